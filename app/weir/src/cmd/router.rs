@@ -1,0 +1,9 @@
+//! `weir router`.
+
+/// Run a content router.
+#[derive(clap::Args)]
+pub(crate) struct Args {}
+
+pub(crate) fn run(_args: Args) -> anyhow::Result<()> {
+    anyhow::bail!("not built yet")
+}

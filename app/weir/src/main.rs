@@ -1,0 +1,55 @@
+//! `weir`: content by name.
+
+mod cmd;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Content by name: router, transfers and tools for Named Data Networking.
+#[derive(Parser)]
+#[command(name = "weir", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(cmd::demo::Args),
+    Router(cmd::router::Args),
+    Put(cmd::put::Args),
+    Get(cmd::get::Args),
+    Ping(cmd::ping::Args),
+    Status(cmd::status::Args),
+    Face(cmd::face::Args),
+    Route(cmd::route::Args),
+    Cs(cmd::cs::Args),
+    Strategy(cmd::strategy::Args),
+    Key(cmd::key::Args),
+    Packet(cmd::packet::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Demo(args) => cmd::demo::run(args),
+        Command::Router(args) => cmd::router::run(args),
+        Command::Put(args) => cmd::put::run(args),
+        Command::Get(args) => cmd::get::run(args),
+        Command::Ping(args) => cmd::ping::run(args),
+        Command::Status(args) => cmd::status::run(args),
+        Command::Face(args) => cmd::face::run(args),
+        Command::Route(args) => cmd::route::run(args),
+        Command::Cs(args) => cmd::cs::run(args),
+        Command::Strategy(args) => cmd::strategy::run(args),
+        Command::Key(args) => cmd::key::run(args),
+        Command::Packet(args) => cmd::packet::run(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("weir: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

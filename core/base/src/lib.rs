@@ -1,0 +1,5 @@
+#![doc = include_str!("../README.md")]
+#![no_std]
+
+
+extern crate alloc;
