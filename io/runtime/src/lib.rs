@@ -1,1 +1,20 @@
 #![doc = include_str!("../README.md")]
+
+mod clock;
+mod config;
+mod control;
+mod cross;
+mod error;
+mod handle;
+mod message;
+mod metrics;
+mod snapshot;
+mod worker;
+
+pub use config::{
+    FaceDefaults, Listener, ManagementConfig, RuntimeConfig, StaticFace, THREADS_MAX,
+    UDP_MTU_LOOPBACK, UDP_MTU_NETWORK,
+};
+pub use error::{StartError, StopError};
+pub use handle::{Handle, Runtime};
+pub use snapshot::{FaceSnapshot, Snapshot};

@@ -1,0 +1,646 @@
+//! The router's configuration file (TOML): every key has a default, an unknown key is an error, and
+//! `default-config.toml` documents them all.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde::de::{Error as _, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
+use weir_runtime::{
+    FaceDefaults, Listener, ManagementConfig, RuntimeConfig, StaticFace, THREADS_MAX,
+};
+use weir_store::{EvictionPolicy, StoreConfig};
+use weir_wire::Name;
+
+/// The commented default configuration, as `weir router --print-default-config` prints it.
+pub(crate) const DEFAULT_CONFIG: &str = include_str!("default-config.toml");
+
+/// A configuration file as it is written.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct FileConfig {
+    pub(crate) router: RouterSection,
+    pub(crate) store: StoreSection,
+    pub(crate) faces: FacesSection,
+    pub(crate) management: ManagementSection,
+    pub(crate) metrics: MetricsSection,
+    pub(crate) log: LogSection,
+    pub(crate) face: Vec<FaceSection>,
+    pub(crate) route: Vec<RouteSection>,
+    pub(crate) strategy: Vec<StrategySection>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RouterSection {
+    #[serde(deserialize_with = "threads")]
+    pub(crate) threads: usize,
+    #[serde(deserialize_with = "positive")]
+    pub(crate) pit_entries_max: usize,
+    #[serde(deserialize_with = "positive")]
+    pub(crate) fib_entries_max: usize,
+}
+
+impl Default for RouterSection {
+    fn default() -> Self {
+        Self { threads: 1, pit_entries_max: 1_000_000, fib_entries_max: 1_000_000 }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct StoreSection {
+    pub(crate) size: ByteSize,
+    pub(crate) policy: PolicyName,
+    pub(crate) admit: bool,
+    pub(crate) serve: bool,
+}
+
+impl Default for StoreSection {
+    fn default() -> Self {
+        Self { size: ByteSize(256 << 20), policy: PolicyName::S3Fifo, admit: true, serve: true }
+    }
+}
+
+/// Names of the eviction policies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PolicyName {
+    #[serde(rename = "s3-fifo")]
+    S3Fifo,
+    Lru,
+    Fifo,
+    Lfu,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct FacesSection {
+    pub(crate) unix: UnixChoice,
+    pub(crate) udp: Vec<SocketAddr>,
+    pub(crate) tcp: Vec<SocketAddr>,
+    #[serde(deserialize_with = "positive")]
+    pub(crate) faces_max: usize,
+    pub(crate) queue_size_max: ByteSize,
+    pub(crate) udp_mtu: MtuChoice,
+    pub(crate) congestion_marking: bool,
+    pub(crate) mark_threshold: ByteSize,
+    pub(crate) mark_interval: DurationText,
+    pub(crate) idle_timeout: DurationText,
+}
+
+/// NDN's port for UDP and TCP.
+const DEFAULT_PORT: u16 = 6363;
+
+fn default_addresses() -> Vec<SocketAddr> {
+    vec![
+        SocketAddr::from((std::net::Ipv4Addr::UNSPECIFIED, DEFAULT_PORT)),
+        SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, DEFAULT_PORT)),
+    ]
+}
+
+impl Default for FacesSection {
+    fn default() -> Self {
+        let defaults = FaceDefaults::default();
+        Self {
+            unix: UnixChoice::Auto,
+            udp: default_addresses(),
+            tcp: default_addresses(),
+            faces_max: 16384,
+            queue_size_max: ByteSize(defaults.queue_bytes_max as u64),
+            udp_mtu: MtuChoice(defaults.udp_mtu),
+            congestion_marking: defaults.congestion_marking,
+            mark_threshold: ByteSize(defaults.mark_threshold_bytes),
+            mark_interval: DurationText(defaults.mark_interval),
+            idle_timeout: DurationText(defaults.idle_timeout),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ManagementSection {
+    pub(crate) trust_anchors: Vec<PathBuf>,
+    pub(crate) localhop: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct MetricsSection {
+    pub(crate) address: Option<SocketAddr>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct LogSection {
+    pub(crate) level: LogFilter,
+    pub(crate) format: LogFormat,
+}
+
+impl Default for LogSection {
+    fn default() -> Self {
+        Self { level: LogFilter("info".into()), format: LogFormat::Text }
+    }
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FaceSection {
+    pub(crate) uri: UriText,
+    #[serde(default)]
+    pub(crate) persistency: PersistencyName,
+    #[serde(default)]
+    pub(crate) routes: Vec<Prefix>,
+    #[serde(default)]
+    pub(crate) cost: u64,
+    #[serde(default, deserialize_with = "face_mtu")]
+    pub(crate) mtu: Option<usize>,
+    #[serde(default)]
+    pub(crate) congestion_marking: Option<bool>,
+}
+
+/// What becomes of a configured face that breaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PersistencyName {
+    #[default]
+    Permanent,
+    Persistent,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RouteSection {
+    pub(crate) prefix: Prefix,
+    pub(crate) face: toml::Spanned<UriText>,
+    #[serde(default)]
+    pub(crate) cost: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StrategySection {
+    pub(crate) prefix: Prefix,
+    pub(crate) strategy: StrategyName,
+}
+
+fn threads<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    let count = usize::deserialize(deserializer)?;
+    if (1..=THREADS_MAX).contains(&count) {
+        return Ok(count);
+    }
+    Err(D::Error::custom(format!("`threads` is {count}; give a number from 1 to {THREADS_MAX}")))
+}
+
+fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    match usize::deserialize(deserializer)? {
+        0 => Err(D::Error::custom("a bound of 0 leaves no room at all; give at least 1")),
+        count if count > u32::MAX as usize => {
+            Err(D::Error::custom(format!("{count} is too many; give at most {}", u32::MAX)))
+        }
+        count => Ok(count),
+    }
+}
+
+const MTU_MIN: usize = 64;
+const MTU_MAX: usize = 8800;
+
+fn check_mtu<E: serde::de::Error>(mtu: u64) -> Result<usize, E> {
+    match usize::try_from(mtu) {
+        Ok(mtu) if (MTU_MIN..=MTU_MAX).contains(&mtu) => Ok(mtu),
+        _ => Err(E::custom(format!("an MTU of {mtu} cannot be; give {MTU_MIN} to {MTU_MAX}"))),
+    }
+}
+
+fn face_mtu<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
+    u64::deserialize(deserializer).and_then(check_mtu).map(Some)
+}
+
+/// A number of octets: an integer, or text such as "256MiB".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ByteSize(pub(crate) u64);
+
+impl FromStr for ByteSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let remedy = || {
+            format!(
+                "`{text}` is not a size; write octets as a number, or a number with KiB, MiB, GiB, \
+                 TiB (or kB, MB, GB, TB), for example \"256MiB\""
+            )
+        };
+        let (number, unit) = split_unit(text);
+        let scale: u64 = match unit.to_ascii_lowercase().as_str() {
+            "" | "b" => 1,
+            "k" | "kib" => 1 << 10,
+            "m" | "mib" => 1 << 20,
+            "g" | "gib" => 1 << 30,
+            "t" | "tib" => 1 << 40,
+            "kb" => 1_000,
+            "mb" => 1_000_000,
+            "gb" => 1_000_000_000,
+            "tb" => 1_000_000_000_000,
+            _ => return Err(remedy()),
+        };
+        let number: u64 = number.parse().map_err(|_| remedy())?;
+        number.checked_mul(scale).map(Self).ok_or_else(remedy)
+    }
+}
+
+/// A span of time: text such as "100ms", "10s", "5m", "1h".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DurationText(pub(crate) Duration);
+
+impl FromStr for DurationText {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let remedy = || {
+            format!(
+                "`{text}` is not a time; write a number with ms, s, m or h, for example \"10s\""
+            )
+        };
+        let (number, unit) = split_unit(text);
+        let scale_ms: u64 = match unit {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" | "min" => 60_000,
+            "h" => 3_600_000,
+            _ => return Err(remedy()),
+        };
+        let number: u64 = number.parse().map_err(|_| remedy())?;
+        let total_ms = number.checked_mul(scale_ms).ok_or_else(remedy)?;
+        Ok(Self(Duration::from_millis(total_ms)))
+    }
+}
+
+fn split_unit(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    (&text[..digits], text[digits..].trim_start())
+}
+
+/// Reads text or an integer, as sizes and MTUs may be either.
+struct TextOrInteger(&'static str);
+
+enum Scalar {
+    Text(String),
+    Integer(u64),
+}
+
+impl Visitor<'_> for TextOrInteger {
+    type Value = Scalar;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Scalar, E> {
+        Ok(Scalar::Text(text.to_owned()))
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Scalar, E> {
+        u64::try_from(number)
+            .map(Scalar::Integer)
+            .map_err(|_| E::invalid_value(Unexpected::Signed(number), &self))
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Scalar, E> {
+        Ok(Scalar::Integer(number))
+    }
+}
+
+impl<'de> Deserialize<'de> for ByteSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let expected = "a size: octets as a number, or text such as \"256MiB\"";
+        match deserializer.deserialize_any(TextOrInteger(expected))? {
+            Scalar::Text(text) => text.parse().map_err(D::Error::custom),
+            Scalar::Integer(bytes) => Ok(Self(bytes)),
+        }
+    }
+}
+
+/// An MTU in octets, or "auto" (`None`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MtuChoice(pub(crate) Option<usize>);
+
+impl<'de> Deserialize<'de> for MtuChoice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match deserializer.deserialize_any(TextOrInteger("an MTU in octets, or \"auto\""))? {
+            Scalar::Text(text) if text == "auto" => Ok(Self(None)),
+            Scalar::Text(text) => Err(D::Error::custom(format!(
+                "`{text}` is not an MTU; write a number of octets, or \"auto\""
+            ))),
+            Scalar::Integer(mtu) => check_mtu(mtu).map(|mtu| Self(Some(mtu))),
+        }
+    }
+}
+
+/// Where the Unix socket is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum UnixChoice {
+    /// The first of the usual places that may be created.
+    Auto,
+    /// No Unix socket.
+    None,
+    /// Here.
+    Path(PathBuf),
+}
+
+impl FromStr for UnixChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "auto" => Self::Auto,
+            "none" => Self::None,
+            "" => return Err("write a path, \"auto\", or \"none\" for no Unix socket".into()),
+            path => Self::Path(path.strip_prefix("unix://").unwrap_or(path).into()),
+        })
+    }
+}
+
+/// A forwarder's address: `udp://host:6363`, `tcp://host`, `unix:///path`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UriText(pub(crate) String);
+
+impl FromStr for UriText {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = ["udp", "udp4", "udp6", "tcp", "tcp4", "tcp6", "unix"];
+        match text.split_once("://") {
+            Some((scheme, rest)) if known.contains(&scheme) && !rest.is_empty() => {
+                Ok(Self(text.to_owned()))
+            }
+            _ => Err(format!(
+                "`{text}` is not a face address; write udp://HOST:PORT, tcp://HOST:PORT or \
+                 unix:///PATH, for example \"udp://192.0.2.7:6363\""
+            )),
+        }
+    }
+}
+
+/// A name prefix in URI form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Prefix(pub(crate) Name);
+
+impl FromStr for Prefix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if !text.starts_with('/') && !text.starts_with("ndn:") {
+            return Err(format!("`{text}` is not a prefix; it begins with a slash: \"/{text}\""));
+        }
+        Name::from_str(text)
+            .map(Self)
+            .map_err(|error| format!("`{text}` is not a name: {error}; write for example \"/a/b\""))
+    }
+}
+
+/// A strategy: a whole name, or the last part of `/localhost/nfd/strategy/...`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StrategyName(pub(crate) Name);
+
+impl FromStr for StrategyName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = ["best-route", "multicast"];
+        let whole = if known.contains(&text) {
+            format!("/localhost/nfd/strategy/{text}")
+        } else if text.starts_with("/localhost/nfd/strategy/") {
+            text.to_owned()
+        } else {
+            return Err(format!(
+                "`{text}` is not a strategy; write one of {known:?}, or a whole name such as \
+                 \"/localhost/nfd/strategy/best-route/v=5\""
+            ));
+        };
+        Name::from_str(&whole).map(Self).map_err(|error| format!("`{text}` is not a name: {error}"))
+    }
+}
+
+/// Filters of `tracing`: a level, or levels by target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LogFilter(pub(crate) String);
+
+impl FromStr for LogFilter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        tracing_subscriber::EnvFilter::builder()
+            .parse(text)
+            .map(|_| Self(text.to_owned()))
+            .map_err(|error| {
+                format!(
+                    "`{text}` is not a log level ({error}); write error, warn, info, debug or trace"
+                )
+            })
+    }
+}
+
+macro_rules! deserialize_text {
+    ($($type:ty),*) => {$(
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+            }
+        }
+    )*};
+}
+
+deserialize_text!(DurationText, UnixChoice, UriText, Prefix, StrategyName, LogFilter);
+
+impl FileConfig {
+    /// Parses a configuration; `origin` (a path) begins the error.
+    pub(crate) fn parse(text: &str, origin: &str) -> anyhow::Result<Self> {
+        let config: Self = toml::from_str(text).map_err(|error| {
+            anyhow::anyhow!(
+                "{origin}: {}\nEvery key and its meaning: weir router --print-default-config",
+                error.to_string().trim_end()
+            )
+        })?;
+        for route in &config.route {
+            let declared = config.face.iter().any(|face| face.uri == *route.face.get_ref());
+            if !declared {
+                let line = 1 + text[..route.face.span().start].matches('\n').count();
+                bail!(
+                    "{origin}: line {line}: `face` names {}, but no [[face]] has that `uri`; add \
+                     one:\n\n[[face]]\nuri = \"{}\"",
+                    route.face.get_ref().0,
+                    route.face.get_ref().0
+                );
+            }
+        }
+        if config.management.localhop && config.management.trust_anchors.is_empty() {
+            bail!(
+                "{origin}: [management] `localhop` is true but `trust_anchors` is empty, so no \
+                 neighbour could be believed; add a certificate file or set `localhop = false`"
+            );
+        }
+        Ok(config)
+    }
+
+    /// Reads `path`, or the first default place that exists, or nothing: the defaults.
+    pub(crate) fn load(path: Option<&Path>) -> anyhow::Result<(Self, Option<PathBuf>)> {
+        let path = match path {
+            Some(path) => path.to_path_buf(),
+            None => match default_paths().into_iter().find(|path| path.is_file()) {
+                Some(path) => path,
+                None => return Ok((Self::default(), None)),
+            },
+        };
+        let text = std::fs::read_to_string(&path).with_context(|| {
+            format!(
+                "cannot read the configuration {}; `weir router --print-default-config` prints one \
+                 to start from",
+                path.display()
+            )
+        })?;
+        Ok((Self::parse(&text, &path.display().to_string())?, Some(path)))
+    }
+
+    /// What the runtime is started with. Reads the trust anchors' files.
+    pub(crate) fn to_runtime(&self) -> anyhow::Result<RuntimeConfig> {
+        Ok(RuntimeConfig {
+            threads: self.router.threads,
+            store: StoreConfig {
+                capacity_bytes: self.store.size.0,
+                policy: match self.store.policy {
+                    PolicyName::S3Fifo => EvictionPolicy::S3Fifo,
+                    PolicyName::Lru => EvictionPolicy::Lru,
+                    PolicyName::Fifo => EvictionPolicy::Fifo,
+                    PolicyName::Lfu => EvictionPolicy::Lfu,
+                },
+                admit: self.store.admit,
+                serve: self.store.serve,
+            },
+            pit_entries_max: self.router.pit_entries_max,
+            fib_entries_max: self.router.fib_entries_max,
+            faces_max: self.faces.faces_max,
+            listeners: self.listeners()?,
+            face_defaults: self.face_defaults(),
+            static_faces: self.static_faces(),
+            strategies: self
+                .strategy
+                .iter()
+                .map(|choice| (choice.prefix.0.clone(), choice.strategy.0.clone()))
+                .collect(),
+            management: self.management()?,
+            metrics: self.metrics.address,
+            handle_signals: true,
+        })
+    }
+
+    fn listeners(&self) -> anyhow::Result<Vec<Listener>> {
+        let mut listeners = Vec::new();
+        match &self.faces.unix {
+            UnixChoice::None => {}
+            UnixChoice::Path(path) => listeners.push(Listener::Unix(path.clone())),
+            UnixChoice::Auto => listeners.push(Listener::Unix(weir_face::default_unix_path())),
+        }
+        // IPv6 that this machine lacks is passed over, unless it alone was asked for.
+        let required = |addresses: &[SocketAddr], address: &SocketAddr| {
+            address.is_ipv4() || addresses.iter().all(SocketAddr::is_ipv6)
+        };
+        for &address in &self.faces.udp {
+            let required = required(&self.faces.udp, &address);
+            listeners.push(Listener::Udp { address, required });
+        }
+        for &address in &self.faces.tcp {
+            let required = required(&self.faces.tcp, &address);
+            listeners.push(Listener::Tcp { address, required });
+        }
+        Ok(listeners)
+    }
+
+    fn face_defaults(&self) -> FaceDefaults {
+        FaceDefaults {
+            udp_mtu: self.faces.udp_mtu.0,
+            queue_bytes_max: usize::try_from(self.faces.queue_size_max.0).unwrap_or(usize::MAX),
+            congestion_marking: self.faces.congestion_marking,
+            mark_threshold_bytes: self.faces.mark_threshold.0,
+            mark_interval: self.faces.mark_interval.0,
+            idle_timeout: self.faces.idle_timeout.0,
+        }
+    }
+
+    fn static_faces(&self) -> Vec<StaticFace> {
+        let declared = self.face.iter().map(|face| {
+            let own = face.routes.iter().map(|prefix| (prefix.0.clone(), face.cost));
+            let more = self.route.iter().filter(|route| *route.face.get_ref() == face.uri);
+            StaticFace {
+                uri: face.uri.0.clone(),
+                permanent: face.persistency == PersistencyName::Permanent,
+                mtu: face.mtu,
+                congestion_marking: face.congestion_marking,
+                routes: own.chain(more.map(|r| (r.prefix.0.clone(), r.cost))).collect(),
+            }
+        });
+        declared.collect()
+    }
+
+    fn management(&self) -> anyhow::Result<ManagementConfig> {
+        let mut trust_anchors = Vec::new();
+        for path in &self.management.trust_anchors {
+            let octets = std::fs::read(path).with_context(|| {
+                format!(
+                    "cannot read the trust anchor {} named by [management] trust_anchors; make it \
+                     with `weir key export`, or remove it from the list",
+                    path.display()
+                )
+            })?;
+            trust_anchors.push(certificate_octets(octets));
+        }
+        Ok(ManagementConfig { trust_anchors, localhop: self.management.localhop })
+    }
+}
+
+/// A certificate file holds the Data packet itself or its base64 text, lines wrapped or not.
+fn certificate_octets(octets: Vec<u8>) -> Vec<u8> {
+    use base64::Engine as _;
+    let text: Vec<u8> = octets.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
+    base64::engine::general_purpose::STANDARD.decode(&text).unwrap_or(octets)
+}
+
+/// Default places of the configuration file, in the order they are tried.
+pub(crate) fn default_paths() -> Vec<PathBuf> {
+    let user = std::env::var_os("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")));
+    user.into_iter()
+        .map(|directory| directory.join("weir/weir.toml"))
+        .chain([PathBuf::from("/etc/weir/weir.toml")])
+        .collect()
+}
+
+/// Reads a listening address from the command line: `IP:PORT`, `IP`, or `:PORT`.
+pub(crate) fn parse_listen_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok(address);
+    }
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(ip, DEFAULT_PORT));
+    }
+    if let Some(Ok(port)) = text.strip_prefix(':').map(str::parse::<u16>) {
+        return Ok(SocketAddr::from((std::net::Ipv4Addr::UNSPECIFIED, port)));
+    }
+    Err(format!("`{text}` is not an address; write IP:PORT, for example 0.0.0.0:6363"))
+}
+
+#[cfg(test)]
+mod tests;

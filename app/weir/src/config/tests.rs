@@ -1,0 +1,134 @@
+use super::*;
+
+fn parse(text: &str) -> anyhow::Result<FileConfig> {
+    FileConfig::parse(text, "weir.toml")
+}
+
+fn error_of(text: &str) -> String {
+    format!("{:#}", parse(text).expect_err("must be refused"))
+}
+
+#[test]
+fn printed_default_equals_the_defaults() {
+    assert_eq!(parse(DEFAULT_CONFIG).unwrap(), FileConfig::default());
+    assert_eq!(parse("").unwrap(), FileConfig::default());
+}
+
+/// Lines such as `#uri = "..."` (no space after the `#`) show keys that have no default.
+fn uncommented() -> String {
+    let lines = DEFAULT_CONFIG.lines().map(|line| match line.strip_prefix('#') {
+        Some(rest) if rest.starts_with(|c: char| c.is_ascii_lowercase() || c == '[') => rest,
+        _ => line,
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn printed_examples_are_valid_and_become_faces() {
+    let config = parse(&uncommented()).unwrap();
+    assert_eq!(config.metrics.address, Some("127.0.0.1:9636".parse().unwrap()));
+    let faces = config.static_faces();
+    assert_eq!(faces.len(), 1);
+    assert!(faces[0].permanent);
+    assert_eq!(faces[0].mtu, Some(1420));
+    let routes: Vec<_> = faces[0].routes.iter().map(|(n, c)| (n.to_string(), *c)).collect();
+    assert_eq!(routes, [("/".to_owned(), 0), ("/video".to_owned(), 10)]);
+    assert_eq!(
+        config.strategy[0].strategy.0.to_string(),
+        "/localhost/nfd/strategy/multicast"
+    );
+}
+
+/// Every key that a section knows appears in the printed text: a misspelt key makes serde list
+/// the known ones.
+#[test]
+fn every_key_is_documented() {
+    for section in
+        ["router", "store", "faces", "management", "metrics", "log", "[face]", "[route]", "[strategy]"]
+    {
+        let message = error_of(&format!("[{section}]\nno_such_key = 1\n"));
+        let known = message.split("expected ").nth(1).unwrap_or_default();
+        let known = known.lines().next().unwrap_or_default();
+        let keys: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
+        assert!(!keys.is_empty(), "{message}");
+        for key in keys {
+            let documented = uncommented().lines().any(|line| line.starts_with(&format!("{key} =")));
+            assert!(documented, "{key} of [{section}] is not in the printed default");
+        }
+    }
+}
+
+#[test]
+fn two_lines_join_two_machines() {
+    let config = parse("[[face]]\nuri = \"udp://west.example\"\nroutes = [\"/\"]\n").unwrap();
+    let face = &config.static_faces()[0];
+    assert!(face.permanent);
+    assert_eq!(face.uri, "udp://west.example");
+    assert_eq!(face.routes, [(Name::new(), 0)]);
+}
+
+#[test]
+fn errors_name_key_line_and_remedy() {
+    let cases = [
+        ("[router]\nthread = 2\n", &["line 2", "thread", "`threads`"][..]),
+        ("[router]\nthreads = 0\n", &["line 2", "threads", "1 to 64"]),
+        ("[router]\nthreads = \"two\"\n", &["line 2", "threads = \"two\"", "invalid type"]),
+        ("\n[store]\nsize = \"256 parsecs\"\n", &["line 3", "size", "256MiB"]),
+        ("[store]\npolicy = \"random\"\n", &["line 2", "policy", "s3-fifo"]),
+        ("[faces]\nidle_timeout = \"long\"\n", &["line 2", "idle_timeout", "10s"]),
+        ("[faces]\nudp = [\"everywhere\"]\n", &["line 2", "everywhere"]),
+        ("[faces]\nudp_mtu = 20\n", &["line 2", "udp_mtu", "64 to 8800"]),
+        ("[[face]]\nuri = \"gopher://x\"\n", &["line 2", "uri", "udp://HOST:PORT"]),
+        ("[[face]]\nroutes = [\"/\"]\n", &["line 1", "missing field `uri`"]),
+        ("[[route]]\nprefix = \"/a\"\nface = \"udp://b\"\n", &["line 3", "[[face]]", "udp://b"]),
+        ("[[strategy]]\nprefix = \"/a\"\nstrategy = \"best\"\n", &["line 3", "best-route"]),
+        ("[[strategy]]\nprefix = \"a\"\nstrategy = \"multicast\"\n", &["line 2", "\"/a\""]),
+        ("[management]\nlocalhop = true\n", &["localhop", "trust_anchors", "localhop = false"]),
+        ("[log]\nlevel = \"info,=\"\n", &["line 2", "level"]),
+    ];
+    for (text, parts) in cases {
+        let message = error_of(text);
+        for part in parts {
+            assert!(message.contains(part), "{text:?} gives {message:?}, which lacks {part:?}");
+        }
+        assert!(message.starts_with("weir.toml"), "{message}");
+    }
+}
+
+#[test]
+fn sizes_and_times() {
+    for (text, bytes) in [
+        ("0", 0),
+        ("1500", 1500),
+        ("64KiB", 65536),
+        ("256MiB", 256 << 20),
+        ("2 GiB", 2 << 30),
+        ("1g", 1 << 30),
+        ("10MB", 10_000_000),
+    ] {
+        assert_eq!(text.parse::<ByteSize>(), Ok(ByteSize(bytes)), "{text}");
+    }
+    for text in ["", "MiB", "-1", "1.5GiB", "99999999999TiB", "1 lightyear"] {
+        assert!(text.parse::<ByteSize>().is_err(), "{text}");
+    }
+    for (text, ms) in [("100ms", 100), ("10s", 10_000), ("5m", 300_000), ("1h", 3_600_000)] {
+        assert_eq!(text.parse::<DurationText>(), Ok(DurationText(Duration::from_millis(ms))));
+    }
+    for text in ["", "10", "s", "-1s", "1d"] {
+        assert!(text.parse::<DurationText>().is_err(), "{text}");
+    }
+}
+
+#[test]
+fn listen_addresses() {
+    assert_eq!(parse_listen_address("127.0.0.1:1").unwrap(), "127.0.0.1:1".parse().unwrap());
+    assert_eq!(parse_listen_address("::1").unwrap(), "[::1]:6363".parse().unwrap());
+    assert_eq!(parse_listen_address(":99").unwrap(), "0.0.0.0:99".parse().unwrap());
+    assert!(parse_listen_address("here").is_err());
+}
+
+#[test]
+fn base64_and_raw_certificates_read_the_same() {
+    assert_eq!(certificate_octets(vec![6, 2, 7, 0]), vec![6, 2, 7, 0]);
+    assert_eq!(certificate_octets(b"BgIH\nAA==\n".to_vec()), vec![6, 2, 7, 0]);
+}

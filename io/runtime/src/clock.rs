@@ -1,0 +1,36 @@
+//! Wall clock to the core's integers.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use weir_base::Instant;
+
+/// Maps `std::time::Instant` to the core's [`Instant`]: nanoseconds since the router started, the
+/// same on all its threads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    epoch: std::time::Instant,
+}
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        Self { epoch: std::time::Instant::now() }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        Instant::from_ns(self.epoch.elapsed().as_nanos() as u64)
+    }
+}
+
+/// How long to sleep until `deadline`, rounded up to whole milliseconds: `epoll_wait` counts in
+/// them, and waking early would spin.
+pub(crate) fn sleep_until(now: Instant, deadline: Instant) -> Option<Duration> {
+    if deadline == Instant::FAR_FUTURE {
+        return None;
+    }
+    Some(Duration::from_millis(deadline.ns_since(now).div_ceil(1_000_000)))
+}
+
+/// Milliseconds since the Unix epoch, as management writes times.
+pub(crate) fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}

@@ -1,0 +1,122 @@
+//! What a router is started with. Plain values: reading files and flags is the application's work.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use weir_store::StoreConfig;
+use weir_wire::Name;
+
+/// Everything [`Runtime::start`](crate::Runtime::start) needs to know.
+#[derive(Clone, Debug)]
+pub struct RuntimeConfig {
+    /// Packet threads, 1 to [`THREADS_MAX`]. Each owns one shard of the tables.
+    pub threads: usize,
+    /// The content store, all shards together.
+    pub store: StoreConfig,
+    /// Most PIT entries, all shards together; an Interest beyond it is answered with a Nack.
+    pub pit_entries_max: usize,
+    /// Most FIB entries.
+    pub fib_entries_max: usize,
+    /// Most faces; a connection or a UDP peer beyond it is refused and counted.
+    pub faces_max: usize,
+    /// Where the router waits for peers.
+    pub listeners: Vec<Listener>,
+    /// Settings of faces that no command or static face overrides.
+    pub face_defaults: FaceDefaults,
+    /// Faces that exist from the start and come back when they break.
+    pub static_faces: Vec<StaticFace>,
+    /// Strategies chosen per prefix, by versioned or unversioned strategy name.
+    pub strategies: Vec<(Name, Name)>,
+    /// Who may command the router.
+    pub management: ManagementConfig,
+    /// Where `/metrics` is served; nowhere when `None`.
+    pub metrics: Option<SocketAddr>,
+    /// Whether SIGTERM and SIGINT stop the router. Off in tests, where the process is not ours.
+    pub handle_signals: bool,
+}
+
+/// Most packet threads.
+pub const THREADS_MAX: usize = 64;
+
+/// One place where the router waits for peers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listener {
+    /// Unix stream socket.
+    Unix(PathBuf),
+    /// UDP port, shared by all its peers.
+    Udp {
+        /// Address and port.
+        address: SocketAddr,
+        /// Whether the router refuses to start without it.
+        required: bool,
+    },
+    /// TCP port.
+    Tcp {
+        /// Address and port.
+        address: SocketAddr,
+        /// Whether the router refuses to start without it.
+        required: bool,
+    },
+}
+
+/// Settings of faces that nothing overrides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaceDefaults {
+    /// Largest datagram in octets; `None` takes [`UDP_MTU_LOOPBACK`] or [`UDP_MTU_NETWORK`].
+    pub udp_mtu: Option<usize>,
+    /// Bound of one face's egress queue.
+    pub queue_bytes_max: usize,
+    /// Whether packets are marked when the egress queue grows.
+    pub congestion_marking: bool,
+    /// Queue from which marking starts (NFD: 65536).
+    pub mark_threshold_bytes: u64,
+    /// Base interval between marks (NFD: 100 ms).
+    pub mark_interval: Duration,
+    /// On-demand UDP faces close after this much silence (NFD: 600 s).
+    pub idle_timeout: Duration,
+}
+
+/// MTU of UDP faces to this very machine: one packet of 8800 octets is one datagram.
+pub const UDP_MTU_LOOPBACK: usize = 8800;
+/// MTU of UDP faces to other machines: fits Ethernet with room for a tunnel, so that no datagram
+/// is fragmented by IP.
+pub const UDP_MTU_NETWORK: usize = 1420;
+
+impl Default for FaceDefaults {
+    fn default() -> Self {
+        Self {
+            udp_mtu: None,
+            queue_bytes_max: 4 << 20,
+            congestion_marking: true,
+            mark_threshold_bytes: 65536,
+            mark_interval: Duration::from_millis(100),
+            idle_timeout: Duration::from_secs(600),
+        }
+    }
+}
+
+/// A face that exists from the start.
+#[derive(Clone, Debug)]
+pub struct StaticFace {
+    /// `udp://host:port`, `tcp://host:port`, `unix:///path`; host names are resolved, and resolved
+    /// again when the face has to be built anew.
+    pub uri: String,
+    /// Whether the face is rebuilt when it breaks; persistent faces are not.
+    pub permanent: bool,
+    /// Overrides [`FaceDefaults::udp_mtu`].
+    pub mtu: Option<usize>,
+    /// Overrides [`FaceDefaults::congestion_marking`].
+    pub congestion_marking: Option<bool>,
+    /// Routes over this face: prefix and cost.
+    pub routes: Vec<(Name, u64)>,
+}
+
+/// Who may command the router.
+#[derive(Clone, Debug, Default)]
+pub struct ManagementConfig {
+    /// Certificates (whole Data packets) whose keys may command the router from other hosts.
+    pub trust_anchors: Vec<Vec<u8>>,
+    /// Whether `/localhop/nfd/rib` is served to neighbours whose commands a trust anchor signed.
+    pub localhop: bool,
+}

@@ -1,0 +1,90 @@
+//! Why a router does not start or stop as asked.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Why a router does not start. Nothing is left behind: no socket file, no thread.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration contradicts itself.
+    #[error("{0}")]
+    Config(String),
+    /// Another program answers on the Unix socket.
+    #[error(
+        "a router is already running at {}; stop it, or start this one with another path \
+         (--unix PATH)",
+        path.display()
+    )]
+    UnixSocketInUse {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// The Unix socket cannot be made.
+    #[error("cannot make the Unix socket {}: {source}; choose a place that may be written \
+             (--unix PATH)", path.display())]
+    UnixSocket {
+        /// The socket.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A UDP or TCP address is taken or not ours.
+    #[error("cannot listen on {scheme}://{address}: {source}; {}", listen_remedy(scheme, source))]
+    Listen {
+        /// `udp` or `tcp`.
+        scheme: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The address of `/metrics` is taken or not ours.
+    #[error("cannot serve metrics on {address}: {reason}; choose another [metrics] address")]
+    Metrics {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        reason: String,
+    },
+    /// A trust anchor is no certificate.
+    #[error("trust anchor {index} of [management] trust_anchors is not a usable certificate: {reason}")]
+    TrustAnchor {
+        /// Its place in the list, from 1.
+        index: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The system refuses a thread, an event queue or a signal handler.
+    #[error("cannot set up {what}: {source}")]
+    System {
+        /// What was to be set up.
+        what: &'static str,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+fn listen_remedy(scheme: &str, source: &io::Error) -> String {
+    match source.kind() {
+        io::ErrorKind::AddrInUse => format!(
+            "another program, perhaps another router, has this port; stop it, or choose another \
+             port (--{scheme} ADDR:PORT)"
+        ),
+        io::ErrorKind::PermissionDenied => {
+            format!("ports below 1024 need privileges; choose another (--{scheme} ADDR:PORT)")
+        }
+        _ => format!("choose an address of this machine (--{scheme} ADDR:PORT)"),
+    }
+}
+
+/// Why a router did not stop cleanly.
+#[derive(Debug, thiserror::Error)]
+pub enum StopError {
+    /// A thread of the router panicked.
+    #[error("the router's {thread} thread failed; please report the message it left above")]
+    Panicked {
+        /// Which thread.
+        thread: String,
+    },
+}
