@@ -1,2 +1,79 @@
-//! Checks and chores of the repository.
-fn main() {}
+//! `cargo xtask`: checks and chores of the repository.
+
+mod clients;
+mod layers;
+mod steps;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+
+const USAGE: &str = "\
+Usage: cargo xtask COMMAND
+
+  ci                     everything a change must pass: format, clippy, docs, layers, tidy, tests
+  test [--full] [-- ..]  set up what the tests need, then run them; --full runs the long ones too;
+                         what follows -- goes to `cargo test`
+  layers                 check the order of layers and the forbidden edges between crates
+  tidy                   check the size of functions and files, columns, READMEs, leftovers
+  clients                install the interoperation clients into target/interop and stop
+
+Environment:
+  WEIR_SKIP_INTEROP=1    leave out the tests that need python-ndn and NDNts (never in CI)";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> anyhow::Result<()> {
+    let root = repository_root()?;
+    let mut words = arguments.iter().map(String::as_str);
+    match words.next() {
+        Some("ci") => no_more(words).and_then(|()| steps::ci(&root)),
+        Some("test") => steps::test(&root, &steps::TestOptions::parse(words)?),
+        Some("layers") => no_more(words).and_then(|()| report("layers", &layers::check(&root)?)),
+        Some("tidy") => no_more(words).and_then(|()| report("tidy", &tidy::check(&root)?)),
+        Some("clients") => no_more(words).and_then(|()| clients::install(&root)),
+        Some("help" | "--help" | "-h") => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        Some(other) => bail!("unknown command `{other}`\n\n{USAGE}"),
+        None => bail!("which command?\n\n{USAGE}"),
+    }
+}
+
+fn no_more<'a>(mut words: impl Iterator<Item = &'a str>) -> anyhow::Result<()> {
+    match words.next() {
+        None => Ok(()),
+        Some(word) => bail!("unexpected argument `{word}`\n\n{USAGE}"),
+    }
+}
+
+/// Prints every finding and fails if there is one.
+fn report(check: &str, findings: &[String]) -> anyhow::Result<()> {
+    for finding in findings {
+        println!("{finding}");
+    }
+    if findings.is_empty() {
+        println!("{check}: nothing to complain about");
+        return Ok(());
+    }
+    bail!("{check}: {} finding(s)", findings.len())
+}
+
+fn repository_root() -> anyhow::Result<PathBuf> {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .map(Path::to_path_buf)
+        .context("the folder of xtask has no parent")
+}

@@ -1,0 +1,179 @@
+//! Installs the programs Weir is tested against: python-ndn and NDNts, from their registries.
+//!
+//! Everything goes into `target/interop`. A stamp holds the text of the files that say what to
+//! install; while it matches, nothing is done, so that a second run needs no network.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+use crate::steps::target_folder;
+
+const SKIP: &str = "WEIR_SKIP_INTEROP";
+
+/// Where the clients are installed.
+pub(crate) fn folder(root: &Path) -> PathBuf {
+    target_folder(root).join("interop")
+}
+
+/// Installs both sets of clients, or says what is missing and what to do.
+pub(crate) fn install(root: &Path) -> anyhow::Result<()> {
+    if std::env::var_os(SKIP).is_some_and(|value| value == "1") {
+        eprintln!("==> {SKIP}=1: interoperation with python-ndn and NDNts is NOT tested");
+        return Ok(());
+    }
+    let remedy = format!(
+        "the interoperation tests need python3 (3.10 or later) with venv, npm, and a network the \
+         first time; {SKIP}=1 leaves those tests out"
+    );
+    let sources = root.join("tests/interop");
+    let target = folder(root);
+    install_python(&sources.join("python"), &target.join("python"))
+        .with_context(|| format!("cannot install python-ndn: {remedy}"))?;
+    install_node(&sources.join("ndnts"), &target.join("ndnts"))
+        .with_context(|| format!("cannot install NDNts: {remedy}"))
+}
+
+fn install_python(source: &Path, target: &Path) -> anyhow::Result<()> {
+    let requirements = source.join("requirements.txt");
+    let stamp = Stamp::new(target, &[&requirements])?;
+    let python = target.join("bin/python");
+    if stamp.matches() && python.exists() {
+        return Ok(());
+    }
+    eprintln!("==> installing python-ndn into {}", target.display());
+    remove_folder(target)?;
+    let base = std::env::var("PYTHON").unwrap_or_else(|_| "python3".into());
+    run(Command::new(base).args(["-m", "venv"]).arg(target))?;
+    run(Command::new(&python)
+        .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"])
+        .arg(&requirements))?;
+    run(Command::new(&python).args(["-c", "import ndn.appv2"]))?;
+    stamp.write()
+}
+
+/// NDNts wants Node 22, whatever the machine has: npm delivers that as a package of its own.
+fn install_node(source: &Path, target: &Path) -> anyhow::Result<()> {
+    let manifests = [source.join("package.json"), source.join("package-lock.json")];
+    let stamp = Stamp::new(target, &[&manifests[0], &manifests[1]])?;
+    let node = target.join("node");
+    if stamp.matches() && node.exists() {
+        return Ok(());
+    }
+    eprintln!("==> installing NDNts into {}", target.display());
+    remove_folder(target)?;
+    fs::create_dir_all(target)?;
+    for manifest in &manifests {
+        let name = manifest.file_name().context("a manifest has a name")?;
+        fs::copy(manifest, target.join(name))?;
+    }
+    run(Command::new("npm")
+        .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"])
+        .current_dir(target))?;
+    link_node(target, &node)?;
+    run(Command::new(&node)
+        .args(["--input-type=module", "-e", "import '@ndn/endpoint'"])
+        .current_dir(target))?;
+    stamp.write()
+}
+
+/// Leaves `target/node` pointing at the Node that npm brought for this machine.
+fn link_node(target: &Path, node: &Path) -> anyhow::Result<()> {
+    let modules = target.join("node_modules");
+    let found = fs::read_dir(&modules)?
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("node-linux-"))
+        .map(|entry| entry.path().join("bin/node"))
+        .find(|path| path.exists());
+    let Some(program) = found else {
+        bail!(
+            "npm has no Node 22 for {} {} in {}; add its package to tests/interop/ndnts/package.json",
+            std::env::consts::OS,
+            std::env::consts::ARCH,
+            modules.display()
+        );
+    };
+    std::os::unix::fs::symlink(&program, node)
+        .with_context(|| format!("cannot link {} to {}", node.display(), program.display()))
+}
+
+fn remove_folder(path: &Path) -> anyhow::Result<()> {
+    match fs::remove_dir_all(path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error).with_context(|| format!("cannot empty {}", path.display())),
+    }
+}
+
+fn run(command: &mut Command) -> anyhow::Result<()> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .output()
+        .with_context(|| format!("cannot start {program}; is it installed and on PATH?"))?;
+    if !output.status.success() {
+        bail!(
+            "{program} failed ({}):\n{}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    Ok(())
+}
+
+/// Remembers what an installation was made from; written last, so that a broken one has none.
+struct Stamp {
+    path: PathBuf,
+    text: String,
+}
+
+impl Stamp {
+    fn new(target: &Path, sources: &[&Path]) -> anyhow::Result<Self> {
+        let mut text = String::new();
+        for source in sources {
+            text += &fs::read_to_string(source)
+                .with_context(|| format!("cannot read {}", source.display()))?;
+        }
+        Ok(Self { path: target.join("installed-from"), text })
+    }
+
+    fn matches(&self) -> bool {
+        fs::read_to_string(&self.path).is_ok_and(|text| text == self.text)
+    }
+
+    fn write(&self) -> anyhow::Result<()> {
+        fs::write(&self.path, &self.text)
+            .with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_matches_only_what_it_was_written_from() {
+        let folder = std::env::temp_dir().join(format!("weir-stamp-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("temporary folder");
+        let source = folder.join("requirements.txt");
+        fs::write(&source, "a==1\n").expect("write");
+        let stamp = Stamp::new(&folder, &[&source]).expect("readable");
+        assert!(!stamp.matches());
+        stamp.write().expect("writable");
+        assert!(stamp.matches());
+        fs::write(&source, "a==2\n").expect("write");
+        assert!(!Stamp::new(&folder, &[&source]).expect("readable").matches());
+        fs::remove_dir_all(&folder).expect("remove");
+    }
+
+    #[test]
+    fn a_program_that_fails_is_reported_with_its_words() {
+        let error = run(Command::new("sh").args(["-c", "echo no network >&2; exit 3"]));
+        let text = format!("{:#}", error.expect_err("exit code 3"));
+        assert!(text.contains("no network") && text.contains("exit status: 3"), "{text}");
+        let missing = run(&mut Command::new("no-such-program"));
+        assert!(format!("{:#}", missing.expect_err("missing")).contains("on PATH"));
+    }
+}

@@ -1,0 +1,225 @@
+//! The order of layers and the forbidden edges between crates (docs: ARCHITECTURE.md).
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+/// Top-level folders from the lowest layer up. A crate may depend on its own layer or a lower one.
+const LAYERS: &[&str] = &["core", "sim", "io", "app", "lab", "tests", "benches", "xtask"];
+
+/// Edges that the order alone would allow: (from, to), each a folder or a single crate.
+const FORBIDDEN: &[(&str, &str)] = &[
+    ("io", "sim"),
+    ("sim", "io"),
+    ("core/store", "core/forward"),
+    ("core/transport", "core/forward"),
+    ("core/forward", "core/transport"),
+    ("core/control", "core/forward"),
+];
+
+/// The only core crate that may hold unsafe code: packet buffers and prefetch live there.
+const CORE_WITH_UNSAFE: &str = "core/base";
+
+/// One dependency of a workspace crate on another, both by folder (`core/store`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Edge {
+    from: String,
+    to: String,
+}
+
+/// Findings over the whole workspace, one line each; empty when all is well.
+pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
+    let metadata = cargo_metadata(root)?;
+    let edges = workspace_edges(root, &metadata)?;
+    let mut findings: Vec<String> = edges.iter().filter_map(edge_finding).collect();
+    for folder in member_folders(root, &metadata)? {
+        if folder.starts_with("core/") {
+            let path = root.join(&folder).join("src/lib.rs");
+            let source = fs::read_to_string(&path)
+                .with_context(|| format!("cannot read {}", path.display()))?;
+            findings.extend(core_attribute_findings(&folder, &source));
+        }
+    }
+    Ok(findings)
+}
+
+fn cargo_metadata(root: &Path) -> anyhow::Result<Value> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .current_dir(root)
+        .output()
+        .context("cannot run cargo metadata")?;
+    if !output.status.success() {
+        bail!("cargo metadata failed:\n{}", String::from_utf8_lossy(&output.stderr));
+    }
+    serde_json::from_slice(&output.stdout).context("cargo metadata printed no JSON")
+}
+
+fn packages(metadata: &Value) -> anyhow::Result<&Vec<Value>> {
+    metadata["packages"].as_array().context("cargo metadata lists no packages")
+}
+
+fn folder_of(root: &Path, manifest: &str) -> anyhow::Result<String> {
+    let folder = Path::new(manifest).parent().context("a manifest has no folder")?;
+    let relative = folder
+        .strip_prefix(root)
+        .with_context(|| format!("{} is outside the repository", folder.display()))?;
+    Ok(relative.to_string_lossy().replace('\\', "/"))
+}
+
+fn member_folders(root: &Path, metadata: &Value) -> anyhow::Result<Vec<String>> {
+    packages(metadata)?
+        .iter()
+        .map(|package| folder_of(root, package["manifest_path"].as_str().unwrap_or_default()))
+        .collect()
+}
+
+fn workspace_edges(root: &Path, metadata: &Value) -> anyhow::Result<Vec<Edge>> {
+    let mut edges = Vec::new();
+    for package in packages(metadata)? {
+        let from = folder_of(root, package["manifest_path"].as_str().unwrap_or_default())?;
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let Some(path) = dependency["path"].as_str() else { continue };
+            let to = folder_of(root, &format!("{path}/Cargo.toml"))?;
+            let edge = Edge { from: from.clone(), to };
+            if !edges.contains(&edge) {
+                edges.push(edge);
+            }
+        }
+    }
+    Ok(edges)
+}
+
+fn layer(folder: &str) -> Option<usize> {
+    let top = folder.split('/').next().unwrap_or(folder);
+    LAYERS.iter().position(|layer| *layer == top)
+}
+
+fn is_under(folder: &str, place: &str) -> bool {
+    folder == place || folder.strip_prefix(place).is_some_and(|rest| rest.starts_with('/'))
+}
+
+fn edge_finding(edge: &Edge) -> Option<String> {
+    let Edge { from, to } = edge;
+    let at = format!("{from}/Cargo.toml:1");
+    let (Some(from_layer), Some(to_layer)) = (layer(from), layer(to)) else {
+        return Some(format!(
+            "{at}: {from} -> {to}: a folder that is no layer; the layers are {}",
+            LAYERS.join(", ")
+        ));
+    };
+    if is_under(to, "app") {
+        return Some(format!("{at}: {from} -> {to}: nothing may depend on app"));
+    }
+    if to_layer > from_layer {
+        return Some(format!(
+            "{at}: {from} -> {to}: a crate may use its own layer or one below it ({})",
+            LAYERS.join(" < ")
+        ));
+    }
+    FORBIDDEN
+        .iter()
+        .find(|(a, b)| is_under(from, a) && is_under(to, b))
+        .map(|(a, b)| format!("{at}: {from} -> {to}: the edge {a} -> {b} is forbidden"))
+}
+
+/// A core crate states in its first file that it has no `std` and no unsafe code.
+fn core_attribute_findings(folder: &str, source: &str) -> Vec<String> {
+    let at = format!("{folder}/src/lib.rs:1");
+    let attributes: Vec<String> = source
+        .lines()
+        .map(|line| line.split_whitespace().collect::<String>())
+        .filter(|line| line.starts_with("#!["))
+        .collect();
+    let mut findings = Vec::new();
+    if !attributes.iter().any(|line| line == "#![no_std]") {
+        findings.push(format!("{at}: a core crate begins with #![no_std], without conditions"));
+    }
+    let forbids = attributes.iter().any(|line| line.starts_with("#![forbid(unsafe_code"));
+    if folder != CORE_WITH_UNSAFE && !forbids {
+        findings
+            .push(format!("{at}: a core crate other than core/base has #![forbid(unsafe_code)]"));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(from: &str, to: &str) -> Option<String> {
+        edge_finding(&Edge { from: from.into(), to: to.into() })
+    }
+
+    #[test]
+    fn lower_and_equal_layers_may_be_used() {
+        for (from, to) in [
+            ("core/forward", "core/store"),
+            ("io/runtime", "core/forward"),
+            ("app/weir", "io/runtime"),
+            ("sim/netsim", "core/forward"),
+            ("tests", "core/wire"),
+        ] {
+            assert_eq!(finding(from, to), None, "{from} -> {to}");
+        }
+    }
+
+    #[test]
+    fn a_higher_layer_is_refused() {
+        let message = finding("core/wire", "io/face").expect("core must not use io");
+        assert!(message.starts_with("core/wire/Cargo.toml:1: core/wire -> io/face"), "{message}");
+    }
+
+    #[test]
+    fn forbidden_edges_are_refused() {
+        for (from, to) in [
+            ("core/store", "core/forward"),
+            ("core/transport", "core/forward"),
+            ("core/forward", "core/transport"),
+            ("core/control", "core/forward"),
+            ("io/runtime", "sim/netem"),
+            ("sim/netsim", "io/face"),
+            ("tests", "app/weir"),
+            ("app/other", "app/weir"),
+        ] {
+            assert!(finding(from, to).is_some(), "{from} -> {to} passed");
+        }
+    }
+
+    #[test]
+    fn a_crate_outside_the_layers_is_refused() {
+        assert!(finding("misc/helper", "core/base").is_some());
+    }
+
+    #[test]
+    fn a_name_that_only_begins_alike_is_another_crate() {
+        assert_eq!(finding("core/store-tools", "core/forward"), None);
+    }
+
+    #[test]
+    fn core_crates_state_no_std_and_no_unsafe() {
+        let good = "#![no_std]\n#![forbid(unsafe_code)]\n";
+        assert!(core_attribute_findings("core/wire", good).is_empty());
+        assert_eq!(core_attribute_findings("core/wire", "#![no_std]\n").len(), 1);
+        assert_eq!(core_attribute_findings("core/wire", "//! nothing\n").len(), 2);
+        assert_eq!(core_attribute_findings("core/wire", "#![cfg_attr(x, no_std)]\n").len(), 2);
+        assert!(core_attribute_findings("core/base", "#![no_std]\n").is_empty());
+    }
+
+    #[test]
+    fn metadata_becomes_edges() {
+        let metadata = serde_json::json!({ "packages": [{
+            "manifest_path": "/r/core/store/Cargo.toml",
+            "dependencies": [
+                { "name": "weir-forward", "path": "/r/core/forward" },
+                { "name": "sha2", "path": null },
+            ],
+        }]});
+        let edges = workspace_edges(Path::new("/r"), &metadata).expect("good metadata");
+        assert_eq!(edges, [Edge { from: "core/store".into(), to: "core/forward".into() }]);
+        assert!(edge_finding(&edges[0]).is_some());
+    }
+}

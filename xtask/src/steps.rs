@@ -1,0 +1,144 @@
+//! The steps of `ci` and `test`, run one after the other as child processes.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+
+use crate::{clients, layers, report, tidy};
+
+/// What `cargo xtask test` was asked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct TestOptions {
+    full: bool,
+    passed_on: Vec<String>,
+}
+
+impl TestOptions {
+    pub(crate) fn parse<'a>(mut words: impl Iterator<Item = &'a str>) -> anyhow::Result<Self> {
+        let mut options = Self::default();
+        while let Some(word) = words.next() {
+            match word {
+                "--full" => options.full = true,
+                "--" => options.passed_on.extend(words.by_ref().map(str::to_owned)),
+                other => {
+                    bail!("unexpected argument `{other}`; what is for cargo test goes after --")
+                }
+            }
+        }
+        Ok(options)
+    }
+
+    fn cargo_arguments(&self) -> Vec<String> {
+        let mut arguments: Vec<String> = vec!["test".into(), "--workspace".into()];
+        let mut passed_on = self.passed_on.iter();
+        arguments.extend(passed_on.by_ref().take_while(|word| *word != "--").cloned());
+        let harness: Vec<String> = passed_on.cloned().collect();
+        if self.full || !harness.is_empty() {
+            arguments.push("--".into());
+        }
+        if self.full {
+            arguments.push("--include-ignored".into());
+        }
+        arguments.extend(harness);
+        arguments
+    }
+}
+
+/// Everything a change must pass. Stops at the first step that fails.
+pub(crate) fn ci(root: &Path) -> anyhow::Result<()> {
+    cargo(root, &["fmt", "--all", "--check"], &[])?;
+    step("layers", || report("layers", &layers::check(root)?))?;
+    step("tidy", || report("tidy", &tidy::check(root)?))?;
+    let deny = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    cargo(root, &deny, &[])?;
+    let docs = ["doc", "--workspace", "--no-deps"];
+    cargo(root, &docs, &[("RUSTDOCFLAGS", "-D warnings")])?;
+    test(root, &TestOptions::default())
+}
+
+/// Installs the interoperation clients while the workspace builds, then runs all tests.
+///
+/// Binaries and tests are built by one command with the features that `cargo test` uses, so that
+/// nothing is compiled twice; the tests find the `weir` binary through `WEIR_BIN`.
+pub(crate) fn test(root: &Path, options: &TestOptions) -> anyhow::Result<()> {
+    std::thread::scope(|scope| {
+        let install = scope.spawn(|| clients::install(root));
+        let built = cargo(root, &["build", "--workspace", "--bins", "--tests"], &[]);
+        let installed = install.join().map_err(|_| anyhow::anyhow!("installing clients panicked"));
+        built.and(installed?)
+    })?;
+    let binary = target_folder(root).join("debug").join(executable("weir"));
+    if !binary.is_file() {
+        bail!("the build left no {}", binary.display());
+    }
+    let arguments = options.cargo_arguments();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let binary = binary.to_string_lossy();
+    let clients_at = clients::folder(root);
+    let environment =
+        [("WEIR_BIN", binary.as_ref()), ("WEIR_INTEROP", &clients_at.to_string_lossy())];
+    cargo(root, &words, &environment)
+}
+
+/// The folder cargo builds into.
+pub(crate) fn target_folder(root: &Path) -> std::path::PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(folder) => root.join(folder),
+        None => root.join("target"),
+    }
+}
+
+fn executable(name: &str) -> String {
+    format!("{name}{}", std::env::consts::EXE_SUFFIX)
+}
+
+fn cargo(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> anyhow::Result<()> {
+    step(&format!("cargo {}", arguments.join(" ")), || {
+        let status = Command::new(env!("CARGO"))
+            .args(arguments)
+            .envs(environment.iter().copied())
+            .current_dir(root)
+            .status()
+            .context("cannot start cargo")?;
+        if !status.success() {
+            bail!("cargo {} failed ({status})", arguments.join(" "));
+        }
+        Ok(())
+    })
+}
+
+/// Names a step on standard error, so that standard output ends with cargo's own result lines.
+fn step(name: &str, run: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    eprintln!("==> {name}");
+    let start = Instant::now();
+    run()?;
+    eprintln!("==> {name}: {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> anyhow::Result<TestOptions> {
+        TestOptions::parse(words.iter().copied())
+    }
+
+    #[test]
+    fn test_options_become_arguments_of_cargo() {
+        let arguments = |words: &[&str]| parse(words).expect("good words").cargo_arguments();
+        assert_eq!(arguments(&[]), ["test", "--workspace"]);
+        assert_eq!(arguments(&["--full"]), ["test", "--workspace", "--", "--include-ignored"]);
+        assert_eq!(
+            arguments(&["--full", "--", "--test", "interop", "--", "--nocapture"]),
+            ["test", "--workspace", "--test", "interop", "--", "--include-ignored", "--nocapture"]
+        );
+    }
+
+    #[test]
+    fn unknown_options_are_refused() {
+        assert!(parse(&["--fast"]).is_err());
+    }
+}

@@ -1,0 +1,106 @@
+//! Each rule is shown to pass what is right and to catch what is wrong.
+
+use super::*;
+
+fn findings(file: &str, text: &str) -> Vec<String> {
+    check_text(file, text)
+}
+
+fn function_of(lines: usize) -> String {
+    let body: String = (0..lines - 2).map(|i| format!("    let _x{i} = {i};\n")).collect();
+    format!("/// Docs do not count.\nfn long() {{\n{body}}}\n")
+}
+
+#[test]
+fn functions_up_to_the_limit_pass_and_longer_ones_do_not() {
+    assert_eq!(findings("core/x/src/lib.rs", &function_of(70)), Vec::<String>::new());
+    let found = findings("core/x/src/lib.rs", &function_of(71));
+    assert_eq!(found, ["core/x/src/lib.rs:2: function `long` of 71 lines, at most 70"]);
+}
+
+#[test]
+fn methods_and_nested_functions_are_measured() {
+    let method = format!("struct S;\nimpl S {{\n{}}}\n", function_of(80));
+    assert_eq!(findings("a.rs", &method).len(), 1);
+    let nested = format!("mod m {{\n{}}}\n", function_of(80));
+    assert_eq!(findings("a.rs", &nested).len(), 1);
+    let default = format!("trait T {{\n{}}}\n", function_of(80));
+    assert_eq!(findings("a.rs", &default).len(), 1);
+}
+
+#[test]
+fn long_files_are_found_and_comments_do_not_count() {
+    let code = "const A: u8 = 1;\n".repeat(801);
+    let found = findings("a.rs", &code);
+    assert!(found[0].starts_with("a.rs:1: 801 lines of code"), "{found:?}");
+    let commented = format!("{}{}", "const A: u8 = 1;\n".repeat(800), "// why\n\n".repeat(300));
+    assert_eq!(findings("a.rs", &commented), Vec::<String>::new());
+}
+
+#[test]
+fn long_lines_are_found_unless_they_cannot_be_broken() {
+    let words = format!("// {}\n", "word ".repeat(25).trim_end());
+    assert_eq!(findings("a.rs", &words), ["a.rs:1: 127 columns, at most 100"]);
+    let hash = format!("// see {}\n", "f".repeat(120));
+    assert_eq!(findings("a.rs", &hash), Vec::<String>::new());
+    assert_eq!(findings("a.md", &words), Vec::<String>::new());
+}
+
+#[test]
+fn leftovers_are_found_even_inside_macros() {
+    let name = ["to", "do"].concat();
+    let plain = format!("fn f() {{\n    {name}!()\n}}\n");
+    assert_eq!(findings("a.rs", &plain), [format!("a.rs:2: {name}! left in the code")]);
+    let inside = format!("fn f() {{\n    assert!({{\n        {name}!()\n    }});\n}}\n");
+    assert_eq!(findings("a.rs", &inside), [format!("a.rs:3: {name}! left in the code")]);
+    let negation = format!("fn f({name}: bool) -> bool {{\n    !{name}\n}}\n");
+    assert_eq!(findings("a.rs", &negation), Vec::<String>::new());
+}
+
+#[test]
+fn an_ignored_test_gives_its_reason() {
+    let silent = "#[test]\n#[ignore]\nfn t() {}\n";
+    assert_eq!(findings("a.rs", silent).len(), 1);
+    assert!(findings("a.rs", silent)[0].starts_with("a.rs:2: #[ignore] without a reason"));
+    let reasoned = "#[test]\n#[ignore = \"takes minutes\"]\nfn t() {}\n";
+    assert_eq!(findings("a.rs", reasoned), Vec::<String>::new());
+}
+
+#[test]
+fn unsafe_code_stays_where_it_may_be() {
+    let code = "fn f() {\n    unsafe { g() }\n}\n";
+    assert_eq!(findings("core/base/src/packet.rs", code), Vec::<String>::new());
+    assert_eq!(findings("io/face/src/lib.rs", code), Vec::<String>::new());
+    assert_eq!(findings("core/forward/tests/no_alloc.rs", code), Vec::<String>::new());
+    assert_eq!(findings("app/weir/src/main.rs", code).len(), 1);
+    assert_eq!(findings("core/wire/src/lib.rs", "unsafe impl Send for S {}\n").len(), 1);
+    assert_eq!(findings("core/wire/src/lib.rs", "unsafe fn f() {}\n").len(), 1);
+}
+
+#[test]
+fn paths_of_one_machine_are_found() {
+    let path = ["see ", "/wo", "rk/main/x\n"].concat();
+    assert_eq!(findings("README.md", &path).len(), 1);
+    let part_of_another = ["see target", "/wo", "rk/x\n"].concat();
+    assert_eq!(findings("README.md", &part_of_another), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_not_rust_is_reported_with_its_line() {
+    let found = findings("a.rs", "fn f() {}\nfn (\n");
+    assert!(found[0].starts_with("a.rs:2: not understood as Rust"), "{found:?}");
+}
+
+#[test]
+fn readmes_say_something_and_fit_a_screen() {
+    assert!(readme_finding("x/README.md", "# x\n\nTitle only.\n").is_some());
+    assert!(readme_finding("x/README.md", "# x\n\nPurpose.\n\nTypes.\n").is_none());
+    assert!(readme_finding("x/README.md", &"line\n".repeat(61)).is_some());
+}
+
+#[test]
+fn a_crate_without_a_readme_is_found() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let found = readme_findings(root, &["no-such-crate/Cargo.toml".to_owned()]);
+    assert_eq!(found, ["no-such-crate/README.md:1: the crate has no README"]);
+}
