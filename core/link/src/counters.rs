@@ -1,0 +1,130 @@
+use core::ops::Index;
+
+macro_rules! link_drops {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)+) => {
+        /// Why a frame or packet went no further.
+        #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+        pub enum LinkDrop {
+            $($(#[$doc])* #[error($name)] $variant,)+
+        }
+
+        impl LinkDrop {
+            /// Every reason, in the order of [`DropCounters`].
+            pub const ALL: [Self; Self::COUNT] = [$(Self::$variant,)+];
+            /// How many reasons there are.
+            pub const COUNT: usize = [$($name,)+].len();
+
+            /// The reason in kebab-case, as metrics and logs spell it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+        }
+    };
+}
+
+link_drops! {
+    /// The frame is no Interest, Data or LpPacket that NDNLPv2 allows.
+    Malformed = "lp-malformed",
+    /// The LpPacket's fragment is neither an Interest nor a Data.
+    NotNetworkPacket = "not-network-packet",
+    /// An Interest carries CachePolicy or PrefixAnnouncement.
+    InterestHeader = "interest-with-forbidden-header",
+    /// A Data carries Nack, NextHopFaceId or NonDiscovery.
+    DataHeader = "data-with-forbidden-header",
+    /// A Nack carries NextHopFaceId, CachePolicy, NonDiscovery or PrefixAnnouncement.
+    NackHeader = "nack-with-forbidden-header",
+    /// An Interest carries NextHopFaceId on a face without local fields.
+    LocalFieldsOff = "next-hop-face-without-local-fields",
+    /// A fragment came on a face that does not reassemble.
+    ReassemblyOff = "reassembly-off",
+    /// FragCount is above 1 but there is no Sequence.
+    FragmentUnnumbered = "fragment-without-sequence",
+    /// FragIndex is not below FragCount.
+    FragmentIndex = "fragment-index-beyond-count",
+    /// FragCount is 0 or above [`FRAGMENT_COUNT_MAX`](crate::FRAGMENT_COUNT_MAX).
+    FragmentCount = "fragment-count-out-of-range",
+    /// FragCount differs from that of the message's other fragments.
+    FragmentMismatch = "fragment-count-mismatch",
+    /// This fragment of the message is here already.
+    FragmentDuplicate = "fragment-duplicate",
+    /// The fragments together exceed the largest packet.
+    ReassembledTooLarge = "reassembled-too-large",
+    /// No further fragment came in time; counted once per packet given up.
+    ReassemblyTimeout = "reassembly-timeout",
+    /// The packet idle longest in reassembly made room for another.
+    ReassemblyFull = "reassembly-full",
+    /// The egress queue is full.
+    QueueFull = "egress-queue-full",
+    /// The frame exceeds the MTU and may not be, or cannot be, cut.
+    TooLargeForMtu = "too-large-for-mtu",
+    /// The socket refused the frame (unreachable, too long, no buffers).
+    SocketRefused = "socket-refused",
+}
+
+/// One count per [`LinkDrop`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DropCounters([u64; LinkDrop::COUNT]);
+
+impl Default for DropCounters {
+    fn default() -> Self {
+        Self([0; LinkDrop::COUNT])
+    }
+}
+
+impl DropCounters {
+    /// Adds one drop for `reason`.
+    pub fn count(&mut self, reason: LinkDrop) {
+        self.0[reason as usize] += 1;
+    }
+
+    /// Every reason with its count, in the order of [`LinkDrop::ALL`].
+    pub fn iter(&self) -> impl Iterator<Item = (LinkDrop, u64)> + '_ {
+        LinkDrop::ALL.into_iter().zip(self.0.iter().copied())
+    }
+
+    /// Drops of all reasons together.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+}
+
+impl Index<LinkDrop> for DropCounters {
+    type Output = u64;
+
+    fn index(&self, reason: LinkDrop) -> &u64 {
+        &self.0[reason as usize]
+    }
+}
+
+/// What passed through one face since it was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkCounters {
+    /// Interests received whole.
+    pub in_interests: u64,
+    /// Data received whole.
+    pub in_data: u64,
+    /// Nacks received whole.
+    pub in_nacks: u64,
+    /// Frames received, dropped ones included.
+    pub in_frames: u64,
+    /// Octets of frames received, dropped ones included.
+    pub in_bytes: u64,
+    /// Interests accepted into the egress queue.
+    pub out_interests: u64,
+    /// Data accepted into the egress queue.
+    pub out_data: u64,
+    /// Nacks accepted into the egress queue.
+    pub out_nacks: u64,
+    /// Frames the socket took.
+    pub out_frames: u64,
+    /// Octets of frames the socket took.
+    pub out_bytes: u64,
+    /// Packets put together from fragments.
+    pub reassembled: u64,
+    /// Packets cut into fragments.
+    pub fragmented: u64,
+    /// Congestion marks this link set.
+    pub marks_set: u64,
+    /// Drops by reason.
+    pub drops: DropCounters,
+}
