@@ -3,3 +3,27 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+
+mod command;
+mod data;
+mod dead_nonce;
+mod interest;
+mod io;
+mod nack;
+mod pit;
+mod prefix_table;
+mod router;
+pub mod shard;
+mod stats;
+pub mod strategy;
+
+pub use io::{
+    Command, Event, FaceScope, Input, LinkType, NextHop, OutPacket, Outbox, PacketKind,
+    UnsolicitedPolicy,
+};
+pub use prefix_table::PREFIX_COMPONENTS_MAX;
+pub use router::{Router, RouterConfig};
+pub use stats::{DropReason, LatencyHistogram, RouterStats};
+
+#[cfg(test)]
+mod tests;

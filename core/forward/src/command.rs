@@ -1,0 +1,125 @@
+//! Changes of a shard's tables.
+
+use alloc::vec::Vec;
+
+use weir_base::{FaceId, Instant};
+use weir_wire::{Name, NameView};
+
+use crate::io::{Command, Event, NextHop, Outbox};
+use crate::router::Router;
+use crate::strategy::Strategy;
+
+impl Router {
+    pub(crate) fn set_default_strategies(&mut self) {
+        let defaults = [
+            ("/localhost", Strategy::multicast()),
+            ("/localhost/nfd", Strategy::best_route()),
+            ("/ndn/broadcast", Strategy::multicast()),
+        ];
+        for (prefix, strategy) in defaults {
+            let prefix = prefix.parse().expect("a valid name");
+            self.strategies.insert(prefix, strategy, &self.config.hash_key);
+        }
+    }
+
+    pub(crate) fn apply(&mut self, now: Instant, command: Command, out: &mut Outbox) {
+        match command {
+            Command::AddFace { face, scope, link_type } => {
+                self.faces.insert(face, scope, link_type);
+            }
+            Command::RemoveFace { face } => self.remove_face(face),
+            Command::SetNextHops { prefix, next_hops } => {
+                self.set_next_hops(now, prefix, next_hops, out);
+            }
+            Command::SetStrategy { prefix, strategy } => self.set_strategy(prefix, strategy),
+            Command::ConfigureStore(config) => self.store.configure(config),
+            Command::EraseStore { transaction, prefix, limit } => {
+                let erased = self.erase(prefix.as_view(), limit);
+                let limit_reached = erased == limit;
+                out.events.push(Event::StoreErased { transaction, erased, limit_reached });
+            }
+            Command::SetProducerRegions(regions) => self.producer_regions = regions,
+        }
+    }
+
+    fn erase(&mut self, prefix: NameView<'_>, limit: usize) -> usize {
+        let hash = self.config.hash_key.hash(prefix.value());
+        self.store.erase(prefix, hash, limit)
+    }
+
+    fn set_next_hops(
+        &mut self,
+        now: Instant,
+        prefix: Name,
+        mut next_hops: Vec<NextHop>,
+        out: &mut Outbox,
+    ) {
+        let key = &self.config.hash_key;
+        if next_hops.is_empty() {
+            self.fib.remove(prefix.as_view(), key);
+            return;
+        }
+        next_hops.sort_by_key(|hop| (hop.cost, hop.face));
+        let before = self.fib.insert(prefix.clone(), next_hops.clone(), key).unwrap_or_default();
+        if !self.may_use_multicast(prefix.as_view()) {
+            return;
+        }
+        for hop in next_hops {
+            if !before.iter().any(|old| old.face == hop.face) {
+                self.offer_new_next_hop(now, &prefix, hop, out);
+            }
+        }
+    }
+
+    /// Whether Interests under `prefix` can have a strategy that wants to know of new next hops.
+    fn may_use_multicast(&self, prefix: NameView<'_>) -> bool {
+        let hashes = crate::prefix_table::prefix_hashes(&self.config.hash_key, prefix);
+        self.strategies
+            .longest_match(prefix, &hashes)
+            .unwrap_or(&self.default_strategy)
+            .is_multicast()
+            || self.strategies.iter().any(|(below, strategy)| {
+                strategy.is_multicast() && prefix.is_prefix_of(below.as_view())
+            })
+    }
+
+    fn set_strategy(&mut self, prefix: Name, strategy: Option<Strategy>) {
+        let key = &self.config.hash_key;
+        match strategy {
+            Some(strategy) => {
+                self.strategies.insert(prefix, strategy, key);
+            }
+            None => {
+                self.strategies.remove(prefix.as_view(), key);
+            }
+        }
+    }
+
+    /// The face's next hops go; who waits on it is skipped when Data comes.
+    fn remove_face(&mut self, face: FaceId) {
+        self.faces.remove(face);
+        let uses = |next_hops: &Vec<NextHop>| next_hops.iter().any(|hop| hop.face == face);
+        let mut prefixes: Vec<Name> = self
+            .fib
+            .iter()
+            .filter(|(_, next_hops)| uses(next_hops))
+            .map(|(prefix, _)| prefix.clone())
+            .collect();
+        if self.fib.root().is_some_and(uses) {
+            prefixes.push(Name::new());
+        }
+        let key = &self.config.hash_key;
+        for prefix in prefixes {
+            let left: Vec<NextHop> = self
+                .fib
+                .remove(prefix.as_view(), key)
+                .unwrap_or_default()
+                .into_iter()
+                .filter(|hop| hop.face != face)
+                .collect();
+            if !left.is_empty() {
+                self.fib.insert(prefix, left, key);
+            }
+        }
+    }
+}

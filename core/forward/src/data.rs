@@ -1,0 +1,148 @@
+//! The Data path (NFD, incoming Data, unsolicited Data and outgoing Data pipelines).
+
+use weir_base::{FaceId, Instant, NS_PER_MS};
+use weir_wire::{DataView, NameView, tlv};
+
+use crate::io::{Outbox, UnsolicitedPolicy};
+use crate::router::{Face, From, Router};
+use crate::stats::DropReason;
+use crate::strategy::is_localhost;
+
+impl Router {
+    /// **scope -> PIT match -> store -> every downstream** -> egress.
+    pub(crate) fn on_data(
+        &mut self,
+        now: Instant,
+        from: &From<'_>,
+        data: &DataView<'_>,
+        hashes: &[u64],
+        out: &mut Outbox,
+    ) {
+        self.stats.in_data += 1;
+        let Some(face) = self.faces.find(from.face) else {
+            return self.stats.drop_packet(DropReason::UnknownFace);
+        };
+        if !face.is_local() && is_localhost(data.name) {
+            return self.stats.drop_packet(DropReason::Scope);
+        }
+        let mut matched = core::mem::take(&mut self.matched);
+        matched.clear();
+        self.find_pending(data, hashes, &mut matched);
+        if matched.is_empty() {
+            self.on_unsolicited(now, face, from, data, hashes);
+        } else {
+            self.satisfy(now, from, face, data, hashes, &matched, out);
+        }
+        self.matched = matched;
+    }
+
+    fn find_pending(&mut self, data: &DataView<'_>, hashes: &[u64], matched: &mut alloc::vec::Vec<u32>) {
+        if !self.pit.wants_digest(hashes.len()) {
+            return self.pit.matches(data.name, hashes, None, matched);
+        }
+        let digest = data.implicit_digest();
+        self.full_name.clear();
+        self.full_name.extend_from_slice(data.name.value());
+        self.full_name
+            .extend_from_slice(&[tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as u8, digest.len() as u8]);
+        self.full_name.extend_from_slice(&digest);
+        let full_hash = self.config.hash_key.hash(&self.full_name);
+        let full_name = NameView::from_value(&self.full_name).expect("a name and one component");
+        self.pit.matches(data.name, hashes, Some((full_name, full_hash)), matched);
+    }
+
+    fn on_unsolicited(
+        &mut self,
+        now: Instant,
+        face: Face,
+        from: &From<'_>,
+        data: &DataView<'_>,
+        hashes: &[u64],
+    ) {
+        self.stats.drop_packet(DropReason::Unsolicited);
+        let is_admitted = match self.config.unsolicited {
+            UnsolicitedPolicy::DropAll => false,
+            UnsolicitedPolicy::AdmitLocal => face.is_local(),
+            UnsolicitedPolicy::AdmitNetwork => !face.is_local(),
+            UnsolicitedPolicy::AdmitAll => true,
+        };
+        if is_admitted && !from.header.no_cache {
+            self.store.insert(now, data, hashes, &mut self.pool);
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one stage of the path, called once")]
+    fn satisfy(
+        &mut self,
+        now: Instant,
+        from: &From<'_>,
+        face: Face,
+        data: &DataView<'_>,
+        hashes: &[u64],
+        matched: &[u32],
+        out: &mut Outbox,
+    ) {
+        let stored = match from.header.no_cache {
+            true => None,
+            false => self.store.insert(now, data, hashes, &mut self.pool),
+        };
+        // The stored copy is sent on: a slice of what was received would pin a whole receive block.
+        let packet = stored.unwrap_or_else(|| from.packet.clone());
+        self.downstreams.clear();
+        for &index in matched {
+            self.collect_downstreams(now, index, from.face, face.is_ad_hoc(), matched.len() > 1);
+            self.finish_satisfied(now, index, from.face, data.freshness_ms);
+        }
+        let stays_here = is_localhost(data.name);
+        let source = (from.face, from.header.congestion_mark);
+        for &(downstream, token) in &self.downstreams {
+            let Some(egress) = self.faces.find(downstream) else { continue };
+            if stays_here && !egress.is_local() {
+                self.stats.drop_packet(DropReason::Scope);
+                continue;
+            }
+            self.sender.data((downstream, token), source, packet.clone(), &mut self.stats, out);
+        }
+    }
+
+    /// Adds those who wait at `index`, each face once. A face that waits for several entries gets
+    /// no token back: which of its own it should be is not known (NFD).
+    fn collect_downstreams(
+        &mut self,
+        now: Instant,
+        index: u32,
+        ingress: FaceId,
+        may_return: bool,
+        is_one_of_several: bool,
+    ) {
+        for record in self.pit.entry(index).in_records.iter() {
+            if record.expiry <= now || (record.face == ingress && !may_return) {
+                continue;
+            }
+            let known = match is_one_of_several {
+                true => self.downstreams.iter_mut().find(|(face, _)| *face == record.face),
+                false => None,
+            };
+            match known {
+                Some((_, token)) => *token = weir_wire::PitToken::default(),
+                None => self.downstreams.push((record.face, record.pit_token)),
+            }
+        }
+    }
+
+    fn finish_satisfied(&mut self, now: Instant, index: u32, upstream: FaceId, freshness_ms: u64) {
+        let entry = self.pit.entry(index);
+        for record in entry.out_records.iter() {
+            if record.face == upstream {
+                self.stats.upstream_latency.record(now.ns_since(record.sent_at));
+            }
+            // Data that stays fresh for long answers a looping Interest from the store.
+            let freshness_ns = freshness_ms.saturating_mul(NS_PER_MS);
+            if entry.must_be_fresh && freshness_ns < self.dead_nonces.lifetime_ns() {
+                self.dead_nonces.insert(now, entry.hash, record.nonce);
+            }
+        }
+        self.stats.satisfied += 1;
+        self.pit.remove(index);
+    }
+}

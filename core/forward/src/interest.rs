@@ -1,0 +1,335 @@
+//! The Interest path (NFD, incoming Interest, content store hit and miss pipelines).
+
+use alloc::vec::Vec;
+
+use weir_base::{FaceId, HashKey, Instant, Packet};
+use weir_store::{Lookup, Query};
+use weir_wire::{InterestView, NackReason, rewrite_interest, tlv};
+
+use crate::io::{NextHop, Outbox};
+use crate::pit::{InRecord, PitKey};
+use crate::prefix_table::{PrefixTable, prefix_hashes};
+use crate::router::{Face, From, Router};
+use crate::stats::DropReason;
+use crate::strategy::{Context, is_localhost, lifetime_ns};
+
+/// Octets that an Interest may grow by when a nonce is added: the element and longer outer lengths.
+const REWRITE_GROWTH: usize = 16;
+
+impl Router {
+    /// parse -> **scope, hop limit, loop -> store -> PIT -> FIB -> strategy** -> egress.
+    pub(crate) fn on_interest(
+        &mut self,
+        now: Instant,
+        from: &From<'_>,
+        interest: &InterestView<'_>,
+        hashes: &[u64],
+        out: &mut Outbox,
+    ) {
+        self.stats.in_interests += 1;
+        let Some(face) = self.faces.find(from.face) else {
+            return self.stats.drop_packet(DropReason::UnknownFace);
+        };
+        if interest.hop_limit == Some(0) {
+            return self.stats.drop_packet(DropReason::HopLimit);
+        }
+        if !face.is_local() && is_localhost(interest.name) {
+            return self.stats.drop_packet(DropReason::Scope);
+        }
+        let Some(&hash) = hashes.last() else {
+            return self.stats.drop_packet(DropReason::Malformed);
+        };
+        let nonce = interest.nonce.unwrap_or_else(|| self.rng.next_u32());
+        let key = PitKey {
+            name: interest.name,
+            hash,
+            can_be_prefix: interest.can_be_prefix,
+            must_be_fresh: interest.must_be_fresh,
+        };
+        let pending = self.pit.find(&key);
+        if self.is_loop(hash, nonce, pending, from.face, face) {
+            return self.refuse(from, face, NackReason::Duplicate, DropReason::Loop, out);
+        }
+        let is_waited_for =
+            pending.is_some_and(|index| !self.pit.entry(index).in_records.is_empty());
+        if !is_waited_for && self.serve_from_store(now, from, &key, hashes, out) {
+            return;
+        }
+        if pending.is_none() && self.pit.is_full() {
+            return self.refuse(from, face, NackReason::Congestion, DropReason::PitFull, out);
+        }
+        let index = match pending {
+            Some(index) => self.renew_pending(index, interest, nonce),
+            None => self.insert_pending(&key, interest, nonce),
+        };
+        self.note_downstream(now, index, from, interest, nonce);
+        self.forward(now, index, from, interest, hashes, out);
+    }
+
+    /// A nonce that is dead, or that this entry has from elsewhere. The same nonce again from the
+    /// same point-to-point face is a retransmission.
+    fn is_loop(
+        &self,
+        hash: u64,
+        nonce: u32,
+        pending: Option<u32>,
+        ingress: FaceId,
+        face: Face,
+    ) -> bool {
+        if self.dead_nonces.contains(hash, nonce) {
+            return true;
+        }
+        let Some(index) = pending else { return false };
+        let entry = self.pit.entry(index);
+        let is_repeated = face.is_point_to_point()
+            && entry.in_records.iter().any(|record| record.face == ingress && record.nonce == nonce);
+        !is_repeated
+            && (entry.in_records.iter().any(|record| record.nonce == nonce)
+                || entry.out_records.iter().any(|record| record.nonce == nonce))
+    }
+
+    /// Counts the drop and, where a single peer listens, says why.
+    fn refuse(
+        &mut self,
+        from: &From<'_>,
+        face: Face,
+        nack: NackReason,
+        reason: DropReason,
+        out: &mut Outbox,
+    ) {
+        self.stats.drop_packet(reason);
+        if face.is_point_to_point() {
+            let interest = from.packet.clone();
+            self.sender.nack(from.face, nack, interest, &mut self.stats, out);
+        }
+    }
+
+    fn serve_from_store(
+        &mut self,
+        now: Instant,
+        from: &From<'_>,
+        key: &PitKey<'_>,
+        hashes: &[u64],
+        out: &mut Outbox,
+    ) -> bool {
+        let query = Query {
+            name: key.name,
+            hashes,
+            can_be_prefix: key.can_be_prefix,
+            must_be_fresh: key.must_be_fresh,
+        };
+        match self.store.lookup(now, &query) {
+            Lookup::Hit(hit) => {
+                let to = (from.face, from.header.pit_token);
+                let source = (FaceId::CONTENT_STORE, 0);
+                self.sender.data(to, source, hit.packet, &mut self.stats, out);
+                true
+            }
+            Lookup::Miss => false,
+        }
+    }
+
+    fn insert_pending(
+        &mut self,
+        key: &PitKey<'_>,
+        interest: &InterestView<'_>,
+        nonce: u32,
+    ) -> u32 {
+        let hop_limit = interest.hop_limit.map(|limit| limit - 1);
+        let packet = self.rewrite(interest, nonce, hop_limit);
+        let name_at = name_value_at(&packet);
+        self.pit.insert(key, packet, name_at, nonce, hop_limit)
+    }
+
+    /// A retransmission goes upstream with its own nonce and HopLimit.
+    fn renew_pending(&mut self, index: u32, interest: &InterestView<'_>, nonce: u32) -> u32 {
+        let hop_limit = interest.hop_limit.map(|limit| limit - 1);
+        let entry = self.pit.entry(index);
+        if entry.nonce != nonce || entry.hop_limit != hop_limit {
+            let packet = self.rewrite(interest, nonce, hop_limit);
+            let name_at = name_value_at(&packet);
+            let entry = self.pit.entry_mut(index);
+            entry.interest = packet;
+            entry.name_at = name_at;
+            entry.nonce = nonce;
+            entry.hop_limit = hop_limit;
+        }
+        index
+    }
+
+    /// The Interest as it leaves: with a nonce, the HopLimit one less, without a forwarding hint
+    /// that has led it here.
+    fn rewrite(&mut self, interest: &InterestView<'_>, nonce: u32, hop_limit: Option<u8>) -> Packet {
+        let strip_hint = self.is_in_producer_region(interest);
+        let mut block = self.pool.alloc(interest.wire.len() + REWRITE_GROWTH);
+        let len = rewrite_interest(interest, nonce, hop_limit, strip_hint, &mut block)
+            .expect("the block is longer than the Interest can grow");
+        block.freeze(len)
+    }
+
+    fn is_in_producer_region(&self, interest: &InterestView<'_>) -> bool {
+        !self.producer_regions.is_empty()
+            && interest.forwarding_hint.iter().any(|delegation| {
+                self.producer_regions.iter().any(|region| delegation.is_prefix_of(region.as_view()))
+            })
+    }
+
+    fn note_downstream(
+        &mut self,
+        now: Instant,
+        index: u32,
+        from: &From<'_>,
+        interest: &InterestView<'_>,
+        nonce: u32,
+    ) {
+        let expiry = now.plus_ns(lifetime_ns(interest));
+        let entry = self.pit.entry_mut(index);
+        if !entry.in_records.is_empty() {
+            self.stats.aggregated += 1;
+        }
+        match entry.in_records.find(|record| record.face == from.face) {
+            Some(record) => {
+                record.nonce = nonce;
+                record.expiry = expiry;
+                record.pit_token = from.header.pit_token;
+            }
+            None => entry.in_records.push(InRecord {
+                face: from.face,
+                nonce,
+                expiry,
+                pit_token: from.header.pit_token,
+            }),
+        }
+        let last = entry.last_expiry().unwrap_or(expiry);
+        self.pit.timers.schedule(index, last);
+    }
+
+    fn forward(
+        &mut self,
+        now: Instant,
+        index: u32,
+        from: &From<'_>,
+        interest: &InterestView<'_>,
+        hashes: &[u64],
+        out: &mut Outbox,
+    ) {
+        let chosen = from.header.next_hop_face.map(|face| [NextHop { face: FaceId(face), cost: 0 }]);
+        let is_home = self.is_in_producer_region(interest);
+        let next_hops = match &chosen {
+            Some(chosen) => chosen.as_slice(),
+            None if interest.forwarding_hint.is_empty() || is_home => {
+                self.fib.longest_match(interest.name, hashes).map_or(&[][..], Vec::as_slice)
+            }
+            None => lookup_delegations(&self.fib, &self.config.hash_key, interest),
+        };
+        let strategy = self
+            .strategies
+            .longest_match(interest.name, hashes)
+            .unwrap_or(&self.default_strategy);
+        let mut context = Context {
+            now,
+            pit: &mut self.pit,
+            entry: index,
+            ingress: from.face,
+            next_hops,
+            lifetime_ns: lifetime_ns(interest),
+            faces: &self.faces,
+            sender: &mut self.sender,
+            stats: &mut self.stats,
+            out,
+        };
+        match chosen {
+            Some([hop]) => {
+                context.send_interest(hop.face);
+            }
+            None => strategy.after_interest(&mut context),
+        }
+        if self.pit.entry(index).in_records.is_empty() {
+            self.finish_unsatisfied(now, index);
+        }
+    }
+
+    /// A next hop was added where a strategy wants pending Interests to learn of it (NFD,
+    /// afterNewNextHop).
+    pub(crate) fn offer_new_next_hop(
+        &mut self,
+        now: Instant,
+        prefix: &weir_wire::Name,
+        hop: NextHop,
+        out: &mut Outbox,
+    ) {
+        let prefix = prefix.as_view();
+        let under: Vec<u32> = self
+            .pit
+            .iter()
+            .filter(|(_, entry)| entry.name_value().starts_with(prefix.value()))
+            .map(|(index, _)| index)
+            .collect();
+        for index in under {
+            self.offer_to_entry(now, index, hop, out);
+        }
+    }
+
+    fn offer_to_entry(
+        &mut self,
+        now: Instant,
+        index: u32,
+        hop: NextHop,
+        out: &mut Outbox,
+    ) {
+        let entry = self.pit.entry(index);
+        let packet = entry.interest.clone();
+        let Ok(interest) = InterestView::decode(&packet) else { return };
+        let Some(ingress) = entry.in_records.iter().next().map(|record| record.face) else {
+            return;
+        };
+        let hashes = prefix_hashes(&self.config.hash_key, interest.name);
+        let strategy = self
+            .strategies
+            .longest_match(interest.name, &hashes)
+            .unwrap_or(&self.default_strategy);
+        let is_chosen = self
+            .fib
+            .longest_match(interest.name, &hashes)
+            .is_some_and(|next_hops| next_hops.contains(&hop));
+        if !is_chosen {
+            return;
+        }
+        let mut context = Context {
+            now,
+            pit: &mut self.pit,
+            entry: index,
+            ingress,
+            next_hops: &[hop],
+            lifetime_ns: lifetime_ns(&interest),
+            faces: &self.faces,
+            sender: &mut self.sender,
+            stats: &mut self.stats,
+            out,
+        };
+        strategy.after_new_next_hop(&mut context);
+    }
+}
+
+/// The next hops of the first delegation of a forwarding hint that has any.
+fn lookup_delegations<'a>(
+    fib: &'a PrefixTable<Vec<NextHop>>,
+    key: &HashKey,
+    interest: &InterestView<'_>,
+) -> &'a [NextHop] {
+    interest
+        .forwarding_hint
+        .iter()
+        .find_map(|delegation| {
+            fib.longest_match(delegation, &prefix_hashes(key, delegation)).map(Vec::as_slice)
+        })
+        .unwrap_or_default()
+}
+
+/// Where the name's TLV-VALUE lies in an encoded Interest.
+fn name_value_at(interest: &[u8]) -> (u16, u16) {
+    let read = |at: usize| tlv::read_var_number(&interest[at..]).expect("we encoded it ourselves");
+    let name_at = 1 + read(1).1;
+    let (name_len, size) = read(name_at + 1);
+    ((name_at + 1 + size) as u16, name_len as u16)
+}

@@ -1,0 +1,66 @@
+//! The Nack path (NFD, incoming Nack pipeline and ProcessNack).
+
+use weir_base::Instant;
+use weir_wire::{InterestView, NackReason};
+
+use crate::io::Outbox;
+use crate::pit::PitKey;
+use crate::router::{From, Router, with_nonce};
+use crate::stats::DropReason;
+use crate::strategy::{NackVerdict, judge_nacks};
+
+impl Router {
+    /// **PIT entry and out-record of that nonce -> what the other upstreams say** -> egress.
+    pub(crate) fn on_nack(
+        &mut self,
+        now: Instant,
+        from: &From<'_>,
+        interest: &InterestView<'_>,
+        reason: NackReason,
+        hashes: &[u64],
+        out: &mut Outbox,
+    ) {
+        self.stats.in_nacks += 1;
+        let Some(index) = self.find_nacked(from, interest, hashes) else {
+            return self.stats.drop_packet(DropReason::UnexpectedNack);
+        };
+        let entry = self.pit.entry_mut(index);
+        let record = entry.out_records.find(|record| {
+            record.face == from.face && Some(record.nonce) == interest.nonce
+        });
+        let Some(record) = record else {
+            return self.stats.drop_packet(DropReason::UnexpectedNack);
+        };
+        record.nacked = Some(reason);
+        match judge_nacks(now, entry) {
+            NackVerdict::Wait => {}
+            NackVerdict::AllRefused(reason) => {
+                self.sender.nack_all(entry, reason, &self.faces, &mut self.stats, out);
+                self.finish_unsatisfied(now, index);
+            }
+            NackVerdict::OnlyDownstreamLeft(face, reason) => {
+                if let Some(record) = entry.in_records.remove(|record| record.face == face) {
+                    let interest = with_nonce(entry, record.nonce);
+                    self.sender.nack(face, reason, interest, &mut self.stats, out);
+                }
+            }
+        }
+    }
+
+    fn find_nacked(
+        &self,
+        from: &From<'_>,
+        interest: &InterestView<'_>,
+        hashes: &[u64],
+    ) -> Option<u32> {
+        if !self.faces.find(from.face)?.is_point_to_point() {
+            return None;
+        }
+        self.pit.find(&PitKey {
+            name: interest.name,
+            hash: *hashes.last()?,
+            can_be_prefix: interest.can_be_prefix,
+            must_be_fresh: interest.must_be_fresh,
+        })
+    }
+}

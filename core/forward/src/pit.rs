@@ -1,0 +1,331 @@
+//! Pending Interest table: who waits for what, and whom it was asked of.
+
+use alloc::vec::Vec;
+
+use weir_base::{FaceId, Instant, Packet, Slab, Table, TimerWheel};
+use weir_wire::{NackReason, NameView, PitToken};
+
+/// A downstream that waits (NFD, PIT in-record).
+pub(crate) struct InRecord {
+    pub(crate) face: FaceId,
+    pub(crate) nonce: u32,
+    pub(crate) expiry: Instant,
+    pub(crate) pit_token: PitToken,
+}
+
+/// An upstream that was asked (NFD, PIT out-record).
+pub(crate) struct OutRecord {
+    pub(crate) face: FaceId,
+    pub(crate) nonce: u32,
+    pub(crate) sent_at: Instant,
+    pub(crate) expiry: Instant,
+    pub(crate) nacked: Option<NackReason>,
+    /// Suppression interval towards this upstream (multicast); 0 before the first.
+    pub(crate) suppression_ns: u64,
+}
+
+/// One record in place, more in a vector: nearly every entry has one downstream and one upstream.
+pub(crate) struct Records<T> {
+    first: Option<T>,
+    more: Vec<T>,
+}
+
+impl<T> Records<T> {
+    const fn new() -> Self {
+        Self { first: None, more: Vec::new() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.first.iter().chain(&self.more)
+    }
+
+    pub(crate) fn find(&mut self, is_match: impl Fn(&T) -> bool) -> Option<&mut T> {
+        self.first.iter_mut().chain(&mut self.more).find(|record| is_match(record))
+    }
+
+    pub(crate) fn push(&mut self, record: T) {
+        match self.first {
+            None => self.first = Some(record),
+            Some(_) => self.more.push(record),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, is_match: impl Fn(&T) -> bool) -> Option<T> {
+        if self.first.as_ref().is_some_and(&is_match) {
+            let next = (!self.more.is_empty()).then(|| self.more.remove(0));
+            return core::mem::replace(&mut self.first, next);
+        }
+        let at = self.more.iter().position(is_match)?;
+        Some(self.more.remove(at))
+    }
+
+    fn take_spare(&mut self) -> Option<Vec<T>> {
+        self.first = None;
+        self.more.clear();
+        (self.more.capacity() > 0).then(|| core::mem::take(&mut self.more))
+    }
+}
+
+/// A pending Interest.
+pub(crate) struct PitEntry {
+    /// Keyed hash of the whole name.
+    pub(crate) hash: u64,
+    /// The Interest as it goes upstream: nonce present, HopLimit decremented.
+    pub(crate) interest: Packet,
+    /// Where the name's TLV-VALUE lies in `interest`.
+    pub(crate) name_at: (u16, u16),
+    pub(crate) component_count: u16,
+    pub(crate) can_be_prefix: bool,
+    pub(crate) must_be_fresh: bool,
+    /// The last component is an implicit digest.
+    pub(crate) has_digest: bool,
+    /// Nonce and HopLimit of `interest`.
+    pub(crate) nonce: u32,
+    pub(crate) hop_limit: Option<u8>,
+    pub(crate) in_records: Records<InRecord>,
+    pub(crate) out_records: Records<OutRecord>,
+    /// Suppression interval of retransmissions (best-route); 0 before the first.
+    pub(crate) suppression_ns: u64,
+}
+
+impl PitEntry {
+    pub(crate) fn name_value(&self) -> &[u8] {
+        let (at, len) = self.name_at;
+        &self.interest[usize::from(at)..usize::from(at) + usize::from(len)]
+    }
+
+    /// When the last downstream stops waiting.
+    pub(crate) fn last_expiry(&self) -> Option<Instant> {
+        self.in_records.iter().map(|record| record.expiry).max()
+    }
+}
+
+/// What selects a PIT entry (NFD: name and selectors, not the forwarding hint).
+#[derive(Clone, Copy)]
+pub(crate) struct PitKey<'a> {
+    pub(crate) name: NameView<'a>,
+    pub(crate) hash: u64,
+    pub(crate) can_be_prefix: bool,
+    pub(crate) must_be_fresh: bool,
+}
+
+/// Vectors that aggregated entries leave behind for the next ones.
+const SPARES_MAX: usize = 1024;
+
+/// All pending Interests of a shard, bounded in number.
+pub(crate) struct Pit {
+    table: Table,
+    entries: Slab<PitEntry>,
+    pub(crate) timers: TimerWheel,
+    entries_max: usize,
+    /// Entries with CanBePrefix by number of components: Data looks only at lengths that exist.
+    prefix_lengths: LengthCount,
+    /// Entries that end in an implicit digest, by number of components.
+    digest_lengths: LengthCount,
+    spare_in: Vec<Vec<InRecord>>,
+    spare_out: Vec<Vec<OutRecord>>,
+}
+
+/// How many entries have each number of components.
+#[derive(Default)]
+struct LengthCount {
+    counts: Vec<u32>,
+    total: usize,
+}
+
+impl LengthCount {
+    fn add(&mut self, length: usize) {
+        if self.counts.len() <= length {
+            self.counts.resize(length + 1, 0);
+        }
+        self.counts[length] += 1;
+        self.total += 1;
+    }
+
+    fn remove(&mut self, length: usize) {
+        self.counts[length] -= 1;
+        self.total -= 1;
+    }
+
+    fn any(&self, length: usize) -> bool {
+        self.counts.get(length).is_some_and(|&count| count > 0)
+    }
+}
+
+/// The first tick is 1 ms: lifetimes are given in milliseconds.
+const TICK_NS: u64 = weir_base::NS_PER_MS;
+
+impl Pit {
+    pub(crate) fn new(now: Instant, entries_max: usize) -> Self {
+        Self {
+            table: Table::with_capacity(1024.min(entries_max.max(1))),
+            entries: Slab::new(),
+            timers: TimerWheel::new(TICK_NS, now),
+            entries_max,
+            prefix_lengths: LengthCount::default(),
+            digest_lengths: LengthCount::default(),
+            spare_in: Vec::new(),
+            spare_out: Vec::new(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.entries.len() >= self.entries_max
+    }
+
+    #[inline]
+    pub(crate) fn prefetch_table(&self, hash: u64) {
+        self.table.prefetch(hash);
+    }
+
+    /// Once the table's line is here: the entries that may match.
+    #[inline]
+    pub(crate) fn prefetch_entry(&self, hash: u64) {
+        self.table.for_each_candidate(hash, |index| self.entries.prefetch(index));
+    }
+
+    /// Once the entries are here: the stored Interests, whose names will be compared.
+    #[inline]
+    pub(crate) fn prefetch_name(&self, hash: u64) {
+        self.table.for_each_candidate(hash, |index| {
+            weir_base::prefetch_read(&*self.entries[index].interest);
+        });
+    }
+
+    pub(crate) fn entry(&self, index: u32) -> &PitEntry {
+        &self.entries[index]
+    }
+
+    pub(crate) fn entry_mut(&mut self, index: u32) -> &mut PitEntry {
+        &mut self.entries[index]
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &PitEntry)> {
+        self.entries.iter()
+    }
+
+    pub(crate) fn find(&self, key: &PitKey<'_>) -> Option<u32> {
+        self.table.find(key.hash, |index| {
+            let entry = &self.entries[index];
+            entry.hash == key.hash
+                && entry.can_be_prefix == key.can_be_prefix
+                && entry.must_be_fresh == key.must_be_fresh
+                && entry.name_value() == key.name.value()
+        })
+    }
+
+    /// Adds an entry without records. The caller has checked [`Pit::is_full`].
+    pub(crate) fn insert(
+        &mut self,
+        key: &PitKey<'_>,
+        interest: Packet,
+        name_at: (u16, u16),
+        nonce: u32,
+        hop_limit: Option<u8>,
+    ) -> u32 {
+        assert!(!self.is_full(), "the caller answers for the bound");
+        let component_count = key.name.component_count();
+        let has_digest = key
+            .name
+            .last()
+            .is_some_and(|last| u32::from(last.typ) == weir_wire::tlv::IMPLICIT_SHA256_DIGEST_COMPONENT);
+        let mut entry = PitEntry {
+            hash: key.hash,
+            interest,
+            name_at,
+            component_count: component_count as u16,
+            can_be_prefix: key.can_be_prefix,
+            must_be_fresh: key.must_be_fresh,
+            has_digest,
+            nonce,
+            hop_limit,
+            in_records: Records::new(),
+            out_records: Records::new(),
+            suppression_ns: 0,
+        };
+        entry.in_records.more = self.spare_in.pop().unwrap_or_default();
+        entry.out_records.more = self.spare_out.pop().unwrap_or_default();
+        let index = self.entries.insert(entry);
+        self.table.insert(key.hash, index);
+        if key.can_be_prefix {
+            self.prefix_lengths.add(component_count);
+        }
+        if has_digest {
+            self.digest_lengths.add(component_count);
+        }
+        index
+    }
+
+    pub(crate) fn remove(&mut self, index: u32) {
+        self.timers.cancel(index);
+        let mut entry = self.entries.remove(index);
+        let removed = self.table.remove(entry.hash, index);
+        assert!(removed, "table and slab agree");
+        let length = usize::from(entry.component_count);
+        if entry.can_be_prefix {
+            self.prefix_lengths.remove(length);
+        }
+        if entry.has_digest {
+            self.digest_lengths.remove(length);
+        }
+        if let Some(spare) = entry.in_records.take_spare()
+            && self.spare_in.len() < SPARES_MAX
+        {
+            self.spare_in.push(spare);
+        }
+        if let Some(spare) = entry.out_records.take_spare()
+            && self.spare_out.len() < SPARES_MAX
+        {
+            self.spare_out.push(spare);
+        }
+    }
+
+    /// Whether some entry can be satisfied only through the digest of a Data with `length` name
+    /// components.
+    pub(crate) fn wants_digest(&self, length: usize) -> bool {
+        self.digest_lengths.total > 0 && self.digest_lengths.any(length + 1)
+    }
+
+    /// Appends the entries that a Data named `name` satisfies. `full_name` is the name with its
+    /// implicit digest and the hash of that, needed when [`Pit::wants_digest`] says so.
+    pub(crate) fn matches(
+        &self,
+        name: NameView<'_>,
+        hashes: &[u64],
+        full_name: Option<(NameView<'_>, u64)>,
+        found: &mut Vec<u32>,
+    ) {
+        let length = hashes.len();
+        if let Some(&hash) = hashes.last() {
+            self.collect(name, hash, false, found);
+        }
+        if self.prefix_lengths.total > 0 {
+            for shorter in (1..length).rev().filter(|&n| self.prefix_lengths.any(n)) {
+                self.collect(name.prefix(shorter), hashes[shorter - 1], true, found);
+            }
+        }
+        if let Some((full_name, hash)) = full_name {
+            self.collect(full_name, hash, false, found);
+        }
+    }
+
+    fn collect(&self, name: NameView<'_>, hash: u64, prefix_only: bool, found: &mut Vec<u32>) {
+        self.table.for_each_candidate(hash, |index| {
+            let entry = &self.entries[index];
+            if entry.hash == hash
+                && (entry.can_be_prefix || !prefix_only)
+                && entry.name_value() == name.value()
+            {
+                found.push(index);
+            }
+        });
+    }
+}

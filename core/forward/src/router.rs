@@ -1,0 +1,452 @@
+//! One shard of the content router.
+
+use alloc::vec::Vec;
+
+use weir_base::{
+    FaceId, HashKey, Instant, NS_PER_S, Packet, Pool, Rng, Slab, Table,
+};
+use weir_store::{Store, StoreConfig};
+use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name, PacketView, PitToken};
+
+use crate::dead_nonce::DeadNonceList;
+use crate::io::{
+    FaceScope, Input, LinkType, NextHop, OutPacket, Outbox, PacketKind, UnsolicitedPolicy,
+};
+use crate::pit::{Pit, PitEntry};
+use crate::prefix_table::PrefixTable;
+use crate::shard;
+use crate::stats::{DropReason, RouterStats};
+use crate::strategy::Strategy;
+
+/// Bounds and policies of a shard.
+#[derive(Clone, Debug)]
+pub struct RouterConfig {
+    /// This shard's number, below `shard_count`.
+    pub shard: u16,
+    /// Shards of the router. With more than one, Interests leave with a PIT token.
+    pub shard_count: u16,
+    /// Key of name hashes: secret, drawn anew for each run, the same for all shards.
+    pub hash_key: HashKey,
+    /// Seed of nonces given to Interests without one.
+    pub seed: u64,
+    /// This shard's content store.
+    pub store: StoreConfig,
+    /// Pending Interests held at most; beyond it, a Nack for congestion.
+    pub pit_entries_max: usize,
+    /// Dead nonces held at most; beyond it the oldest is forgotten.
+    pub dead_nonces_max: usize,
+    /// How long a dead nonce is known, ns (NFD: 6 s).
+    pub dead_nonce_lifetime_ns: u64,
+    /// What to do with Data nobody asked for.
+    pub unsolicited: UnsolicitedPolicy,
+    /// Octets of free packet blocks kept for reuse.
+    pub pool_bytes_max: usize,
+}
+
+impl Default for RouterConfig {
+    fn default() -> Self {
+        Self {
+            shard: 0,
+            shard_count: 1,
+            hash_key: HashKey::new([0, 0]),
+            seed: 0,
+            store: StoreConfig::default(),
+            pit_entries_max: 1 << 20,
+            dead_nonces_max: 1 << 18,
+            dead_nonce_lifetime_ns: 6 * NS_PER_S,
+            unsolicited: UnsolicitedPolicy::DropAll,
+            pool_bytes_max: 16 << 20,
+        }
+    }
+}
+
+/// What a shard knows of a face.
+#[derive(Clone, Copy)]
+pub(crate) struct Face {
+    id: FaceId,
+    scope: FaceScope,
+    link_type: LinkType,
+}
+
+impl Face {
+    pub(crate) fn is_local(&self) -> bool {
+        self.scope == FaceScope::Local
+    }
+
+    pub(crate) fn is_ad_hoc(&self) -> bool {
+        self.link_type == LinkType::AdHoc
+    }
+
+    pub(crate) fn is_point_to_point(&self) -> bool {
+        self.link_type == LinkType::PointToPoint
+    }
+}
+
+/// Faces by identifier.
+pub(crate) struct FaceTable {
+    table: Table,
+    faces: Slab<Face>,
+}
+
+impl FaceTable {
+    fn new() -> Self {
+        Self { table: Table::with_capacity(64), faces: Slab::new() }
+    }
+
+    /// Identifiers are ours and dense: spreading them is enough.
+    fn hash(id: FaceId) -> u64 {
+        id.0.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
+
+    #[inline]
+    fn index(&self, id: FaceId) -> Option<u32> {
+        self.table.find(Self::hash(id), |index| self.faces[index].id == id)
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, id: FaceId) -> Option<Face> {
+        self.index(id).map(|index| self.faces[index])
+    }
+
+    pub(crate) fn insert(&mut self, id: FaceId, scope: FaceScope, link_type: LinkType) {
+        let face = Face { id, scope, link_type };
+        match self.index(id) {
+            Some(index) => self.faces[index] = face,
+            None => {
+                let index = self.faces.insert(face);
+                self.table.insert(Self::hash(id), index);
+            }
+        }
+    }
+
+    pub(crate) fn remove(&mut self, id: FaceId) {
+        if let Some(index) = self.index(id) {
+            self.table.remove(Self::hash(id), index);
+            self.faces.remove(index);
+        }
+    }
+}
+
+/// Puts packets into the outbox and counts them.
+pub(crate) struct Sender {
+    /// The token of our Interests; empty with one shard.
+    token: PitToken,
+}
+
+impl Sender {
+    pub(crate) fn interest(
+        &self,
+        face: FaceId,
+        ingress: FaceId,
+        packet: Packet,
+        stats: &mut RouterStats,
+        out: &mut Outbox,
+    ) {
+        stats.out_interests += 1;
+        let header = LpHeader {
+            pit_token: self.token,
+            incoming_face: Some(ingress.0),
+            ..LpHeader::default()
+        };
+        out.packets.push(OutPacket { face, header, packet, kind: PacketKind::Interest });
+    }
+
+    pub(crate) fn data(
+        &self,
+        to: (FaceId, PitToken),
+        from: (FaceId, u64),
+        packet: Packet,
+        stats: &mut RouterStats,
+        out: &mut Outbox,
+    ) {
+        stats.out_data += 1;
+        let header = LpHeader {
+            pit_token: to.1,
+            incoming_face: Some(from.0.0),
+            congestion_mark: from.1,
+            ..LpHeader::default()
+        };
+        out.packets.push(OutPacket { face: to.0, header, packet, kind: PacketKind::Data });
+    }
+
+    pub(crate) fn nack(
+        &self,
+        face: FaceId,
+        reason: NackReason,
+        interest: Packet,
+        stats: &mut RouterStats,
+        out: &mut Outbox,
+    ) {
+        stats.out_nacks += 1;
+        let header = LpHeader { nack: Some(reason), ..LpHeader::default() };
+        out.packets.push(OutPacket { face, header, packet: interest, kind: PacketKind::Nack });
+    }
+
+    /// A Nack to every downstream that can take one; their records go.
+    pub(crate) fn nack_all(
+        &self,
+        entry: &mut PitEntry,
+        reason: NackReason,
+        faces: &FaceTable,
+        stats: &mut RouterStats,
+        out: &mut Outbox,
+    ) {
+        while let Some(record) = entry.in_records.remove(|_| true) {
+            if faces.find(record.face).is_some_and(|face| face.is_point_to_point()) {
+                let interest = with_nonce(entry, record.nonce);
+                self.nack(record.face, reason, interest, stats, out);
+            }
+        }
+    }
+}
+
+/// The entry's Interest with a downstream's own nonce, by which it knows its Nack.
+pub(crate) fn with_nonce(entry: &PitEntry, nonce: u32) -> Packet {
+    if nonce == entry.nonce {
+        return entry.interest.clone();
+    }
+    let view = InterestView::decode(&entry.interest).expect("the PIT holds valid Interests");
+    let at = view.nonce_at.expect("Interests in the PIT have a nonce");
+    let mut octets = entry.interest.to_vec();
+    octets[at..at + 4].copy_from_slice(&nonce.to_be_bytes());
+    Packet::from(octets)
+}
+
+/// Packets whose tables are looked up together: enough to hide memory latency, few enough that what
+/// was fetched is still there when it is used.
+const BATCH: usize = 32;
+
+/// A decoded network packet of a batch.
+enum Parsed<'a> {
+    Interest(InterestView<'a>),
+    Data(DataView<'a>),
+    /// Not a packet, or malformed: already counted.
+    Nothing,
+}
+
+struct Arrival<'a> {
+    parsed: Parsed<'a>,
+    /// Range of this packet's prefix hashes in the batch's scratch.
+    hashes: (usize, usize),
+}
+
+impl Arrival<'_> {
+    fn full_hash(&self, hashes: &[u64]) -> Option<u64> {
+        hashes[self.hashes.0..self.hashes.1].last().copied()
+    }
+}
+
+/// One shard of the router: tables, no clock, no sockets.
+///
+/// The driver gives it packets in batches with the present time and sends what it finds in the
+/// [`Outbox`].
+pub struct Router {
+    pub(crate) config: RouterConfig,
+    pub(crate) faces: FaceTable,
+    pub(crate) pit: Pit,
+    pub(crate) fib: PrefixTable<Vec<NextHop>>,
+    pub(crate) strategies: PrefixTable<Strategy>,
+    pub(crate) default_strategy: Strategy,
+    pub(crate) store: Store,
+    pub(crate) dead_nonces: DeadNonceList,
+    pub(crate) producer_regions: Vec<Name>,
+    pub(crate) pool: Pool,
+    pub(crate) rng: Rng,
+    pub(crate) sender: Sender,
+    pub(crate) stats: RouterStats,
+    hashes: Vec<u64>,
+    expired: Vec<u32>,
+    pub(crate) matched: Vec<u32>,
+    pub(crate) downstreams: Vec<(FaceId, PitToken)>,
+    pub(crate) full_name: Vec<u8>,
+}
+
+impl Router {
+    /// An empty shard with NFD's default strategies.
+    #[must_use]
+    pub fn new(now: Instant, config: RouterConfig) -> Self {
+        assert!(config.shard < config.shard_count, "shards are numbered from 0");
+        let token = match config.shard_count {
+            1 => PitToken::default(),
+            _ => shard::token_of_shard(config.shard),
+        };
+        let mut router = Self {
+            faces: FaceTable::new(),
+            pit: Pit::new(now, config.pit_entries_max),
+            fib: PrefixTable::new(),
+            strategies: PrefixTable::new(),
+            default_strategy: Strategy::best_route(),
+            store: Store::new(config.store.clone()),
+            dead_nonces: DeadNonceList::new(
+                config.dead_nonce_lifetime_ns,
+                config.dead_nonces_max,
+            ),
+            producer_regions: Vec::new(),
+            pool: Pool::new(config.pool_bytes_max),
+            rng: Rng::from_seed(config.seed),
+            sender: Sender { token },
+            stats: RouterStats::default(),
+            hashes: Vec::new(),
+            expired: Vec::new(),
+            matched: Vec::new(),
+            downstreams: Vec::new(),
+            full_name: Vec::new(),
+            config,
+        };
+        router.set_default_strategies();
+        router
+    }
+
+    /// Takes a batch of inputs at one moment and appends what is to be done to `out`.
+    ///
+    /// Packets of a batch are parsed and hashed first, then everything they will touch is
+    /// prefetched, then they are processed in order.
+    pub fn handle(&mut self, now: Instant, inputs: &mut [Input], out: &mut Outbox) {
+        self.expire(now);
+        for batch in inputs.chunks_mut(BATCH) {
+            self.handle_batch(now, batch, out);
+        }
+    }
+
+    /// When [`Router::handle`] must be called again at the latest, even with nothing to give it.
+    #[must_use]
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        self.pit.timers.next_wakeup()
+    }
+
+    /// Counters and table sizes as they are now.
+    #[must_use]
+    pub fn stats(&self) -> RouterStats {
+        RouterStats {
+            pit_entries: self.pit.len(),
+            fib_entries: self.fib.len(),
+            dead_nonces: self.dead_nonces.len(),
+            store: self.store.stats(),
+            ..self.stats.clone()
+        }
+    }
+
+    fn expire(&mut self, now: Instant) {
+        let mut expired = core::mem::take(&mut self.expired);
+        self.pit.timers.advance(now, &mut expired);
+        for index in expired.drain(..) {
+            self.finish_unsatisfied(now, index);
+        }
+        self.expired = expired;
+        self.dead_nonces.expire(now);
+    }
+
+    /// Ends an entry that got no Data; its nonces stay known (NFD, Interest finalize pipeline).
+    pub(crate) fn finish_unsatisfied(&mut self, now: Instant, index: u32) {
+        let entry = self.pit.entry(index);
+        for record in entry.out_records.iter() {
+            self.dead_nonces.insert(now, entry.hash, record.nonce);
+        }
+        self.stats.unsatisfied += 1;
+        self.pit.remove(index);
+    }
+
+    fn handle_batch(&mut self, now: Instant, batch: &mut [Input], out: &mut Outbox) {
+        let mut hashes = core::mem::take(&mut self.hashes);
+        hashes.clear();
+        let mut commands: [Option<crate::Command>; BATCH] = [const { None }; BATCH];
+        for (slot, input) in commands.iter_mut().zip(batch.iter_mut()) {
+            if matches!(input, Input::Command(_))
+                && let Input::Command(command) = core::mem::replace(input, Input::Wakeup)
+            {
+                *slot = Some(command);
+            }
+        }
+        let mut arrivals = [const { Arrival { parsed: Parsed::Nothing, hashes: (0, 0) } }; BATCH];
+        for (arrival, input) in arrivals.iter_mut().zip(batch.iter()) {
+            *arrival = self.parse(input, &mut hashes);
+            if let Some(hash) = arrival.full_hash(&hashes) {
+                self.prefetch_tables(&arrival.parsed, hash);
+            }
+        }
+        for arrival in &arrivals[..batch.len()] {
+            if let Some(hash) = arrival.full_hash(&hashes) {
+                self.pit.prefetch_entry(hash);
+                self.store.prefetch_entry(hash);
+            }
+        }
+        for arrival in &arrivals[..batch.len()] {
+            if let Some(hash) = arrival.full_hash(&hashes) {
+                self.pit.prefetch_name(hash);
+                self.store.prefetch_packet(hash);
+            }
+        }
+        for ((arrival, input), command) in arrivals.iter().zip(batch.iter()).zip(&mut commands) {
+            if let Some(command) = command.take() {
+                self.apply(now, command, out);
+            } else if let Input::Packet { face, header, packet } = input {
+                let hashes = &hashes[arrival.hashes.0..arrival.hashes.1];
+                let from = From { face: *face, header, packet };
+                self.process(now, &from, &arrival.parsed, hashes, out);
+            }
+        }
+        self.hashes = hashes;
+    }
+
+    fn prefetch_tables(&self, parsed: &Parsed<'_>, hash: u64) {
+        self.pit.prefetch_table(hash);
+        self.store.prefetch_table(hash);
+        if let Parsed::Interest(InterestView { nonce: Some(nonce), .. }) = parsed {
+            self.dead_nonces.prefetch(hash, *nonce);
+        }
+    }
+
+    fn parse<'a>(&mut self, input: &'a Input, hashes: &mut Vec<u64>) -> Arrival<'a> {
+        let start = hashes.len();
+        let parsed = match input {
+            Input::Packet { packet, .. } => match PacketView::decode(packet) {
+                Ok(PacketView::Interest(interest)) => Parsed::Interest(interest),
+                Ok(PacketView::Data(data)) => Parsed::Data(data),
+                Err(error) => {
+                    self.stats.drop_packet(DropReason::Malformed);
+                    *self.stats.malformed.entry(error.reason()).or_default() += 1;
+                    Parsed::Nothing
+                }
+            },
+            Input::Command(_) | Input::Wakeup => Parsed::Nothing,
+        };
+        let name = match &parsed {
+            Parsed::Interest(interest) => Some(interest.name),
+            Parsed::Data(data) => Some(data.name),
+            Parsed::Nothing => None,
+        };
+        if let Some(name) = name {
+            let mut hasher = self.config.hash_key.hasher();
+            for component in name.components() {
+                hasher.write(component.wire);
+                hashes.push(hasher.finish());
+            }
+        }
+        Arrival { parsed, hashes: (start, hashes.len()) }
+    }
+
+    fn process(
+        &mut self,
+        now: Instant,
+        from: &From<'_>,
+        parsed: &Parsed<'_>,
+        hashes: &[u64],
+        out: &mut Outbox,
+    ) {
+        match parsed {
+            Parsed::Interest(interest) => match from.header.nack {
+                None => self.on_interest(now, from, interest, hashes, out),
+                Some(reason) => self.on_nack(now, from, interest, reason, hashes, out),
+            },
+            Parsed::Data(data) => self.on_data(now, from, data, hashes, out),
+            Parsed::Nothing => {}
+        }
+    }
+}
+
+/// Where a packet came from, and the packet as it came.
+pub(crate) struct From<'a> {
+    pub(crate) face: FaceId,
+    pub(crate) header: &'a LpHeader,
+    pub(crate) packet: &'a Packet,
+}

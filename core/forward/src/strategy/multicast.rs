@@ -1,0 +1,34 @@
+//! multicast, version 5 of NFD: every next hop; retransmissions are held back for each upstream.
+
+use super::{Context, Suppression, may_retransmit};
+use crate::stats::DropReason;
+
+pub(super) fn after_interest(suppression: &Suppression, context: &mut Context<'_>) {
+    let mut sent = false;
+    for hop in context.next_hops {
+        if !context.is_eligible(hop) {
+            continue;
+        }
+        let pending = context.out_record(hop.face).filter(|record| record.expiry > context.now);
+        let held_ns = pending.map(|record| record.suppression_ns.max(suppression.initial_ns));
+        if let (Some(record), Some(held_ns)) = (pending, held_ns)
+            && !may_retransmit(context.now, record.sent_at, held_ns)
+        {
+            context.stats.drop_packet(DropReason::Suppressed);
+            sent = true;
+            continue;
+        }
+        let was_pending = pending.is_some();
+        sent |= context.send_interest(hop.face);
+        if was_pending {
+            let face = hop.face;
+            let entry = context.pit.entry_mut(context.entry);
+            if let Some(record) = entry.out_records.find(|record| record.face == face) {
+                record.suppression_ns = suppression.next_ns(record.suppression_ns);
+            }
+        }
+    }
+    if !sent {
+        context.stats.drop_packet(DropReason::NoNextHop);
+    }
+}
