@@ -1,5 +1,29 @@
 #![doc = include_str!("../README.md")]
 #![no_std]
 
-
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod class;
+mod face;
+mod hash;
+mod packet;
+mod pool;
+mod prefetch;
+mod rng;
+mod slab;
+mod table;
+mod time;
+mod wheel;
+
+pub use face::FaceId;
+pub use hash::{HashKey, NameHasher, PrefixHasher};
+pub use packet::{Packet, PacketMut};
+pub use pool::Pool;
+pub use prefetch::prefetch_read;
+pub use rng::Rng;
+pub use slab::Slab;
+pub use table::Table;
+pub use time::{Instant, NS_PER_MS, NS_PER_S, NS_PER_US};
+pub use wheel::TimerWheel;

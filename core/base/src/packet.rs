@@ -1,0 +1,476 @@
+use crate::class::{self, HEADER_BYTES};
+use crate::pool::Shared;
+use crate::prefetch::prefetch_pointer;
+use alloc::alloc::{alloc, alloc_zeroed, dealloc, handle_alloc_error};
+use alloc::vec::Vec;
+use core::alloc::Layout;
+use core::fmt;
+use core::mem::ManuallyDrop;
+use core::ops::{Deref, DerefMut, Range};
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, Ordering, fence};
+
+/// The start of a block. The payload follows it directly.
+#[repr(C, align(16))]
+pub(crate) struct Header {
+    /// The packets and writable parts that hold the block.
+    holders: AtomicU32,
+    /// Octets of payload.
+    capacity: u32,
+    /// The pool the block goes back to, if any.
+    pool: Option<NonNull<Shared>>,
+}
+
+const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
+const _: () = assert!(size_of::<Option<Packet>>() == 16);
+
+/// Half of the range, so that the check after the increment cannot come too late.
+const HOLDERS_MAX: u32 = u32::MAX / 2;
+
+impl Header {
+    fn layout(capacity: u32) -> Layout {
+        let bytes = HEADER_BYTES + capacity as usize;
+        match Layout::from_size_align(bytes, align_of::<Self>()) {
+            Ok(layout) => layout,
+            Err(_) => panic!("a packet of {capacity} octets does not fit in memory"),
+        }
+    }
+
+    /// A block with 1 holder and cleared payload.
+    pub(crate) fn allocate(capacity: u32, pool: Option<NonNull<Shared>>) -> NonNull<Self> {
+        let layout = Self::layout(capacity);
+        // SAFETY: the layout has at least the octets of the header.
+        let memory = unsafe { alloc_zeroed(layout) };
+        // SAFETY: `memory` is null or was allocated with this layout.
+        unsafe { Self::initialise(memory, layout, capacity, pool) }
+    }
+
+    /// # Safety
+    /// `memory` must be null or have been allocated with `layout`, which is that of `capacity`.
+    unsafe fn initialise(
+        memory: *mut u8,
+        layout: Layout,
+        capacity: u32,
+        pool: Option<NonNull<Shared>>,
+    ) -> NonNull<Self> {
+        let Some(block) = NonNull::new(memory.cast::<Self>()) else { handle_alloc_error(layout) };
+        // SAFETY: the memory is large enough and aligned for the header, by the layout.
+        unsafe { block.write(Self { holders: AtomicU32::new(1), capacity, pool }) };
+        block
+    }
+
+    /// # Safety
+    /// `block` must be alive.
+    #[inline]
+    unsafe fn payload(block: NonNull<Self>) -> NonNull<u8> {
+        // SAFETY: every block has its payload behind the header, within the allocation.
+        unsafe { block.cast::<u8>().add(HEADER_BYTES) }
+    }
+
+    /// # Safety
+    /// `block` must be alive.
+    #[inline]
+    pub(crate) unsafe fn block_bytes(block: NonNull<Self>) -> usize {
+        // SAFETY: alive, by the caller.
+        class::block_bytes(unsafe { block.as_ref() }.capacity as usize)
+    }
+
+    /// The size class of a block of a pool.
+    ///
+    /// # Safety
+    /// `block` must be alive.
+    pub(crate) unsafe fn class(block: NonNull<Self>) -> usize {
+        // SAFETY: alive, by the caller.
+        let capacity = unsafe { block.as_ref() }.capacity as usize;
+        class::class_of(capacity).unwrap_or_else(|| unreachable!("blocks of a pool have a class"))
+    }
+
+    /// The link that a block at rest holds in its payload.
+    ///
+    /// # Safety
+    /// The caller must be the only holder, and [`Self::set_next`] must have been called since the payload was last written.
+    #[inline]
+    pub(crate) unsafe fn next(block: NonNull<Self>) -> *mut Self {
+        // SAFETY: the payload of every class has room for a pointer, is aligned to 16, and holds one by the caller's word.
+        unsafe { Self::payload(block).cast::<*mut Self>().read() }
+    }
+
+    /// # Safety
+    /// The caller must be the only holder of a block of a pool.
+    #[inline]
+    pub(crate) unsafe fn set_next(block: NonNull<Self>, next: *mut Self) {
+        // SAFETY: as in `next`; nobody else reads or writes the payload.
+        unsafe { Self::payload(block).cast::<*mut Self>().write(next) };
+    }
+
+    /// Gives the memory back to the global allocator.
+    ///
+    /// # Safety
+    /// The caller must be the only holder, which it is no more afterwards.
+    pub(crate) unsafe fn free(block: NonNull<Self>) {
+        // SAFETY: allocated with this layout, and nobody else knows the block.
+        unsafe {
+            let layout = Self::layout(block.as_ref().capacity);
+            dealloc(block.as_ptr().cast(), layout);
+        }
+    }
+
+    /// # Safety
+    /// The caller must be a holder.
+    #[inline]
+    unsafe fn hold(block: NonNull<Self>) {
+        // Relaxed: a new holder is made from an existing one, which keeps the block alive.
+        // SAFETY: alive, since the caller is a holder.
+        let before = unsafe { block.as_ref() }.holders.fetch_add(1, Ordering::Relaxed);
+        if before > HOLDERS_MAX {
+            // SAFETY: as above.
+            unsafe { Self::too_many(block) };
+        }
+    }
+
+    /// # Safety
+    /// The caller must be a holder.
+    #[cold]
+    unsafe fn too_many(block: NonNull<Self>) {
+        // SAFETY: alive, since the caller is a holder.
+        unsafe { block.as_ref() }.holders.fetch_sub(1, Ordering::Relaxed);
+        panic!("a packet was cloned and leaked {HOLDERS_MAX} times");
+    }
+
+    /// # Safety
+    /// The caller must be a holder, which it is no more afterwards.
+    #[inline]
+    unsafe fn release(block: NonNull<Self>) {
+        // SAFETY: alive, since the caller is a holder.
+        let holders = unsafe { &block.as_ref().holders };
+        // The only holder may skip the locked instruction: nobody is left to make another one. Acquire, as for the fence below.
+        if holders.load(Ordering::Acquire) != 1 {
+            if holders.fetch_sub(1, Ordering::Release) != 1 {
+                return;
+            }
+            // What others did with the packet must be over before the block is used again.
+            fence(Ordering::Acquire);
+        }
+        // SAFETY: there is no other holder, and the caller gives up being one.
+        unsafe { Self::retire(block) };
+    }
+
+    /// # Safety
+    /// The caller must be the only holder, which it is no more afterwards.
+    #[inline]
+    unsafe fn retire(block: NonNull<Self>) {
+        // SAFETY: alive until handed over below, and handed over by the only holder.
+        unsafe {
+            match block.as_ref().pool {
+                Some(pool) => Shared::give_back(pool, block),
+                None => Self::free(block),
+            }
+        }
+    }
+}
+
+/// A run of octets of a block, or static octets: what [`Packet`] and [`PacketMut`] are made of.
+struct Part {
+    data: NonNull<u8>,
+    len: u32,
+    /// Octets from the start of the block to `data`; 0 when the octets are static.
+    offset: u32,
+}
+
+impl Part {
+    #[inline]
+    fn block(&self) -> Option<NonNull<Header>> {
+        if self.offset == 0 {
+            return None;
+        }
+        // SAFETY: `data` points `offset` octets into a block, into which the result stays.
+        Some(unsafe { self.data.sub(self.offset as usize).cast() })
+    }
+
+    /// The part from `start`, of `len` octets, without a change to the count of holders.
+    ///
+    /// # Safety
+    /// `start + len` must be at most the length of the part.
+    #[inline]
+    unsafe fn narrowed(&self, start: usize, len: usize) -> Self {
+        debug_assert!(start + len <= self.len as usize);
+        let offset = if self.offset == 0 { 0 } else { self.offset + start as u32 };
+        // SAFETY: `start` is within the part or at its end.
+        Self { data: unsafe { self.data.add(start) }, len: len as u32, offset }
+    }
+
+    #[inline]
+    fn hold(&self) {
+        if let Some(block) = self.block() {
+            // SAFETY: every part with a block is a holder of it.
+            unsafe { Header::hold(block) };
+        }
+    }
+}
+
+impl Drop for Part {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(block) = self.block() {
+            // SAFETY: every part with a block is a holder of it, and this one is gone now.
+            unsafe { Header::release(block) };
+        }
+    }
+}
+
+/// Shared, immutable octets: a packet, or a piece of one. 16 octets itself.
+///
+/// A clone or a slice counts up and allocates nothing. The memory goes back to its [`Pool`](crate::Pool) with the last holder,
+/// on whatever thread.
+pub struct Packet(Part);
+
+// SAFETY: the octets do not change while they are shared, the count is atomic, and a block may be given back on any thread.
+unsafe impl Send for Packet {}
+// SAFETY: as for `Send`; `&Packet` allows only reads and clones.
+unsafe impl Sync for Packet {}
+
+impl Packet {
+    /// No octets. Takes no memory.
+    #[inline]
+    pub const fn empty() -> Self {
+        Self::from_static(&[])
+    }
+
+    /// Octets that are part of the program. Takes no memory.
+    ///
+    /// # Panics
+    /// When there are 4 GiB or more of them.
+    #[inline]
+    pub const fn from_static(bytes: &'static [u8]) -> Self {
+        assert!(bytes.len() <= u32::MAX as usize, "packets are below 4 GiB");
+        // SAFETY: a reference is not null.
+        let data = unsafe { NonNull::new_unchecked(bytes.as_ptr().cast_mut()) };
+        Self(Part { data, len: bytes.len() as u32, offset: 0 })
+    }
+
+    /// The octets of `range`, sharing the memory. An empty range holds no memory.
+    ///
+    /// # Panics
+    /// When the range ends before it starts, or beyond the packet.
+    #[inline]
+    pub fn slice(&self, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= self.len(), "slice beyond the packet");
+        if range.is_empty() {
+            return Self::empty();
+        }
+        self.0.hold();
+        // SAFETY: asserted above; the new holder was counted.
+        Self(unsafe { self.0.narrowed(range.start, range.end - range.start) })
+    }
+
+    /// The octets to write to, when nobody else holds any part of their block.
+    ///
+    /// For patches in place, like that of a hop limit.
+    #[inline]
+    pub fn unique_mut(&mut self) -> Option<&mut [u8]> {
+        let block = self.0.block()?;
+        // Acquire: the reads of those who were holders must be over.
+        // SAFETY: the packet is a holder.
+        if unsafe { block.as_ref() }.holders.load(Ordering::Acquire) != 1 {
+            return None;
+        }
+        // SAFETY: within the block, initialised, and this is its only holder, borrowed for as long as the result lives.
+        Some(unsafe { core::slice::from_raw_parts_mut(self.0.data.as_ptr(), self.0.len as usize) })
+    }
+
+    /// Prefetches what a clone and a look at the first 96 octets will touch. Touches none of it.
+    #[inline(always)]
+    pub fn prefetch(&self) {
+        let data = self.0.data.as_ptr().cast_const();
+        prefetch_pointer(data.wrapping_sub(self.0.offset as usize));
+        prefetch_pointer(data.wrapping_add(48));
+        prefetch_pointer(data.wrapping_add(95));
+        if self.0.offset as usize > HEADER_BYTES {
+            prefetch_pointer(data);
+        }
+    }
+}
+
+impl Clone for Packet {
+    #[inline]
+    fn clone(&self) -> Self {
+        self.0.hold();
+        // SAFETY: the whole of the part; the new holder was counted.
+        Self(unsafe { self.0.narrowed(0, self.0.len as usize) })
+    }
+}
+
+impl Deref for Packet {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the octets are initialised, and stay alive and unchanged as long as the packet is borrowed.
+        unsafe { core::slice::from_raw_parts(self.0.data.as_ptr(), self.0.len as usize) }
+    }
+}
+
+impl AsRef<[u8]> for Packet {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Default for Packet {
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
+impl PartialEq for Packet {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Packet {}
+
+impl From<&[u8]> for Packet {
+    fn from(bytes: &[u8]) -> Self {
+        if bytes.is_empty() {
+            return Self::empty();
+        }
+        let capacity = checked_len(bytes.len());
+        let layout = Header::layout(capacity);
+        // SAFETY: the layout has at least the octets of the header.
+        let memory = unsafe { alloc(layout) };
+        // SAFETY: null or allocated with this layout; then the payload is filled whole, before anyone can read it.
+        unsafe {
+            let block = Header::initialise(memory, layout, capacity, None);
+            let data = Header::payload(block);
+            data.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
+            Self(Part { data, len: capacity, offset: HEADER_BYTES as u32 })
+        }
+    }
+}
+
+impl From<Vec<u8>> for Packet {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::from(bytes.as_slice())
+    }
+}
+
+impl fmt::Debug for Packet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Packet({} octets: ", self.len())?;
+        for octet in self.iter().take(32) {
+            write!(f, "{octet:02x}")?;
+        }
+        f.write_str(if self.len() > 32 { "..)" } else { ")" })
+    }
+}
+
+fn checked_len(len: usize) -> u32 {
+    match u32::try_from(len + HEADER_BYTES) {
+        Ok(_) => len as u32,
+        Err(_) => panic!("a packet of {len} octets; packets are below 4 GiB"),
+    }
+}
+
+/// A writable block, or the rest of one, that nobody else can see. Dereferences to its whole capacity, which is initialised.
+pub struct PacketMut(Part);
+
+// SAFETY: the octets belong to the owner alone, the count is atomic, and a block may be given back on any thread.
+unsafe impl Send for PacketMut {}
+// SAFETY: `&PacketMut` allows only reads.
+unsafe impl Sync for PacketMut {}
+
+impl PacketMut {
+    /// A block of `size` cleared octets from the global allocator.
+    ///
+    /// # Panics
+    /// When `size` is 4 GiB or more.
+    pub fn unpooled(size: usize) -> Self {
+        let block = Header::allocate(checked_len(size), None);
+        // SAFETY: just made.
+        unsafe { Self::from_block(block) }
+    }
+
+    /// # Safety
+    /// Nobody else may hold the block, and its payload must be initialised.
+    #[inline]
+    pub(crate) unsafe fn from_block(block: NonNull<Header>) -> Self {
+        // SAFETY: alive, by the caller.
+        let header = unsafe { block.as_ref() };
+        header.holders.store(1, Ordering::Relaxed);
+        // SAFETY: alive, by the caller.
+        let data = unsafe { Header::payload(block) };
+        Self(Part { data, len: header.capacity, offset: HEADER_BYTES as u32 })
+    }
+
+    /// Octets that can be written.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.0.len as usize
+    }
+
+    /// The first `len` octets as a packet. The rest of the block stays unused as long as the packet lives.
+    ///
+    /// # Panics
+    /// When `len` is beyond the capacity.
+    #[inline]
+    pub fn freeze(self, len: usize) -> Packet {
+        assert!(len <= self.capacity(), "freeze beyond the capacity");
+        if len == 0 {
+            return Packet::empty();
+        }
+        let part = ManuallyDrop::new(self);
+        // SAFETY: asserted above; the holder passes from one to the other.
+        Packet(unsafe { part.0.narrowed(0, len) })
+    }
+
+    /// Cuts off the first `len` octets as a packet and keeps the rest to write to.
+    ///
+    /// For streams: packets leave at the front while more octets arrive behind them.
+    ///
+    /// # Panics
+    /// When `len` is beyond the capacity.
+    #[inline]
+    pub fn split_to(&mut self, len: usize) -> Packet {
+        assert!(len <= self.capacity(), "split beyond the capacity");
+        if len == 0 {
+            return Packet::empty();
+        }
+        self.0.hold();
+        // SAFETY: asserted above; the new holder was counted. The two parts do not overlap, so both may be used.
+        let packet = Packet(unsafe { self.0.narrowed(0, len) });
+        // SAFETY: `len` is within the part or at its end.
+        self.0.data = unsafe { self.0.data.add(len) };
+        self.0.len -= len as u32;
+        self.0.offset += len as u32;
+        packet
+    }
+}
+
+impl Deref for PacketMut {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: initialised, and nobody else can reach these octets.
+        unsafe { core::slice::from_raw_parts(self.0.data.as_ptr(), self.0.len as usize) }
+    }
+}
+
+impl DerefMut for PacketMut {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: initialised, and nobody else can reach these octets.
+        unsafe { core::slice::from_raw_parts_mut(self.0.data.as_ptr(), self.0.len as usize) }
+    }
+}
+
+impl fmt::Debug for PacketMut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PacketMut({} octets)", self.capacity())
+    }
+}
+
+#[cfg(test)]
+mod tests;

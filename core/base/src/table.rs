@@ -1,0 +1,285 @@
+use crate::prefetch::prefetch_read;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// Slots in a cache line.
+const SLOTS: usize = 8;
+/// The index in a slot that holds nothing.
+const NONE: u32 = u32::MAX;
+
+/// A cache line of slots. The slots in use are the first ones.
+#[repr(C, align(64))]
+#[derive(Copy, Clone)]
+struct Line {
+    tags: [u32; SLOTS],
+    indexes: [u32; SLOTS],
+}
+
+impl Line {
+    const EMPTY: Self = Self { tags: [0; SLOTS], indexes: [NONE; SLOTS] };
+
+    #[inline(always)]
+    fn is_full(&self) -> bool {
+        self.indexes[SLOTS - 1] != NONE
+    }
+
+    /// Slots in use.
+    #[inline]
+    fn used(&self) -> usize {
+        self.indexes.iter().position(|&index| index == NONE).unwrap_or(SLOTS)
+    }
+
+    /// A bit for each slot with this tag, unused slots included.
+    #[inline(always)]
+    fn matches(&self, tag: u32) -> u32 {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: SSE2 is part of x86-64; the two loads read the 8 tags, and need no alignment.
+        unsafe {
+            use core::arch::x86_64::*;
+            let tags = self.tags.as_ptr().cast::<__m128i>();
+            let wanted = _mm_set1_epi32(tag.cast_signed());
+            let low = _mm_cmpeq_epi32(_mm_loadu_si128(tags), wanted);
+            let high = _mm_cmpeq_epi32(_mm_loadu_si128(tags.add(1)), wanted);
+            let words = _mm_packs_epi32(low, high);
+            _mm_movemask_epi8(_mm_packs_epi16(words, _mm_setzero_si128())).cast_unsigned()
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            let mut bits = 0;
+            for (slot, &other) in self.tags.iter().enumerate() {
+                bits |= u32::from(other == tag) << slot;
+            }
+            bits
+        }
+    }
+}
+
+/// A hash table from 64-bit hashes to slab indices, which leaves keys and comparison to the caller.
+///
+/// Open addressing over cache lines of 8 slots: 32 bits of hash and an index each. A lookup reads one line most of the time, and
+/// [`Table::prefetch`] can fetch it ahead. One hash may stand for several indices, and one pair may be in it more than once.
+/// It grows by itself, from the tags alone, when it is four fifths full; the bound is the caller's.
+#[derive(Clone)]
+pub struct Table {
+    /// A power of two, at most 2^32.
+    lines: Vec<Line>,
+    /// A tag shifted right by this is the number of its home line.
+    shift: u32,
+    len: usize,
+    /// Grow before `len` gets beyond this.
+    len_max: usize,
+}
+
+impl Table {
+    /// A table that holds `entries` before it grows.
+    pub fn with_capacity(entries: usize) -> Self {
+        let lines = (entries + entries / 4).div_ceil(SLOTS).next_power_of_two().max(2);
+        Self::with_lines(lines)
+    }
+
+    fn with_lines(lines: usize) -> Self {
+        assert!(lines.is_power_of_two() && lines.trailing_zeros() <= 32, "too many entries");
+        Self {
+            lines: vec![Line::EMPTY; lines],
+            shift: 32 - lines.trailing_zeros(),
+            len: 0,
+            len_max: lines * SLOTS / 5 * 4,
+        }
+    }
+
+    /// Entries in the table.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no entry.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Octets of memory the table takes.
+    pub fn memory_bytes(&self) -> usize {
+        self.lines.len() * size_of::<Line>()
+    }
+
+    #[inline(always)]
+    fn tag(hash: u64) -> u32 {
+        (hash >> 32) as u32
+    }
+
+    #[inline(always)]
+    fn home(&self, tag: u32) -> usize {
+        // In 64 bits, since with one line the shift would be all of 32.
+        (u64::from(tag) >> self.shift) as usize
+    }
+
+    #[inline(always)]
+    fn after(&self, line: usize) -> usize {
+        (line + 1) & (self.lines.len() - 1)
+    }
+
+    /// Asks for the line of `hash`, so that a later [`Table::find`] does not wait for memory.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch_read(&self.lines[self.home(Self::tag(hash))]);
+    }
+
+    /// The first index with `hash` (32 bits of it are compared) for which `is_match` says yes.
+    #[inline]
+    pub fn find(&self, hash: u64, mut is_match: impl FnMut(u32) -> bool) -> Option<u32> {
+        let tag = Self::tag(hash);
+        let mut at = self.home(tag);
+        loop {
+            let line = &self.lines[at];
+            let mut bits = line.matches(tag);
+            while bits != 0 {
+                let index = line.indexes[bits.trailing_zeros() as usize % SLOTS];
+                if index != NONE && is_match(index) {
+                    return Some(index);
+                }
+                bits &= bits - 1;
+            }
+            if !line.is_full() {
+                return None;
+            }
+            at = self.after(at);
+        }
+    }
+
+    /// Calls `f` with every index that [`Table::find`] would try.
+    #[inline]
+    pub fn for_each_candidate(&self, hash: u64, mut f: impl FnMut(u32)) {
+        self.find(hash, |index| {
+            f(index);
+            false
+        });
+    }
+
+    /// Adds an entry, beside others of the same hash.
+    ///
+    /// # Panics
+    /// When `index` is `u32::MAX`.
+    pub fn insert(&mut self, hash: u64, index: u32) {
+        assert!(index != NONE, "u32::MAX is no index");
+        if self.len >= self.len_max {
+            self.grow();
+        }
+        self.place(Self::tag(hash), index);
+        self.len += 1;
+    }
+
+    #[inline]
+    fn place(&mut self, tag: u32, index: u32) {
+        let mut at = self.home(tag);
+        while self.lines[at].is_full() {
+            at = self.after(at);
+        }
+        let line = &mut self.lines[at];
+        let slot = line.used();
+        line.tags[slot] = tag;
+        line.indexes[slot] = index;
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let mut larger = Self::with_lines(self.lines.len() * 2);
+        for line in &self.lines {
+            for slot in 0..line.used() {
+                larger.place(line.tags[slot], line.indexes[slot]);
+            }
+        }
+        larger.len = self.len;
+        *self = larger;
+    }
+
+    /// Removes one entry of `hash` with `index`. Says whether there was one.
+    pub fn remove(&mut self, hash: u64, index: u32) -> bool {
+        if index == NONE {
+            return false;
+        }
+        let tag = Self::tag(hash);
+        let mut at = self.home(tag);
+        loop {
+            let line = &self.lines[at];
+            let mut bits = line.matches(tag);
+            while bits != 0 {
+                let slot = bits.trailing_zeros() as usize;
+                if line.indexes[slot] == index {
+                    self.vacate(at, slot);
+                    self.len -= 1;
+                    return true;
+                }
+                bits &= bits - 1;
+            }
+            if !line.is_full() {
+                return false;
+            }
+            at = self.after(at);
+        }
+    }
+
+    /// Empties a slot and moves entries back, so that all lines between an entry and its home are full again.
+    fn vacate(&mut self, mut hole: usize, mut slot: usize) {
+        loop {
+            let was_full = self.lines[hole].is_full();
+            let line = &mut self.lines[hole];
+            let last = line.used() - 1;
+            line.tags[slot] = line.tags[last];
+            line.indexes[slot] = line.indexes[last];
+            line.indexes[last] = NONE;
+            if !was_full {
+                return;
+            }
+            let Some((from, from_slot)) = self.displaced_over(hole) else { return };
+            let moved = self.lines[from];
+            let line = &mut self.lines[hole];
+            line.tags[last] = moved.tags[from_slot];
+            line.indexes[last] = moved.indexes[from_slot];
+            (hole, slot) = (from, from_slot);
+        }
+    }
+
+    /// An entry behind `hole` that belongs there or before.
+    fn displaced_over(&self, hole: usize) -> Option<(usize, usize)> {
+        let mask = self.lines.len() - 1;
+        let mut at = self.after(hole);
+        loop {
+            let line = &self.lines[at];
+            let distance = at.wrapping_sub(hole) & mask;
+            for slot in 0..line.used() {
+                let displacement = at.wrapping_sub(self.home(line.tags[slot])) & mask;
+                if displacement >= distance {
+                    return Some((at, slot));
+                }
+            }
+            if !line.is_full() {
+                return None;
+            }
+            at = self.after(at);
+        }
+    }
+
+    /// Removes all entries. Keeps the memory.
+    pub fn clear(&mut self) {
+        self.lines.fill(Line::EMPTY);
+        self.len = 0;
+    }
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self::with_capacity(0)
+    }
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("len", &self.len).field("lines", &self.lines.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;
