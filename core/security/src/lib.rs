@@ -3,3 +3,19 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+
+mod certificate;
+mod digest;
+pub mod manifest;
+mod sign;
+pub mod trust;
+
+pub use certificate::{
+    Certificate, CertificateDraft, CertificateError, IssueError, KEY_COMPONENT, SELF_ISSUER,
+    Validity, identity_of, is_certificate_name, is_key_name, key_name, key_name_of,
+};
+pub use digest::{DigestSigner, DigestVerifier, sha256};
+pub use sign::{
+    KeyLocator, SignError, SignatureType, SignedOctets, Signer, Verifier, VerifierFactory,
+    VerifyError, sign_data, sign_interest, verify_data, verify_interest,
+};

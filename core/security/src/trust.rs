@@ -1,0 +1,359 @@
+//! Who is believed: trust anchors with the hierarchical name rule, and trust on first use.
+//!
+//! Both are pure: what is known goes in, a decision comes out. Fetching certificates and asking the
+//! user are the caller's.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use weir_wire::{DataView, InterestView, KeyLocatorView, Name, NameView, SignatureInfoView};
+
+use crate::certificate::{Certificate, is_certificate_name, is_key_name};
+use crate::digest::sha256;
+use crate::sign::{Verifier, VerifierFactory, VerifyError, verify_data, verify_interest};
+
+/// Most certificates that [`Anchors`] keeps besides the anchors; beyond them the oldest goes.
+pub const INTERMEDIATES_MAX: usize = 256;
+
+/// Most certificates between a packet and an anchor.
+pub const CHAIN_LENGTH_MAX: u8 = 8;
+
+/// Why a packet or certificate is not believed.
+#[derive(Clone, Eq, PartialEq, Debug, thiserror::Error)]
+pub enum TrustError {
+    /// Nothing says whose signature it is.
+    #[error("the packet does not name its signer")]
+    NoKeyLocator,
+    /// No anchor and no certificate accepted so far is the signer's; this one is needed.
+    #[error("the signer's certificate {0} is not known")]
+    CertificateNeeded(Name),
+    /// The signer is named by a digest, or by a name that is no key's, and is not known.
+    #[error("the signer is not known")]
+    UnknownSigner,
+    /// The signer may not sign below this name.
+    #[error("{signer} may not sign for {name}")]
+    NameNotCovered {
+        /// Identity of the signer.
+        signer: Name,
+        /// Name of the packet.
+        name: Name,
+    },
+    /// The signer's certificate, or the one to be accepted, is not valid at this time.
+    #[error("the certificate {0} is expired or not yet valid")]
+    OutsideValidity(Name),
+    /// More than [`CHAIN_LENGTH_MAX`] certificates lead to the anchor.
+    #[error("the chain of certificates is too long")]
+    ChainTooLong,
+    /// The public key's algorithm is not supported.
+    #[error("the public key of {0} cannot be used")]
+    UnusableKey(Name),
+    /// The signature is none, or wrong.
+    #[error(transparent)]
+    Signature(#[from] VerifyError),
+}
+
+/// A certificate that is believed, and the verifier made of its key.
+pub struct TrustedKey {
+    certificate: Certificate,
+    verifier: Box<dyn Verifier>,
+    /// Certificates between this one and an anchor; an anchor has 0.
+    depth: u8,
+}
+
+impl TrustedKey {
+    /// The certificate.
+    pub fn certificate(&self) -> &Certificate {
+        &self.certificate
+    }
+
+    /// The verifier of the certificate's key.
+    pub fn verifier(&self) -> &dyn Verifier {
+        &*self.verifier
+    }
+
+    /// Whether `locator` names this key: its certificate or a prefix of that name, its key name or
+    /// a name below it, or the digest of its public key.
+    fn is_named_by(&self, locator: &KeyLocatorView<'_>) -> bool {
+        match locator {
+            KeyLocatorView::Name(name) => {
+                name.is_prefix_of(self.certificate.name())
+                    || self.certificate.key_name().is_prefix_of(*name)
+            }
+            KeyLocatorView::Digest(digest) => self.certificate.public_key_digest() == **digest,
+        }
+    }
+}
+
+/// Certificates believed without asking, and those that they vouch for.
+///
+/// A packet is believed if a key in here signed it, that key's certificate is valid at the time,
+/// and the identity of the certificate is a prefix of the packet's name (the hierarchical rule).
+#[derive(Default)]
+pub struct Anchors {
+    anchors: Vec<TrustedKey>,
+    intermediates: Vec<TrustedKey>,
+}
+
+impl Anchors {
+    /// Trust in nobody.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Believes `certificate` from now on. Its own signature is not looked at.
+    ///
+    /// # Errors
+    /// [`TrustError::UnusableKey`].
+    pub fn add(
+        &mut self,
+        certificate: Certificate,
+        factory: &dyn VerifierFactory,
+    ) -> Result<(), TrustError> {
+        let trusted = trusted_key(certificate, factory, 0)?;
+        self.anchors.retain(|known| known.certificate.name() != trusted.certificate.name());
+        self.anchors.push(trusted);
+        Ok(())
+    }
+
+    /// Stops believing the certificate of this name, and forgets all that were accepted on the word
+    /// of another. Whether it was an anchor.
+    pub fn remove(&mut self, certificate_name: NameView<'_>) -> bool {
+        let before = self.anchors.len();
+        self.anchors.retain(|known| known.certificate.name() != certificate_name);
+        self.intermediates.clear();
+        self.anchors.len() < before
+    }
+
+    /// The anchors, in the order in which they were added.
+    pub fn anchors(&self) -> impl Iterator<Item = &Certificate> {
+        self.anchors.iter().map(TrustedKey::certificate)
+    }
+
+    /// Whether nobody is trusted.
+    pub fn is_empty(&self) -> bool {
+        self.anchors.is_empty()
+    }
+
+    /// The keys that may have signed a packet of this name and SignatureInfo, at least one. The
+    /// caller verifies the signature with them in turn.
+    ///
+    /// # Errors
+    /// [`TrustError::CertificateNeeded`] says what to fetch and [`Self::accept`]; the others are
+    /// final.
+    pub fn signers<'a>(
+        &'a self,
+        name: NameView<'_>,
+        signature_info: &SignatureInfoView<'_>,
+        now_unix_s: i64,
+    ) -> Result<Vec<&'a TrustedKey>, TrustError> {
+        let locator = signature_info.key_locator.as_ref().ok_or(TrustError::NoKeyLocator)?;
+        let known = self.anchors.iter().chain(&self.intermediates);
+        let named: Vec<_> = known.filter(|key| key.is_named_by(locator)).collect();
+        let Some(first) = named.first() else {
+            return Err(unknown_signer(locator));
+        };
+        let refusal = may_sign(&first.certificate, name, now_unix_s);
+        let allowed: Vec<_> = named
+            .into_iter()
+            .filter(|key| may_sign(&key.certificate, name, now_unix_s).is_ok())
+            .collect();
+        match refusal {
+            Err(refusal) if allowed.is_empty() => Err(refusal),
+            _ => Ok(allowed),
+        }
+    }
+
+    /// Verifies a Data by the rule of [`Anchors`]; the certificate of its signer.
+    ///
+    /// # Errors
+    /// As [`Self::signers`], and [`TrustError::Signature`].
+    pub fn verify_data(
+        &self,
+        data: &DataView<'_>,
+        now_unix_s: i64,
+    ) -> Result<&Certificate, TrustError> {
+        let signers = self.signers(data.name, &data.signature_info, now_unix_s)?;
+        first_match(signers, |verifier| verify_data(data, verifier))
+    }
+
+    /// Verifies a signed Interest by the rule of [`Anchors`]; the certificate of its signer. Replay
+    /// is the caller's to notice.
+    ///
+    /// # Errors
+    /// As [`Self::signers`], and [`TrustError::Signature`].
+    pub fn verify_interest(
+        &self,
+        interest: &InterestView<'_>,
+        now_unix_s: i64,
+    ) -> Result<&Certificate, TrustError> {
+        let signature = interest.signature.as_ref().ok_or(VerifyError::Unsigned)?;
+        let signers = self.signers(interest.name, &signature.info, now_unix_s)?;
+        first_match(signers, |verifier| verify_interest(interest, verifier))
+    }
+
+    /// Believes a certificate that was fetched, if an anchor or a certificate accepted before
+    /// signed it.
+    ///
+    /// # Errors
+    /// Any [`TrustError`]; [`TrustError::CertificateNeeded`] names the issuer's, to be fetched and
+    /// accepted first.
+    pub fn accept(
+        &mut self,
+        certificate: Certificate,
+        factory: &dyn VerifierFactory,
+        now_unix_s: i64,
+    ) -> Result<(), TrustError> {
+        if !certificate.validity().contains(now_unix_s) {
+            return Err(TrustError::OutsideValidity(certificate.name().to_name()));
+        }
+        let data = certificate.data();
+        let signers = self.signers(data.name, &data.signature_info, now_unix_s)?;
+        let depth = signers.iter().map(|signer| signer.depth).min().unwrap_or(0) + 1;
+        first_match(signers, |verifier| verify_data(&data, verifier))?;
+        if depth > CHAIN_LENGTH_MAX {
+            return Err(TrustError::ChainTooLong);
+        }
+        let trusted = trusted_key(certificate, factory, depth)?;
+        self.intermediates.retain(|known| known.certificate.name() != trusted.certificate.name());
+        if self.intermediates.len() >= INTERMEDIATES_MAX {
+            self.intermediates.remove(0);
+        }
+        self.intermediates.push(trusted);
+        Ok(())
+    }
+}
+
+/// Whether the key of `certificate` may sign a packet of this name at this time: it is valid, and
+/// its identity is a prefix of the name.
+///
+/// # Errors
+/// [`TrustError::OutsideValidity`] and [`TrustError::NameNotCovered`].
+pub fn may_sign(
+    certificate: &Certificate,
+    name: NameView<'_>,
+    now_unix_s: i64,
+) -> Result<(), TrustError> {
+    if !certificate.identity().is_prefix_of(name) {
+        return Err(TrustError::NameNotCovered {
+            signer: certificate.identity().to_name(),
+            name: name.to_name(),
+        });
+    }
+    if !certificate.validity().contains(now_unix_s) {
+        return Err(TrustError::OutsideValidity(certificate.name().to_name()));
+    }
+    Ok(())
+}
+
+fn first_match<'a>(
+    signers: Vec<&'a TrustedKey>,
+    verify: impl Fn(&dyn Verifier) -> Result<(), VerifyError>,
+) -> Result<&'a Certificate, TrustError> {
+    let mut failure = VerifyError::Mismatch;
+    for signer in signers {
+        match verify(signer.verifier()) {
+            Ok(()) => return Ok(&signer.certificate),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure.into())
+}
+
+fn unknown_signer(locator: &KeyLocatorView<'_>) -> TrustError {
+    match locator {
+        KeyLocatorView::Name(name) if is_key_name(*name) || is_certificate_name(*name) => {
+            TrustError::CertificateNeeded(name.to_name())
+        }
+        _ => TrustError::UnknownSigner,
+    }
+}
+
+fn trusted_key(
+    certificate: Certificate,
+    factory: &dyn VerifierFactory,
+    depth: u8,
+) -> Result<TrustedKey, TrustError> {
+    match factory.verifier_from_spki(certificate.public_key()) {
+        Some(verifier) => Ok(TrustedKey { certificate, verifier, depth }),
+        None => Err(TrustError::UnusableKey(certificate.name().to_name())),
+    }
+}
+
+/// What is known about a signer of an object.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum SignerStatus {
+    /// The same key as ever since.
+    Trusted,
+    /// No key is known for this object: to be remembered, if the user agrees.
+    FirstUse,
+    /// Another key signed before: an attack, or a producer with a new key. Not to be believed
+    /// unless the user says so.
+    Changed {
+        /// SHA-256 of the public key that is known.
+        known: [u8; 32],
+    },
+}
+
+/// Trust on first use: which public key signed what lies below a prefix.
+#[derive(Clone, Eq, PartialEq, Debug, Default)]
+pub struct KnownSigners {
+    by_prefix: BTreeMap<Name, [u8; 32]>,
+}
+
+impl KnownSigners {
+    /// Nobody is known.
+    pub const fn new() -> Self {
+        Self { by_prefix: BTreeMap::new() }
+    }
+
+    /// What to think of an object of this name whose signer's SubjectPublicKeyInfo has the SHA-256
+    /// `key_digest`. The longest known prefix of the name decides.
+    pub fn decide(&self, name: NameView<'_>, key_digest: &[u8; 32]) -> SignerStatus {
+        match self.known_for(name) {
+            None => SignerStatus::FirstUse,
+            Some((_, known)) if known == key_digest => SignerStatus::Trusted,
+            Some((_, known)) => SignerStatus::Changed { known: *known },
+        }
+    }
+
+    /// As [`Self::decide`], for a SubjectPublicKeyInfo (DER).
+    pub fn decide_for_key(&self, name: NameView<'_>, public_key: &[u8]) -> SignerStatus {
+        self.decide(name, &sha256(&[public_key]))
+    }
+
+    /// The longest known prefix of the name, and the digest of its signer's key.
+    pub fn known_for(&self, name: NameView<'_>) -> Option<(&Name, &[u8; 32])> {
+        (0..=name.component_count())
+            .rev()
+            .find_map(|count| self.by_prefix.get_key_value(&name.prefix(count).to_name()))
+    }
+
+    /// Remembers the signer of what lies below `prefix`; what was known before, if anything.
+    pub fn remember(&mut self, prefix: Name, key_digest: [u8; 32]) -> Option<[u8; 32]> {
+        self.by_prefix.insert(prefix, key_digest)
+    }
+
+    /// Forgets the signer of exactly this prefix. Whether one was known.
+    pub fn forget(&mut self, prefix: &Name) -> bool {
+        self.by_prefix.remove(prefix).is_some()
+    }
+
+    /// All that is known, in the canonical order of names.
+    pub fn iter(&self) -> impl Iterator<Item = (&Name, &[u8; 32])> {
+        self.by_prefix.iter()
+    }
+
+    /// How many prefixes are known.
+    pub fn len(&self) -> usize {
+        self.by_prefix.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.by_prefix.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests;
