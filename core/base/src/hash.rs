@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn every_split_of_short_input_agrees() {
-        let bytes: [u8; 20] = core::array::from_fn(|at| at as u8 * 37 + 200);
+        let bytes: [u8; 20] = core::array::from_fn(|at| (at * 37 + 200) as u8);
         let key = [3, u64::MAX - 5];
         for end in 0..=bytes.len() {
             for cut in 0..=end {

@@ -74,7 +74,7 @@ pub struct Table {
 impl Table {
     /// A table that holds `entries` before it grows.
     pub fn with_capacity(entries: usize) -> Self {
-        let lines = (entries + entries / 4).div_ceil(SLOTS).next_power_of_two().max(2);
+        let lines = (entries * 5).div_ceil(SLOTS * 4).next_power_of_two().max(2);
         Self::with_lines(lines)
     }
 
@@ -84,7 +84,7 @@ impl Table {
             lines: vec![Line::EMPTY; lines],
             shift: 32 - lines.trailing_zeros(),
             len: 0,
-            len_max: lines * SLOTS / 5 * 4,
+            len_max: lines * SLOTS * 4 / 5,
         }
     }
 
