@@ -1,0 +1,80 @@
+// Keys and signatures for the NDNts client: reading public keys, verifying, signing.
+
+import { readFile, writeFile } from "node:fs/promises";
+
+import {
+  Certificate,
+  createSigner,
+  createVerifier,
+  ECDSA,
+  Ed25519,
+  HMAC,
+  RSA,
+  SigningAlgorithmListFull,
+} from "@ndn/keychain";
+import { Component, Data, digestSigning, Name } from "@ndn/packet";
+import { Decoder, Encoder } from "@ndn/tlv";
+import * as asn1 from "@yoursunny/asn1";
+
+const DATA_TYPE = 0x06;
+const DER_SEQUENCE = 0x30;
+
+/** A verifier from a file: certificate, SPKI in DER or PEM, or the octets of an HMAC secret. */
+export async function readVerifier(path) {
+  const octets = await readFile(path);
+  const text = octets.toString("latin1");
+  if (text.startsWith("-----BEGIN")) {
+    return fromOctets(Buffer.from(text.split("-----")[2], "base64"));
+  }
+  const stripped = text.replaceAll(/\s/g, "");
+  const decoded = /^[A-Za-z0-9+/]+=*$/.test(stripped) ? Buffer.from(stripped, "base64") : octets;
+  const isKey = [DATA_TYPE, DER_SEQUENCE].includes(decoded[0]);
+  return fromOctets(isKey ? decoded : octets);
+}
+
+async function fromOctets(octets) {
+  if (octets[0] === DATA_TYPE) {
+    const certificate = Certificate.fromData(Decoder.decode(octets, Data));
+    return createVerifier(certificate, { algoList: SigningAlgorithmListFull });
+  }
+  if (octets[0] !== DER_SEQUENCE) {
+    const secret = await HMAC.cryptoGenerate({ importRaw: octets }, false);
+    return createVerifier(HMAC, secret);
+  }
+  const der = asn1.parseVerbose(octets);
+  for (const algorithm of [ECDSA, Ed25519, RSA]) {
+    try {
+      return createVerifier(algorithm, await algorithm.importSpki(octets, der));
+    } catch {
+      // Not a key of this algorithm: the next one may know it.
+    }
+  }
+  throw new Error("a public key of no algorithm that NDNts knows");
+}
+
+/** A signer with a new key; its certificate (HMAC: its secret) goes into a file. */
+export async function makeSigner(kind, identity, path) {
+  if (kind === "digest") {
+    return digestSigning;
+  }
+  const keyName = new Name(identity).append("KEY", Component.from(`k${Date.now()}`));
+  if (kind === "hmac") {
+    const secret = crypto.getRandomValues(new Uint8Array(32));
+    const key = await HMAC.cryptoGenerate({ importRaw: secret }, false);
+    await write(path, secret);
+    return createSigner(keyName, HMAC, key);
+  }
+  const algorithm = { ecdsa: ECDSA, ed25519: Ed25519, rsa: RSA }[kind];
+  const pair = await algorithm.cryptoGenerate({}, true);
+  const privateKey = createSigner(keyName, algorithm, pair);
+  const publicKey = Object.assign(createVerifier(keyName, algorithm, pair), { spki: pair.spki });
+  const certificate = await Certificate.selfSign({ privateKey, publicKey });
+  await write(path, Encoder.encode(certificate.data));
+  return privateKey.withKeyLocator(certificate.name);
+}
+
+async function write(path, octets) {
+  if (path !== undefined) {
+    await writeFile(path, octets);
+  }
+}
