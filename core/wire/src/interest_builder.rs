@@ -1,0 +1,222 @@
+use alloc::vec::Vec;
+use core::convert::Infallible;
+
+use sha2::{Digest, Sha256};
+
+use crate::data_builder::sha256_of;
+use crate::name::{Component, DIGEST_SIZE, Name};
+use crate::signature::{SignatureInfo, signature_type};
+use crate::tlv::{self, Writer};
+
+/// An Interest to be encoded.
+///
+/// With parameters the name gets its ParametersSha256Digest component when it is encoded: in the
+/// place of one that is there already, else at the end. Receivers refuse an Interest whose name is
+/// empty, or has a ParametersSha256Digest component without parameters; encoding does not check.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interest {
+    /// Name.
+    pub name: Name,
+    /// Whether the name may be a proper prefix of the Data's.
+    pub can_be_prefix: bool,
+    /// Whether a cache may answer with fresh Data only.
+    pub must_be_fresh: bool,
+    /// Names of the ForwardingHint, which is absent when there are none.
+    pub forwarding_hint: Vec<Name>,
+    /// Nonce, its four octets as a big-endian number.
+    pub nonce: Option<u32>,
+    /// InterestLifetime in milliseconds; absent it is 4000.
+    pub lifetime_ms: Option<u64>,
+    /// HopLimit.
+    pub hop_limit: Option<u8>,
+    /// Value of ApplicationParameters.
+    pub application_parameters: Option<Vec<u8>>,
+}
+
+impl Interest {
+    /// An Interest for exactly this name.
+    pub fn new(name: Name) -> Self {
+        Self { name, ..Self::default() }
+    }
+
+    /// Sets CanBePrefix.
+    #[must_use]
+    pub fn can_be_prefix(mut self, can_be_prefix: bool) -> Self {
+        self.can_be_prefix = can_be_prefix;
+        self
+    }
+
+    /// Sets MustBeFresh.
+    #[must_use]
+    pub fn must_be_fresh(mut self, must_be_fresh: bool) -> Self {
+        self.must_be_fresh = must_be_fresh;
+        self
+    }
+
+    /// Sets the names of the ForwardingHint.
+    #[must_use]
+    pub fn forwarding_hint(mut self, names: Vec<Name>) -> Self {
+        self.forwarding_hint = names;
+        self
+    }
+
+    /// Sets Nonce.
+    #[must_use]
+    pub fn nonce(mut self, nonce: u32) -> Self {
+        self.nonce = Some(nonce);
+        self
+    }
+
+    /// Sets InterestLifetime, in milliseconds.
+    #[must_use]
+    pub fn lifetime_ms(mut self, lifetime_ms: u64) -> Self {
+        self.lifetime_ms = Some(lifetime_ms);
+        self
+    }
+
+    /// Sets HopLimit.
+    #[must_use]
+    pub fn hop_limit(mut self, hop_limit: u8) -> Self {
+        self.hop_limit = Some(hop_limit);
+        self
+    }
+
+    /// Sets the value of ApplicationParameters.
+    #[must_use]
+    pub fn application_parameters(mut self, parameters: impl Into<Vec<u8>>) -> Self {
+        self.application_parameters = Some(parameters.into());
+        self
+    }
+
+    /// Encodes the Interest without a signature.
+    pub fn encode(&self) -> Vec<u8> {
+        let Some(parameters) = &self.application_parameters else {
+            let mut body = Writer::with_capacity(self.name.value().len() + 64);
+            body.tlv(tlv::NAME, self.name.value());
+            self.write_guiders(&mut body);
+            return finish(&body);
+        };
+        let index = self.name.as_view().components().position(|c| c.is_parameters_digest());
+        let name = self.name_with_digest(index.unwrap_or(usize::MAX));
+        let mut body = Writer::with_capacity(name.value().len() + parameters.len() + 64);
+        let digest_at = write_name(&name, &mut body);
+        self.write_guiders(&mut body);
+        let parameters_at = body.len();
+        body.tlv(tlv::APPLICATION_PARAMETERS, parameters);
+        fill_digest(&mut body, digest_at, parameters_at);
+        finish(&body)
+    }
+
+    /// Encodes a signed Interest with the signature value that `sign` makes of the signed portion,
+    /// given as slices to be taken one after the other. Adds empty parameters when there are none.
+    pub fn encode_signed(
+        &self,
+        info: &SignatureInfo,
+        sign: impl FnOnce(&[&[u8]]) -> Vec<u8>,
+    ) -> Vec<u8> {
+        match self.try_encode_signed(info, |portions| Ok::<_, Infallible>(sign(portions))) {
+            Ok(wire) => wire,
+            Err(never) => match never {},
+        }
+    }
+
+    /// Like [`Interest::encode_signed`], for a signer that may fail.
+    ///
+    /// # Errors
+    /// Those of `sign`.
+    pub fn try_encode_signed<E>(
+        &self,
+        info: &SignatureInfo,
+        sign: impl FnOnce(&[&[u8]]) -> Result<Vec<u8>, E>,
+    ) -> Result<Vec<u8>, E> {
+        let parameters = self.application_parameters.as_deref().unwrap_or_default();
+        let name = self.name_with_digest(usize::MAX);
+        let mut body = Writer::with_capacity(name.value().len() + parameters.len() + 256);
+        let digest_at = write_name(&name, &mut body);
+        self.write_guiders(&mut body);
+        let parameters_at = body.len();
+        body.tlv(tlv::APPLICATION_PARAMETERS, parameters);
+        info.write(tlv::INTEREST_SIGNATURE_INFO, &mut body);
+        let name_portion = &name.value()[..name.value().len() - DIGEST_SIZE - 2];
+        let signature = sign(&[name_portion, &body.as_slice()[parameters_at..]])?;
+        body.tlv(tlv::INTEREST_SIGNATURE_VALUE, &signature);
+        fill_digest(&mut body, digest_at, parameters_at);
+        Ok(finish(&body))
+    }
+
+    /// Encodes a signed Interest with a DigestSha256, which proves integrity only. `info` gives
+    /// SignatureNonce, SignatureTime and SignatureSeqNum; its type is not looked at.
+    pub fn encode_with_digest(&self, info: &SignatureInfo) -> Vec<u8> {
+        let info = SignatureInfo {
+            signature_type: signature_type::DIGEST_SHA256,
+            key_locator: None,
+            ..info.clone()
+        };
+        self.encode_signed(&info, sha256_of)
+    }
+
+    /// The name with one ParametersSha256Digest component, of zeros, at `index` or the end.
+    fn name_with_digest(&self, index: usize) -> Name {
+        let placeholder = Component::parameters_digest([0; DIGEST_SIZE]);
+        let mut name = Name::new();
+        let others = self.name.as_view().components().filter(|c| !c.is_parameters_digest());
+        for (at, component) in others.enumerate() {
+            if at == index {
+                name.push(&placeholder);
+            }
+            name.push_view(component);
+        }
+        if index >= name.component_count() {
+            name.push(&placeholder);
+        }
+        name
+    }
+
+    /// Writes what stands between Name and ApplicationParameters.
+    fn write_guiders(&self, body: &mut Writer) {
+        if self.can_be_prefix {
+            body.tlv(tlv::CAN_BE_PREFIX, &[]);
+        }
+        if self.must_be_fresh {
+            body.tlv(tlv::MUST_BE_FRESH, &[]);
+        }
+        if !self.forwarding_hint.is_empty() {
+            body.nested(tlv::FORWARDING_HINT, |body| {
+                for name in &self.forwarding_hint {
+                    body.tlv(tlv::NAME, name.value());
+                }
+            });
+        }
+        if let Some(nonce) = self.nonce {
+            body.tlv(tlv::NONCE, &nonce.to_be_bytes());
+        }
+        if let Some(lifetime_ms) = self.lifetime_ms {
+            body.nni(tlv::INTEREST_LIFETIME, lifetime_ms);
+        }
+        if let Some(hop_limit) = self.hop_limit {
+            body.tlv(tlv::HOP_LIMIT, &[hop_limit]);
+        }
+    }
+}
+
+/// Writes a name with one ParametersSha256Digest component; the offset of the digest in `body`.
+fn write_name(name: &Name, body: &mut Writer) -> usize {
+    body.tlv(tlv::NAME, name.value());
+    let mut components = name.as_view().components();
+    let found = components.find(|component| component.is_parameters_digest());
+    debug_assert!(found.is_some(), "the name was given a digest component");
+    body.len() - components.as_name().value().len() - DIGEST_SIZE
+}
+
+/// Puts the digest of all octets from `parameters_at` on at `digest_at`.
+fn fill_digest(body: &mut Writer, digest_at: usize, parameters_at: usize) {
+    let octets = body.as_mut_slice();
+    let digest = Sha256::digest(&octets[parameters_at..]);
+    octets[digest_at..digest_at + DIGEST_SIZE].copy_from_slice(&digest);
+}
+
+fn finish(body: &Writer) -> Vec<u8> {
+    let mut out = Writer::with_capacity(body.len() + 10);
+    out.tlv(tlv::INTEREST, body.as_slice());
+    out.into_vec()
+}

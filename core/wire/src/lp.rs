@@ -1,0 +1,507 @@
+//! NDNLPv2: the link header of a packet (NDN-FACTS 2).
+
+use alloc::vec::Vec;
+
+use crate::error::DecodeError;
+use crate::tlv::{self, Element, Reader, Writer};
+
+/// Most octets that [`LpHeader::encode_prefix`] writes.
+pub const LP_PREFIX_MAX: usize = 160;
+
+/// Most octets of a PIT token.
+pub const PIT_TOKEN_SIZE_MAX: usize = 32;
+
+const CACHE_POLICY_NO_CACHE: u64 = 1;
+
+/// Opaque octets by which the neighbour finds its pending Interest: none, or 1 to 32.
+#[derive(Clone, Copy, Default)]
+pub struct PitToken {
+    octets: [u8; PIT_TOKEN_SIZE_MAX],
+    size: u8,
+}
+
+impl PitToken {
+    /// No token.
+    pub const EMPTY: Self = Self { octets: [0; PIT_TOKEN_SIZE_MAX], size: 0 };
+
+    /// A token of up to 32 octets; `None` when there are more.
+    #[inline]
+    pub fn new(token: &[u8]) -> Option<Self> {
+        let mut octets = [0; PIT_TOKEN_SIZE_MAX];
+        octets.get_mut(..token.len())?.copy_from_slice(token);
+        Some(Self { octets, size: token.len() as u8 })
+    }
+
+    /// The octets.
+    #[inline]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.octets[..usize::from(self.size)]
+    }
+
+    /// Whether there is no token.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.size == 0
+    }
+}
+
+impl PartialEq for PitToken {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for PitToken {}
+
+impl core::hash::Hash for PitToken {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        self.as_slice().hash(state);
+    }
+}
+
+impl core::fmt::Debug for PitToken {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.as_slice().iter().try_for_each(|octet| write!(formatter, "{octet:02x}"))
+    }
+}
+
+/// Why an Interest was not forwarded. None is the most severe; of the others, the larger the number
+/// the more severe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum NackReason {
+    /// No reason given.
+    #[default]
+    None,
+    /// The link is congested.
+    Congestion,
+    /// The nonce has been seen before.
+    Duplicate,
+    /// There is no route.
+    NoRoute,
+    /// A number without a meaning here.
+    Other(u64),
+}
+
+impl NackReason {
+    /// The number in a packet.
+    pub const fn code(self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Congestion => 50,
+            Self::Duplicate => 100,
+            Self::NoRoute => 150,
+            Self::Other(code) => code,
+        }
+    }
+
+    /// The reason of a number in a packet.
+    pub const fn from_code(code: u64) -> Self {
+        match code {
+            0 => Self::None,
+            50 => Self::Congestion,
+            100 => Self::Duplicate,
+            150 => Self::NoRoute,
+            code => Self::Other(code),
+        }
+    }
+
+    /// The less severe of two reasons: the smaller number, but any other before None.
+    pub const fn least_severe(self, other: Self) -> Self {
+        match (self.code(), other.code()) {
+            (0, _) => other,
+            (_, 0) => self,
+            (ours, theirs) if ours <= theirs => self,
+            _ => other,
+        }
+    }
+}
+
+/// The header fields of an LpPacket; the default is that of a bare packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LpHeader {
+    /// Sequence, one per fragment.
+    pub sequence: Option<u64>,
+    /// FragIndex, from 0.
+    pub frag_index: u64,
+    /// FragCount, 1 when not fragmented.
+    pub frag_count: u64,
+    /// PitToken.
+    pub pit_token: PitToken,
+    /// Reason when the packet is a Nack of the Interest it holds.
+    pub nack: Option<NackReason>,
+    /// IncomingFaceId.
+    pub incoming_face: Option<u64>,
+    /// NextHopFaceId.
+    pub next_hop_face: Option<u64>,
+    /// CachePolicy NoCache.
+    pub no_cache: bool,
+    /// CongestionMark; 0 is unmarked.
+    pub congestion_mark: u64,
+    /// TxSequence, one per transmission.
+    pub tx_sequence: Option<u64>,
+    /// NonDiscovery.
+    pub non_discovery: bool,
+}
+
+impl Default for LpHeader {
+    #[inline]
+    fn default() -> Self {
+        Self {
+            sequence: None,
+            frag_index: 0,
+            frag_count: 1,
+            pit_token: PitToken::EMPTY,
+            nack: None,
+            incoming_face: None,
+            next_hop_face: None,
+            no_cache: false,
+            congestion_mark: 0,
+            tx_sequence: None,
+            non_discovery: false,
+        }
+    }
+}
+
+impl LpHeader {
+    /// Whether a bare packet says the same.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.sequence.is_none()
+            && self.frag_index == 0
+            && self.frag_count == 1
+            && self.pit_token.is_empty()
+            && self.nack.is_none()
+            && self.incoming_face.is_none()
+            && self.next_hop_face.is_none()
+            && !self.no_cache
+            && self.congestion_mark == 0
+            && self.tx_sequence.is_none()
+            && !self.non_discovery
+    }
+
+    /// Writes all of an LpPacket that precedes a fragment of `fragment_len` octets and returns its
+    /// length: type and length of LpPacket, the header fields, type and length of Fragment.
+    pub fn encode_prefix(&self, fragment_len: usize, out: &mut [u8; LP_PREFIX_MAX]) -> usize {
+        let mut fields = Fields { octets: [0; LP_PREFIX_MAX], size: 0 };
+        self.write_before_acks(&mut fields);
+        self.write_after_acks(&mut fields);
+        fields.header(tlv::LP_FRAGMENT, fragment_len);
+        out[0] = tlv::LP_PACKET as u8;
+        let length = fields.size + fragment_len;
+        let at = 1 + tlv::write_var_number(length as u64, &mut out[1..]);
+        out[at..at + fields.size].copy_from_slice(&fields.octets[..fields.size]);
+        at + fields.size
+    }
+
+    /// Encodes an LpPacket, one without fragment (IDLE) when `fragment` is `None`.
+    pub fn encode(&self, acks: &[u64], fragment: Option<&[u8]>) -> Vec<u8> {
+        let mut fields = Fields { octets: [0; LP_PREFIX_MAX], size: 0 };
+        self.write_before_acks(&mut fields);
+        let split = fields.size;
+        self.write_after_acks(&mut fields);
+        let fragment_len = fragment.map_or(0, <[u8]>::len);
+        let mut body = Writer::with_capacity(fields.size + 12 * acks.len() + fragment_len + 8);
+        body.raw(&fields.octets[..split]);
+        for ack in acks {
+            body.tlv(tlv::LP_ACK, &ack.to_be_bytes());
+        }
+        body.raw(&fields.octets[split..fields.size]);
+        if let Some(fragment) = fragment {
+            body.tlv(tlv::LP_FRAGMENT, fragment);
+        }
+        let mut out = Writer::with_capacity(body.len() + 8);
+        out.tlv(tlv::LP_PACKET, body.as_slice());
+        out.into_vec()
+    }
+
+    fn write_before_acks(&self, fields: &mut Fields) {
+        if let Some(sequence) = self.sequence {
+            fields.tlv(tlv::LP_SEQUENCE, &sequence.to_be_bytes());
+        }
+        if self.frag_index != 0 {
+            fields.nni(tlv::LP_FRAG_INDEX, self.frag_index);
+        }
+        if self.frag_count != 1 {
+            fields.nni(tlv::LP_FRAG_COUNT, self.frag_count);
+        }
+        if !self.pit_token.is_empty() {
+            fields.tlv(tlv::LP_PIT_TOKEN, self.pit_token.as_slice());
+        }
+        if let Some(reason) = self.nack {
+            let code = tlv::encode_nni(reason.code());
+            // Some implementations refuse a Nack without NackReason, so it is always there.
+            fields.header(tlv::LP_NACK, 4 + code.len());
+            fields.tlv(tlv::LP_NACK_REASON, &code);
+        }
+        if let Some(face) = self.incoming_face {
+            fields.nni(tlv::LP_INCOMING_FACE_ID, face);
+        }
+        if let Some(face) = self.next_hop_face {
+            fields.nni(tlv::LP_NEXT_HOP_FACE_ID, face);
+        }
+        if self.no_cache {
+            fields.header(tlv::LP_CACHE_POLICY, 5);
+            fields.nni(tlv::LP_CACHE_POLICY_TYPE, CACHE_POLICY_NO_CACHE);
+        }
+        if self.congestion_mark != 0 {
+            fields.nni(tlv::LP_CONGESTION_MARK, self.congestion_mark);
+        }
+    }
+
+    fn write_after_acks(&self, fields: &mut Fields) {
+        if let Some(sequence) = self.tx_sequence {
+            fields.tlv(tlv::LP_TX_SEQUENCE, &sequence.to_be_bytes());
+        }
+        if self.non_discovery {
+            fields.header(tlv::LP_NON_DISCOVERY, 0);
+        }
+    }
+}
+
+/// Header fields in the making; [`LP_PREFIX_MAX`] has room for all of them at their largest.
+struct Fields {
+    octets: [u8; LP_PREFIX_MAX],
+    size: usize,
+}
+
+impl Fields {
+    #[inline]
+    fn header(&mut self, typ: u32, length: usize) {
+        self.size += tlv::write_var_number(u64::from(typ), &mut self.octets[self.size..]);
+        self.size += tlv::write_var_number(length as u64, &mut self.octets[self.size..]);
+    }
+
+    #[inline]
+    fn tlv(&mut self, typ: u32, value: &[u8]) {
+        self.header(typ, value.len());
+        self.octets[self.size..self.size + value.len()].copy_from_slice(value);
+        self.size += value.len();
+    }
+
+    #[inline]
+    fn nni(&mut self, typ: u32, number: u64) {
+        self.tlv(typ, &tlv::encode_nni(number));
+    }
+}
+
+/// An LpPacket, or a bare Interest or Data, borrowed.
+#[derive(Clone, Debug)]
+pub struct LpView<'a> {
+    /// The header fields.
+    pub header: LpHeader,
+    /// Value of Fragment, a whole packet when FragCount is 1; `None` is an IDLE packet.
+    pub fragment: Option<&'a [u8]>,
+    /// Offset of the fragment's octets in the decoded octets.
+    pub fragment_at: usize,
+    /// CachePolicyType, also one without a meaning here.
+    pub cache_policy: Option<u64>,
+    /// Value of PrefixAnnouncement: a Data TLV, whose outermost type and length have been checked.
+    pub prefix_announcement: Option<&'a [u8]>,
+    /// From the first Ack to the last.
+    acks: &'a [u8],
+    acks_at: usize,
+    body: &'a [u8],
+}
+
+impl<'a> LpView<'a> {
+    /// Decodes exactly one LpPacket, Interest or Data TLV.
+    ///
+    /// Of the packet in an unfragmented one only the outermost type and length are checked here.
+    ///
+    /// # Errors
+    /// What NDNLPv2 forbids.
+    pub fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
+        let (typ, body) = tlv::read_single(wire)?;
+        let mut view = Self {
+            header: LpHeader::default(),
+            fragment: None,
+            fragment_at: 0,
+            cache_policy: None,
+            prefix_announcement: None,
+            acks: &[],
+            acks_at: 0,
+            body: &[],
+        };
+        match typ {
+            tlv::LP_PACKET => {
+                view.body = body;
+                view.read_fields(wire.len() - body.len())?;
+                view.check_fragment()?;
+            }
+            tlv::INTEREST | tlv::DATA => view.fragment = Some(wire),
+            found => return Err(DecodeError::UnexpectedOuterType { found }),
+        }
+        Ok(view)
+    }
+
+    /// The numbers of the Ack fields.
+    pub fn acks(&self) -> impl Iterator<Item = u64> + Clone + use<'a> {
+        Reader::new(self.acks)
+            .flatten()
+            .filter(|element| element.typ == tlv::LP_ACK)
+            .filter_map(|element| tlv::nni(element.value))
+    }
+
+    /// All fields as they are in the packet; none for a bare Interest or Data.
+    pub fn fields(&self) -> impl Iterator<Item = Element<'a>> + Clone + use<'a> {
+        Reader::new(self.body).flatten()
+    }
+
+    fn read_fields(&mut self, body_at: usize) -> Result<(), DecodeError> {
+        let mut reader = Reader::new(self.body);
+        let mut last = 0;
+        while let Some(field) = reader.next_element()? {
+            if self.fragment.is_some() {
+                return Err(DecodeError::ElementAfterFragment);
+            }
+            if field.typ == tlv::LP_FRAGMENT {
+                self.fragment = Some(field.value);
+                self.fragment_at = body_at + field.value_at();
+                continue;
+            }
+            if !is_field(field.typ) {
+                check_unrecognised(tlv::LP_PACKET, field.typ)?;
+                continue;
+            }
+            let (within, element) = (tlv::LP_PACKET, field.typ);
+            if element < last {
+                return Err(DecodeError::OutOfOrder { within, element });
+            }
+            if element == last && element != tlv::LP_ACK {
+                return Err(DecodeError::Repeated { within, element });
+            }
+            last = element;
+            self.take_field(&field)?;
+        }
+        Ok(())
+    }
+
+    fn take_field(&mut self, field: &Element<'a>) -> Result<(), DecodeError> {
+        let header = &mut self.header;
+        match field.typ {
+            tlv::LP_SEQUENCE => header.sequence = Some(eight_octets(field)?),
+            tlv::LP_FRAG_INDEX => header.frag_index = field.nni()?,
+            tlv::LP_FRAG_COUNT => header.frag_count = field.nni()?,
+            tlv::LP_PIT_TOKEN => {
+                let token = PitToken::new(field.value).filter(|token| !token.is_empty());
+                header.pit_token = token.ok_or(bad_length(field))?;
+            }
+            tlv::LP_NACK => header.nack = Some(nack_reason(field.value)?),
+            tlv::LP_INCOMING_FACE_ID => header.incoming_face = Some(field.nni()?),
+            tlv::LP_NEXT_HOP_FACE_ID => header.next_hop_face = Some(field.nni()?),
+            tlv::LP_CACHE_POLICY => {
+                let policy = cache_policy(field.value)?;
+                header.no_cache = policy == CACHE_POLICY_NO_CACHE;
+                self.cache_policy = Some(policy);
+            }
+            tlv::LP_CONGESTION_MARK => header.congestion_mark = field.nni()?,
+            tlv::LP_ACK => {
+                eight_octets(field)?;
+                if self.acks.is_empty() {
+                    self.acks_at = field.at;
+                }
+                self.acks = &self.body[self.acks_at..field.at + field.wire.len()];
+            }
+            tlv::LP_TX_SEQUENCE => header.tx_sequence = Some(eight_octets(field)?),
+            tlv::LP_NON_DISCOVERY => {
+                if !field.value.is_empty() {
+                    return Err(bad_length(field));
+                }
+                header.non_discovery = true;
+            }
+            _ => {
+                tlv::read_single_of(field.value, tlv::DATA)?;
+                self.prefix_announcement = Some(field.value);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_fragment(&self) -> Result<(), DecodeError> {
+        let header = &self.header;
+        if header.frag_index >= header.frag_count {
+            return Err(DecodeError::FragmentIndex);
+        }
+        if header.frag_count > 1 && header.sequence.is_none() {
+            return Err(DecodeError::FragmentWithoutSequence);
+        }
+        let Some(fragment) = self.fragment else { return Ok(()) };
+        let is_interest = fragment.first().is_some_and(|&typ| u32::from(typ) == tlv::INTEREST);
+        if header.frag_count == 1 {
+            let (typ, _) = tlv::read_single(fragment).map_err(|error| match error {
+                DecodeError::TrailingOctets(_) => DecodeError::FragmentContent,
+                other => other,
+            })?;
+            if typ != tlv::INTEREST && typ != tlv::DATA {
+                return Err(DecodeError::FragmentContent);
+            }
+        }
+        if header.nack.is_some() && header.frag_index == 0 && !is_interest {
+            return Err(DecodeError::NackOfOther);
+        }
+        Ok(())
+    }
+}
+
+const fn is_field(typ: u32) -> bool {
+    matches!(
+        typ,
+        tlv::LP_SEQUENCE
+            | tlv::LP_FRAG_INDEX
+            | tlv::LP_FRAG_COUNT
+            | tlv::LP_PIT_TOKEN
+            | tlv::LP_NACK
+            | tlv::LP_INCOMING_FACE_ID
+            | tlv::LP_NEXT_HOP_FACE_ID
+            | tlv::LP_CACHE_POLICY
+            | tlv::LP_CONGESTION_MARK
+            | tlv::LP_ACK
+            | tlv::LP_TX_SEQUENCE
+            | tlv::LP_NON_DISCOVERY
+            | tlv::LP_PREFIX_ANNOUNCEMENT
+    )
+}
+
+/// NDNLPv2 has its own rule for unrecognised fields: 800 to 959 divisible by 4 may be skipped.
+fn check_unrecognised(within: u32, element: u32) -> Result<(), DecodeError> {
+    if (800..=959).contains(&element) && element.is_multiple_of(4) {
+        Ok(())
+    } else {
+        Err(DecodeError::UnrecognisedCritical { within, element })
+    }
+}
+
+fn bad_length(field: &Element<'_>) -> DecodeError {
+    DecodeError::ElementLength { element: field.typ, length: field.value.len() }
+}
+
+fn eight_octets(field: &Element<'_>) -> Result<u64, DecodeError> {
+    let octets: [u8; 8] = field.value.try_into().map_err(|_| bad_length(field))?;
+    Ok(u64::from_be_bytes(octets))
+}
+
+/// The one number of type `element` in the value of `within`.
+fn nested_number(value: &[u8], within: u32, element: u32) -> Result<Option<u64>, DecodeError> {
+    let mut reader = Reader::new(value);
+    let mut number = None;
+    while let Some(field) = reader.next_element()? {
+        if field.typ != element {
+            check_unrecognised(within, field.typ)?;
+        } else if number.is_some() {
+            return Err(DecodeError::Repeated { within, element });
+        } else {
+            number = Some(field.nni()?);
+        }
+    }
+    Ok(number)
+}
+
+fn nack_reason(value: &[u8]) -> Result<NackReason, DecodeError> {
+    let code = nested_number(value, tlv::LP_NACK, tlv::LP_NACK_REASON)?;
+    Ok(code.map_or(NackReason::None, NackReason::from_code))
+}
+
+fn cache_policy(value: &[u8]) -> Result<u64, DecodeError> {
+    let (within, element) = (tlv::LP_CACHE_POLICY, tlv::LP_CACHE_POLICY_TYPE);
+    nested_number(value, within, element)?.ok_or(DecodeError::Missing { within, element })
+}

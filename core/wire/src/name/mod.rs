@@ -1,0 +1,274 @@
+//! Names (NDN packet 0.3, Name): borrowed views, the owned form and the URI form.
+
+mod component;
+mod owned;
+mod uri;
+
+use core::cmp::Ordering;
+use core::fmt;
+use core::hash::{Hash, Hasher};
+
+pub use component::{Component, ComponentView};
+pub use owned::Name;
+pub use uri::{NameUriError, UriDisplay, UriStyle};
+
+use crate::error::DecodeError;
+use crate::tlv;
+
+/// Octets of a digest component's value.
+pub const DIGEST_SIZE: usize = 32;
+
+/// A validated Name: the octets of its TLV-VALUE, borrowed.
+///
+/// Equality and hash are those of the octets. Because numbers are in their shortest form, the order
+/// of the octets is the canonical order of names.
+#[derive(Clone, Copy, Default)]
+pub struct NameView<'a> {
+    value: &'a [u8],
+    count: u32,
+}
+
+/// What one pass over a Name's TLV-VALUE finds.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct NameScan {
+    pub(crate) count: u32,
+    pub(crate) parameters_digests: u32,
+    /// Offset of the last ParametersSha256Digest component in the TLV-VALUE.
+    pub(crate) parameters_digest_at: usize,
+}
+
+impl NameScan {
+    #[inline]
+    pub(crate) fn of(value: &[u8]) -> Result<Self, DecodeError> {
+        let mut scan = Self::default();
+        let mut at = 0;
+        while at < value.len() {
+            // Nearly every component has a type and a length of one octet each.
+            let size = match value[at..] {
+                [3..=252, length @ 0..=252, ref rest @ ..] if rest.len() >= length as usize => {
+                    2 + length as usize
+                }
+                _ => scan.other_component(value, at)?,
+            };
+            scan.count += 1;
+            at += size;
+        }
+        Ok(scan)
+    }
+
+    /// Checks the component at `at`, of digest type, in longer numbers or malformed.
+    fn other_component(&mut self, value: &[u8], at: usize) -> Result<usize, DecodeError> {
+        let rest = &value[at..];
+        let (typ, _) = tlv::read_var_number(rest)?;
+        if typ == 0 || typ > u64::from(u16::MAX) {
+            return Err(DecodeError::ComponentType(typ));
+        }
+        let mut reader = tlv::Reader::new(rest);
+        let element = reader.next_element()?.ok_or(DecodeError::Truncated)?;
+        if element.typ <= tlv::PARAMETERS_SHA256_DIGEST_COMPONENT {
+            if element.value.len() != DIGEST_SIZE {
+                return Err(DecodeError::DigestComponentLength(element.value.len()));
+            }
+            if element.typ == tlv::PARAMETERS_SHA256_DIGEST_COMPONENT {
+                self.parameters_digests += 1;
+                self.parameters_digest_at = at;
+            }
+        }
+        Ok(element.wire.len())
+    }
+}
+
+impl<'a> NameView<'a> {
+    /// The name without components.
+    pub const EMPTY: Self = Self { value: &[], count: 0 };
+
+    /// Decodes a whole Name TLV.
+    ///
+    /// # Errors
+    /// What makes the octets no Name.
+    pub fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
+        Self::from_value(tlv::read_single_of(wire, tlv::NAME)?)
+    }
+
+    /// Checks the TLV-VALUE of a Name.
+    ///
+    /// # Errors
+    /// What makes the octets no sequence of name components.
+    #[inline]
+    pub fn from_value(value: &'a [u8]) -> Result<Self, DecodeError> {
+        Ok(Self { value, count: NameScan::of(value)?.count })
+    }
+
+    /// A view of octets that have been scanned already.
+    #[inline]
+    pub(crate) const fn from_scanned(value: &'a [u8], count: u32) -> Self {
+        Self { value, count }
+    }
+
+    /// The octets of the TLV-VALUE: the TLVs of the components.
+    #[inline]
+    pub const fn value(self) -> &'a [u8] {
+        self.value
+    }
+
+    /// The number of components.
+    #[inline]
+    pub const fn component_count(self) -> usize {
+        self.count as usize
+    }
+
+    /// Whether the name has no components.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.count == 0
+    }
+
+    /// The components, first to last.
+    #[inline]
+    pub const fn components(self) -> Components<'a> {
+        Components { rest: self.value, remaining: self.count as usize }
+    }
+
+    /// The component at `index`, from 0.
+    #[inline]
+    pub fn component(self, index: usize) -> Option<ComponentView<'a>> {
+        self.components().nth(index)
+    }
+
+    /// The first component.
+    #[inline]
+    pub fn first(self) -> Option<ComponentView<'a>> {
+        self.components().next()
+    }
+
+    /// The last component.
+    #[inline]
+    pub fn last(self) -> Option<ComponentView<'a>> {
+        self.components().last()
+    }
+
+    /// The first `count` components, or the whole name when it has no more.
+    #[inline]
+    pub fn prefix(self, count: usize) -> Self {
+        if count >= self.component_count() {
+            return self;
+        }
+        let mut components = self.components();
+        for _ in 0..count {
+            components.next();
+        }
+        Self { value: &self.value[..self.value.len() - components.rest.len()], count: count as u32 }
+    }
+
+    /// The name without its last component; the empty name stays empty.
+    #[inline]
+    pub fn parent(self) -> Self {
+        self.prefix(self.component_count().saturating_sub(1))
+    }
+
+    /// The components from index `count` on.
+    #[inline]
+    pub fn suffix(self, count: usize) -> Self {
+        let prefix = self.prefix(count);
+        Self { value: &self.value[prefix.value.len()..], count: self.count - prefix.count }
+    }
+
+    /// Whether `name` starts with all components of this name; a name is a prefix of itself.
+    #[inline]
+    pub fn is_prefix_of(self, name: NameView<'_>) -> bool {
+        // A common octet prefix that ends at the end of a name ends at a component boundary.
+        name.value.starts_with(self.value)
+    }
+
+    /// An owned copy.
+    pub fn to_name(self) -> Name {
+        Name::from(self)
+    }
+
+    /// The URI form in `style`, to be displayed.
+    pub const fn uri(self, style: UriStyle) -> UriDisplay<'a> {
+        UriDisplay::new(self, style)
+    }
+
+    /// The URI form with the type number of every component, such as `/8=A/50=%01`.
+    pub fn canonical_uri(self) -> alloc::string::String {
+        alloc::format!("{}", self.uri(UriStyle::Canonical))
+    }
+}
+
+impl PartialEq for NameView<'_> {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+impl Eq for NameView<'_> {}
+
+impl PartialOrd for NameView<'_> {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for NameView<'_> {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.value.cmp(other.value)
+    }
+}
+
+impl Hash for NameView<'_> {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.value.hash(state);
+    }
+}
+
+impl fmt::Display for NameView<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.uri(UriStyle::Alternate), formatter)
+    }
+}
+
+impl fmt::Debug for NameView<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
+/// Iterates over the components of a [`NameView`].
+#[derive(Clone, Debug)]
+pub struct Components<'a> {
+    rest: &'a [u8],
+    remaining: usize,
+}
+
+impl<'a> Components<'a> {
+    /// The components not yet yielded, as a name.
+    #[inline]
+    pub const fn as_name(&self) -> NameView<'a> {
+        NameView { value: self.rest, count: self.remaining as u32 }
+    }
+}
+
+impl<'a> Iterator for Components<'a> {
+    type Item = ComponentView<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<ComponentView<'a>> {
+        let component = ComponentView::take(self.rest)?;
+        self.rest = &self.rest[component.wire.len()..];
+        self.remaining -= 1;
+        Some(component)
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.remaining, Some(self.remaining))
+    }
+}
+
+impl ExactSizeIterator for Components<'_> {}
+impl core::iter::FusedIterator for Components<'_> {}

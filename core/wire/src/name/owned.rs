@@ -1,0 +1,205 @@
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+use core::fmt;
+use core::hash::{Hash, Hasher};
+use core::str::FromStr;
+
+use super::uri::{self, NameUriError};
+use super::{Component, ComponentView, DIGEST_SIZE, NameView};
+use crate::error::DecodeError;
+use crate::tlv;
+
+/// A Name, owned. Equality, order and hash are those of [`NameView`].
+#[derive(Clone, Default)]
+pub struct Name {
+    value: Vec<u8>,
+    count: u32,
+}
+
+impl Name {
+    /// The name without components.
+    pub const fn new() -> Self {
+        Self { value: Vec::new(), count: 0 }
+    }
+
+    /// Decodes a whole Name TLV.
+    ///
+    /// # Errors
+    /// What makes the octets no Name.
+    pub fn decode(wire: &[u8]) -> Result<Self, DecodeError> {
+        NameView::decode(wire).map(NameView::to_name)
+    }
+
+    /// A borrowed view.
+    #[inline]
+    pub fn as_view(&self) -> NameView<'_> {
+        NameView::from_scanned(&self.value, self.count)
+    }
+
+    /// The octets of the TLV-VALUE.
+    pub fn value(&self) -> &[u8] {
+        &self.value
+    }
+
+    /// The number of components.
+    pub const fn component_count(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Whether the name has no components.
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The whole Name TLV.
+    pub fn to_tlv(&self) -> Vec<u8> {
+        let mut writer = tlv::Writer::with_capacity(self.value.len() + 6);
+        writer.tlv(tlv::NAME, &self.value);
+        writer.into_vec()
+    }
+
+    /// Appends a component.
+    pub fn push(&mut self, component: &Component) -> &mut Self {
+        self.push_view(component.as_view())
+    }
+
+    /// Appends a component.
+    pub fn push_view(&mut self, component: ComponentView<'_>) -> &mut Self {
+        self.value.extend_from_slice(component.wire);
+        self.count += 1;
+        self
+    }
+
+    /// Appends a GenericNameComponent.
+    pub fn append_generic(&mut self, value: &[u8]) -> &mut Self {
+        self.push(&Component::generic(value))
+    }
+
+    /// Appends a GenericNameComponent of the octets of `text`, which is not taken as a URI.
+    pub fn append_str(&mut self, text: &str) -> &mut Self {
+        self.append_generic(text.as_bytes())
+    }
+
+    /// Appends a KeywordNameComponent.
+    pub fn append_keyword(&mut self, value: &[u8]) -> &mut Self {
+        self.push(&Component::keyword(value))
+    }
+
+    /// Appends a SegmentNameComponent.
+    pub fn append_segment(&mut self, number: u64) -> &mut Self {
+        self.push(&Component::segment(number))
+    }
+
+    /// Appends a ByteOffsetNameComponent.
+    pub fn append_byte_offset(&mut self, octets: u64) -> &mut Self {
+        self.push(&Component::byte_offset(octets))
+    }
+
+    /// Appends a VersionNameComponent.
+    pub fn append_version(&mut self, number: u64) -> &mut Self {
+        self.push(&Component::version(number))
+    }
+
+    /// Appends a TimestampNameComponent of microseconds since the Unix epoch.
+    pub fn append_timestamp(&mut self, unix_us: u64) -> &mut Self {
+        self.push(&Component::timestamp(unix_us))
+    }
+
+    /// Appends a SequenceNumNameComponent.
+    pub fn append_sequence(&mut self, number: u64) -> &mut Self {
+        self.push(&Component::sequence(number))
+    }
+
+    /// Appends an ImplicitSha256DigestComponent.
+    pub fn append_implicit_digest(&mut self, digest: [u8; DIGEST_SIZE]) -> &mut Self {
+        self.push(&Component::implicit_digest(digest))
+    }
+
+    /// Appends a ParametersSha256DigestComponent.
+    pub fn append_parameters_digest(&mut self, digest: [u8; DIGEST_SIZE]) -> &mut Self {
+        self.push(&Component::parameters_digest(digest))
+    }
+
+    /// Appends all components of `name`.
+    pub fn append_name(&mut self, name: NameView<'_>) -> &mut Self {
+        self.value.extend_from_slice(name.value());
+        self.count += name.component_count() as u32;
+        self
+    }
+
+    /// Removes the last component and returns it.
+    pub fn pop(&mut self) -> Option<Component> {
+        let last = self.as_view().last()?.to_component();
+        self.value.truncate(self.value.len() - last.wire().len());
+        self.count -= 1;
+        Some(last)
+    }
+}
+
+impl From<NameView<'_>> for Name {
+    fn from(view: NameView<'_>) -> Self {
+        Self { value: view.value().to_vec(), count: view.component_count() as u32 }
+    }
+}
+
+impl<'a> From<&'a Name> for NameView<'a> {
+    fn from(name: &'a Name) -> Self {
+        name.as_view()
+    }
+}
+
+impl FromIterator<Component> for Name {
+    fn from_iter<I: IntoIterator<Item = Component>>(components: I) -> Self {
+        let mut name = Self::new();
+        for component in components {
+            name.push(&component);
+        }
+        name
+    }
+}
+
+impl FromStr for Name {
+    type Err = NameUriError;
+
+    fn from_str(text: &str) -> Result<Self, NameUriError> {
+        uri::parse_name(text)
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+impl Eq for Name {}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Name {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.value.cmp(&other.value)
+    }
+}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_view().hash(state);
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.as_view(), formatter)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}

@@ -1,0 +1,299 @@
+use alloc::vec::Vec;
+
+use crate::error::DecodeError;
+use crate::name::{Name, NameView};
+use crate::timestamp::{TIMESTAMP_SIZE, format_timestamp, parse_timestamp};
+use crate::tlv::{self, Order, Reader, Writer};
+
+/// SignatureType numbers (NDN packet 0.3, Signature).
+pub mod signature_type {
+    /// DigestSha256: integrity only.
+    pub const DIGEST_SHA256: u64 = 0;
+    /// SignatureSha256WithRsa: RSASSA-PKCS1-v1_5.
+    pub const SHA256_WITH_RSA: u64 = 1;
+    /// SignatureSha256WithEcdsa: DER, P-256.
+    pub const SHA256_WITH_ECDSA: u64 = 3;
+    /// SignatureHmacWithSha256.
+    pub const HMAC_WITH_SHA256: u64 = 4;
+    /// SignatureEd25519: 64 octets over the signed portion itself.
+    pub const ED25519: u64 = 5;
+    /// NullSignature: empty.
+    pub const NULL: u64 = 200;
+}
+
+/// The key that made a signature, borrowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyLocatorView<'a> {
+    /// Name of a key or certificate.
+    Name(NameView<'a>),
+    /// SHA-256 of the SubjectPublicKeyInfo.
+    Digest(&'a [u8]),
+}
+
+impl<'a> KeyLocatorView<'a> {
+    /// Decodes the TLV-VALUE of a KeyLocator.
+    fn from_value(value: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(value);
+        let first = reader.next_element()?.ok_or(DecodeError::KeyLocator)?;
+        let locator = match first.typ {
+            tlv::NAME => Self::Name(NameView::from_value(first.value)?),
+            tlv::KEY_DIGEST => Self::Digest(first.value),
+            _ => return Err(DecodeError::KeyLocator),
+        };
+        let mut order = Order::new(tlv::KEY_LOCATOR);
+        while let Some(more) = reader.next_element()? {
+            order.accept(more.typ, 0)?;
+        }
+        Ok(locator)
+    }
+
+    /// An owned copy.
+    pub fn to_key_locator(self) -> KeyLocator {
+        match self {
+            Self::Name(name) => KeyLocator::Name(name.to_name()),
+            Self::Digest(digest) => KeyLocator::Digest(digest.to_vec()),
+        }
+    }
+}
+
+/// When a certificate is valid, borrowed: two timestamps `YYYYMMDDThhmmss`, UTC, both inclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ValidityPeriodView<'a> {
+    /// NotBefore.
+    pub not_before: &'a str,
+    /// NotAfter.
+    pub not_after: &'a str,
+}
+
+impl<'a> ValidityPeriodView<'a> {
+    fn from_value(value: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(value);
+        let not_before = Self::timestamp(&mut reader, tlv::NOT_BEFORE)?;
+        let not_after = Self::timestamp(&mut reader, tlv::NOT_AFTER)?;
+        let mut order = Order::new(tlv::VALIDITY_PERIOD);
+        while let Some(more) = reader.next_element()? {
+            order.accept(more.typ, 0)?;
+        }
+        Ok(Self { not_before, not_after })
+    }
+
+    fn timestamp(reader: &mut Reader<'a>, element: u32) -> Result<&'a str, DecodeError> {
+        let missing = DecodeError::Missing { within: tlv::VALIDITY_PERIOD, element };
+        let found = reader.next_element()?.filter(|found| found.typ == element).ok_or(missing)?;
+        if parse_timestamp(found.value).is_none() {
+            return Err(DecodeError::Timestamp);
+        }
+        core::str::from_utf8(found.value).map_err(|_| DecodeError::Timestamp)
+    }
+
+    /// Both instants in seconds since the Unix epoch.
+    pub fn to_validity_period(self) -> ValidityPeriod {
+        let unix_s = |text: &str| {
+            parse_timestamp(text.as_bytes()).expect("a decoded timestamp is well formed")
+        };
+        ValidityPeriod {
+            not_before_unix_s: unix_s(self.not_before),
+            not_after_unix_s: unix_s(self.not_after),
+        }
+    }
+}
+
+/// SignatureInfo or InterestSignatureInfo, borrowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignatureInfoView<'a> {
+    /// SignatureType, see [`signature_type`].
+    pub signature_type: u64,
+    /// KeyLocator.
+    pub key_locator: Option<KeyLocatorView<'a>>,
+    /// SignatureNonce: 1 or more octets.
+    pub nonce: Option<&'a [u8]>,
+    /// SignatureTime, milliseconds since the Unix epoch.
+    pub time_ms: Option<u64>,
+    /// SignatureSeqNum.
+    pub seq_num: Option<u64>,
+    /// ValidityPeriod, in Data only.
+    pub validity_period: Option<ValidityPeriodView<'a>>,
+    /// The TLV-VALUE as a whole, for elements that are not listed here.
+    pub value: &'a [u8],
+}
+
+impl<'a> SignatureInfoView<'a> {
+    /// Decodes the TLV-VALUE of the element `within`, which is SignatureInfo or
+    /// InterestSignatureInfo.
+    ///
+    /// # Errors
+    /// What the packet format forbids.
+    pub fn from_value(value: &'a [u8], within: u32) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(value);
+        let mut order = Order::new(within);
+        let missing = DecodeError::Missing { within, element: tlv::SIGNATURE_TYPE };
+        let mut info = Self {
+            signature_type: 0,
+            key_locator: None,
+            nonce: None,
+            time_ms: None,
+            seq_num: None,
+            validity_period: None,
+            value,
+        };
+        let mut has_type = false;
+        while let Some(element) = reader.next_element()? {
+            let rank = match element.typ {
+                tlv::SIGNATURE_TYPE => 1,
+                tlv::KEY_LOCATOR => 2,
+                tlv::SIGNATURE_NONCE => 3,
+                tlv::SIGNATURE_TIME => 4,
+                tlv::SIGNATURE_SEQ_NUM => 5,
+                tlv::VALIDITY_PERIOD if within == tlv::SIGNATURE_INFO => 6,
+                _ => 0,
+            };
+            if !order.accept(element.typ, rank)? {
+                continue;
+            }
+            match rank {
+                1 => {
+                    info.signature_type = element.nni()?;
+                    has_type = true;
+                }
+                2 => info.key_locator = Some(KeyLocatorView::from_value(element.value)?),
+                3 if element.value.is_empty() => {
+                    return Err(DecodeError::ElementLength { element: element.typ, length: 0 });
+                }
+                3 => info.nonce = Some(element.value),
+                4 => info.time_ms = Some(element.nni()?),
+                5 => info.seq_num = Some(element.nni()?),
+                _ => info.validity_period = Some(ValidityPeriodView::from_value(element.value)?),
+            }
+        }
+        if has_type { Ok(info) } else { Err(missing) }
+    }
+
+    /// The elements after the known ones that a decoder may skip, such as AdditionalDescription.
+    pub fn extensions(&self) -> impl Iterator<Item = tlv::Element<'a>> {
+        let known = |typ| {
+            matches!(
+                typ,
+                tlv::SIGNATURE_TYPE
+                    | tlv::KEY_LOCATOR
+                    | tlv::SIGNATURE_NONCE
+                    | tlv::SIGNATURE_TIME
+                    | tlv::SIGNATURE_SEQ_NUM
+                    | tlv::VALIDITY_PERIOD
+            )
+        };
+        Reader::new(self.value).flatten().filter(move |element| !known(element.typ))
+    }
+
+    /// An owned copy.
+    pub fn to_signature_info(&self) -> SignatureInfo {
+        SignatureInfo {
+            signature_type: self.signature_type,
+            key_locator: self.key_locator.map(KeyLocatorView::to_key_locator),
+            nonce: self.nonce.map(<[u8]>::to_vec),
+            time_ms: self.time_ms,
+            seq_num: self.seq_num,
+            validity_period: self.validity_period.map(ValidityPeriodView::to_validity_period),
+            extensions: self.extensions().flat_map(|element| element.wire.to_vec()).collect(),
+        }
+    }
+}
+
+/// The key that made a signature.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum KeyLocator {
+    /// Name of a key or certificate.
+    Name(Name),
+    /// SHA-256 of the SubjectPublicKeyInfo.
+    Digest(Vec<u8>),
+}
+
+/// When a certificate is valid, both instants inclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ValidityPeriod {
+    /// NotBefore, seconds since the Unix epoch.
+    pub not_before_unix_s: i64,
+    /// NotAfter, seconds since the Unix epoch.
+    pub not_after_unix_s: i64,
+}
+
+impl ValidityPeriod {
+    /// Whether the period includes an instant.
+    pub const fn contains(&self, unix_s: i64) -> bool {
+        self.not_before_unix_s <= unix_s && unix_s <= self.not_after_unix_s
+    }
+
+    /// NotBefore as it is written in a packet.
+    pub fn not_before(&self) -> [u8; TIMESTAMP_SIZE] {
+        format_timestamp(self.not_before_unix_s)
+    }
+
+    /// NotAfter as it is written in a packet.
+    pub fn not_after(&self) -> [u8; TIMESTAMP_SIZE] {
+        format_timestamp(self.not_after_unix_s)
+    }
+}
+
+/// SignatureInfo or InterestSignatureInfo, owned.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct SignatureInfo {
+    /// SignatureType, see [`signature_type`].
+    pub signature_type: u64,
+    /// KeyLocator.
+    pub key_locator: Option<KeyLocator>,
+    /// SignatureNonce; others expect 8 octets.
+    pub nonce: Option<Vec<u8>>,
+    /// SignatureTime, milliseconds since the Unix epoch.
+    pub time_ms: Option<u64>,
+    /// SignatureSeqNum.
+    pub seq_num: Option<u64>,
+    /// ValidityPeriod, for Data only.
+    pub validity_period: Option<ValidityPeriod>,
+    /// TLVs to append, such as AdditionalDescription.
+    pub extensions: Vec<u8>,
+}
+
+impl SignatureInfo {
+    /// A SignatureInfo of a type, without anything else.
+    pub fn new(signature_type: u64) -> Self {
+        Self { signature_type, ..Self::default() }
+    }
+
+    /// Sets the KeyLocator.
+    #[must_use]
+    pub fn key_locator(mut self, locator: KeyLocator) -> Self {
+        self.key_locator = Some(locator);
+        self
+    }
+
+    /// Appends the element of type `typ`: SignatureInfo or InterestSignatureInfo.
+    pub fn write(&self, typ: u32, writer: &mut Writer) {
+        writer.nested(typ, |writer| {
+            writer.nni(tlv::SIGNATURE_TYPE, self.signature_type);
+            match &self.key_locator {
+                Some(KeyLocator::Name(name)) => {
+                    writer.nested(tlv::KEY_LOCATOR, |writer| writer.tlv(tlv::NAME, name.value()));
+                }
+                Some(KeyLocator::Digest(digest)) => {
+                    writer.nested(tlv::KEY_LOCATOR, |writer| writer.tlv(tlv::KEY_DIGEST, digest));
+                }
+                None => {}
+            }
+            if let Some(nonce) = &self.nonce {
+                writer.tlv(tlv::SIGNATURE_NONCE, nonce);
+            }
+            if let Some(time_ms) = self.time_ms {
+                writer.nni(tlv::SIGNATURE_TIME, time_ms);
+            }
+            if let Some(seq_num) = self.seq_num {
+                writer.nni(tlv::SIGNATURE_SEQ_NUM, seq_num);
+            }
+            if let Some(validity) = self.validity_period.filter(|_| typ == tlv::SIGNATURE_INFO) {
+                writer.nested(tlv::VALIDITY_PERIOD, |writer| {
+                    writer.tlv(tlv::NOT_BEFORE, &validity.not_before());
+                    writer.tlv(tlv::NOT_AFTER, &validity.not_after());
+                });
+            }
+            writer.raw(&self.extensions);
+        });
+    }
+}

@@ -1,0 +1,459 @@
+//! Type-length-value elements (NDN packet 0.3, TLV): numbers, a reader and a writer.
+
+use alloc::vec::Vec;
+
+use crate::error::DecodeError;
+
+macro_rules! types {
+    ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
+        $($(#[$doc])* #[doc = concat!("TLV-TYPE ", $number, ": ", $text, ".")]
+        pub const $name: u32 = $number;)*
+
+        /// The name of a type number of the packet format or NDNLPv2, or `element`.
+        pub const fn type_name(typ: u32) -> &'static str {
+            match typ {
+                $($name => $text,)*
+                _ => "element",
+            }
+        }
+    };
+}
+
+types! {
+    IMPLICIT_SHA256_DIGEST_COMPONENT = 1, "ImplicitSha256DigestComponent";
+    PARAMETERS_SHA256_DIGEST_COMPONENT = 2, "ParametersSha256DigestComponent";
+    INTEREST = 5, "Interest";
+    DATA = 6, "Data";
+    NAME = 7, "Name";
+    GENERIC_NAME_COMPONENT = 8, "GenericNameComponent";
+    NONCE = 10, "Nonce";
+    INTEREST_LIFETIME = 12, "InterestLifetime";
+    MUST_BE_FRESH = 18, "MustBeFresh";
+    META_INFO = 20, "MetaInfo";
+    CONTENT = 21, "Content";
+    SIGNATURE_INFO = 22, "SignatureInfo";
+    SIGNATURE_VALUE = 23, "SignatureValue";
+    CONTENT_TYPE = 24, "ContentType";
+    FRESHNESS_PERIOD = 25, "FreshnessPeriod";
+    FINAL_BLOCK_ID = 26, "FinalBlockId";
+    SIGNATURE_TYPE = 27, "SignatureType";
+    KEY_LOCATOR = 28, "KeyLocator";
+    KEY_DIGEST = 29, "KeyDigest";
+    FORWARDING_HINT = 30, "ForwardingHint";
+    KEYWORD_NAME_COMPONENT = 32, "KeywordNameComponent";
+    CAN_BE_PREFIX = 33, "CanBePrefix";
+    HOP_LIMIT = 34, "HopLimit";
+    APPLICATION_PARAMETERS = 36, "ApplicationParameters";
+    SIGNATURE_NONCE = 38, "SignatureNonce";
+    SIGNATURE_TIME = 40, "SignatureTime";
+    SIGNATURE_SEQ_NUM = 42, "SignatureSeqNum";
+    INTEREST_SIGNATURE_INFO = 44, "InterestSignatureInfo";
+    INTEREST_SIGNATURE_VALUE = 46, "InterestSignatureValue";
+    SEGMENT_NAME_COMPONENT = 50, "SegmentNameComponent";
+    BYTE_OFFSET_NAME_COMPONENT = 52, "ByteOffsetNameComponent";
+    VERSION_NAME_COMPONENT = 54, "VersionNameComponent";
+    TIMESTAMP_NAME_COMPONENT = 56, "TimestampNameComponent";
+    SEQUENCE_NUM_NAME_COMPONENT = 58, "SequenceNumNameComponent";
+    LP_FRAGMENT = 80, "Fragment";
+    LP_SEQUENCE = 81, "Sequence";
+    LP_FRAG_INDEX = 82, "FragIndex";
+    LP_FRAG_COUNT = 83, "FragCount";
+    LP_PIT_TOKEN = 98, "PitToken";
+    LP_PACKET = 100, "LpPacket";
+    VALIDITY_PERIOD = 253, "ValidityPeriod";
+    NOT_BEFORE = 254, "NotBefore";
+    NOT_AFTER = 255, "NotAfter";
+    ADDITIONAL_DESCRIPTION = 258, "AdditionalDescription";
+    DESCRIPTION_ENTRY = 512, "DescriptionEntry";
+    DESCRIPTION_KEY = 513, "DescriptionKey";
+    DESCRIPTION_VALUE = 514, "DescriptionValue";
+    LP_NACK = 800, "Nack";
+    LP_NACK_REASON = 801, "NackReason";
+    LP_INCOMING_FACE_ID = 812, "IncomingFaceId";
+    LP_NEXT_HOP_FACE_ID = 816, "NextHopFaceId";
+    LP_CACHE_POLICY = 820, "CachePolicy";
+    LP_CACHE_POLICY_TYPE = 821, "CachePolicyType";
+    LP_CONGESTION_MARK = 832, "CongestionMark";
+    LP_ACK = 836, "Ack";
+    LP_TX_SEQUENCE = 840, "TxSequence";
+    LP_NON_DISCOVERY = 844, "NonDiscovery";
+    LP_PREFIX_ANNOUNCEMENT = 848, "PrefixAnnouncement";
+}
+
+/// Whether an element of this type must be understood: types up to 31 and all odd ones.
+#[inline]
+pub const fn is_critical(typ: u32) -> bool {
+    typ <= 31 || typ & 1 == 1
+}
+
+/// Reads a VAR-NUMBER at the start of `input`: its value and its length in octets.
+///
+/// # Errors
+/// [`DecodeError::Truncated`] and [`DecodeError::NonShortestNumber`].
+#[inline]
+pub fn read_var_number(input: &[u8]) -> Result<(u64, usize), DecodeError> {
+    match input.first() {
+        Some(&octet) if octet < 253 => Ok((u64::from(octet), 1)),
+        _ => read_long_var_number(input),
+    }
+}
+
+fn read_long_var_number(input: &[u8]) -> Result<(u64, usize), DecodeError> {
+    let (value, size, smallest) = match *input {
+        [253, a, b, ..] => (u64::from(u16::from_be_bytes([a, b])), 3, 253),
+        [254, a, b, c, d, ..] => (u64::from(u32::from_be_bytes([a, b, c, d])), 5, 1 << 16),
+        [255, a, b, c, d, e, f, g, h, ..] => {
+            (u64::from_be_bytes([a, b, c, d, e, f, g, h]), 9, 1 << 32)
+        }
+        _ => return Err(DecodeError::Truncated),
+    };
+    if value < smallest { Err(DecodeError::NonShortestNumber) } else { Ok((value, size)) }
+}
+
+/// The length of a VAR-NUMBER in octets: 1, 3, 5 or 9.
+#[inline]
+pub const fn var_number_size(number: u64) -> usize {
+    match number {
+        0..=252 => 1,
+        253..=0xFFFF => 3,
+        0x1_0000..=0xFFFF_FFFF => 5,
+        _ => 9,
+    }
+}
+
+/// Writes a VAR-NUMBER to the start of `out` and returns its length in octets.
+///
+/// # Panics
+/// When `out` is shorter than [`var_number_size`].
+#[inline]
+pub fn write_var_number(number: u64, out: &mut [u8]) -> usize {
+    let size = var_number_size(number);
+    if size == 1 {
+        out[0] = number as u8;
+    } else {
+        out[0] = match size {
+            3 => 253,
+            5 => 254,
+            _ => 255,
+        };
+        out[1..size].copy_from_slice(&number.to_be_bytes()[9 - size..]);
+    }
+    size
+}
+
+/// The length of a non-negative integer in its shortest form: 1, 2, 4 or 8 octets.
+#[inline]
+pub const fn nni_size(number: u64) -> usize {
+    match number {
+        0..=0xFF => 1,
+        0x100..=0xFFFF => 2,
+        0x1_0000..=0xFFFF_FFFF => 4,
+        _ => 8,
+    }
+}
+
+/// Decodes a TLV-VALUE of 1, 2, 4 or 8 octets as a non-negative integer.
+#[inline]
+pub fn nni(value: &[u8]) -> Option<u64> {
+    match *value {
+        [a] => Some(u64::from(a)),
+        [a, b] => Some(u64::from(u16::from_be_bytes([a, b]))),
+        [a, b, c, d] => Some(u64::from(u32::from_be_bytes([a, b, c, d]))),
+        [a, b, c, d, e, f, g, h] => Some(u64::from_be_bytes([a, b, c, d, e, f, g, h])),
+        _ => None,
+    }
+}
+
+/// Decodes the TLV-VALUE of `element` as a non-negative integer.
+///
+/// # Errors
+/// [`DecodeError::IntegerLength`] when the length is not 1, 2, 4 or 8.
+#[inline]
+pub fn decode_nni(element: u32, value: &[u8]) -> Result<u64, DecodeError> {
+    nni(value).ok_or(DecodeError::IntegerLength { element, length: value.len() })
+}
+
+/// A non-negative integer in its shortest form; the octets are the slice it dereferences to.
+#[derive(Clone, Copy, Debug)]
+pub struct EncodedNni {
+    octets: [u8; 8],
+    size: u8,
+}
+
+impl core::ops::Deref for EncodedNni {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.octets[8 - usize::from(self.size)..]
+    }
+}
+
+/// Encodes a non-negative integer in its shortest form.
+#[inline]
+pub const fn encode_nni(number: u64) -> EncodedNni {
+    EncodedNni { octets: number.to_be_bytes(), size: nni_size(number) as u8 }
+}
+
+/// One TLV within a [`Reader`]'s input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Element<'a> {
+    /// TLV-TYPE.
+    pub typ: u32,
+    /// TLV-VALUE.
+    pub value: &'a [u8],
+    /// The whole TLV.
+    pub wire: &'a [u8],
+    /// Offset of the whole TLV in the reader's input.
+    pub at: usize,
+}
+
+impl Element<'_> {
+    /// Offset of the TLV-VALUE in the reader's input.
+    #[inline]
+    pub fn value_at(&self) -> usize {
+        self.at + self.wire.len() - self.value.len()
+    }
+
+    /// The TLV-VALUE as a non-negative integer.
+    ///
+    /// # Errors
+    /// [`DecodeError::IntegerLength`].
+    #[inline]
+    pub fn nni(&self) -> Result<u64, DecodeError> {
+        decode_nni(self.typ, self.value)
+    }
+}
+
+/// Reads TLVs one after another; after an error it yields nothing more.
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    input: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// A reader of a sequence of TLVs.
+    #[inline]
+    pub const fn new(input: &'a [u8]) -> Self {
+        Self { input, at: 0 }
+    }
+
+    /// Offset of the next TLV in the input.
+    #[inline]
+    pub const fn position(&self) -> usize {
+        self.at
+    }
+
+    /// Whether all TLVs have been read.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.at >= self.input.len()
+    }
+
+    /// The next TLV, `None` at the end.
+    ///
+    /// # Errors
+    /// What makes the octets no TLV; the reader is at its end afterwards.
+    #[inline]
+    pub fn next_element(&mut self) -> Result<Option<Element<'a>>, DecodeError> {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        match read_element(&self.input[self.at..]) {
+            Ok((typ, value, size)) => {
+                let at = self.at;
+                self.at += size;
+                Ok(Some(Element { typ, value, wire: &self.input[at..self.at], at }))
+            }
+            Err(error) => {
+                self.at = self.input.len();
+                Err(error)
+            }
+        }
+    }
+}
+
+impl<'a> Iterator for Reader<'a> {
+    type Item = Result<Element<'a>, DecodeError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_element().transpose()
+    }
+}
+
+/// Type, value and whole length of the TLV at the start of `input`.
+#[inline]
+fn read_element(input: &[u8]) -> Result<(u32, &[u8], usize), DecodeError> {
+    let (typ, type_size) = read_var_number(input)?;
+    let typ = match u32::try_from(typ) {
+        Ok(typ) if typ != 0 => typ,
+        _ => return Err(DecodeError::TypeOutOfRange(typ)),
+    };
+    let rest = &input[type_size..];
+    let (length, length_size) = read_var_number(rest)?;
+    let rest = &rest[length_size..];
+    if length > rest.len() as u64 {
+        return Err(DecodeError::LengthOverrun { element: typ });
+    }
+    let length = length as usize;
+    Ok((typ, &rest[..length], type_size + length_size + length))
+}
+
+/// The TLV that `wire` is as a whole: exactly one, of any type.
+///
+/// # Errors
+/// What makes the octets no TLV, and [`DecodeError::TrailingOctets`].
+#[inline]
+pub fn read_single(wire: &[u8]) -> Result<(u32, &[u8]), DecodeError> {
+    let (typ, value, size) = read_element(wire)?;
+    if size != wire.len() {
+        return Err(DecodeError::TrailingOctets(wire.len() - size));
+    }
+    Ok((typ, value))
+}
+
+/// The TLV-VALUE of the one TLV of type `typ` that `wire` is as a whole.
+///
+/// # Errors
+/// What [`read_single`] refuses, and [`DecodeError::UnexpectedOuterType`].
+#[inline]
+pub fn read_single_of(wire: &[u8], typ: u32) -> Result<&[u8], DecodeError> {
+    let (found, value, size) = read_element(wire)?;
+    if found != typ {
+        return Err(DecodeError::UnexpectedOuterType { found });
+    }
+    if size != wire.len() {
+        return Err(DecodeError::TrailingOctets(wire.len() - size));
+    }
+    Ok(value)
+}
+
+/// The order rule of an element's children: recognised ones have ascending ranks; one that is
+/// unrecognised, repeated or out of order is refused when critical and else skipped.
+#[derive(Clone, Debug)]
+pub struct Order {
+    within: u32,
+    last: u8,
+}
+
+impl Order {
+    /// The rule for the children of `within`.
+    #[inline]
+    pub const fn new(within: u32) -> Self {
+        Self { within, last: 0 }
+    }
+
+    /// Whether to use a child of type `element` whose rank is `rank` (from 1; 0: unrecognised).
+    ///
+    /// # Errors
+    /// [`DecodeError::UnrecognisedCritical`], [`DecodeError::Repeated`] and
+    /// [`DecodeError::OutOfOrder`], for critical types only.
+    #[inline]
+    pub fn accept(&mut self, element: u32, rank: u8) -> Result<bool, DecodeError> {
+        if rank > self.last {
+            self.last = rank;
+            return Ok(true);
+        }
+        if is_critical(element) { Err(self.refusal(element, rank)) } else { Ok(false) }
+    }
+
+    /// The error for a child that is not in its place.
+    #[cold]
+    pub fn refusal(&self, element: u32, rank: u8) -> DecodeError {
+        let within = self.within;
+        match rank {
+            0 => DecodeError::UnrecognisedCritical { within, element },
+            _ if rank == self.last => DecodeError::Repeated { within, element },
+            _ => DecodeError::OutOfOrder { within, element },
+        }
+    }
+}
+
+/// Appends TLVs to a vector of octets.
+#[derive(Clone, Debug, Default)]
+pub struct Writer {
+    octets: Vec<u8>,
+}
+
+impl Writer {
+    /// An empty writer.
+    pub const fn new() -> Self {
+        Self { octets: Vec::new() }
+    }
+
+    /// An empty writer with room for `capacity` octets.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self { octets: Vec::with_capacity(capacity) }
+    }
+
+    /// The number of octets written.
+    pub fn len(&self) -> usize {
+        self.octets.len()
+    }
+
+    /// Whether nothing has been written.
+    pub fn is_empty(&self) -> bool {
+        self.octets.is_empty()
+    }
+
+    /// The octets written so far.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.octets
+    }
+
+    /// The octets written so far, to be patched.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        &mut self.octets
+    }
+
+    /// The octets written.
+    pub fn into_vec(self) -> Vec<u8> {
+        self.octets
+    }
+
+    /// Appends octets that are TLVs already.
+    pub fn raw(&mut self, octets: &[u8]) {
+        self.octets.extend_from_slice(octets);
+    }
+
+    /// Appends a VAR-NUMBER.
+    pub fn var_number(&mut self, number: u64) {
+        let mut octets = [0; 9];
+        let size = write_var_number(number, &mut octets);
+        self.octets.extend_from_slice(&octets[..size]);
+    }
+
+    /// Appends TLV-TYPE and TLV-LENGTH; the TLV-VALUE is to follow.
+    pub fn header(&mut self, typ: u32, length: usize) {
+        self.var_number(u64::from(typ));
+        self.var_number(length as u64);
+    }
+
+    /// Appends a TLV.
+    pub fn tlv(&mut self, typ: u32, value: &[u8]) {
+        self.header(typ, value.len());
+        self.octets.extend_from_slice(value);
+    }
+
+    /// Appends a TLV whose value is a non-negative integer in its shortest form.
+    pub fn nni(&mut self, typ: u32, number: u64) {
+        self.tlv(typ, &encode_nni(number));
+    }
+
+    /// Appends a TLV whose value `write` appends.
+    pub fn nested(&mut self, typ: u32, write: impl FnOnce(&mut Self)) {
+        self.var_number(u64::from(typ));
+        let length_at = self.octets.len();
+        self.octets.push(0);
+        write(self);
+        let length = (self.octets.len() - length_at - 1) as u64;
+        let size = var_number_size(length);
+        if size > 1 {
+            // Short values are the rule; a longer length field moves the value up.
+            self.octets.splice(length_at..length_at, core::iter::repeat_n(0, size - 1));
+        }
+        write_var_number(length, &mut self.octets[length_at..]);
+    }
+}
