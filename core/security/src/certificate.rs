@@ -126,8 +126,7 @@ impl Certificate {
         if data.content.is_empty() {
             return Err(CertificateError::NoPublicKey);
         }
-        let validity =
-            data.signature_info.validity_period.ok_or(CertificateError::NoValidity)?;
+        let validity = data.signature_info.validity_period.ok_or(CertificateError::NoValidity)?;
         Ok(Self {
             wire: data.wire.to_vec(),
             name: data.name.to_name(),
@@ -254,7 +253,7 @@ impl CertificateDraft<'_> {
             .content_type(CONTENT_TYPE_KEY)
             .freshness_ms(FRESHNESS_MS)
             .content(self.public_key.to_vec());
-        let wire = crate::sign::encode_data(&data, &info, signer)?;
+        let wire = data.try_encode_signed(&info, |portions| signer.sign(portions))?;
         if wire.len() > PACKET_SIZE_MAX {
             return Err(IssueError::TooLarge(wire.len()));
         }

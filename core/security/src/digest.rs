@@ -1,4 +1,5 @@
-//! SignatureType 0: SHA-256 of the signed portion. It shows that a packet arrived whole, never who made it.
+//! SignatureType 0: SHA-256 of the signed portion. It shows that a packet arrived whole, never who
+//! made it.
 
 use alloc::vec::Vec;
 

@@ -1,5 +1,5 @@
-//! What signs and what verifies: two traits that the providers in `io/` fill in, and the functions that apply them to
-//! packets.
+//! What signs and what verifies: two traits that the providers in `io/` fill in, and the functions
+//! that apply them to packets.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -48,9 +48,6 @@ pub enum SignError {
     /// The provider refused or failed, for example because a key device was taken away.
     #[error("the signing provider failed")]
     Provider,
-    /// The Interest's name already ends in a digest of parameters it does not have yet.
-    #[error("the Interest cannot be signed: its name already has a parameters digest")]
-    ParametersDigestPresent,
 }
 
 /// Why a packet is not accepted as signed.
@@ -92,8 +89,8 @@ pub trait Verifier: Send + Sync {
     /// Whether `signature` is this key's over the concatenation of `portions`.
     fn verify(&self, portions: &[&[u8]], signature: &[u8]) -> Result<(), VerifyError>;
 
-    /// Checks many at once; an error says that at least one does not match, not which. Algorithms that gain from
-    /// batches override it.
+    /// Checks many at once; an error says that at least one does not match, not which. Algorithms
+    /// that gain from batches override it.
     fn verify_all(&self, items: &[SignedOctets<'_>]) -> Result<(), VerifyError> {
         items.iter().try_for_each(|item| self.verify(item.portions, item.signature))
     }
@@ -108,7 +105,8 @@ pub struct SignedOctets<'a> {
     pub signature: &'a [u8],
 }
 
-/// Makes verifiers out of public keys. The core has no algorithms of its own; a provider in `io/` fills this in.
+/// Makes verifiers out of public keys. The core has no algorithms of its own; a provider in `io/`
+/// fills this in.
 pub trait VerifierFactory {
     /// The verifier for a SubjectPublicKeyInfo (DER); `None` if it is malformed or its algorithm not supported.
     fn verifier_from_spki(&self, spki: &[u8]) -> Option<Box<dyn Verifier>>;
@@ -119,7 +117,7 @@ pub trait VerifierFactory {
 /// # Errors
 /// What the signer returns.
 pub fn sign_data(data: &Data, signer: &dyn Signer) -> Result<Vec<u8>, SignError> {
-    encode_data(data, &signature_info(signer), signer)
+    data.try_encode_signed(&signature_info(signer), |portions| signer.sign(portions))
 }
 
 /// Signs an Interest and encodes it, with the parameters digest as the last component of its name.
@@ -127,7 +125,7 @@ pub fn sign_data(data: &Data, signer: &dyn Signer) -> Result<Vec<u8>, SignError>
 /// commands NFD needs both.
 ///
 /// # Errors
-/// What the signer returns, and [`SignError::ParametersDigestPresent`].
+/// What the signer returns.
 pub fn sign_interest(
     interest: Interest,
     signer: &dyn Signer,
@@ -137,14 +135,7 @@ pub fn sign_interest(
     let mut info = signature_info(signer);
     info.nonce = nonce.map(|nonce| nonce.to_vec());
     info.time_ms = time_ms;
-    let mut refusal = None;
-    let wire = interest.encode_signed(&info, |portions| {
-        signer.sign(portions).unwrap_or_else(|error| {
-            refusal = Some(error);
-            Vec::new()
-        })
-    });
-    refusal.map_or(Ok(wire), Err)
+    interest.try_encode_signed(&info, |portions| signer.sign(portions))
 }
 
 /// Checks the signature of a Data with one key.
@@ -166,24 +157,8 @@ pub fn verify_interest(
     verifier: &dyn Verifier,
 ) -> Result<(), VerifyError> {
     let signature = interest.signature.as_ref().ok_or(VerifyError::Unsigned)?;
-    expect_type(signature.info.signature_type, verifier)?;
-    verifier.verify(&signature.signed_portion, signature.value)
-}
-
-/// Encodes a Data with this SignatureInfo and the signer's value.
-pub(crate) fn encode_data(
-    data: &Data,
-    info: &SignatureInfo,
-    signer: &dyn Signer,
-) -> Result<Vec<u8>, SignError> {
-    let mut refusal = None;
-    let wire = data.encode_signed(info, |portions| {
-        signer.sign(portions).unwrap_or_else(|error| {
-            refusal = Some(error);
-            Vec::new()
-        })
-    });
-    refusal.map_or(Ok(wire), Err)
+    expect_type(signature.info().signature_type, verifier)?;
+    verifier.verify(&signature.signed_portion(), signature.value)
 }
 
 fn signature_info(signer: &dyn Signer) -> SignatureInfo {

@@ -188,7 +188,7 @@ impl Anchors {
         now_unix_s: i64,
     ) -> Result<&Certificate, TrustError> {
         let signature = interest.signature.as_ref().ok_or(VerifyError::Unsigned)?;
-        let signers = self.signers(interest.name, &signature.info, now_unix_s)?;
+        let signers = self.signers(interest.name, &signature.info(), now_unix_s)?;
         first_match(signers, |verifier| verify_interest(interest, verifier))
     }
 
