@@ -132,10 +132,11 @@ impl core::ops::Deref for PrefixHashes {
 
 pub(crate) fn prefix_hashes(key: &HashKey, name: NameView<'_>) -> PrefixHashes {
     let mut result = PrefixHashes { hashes: [0; PREFIX_COMPONENTS_MAX], len: 0 };
-    let mut hasher = key.hasher();
+    let mut hasher = key.prefixes(name.value());
+    let mut end = 0;
     for (hash, component) in result.hashes.iter_mut().zip(name.components()) {
-        hasher.write(component.wire);
-        *hash = hasher.finish();
+        end += component.wire.len();
+        *hash = hasher.hash_to(end);
         result.len += 1;
     }
     result

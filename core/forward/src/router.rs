@@ -416,10 +416,11 @@ impl Router {
             Parsed::Nothing => None,
         };
         if let Some(name) = name {
-            let mut hasher = self.config.hash_key.hasher();
+            let mut hasher = self.config.hash_key.prefixes(name.value());
+            let mut end = 0;
             for component in name.components() {
-                hasher.write(component.wire);
-                hashes.push(hasher.finish());
+                end += component.wire.len();
+                hashes.push(hasher.hash_to(end));
             }
         }
         Arrival { parsed, hashes: (start, hashes.len()) }

@@ -115,7 +115,7 @@ impl Strategy {
         }
         for component in components {
             strategy.suppression.set(component.value)?;
-            strategy.name.push(component);
+            strategy.name.push_view(component);
         }
         Ok(strategy)
     }
@@ -283,12 +283,14 @@ pub(crate) enum NackVerdict {
 }
 
 pub(crate) fn judge_nacks(now: Instant, entry: &PitEntry) -> NackVerdict {
-    let mut reason = NackReason::None;
+    let mut reason: Option<NackReason> = None;
     let mut waiting = None;
     let mut waiting_count = 0;
     for record in entry.out_records.iter() {
         match record.nacked {
-            Some(theirs) => reason = least_severe(reason, theirs),
+            Some(theirs) => {
+                reason = Some(reason.map_or(theirs, |known| known.least_severe(theirs)));
+            }
             None if record.expiry > now => {
                 waiting = Some(record.face);
                 waiting_count += 1;
@@ -296,6 +298,7 @@ pub(crate) fn judge_nacks(now: Instant, entry: &PitEntry) -> NackVerdict {
             None => {}
         }
     }
+    let reason = reason.unwrap_or(NackReason::None);
     match waiting {
         None => NackVerdict::AllRefused(reason),
         Some(face)
@@ -305,16 +308,6 @@ pub(crate) fn judge_nacks(now: Instant, entry: &PitEntry) -> NackVerdict {
             NackVerdict::OnlyDownstreamLeft(face, reason)
         }
         Some(_) => NackVerdict::Wait,
-    }
-}
-
-/// The smallest non-zero reason; none at all is the most severe.
-fn least_severe(a: NackReason, b: NackReason) -> NackReason {
-    match (a.code(), b.code()) {
-        (0, _) => b,
-        (_, 0) => a,
-        (x, y) if x <= y => a,
-        _ => b,
     }
 }
 

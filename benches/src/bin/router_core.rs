@@ -1,0 +1,265 @@
+//! The router core in memory on one thread: store hits, and full exchanges that miss.
+//!
+//! `cargo run --release -p weir-benches --bin router_core` prints medians of several rounds. For
+//! instruction counts: `valgrind --tool=callgrind --toggle-collect='*Router*handle*' <binary> ...`
+//! with `--rounds 1`; the report divides by what `--operations` says.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant as Clock};
+
+use clap::Parser;
+use rand_distr::{Distribution, Zipf};
+use rand_pcg::Pcg64;
+use rand_pcg::rand_core::SeedableRng;
+use weir_base::{FaceId, HashKey, Instant, NS_PER_MS, Packet, Pool, Rng};
+use weir_forward::{
+    Command, FaceScope, Input, LinkType, NextHop, Outbox, Router, RouterConfig,
+};
+use weir_store::StoreConfig;
+use weir_wire::{LpHeader, Name, NameView};
+
+#[derive(Parser)]
+struct Args {
+    /// Data in the store.
+    #[arg(long, default_value_t = 1_000_000)]
+    entries: u64,
+    /// Octets of content of each Data.
+    #[arg(long, default_value_t = 100)]
+    payload: usize,
+    /// Interests unanswered at any time in the exchange measurement.
+    #[arg(long, default_value_t = 100_000)]
+    outstanding: usize,
+    /// Packets given to the router at once.
+    #[arg(long, default_value_t = 64)]
+    batch: usize,
+    /// Hits and exchanges measured in each round.
+    #[arg(long, default_value_t = 2_000_000)]
+    operations: u64,
+    /// Rounds; the median is reported.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Leaves out measurements whose name does not contain this.
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Prints one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+const CONSUMER: FaceId = FaceId(256);
+const PRODUCER: FaceId = FaceId(257);
+/// One upstream for each of the sixteen sites, so that the FIB has something to choose from.
+const SITES: u64 = 16;
+
+struct Bench {
+    router: Router,
+    pool: Pool,
+    out: Outbox,
+    now: Instant,
+    rng: Rng,
+    inputs: Vec<Input>,
+}
+
+impl Bench {
+    fn new(args: &Args) -> Self {
+        let footprint = Pool::footprint(weir_benches::data(0, args.payload).len()) as u64;
+        let store = StoreConfig {
+            // Room for the entries with their index, found by asking for more and erasing nothing.
+            capacity_bytes: args.entries * (footprint + 320),
+            ..StoreConfig::default()
+        };
+        let config = RouterConfig {
+            hash_key: HashKey::new([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210]),
+            store,
+            ..RouterConfig::default()
+        };
+        let mut bench = Self {
+            router: Router::new(Instant::ZERO, config),
+            pool: Pool::new(64 << 20),
+            out: Outbox::default(),
+            now: Instant::from_ns(NS_PER_MS),
+            rng: Rng::from_seed(1),
+            inputs: Vec::new(),
+        };
+        bench.set_up_tables();
+        bench
+    }
+
+    fn set_up_tables(&mut self) {
+        let mut commands = Vec::new();
+        for face in [CONSUMER, PRODUCER] {
+            commands.push(Input::Command(Command::AddFace {
+                face,
+                scope: FaceScope::NonLocal,
+                link_type: LinkType::PointToPoint,
+            }));
+        }
+        for site in 0..SITES {
+            let prefix: Name = format!("/weir/site{site:02}").parse().expect("a valid name");
+            let next_hops = vec![NextHop { face: PRODUCER, cost: 0 }];
+            commands.push(Input::Command(Command::SetNextHops { prefix, next_hops }));
+        }
+        self.router.handle(self.now, &mut commands, &mut self.out);
+    }
+
+    fn receive(&mut self, face: FaceId, octets: &[u8]) {
+        let packet: Packet = self.pool.copy(octets);
+        self.inputs.push(Input::Packet { face, header: LpHeader::default(), packet });
+    }
+
+    /// Hands what was received to the router and drops what it answers; the time that takes.
+    fn handle(&mut self) -> Duration {
+        self.now = self.now.plus_ns(1000);
+        let start = Clock::now();
+        self.router.handle(self.now, &mut self.inputs, &mut self.out);
+        let took = start.elapsed();
+        let start = Clock::now();
+        self.inputs.clear();
+        self.out.packets.clear();
+        took + start.elapsed()
+    }
+
+    /// Asks for and answers name number `index`, so that it is stored.
+    fn fill(&mut self, index: u64, payload: usize) {
+        let nonce = self.rng.next_u32();
+        self.receive(CONSUMER, &weir_benches::interest(index, nonce));
+        self.receive(PRODUCER, &weir_benches::data(index, payload));
+        self.handle();
+    }
+
+    fn hits(&mut self, args: &Args, mut pick: impl FnMut(&mut Rng) -> u64) -> f64 {
+        let mut took = Duration::ZERO;
+        let before = self.router.stats().store.hits;
+        let mut done = 0;
+        while done < args.operations {
+            for _ in 0..args.batch {
+                let mut rng = self.rng.clone();
+                let index = pick(&mut rng);
+                let nonce = rng.next_u32();
+                self.rng = rng;
+                self.receive(CONSUMER, &weir_benches::interest(index, nonce));
+            }
+            took += self.handle();
+            done += args.batch as u64;
+        }
+        let hits = self.router.stats().store.hits - before;
+        assert_eq!(hits, done, "every Interest of this measurement is a hit");
+        took.as_secs_f64() / done as f64
+    }
+
+    fn exchanges(&mut self, args: &Args, next: &mut u64) -> f64 {
+        let mut pending = VecDeque::with_capacity(args.outstanding + args.batch);
+        let half = args.batch / 2;
+        while pending.len() < args.outstanding {
+            pending.push_back(self.ask(next));
+            self.handle();
+        }
+        let mut took = Duration::ZERO;
+        let before = self.router.stats().satisfied;
+        let mut done = 0;
+        while done < args.operations {
+            for _ in 0..half {
+                pending.push_back(self.ask(next));
+            }
+            for index in pending.drain(..half).collect::<Vec<_>>() {
+                self.receive(PRODUCER, &weir_benches::data(index, args.payload));
+            }
+            took += self.handle();
+            done += half as u64;
+        }
+        assert_eq!(self.router.stats().satisfied - before, done, "every Interest was answered");
+        for index in pending {
+            self.receive(PRODUCER, &weir_benches::data(index, args.payload));
+            self.handle();
+        }
+        took.as_secs_f64() / done as f64
+    }
+
+    fn ask(&mut self, next: &mut u64) -> u64 {
+        let index = *next;
+        *next += 1;
+        let nonce = self.rng.next_u32();
+        self.receive(CONSUMER, &weir_benches::interest(index, nonce));
+        index
+    }
+
+    /// Hashes and parses names only, for comparison: what no table can avoid.
+    fn parse(&mut self, args: &Args) -> f64 {
+        let key = HashKey::new([1, 2]);
+        let mut took = Duration::ZERO;
+        let mut sum = 0_u64;
+        let mut done = 0;
+        while done < args.operations {
+            let index = u64::from(self.rng.below(args.entries as u32));
+            let value = weir_benches::name_value(index);
+            let start = Clock::now();
+            for _ in 0..64 {
+                let name = NameView::from_value(std::hint::black_box(&value)).expect("valid");
+                let mut hasher = key.prefixes(name.value());
+                let mut end = 0;
+                for component in name.components() {
+                    end += component.wire.len();
+                    sum ^= hasher.hash_to(end);
+                }
+            }
+            took += start.elapsed();
+            done += 64;
+        }
+        std::hint::black_box(sum);
+        took.as_secs_f64() / done as f64
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn main() {
+    let args = Args::parse();
+    let mut bench = Bench::new(&args);
+    eprintln!("filling the store with {} Data of {} octets", args.entries, args.payload);
+    for index in 0..args.entries {
+        bench.fill(index, args.payload);
+    }
+    let stored = bench.router.stats().store.entries as u64;
+    assert_eq!(stored, args.entries, "the store holds all of them");
+    let mut zipf_source = Pcg64::seed_from_u64(2);
+    let zipf = Zipf::new(args.entries as f64, 0.8).expect("valid parameters");
+    let mut next = args.entries;
+    let mut results = serde_json::Map::new();
+    type Measure<'a> = (&'a str, Box<dyn FnMut(&mut Bench) -> f64 + 'a>);
+    let measures: Vec<Measure<'_>> = vec![
+        ("parse_and_hash", Box::new(|bench| bench.parse(&args))),
+        (
+            "hit_uniform",
+            Box::new(|bench| {
+                bench.hits(&args, |rng| u64::from(rng.below(args.entries as u32)))
+            }),
+        ),
+        (
+            "hit_zipf_0.8",
+            Box::new(|bench| {
+                // Ranks are spread over the names, as popular things are not neighbours.
+                bench.hits(&args, |_| {
+                    let rank = zipf.sample(&mut zipf_source) as u64 - 1;
+                    rank.wrapping_mul(0x9E37_79B9) % args.entries
+                })
+            }),
+        ),
+        ("exchange", Box::new(|bench| bench.exchanges(&args, &mut next))),
+    ];
+    for (name, mut measure) in measures {
+        if !name.contains(&args.only) {
+            continue;
+        }
+        let seconds = median((0..args.rounds).map(|_| measure(&mut bench)).collect());
+        if !args.json {
+            println!("{name:16} {:7.1} ns  {:6.2} M/s", seconds * 1e9, 1e-6 / seconds);
+        }
+        results.insert(name.into(), serde_json::json!({ "ns": seconds * 1e9 }));
+    }
+    if args.json {
+        println!("{}", serde_json::Value::Object(results));
+    }
+}

@@ -1,0 +1,254 @@
+//! Tests over one shard and a few faces: consumers `A` and `B` (local and not), upstreams `U`, `V`.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use weir_base::{FaceId, Instant, NS_PER_MS, Packet};
+use weir_store::StoreConfig;
+use weir_wire::{InterestView, LpHeader, NackReason, Name, PitToken};
+
+use crate::{
+    Command, DropReason, Event, FaceScope, Input, LinkType, NextHop, OutPacket, Outbox, PacketKind,
+    Router, RouterConfig,
+};
+
+mod forwarding;
+mod scope;
+mod sharding;
+mod strategies;
+
+/// A program on this host.
+const LOCAL: FaceId = FaceId(256);
+/// Another.
+const LOCAL2: FaceId = FaceId(257);
+/// Neighbours.
+const U: FaceId = FaceId(258);
+const V: FaceId = FaceId(259);
+/// A radio link with several peers.
+const RADIO: FaceId = FaceId(260);
+
+fn tlv(typ: u8, value: &[u8], out: &mut Vec<u8>) {
+    out.push(typ);
+    if value.len() < 253 {
+        out.push(value.len() as u8);
+    } else {
+        out.push(253);
+        out.extend_from_slice(&(value.len() as u16).to_be_bytes());
+    }
+    out.extend_from_slice(value);
+}
+
+/// An Interest, element by element.
+#[derive(Clone)]
+struct Ask {
+    name: Name,
+    can_be_prefix: bool,
+    must_be_fresh: bool,
+    hint: Option<Name>,
+    nonce: Option<u32>,
+    lifetime_ms: u16,
+    hop_limit: Option<u8>,
+}
+
+impl Ask {
+    fn new(name: &str, nonce: u32) -> Self {
+        Self {
+            name: name.parse().unwrap(),
+            can_be_prefix: false,
+            must_be_fresh: false,
+            hint: None,
+            nonce: Some(nonce),
+            lifetime_ms: 4000,
+            hop_limit: None,
+        }
+    }
+
+    fn prefix(mut self) -> Self {
+        self.can_be_prefix = true;
+        self
+    }
+
+    fn fresh(mut self) -> Self {
+        self.must_be_fresh = true;
+        self
+    }
+
+    fn wire(&self) -> Vec<u8> {
+        let mut value = Vec::new();
+        tlv(7, self.name.as_view().value(), &mut value);
+        if self.can_be_prefix {
+            tlv(33, &[], &mut value);
+        }
+        if self.must_be_fresh {
+            tlv(18, &[], &mut value);
+        }
+        if let Some(hint) = &self.hint {
+            let mut delegation = Vec::new();
+            tlv(7, hint.as_view().value(), &mut delegation);
+            tlv(30, &delegation, &mut value);
+        }
+        if let Some(nonce) = self.nonce {
+            tlv(10, &nonce.to_be_bytes(), &mut value);
+        }
+        tlv(12, &self.lifetime_ms.to_be_bytes(), &mut value);
+        if let Some(hop_limit) = self.hop_limit {
+            tlv(34, &[hop_limit], &mut value);
+        }
+        let mut wire = Vec::new();
+        tlv(5, &value, &mut wire);
+        wire
+    }
+}
+
+fn data(name: &str, freshness_ms: u16) -> Vec<u8> {
+    let name: Name = name.parse().unwrap();
+    let mut value = Vec::new();
+    tlv(7, name.as_view().value(), &mut value);
+    let mut meta = Vec::new();
+    tlv(25, &freshness_ms.to_be_bytes(), &mut meta);
+    tlv(20, &meta, &mut value);
+    tlv(21, b"content", &mut value);
+    tlv(22, &[27, 1, 0], &mut value);
+    tlv(23, &[0; 32], &mut value);
+    let mut wire = Vec::new();
+    tlv(6, &value, &mut wire);
+    wire
+}
+
+struct Bed {
+    router: Router,
+    now: Instant,
+    out: Outbox,
+}
+
+impl Bed {
+    fn new() -> Self {
+        Self::with_config(RouterConfig {
+            store: StoreConfig { capacity_bytes: 1 << 20, ..StoreConfig::default() },
+            ..RouterConfig::default()
+        })
+    }
+
+    fn with_config(config: RouterConfig) -> Self {
+        let router = Router::new(Instant::ZERO, config);
+        let mut bed = Self { router, now: Instant::from_ns(NS_PER_MS), out: Outbox::default() };
+        for (face, scope, link_type) in [
+            (FaceId::INTERNAL, FaceScope::Local, LinkType::PointToPoint),
+            (LOCAL, FaceScope::Local, LinkType::PointToPoint),
+            (LOCAL2, FaceScope::Local, LinkType::PointToPoint),
+            (U, FaceScope::NonLocal, LinkType::PointToPoint),
+            (V, FaceScope::NonLocal, LinkType::PointToPoint),
+            (RADIO, FaceScope::NonLocal, LinkType::AdHoc),
+        ] {
+            bed.command(Command::AddFace { face, scope, link_type });
+        }
+        bed
+    }
+
+    fn command(&mut self, command: Command) {
+        self.router.handle(self.now, &mut [Input::Command(command)], &mut self.out);
+    }
+
+    fn route(&mut self, prefix: &str, next_hops: &[(FaceId, u64)]) {
+        let next_hops = next_hops.iter().map(|&(face, cost)| NextHop { face, cost }).collect();
+        self.command(Command::SetNextHops { prefix: prefix.parse().unwrap(), next_hops });
+    }
+
+    fn strategy(&mut self, prefix: &str, name: &str) {
+        let name: Name = name.parse().unwrap();
+        let strategy = crate::strategy::Strategy::from_name(name.as_view()).unwrap();
+        self.command(Command::SetStrategy {
+            prefix: prefix.parse().unwrap(),
+            strategy: Some(strategy),
+        });
+    }
+
+    fn pass_ms(&mut self, ms: u64) {
+        self.now = self.now.plus_ns(ms * NS_PER_MS);
+        self.router.handle(self.now, &mut [Input::Wakeup], &mut self.out);
+    }
+
+    fn packet(&mut self, face: FaceId, header: LpHeader, wire: Vec<u8>) -> Vec<OutPacket> {
+        let packet = Packet::from(wire);
+        let mut inputs = [Input::Packet { face, header, packet }];
+        self.router.handle(self.now, &mut inputs, &mut self.out);
+        self.take()
+    }
+
+    fn take(&mut self) -> Vec<OutPacket> {
+        core::mem::take(&mut self.out.packets)
+    }
+
+    fn ask(&mut self, face: FaceId, ask: &Ask) -> Vec<OutPacket> {
+        self.packet(face, LpHeader::default(), ask.wire())
+    }
+
+    fn answer(&mut self, face: FaceId, wire: Vec<u8>) -> Vec<OutPacket> {
+        self.packet(face, LpHeader::default(), wire)
+    }
+
+    fn nack(&mut self, face: FaceId, reason: NackReason, interest: &Packet) -> Vec<OutPacket> {
+        let header = LpHeader { nack: Some(reason), ..LpHeader::default() };
+        self.packet(face, header, interest.to_vec())
+    }
+
+    fn drops(&self, reason: DropReason) -> u64 {
+        self.router.stats().drops[reason as usize]
+    }
+}
+
+/// What left, as (face, kind).
+fn sent(packets: &[OutPacket]) -> Vec<(FaceId, PacketKind)> {
+    packets.iter().map(|packet| (packet.face, packet.kind)).collect()
+}
+
+fn token(octets: &[u8]) -> LpHeader {
+    LpHeader { pit_token: PitToken::new(octets).unwrap(), ..LpHeader::default() }
+}
+
+#[test]
+fn erasing_tells_how_much_went() {
+    let mut bed = Bed::new();
+    bed.route("/a", &[(U, 0)]);
+    for segment in 0..3 {
+        let name = alloc::format!("/a/seg={segment}");
+        bed.ask(LOCAL, &Ask::new(&name, segment));
+        bed.answer(U, data(&name, 1000));
+    }
+    let prefix: Name = "/a".parse().unwrap();
+    for (limit, erased, limit_reached) in [(2, 2, true), (2, 1, false)] {
+        bed.command(Command::EraseStore { transaction: 7, prefix: prefix.clone(), limit });
+        let event = bed.out.events.pop().unwrap();
+        assert_eq!(event, Event::StoreErased { transaction: 7, erased, limit_reached });
+    }
+}
+
+#[test]
+fn malformed_packets_are_counted_by_reason() {
+    let mut bed = Bed::new();
+    let mut truncated = Ask::new("/a", 1).wire();
+    truncated.pop();
+    assert!(bed.packet(U, LpHeader::default(), truncated).is_empty());
+    assert_eq!(bed.drops(DropReason::Malformed), 1);
+    assert_eq!(bed.router.stats().malformed.values().sum::<u64>(), 1);
+}
+
+#[test]
+fn a_full_pit_answers_with_congestion() {
+    let mut bed =
+        Bed::with_config(RouterConfig { pit_entries_max: 2, ..RouterConfig::default() });
+    bed.route("/a", &[(U, 0)]);
+    for (index, expected) in [PacketKind::Interest, PacketKind::Interest, PacketKind::Nack]
+        .into_iter()
+        .enumerate()
+    {
+        let out = bed.ask(LOCAL, &Ask::new(&alloc::format!("/a/{index}"), index as u32));
+        assert_eq!(out[0].kind, expected);
+    }
+    assert_eq!(bed.drops(DropReason::PitFull), 1);
+    bed.pass_ms(4100);
+    assert_eq!(bed.router.stats().pit_entries, 0);
+    assert_eq!(bed.router.next_wakeup(), None);
+    let out = bed.ask(LOCAL, &Ask::new("/a/3", 3));
+    assert_eq!(sent(&out), vec![(U, PacketKind::Interest)]);
+}

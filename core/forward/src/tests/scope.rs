@@ -1,0 +1,40 @@
+//! `/localhost` and `/localhop`.
+
+use super::*;
+
+#[test]
+fn localhost_never_crosses() {
+    let mut bed = Bed::new();
+    bed.route("/localhost/app", &[(U, 0), (LOCAL2, 1)]);
+    assert!(bed.ask(U, &Ask::new("/localhost/app", 1)).is_empty());
+    assert_eq!(bed.drops(DropReason::Scope), 1);
+    let out = bed.ask(LOCAL, &Ask::new("/localhost/app", 2));
+    assert_eq!(sent(&out), vec![(LOCAL2, PacketKind::Interest)]);
+    assert!(bed.answer(U, data("/localhost/app", 0)).is_empty());
+    assert_eq!(bed.drops(DropReason::Scope), 2);
+    let out = bed.answer(LOCAL2, data("/localhost/app", 0));
+    assert_eq!(sent(&out), vec![(LOCAL, PacketKind::Data)]);
+}
+
+#[test]
+fn localhop_goes_one_hop() {
+    let mut bed = Bed::new();
+    bed.route("/localhop/x", &[(V, 0), (LOCAL2, 1)]);
+    let out = bed.ask(LOCAL, &Ask::new("/localhop/x/1", 1));
+    assert_eq!(sent(&out), vec![(V, PacketKind::Interest)]);
+    let out = bed.ask(U, &Ask::new("/localhop/x/2", 2));
+    assert_eq!(sent(&out), vec![(LOCAL2, PacketKind::Interest)], "not on to a third host");
+}
+
+#[test]
+fn nothing_goes_back_where_it_came_from_but_on_radio() {
+    let mut bed = Bed::new();
+    bed.route("/a", &[(U, 0)]);
+    bed.route("/r", &[(RADIO, 0)]);
+    let out = bed.ask(U, &Ask::new("/a", 1));
+    assert_eq!(out[0].header.nack, Some(NackReason::NoRoute));
+    let out = bed.ask(RADIO, &Ask::new("/r", 2));
+    assert_eq!(sent(&out), vec![(RADIO, PacketKind::Interest)]);
+    let out = bed.answer(RADIO, data("/r", 0));
+    assert_eq!(sent(&out), vec![(RADIO, PacketKind::Data)]);
+}

@@ -1,0 +1,123 @@
+//! best-route and multicast.
+
+use super::*;
+
+const MULTICAST: &str = "/localhost/nfd/strategy/multicast";
+
+#[test]
+fn the_longest_prefix_and_the_cheapest_hop_win() {
+    let mut bed = Bed::new();
+    bed.route("/", &[(RADIO, 0)]);
+    bed.route("/a", &[(U, 5), (V, 2)]);
+    bed.route("/a/b/c", &[(U, 1)]);
+    for (name, face) in [("/a/b", V), ("/a/b/c/d", U), ("/z", RADIO)] {
+        let out = bed.ask(LOCAL, &Ask::new(name, 1));
+        assert_eq!(sent(&out), vec![(face, PacketKind::Interest)], "{name}");
+    }
+    bed.route("/a/b/c", &[]);
+    let out = bed.ask(LOCAL, &Ask::new("/a/b/c/e", 1));
+    assert_eq!(sent(&out), vec![(V, PacketKind::Interest)]);
+    bed.command(Command::RemoveFace { face: V });
+    let out = bed.ask(LOCAL, &Ask::new("/a/b/c/f", 1));
+    assert_eq!(sent(&out), vec![(U, PacketKind::Interest)]);
+}
+
+#[test]
+fn no_route_is_told_and_leaves_nothing() {
+    let mut bed = Bed::new();
+    let out = bed.ask(LOCAL, &Ask::new("/a", 1));
+    assert_eq!(out[0].header.nack, Some(NackReason::NoRoute));
+    assert_eq!(bed.router.stats().pit_entries, 0);
+    assert_eq!(bed.drops(DropReason::NoNextHop), 1);
+}
+
+#[test]
+fn retransmissions_are_held_back_then_try_the_next_hop() {
+    let mut bed = Bed::new();
+    bed.route("/a", &[(U, 0), (V, 1)]);
+    let mut ask = |bed: &mut Bed, nonce| sent(&bed.ask(LOCAL, &Ask::new("/a", nonce)));
+    assert_eq!(ask(&mut bed, 1), vec![(U, PacketKind::Interest)]);
+    bed.pass_ms(5);
+    assert_eq!(ask(&mut bed, 2), vec![], "within 10 ms");
+    bed.pass_ms(6);
+    assert_eq!(ask(&mut bed, 3), vec![(V, PacketKind::Interest)], "the next, not the first");
+    bed.pass_ms(15);
+    assert_eq!(ask(&mut bed, 4), vec![], "within 20 ms");
+    bed.pass_ms(6);
+    assert_eq!(ask(&mut bed, 5), vec![(U, PacketKind::Interest)], "used longest ago");
+    assert_eq!(bed.drops(DropReason::Suppressed), 2);
+    let out = bed.answer(U, data("/a", 0));
+    assert_eq!(out.len(), 1);
+}
+
+#[test]
+fn a_retransmission_carries_its_own_nonce() {
+    let mut bed = Bed::new();
+    bed.route("/a", &[(U, 0), (V, 1)]);
+    bed.ask(LOCAL, &Ask::new("/a", 1));
+    bed.pass_ms(11);
+    let out = bed.ask(LOCAL, &Ask::new("/a", 2));
+    assert_eq!(InterestView::decode(&out[0].packet).unwrap().nonce, Some(2));
+}
+
+#[test]
+fn nacks_come_down_when_all_upstreams_refused() {
+    let mut bed = Bed::new();
+    bed.route("/a", &[(U, 0), (V, 1)]);
+    let first = bed.ask(LOCAL, &Ask::new("/a", 1)).remove(0).packet;
+    bed.pass_ms(11);
+    let second = bed.ask(LOCAL2, &Ask::new("/a", 2)).remove(0).packet;
+    assert!(bed.nack(U, NackReason::NoRoute, &second).is_empty(), "another nonce");
+    assert_eq!(bed.drops(DropReason::UnexpectedNack), 1);
+    assert!(bed.nack(U, NackReason::NoRoute, &first).is_empty(), "V may still answer");
+    let out = bed.nack(V, NackReason::Congestion, &second);
+    assert_eq!(sent(&out), vec![(LOCAL, PacketKind::Nack), (LOCAL2, PacketKind::Nack)]);
+    for (packet, nonce) in out.iter().zip([1, 2]) {
+        assert_eq!(packet.header.nack, Some(NackReason::Congestion), "the least severe");
+        assert_eq!(InterestView::decode(&packet.packet).unwrap().nonce, Some(nonce));
+    }
+    assert_eq!(bed.router.stats().pit_entries, 0);
+}
+
+#[test]
+fn a_nack_goes_to_the_upstream_that_waits_on_us() {
+    let mut bed = Bed::new();
+    bed.route("/a", &[(U, 0), (V, 1)]);
+    let first = bed.ask(V, &Ask::new("/a", 1)).remove(0).packet;
+    bed.pass_ms(11);
+    // U asks too: its Interest can only go to V, which waits on us itself.
+    assert_eq!(sent(&bed.ask(U, &Ask::new("/a", 2))), vec![(V, PacketKind::Interest)]);
+    let out = bed.nack(U, NackReason::NoRoute, &first);
+    assert_eq!(sent(&out), vec![(V, PacketKind::Nack)]);
+}
+
+#[test]
+fn multicast_asks_everyone_and_newcomers() {
+    let mut bed = Bed::new();
+    bed.strategy("/m", MULTICAST);
+    bed.route("/m", &[(U, 3)]);
+    assert_eq!(sent(&bed.ask(LOCAL, &Ask::new("/m/1", 1))), vec![(U, PacketKind::Interest)]);
+    bed.route("/m", &[(U, 3), (V, 9), (LOCAL, 0)]);
+    assert_eq!(sent(&bed.take()), vec![(V, PacketKind::Interest)], "V learns of what waits");
+    let out = bed.ask(LOCAL, &Ask::new("/m/2", 2));
+    assert_eq!(sent(&out), vec![(U, PacketKind::Interest), (V, PacketKind::Interest)]);
+    assert!(bed.ask(LOCAL2, &Ask::new("/m/2", 3)).iter().all(|packet| packet.face == LOCAL));
+}
+
+#[test]
+fn names_choose_strategies_with_versions_and_parameters() {
+    use crate::strategy::{Strategy, StrategyError};
+    let parse = |text: &str| Strategy::from_name(text.parse::<Name>().unwrap().as_view());
+    assert_eq!(parse(MULTICAST).unwrap(), Strategy::multicast());
+    assert_eq!(parse("/localhost/nfd/strategy/best-route/v=1").unwrap(), Strategy::best_route());
+    assert_eq!(parse("/localhost/nfd/strategy/best-route/v=6"), Err(StrategyError::Unknown));
+    assert_eq!(parse("/localhost/nfd/strategy/teleport"), Err(StrategyError::Unknown));
+    let tuned = "/localhost/nfd/strategy/best-route/v=5/retx-suppression-initial~20";
+    assert_eq!(parse(tuned).unwrap().name().to_string(), tuned);
+    for bad in ["retx-suppression-initial~x", "colour~3", "retx-suppression-multiplier~0"] {
+        let name = alloc::format!("/localhost/nfd/strategy/multicast/v=5/{bad}");
+        assert_eq!(parse(&name), Err(StrategyError::BadParameter(bad.into())));
+    }
+}
+
+use alloc::string::ToString;
