@@ -246,10 +246,10 @@ pub fn may_sign(
     Ok(())
 }
 
-fn first_match<'a>(
-    signers: Vec<&'a TrustedKey>,
+fn first_match(
+    signers: Vec<&TrustedKey>,
     verify: impl Fn(&dyn Verifier) -> Result<(), VerifyError>,
-) -> Result<&'a Certificate, TrustError> {
+) -> Result<&Certificate, TrustError> {
     let mut failure = VerifyError::Mismatch;
     for signer in signers {
         match verify(signer.verifier()) {

@@ -1,0 +1,126 @@
+//! Files that are whole or not there: written beside their place, synced, then renamed into it.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use super::KeyChainError;
+
+/// What happens if the file is there already.
+#[derive(Copy, Clone, Eq, PartialEq)]
+pub(super) enum IfPresent {
+    Replace,
+    Fail,
+}
+
+/// Attaches the path and what was tried to an I/O error.
+pub(super) fn at<'a>(
+    doing: &'static str,
+    path: &'a Path,
+) -> impl FnOnce(io::Error) -> KeyChainError + 'a {
+    move |source| KeyChainError::Io { doing, path: path.to_owned(), source }
+}
+
+/// Makes the directory and its parents, readable by nobody else.
+pub(super) fn make_private_dir(path: &Path) -> Result<(), KeyChainError> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(at("create", path))
+}
+
+/// Writes a file that only its owner can read, atomically and durably.
+pub(super) fn write(
+    path: &Path,
+    octets: &[u8],
+    if_present: IfPresent,
+) -> Result<(), KeyChainError> {
+    let dir = path.parent().expect("files of the key chain lie in its directory");
+    make_private_dir(dir)?;
+    let mut file = tempfile::Builder::new()
+        .prefix(".new-")
+        .permissions(Permissions::from_mode(0o600))
+        .tempfile_in(dir)
+        .map_err(at("write in", dir))?;
+    file.write_all(octets).and_then(|()| file.as_file().sync_all()).map_err(at("write", path))?;
+    let renamed = match if_present {
+        IfPresent::Replace => file.persist(path),
+        IfPresent::Fail => file.persist_noclobber(path),
+    };
+    renamed.map_err(|error| at("write", path)(error.error))?;
+    sync_dir(dir)
+}
+
+/// Deletes a file; whether it was there.
+pub(super) fn remove(path: &Path) -> Result<bool, KeyChainError> {
+    match fs::remove_file(path) {
+        Ok(()) => {
+            path.parent().map_or(Ok(()), sync_dir)?;
+            Ok(true)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(at("delete", path)(error)),
+    }
+}
+
+/// The text of a file of at most `len_max` octets; `None` if there is none.
+pub(super) fn read_text(path: &Path, len_max: usize) -> Result<Option<String>, KeyChainError> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(at("read", path)(error)),
+    };
+    let mut text = String::new();
+    let read = file.take(len_max as u64 + 1).read_to_string(&mut text).map_err(at("read", path))?;
+    if read > len_max {
+        return Err(at("read", path)(io::Error::other(
+            "the file is too large to be what it should",
+        )));
+    }
+    Ok(Some(text))
+}
+
+/// The files of a directory with this extension, sorted; none if there is no such directory.
+pub(super) fn list(dir: &Path, extension: &str) -> Result<Vec<PathBuf>, KeyChainError> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(at("read", dir)(error)),
+    };
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(at("read", dir))?.path();
+        if path.extension().is_some_and(|found| found == extension) {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Refuses a file that anybody but its owner may read or write.
+pub(super) fn refuse_exposed(path: &Path) -> Result<(), KeyChainError> {
+    let mode = fs::metadata(path).map_err(at("read", path))?.permissions().mode() & 0o777;
+    if mode & 0o077 == 0 {
+        Ok(())
+    } else {
+        Err(KeyChainError::Exposed { path: path.to_owned(), mode })
+    }
+}
+
+/// Holds others off while a file is read, changed and written back. Released when dropped.
+pub(super) fn lock(path: &Path) -> Result<File, KeyChainError> {
+    if let Some(dir) = path.parent() {
+        make_private_dir(dir)?;
+    }
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)
+        .map_err(at("open", path))?;
+    file.lock().map_err(at("lock", path))?;
+    Ok(file)
+}
+
+fn sync_dir(dir: &Path) -> Result<(), KeyChainError> {
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(at("sync", dir))
+}

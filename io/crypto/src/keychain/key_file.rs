@@ -1,0 +1,75 @@
+//! One key, one file: a header of two lines, then PKCS#8 PEM, so that OpenSSL reads it too.
+
+use std::path::{Path, PathBuf};
+
+use weir_security::{identity_of, is_key_name};
+use weir_wire::{Name, NameView};
+
+use super::{KeyChainError, files};
+use crate::pem::{PEM_LEN_MAX, is_encrypted};
+use crate::private_key::KeyType;
+use aws_lc_rs::digest;
+
+/// Most characters of a name that show in a file name.
+const STEM_LEN_MAX: usize = 48;
+
+/// What a key's file says without being decrypted.
+#[derive(Clone, Debug)]
+pub struct KeyEntry {
+    /// `/<identity>/KEY/<key id>`.
+    pub name: Name,
+    /// The algorithm.
+    pub key_type: KeyType,
+    /// Whether a passphrase protects it.
+    pub is_encrypted: bool,
+    /// Where it lies.
+    pub path: PathBuf,
+}
+
+impl KeyEntry {
+    /// Whose key it is.
+    pub fn identity(&self) -> NameView<'_> {
+        identity_of(self.name.as_view()).expect("checked when the entry was read")
+    }
+}
+
+/// The header that comes before the PEM text.
+pub(super) fn header(name: &Name, key_type: KeyType) -> String {
+    format!("name: {name}\ntype: {key_type}\n")
+}
+
+/// The name in a header, if there is one.
+pub(super) fn name_in(text: &str) -> Option<Name> {
+    field(text, "name").and_then(|uri| uri.parse::<Name>().ok())
+}
+
+/// Reads what stands in the header; with it the whole text.
+pub(super) fn read(path: &Path) -> Result<(KeyEntry, zeroize::Zeroizing<String>), KeyChainError> {
+    let text = files::read_text(path, PEM_LEN_MAX)?.map(zeroize::Zeroizing::new);
+    let malformed = || KeyChainError::MalformedKeyFile { path: path.to_owned() };
+    let text = text.ok_or_else(malformed)?;
+    let name = name_in(&text).filter(|name| is_key_name(name.as_view())).ok_or_else(malformed)?;
+    let key_type = field(&text, "type").and_then(|t| t.parse().ok()).ok_or_else(malformed)?;
+    let is_encrypted = is_encrypted(&text);
+    Ok((KeyEntry { name, key_type, is_encrypted, path: path.to_owned() }, text))
+}
+
+/// The file name, without extension, of what belongs to `name`: readable, and unique by a hash.
+pub(super) fn stem(name: NameView<'_>) -> String {
+    let uri = name.to_string();
+    let readable: String = uri
+        .trim_matches('/')
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+        .take(STEM_LEN_MAX)
+        .collect();
+    let hash = digest::digest(&digest::SHA256, name.value());
+    format!("{}-{}", readable.trim_matches('-'), hex::encode(&hash.as_ref()[..8]))
+}
+
+fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    text.lines()
+        .take_while(|line| !line.starts_with("-----"))
+        .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))
+        .map(str::trim)
+}

@@ -1,0 +1,705 @@
+//! Keys, certificates and trust on disk.
+//!
+//! ```text
+//! $WEIR_HOME | $XDG_CONFIG_HOME/weir | ~/.config/weir
+//!   keys/<name>-<hash>.pem            PKCS#8, encrypted or mode 0600
+//!   certificates/<name>-<hash>.cert   base64 of the Data
+//!   anchors/<name>-<hash>.cert        certificates believed without asking
+//!   default                           name of the key that signs unless told otherwise
+//!   known-signers.toml                trust on first use
+//! ```
+
+mod files;
+mod key_file;
+mod known_signers;
+
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use weir_security::trust::{Anchors, TrustError};
+use weir_security::{
+    Certificate, CertificateDraft, CertificateError, IssueError, SELF_ISSUER, Validity,
+    is_certificate_name, is_key_name, key_name, key_name_of,
+};
+use weir_wire::{Name, NameView};
+
+pub use key_file::KeyEntry;
+pub use known_signers::KnownSigner;
+
+use crate::passphrase::{PassphraseError, PassphraseSource};
+use crate::pem::{private_key_from_pem, private_key_to_pem};
+use crate::private_key::{KeyError, KeyType, PrivateKey};
+use crate::random::random_octets;
+use crate::safe_bag::{TYPE_SAFE_BAG, decode_safe_bag, encode_safe_bag};
+use crate::signer::KeySigner;
+use crate::text::{packet_in_file, to_base64_lines};
+use crate::verifier::{HmacVerifier, Provider};
+use files::IfPresent;
+
+/// Environment variable that names the directory of keys and trust.
+pub const HOME_VARIABLE: &str = "WEIR_HOME";
+
+/// How long a certificate is valid that a key signs for itself: 20 years.
+pub const SELF_VALIDITY_S: i64 = 20 * 365 * 86_400;
+
+/// How long a certificate is valid that is issued to another: 365 days.
+pub const ISSUED_VALIDITY_S: i64 = 365 * 86_400;
+
+/// Largest certificate file, in octets: base64 of a packet, with room for white space.
+const CERTIFICATE_FILE_LEN_MAX: usize = 32 * 1024;
+
+const DATA_OCTET: u8 = 6;
+
+/// Why the key chain did not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyChainError {
+    /// Neither `WEIR_HOME` nor a home directory is known.
+    #[error("cannot tell where keys are kept: set {HOME_VARIABLE} to a directory")]
+    NoHome,
+    /// The operating system refused.
+    #[error("cannot {doing} {path}", path = path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// An unencrypted key that others can read, or change.
+    #[error(
+        "others can read the key in {path} (mode {mode:03o}); it may be known to them. Make a new key \
+         with `weir key new`, or, if you are sure of it, run `chmod 600 {path}`",
+        path = path.display()
+    )]
+    Exposed {
+        /// The key's file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// A file in `keys/` is none of ours.
+    #[error("{path} is not a key file: move it out of the way", path = path.display())]
+    MalformedKeyFile {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The key in a file cannot be read or used.
+    #[error("cannot use the key in {path}", path = path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: KeyError,
+    },
+    /// A key cannot be made or exported.
+    #[error(transparent)]
+    PrivateKey(#[from] KeyError),
+    /// A file holds no certificate.
+    #[error("{path} is not a certificate", path = path.display())]
+    MalformedCertificate {
+        /// The file.
+        path: PathBuf,
+        /// Why, if it is a packet at all.
+        #[source]
+        source: Option<CertificateError>,
+    },
+    /// What was imported is nothing known.
+    #[error("this is neither a certificate, nor a SafeBag, nor a PKCS#8 PEM key")]
+    UnknownFormat,
+    /// A key without a name was imported without saying whose it is.
+    #[error("the key does not say whose it is: give a name")]
+    NameNeeded,
+    /// No key has this name.
+    #[error("there is no key {0}; `weir key list` shows those there are")]
+    NoSuchKey(Name),
+    /// No certificate has this name.
+    #[error("there is no certificate {0}")]
+    NoSuchCertificate(Name),
+    /// A key has no certificate.
+    #[error("the key {0} has no certificate (HMAC keys never have)")]
+    NoCertificate(Name),
+    /// There are keys, but none is the default.
+    #[error("no key is the default; choose one with `weir key default NAME`")]
+    NoDefault,
+    /// A key of this name is there already.
+    #[error("there is a key {0} already; delete it first")]
+    KeyExists(Name),
+    /// No passphrase could be had.
+    #[error(transparent)]
+    Passphrase(#[from] PassphraseError),
+    /// A certificate was not issued.
+    #[error(transparent)]
+    Issue(#[from] IssueError),
+    /// A certificate is not believed.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    /// `known-signers.toml` does not parse.
+    #[error("{path} is damaged; mend or delete it: {reason}", path = path.display())]
+    KnownSigners {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with the line.
+        reason: String,
+    },
+}
+
+/// What was imported.
+#[derive(Clone, Debug)]
+pub enum Imported {
+    /// A private key, now in the key chain.
+    Key(KeyEntry),
+    /// A certificate without its private key.
+    Certificate(Name),
+}
+
+/// Keys, certificates and trust in one directory. Nothing is read until asked for, and nothing is
+/// written but by the methods that say so.
+#[derive(Clone, Debug)]
+pub struct KeyChain {
+    dir: PathBuf,
+    passphrases: PassphraseSource,
+}
+
+impl KeyChain {
+    /// The user's key chain: `$WEIR_HOME`, `$XDG_CONFIG_HOME/weir` or `~/.config/weir`.
+    ///
+    /// # Errors
+    /// [`KeyChainError::NoHome`].
+    pub fn open() -> Result<Self, KeyChainError> {
+        Ok(Self::at(default_dir()?))
+    }
+
+    /// The key chain in this directory, which is made when something is written.
+    pub fn at(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into(), passphrases: PassphraseSource::Standard }
+    }
+
+    /// Takes the passphrases of encrypted keys from there.
+    #[must_use]
+    pub fn with_passphrases(mut self, passphrases: PassphraseSource) -> Self {
+        self.passphrases = passphrases;
+        self
+    }
+
+    /// Where it lies.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// All keys, by the name of their file.
+    ///
+    /// # Errors
+    /// What keeps the directory from being read.
+    pub fn keys(&self) -> Result<Vec<KeyEntry>, KeyChainError> {
+        let paths = files::list(&self.dir.join("keys"), "pem")?;
+        paths.iter().map(|path| Ok(key_file::read(path)?.0)).collect()
+    }
+
+    /// The key that `name` means: a key name, the name of one of its certificates, or an identity,
+    /// of whose keys the default or else the newest is taken.
+    ///
+    /// # Errors
+    /// [`KeyChainError::NoSuchKey`].
+    pub fn find(&self, name: &Name) -> Result<KeyEntry, KeyChainError> {
+        if let Some(exact) = key_name_of(name.as_view()) {
+            let path = self.key_path(exact);
+            return match path.try_exists().map_err(files::at("read", &path))? {
+                true => Ok(key_file::read(&path)?.0),
+                false => Err(KeyChainError::NoSuchKey(name.clone())),
+            };
+        }
+        let default = self.default_name()?;
+        let mut keys = self.keys()?;
+        keys.retain(|key| key.identity() == name.as_view());
+        keys.sort_by_key(|key| {
+            let made = std::fs::metadata(&key.path).and_then(|data| data.modified()).ok();
+            (Some(&key.name) == default.as_ref(), made)
+        });
+        keys.pop().ok_or_else(|| KeyChainError::NoSuchKey(name.clone()))
+    }
+
+    /// Makes a key for an identity, and the certificate it signs for itself (none for HMAC). With a
+    /// passphrase it is encrypted. It becomes the default if there is none and it is not an HMAC
+    /// key.
+    ///
+    /// # Errors
+    /// What keeps it from being made or written.
+    pub fn generate(
+        &self,
+        identity: &Name,
+        key_type: KeyType,
+        passphrase: Option<&str>,
+    ) -> Result<KeyEntry, KeyChainError> {
+        let key_id = hex::encode(random_octets::<8>());
+        let name = match is_key_name(identity.as_view()) {
+            true => identity.clone(),
+            false => key_name(identity.as_view(), key_id.as_bytes()),
+        };
+        self.add_key(name, PrivateKey::generate(key_type)?, passphrase, None)
+    }
+
+    /// The name of the default key, if one was chosen.
+    ///
+    /// # Errors
+    /// What keeps the file from being read.
+    pub fn default_name(&self) -> Result<Option<Name>, KeyChainError> {
+        let text = files::read_text(&self.default_path(), CERTIFICATE_FILE_LEN_MAX)?;
+        Ok(text.and_then(|text| text.trim().parse().ok()))
+    }
+
+    /// Makes `name` (as for [`Self::find`]) the default key.
+    ///
+    /// # Errors
+    /// [`KeyChainError::NoSuchKey`], and what keeps the file from being written.
+    pub fn set_default(&self, name: &Name) -> Result<KeyEntry, KeyChainError> {
+        let key = self.find(name)?;
+        let line = format!("{}\n", key.name);
+        files::write(&self.default_path(), line.as_bytes(), IfPresent::Replace)?;
+        Ok(key)
+    }
+
+    /// What signs with the key that `name` means (as for [`Self::find`]). A certificate name picks
+    /// the certificate for the KeyLocator; else it is the newest valid one, issued ones first.
+    ///
+    /// # Errors
+    /// [`KeyChainError::NoSuchKey`], [`KeyChainError::Exposed`], a missing passphrase.
+    pub fn signer(&self, name: &Name) -> Result<KeySigner, KeyChainError> {
+        let entry = self.find(name)?;
+        let key = self.private_key(&entry)?;
+        let certificate = match is_certificate_name(name.as_view()) {
+            true => Some(self.certificate(name)?),
+            false => self.certificate_for(&entry.name)?,
+        };
+        Ok(match certificate {
+            Some(certificate) => KeySigner::with_certificate(key, certificate),
+            None => KeySigner::new(key, entry.name),
+        })
+    }
+
+    /// What signs with the default key. If there is no key at all, an ECDSA P-256 key is made for
+    /// [`default_identity`] first, encrypted if a passphrase is set in the environment or a file.
+    ///
+    /// # Errors
+    /// [`KeyChainError::NoDefault`], and what [`Self::signer`] and [`Self::generate`] return.
+    pub fn default_signer_or_create(&self) -> Result<KeySigner, KeyChainError> {
+        if let Some(name) = self.default_name()? {
+            return self.signer(&name);
+        }
+        if self.keys()?.iter().any(|key| key.key_type != KeyType::Hmac) {
+            return Err(KeyChainError::NoDefault);
+        }
+        let passphrase = self.passphrases.unattended()?;
+        let passphrase = passphrase.as_ref().map(|text| text.as_str());
+        let made = self.generate(&default_identity(), KeyType::Ecdsa, passphrase)?;
+        self.signer(&self.default_name()?.unwrap_or(made.name))
+    }
+
+    /// The verifier for what an HMAC key in here signs.
+    ///
+    /// # Errors
+    /// [`KeyChainError::NoSuchKey`] also if it is no HMAC key; what [`Self::signer`] returns.
+    pub fn hmac_verifier(&self, name: &Name) -> Result<HmacVerifier, KeyChainError> {
+        let key = self.private_key(&self.find(name)?)?;
+        let secret = key.hmac_secret().ok_or_else(|| KeyChainError::NoSuchKey(name.clone()))?;
+        Ok(HmacVerifier::new(secret)?)
+    }
+
+    /// Reads and, if need be, decrypts a key.
+    ///
+    /// # Errors
+    /// [`KeyChainError::Exposed`], [`KeyChainError::Key`] and [`KeyChainError::Passphrase`].
+    pub fn private_key(&self, entry: &KeyEntry) -> Result<PrivateKey, KeyChainError> {
+        let passphrase = match entry.is_encrypted {
+            true => Some(self.passphrases.to_open(&format!("the key {}", entry.name))?),
+            false => {
+                files::refuse_exposed(&entry.path)?;
+                None
+            }
+        };
+        let (_, text) = key_file::read(&entry.path)?;
+        private_key_from_pem(&text, passphrase.as_ref().map(|text| text.as_str()))
+            .map_err(|source| KeyChainError::Key { path: entry.path.clone(), source })
+    }
+
+    /// Deletes the key that `name` means, and its certificates. If it was the default, there is
+    /// none afterwards.
+    ///
+    /// # Errors
+    /// [`KeyChainError::NoSuchKey`], and what keeps files from being deleted.
+    pub fn delete(&self, name: &Name) -> Result<KeyEntry, KeyChainError> {
+        let entry = self.find(name)?;
+        if self.default_name()?.as_ref() == Some(&entry.name) {
+            files::remove(&self.default_path())?;
+        }
+        for certificate in self.certificates_of(entry.name.as_view())? {
+            files::remove(&self.certificate_path(certificate.name()))?;
+        }
+        files::remove(&entry.path)?;
+        Ok(entry)
+    }
+
+    /// All certificates: of keys in here and imported ones.
+    ///
+    /// # Errors
+    /// What keeps them from being read.
+    pub fn certificates(&self) -> Result<Vec<Certificate>, KeyChainError> {
+        read_certificates(&self.dir.join("certificates"))
+    }
+
+    /// The certificate of exactly this name.
+    ///
+    /// # Errors
+    /// [`KeyChainError::NoSuchCertificate`], and what keeps it from being read.
+    pub fn certificate(&self, name: &Name) -> Result<Certificate, KeyChainError> {
+        let path = self.certificate_path(name.as_view());
+        match path.try_exists().map_err(files::at("read", &path))? {
+            true => read_certificate(&path),
+            false => Err(KeyChainError::NoSuchCertificate(name.clone())),
+        }
+    }
+
+    /// The certificate to sign under for the key of this name: the newest valid one, those of
+    /// others before its own; `None` if it has none.
+    ///
+    /// # Errors
+    /// What keeps them from being read.
+    pub fn certificate_for(&self, key: &Name) -> Result<Option<Certificate>, KeyChainError> {
+        let now = unix_time_s();
+        let certificates = self.certificates_of(key.as_view())?;
+        Ok(certificates.into_iter().max_by_key(|certificate| {
+            let is_valid = certificate.validity().contains(now);
+            let version = certificate.name().last().and_then(|last| last.as_version());
+            (is_valid, !certificate.is_self_issued(), version)
+        }))
+    }
+
+    /// Keeps a certificate.
+    ///
+    /// # Errors
+    /// What keeps it from being written.
+    pub fn add_certificate(&self, certificate: &Certificate) -> Result<(), KeyChainError> {
+        let path = self.certificate_path(certificate.name());
+        write_certificate(&path, certificate)
+    }
+
+    /// Takes in a certificate (binary or base64), a SafeBag (likewise) or a PKCS#8 PEM key. What
+    /// came encrypted stays so, under the same passphrase; `protect` encrypts what did not. `name`
+    /// says whose a PEM key is (an identity or a key name) if it does not itself.
+    ///
+    /// # Errors
+    /// [`KeyChainError::UnknownFormat`], [`KeyChainError::NameNeeded`],
+    /// [`KeyChainError::KeyExists`], and what keeps it from being opened or written.
+    pub fn import(
+        &self,
+        octets: &[u8],
+        name: Option<&Name>,
+        protect: Option<&str>,
+    ) -> Result<Imported, KeyChainError> {
+        if let Some(text) = std::str::from_utf8(octets).ok().filter(|t| t.contains("-----BEGIN ")) {
+            return self.import_pem(text, name, protect).map(Imported::Key);
+        }
+        let packet = packet_in_file(octets, &[DATA_OCTET, TYPE_SAFE_BAG as u8])
+            .ok_or(KeyChainError::UnknownFormat)?;
+        if packet[0] == DATA_OCTET {
+            let certificate =
+                Certificate::decode(&packet).map_err(|_| KeyChainError::UnknownFormat)?;
+            self.add_certificate(&certificate)?;
+            return Ok(Imported::Certificate(certificate.name().to_name()));
+        }
+        let passphrase = self.passphrases.to_open("the SafeBag")?;
+        let (certificate, key) = decode_safe_bag(&packet, &passphrase)?;
+        let name = certificate.key_name().to_name();
+        self.add_key(name, key, Some(&passphrase), Some(certificate)).map(Imported::Key)
+    }
+
+    fn import_pem(
+        &self,
+        text: &str,
+        name: Option<&Name>,
+        protect: Option<&str>,
+    ) -> Result<KeyEntry, KeyChainError> {
+        let passphrase = match crate::pem::is_encrypted(text) {
+            true => Some(self.passphrases.to_open("the key to import")?),
+            false => None,
+        };
+        let passphrase = passphrase.as_ref().map(|text| text.as_str());
+        let key = private_key_from_pem(text, passphrase)?;
+        let name = name.cloned().or_else(|| key_file::name_in(text));
+        let name = name.ok_or(KeyChainError::NameNeeded)?;
+        let name = match is_key_name(name.as_view()) {
+            true => name,
+            false => key_name(name.as_view(), hex::encode(random_octets::<8>()).as_bytes()),
+        };
+        self.add_key(name, key, passphrase.or(protect), None)
+    }
+
+    /// Key and certificate as a SafeBag, base64 in lines, encrypted with `passphrase`.
+    ///
+    /// # Errors
+    /// [`KeyChainError::NoCertificate`] for HMAC keys, and what [`Self::private_key`] returns.
+    pub fn export_safe_bag(&self, name: &Name, passphrase: &str) -> Result<String, KeyChainError> {
+        let entry = self.find(name)?;
+        let certificate = self
+            .certificate_for(&entry.name)?
+            .ok_or_else(|| KeyChainError::NoCertificate(entry.name.clone()))?;
+        let key = self.private_key(&entry)?;
+        Ok(to_base64_lines(&encode_safe_bag(&certificate, &key, passphrase)?))
+    }
+
+    /// The key as PKCS#8 PEM with our header, encrypted if a passphrase is given.
+    ///
+    /// # Errors
+    /// What [`Self::private_key`] returns.
+    pub fn export_pem(
+        &self,
+        name: &Name,
+        passphrase: Option<&str>,
+    ) -> Result<zeroize::Zeroizing<String>, KeyChainError> {
+        let entry = self.find(name)?;
+        let pem = private_key_to_pem(&self.private_key(&entry)?, passphrase)?;
+        let header = key_file::header(&entry.name, entry.key_type);
+        Ok(zeroize::Zeroizing::new(format!("{header}{}", *pem)))
+    }
+
+    /// Issues a certificate for the key of `request` (a certificate, by custom one its key signed
+    /// itself, which proves that the requester has the key), valid from now on. It is not kept.
+    ///
+    /// # Errors
+    /// [`KeyChainError::Trust`] if the request's own signature is wrong; what [`Self::signer`]
+    /// returns.
+    pub fn issue(
+        &self,
+        request: &Certificate,
+        issuer: &KeySigner,
+        issuer_id: &[u8],
+        validity_s: i64,
+    ) -> Result<Certificate, KeyChainError> {
+        let own_key = crate::verifier::verifier_from_certificate(request)?;
+        request.verify(&*own_key).map_err(TrustError::from)?;
+        let now_ms = unix_time_ms();
+        let now_s = (now_ms / 1000) as i64;
+        let draft = CertificateDraft {
+            key_name: request.key_name(),
+            public_key: request.public_key(),
+            issuer: issuer_id,
+            version: now_ms,
+            validity: Validity {
+                not_before_unix_s: now_s - 1,
+                not_after_unix_s: now_s.saturating_add(validity_s),
+            },
+        };
+        Ok(draft.issue(issuer)?)
+    }
+
+    /// The trust anchors.
+    ///
+    /// # Errors
+    /// What keeps them from being read.
+    pub fn anchors(&self) -> Result<Anchors, KeyChainError> {
+        let mut anchors = Anchors::new();
+        for certificate in read_certificates(&self.anchors_dir())? {
+            anchors.add(certificate, &Provider)?;
+        }
+        Ok(anchors)
+    }
+
+    /// Believes a certificate from now on.
+    ///
+    /// # Errors
+    /// [`KeyChainError::Trust`] if its key cannot be used, and what keeps it from being written.
+    pub fn add_anchor(&self, certificate: &Certificate) -> Result<(), KeyChainError> {
+        Anchors::new().add(certificate.clone(), &Provider)?;
+        write_certificate(&certificate_path(&self.anchors_dir(), certificate.name()), certificate)
+    }
+
+    /// Stops believing the anchors that `name` means: a certificate, or all of a key or identity.
+    /// The names of those removed.
+    ///
+    /// # Errors
+    /// [`KeyChainError::NoSuchCertificate`], and what keeps them from being deleted.
+    pub fn remove_anchors(&self, name: &Name) -> Result<Vec<Name>, KeyChainError> {
+        let mut removed = Vec::new();
+        for certificate in read_certificates(&self.anchors_dir())? {
+            let names = [certificate.name(), certificate.key_name(), certificate.identity()];
+            if names.contains(&name.as_view()) {
+                files::remove(&certificate_path(&self.anchors_dir(), certificate.name()))?;
+                removed.push(certificate.name().to_name());
+            }
+        }
+        match removed.is_empty() {
+            true => Err(KeyChainError::NoSuchCertificate(name.clone())),
+            false => Ok(removed),
+        }
+    }
+
+    fn add_key(
+        &self,
+        name: Name,
+        key: PrivateKey,
+        passphrase: Option<&str>,
+        certificate: Option<Certificate>,
+    ) -> Result<KeyEntry, KeyChainError> {
+        let path = self.key_path(name.as_view());
+        let key_type = key.key_type();
+        let pem = private_key_to_pem(&key, passphrase)?;
+        let text = zeroize::Zeroizing::new(key_file::header(&name, key_type) + &pem);
+        // The certificate goes first: a key without one would not be usable, the reverse does no
+        // harm.
+        let certificate = match certificate {
+            None if key_type != KeyType::Hmac && self.certificate_for(&name)?.is_none() => {
+                Some(self_signed(&name, &key)?)
+            }
+            given => given,
+        };
+        if path.try_exists().map_err(files::at("read", &path))? {
+            return Err(KeyChainError::KeyExists(name));
+        }
+        if let Some(certificate) = &certificate {
+            self.add_certificate(certificate)?;
+        }
+        files::write(&path, text.as_bytes(), IfPresent::Fail)?;
+        if key_type != KeyType::Hmac && self.default_name()?.is_none() {
+            let line = format!("{name}\n");
+            // Another process may have chosen meanwhile; its choice stands.
+            let chosen = files::write(&self.default_path(), line.as_bytes(), IfPresent::Fail);
+            if let Err(error) = chosen
+                && self.default_name()?.is_none()
+            {
+                return Err(error);
+            }
+        }
+        Ok(KeyEntry { name, key_type, is_encrypted: passphrase.is_some(), path })
+    }
+
+    /// All certificates of the key of this name.
+    ///
+    /// # Errors
+    /// What keeps them from being read.
+    pub fn certificates_of(&self, key: NameView<'_>) -> Result<Vec<Certificate>, KeyChainError> {
+        let mut certificates = self.certificates()?;
+        certificates.retain(|certificate| certificate.key_name() == key);
+        Ok(certificates)
+    }
+
+    fn key_path(&self, key: NameView<'_>) -> PathBuf {
+        self.dir.join("keys").join(key_file::stem(key) + ".pem")
+    }
+
+    fn certificate_path(&self, certificate: NameView<'_>) -> PathBuf {
+        certificate_path(&self.dir.join("certificates"), certificate)
+    }
+
+    fn anchors_dir(&self) -> PathBuf {
+        self.dir.join("anchors")
+    }
+
+    fn default_path(&self) -> PathBuf {
+        self.dir.join("default")
+    }
+}
+
+/// `$WEIR_HOME`, `$XDG_CONFIG_HOME/weir` or `~/.config/weir`.
+///
+/// # Errors
+/// [`KeyChainError::NoHome`].
+pub fn default_dir() -> Result<PathBuf, KeyChainError> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(dir) = variable(HOME_VARIABLE) {
+        return Ok(dir.into());
+    }
+    if let Some(dir) = variable("XDG_CONFIG_HOME") {
+        return Ok(PathBuf::from(dir).join("weir"));
+    }
+    let home = match variable("HOME") {
+        Some(home) => PathBuf::from(home),
+        None => user().ok_or(KeyChainError::NoHome)?.dir,
+    };
+    Ok(home.join(".config").join("weir"))
+}
+
+/// The identity of who has not chosen a name: `/local/<user>`.
+pub fn default_identity() -> Name {
+    let user_name = user().map_or_else(|| nix::unistd::getuid().to_string(), |user| user.name);
+    let mut name = Name::new();
+    name.append_str("local").append_str(&user_name);
+    name
+}
+
+/// Milliseconds since the Unix epoch, by the system's clock.
+pub fn unix_time_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+/// Seconds since the Unix epoch, by the system's clock.
+pub fn unix_time_s() -> i64 {
+    (unix_time_ms() / 1000) as i64
+}
+
+/// Reads a certificate from a file, binary or base64.
+///
+/// # Errors
+/// [`KeyChainError::Io`] and [`KeyChainError::MalformedCertificate`].
+pub fn read_certificate(path: &Path) -> Result<Certificate, KeyChainError> {
+    use std::io::Read;
+    let mut octets = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(CERTIFICATE_FILE_LEN_MAX as u64).read_to_end(&mut octets))
+        .map_err(files::at("read", path))?;
+    let malformed = |source| KeyChainError::MalformedCertificate { path: path.to_owned(), source };
+    let packet = packet_in_file(&octets, &[DATA_OCTET]).ok_or_else(|| malformed(None))?;
+    Certificate::decode(&packet).map_err(|error| malformed(Some(error)))
+}
+
+fn user() -> Option<nix::unistd::User> {
+    nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten()
+}
+
+fn read_certificates(dir: &Path) -> Result<Vec<Certificate>, KeyChainError> {
+    files::list(dir, "cert")?.iter().map(|path| read_certificate(path)).collect()
+}
+
+fn write_certificate(path: &Path, certificate: &Certificate) -> Result<(), KeyChainError> {
+    files::write(path, to_base64_lines(certificate.wire()).as_bytes(), IfPresent::Replace)
+}
+
+fn certificate_path(dir: &Path, name: NameView<'_>) -> PathBuf {
+    dir.join(key_file::stem(name) + ".cert")
+}
+
+/// The certificate that a key signs for itself, valid for 20 years from a second ago.
+fn self_signed(name: &Name, key: &PrivateKey) -> Result<Certificate, KeyChainError> {
+    let now_ms = unix_time_ms();
+    let now_s = (now_ms / 1000) as i64;
+    let public_key = key.public_key()?;
+    let draft = CertificateDraft {
+        key_name: name.as_view(),
+        public_key: &public_key,
+        issuer: SELF_ISSUER,
+        version: now_ms,
+        validity: Validity {
+            not_before_unix_s: now_s - 1,
+            not_after_unix_s: now_s + SELF_VALIDITY_S,
+        },
+    };
+    Ok(draft.issue_to_self(&SelfSigner(key))?)
+}
+
+/// Signs with a borrowed key; the certificate draft supplies the KeyLocator.
+struct SelfSigner<'a>(&'a PrivateKey);
+
+impl weir_security::Signer for SelfSigner<'_> {
+    fn signature_type(&self) -> weir_security::SignatureType {
+        self.0.key_type().signature_type()
+    }
+
+    fn key_locator(&self) -> Option<weir_security::KeyLocator> {
+        None
+    }
+
+    fn sign(&self, portions: &[&[u8]]) -> Result<Vec<u8>, weir_security::SignError> {
+        self.0.sign(portions)
+    }
+}

@@ -1,0 +1,125 @@
+//! Where the passphrase of an encrypted key comes from.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use zeroize::Zeroizing;
+
+/// Environment variable that holds the passphrase of encrypted keys.
+pub const PASSPHRASE_VARIABLE: &str = "WEIR_PASSPHRASE";
+
+/// Longest passphrase file that is read, in octets.
+const FILE_LEN_MAX: u64 = 4096;
+
+/// Why there is no passphrase.
+#[derive(Debug, thiserror::Error)]
+pub enum PassphraseError {
+    /// Nothing is set, and there is no terminal to ask on.
+    #[error(
+        "{what} needs a passphrase and there is no terminal to ask on; set {PASSPHRASE_VARIABLE} or \
+         give --passphrase-file FILE"
+    )]
+    NoTerminal {
+        /// What the passphrase is for.
+        what: String,
+    },
+    /// The file cannot be read, or is no text.
+    #[error("cannot read the passphrase file {path}", path = path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It is empty.
+    #[error("the passphrase is empty")]
+    Empty,
+    /// Asked twice, answered differently.
+    #[error("the two passphrases differ; nothing was changed")]
+    Differ,
+}
+
+/// Where the passphrase of an encrypted key comes from.
+#[derive(Clone, Default)]
+pub enum PassphraseSource {
+    /// `WEIR_PASSPHRASE` if it is set, else a prompt on the terminal.
+    #[default]
+    Standard,
+    /// The first line of this file.
+    File(PathBuf),
+    /// This one.
+    Fixed(Zeroizing<String>),
+}
+
+impl fmt::Debug for PassphraseSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Standard => "Standard",
+            Self::File(_) => "File",
+            Self::Fixed(_) => "Fixed",
+        })
+    }
+}
+
+impl PassphraseSource {
+    /// From `--passphrase-file`, if one was given.
+    pub fn from_option(file: Option<PathBuf>) -> Self {
+        file.map_or(Self::Standard, Self::File)
+    }
+
+    /// The passphrase, if it is known without asking anybody.
+    ///
+    /// # Errors
+    /// [`PassphraseError::File`] and [`PassphraseError::Empty`].
+    pub fn unattended(&self) -> Result<Option<Zeroizing<String>>, PassphraseError> {
+        let passphrase = match self {
+            Self::Fixed(passphrase) => passphrase.clone(),
+            Self::File(path) => read_first_line(path)?,
+            Self::Standard => match std::env::var(PASSPHRASE_VARIABLE) {
+                Ok(passphrase) => Zeroizing::new(passphrase),
+                Err(_) => return Ok(None),
+            },
+        };
+        if passphrase.is_empty() { Err(PassphraseError::Empty) } else { Ok(Some(passphrase)) }
+    }
+
+    /// The passphrase that opens `what`; asks for it if need be.
+    ///
+    /// # Errors
+    /// Any [`PassphraseError`].
+    pub fn to_open(&self, what: &str) -> Result<Zeroizing<String>, PassphraseError> {
+        match self.unattended()? {
+            Some(passphrase) => Ok(passphrase),
+            None => ask(&format!("Passphrase of {what}: "), what),
+        }
+    }
+
+    /// The passphrase that is to protect `what`; asks for it twice if need be.
+    ///
+    /// # Errors
+    /// Any [`PassphraseError`].
+    pub fn to_protect(&self, what: &str) -> Result<Zeroizing<String>, PassphraseError> {
+        if let Some(passphrase) = self.unattended()? {
+            return Ok(passphrase);
+        }
+        let passphrase = ask(&format!("New passphrase for {what}: "), what)?;
+        let again = ask("The same again: ", what)?;
+        if passphrase == again { Ok(passphrase) } else { Err(PassphraseError::Differ) }
+    }
+}
+
+fn ask(prompt: &str, what: &str) -> Result<Zeroizing<String>, PassphraseError> {
+    let answer = rpassword::prompt_password(prompt)
+        .map_err(|_| PassphraseError::NoTerminal { what: what.to_owned() })?;
+    if answer.is_empty() { Err(PassphraseError::Empty) } else { Ok(Zeroizing::new(answer)) }
+}
+
+fn read_first_line(path: &std::path::Path) -> Result<Zeroizing<String>, PassphraseError> {
+    use std::io::Read;
+    let mut text = Zeroizing::new(String::new());
+    std::fs::File::open(path)
+        .and_then(|file| file.take(FILE_LEN_MAX).read_to_string(&mut text))
+        .map_err(|source| PassphraseError::File { path: path.to_owned(), source })?;
+    Ok(Zeroizing::new(text.lines().next().unwrap_or_default().to_owned()))
+}

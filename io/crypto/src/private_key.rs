@@ -1,0 +1,303 @@
+//! Private keys of the four algorithms, made, read and written as PKCS#8.
+
+use std::fmt;
+use std::str::FromStr;
+
+use aws_lc_rs::digest;
+use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der, PublicKeyX509Der};
+use aws_lc_rs::hmac;
+use aws_lc_rs::rsa;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256,
+    RsaKeyPair,
+};
+use pkcs8::ObjectIdentifier;
+use pkcs8::der::asn1::OctetStringRef;
+use pkcs8::der::{AnyRef, Encode};
+use pkcs8::spki::AlgorithmIdentifierRef;
+use pkcs8::{PrivateKeyInfoRef, SubjectPublicKeyInfoRef};
+use weir_security::{SignError, SignatureType};
+use zeroize::Zeroizing;
+
+use crate::random::random_octets;
+
+/// Octets of an HMAC key that [`PrivateKey::generate`] makes: as many as SHA-256 puts out.
+pub const HMAC_KEY_LEN: usize = 32;
+
+/// Fewest octets of an HMAC key that is accepted.
+pub const HMAC_KEY_LEN_MIN: usize = 16;
+
+const OID_RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
+const OID_EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
+const OID_P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
+const OID_ED25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.112");
+/// id-hmacWithSHA256 (RFC 8018). PKCS#8 has no kind of its own for shared secrets; ours carries the raw octets.
+const OID_HMAC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.2.9");
+
+/// Why a key cannot be made, read or used.
+#[derive(Clone, Eq, PartialEq, Debug, thiserror::Error)]
+pub enum KeyError {
+    /// The octets are not the DER structure that is expected here.
+    #[error("the key is malformed")]
+    Malformed,
+    /// The algorithm is none of ECDSA P-256, Ed25519, RSA and HMAC.
+    #[error("the key's algorithm is not supported; use ECDSA P-256, Ed25519, RSA or HMAC")]
+    UnsupportedAlgorithm,
+    /// An RSA key under 2048 bit, or an HMAC key under 128 bit.
+    #[error("the key is too short: RSA needs 2048 bit, HMAC 128 bit")]
+    TooShort,
+    /// The provider refused a key that looks right.
+    #[error("the key was refused: {0}")]
+    Refused(&'static str),
+    /// The key's algorithm has no public key.
+    #[error("an HMAC key has no public key, hence no certificate")]
+    NoPublicKey,
+    /// Wrong passphrase, or an encryption scheme that is not supported.
+    #[error("the key cannot be decrypted: wrong passphrase?")]
+    Decrypt,
+    /// The key is encrypted, and nobody gave a passphrase.
+    #[error("the key is encrypted, a passphrase is needed")]
+    PassphraseNeeded,
+}
+
+/// Algorithm of a key.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+pub enum KeyType {
+    /// ECDSA over P-256 with SHA-256, the default.
+    Ecdsa,
+    /// Ed25519.
+    Ed25519,
+    /// RSA PKCS#1 v1.5 with SHA-256.
+    Rsa,
+    /// HMAC with SHA-256: one secret for signing and verifying.
+    Hmac,
+}
+
+impl KeyType {
+    /// The SignatureType of packets signed with such a key.
+    pub const fn signature_type(self) -> SignatureType {
+        match self {
+            Self::Ecdsa => SignatureType::SHA256_WITH_ECDSA,
+            Self::Ed25519 => SignatureType::ED25519,
+            Self::Rsa => SignatureType::SHA256_WITH_RSA,
+            Self::Hmac => SignatureType::HMAC_SHA256,
+        }
+    }
+
+    /// The algorithm of a SubjectPublicKeyInfo.
+    pub fn of_spki(spki: &[u8]) -> Result<Self, KeyError> {
+        let info = SubjectPublicKeyInfoRef::try_from(spki).map_err(|_| KeyError::Malformed)?;
+        Self::of_algorithm(&info.algorithm)
+    }
+
+    /// The algorithm of a PKCS#8 PrivateKeyInfo.
+    pub fn of_pkcs8(pkcs8: &[u8]) -> Result<Self, KeyError> {
+        let info = PrivateKeyInfoRef::try_from(pkcs8).map_err(|_| KeyError::Malformed)?;
+        Self::of_algorithm(&info.algorithm)
+    }
+
+    fn of_algorithm(algorithm: &AlgorithmIdentifierRef<'_>) -> Result<Self, KeyError> {
+        match algorithm.oid {
+            OID_RSA => Ok(Self::Rsa),
+            OID_ED25519 => Ok(Self::Ed25519),
+            OID_HMAC => Ok(Self::Hmac),
+            OID_EC => match algorithm.parameters_oid() {
+                Ok(OID_P256) => Ok(Self::Ecdsa),
+                _ => Err(KeyError::UnsupportedAlgorithm),
+            },
+            _ => Err(KeyError::UnsupportedAlgorithm),
+        }
+    }
+}
+
+impl fmt::Display for KeyType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ecdsa => "ecdsa",
+            Self::Ed25519 => "ed25519",
+            Self::Rsa => "rsa",
+            Self::Hmac => "hmac",
+        })
+    }
+}
+
+impl FromStr for KeyType {
+    type Err = KeyError;
+
+    fn from_str(text: &str) -> Result<Self, KeyError> {
+        match text {
+            "ecdsa" => Ok(Self::Ecdsa),
+            "ed25519" => Ok(Self::Ed25519),
+            "rsa" => Ok(Self::Rsa),
+            "hmac" => Ok(Self::Hmac),
+            _ => Err(KeyError::UnsupportedAlgorithm),
+        }
+    }
+}
+
+/// A key that can sign. The secret never shows in `Debug`.
+pub struct PrivateKey(Inner);
+
+enum Inner {
+    Ecdsa(EcdsaKeyPair),
+    Ed25519(Ed25519KeyPair),
+    Rsa(RsaKeyPair),
+    Hmac { key: Box<hmac::Key>, secret: Zeroizing<Vec<u8>> },
+}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PrivateKey({})", self.key_type())
+    }
+}
+
+impl PrivateKey {
+    /// A new key of that type, from the entropy of the operating system. RSA keys have 2048 bit.
+    pub fn generate(key_type: KeyType) -> Result<Self, KeyError> {
+        const FAILED: KeyError = KeyError::Refused("key generation failed");
+        Ok(Self(match key_type {
+            KeyType::Ecdsa => Inner::Ecdsa(
+                EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).map_err(|_| FAILED)?,
+            ),
+            KeyType::Ed25519 => Inner::Ed25519(Ed25519KeyPair::generate().map_err(|_| FAILED)?),
+            KeyType::Rsa => {
+                Inner::Rsa(RsaKeyPair::generate(rsa::KeySize::Rsa2048).map_err(|_| FAILED)?)
+            }
+            KeyType::Hmac => return Self::from_hmac_secret(&random_octets::<HMAC_KEY_LEN>()),
+        }))
+    }
+
+    /// The HMAC key with these octets.
+    pub fn from_hmac_secret(secret: &[u8]) -> Result<Self, KeyError> {
+        if secret.len() < HMAC_KEY_LEN_MIN {
+            return Err(KeyError::TooShort);
+        }
+        let key = Box::new(hmac::Key::new(hmac::HMAC_SHA256, secret));
+        Ok(Self(Inner::Hmac { key, secret: Zeroizing::new(secret.to_vec()) }))
+    }
+
+    /// Reads an unencrypted PKCS#8 PrivateKeyInfo (DER).
+    pub fn from_pkcs8(pkcs8: &[u8]) -> Result<Self, KeyError> {
+        let refused =
+            |reason: aws_lc_rs::error::KeyRejected| KeyError::Refused(reason.description_());
+        Ok(Self(match KeyType::of_pkcs8(pkcs8)? {
+            KeyType::Ecdsa => Inner::Ecdsa(
+                EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, pkcs8)
+                    .map_err(refused)?,
+            ),
+            KeyType::Ed25519 => {
+                Inner::Ed25519(Ed25519KeyPair::from_pkcs8_maybe_unchecked(pkcs8).map_err(refused)?)
+            }
+            KeyType::Rsa => {
+                let pair = RsaKeyPair::from_pkcs8(pkcs8).map_err(refused)?;
+                if pair.public_modulus_len() < 256 {
+                    return Err(KeyError::TooShort);
+                }
+                Inner::Rsa(pair)
+            }
+            KeyType::Hmac => {
+                let info = PrivateKeyInfoRef::try_from(pkcs8).map_err(|_| KeyError::Malformed)?;
+                return Self::from_hmac_secret(info.private_key.as_bytes());
+            }
+        }))
+    }
+
+    /// Writes an unencrypted PKCS#8 PrivateKeyInfo (DER).
+    pub fn to_pkcs8(&self) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+        const FAILED: KeyError = KeyError::Refused("the key cannot be exported");
+        let octets = match &self.0 {
+            Inner::Ecdsa(pair) => pair.to_pkcs8v1().map_err(|_| FAILED)?.as_ref().to_vec(),
+            Inner::Ed25519(pair) => pair.to_pkcs8v1().map_err(|_| FAILED)?.as_ref().to_vec(),
+            Inner::Rsa(pair) => {
+                let der: Pkcs8V1Der<'_> = pair.as_der().map_err(|_| FAILED)?;
+                der.as_ref().to_vec()
+            }
+            Inner::Hmac { secret, .. } => hmac_pkcs8(secret)?,
+        };
+        Ok(Zeroizing::new(octets))
+    }
+
+    /// The algorithm.
+    pub fn key_type(&self) -> KeyType {
+        match &self.0 {
+            Inner::Ecdsa(_) => KeyType::Ecdsa,
+            Inner::Ed25519(_) => KeyType::Ed25519,
+            Inner::Rsa(_) => KeyType::Rsa,
+            Inner::Hmac { .. } => KeyType::Hmac,
+        }
+    }
+
+    /// The public key as SubjectPublicKeyInfo (DER).
+    pub fn public_key(&self) -> Result<Vec<u8>, KeyError> {
+        const FAILED: KeyError = KeyError::Refused("the public key cannot be exported");
+        let der: PublicKeyX509Der<'_> = match &self.0 {
+            Inner::Ecdsa(pair) => pair.public_key().as_der().map_err(|_| FAILED)?,
+            Inner::Ed25519(pair) => pair.public_key().as_der().map_err(|_| FAILED)?,
+            Inner::Rsa(pair) => pair.public_key().as_der().map_err(|_| FAILED)?,
+            Inner::Hmac { .. } => return Err(KeyError::NoPublicKey),
+        };
+        Ok(der.as_ref().to_vec())
+    }
+
+    /// The shared secret of an HMAC key.
+    pub fn hmac_secret(&self) -> Option<&[u8]> {
+        match &self.0 {
+            Inner::Hmac { secret, .. } => Some(secret),
+            _ => None,
+        }
+    }
+
+    /// The signature value over the concatenation of `portions`.
+    pub fn sign(&self, portions: &[&[u8]]) -> Result<Vec<u8>, SignError> {
+        match &self.0 {
+            Inner::Ecdsa(pair) => {
+                let signature =
+                    pair.sign_digest(&sha256(portions)).map_err(|_| SignError::Provider)?;
+                Ok(signature.as_ref().to_vec())
+            }
+            Inner::Ed25519(pair) => {
+                let signature = with_joined(portions, |message| pair.try_sign(message));
+                Ok(signature.map_err(|_| SignError::Provider)?.as_ref().to_vec())
+            }
+            Inner::Rsa(pair) => {
+                let mut signature = vec![0; pair.public_modulus_len()];
+                pair.sign_digest(&RSA_PKCS1_SHA256, &sha256(portions), &mut signature)
+                    .map_err(|_| SignError::Provider)?;
+                Ok(signature)
+            }
+            Inner::Hmac { key, .. } => Ok(hmac_tag(key, portions).as_ref().to_vec()),
+        }
+    }
+}
+
+/// SHA-256 of the concatenation, in the provider's own type.
+pub(crate) fn sha256(portions: &[&[u8]]) -> digest::Digest {
+    let mut context = digest::Context::new(&digest::SHA256);
+    for portion in portions {
+        context.update(portion);
+    }
+    context.finish()
+}
+
+/// HMAC of the concatenation.
+pub(crate) fn hmac_tag(key: &hmac::Key, portions: &[&[u8]]) -> hmac::Tag {
+    let mut context = hmac::Context::with_key(key);
+    for portion in portions {
+        context.update(portion);
+    }
+    context.sign()
+}
+
+/// Calls `f` with the concatenation, which is copied only if there are several portions. Data have one.
+pub(crate) fn with_joined<T>(portions: &[&[u8]], f: impl FnOnce(&[u8]) -> T) -> T {
+    match portions {
+        [one] => f(one),
+        several => f(&several.concat()),
+    }
+}
+
+fn hmac_pkcs8(secret: &[u8]) -> Result<Vec<u8>, KeyError> {
+    let algorithm = AlgorithmIdentifierRef { oid: OID_HMAC, parameters: Some(AnyRef::NULL) };
+    let secret = OctetStringRef::new(secret).map_err(|_| KeyError::Malformed)?;
+    PrivateKeyInfoRef::new(algorithm, secret).to_der().map_err(|_| KeyError::Malformed)
+}

@@ -1,0 +1,21 @@
+//! Entropy of the operating system, through the provider.
+
+use aws_lc_rs::rand;
+
+/// Fills `out` with octets nobody can predict.
+///
+/// # Panics
+/// If the operating system gives no entropy: nothing that needs it can go on.
+pub fn fill_random(out: &mut [u8]) {
+    rand::fill(out).expect("the operating system gives entropy");
+}
+
+/// `N` octets nobody can predict: nonces of signed Interests, key identifiers, salts.
+///
+/// # Panics
+/// As [`fill_random`].
+pub fn random_octets<const N: usize>() -> [u8; N] {
+    let mut out = [0; N];
+    fill_random(&mut out);
+    out
+}

@@ -1,0 +1,59 @@
+//! A private key together with the name it signs under.
+
+use std::sync::Arc;
+
+use weir_security::{Certificate, KeyLocator, SignError, SignatureType, Signer};
+use weir_wire::Name;
+
+use crate::private_key::PrivateKey;
+
+/// Signs with a key of any type. Clones share the key, so threads can sign side by side.
+#[derive(Clone, Debug)]
+pub struct KeySigner {
+    key: Arc<PrivateKey>,
+    locator: Name,
+    certificate: Option<Certificate>,
+}
+
+impl KeySigner {
+    /// Signs with `key`; the KeyLocator is `locator`, the name of the key or of its certificate.
+    pub fn new(key: PrivateKey, locator: Name) -> Self {
+        Self { key: Arc::new(key), locator, certificate: None }
+    }
+
+    /// Signs with `key`; the KeyLocator is the certificate's name.
+    pub fn with_certificate(key: PrivateKey, certificate: Certificate) -> Self {
+        let locator = certificate.name().to_name();
+        Self { key: Arc::new(key), locator, certificate: Some(certificate) }
+    }
+
+    /// The certificate named in the KeyLocator: what a producer serves beside its objects. HMAC
+    /// keys have none.
+    pub fn certificate(&self) -> Option<&Certificate> {
+        self.certificate.as_ref()
+    }
+
+    /// The name in the KeyLocator.
+    pub fn locator_name(&self) -> &Name {
+        &self.locator
+    }
+
+    /// The key.
+    pub fn key(&self) -> &PrivateKey {
+        &self.key
+    }
+}
+
+impl Signer for KeySigner {
+    fn signature_type(&self) -> SignatureType {
+        self.key.key_type().signature_type()
+    }
+
+    fn key_locator(&self) -> Option<KeyLocator> {
+        Some(KeyLocator::Name(self.locator.clone()))
+    }
+
+    fn sign(&self, portions: &[&[u8]]) -> Result<Vec<u8>, SignError> {
+        self.key.sign(portions)
+    }
+}

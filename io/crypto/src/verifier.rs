@@ -1,0 +1,177 @@
+//! Verifiers of the four algorithms.
+
+use aws_lc_rs::hmac;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_ASN1, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256,
+    VerificationAlgorithm,
+};
+use pkcs8::SubjectPublicKeyInfoRef;
+use weir_security::{
+    Certificate, SignatureType, SignedOctets, Verifier, VerifierFactory, VerifyError,
+};
+
+use crate::private_key::{HMAC_KEY_LEN_MIN, KeyError, KeyType, hmac_tag, sha256, with_joined};
+
+/// Checks ECDSA P-256 signatures (SignatureType 3, DER) against one public key.
+pub struct EcdsaVerifier(ParsedPublicKey);
+
+/// Checks RSA PKCS#1 v1.5 SHA-256 signatures (SignatureType 1) against one public key of 2048 to 8192 bit.
+pub struct RsaVerifier(ParsedPublicKey);
+
+/// Checks Ed25519 signatures (SignatureType 5) against one public key.
+pub struct Ed25519Verifier {
+    single: ParsedPublicKey,
+    batch: ed25519_dalek::VerifyingKey,
+}
+
+/// Checks HMAC-SHA256 (SignatureType 4) with the shared secret, in constant time.
+pub struct HmacVerifier(hmac::Key);
+
+/// The verifier for a public key, by the algorithm its SubjectPublicKeyInfo (DER) names.
+pub fn verifier_from_spki(spki: &[u8]) -> Result<Box<dyn Verifier>, KeyError> {
+    Ok(match KeyType::of_spki(spki)? {
+        KeyType::Ecdsa => Box::new(EcdsaVerifier::from_spki(spki)?),
+        KeyType::Ed25519 => Box::new(Ed25519Verifier::from_spki(spki)?),
+        KeyType::Rsa => Box::new(RsaVerifier::from_spki(spki)?),
+        KeyType::Hmac => return Err(KeyError::UnsupportedAlgorithm),
+    })
+}
+
+/// The verifier for what the certificate's key signs. Says nothing about whether the certificate is to be trusted.
+pub fn verifier_from_certificate(certificate: &Certificate) -> Result<Box<dyn Verifier>, KeyError> {
+    verifier_from_spki(certificate.public_key())
+}
+
+/// Makes verifiers out of public keys for `weir_security::trust`.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Provider;
+
+impl VerifierFactory for Provider {
+    fn verifier_from_spki(&self, spki: &[u8]) -> Option<Box<dyn Verifier>> {
+        verifier_from_spki(spki).ok()
+    }
+}
+
+fn parse(
+    algorithm: &'static dyn VerificationAlgorithm,
+    spki: &[u8],
+) -> Result<ParsedPublicKey, KeyError> {
+    ParsedPublicKey::new(algorithm, spki).map_err(|reason| KeyError::Refused(reason.description_()))
+}
+
+fn expect_type(spki: &[u8], expected: KeyType) -> Result<(), KeyError> {
+    if KeyType::of_spki(spki)? == expected { Ok(()) } else { Err(KeyError::UnsupportedAlgorithm) }
+}
+
+impl EcdsaVerifier {
+    /// From a SubjectPublicKeyInfo (DER) of a P-256 key.
+    pub fn from_spki(spki: &[u8]) -> Result<Self, KeyError> {
+        expect_type(spki, KeyType::Ecdsa)?;
+        Ok(Self(parse(&ECDSA_P256_SHA256_ASN1, spki)?))
+    }
+}
+
+impl Verifier for EcdsaVerifier {
+    fn signature_type(&self) -> SignatureType {
+        SignatureType::SHA256_WITH_ECDSA
+    }
+
+    fn verify(&self, portions: &[&[u8]], signature: &[u8]) -> Result<(), VerifyError> {
+        self.0.verify_digest_sig(&sha256(portions), signature).map_err(|_| VerifyError::Mismatch)
+    }
+}
+
+impl RsaVerifier {
+    /// From a SubjectPublicKeyInfo (DER) of an RSA key.
+    pub fn from_spki(spki: &[u8]) -> Result<Self, KeyError> {
+        expect_type(spki, KeyType::Rsa)?;
+        Ok(Self(parse(&RSA_PKCS1_2048_8192_SHA256, spki)?))
+    }
+}
+
+impl Verifier for RsaVerifier {
+    fn signature_type(&self) -> SignatureType {
+        SignatureType::SHA256_WITH_RSA
+    }
+
+    fn verify(&self, portions: &[&[u8]], signature: &[u8]) -> Result<(), VerifyError> {
+        self.0.verify_digest_sig(&sha256(portions), signature).map_err(|_| VerifyError::Mismatch)
+    }
+}
+
+impl Ed25519Verifier {
+    /// From a SubjectPublicKeyInfo (DER) of an Ed25519 key.
+    pub fn from_spki(spki: &[u8]) -> Result<Self, KeyError> {
+        expect_type(spki, KeyType::Ed25519)?;
+        let info = SubjectPublicKeyInfoRef::try_from(spki).map_err(|_| KeyError::Malformed)?;
+        let point: &[u8; 32] = info
+            .subject_public_key
+            .as_bytes()
+            .and_then(|octets| octets.try_into().ok())
+            .ok_or(KeyError::Malformed)?;
+        let batch = ed25519_dalek::VerifyingKey::from_bytes(point)
+            .map_err(|_| KeyError::Refused("not a point of the curve"))?;
+        if batch.is_weak() {
+            return Err(KeyError::Refused("a point of small order"));
+        }
+        Ok(Self { single: parse(&ED25519, spki)?, batch })
+    }
+}
+
+impl Verifier for Ed25519Verifier {
+    fn signature_type(&self) -> SignatureType {
+        SignatureType::ED25519
+    }
+
+    fn verify(&self, portions: &[&[u8]], signature: &[u8]) -> Result<(), VerifyError> {
+        with_joined(portions, |message| self.single.verify_sig(message, signature))
+            .map_err(|_| VerifyError::Mismatch)
+    }
+
+    /// One multi-scalar multiplication for the whole batch. Signatures that only the owner of the secret key can make
+    /// (with a component of small order) may pass here and fail alone; nobody else's can.
+    fn verify_all(&self, items: &[SignedOctets<'_>]) -> Result<(), VerifyError> {
+        if items.len() < 2 {
+            return items.iter().try_for_each(|item| self.verify(item.portions, item.signature));
+        }
+        let joined: Vec<Option<Vec<u8>>> = items
+            .iter()
+            .map(|item| (item.portions.len() != 1).then(|| item.portions.concat()))
+            .collect();
+        let messages: Vec<&[u8]> = items
+            .iter()
+            .zip(&joined)
+            .map(|(item, joined)| joined.as_deref().unwrap_or_else(|| item.portions[0]))
+            .collect();
+        let signatures = items
+            .iter()
+            .map(|item| ed25519_dalek::Signature::from_slice(item.signature))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|_| VerifyError::Mismatch)?;
+        let keys = vec![self.batch; items.len()];
+        ed25519_dalek::verify_batch(&messages, &signatures, &keys)
+            .map_err(|_| VerifyError::Mismatch)
+    }
+}
+
+impl HmacVerifier {
+    /// From the secret's octets, at least [`HMAC_KEY_LEN_MIN`] of them.
+    pub fn new(secret: &[u8]) -> Result<Self, KeyError> {
+        if secret.len() < HMAC_KEY_LEN_MIN {
+            return Err(KeyError::TooShort);
+        }
+        Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, secret)))
+    }
+}
+
+impl Verifier for HmacVerifier {
+    fn signature_type(&self) -> SignatureType {
+        SignatureType::HMAC_SHA256
+    }
+
+    fn verify(&self, portions: &[&[u8]], signature: &[u8]) -> Result<(), VerifyError> {
+        let tag = hmac_tag(&self.0, portions);
+        aws_lc_rs::constant_time::verify_slices_are_equal(tag.as_ref(), signature)
+            .map_err(|_| VerifyError::Mismatch)
+    }
+}
