@@ -3,3 +3,53 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+
+mod authorize;
+pub mod commands;
+mod dataset;
+mod element;
+mod events;
+pub mod face_uri;
+mod fib;
+mod handlers;
+mod io;
+mod manager;
+mod numbers;
+mod parameters;
+mod rib;
+mod status;
+mod strategy;
+
+#[cfg(test)]
+mod tests;
+
+pub use authorize::{AccessPolicy, AnchorLookup};
+pub use dataset::{DatasetError, DatasetFetch, SEGMENT_PAYLOAD_MAX};
+pub use element::{DecodeError, Element, Writer};
+pub use fib::Fib;
+pub use io::{
+    Action, FaceChanges, FaceError, FaceRequest, ManagerInput, ManagerOutbox, OutData, Snapshot,
+    SnapshotKind, StoreSettings,
+};
+pub use manager::{Manager, ManagerConfig, ManagerStats};
+pub use numbers::{
+    FaceEventKind, FacePersistency, FaceScope, LinkType, face_flags, route_flags, route_origin,
+    store_flags, types,
+};
+pub use parameters::{ControlParameters, ControlResponse};
+pub use rib::{FibChange, Rib, RibError, Route};
+pub use status::{
+    ChannelStatus, CsInfo, FaceCounters, FaceEventNotification, FaceInfo, FaceQueryFilter,
+    FaceStatus, FibEntry, GeneralStatus, NextHopRecord, RibEntry, RouteStatus, StrategyChoice,
+};
+pub use strategy::{ParameterKind, StrategyKind};
+
+/// FIB, RIB and strategy prefixes have at most this many components (NFD).
+pub const PREFIX_COMPONENTS_MAX: usize = 32;
+
+/// The protocol counts the capacity of the content store in packets, this router in octets: a
+/// packet stands for this many octets, so that NFD's default of 65536 packets is 512 MiB.
+pub const STORE_PACKET_BYTES: u64 = 8192;
+
+/// One cs/erase command erases at most this many Data (NFD).
+pub const ERASE_LIMIT: u64 = 256;

@@ -1,0 +1,208 @@
+//! Reading and writing the elements of management structures.
+
+use alloc::{string::String, vec::Vec};
+
+use weir_wire::{Name, NameView, tlv};
+
+use crate::numbers::types;
+
+/// Why octets are not the management structure they should be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// Not TLV, or a Name in it is not one.
+    #[error(transparent)]
+    Wire(#[from] weir_wire::DecodeError),
+    /// Another element than the one looked for.
+    #[error("expected an element of type {expected}, found type {found}")]
+    Type {
+        /// The type of the structure.
+        expected: u32,
+        /// The type that was there.
+        found: u32,
+    },
+    /// A required element is not there.
+    #[error("{element} is missing")]
+    Missing {
+        /// Its name.
+        element: &'static str,
+    },
+    /// An element holds what it must not.
+    #[error("{element} has a value that is not allowed")]
+    Value {
+        /// Its name.
+        element: &'static str,
+    },
+    /// An element is unknown here and may not be skipped.
+    #[error("unknown critical element of type {found}")]
+    Critical {
+        /// Its type.
+        found: u32,
+    },
+}
+
+/// A management structure that is one TLV.
+pub trait Element: Sized {
+    /// The TLV-TYPE.
+    const TYPE: u32;
+
+    /// From the TLV-VALUE.
+    fn decode_value(value: &[u8]) -> Result<Self, DecodeError>;
+
+    /// Appends the TLV-VALUE.
+    fn encode_value(&self, writer: &mut Writer);
+
+    /// From exactly one TLV.
+    fn decode(wire: &[u8]) -> Result<Self, DecodeError> {
+        let (found, value) = tlv::read_single(wire)?;
+        if found != Self::TYPE {
+            return Err(DecodeError::Type { expected: Self::TYPE, found });
+        }
+        Self::decode_value(value)
+    }
+
+    /// From a run of TLVs, as the Content of a dataset holds it. Other elements that are not
+    /// critical are skipped.
+    fn decode_all(content: &[u8]) -> Result<Vec<Self>, DecodeError> {
+        let mut items = Vec::new();
+        for element in Elements::new(content) {
+            let element = element?;
+            if element.typ == Self::TYPE {
+                items.push(Self::decode_value(element.value)?);
+            } else {
+                element.skip()?;
+            }
+        }
+        Ok(items)
+    }
+
+    /// As one TLV.
+    fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        writer.element(self);
+        writer.into_octets()
+    }
+}
+
+/// One TLV.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawElement<'a> {
+    /// TLV-TYPE.
+    pub(crate) typ: u32,
+    /// TLV-VALUE.
+    pub(crate) value: &'a [u8],
+    wire: &'a [u8],
+}
+
+impl<'a> RawElement<'a> {
+    /// The value as a non-negative integer.
+    pub(crate) fn number(self) -> Result<u64, DecodeError> {
+        Ok(tlv::decode_nni(self.typ, self.value)?)
+    }
+
+    /// The value as text.
+    pub(crate) fn text(self, element: &'static str) -> Result<String, DecodeError> {
+        core::str::from_utf8(self.value)
+            .map(String::from)
+            .map_err(|_| DecodeError::Value { element })
+    }
+
+    /// The whole TLV.
+    pub(crate) fn wire(self) -> &'a [u8] {
+        self.wire
+    }
+
+    /// The element as a Name.
+    pub(crate) fn name(self) -> Result<Name, DecodeError> {
+        Ok(NameView::decode(self.wire)?.to_name())
+    }
+
+    /// The value as exactly one Name TLV, as Strategy holds it.
+    pub(crate) fn inner_name(self) -> Result<Name, DecodeError> {
+        let inner = Elements::new(self.value)
+            .next()
+            .ok_or(DecodeError::Missing { element: "Name in Strategy" })??;
+        if inner.typ != types::NAME {
+            return Err(DecodeError::Type { expected: types::NAME, found: inner.typ });
+        }
+        inner.name()
+    }
+
+    /// Passes over an unknown element, unless it is critical (NDN packet 0.3, TLV evolvability).
+    pub(crate) fn skip(self) -> Result<(), DecodeError> {
+        if tlv::is_critical(self.typ) {
+            return Err(DecodeError::Critical { found: self.typ });
+        }
+        Ok(())
+    }
+}
+
+/// Iterates over the TLVs of a TLV-VALUE; ends after the first that is malformed.
+pub(crate) struct Elements<'a>(tlv::Reader<'a>);
+
+impl<'a> Elements<'a> {
+    pub(crate) fn new(octets: &'a [u8]) -> Self {
+        Self(tlv::Reader::new(octets))
+    }
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = Result<RawElement<'a>, DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let element = self.0.next()?;
+        Some(match element {
+            Ok(tlv::Element { typ, value, wire, .. }) => Ok(RawElement { typ, value, wire }),
+            Err(error) => Err(error.into()),
+        })
+    }
+}
+
+/// Builds a run of TLVs.
+#[derive(Debug, Default)]
+pub struct Writer(tlv::Writer);
+
+impl Writer {
+    /// Appends a non-negative integer in its shortest form.
+    pub fn number(&mut self, typ: u32, value: u64) -> &mut Self {
+        self.0.nni(typ, value);
+        self
+    }
+
+    /// Appends a non-negative integer when there is one.
+    pub fn number_if(&mut self, typ: u32, value: Option<u64>) -> &mut Self {
+        if let Some(value) = value {
+            self.number(typ, value);
+        }
+        self
+    }
+
+    /// Appends text.
+    pub fn text(&mut self, typ: u32, value: &str) -> &mut Self {
+        self.0.tlv(typ, value.as_bytes());
+        self
+    }
+
+    /// Appends a Name TLV.
+    pub fn name(&mut self, name: &Name) -> &mut Self {
+        self.0.tlv(types::NAME, name.as_view().value());
+        self
+    }
+
+    /// Appends a TLV that `fill` writes the value of.
+    pub fn nested(&mut self, typ: u32, fill: impl FnOnce(&mut Self)) -> &mut Self {
+        let mut inner = Self::default();
+        fill(&mut inner);
+        self.0.tlv(typ, inner.0.as_slice());
+        self
+    }
+
+    /// Appends a structure.
+    pub fn element<E: Element>(&mut self, element: &E) -> &mut Self {
+        self.nested(E::TYPE, |inner| element.encode_value(inner))
+    }
+
+    /// What was written.
+    pub fn into_octets(self) -> Vec<u8> {
+        self.0.into_vec()
+    }
+}

@@ -1,0 +1,80 @@
+//! FaceUris of commands, as text: whether they are canonical. The socket types are elsewhere.
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+/// What a FaceUri in a command is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UriForm {
+    /// A scheme, numeric address and port in their one written form, or a scheme without any.
+    Canonical,
+    /// A FaceUri, but with a host name, without a port, or written in another way.
+    NonCanonical,
+    /// No FaceUri.
+    Malformed,
+}
+
+/// The scheme of a FaceUri, empty when there is none.
+pub fn scheme(uri: &str) -> &str {
+    uri.split_once("://").map_or("", |(scheme, _)| scheme)
+}
+
+/// Whether `uri` is canonical (NFD, FaceUri): `udp4://192.0.2.1:6363`,
+/// `tcp6://[2001:db8::1]:6363`, `unix:///path`, `dev://eth0`, `ether://[02:00:00:00:00:01]`.
+pub fn form(uri: &str) -> UriForm {
+    let Some((scheme, rest)) = uri.split_once("://") else { return UriForm::Malformed };
+    let is_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    if scheme.is_empty() || !scheme.chars().all(is_scheme) || rest.contains(char::is_whitespace) {
+        return UriForm::Malformed;
+    }
+    let is_canonical = match scheme {
+        "udp4" | "tcp4" => host_and_port(rest)
+            .is_some_and(|(host, port)| is_port(port) && host.parse::<Ipv4Addr>().is_ok()),
+        "udp6" | "tcp6" => rest
+            .strip_prefix('[')
+            .and_then(|rest| rest.split_once("]:"))
+            .is_some_and(|(host, port)| is_port(port) && is_canonical_v6(host)),
+        "udp" | "tcp" => false,
+        "unix" => rest.starts_with('/'),
+        "fd" => rest.parse::<u32>().is_ok(),
+        "dev" => !rest.is_empty() && !rest.contains('/'),
+        "ether" => rest.starts_with('[') && rest.ends_with(']'),
+        "internal" | "null" => rest.is_empty(),
+        _ => !rest.is_empty(),
+    };
+    if is_canonical { UriForm::Canonical } else { UriForm::NonCanonical }
+}
+
+/// The IPv4 or IPv6 address of a canonical FaceUri is a multicast one.
+pub fn is_multicast(uri: &str) -> bool {
+    address(uri, |v4| v4.is_multicast(), |v6| v6.is_multicast())
+}
+
+/// The IPv4 or IPv6 address of a canonical FaceUri is this host's own.
+pub fn is_loopback(uri: &str) -> bool {
+    address(uri, |v4| v4.is_loopback(), |v6| v6.is_loopback())
+}
+
+fn address(uri: &str, v4: impl Fn(Ipv4Addr) -> bool, v6: impl Fn(Ipv6Addr) -> bool) -> bool {
+    let Some((_, rest)) = uri.split_once("://") else { return false };
+    let Some((host, _)) = host_and_port(rest) else { return false };
+    let without_brackets = host.trim_start_matches('[').trim_end_matches(']');
+    host.parse().is_ok_and(v4) || without_zone(without_brackets).parse().is_ok_and(v6)
+}
+
+fn host_and_port(rest: &str) -> Option<(&str, &str)> {
+    rest.rsplit_once(':')
+}
+
+fn is_port(port: &str) -> bool {
+    port.parse::<u16>().is_ok_and(|number| number != 0) && !port.starts_with(['0', '+'])
+}
+
+fn without_zone(host: &str) -> &str {
+    host.split_once('%').map_or(host, |(address, _)| address)
+}
+
+fn is_canonical_v6(host: &str) -> bool {
+    // The one written form is what the standard library prints (RFC 5952).
+    let address = without_zone(host);
+    address.parse::<Ipv6Addr>().is_ok_and(|parsed| alloc::format!("{parsed}") == address)
+}

@@ -1,0 +1,225 @@
+//! The faces module.
+
+use alloc::string::String;
+
+use weir_base::FaceId;
+
+use crate::face_uri::{self, UriForm};
+use crate::io::{Action, FaceChanges, FaceError, FaceRequest, ManagerOutbox};
+use crate::manager::{Call, Manager, PendingKind, Request};
+use crate::numbers::{FacePersistency, FaceScope, face_flags};
+use crate::parameters::{ControlParameters, ControlResponse};
+use crate::status::FaceInfo;
+
+/// Smallest MTU that a command may set (NFD).
+const MTU_MIN: u64 = 64;
+
+impl Manager {
+    pub(super) fn create_face(
+        &mut self,
+        call: &Call<'_>,
+        parameters: &ControlParameters,
+        out: &mut ManagerOutbox,
+    ) {
+        let request = call.request();
+        let checked = check_create(parameters).and_then(|wanted| self.refuse_known(wanted));
+        match checked {
+            Ok(wanted) => match self.wait(call.at, request.clone(), PendingKind::CreateFace) {
+                Some(txn) => out.actions.push(Action::CreateFace { txn, request: wanted }),
+                None => self.respond(&request, &too_busy(), out),
+            },
+            Err(response) => self.respond(&request, &response, out),
+        }
+    }
+
+    fn refuse_known(&self, wanted: FaceRequest) -> Result<FaceRequest, ControlResponse> {
+        match self.faces.values().find(|face| face.uri == wanted.uri) {
+            Some(face) => Err(already_exists(face)),
+            None => Ok(wanted),
+        }
+    }
+
+    pub(crate) fn on_face_created(
+        &mut self,
+        request: &Request,
+        result: Result<FaceInfo, FaceError>,
+        out: &mut ManagerOutbox,
+    ) {
+        let response = match result {
+            Ok(info) => ControlResponse::ok(created_body(&info)),
+            Err(error) => refusal(error),
+        };
+        self.respond(request, &response, out);
+    }
+
+    pub(super) fn update_face(
+        &mut self,
+        call: &Call<'_>,
+        parameters: &ControlParameters,
+        out: &mut ManagerOutbox,
+    ) {
+        let request = call.request();
+        let asked = parameters.face_id.unwrap_or(FaceId::INVALID);
+        let face = if asked == FaceId::INVALID { call.ingress } else { asked };
+        let Some(info) = self.faces.get(&face) else {
+            let response = ControlResponse::new(404, "Specified face does not exist");
+            self.respond(&request, &response, out);
+            return;
+        };
+        if let Some(bad) = bad_update(info, parameters) {
+            let response = ControlResponse::new(409, "Invalid properties specified").with_body(bad);
+            self.respond(&request, &response, out);
+            return;
+        }
+        let changes = changes(parameters);
+        match self.wait(call.at, request.clone(), PendingKind::UpdateFace) {
+            Some(txn) => out.actions.push(Action::UpdateFace { txn, face, changes }),
+            None => self.respond(&request, &too_busy(), out),
+        }
+    }
+
+    pub(crate) fn on_face_updated(
+        &mut self,
+        request: &Request,
+        result: Result<FaceInfo, FaceError>,
+        out: &mut ManagerOutbox,
+    ) {
+        let response = match result {
+            Ok(info) => ControlResponse::ok(updated_body(&info)),
+            Err(error) => refusal(error),
+        };
+        self.respond(request, &response, out);
+    }
+
+    pub(super) fn destroy_face(
+        &mut self,
+        call: &Call<'_>,
+        parameters: ControlParameters,
+        out: &mut ManagerOutbox,
+    ) {
+        if let Some(face) = parameters.face_id.filter(|face| self.faces.contains_key(face)) {
+            out.actions.push(Action::DestroyFace { face });
+        }
+        self.respond(&call.request(), &ControlResponse::ok(parameters), out);
+    }
+}
+
+fn too_busy() -> ControlResponse {
+    ControlResponse::new(500, "Too many commands in progress")
+}
+
+/// What faces/create asks for, or why it is refused before anything is tried (NFD, face factories).
+fn check_create(parameters: &ControlParameters) -> Result<FaceRequest, ControlResponse> {
+    let refuse = |code, text: &str| Err(ControlResponse::new(code, text));
+    let uri = parameters.uri.clone().unwrap_or_default();
+    match face_uri::form(&uri) {
+        UriForm::Malformed => return refuse(400, "Malformed command"),
+        UriForm::NonCanonical => return refuse(400, "Non-canonical remote URI"),
+        UriForm::Canonical => {}
+    }
+    match parameters.local_uri.as_deref().map(face_uri::form) {
+        Some(UriForm::Malformed) => return refuse(400, "Malformed command"),
+        Some(UriForm::NonCanonical) => return refuse(400, "Non-canonical local URI"),
+        Some(UriForm::Canonical) | None => {}
+    }
+    let (transport, is_tcp) = match face_uri::scheme(&uri) {
+        "udp4" | "udp6" => ("UDP", false),
+        "tcp4" | "tcp6" => ("TCP", true),
+        _ => return refuse(406, "Unsupported protocol"),
+    };
+    let refuse_text = |text: String| Err(ControlResponse::new(406, text));
+    if parameters.local_uri.is_some() {
+        let text = alloc::format!("Unicast {transport} faces cannot be created with a LocalUri");
+        return refuse_text(text);
+    }
+    let persistency = parameters.face_persistency.unwrap_or_default();
+    if persistency == FacePersistency::OnDemand {
+        let text =
+            alloc::format!("Outgoing {transport} faces do not support on-demand persistency");
+        return refuse_text(text);
+    }
+    if face_uri::is_multicast(&uri) {
+        return refuse(406, "Cannot create multicast UDP faces");
+    }
+    let wants_local_fields = parameters.flag(face_flags::LOCAL_FIELDS) == Some(true);
+    if wants_local_fields && !(is_tcp && face_uri::is_loopback(&uri)) {
+        return refuse(406, "Local fields can only be enabled on faces with local scope");
+    }
+    match parameters.mtu {
+        Some(_) if is_tcp => return refuse(406, "TCP faces do not support MTU overrides"),
+        Some(mtu) if mtu < MTU_MIN => {
+            return refuse_text(alloc::format!("Override MTU cannot be less than {MTU_MIN}"));
+        }
+        _ => {}
+    }
+    let changes = FaceChanges { persistency: None, ..changes(parameters) };
+    Ok(FaceRequest { uri, local_uri: None, persistency, changes })
+}
+
+fn changes(parameters: &ControlParameters) -> FaceChanges {
+    FaceChanges {
+        persistency: parameters.face_persistency,
+        mtu: parameters.mtu,
+        local_fields: parameters.flag(face_flags::LOCAL_FIELDS),
+        reliability: parameters.flag(face_flags::LP_RELIABILITY),
+        congestion_marking: parameters.flag(face_flags::CONGESTION_MARKING),
+        base_congestion_marking_interval_ns: parameters.base_congestion_marking_interval_ns,
+        default_congestion_threshold_bytes: parameters.default_congestion_threshold_bytes,
+    }
+}
+
+/// The fields of faces/update that this face cannot take, if there are any.
+fn bad_update(face: &FaceInfo, parameters: &ControlParameters) -> Option<ControlParameters> {
+    let mut bad = ControlParameters::default();
+    let wants_local_fields = parameters.flag(face_flags::LOCAL_FIELDS) == Some(true);
+    if wants_local_fields && face.scope != FaceScope::Local {
+        bad.flags = Some(face_flags::LOCAL_FIELDS);
+        bad.mask = Some(face_flags::LOCAL_FIELDS);
+    }
+    let scheme = face_uri::scheme(&face.uri);
+    bad.face_persistency = parameters.face_persistency.filter(|wanted| {
+        *wanted != face.persistency
+            && match scheme {
+                "udp4" | "udp6" | "tcp4" | "tcp6" => face_uri::is_multicast(&face.uri),
+                "unix" | "fd" => *wanted != FacePersistency::OnDemand,
+                _ => true,
+            }
+    });
+    let is_datagram = matches!(scheme, "udp4" | "udp6" | "ether");
+    bad.mtu = parameters.mtu.filter(|mtu| !is_datagram || *mtu < MTU_MIN);
+    (bad != ControlParameters::default()).then_some(bad)
+}
+
+fn updated_body(face: &FaceInfo) -> ControlParameters {
+    ControlParameters {
+        face_id: Some(face.face_id),
+        face_persistency: Some(face.persistency),
+        flags: Some(face.flags),
+        mtu: face.mtu,
+        base_congestion_marking_interval_ns: face.base_congestion_marking_interval_ns,
+        default_congestion_threshold_bytes: face.default_congestion_threshold_bytes,
+        ..ControlParameters::default()
+    }
+}
+
+fn created_body(face: &FaceInfo) -> ControlParameters {
+    ControlParameters {
+        uri: Some(face.uri.clone()),
+        local_uri: Some(face.local_uri.clone()),
+        ..updated_body(face)
+    }
+}
+
+fn already_exists(face: &FaceInfo) -> ControlResponse {
+    ControlResponse::new(409, "Face with remote URI already exists").with_body(created_body(face))
+}
+
+fn refusal(error: FaceError) -> ControlResponse {
+    match error {
+        FaceError::Exists(face) => already_exists(&face),
+        FaceError::NotFound => ControlResponse::new(404, "Specified face does not exist"),
+        FaceError::Unsupported(reason) => ControlResponse::new(406, reason),
+        FaceError::ConnectFailed(reason) => ControlResponse::new(504, reason),
+        FaceError::Internal(reason) => ControlResponse::new(500, reason),
+    }
+}

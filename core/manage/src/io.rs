@@ -1,0 +1,241 @@
+//! What goes into the [`Manager`](crate::Manager) and what comes out of it.
+
+use alloc::{string::String, vec::Vec};
+
+use weir_base::{FaceId, Packet};
+use weir_wire::Name;
+
+use crate::numbers::{FaceEventKind, FacePersistency};
+use crate::rib::Route;
+use crate::status::{CsInfo, FaceInfo, FaceStatus, GeneralStatus, NextHopRecord};
+
+/// One thing that the manager is given.
+#[derive(Clone, Debug)]
+pub enum ManagerInput {
+    /// An Interest that the router sent to the internal face.
+    Interest {
+        /// The face it came from, as IncomingFaceId tells.
+        ingress: FaceId,
+        /// Whether that face has local scope.
+        ingress_is_local: bool,
+        /// Exactly one Interest TLV.
+        packet: Packet,
+    },
+    /// Answers [`Action::CreateFace`]. The [`ManagerInput::FaceEvent`] of the new face may come
+    /// before or after.
+    FaceCreated {
+        /// The action's.
+        txn: u64,
+        /// The face, or why there is none.
+        result: Result<FaceInfo, FaceError>,
+    },
+    /// Answers [`Action::UpdateFace`].
+    FaceUpdated {
+        /// The action's.
+        txn: u64,
+        /// The face as it is now, or why it could not be changed.
+        result: Result<FaceInfo, FaceError>,
+    },
+    /// A face was created, destroyed, went up or down. Every face has to be told of, the internal
+    /// one excepted, since commands are checked against the faces known here.
+    FaceEvent {
+        /// What happened.
+        kind: FaceEventKind,
+        /// To which face.
+        info: FaceInfo,
+    },
+    /// Answers [`Action::EraseStore`].
+    StoreErased {
+        /// The action's.
+        txn: u64,
+        /// Data erased, all shards together.
+        erased: u64,
+        /// Whether there is more Data under the prefix.
+        more: bool,
+    },
+    /// Answers [`Action::Snapshot`].
+    Snapshot {
+        /// The action's.
+        txn: u64,
+        /// What was asked for.
+        snapshot: Snapshot,
+    },
+    /// Where the router waits for peers: FaceUris for faces/channels.
+    Channels(Vec<String>),
+    /// A route of the configuration file.
+    AddRoute {
+        /// Prefix.
+        prefix: Name,
+        /// The route.
+        route: Route,
+    },
+    /// A strategy of the configuration file: prefix and strategy name.
+    SetStrategy {
+        /// Prefix.
+        prefix: Name,
+        /// Strategy name, with or without version and parameters.
+        strategy: Name,
+    },
+    /// Nothing but the time has come: see [`Manager::next_wakeup`](crate::Manager::next_wakeup).
+    Wakeup,
+}
+
+/// Answer to [`Action::Snapshot`].
+#[derive(Clone, Debug)]
+pub enum Snapshot {
+    /// Every face.
+    Faces(Vec<FaceStatus>),
+    /// The content store, all shards together; `capacity` and `flags` are filled in by the manager.
+    Store(CsInfo),
+    /// The router's counters; `version`, times and `fib_entries` are filled in by the manager.
+    General(GeneralStatus),
+}
+
+/// What a snapshot is to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SnapshotKind {
+    /// [`Snapshot::Faces`].
+    Faces,
+    /// [`Snapshot::Store`].
+    Store,
+    /// [`Snapshot::General`].
+    General,
+}
+
+/// Why a face was not created or changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FaceError {
+    /// There is a face to that peer already (answered 409 with that face).
+    Exists(FaceInfo),
+    /// The face to be changed is gone (404).
+    NotFound,
+    /// The router cannot do what was asked (406); says what.
+    Unsupported(String),
+    /// The peer could not be reached (504); says why.
+    ConnectFailed(String),
+    /// Anything else (500); says what.
+    Internal(String),
+}
+
+/// A face to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaceRequest {
+    /// Canonical remote FaceUri: numeric address and port.
+    pub uri: String,
+    /// Canonical local FaceUri.
+    pub local_uri: Option<String>,
+    /// Persistent or permanent.
+    pub persistency: FacePersistency,
+    /// What differs from the defaults.
+    pub changes: FaceChanges,
+}
+
+/// Settings of a face; `None` leaves them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaceChanges {
+    /// When it closes.
+    pub persistency: Option<FacePersistency>,
+    /// Largest frame in octets.
+    pub mtu: Option<u64>,
+    /// Whether the peer may use local fields.
+    pub local_fields: Option<bool>,
+    /// Whether lost frames are sent again.
+    pub reliability: Option<bool>,
+    /// Whether egress queues mark packets.
+    pub congestion_marking: Option<bool>,
+    /// Base interval between congestion marks, in nanoseconds.
+    pub base_congestion_marking_interval_ns: Option<u64>,
+    /// Queue from which marking starts, in octets.
+    pub default_congestion_threshold_bytes: Option<u64>,
+}
+
+/// Settings of the content store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreSettings {
+    /// Capacity in octets, all shards together.
+    pub capacity_bytes: u64,
+    /// Whether Data is taken in.
+    pub admit: bool,
+    /// Whether Interests are answered.
+    pub serve: bool,
+}
+
+/// Something for the driver to do, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Make a face; answer with [`ManagerInput::FaceCreated`].
+    CreateFace {
+        /// For the answer.
+        txn: u64,
+        /// What to make.
+        request: FaceRequest,
+    },
+    /// Change a face; answer with [`ManagerInput::FaceUpdated`].
+    UpdateFace {
+        /// For the answer.
+        txn: u64,
+        /// Which.
+        face: FaceId,
+        /// What to change.
+        changes: FaceChanges,
+    },
+    /// Close a face; its [`ManagerInput::FaceEvent`] follows as for any face.
+    DestroyFace {
+        /// Which.
+        face: FaceId,
+    },
+    /// Replace the next hops of a FIB prefix in every shard; none removes the prefix.
+    SetNextHops {
+        /// The prefix.
+        prefix: Name,
+        /// All of its next hops, by face.
+        next_hops: Vec<NextHopRecord>,
+    },
+    /// Choose the strategy of a prefix in every shard; `None` goes back to the shorter prefix's.
+    SetStrategy {
+        /// The prefix.
+        prefix: Name,
+        /// Versioned strategy name with parameters, checked.
+        strategy: Option<Name>,
+    },
+    /// Change the content store.
+    ConfigureStore(StoreSettings),
+    /// Erase Data; answer with [`ManagerInput::StoreErased`].
+    EraseStore {
+        /// For the answer.
+        txn: u64,
+        /// Everything under this name.
+        prefix: Name,
+        /// At most this many, all shards together.
+        limit: u64,
+    },
+    /// Take counters; answer with [`ManagerInput::Snapshot`].
+    Snapshot {
+        /// For the answer.
+        txn: u64,
+        /// Of what.
+        kind: SnapshotKind,
+    },
+}
+
+/// Data for the router, to be handed to it as coming from the internal face.
+#[derive(Clone, Debug)]
+pub struct OutData {
+    /// The face whose Interest it answers; the internal face for notifications. Only the PIT knows
+    /// who else waits, so this is for logs, and for finding a shard where that takes more than the
+    /// name.
+    pub face: FaceId,
+    /// Exactly one Data TLV.
+    pub packet: Packet,
+    /// Whether to tag it NoCache (NDNLPv2, CachePolicy).
+    pub no_cache: bool,
+}
+
+/// What the manager wants done: appended to by the manager, drained by the driver.
+#[derive(Clone, Debug, Default)]
+pub struct ManagerOutbox {
+    /// Data to send, in order.
+    pub data: Vec<OutData>,
+    /// Things to do, in order; before the data, so that an answer follows what it tells of.
+    pub actions: Vec<Action>,
+}

@@ -1,0 +1,224 @@
+//! Type numbers and enumerations of the NFD management protocol.
+
+use crate::element::DecodeError;
+
+/// TLV-TYPE numbers. Numbers are reused between structures, as the protocol has it.
+pub mod types {
+    #![allow(missing_docs, reason = "the names are the protocol's own")]
+    pub const NAME: u32 = 7;
+    pub const CONTROL_RESPONSE: u32 = 101;
+    pub const STATUS_CODE: u32 = 102;
+    pub const STATUS_TEXT: u32 = 103;
+    pub const CONTROL_PARAMETERS: u32 = 104;
+    pub const FACE_ID: u32 = 105;
+    pub const COST: u32 = 106;
+    pub const STRATEGY: u32 = 107;
+    pub const FLAGS: u32 = 108;
+    pub const EXPIRATION_PERIOD: u32 = 109;
+    pub const ORIGIN: u32 = 111;
+    pub const MASK: u32 = 112;
+    pub const URI: u32 = 114;
+    pub const LOCAL_URI: u32 = 129;
+    pub const CAPACITY: u32 = 131;
+    pub const COUNT: u32 = 132;
+    pub const FACE_PERSISTENCY: u32 = 133;
+    pub const BASE_CONGESTION_MARKING_INTERVAL: u32 = 135;
+    pub const DEFAULT_CONGESTION_THRESHOLD: u32 = 136;
+    pub const MTU: u32 = 137;
+
+    /// FaceStatus, FibEntry, RibEntry, CsInfo and StrategyChoice alike.
+    pub const DATASET_ITEM: u32 = 128;
+    /// NextHopRecord and Route alike.
+    pub const DATASET_RECORD: u32 = 129;
+    pub const CHANNEL_STATUS: u32 = 130;
+    pub const FACE_QUERY_FILTER: u32 = 150;
+    pub const URI_SCHEME: u32 = 131;
+    pub const FACE_SCOPE: u32 = 132;
+    pub const LINK_TYPE: u32 = 134;
+
+    pub const N_IN_INTERESTS: u32 = 144;
+    pub const N_IN_DATA: u32 = 145;
+    pub const N_IN_NACKS: u32 = 151;
+    pub const N_OUT_INTERESTS: u32 = 146;
+    pub const N_OUT_DATA: u32 = 147;
+    pub const N_OUT_NACKS: u32 = 152;
+    pub const N_IN_BYTES: u32 = 148;
+    pub const N_OUT_BYTES: u32 = 149;
+
+    pub const N_HITS: u32 = 129;
+    pub const N_MISSES: u32 = 130;
+    pub const N_CS_ENTRIES: u32 = 135;
+    /// Weir's own, after the fields of CsInfo, even and thus skipped by others: octets in use.
+    pub const STORE_BYTES: u32 = 0xf580;
+    /// Weir's own, as [`STORE_BYTES`]: the capacity in octets.
+    pub const STORE_CAPACITY_BYTES: u32 = 0xf582;
+
+    pub const NFD_VERSION: u32 = 128;
+    pub const START_TIMESTAMP: u32 = 129;
+    pub const CURRENT_TIMESTAMP: u32 = 130;
+    pub const N_NAME_TREE_ENTRIES: u32 = 131;
+    pub const N_FIB_ENTRIES: u32 = 132;
+    pub const N_PIT_ENTRIES: u32 = 133;
+    pub const N_MEASUREMENTS_ENTRIES: u32 = 134;
+    pub const N_SATISFIED_INTERESTS: u32 = 153;
+    pub const N_UNSATISFIED_INTERESTS: u32 = 154;
+
+    pub const FACE_EVENT_NOTIFICATION: u32 = 192;
+    pub const FACE_EVENT_KIND: u32 = 193;
+}
+
+macro_rules! numbered {
+    ($(#[$meta:meta])* $name:ident, $what:literal {
+        $($(#[$variant_meta:meta])* $variant:ident = $number:literal $text:literal,)+
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name {
+            $($(#[$variant_meta])* $variant,)+
+        }
+
+        impl $name {
+            /// The number on the wire.
+            pub const fn number(self) -> u64 {
+                match self {
+                    $(Self::$variant => $number,)+
+                }
+            }
+
+            /// The value of a number on the wire.
+            pub const fn from_number(number: u64) -> Result<Self, DecodeError> {
+                match number {
+                    $($number => Ok(Self::$variant),)+
+                    _ => Err(DecodeError::Value { element: $what }),
+                }
+            }
+        }
+
+        impl core::fmt::Display for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.write_str(match self {
+                    $(Self::$variant => $text,)+
+                })
+            }
+        }
+    };
+}
+
+numbered! {
+    /// Whether a face leads to a program on this host.
+    #[derive(Default)]
+    FaceScope, "FaceScope" {
+        /// Another host.
+        #[default]
+        NonLocal = 0 "non-local",
+        /// A program on this host.
+        Local = 1 "local",
+    }
+}
+
+numbered! {
+    /// When a face closes.
+    #[derive(Default)]
+    FacePersistency, "FacePersistency" {
+        /// On failure, or by command.
+        #[default]
+        Persistent = 0 "persistent",
+        /// When idle, on failure, or by command: made because a peer came.
+        OnDemand = 1 "on-demand",
+        /// By command only; rebuilt after failures.
+        Permanent = 2 "permanent",
+    }
+}
+
+numbered! {
+    /// How many peers a face reaches.
+    #[derive(Default)]
+    LinkType, "LinkType" {
+        /// One peer.
+        #[default]
+        PointToPoint = 0 "point-to-point",
+        /// Several that hear one another.
+        MultiAccess = 1 "multi-access",
+        /// Several that may not hear one another.
+        AdHoc = 2 "ad-hoc",
+    }
+}
+
+numbered! {
+    /// What happened to a face.
+    FaceEventKind, "FaceEventKind" {
+        /// It came into being.
+        Created = 1 "created",
+        /// It is gone.
+        Destroyed = 2 "destroyed",
+        /// It works again.
+        Up = 3 "up",
+        /// It stopped working, and may come back.
+        Down = 4 "down",
+    }
+}
+
+/// Face flag bits (ControlParameters, FaceStatus).
+pub mod face_flags {
+    /// The peer may use NextHopFaceId and is told IncomingFaceId.
+    pub const LOCAL_FIELDS: u64 = 1;
+    /// NDNLPv2 reliability.
+    pub const LP_RELIABILITY: u64 = 1 << 1;
+    /// Egress queues mark packets.
+    pub const CONGESTION_MARKING: u64 = 1 << 2;
+}
+
+/// Content store flag bits (cs/config, CsInfo).
+pub mod store_flags {
+    /// Data is taken in.
+    pub const ADMIT: u64 = 1;
+    /// Interests are answered.
+    pub const SERVE: u64 = 1 << 1;
+}
+
+/// Route flag bits.
+pub mod route_flags {
+    /// Longer RIB prefixes use the route too.
+    pub const CHILD_INHERIT: u64 = 1;
+    /// Routes of shorter prefixes stop here.
+    pub const CAPTURE: u64 = 1 << 1;
+}
+
+/// Who made a route.
+pub mod route_origin {
+    /// An application, for itself.
+    pub const APP: u64 = 0;
+    /// Automatic registration on new faces.
+    pub const AUTOREG: u64 = 64;
+    /// A client that registers remotely.
+    pub const CLIENT: u64 = 65;
+    /// Automatic configuration of a host.
+    pub const AUTOCONF: u64 = 66;
+    /// The NLSR routing daemon.
+    pub const NLSR: u64 = 128;
+    /// A prefix announcement.
+    pub const PREFIX_ANNOUNCEMENT: u64 = 129;
+    /// The operator.
+    pub const STATIC: u64 = 255;
+
+    /// The customary name of an origin, when it has one.
+    pub const fn name(origin: u64) -> Option<&'static str> {
+        Some(match origin {
+            APP => "app",
+            AUTOREG => "autoreg",
+            CLIENT => "client",
+            AUTOCONF => "autoconf",
+            NLSR => "nlsr",
+            PREFIX_ANNOUNCEMENT => "prefixann",
+            STATIC => "static",
+            _ => return None,
+        })
+    }
+
+    /// The origin of a customary name.
+    pub fn from_name(name: &str) -> Option<u64> {
+        [APP, AUTOREG, CLIENT, AUTOCONF, NLSR, PREFIX_ANNOUNCEMENT, STATIC]
+            .into_iter()
+            .find(|origin| self::name(*origin) == Some(name))
+    }
+}

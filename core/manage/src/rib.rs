@@ -1,0 +1,298 @@
+//! The routing information base: routes by prefix, and the next hops that follow from them.
+
+use alloc::collections::{BTreeMap, BTreeSet, btree_map};
+use alloc::vec::Vec;
+
+use weir_base::{FaceId, Instant};
+use weir_wire::Name;
+
+use crate::numbers::route_flags;
+
+/// A route of a prefix. A prefix has at most one route for each face and origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Where Interests go.
+    pub face: FaceId,
+    /// Who made it, see [`route_origin`](crate::route_origin).
+    pub origin: u64,
+    /// Lower is better.
+    pub cost: u64,
+    /// See [`route_flags`].
+    pub flags: u64,
+    /// When it goes by itself.
+    pub expires: Option<Instant>,
+}
+
+impl Route {
+    fn is_inherited(&self) -> bool {
+        self.flags & route_flags::CHILD_INHERIT != 0
+    }
+
+    fn is_capture(&self) -> bool {
+        self.flags & route_flags::CAPTURE != 0
+    }
+}
+
+/// A next hop that appears, changes its cost, or goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FibChange {
+    /// The prefix.
+    pub prefix: Name,
+    /// The face.
+    pub face: FaceId,
+    /// The new cost; `None`: the next hop goes.
+    pub cost: Option<u64>,
+}
+
+/// Why a route was not taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RibError {
+    /// The table is full.
+    #[error("the RIB is full")]
+    Full,
+}
+
+/// Faces and costs.
+type NextHops = BTreeMap<FaceId, u64>;
+
+#[derive(Clone, Debug, Default)]
+struct Entry {
+    routes: BTreeMap<(FaceId, u64), Route>,
+    /// What the FIB was last told.
+    next_hops: NextHops,
+}
+
+impl Entry {
+    fn has_capture(&self) -> bool {
+        self.routes.values().any(Route::is_capture)
+    }
+
+    /// The lowest cost for each face over the routes that `wanted` picks.
+    fn lowest_costs(&self, wanted: impl Fn(&Route) -> bool) -> NextHops {
+        let mut next_hops = NextHops::new();
+        for route in self.routes.values().filter(|route| wanted(route)) {
+            let cost = next_hops.entry(route.face).or_insert(route.cost);
+            *cost = route.cost.min(*cost);
+        }
+        next_hops
+    }
+
+    /// Own routes, and those inherited for faces that have none here.
+    fn effective(&self, inherited: &NextHops) -> NextHops {
+        let mut next_hops = self.lowest_costs(|_| true);
+        if !self.has_capture() {
+            fill_in(&mut next_hops, inherited);
+        }
+        next_hops
+    }
+
+    /// What longer prefixes inherit here: the nearest prefix wins for a face.
+    fn inheritable(&self, inherited: &NextHops) -> NextHops {
+        let mut next_hops = self.lowest_costs(Route::is_inherited);
+        if !self.has_capture() {
+            fill_in(&mut next_hops, inherited);
+        }
+        next_hops
+    }
+}
+
+fn fill_in(next_hops: &mut NextHops, inherited: &NextHops) {
+    for (face, cost) in inherited {
+        next_hops.entry(*face).or_insert(*cost);
+    }
+}
+
+/// Routes by prefix (NDN management, RIB). Every change appends what it means for the FIB.
+#[derive(Clone, Debug)]
+pub struct Rib {
+    entries: BTreeMap<Name, Entry>,
+    faces: BTreeMap<FaceId, BTreeSet<Name>>,
+    expiries: BTreeSet<(Instant, Name, FaceId, u64)>,
+    routes: usize,
+    routes_max: usize,
+}
+
+impl Rib {
+    /// An empty table that takes `routes_max` routes.
+    pub fn new(routes_max: usize) -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            faces: BTreeMap::new(),
+            expiries: BTreeSet::new(),
+            routes: 0,
+            routes_max,
+        }
+    }
+
+    /// Number of routes.
+    pub fn len(&self) -> usize {
+        self.routes
+    }
+
+    /// Whether there are no routes.
+    pub fn is_empty(&self) -> bool {
+        self.routes == 0
+    }
+
+    /// The prefixes in canonical order, with their routes by face and origin.
+    pub fn iter(&self) -> impl Iterator<Item = (&Name, impl Iterator<Item = &Route>)> {
+        self.entries.iter().map(|(prefix, entry)| (prefix, entry.routes.values()))
+    }
+
+    /// Adds a route, or replaces the one of the same face and origin.
+    pub fn register(
+        &mut self,
+        prefix: &Name,
+        route: Route,
+        changes: &mut Vec<FibChange>,
+    ) -> Result<(), RibError> {
+        let key = (route.face, route.origin);
+        let known = self.entries.get(prefix).and_then(|entry| entry.routes.get(&key)).copied();
+        match known {
+            Some(old) => self.forget_expiry(prefix, &old),
+            None if self.routes >= self.routes_max => return Err(RibError::Full),
+            None => self.routes += 1,
+        }
+        if let Some(at) = route.expires {
+            self.expiries.insert((at, prefix.clone(), route.face, route.origin));
+        }
+        self.faces.entry(route.face).or_default().insert(prefix.clone());
+        self.entries.entry(prefix.clone()).or_default().routes.insert(key, route);
+        self.refresh(prefix, changes);
+        Ok(())
+    }
+
+    /// Removes the route of a face and origin; `false` when there is none.
+    pub fn unregister(
+        &mut self,
+        prefix: &Name,
+        face: FaceId,
+        origin: u64,
+        changes: &mut Vec<FibChange>,
+    ) -> bool {
+        let removed = self.remove(prefix, face, origin);
+        if removed {
+            self.refresh(prefix, changes);
+        }
+        removed
+    }
+
+    /// Removes every route of a face that is gone.
+    pub fn remove_face(&mut self, face: FaceId, changes: &mut Vec<FibChange>) {
+        for prefix in self.faces.get(&face).cloned().unwrap_or_default() {
+            let origins: Vec<u64> = match self.entries.get(&prefix) {
+                Some(entry) => entry
+                    .routes
+                    .range((face, 0)..=(face, u64::MAX))
+                    .map(|((_, origin), _)| *origin)
+                    .collect(),
+                None => Vec::new(),
+            };
+            for origin in origins {
+                self.remove(&prefix, face, origin);
+            }
+            self.refresh(&prefix, changes);
+        }
+    }
+
+    /// Removes the routes whose time has come.
+    pub fn expire(&mut self, now: Instant, changes: &mut Vec<FibChange>) {
+        while let Some((at, ..)) = self.expiries.first()
+            && *at <= now
+        {
+            let Some((_, prefix, face, origin)) = self.expiries.pop_first() else { break };
+            self.unregister(&prefix, face, origin, changes);
+        }
+    }
+
+    /// When the next route expires.
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        self.expiries.first().map(|(at, ..)| *at)
+    }
+
+    fn forget_expiry(&mut self, prefix: &Name, route: &Route) {
+        if let Some(at) = route.expires {
+            self.expiries.remove(&(at, prefix.clone(), route.face, route.origin));
+        }
+    }
+
+    fn remove(&mut self, prefix: &Name, face: FaceId, origin: u64) -> bool {
+        let Some(entry) = self.entries.get_mut(prefix) else { return false };
+        let Some(route) = entry.routes.remove(&(face, origin)) else { return false };
+        let has_others = entry.routes.range((face, 0)..=(face, u64::MAX)).next().is_some();
+        self.routes -= 1;
+        self.forget_expiry(prefix, &route);
+        if !has_others && let btree_map::Entry::Occupied(mut prefixes) = self.faces.entry(face) {
+            prefixes.get_mut().remove(prefix);
+            if prefixes.get().is_empty() {
+                prefixes.remove();
+            }
+        }
+        true
+    }
+
+    /// Recomputes the next hops of a prefix whose routes changed and of all below it, in one pass
+    /// in canonical order, in which a prefix comes right before those below it.
+    fn refresh(&mut self, prefix: &Name, changes: &mut Vec<FibChange>) {
+        let mut above = alloc::vec![self.inherited_by(prefix)];
+        let mut emptied = None;
+        for (name, entry) in self.entries.range_mut(prefix.clone()..) {
+            if !prefix.as_view().is_prefix_of(name.as_view()) {
+                break;
+            }
+            while above.last().is_some_and(|ancestor| !ancestor.covers(name)) {
+                above.pop();
+            }
+            // The first one covers every name of the range.
+            let Some(Inherited { next_hops: inherited, .. }) = above.last() else { break };
+            let is_empty = entry.routes.is_empty();
+            let next_hops = if is_empty { NextHops::new() } else { entry.effective(inherited) };
+            report(name, &entry.next_hops, &next_hops, changes);
+            if is_empty {
+                emptied = Some(name.clone());
+            } else {
+                let next_hops = entry.inheritable(inherited);
+                above.push(Inherited { from: Some(name.clone()), next_hops });
+            }
+            entry.next_hops = next_hops;
+        }
+        if let Some(name) = emptied {
+            self.entries.remove(&name);
+        }
+    }
+
+    /// What `prefix` inherits from shorter prefixes.
+    fn inherited_by(&self, prefix: &Name) -> Inherited {
+        let view = prefix.as_view();
+        let mut next_hops = NextHops::new();
+        for length in (0..view.component_count()).rev() {
+            let Some(entry) = self.entries.get(&view.prefix(length).to_name()) else { continue };
+            fill_in(&mut next_hops, &entry.lowest_costs(Route::is_inherited));
+            if entry.has_capture() {
+                break;
+            }
+        }
+        Inherited { from: None, next_hops }
+    }
+}
+
+/// What prefixes below `from` inherit.
+struct Inherited {
+    from: Option<Name>,
+    next_hops: NextHops,
+}
+
+impl Inherited {
+    fn covers(&self, name: &Name) -> bool {
+        self.from.as_ref().is_none_or(|from| from.as_view().is_prefix_of(name.as_view()))
+    }
+}
+
+fn report(prefix: &Name, old: &NextHops, new: &NextHops, changes: &mut Vec<FibChange>) {
+    for face in old.keys().filter(|face| !new.contains_key(face)) {
+        changes.push(FibChange { prefix: prefix.clone(), face: *face, cost: None });
+    }
+    for (face, cost) in new.iter().filter(|(face, cost)| old.get(face) != Some(cost)) {
+        changes.push(FibChange { prefix: prefix.clone(), face: *face, cost: Some(*cost) });
+    }
+}
