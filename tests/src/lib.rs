@@ -1,1 +1,14 @@
-//! Helpers shared by the whole-system tests.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod client;
+mod process;
+mod relay;
+mod router;
+mod site;
+
+pub use client::{Client, Library, interop_is_skipped};
+pub use process::{Finished, PATIENCE, Process};
+pub use relay::Relay;
+pub use router::{Router, RouterOptions};
+pub use site::{Site, random_file, sha256_hex, weir_binary};

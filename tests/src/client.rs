@@ -1,0 +1,137 @@
+//! Applications written with other libraries, see `tests/interop`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+use crate::site::build_folder;
+use crate::{PATIENCE, Process, Router, Site};
+
+/// A library that Weir must get along with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Library {
+    /// python-ndn
+    PythonNdn,
+    /// NDNts
+    Ndnts,
+}
+
+impl Library {
+    /// Both of them.
+    pub const ALL: [Self; 2] = [Self::PythonNdn, Self::Ndnts];
+
+    /// A short name, fit for a name component or a file.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::PythonNdn => "python-ndn",
+            Self::Ndnts => "ndnts",
+        }
+    }
+}
+
+/// Whether a developer asked to leave these tests out. Says so, so that nobody is misled.
+#[must_use]
+pub fn interop_is_skipped() -> bool {
+    let skipped = std::env::var_os("WEIR_SKIP_INTEROP").is_some_and(|value| value == "1");
+    if skipped {
+        eprintln!("WEIR_SKIP_INTEROP=1: NOT tested against python-ndn and NDNts");
+    }
+    skipped
+}
+
+/// A client of one library that reaches its router over one transport.
+#[derive(Debug)]
+pub struct Client<'a> {
+    site: &'a Site,
+    library: Library,
+    transport: String,
+}
+
+impl<'a> Client<'a> {
+    /// A client that will connect to `transport`, a FaceUri.
+    #[must_use]
+    pub fn new(site: &'a Site, library: Library, transport: &str) -> Self {
+        Self { site, library, transport: transport.to_owned() }
+    }
+
+    /// Starts the client program with arguments.
+    pub fn start(&self, arguments: &[&str]) -> Process {
+        let installed = installed();
+        let (program, script) = match self.library {
+            Library::PythonNdn => (installed.join("python/bin/python"), python_script()),
+            Library::Ndnts => (installed.join("ndnts/node"), installed.join("ndnts/client.mjs")),
+        };
+        let mut command = self.site.command(&program);
+        command.arg(script).args(arguments);
+        command.env("NDN_CLIENT_TRANSPORT", &self.transport);
+        Process::start(&format!("{} {}", self.library.label(), arguments.join(" ")), command)
+    }
+
+    /// Starts a producer (`produce` or `put`) for `prefix` and waits until Interests reach it.
+    ///
+    /// A router lets nobody but local applications register, and a UDP face is never local: there
+    /// the route is added from the router's side, as an operator would.
+    ///
+    /// # Panics
+    /// If the producer fails to start or the router refuses.
+    pub fn serve(&self, router: &Router, arguments: &[&str]) -> Process {
+        let prefix = arguments[1];
+        if !self.transport.starts_with("udp") {
+            let process = self.start(arguments);
+            assert_eq!(process.event("ready")["registered"], true);
+            return process;
+        }
+        let mut unregistered = arguments.to_vec();
+        unregistered.push("--no-register");
+        let process = self.start(&unregistered);
+        let ready = process.event("ready");
+        let address = ready["local"].as_str().expect("a UDP client has an address").to_owned();
+        let face = format!("udp4://{address}");
+        let _ = router.weir(self.site, &["route", "add", prefix, &face]).success();
+        process
+    }
+
+    /// Runs a client that says one thing and ends; returns what it said.
+    ///
+    /// # Panics
+    /// If it fails or says nothing.
+    pub fn say(&self, arguments: &[&str]) -> Value {
+        let finished = self.start(arguments).finish_within(PATIENCE).success();
+        let last = finished.output.lines().last().unwrap_or_default();
+        serde_json::from_str(last)
+            .unwrap_or_else(|error| panic!("no JSON ({error}):\n{}", finished.log))
+    }
+}
+
+fn python_script() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/python/client.py")
+}
+
+/// The folder the clients were installed in, with today's NDNts scripts beside their modules.
+fn installed() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = std::env::var_os("WEIR_INTEROP").map_or_else(
+            || build_folder().parent().expect("target folder").join("interop"),
+            PathBuf::from,
+        );
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/ndnts");
+        for script in ["client.mjs", "keys.mjs"] {
+            let target = folder.join("ndnts").join(script);
+            let new = target.with_extension(format!("{}", std::process::id()));
+            fs::copy(source.join(script), &new)
+                .and_then(|_| fs::rename(&new, &target))
+                .unwrap_or_else(|error| {
+                    panic!(
+                        "the clients are not installed in {} ({error}): run `cargo xtask clients`, \
+                         or set WEIR_SKIP_INTEROP=1 to leave these tests out",
+                        folder.display()
+                    )
+                });
+        }
+        folder
+    })
+}

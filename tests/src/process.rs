@@ -1,0 +1,222 @@
+//! Child processes that never outlive their test, and whose words are shown when it fails.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+/// How long a test waits for something that should happen at once, on a slow and busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running program. It is killed when dropped; its output is printed if the test fails.
+#[derive(Debug)]
+pub struct Process {
+    title: String,
+    child: Child,
+    lines: Receiver<String>,
+    log: Arc<Mutex<String>>,
+    readers: Vec<JoinHandle<()>>,
+}
+
+/// How a program ended and what it printed.
+#[derive(Debug)]
+pub struct Finished {
+    /// Exit status.
+    pub status: ExitStatus,
+    /// Standard output.
+    pub output: String,
+    /// Standard output and standard error, line by line as they came.
+    pub log: String,
+}
+
+impl Process {
+    /// Starts a program with its output captured.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn start(title: &str, mut command: Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child =
+            command.spawn().unwrap_or_else(|error| panic!("cannot start {title}: {error}"));
+        let log = Arc::new(Mutex::new(String::new()));
+        let (sender, lines) = channel();
+        let output = child.stdout.take().expect("standard output is piped");
+        let errors = child.stderr.take().expect("standard error is piped");
+        let readers = vec![
+            read_lines(output, Arc::clone(&log), Some(sender)),
+            read_lines(errors, Arc::clone(&log), None),
+        ];
+        Self { title: title.to_owned(), child, lines, log, readers }
+    }
+
+    /// The next line of standard output that is a JSON object with this `event`.
+    ///
+    /// # Panics
+    /// If the program ends or [`PATIENCE`] runs out first.
+    pub fn event(&self, event: &str) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(line) => match serde_json::from_str::<Value>(&line) {
+                    Ok(value) if value["event"] == event => return value,
+                    Ok(value) if value["event"] == "error" => {
+                        panic!("{}: {value}, not `{event}`", self.title)
+                    }
+                    _ => {}
+                },
+                Err(RecvTimeoutError::Timeout) => panic!("{}: no `{event}` came", self.title),
+                Err(RecvTimeoutError::Disconnected) => {
+                    panic!("{} ended before `{event}` came", self.title)
+                }
+            }
+        }
+    }
+
+    /// Lines of standard output that have come and were not taken yet.
+    pub fn pending_lines(&self) -> Vec<String> {
+        self.lines.try_iter().collect()
+    }
+
+    /// The next line of standard output that holds `text`.
+    ///
+    /// # Panics
+    /// If the program ends or [`PATIENCE`] runs out first.
+    pub fn line_with(&self, text: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(line) if line.contains(text) => return line,
+                Ok(_) => {}
+                Err(error) => panic!("{}: no line with `{text}` came: {error}", self.title),
+            }
+        }
+    }
+
+    /// Everything printed so far, on both standard output and standard error.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.log.lock().expect("log").clone()
+    }
+
+    /// Whether the program still runs.
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("state of the child").is_none()
+    }
+
+    /// Sends a signal; does nothing to a program that has ended.
+    pub fn signal(&mut self, signal: Signal) {
+        if self.is_running() {
+            let id = i32::try_from(self.child.id()).expect("a process id");
+            kill(Pid::from_raw(id), signal).expect("signal sent");
+        }
+    }
+
+    /// Waits for the end.
+    ///
+    /// # Panics
+    /// If [`PATIENCE`] runs out first.
+    pub fn finish(self) -> Finished {
+        self.finish_within(PATIENCE)
+    }
+
+    /// Waits for the end for at most `limit`.
+    ///
+    /// # Panics
+    /// If that runs out first.
+    pub fn finish_within(mut self, limit: Duration) -> Finished {
+        let deadline = Instant::now() + limit;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("state of the child") {
+                break status;
+            }
+            assert!(Instant::now() < deadline, "{} did not end within {limit:?}", self.title);
+            thread::sleep(Duration::from_millis(2));
+        };
+        for reader in self.readers.drain(..) {
+            reader.join().expect("reader of output");
+        }
+        let output: Vec<String> = self.lines.try_iter().collect();
+        Finished { status, output: output.join("\n"), log: self.log() }
+    }
+}
+
+impl Finished {
+    /// Itself, if the program said that all went well.
+    ///
+    /// # Panics
+    /// If the exit code is not 0.
+    #[must_use]
+    pub fn success(self) -> Self {
+        assert!(self.status.success(), "{}:\n{}", self.status, self.log);
+        self
+    }
+
+    /// What it printed, if it ended by itself with an exit code other than 0.
+    ///
+    /// # Panics
+    /// If it succeeded, was killed by a signal, or panicked.
+    #[must_use]
+    pub fn failure(self) -> String {
+        assert!(!self.status.success(), "it should have failed:\n{}", self.log);
+        assert!(
+            self.status.code().is_some(),
+            "{} instead of a message:\n{}",
+            self.status,
+            self.log
+        );
+        assert!(!self.log.contains("panicked at"), "a panic is no message:\n{}", self.log);
+        self.log
+    }
+
+    /// Standard output as JSON.
+    ///
+    /// # Panics
+    /// If it is none.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.output)
+            .unwrap_or_else(|error| panic!("no JSON ({error}):\n{}", self.log))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Both fail only if the program has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking() {
+            eprintln!("---- {} ----\n{}", self.title, self.log());
+        }
+    }
+}
+
+fn read_lines(
+    source: impl Read + Send + 'static,
+    log: Arc<Mutex<String>>,
+    lines: Option<Sender<String>>,
+) -> JoinHandle<()> {
+    thread::spawn(move || {
+        let mut source = BufReader::new(source);
+        let mut octets = Vec::new();
+        while source.read_until(b'\n', &mut octets).is_ok_and(|count| count > 0) {
+            let line = String::from_utf8_lossy(&octets).trim_end().to_owned();
+            let mut log = log.lock().expect("log");
+            log.push_str(&line);
+            log.push('\n');
+            drop(log);
+            if let Some(lines) = &lines {
+                // The test may have stopped listening.
+                let _ = lines.send(line);
+            }
+            octets.clear();
+        }
+    })
+}

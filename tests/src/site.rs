@@ -1,0 +1,172 @@
+//! A place of its own for each test: folder, environment, ports, and the `weir` program.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::net::{TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+use weir_base::Rng;
+
+use crate::Process;
+
+/// A machine of a test: its files, its home folder, its sockets. All of it goes when it is dropped.
+#[derive(Debug)]
+pub struct Site {
+    folder: TempDir,
+}
+
+impl Default for Site {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Site {
+    /// An empty site.
+    ///
+    /// # Panics
+    /// If no temporary folder can be made.
+    #[must_use]
+    pub fn new() -> Self {
+        // Short, because the path of a Unix socket has at most 107 octets.
+        let folder = tempfile::Builder::new().prefix("weir-t").tempdir().expect("temporary folder");
+        for name in ["home", "run"] {
+            fs::create_dir(folder.path().join(name)).expect("folder of the site");
+        }
+        Self { folder }
+    }
+
+    /// The path of a file of the site.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Writes a file and returns its path.
+    ///
+    /// # Panics
+    /// If it cannot be written.
+    pub fn write(&self, name: &str, octets: &[u8]) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, octets).expect("file of the site");
+        path
+    }
+
+    /// `program` with the environment of the site, which knows nothing of the machine's own NDN
+    /// settings.
+    pub fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command
+            .current_dir(self.folder.path())
+            .env("HOME", self.path("home"))
+            .env("XDG_CONFIG_HOME", self.path("home/.config"))
+            .env("XDG_DATA_HOME", self.path("home/.local/share"))
+            .env("XDG_CACHE_HOME", self.path("home/.cache"))
+            .env("XDG_RUNTIME_DIR", self.path("run"))
+            .env_remove("NDN_CLIENT_TRANSPORT")
+            .env_remove("RUST_LOG");
+        command
+    }
+
+    /// `weir` with arguments, connected to the router behind `transport` (a FaceUri).
+    pub fn weir(&self, transport: &str, arguments: &[&str]) -> Process {
+        let mut command = self.command(weir_binary());
+        command.args(arguments).env("NDN_CLIENT_TRANSPORT", transport);
+        Process::start(&format!("weir {}", arguments.join(" ")), command)
+    }
+
+    /// A port that neither TCP nor UDP uses on 127.0.0.1 right now.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[must_use]
+    pub fn free_port(&self) -> u16 {
+        for _ in 0..100 {
+            let tcp = TcpListener::bind("127.0.0.1:0").expect("a free TCP port");
+            let port = tcp.local_addr().expect("bound address").port();
+            if UdpSocket::bind(("127.0.0.1", port)).is_ok() {
+                return port;
+            }
+        }
+        panic!("no port is free for both TCP and UDP");
+    }
+
+    /// Names of the files directly in a folder of the site, sorted.
+    ///
+    /// # Panics
+    /// If the folder cannot be read.
+    #[must_use]
+    pub fn list(&self, folder: &str) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(self.path(folder))
+            .expect("folder of the site")
+            .map(|entry| entry.expect("entry").file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+/// Writes `size` octets that depend on the seed alone, and returns their SHA-256 in hex.
+///
+/// # Panics
+/// If the file cannot be written.
+pub fn random_file(path: &Path, size: usize, seed: u64) -> String {
+    let mut octets = vec![0; size];
+    Rng::from_seed(seed).fill(&mut octets);
+    fs::write(path, &octets).expect("random file");
+    hex(&Sha256::digest(&octets))
+}
+
+/// SHA-256 of a file in hex.
+///
+/// # Panics
+/// If the file cannot be read.
+#[must_use]
+pub fn sha256_hex(path: &Path) -> String {
+    let octets = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    hex(&Sha256::digest(&octets))
+}
+
+fn hex(octets: &[u8]) -> String {
+    octets.iter().fold(String::new(), |mut text, octet| {
+        let _ = write!(text, "{octet:02x}");
+        text
+    })
+}
+
+/// The `weir` program: `WEIR_BIN`, or built now beside the test that runs.
+///
+/// # Panics
+/// If it cannot be built.
+pub fn weir_binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| match std::env::var_os("WEIR_BIN") {
+        Some(path) => path.into(),
+        None => build_weir(),
+    })
+}
+
+fn build_weir() -> PathBuf {
+    let folder = build_folder();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("repository");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(root).args(["build", "--quiet", "--package", "weir", "--bin", "weir"]);
+    cargo.env("CARGO_TARGET_DIR", folder.parent().expect("target folder"));
+    if folder.ends_with("release") {
+        cargo.arg("--release");
+    }
+    let status = cargo.status().expect("cargo starts");
+    assert!(status.success(), "cannot build the weir program: {status}");
+    folder.join("weir")
+}
+
+/// The folder of the profile that this test was built in: `target/debug`.
+pub(crate) fn build_folder() -> PathBuf {
+    let test = std::env::current_exe().expect("path of this test");
+    let folder = test.parent().and_then(Path::parent).expect("tests lie in target/PROFILE/deps");
+    folder.to_path_buf()
+}
