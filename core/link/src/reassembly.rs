@@ -8,17 +8,24 @@ use weir_wire::lp::LpHeader;
 use crate::config::{FRAGMENT_COUNT_MAX, LinkConfig, REASSEMBLY_TIMEOUT_NS};
 use crate::counters::{DropCounters, LinkDrop};
 
+/// Fields that matter here only by being there.
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct Extras {
+    pub(crate) has_policy: bool,
+    pub(crate) has_announcement: bool,
+}
+
 /// A fragment as it came: the header of its LpPacket and its piece of the packet.
 pub(crate) struct Fragment<'a> {
     pub(crate) header: LpHeader,
-    pub(crate) has_announcement: bool,
+    pub(crate) extras: Extras,
     pub(crate) octets: &'a [u8],
 }
 
 /// A packet put together, with the header of its fragment 0.
 pub(crate) struct Whole {
     pub(crate) header: LpHeader,
-    pub(crate) has_announcement: bool,
+    pub(crate) extras: Extras,
     pub(crate) packet: Packet,
 }
 
@@ -38,7 +45,7 @@ pub(crate) struct Reassembly {
 
 struct Partial {
     /// Of fragment 0, once it is here.
-    header: Option<(LpHeader, bool)>,
+    header: Option<(LpHeader, Extras)>,
     /// Highest mark on any fragment: NFD may mark any of them, and none is to be lost.
     congestion_mark: u64,
     frag_count: u32,
@@ -216,7 +223,7 @@ impl Partial {
     fn add(&mut self, index: u32, fragment: &Fragment<'_>, pool: &mut Pool) {
         self.congestion_mark = self.congestion_mark.max(fragment.header.congestion_mark);
         if index == 0 {
-            self.header = Some((fragment.header.clone(), fragment.has_announcement));
+            self.header = Some((fragment.header.clone(), fragment.extras));
         }
         if index != self.appended {
             let at = self.early_position(index).expect_err("duplicates are refused before");
@@ -249,8 +256,8 @@ impl Partial {
     fn into_whole(self, spare: &mut Vec<Vec<(u32, Packet)>>) -> Whole {
         debug_assert!(self.early.is_empty());
         spare.push(self.early);
-        let (mut header, has_announcement) = self.header.expect("fragment 0 is among all");
+        let (mut header, extras) = self.header.expect("fragment 0 is among all");
         header.congestion_mark = self.congestion_mark;
-        Whole { header, has_announcement, packet: self.buffer.freeze(self.filled) }
+        Whole { header, extras, packet: self.buffer.freeze(self.filled) }
     }
 }

@@ -4,7 +4,7 @@ use weir_wire::tlv;
 
 use crate::counters::LinkDrop;
 use crate::link::{Link, Received};
-use crate::reassembly::Fragment;
+use crate::reassembly::{Extras, Fragment};
 
 impl Link {
     /// Takes one frame: a whole TLV of a stream, or a datagram. `pool` gives the block into which
@@ -29,29 +29,32 @@ impl Link {
         pool: &mut Pool,
     ) -> Result<Received, LinkDrop> {
         if is_network_packet(&frame) {
-            return self.deliver(LpHeader::default(), false, frame);
+            return self.deliver(LpHeader::default(), Extras::default(), frame);
         }
         let view = LpView::decode(&frame).map_err(|_| LinkDrop::Malformed)?;
         let Some(octets) = view.fragment else {
             return Ok(Received::Idle);
         };
-        let has_announcement = view.prefix_announcement.is_some();
+        let extras = Extras {
+            has_policy: view.cache_policy.is_some(),
+            has_announcement: view.prefix_announcement.is_some(),
+        };
         if view.header.frag_count == 1 && view.header.frag_index == 0 {
             let (at, len) = (view.fragment_at, octets.len());
             let header = view.header;
             let packet = frame.slice(at..at + len);
-            return self.deliver(header, has_announcement, packet);
+            return self.deliver(header, extras, packet);
         }
         if !self.config.reassembly {
             return Err(LinkDrop::ReassemblyOff);
         }
-        let fragment = Fragment { header: view.header, has_announcement, octets };
+        let fragment = Fragment { header: view.header, extras, octets };
         let drops = &mut self.counters.drops;
         match self.reassembly.accept(now, &fragment, &self.config, pool, drops)? {
             None => Ok(Received::Partial),
             Some(whole) => {
                 self.counters.reassembled += 1;
-                self.deliver(whole.header, whole.has_announcement, whole.packet)
+                self.deliver(whole.header, whole.extras, whole.packet)
             }
         }
     }
@@ -60,7 +63,7 @@ impl Link {
     fn deliver(
         &mut self,
         mut header: LpHeader,
-        has_announcement: bool,
+        extras: Extras,
         packet: Packet,
     ) -> Result<Received, LinkDrop> {
         let is_interest = match packet.first().map(|&first| u32::from(first)) {
@@ -68,7 +71,7 @@ impl Link {
             Some(tlv::DATA) => false,
             _ => return Err(LinkDrop::NotNetworkPacket),
         };
-        let has_policy = header.cache_policy.is_some();
+        let Extras { has_policy, has_announcement } = extras;
         let has_next_hop = header.next_hop_face.is_some();
         match (is_interest, header.nack.is_some()) {
             (true, false) => {
@@ -103,7 +106,5 @@ impl Link {
 }
 
 fn is_network_packet(frame: &[u8]) -> bool {
-    frame
-        .first()
-        .is_some_and(|&first| matches!(u32::from(first), tlv::INTEREST | tlv::DATA))
+    frame.first().is_some_and(|&first| matches!(u32::from(first), tlv::INTEREST | tlv::DATA))
 }

@@ -13,22 +13,23 @@ impl Link {
     /// none, and adds the congestion mark when the queue has been long for long enough.
     ///
     /// # Errors
-    /// [`LinkDrop::QueueFull`] or [`LinkDrop::TooLargeForMtu`]; counted already.
+    /// [`LinkDrop::QueueFull`], [`LinkDrop::TooLargeForMtu`] or [`LinkDrop::NotNetworkPacket`]; counted already.
     pub fn enqueue(
         &mut self,
         now: Instant,
         header: LpHeader,
         packet: Packet,
     ) -> Result<(), LinkDrop> {
-        let counter = match packet.first().map(|&first| u32::from(first)) {
-            Some(tlv::INTEREST) if header.nack.is_some() => &mut self.counters.out_nacks,
-            Some(tlv::INTEREST) => &mut self.counters.out_interests,
-            _ => &mut self.counters.out_data,
+        let is_nack = header.nack.is_some();
+        let result = match packet.first().map(|&first| u32::from(first)) {
+            Some(tlv::INTEREST | tlv::DATA) => self.try_enqueue(now, header, &packet),
+            _ => Err(LinkDrop::NotNetworkPacket),
         };
-        *counter += 1;
-        let result = self.try_enqueue(now, header, packet);
-        if let Err(reason) = result {
-            self.counters.drops.count(reason);
+        match result {
+            Err(reason) => self.counters.drops.count(reason),
+            Ok(()) if u32::from(packet[0]) == tlv::DATA => self.counters.out_data += 1,
+            Ok(()) if is_nack => self.counters.out_nacks += 1,
+            Ok(()) => self.counters.out_interests += 1,
         }
         result
     }
@@ -37,7 +38,7 @@ impl Link {
         &mut self,
         now: Instant,
         mut header: LpHeader,
-        packet: Packet,
+        packet: &Packet,
     ) -> Result<(), LinkDrop> {
         let charge = self.egress.charged_bytes() + Egress::charge_of(packet.len());
         if charge > self.config.queue_bytes_max {
@@ -56,17 +57,17 @@ impl Link {
             self.counters.marks_set += 1;
         }
         // NFD closes a stream on a frame beyond the largest packet, though it sends such frames.
-        if let Some(frame) = single_frame(&header, &packet, self.config.mtu.min(PACKET_SIZE_MAX)) {
+        if let Some(frame) = single_frame(&header, packet, self.config.mtu.min(PACKET_SIZE_MAX)) {
             self.egress.push(frame);
             return Ok(());
         }
         if self.config.fragmentation {
-            return self.enqueue_fragments(header, &packet);
+            return self.enqueue_fragments(header, packet);
         }
         // What is only advice must never cost a packet that fits without it.
         header.congestion_mark = 0;
         header.incoming_face = None;
-        let frame = single_frame(&header, &packet, self.config.mtu);
+        let frame = single_frame(&header, packet, self.config.mtu);
         self.egress.push(frame.ok_or(LinkDrop::TooLargeForMtu)?);
         Ok(())
     }

@@ -1,1 +1,45 @@
 #![doc = include_str!("../README.md")]
+
+mod gather;
+mod limits;
+mod listen;
+mod locate;
+mod mmsg;
+mod socket;
+mod stream;
+mod udp;
+mod uri;
+
+use weir_wire::FrameError;
+
+pub use limits::raise_file_limit;
+pub use listen::{BindError, TcpListener, UnixListener};
+pub use locate::{
+    ClientTransportError, Origin, TransportChoice, client_transport, client_transport_from,
+    unix_path_candidates,
+};
+pub use stream::StreamSocket;
+pub use udp::{Datagram, UdpCounters, UdpOptions, UdpPort, udp_mtu_default};
+pub use uri::{FaceUri, FaceUriError, NDN_PORT, ResolveError};
+
+/// How a call of `recv` ended. Frames appended before that are good in every case.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum RecvStatus {
+    /// The socket is empty; wait for readiness.
+    Drained,
+    /// The call took its share and there may be more: call again before waiting for readiness.
+    More,
+    /// The peer closed the connection.
+    Closed,
+    /// No further packet can be found in the stream: close this face.
+    FramingLost(FrameError),
+}
+
+/// How a call of `send` ended.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum SendStatus {
+    /// The queue is empty.
+    Drained,
+    /// The socket takes no more for now; wait until it is writable.
+    WouldBlock,
+}

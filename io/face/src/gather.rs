@@ -1,0 +1,100 @@
+//! From the frames of a link to the pieces of one `sendmsg`.
+
+use std::cell::RefCell;
+use std::io::IoSlice;
+
+use weir_link::Link;
+
+/// Pieces of one call.
+pub(crate) const PIECES_MAX: usize = 128;
+/// Octets of one call: enough to spread its cost, little enough for what it touches to stay in cache.
+const BATCH_BYTES_MAX: usize = 256 * 1024;
+/// Frames up to this size are copied together, since a piece of its own costs more.
+const COPY_BYTES_MAX: usize = 512;
+const STAGING_BYTES: usize = 64 * 1024;
+
+thread_local! {
+    static STAGING: RefCell<Box<[u8]>> = RefCell::new(vec![0; STAGING_BYTES].into());
+}
+
+#[derive(Copy, Clone)]
+enum Piece<'a> {
+    Staged { start: usize, end: usize },
+    Octets(&'a [u8]),
+}
+
+struct Batch<'a> {
+    pieces: [Piece<'a>; PIECES_MAX],
+    count: usize,
+    bytes: usize,
+    staged: usize,
+}
+
+impl<'a> Batch<'a> {
+    fn has_room_for(&self, prefix: &[u8], payload: &[u8]) -> bool {
+        let staged_len = if is_small(prefix, payload) { COPY_BYTES_MAX } else { prefix.len() };
+        self.count + 2 <= PIECES_MAX
+            && self.staged + staged_len <= STAGING_BYTES
+            && self.bytes < BATCH_BYTES_MAX
+    }
+
+    fn push(&mut self, prefix: &'a [u8], payload: &'a [u8], staging: &mut [u8]) {
+        self.stage(prefix, staging);
+        if is_small(prefix, payload) {
+            self.stage(payload, staging);
+        } else {
+            self.pieces[self.count] = Piece::Octets(payload);
+            self.count += 1;
+        }
+        self.bytes += prefix.len() + payload.len();
+    }
+
+    fn stage(&mut self, octets: &[u8], staging: &mut [u8]) {
+        if octets.is_empty() {
+            return;
+        }
+        let (start, end) = (self.staged, self.staged + octets.len());
+        staging[start..end].copy_from_slice(octets);
+        self.staged = end;
+        if let Some(Piece::Staged { end: last, .. }) = self.pieces[..self.count].last_mut() {
+            *last = end;
+        } else {
+            self.pieces[self.count] = Piece::Staged { start, end };
+            self.count += 1;
+        }
+    }
+}
+
+fn is_small(prefix: &[u8], payload: &[u8]) -> bool {
+    prefix.len() + payload.len() <= COPY_BYTES_MAX
+}
+
+/// Calls `send` with the octets of the oldest frames of `link`, leaving out the `skip` octets that went before.
+pub(crate) fn with_pieces<R>(
+    link: &Link,
+    skip: usize,
+    send: impl FnOnce(&[IoSlice<'_>]) -> R,
+) -> R {
+    STAGING.with_borrow_mut(|staging| {
+        let mut batch =
+            Batch { pieces: [Piece::Octets(&[]); PIECES_MAX], count: 0, bytes: 0, staged: 0 };
+        let mut skip = skip;
+        for frame in link.frames() {
+            let prefix = &frame.prefix()[skip.min(frame.prefix().len())..];
+            let payload = &frame.payload()[skip.saturating_sub(frame.prefix().len())..];
+            if !batch.has_room_for(prefix, payload) {
+                break;
+            }
+            batch.push(prefix, payload, staging);
+            skip = 0;
+        }
+        let mut slices = [IoSlice::new(&[]); PIECES_MAX];
+        for (slice, piece) in slices.iter_mut().zip(&batch.pieces[..batch.count]) {
+            *slice = IoSlice::new(match *piece {
+                Piece::Staged { start, end } => &staging[start..end],
+                Piece::Octets(octets) => octets,
+            });
+        }
+        send(&slices[..batch.count])
+    })
+}

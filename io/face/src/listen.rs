@@ -1,0 +1,302 @@
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+use nix::fcntl::{Flock, FlockArg};
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::locate::unix_path_candidates;
+use crate::stream::StreamSocket;
+use crate::uri::FaceUri;
+
+const BACKLOG: libc::c_int = 1024;
+
+/// As NFD: applications of every user may connect. What they may then do is for management to decide, and the
+/// directories that only concern one user are closed to others.
+const SOCKET_MODE: u32 = 0o666;
+
+/// Why a listener could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// A router answers at this path.
+    #[error(
+        "another router listens on {}; stop it, or choose another path (for `weir router`: --unix PATH)",
+        path.display()
+    )]
+    AddressInUse {
+        /// The socket's path.
+        path: PathBuf,
+    },
+    /// There is something else at this path, and it is left alone.
+    #[error("{} is there already and is no socket; move it away or choose another path", path.display())]
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The directory of the default path in the temporary directory belongs to another user.
+    #[error("{} belongs to another user; choose another path", path.display())]
+    ForeignDirectory {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The system refused.
+    #[error("cannot listen on {address}: {source}")]
+    Io {
+        /// Path, or IP address and port.
+        address: String,
+        /// From the system.
+        source: io::Error,
+    },
+}
+
+impl BindError {
+    /// Whether another place may do where this one did not, for want of permission or of the directory.
+    fn is_about_the_place(&self) -> bool {
+        match self {
+            Self::Io { source, .. } => matches!(
+                source.kind(),
+                io::ErrorKind::PermissionDenied
+                    | io::ErrorKind::NotFound
+                    | io::ErrorKind::ReadOnlyFilesystem
+                    | io::ErrorKind::NotADirectory
+            ),
+            Self::ForeignDirectory { .. } => true,
+            Self::AddressInUse { .. } | Self::NotASocket { .. } => false,
+        }
+    }
+}
+
+/// Listens on a path; removes it when dropped.
+#[derive(Debug)]
+pub struct UnixListener {
+    socket: Socket,
+    path: PathBuf,
+    /// Device and inode of the socket file, so that only our own is removed.
+    identity: (u64, u64),
+}
+
+impl UnixListener {
+    /// Listens on `path`. A missing directory is made, open to this user alone unless the system's run directory is its
+    /// parent. A socket on which nobody answers, left by a router that was killed, is replaced.
+    ///
+    /// # Errors
+    /// [`BindError`].
+    pub fn bind(path: &Path) -> Result<Self, BindError> {
+        let fail = |source| BindError::Io { address: path.display().to_string(), source };
+        let path = std::path::absolute(path).map_err(fail)?;
+        let directory = path.parent().unwrap_or(Path::new("/"));
+        make_directory(directory).map_err(fail)?;
+        // Between finding a socket dead and replacing it, no other router may do the same.
+        let _lock = lock_directory(directory).map_err(fail)?;
+        remove_stale(&path)?;
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(fail)?;
+        socket.set_nonblocking(true).map_err(fail)?;
+        let address = SockAddr::unix(&path).map_err(fail)?;
+        socket.bind(&address).map_err(fail)?;
+        let metadata = fs::symlink_metadata(&path).map_err(fail)?;
+        let listener =
+            Self { socket, identity: (metadata.dev(), metadata.ino()), path: path.clone() };
+        fs::set_permissions(&path, Permissions::from_mode(SOCKET_MODE)).map_err(fail)?;
+        listener.socket.listen(BACKLOG).map_err(fail)?;
+        Ok(listener)
+    }
+
+    /// Listens on the first of [`unix_path_candidates`] where this process may make a socket.
+    ///
+    /// # Errors
+    /// [`BindError`]: another router listens there, or no place will do.
+    pub fn bind_default() -> Result<Self, BindError> {
+        let candidates = unix_path_candidates();
+        let (last, first) = candidates.split_last().expect("the temporary directory is always one");
+        for path in first {
+            match Self::bind(path) {
+                Err(error) if error.is_about_the_place() => {}
+                result => return result,
+            }
+        }
+        // Anyone may make a directory of this name in the temporary directory.
+        let directory = last.parent().unwrap_or(last);
+        let owner = nix::unistd::getuid().as_raw();
+        if fs::symlink_metadata(directory)
+            .is_ok_and(|found| found.uid() != owner || !found.is_dir())
+        {
+            return Err(BindError::ForeignDirectory { path: directory.to_owned() });
+        }
+        Self::bind(last)
+    }
+
+    /// Where it listens, absolute.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The face address of this side, `unix://…`.
+    pub fn local_uri(&self) -> FaceUri {
+        FaceUri::Unix(self.path.clone())
+    }
+
+    /// The next connection; `None` when none waits.
+    ///
+    /// # Errors
+    /// Those of `accept`. When this process has no file to spare the connection stays in the queue: try again later.
+    pub fn accept(&self) -> io::Result<Option<StreamSocket>> {
+        let accepted = accept(&self.socket)?;
+        accepted
+            .map(|(socket, _)| StreamSocket::accepted_unix(socket, self.path.clone()))
+            .transpose()
+    }
+}
+
+impl Drop for UnixListener {
+    fn drop(&mut self) {
+        let is_ours = fs::symlink_metadata(&self.path)
+            .is_ok_and(|found| (found.dev(), found.ino()) == self.identity);
+        if is_ours {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn make_directory(directory: &Path) -> io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    let parent = directory.parent();
+    let is_shared = [Some(Path::new("/run")), Some(Path::new("/var/run"))].contains(&parent);
+    let mode = if is_shared { 0o755 } else { 0o700 };
+    fs::DirBuilder::new().recursive(true).mode(mode).create(directory)
+}
+
+fn lock_directory(directory: &Path) -> io::Result<Flock<File>> {
+    Flock::lock(File::open(directory)?, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into())
+}
+
+fn remove_stale(path: &Path) -> Result<(), BindError> {
+    let fail = |source| BindError::Io { address: path.display().to_string(), source };
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(fail(error)),
+    };
+    if !found.file_type().is_socket() {
+        return Err(BindError::NotASocket { path: path.to_owned() });
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(fail)
+        }
+        // A socket that this user may not connect to is not known to be dead.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(fail(error)),
+        _ => Err(BindError::AddressInUse { path: path.to_owned() }),
+    }
+}
+
+/// Listens for TCP connections.
+#[derive(Debug)]
+pub struct TcpListener {
+    socket: Socket,
+    local: SocketAddr,
+}
+
+impl TcpListener {
+    /// Listens on `address`; port 0 takes any. An IPv6 listener takes no IPv4 peers.
+    ///
+    /// # Errors
+    /// [`BindError::Io`].
+    pub fn bind(address: SocketAddr) -> Result<Self, BindError> {
+        Self::try_bind(address)
+            .map_err(|source| BindError::Io { address: format!("tcp {address}"), source })
+    }
+
+    fn try_bind(address: SocketAddr) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        socket.set_reuse_address(true)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        let local = socket.local_addr()?.as_socket().unwrap_or(address);
+        Ok(Self { socket, local })
+    }
+
+    /// The address bound to.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The channel's address, `tcp4://…` or `tcp6://…`.
+    pub fn local_uri(&self) -> FaceUri {
+        FaceUri::Tcp(self.local)
+    }
+
+    /// The next connection; `None` when none waits.
+    ///
+    /// # Errors
+    /// Those of `accept`. When this process has no file to spare the connection stays in the queue: try again later.
+    pub fn accept(&self) -> io::Result<Option<StreamSocket>> {
+        let Some((socket, peer)) = accept(&self.socket)? else {
+            return Ok(None);
+        };
+        let peer = peer.as_socket().ok_or(io::ErrorKind::InvalidData)?;
+        StreamSocket::from_tcp(socket, peer).map(Some)
+    }
+}
+
+/// A connection that was gone before it was accepted is passed over.
+fn accept(listener: &Socket) -> io::Result<Option<(Socket, SockAddr)>> {
+    loop {
+        match listener.accept() {
+            Ok(accepted) => return Ok(Some(accepted)),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => return Ok(None),
+                io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
+                _ => return Err(error),
+            },
+        }
+    }
+}
+
+macro_rules! listener_source {
+    ($listener:ty) => {
+        impl AsRawFd for $listener {
+            fn as_raw_fd(&self) -> RawFd {
+                self.socket.as_raw_fd()
+            }
+        }
+
+        impl mio::event::Source for $listener {
+            fn register(
+                &mut self,
+                registry: &Registry,
+                token: Token,
+                interests: Interest,
+            ) -> io::Result<()> {
+                SourceFd(&self.socket.as_raw_fd()).register(registry, token, interests)
+            }
+
+            fn reregister(
+                &mut self,
+                registry: &Registry,
+                token: Token,
+                interests: Interest,
+            ) -> io::Result<()> {
+                SourceFd(&self.socket.as_raw_fd()).reregister(registry, token, interests)
+            }
+
+            fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+                SourceFd(&self.socket.as_raw_fd()).deregister(registry)
+            }
+        }
+    };
+}
+
+listener_source!(UnixListener);
+listener_source!(TcpListener);

@@ -1,0 +1,251 @@
+//! Several datagrams in one system call. The kernel's structures are built on the stack for each call: that costs some
+//! tens of nanoseconds for a batch and leaves no pointers lying about.
+
+use std::io;
+use std::mem;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::RawFd;
+
+use socket2::SockAddr;
+
+/// Datagrams, or runs of them, of one call.
+pub(crate) const BATCH_MAX: usize = 32;
+/// Pieces of all messages of one sending call.
+pub(crate) const PIECES_MAX: usize = 512;
+
+/// Room for the control messages asked for: segment size and drop counter, 24 octets each.
+type Control = [u64; 8];
+
+/// Where one message is received: its first and its further octets.
+pub(crate) struct Target<'a> {
+    pub(crate) head: &'a mut [u8],
+    pub(crate) rest: &'a mut [u8],
+}
+
+/// One received message.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) len: usize,
+    /// Size of each datagram in the message but the last, which may be shorter.
+    pub(crate) segment: usize,
+    pub(crate) is_truncated: bool,
+    /// Datagrams this socket lost for want of buffer, since it was made.
+    pub(crate) overflows: Option<u32>,
+}
+
+/// Receives into `targets`, one message each, and appends what came to `arrivals`.
+///
+/// # Errors
+/// WouldBlock when nothing waits, and whatever else the system says when the first message fails.
+pub(crate) fn receive(
+    fd: RawFd,
+    targets: &mut [Target<'_>],
+    is_batched: bool,
+    arrivals: &mut Vec<Arrival>,
+) -> io::Result<()> {
+    let count = targets.len().min(BATCH_MAX);
+    // SAFETY: all of these are plain C structures for which zeros are a valid value.
+    let (mut names, mut pieces, mut messages): (
+        [libc::sockaddr_storage; BATCH_MAX],
+        [[libc::iovec; 2]; BATCH_MAX],
+        [libc::mmsghdr; BATCH_MAX],
+    ) = unsafe { (mem::zeroed(), mem::zeroed(), mem::zeroed()) };
+    let mut controls: [Control; BATCH_MAX] = [[0; 8]; BATCH_MAX];
+    for (index, target) in targets[..count].iter_mut().enumerate() {
+        pieces[index] = [piece_mut(target.head), piece_mut(target.rest)];
+        let header = &mut messages[index].msg_hdr;
+        header.msg_name = (&raw mut names[index]).cast();
+        header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+        header.msg_iov = pieces[index].as_mut_ptr();
+        header.msg_iovlen = if target.rest.is_empty() { 1 } else { 2 };
+        header.msg_control = controls[index].as_mut_ptr().cast();
+        header.msg_controllen = size_of::<Control>();
+    }
+    let received = if is_batched {
+        // SAFETY: the first `count` headers point to names, pieces and controls that live through the call, and the
+        // pieces to the targets, exclusively borrowed.
+        let result = unsafe {
+            libc::recvmmsg(
+                fd,
+                messages.as_mut_ptr(),
+                count as libc::c_uint,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut(),
+            )
+        };
+        usize::try_from(result).map_err(|_| io::Error::last_os_error())?
+    } else {
+        receive_singly(fd, &mut messages[..count])?
+    };
+    for (message, name) in messages[..received].iter().zip(&names) {
+        let len = message.msg_len as usize;
+        let (segment, overflows) = read_control(&message.msg_hdr);
+        arrivals.push(Arrival {
+            peer: read_address(name),
+            len,
+            segment: segment.filter(|&size| size > 0).unwrap_or(len),
+            is_truncated: message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+            overflows,
+        });
+    }
+    Ok(())
+}
+
+fn receive_singly(fd: RawFd, messages: &mut [libc::mmsghdr]) -> io::Result<usize> {
+    for (index, message) in messages.iter_mut().enumerate() {
+        // SAFETY: as for recvmmsg in `receive`.
+        let result = unsafe { libc::recvmsg(fd, &raw mut message.msg_hdr, libc::MSG_DONTWAIT) };
+        match libc::c_uint::try_from(result) {
+            Ok(len) => message.msg_len = len,
+            Err(_) if index > 0 => return Ok(index),
+            Err(_) => return Err(io::Error::last_os_error()),
+        }
+    }
+    Ok(messages.len())
+}
+
+/// Segment size (UDP_GRO) and drop counter (SO_RXQ_OVFL) of a received message.
+fn read_control(header: &libc::msghdr) -> (Option<usize>, Option<u32>) {
+    let (mut segment, mut overflows) = (None, None);
+    // SAFETY: the header was filled in by the kernel and its control buffer is still alive, so that the macros walk
+    // control messages within it; the data of these two kinds is an int, maybe unaligned.
+    unsafe {
+        let mut control = libc::CMSG_FIRSTHDR(header);
+        while !control.is_null() {
+            let data = libc::CMSG_DATA(control);
+            match ((*control).cmsg_level, (*control).cmsg_type) {
+                (libc::SOL_UDP, libc::UDP_GRO) => {
+                    let size = data.cast::<libc::c_int>().read_unaligned();
+                    segment = usize::try_from(size).ok();
+                }
+                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
+                    overflows = Some(data.cast::<u32>().read_unaligned());
+                }
+                _ => {}
+            }
+            control = libc::CMSG_NXTHDR(header, control);
+        }
+    }
+    (segment, overflows)
+}
+
+/// The address the kernel wrote to `name`, if it is an IP address.
+fn read_address(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
+    let name: *const libc::sockaddr_storage = name;
+    // SAFETY: a sockaddr_storage is large enough and aligned for both structures, and initialised in full.
+    unsafe {
+        match libc::c_int::from((*name).ss_family) {
+            libc::AF_INET => {
+                let v4 = &*name.cast::<libc::sockaddr_in>();
+                let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
+                Some(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into())
+            }
+            libc::AF_INET6 => {
+                let v6 = &*name.cast::<libc::sockaddr_in6>();
+                let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+                let port = u16::from_be(v6.sin6_port);
+                Some(SocketAddrV6::new(ip, port, 0, v6.sin6_scope_id).into())
+            }
+            _ => None,
+        }
+    }
+}
+
+fn piece_mut(octets: &mut [u8]) -> libc::iovec {
+    libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() }
+}
+
+/// One message to send: `piece_count` pieces, cut by the kernel into datagrams of `segment` octets if that is not 0.
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct Departure {
+    pub(crate) piece_count: usize,
+    pub(crate) segment: u16,
+}
+
+/// The octets of several messages, in order.
+pub(crate) struct Pieces<'a> {
+    pieces: [&'a [u8]; PIECES_MAX],
+    count: usize,
+}
+
+impl<'a> Pieces<'a> {
+    pub(crate) fn new() -> Self {
+        Self { pieces: [&[]; PIECES_MAX], count: 0 }
+    }
+
+    pub(crate) fn free(&self) -> usize {
+        PIECES_MAX - self.count
+    }
+
+    pub(crate) fn push(&mut self, octets: &'a [u8]) {
+        self.pieces[self.count] = octets;
+        self.count += 1;
+    }
+}
+
+/// Sends `departures`, at most [`BATCH_MAX`], to `peer`; their pieces follow one another in `pieces`. Returns how many
+/// messages the socket took.
+///
+/// # Errors
+/// What the system says when the first message fails.
+pub(crate) fn send(
+    fd: RawFd,
+    peer: &SockAddr,
+    pieces: &Pieces<'_>,
+    departures: &[Departure],
+    is_batched: bool,
+) -> io::Result<usize> {
+    let count = departures.len().min(BATCH_MAX);
+    // SAFETY: plain C structures for which zeros are a valid value.
+    let (mut vectors, mut messages): ([libc::iovec; PIECES_MAX], [libc::mmsghdr; BATCH_MAX]) =
+        unsafe { (mem::zeroed(), mem::zeroed()) };
+    let mut controls: [Control; BATCH_MAX] = [[0; 8]; BATCH_MAX];
+    for (vector, octets) in vectors.iter_mut().zip(&pieces.pieces[..pieces.count]) {
+        // The kernel only reads what it is given to send; the structure has no const pointer.
+        *vector =
+            libc::iovec { iov_base: octets.as_ptr().cast_mut().cast(), iov_len: octets.len() };
+    }
+    let mut first = 0;
+    for (index, departure) in departures[..count].iter().enumerate() {
+        let vectors = &mut vectors[first..first + departure.piece_count];
+        first += departure.piece_count;
+        let header = &mut messages[index].msg_hdr;
+        header.msg_name = peer.as_ptr().cast_mut().cast();
+        header.msg_namelen = peer.len();
+        header.msg_iov = vectors.as_mut_ptr();
+        header.msg_iovlen = vectors.len();
+        if departure.segment != 0 {
+            write_segment_size(header, &mut controls[index], departure.segment);
+        }
+    }
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    if is_batched {
+        // SAFETY: the first `count` headers point to the address, pieces and controls, all alive through the call.
+        let result =
+            unsafe { libc::sendmmsg(fd, messages.as_mut_ptr(), count as libc::c_uint, flags) };
+        return usize::try_from(result).map_err(|_| io::Error::last_os_error());
+    }
+    for (index, message) in messages[..count].iter().enumerate() {
+        // SAFETY: as for sendmmsg.
+        let result = unsafe { libc::sendmsg(fd, &raw const message.msg_hdr, flags) };
+        if result < 0 {
+            return if index > 0 { Ok(index) } else { Err(io::Error::last_os_error()) };
+        }
+    }
+    Ok(count)
+}
+
+fn write_segment_size(header: &mut libc::msghdr, control: &mut Control, segment: u16) {
+    header.msg_control = control.as_mut_ptr().cast();
+    // SAFETY: CMSG_SPACE and CMSG_LEN compute sizes only. The control buffer is aligned for a control message and has
+    // room for one with a u16, so the first header and its data lie within it.
+    unsafe {
+        header.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as libc::c_uint) as usize;
+        let message = libc::CMSG_FIRSTHDR(header);
+        (*message).cmsg_level = libc::SOL_UDP;
+        (*message).cmsg_type = libc::UDP_SEGMENT;
+        (*message).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as libc::c_uint) as usize;
+        libc::CMSG_DATA(message).cast::<u16>().write_unaligned(segment);
+    }
+}

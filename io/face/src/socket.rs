@@ -1,0 +1,76 @@
+//! What the kinds of sockets share.
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use socket2::Socket;
+
+/// Asks for large buffers: beyond the system's limit where the process may, up to it otherwise. A smaller
+/// buffer than asked is no error.
+pub(crate) fn grow_send_buffer(socket: &Socket, bytes: usize) {
+    if force_buffer(socket, libc::SO_SNDBUFFORCE, bytes).is_err() {
+        let _ = socket.set_send_buffer_size(bytes);
+    }
+}
+
+/// As [`grow_send_buffer`], for receiving.
+pub(crate) fn grow_receive_buffer(socket: &Socket, bytes: usize) {
+    if force_buffer(socket, libc::SO_RCVBUFFORCE, bytes).is_err() {
+        let _ = socket.set_recv_buffer_size(bytes);
+    }
+}
+
+fn force_buffer(socket: &Socket, option: libc::c_int, bytes: usize) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    set_int_option(socket, libc::SOL_SOCKET, option, bytes)
+}
+
+/// `setsockopt` with an `int`.
+pub(crate) fn set_int_option(
+    socket: &Socket,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    // SAFETY: the pointer and length describe `value`, which lives through the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Octets that wait in the socket to be sent (SIOCOUTQ); 0 where the system does not tell.
+pub(crate) fn unsent_bytes(socket: &Socket) -> u64 {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: TIOCOUTQ (the same number as SIOCOUTQ) writes one int to the pointer, which is valid for it.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if result == 0 { u64::try_from(bytes).unwrap_or(0) } else { 0 }
+}
+
+/// Keeps a link told of the socket's backlog, for congestion marks, without a system call for every batch: what
+/// was sent since the socket was last asked bounds what can wait in it.
+#[derive(Debug, Default)]
+pub(crate) struct Backlog {
+    bytes_max: u64,
+}
+
+impl Backlog {
+    pub(crate) fn after_send(
+        &mut self,
+        socket: &Socket,
+        sent_bytes: u64,
+        link: &mut weir_link::Link,
+    ) {
+        self.bytes_max += sent_bytes;
+        if self.bytes_max > link.config().mark_threshold_bytes {
+            self.bytes_max = unsent_bytes(socket);
+        }
+        link.set_socket_backlog(self.bytes_max);
+    }
+}

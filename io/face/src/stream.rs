@@ -1,0 +1,328 @@
+use std::fmt;
+use std::io::{self, Read};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+use socket2::{Domain, SockAddr, Socket, Type};
+use weir_base::{Packet, Pool};
+use weir_link::Link;
+use weir_wire::peek_frame;
+
+use crate::gather::with_pieces;
+use crate::socket::{Backlog, grow_send_buffer};
+use crate::uri::FaceUri;
+use crate::{RecvStatus, SendStatus};
+
+/// Blocks to read into grow and shrink between these with what the peer sends at a time.
+const READ_BYTES_MIN: usize = 16 * 1024;
+const READ_BYTES_MAX: usize = 128 * 1024;
+/// So many reads in a row that leave most of the block empty make it smaller.
+const SMALL_READS_MAX: u32 = 16;
+/// What one call read is moved to a block of its own size when it is as little as this.
+const COPY_BYTES_MAX: usize = 2048;
+/// Send buffer asked for on Unix sockets. TCP sizes its buffers by itself as long as nobody sets them.
+const UNIX_SEND_BUFFER_BYTES: usize = 1 << 20;
+
+/// One connection of a stream face, Unix or TCP; non-blocking.
+pub struct StreamSocket {
+    socket: Socket,
+    local: FaceUri,
+    remote: FaceUri,
+    is_local: bool,
+    /// The beginning of a frame whose rest has not come yet.
+    tail: Packet,
+    read_bytes: usize,
+    small_reads: u32,
+    /// Octets of the link's oldest frame that were sent already.
+    front_sent: usize,
+    backlog: Backlog,
+    /// An error that came after octets that had to be delivered first.
+    error: Option<io::Error>,
+}
+
+impl StreamSocket {
+    /// Connects to a router's Unix socket. Blocks only while the listener's backlog is full.
+    ///
+    /// # Errors
+    /// Those of `connect`: nothing there (NotFound), nobody listens (ConnectionRefused), no permission.
+    pub fn connect_unix(path: &Path) -> io::Result<Self> {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.connect(&SockAddr::unix(path)?)?;
+        let local = FaceUri::Fd(socket.as_raw_fd() as u64);
+        Self::from_unix(socket, local, FaceUri::Unix(path.to_owned()))
+    }
+
+    /// Starts a TCP connection. When the socket becomes writable, [`finish_connect`](Self::finish_connect)
+    /// tells whether it stands.
+    ///
+    /// # Errors
+    /// Those of `socket` and `connect` that are known at once.
+    pub fn connect_tcp(address: SocketAddr) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        match socket.connect(&address.into()) {
+            Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => return Err(error),
+            _ => {}
+        }
+        Self::from_tcp(socket, address)
+    }
+
+    /// Connects over TCP and waits for at most `timeout`.
+    ///
+    /// # Errors
+    /// Those of `connect`; TimedOut.
+    pub fn connect_tcp_timeout(address: SocketAddr, timeout: Duration) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        socket.connect_timeout(&address.into(), timeout)?;
+        Self::from_tcp(socket, address)
+    }
+
+    /// Whether a connection begun by [`connect_tcp`](Self::connect_tcp) stands; to be asked when the socket is
+    /// writable, and again at the next readiness while the answer is `false`.
+    ///
+    /// # Errors
+    /// Why it could not be made.
+    pub fn finish_connect(&mut self) -> io::Result<bool> {
+        if let Some(error) = self.socket.take_error()? {
+            return Err(error);
+        }
+        match self.socket.peer_addr() {
+            Ok(_) => {
+                self.local = local_tcp_uri(&self.socket);
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The accepted end of a Unix connection to the listener at `listener_path`.
+    pub(crate) fn accepted_unix(socket: Socket, listener_path: PathBuf) -> io::Result<Self> {
+        let remote = FaceUri::Fd(socket.as_raw_fd() as u64);
+        Self::from_unix(socket, FaceUri::Unix(listener_path), remote)
+    }
+
+    fn from_unix(socket: Socket, local: FaceUri, remote: FaceUri) -> io::Result<Self> {
+        grow_send_buffer(&socket, UNIX_SEND_BUFFER_BYTES);
+        Self::new(socket, local, remote, true)
+    }
+
+    pub(crate) fn from_tcp(socket: Socket, peer: SocketAddr) -> io::Result<Self> {
+        socket.set_tcp_nodelay(true)?;
+        let local = local_tcp_uri(&socket);
+        let is_local = peer.ip().to_canonical().is_loopback();
+        Self::new(socket, local, FaceUri::Tcp(peer), is_local)
+    }
+
+    fn new(socket: Socket, local: FaceUri, remote: FaceUri, is_local: bool) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        Ok(Self {
+            socket,
+            local,
+            remote,
+            is_local,
+            tail: Packet::empty(),
+            read_bytes: READ_BYTES_MIN,
+            small_reads: 0,
+            front_sent: 0,
+            backlog: Backlog::default(),
+            error: None,
+        })
+    }
+
+    /// This side's address, NFD's LocalUri.
+    pub fn local_uri(&self) -> &FaceUri {
+        &self.local
+    }
+
+    /// The peer's address, NFD's (remote) Uri.
+    pub fn remote_uri(&self) -> &FaceUri {
+        &self.remote
+    }
+
+    /// Whether the peer is on this host, which gives the face local scope.
+    pub fn is_local(&self) -> bool {
+        self.is_local
+    }
+
+    /// Reads about one block's worth and appends the frames (whole TLVs of type Interest, Data or LpPacket) to
+    /// `frames`. Frames share the block they were read into.
+    ///
+    /// # Errors
+    /// The connection failed; frames that came before were delivered by an earlier call.
+    pub fn recv(&mut self, pool: &mut Pool, frames: &mut Vec<Packet>) -> io::Result<RecvStatus> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        let carried = self.tail.len();
+        let mut block = pool.alloc(self.read_bytes);
+        block[..carried].copy_from_slice(&self.tail);
+        let mut filled = carried;
+        let status = loop {
+            if filled == block.capacity() {
+                break RecvStatus::More;
+            }
+            match (&self.socket).read(&mut block[filled..]) {
+                Ok(0) => break RecvStatus::Closed,
+                Ok(read) => filled += read,
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => break RecvStatus::Drained,
+                    io::ErrorKind::Interrupted => {}
+                    _ if filled == carried => return Err(error),
+                    _ => {
+                        self.error = Some(error);
+                        break RecvStatus::More;
+                    }
+                },
+            }
+        };
+        self.adapt_read_bytes(filled, block.capacity());
+        if filled == carried {
+            return Ok(status);
+        }
+        let octets = if filled <= COPY_BYTES_MAX {
+            pool.copy(&block[..filled])
+        } else {
+            block.freeze(filled)
+        };
+        Ok(self.cut(&octets, pool, frames).unwrap_or(status))
+    }
+
+    /// Cuts the frames out of `octets` and keeps the rest. `Some` when framing is lost.
+    fn cut(
+        &mut self,
+        octets: &Packet,
+        pool: &mut Pool,
+        frames: &mut Vec<Packet>,
+    ) -> Option<RecvStatus> {
+        let mut at = 0;
+        self.tail = Packet::empty();
+        loop {
+            match peek_frame(&octets[at..]) {
+                Ok(Some(len)) if at + len <= octets.len() => {
+                    frames.push(octets.slice(at..at + len));
+                    at += len;
+                }
+                Ok(_) => break,
+                Err(error) => return Some(RecvStatus::FramingLost(error)),
+            }
+        }
+        if at < octets.len() {
+            self.tail = pool.copy(&octets[at..]);
+        }
+        None
+    }
+
+    fn adapt_read_bytes(&mut self, filled: usize, capacity: usize) {
+        if filled == capacity {
+            self.read_bytes = (self.read_bytes * 2).min(READ_BYTES_MAX);
+            self.small_reads = 0;
+        } else if filled * 4 > capacity {
+            self.small_reads = 0;
+        } else {
+            self.small_reads += 1;
+            if self.small_reads >= SMALL_READS_MAX {
+                self.read_bytes = (self.read_bytes / 2).max(READ_BYTES_MIN);
+                self.small_reads = 0;
+            }
+        }
+    }
+
+    /// Sends what `link` has queued, as far as the socket takes it. Frames leave the link's queue when their
+    /// last octet is taken, so a socket must always be given the same link.
+    ///
+    /// # Errors
+    /// The connection failed.
+    pub fn send(&mut self, link: &mut Link) -> io::Result<SendStatus> {
+        let mut sent_bytes = 0;
+        let result = loop {
+            if link.is_egress_empty() {
+                break Ok(SendStatus::Drained);
+            }
+            let sent = with_pieces(link, self.front_sent, |pieces| {
+                self.socket.send_vectored_with_flags(pieces, libc::MSG_NOSIGNAL)
+            });
+            match sent {
+                Ok(sent) => {
+                    sent_bytes += sent as u64;
+                    self.advance(link, sent);
+                }
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => break Ok(SendStatus::WouldBlock),
+                    io::ErrorKind::Interrupted => {}
+                    _ => break Err(error),
+                },
+            }
+        };
+        self.backlog.after_send(&self.socket, sent_bytes, link);
+        result
+    }
+
+    fn advance(&mut self, link: &mut Link, sent: usize) {
+        let mut left = self.front_sent + sent;
+        let mut whole = 0;
+        for frame in link.frames() {
+            if left < frame.len() {
+                break;
+            }
+            left -= frame.len();
+            whole += 1;
+        }
+        self.front_sent = left;
+        link.frames_sent(whole);
+    }
+}
+
+fn local_tcp_uri(socket: &Socket) -> FaceUri {
+    let address = socket.local_addr().ok().and_then(|address| address.as_socket());
+    FaceUri::Tcp(address.unwrap_or_else(|| ([0, 0, 0, 0], 0).into()))
+}
+
+impl fmt::Debug for StreamSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamSocket")
+            .field("local", &self.local)
+            .field("remote", &self.remote)
+            .finish_non_exhaustive()
+    }
+}
+
+impl AsFd for StreamSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl AsRawFd for StreamSocket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+impl mio::event::Source for StreamSocket {
+    fn register(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        interests: Interest,
+    ) -> io::Result<()> {
+        SourceFd(&self.socket.as_raw_fd()).register(registry, token, interests)
+    }
+
+    fn reregister(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        interests: Interest,
+    ) -> io::Result<()> {
+        SourceFd(&self.socket.as_raw_fd()).reregister(registry, token, interests)
+    }
+
+    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        SourceFd(&self.socket.as_raw_fd()).deregister(registry)
+    }
+}

@@ -1,0 +1,520 @@
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+use socket2::{Domain, SockAddr, Socket, Type};
+use weir_base::{Packet, PacketMut, Pool};
+use weir_link::{Frame, Link, LinkDrop};
+use weir_wire::PACKET_SIZE_MAX;
+
+use crate::mmsg::{self, Arrival, BATCH_MAX, Departure, Pieces, Target};
+use crate::socket::{Backlog, grow_receive_buffer, grow_send_buffer, set_int_option};
+use crate::uri::FaceUri;
+use crate::{RecvStatus, SendStatus};
+
+/// A datagram alone lies in a block of this size; runs go on in a second block.
+const HEAD_BYTES: usize = 16 * 1024;
+/// The longest run of datagrams the kernel hands over at once.
+const RUN_BYTES_MAX: usize = 65_535;
+/// Datagrams the kernel cuts out of one message, at most (UDP_MAX_SEGMENTS of older kernels).
+const RUN_SEGMENTS_MAX: usize = 64;
+/// Octets of a run sent: 65,535 less IP and UDP headers, rounded down.
+const RUN_SENT_BYTES_MAX: usize = 65_000;
+/// What is as short as this is moved to a block of its own size.
+const COPY_BYTES_MAX: usize = 2048;
+
+/// NFD's MTU for UDP faces is 8800, which costs IP fragments on a real network, where one lost fragment loses all. So
+/// 8800 is for loopback, and elsewhere 1420 fits common tunnels.
+pub fn udp_mtu_default(peer: IpAddr) -> usize {
+    if peer.to_canonical().is_loopback() { PACKET_SIZE_MAX } else { 1420 }
+}
+
+/// How a [`UdpPort`] is set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UdpOptions {
+    /// Receive buffer asked of the system. Half of it holds payload, as Linux counts.
+    pub receive_buffer_bytes: usize,
+    /// Send buffer asked of the system.
+    pub send_buffer_bytes: usize,
+    /// Whether the kernel may cut and join runs of datagrams (GSO, GRO), where it can.
+    pub offload: bool,
+    /// Whether `recvmmsg` and `sendmmsg` are used, where they exist.
+    pub batch: bool,
+    /// Whether several ports may be bound to the address; the kernel then spreads peers over them (SO_REUSEPORT).
+    pub reuse_port: bool,
+}
+
+impl Default for UdpOptions {
+    fn default() -> Self {
+        Self {
+            receive_buffer_bytes: 8 << 20,
+            send_buffer_bytes: 4 << 20,
+            offload: true,
+            batch: true,
+            reuse_port: false,
+        }
+    }
+}
+
+/// One received datagram.
+#[derive(Clone, Debug)]
+pub struct Datagram {
+    /// Who sent it.
+    pub peer: SocketAddr,
+    /// The key that [`UdpPort::add_peer`] gave this peer; `None` for a stranger.
+    pub key: Option<u64>,
+    /// Its octets, a slice of the block it was received into.
+    pub frame: Packet,
+}
+
+/// What happened at a [`UdpPort`] beside datagrams delivered.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct UdpCounters {
+    /// Datagrams the kernel dropped because the receive buffer was full (SO_RXQ_OVFL).
+    pub receive_overflows: u64,
+    /// Datagrams too long for any packet, dropped.
+    pub truncated: u64,
+    /// Errors reported by the system on receipt; they close nothing.
+    pub receive_errors: u64,
+    /// Datagrams that could not be sent, dropped.
+    pub send_errors: u64,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    head: Option<PacketMut>,
+    rest: Option<PacketMut>,
+}
+
+/// One UDP socket with any number of peers. Not connected, so that an error about one peer concerns no other.
+pub struct UdpPort {
+    socket: Socket,
+    local: SocketAddr,
+    peers: HashMap<SocketAddr, u64>,
+    /// The latest peer looked up, since datagrams come in runs.
+    recent: Option<(SocketAddr, Option<u64>)>,
+    slots: Vec<Slot>,
+    arrivals: Vec<Arrival>,
+    is_batched: bool,
+    /// Whether runs are received whole (GRO).
+    is_joined: bool,
+    /// Frames up to this size are sent in runs (GSO); 0 turns it off.
+    run_frame_max: usize,
+    backlog: Backlog,
+    overflows_seen: u32,
+    counters: UdpCounters,
+}
+
+impl UdpPort {
+    /// Binds to `address`; port 0 takes any. An IPv6 port takes no IPv4 peers.
+    ///
+    /// # Errors
+    /// Those of `socket` and `bind`.
+    pub fn bind(address: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
+        socket.set_nonblocking(true)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        if options.reuse_port {
+            socket.set_reuse_port(true)?;
+        }
+        grow_receive_buffer(&socket, options.receive_buffer_bytes);
+        grow_send_buffer(&socket, options.send_buffer_bytes);
+        // Without this only the count of such drops is missing.
+        let _ = set_int_option(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+        let is_joined =
+            options.offload && set_int_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
+        let cuts_runs =
+            options.offload && set_int_option(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
+        socket.bind(&address.into())?;
+        let local = socket.local_addr()?.as_socket().unwrap_or(address);
+        Ok(Self {
+            socket,
+            local,
+            peers: HashMap::new(),
+            recent: None,
+            slots: Vec::new(),
+            arrivals: Vec::with_capacity(BATCH_MAX),
+            is_batched: options.batch,
+            is_joined,
+            run_frame_max: if cuts_runs { usize::from(u16::MAX) } else { 0 },
+            backlog: Backlog::default(),
+            overflows_seen: 0,
+            counters: UdpCounters::default(),
+        })
+    }
+
+    /// The address bound to.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The face's LocalUri: the address datagrams to `peer` leave from, as the system routes now.
+    pub fn local_uri_toward(&self, peer: SocketAddr) -> FaceUri {
+        let mut local = self.local;
+        if local.ip().is_unspecified()
+            && let Some(ip) = source_toward(peer)
+        {
+            local.set_ip(ip);
+        }
+        FaceUri::Udp(local)
+    }
+
+    /// Receive buffer the system granted, in octets.
+    ///
+    /// # Errors
+    /// Those of `getsockopt`.
+    pub fn receive_buffer_bytes(&self) -> io::Result<usize> {
+        // Linux reports double what was asked, the other half being for its own bookkeeping.
+        self.socket.recv_buffer_size().map(|bytes| bytes / 2)
+    }
+
+    /// Datagrams from `peer` carry `key` from now on.
+    pub fn add_peer(&mut self, peer: SocketAddr, key: u64) {
+        self.recent = None;
+        self.peers.insert(peer, key);
+    }
+
+    /// `peer` is a stranger from now on.
+    pub fn remove_peer(&mut self, peer: SocketAddr) {
+        self.recent = None;
+        self.peers.remove(&peer);
+    }
+
+    /// The key of `peer`.
+    pub fn peer_key(&self, peer: SocketAddr) -> Option<u64> {
+        self.peers.get(&peer).copied()
+    }
+
+    /// What happened beside datagrams delivered.
+    pub fn counters(&self) -> UdpCounters {
+        self.counters
+    }
+
+    /// Receives one batch and appends it to `datagrams`. Never [`RecvStatus::Closed`].
+    ///
+    /// # Errors
+    /// Only if the socket itself is broken; errors that peers cause are counted.
+    pub fn recv(
+        &mut self,
+        pool: &mut Pool,
+        datagrams: &mut Vec<Datagram>,
+    ) -> io::Result<RecvStatus> {
+        self.fill_slots(pool);
+        self.arrivals.clear();
+        let mut targets = self.slots.iter_mut().map(|slot| Target {
+            head: slot.head.as_deref_mut().expect("filled above"),
+            rest: slot.rest.as_deref_mut().unwrap_or_default(),
+        });
+        let mut batch: [Target<'_>; BATCH_MAX] =
+            std::array::from_fn(|_| targets.next().expect("as many slots as targets"));
+        let fd = self.socket.as_raw_fd();
+        match mmsg::receive(fd, &mut batch, self.is_batched, &mut self.arrivals) {
+            Ok(()) => {}
+            Err(error) => return self.on_receive_error(error),
+        }
+        let arrivals = std::mem::take(&mut self.arrivals);
+        for (index, arrival) in arrivals.iter().enumerate() {
+            self.deliver(index, arrival, pool, datagrams);
+        }
+        let is_full = arrivals.len() == BATCH_MAX;
+        self.arrivals = arrivals;
+        Ok(if is_full { RecvStatus::More } else { RecvStatus::Drained })
+    }
+
+    fn on_receive_error(&mut self, error: io::Error) -> io::Result<RecvStatus> {
+        match error.raw_os_error() {
+            Some(libc::EAGAIN) => Ok(RecvStatus::Drained),
+            Some(libc::EINTR) => Ok(RecvStatus::More),
+            Some(libc::ENOSYS) if self.is_batched => {
+                self.is_batched = false;
+                Ok(RecvStatus::More)
+            }
+            Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT | libc::EINVAL) => Err(error),
+            _ => {
+                self.counters.receive_errors += 1;
+                Ok(RecvStatus::More)
+            }
+        }
+    }
+
+    fn fill_slots(&mut self, pool: &mut Pool) {
+        self.slots.resize_with(BATCH_MAX, Slot::default);
+        for slot in &mut self.slots {
+            let head = slot.head.get_or_insert_with(|| pool.alloc(HEAD_BYTES));
+            if self.is_joined && slot.rest.is_none() {
+                slot.rest = Some(pool.alloc(RUN_BYTES_MAX - head.capacity()));
+            }
+        }
+    }
+
+    fn deliver(
+        &mut self,
+        index: usize,
+        arrival: &Arrival,
+        pool: &mut Pool,
+        datagrams: &mut Vec<Datagram>,
+    ) {
+        if let Some(overflows) = arrival.overflows {
+            let more = overflows.wrapping_sub(self.overflows_seen);
+            self.counters.receive_overflows += u64::from(more);
+            self.overflows_seen = overflows;
+        }
+        if arrival.is_truncated {
+            self.counters.truncated += 1;
+            return;
+        }
+        let Some(peer) = arrival.peer.filter(|_| arrival.len > 0) else {
+            return;
+        };
+        let key = self.key_of(peer);
+        let mut push = |frame| datagrams.push(Datagram { peer, key, frame });
+        let slot = &mut self.slots[index];
+        let head_capacity = slot.head.as_ref().map_or(0, PacketMut::capacity);
+        let head_len = arrival.len.min(head_capacity);
+        let rest_len = arrival.len - head_len;
+        let head = match slot.head.take().expect("received into") {
+            head if arrival.len <= COPY_BYTES_MAX => {
+                let copy = pool.copy(&head[..head_len]);
+                slot.head = Some(head);
+                copy
+            }
+            head => head.freeze(head_len),
+        };
+        let rest = match rest_len {
+            0 => Packet::empty(),
+            _ => slot.rest.take().expect("received into").freeze(rest_len),
+        };
+        for start in (0..arrival.len).step_by(arrival.segment) {
+            let end = (start + arrival.segment).min(arrival.len);
+            if end <= head_len {
+                push(head.slice(start..end));
+            } else if start >= head_len {
+                push(rest.slice(start - head_len..end - head_len));
+            } else {
+                let mut joined = pool.alloc(end - start);
+                let (first, second) = joined[..end - start].split_at_mut(head_len - start);
+                first.copy_from_slice(&head[start..]);
+                second.copy_from_slice(&rest[..end - head_len]);
+                push(joined.freeze(end - start));
+            }
+        }
+    }
+
+    fn key_of(&mut self, peer: SocketAddr) -> Option<u64> {
+        match self.recent {
+            Some((recent, key)) if recent == peer => key,
+            _ => {
+                let key = self.peer_key(peer);
+                self.recent = Some((peer, key));
+                key
+            }
+        }
+    }
+
+    /// Sends what `link` has queued to `peer`. What the system refuses to send (too long, unreachable, no buffers) is
+    /// dropped and counted, in the link as [`LinkDrop::SocketRefused`].
+    ///
+    /// # Errors
+    /// Only if the socket itself is broken.
+    pub fn send(&mut self, peer: SocketAddr, link: &mut Link) -> io::Result<SendStatus> {
+        let address = SockAddr::from(peer);
+        let sent_before = link.counters().out_bytes;
+        let result = loop {
+            if link.is_egress_empty() {
+                break Ok(SendStatus::Drained);
+            }
+            let mut plan = Plan::new();
+            plan.fill(link.frames(), self.run_frame_max);
+            let sent = mmsg::send(
+                self.socket.as_raw_fd(),
+                &address,
+                &plan.pieces,
+                plan.departures(),
+                self.is_batched,
+            );
+            match sent {
+                Ok(count) => {
+                    let frames = plan.frame_counts[..count].iter().sum();
+                    link.frames_sent(frames);
+                }
+                Err(error) => {
+                    let first = (plan.departures[0], plan.frame_counts[0]);
+                    if let Some(status) = self.on_send_error(error, first, link).transpose() {
+                        break status;
+                    }
+                }
+            }
+        };
+        let sent_bytes = link.counters().out_bytes - sent_before;
+        self.backlog.after_send(&self.socket, sent_bytes, link);
+        result
+    }
+
+    /// `Ok(None)` to go on sending.
+    fn on_send_error(
+        &mut self,
+        error: io::Error,
+        (departure, frame_count): (Departure, usize),
+        link: &mut Link,
+    ) -> io::Result<Option<SendStatus>> {
+        match error.raw_os_error() {
+            Some(libc::EAGAIN) => Ok(Some(SendStatus::WouldBlock)),
+            Some(libc::EINTR) => Ok(None),
+            Some(libc::ENOSYS) if self.is_batched => {
+                self.is_batched = false;
+                Ok(None)
+            }
+            // The route's MTU is below the segment size: such frames go one by one, as IP fragments.
+            Some(libc::EINVAL | libc::EMSGSIZE) if departure.segment != 0 => {
+                self.run_frame_max = usize::from(departure.segment) - 1;
+                Ok(None)
+            }
+            // The device cannot cut runs.
+            Some(libc::EIO | libc::EOPNOTSUPP) if departure.segment != 0 => {
+                self.run_frame_max = 0;
+                Ok(None)
+            }
+            Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT) => Err(error),
+            _ => {
+                for _ in 0..frame_count {
+                    link.discard_front(LinkDrop::SocketRefused);
+                }
+                self.counters.send_errors += frame_count as u64;
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// The messages of one call.
+struct Plan<'a> {
+    pieces: Pieces<'a>,
+    departures: [Departure; BATCH_MAX],
+    /// Frames in each departure.
+    frame_counts: [usize; BATCH_MAX],
+    count: usize,
+    /// Octets of the latest departure, and whether it may grow.
+    run_bytes: usize,
+    is_run_open: bool,
+}
+
+impl<'a> Plan<'a> {
+    fn new() -> Self {
+        Self {
+            pieces: Pieces::new(),
+            departures: [Departure::default(); BATCH_MAX],
+            frame_counts: [0; BATCH_MAX],
+            count: 0,
+            run_bytes: 0,
+            is_run_open: false,
+        }
+    }
+
+    fn departures(&self) -> &[Departure] {
+        &self.departures[..self.count]
+    }
+
+    fn fill(&mut self, frames: impl Iterator<Item = &'a Frame>, run_frame_max: usize) {
+        for frame in frames {
+            let joins = self.is_run_open && self.may_join(frame.len());
+            if self.pieces.free() < 2 || (!joins && self.count == BATCH_MAX) {
+                break;
+            }
+            if joins {
+                let latest = self.count - 1;
+                let segment = self.frame_size(latest);
+                self.departures[latest].segment = segment as u16;
+                self.is_run_open = frame.len() == segment;
+            } else {
+                self.count += 1;
+                self.run_bytes = 0;
+                self.is_run_open = frame.len() <= run_frame_max;
+            }
+            self.run_bytes += frame.len();
+            self.add(frame);
+        }
+    }
+
+    /// A run is of equal frames, but for the last, which may be shorter.
+    fn may_join(&self, len: usize) -> bool {
+        let latest = self.count - 1;
+        len <= self.frame_size(latest)
+            && self.frame_counts[latest] < RUN_SEGMENTS_MAX
+            && self.run_bytes + len <= RUN_SENT_BYTES_MAX
+    }
+
+    /// Size of the frames of an open run.
+    fn frame_size(&self, departure: usize) -> usize {
+        self.run_bytes / self.frame_counts[departure]
+    }
+
+    fn add(&mut self, frame: &'a Frame) {
+        let latest = self.count - 1;
+        for octets in [frame.prefix(), frame.payload()] {
+            if !octets.is_empty() {
+                self.pieces.push(octets);
+                self.departures[latest].piece_count += 1;
+            }
+        }
+        self.frame_counts[latest] += 1;
+    }
+}
+
+/// The address the system would send from to `peer`. Connecting a UDP socket sends nothing.
+fn source_toward(peer: SocketAddr) -> Option<IpAddr> {
+    let socket = Socket::new(Domain::for_address(peer), Type::DGRAM, None).ok()?;
+    socket.connect(&peer.into()).ok()?;
+    socket.local_addr().ok()?.as_socket().map(|address| address.ip())
+}
+
+impl fmt::Debug for UdpPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UdpPort")
+            .field("local", &self.local)
+            .field("peers", &self.peers.len())
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}
+
+impl AsFd for UdpPort {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl AsRawFd for UdpPort {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+impl mio::event::Source for UdpPort {
+    fn register(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        interests: Interest,
+    ) -> io::Result<()> {
+        SourceFd(&self.socket.as_raw_fd()).register(registry, token, interests)
+    }
+
+    fn reregister(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        interests: Interest,
+    ) -> io::Result<()> {
+        SourceFd(&self.socket.as_raw_fd()).reregister(registry, token, interests)
+    }
+
+    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        SourceFd(&self.socket.as_raw_fd()).deregister(registry)
+    }
+}

@@ -1,0 +1,405 @@
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// The port of NDN over UDP and TCP.
+pub const NDN_PORT: u16 = 6363;
+
+/// A face's address in NFD's canonical form: numeric, with a port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum FaceUri {
+    /// `udp4://192.0.2.1:6363` or `udp6://[2001:db8::1]:6363`.
+    Udp(SocketAddr),
+    /// `tcp4://192.0.2.1:6363` or `tcp6://[2001:db8::1]:6363`.
+    Tcp(SocketAddr),
+    /// `unix:///run/nfd/nfd.sock`; an absolute path.
+    Unix(PathBuf),
+    /// `fd://20`: the accepted end of a Unix connection.
+    Fd(u64),
+    /// `internal://`
+    Internal,
+    /// `null://`
+    Null,
+    /// `dev://eth0`
+    Device(String),
+    /// `ether://[02:00:00:00:00:01]`
+    Ether([u8; 6]),
+    /// `udp4+dev://eth0:56363` or, when `is_v6`, `udp6+dev://eth0:56363`: the local side of multicast.
+    UdpDevice {
+        /// Which of the two schemes.
+        is_v6: bool,
+        /// Network interface.
+        device: String,
+        /// UDP port.
+        port: u16,
+    },
+    /// `ws://0.0.0.0:9696`
+    WebSocket(SocketAddr),
+    /// `wsclient://192.0.2.1:50000`: the remote end of an accepted WebSocket.
+    WebSocketClient(SocketAddr),
+}
+
+/// Why a text is no canonical FaceUri.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FaceUriError {
+    /// There is no `scheme://` or what follows it makes no sense.
+    #[error("`{0}` is not a face URI such as udp4://192.0.2.1:6363 or unix:///run/nfd/nfd.sock")]
+    Malformed(String),
+    /// A known scheme, but a host name, no port, or another address family.
+    #[error("`{0}` is not canonical: give a numeric address of the scheme's family and a port")]
+    NotCanonical(String),
+    /// The scheme is not known.
+    #[error("face URI scheme `{0}` is not supported")]
+    UnsupportedScheme(String),
+}
+
+/// Why an address could not be resolved.
+#[derive(Debug, thiserror::Error)]
+pub enum ResolveError {
+    /// The text is no FaceUri, even leniently.
+    #[error(transparent)]
+    Uri(#[from] FaceUriError),
+    /// The host name has no address of the wanted family.
+    #[error("host `{host}` has no {family} address")]
+    NoAddress {
+        /// As given.
+        host: String,
+        /// `IPv4`, `IPv6` or `IP`.
+        family: &'static str,
+    },
+    /// The name service failed.
+    #[error("cannot look up host `{host}`: {source}")]
+    Lookup {
+        /// As given.
+        host: String,
+        /// From the system's resolver.
+        source: io::Error,
+    },
+}
+
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Family {
+    Any,
+    V4,
+    V6,
+}
+
+impl Family {
+    fn has(self, address: IpAddr) -> bool {
+        match self {
+            Self::Any => true,
+            Self::V4 => address.is_ipv4(),
+            Self::V6 => address.is_ipv6(),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Any => "IP",
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        }
+    }
+}
+
+/// A scheme whose address is an IP address and a port.
+struct IpScheme {
+    family: Family,
+    make: fn(SocketAddr) -> FaceUri,
+    port_default: u16,
+}
+
+fn ip_scheme(scheme: &str) -> Option<IpScheme> {
+    let (family, make, port_default): (_, fn(SocketAddr) -> FaceUri, _) = match scheme {
+        "udp" => (Family::Any, FaceUri::Udp, NDN_PORT),
+        "udp4" => (Family::V4, FaceUri::Udp, NDN_PORT),
+        "udp6" => (Family::V6, FaceUri::Udp, NDN_PORT),
+        "tcp" => (Family::Any, FaceUri::Tcp, NDN_PORT),
+        "tcp4" => (Family::V4, FaceUri::Tcp, NDN_PORT),
+        "tcp6" => (Family::V6, FaceUri::Tcp, NDN_PORT),
+        "ws" => (Family::Any, FaceUri::WebSocket, 9696),
+        "wsclient" => (Family::Any, FaceUri::WebSocketClient, 9696),
+        _ => return None,
+    };
+    Some(IpScheme { family, make, port_default })
+}
+
+impl FaceUri {
+    /// `udp4`, `tcp6`, `unix` and so on.
+    pub fn scheme(&self) -> &'static str {
+        match self {
+            Self::Udp(address) if address.is_ipv4() => "udp4",
+            Self::Udp(_) => "udp6",
+            Self::Tcp(address) if address.is_ipv4() => "tcp4",
+            Self::Tcp(_) => "tcp6",
+            Self::Unix(_) => "unix",
+            Self::Fd(_) => "fd",
+            Self::Internal => "internal",
+            Self::Null => "null",
+            Self::Device(_) => "dev",
+            Self::Ether(_) => "ether",
+            Self::UdpDevice { is_v6: false, .. } => "udp4+dev",
+            Self::UdpDevice { is_v6: true, .. } => "udp6+dev",
+            Self::WebSocket(_) => "ws",
+            Self::WebSocketClient(_) => "wsclient",
+        }
+    }
+
+    /// The IP address and port, where the scheme has one.
+    pub fn socket_addr(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Udp(address)
+            | Self::Tcp(address)
+            | Self::WebSocket(address)
+            | Self::WebSocketClient(address) => Some(*address),
+            _ => None,
+        }
+    }
+
+    /// Reads what people type: `udp://router.example`, `tcp4://10.0.0.1`, any canonical form. A missing port
+    /// is the scheme's default; of several addresses the first is taken. Blocks for name resolution.
+    ///
+    /// # Errors
+    /// [`ResolveError`]: the text is malformed, or the host has no address.
+    pub fn resolve(text: &str) -> Result<Self, ResolveError> {
+        let (scheme, rest) = split_scheme(text)?;
+        let Some(ip) = ip_scheme(scheme) else {
+            return Ok(text.parse()?);
+        };
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let (host, port) =
+            split_host_port(rest).ok_or_else(|| FaceUriError::Malformed(text.to_owned()))?;
+        let port = port.unwrap_or(ip.port_default);
+        if let Some(address) = parse_address(host, port) {
+            if !ip.family.has(address.ip()) {
+                return Err(FaceUriError::NotCanonical(text.to_owned()).into());
+            }
+            return Ok((ip.make)(address));
+        }
+        let mut found = (host, port)
+            .to_socket_addrs()
+            .map_err(|source| ResolveError::Lookup { host: host.to_owned(), source })?;
+        let address = found.find(|address| ip.family.has(address.ip()));
+        address.map(ip.make).ok_or_else(|| ResolveError::NoAddress {
+            host: host.to_owned(),
+            family: ip.family.name(),
+        })
+    }
+}
+
+impl FromStr for FaceUri {
+    type Err = FaceUriError;
+
+    /// Canonical forms only, as faces/create demands.
+    fn from_str(text: &str) -> Result<Self, FaceUriError> {
+        let (scheme, rest) = split_scheme(text)?;
+        let malformed = || FaceUriError::Malformed(text.to_owned());
+        if let Some(ip) = ip_scheme(scheme) {
+            let not_canonical = || FaceUriError::NotCanonical(text.to_owned());
+            let (host, port) = split_host_port(rest).ok_or_else(malformed)?;
+            let address = port.and_then(|port| parse_address(host, port));
+            let address = address.filter(|address| ip.family.has(address.ip()));
+            let is_exact = !matches!(scheme, "udp" | "tcp");
+            return address.filter(|_| is_exact).map(ip.make).ok_or_else(not_canonical);
+        }
+        match scheme {
+            "unix" if rest.len() > 1 && rest.starts_with('/') => Ok(Self::Unix(rest.into())),
+            "fd" => rest.parse().map(Self::Fd).map_err(|_| malformed()),
+            "internal" if rest.is_empty() => Ok(Self::Internal),
+            "null" if rest.is_empty() => Ok(Self::Null),
+            "dev" if !rest.is_empty() => Ok(Self::Device(rest.to_owned())),
+            "ether" => parse_ether(rest).map(Self::Ether).ok_or_else(malformed),
+            "udp4+dev" | "udp6+dev" => {
+                let (device, port) = rest.rsplit_once(':').ok_or_else(malformed)?;
+                let port = port.parse().map_err(|_| malformed())?;
+                if device.is_empty() {
+                    return Err(malformed());
+                }
+                Ok(Self::UdpDevice { is_v6: scheme == "udp6+dev", device: device.to_owned(), port })
+            }
+            "unix" | "internal" | "null" | "dev" => Err(malformed()),
+            other => Err(FaceUriError::UnsupportedScheme(other.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for FaceUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://", self.scheme())?;
+        match self {
+            Self::Udp(address)
+            | Self::Tcp(address)
+            | Self::WebSocket(address)
+            | Self::WebSocketClient(address) => write_address(f, address),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+            Self::Fd(number) => write!(f, "{number}"),
+            Self::Internal | Self::Null => Ok(()),
+            Self::Device(device) => f.write_str(device),
+            Self::Ether([a, b, c, d, e, g]) => {
+                write!(f, "[{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}]")
+            }
+            Self::UdpDevice { device, port, .. } => write!(f, "{device}:{port}"),
+        }
+    }
+}
+
+fn write_address(f: &mut fmt::Formatter<'_>, address: &SocketAddr) -> fmt::Result {
+    match address {
+        SocketAddr::V6(v6) if v6.scope_id() != 0 => {
+            write!(f, "[{}%", v6.ip())?;
+            match nix::net::if_::if_indextoname(v6.scope_id()) {
+                Ok(name) => write!(f, "{}", name.to_string_lossy())?,
+                Err(_) => write!(f, "{}", v6.scope_id())?,
+            }
+            write!(f, "]:{}", v6.port())
+        }
+        _ => write!(f, "{address}"),
+    }
+}
+
+fn split_scheme(text: &str) -> Result<(&str, &str), FaceUriError> {
+    text.split_once("://")
+        .filter(|(scheme, _)| !scheme.is_empty())
+        .ok_or_else(|| FaceUriError::Malformed(text.to_owned()))
+}
+
+/// `host`, `host:port`, `[v6]`, `[v6]:port`; a bare IPv6 address is not taken, its port would be ambiguous.
+fn split_host_port(text: &str) -> Option<(&str, Option<u16>)> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, after) = rest.split_once(']')?;
+            match after {
+                "" => (host, None),
+                _ => (host, Some(after.strip_prefix(':')?)),
+            }
+        }
+        None => match text.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        },
+    };
+    let is_plain = !host.is_empty() && !host.contains(['/', '[', ']', '@', ' ']);
+    let port = match port {
+        Some(digits) if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => {
+            Some(digits.parse().ok()?)
+        }
+        Some(_) => return None,
+        None => None,
+    };
+    is_plain.then_some((host, port))
+}
+
+fn parse_address(host: &str, port: u16) -> Option<SocketAddr> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Some(SocketAddr::new(address, port));
+    }
+    let (address, zone) = host.split_once('%')?;
+    let address: Ipv6Addr = address.parse().ok()?;
+    let scope = match zone.parse() {
+        Ok(number) => number,
+        Err(_) => nix::net::if_::if_nametoindex(zone).ok()?,
+    };
+    Some(SocketAddrV6::new(address, port, 0, scope).into())
+}
+
+fn parse_ether(text: &str) -> Option<[u8; 6]> {
+    let text = text.strip_prefix('[')?.strip_suffix(']')?;
+    let mut octets = [0; 6];
+    let mut parts = text.split(':');
+    for octet in &mut octets {
+        let part = parts.next().filter(|part| part.len() == 2)?;
+        *octet = u8::from_str_radix(part, 16).ok()?;
+    }
+    parts.next().is_none().then_some(octets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn canonical_forms_come_back_unchanged() {
+        for text in [
+            "udp4://192.0.2.1:6363",
+            "udp6://[2001:db8::1]:6363",
+            "tcp4://192.0.2.1:6363",
+            "tcp6://[2001:db8::1]:6363",
+            "udp6://[fe80::1%lo]:6363",
+            "unix:///run/nfd/nfd.sock",
+            "fd://20",
+            "dev://eth0",
+            "ether://[02:00:00:00:00:01]",
+            "udp4+dev://eth0:56363",
+            "udp6+dev://eth0:56363",
+            "ws://0.0.0.0:9696",
+            "wsclient://192.0.2.1:50000",
+            "internal://",
+            "null://",
+        ] {
+            let uri: FaceUri = text.parse().unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(uri.to_string(), text);
+            assert_eq!(FaceUri::resolve(text).unwrap(), uri);
+        }
+    }
+
+    #[test]
+    fn what_is_not_canonical_is_told_apart() {
+        for text in [
+            "udp://192.0.2.1:6363",
+            "udp4://router.example:6363",
+            "udp4://192.0.2.1",
+            "udp4://[2001:db8::1]:6363",
+            "tcp6://192.0.2.1:6363",
+        ] {
+            assert_eq!(
+                text.parse::<FaceUri>(),
+                Err(FaceUriError::NotCanonical(text.to_owned())),
+                "{text}"
+            );
+        }
+        for text in [
+            "",
+            "udp4",
+            "://x",
+            "udp4://",
+            "udp4://1.2.3.4:",
+            "udp4://1.2.3.4:x",
+            "unix://relative",
+            "unix://",
+            "unix:///",
+            "fd://x",
+            "internal://x",
+            "ether://02:00",
+            "udp4://1.2.3.4:99999",
+            "udp4+dev://:1",
+            "udp6://[::1",
+            "udp4://a b:1",
+        ] {
+            assert_eq!(
+                text.parse::<FaceUri>(),
+                Err(FaceUriError::Malformed(text.to_owned())),
+                "{text}"
+            );
+        }
+        assert_eq!(
+            "http3://x".parse::<FaceUri>(),
+            Err(FaceUriError::UnsupportedScheme("http3".to_owned()))
+        );
+    }
+
+    #[test]
+    fn what_people_type_is_resolved() {
+        let uri = |text| FaceUri::resolve(text).unwrap().to_string();
+        assert_eq!(uri("udp://192.0.2.1"), "udp4://192.0.2.1:6363");
+        assert_eq!(uri("tcp://[::1]:7000"), "tcp6://[::1]:7000");
+        assert_eq!(uri("udp4://localhost"), "udp4://127.0.0.1:6363");
+        assert_eq!(uri("tcp4://localhost:1234/"), "tcp4://127.0.0.1:1234");
+        assert!(FaceUri::resolve("udp6://192.0.2.1").is_err());
+        assert!(matches!(
+            FaceUri::resolve("udp://no-such-host.invalid"),
+            Err(ResolveError::Lookup { .. })
+        ));
+    }
+}
