@@ -79,6 +79,15 @@ impl Process {
         }
     }
 
+    /// The next line of standard output that is a JSON object.
+    ///
+    /// # Panics
+    /// If the program ends or [`PATIENCE`] runs out first.
+    pub fn json_line(&self) -> Value {
+        let line = self.line_with("{");
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("no JSON ({error}): {line}"))
+    }
+
     /// Lines of standard output that have come and were not taken yet.
     pub fn pending_lines(&self) -> Vec<String> {
         self.lines.try_iter().collect()

@@ -67,6 +67,7 @@ impl Site {
             .env("XDG_DATA_HOME", self.path("home/.local/share"))
             .env("XDG_CACHE_HOME", self.path("home/.cache"))
             .env("XDG_RUNTIME_DIR", self.path("run"))
+            .env("WEIR_HOME", self.path("home/weir"))
             .env_remove("NDN_CLIENT_TRANSPORT")
             .env_remove("RUST_LOG");
         command

@@ -55,8 +55,7 @@ fn exchange(transport: Transport, producing: Library, consuming: Library) {
 }
 
 fn exact_and_prefix(producer_side: &Client<'_>, consumer: &Client<'_>, router: &Router) {
-    let producer =
-        producer_side.serve(router, &["produce", "/exact", "--content", "hello, world"]);
+    let producer = producer_side.serve(router, &["produce", "/exact", "--content", "hello, world"]);
     let data = consumer.say(&["consume", "/exact/a"]);
     assert_eq!(data["event"], "data");
     assert_eq!(data["name"], "/exact/a");

@@ -1,0 +1,330 @@
+//! `weir put`, `weir router` and `weir get` together, and what happens when something goes wrong.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use weir_tests::{
+    PATIENCE, Process, Relay, Router, RouterOptions, Site, random_file, sha256_hex, weir_binary,
+};
+
+const MIB: usize = 1 << 20;
+
+/// Starts `weir put` and waits until the object is served; returns it with its versioned name.
+fn put(site: &Site, router: &Router, path: &Path, arguments: &[&str]) -> (Process, String) {
+    let mut words = vec!["put", path.to_str().expect("UTF-8")];
+    words.extend(arguments);
+    words.push("--json");
+    let process = site.weir(&router.unix(), &words);
+    let ready = process.json_line();
+    let name = ready["name"].as_str().unwrap_or_else(|| panic!("no name: {ready}")).to_owned();
+    (process, name)
+}
+
+/// Runs `weir get` into `target` of the site and returns what it reports.
+fn get(site: &Site, router: &Router, name: &str, target: &str) -> Value {
+    let target = site.path(target);
+    router.weir_json(site, &["get", name, "-o", target.to_str().expect("UTF-8")])
+}
+
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what} did not come about");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Octets under any name in a folder of the site.
+fn octets_in(site: &Site, folder: &str) -> u64 {
+    site.list(folder)
+        .iter()
+        .filter_map(|name| fs::metadata(site.path(folder).join(name)).ok())
+        .map(|metadata| metadata.len())
+        .sum()
+}
+
+#[test]
+fn files_of_all_sizes_come_back_identical() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    for (index, size) in [0, 1, 7999, 8000, 8001, 3 * MIB + 17].into_iter().enumerate() {
+        let source = site.path(&format!("source{index}"));
+        let expected = random_file(&source, size, 42 + index as u64);
+        let name = format!("/files/{index}");
+        let (_producer, versioned) = put(&site, &router, &source, &[&name]);
+        assert!(versioned.starts_with(&name), "{versioned}");
+        let target = format!("target{index}");
+        get(&site, &router, &name, &target);
+        assert_eq!(sha256_hex(&site.path(&target)), expected, "{size} octets");
+    }
+}
+
+#[test]
+fn a_file_crosses_two_routers_and_outlives_its_producer() {
+    let site = Site::new();
+    let near = Router::start_with(&site, &RouterOptions { socket: "near".into(), ..default() });
+    let far = Router::start_with(&site, &RouterOptions { socket: "far".into(), ..default() });
+    let expected = random_file(&site.path("source"), 8 * MIB + 5, 7);
+    let (producer, name) = put(&site, &far, &site.path("source"), &["/far/file"]);
+    let _ = near.weir(&site, &["route", "add", "/far", &far.udp()]).success();
+
+    get(&site, &near, "/far/file", "cold");
+    assert_eq!(sha256_hex(&site.path("cold")), expected);
+
+    drop(producer);
+    get(&site, &near, &name, "warm");
+    assert_eq!(sha256_hex(&site.path("warm")), expected);
+}
+
+fn default() -> RouterOptions {
+    RouterOptions::default()
+}
+
+#[test]
+fn a_folder_comes_back_whole() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    fs::create_dir_all(site.path("album/deep/er")).expect("folders");
+    let expected = [
+        ("album/one", random_file(&site.path("album/one"), 20_000, 1)),
+        ("album/deep/two", random_file(&site.path("album/deep/two"), 100, 2)),
+        ("album/deep/er/empty", random_file(&site.path("album/deep/er/empty"), 0, 3)),
+    ];
+    let (_producer, _) = put(&site, &router, &site.path("album"), &["/album"]);
+    get(&site, &router, "/album", "copy");
+    for (path, sha256) in expected {
+        let copy = site.path(&path.replacen("album", "copy", 1));
+        assert_eq!(sha256_hex(&copy), sha256, "{path}");
+    }
+}
+
+#[test]
+fn putting_what_cannot_be_read_fails_with_a_message() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let message = router.weir(&site, &["put", "no-such-file", "/x"]).failure();
+    assert!(message.contains("no-such-file"), "{message}");
+
+    let secret = site.write("secret", b"mine");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).expect("mode");
+    if fs::File::open(&secret).is_ok() {
+        // The superuser reads everything, so somebody else has to try.
+        let process = as_nobody(&site, &["put", secret.to_str().expect("UTF-8"), "/x"]);
+        let message = process.finish().failure();
+        assert!(message.contains("secret") && message.contains("ermission"), "{message}");
+    } else {
+        let words = ["put", secret.to_str().expect("UTF-8"), "/x"];
+        let message = router.weir(&site, &words).failure();
+        assert!(message.contains("secret") && message.contains("ermission"), "{message}");
+    }
+}
+
+/// `weir` run by a user who owns nothing; only the superuser can do that.
+fn as_nobody(site: &Site, arguments: &[&str]) -> Process {
+    const NOBODY: u32 = 65534;
+    let open = fs::Permissions::from_mode(0o755);
+    let program = site.path("weir");
+    fs::copy(weir_binary(), &program).expect("copy of weir");
+    fs::set_permissions(&program, open.clone()).expect("mode");
+    fs::set_permissions(site.path("."), open).expect("mode");
+    let home = site.path("nobody");
+    fs::create_dir(&home).expect("folder");
+    fs::set_permissions(&home, fs::Permissions::from_mode(0o777)).expect("mode");
+    let mut command = site.command(&program);
+    command.args(arguments).uid(NOBODY).gid(NOBODY).env("HOME", &home).env("WEIR_HOME", &home);
+    Process::start("weir as nobody", command)
+}
+
+#[test]
+fn getting_a_name_that_nobody_serves_fails_and_leaves_nothing() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    fs::create_dir(site.path("out")).expect("folder");
+    let target = site.path("out/file");
+    let words = ["get", "/nobody/has/this", "-o", target.to_str().expect("UTF-8")];
+    let message = router.weir(&site, &words).failure();
+    assert!(message.contains("/nobody/has/this"), "{message}");
+    assert!(message.contains("weir route"), "no next step: {message}");
+    assert_eq!(site.list("out"), Vec::<String>::new());
+}
+
+#[test]
+fn tools_without_a_router_say_how_to_start_one() {
+    let site = Site::new();
+    let nowhere = format!("unix://{}", site.path("nothing.sock").display());
+    for words in [&["status"][..], &["get", "/x", "-o", "x"]] {
+        let message = site.weir(&nowhere, words).finish().failure();
+        assert!(message.contains("nothing.sock"), "{message}");
+        assert!(message.contains("weir router"), "no next step: {message}");
+    }
+}
+
+#[test]
+fn a_second_router_on_the_same_socket_refuses_and_the_first_works_on() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let socket = router.socket().to_str().expect("UTF-8").to_owned();
+    let other = format!("127.0.0.1:{}", site.free_port());
+    let words = ["router", "--unix", &socket, "--udp", &other, "--tcp", &other];
+    let message = site.weir(&router.unix(), &words).finish().failure();
+    assert!(message.contains(&socket), "{message}");
+    let _ = router.weir(&site, &["status"]).success();
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let taken = format!("127.0.0.1:{}", router.port());
+    let socket = site.path("second.sock");
+    let socket = socket.to_str().expect("UTF-8");
+    let words = ["router", "--unix", socket, "--udp", &taken, "--tcp", &taken];
+    let message = site.weir(&router.unix(), &words).finish().failure();
+    assert!(message.contains(&taken), "{message}");
+}
+
+#[test]
+fn a_router_stops_cleanly_when_asked_and_starts_over_a_dead_ones_socket() {
+    let site = Site::new();
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let mut router = Router::start(&site);
+        let socket = router.socket().clone();
+        router.process.signal(signal);
+        let _ = router.process.finish().success();
+        assert!(!socket.exists(), "{signal} left the socket behind");
+    }
+    let mut router = Router::start(&site);
+    let socket = router.socket().clone();
+    router.process.signal(Signal::SIGKILL);
+    let _ = router.process.finish();
+    assert!(socket.exists(), "a killed router cannot remove its socket");
+    let router = Router::start(&site);
+    let _ = router.weir(&site, &["status"]).success();
+}
+
+#[test]
+fn a_killed_router_ends_a_transfer_with_a_message_and_the_next_try_resumes() {
+    let site = Site::new();
+    let mut router = Router::start(&site);
+    let expected = random_file(&site.path("source"), 64 * MIB, 9);
+    let (producer, name) = put(&site, &router, &site.path("source"), &["/big"]);
+    fs::create_dir(site.path("out")).expect("folder");
+    let target = site.path("out/file");
+    let target = target.to_str().expect("UTF-8").to_owned();
+    let transfer = site.weir(&router.unix(), &["get", &name, "-o", &target]);
+    wait_until("a part of the file", || octets_in(&site, "out") > 1 << 20);
+    router.process.signal(Signal::SIGKILL);
+    let message = transfer.finish().failure();
+    assert!(message.contains("router"), "{message}");
+    assert!(!Path::new(&target).exists(), "half a file under its final name");
+    drop(producer);
+
+    let router = Router::start(&site);
+    let (_producer, again) = put(&site, &router, &site.path("source"), &[&name]);
+    assert_eq!(again, name, "a version that is given is kept");
+    let report = get(&site, &router, &name, "out/file");
+    assert_eq!(sha256_hex(Path::new(&target)), expected);
+    assert_eq!(site.list("out"), ["file"], "nothing temporary stays");
+    let asked = report["interests"].as_u64().expect("interests");
+    let segments = report["segments"].as_u64().expect("segments");
+    assert!(asked < segments, "resumed, {asked} Interests are too many for {segments} segments");
+}
+
+#[test]
+fn a_broken_connection_is_resumed_from_where_it_broke() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let expected = random_file(&site.path("source"), 8 * MIB, 11);
+    let (_producer, name) = put(&site, &router, &site.path("source"), &["/broken"]);
+    fs::create_dir(site.path("out")).expect("folder");
+    let target = site.path("out/file");
+    let relay = Relay::to(router.port(), 4 << 20);
+    let words = ["get", &name, "-o", target.to_str().expect("UTF-8")];
+    let _ = site.weir(&relay.uri(), &words).finish().failure();
+    assert!(relay.returned_bytes() >= 4 << 20);
+    assert!(!target.exists(), "half a file under its final name");
+
+    let before = router.weir_json(&site, &["cs", "info"])["hits"].as_u64().expect("hits");
+    get(&site, &router, &name, "out/file");
+    assert_eq!(sha256_hex(&target), expected);
+    let after = router.weir_json(&site, &["cs", "info"])["hits"].as_u64().expect("hits");
+    let segments = (8 * MIB).div_ceil(8000) as u64;
+    assert!(after - before < segments, "it fetched {} of {segments} again", after - before);
+}
+
+#[test]
+fn a_disk_that_fills_up_is_a_message_and_no_file() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    random_file(&site.path("source"), 4 * MIB, 13);
+    let (_producer, name) = put(&site, &router, &site.path("source"), &["/full"]);
+    fs::create_dir(site.path("out")).expect("folder");
+    // A limit on the size of files, with its signal ignored, fails a write as a full disk does.
+    let mut command = site.command(Path::new("sh"));
+    command.args(["-c", "trap '' XFSZ; ulimit -f 1024; exec \"$0\" \"$@\""]).arg(weir_binary());
+    command.args(["get", &name, "-o", "out/file"]).env("NDN_CLIENT_TRANSPORT", router.unix());
+    let message = Process::start("weir get on a full disk", command).finish().failure();
+    assert!(message.contains("out/file"), "{message}");
+    assert!(!site.path("out/file").exists(), "half a file under its final name");
+}
+
+#[test]
+fn garbage_is_counted_and_harms_nobody() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let address = ("127.0.0.1", router.port());
+
+    let udp = UdpSocket::bind("127.0.0.1:0").expect("socket");
+    for datagram in [&b""[..], b"\x00", b"\x05\xff", b"\x05\x02\x07\x00", &[0x64; 1400]] {
+        udp.send_to(datagram, address).expect("sent");
+    }
+    // What is framed but no packet: the connection lives on, and a good Interest is answered.
+    let mut stream = TcpStream::connect(address).expect("connection");
+    stream.write_all(b"\x05\x02\x07\x00\x06\x03\x07\x01\x00").expect("sent");
+    stream.write_all(&interest_for_nobody()).expect("sent");
+    stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
+    let mut first = [0];
+    stream.read_exact(&mut first).expect("an answer on the same connection");
+    assert_eq!(first[0], 0x64, "a Nack comes in a link packet");
+    // What cannot be framed: only this connection ends.
+    stream.write_all(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff").expect("sent");
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest);
+
+    let source = site.path("source");
+    let expected = random_file(&source, 100_000, 17);
+    let (_producer, name) = put(&site, &router, &source, &["/after"]);
+    get(&site, &router, &name, "copy");
+    assert_eq!(sha256_hex(&site.path("copy")), expected);
+}
+
+/// An Interest for `/nobody` with a nonce: `05 0f 07 08 08 06 n o b o d y 0a 04 ...` less one.
+fn interest_for_nobody() -> Vec<u8> {
+    let mut octets = vec![0x05, 0x10, 0x07, 0x08, 0x08, 0x06];
+    octets.extend(b"nobody");
+    octets.extend([0x0a, 0x04, 1, 2, 3, 4]);
+    octets
+}
+
+#[test]
+fn exit_codes_and_help_are_there_for_every_command() {
+    let listed = Command::new(weir_binary()).arg("--help").output().expect("weir starts");
+    let listed = String::from_utf8(listed.stdout).expect("UTF-8");
+    for command in [
+        "demo", "router", "put", "get", "ping", "status", "face", "route", "cs", "strategy", "key",
+        "packet",
+    ] {
+        assert!(listed.contains(command), "{command} is not listed:\n{listed}");
+        let help = Command::new(weir_binary()).args([command, "--help"]).status();
+        assert!(help.expect("weir starts").success(), "weir {command} --help");
+    }
+}
