@@ -40,7 +40,6 @@ pub const DEFAULT_INTEREST_LIFETIME_MS: u64 = 4000;
 
 /// A network packet of either kind.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::large_enum_variant, reason = "views live on the stack for one packet")]
 pub enum PacketView<'a> {
     /// An Interest.
     Interest(InterestView<'a>),

@@ -1,0 +1,101 @@
+//! Which Data satisfies which Interest, framing, and PIT tokens.
+
+use weir_wire::{
+    Data, DataView, FrameError, Interest, InterestView, LP_PREFIX_MAX, LpHeader, NackReason, Name,
+    PACKET_SIZE_MAX, PitToken, peek_frame, rewrite_interest,
+};
+
+fn satisfied(interest: &Interest, data: &[u8]) -> bool {
+    let wire = interest.encode();
+    let data = DataView::decode(data).expect("a Data");
+    data.satisfies(&InterestView::decode(&wire).expect("an Interest"))
+}
+
+fn name(uri: &str) -> Name {
+    uri.parse().expect("a name")
+}
+
+#[test]
+fn data_satisfies_by_name_prefix_or_digest() {
+    let data = Data::new(name("/a/b")).content(*b"x").encode_with_digest();
+    let digest = DataView::decode(&data).expect("a Data").implicit_digest();
+    let mut full = name("/a/b");
+    full.append_implicit_digest(digest);
+    let mut wrong = name("/a/b");
+    wrong.append_implicit_digest([1; 32]);
+    let mut elsewhere = name("/a/c");
+    elsewhere.append_implicit_digest(digest);
+
+    assert!(satisfied(&Interest::new(name("/a/b")), &data));
+    assert!(satisfied(&Interest::new(name("/a/b")).must_be_fresh(true), &data));
+    assert!(satisfied(&Interest::new(name("/a")).can_be_prefix(true), &data));
+    assert!(satisfied(&Interest::new(name("/a/b")).can_be_prefix(true), &data));
+    assert!(satisfied(&Interest::new(full), &data));
+    assert!(!satisfied(&Interest::new(name("/a")), &data));
+    assert!(!satisfied(&Interest::new(name("/a/b/c")).can_be_prefix(true), &data));
+    assert!(!satisfied(&Interest::new(wrong), &data));
+    assert!(!satisfied(&Interest::new(elsewhere), &data));
+}
+
+#[test]
+fn a_stream_is_cut_into_packets_until_framing_is_lost() {
+    assert_eq!(peek_frame(&[]), Ok(None));
+    assert_eq!(peek_frame(&[5]), Ok(None));
+    assert_eq!(peek_frame(&[6, 253, 1]), Ok(None));
+    assert_eq!(peek_frame(&[6, 253, 1, 0]), Ok(Some(260)));
+    assert_eq!(peek_frame(&[5, 3, 1, 2, 3, 4]), Ok(Some(5)));
+    assert_eq!(peek_frame(&[7, 0]), Err(FrameError::UnexpectedType(7)));
+    let of = |typ: u8, total: usize| {
+        let length = u16::try_from(total - 4).expect("a short length").to_be_bytes();
+        peek_frame(&[typ, 253, length[0], length[1]])
+    };
+    assert_eq!(of(6, PACKET_SIZE_MAX), Ok(Some(PACKET_SIZE_MAX)));
+    assert_eq!(of(6, PACKET_SIZE_MAX + 1), Err(FrameError::TooLong(8801)));
+    assert_eq!(of(100, PACKET_SIZE_MAX + LP_PREFIX_MAX), Ok(Some(PACKET_SIZE_MAX + LP_PREFIX_MAX)));
+    assert!(of(100, PACKET_SIZE_MAX + LP_PREFIX_MAX + 1).is_err());
+    let huge = [5, 255, 255, 255, 255, 255, 255, 255, 255, 255];
+    assert_eq!(peek_frame(&huge), Err(FrameError::TooLong(u64::MAX)));
+}
+
+#[test]
+fn the_largest_header_fits_its_buffer() {
+    let header = LpHeader {
+        sequence: Some(u64::MAX),
+        frag_index: u64::MAX - 1,
+        frag_count: u64::MAX,
+        pit_token: PitToken::new(&[9; 32]).expect("32 octets"),
+        nack: Some(NackReason::Other(u64::MAX)),
+        incoming_face: Some(u64::MAX),
+        next_hop_face: Some(u64::MAX),
+        no_cache: true,
+        congestion_mark: u64::MAX,
+        tx_sequence: Some(u64::MAX),
+        non_discovery: true,
+    };
+    let mut out = [0; LP_PREFIX_MAX];
+    assert!(header.encode_prefix(u32::MAX as usize, &mut out) <= LP_PREFIX_MAX);
+    assert_eq!(PitToken::new(&[0; 33]), None);
+}
+
+#[test]
+fn the_least_severe_reason_is_the_smallest_but_none() {
+    use NackReason::{Congestion, Duplicate, NoRoute, None, Other};
+    assert_eq!(NoRoute.least_severe(Congestion), Congestion);
+    assert_eq!(None.least_severe(NoRoute), NoRoute);
+    assert_eq!(Duplicate.least_severe(None), Duplicate);
+    assert_eq!(Other(7).least_severe(Congestion), Other(7));
+}
+
+#[test]
+fn a_forwarder_rewrites_an_interest_without_touching_its_parameters() {
+    let interest = Interest::new(name("/a"))
+        .forwarding_hint(vec![name("/far/away")])
+        .hop_limit(9)
+        .application_parameters(vec![1; 240]);
+    let wire = interest.encode();
+    let view = InterestView::decode(&wire).expect("an Interest");
+    let mut out = [0; 400];
+    let size = rewrite_interest(&view, 0xA0B0_C0D0, Some(8), true, &mut out).expect("room");
+    let expected = Interest { forwarding_hint: vec![], ..interest.nonce(0xA0B0_C0D0).hop_limit(8) };
+    assert_eq!(out[..size], expected.encode());
+}

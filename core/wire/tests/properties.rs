@@ -1,0 +1,276 @@
+//! Properties of the codec: what is encoded decodes to itself, and no octets bring it down.
+
+mod checks;
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use weir_wire::{
+    Component, Data, DataView, Interest, InterestView, KeyLocator, LpHeader, LpView, NackReason,
+    Name, PitToken, SignatureInfo, ValidityPeriod, tlv,
+};
+
+fn component() -> impl Strategy<Value = Component> {
+    prop_oneof![
+        4 => vec(any::<u8>(), 0..20).prop_map(|value| Component::generic(&value)),
+        1 => vec(any::<u8>(), 250..260).prop_map(|value| Component::generic(&value)),
+        1 => "[.]{0,5}".prop_map(|text| Component::generic(text.as_bytes())),
+        2 => any::<u64>().prop_map(Component::segment),
+        1 => any::<u64>().prop_map(Component::version),
+        1 => any::<u32>().prop_map(|number| Component::sequence(number.into())),
+        1 => any::<[u8; 32]>().prop_map(Component::implicit_digest),
+        2 => (3..=u16::MAX, vec(any::<u8>(), 0..9))
+            .prop_map(|(typ, value)| Component::new(typ, &value).expect("a type from 3")),
+    ]
+}
+
+fn name(components: std::ops::Range<usize>) -> impl Strategy<Value = Name> {
+    vec(component(), components).prop_map(|components| components.into_iter().collect())
+}
+
+prop_compose! {
+    fn interest()(
+        name in name(1..8),
+        can_be_prefix in any::<bool>(),
+        must_be_fresh in any::<bool>(),
+        forwarding_hint in vec(name(0..4), 0..3),
+        nonce in option::of(any::<u32>()),
+        lifetime_ms in option::of(any::<u64>()),
+        hop_limit in option::of(any::<u8>()),
+        application_parameters in option::of(vec(any::<u8>(), 0..300)),
+    ) -> Interest {
+        Interest {
+            name, can_be_prefix, must_be_fresh, forwarding_hint, nonce, lifetime_ms, hop_limit,
+            application_parameters,
+        }
+    }
+}
+
+prop_compose! {
+    fn data()(
+        name in name(0..8),
+        content_type in any::<u64>(),
+        freshness_ms in any::<u64>(),
+        final_block_id in option::of(component()),
+        content in vec(any::<u8>(), 0..1000),
+    ) -> Data {
+        Data { name, content_type, freshness_ms, final_block_id, content }
+    }
+}
+
+fn key_locator() -> impl Strategy<Value = KeyLocator> {
+    prop_oneof![
+        name(0..5).prop_map(KeyLocator::Name),
+        vec(any::<u8>(), 0..40).prop_map(KeyLocator::Digest),
+    ]
+}
+
+prop_compose! {
+    fn signature_info()(
+        signature_type in any::<u64>(),
+        key_locator in option::of(key_locator()),
+        nonce in option::of(vec(any::<u8>(), 1..20)),
+        time_ms in option::of(any::<u64>()),
+        seq_num in option::of(any::<u64>()),
+        period in option::of((0..253_402_300_800_i64, -62_167_219_200_i64..253_402_300_800)),
+        with_extension in any::<bool>(),
+    ) -> SignatureInfo {
+        let mut extension = tlv::Writer::new();
+        if with_extension {
+            extension.tlv(tlv::ADDITIONAL_DESCRIPTION, b"text");
+        }
+        let validity_period = period.map(|(not_before_unix_s, not_after_unix_s)| {
+            ValidityPeriod { not_before_unix_s, not_after_unix_s }
+        });
+        SignatureInfo {
+            signature_type, key_locator, nonce, time_ms, seq_num, validity_period,
+            extensions: extension.into_vec(),
+        }
+    }
+}
+
+prop_compose! {
+    fn header()(
+        sequence in any::<u64>(),
+        frag in option::of((0..400_u64, 1..400_u64)),
+        pit_token in vec(any::<u8>(), 0..=32),
+        nack in option::of(prop_oneof![Just(0), Just(50), Just(100), Just(150), any::<u64>()]),
+        incoming_face in option::of(any::<u64>()),
+        next_hop_face in option::of(any::<u64>()),
+        no_cache in any::<bool>(),
+        congestion_mark in prop_oneof![Just(0), Just(1), any::<u64>()],
+        tx_sequence in option::of(any::<u64>()),
+        non_discovery in any::<bool>(),
+    ) -> LpHeader {
+        let (frag_index, more) = frag.unwrap_or((0, 1));
+        LpHeader {
+            sequence: frag.map(|_| sequence),
+            frag_index,
+            frag_count: frag_index + more,
+            pit_token: PitToken::new(&pit_token).expect("at most 32 octets"),
+            nack: nack.map(NackReason::from_code),
+            incoming_face, next_hop_face, no_cache, congestion_mark, tx_sequence, non_discovery,
+        }
+    }
+}
+
+/// A sequence of TLVs that resembles a packet more than random octets do.
+fn near_packet() -> impl Strategy<Value = Vec<u8>> {
+    let typ = prop_oneof![
+        8 => prop::sample::select(vec![
+            7_u32, 33, 18, 30, 10, 12, 34, 36, 44, 46, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29,
+            38, 40, 42, 253, 80, 81, 82, 83, 98, 800, 801, 812, 820, 821, 832, 836, 840, 844,
+        ]),
+        1 => any::<u32>(),
+    ];
+    let leaf = vec(any::<u8>(), 0..10).prop_map(|value| (8, value));
+    let element = leaf.prop_recursive(4, 64, 8, move |inner| {
+        (typ.clone(), vec(inner, 0..8)).prop_map(|(typ, children)| (typ, encode_all(&children)))
+    });
+    (prop::sample::select(vec![5_u32, 6, 100]), vec(element, 0..8))
+        .prop_map(|(typ, children)| encode_all(&[(typ, encode_all(&children))]))
+}
+
+fn encode_all(elements: &[(u32, Vec<u8>)]) -> Vec<u8> {
+    let mut writer = tlv::Writer::new();
+    for (typ, value) in elements {
+        writer.tlv(*typ, value);
+    }
+    writer.into_vec()
+}
+
+/// Valid packets to be damaged.
+fn encoded() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        interest().prop_map(|interest| interest.encode()),
+        (interest(), signature_info()).prop_map(|(interest, info)| {
+            interest.encode_signed(&info, |portions| portions.concat())
+        }),
+        (data(), signature_info()).prop_map(|(data, info)| data.encode_signed(&info, |_| vec![7])),
+        (header(), interest())
+            .prop_map(|(header, interest)| header.encode(&[1, 2], Some(&interest.encode()))),
+    ]
+}
+
+fn check_all(octets: &[u8]) {
+    checks::interest(octets);
+    checks::data(octets);
+    checks::lp(octets);
+    checks::name(octets);
+    checks::name_uri(octets);
+    checks::frame(octets);
+}
+
+proptest! {
+    #[test]
+    fn an_interest_decodes_to_itself(interest in interest()) {
+        let wire = interest.encode();
+        let view = InterestView::decode(&wire).expect("an encoded Interest decodes");
+        let mut decoded = view.to_interest();
+        if interest.application_parameters.is_some() {
+            prop_assert!(decoded.name.pop().is_some_and(|c| c.as_view().is_parameters_digest()));
+        }
+        prop_assert_eq!(decoded, interest);
+        prop_assert_eq!(view.to_interest().encode(), wire.clone());
+        checks::interest(&wire);
+    }
+
+    #[test]
+    fn a_signed_interest_decodes_to_itself(interest in interest(), info in signature_info()) {
+        let mut signed = Vec::new();
+        let wire = interest.encode_signed(&info, |portions| {
+            signed = portions.concat();
+            vec![1, 2, 3]
+        });
+        let view = InterestView::decode(&wire).expect("an encoded Interest decodes");
+        let signature = view.signature.expect("a signature");
+        prop_assert_eq!(signature.signed_portion().concat(), signed);
+        prop_assert_eq!(signature.value, &[1, 2, 3]);
+        let info = SignatureInfo { validity_period: None, ..info };
+        prop_assert_eq!(signature.info().to_signature_info(), info);
+        checks::interest(&wire);
+        let digest = interest.encode_with_digest(&signature.info().to_signature_info());
+        let view = InterestView::decode(&digest).expect("an encoded Interest decodes");
+        prop_assert_eq!(view.signature.expect("a signature").check_digest(), Ok(()));
+    }
+
+    #[test]
+    fn a_data_decodes_to_itself(data in data(), info in signature_info()) {
+        let mut signed = Vec::new();
+        let wire = data.encode_signed(&info, |portions| {
+            signed = portions.concat();
+            vec![4, 5]
+        });
+        let view = DataView::decode(&wire).expect("an encoded Data decodes");
+        prop_assert_eq!(view.to_data(), data.clone());
+        prop_assert_eq!(view.signature_info.to_signature_info(), info);
+        prop_assert_eq!(view.signed_portion, signed);
+        checks::data(&wire);
+        let wire = data.encode_with_digest();
+        prop_assert_eq!(DataView::decode(&wire).expect("a Data").check_digest(), Ok(()));
+    }
+
+    #[test]
+    fn a_link_header_decodes_to_itself(
+        header in header(),
+        acks in vec(any::<u64>(), 0..4),
+        interest in interest(),
+    ) {
+        let fragment = interest.encode();
+        let wire = header.encode(&acks, Some(&fragment));
+        let view = LpView::decode(&wire).expect("an encoded LpPacket decodes");
+        prop_assert_eq!(&view.header, &header);
+        prop_assert_eq!(view.acks().collect::<Vec<_>>(), acks);
+        prop_assert_eq!(view.fragment, Some(&fragment[..]));
+        prop_assert_eq!(header.is_plain(), header == LpHeader::default());
+        checks::lp(&wire);
+    }
+
+    #[test]
+    fn the_order_of_names_is_that_of_their_components(a in name(0..5), b in name(0..5)) {
+        let key = |name: &Name| -> Vec<(u16, usize, Vec<u8>)> {
+            let components = name.as_view();
+            components.components().map(|c| (c.typ, c.value.len(), c.value.to_vec())).collect()
+        };
+        prop_assert_eq!(a.cmp(&b), key(&a).cmp(&key(&b)));
+        prop_assert_eq!(a.as_view().is_prefix_of(b.as_view()), key(&b).starts_with(&key(&a)));
+    }
+
+    #[test]
+    fn a_name_survives_its_uri(name in name(0..6)) {
+        checks::name(name.value());
+        prop_assert_eq!(name.to_string().parse::<Name>(), Ok(name));
+    }
+
+    #[test]
+    fn text_is_no_danger(text in "(ndn:)?/?[a-z0-9.%=/A-F~\\-]{0,60}") {
+        checks::name_uri(text.as_bytes());
+    }
+
+    #[test]
+    fn random_octets_are_no_danger(octets in vec(any::<u8>(), 0..100)) {
+        check_all(&octets);
+    }
+
+    #[test]
+    fn near_packets_are_no_danger(octets in near_packet()) {
+        check_all(&octets);
+    }
+
+    #[test]
+    fn damaged_packets_are_no_danger(
+        octets in encoded(),
+        damage in vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        cut in option::of(any::<prop::sample::Index>()),
+    ) {
+        let mut octets = octets;
+        for (place, octet) in damage {
+            let at = place.index(octets.len());
+            octets[at] = octet;
+        }
+        if let Some(cut) = cut {
+            octets.truncate(cut.index(octets.len()));
+        }
+        check_all(&octets);
+    }
+}
