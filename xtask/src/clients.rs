@@ -89,7 +89,8 @@ fn link_node(target: &Path, node: &Path) -> anyhow::Result<()> {
         .find(|path| path.exists());
     let Some(program) = found else {
         bail!(
-            "npm has no Node 22 for {} {} in {}; add its package to tests/interop/ndnts/package.json",
+            "npm has no Node 22 for {} {} in {}; add its package to \
+             tests/interop/ndnts/package.json",
             std::env::consts::OS,
             std::env::consts::ARCH,
             modules.display()

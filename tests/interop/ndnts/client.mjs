@@ -137,7 +137,8 @@ async function runConsume(uplink, [name], options) {
   }
   if (options.signed) {
     interest.appParameters = Buffer.from(options.parameters);
-    const policy = new SignedInterestPolicy(SignedInterestPolicy.Nonce(), SignedInterestPolicy.Time());
+    const { Nonce, Time } = SignedInterestPolicy;
+    const policy = new SignedInterestPolicy(Nonce(), Time());
     await policy.makeSigner(digestSigning).sign(interest);
   }
   const nack = new Promise((resolve) => {
