@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
-use weir_tests::{Client, Library, Process, Router, Site, interop_is_skipped};
+use weir_tests::{Client, Library, Process, Router, RouterOptions, Site, interop_is_skipped};
 
 const NACK_CONGESTION: u64 = 50;
 const NACK_NO_ROUTE: u64 = 150;
@@ -143,4 +143,36 @@ fn python_ndn_serves_ndnts_over_udp() {
 #[test]
 fn ndnts_serves_python_ndn_over_udp() {
     exchange(Transport::Udp, Library::Ndnts, Library::PythonNdn);
+}
+
+#[test]
+fn ndnts_registers_from_afar_with_a_trusted_key_and_only_so() {
+    if interop_is_skipped() {
+        return;
+    }
+    let site = Site::new();
+    let files: Vec<_> = ["trusted", "its-key", "unknown", "other-key"]
+        .map(|name| site.path(name).to_str().expect("UTF-8").to_owned())
+        .into();
+    let anyone = Client::new(&site, Library::Ndnts, "unix:///dev/null");
+    anyone.say(&["key", "/lab", "--certificate", &files[0], "--private", &files[1]]);
+    anyone.say(&["key", "/elsewhere", "--certificate", &files[2], "--private", &files[3]]);
+    let config = format!("[management]\nlocalhop = true\ntrust_anchors = [{:?}]\n", files[0]);
+    let config = site.write("weir.toml", config.as_bytes());
+    let options = RouterOptions {
+        arguments: vec!["--config".into(), config.to_str().expect("UTF-8").into()],
+        ..RouterOptions::default()
+    };
+    let router = Router::start_with(&site, &options);
+    let afar = Client::new(&site, Library::Ndnts, &router.udp());
+    let base = ["produce", "/lab/data", "--content", "from afar"];
+
+    let refused = [&base[..], &["--certificate", &files[2], "--private", &files[3]]].concat();
+    let _ = afar.start(&refused).finish().failure();
+
+    let accepted = [&base[..], &["--certificate", &files[0], "--private", &files[1]]].concat();
+    let producer = afar.start(&accepted);
+    assert_eq!(producer.event("ready")["registered"], true);
+    let near = Client::new(&site, Library::Ndnts, &router.unix());
+    assert_eq!(near.say(&["consume", "/lab/data/1"])["content"], "from afar");
 }

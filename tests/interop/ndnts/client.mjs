@@ -4,6 +4,7 @@
 //   client.mjs consume NAME      express one Interest
 //   client.mjs put NAME FILE     serve a file: versioned, segmented, with RDR metadata
 //   client.mjs get NAME          fetch such a file
+//   client.mjs key IDENTITY      make a key and its certificate
 //
 // It connects to the FaceUri in NDN_CLIENT_TRANSPORT and prints one JSON object a line.
 
@@ -20,7 +21,7 @@ import { Data, digestSigning, Interest, Nack, Name, SignedInterestPolicy } from 
 import { retrieveMetadata, serveMetadata, Metadata } from "@ndn/rdr";
 import { BufferChunkSource, fetch, serve } from "@ndn/segmented-object";
 
-import { makeSigner, readVerifier } from "./keys.mjs";
+import { makeIdentity, makeSigner, readSigner, readVerifier } from "./keys.mjs";
 
 function say(event, fields = {}) {
   process.stdout.write(`${JSON.stringify({ event, ...fields })}\n`);
@@ -56,13 +57,14 @@ async function connect() {
 }
 
 /** Starts to announce prefixes unless told not to; the promise ends when the router has agreed. */
-function announce(uplink, { register }) {
+async function announce(uplink, { register, certificate, private: privatePath }) {
   const local = transport.laddr ? `${transport.laddr.address}:${transport.laddr.port}` : null;
   if (!register) {
     return () => say("ready", { registered: false, local });
   }
   uplink.attributes.advertiseFrom = false;
-  const registration = enableNfdPrefixReg(uplink, { retry: { retries: 0 } });
+  const signer = certificate ? await readSigner(certificate, privatePath) : undefined;
+  const registration = enableNfdPrefixReg(uplink, { retry: { retries: 0 }, signer });
   const registered = new Promise((resolve, reject) => {
     const advertise = registration.doAdvertise.bind(registration);
     registration.doAdvertise = async (...args) => {
@@ -74,6 +76,7 @@ function announce(uplink, { register }) {
       }
     };
   });
+  registered.catch(() => undefined); // It may fail before anybody waits for it.
   return async () => {
     try {
       await registered;
@@ -86,7 +89,7 @@ function announce(uplink, { register }) {
 }
 
 async function runProduce(uplink, [prefix], options) {
-  const ready = announce(uplink, options);
+  const ready = await announce(uplink, options);
   const verifier = options.key ? await readVerifier(options.key) : digestSigning;
   async function check(interest) {
     if (!interest.sigInfo) {
@@ -169,7 +172,7 @@ async function runConsume(uplink, [name], options) {
 }
 
 async function runPut(uplink, [prefix, file], options) {
-  const ready = announce(uplink, options);
+  const ready = await announce(uplink, options);
   const content = await readFile(file);
   const signer = await makeSigner(options.sign, prefix, options["key-out"]);
   const versioned = new Name(prefix).append(Version, Date.now());
@@ -223,6 +226,11 @@ async function runGet(uplink, [name], options) {
   process.exit(0);
 }
 
+async function runKey([identity], options) {
+  await makeIdentity(identity, options.certificate, options.private);
+  say("key");
+}
+
 const text = { type: "string" };
 const flag = { type: "boolean", default: false };
 const { positionals, values } = parseArgs({
@@ -230,6 +238,7 @@ const { positionals, values } = parseArgs({
   allowNegative: true,
   options: {
     "can-be-prefix": flag,
+    "certificate": text,
     "content": text,
     "freshness": text,
     "hop-limit": text,
@@ -240,6 +249,7 @@ const { positionals, values } = parseArgs({
     "nack": text,
     "out": text,
     "parameters": { ...text, default: "" },
+    "private": text,
     "register": { type: "boolean", default: true },
     "segment-size": { ...text, default: "4096" },
     "sign": { ...text, default: "digest" },
@@ -249,7 +259,10 @@ const { positionals, values } = parseArgs({
 });
 const [command, ...rest] = positionals;
 const run = { produce: runProduce, consume: runConsume, put: runPut, get: runGet }[command];
-if (!run) {
+if (command === "key") {
+  await runKey(rest, values);
+} else if (run) {
+  await run(await connect(), rest, values);
+} else {
   throw new Error(`a command that this client does not know: ${command}`);
 }
-await run(await connect(), rest, values);

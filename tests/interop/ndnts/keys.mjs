@@ -3,6 +3,7 @@
 import { readFile, writeFile } from "node:fs/promises";
 
 import {
+  CertNaming,
   Certificate,
   createSigner,
   createVerifier,
@@ -66,11 +67,33 @@ export async function makeSigner(kind, identity, path) {
   }
   const algorithm = { ecdsa: ECDSA, ed25519: Ed25519, rsa: RSA }[kind];
   const pair = await algorithm.cryptoGenerate({}, true);
+  return selfSigned(keyName, algorithm, pair, path);
+}
+
+async function selfSigned(keyName, algorithm, pair, path) {
   const privateKey = createSigner(keyName, algorithm, pair);
   const publicKey = Object.assign(createVerifier(keyName, algorithm, pair), { spki: pair.spki });
   const certificate = await Certificate.selfSign({ privateKey, publicKey });
   await write(path, Encoder.encode(certificate.data));
   return privateKey.withKeyLocator(certificate.name);
+}
+
+/** Makes an ECDSA key; its certificate and its private key go into files. */
+export async function makeIdentity(identity, certificatePath, privatePath) {
+  const keyName = new Name(identity).append("KEY", Component.from(`k${Date.now()}`));
+  const pair = await ECDSA.cryptoGenerate({}, true);
+  await selfSigned(keyName, ECDSA, pair, certificatePath);
+  const pkcs8 = await crypto.subtle.exportKey("pkcs8", pair.privateKey);
+  await writeFile(privatePath, Buffer.from(pkcs8));
+}
+
+/** A signer from the files that `makeIdentity` wrote. */
+export async function readSigner(certificatePath, privatePath) {
+  const data = Decoder.decode(await readFile(certificatePath), Data);
+  const { name, publicKeySpki } = Certificate.fromData(data);
+  const pkcs8 = await readFile(privatePath);
+  const pair = await ECDSA.cryptoGenerate({ importPkcs8: [pkcs8, publicKeySpki] }, false);
+  return createSigner(CertNaming.toKeyName(name), ECDSA, pair).withKeyLocator(name);
 }
 
 async function write(path, octets) {
