@@ -60,7 +60,7 @@ mod tests {
         /// the times at which marks are due from then on, summed in floating point.
         #[test]
         fn follows_the_plain_model(
-            packets in prop::collection::vec((0u64..40_000_000, 0u64..200), 1..400),
+            packets in prop::collection::vec((0u64..40_000_000, 0u64..2000), 1..400),
         ) {
             const INTERVAL_NS: u64 = 100_000_000;
             let mut marking = Marking::default();

@@ -1,6 +1,6 @@
 use weir_base::{Instant, Packet, Pool};
 use weir_wire::lp::{LpHeader, LpView};
-use weir_wire::tlv;
+use weir_wire::{DecodeError, tlv};
 
 use crate::counters::LinkDrop;
 use crate::link::{Link, Received};
@@ -31,7 +31,7 @@ impl Link {
         if is_network_packet(&frame) {
             return self.deliver(LpHeader::default(), Extras::default(), frame);
         }
-        let view = LpView::decode(&frame).map_err(|_| LinkDrop::Malformed)?;
+        let view = LpView::decode(&frame).map_err(drop_of)?;
         let Some(octets) = view.fragment else {
             return Ok(Received::Idle);
         };
@@ -102,6 +102,17 @@ impl Link {
         header.tx_sequence = None;
         header.incoming_face = None;
         Ok(Received::Packet { header, packet })
+    }
+}
+
+/// Reasons that concern the link as a whole keep names of their own.
+fn drop_of(error: DecodeError) -> LinkDrop {
+    match error {
+        DecodeError::FragmentIndex => LinkDrop::FragmentIndex,
+        DecodeError::FragmentWithoutSequence => LinkDrop::FragmentUnnumbered,
+        DecodeError::FragmentContent => LinkDrop::NotNetworkPacket,
+        DecodeError::NackOfOther => LinkDrop::DataHeader,
+        _ => LinkDrop::Malformed,
     }
 }
 

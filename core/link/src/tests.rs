@@ -1,1 +1,496 @@
+use std::vec;
+use std::vec::Vec;
 
+use proptest::prelude::*;
+use weir_base::{Instant, NS_PER_MS, Packet, Pool, Rng};
+use weir_wire::lp::{LpHeader, LpView, NackReason, PitToken};
+use weir_wire::{PACKET_SIZE_MAX, tlv};
+
+use crate::{FRAGMENT_COUNT_MAX, FRAME_PREFIX_MAX, Link, LinkConfig, LinkDrop, Received};
+
+const START: Instant = Instant::from_ns(1_000_000_000);
+
+fn pool() -> Pool {
+    Pool::new(1 << 20)
+}
+
+/// A TLV of type `typ` whose value has `len` octets, each telling its place.
+fn packet_of(typ: u32, len: usize) -> Packet {
+    let mut head = [0; 10];
+    let mut size = tlv::write_var_number(u64::from(typ), &mut head);
+    size += tlv::write_var_number(len as u64, &mut head[size..]);
+    let mut octets = head[..size].to_vec();
+    octets.extend((0..len).map(|at| (at * 7 + at / 251) as u8));
+    Packet::from(octets)
+}
+
+fn interest() -> Packet {
+    packet_of(tlv::INTEREST, 40)
+}
+
+fn data(len: usize) -> Packet {
+    packet_of(tlv::DATA, len)
+}
+
+/// The queued frames as octets, taken off the queue.
+fn sent(link: &mut Link) -> Vec<Packet> {
+    let frames: Vec<Packet> = link
+        .frames()
+        .map(|frame| Packet::from([frame.prefix(), frame.payload()].concat()))
+        .collect();
+    link.frames_sent(frames.len());
+    frames
+}
+
+fn received(link: &mut Link, frame: Packet) -> Received {
+    link.receive(START, frame, &mut pool())
+}
+
+fn whole(received: Received) -> (LpHeader, Packet) {
+    match received {
+        Received::Packet { header, packet } => (header, packet),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn drop_reason(received: Received) -> LinkDrop {
+    match received {
+        Received::Drop(reason) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn fragment(sequence: u64, index: u64, count: u64, octets: &[u8]) -> Packet {
+    let header = LpHeader {
+        sequence: Some(sequence),
+        frag_index: index,
+        frag_count: count,
+        ..LpHeader::default()
+    };
+    Packet::from(header.encode(&[], Some(octets)))
+}
+
+fn token(octets: &[u8]) -> LpHeader {
+    LpHeader { pit_token: PitToken::new(octets).unwrap(), ..LpHeader::default() }
+}
+
+#[test]
+fn a_bare_packet_passes_both_ways_without_a_copy() {
+    let mut link = Link::new(LinkConfig::stream());
+    let packet = data(8000);
+    link.enqueue(START, LpHeader::default(), packet.clone()).unwrap();
+    let frame = link.front_frame().unwrap();
+    assert!(frame.prefix().is_empty());
+    assert_eq!(frame.payload().as_ptr(), packet.as_ptr());
+    assert_eq!(link.queue_bytes(), packet.len() as u64);
+
+    let (header, arrived) = whole(received(&mut link, packet.clone()));
+    assert_eq!(header, LpHeader::default());
+    assert_eq!(arrived.as_ptr(), packet.as_ptr());
+    assert_eq!((link.counters().in_data, link.counters().out_data), (1, 1));
+}
+
+#[test]
+fn an_unfragmented_lp_packet_is_sliced() {
+    let mut link = Link::new(LinkConfig::stream());
+    let header = token(b"abcd");
+    link.enqueue(START, header.clone(), data(8000)).unwrap();
+    let frame = sent(&mut link).remove(0);
+    let (seen, packet) = whole(received(&mut link, frame.clone()));
+    assert_eq!(seen, header);
+    assert_eq!(packet[..], data(8000)[..]);
+    assert!(frame.as_ptr_range().contains(&packet.as_ptr()));
+}
+
+#[test]
+fn a_nack_is_counted_as_one() {
+    let mut link = Link::new(LinkConfig::stream());
+    let header = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
+    link.enqueue(START, header.clone(), interest()).unwrap();
+    let frame = sent(&mut link).remove(0);
+    assert_eq!(whole(received(&mut link, frame)).0, header);
+    assert_eq!((link.counters().in_nacks, link.counters().out_nacks), (1, 1));
+    assert_eq!((link.counters().in_interests, link.counters().out_interests), (0, 0));
+}
+
+#[test]
+fn a_header_longer_than_a_frame_keeps_inline_is_joined() {
+    let config = LinkConfig { local_fields: true, ..LinkConfig::stream() };
+    let mut link = Link::new(config.clone());
+    let header = LpHeader {
+        nack: Some(NackReason::Other(u64::MAX)),
+        incoming_face: Some(u64::MAX),
+        congestion_mark: u64::MAX,
+        ..token(&[9; 32])
+    };
+    link.enqueue(START, header.clone(), interest()).unwrap();
+    assert!(link.front_frame().unwrap().prefix().is_empty());
+    let frame = sent(&mut link).remove(0);
+    assert!(frame.len() > interest().len() + FRAME_PREFIX_MAX);
+    let (seen, packet) = whole(received(&mut link, frame));
+    assert_eq!(seen, LpHeader { incoming_face: None, ..header });
+    assert_eq!(packet[..], interest()[..]);
+}
+
+/// NDN-FACTS 2.2, row by row.
+#[test]
+fn only_the_headers_that_nfd_allows_are_taken() {
+    let nack = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
+    let next_hop = LpHeader { next_hop_face: Some(300), ..LpHeader::default() };
+    let policy = LpHeader { no_cache: true, ..LpHeader::default() };
+    let non_discovery = LpHeader { non_discovery: true, ..LpHeader::default() };
+    let with_nack = |header: &LpHeader| LpHeader { nack: nack.nack, ..header.clone() };
+    let cases = [
+        (policy.clone(), interest(), Some(LinkDrop::InterestHeader)),
+        (next_hop.clone(), interest(), Some(LinkDrop::LocalFieldsOff)),
+        (non_discovery.clone(), interest(), None),
+        (policy.clone(), data(9), None),
+        (nack.clone(), data(9), Some(LinkDrop::DataHeader)),
+        (next_hop.clone(), data(9), Some(LinkDrop::DataHeader)),
+        (non_discovery.clone(), data(9), Some(LinkDrop::DataHeader)),
+        (nack.clone(), interest(), None),
+        (with_nack(&next_hop), interest(), Some(LinkDrop::NackHeader)),
+        (with_nack(&policy), interest(), Some(LinkDrop::NackHeader)),
+        (with_nack(&non_discovery), interest(), Some(LinkDrop::NackHeader)),
+        (LpHeader { incoming_face: Some(9), ..token(b"t") }, interest(), None),
+    ];
+    for (header, packet, refused) in cases {
+        let mut link = Link::new(LinkConfig::stream());
+        let frame = Packet::from(header.encode(&[], Some(&packet)));
+        match refused {
+            Some(reason) => {
+                assert_eq!(drop_reason(received(&mut link, frame)), reason, "{header:?}");
+                assert_eq!(link.counters().drops[reason], 1);
+                assert_eq!(link.counters().drops.total(), 1);
+            }
+            None => {
+                let expected = LpHeader { incoming_face: None, ..header };
+                assert_eq!(whole(received(&mut link, frame)).0, expected);
+            }
+        }
+    }
+    let mut link = Link::new(LinkConfig { local_fields: true, ..LinkConfig::stream() });
+    let frame = Packet::from(next_hop.encode(&[], Some(&interest())));
+    assert_eq!(whole(received(&mut link, frame)).0, next_hop);
+}
+
+#[test]
+fn a_prefix_announcement_is_ignored_on_data_and_refused_elsewhere() {
+    let with_announcement = |packet: &[u8]| {
+        let mut body = vec![];
+        let announcement = [0x06, 0x02, 0x07, 0x00];
+        body.extend_from_slice(&[0xfd, 0x03, 0x50, announcement.len() as u8]);
+        body.extend_from_slice(&announcement);
+        body.extend_from_slice(&[0x50, packet.len() as u8]);
+        body.extend_from_slice(packet);
+        let mut frame = vec![0x64, body.len() as u8];
+        frame.extend_from_slice(&body);
+        Packet::from(frame)
+    };
+    let mut link = Link::new(LinkConfig::stream());
+    let (header, _) = whole(received(&mut link, with_announcement(&data(9))));
+    assert!(header.is_plain());
+    let refused = received(&mut link, with_announcement(&interest()));
+    assert_eq!(drop_reason(refused), LinkDrop::InterestHeader);
+}
+
+#[test]
+fn local_fields_are_sent_only_where_they_are_on() {
+    let header = LpHeader { incoming_face: Some(256), next_hop_face: Some(3), ..token(b"x") };
+    for local_fields in [false, true] {
+        let mut link = Link::new(LinkConfig { local_fields, ..LinkConfig::stream() });
+        link.enqueue(START, header.clone(), interest()).unwrap();
+        let frame = sent(&mut link).remove(0);
+        let seen = LpView::decode(&frame).unwrap().header;
+        assert_eq!(seen.incoming_face, local_fields.then_some(256));
+        assert_eq!(seen.next_hop_face, local_fields.then_some(3));
+    }
+}
+
+#[test]
+fn what_is_no_packet_ends_in_a_counter() {
+    let mut link = Link::new(LinkConfig::datagram(1420));
+    let idle = Packet::from(LpHeader::default().encode(&[7, 8], None));
+    assert!(matches!(received(&mut link, idle), Received::Idle));
+    let cases: [(&[u8], LinkDrop); 6] = [
+        (&[], LinkDrop::Malformed),
+        (&[0x08, 0x00], LinkDrop::Malformed),
+        (&[0x64, 0x05, 0x50], LinkDrop::Malformed),
+        (&[0x64, 0x02, 0x50, 0x00], LinkDrop::Malformed),
+        (&[0x64, 0x04, 0x50, 0x02, 0x09, 0x00], LinkDrop::NotNetworkPacket),
+        (&[0x64, 0x07, 0x53, 0x01, 0x02, 0x50, 0x02, 0x06, 0x00], LinkDrop::FragmentUnnumbered),
+    ];
+    for (frame, reason) in cases {
+        assert_eq!(drop_reason(received(&mut link, Packet::from(frame))), reason, "{frame:x?}");
+    }
+    assert_eq!(link.counters().drops.total(), cases.len() as u64);
+    assert_eq!(link.counters().in_frames, 1 + cases.len() as u64);
+    let refused = link.enqueue(START, LpHeader::default(), Packet::empty());
+    assert_eq!(refused, Err(LinkDrop::NotNetworkPacket));
+}
+
+#[test]
+fn every_drop_has_its_own_name() {
+    let mut names: Vec<&str> = LinkDrop::ALL.iter().map(|reason| reason.name()).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), LinkDrop::COUNT);
+    assert!(names.iter().all(|name| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-')));
+}
+
+#[test]
+fn headers_come_from_fragment_zero_and_marks_from_any() {
+    let mut link = Link::new(LinkConfig::datagram(8800));
+    let packet = data(100);
+    let (first, second) = packet.split_at(60);
+    let of = |index, base: LpHeader, octets: &[u8]| {
+        let header =
+            LpHeader { sequence: Some(50 + index), frag_index: index, frag_count: 2, ..base };
+        Packet::from(header.encode(&[], Some(octets)))
+    };
+    let marked = LpHeader { congestion_mark: 1, ..token(b"other") };
+    assert!(matches!(received(&mut link, of(1, marked, second)), Received::Partial));
+    let (header, whole) = whole(received(&mut link, of(0, token(b"right"), first)));
+    assert_eq!(header, LpHeader { congestion_mark: 1, ..token(b"right") });
+    assert_eq!(whole[..], packet[..]);
+    assert_eq!(link.counters().reassembled, 1);
+    assert_eq!(link.partial_bytes(), 0);
+}
+
+#[test]
+fn fragments_that_contradict_the_rules_are_dropped() {
+    let mut link = Link::new(LinkConfig::datagram(8800));
+    let mut reason = |frame| match received(&mut link, frame) {
+        Received::Drop(reason) => Some(reason),
+        Received::Partial => None,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(reason(fragment(10, 0, 3, b"abc")), None);
+    assert_eq!(reason(fragment(10, 0, 3, b"abc")), Some(LinkDrop::FragmentDuplicate));
+    assert_eq!(reason(fragment(12, 2, 3, b"abc")), None);
+    assert_eq!(reason(fragment(12, 2, 3, b"abc")), Some(LinkDrop::FragmentDuplicate));
+    assert_eq!(reason(fragment(11, 1, 4, b"abc")), Some(LinkDrop::FragmentMismatch));
+    assert_eq!(reason(fragment(90, 3, 3, b"abc")), Some(LinkDrop::FragmentIndex));
+    assert_eq!(
+        reason(fragment(90, 0, FRAGMENT_COUNT_MAX + 1, b"abc")),
+        Some(LinkDrop::FragmentCount)
+    );
+    assert_eq!(reason(fragment(200, 0, 2, &[6; PACKET_SIZE_MAX - 100])), None);
+    assert_eq!(reason(fragment(201, 1, 2, &[6; 101])), Some(LinkDrop::ReassembledTooLarge));
+
+    let mut stream = Link::new(LinkConfig::stream());
+    let refused = received(&mut stream, fragment(1, 0, 2, b"abc"));
+    assert_eq!(drop_reason(refused), LinkDrop::ReassemblyOff);
+}
+
+#[test]
+fn a_partial_is_given_up_half_a_second_after_its_latest_fragment() {
+    let mut link = Link::new(LinkConfig::datagram(8800));
+    let mut pool = pool();
+    let at = |ms: u64| START.plus_ns(ms * NS_PER_MS);
+    link.receive(at(0), fragment(0, 0, 3, b"\x06\x04ab"), &mut pool);
+    assert_eq!(link.next_wakeup(), Some(at(500)));
+    link.receive(at(400), fragment(1, 1, 3, b"c"), &mut pool);
+    link.handle_timeout(at(500));
+    assert_eq!(link.counters().drops.total(), 0, "the second fragment gave it more time");
+    assert_eq!(link.next_wakeup(), Some(at(900)));
+    link.handle_timeout(at(900));
+    assert_eq!(link.counters().drops[LinkDrop::ReassemblyTimeout], 1);
+    assert_eq!((link.next_wakeup(), link.partial_bytes()), (None, 0));
+    // The last fragment comes late, and begins a partial of its own instead of completing the dead one.
+    assert!(matches!(link.receive(at(901), fragment(2, 2, 3, b"d"), &mut pool), Received::Partial));
+}
+
+#[test]
+fn partials_are_bounded_and_the_oldest_makes_room() {
+    let config = LinkConfig { partials_max: 4, ..LinkConfig::datagram(8800) };
+    let mut link = Link::new(config);
+    let mut pool = pool();
+    for message in 0..10u64 {
+        let now = START.plus_ns(message);
+        link.receive(now, fragment(message * 10, 0, 2, b"\x06\x02a"), &mut pool);
+    }
+    assert_eq!(link.counters().drops[LinkDrop::ReassemblyFull], 6);
+    let late = START.plus_ns(20);
+    let (_, packet) = whole(link.receive(late, fragment(91, 1, 2, b"b"), &mut pool));
+    assert_eq!(packet[..], *b"\x06\x02ab");
+    assert!(matches!(link.receive(late, fragment(1, 1, 2, b"b"), &mut pool), Received::Partial));
+}
+
+#[test]
+fn octets_in_reassembly_are_bounded() {
+    let bound = 64 * 1024;
+    let config = LinkConfig { partial_bytes_max: bound, ..LinkConfig::datagram(8800) };
+    let mut link = Link::new(config);
+    let mut pool = pool();
+    let mut rng = Rng::from_seed(7);
+    for _ in 0..5000 {
+        let count = 2 + u64::from(rng.below(30));
+        let index = u64::from(rng.below(count as u32));
+        let id = u64::from(rng.below(200)) * 100;
+        let octets = [6; 600];
+        let len = 1 + rng.below(599) as usize;
+        link.receive(START, fragment(id + index, index, count, &octets[..len]), &mut pool);
+        // One buffer that had to grow may stand beyond the bound.
+        assert!(link.partial_bytes() <= bound + 2 * Pool::footprint(PACKET_SIZE_MAX));
+    }
+    assert!(link.counters().drops[LinkDrop::ReassemblyFull] > 0);
+}
+
+#[test]
+fn the_egress_queue_is_bounded_and_drops_are_counted() {
+    let mut link = Link::new(LinkConfig { queue_bytes_max: 50_000, ..LinkConfig::stream() });
+    let mut queued = 0;
+    while link.enqueue(START, LpHeader::default(), data(8000)).is_ok() {
+        queued += 1;
+    }
+    assert_eq!(queued, 6);
+    assert_eq!(link.counters().drops[LinkDrop::QueueFull], 1);
+    assert_eq!(link.counters().out_data, 6);
+    link.frames_sent(1);
+    assert_eq!(link.enqueue(START, LpHeader::default(), data(8000)), Ok(()));
+    link.discard_front(LinkDrop::SocketRefused);
+    assert_eq!(link.counters().drops[LinkDrop::SocketRefused], 1);
+    assert_eq!(link.counters().out_frames, 1);
+}
+
+#[test]
+fn small_frames_stop_holding_their_blocks() {
+    let mut link = Link::new(LinkConfig::stream());
+    let packet = interest();
+    link.enqueue(START, LpHeader::default(), packet.clone()).unwrap();
+    link.enqueue(START, LpHeader::default(), data(8000)).unwrap();
+    link.detach_small_frames(&mut pool());
+    let frame = link.front_frame().unwrap();
+    assert_ne!(frame.payload().as_ptr(), packet.as_ptr());
+    assert_eq!(frame.payload()[..], packet[..]);
+}
+
+#[test]
+fn marks_are_set_by_the_queue_and_the_sockets_backlog() {
+    let mut link = Link::new(LinkConfig::stream());
+    let at = |ms: u64| START.plus_ns(ms * NS_PER_MS);
+    let marked = |link: &mut Link, now| {
+        link.enqueue(now, LpHeader::default(), data(100)).unwrap();
+        let frame = sent(link).pop().unwrap();
+        LpView::decode(&frame).unwrap().header.congestion_mark == 1
+    };
+    assert!(!marked(&mut link, at(0)));
+    link.set_socket_backlog(65_537);
+    assert!(!marked(&mut link, at(10)), "the interval begins");
+    assert!(!marked(&mut link, at(109)));
+    assert!(marked(&mut link, at(110)));
+    assert!(!marked(&mut link, at(180)));
+    assert!(marked(&mut link, at(181)), "100 ms / sqrt(2) later");
+    assert_eq!(link.counters().marks_set, 2);
+    link.set_socket_backlog(65_536);
+    assert!(!marked(&mut link, at(1000)));
+    link.set_socket_backlog(65_537);
+    assert!(!marked(&mut link, at(1001)), "it all begins anew");
+}
+
+#[test]
+fn a_mark_never_costs_a_packet_that_fits_without_it() {
+    let mut link = Link::new(LinkConfig::stream());
+    link.set_socket_backlog(1 << 20);
+    link.enqueue(START, LpHeader::default(), data(10)).unwrap();
+    let late = START.plus_ns(200 * NS_PER_MS);
+    link.enqueue(late, LpHeader::default(), data(PACKET_SIZE_MAX - 4)).unwrap();
+    assert_eq!(sent(&mut link).pop().unwrap().len(), PACKET_SIZE_MAX);
+    // The token is no mere advice, and comes from a peer that can take such a frame.
+    link.enqueue(late, token(b"1234"), data(PACKET_SIZE_MAX - 4)).unwrap();
+    assert!(sent(&mut link).pop().unwrap().len() > PACKET_SIZE_MAX);
+    let small = LinkConfig { fragmentation: false, ..LinkConfig::datagram(1420) };
+    let refused = Link::new(small).enqueue(START, LpHeader::default(), data(1420));
+    assert_eq!(refused, Err(LinkDrop::TooLargeForMtu));
+}
+
+proptest! {
+    #[test]
+    fn fragments_in_any_order_give_the_packet_back(
+        len in 1usize..8796,
+        mtu in 64usize..9000,
+        token_len in 0usize..33,
+        is_marked: bool,
+        sequence_start: u64,
+        seed: u64,
+    ) {
+        let config = LinkConfig { sequence_start, ..LinkConfig::datagram(mtu) };
+        let mut sender = Link::new(config);
+        let header = LpHeader { congestion_mark: u64::from(is_marked), ..token(&vec![5; token_len]) };
+        let packet = data(len);
+        if let Err(reason) = sender.enqueue(START, header.clone(), packet.clone()) {
+            // At the smallest MTUs a large packet takes more than 400 fragments, or the header takes all.
+            prop_assert_eq!(reason, LinkDrop::TooLargeForMtu);
+            prop_assert!(mtu < 140);
+            return Ok(());
+        }
+        let mut frames = sent(&mut sender);
+        let mut rng = Rng::from_seed(seed);
+        for at in (1..frames.len()).rev() {
+            frames.swap(at, rng.below(at as u32 + 1) as usize);
+        }
+        prop_assert!(frames.iter().all(|frame| frame.len() <= mtu));
+        let mut receiver = Link::new(LinkConfig::datagram(8800));
+        let mut pool = pool();
+        let last = frames.pop().unwrap();
+        for frame in frames {
+            prop_assert!(matches!(receiver.receive(START, frame, &mut pool), Received::Partial));
+        }
+        let (seen, arrived) = whole(receiver.receive(START, last, &mut pool));
+        prop_assert_eq!(seen, header);
+        prop_assert_eq!(&arrived[..], &packet[..]);
+        prop_assert_eq!(receiver.partial_bytes(), 0);
+    }
+
+    /// Interleaved messages with losses, duplicates and damage: nothing panics, nothing is made up.
+    #[test]
+    fn random_frames_never_panic_and_are_all_accounted_for(
+        frames in prop::collection::vec(
+            (prop::collection::vec(any::<u8>(), 0..40), 0u64..6, 0u64..5, 0u64..5, any::<bool>()),
+            1..200,
+        ),
+        local_fields: bool,
+    ) {
+        let config = LinkConfig { partials_max: 3, local_fields, ..LinkConfig::datagram(1420) };
+        let mut link = Link::new(config);
+        let mut pool = pool();
+        let (mut given, mut dropped) = (0, 0);
+        let count = frames.len() as u64;
+        for (at, (octets, sequence, index, of, is_raw)) in frames.into_iter().enumerate() {
+            let frame = if is_raw { Packet::from(octets) } else { fragment(sequence, index, of, &octets) };
+            match link.receive(START.plus_ns(at as u64 * 90 * NS_PER_MS), frame, &mut pool) {
+                Received::Packet { packet, .. } => {
+                    given += 1;
+                    prop_assert!(matches!(packet[0], 5 | 6));
+                }
+                Received::Drop(_) => dropped += 1,
+                Received::Partial | Received::Idle => {}
+            }
+        }
+        let counters = link.counters();
+        prop_assert_eq!(counters.in_frames, count);
+        prop_assert_eq!(counters.in_interests + counters.in_data + counters.in_nacks, given);
+        let given_up = counters.drops[LinkDrop::ReassemblyTimeout]
+            + counters.drops[LinkDrop::ReassemblyFull];
+        prop_assert_eq!(counters.drops.total() - given_up, dropped);
+    }
+
+    /// A good frame with one octet changed.
+    #[test]
+    fn damaged_frames_never_panic(at in 0usize..90, octet: u8, len in 1usize..100) {
+        let mut link = Link::new(LinkConfig { local_fields: true, ..LinkConfig::datagram(8800) });
+        let header = LpHeader {
+            sequence: Some(1),
+            congestion_mark: 1,
+            no_cache: true,
+            incoming_face: Some(300),
+            ..token(b"12345678")
+        };
+        let mut frame = header.encode(&[3, 4], Some(&data(len)));
+        let at = at % frame.len();
+        frame[at] = octet;
+        link.receive(START, Packet::from(frame), &mut pool());
+        prop_assert_eq!(link.counters().in_frames, 1);
+    }
+}
