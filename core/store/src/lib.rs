@@ -3,3 +3,14 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod config;
+mod entry;
+mod policy;
+mod store;
+mod tree;
+
+pub use config::{EvictionPolicy, ParsePolicyError, StoreConfig, StoreStats};
+pub use store::{COMPONENTS_MAX, Hit, Lookup, PREFIX_VISITS_MAX, Query, Store};

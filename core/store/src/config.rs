@@ -1,0 +1,114 @@
+use core::fmt;
+use core::str::FromStr;
+
+/// Which Data makes room for new Data.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Default)]
+pub enum EvictionPolicy {
+    /// The one used longest ago.
+    Lru,
+    /// The one stored longest ago.
+    Fifo,
+    /// The one used least often; among equals the one used longest ago.
+    Lfu,
+    /// S3-FIFO (Yang et al., SOSP 2023): new Data passes a small queue first, so that Data used once leaves soon.
+    #[default]
+    S3Fifo,
+}
+
+impl EvictionPolicy {
+    /// All policies.
+    pub const ALL: [Self; 4] = [Self::Lru, Self::Fifo, Self::Lfu, Self::S3Fifo];
+
+    /// The name in configuration and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lru => "lru",
+            Self::Fifo => "fifo",
+            Self::Lfu => "lfu",
+            Self::S3Fifo => "s3-fifo",
+        }
+    }
+}
+
+impl fmt::Display for EvictionPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The text is no eviction policy.
+#[derive(Copy, Clone, Eq, PartialEq, Debug, thiserror::Error)]
+#[error("not an eviction policy; those are lru, fifo, lfu and s3-fifo")]
+pub struct ParsePolicyError;
+
+impl FromStr for EvictionPolicy {
+    type Err = ParsePolicyError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL.into_iter().find(|policy| policy.name() == text).ok_or(ParsePolicyError)
+    }
+}
+
+/// How a store behaves. All of it may change while the store runs.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub struct StoreConfig {
+    /// Octets of memory for Data, with the blocks they are in and the index; 0 stores nothing.
+    pub capacity_bytes: u64,
+    /// Which Data makes room for new Data.
+    pub policy: EvictionPolicy,
+    /// Whether new Data is stored (NFD management, CS flag bit 0).
+    pub admit: bool,
+    /// Whether Interests are answered (NFD management, CS flag bit 1).
+    pub serve: bool,
+}
+
+impl Default for StoreConfig {
+    /// 512 MiB, S3-FIFO, admits and serves.
+    fn default() -> Self {
+        Self {
+            capacity_bytes: 512 << 20,
+            policy: EvictionPolicy::default(),
+            admit: true,
+            serve: true,
+        }
+    }
+}
+
+/// What a store holds, and what happened so far.
+#[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
+pub struct StoreStats {
+    /// Data in the store.
+    pub entries: usize,
+    /// Octets of memory in use, as [`StoreConfig::capacity_bytes`] counts them.
+    pub bytes: u64,
+    /// The bound of `bytes`.
+    pub capacity_bytes: u64,
+    /// Lookups that were answered.
+    pub hits: u64,
+    /// Lookups that were not.
+    pub misses: u64,
+    /// Data stored, other Data of the same name replaced included.
+    pub insertions: u64,
+    /// Data that came again unchanged and only had its freshness renewed.
+    pub refreshes: u64,
+    /// Data not stored: larger than the whole store, without a name, or with too many components.
+    pub rejections: u64,
+    /// Data that made room for other Data.
+    pub evictions: u64,
+    /// Data removed by [`Store::erase`](crate::Store::erase).
+    pub erasures: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn policies_have_names() {
+        for policy in EvictionPolicy::ALL {
+            assert_eq!(policy.to_string().parse(), Ok(policy));
+        }
+        assert_eq!("LRU".parse::<EvictionPolicy>(), Err(ParsePolicyError));
+    }
+}

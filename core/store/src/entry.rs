@@ -1,0 +1,153 @@
+use core::marker::PhantomData;
+use weir_base::{Instant, Packet, Pool, Slab};
+use weir_wire::NameView;
+
+/// The index that names nothing.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Octets an entry costs beside its packet: itself, its place on the slab's list of vacant ones, and its share of the table and of
+/// the memory of evicted names at their emptiest (20 and 16 octets).
+pub(crate) const ENTRY_BYTES: u64 = size_of::<Option<Entry>>() as u64 + 4 + 20 + 16;
+
+/// A stored Data: one cache line, without the packet.
+#[repr(align(64))]
+pub(crate) struct Entry {
+    /// The whole Data TLV.
+    pub(crate) packet: Packet,
+    pub(crate) fresh_until: Instant,
+    /// Hash of the whole name.
+    pub(crate) hash: u64,
+    /// Capped at 49 days; for reports, `fresh_until` is exact.
+    pub(crate) freshness_ms: u32,
+    /// The node of the name without its last component.
+    pub(crate) node: u32,
+    pub(crate) siblings: Links,
+    pub(crate) queue: Links,
+    /// What the eviction policy remembers.
+    pub(crate) mark: u32,
+    /// Where in the packet the components start.
+    pub(crate) name_at: u16,
+    pub(crate) name_len: u16,
+}
+
+const _: () = assert!(size_of::<Option<Entry>>() == 64);
+
+impl Entry {
+    /// The TLV-VALUE of the name.
+    #[inline]
+    pub(crate) fn name_value(&self) -> &[u8] {
+        let start = usize::from(self.name_at);
+        &self.packet[start..start + usize::from(self.name_len)]
+    }
+
+    #[inline]
+    pub(crate) fn is_fresh(&self, now: Instant) -> bool {
+        now < self.fresh_until
+    }
+
+    /// Whether `prefix` is a prefix of the name, or the name itself.
+    #[inline]
+    pub(crate) fn is_below(&self, prefix: NameView<'_>) -> bool {
+        self.name_value().starts_with(prefix.value())
+    }
+
+    /// Octets of memory the entry takes in all.
+    #[inline]
+    pub(crate) fn bytes(&self) -> u64 {
+        entry_bytes(self.packet.len())
+    }
+}
+
+/// Octets of memory for a Data of `packet_len` octets.
+#[inline]
+pub(crate) fn entry_bytes(packet_len: usize) -> u64 {
+    Pool::footprint(packet_len) as u64 + ENTRY_BYTES
+}
+
+/// A place in a doubly linked list of entries.
+#[derive(Copy, Clone)]
+pub(crate) struct Links {
+    pub(crate) next: u32,
+    pub(crate) previous: u32,
+}
+
+impl Links {
+    pub(crate) const NONE: Self = Self { next: NONE, previous: NONE };
+}
+
+/// Which of an entry's links a list goes through.
+pub(crate) trait Through {
+    fn links(entry: &mut Entry) -> &mut Links;
+}
+
+/// The list of the Data of one node.
+pub(crate) struct Siblings;
+
+impl Through for Siblings {
+    #[inline(always)]
+    fn links(entry: &mut Entry) -> &mut Links {
+        &mut entry.siblings
+    }
+}
+
+/// A list of the eviction policy.
+pub(crate) struct Queue;
+
+impl Through for Queue {
+    #[inline(always)]
+    fn links(entry: &mut Entry) -> &mut Links {
+        &mut entry.queue
+    }
+}
+
+/// A list of entries, linked through the entries themselves.
+pub(crate) struct List<T> {
+    head: u32,
+    tail: u32,
+    through: PhantomData<T>,
+}
+
+impl<T: Through> List<T> {
+    pub(crate) const EMPTY: Self = Self { head: NONE, tail: NONE, through: PhantomData };
+
+    /// The first entry, or [`NONE`].
+    #[inline]
+    pub(crate) fn head(&self) -> u32 {
+        self.head
+    }
+
+    /// The last entry, or [`NONE`].
+    #[inline]
+    pub(crate) fn tail(&self) -> u32 {
+        self.tail
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head == NONE
+    }
+
+    #[inline]
+    pub(crate) fn push_back(&mut self, entries: &mut Slab<Entry>, index: u32) {
+        *T::links(&mut entries[index]) = Links { next: NONE, previous: self.tail };
+        match self.tail {
+            NONE => self.head = index,
+            tail => T::links(&mut entries[tail]).next = index,
+        }
+        self.tail = index;
+    }
+
+    #[inline]
+    pub(crate) fn unlink(&mut self, entries: &mut Slab<Entry>, index: u32) {
+        let Links { next, previous } =
+            core::mem::replace(T::links(&mut entries[index]), Links::NONE);
+        match previous {
+            NONE => self.head = next,
+            previous => T::links(&mut entries[previous]).next = next,
+        }
+        match next {
+            NONE => self.tail = previous,
+            next => T::links(&mut entries[next]).previous = previous,
+        }
+    }
+}

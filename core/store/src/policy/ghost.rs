@@ -1,0 +1,134 @@
+use alloc::vec;
+use alloc::vec::Vec;
+use weir_base::prefetch_read;
+
+const WAYS: usize = 8;
+
+/// A cache line of remembered names.
+#[repr(C, align(64))]
+#[derive(Copy, Clone)]
+struct Set {
+    /// The upper half of the hash with the lowest bit set; 0: vacant.
+    tags: [u32; WAYS],
+    /// The count of insertions at the time.
+    times: [u32; WAYS],
+}
+
+impl Set {
+    const EMPTY: Self = Self { tags: [0; WAYS], times: [0; WAYS] };
+
+    /// Puts a name in place of a vacant one or of the oldest.
+    #[inline]
+    fn put(&mut self, tag: u32, time: u32, clock: u32) {
+        let age = |way: &usize| match self.tags[*way] {
+            0 => u64::MAX,
+            _ => u64::from(clock.wrapping_sub(self.times[*way])),
+        };
+        let way = (0..WAYS).max_by_key(age).unwrap_or(0);
+        self.tags[way] = tag;
+        self.times[way] = time;
+    }
+}
+
+/// The names that fell out of the store lately, by 31 bits of their hash.
+///
+/// One cache line for each operation. A line that is full forgets its oldest name early, and another name of the same tag may be taken
+/// for a remembered one: both only make the eviction policy a little worse.
+pub(super) struct Ghost {
+    /// A power of two.
+    sets: Vec<Set>,
+    clock: u32,
+}
+
+impl Ghost {
+    pub(super) fn new() -> Self {
+        Self { sets: vec![Set::EMPTY; 1], clock: 0 }
+    }
+
+    #[inline]
+    fn set_of(&self, tag: u32) -> usize {
+        let shift = 32 - self.sets.len().trailing_zeros();
+        (u64::from(tag) >> shift) as usize
+    }
+
+    #[inline]
+    fn tag(hash: u64) -> u32 {
+        (hash >> 32) as u32 | 1
+    }
+
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        prefetch_read(&self.sets[self.set_of(Self::tag(hash))]);
+    }
+
+    /// Remembers a name until `window` others have been.
+    #[inline]
+    pub(super) fn insert(&mut self, hash: u64, window: u32) {
+        if window as usize > self.sets.len() * WAYS {
+            self.grow(window);
+        }
+        self.clock = self.clock.wrapping_add(1);
+        let tag = Self::tag(hash);
+        let set = self.set_of(tag);
+        self.sets[set].put(tag, self.clock, self.clock);
+    }
+
+    /// Whether the name was remembered. It is not any more.
+    #[inline]
+    pub(super) fn take(&mut self, hash: u64, window: u32) -> bool {
+        let tag = Self::tag(hash);
+        let set = self.set_of(tag);
+        let set = &mut self.sets[set];
+        let mut found = false;
+        for (known, time) in set.tags.iter_mut().zip(&set.times) {
+            if *known == tag {
+                found |= self.clock.wrapping_sub(*time) < window;
+                *known = 0;
+            }
+        }
+        found
+    }
+
+    #[cold]
+    fn grow(&mut self, window: u32) {
+        let sets = (window as usize).div_ceil(WAYS).next_power_of_two();
+        let old = core::mem::replace(&mut self.sets, vec![Set::EMPTY; sets]);
+        for set in &old {
+            for (&tag, &time) in set.tags.iter().zip(&set.times).filter(|&(&tag, _)| tag != 0) {
+                let at = self.set_of(tag);
+                self.sets[at].put(tag, time, self.clock);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(number: u64) -> u64 {
+        number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    #[test]
+    fn the_latest_names_are_remembered_once() {
+        let mut ghost = Ghost::new();
+        for number in 0..1_000 {
+            ghost.insert(hash(number), 100);
+        }
+        let remembered = (0..1_000).filter(|&number| ghost.take(hash(number), 100)).count();
+        assert!((80..=100).contains(&remembered), "{remembered}");
+        assert!((900..1_000).all(|number| !ghost.take(hash(number), 100)));
+    }
+
+    #[test]
+    fn growth_forgets_nothing_that_fits() {
+        let mut ghost = Ghost::new();
+        for number in 0..8 {
+            ghost.insert(hash(number), 8);
+        }
+        ghost.insert(hash(8), 4_000);
+        assert_eq!(ghost.sets.len(), 512);
+        assert!((0..=8).all(|number| ghost.take(hash(number), 4_000)));
+    }
+}

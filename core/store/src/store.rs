@@ -1,0 +1,410 @@
+use crate::config::{StoreConfig, StoreStats};
+use crate::entry::{Entry, Links, NONE, entry_bytes};
+use crate::policy::Policy;
+use crate::tree::{NODE_BYTES, Tree};
+use core::fmt;
+use weir_base::{Instant, NS_PER_MS, Packet, Pool, Slab, Table};
+use weir_wire::name::DIGEST_SIZE;
+use weir_wire::tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as DIGEST_COMPONENT;
+use weir_wire::{DataView, NameView};
+
+/// Names of more components are not stored: each prefix may need a node of its own.
+pub const COMPONENTS_MAX: usize = 128;
+
+/// Nodes and Data that a lookup by prefix looks at, at most. More than the components of a name, so that it ends early only where
+/// it has to pass over Data that is not fresh.
+pub const PREFIX_VISITS_MAX: usize = 256;
+
+/// What an Interest asks of the store.
+#[derive(Copy, Clone, Debug)]
+pub struct Query<'a> {
+    /// The name of the Interest.
+    pub name: NameView<'a>,
+    /// The keyed hashes of the prefixes of the name of 1, 2, .. components, up to the whole name.
+    pub hashes: &'a [u64],
+    /// Whether the name may be a proper prefix of that of the Data.
+    pub can_be_prefix: bool,
+    /// Whether the Data must be fresh.
+    pub must_be_fresh: bool,
+}
+
+/// The answer to a [`Query`].
+#[derive(Clone, Debug)]
+pub enum Lookup {
+    /// The store has matching Data.
+    Hit(Hit),
+    /// It has not.
+    Miss,
+}
+
+/// Data that answers a [`Query`].
+#[derive(Clone, Debug)]
+pub struct Hit {
+    /// The whole Data TLV.
+    pub packet: Packet,
+    /// FreshnessPeriod of the Data in milliseconds, capped at 2^32 - 1.
+    pub freshness_ms: u64,
+    /// Whether the FreshnessPeriod has not passed since the Data came.
+    pub is_fresh: bool,
+}
+
+/// The content store of one shard, in memory: Data by name and by prefix, bounded in octets.
+pub struct Store {
+    config: StoreConfig,
+    entries: Slab<Entry>,
+    /// From the hash of a whole name to an entry.
+    table: Table,
+    tree: Tree,
+    policy: Policy,
+    /// `bytes` of all entries. Nodes come on top.
+    entry_bytes: u64,
+    /// What happened. The levels are filled in when asked for.
+    stats: StoreStats,
+}
+
+impl Store {
+    /// An empty store.
+    pub fn new(config: StoreConfig) -> Self {
+        Self {
+            policy: Policy::new(config.policy),
+            config,
+            entries: Slab::new(),
+            table: Table::with_capacity(0),
+            tree: Tree::new(),
+            entry_bytes: 0,
+            stats: StoreStats::default(),
+        }
+    }
+
+    /// How the store behaves at present.
+    pub fn config(&self) -> &StoreConfig {
+        &self.config
+    }
+
+    /// Changes capacity, policy and flags. Evicts at once what the new capacity has no room for.
+    pub fn configure(&mut self, config: StoreConfig) {
+        if config.policy != self.config.policy {
+            let mut policy = Policy::new(config.policy);
+            // In the order in which they would have left, so that the new policy starts from what the old one knew.
+            while let Some(index) = self.policy.take_victim(&mut self.entries) {
+                policy.on_insert(&mut self.entries, index);
+            }
+            self.policy = policy;
+        }
+        self.config = config;
+        while self.bytes() > self.config.capacity_bytes {
+            self.evict();
+        }
+    }
+
+    /// Changes the capacity alone. Evicts at once what it has no room for.
+    pub fn set_capacity_bytes(&mut self, capacity_bytes: u64) {
+        self.configure(StoreConfig { capacity_bytes, ..self.config.clone() });
+    }
+
+    /// Changes alone whether new Data is stored and whether Interests are answered.
+    pub fn set_flags(&mut self, admit: bool, serve: bool) {
+        self.configure(StoreConfig { admit, serve, ..self.config.clone() });
+    }
+
+    /// What the store holds, and what happened so far.
+    pub fn stats(&self) -> StoreStats {
+        StoreStats {
+            entries: self.entries.len(),
+            bytes: self.bytes(),
+            capacity_bytes: self.config.capacity_bytes,
+            ..self.stats
+        }
+    }
+
+    /// Octets of memory in use.
+    #[inline]
+    fn bytes(&self) -> u64 {
+        self.entry_bytes + self.tree.len() as u64 * NODE_BYTES
+    }
+
+    /// First stage before a lookup or an insertion: asks for the table's line of a whole name.
+    #[inline]
+    pub fn prefetch_table(&self, hash: u64) {
+        self.table.prefetch(hash);
+    }
+
+    /// Second stage, when the line has arrived: asks for the entry, if there is one.
+    #[inline]
+    pub fn prefetch_entry(&self, hash: u64) {
+        self.table.for_each_candidate(hash, |index| self.entries.prefetch(index));
+    }
+
+    /// Third stage, when the entry has arrived: asks for the start of the packet, as far as a name commonly reaches.
+    #[inline]
+    pub fn prefetch_packet(&self, hash: u64) {
+        self.table.for_each_candidate(hash, |index| self.entries[index].packet.prefetch());
+    }
+
+    /// First stage before an insertion, beside [`Store::prefetch_table`]. `parent_hash` is that of the name without its last
+    /// component, which the name has.
+    #[inline]
+    pub fn prefetch_parent_table(&self, hash: u64, parent_hash: u64) {
+        self.policy.prefetch(hash);
+        self.tree.prefetch_table(parent_hash);
+    }
+
+    /// Second stage before an insertion.
+    #[inline]
+    pub fn prefetch_parent(&self, parent_hash: u64) {
+        self.tree.prefetch_hash(parent_hash);
+    }
+
+    /// Third stage before an insertion.
+    #[inline]
+    pub fn prefetch_sibling(&self, parent_hash: u64) {
+        let index = self.tree.last_entry(parent_hash);
+        if index != NONE {
+            self.entries.prefetch(index);
+        }
+    }
+
+    /// Looks for Data that satisfies an Interest (NDN packet 0.3, Interest; NFD's rules of matching).
+    ///
+    /// Data of the very name comes first, then that whose implicit digest the name ends with, then, with CanBePrefix, Data below the
+    /// name: that of newer children first, and among Data with one parent the one that came first, at most [`PREFIX_VISITS_MAX`]
+    /// steps away.
+    #[inline]
+    pub fn lookup(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
+        let answer = if self.config.serve { self.find_answer(now, query) } else { None };
+        match answer {
+            Some(index) => {
+                self.stats.hits += 1;
+                self.policy.on_hit(&mut self.entries, index);
+                let entry = &self.entries[index];
+                Lookup::Hit(Hit {
+                    packet: entry.packet.clone(),
+                    freshness_ms: entry.freshness_ms.into(),
+                    is_fresh: entry.is_fresh(now),
+                })
+            }
+            None => {
+                self.stats.misses += 1;
+                Lookup::Miss
+            }
+        }
+    }
+
+    #[inline]
+    fn find_answer(&self, now: Instant, query: &Query<'_>) -> Option<u32> {
+        let &hash = query.hashes.last()?;
+        let name = query.name;
+        let will_do = |index: &u32| !query.must_be_fresh || self.entries[*index].is_fresh(now);
+        self.find(hash, name.value())
+            .filter(will_do)
+            .or_else(|| self.find_by_digest(name, query.hashes).filter(will_do))
+            .or_else(|| if query.can_be_prefix { self.find_below(now, query, hash) } else { None })
+    }
+
+    #[inline]
+    fn find(&self, hash: u64, name_value: &[u8]) -> Option<u32> {
+        self.table.find(hash, |index| {
+            let entry = &self.entries[index];
+            entry.hash == hash && entry.name_value() == name_value
+        })
+    }
+
+    #[inline]
+    fn find_by_digest(&self, name: NameView<'_>, hashes: &[u64]) -> Option<u32> {
+        let (rest, last) = name.value().split_last_chunk::<{ DIGEST_SIZE + 2 }>()?;
+        let [typ, len, digest @ ..] = last;
+        let may_be_digest = (u32::from(*typ), usize::from(*len)) == (DIGEST_COMPONENT, DIGEST_SIZE);
+        // Those octets may also be the end of some longer component, so ask the name before hashing a packet.
+        if !may_be_digest || u32::from(name.last()?.typ) != DIGEST_COMPONENT {
+            return None;
+        }
+        let &hash = hashes.len().checked_sub(2).and_then(|at| hashes.get(at))?;
+        let index = self.find(hash, rest)?;
+        let data = DataView::decode(&self.entries[index].packet).ok()?;
+        (data.implicit_digest() == *digest).then_some(index)
+    }
+
+    fn find_below(&self, now: Instant, query: &Query<'_>, hash: u64) -> Option<u32> {
+        let top = self.tree.find(hash)?;
+        let mut visits = 0;
+        let mut next = self.tree.first(top, &mut visits);
+        while let Some(index) = next {
+            let entry = &self.entries[index];
+            if (!query.must_be_fresh || entry.is_fresh(now)) && entry.is_below(query.name) {
+                return Some(index);
+            }
+            if visits >= PREFIX_VISITS_MAX {
+                return None;
+            }
+            next = self.tree.after(&self.entries, index, top, &mut visits);
+        }
+        None
+    }
+
+    /// Stores Data, in place of other Data of that name. Returns the stored copy, which holds no more memory than it needs and is the
+    /// one to send on; nothing when the Data is not stored.
+    ///
+    /// `hashes` are those of the prefixes of the name of 1, 2, .. components, up to the whole name.
+    pub fn insert(
+        &mut self,
+        now: Instant,
+        data: &DataView<'_>,
+        hashes: &[u64],
+        pool: &mut Pool,
+    ) -> Option<Packet> {
+        if !self.config.admit {
+            return None;
+        }
+        let (&hash, prefixes) = hashes.split_last()?;
+        debug_assert_eq!(hashes.len(), data.name.component_count());
+        let fresh_until = now.plus_ns(data.freshness_ms.saturating_mul(NS_PER_MS));
+        if let Some(index) = self.find(hash, data.name.value()) {
+            if *self.entries[index].packet == *data.wire {
+                return Some(self.refresh(index, fresh_until));
+            }
+            self.policy.on_remove(&mut self.entries, index);
+            self.discard(index);
+        }
+        let Some((nearest, missing)) = self.make_room(data, prefixes) else {
+            self.stats.rejections += 1;
+            return None;
+        };
+        let node = self.tree.extend(nearest, &prefixes[prefixes.len() - missing..]);
+        let packet = pool.copy(data.wire);
+        let name_value = data.name.value();
+        let index = self.entries.insert(Entry {
+            packet: packet.clone(),
+            fresh_until,
+            hash,
+            freshness_ms: u32::try_from(data.freshness_ms).unwrap_or(u32::MAX),
+            node,
+            siblings: Links::NONE,
+            queue: Links::NONE,
+            mark: 0,
+            // `make_room` has checked that both fit.
+            name_at: (name_value.as_ptr().addr() - data.wire.as_ptr().addr()) as u16,
+            name_len: name_value.len() as u16,
+        });
+        debug_assert_eq!(self.entries[index].name_value(), name_value);
+        self.table.insert(hash, index);
+        self.tree.attach(&mut self.entries, index);
+        self.policy.on_insert(&mut self.entries, index);
+        self.entry_bytes += entry_bytes(data.wire.len());
+        self.stats.insertions += 1;
+        Some(packet)
+    }
+
+    fn refresh(&mut self, index: u32, fresh_until: Instant) -> Packet {
+        self.stats.refreshes += 1;
+        let entry = &mut self.entries[index];
+        entry.fresh_until = fresh_until;
+        let packet = entry.packet.clone();
+        self.policy.on_hit(&mut self.entries, index);
+        packet
+    }
+
+    /// Evicts until there is room for `data`. Returns the node nearest to it and how many of its prefixes are beyond, or nothing when
+    /// it cannot be stored at all.
+    fn make_room(&mut self, data: &DataView<'_>, prefixes: &[u64]) -> Option<(u32, usize)> {
+        let bytes = entry_bytes(data.wire.len());
+        let most = bytes + prefixes.len() as u64 * NODE_BYTES;
+        let is_storable = prefixes.len() < COMPONENTS_MAX
+            && data.wire.len() <= usize::from(u16::MAX)
+            && most <= self.config.capacity_bytes;
+        if !is_storable {
+            return None;
+        }
+        loop {
+            let nodes = self.tree.len();
+            let (nearest, missing) = self.tree.nearest(prefixes);
+            let needed = bytes + missing as u64 * NODE_BYTES;
+            // An eviction may take a node of the path with it.
+            while self.tree.len() == nodes {
+                if self.bytes() + needed <= self.config.capacity_bytes {
+                    return Some((nearest, missing));
+                }
+                self.evict();
+            }
+        }
+    }
+
+    fn evict(&mut self) {
+        let victim = self.policy.take_victim(&mut self.entries);
+        let index = victim.unwrap_or_else(|| unreachable!("what takes memory can be evicted"));
+        self.discard(index);
+        self.stats.evictions += 1;
+        self.prefetch_victims();
+    }
+
+    /// Asks for what the next eviction will touch. The entries at the heads of the queues were asked for the time before.
+    #[inline]
+    fn prefetch_victims(&self) {
+        for index in self.policy.candidates() {
+            let Some(entry) = self.entries.get(index) else { continue };
+            entry.packet.prefetch();
+            self.table.prefetch(entry.hash);
+            self.policy.prefetch(entry.hash);
+            self.tree.prefetch_node(entry.node);
+            self.entries.prefetch(entry.siblings.next);
+            self.entries.prefetch(entry.queue.next);
+        }
+    }
+
+    /// Removes an entry that the policy knows no more.
+    #[inline]
+    fn discard(&mut self, index: u32) {
+        self.tree.detach(&mut self.entries, index);
+        let entry = self.entries.remove(index);
+        let was_known = self.table.remove(entry.hash, index);
+        debug_assert!(was_known);
+        self.entry_bytes -= entry.bytes();
+    }
+
+    /// Removes Data whose names start with `prefix` or are it, at most `limit` of them, and returns how many.
+    ///
+    /// `prefix_hash` is the keyed hash of the components of `prefix`. That of the empty name is not looked at.
+    pub fn erase(&mut self, prefix: NameView<'_>, prefix_hash: u64, limit: usize) -> usize {
+        let mut erased = 0;
+        if limit > 0
+            && let Some(index) = self.find(prefix_hash, prefix.value())
+        {
+            self.erase_entry(index);
+            erased = 1;
+        }
+        let top = match prefix.is_empty() {
+            true => Some(self.tree.root()),
+            false => self.tree.find(prefix_hash),
+        };
+        let mut next = top.filter(|_| erased < limit).and_then(|top| self.tree.first(top, &mut 0));
+        while let (Some(top), Some(index)) = (top, next) {
+            if erased >= limit {
+                break;
+            }
+            // Taken before the entry goes; what it leads to keeps the nodes on the way.
+            next = self.tree.after(&self.entries, index, top, &mut 0);
+            if self.entries[index].is_below(prefix) {
+                self.erase_entry(index);
+                erased += 1;
+            }
+        }
+        erased
+    }
+
+    fn erase_entry(&mut self, index: u32) {
+        self.policy.on_remove(&mut self.entries, index);
+        self.discard(index);
+        self.stats.erasures += 1;
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store")
+            .field("config", &self.config)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
