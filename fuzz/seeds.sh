@@ -1,0 +1,33 @@
+#!/bin/sh
+# Fills corpus/<target>/ with the test vectors of weir-wire. Needs python3.
+set -eu
+cd "$(dirname "$0")"
+exec python3 - ../core/wire/tests/vectors <<'PYTHON'
+import hashlib, json, pathlib, sys
+
+vectors = pathlib.Path(sys.argv[1])
+
+def seed(target, octets):
+    folder = pathlib.Path("corpus") / target
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / hashlib.sha1(octets).hexdigest()).write_bytes(octets)
+
+def records(file):
+    return [json.loads(line) for line in (vectors / file).read_text().splitlines()[1:]]
+
+for file in ("valid.jsonl", "invalid.jsonl", "divergent.jsonl"):
+    for record in records(file):
+        octets = bytes.fromhex(record["hex"])
+        kind = record["expect"].get("as", record["kind"])
+        seed(kind, octets)
+        seed("frame", octets)
+        name = record["expect"].get("nameHex")
+        if name:
+            wire = bytes.fromhex(name)
+            seed("name", wire[2 if wire[1] < 253 else 4:])
+        for key in ("name", "nameAlt"):
+            if key in record["expect"]:
+                seed("name_uri", record["expect"][key].encode())
+for record in records("name-uri.jsonl"):
+    seed("name_uri", record["uri"].encode())
+PYTHON
