@@ -20,8 +20,6 @@ mod rib;
 mod status;
 mod strategy;
 
-#[cfg(test)]
-mod tests;
 
 pub use authorize::{AccessPolicy, AnchorLookup};
 pub use dataset::{DatasetError, DatasetFetch, SEGMENT_PAYLOAD_MAX};

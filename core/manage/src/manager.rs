@@ -218,8 +218,10 @@ impl Manager {
                 }
             }
             ManagerInput::FaceUpdated { txn, result } => {
-                if let Ok(info) = &result {
-                    self.faces.insert(info.face_id, info.clone());
+                if let Ok(info) = &result
+                    && let Some(known) = self.faces.get_mut(&info.face_id)
+                {
+                    known.clone_from(info);
                 }
                 if let Some(pending) = self.take_pending(txn) {
                     self.on_face_updated(&pending.request, result, out);
