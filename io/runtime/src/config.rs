@@ -1,9 +1,12 @@
 //! What a router is started with. Plain values: reading files and flags is the application's work.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use weir_security::{Certificate, Verifier};
 use weir_store::StoreConfig;
 use weir_wire::Name;
 
@@ -42,8 +45,10 @@ pub const THREADS_MAX: usize = 64;
 /// One place where the router waits for peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listener {
-    /// Unix stream socket.
+    /// Unix stream socket at this path.
     Unix(PathBuf),
+    /// Unix stream socket at the first of the usual paths that may be created.
+    UnixDefault,
     /// UDP port, shared by all its peers.
     Udp {
         /// Address and port.
@@ -63,7 +68,8 @@ pub enum Listener {
 /// Settings of faces that nothing overrides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaceDefaults {
-    /// Largest datagram in octets; `None` takes [`UDP_MTU_LOOPBACK`] or [`UDP_MTU_NETWORK`].
+    /// Largest datagram in octets; `None` takes
+    /// [`weir_face::udp_mtu_default`].
     pub udp_mtu: Option<usize>,
     /// Bound of one face's egress queue.
     pub queue_bytes_max: usize,
@@ -76,12 +82,6 @@ pub struct FaceDefaults {
     /// On-demand UDP faces close after this much silence (NFD: 600 s).
     pub idle_timeout: Duration,
 }
-
-/// MTU of UDP faces to this very machine: one packet of 8800 octets is one datagram.
-pub const UDP_MTU_LOOPBACK: usize = 8800;
-/// MTU of UDP faces to other machines: fits Ethernet with room for a tunnel, so that no datagram
-/// is fragmented by IP.
-pub const UDP_MTU_NETWORK: usize = 1420;
 
 impl Default for FaceDefaults {
     fn default() -> Self {
@@ -115,8 +115,23 @@ pub struct StaticFace {
 /// Who may command the router.
 #[derive(Clone, Debug, Default)]
 pub struct ManagementConfig {
-    /// Certificates (whole Data packets) whose keys may command the router from other hosts.
-    pub trust_anchors: Vec<Vec<u8>>,
+    /// Keys that may command the router from other hosts.
+    pub trust_anchors: Vec<TrustAnchor>,
     /// Whether `/localhop/nfd/rib` is served to neighbours whose commands a trust anchor signed.
     pub localhop: bool,
+}
+
+/// A certificate that is trusted as it stands, and what verifies its key's signatures.
+#[derive(Clone)]
+pub struct TrustAnchor {
+    /// The certificate.
+    pub certificate: Certificate,
+    /// Verifies what the certificate's key signs.
+    pub verifier: Arc<dyn Verifier>,
+}
+
+impl fmt::Debug for TrustAnchor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TrustAnchor({})", self.certificate.name())
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mio::Waker;
 use rtrb::{Consumer, Producer, RingBuffer};
 use weir_base::{FaceId, Packet};
-use weir_forward::{FaceScope, LinkType, OutPacket};
+use weir_forward::OutPacket;
 use weir_wire::LpHeader;
 
 /// Slots of one ring. A full ring drops, and counts, as a full queue does.
@@ -20,19 +20,18 @@ pub(crate) enum Crossing {
     In { face: FaceId, header: LpHeader, packet: Packet },
     /// A packet for a face over there.
     Out(OutPacket),
-    /// The sender made a face. Goes ahead of the packets of that face in the same ring.
-    AddFace { face: FaceId, owner: u16, scope: FaceScope, link_type: LinkType },
 }
 
 /// One thread's ends of all rings.
 pub(crate) struct CrossPorts {
-    pub(crate) outgoing: Vec<Option<Outgoing>>,
-    pub(crate) incoming: Vec<Consumer<Crossing>>,
+    outgoing: Vec<Option<Outgoing>>,
+    incoming: Vec<Consumer<Crossing>>,
+    waiting: Vec<usize>,
     /// Crossings lost to full rings.
     pub(crate) overflows: u64,
 }
 
-pub(crate) struct Outgoing {
+struct Outgoing {
     ring: Producer<Crossing>,
     waker: Arc<Waker>,
     pending: bool,
@@ -43,7 +42,12 @@ impl CrossPorts {
     pub(crate) fn connect_all(wakers: &[Arc<Waker>]) -> Vec<Self> {
         let count = wakers.len();
         let mut all: Vec<Self> = (0..count)
-            .map(|_| Self { outgoing: Vec::new(), incoming: Vec::new(), overflows: 0 })
+            .map(|_| Self {
+                outgoing: Vec::new(),
+                incoming: Vec::new(),
+                waiting: Vec::new(),
+                overflows: 0,
+            })
             .collect();
         for from in 0..count {
             for to in 0..count {
@@ -72,13 +76,21 @@ impl CrossPorts {
         }
     }
 
-    /// Hands `crossing` to every other thread.
-    pub(crate) fn push_all(&mut self, mut crossing: impl FnMut() -> Crossing) {
-        for to in 0..self.outgoing.len() {
-            if self.outgoing[to].is_some() {
-                self.push(to as u16, crossing());
+    /// Notes how many crossings wait in each ring now.
+    pub(crate) fn note_waiting(&mut self) {
+        self.waiting.clear();
+        self.waiting.extend(self.incoming.iter().map(Consumer::slots));
+    }
+
+    /// The next of the crossings that waited when [`Self::note_waiting`] was called.
+    pub(crate) fn next_noted(&mut self) -> Option<Crossing> {
+        for (ring, waiting) in self.incoming.iter_mut().zip(&mut self.waiting) {
+            if *waiting > 0 {
+                *waiting -= 1;
+                return ring.pop().ok();
             }
         }
+        None
     }
 
     /// Rouses the threads that were handed something since the last call.

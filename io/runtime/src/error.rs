@@ -2,7 +2,8 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+
+use weir_face::BindError;
 
 /// Why a router does not start. Nothing is left behind: no socket file, no thread.
 #[derive(Debug, thiserror::Error)]
@@ -10,25 +11,9 @@ pub enum StartError {
     /// The configuration contradicts itself.
     #[error("{0}")]
     Config(String),
-    /// Another program answers on the Unix socket.
-    #[error(
-        "a router is already running at {}; stop it, or start this one with another path \
-         (--unix PATH)",
-        path.display()
-    )]
-    UnixSocketInUse {
-        /// The socket.
-        path: PathBuf,
-    },
-    /// The Unix socket cannot be made.
-    #[error("cannot make the Unix socket {}: {source}; choose a place that may be written \
-             (--unix PATH)", path.display())]
-    UnixSocket {
-        /// The socket.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
+    /// The Unix socket cannot be made, or another router has it.
+    #[error("{0}")]
+    Unix(#[from] BindError),
     /// A UDP or TCP address is taken or not ours.
     #[error("cannot listen on {scheme}://{address}: {source}; {}", listen_remedy(scheme, source))]
     Listen {
@@ -45,14 +30,6 @@ pub enum StartError {
         /// The address.
         address: SocketAddr,
         /// What the system says.
-        reason: String,
-    },
-    /// A trust anchor is no certificate.
-    #[error("trust anchor {index} of [management] trust_anchors is not a usable certificate: {reason}")]
-    TrustAnchor {
-        /// Its place in the list, from 1.
-        index: usize,
-        /// What is wrong.
         reason: String,
     },
     /// The system refuses a thread, an event queue or a signal handler.

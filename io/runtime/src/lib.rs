@@ -12,8 +12,7 @@ mod snapshot;
 mod worker;
 
 pub use config::{
-    FaceDefaults, Listener, ManagementConfig, RuntimeConfig, StaticFace, THREADS_MAX,
-    UDP_MTU_LOOPBACK, UDP_MTU_NETWORK,
+    FaceDefaults, Listener, ManagementConfig, RuntimeConfig, StaticFace, THREADS_MAX, TrustAnchor,
 };
 pub use error::{StartError, StopError};
 pub use handle::{Handle, Runtime};

@@ -1,0 +1,183 @@
+//! What takes answers from every packet thread: snapshots and erasures.
+
+use crossbeam_channel::Sender;
+use weir_forward::{Command, Event};
+use weir_manage::{
+    CsInfo, FaceCounters, FaceStatus, GeneralStatus, ManagerInput, Snapshot as ManagerSnapshot,
+    SnapshotKind,
+};
+use weir_wire::Name;
+
+use super::Control;
+use crate::message::{ToWorker, WorkerSnapshot};
+use crate::snapshot::{FaceSnapshot, Snapshot};
+
+/// Who asked for a snapshot.
+pub(super) enum SnapshotFor {
+    Manager { txn: u64, kind: SnapshotKind },
+    Query(Sender<Snapshot>),
+}
+
+/// A snapshot that some threads have not answered yet.
+pub(super) struct SnapshotJob {
+    asked_by: SnapshotFor,
+    waiting: usize,
+    sum: Snapshot,
+}
+
+/// An erasure that goes from shard to shard until its limit is reached.
+pub(super) struct EraseJob {
+    txn: u64,
+    prefix: Name,
+    left: u64,
+    erased: u64,
+    /// Shards still to be asked.
+    shards: Vec<usize>,
+}
+
+impl Control {
+    pub(super) fn start_snapshot(&mut self, asked_by: SnapshotFor) {
+        let transaction = self.next_transaction;
+        self.next_transaction += 1;
+        let sum = Snapshot { start_unix_ms: self.start_unix_ms, ..Snapshot::default() };
+        let waiting = self.workers.len();
+        self.snapshots.insert(transaction, SnapshotJob { asked_by, waiting, sum });
+        self.tell_all(|| ToWorker::Snapshot { transaction });
+    }
+
+    pub(super) fn on_snapshot(&mut self, transaction: u64, part: &WorkerSnapshot) {
+        let Some(job) = self.snapshots.get_mut(&transaction) else {
+            return;
+        };
+        job.sum.add_router(&part.router);
+        job.sum.add_worker(&part.worker);
+        job.sum.add_link_drops(part.gone_drops);
+        for face in &part.faces {
+            job.sum.add_link_drops(face.counters.drops.iter().map(|(_, count)| count));
+            // A face that the control thread has not heard of yet is left for the next time.
+            if let Some(record) = self.faces.find(face.id) {
+                let (uri, local) = (record.remote.to_string(), record.local.to_string());
+                job.sum.faces.push(FaceSnapshot::new(face, uri, local, record.is_up));
+            }
+        }
+        job.waiting -= 1;
+        if job.waiting == 0
+            && let Some(mut job) = self.snapshots.remove(&transaction)
+        {
+            job.sum.faces.sort_by_key(|face| face.id);
+            job.sum.add_runtime_drop("connection-refused", self.refused_connections);
+            self.answer_snapshot(job);
+        }
+    }
+
+    fn answer_snapshot(&mut self, job: SnapshotJob) {
+        match job.asked_by {
+            SnapshotFor::Query(answer) => {
+                // Whoever asked may have gone.
+                let _ = answer.send(job.sum);
+            }
+            SnapshotFor::Manager { txn, kind } => {
+                let snapshot = match kind {
+                    SnapshotKind::Faces => ManagerSnapshot::Faces(self.face_statuses(&job.sum)),
+                    SnapshotKind::Store => ManagerSnapshot::Store(store_info(&job.sum)),
+                    SnapshotKind::General => ManagerSnapshot::General(general_status(&job.sum)),
+                };
+                self.manager_inputs.push_back(ManagerInput::Snapshot { txn, snapshot });
+            }
+        }
+    }
+
+    fn face_statuses(&self, sum: &Snapshot) -> Vec<FaceStatus> {
+        let known = sum.faces.iter().filter_map(|face| {
+            let counters = &face.counters;
+            Some(FaceStatus {
+                info: self.faces.find(face.id)?.info(),
+                expiration_period_ms: face.expires_in_ns.map(|ns| ns / 1_000_000),
+                counters: FaceCounters {
+                    in_interests: counters.in_interests,
+                    in_data: counters.in_data,
+                    in_nacks: counters.in_nacks,
+                    out_interests: counters.out_interests,
+                    out_data: counters.out_data,
+                    out_nacks: counters.out_nacks,
+                    in_bytes: counters.in_bytes,
+                    out_bytes: counters.out_bytes,
+                },
+            })
+        });
+        known.collect()
+    }
+
+    pub(super) fn start_erasure(&mut self, txn: u64, prefix: Name, limit: u64) {
+        let shards = match prefix.as_view().is_empty() {
+            true => (0..self.workers.len()).collect(),
+            false => vec![self.shard_of(prefix.as_view())],
+        };
+        let transaction = self.next_transaction;
+        self.next_transaction += 1;
+        let job = EraseJob { txn, prefix, left: limit, erased: 0, shards };
+        self.continue_erasure(transaction, job);
+    }
+
+    fn continue_erasure(&mut self, transaction: u64, mut job: EraseJob) {
+        let Some(shard) = job.shards.pop() else {
+            return self.finish_erasure(&job, false);
+        };
+        self.workers[shard].send(ToWorker::Router(Command::EraseStore {
+            transaction,
+            prefix: job.prefix.clone(),
+            limit: usize::try_from(job.left).unwrap_or(usize::MAX),
+        }));
+        self.erasures.insert(transaction, job);
+    }
+
+    fn finish_erasure(&mut self, job: &EraseJob, more: bool) {
+        let (txn, erased) = (job.txn, job.erased);
+        self.manager_inputs.push_back(ManagerInput::StoreErased { txn, erased, more });
+    }
+
+    pub(super) fn on_event(&mut self, event: Event) {
+        match event {
+            Event::StoreErased { transaction, erased, limit_reached } => {
+                let Some(mut job) = self.erasures.remove(&transaction) else {
+                    return;
+                };
+                job.erased += erased as u64;
+                job.left = job.left.saturating_sub(erased as u64);
+                if limit_reached {
+                    self.finish_erasure(&job, true);
+                } else {
+                    self.continue_erasure(transaction, job);
+                }
+            }
+        }
+    }
+}
+
+fn store_info(sum: &Snapshot) -> CsInfo {
+    CsInfo {
+        entries: sum.router.store.entries as u64,
+        hits: sum.router.store.hits,
+        misses: sum.router.store.misses,
+        bytes: Some(sum.router.store.bytes),
+        capacity_bytes: Some(sum.router.store.capacity_bytes),
+        ..CsInfo::default()
+    }
+}
+
+fn general_status(sum: &Snapshot) -> GeneralStatus {
+    let router = &sum.router;
+    GeneralStatus {
+        pit_entries: router.pit_entries as u64,
+        cs_entries: router.store.entries as u64,
+        in_interests: router.in_interests,
+        in_data: router.in_data,
+        in_nacks: router.in_nacks,
+        out_interests: router.out_interests,
+        out_data: router.out_data,
+        out_nacks: router.out_nacks,
+        satisfied_interests: router.satisfied,
+        unsatisfied_interests: router.unsatisfied,
+        ..GeneralStatus::default()
+    }
+}

@@ -1,0 +1,118 @@
+//! Looking up host names and connecting, away from every other thread. One short-lived thread for
+//! each attempt, with a bound on their number.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use weir_base::FaceId;
+use weir_face::{FaceUri, StreamSocket};
+use weir_manage::FaceRequest;
+
+use crate::handle::ControlSender;
+use crate::message::ToControl;
+
+/// How long a TCP peer may take to answer (NFD: 4 s).
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
+/// Attempts at one time; more are refused.
+const ATTEMPTS_MAX: usize = 64;
+
+/// Why a connection is made.
+#[derive(Clone, Debug)]
+pub(crate) enum ConnectPurpose {
+    /// A faces/create command waits for it.
+    Command { txn: u64, request: FaceRequest },
+    /// A face of the configuration that does not exist yet.
+    Static { index: usize },
+    /// A permanent face that lost its socket.
+    Reconnect { face: FaceId },
+}
+
+/// What came of an attempt.
+#[derive(Debug)]
+pub(crate) struct ConnectOutcome {
+    pub(crate) purpose: ConnectPurpose,
+    pub(crate) result: Result<Connection, String>,
+}
+
+/// A peer that was found.
+#[derive(Debug)]
+pub(crate) enum Connection {
+    /// Nothing to connect.
+    Udp(SocketAddr),
+    /// Unix or TCP, connected.
+    Stream(StreamSocket),
+}
+
+/// Makes connections for the control thread.
+#[derive(Debug)]
+pub(super) struct Connector {
+    control: ControlSender,
+    running: Arc<AtomicUsize>,
+}
+
+impl Connector {
+    pub(super) fn new(control: ControlSender) -> Self {
+        Self { control, running: Arc::new(AtomicUsize::new(0)) }
+    }
+
+    /// Starts an attempt; its outcome comes as a message, always.
+    pub(super) fn start(&self, uri: String, purpose: ConnectPurpose) {
+        let control = self.control.clone();
+        let running = Arc::clone(&self.running);
+        let refuse = |purpose, why: String| {
+            let outcome = ConnectOutcome { purpose, result: Err(why) };
+            self.control.send(ToControl::Connected(Box::new(outcome)));
+        };
+        if running.fetch_add(1, Ordering::Relaxed) >= ATTEMPTS_MAX {
+            running.fetch_sub(1, Ordering::Relaxed);
+            return refuse(purpose, "too many connections are being made at once".into());
+        }
+        let spare = purpose.clone();
+        let thread = std::thread::Builder::new().name("weir-connect".into()).spawn(move || {
+            let result = attempt(&uri);
+            running.fetch_sub(1, Ordering::Relaxed);
+            control.send(ToControl::Connected(Box::new(ConnectOutcome { purpose, result })));
+        });
+        if let Err(error) = thread {
+            self.running.fetch_sub(1, Ordering::Relaxed);
+            refuse(spare, format!("cannot start a thread: {error}"));
+        }
+    }
+}
+
+fn attempt(uri: &str) -> Result<Connection, String> {
+    let remote = FaceUri::resolve(uri).map_err(|error| error.to_string())?;
+    connect(&remote).map_err(|error| format!("cannot connect to {remote}: {error}"))
+}
+
+fn connect(remote: &FaceUri) -> io::Result<Connection> {
+    match remote {
+        FaceUri::Udp(address) => Ok(Connection::Udp(*address)),
+        FaceUri::Tcp(address) => {
+            StreamSocket::connect_tcp_timeout(*address, CONNECT_TIMEOUT).map(Connection::Stream)
+        }
+        FaceUri::Unix(path) => StreamSocket::connect_unix(path).map(Connection::Stream),
+        other => {
+            Err(io::Error::other(format!("faces of the scheme {} cannot be made", other.scheme())))
+        }
+    }
+}
+
+/// How long to wait before attempt number `attempts` (from 1): 1 s, doubling up to a minute.
+pub(super) fn backoff(attempts: u32) -> Duration {
+    Duration::from_secs(1 << attempts.saturating_sub(1).min(6)).min(Duration::from_secs(60))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_minute() {
+        let pauses: Vec<u64> = (1..9).map(|attempt| backoff(attempt).as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
+    }
+}

@@ -1,0 +1,475 @@
+//! Faces coming, changing and going.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use weir_base::{FaceId, Instant};
+use weir_face::{FaceUri, StreamSocket, UdpOptions, UdpPort};
+use weir_forward::FaceScope;
+use weir_link::LinkConfig;
+use weir_manage::{
+    FaceChanges, FaceError, FaceEventKind, FaceInfo, FacePersistency, FaceRequest, ManagerInput,
+    Route, route_flags, route_origin,
+};
+
+use super::connect::{ConnectOutcome, ConnectPurpose, Connection, backoff};
+use super::table::{FaceRecord, LINK_TYPE, apply_changes};
+use super::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, Control, PortRecord, StreamListener};
+use crate::message::{CloseReason, NewFace, NewSocket, PeerLinks, PortId, ToWorker};
+
+/// A face about to be made.
+struct Draft {
+    remote: FaceUri,
+    local: FaceUri,
+    scope: FaceScope,
+    persistency: FacePersistency,
+    link: LinkConfig,
+    socket: NewSocket,
+    /// The thread that must own it, if it matters.
+    worker: Option<u16>,
+    static_index: Option<usize>,
+}
+
+impl Control {
+    pub(super) fn accept(&mut self, index: usize) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let accepted = match &self.listeners[index] {
+                StreamListener::Unix(listener) => listener.accept(),
+                StreamListener::Tcp(listener) => listener.accept(),
+            };
+            match accepted {
+                Ok(Some(socket)) => self.on_accepted(socket),
+                Ok(None) => return,
+                Err(error) => {
+                    // Most likely there is no descriptor left; the connection stays in the queue.
+                    tracing::warn!(%error, "cannot accept a connection");
+                    self.accept_later(ACCEPT_PAUSE);
+                    return;
+                }
+            }
+        }
+        // Readiness is told once: come back for the rest without waiting for more of it.
+        self.accept_later(Duration::ZERO);
+    }
+
+    fn accept_later(&mut self, pause: Duration) {
+        let at = self.clock.now().plus_ns(pause.as_nanos() as u64);
+        self.accept_again = Some(self.accept_again.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    fn on_accepted(&mut self, socket: StreamSocket) {
+        let draft = self.stream_draft(socket, FacePersistency::OnDemand);
+        if let Err(error) = self.add_face(draft) {
+            self.refused_connections += 1;
+            tracing::warn!(?error, "connection refused");
+        }
+    }
+
+    fn stream_draft(&self, socket: StreamSocket, persistency: FacePersistency) -> Draft {
+        Draft {
+            remote: socket.remote_uri().clone(),
+            local: socket.local_uri().clone(),
+            scope: if socket.is_local() { FaceScope::Local } else { FaceScope::NonLocal },
+            persistency,
+            link: self.link_config(LinkConfig::stream()),
+            socket: NewSocket::Stream(socket),
+            worker: None,
+            static_index: None,
+        }
+    }
+
+    /// The configuration's defaults on top of the link's.
+    fn link_config(&self, base: LinkConfig) -> LinkConfig {
+        super::start::link_config(&self.config.face_defaults, base)
+    }
+
+    /// Tells everyone of a new face.
+    fn add_face(&mut self, draft: Draft) -> Result<FaceId, FaceError> {
+        let Some(id) = self.shared.claim_face() else {
+            return Err(FaceError::Internal(format!(
+                "there are {} faces, as many as [faces] faces_max allows",
+                self.config.faces_max
+            )));
+        };
+        let owner = draft.worker.unwrap_or_else(|| self.pick_worker());
+        let (scope, link_type) = (draft.scope, LINK_TYPE);
+        for (index, worker) in self.workers.iter().enumerate() {
+            if index != usize::from(owner) {
+                worker.send(ToWorker::AddRemoteFace { id, scope, link_type, owner });
+            }
+        }
+        self.workers[usize::from(owner)].send(ToWorker::AddFace(Box::new(NewFace {
+            id,
+            scope,
+            link_type,
+            link: draft.link.clone(),
+            persistency: draft.persistency,
+            socket: draft.socket,
+        })));
+        self.faces.insert(FaceRecord {
+            id,
+            remote: draft.remote,
+            local: draft.local,
+            scope,
+            persistency: draft.persistency,
+            link: draft.link,
+            worker: owner,
+            is_up: true,
+            static_index: draft.static_index,
+            attempts: 0,
+        });
+        self.face_event(FaceEventKind::Created, id);
+        Ok(id)
+    }
+
+    /// A packet thread gave a stranger a face.
+    pub(super) fn on_peer_face(&mut self, worker: u16, id: FaceId, port: PortId, peer: SocketAddr) {
+        let port = &self.ports[&port];
+        let link = port.links.of(peer).clone();
+        let local = port.local_toward(peer);
+        self.faces.insert(FaceRecord {
+            id,
+            remote: FaceUri::Udp(peer),
+            local,
+            scope: FaceScope::NonLocal,
+            persistency: FacePersistency::OnDemand,
+            link,
+            worker,
+            is_up: true,
+            static_index: None,
+            attempts: 0,
+        });
+        self.face_event(FaceEventKind::Created, id);
+    }
+
+    pub(super) fn on_face_closed(
+        &mut self,
+        now: Instant,
+        id: FaceId,
+        reason: &CloseReason,
+        removed: bool,
+    ) {
+        let Some(face) = self.faces.find_mut(id) else {
+            return;
+        };
+        let remote = face.remote.to_string();
+        if removed {
+            tracing::info!(face = id.0, remote, ?reason, "face closed");
+            return self.forget_face(id);
+        }
+        tracing::warn!(face = id.0, remote, ?reason, "permanent face is down");
+        face.is_up = false;
+        self.face_event(FaceEventKind::Down, id);
+        self.retry_later(now, ConnectPurpose::Reconnect { face: id });
+    }
+
+    /// Takes a face that its packet thread has closed out of all tables.
+    fn forget_face(&mut self, id: FaceId) {
+        self.face_event(FaceEventKind::Destroyed, id);
+        if let Some(face) = self.faces.remove(id) {
+            self.shared.release_face();
+            for (index, worker) in self.workers.iter().enumerate() {
+                if index != usize::from(face.worker) {
+                    worker.send(ToWorker::RemoveFace(id));
+                }
+            }
+        }
+    }
+
+    pub(super) fn destroy_face(&mut self, id: FaceId) {
+        let Some(face) = self.faces.find(id) else {
+            return;
+        };
+        self.workers[usize::from(face.worker)].send(ToWorker::RemoveFace(id));
+        self.forget_face(id);
+    }
+
+    pub(super) fn update_face(
+        &mut self,
+        id: FaceId,
+        changes: &FaceChanges,
+    ) -> Result<FaceInfo, FaceError> {
+        let face = self.faces.find_mut(id).ok_or(FaceError::NotFound)?;
+        let (persistency, link) = face.changed(changes)?;
+        face.persistency = persistency;
+        face.link = link.clone();
+        let (worker, info) = (face.worker, face.info());
+        self.workers[usize::from(worker)].send(ToWorker::UpdateFace { id, link, persistency });
+        Ok(info)
+    }
+
+    /// faces/create: answered now, or when the connection stands.
+    pub(super) fn create_face(&mut self, txn: u64, request: FaceRequest) {
+        let result = match request.uri.parse::<FaceUri>() {
+            Ok(remote @ (FaceUri::Udp(_) | FaceUri::Tcp(_))) => match self.existing(&remote) {
+                Some(exists) => Err(exists),
+                None => match remote {
+                    FaceUri::Udp(peer) => self.add_udp_face(peer, &request, None),
+                    _ => return self.connect(ConnectPurpose::Command { txn, request }),
+                },
+            },
+            Ok(other) => Err(FaceError::Unsupported(format!(
+                "faces of the scheme {} cannot be made by command; use udp4, udp6, tcp4 or tcp6",
+                other.scheme()
+            ))),
+            Err(error) => Err(FaceError::Unsupported(error.to_string())),
+        };
+        self.face_created(txn, result);
+    }
+
+    fn existing(&self, remote: &FaceUri) -> Option<FaceError> {
+        self.faces.to_remote(remote).map(|face| FaceError::Exists(face.info()))
+    }
+
+    fn add_udp_face(
+        &mut self,
+        peer: SocketAddr,
+        request: &FaceRequest,
+        static_index: Option<usize>,
+    ) -> Result<FaceId, FaceError> {
+        let (port_id, port) = self.port_for(peer)?;
+        let remote = FaceUri::Udp(peer);
+        let mut link = port.links.of(peer).clone();
+        apply_changes(&mut link, &request.changes, &remote, FaceScope::NonLocal)?;
+        let (worker, local) = (port.worker, port.local_toward(peer));
+        self.add_face(Draft {
+            remote,
+            local,
+            scope: FaceScope::NonLocal,
+            persistency: request.persistency,
+            link,
+            socket: NewSocket::Peer { port: port_id, address: peer },
+            worker: Some(worker),
+            static_index,
+        })
+    }
+
+    /// The port from which a peer is reached: a listening one of its family, or one made for
+    /// outgoing faces.
+    fn port_for(&mut self, peer: SocketAddr) -> Result<(PortId, &PortRecord), FaceError> {
+        let is_ipv6 = peer.is_ipv6();
+        // A port bound to loopback reaches nothing else, and the other way round.
+        let reaches = |local: IpAddr| {
+            local.is_unspecified() || local.is_loopback() == peer.ip().is_loopback()
+        };
+        let found = self.ports.iter().find(|(_, port)| {
+            port.is_ipv6 == is_ipv6
+                && port.local.socket_addr().is_some_and(|local| reaches(local.ip()))
+        });
+        let id = match found.map(|(id, _)| *id) {
+            Some(id) => id,
+            None => {
+                let any: IpAddr = match is_ipv6 {
+                    true => Ipv6Addr::UNSPECIFIED.into(),
+                    false => Ipv4Addr::UNSPECIFIED.into(),
+                };
+                let socket = UdpPort::bind(SocketAddr::new(any, 0), &UdpOptions::default())
+                    .map_err(|error| FaceError::Internal(format!("cannot open UDP: {error}")))?;
+                self.add_port(socket)
+            }
+        };
+        Ok((id, &self.ports[&id]))
+    }
+
+    /// Gives a UDP port to a packet thread.
+    pub(super) fn add_port(&mut self, socket: UdpPort) -> PortId {
+        let id = self.ports.len() as PortId;
+        let local = socket.local_addr();
+        let links = PeerLinks {
+            loopback: self.udp_link(Ipv4Addr::LOCALHOST.into()),
+            network: self.udp_link(Ipv4Addr::UNSPECIFIED.into()),
+        };
+        let worker = self.pick_worker();
+        self.ports.insert(
+            id,
+            PortRecord {
+                worker,
+                local: FaceUri::Udp(local),
+                is_ipv6: local.is_ipv6(),
+                links: links.clone(),
+            },
+        );
+        let socket = Box::new(socket);
+        self.workers[usize::from(worker)].send(ToWorker::AddPort { id, socket, links });
+        id
+    }
+
+    fn udp_link(&self, peer: IpAddr) -> LinkConfig {
+        let mtu = self.config.face_defaults.udp_mtu;
+        let mtu = mtu.unwrap_or_else(|| weir_face::udp_mtu_default(peer));
+        self.link_config(LinkConfig::datagram(mtu))
+    }
+
+    pub(super) fn connect(&mut self, purpose: ConnectPurpose) {
+        let uri = match &purpose {
+            ConnectPurpose::Command { request, .. } => request.uri.clone(),
+            ConnectPurpose::Static { index } => self.config.static_faces[*index].uri.clone(),
+            ConnectPurpose::Reconnect { face } => match self.faces.find(*face) {
+                // The configured address may resolve otherwise by now.
+                Some(FaceRecord { static_index: Some(index), .. }) => {
+                    self.config.static_faces[*index].uri.clone()
+                }
+                Some(face) => face.remote.to_string(),
+                None => return,
+            },
+        };
+        self.connector.start(uri, purpose);
+    }
+
+    pub(super) fn on_connected(&mut self, now: Instant, outcome: ConnectOutcome) {
+        let ConnectOutcome { purpose, result } = outcome;
+        match purpose {
+            ConnectPurpose::Command { txn, request } => {
+                let result = result
+                    .map_err(FaceError::ConnectFailed)
+                    .and_then(|connection| self.add_connected(connection, &request, None));
+                self.face_created(txn, result);
+            }
+            ConnectPurpose::Static { index } => self.on_static_connected(now, index, result),
+            ConnectPurpose::Reconnect { face } => self.on_reconnected(now, face, result),
+        }
+    }
+
+    fn add_connected(
+        &mut self,
+        connection: Connection,
+        request: &FaceRequest,
+        static_index: Option<usize>,
+    ) -> Result<FaceId, FaceError> {
+        let socket = match connection {
+            Connection::Udp(peer) => {
+                if let Some(exists) = self.existing(&FaceUri::Udp(peer)) {
+                    return Err(exists);
+                }
+                return self.add_udp_face(peer, request, static_index);
+            }
+            Connection::Stream(socket) => socket,
+        };
+        if let Some(exists) = self.existing(socket.remote_uri()) {
+            return Err(exists);
+        }
+        let mut draft = self.stream_draft(socket, request.persistency);
+        apply_changes(&mut draft.link, &request.changes, &draft.remote, draft.scope)?;
+        draft.static_index = static_index;
+        self.add_face(draft)
+    }
+
+    fn on_reconnected(&mut self, now: Instant, id: FaceId, result: Result<Connection, String>) {
+        let Some(face) = self.faces.find_mut(id) else {
+            return;
+        };
+        let connection = match result {
+            Ok(connection) => connection,
+            Err(error) => {
+                tracing::warn!(face = id.0, error, "permanent face stays down; trying again");
+                return self.retry_later(now, ConnectPurpose::Reconnect { face: id });
+            }
+        };
+        let Connection::Stream(socket) = connection else {
+            // UDP faces never go down.
+            return;
+        };
+        face.attempts = 0;
+        face.is_up = true;
+        face.local = socket.local_uri().clone();
+        let worker = usize::from(face.worker);
+        self.workers[worker].send(ToWorker::AttachSocket { id, socket: NewSocket::Stream(socket) });
+        self.face_event(FaceEventKind::Up, id);
+    }
+
+    fn retry_later(&mut self, now: Instant, purpose: ConnectPurpose) {
+        let attempts = match &purpose {
+            ConnectPurpose::Reconnect { face } => {
+                self.faces.find_mut(*face).map(|face| &mut face.attempts)
+            }
+            ConnectPurpose::Static { index } => Some(&mut self.static_attempts[*index]),
+            ConnectPurpose::Command { .. } => None,
+        };
+        let Some(attempts) = attempts else {
+            return;
+        };
+        *attempts += 1;
+        let pause = backoff(*attempts);
+        self.retries.push((now.plus_ns(pause.as_nanos() as u64), purpose));
+    }
+
+    pub(super) fn start_statics(&mut self) {
+        for index in 0..self.static_attempts.len() {
+            self.connect(ConnectPurpose::Static { index });
+        }
+    }
+
+    fn on_static_connected(
+        &mut self,
+        now: Instant,
+        index: usize,
+        result: Result<Connection, String>,
+    ) {
+        let config = self.config.static_faces[index].clone();
+        let persistency = match config.permanent {
+            true => FacePersistency::Permanent,
+            false => FacePersistency::Persistent,
+        };
+        let is_udp = matches!(result, Ok(Connection::Udp(_)));
+        let changes = FaceChanges {
+            persistency: Some(persistency),
+            mtu: config.mtu.filter(|_| is_udp).map(|mtu| mtu as u64),
+            congestion_marking: config.congestion_marking,
+            ..FaceChanges::default()
+        };
+        let request =
+            FaceRequest { uri: config.uri.clone(), local_uri: None, persistency, changes };
+        let made = result
+            .map_err(FaceError::ConnectFailed)
+            .and_then(|connection| self.add_connected(connection, &request, Some(index)));
+        let id = match made {
+            Ok(id) => id,
+            // The peer was here first: its face becomes the configured one.
+            Err(FaceError::Exists(info)) => {
+                let id = info.face_id;
+                if let Err(error) = self.update_face(id, &request.changes) {
+                    tracing::error!(uri = config.uri, ?error, "[[face]] cannot be as configured");
+                }
+                if let Some(face) = self.faces.find_mut(id) {
+                    face.static_index = Some(index);
+                }
+                id
+            }
+            Err(error) => {
+                let why = match error {
+                    FaceError::ConnectFailed(why) => why,
+                    other => format!("{other:?}"),
+                };
+                tracing::warn!(uri = config.uri, why, "[[face]] is not there yet; trying again");
+                return self.retry_later(now, ConnectPurpose::Static { index });
+            }
+        };
+        self.static_attempts[index] = 0;
+        for (prefix, cost) in config.routes {
+            let route = Route {
+                face: id,
+                origin: route_origin::STATIC,
+                cost,
+                flags: route_flags::CHILD_INHERIT,
+                expires: None,
+            };
+            self.manager_inputs.push_back(ManagerInput::AddRoute { prefix, route });
+        }
+    }
+}
+
+impl PortRecord {
+    /// The LocalUri of a face to `peer`: where the system would send from now.
+    fn local_toward(&self, peer: SocketAddr) -> FaceUri {
+        let bound = match self.local {
+            FaceUri::Udp(bound) if bound.ip().is_unspecified() => bound,
+            _ => return self.local.clone(),
+        };
+        let source = UdpSocket::bind(SocketAddr::new(bound.ip(), 0)).and_then(|probe| {
+            probe.connect(peer)?;
+            probe.local_addr()
+        });
+        let ip = source.map_or(bound.ip(), |source| source.ip());
+        FaceUri::Udp(SocketAddr::new(ip, bound.port()))
+    }
+}

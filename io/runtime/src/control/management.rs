@@ -1,0 +1,129 @@
+//! Between the manager and the router.
+
+use weir_base::{FaceId, Instant};
+use weir_forward::strategy::Strategy;
+use weir_forward::{Command, FaceScope, NextHop};
+use weir_manage::{Action, FaceError, FaceEventKind, ManagerInput, StoreSettings};
+use weir_store::StoreConfig;
+use weir_wire::{DataView, LpHeader, Name};
+
+use super::{Control, answers};
+use crate::clock::unix_ms;
+use crate::message::{InternalPacket, ToWorker};
+
+impl Control {
+    /// A management Interest, as the router sent it to the internal face.
+    pub(super) fn on_internal(&mut self, internal: InternalPacket) {
+        let ingress = FaceId(internal.header.incoming_face.unwrap_or(FaceId::INVALID.0));
+        // A Nack or a Data here answers nothing that this router asked.
+        let is_interest = internal.header.nack.is_none();
+        if !is_interest {
+            return;
+        }
+        let ingress_is_local =
+            self.faces.find(ingress).is_some_and(|face| face.scope == FaceScope::Local);
+        self.manager_inputs.push_back(ManagerInput::Interest {
+            ingress,
+            ingress_is_local,
+            packet: internal.packet,
+        });
+    }
+
+    /// Feeds the manager what waits for it and does what it asks.
+    pub(super) fn perform_manager(&mut self, now: Instant) {
+        loop {
+            for action in std::mem::take(&mut self.manager_outbox.actions) {
+                self.perform(action);
+            }
+            for data in std::mem::take(&mut self.manager_outbox.data) {
+                let Ok(view) = DataView::decode(&data.packet) else {
+                    tracing::error!("the manager made a Data that is none");
+                    continue;
+                };
+                let shard = self.shard_of(view.name);
+                let header = LpHeader { no_cache: data.no_cache, ..LpHeader::default() };
+                self.workers[shard].send(ToWorker::Internal { header, packet: data.packet });
+            }
+            let Some(input) = self.manager_inputs.pop_front() else {
+                return;
+            };
+            self.manager.handle(now, unix_ms(), input, &mut self.manager_outbox);
+        }
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::CreateFace { txn, request } => self.create_face(txn, request),
+            Action::UpdateFace { txn, face, changes } => {
+                let result = self.update_face(face, &changes);
+                self.manager_inputs.push_back(ManagerInput::FaceUpdated { txn, result });
+            }
+            Action::DestroyFace { face } => self.destroy_face(face),
+            Action::SetNextHops { prefix, next_hops } => {
+                let next_hops: Vec<NextHop> = next_hops
+                    .iter()
+                    .map(|hop| NextHop { face: hop.face_id, cost: hop.cost })
+                    .collect();
+                self.tell_all(|| {
+                    ToWorker::Router(Command::SetNextHops {
+                        prefix: prefix.clone(),
+                        next_hops: next_hops.clone(),
+                    })
+                });
+            }
+            Action::SetStrategy { prefix, strategy } => self.set_strategy(&prefix, strategy),
+            Action::ConfigureStore(settings) => self.configure_store(settings),
+            Action::EraseStore { txn, prefix, limit } => self.start_erasure(txn, prefix, limit),
+            Action::Snapshot { txn, kind } => {
+                self.start_snapshot(answers::SnapshotFor::Manager { txn, kind });
+            }
+        }
+    }
+
+    fn set_strategy(&mut self, prefix: &Name, name: Option<Name>) {
+        let strategy = match name.map(|name| (Strategy::from_name(name.as_view()), name)) {
+            None => None,
+            Some((Ok(strategy), _)) => Some(strategy),
+            // The manager lists what there is, so this is a disagreement between two parts of ours.
+            Some((Err(error), name)) => {
+                tracing::error!(%prefix, strategy = %name, %error, "strategy refused");
+                return;
+            }
+        };
+        self.tell_all(|| {
+            let (prefix, strategy) = (prefix.clone(), strategy.clone());
+            ToWorker::Router(Command::SetStrategy { prefix, strategy })
+        });
+    }
+
+    fn configure_store(&mut self, settings: StoreSettings) {
+        self.config.store.capacity_bytes = settings.capacity_bytes;
+        self.config.store.admit = settings.admit;
+        self.config.store.serve = settings.serve;
+        let shard_store = shard_store(&self.config.store, self.workers.len());
+        self.tell_all(|| ToWorker::Router(Command::ConfigureStore(shard_store.clone())));
+    }
+
+    /// Tells the manager of a face.
+    pub(super) fn face_event(&mut self, kind: FaceEventKind, id: FaceId) {
+        if let Some(face) = self.faces.find(id) {
+            let info = face.info();
+            tracing::info!(face = id.0, remote = info.uri, local = info.local_uri, "face {kind}");
+            self.manager_inputs.push_back(ManagerInput::FaceEvent { kind, info });
+        }
+    }
+
+    pub(super) fn face_created(&mut self, txn: u64, result: Result<FaceId, FaceError>) {
+        let result = result.and_then(|id| {
+            let face = self.faces.find(id);
+            face.map(super::table::FaceRecord::info)
+                .ok_or_else(|| FaceError::Internal("the face closed at once".into()))
+        });
+        self.manager_inputs.push_back(ManagerInput::FaceCreated { txn, result });
+    }
+}
+
+/// One shard's part of the store.
+pub(super) fn shard_store(whole: &StoreConfig, shards: usize) -> StoreConfig {
+    StoreConfig { capacity_bytes: whole.capacity_bytes / shards as u64, ..whole.clone() }
+}

@@ -1,0 +1,263 @@
+//! The control thread: everything that is not the path of a packet. Listeners, the face table,
+//! management, connections, permanent faces, snapshots, the end.
+
+mod anchors;
+mod answers;
+mod connect;
+mod faces;
+mod management;
+mod start;
+mod table;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::Sender;
+use mio::unix::SourceFd;
+use mio::{Events, Poll, Token, Waker};
+use weir_base::Instant;
+use weir_face::{FaceUri, TcpListener, UnixListener};
+use weir_manage::{Manager, ManagerInput, ManagerOutbox};
+
+pub(crate) use self::connect::ConnectOutcome;
+use self::connect::{ConnectPurpose, Connector};
+pub(crate) use self::start::start;
+use self::table::FaceTable;
+pub(crate) use self::table::LINK_TYPE;
+use crate::clock::{Clock, sleep_until};
+use crate::config::RuntimeConfig;
+use crate::error::StopError;
+use crate::handle::ControlReceiver;
+use crate::message::{PeerLinks, PortId, ToControl, ToWorker};
+use crate::worker::Shared;
+
+const WAKER_TOKEN: Token = Token(0);
+const SIGNAL_TOKEN: Token = Token(1);
+const LISTENER_TOKEN_FIRST: usize = 2;
+/// Connections accepted on one listener before others get their turn.
+const ACCEPTS_PER_TURN: usize = 64;
+/// Pause when the system has no descriptor left for a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// How long the packet threads get for ending.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A listening socket for stream faces.
+enum StreamListener {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+/// A packet thread, seen from the control thread.
+struct WorkerHandle {
+    commands: Sender<ToWorker>,
+    waker: Arc<Waker>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl WorkerHandle {
+    fn send(&self, command: ToWorker) {
+        // A thread that has ended has said so: see `ToControl::Ended`.
+        if self.commands.send(command).is_ok() {
+            let _ = self.waker.wake();
+        }
+    }
+}
+
+impl Drop for WorkerHandle {
+    /// Whatever way the control thread goes, it does not leave packet threads behind.
+    fn drop(&mut self) {
+        self.send(ToWorker::Stop);
+    }
+}
+
+/// A shared UDP port.
+struct PortRecord {
+    worker: u16,
+    local: FaceUri,
+    is_ipv6: bool,
+    links: PeerLinks,
+}
+
+/// The control thread's state.
+struct Control {
+    config: RuntimeConfig,
+    clock: Clock,
+    start_unix_ms: u64,
+    poll: Poll,
+    receiver: ControlReceiver,
+    listeners: Vec<StreamListener>,
+    /// Descriptors ran out: listen again then.
+    accept_again: Option<Instant>,
+    signals: Option<start::Signals>,
+    workers: Vec<WorkerHandle>,
+    next_worker: usize,
+    shared: Arc<Shared>,
+    shard_key: weir_base::HashKey,
+    faces: FaceTable,
+    ports: BTreeMap<PortId, PortRecord>,
+    /// Attempts so far to make each face of the configuration.
+    static_attempts: Vec<u32>,
+    connector: Connector,
+    /// Attempts to connect that wait for their time.
+    retries: Vec<(Instant, ConnectPurpose)>,
+    manager: Manager,
+    manager_inputs: VecDeque<ManagerInput>,
+    manager_outbox: ManagerOutbox,
+    snapshots: HashMap<u64, answers::SnapshotJob>,
+    erasures: HashMap<u64, answers::EraseJob>,
+    next_transaction: u64,
+    /// Connections refused because there are as many faces as may be.
+    refused_connections: u64,
+    is_stopping: bool,
+    failure: Option<StopError>,
+}
+
+impl Control {
+    /// Runs until told to stop, then ends the packet threads.
+    fn run(mut self) -> Result<(), StopError> {
+        let mut events = Events::with_capacity(256);
+        self.perform_manager(self.clock.now());
+        self.start_statics();
+        while !self.is_stopping {
+            let timeout = self.poll_timeout();
+            if let Err(error) = self.poll.poll(&mut events, timeout) {
+                assert!(error.kind() == io::ErrorKind::Interrupted, "epoll failed: {error}");
+                continue;
+            }
+            let now = self.clock.now();
+            for event in &events {
+                match event.token() {
+                    WAKER_TOKEN => {}
+                    SIGNAL_TOKEN => self.is_stopping |= self.was_signalled(),
+                    Token(number) => self.accept(number - LISTENER_TOKEN_FIRST),
+                }
+            }
+            self.take_messages(now);
+            self.run_timers(now);
+            self.perform_manager(now);
+        }
+        self.end()
+    }
+
+    fn poll_timeout(&self) -> Option<Duration> {
+        let retry = self.retries.iter().map(|(at, _)| *at).min();
+        let deadlines = [self.manager.next_wakeup(), retry, self.accept_again];
+        let deadline = deadlines.into_iter().flatten().min()?;
+        sleep_until(self.clock.now(), deadline)
+    }
+
+    fn was_signalled(&mut self) -> bool {
+        let was_raised = self.signals.as_mut().is_some_and(start::Signals::was_raised);
+        if was_raised {
+            tracing::info!("stopping: a signal asks for it");
+        }
+        was_raised
+    }
+
+    fn run_timers(&mut self, now: Instant) {
+        if self.accept_again.is_some_and(|at| at <= now) {
+            self.accept_again = None;
+            for index in 0..self.listeners.len() {
+                self.accept(index);
+            }
+        }
+        let mut index = 0;
+        while index < self.retries.len() {
+            if self.retries[index].0 <= now {
+                let (_, purpose) = self.retries.swap_remove(index);
+                self.connect(purpose);
+            } else {
+                index += 1;
+            }
+        }
+        if self.manager.next_wakeup().is_some_and(|at| at <= now) {
+            self.manager_inputs.push_back(ManagerInput::Wakeup);
+        }
+    }
+
+    fn take_messages(&mut self, now: Instant) {
+        while let Ok(internal) = self.receiver.internal.try_recv() {
+            self.on_internal(internal);
+            self.perform_manager(now);
+        }
+        while let Ok(message) = self.receiver.messages.try_recv() {
+            self.on_message(now, message);
+            self.perform_manager(now);
+        }
+    }
+
+    fn on_message(&mut self, now: Instant, message: ToControl) {
+        match message {
+            ToControl::PeerFace { worker, id, port, peer } => {
+                self.on_peer_face(worker, id, port, peer);
+            }
+            ToControl::FaceClosed { id, reason, removed } => {
+                self.on_face_closed(now, id, &reason, removed);
+            }
+            ToControl::Event { event } => self.on_event(event),
+            ToControl::Snapshot { transaction, snapshot } => {
+                self.on_snapshot(transaction, &snapshot);
+            }
+            ToControl::Ended { worker, panicked } => {
+                if panicked || !self.is_stopping {
+                    let thread = format!("packet ({worker})");
+                    tracing::error!(thread, "a packet thread failed; stopping");
+                    self.failure = Some(StopError::Panicked { thread });
+                    self.is_stopping = true;
+                }
+            }
+            ToControl::Query(answer) => self.start_snapshot(answers::SnapshotFor::Query(answer)),
+            ToControl::Connected(outcome) => self.on_connected(now, *outcome),
+            ToControl::Stop => self.is_stopping = true,
+        }
+    }
+
+    /// Hands a connection's socket to a thread: each in turn.
+    fn pick_worker(&mut self) -> u16 {
+        let worker = self.next_worker % self.workers.len();
+        self.next_worker = self.next_worker.wrapping_add(1);
+        worker as u16
+    }
+
+    fn tell_all(&self, mut command: impl FnMut() -> ToWorker) {
+        for worker in &self.workers {
+            worker.send(command());
+        }
+    }
+
+    /// The shard of a name.
+    fn shard_of(&self, name: weir_wire::NameView<'_>) -> usize {
+        let count = self.workers.len() as u16;
+        let components = crate::worker::SHARD_COMPONENTS;
+        usize::from(weir_forward::shard::shard_of_name(&self.shard_key, name, components, count))
+    }
+
+    fn end(mut self) -> Result<(), StopError> {
+        start::notify_stopping();
+        // Closes the sockets and removes the socket file: a new router may start at once.
+        self.listeners.clear();
+        self.tell_all(|| ToWorker::Stop);
+        let deadline = std::time::Instant::now() + STOP_TIMEOUT;
+        for (index, worker) in self.workers.iter_mut().enumerate() {
+            let Some(thread) = worker.thread.take() else {
+                continue;
+            };
+            while !thread.is_finished() && std::time::Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let failed = !thread.is_finished() || thread.join().is_err();
+            if failed && self.failure.is_none() {
+                self.failure = Some(StopError::Panicked { thread: format!("packet ({index})") });
+            }
+        }
+        tracing::info!("stopped");
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    fn register_raw(&self, fd: std::os::fd::RawFd, token: Token) -> io::Result<()> {
+        self.poll.registry().register(&mut SourceFd(&fd), token, mio::Interest::READABLE)
+    }
+}

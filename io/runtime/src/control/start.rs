@@ -1,0 +1,363 @@
+//! Opening everything and starting the threads. What fails leaves nothing behind: sockets and
+//! threads go with the values that hold them.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use mio::{Interest, Poll, Token, Waker};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use weir_base::HashKey;
+use weir_face::{BindError, TcpListener, UdpOptions, UdpPort, UnixListener};
+use weir_forward::RouterConfig;
+use weir_link::LinkConfig;
+use weir_manage::{Manager, ManagerConfig, ManagerInput, ManagerOutbox, StoreSettings};
+
+use super::anchors::Anchors;
+use super::connect::Connector;
+use super::management::shard_store;
+use super::table::FaceTable;
+use super::{
+    Control, LISTENER_TOKEN_FIRST, SIGNAL_TOKEN, StreamListener, WAKER_TOKEN, WorkerHandle,
+};
+use crate::clock::{Clock, unix_ms};
+use crate::config::{FaceDefaults, Listener, RuntimeConfig, THREADS_MAX};
+use crate::cross::CrossPorts;
+use crate::error::StartError;
+use crate::handle::{ControlReceiver, ControlSender, Handle};
+use crate::message::ToWorker;
+use crate::metrics::MetricsServer;
+use crate::worker::{Shards, Shared, WAKER_TOKEN as WORKER_WAKER_TOKEN, Worker, WorkerSetup};
+
+/// Signals that stop the router, as bytes in a pipe.
+pub(super) struct Signals {
+    pipe: UnixStream,
+    registered: Vec<signal_hook::SigId>,
+}
+
+impl Signals {
+    /// A second signal ends the process at once, for operators in a hurry.
+    fn register() -> io::Result<Self> {
+        let (pipe, sender) = UnixStream::pair()?;
+        pipe.set_nonblocking(true)?;
+        let mut signals = Self { pipe, registered: Vec::new() };
+        let was_asked = Arc::new(AtomicBool::new(false));
+        for signal in [SIGTERM, SIGINT] {
+            let second = signal_hook::flag::register_conditional_shutdown(
+                signal,
+                1,
+                Arc::clone(&was_asked),
+            )?;
+            signals.registered.push(second);
+            let first = signal_hook::flag::register(signal, Arc::clone(&was_asked))?;
+            signals.registered.push(first);
+            let wake = signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
+            signals.registered.push(wake);
+        }
+        Ok(signals)
+    }
+
+    /// Whether a signal came.
+    pub(super) fn was_raised(&mut self) -> bool {
+        let mut octets = [0; 16];
+        matches!(self.pipe.read(&mut octets), Ok(count) if count > 0)
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for id in self.registered.drain(..) {
+            signal_hook::low_level::unregister(id);
+        }
+    }
+}
+
+/// All sockets of the configuration.
+#[derive(Default)]
+struct Sockets {
+    streams: Vec<StreamListener>,
+    ports: Vec<UdpPort>,
+    listening: Vec<String>,
+}
+
+/// Opens the sockets, starts the threads.
+pub(crate) fn start(config: RuntimeConfig) -> Result<Handle, StartError> {
+    check(&config)?;
+    if let Err(error) = weir_face::raise_file_limit() {
+        tracing::warn!(%error, "cannot raise the limit of open files");
+    }
+    let system = |what| move |source| StartError::System { what, source };
+    let sockets = open_sockets(&config.listeners)?;
+    let poll = Poll::new().map_err(system("an event queue"))?;
+    let waker = Waker::new(poll.registry(), WAKER_TOKEN).map_err(system("an event queue"))?;
+    let (sender, receiver) = ControlSender::new(Arc::new(waker));
+    let metrics = match config.metrics {
+        Some(address) => Some(MetricsServer::start(address, sender.clone())?),
+        None => None,
+    };
+    let signals = match config.handle_signals {
+        true => Some(Signals::register().map_err(system("signal handlers"))?),
+        false => None,
+    };
+    let listening = sockets.listening.clone();
+    let control = build(config, sockets, poll, (sender.clone(), receiver), signals)?;
+    let thread = std::thread::Builder::new()
+        .name("weir-control".into())
+        .spawn(move || control.run())
+        .map_err(system("the control thread"))?;
+    let handle = Handle::new(sender, thread, metrics, listening);
+    // Outside systemd there is nobody to tell.
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+    Ok(handle)
+}
+
+pub(super) fn notify_stopping() {
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+}
+
+fn check(config: &RuntimeConfig) -> Result<(), StartError> {
+    let fail = |what: String| Err(StartError::Config(what));
+    if !(1..=THREADS_MAX).contains(&config.threads) {
+        return fail(format!("threads is {}; give 1 to {THREADS_MAX}", config.threads));
+    }
+    if config.pit_entries_max < config.threads {
+        return fail("pit_entries_max leaves no room at all; give at least 1000".into());
+    }
+    if config.management.localhop && config.management.trust_anchors.is_empty() {
+        return fail("localhop management without trust anchors would obey nobody".into());
+    }
+    Ok(())
+}
+
+/// A listening address that the machine cannot have, because it lacks IPv6.
+fn lacks_family(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrNotAvailable
+        || error.raw_os_error() == Some(nix::libc::EAFNOSUPPORT)
+}
+
+fn open_sockets(listeners: &[Listener]) -> Result<Sockets, StartError> {
+    let mut sockets = Sockets::default();
+    for listener in listeners {
+        match listener {
+            Listener::Unix(path) => sockets.add_unix(UnixListener::bind(path)?),
+            Listener::UnixDefault => sockets.add_unix(UnixListener::bind_default()?),
+            &Listener::Tcp { address, required } => match TcpListener::bind(address) {
+                Ok(listener) => {
+                    sockets.listening.push(listener.local_uri().to_string());
+                    sockets.streams.push(StreamListener::Tcp(listener));
+                }
+                Err(BindError::Io { source, .. }) if !required && lacks_family(&source) => {
+                    tracing::info!(%address, "no TCP here: this machine lacks the address family");
+                }
+                Err(BindError::Io { source, .. }) => {
+                    return Err(StartError::Listen { scheme: "tcp", address, source });
+                }
+                Err(error) => return Err(error.into()),
+            },
+            &Listener::Udp { address, required } => {
+                match UdpPort::bind(address, &UdpOptions::default()) {
+                    Ok(port) => sockets.add_udp(port),
+                    Err(error) if !required && lacks_family(&error) => {
+                        tracing::info!(%address, "no UDP here: this machine lacks the address family");
+                    }
+                    Err(source) => {
+                        return Err(StartError::Listen { scheme: "udp", address, source });
+                    }
+                }
+            }
+        }
+    }
+    Ok(sockets)
+}
+
+impl Sockets {
+    fn add_unix(&mut self, listener: UnixListener) {
+        self.listening.push(listener.local_uri().to_string());
+        self.streams.push(StreamListener::Unix(listener));
+    }
+
+    fn add_udp(&mut self, port: UdpPort) {
+        self.listening.push(weir_face::FaceUri::Udp(port.local_addr()).to_string());
+        if let Ok(granted_bytes) = port.receive_buffer_bytes()
+            && granted_bytes < UdpOptions::default().receive_buffer_bytes / 4
+        {
+            tracing::warn!(
+                granted_bytes,
+                "small UDP receive buffer: fast peers will lose packets; raise it with \
+                 `sysctl -w net.core.rmem_max=8388608`"
+            );
+        }
+        self.ports.push(port);
+    }
+}
+
+/// The configuration's defaults on top of the link's.
+pub(super) fn link_config(defaults: &FaceDefaults, base: LinkConfig) -> LinkConfig {
+    LinkConfig {
+        queue_bytes_max: defaults.queue_bytes_max as u64,
+        congestion_marking: defaults.congestion_marking,
+        mark_threshold_bytes: defaults.mark_threshold_bytes,
+        mark_interval_ns: defaults.mark_interval.as_nanos() as u64,
+        sequence_start: random_u64(),
+        ..base
+    }
+}
+
+/// From the system, without which a router cannot keep strangers from its hash tables.
+fn random_u64() -> u64 {
+    getrandom::u64().expect("the system's random numbers do not fail after start-up")
+}
+
+fn build(
+    config: RuntimeConfig,
+    sockets: Sockets,
+    poll: Poll,
+    (sender, receiver): (ControlSender, ControlReceiver),
+    signals: Option<Signals>,
+) -> Result<Control, StartError> {
+    let clock = Clock::start();
+    let start_unix_ms = unix_ms();
+    let shard_key = HashKey::new([random_u64(), random_u64()]);
+    let shared = Arc::new(Shared::new(config.faces_max));
+    let workers = start_workers(&config, clock, shard_key, &shared, &sender)?;
+    let mut manager_outbox = ManagerOutbox::default();
+    let manager = Manager::new(manager_config(&config, start_unix_ms), &mut manager_outbox);
+    let mut manager_inputs = VecDeque::new();
+    manager_inputs.push_back(ManagerInput::Channels(sockets.listening));
+    for (prefix, strategy) in config.strategies.clone() {
+        manager_inputs.push_back(ManagerInput::SetStrategy { prefix, strategy });
+    }
+    let mut control = Control {
+        static_attempts: vec![0; config.static_faces.len()],
+        config,
+        clock,
+        start_unix_ms,
+        poll,
+        receiver,
+        listeners: sockets.streams,
+        accept_again: None,
+        signals,
+        workers,
+        next_worker: 0,
+        shared,
+        shard_key,
+        faces: FaceTable::default(),
+        ports: BTreeMap::new(),
+        connector: Connector::new(sender),
+        retries: Vec::new(),
+        manager,
+        manager_inputs,
+        manager_outbox,
+        snapshots: HashMap::new(),
+        erasures: HashMap::new(),
+        next_transaction: 1,
+        refused_connections: 0,
+        is_stopping: false,
+        failure: None,
+    };
+    control.watch().map_err(|source| StartError::System { what: "an event queue", source })?;
+    for port in sockets.ports {
+        control.add_port(port);
+    }
+    Ok(control)
+}
+
+impl Control {
+    fn watch(&mut self) -> io::Result<()> {
+        let registry = self.poll.registry();
+        for (index, listener) in self.listeners.iter_mut().enumerate() {
+            let token = Token(LISTENER_TOKEN_FIRST + index);
+            match listener {
+                StreamListener::Unix(unix) => registry.register(unix, token, Interest::READABLE)?,
+                StreamListener::Tcp(tcp) => registry.register(tcp, token, Interest::READABLE)?,
+            }
+        }
+        match &self.signals {
+            Some(signals) => self.register_raw(signals.pipe.as_raw_fd(), SIGNAL_TOKEN),
+            None => Ok(()),
+        }
+    }
+}
+
+fn manager_config(config: &RuntimeConfig, start_unix_ms: u64) -> ManagerConfig {
+    let anchors = config.management.trust_anchors.clone();
+    ManagerConfig {
+        start_unix_ms,
+        anchors: (!anchors.is_empty()).then(|| Box::new(Anchors(anchors)) as _),
+        localhop: config.management.localhop,
+        store: StoreSettings {
+            capacity_bytes: config.store.capacity_bytes,
+            admit: config.store.admit,
+            serve: config.store.serve,
+        },
+        routes_max: config.fib_entries_max,
+        fib_entries_max: config.fib_entries_max,
+        ..ManagerConfig::default()
+    }
+}
+
+fn start_workers(
+    config: &RuntimeConfig,
+    clock: Clock,
+    shard_key: HashKey,
+    shared: &Arc<Shared>,
+    control: &ControlSender,
+) -> Result<Vec<WorkerHandle>, StartError> {
+    let system = |what| move |source| StartError::System { what, source };
+    let count = config.threads;
+    let mut polls = Vec::new();
+    let mut wakers = Vec::new();
+    for _ in 0..count {
+        let poll = Poll::new().map_err(system("an event queue"))?;
+        let waker =
+            Waker::new(poll.registry(), WORKER_WAKER_TOKEN).map_err(system("an event queue"))?;
+        polls.push(poll);
+        wakers.push(Arc::new(waker));
+    }
+    let channels: Vec<_> = (0..count).map(|_| crossbeam_channel::unbounded::<ToWorker>()).collect();
+    let siblings: Vec<_> = channels.iter().map(|(sender, _)| sender.clone()).collect();
+    let mut rings = CrossPorts::connect_all(&wakers).into_iter();
+    let mut handles = Vec::new();
+    for (index, (poll, (commands, receiver))) in polls.into_iter().zip(channels).enumerate() {
+        let ports = rings.next().expect("one set of rings for each thread");
+        let shards = (count > 1).then(|| Shards {
+            key: shard_key,
+            count: count as u16,
+            ports,
+            owners: HashMap::default(),
+            siblings: siblings.clone(),
+        });
+        let setup = WorkerSetup {
+            index: index as u16,
+            clock,
+            poll,
+            router: RouterConfig {
+                shard: index as u16,
+                shard_count: count as u16,
+                hash_key: shard_key,
+                seed: random_u64(),
+                store: shard_store(&config.store, count),
+                pit_entries_max: config.pit_entries_max / count,
+                ..RouterConfig::default()
+            },
+            idle_timeout: config.face_defaults.idle_timeout,
+            commands: receiver,
+            control: control.clone(),
+            shared: Arc::clone(shared),
+            shards,
+        };
+        let thread = std::thread::Builder::new()
+            .name(format!("weir-packet-{index}"))
+            .spawn(move || Worker::new(setup).run())
+            .map_err(system("a packet thread"))?;
+        handles.push(WorkerHandle {
+            commands,
+            waker: Arc::clone(&wakers[index]),
+            thread: Some(thread),
+        });
+    }
+    Ok(handles)
+}

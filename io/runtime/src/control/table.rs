@@ -1,0 +1,219 @@
+//! The faces of the whole router, as the control thread knows them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use weir_base::FaceId;
+use weir_face::FaceUri;
+use weir_forward::{FaceScope, LinkType};
+use weir_link::{LinkConfig, MTU_MIN};
+use weir_manage::{FaceChanges, FaceError, FaceInfo, FacePersistency, face_flags};
+use weir_wire::PACKET_SIZE_MAX;
+
+/// One face.
+#[derive(Debug)]
+pub(super) struct FaceRecord {
+    pub(super) id: FaceId,
+    pub(super) remote: FaceUri,
+    pub(super) local: FaceUri,
+    pub(super) scope: FaceScope,
+    pub(super) persistency: FacePersistency,
+    pub(super) link: LinkConfig,
+    /// The packet thread that owns it.
+    pub(super) worker: u16,
+    /// Whether it has a socket.
+    pub(super) is_up: bool,
+    /// The entry of the configuration that it came from.
+    pub(super) static_index: Option<usize>,
+    /// Attempts to connect since it was last up.
+    pub(super) attempts: u32,
+}
+
+impl FaceRecord {
+    /// The face as management describes it.
+    pub(super) fn info(&self) -> FaceInfo {
+        let scope = match self.scope {
+            FaceScope::Local => weir_manage::FaceScope::Local,
+            FaceScope::NonLocal => weir_manage::FaceScope::NonLocal,
+        };
+        let mut flags = 0;
+        for (is_set, bit) in [
+            (self.link.local_fields, face_flags::LOCAL_FIELDS),
+            (self.link.congestion_marking, face_flags::CONGESTION_MARKING),
+        ] {
+            flags |= u64::from(is_set) * bit;
+        }
+        FaceInfo {
+            face_id: self.id,
+            uri: self.remote.to_string(),
+            local_uri: self.local.to_string(),
+            scope,
+            persistency: self.persistency,
+            link_type: weir_manage::LinkType::PointToPoint,
+            flags,
+            base_congestion_marking_interval_ns: Some(self.link.mark_interval_ns),
+            default_congestion_threshold_bytes: Some(self.link.mark_threshold_bytes),
+            mtu: self.is_datagram().then_some(self.link.mtu as u64),
+        }
+    }
+
+    fn is_datagram(&self) -> bool {
+        matches!(self.remote, FaceUri::Udp(_))
+    }
+
+    /// What the face would be after `changes`, or why it cannot be that.
+    pub(super) fn changed(
+        &self,
+        changes: &FaceChanges,
+    ) -> Result<(FacePersistency, LinkConfig), FaceError> {
+        let persistency = changes.persistency.unwrap_or(self.persistency);
+        if persistency != self.persistency && matches!(self.remote, FaceUri::Fd(_)) {
+            return Err(FaceError::Unsupported(
+                "an accepted Unix connection is always on-demand".into(),
+            ));
+        }
+        let mut link = self.link.clone();
+        apply_changes(&mut link, changes, &self.remote, self.scope)?;
+        Ok((persistency, link))
+    }
+}
+
+/// Faces of this router are point to point: one peer each.
+pub(crate) const LINK_TYPE: LinkType = LinkType::PointToPoint;
+
+/// Changes link settings as a command asks (NFD, faces/create and faces/update).
+///
+/// # Errors
+/// [`FaceError::Unsupported`] with what cannot be.
+pub(super) fn apply_changes(
+    link: &mut LinkConfig,
+    changes: &FaceChanges,
+    remote: &FaceUri,
+    scope: FaceScope,
+) -> Result<(), FaceError> {
+    let unsupported = |why: &str| Err(FaceError::Unsupported(why.into()));
+    if let Some(mtu) = changes.mtu {
+        if !matches!(remote, FaceUri::Udp(_)) {
+            return unsupported("only UDP faces have an MTU of their own");
+        }
+        if mtu < MTU_MIN as u64 {
+            return Err(FaceError::Unsupported(format!("an MTU is at least {MTU_MIN} octets")));
+        }
+        link.mtu = mtu.min(PACKET_SIZE_MAX as u64) as usize;
+    }
+    if let Some(local_fields) = changes.local_fields {
+        if local_fields && scope == FaceScope::NonLocal {
+            return unsupported("local fields are for faces of this machine alone");
+        }
+        link.local_fields = local_fields;
+    }
+    if changes.reliability == Some(true) {
+        return unsupported("this router has no link reliability");
+    }
+    if let Some(marking) = changes.congestion_marking {
+        link.congestion_marking = marking;
+    }
+    if let Some(interval_ns) = changes.base_congestion_marking_interval_ns {
+        link.mark_interval_ns = interval_ns;
+    }
+    if let Some(threshold_bytes) = changes.default_congestion_threshold_bytes {
+        link.mark_threshold_bytes = threshold_bytes;
+    }
+    Ok(())
+}
+
+/// Faces by identifier and by remote address.
+#[derive(Debug, Default)]
+pub(super) struct FaceTable {
+    faces: BTreeMap<FaceId, FaceRecord>,
+    by_remote: HashMap<FaceUri, FaceId>,
+}
+
+impl FaceTable {
+    pub(super) fn insert(&mut self, record: FaceRecord) {
+        if is_unique(&record.remote) {
+            self.by_remote.insert(record.remote.clone(), record.id);
+        }
+        self.faces.insert(record.id, record);
+    }
+
+    pub(super) fn remove(&mut self, id: FaceId) -> Option<FaceRecord> {
+        let record = self.faces.remove(&id)?;
+        if self.by_remote.get(&record.remote) == Some(&id) {
+            self.by_remote.remove(&record.remote);
+        }
+        Some(record)
+    }
+
+    pub(super) fn find(&self, id: FaceId) -> Option<&FaceRecord> {
+        self.faces.get(&id)
+    }
+
+    pub(super) fn find_mut(&mut self, id: FaceId) -> Option<&mut FaceRecord> {
+        self.faces.get_mut(&id)
+    }
+
+    /// The face to a UDP or TCP peer.
+    pub(super) fn to_remote(&self, remote: &FaceUri) -> Option<&FaceRecord> {
+        self.faces.get(self.by_remote.get(remote)?)
+    }
+}
+
+/// Whether there is at most one face to a remote.
+fn is_unique(remote: &FaceUri) -> bool {
+    matches!(remote, FaceUri::Udp(_) | FaceUri::Tcp(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(remote: &str, scope: FaceScope) -> FaceRecord {
+        FaceRecord {
+            id: FaceId(256),
+            remote: remote.parse().unwrap(),
+            local: "udp4://127.0.0.1:6363".parse().unwrap(),
+            scope,
+            persistency: FacePersistency::OnDemand,
+            link: LinkConfig::datagram(1420),
+            worker: 0,
+            is_up: true,
+            static_index: None,
+            attempts: 0,
+        }
+    }
+
+    #[test]
+    fn changes_follow_nfd() {
+        let udp = record("udp4://192.0.2.1:6363", FaceScope::NonLocal);
+        let tcp = record("tcp4://127.0.0.1:6363", FaceScope::Local);
+        let fd = record("fd://9", FaceScope::Local);
+        let refused = |record: &FaceRecord, changes: FaceChanges| {
+            matches!(record.changed(&changes), Err(FaceError::Unsupported(_)))
+        };
+        let mtu = |mtu| FaceChanges { mtu: Some(mtu), ..Default::default() };
+        assert_eq!(udp.changed(&mtu(9000)).unwrap().1.mtu, 8800);
+        assert!(refused(&udp, mtu(63)));
+        assert!(refused(&tcp, mtu(1420)));
+        let fields = FaceChanges { local_fields: Some(true), ..Default::default() };
+        assert!(refused(&udp, fields));
+        assert!(tcp.changed(&fields).unwrap().1.local_fields);
+        let permanent =
+            FaceChanges { persistency: Some(FacePersistency::Permanent), ..Default::default() };
+        assert!(refused(&fd, permanent));
+        assert_eq!(udp.changed(&permanent).unwrap().0, FacePersistency::Permanent);
+        assert!(refused(&udp, FaceChanges { reliability: Some(true), ..Default::default() }));
+    }
+
+    #[test]
+    fn one_face_to_one_remote_but_many_unix_connections() {
+        let mut table = FaceTable::default();
+        table.insert(record("udp4://192.0.2.1:6363", FaceScope::NonLocal));
+        let remote: FaceUri = "udp4://192.0.2.1:6363".parse().unwrap();
+        assert_eq!(table.to_remote(&remote).unwrap().id, FaceId(256));
+        table.insert(FaceRecord { id: FaceId(257), ..record("fd://9", FaceScope::Local) });
+        assert!(table.to_remote(&"fd://9".parse().unwrap()).is_none());
+        table.remove(FaceId(256));
+        assert!(table.to_remote(&remote).is_none());
+        assert!(table.find(FaceId(257)).is_some());
+    }
+}

@@ -1,0 +1,300 @@
+//! `/metrics` in the Prometheus text form. Every scrape takes one [`Snapshot`]; nothing is counted
+//! here.
+
+use std::fmt;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+use tiny_http::{Header, Method, Response, Server};
+use weir_forward::{DropReason, LatencyHistogram};
+
+use crate::error::StartError;
+use crate::handle::ControlSender;
+use crate::snapshot::Snapshot;
+
+const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// A router that does not answer within this time is reported as unavailable.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The HTTP server and its thread.
+pub(crate) struct MetricsServer {
+    server: Arc<Server>,
+    thread: JoinHandle<()>,
+    pub(crate) address: SocketAddr,
+}
+
+impl MetricsServer {
+    pub(crate) fn start(address: SocketAddr, control: ControlSender) -> Result<Self, StartError> {
+        let failed = |reason: String| StartError::Metrics { address, reason };
+        let listener = TcpListener::bind(address).map_err(|error| failed(error.to_string()))?;
+        let bound = listener.local_addr().map_err(|error| failed(error.to_string()))?;
+        let server = Server::from_listener(listener, None)
+            .map(Arc::new)
+            .map_err(|error| failed(error.to_string()))?;
+        let serving = Arc::clone(&server);
+        let thread = std::thread::Builder::new()
+            .name("weir-metrics".into())
+            .spawn(move || serve(&serving, &control))
+            .map_err(|source| StartError::System { what: "the metrics thread", source })?;
+        Ok(Self { server, thread, address: bound })
+    }
+
+    pub(crate) fn stop(self) {
+        self.server.unblock();
+        let _ = self.thread.join();
+    }
+}
+
+impl fmt::Debug for MetricsServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MetricsServer({})", self.address)
+    }
+}
+
+fn serve(server: &Server, control: &ControlSender) {
+    for request in server.incoming_requests() {
+        let path = request.url().split('?').next().unwrap_or_default();
+        let answer = match (request.method(), path) {
+            (Method::Get, "/metrics") => scrape(control),
+            (Method::Get, _) => (404, "the metrics are at /metrics\n".to_owned()),
+            _ => (405, "only GET is served here\n".to_owned()),
+        };
+        let (status, body) = answer;
+        let kind = if status == 200 { CONTENT_TYPE } else { "text/plain; charset=utf-8" };
+        let header = Header::from_bytes("Content-Type", kind).expect("a valid header");
+        let response = Response::from_string(body).with_status_code(status).with_header(header);
+        // A client that went away has no further use for an answer.
+        let _ = request.respond(response);
+    }
+}
+
+fn scrape(control: &ControlSender) -> (u16, String) {
+    match control.snapshot(SNAPSHOT_TIMEOUT) {
+        Some(snapshot) => (200, encode(snapshot)),
+        None => (503, "the router is stopping or does not answer\n".to_owned()),
+    }
+}
+
+/// A snapshot in the text form.
+pub(crate) fn encode(snapshot: Snapshot) -> String {
+    let mut registry = Registry::with_prefix("weir");
+    registry.register_collector(Box::new(SnapshotCollector(snapshot)));
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
+    text
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct FaceKind {
+    face: u64,
+    remote: String,
+    direction: &'static str,
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct FaceOctets {
+    face: u64,
+    remote: String,
+    direction: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Face {
+    face: u64,
+    remote: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Drop {
+    layer: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Debug)]
+struct SnapshotCollector(Snapshot);
+
+impl Collector for SnapshotCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
+        self.face_counters(&mut encoder)?;
+        self.drops(&mut encoder)?;
+        self.tables(&mut encoder)?;
+        self.latency(&mut encoder)
+    }
+}
+
+/// Writes one counter for each label set.
+fn counters<L: EncodeLabelSet>(
+    encoder: &mut DescriptorEncoder,
+    name: &str,
+    help: &str,
+    values: impl IntoIterator<Item = (L, u64)>,
+) -> Result<(), fmt::Error> {
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (labels, value) in values {
+        family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+    }
+    Ok(())
+}
+
+fn counter(
+    encoder: &mut DescriptorEncoder,
+    name: &str,
+    help: &str,
+    value: u64,
+) -> Result<(), fmt::Error> {
+    encoder
+        .encode_descriptor(name, help, None, MetricType::Counter)?
+        .encode_counter::<NoLabelSet, _, u64>(&value, None)
+}
+
+fn gauge(
+    encoder: &mut DescriptorEncoder,
+    name: &str,
+    help: &str,
+    value: u64,
+) -> Result<(), fmt::Error> {
+    encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)
+}
+
+impl SnapshotCollector {
+    fn face_counters(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
+        let packets = self.0.faces.iter().flat_map(|face| {
+            let c = &face.counters;
+            let rows = [
+                ("in", "interest", c.in_interests),
+                ("in", "data", c.in_data),
+                ("in", "nack", c.in_nacks),
+                ("out", "interest", c.out_interests),
+                ("out", "data", c.out_data),
+                ("out", "nack", c.out_nacks),
+            ];
+            rows.map(|(direction, kind, count)| {
+                (FaceKind { face: face.id.0, remote: face.uri.clone(), direction, kind }, count)
+            })
+        });
+        counters(encoder, "packets", "Packets by face, direction and kind", packets)?;
+        let octets = self.0.faces.iter().flat_map(|face| {
+            [("in", face.counters.in_bytes), ("out", face.counters.out_bytes)].map(
+                |(direction, count)| {
+                    (FaceOctets { face: face.id.0, remote: face.uri.clone(), direction }, count)
+                },
+            )
+        });
+        counters(encoder, "octets", "Octets by face and direction", octets)?;
+        let marks = self.0.faces.iter().map(|face| {
+            (Face { face: face.id.0, remote: face.uri.clone() }, face.counters.marks_set)
+        });
+        counters(encoder, "congestion_marks", "Congestion marks set, by face", marks)?;
+        let mut queues = encoder.encode_descriptor(
+            "egress_queue_bytes",
+            "Octets waiting to be sent, by face",
+            None,
+            MetricType::Gauge,
+        )?;
+        for face in &self.0.faces {
+            let labels = Face { face: face.id.0, remote: face.uri.clone() };
+            queues.encode_family(&labels)?.encode_gauge(&face.queue_bytes)?;
+        }
+        Ok(())
+    }
+
+    fn drops(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
+        let link = self.0.link_drops.iter().map(|&(reason, n)| ("link", reason.name(), n));
+        let forward = DropReason::ALL
+            .into_iter()
+            .zip(self.0.router.drops)
+            .map(|(reason, n)| ("forward", reason.label(), n));
+        let decoder = self.0.router.malformed.iter().map(|(&reason, &n)| ("decoder", reason, n));
+        let runtime = self.0.runtime_drops.iter().map(|&(reason, n)| ("runtime", reason, n));
+        let rows = link.chain(forward).chain(decoder).chain(runtime);
+        let help = "Packets dropped, by layer and reason; decoder details forward's malformed";
+        counters(encoder, "drops", help, rows.map(|(layer, reason, n)| (Drop { layer, reason }, n)))
+    }
+
+    fn tables(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
+        let router = &self.0.router;
+        let store = &router.store;
+        gauge(encoder, "faces", "Faces", self.0.faces.len() as u64)?;
+        gauge(encoder, "pit_entries", "Pending Interests", router.pit_entries as u64)?;
+        gauge(encoder, "fib_entries", "Prefixes with next hops", router.fib_entries as u64)?;
+        gauge(encoder, "dead_nonces", "Dead nonce list entries", router.dead_nonces as u64)?;
+        gauge(encoder, "store_entries", "Data in the content store", store.entries as u64)?;
+        gauge(encoder, "store_bytes", "Memory of the content store in use", store.bytes)?;
+        gauge(encoder, "store_capacity_bytes", "Bound of that memory", store.capacity_bytes)?;
+        counter(encoder, "store_hits", "Interests answered by the store", store.hits)?;
+        counter(encoder, "store_misses", "Interests the store had no answer to", store.misses)?;
+        counter(encoder, "store_insertions", "Data stored", store.insertions)?;
+        counter(encoder, "store_evictions", "Data that made room for other Data", store.evictions)?;
+        counter(encoder, "interests_satisfied", "PIT entries ended by Data", router.satisfied)?;
+        counter(encoder, "interests_unsatisfied", "PIT entries ended by time", router.unsatisfied)?;
+        counter(encoder, "interests_aggregated", "Interests that joined others", router.aggregated)
+    }
+
+    fn latency(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
+        let latency = &self.0.router.upstream_latency;
+        let last = LatencyHistogram::BUCKETS - 1;
+        let bounds = (0..LatencyHistogram::BUCKETS).map(|bucket| match bucket {
+            _ if bucket == last => f64::MAX,
+            _ => LatencyHistogram::upper_us(bucket) as f64 / 1e6,
+        });
+        let buckets: Vec<(f64, u64)> = bounds.zip(latency.buckets).collect();
+        let count = latency.buckets.iter().sum();
+        encoder
+            .encode_descriptor(
+                "upstream_latency_seconds",
+                "Time from an Interest sent to its Data",
+                None,
+                MetricType::Histogram,
+            )?
+            .encode_histogram::<NoLabelSet>(latency.sum_ns as f64 / 1e9, count, &buckets, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::FaceSnapshot;
+    use weir_base::FaceId;
+    use weir_link::LinkCounters;
+
+    #[test]
+    fn text_names_faces_drops_sizes_and_latency() {
+        let mut snapshot = Snapshot::default();
+        let mut counters = LinkCounters { in_data: 7, out_bytes: 99, ..Default::default() };
+        counters.drops.count(weir_link::LinkDrop::QueueFull);
+        snapshot.add_link_drops(counters.drops.iter().map(|(_, count)| count));
+        snapshot.faces.push(FaceSnapshot {
+            id: FaceId(256),
+            uri: "udp4://192.0.2.1:6363".into(),
+            local_uri: String::new(),
+            up: true,
+            counters,
+            queue_bytes: 5,
+            down_drops: 0,
+            expires_in_ns: None,
+        });
+        snapshot.router.upstream_latency.buckets[3] = 2;
+        let text = encode(snapshot);
+        let face = "face=\"256\",remote=\"udp4://192.0.2.1:6363\"";
+        for line in [
+            format!("weir_packets_total{{{face},direction=\"in\",kind=\"data\"}} 7"),
+            format!("weir_octets_total{{{face},direction=\"out\"}} 99"),
+            format!("weir_egress_queue_bytes{{{face}}} 5"),
+            "weir_drops_total{layer=\"link\",reason=\"egress-queue-full\"} 1".into(),
+            "weir_drops_total{layer=\"forward\",reason=\"pit-full\"} 0".into(),
+            "weir_pit_entries 0".into(),
+            "weir_upstream_latency_seconds_bucket{le=\"1.6e-5\"} 2".into(),
+            "weir_upstream_latency_seconds_bucket{le=\"+Inf\"} 2".into(),
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+    }
+}

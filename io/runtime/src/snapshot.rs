@@ -1,0 +1,125 @@
+//! The state of the whole router at one time, summed over its packet threads.
+
+use weir_base::FaceId;
+use weir_forward::RouterStats;
+use weir_link::{LinkCounters, LinkDrop};
+
+use crate::message::{WorkerCounters, WorkerFace};
+
+/// What a router counts and holds.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// When the router started, milliseconds since the Unix epoch.
+    pub start_unix_ms: u64,
+    /// All shards together.
+    pub router: RouterStats,
+    /// Faces, in order of their identifiers.
+    pub faces: Vec<FaceSnapshot>,
+    /// Link drops by reason, of faces that are gone too, in the order of [`LinkDrop::ALL`].
+    pub link_drops: Vec<(LinkDrop, u64)>,
+    /// Drops that belong to neither a link nor a shard: reason and count.
+    pub runtime_drops: Vec<(&'static str, u64)>,
+}
+
+/// One face.
+#[derive(Clone, Debug)]
+pub struct FaceSnapshot {
+    /// Its identifier.
+    pub id: FaceId,
+    /// Where it leads.
+    pub uri: String,
+    /// This end.
+    pub local_uri: String,
+    /// Whether it has a socket; only permanent faces can be down.
+    pub up: bool,
+    /// What passed.
+    pub counters: LinkCounters,
+    /// Octets waiting in its egress queue.
+    pub queue_bytes: u64,
+    /// Packets dropped while it was down.
+    pub down_drops: u64,
+    /// Until it closes if its peer stays silent, ns.
+    pub expires_in_ns: Option<u64>,
+}
+
+impl FaceSnapshot {
+    pub(crate) fn new(face: &WorkerFace, uri: String, local_uri: String, up: bool) -> Self {
+        Self {
+            id: face.id,
+            uri,
+            local_uri,
+            up,
+            counters: face.counters.clone(),
+            queue_bytes: face.queue_bytes,
+            down_drops: face.down_drops,
+            expires_in_ns: face.expires_in_ns,
+        }
+    }
+}
+
+impl Snapshot {
+    /// Adds a shard's counters and sizes.
+    pub(crate) fn add_router(&mut self, shard: &RouterStats) {
+        let sum = &mut self.router;
+        sum.in_interests += shard.in_interests;
+        sum.in_data += shard.in_data;
+        sum.in_nacks += shard.in_nacks;
+        sum.out_interests += shard.out_interests;
+        sum.out_data += shard.out_data;
+        sum.out_nacks += shard.out_nacks;
+        sum.satisfied += shard.satisfied;
+        sum.unsatisfied += shard.unsatisfied;
+        sum.aggregated += shard.aggregated;
+        for (mine, theirs) in sum.drops.iter_mut().zip(shard.drops) {
+            *mine += theirs;
+        }
+        for (reason, count) in &shard.malformed {
+            *sum.malformed.entry(reason).or_default() += count;
+        }
+        sum.pit_entries += shard.pit_entries;
+        // Every shard holds the whole FIB.
+        sum.fib_entries = sum.fib_entries.max(shard.fib_entries);
+        sum.dead_nonces += shard.dead_nonces;
+        sum.upstream_latency.merge(&shard.upstream_latency);
+        let (store, theirs) = (&mut sum.store, &shard.store);
+        store.entries += theirs.entries;
+        store.bytes += theirs.bytes;
+        store.capacity_bytes += theirs.capacity_bytes;
+        store.hits += theirs.hits;
+        store.misses += theirs.misses;
+        store.insertions += theirs.insertions;
+        store.evictions += theirs.evictions;
+    }
+
+    /// Adds the counters of a packet thread.
+    pub(crate) fn add_worker(&mut self, worker: &WorkerCounters) {
+        let counts = [
+            ("face-gone", worker.face_gone),
+            ("management-overflow", worker.management_overflow),
+            ("port-error", worker.port_errors),
+            ("ring-overflow", worker.ring_overflow),
+            ("stranger-malformed", worker.stranger_malformed),
+            ("stranger-refused", worker.stranger_refused),
+        ];
+        for (reason, count) in counts {
+            self.add_runtime_drop(reason, count);
+        }
+    }
+
+    pub(crate) fn add_runtime_drop(&mut self, reason: &'static str, count: u64) {
+        match self.runtime_drops.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, sum)) => *sum += count,
+            None => self.runtime_drops.push((reason, count)),
+        }
+    }
+
+    /// Adds the drops of faces, living or gone, in the order of [`LinkDrop::ALL`].
+    pub(crate) fn add_link_drops(&mut self, counts: impl IntoIterator<Item = u64>) {
+        if self.link_drops.is_empty() {
+            self.link_drops = LinkDrop::ALL.into_iter().map(|reason| (reason, 0)).collect();
+        }
+        for ((_, sum), count) in self.link_drops.iter_mut().zip(counts) {
+            *sum += count;
+        }
+    }
+}

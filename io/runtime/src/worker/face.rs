@@ -1,0 +1,134 @@
+//! The faces that one packet thread owns.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::net::SocketAddr;
+
+use weir_base::{FaceId, Instant, Slab};
+use weir_face::StreamSocket;
+use weir_link::{Link, LinkDrop};
+use weir_manage::FacePersistency;
+
+/// What a face sends and receives through.
+#[derive(Debug)]
+pub(super) enum Socket {
+    /// Unix or TCP.
+    Stream(StreamSocket),
+    /// One peer of the shared UDP port in this slot.
+    Peer { port: u32, address: SocketAddr },
+    /// A permanent face whose peer is not there.
+    Down,
+}
+
+#[derive(Debug)]
+pub(super) struct Face {
+    pub(super) id: FaceId,
+    pub(super) link: Link,
+    pub(super) socket: Socket,
+    pub(super) persistency: FacePersistency,
+    pub(super) created: Instant,
+    /// In the list of faces with something to send.
+    pub(super) is_dirty: bool,
+    /// In the list of faces with something to read.
+    pub(super) is_ready: bool,
+    /// The socket took no more, so we wait to hear that it is writable.
+    pub(super) awaits_writable: bool,
+    pub(super) down_drops: u64,
+}
+
+impl Face {
+    pub(super) fn new(
+        id: FaceId,
+        link: Link,
+        socket: Socket,
+        persistency: FacePersistency,
+        created: Instant,
+    ) -> Self {
+        Self {
+            id,
+            link,
+            socket,
+            persistency,
+            created,
+            is_dirty: false,
+            is_ready: false,
+            awaits_writable: false,
+            down_drops: 0,
+        }
+    }
+
+    /// When the face closes unless its peer is heard of; only on-demand UDP faces do.
+    pub(super) fn idle_deadline(&self, idle_timeout_ns: u64) -> Option<Instant> {
+        let is_idle_kind = self.persistency == FacePersistency::OnDemand
+            && matches!(self.socket, Socket::Peer { .. });
+        let heard = self.link.last_received().unwrap_or(self.created);
+        is_idle_kind.then(|| heard.plus_ns(idle_timeout_ns))
+    }
+
+    /// Drops what waits to be sent: there is no socket to send it.
+    pub(super) fn discard_egress(&mut self) {
+        while !self.link.is_egress_empty() {
+            self.link.discard_front(LinkDrop::SocketRefused);
+        }
+    }
+}
+
+/// Faces in slots that stay put, found by identifier.
+#[derive(Debug, Default)]
+pub(super) struct Faces {
+    slots: Slab<Face>,
+    by_id: HashMap<FaceId, u32, BuildHasherDefault<FaceIdHasher>>,
+}
+
+impl Faces {
+    pub(super) fn insert(&mut self, face: Face) -> u32 {
+        let id = face.id;
+        let slot = self.slots.insert(face);
+        let previous = self.by_id.insert(id, slot);
+        assert!(previous.is_none(), "identifiers are never given twice");
+        slot
+    }
+
+    pub(super) fn remove(&mut self, slot: u32) -> Face {
+        let face = self.slots.remove(slot);
+        self.by_id.remove(&face.id);
+        face
+    }
+
+    #[inline]
+    pub(super) fn slot_of(&self, id: FaceId) -> Option<u32> {
+        self.by_id.get(&id).copied()
+    }
+
+    #[inline]
+    pub(super) fn at(&mut self, slot: u32) -> Option<&mut Face> {
+        self.slots.get_mut(slot)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Face)> {
+        self.slots.iter()
+    }
+}
+
+/// Spreads identifiers. They are ours, and nearly consecutive, so that nobody can make them
+/// collide.
+#[derive(Default)]
+pub(crate) struct FaceIdHasher(u64);
+
+impl Hasher for FaceIdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut octets = [0; 8];
+            octets[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(octets));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(26);
+    }
+}

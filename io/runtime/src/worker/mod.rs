@@ -1,0 +1,309 @@
+//! A packet thread: poll, read its faces in batches, hand the packets to its shard in batches, send
+//! what comes out once a turn.
+//!
+//! Nothing here allocates, locks or makes a system call per packet. Sockets are edge-triggered: a
+//! face that had more to read than its share of a turn stays in `ready` and the next poll does not
+//! sleep.
+
+mod command;
+mod face;
+mod receive;
+mod send;
+mod shards;
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::Receiver;
+use mio::{Events, Poll, Token};
+use weir_base::{FaceId, Instant, NS_PER_MS, NS_PER_S, Packet, Pool, Slab, TimerWheel};
+use weir_face::{Datagram, UdpPort};
+use weir_forward::{Input, Outbox, Router, RouterConfig};
+use weir_link::LinkDrop;
+
+use crate::clock::{Clock, sleep_until};
+use crate::handle::ControlSender;
+use crate::message::{PeerLinks, PortId, ToControl, ToWorker, WorkerCounters};
+use face::Faces;
+pub(crate) use shards::{SHARD_COMPONENTS, Shards};
+
+/// Packets handed to the shard at once.
+const BATCH_PACKETS: usize = 64;
+/// Sources read in one turn before what they brought is sent on.
+const SOURCES_PER_TURN: usize = 64;
+/// Events taken from the kernel at once.
+const EVENTS_MAX: usize = 1024;
+/// Free packet blocks a thread keeps for reuse.
+const POOL_BYTES_MAX: usize = 8 << 20;
+/// How often idle faces are looked for, at most.
+const SWEEP_INTERVAL_MAX_NS: u64 = 10 * NS_PER_S;
+
+pub(crate) const WAKER_TOKEN: Token = Token(0);
+
+/// Something that can be read from or written to: a face's own socket, or a shared port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Face(u32),
+    Port(u32),
+}
+
+impl Source {
+    fn token(self) -> Token {
+        match self {
+            Self::Face(slot) => Token(1 + 2 * slot as usize),
+            Self::Port(slot) => Token(2 + 2 * slot as usize),
+        }
+    }
+
+    fn of(token: Token) -> Option<Self> {
+        let number = token.0.checked_sub(1)?;
+        let slot = (number / 2) as u32;
+        Some(if number % 2 == 0 { Self::Face(slot) } else { Self::Port(slot) })
+    }
+}
+
+/// What all threads of a router share. Touched when faces come and go, never for a packet.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    next_face_id: AtomicU64,
+    face_count: AtomicUsize,
+    faces_max: usize,
+}
+
+impl Shared {
+    pub(crate) fn new(faces_max: usize) -> Self {
+        Self {
+            next_face_id: AtomicU64::new(FaceId::FIRST.0),
+            face_count: AtomicUsize::new(0),
+            faces_max,
+        }
+    }
+
+    /// An identifier for a new face, unless there are as many faces as may be.
+    pub(crate) fn claim_face(&self) -> Option<FaceId> {
+        if self.face_count.fetch_add(1, Ordering::Relaxed) >= self.faces_max {
+            self.face_count.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(FaceId(self.next_face_id.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// A face is gone.
+    pub(crate) fn release_face(&self) {
+        self.face_count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A shared UDP port. It knows its peers by the slots of their faces.
+struct Port {
+    id: PortId,
+    socket: UdpPort,
+    links: PeerLinks,
+    is_ready: bool,
+    awaits_writable: bool,
+    /// Faces that wait for the port to be writable.
+    blocked: Vec<u32>,
+}
+
+/// What a packet thread is made with.
+pub(crate) struct WorkerSetup {
+    pub(crate) index: u16,
+    pub(crate) clock: Clock,
+    pub(crate) poll: Poll,
+    pub(crate) router: RouterConfig,
+    pub(crate) idle_timeout: Duration,
+    pub(crate) commands: Receiver<ToWorker>,
+    pub(crate) control: ControlSender,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) shards: Option<Shards>,
+}
+
+/// A packet thread.
+pub(crate) struct Worker {
+    index: u16,
+    clock: Clock,
+    poll: Poll,
+    pool: Pool,
+    router: Router,
+    faces: Faces,
+    ports: Slab<Port>,
+    port_slots: HashMap<PortId, u32>,
+    commands: Receiver<ToWorker>,
+    control: ControlSender,
+    shared: Arc<Shared>,
+    shards: Option<Shards>,
+    idle_timeout_ns: u64,
+    sweep_at: Instant,
+    /// Reassembly timeouts, by face slot.
+    timers: TimerWheel,
+    expired: Vec<u32>,
+    ready: VecDeque<Source>,
+    dirty: Vec<u32>,
+    frames: Vec<Packet>,
+    datagrams: Vec<Datagram>,
+    inputs: Vec<Input>,
+    outbox: Outbox,
+    counters: WorkerCounters,
+    /// Link drops of faces that are gone.
+    gone_drops: [u64; LinkDrop::COUNT],
+    is_stopping: bool,
+}
+
+impl Worker {
+    pub(crate) fn new(setup: WorkerSetup) -> Self {
+        let now = setup.clock.now();
+        let idle_timeout_ns = setup.idle_timeout.as_nanos() as u64;
+        Self {
+            index: setup.index,
+            clock: setup.clock,
+            poll: setup.poll,
+            pool: Pool::new(POOL_BYTES_MAX),
+            router: Router::new(now, setup.router),
+            faces: Faces::default(),
+            ports: Slab::new(),
+            port_slots: HashMap::new(),
+            commands: setup.commands,
+            control: setup.control,
+            shared: setup.shared,
+            shards: setup.shards,
+            idle_timeout_ns,
+            sweep_at: now.plus_ns(sweep_interval_ns(idle_timeout_ns)),
+            timers: TimerWheel::new(NS_PER_MS, now),
+            expired: Vec::new(),
+            ready: VecDeque::new(),
+            dirty: Vec::new(),
+            frames: Vec::new(),
+            datagrams: Vec::new(),
+            inputs: Vec::with_capacity(2 * BATCH_PACKETS),
+            outbox: Outbox::default(),
+            counters: WorkerCounters::default(),
+            gone_drops: [0; LinkDrop::COUNT],
+            is_stopping: false,
+        }
+    }
+
+    /// Runs until [`ToWorker::Stop`], then tells the control thread. Tells it too when this thread
+    /// panics, so that a router never lives on with a part of its names dead.
+    pub(crate) fn run(mut self) {
+        let _ended = EndNotice { control: self.control.clone(), worker: self.index };
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        while !self.is_stopping {
+            let timeout = self.poll_timeout();
+            if let Err(error) = self.poll.poll(&mut events, timeout) {
+                assert!(error.kind() == io::ErrorKind::Interrupted, "epoll failed: {error}");
+                continue;
+            }
+            let now = self.clock.now();
+            self.counters.loops += 1;
+            self.take_events(&events);
+            self.take_commands_and_crossings(now);
+            self.read_ready(now);
+            self.run_timers(now);
+            self.process(now);
+            self.flush(now);
+        }
+        self.close_all();
+    }
+
+    fn poll_timeout(&self) -> Option<Duration> {
+        if !self.ready.is_empty() || !self.inputs.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let router = self.router.next_wakeup();
+        let timers = self.timers.next_wakeup();
+        let deadline = [router, timers].into_iter().flatten().fold(self.sweep_at, Instant::min);
+        sleep_until(self.clock.now(), deadline)
+    }
+
+    fn take_events(&mut self, events: &Events) {
+        for event in events {
+            let Some(source) = Source::of(event.token()) else {
+                continue;
+            };
+            if event.is_readable() || event.is_read_closed() || event.is_error() {
+                self.mark_ready(source);
+            }
+            if event.is_writable() {
+                self.on_writable(source);
+            }
+        }
+    }
+
+    fn mark_ready(&mut self, source: Source) {
+        let is_ready = match source {
+            Source::Face(slot) => self.faces.at(slot).map(|face| &mut face.is_ready),
+            Source::Port(slot) => self.ports.get_mut(slot).map(|port| &mut port.is_ready),
+        };
+        // An event for a face that this turn has closed already leads nowhere.
+        let Some(is_ready) = is_ready else {
+            return;
+        };
+        if !std::mem::replace(is_ready, true) {
+            self.ready.push_back(source);
+        }
+    }
+
+    fn on_writable(&mut self, source: Source) {
+        match source {
+            Source::Face(slot) => self.mark_dirty(slot),
+            Source::Port(slot) => {
+                let Some(port) = self.ports.get_mut(slot) else {
+                    return;
+                };
+                let blocked = std::mem::take(&mut port.blocked);
+                for &slot in &blocked {
+                    self.mark_dirty(slot);
+                }
+            }
+        }
+    }
+
+    fn mark_dirty(&mut self, slot: u32) {
+        if let Some(face) = self.faces.at(slot)
+            && !std::mem::replace(&mut face.is_dirty, true)
+        {
+            self.dirty.push(slot);
+        }
+    }
+
+    fn run_timers(&mut self, now: Instant) {
+        self.timers.advance(now, &mut self.expired);
+        let mut expired = std::mem::take(&mut self.expired);
+        for slot in expired.drain(..) {
+            if let Some(face) = self.faces.at(slot) {
+                face.link.handle_timeout(now);
+                if let Some(at) = face.link.next_wakeup() {
+                    self.timers.schedule(slot, at);
+                }
+            }
+        }
+        self.expired = expired;
+        if self.router.next_wakeup().is_some_and(|at| at <= now) {
+            self.inputs.push(Input::Wakeup);
+        }
+        if self.sweep_at <= now {
+            self.sweep_at = now.plus_ns(sweep_interval_ns(self.idle_timeout_ns));
+            self.close_idle(now);
+        }
+    }
+}
+
+fn sweep_interval_ns(idle_timeout_ns: u64) -> u64 {
+    (idle_timeout_ns / 8).clamp(NS_PER_MS, SWEEP_INTERVAL_MAX_NS)
+}
+
+/// Tells the control thread that a packet thread has ended, whatever way it went.
+struct EndNotice {
+    control: ControlSender,
+    worker: u16,
+}
+
+impl Drop for EndNotice {
+    fn drop(&mut self) {
+        let panicked = std::thread::panicking();
+        self.control.send(ToControl::Ended { worker: self.worker, panicked });
+    }
+}

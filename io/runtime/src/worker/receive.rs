@@ -1,0 +1,208 @@
+//! From sockets to the shard.
+
+use std::mem;
+use std::net::SocketAddr;
+
+use weir_base::{FaceId, Instant, Packet};
+use weir_face::RecvStatus;
+use weir_forward::{Command, FaceScope, Input};
+use weir_link::{Link, Received};
+use weir_manage::FacePersistency;
+use weir_wire::{LpHeader, LpView, peek_frame};
+
+use super::face::{Face, Socket};
+use super::{BATCH_PACKETS, SOURCES_PER_TURN, Source, Worker};
+use crate::control::LINK_TYPE;
+use crate::cross::Crossing;
+use crate::message::{CloseReason, ToControl, ToWorker};
+
+impl Worker {
+    /// Reads every source that is ready once: each brings at most one block or batch, so that none
+    /// starves the others.
+    pub(super) fn read_ready(&mut self, now: Instant) {
+        for _ in 0..self.ready.len().min(SOURCES_PER_TURN) {
+            let Some(source) = self.ready.pop_front() else {
+                return;
+            };
+            let has_more = match source {
+                Source::Face(slot) => self.read_face(now, slot),
+                Source::Port(slot) => self.read_port(now, slot),
+            };
+            if has_more {
+                self.ready.push_back(source);
+            }
+            if self.inputs.len() >= BATCH_PACKETS {
+                self.process(now);
+            }
+        }
+    }
+
+    /// Whether there may be more to read.
+    fn read_face(&mut self, now: Instant, slot: u32) -> bool {
+        let Some(face) = self.faces.at(slot) else {
+            return false;
+        };
+        face.is_ready = false;
+        let Socket::Stream(socket) = &mut face.socket else {
+            return false;
+        };
+        let mut frames = mem::take(&mut self.frames);
+        let status = socket.recv(&mut self.pool, &mut frames);
+        for frame in frames.drain(..) {
+            self.receive(now, slot, frame);
+        }
+        self.frames = frames;
+        let reason = match status {
+            Ok(RecvStatus::Drained) => return false,
+            Ok(RecvStatus::More) => {
+                if let Some(face) = self.faces.at(slot) {
+                    face.is_ready = true;
+                }
+                return true;
+            }
+            Ok(RecvStatus::Closed) => CloseReason::PeerClosed,
+            Ok(RecvStatus::FramingLost(error)) => CloseReason::FramingLost(error.to_string()),
+            Err(error) => CloseReason::Failed(error.to_string()),
+        };
+        // What came before the end is forwarded as coming from a face that still exists.
+        self.process(now);
+        self.close_socket(slot, reason);
+        false
+    }
+
+    /// Whether there may be more to read.
+    fn read_port(&mut self, now: Instant, slot: u32) -> bool {
+        let Some(port) = self.ports.get_mut(slot) else {
+            return false;
+        };
+        port.is_ready = false;
+        let mut datagrams = mem::take(&mut self.datagrams);
+        let status = port.socket.recv(&mut self.pool, &mut datagrams);
+        for datagram in datagrams.drain(..) {
+            let known = datagram.key.map(|slot| slot as u32);
+            let face =
+                known.or_else(|| self.face_of_stranger(now, slot, datagram.peer, &datagram.frame));
+            if let Some(face) = face {
+                self.receive(now, face, datagram.frame);
+            }
+        }
+        self.datagrams = datagrams;
+        match status {
+            Ok(RecvStatus::More) => {
+                if let Some(port) = self.ports.get_mut(slot) {
+                    port.is_ready = true;
+                }
+                true
+            }
+            Ok(_) => false,
+            Err(error) => {
+                self.counters.port_errors += 1;
+                tracing::error!(%error, "a UDP port is broken");
+                false
+            }
+        }
+    }
+
+    /// One frame from a face, into the batch for the shard.
+    #[inline]
+    fn receive(&mut self, now: Instant, slot: u32, frame: Packet) {
+        let Some(face) = self.faces.at(slot) else {
+            return;
+        };
+        match face.link.receive(now, frame, &mut self.pool) {
+            Received::Packet { header, packet } => {
+                let id = face.id;
+                self.to_shard(id, header, packet);
+            }
+            Received::Partial => {
+                if let Some(at) = face.link.next_wakeup() {
+                    self.timers.schedule(slot, at);
+                }
+            }
+            Received::Idle | Received::Drop(_) => {}
+        }
+    }
+
+    /// To this thread's shard or to another's.
+    #[inline]
+    pub(super) fn to_shard(&mut self, face: FaceId, header: LpHeader, packet: Packet) {
+        if let Some(shards) = &mut self.shards
+            && let Some(shard) = shards.shard_of(&header, &packet)
+            && shard != self.index
+        {
+            shards.ports.push(shard, Crossing::In { face, header, packet });
+            return;
+        }
+        self.inputs.push(Input::Packet { face, header, packet });
+    }
+
+    /// A stranger gets a face when what it sent is a packet. Later datagrams of one batch find it.
+    fn face_of_stranger(
+        &mut self,
+        now: Instant,
+        port_slot: u32,
+        peer: SocketAddr,
+        frame: &[u8],
+    ) -> Option<u32> {
+        let port = &mut self.ports[port_slot];
+        if let Some(slot) = port.socket.peer_key(peer) {
+            return Some(slot as u32);
+        }
+        let is_packet = matches!(peek_frame(frame), Ok(Some(len)) if len == frame.len());
+        if !is_packet || LpView::decode(frame).is_err() {
+            self.counters.stranger_malformed += 1;
+            return None;
+        }
+        let Some(id) = self.shared.claim_face() else {
+            self.counters.stranger_refused += 1;
+            return None;
+        };
+        let port_id = port.id;
+        let link = Link::new(port.links.of(peer).clone());
+        let socket = Socket::Peer { port: port_slot, address: peer };
+        let face = Face::new(id, link, socket, FacePersistency::OnDemand, now);
+        let slot = self.faces.insert(face);
+        self.ports[port_slot].socket.add_peer(peer, u64::from(slot));
+        let scope = FaceScope::NonLocal;
+        self.inputs.push(Input::Command(Command::AddFace {
+            face: id,
+            scope,
+            link_type: LINK_TYPE,
+        }));
+        if let Some(shards) = &self.shards {
+            // Through the command queues, which lose nothing; shards read them before the rings.
+            for (index, sibling) in shards.siblings.iter().enumerate() {
+                if index != usize::from(self.index) {
+                    let owner = self.index;
+                    let link_type = LINK_TYPE;
+                    let _ = sibling.send(ToWorker::AddRemoteFace { id, scope, link_type, owner });
+                }
+            }
+        }
+        self.control.send(ToControl::PeerFace { worker: self.index, id, port: port_id, peer });
+        Some(slot)
+    }
+
+    /// Commands from the control thread and, on routers of several threads, packets from the
+    /// others. A face's announcement is in the command queue before its packets are in the rings,
+    /// so the rings' length is read first.
+    pub(super) fn take_commands_and_crossings(&mut self, now: Instant) {
+        if let Some(shards) = &mut self.shards {
+            shards.ports.note_waiting();
+        }
+        while let Ok(command) = self.commands.try_recv() {
+            self.obey(now, command);
+        }
+        while let Some(crossing) = self.shards.as_mut().and_then(|s| s.ports.next_noted()) {
+            match crossing {
+                Crossing::In { face, header, packet } => {
+                    self.inputs.push(Input::Packet { face, header, packet });
+                }
+                Crossing::Out(out) => self.send_here(now, out),
+            }
+            if self.inputs.len() >= BATCH_PACKETS {
+                self.process(now);
+            }
+        }
+    }
+}

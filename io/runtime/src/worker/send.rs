@@ -1,0 +1,164 @@
+//! From the shard to sockets.
+
+use std::mem;
+
+use mio::Interest;
+use weir_base::{FaceId, Instant};
+use weir_face::SendStatus;
+use weir_forward::OutPacket;
+
+use super::face::Socket;
+use super::{BATCH_PACKETS, Source, Worker};
+use crate::cross::Crossing;
+use crate::message::{CloseReason, InternalPacket, ToControl};
+
+impl Worker {
+    /// Hands the gathered inputs to the shard and queues what it sends.
+    pub(super) fn process(&mut self, now: Instant) {
+        if self.inputs.is_empty() {
+            return;
+        }
+        for batch in self.inputs.chunks_mut(BATCH_PACKETS) {
+            self.router.handle(now, batch, &mut self.outbox);
+        }
+        self.inputs.clear();
+        let mut packets = mem::take(&mut self.outbox.packets);
+        for out in packets.drain(..) {
+            self.send_packet(now, out);
+        }
+        self.outbox.packets = packets;
+        for event in self.outbox.events.drain(..) {
+            self.control.send(ToControl::Event { event });
+        }
+    }
+
+    #[inline]
+    fn send_packet(&mut self, now: Instant, out: OutPacket) {
+        if out.face == FaceId::INTERNAL {
+            let internal = InternalPacket { header: out.header, packet: out.packet };
+            if !self.control.send_internal(internal) {
+                self.counters.management_overflow += 1;
+            }
+            return;
+        }
+        if let Some(shards) = &mut self.shards
+            && let Some(&owner) = shards.owners.get(&out.face)
+        {
+            shards.ports.push(owner, Crossing::Out(out));
+            return;
+        }
+        self.send_here(now, out);
+    }
+
+    /// Queues a packet on a face of this thread.
+    #[inline]
+    pub(super) fn send_here(&mut self, now: Instant, out: OutPacket) {
+        let Some(slot) = self.faces.slot_of(out.face) else {
+            self.counters.face_gone += 1;
+            return;
+        };
+        let Some(face) = self.faces.at(slot) else {
+            return;
+        };
+        if matches!(face.socket, Socket::Down) {
+            face.down_drops += 1;
+            return;
+        }
+        // A refusal is counted by the link.
+        if face.link.enqueue(now, out.header, out.packet).is_ok() && !face.is_dirty {
+            face.is_dirty = true;
+            self.dirty.push(slot);
+        }
+    }
+
+    /// Gives every face's queue to its socket, once a turn.
+    pub(super) fn flush(&mut self, _now: Instant) {
+        let mut dirty = mem::take(&mut self.dirty);
+        for slot in dirty.drain(..) {
+            self.flush_face(slot);
+        }
+        self.dirty = dirty;
+        if let Some(shards) = &mut self.shards {
+            shards.ports.wake_pending();
+        }
+    }
+
+    fn flush_face(&mut self, slot: u32) {
+        let Some(face) = self.faces.at(slot) else {
+            return;
+        };
+        face.is_dirty = false;
+        let status = match &mut face.socket {
+            Socket::Stream(socket) => socket.send(&mut face.link),
+            Socket::Peer { port, address } => {
+                let (port_slot, address) = (*port, *address);
+                return self.flush_peer(slot, port_slot, address);
+            }
+            Socket::Down => {
+                face.discard_egress();
+                return;
+            }
+        };
+        match status {
+            Ok(SendStatus::Drained) => self.await_writable(slot, false),
+            Ok(SendStatus::WouldBlock) => {
+                face.link.detach_small_frames(&mut self.pool);
+                self.await_writable(slot, true);
+            }
+            Err(error) => self.close_socket(slot, CloseReason::Failed(error.to_string())),
+        }
+    }
+
+    /// Changes, where it must, whether the kernel tells when a stream socket is writable. Always
+    /// asking would wake the thread each time the peer reads.
+    fn await_writable(&mut self, slot: u32, awaits: bool) {
+        let Some(face) = self.faces.at(slot) else {
+            return;
+        };
+        let Socket::Stream(socket) = &mut face.socket else {
+            return;
+        };
+        if face.awaits_writable == awaits {
+            return;
+        }
+        face.awaits_writable = awaits;
+        let interest =
+            if awaits { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+        let token = Source::Face(slot).token();
+        if let Err(error) = self.poll.registry().reregister(socket, token, interest) {
+            self.close_socket(slot, CloseReason::Failed(error.to_string()));
+        }
+    }
+
+    fn flush_peer(&mut self, slot: u32, port_slot: u32, address: std::net::SocketAddr) {
+        let (Some(face), Some(port)) = (self.faces.at(slot), self.ports.get_mut(port_slot)) else {
+            return;
+        };
+        let is_blocked = match port.socket.send(address, &mut face.link) {
+            Ok(SendStatus::Drained) => false,
+            Ok(SendStatus::WouldBlock) => true,
+            Err(error) => {
+                self.counters.port_errors += 1;
+                tracing::error!(%error, "a UDP port is broken");
+                face.discard_egress();
+                false
+            }
+        };
+        if is_blocked {
+            face.link.detach_small_frames(&mut self.pool);
+            port.blocked.push(slot);
+        }
+        let awaits = !port.blocked.is_empty();
+        if port.awaits_writable == awaits {
+            return;
+        }
+        port.awaits_writable = awaits;
+        let interest =
+            if awaits { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+        let token = Source::Port(port_slot).token();
+        if let Err(error) = self.poll.registry().reregister(&mut port.socket, token, interest) {
+            self.counters.port_errors += 1;
+            tracing::error!(%error, "watching a UDP port");
+        }
+    }
+}
