@@ -20,7 +20,6 @@ mod rib;
 mod status;
 mod strategy;
 
-
 pub use authorize::{AccessPolicy, AnchorLookup};
 pub use dataset::{DatasetError, DatasetFetch, SEGMENT_PAYLOAD_MAX};
 pub use element::{DecodeError, Element, Writer};

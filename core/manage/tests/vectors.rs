@@ -13,8 +13,7 @@ use weir_manage::{
 use weir_wire::Name;
 
 fn vectors() -> Vec<(String, Vec<u8>, Value)> {
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/tests/vectors/mgmt.jsonl");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/tests/vectors/mgmt.jsonl");
     let text = std::fs::read_to_string(&path)
         .unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()));
     text.lines()
@@ -48,8 +47,7 @@ fn uri(name: &str) -> Name {
 
 #[test]
 fn register_parameters() {
-    let (parameters, expect) =
-        round_trip::<ControlParameters>("cxx-controlparams-rib-register");
+    let (parameters, expect) = round_trip::<ControlParameters>("cxx-controlparams-rib-register");
     assert_eq!(parameters.name, Some(uri("/example")));
     assert_eq!(parameters.face_id, Some(FaceId(expect["FaceId"].as_u64().unwrap())));
     assert_eq!(parameters.origin, expect["Origin"].as_u64());
