@@ -1,0 +1,79 @@
+//! Taking and leaving the paths of Unix sockets.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener as PlainListener;
+
+use weir_face::{BindError, StreamSocket, TcpListener, UnixListener};
+
+#[test]
+fn a_dead_routers_socket_is_taken_over_and_a_live_one_is_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("nfd.sock");
+    drop(PlainListener::bind(&path).unwrap());
+    assert!(path.exists(), "a killed router leaves its socket");
+
+    let listener = UnixListener::bind(&path).unwrap();
+    match UnixListener::bind(&path) {
+        Err(BindError::AddressInUse { path: found }) => assert_eq!(found, path),
+        other => panic!("{other:?}"),
+    }
+    // The attempt took one connection, and did no other harm.
+    while listener.accept().unwrap().is_some() {}
+    StreamSocket::connect_unix(&path).unwrap();
+    assert!(listener.accept().unwrap().is_some());
+
+    drop(listener);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_file_that_is_no_socket_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("nfd.sock");
+    fs::write(&path, "precious").unwrap();
+    assert!(matches!(UnixListener::bind(&path), Err(BindError::NotASocket { .. })));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+}
+
+#[test]
+fn another_routers_socket_is_not_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("nfd.sock");
+    let first = UnixListener::bind(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    let second = UnixListener::bind(&path).unwrap();
+    drop(first);
+    assert!(path.exists());
+    drop(second);
+    assert!(!path.exists());
+}
+
+#[test]
+fn the_directory_is_made_for_this_user_and_the_socket_for_all() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a/b/nfd.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let mode = |path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(path.parent().unwrap()), 0o700);
+    assert_eq!(mode(listener.path()), 0o666);
+    assert_eq!(fs::metadata(&path).unwrap().uid(), nix_uid());
+}
+
+fn nix_uid() -> u32 {
+    fs::metadata("/proc/self").unwrap().uid()
+}
+
+#[test]
+fn a_path_too_long_for_a_socket_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let error = UnixListener::bind(&directory.path().join("x".repeat(120))).unwrap_err();
+    assert!(matches!(error, BindError::Io { .. }), "{error}");
+}
+
+#[test]
+fn a_tcp_port_in_use_is_named() {
+    let first = TcpListener::bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let error = TcpListener::bind(first.local_addr()).unwrap_err();
+    assert!(error.to_string().contains(&first.local_addr().to_string()), "{error}");
+}

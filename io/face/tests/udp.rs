@@ -1,0 +1,215 @@
+//! UDP ports over loopback, with and without offload and multi-message calls.
+
+mod common;
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant as Clock};
+
+use common::{data, link_with, packets_of};
+use weir_base::{Packet, Pool};
+use weir_face::{Datagram, FaceUri, RecvStatus, SendStatus, UdpOptions, UdpPort, udp_mtu_default};
+use weir_link::{Link, LinkConfig, LinkDrop};
+
+const ANY_V4: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+const ANY_V6: SocketAddr = SocketAddr::new(std::net::IpAddr::V6(Ipv6Addr::LOCALHOST), 0);
+
+fn all_options() -> Vec<UdpOptions> {
+    let mut all = Vec::new();
+    for (offload, batch) in [(true, true), (true, false), (false, true), (false, false)] {
+        all.push(UdpOptions { offload, batch, ..UdpOptions::default() });
+    }
+    all
+}
+
+fn receive(port: &mut UdpPort, pool: &mut Pool, count: usize) -> Vec<Datagram> {
+    let mut datagrams = Vec::new();
+    let end = Clock::now() + Duration::from_secs(10);
+    while datagrams.len() < count {
+        assert!(Clock::now() < end, "{} of {count} came; {port:?}", datagrams.len());
+        port.recv(pool, &mut datagrams).unwrap();
+    }
+    datagrams
+}
+
+fn frames(datagrams: Vec<Datagram>) -> Vec<Packet> {
+    datagrams.into_iter().map(|datagram| datagram.frame).collect()
+}
+
+/// Runs of equal sizes, single ones, and all sizes mixed: everything arrives as it was sent, in order.
+#[test]
+fn datagrams_arrive_as_they_were_sent_in_every_mode() {
+    let equal = |len| (0..300).map(|index| data(len, index)).collect::<Vec<_>>();
+    let mixed: Vec<Packet> =
+        (0..300).map(|index| data(2 + (index * index * 37) % 8700, index)).collect();
+    for sending in all_options() {
+        for receiving in all_options() {
+            for packets in [equal(40), equal(1400), equal(8000), mixed.clone()] {
+                for any in addresses() {
+                    let mut near = UdpPort::bind(any, &sending).unwrap();
+                    let mut far = UdpPort::bind(any, &receiving).unwrap();
+                    let arrived = exchange(&mut near, &mut far, &packets, 8800);
+                    assert!(arrived.iter().all(|datagram| datagram.peer == near.local_addr()));
+                    assert!(packets_of(frames(arrived)) == packets, "{sending:?} {receiving:?}");
+                    assert_eq!(far.counters().receive_overflows, 0);
+                }
+            }
+        }
+    }
+}
+
+/// Loopback addresses of the families this machine has.
+fn addresses() -> impl Iterator<Item = SocketAddr> {
+    [ANY_V4, ANY_V6].into_iter().filter(|any| UdpSocket::bind(any).is_ok())
+}
+
+/// Sends all packets, so many at a time as the smallest usual receive buffer holds.
+fn exchange(
+    near: &mut UdpPort,
+    far: &mut UdpPort,
+    packets: &[Packet],
+    mtu: usize,
+) -> Vec<Datagram> {
+    let mut pool = Pool::new(8 << 20);
+    let largest = packets.iter().map(|packet| packet.len()).max().unwrap();
+    let mut arrived = Vec::new();
+    for chunk in packets.chunks((90_000 / largest).min(100)) {
+        let mut link = link_with(chunk, LinkConfig::datagram(mtu));
+        let count = link.frames().len();
+        assert_eq!(near.send(far.local_addr(), &mut link).unwrap(), SendStatus::Drained);
+        arrived.extend(receive(far, &mut pool, count));
+    }
+    arrived
+}
+
+#[test]
+fn fragments_cross_and_are_put_together() {
+    let packets: Vec<Packet> = (0..100).map(|index| data(8000, index)).collect();
+    let mut near = UdpPort::bind(ANY_V4, &UdpOptions::default()).unwrap();
+    let mut far = UdpPort::bind(ANY_V4, &UdpOptions::default()).unwrap();
+    let arrived = exchange(&mut near, &mut far, &packets, 1420);
+    assert!(arrived.len() >= 600);
+    assert!(arrived.iter().all(|datagram| datagram.frame.len() <= 1420));
+    assert!(packets_of(frames(arrived)) == packets);
+}
+
+#[test]
+fn peers_are_told_apart_and_answered_from_the_same_port() {
+    let mut pool = Pool::new(1 << 20);
+    let mut port = UdpPort::bind(ANY_V4, &UdpOptions::default()).unwrap();
+    let clients: Vec<UdpSocket> = (0..3).map(|_| UdpSocket::bind(ANY_V4).unwrap()).collect();
+    port.add_peer(clients[0].local_addr().unwrap(), 300);
+    port.add_peer(clients[1].local_addr().unwrap(), 301);
+    for (index, client) in clients.iter().enumerate() {
+        client.send_to(&data(50, index), port.local_addr()).unwrap();
+    }
+    let arrived = receive(&mut port, &mut pool, 3);
+    let keys: Vec<_> = arrived.iter().map(|datagram| datagram.key).collect();
+    assert_eq!(keys, [Some(300), Some(301), None]);
+    for (index, datagram) in arrived.iter().enumerate() {
+        assert_eq!(datagram.peer, clients[index].local_addr().unwrap());
+        assert_eq!(datagram.frame, data(50, index));
+        let mut link = link_with(&[data(60, index)], LinkConfig::datagram(1420));
+        port.send(datagram.peer, &mut link).unwrap();
+        let (mut octets, from) = ([0; 2000], port.local_addr());
+        let (len, sender) = clients[index].recv_from(&mut octets).unwrap();
+        assert_eq!(sender, from);
+        assert_eq!(packets_of(vec![Packet::from(&octets[..len])]), [data(60, index)]);
+    }
+    port.remove_peer(clients[0].local_addr().unwrap());
+    assert_eq!(port.peer_key(clients[0].local_addr().unwrap()), None);
+    clients[0].send_to(&data(50, 0), port.local_addr()).unwrap();
+    assert_eq!(receive(&mut port, &mut pool, 1)[0].key, None);
+}
+
+#[test]
+fn garbage_and_oversized_datagrams_harm_nothing() {
+    let mut pool = Pool::new(1 << 20);
+    for options in all_options() {
+        let mut port = UdpPort::bind(ANY_V4, &options).unwrap();
+        let client = UdpSocket::bind(ANY_V4).unwrap();
+        client.connect(port.local_addr()).unwrap();
+        for octets in [&[0xa5; 9000][..], &[], &[0; 65_507], &[0xff]] {
+            client.send(octets).unwrap();
+        }
+        client.send(&data(50, 1)).unwrap();
+        let mut arrived = Vec::new();
+        while arrived.last() != Some(&data(50, 1)) {
+            arrived.extend(frames(receive(&mut port, &mut pool, 1)));
+        }
+        let mut link = Link::new(LinkConfig::datagram(8800));
+        for frame in arrived {
+            link.receive(weir_base::Instant::ZERO, frame, &mut pool);
+        }
+        assert_eq!(link.counters().in_data, 1);
+        assert!(link.counters().drops[LinkDrop::Malformed] >= 2);
+    }
+}
+
+#[test]
+fn a_peer_that_is_gone_closes_nothing() {
+    let mut pool = Pool::new(1 << 20);
+    let mut port = UdpPort::bind(ANY_V4, &UdpOptions::default()).unwrap();
+    let gone = UdpSocket::bind(ANY_V4).unwrap().local_addr().unwrap();
+    let mut datagrams = Vec::new();
+    for index in 0..20 {
+        let mut link = link_with(&[data(50, index)], LinkConfig::datagram(1420));
+        assert_eq!(port.send(gone, &mut link).unwrap(), SendStatus::Drained);
+        assert_eq!(port.recv(&mut pool, &mut datagrams).unwrap(), RecvStatus::Drained);
+    }
+    let client = UdpSocket::bind(ANY_V4).unwrap();
+    client.send_to(&data(50, 7), port.local_addr()).unwrap();
+    assert_eq!(receive(&mut port, &mut pool, 1)[0].frame, data(50, 7));
+}
+
+#[test]
+fn what_the_system_refuses_to_send_is_dropped_and_counted() {
+    for options in all_options() {
+        let mut port = UdpPort::bind(ANY_V4, &options).unwrap();
+        // From a loopback address the system sends nowhere else.
+        let nowhere: SocketAddr = ([192, 0, 2, 1], 6363).into();
+        let packets: Vec<Packet> = (0..40).map(|index| data(100, index)).collect();
+        let mut link = link_with(&packets, LinkConfig::datagram(1420));
+        assert_eq!(port.send(nowhere, &mut link).unwrap(), SendStatus::Drained);
+        assert_eq!(link.counters().drops[LinkDrop::SocketRefused], 40);
+        assert_eq!(port.counters().send_errors, 40);
+        assert_eq!(link.counters().out_frames, 0);
+    }
+}
+
+#[test]
+fn a_full_receive_buffer_is_counted() {
+    let options = UdpOptions { receive_buffer_bytes: 64 * 1024, ..UdpOptions::default() };
+    let mut far = UdpPort::bind(ANY_V4, &options).unwrap();
+    let mut near = UdpPort::bind(ANY_V4, &UdpOptions::default()).unwrap();
+    let packets: Vec<Packet> = (0..500).map(|index| data(1400, index)).collect();
+    let mut link = link_with(&packets, LinkConfig::datagram(1420));
+    near.send(far.local_addr(), &mut link).unwrap();
+    let mut pool = Pool::new(1 << 20);
+    let mut datagrams = Vec::new();
+    while far.recv(&mut pool, &mut datagrams).unwrap() == RecvStatus::More {}
+    // The kernel tells the count with the next datagram that gets in.
+    let mut link = link_with(&[data(50, 0)], LinkConfig::datagram(1420));
+    near.send(far.local_addr(), &mut link).unwrap();
+    receive(&mut far, &mut pool, 1);
+    assert!(datagrams.len() < 500);
+    assert!(far.counters().receive_overflows > 0, "{far:?}");
+}
+
+#[test]
+fn the_receive_buffer_is_large() {
+    let port = UdpPort::bind(ANY_V4, &UdpOptions::default()).unwrap();
+    let granted = port.receive_buffer_bytes().unwrap();
+    let limit = std::fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap();
+    let limit: usize = limit.trim().parse().unwrap();
+    assert!(granted >= limit.min(8 << 20), "{granted} of {limit}");
+}
+
+#[test]
+fn local_addresses_are_those_the_peer_sees() {
+    let port = UdpPort::bind(([0, 0, 0, 0], 0).into(), &UdpOptions::default()).unwrap();
+    let local = port.local_uri_toward(([127, 0, 0, 1], 6363).into());
+    let expected = SocketAddr::from(([127, 0, 0, 1], port.local_addr().port()));
+    assert_eq!(local, FaceUri::Udp(expected));
+    assert_eq!(udp_mtu_default(Ipv6Addr::LOCALHOST.into()), 8800);
+    assert_eq!(udp_mtu_default(Ipv4Addr::new(192, 0, 2, 1).into()), 1420);
+}
