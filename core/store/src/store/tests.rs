@@ -1,1 +1,426 @@
+use super::*;
+use crate::config::EvictionPolicy;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::string::String;
+use std::vec::Vec;
+use std::{format, vec};
+use weir_base::HashKey;
+use weir_wire::{Data, Name};
 
+const KEY: HashKey = HashKey::new([7, 8]);
+const LARGE: u64 = 1 << 30;
+
+fn name(uri: &str) -> Name {
+    uri.parse().unwrap()
+}
+
+fn hashes(name: NameView<'_>) -> Vec<u64> {
+    (1..=name.component_count()).map(|count| KEY.hash(name.prefix(count).value())).collect()
+}
+
+fn wire(uri: &str, freshness_ms: u64, content: &[u8]) -> Vec<u8> {
+    Data::new(name(uri)).freshness_ms(freshness_ms).content(content).encode_with_digest()
+}
+
+fn ms(ms: u64) -> Instant {
+    Instant::from_ns(ms * NS_PER_MS)
+}
+
+/// A store with what it needs around it.
+struct Bed {
+    store: Store,
+    pool: Pool,
+    now: Instant,
+}
+
+impl Bed {
+    fn new(capacity_bytes: u64, policy: EvictionPolicy) -> Self {
+        let config = StoreConfig { capacity_bytes, policy, ..StoreConfig::default() };
+        Self { store: Store::new(config), pool: Pool::new(1 << 20), now: ms(1) }
+    }
+
+    fn large() -> Self {
+        Self::new(LARGE, EvictionPolicy::S3Fifo)
+    }
+
+    fn put_wire(&mut self, wire: &[u8]) -> Option<Packet> {
+        let data = DataView::decode(wire).unwrap();
+        self.store.insert(self.now, &data, &hashes(data.name), &mut self.pool)
+    }
+
+    fn put(&mut self, uri: &str, freshness_ms: u64) -> bool {
+        self.put_wire(&wire(uri, freshness_ms, b"")).is_some()
+    }
+
+    fn ask(&mut self, uri: &str, can_be_prefix: bool, must_be_fresh: bool) -> Option<Hit> {
+        let name = name(uri);
+        let hashes = hashes(name.as_view());
+        let query = Query { name: name.as_view(), hashes: &hashes, can_be_prefix, must_be_fresh };
+        match self.store.lookup(self.now, &query) {
+            Lookup::Hit(hit) => Some(hit),
+            Lookup::Miss => None,
+        }
+    }
+
+    /// The name of the answer.
+    fn found(&mut self, uri: &str, can_be_prefix: bool, must_be_fresh: bool) -> Option<String> {
+        let hit = self.ask(uri, can_be_prefix, must_be_fresh)?;
+        Some(format!("{}", DataView::decode(&hit.packet).unwrap().name))
+    }
+
+    fn erase(&mut self, uri: &str, limit: usize) -> usize {
+        let name = name(uri);
+        self.store.erase(name.as_view(), KEY.hash(name.value()), limit)
+    }
+}
+
+impl Store {
+    /// Sums and links agree with each other.
+    fn check(&self) {
+        let bytes: u64 = self.entries.iter().map(|(_, entry)| entry.bytes()).sum();
+        assert_eq!(self.entry_bytes, bytes);
+        assert!(self.bytes() <= self.config.capacity_bytes);
+        assert_eq!(self.table.len(), self.entries.len());
+        let root = self.tree.root();
+        let mut reached = 0;
+        let mut next = self.tree.first(root, &mut 0);
+        while let Some(index) = next {
+            reached += 1;
+            next = self.tree.after(&self.entries, index, root, &mut 0);
+        }
+        assert_eq!(reached, self.entries.len());
+        if self.entries.is_empty() {
+            assert_eq!((self.tree.len(), self.bytes()), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn data_is_found_by_its_name() {
+    let mut bed = Bed::large();
+    let packet = wire("/a/b/c", 0, b"hello");
+    let stored = bed.put_wire(&packet).unwrap();
+    assert_eq!(stored[..], packet[..]);
+    let hit = bed.ask("/a/b/c", false, false).unwrap();
+    assert_eq!(hit.packet.as_ptr(), stored.as_ptr(), "a hit shares the stored copy");
+    assert_eq!((hit.freshness_ms, hit.is_fresh), (0, false));
+    for miss in ["/a/b", "/a/b/c/d", "/a/b/x"] {
+        assert!(bed.ask(miss, false, false).is_none());
+    }
+    let stats = bed.store.stats();
+    assert_eq!((stats.hits, stats.misses, stats.entries, stats.insertions), (1, 3, 1, 1));
+}
+
+#[test]
+fn the_three_stages_of_prefetch_are_harmless() {
+    let mut bed = Bed::large();
+    bed.put("/a/b", 0);
+    for uri in ["/a/b", "/a", "/x"] {
+        let hash = KEY.hash(name(uri).value());
+        bed.store.prefetch_table(hash);
+        bed.store.prefetch_entry(hash);
+        bed.store.prefetch_packet(hash);
+        bed.store.prefetch_parent_table(1, hash);
+        bed.store.prefetch_parent(hash);
+        bed.store.prefetch_sibling(hash);
+    }
+}
+
+#[test]
+fn freshness_runs_out() {
+    let mut bed = Bed::large();
+    bed.put("/a", 10);
+    bed.now = ms(10);
+    assert!(bed.ask("/a", false, true).unwrap().is_fresh);
+    bed.now = ms(11);
+    assert!(bed.ask("/a", false, true).is_none());
+    assert!(bed.ask("/a", true, true).is_none());
+    let hit = bed.ask("/a", false, false).unwrap();
+    assert_eq!((hit.freshness_ms, hit.is_fresh), (10, false));
+    bed.put("/a", 10);
+    assert!(bed.ask("/a", false, true).is_some(), "the same Data is fresh again");
+    assert_eq!((bed.store.stats().refreshes, bed.store.stats().entries), (1, 1));
+    bed.put("/forever", u64::MAX);
+    bed.now = Instant::from_ns(u64::MAX - 1);
+    assert!(bed.ask("/forever", false, true).is_some());
+}
+
+#[test]
+fn prefixes_of_any_depth_find_data() {
+    let mut bed = Bed::large();
+    bed.put("/a/b/c/d/e", 0);
+    for prefix in ["/a", "/a/b", "/a/b/c", "/a/b/c/d", "/a/b/c/d/e"] {
+        assert!(bed.ask(prefix, true, false).is_some(), "{prefix}");
+    }
+    for miss in ["/b", "/a/b/c/d/e/f", "/a/c"] {
+        assert!(bed.ask(miss, true, false).is_none(), "{miss}");
+    }
+}
+
+#[test]
+fn newer_objects_and_first_segments_come_first() {
+    let mut bed = Bed::large();
+    for uri in ["/o/v=1/seg=0", "/o/v=1/seg=1", "/o/v=2/seg=0", "/o/v=2/seg=1", "/o/v=1/seg=2"] {
+        bed.put(uri, 0);
+    }
+    assert_eq!(bed.found("/o", true, false).unwrap(), "/o/v=2/seg=0");
+    assert_eq!(bed.found("/o/v=1", true, false).unwrap(), "/o/v=1/seg=0");
+    bed.put("/o", 0);
+    assert_eq!(bed.found("/o", true, false).unwrap(), "/o", "the very name before all below it");
+}
+
+#[test]
+fn a_prefix_lookup_passes_over_stale_data_as_far_as_its_bound() {
+    let mut bed = Bed::large();
+    for number in 0..PREFIX_VISITS_MAX / 2 {
+        bed.put(&format!("/near/{number}"), 0);
+    }
+    bed.put("/near/fresh", 1_000);
+    assert_eq!(bed.found("/near", true, true).unwrap(), "/near/fresh");
+    for number in 0..PREFIX_VISITS_MAX * 2 {
+        bed.put(&format!("/far/{number}"), 0);
+    }
+    bed.put("/far/fresh", 1_000);
+    assert!(bed.ask("/far", true, true).is_none());
+    assert!(bed.ask("/far", true, false).is_some());
+}
+
+#[test]
+fn implicit_digests_are_compared() {
+    let mut bed = Bed::large();
+    let packet = wire("/a/b", 0, b"one");
+    bed.put_wire(&packet);
+    let digest = DataView::decode(&packet).unwrap().implicit_digest();
+    let ask = |bed: &mut Bed, digest: [u8; 32]| {
+        let mut full = name("/a/b");
+        full.append_implicit_digest(digest);
+        bed.found(&format!("{full}"), false, false)
+    };
+    assert_eq!(ask(&mut bed, digest).unwrap(), "/a/b");
+    assert!(ask(&mut bed, [0; 32]).is_none());
+    // A component that only ends as a digest component would.
+    let mut value = vec![0, 1, 32];
+    value.extend(digest);
+    let mut other = name("/a/b");
+    other.append_generic(&value);
+    assert!(bed.found(&format!("{other}"), false, false).is_none());
+    let mut other = name("/a/b");
+    other.push(&weir_wire::Component::new(0x101, &digest).unwrap());
+    assert!(bed.found(&format!("{other}"), false, false).is_none());
+    let mut lone = Name::new();
+    lone.append_implicit_digest(digest);
+    assert!(bed.found(&format!("{lone}"), true, false).is_none());
+}
+
+#[test]
+fn other_data_of_a_name_replaces_it() {
+    let mut bed = Bed::large();
+    bed.put_wire(&wire("/a/b", 0, &[1; 5_000]));
+    let before = bed.store.stats().bytes;
+    bed.put_wire(&wire("/a/b", 0, b"two"));
+    bed.store.check();
+    let stats = bed.store.stats();
+    assert!(stats.bytes < before);
+    assert_eq!((stats.entries, stats.evictions), (1, 0));
+    let hit = bed.ask("/a/b", false, false).unwrap();
+    assert_eq!(DataView::decode(&hit.packet).unwrap().content, b"two");
+}
+
+#[test]
+fn what_cannot_be_stored_is_refused() {
+    let mut bed = Bed::new(2_000, EvictionPolicy::Lru);
+    assert!(bed.put("/small", 0));
+    assert!(bed.put_wire(&wire("/large", 0, &[0; 2_000])).is_none());
+    assert!(bed.ask("/small", false, false).is_some(), "nothing left for what has no room anyway");
+    assert_eq!(bed.store.stats().rejections, 1);
+    let mut bed = Bed::large();
+    assert!(bed.put(&"/a".repeat(COMPONENTS_MAX), 0));
+    assert!(!bed.put(&"/a".repeat(COMPONENTS_MAX + 1), 0));
+    assert!(bed.ask("/a", true, true).is_none());
+    assert!(bed.ask("/a", true, false).is_some());
+    assert!(!bed.put("/", 0), "a Data without a name answers no Interest");
+    let mut bed = Bed::new(0, EvictionPolicy::S3Fifo);
+    assert!(!bed.put("/a", 0));
+}
+
+#[test]
+fn flags_stop_admission_and_service() {
+    let mut bed = Bed::large();
+    bed.put("/a", 0);
+    bed.store.set_flags(false, true);
+    assert!(!bed.put("/b", 0));
+    assert!(bed.ask("/a", false, false).is_some());
+    bed.store.set_flags(true, false);
+    assert!(bed.put("/b", 0));
+    assert!(bed.ask("/b", false, false).is_none());
+    bed.store.set_flags(true, true);
+    assert!(bed.ask("/b", false, false).is_some());
+    assert_eq!(bed.store.stats().rejections, 0);
+}
+
+#[test]
+fn a_smaller_capacity_evicts_at_once() {
+    for policy in EvictionPolicy::ALL {
+        let mut bed = Bed::new(LARGE, policy);
+        (0..100).for_each(|number| assert!(bed.put(&format!("/a/{number}"), 0)));
+        let bytes = bed.store.stats().bytes;
+        bed.store.set_capacity_bytes(bytes / 2);
+        bed.store.check();
+        let stats = bed.store.stats();
+        assert!((45..=50).contains(&stats.entries), "{stats:?}");
+        assert_eq!(stats.evictions as usize, 100 - stats.entries);
+        assert!(bed.ask("/a/99", false, false).is_some());
+        bed.store.set_capacity_bytes(0);
+        bed.store.check();
+        assert_eq!(bed.store.stats().bytes, 0);
+    }
+}
+
+#[test]
+fn a_change_of_policy_keeps_data_and_order() {
+    let mut bed = Bed::new(LARGE, EvictionPolicy::Lru);
+    (0..20).for_each(|number| assert!(bed.put(&format!("/{number}"), 0)));
+    (0..5).for_each(|number| assert!(bed.ask(&format!("/{number}"), false, false).is_some()));
+    bed.store.configure(StoreConfig { policy: EvictionPolicy::Fifo, ..bed.store.config().clone() });
+    let bytes = bed.store.stats().bytes;
+    bed.store.set_capacity_bytes(bytes / 4);
+    for number in 0..20 {
+        assert_eq!(bed.ask(&format!("/{number}"), false, false).is_some(), number < 5, "{number}");
+    }
+}
+
+#[test]
+fn erase_takes_a_subtree_up_to_its_limit() {
+    let mut bed = Bed::large();
+    for uri in ["/a", "/a/b", "/a/b/c", "/a/d/e", "/ab", "/f"] {
+        bed.put(uri, 0);
+    }
+    assert_eq!(bed.erase("/x", 10), 0);
+    assert_eq!(bed.erase("/a", 0), 0);
+    assert_eq!(bed.erase("/a/b", 1), 1);
+    assert!(bed.ask("/a/b", false, false).is_none());
+    assert_eq!(bed.erase("/a", usize::MAX), 3);
+    bed.store.check();
+    assert_eq!(bed.erase("/", 1), 1);
+    assert_eq!(bed.erase("/", 10), 1);
+    bed.store.check();
+    assert_eq!((bed.store.stats().erasures, bed.store.stats().entries), (6, 0));
+}
+
+#[test]
+fn equal_hashes_of_different_names_are_told_apart() {
+    let mut bed = Bed::large();
+    let clash = |uri: &str, bed: &mut Bed| {
+        let wire = wire(uri, 0, b"");
+        let data = DataView::decode(&wire).unwrap();
+        bed.store.insert(bed.now, &data, &vec![5; data.name.component_count()], &mut bed.pool);
+    };
+    for uri in ["/a/b", "/c/d", "/c/e", "/f/g/h"] {
+        clash(uri, &mut bed);
+    }
+    bed.store.check();
+    for (uri, answer) in [("/c/e", "/c/e"), ("/c", "/c/d"), ("/a", "/a/b"), ("/f", "/f/g/h")] {
+        let name = name(uri);
+        let query =
+            Query { name: name.as_view(), hashes: &[5], can_be_prefix: true, must_be_fresh: false };
+        let Lookup::Hit(hit) = bed.store.lookup(bed.now, &query) else { panic!("{uri}") };
+        assert_eq!(format!("{}", DataView::decode(&hit.packet).unwrap().name), answer);
+    }
+    assert_eq!(bed.store.erase(name("/c").as_view(), 5, 9), 2);
+    bed.store.check();
+    assert_eq!(bed.store.stats().entries, 2);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put { name: Vec<u8>, freshness_ms: u64, size: usize },
+    Ask { name: Vec<u8>, can_be_prefix: bool, must_be_fresh: bool },
+    Erase { name: Vec<u8>, limit: usize },
+    Capacity(u64),
+    Policy(usize),
+    Wait(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let name = || proptest::collection::vec(0..3u8, 1..6);
+    let step = prop_oneof![
+        8 => (name(), prop_oneof![Just(0), 1..50u64], 0..3_000usize)
+            .prop_map(|(name, freshness_ms, size)| Step::Put { name, freshness_ms, size }),
+        8 => (name(), any::<bool>(), any::<bool>()).prop_map(|(name, can_be_prefix, must_be_fresh)| {
+            Step::Ask { name, can_be_prefix, must_be_fresh }
+        }),
+        1 => (proptest::collection::vec(0..3u8, 0..4), 0..5usize)
+            .prop_map(|(name, limit)| Step::Erase { name, limit }),
+        1 => (0..40_000u64).prop_map(Step::Capacity),
+        1 => (0..4usize).prop_map(Step::Policy),
+        2 => (0..40u64).prop_map(Step::Wait),
+    ];
+    proptest::collection::vec(step, 0..if cfg!(miri) { 20 } else { 150 })
+}
+
+fn uri(name: &[u8]) -> String {
+    if name.is_empty() {
+        "/".into()
+    } else {
+        name.iter().map(|letter| format!("/{letter}")).collect()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 256 }))]
+
+    /// The model is told what the store has evicted by asking for every name, so it checks everything but the choice of victims.
+    #[test]
+    fn equals_a_map_of_names(steps in steps(), capacity_bytes in prop_oneof![Just(LARGE), 0..40_000u64]) {
+        let mut bed = Bed::new(capacity_bytes, EvictionPolicy::S3Fifo);
+        let mut model = BTreeMap::<Vec<u8>, (Vec<u8>, Instant)>::new();
+        for step in steps {
+            match step {
+                Step::Put { name, freshness_ms, size } => {
+                    let wire = wire(&uri(&name), freshness_ms, &vec![0; size]);
+                    let stored = bed.put_wire(&wire);
+                    model.remove(&name);
+                    if let Some(packet) = stored {
+                        prop_assert_eq!(&packet[..], &wire[..]);
+                        model.insert(name, (wire, bed.now.plus_ns(freshness_ms * NS_PER_MS)));
+                    }
+                }
+                Step::Ask { name, can_be_prefix, must_be_fresh } => {
+                    let now = bed.now;
+                    let matches = |other: &[u8]| other == name || can_be_prefix && other.starts_with(&name);
+                    let any = model
+                        .iter()
+                        .any(|(other, &(_, until))| matches(other) && (!must_be_fresh || now < until));
+                    let hit = bed.ask(&uri(&name), can_be_prefix, must_be_fresh);
+                    prop_assert_eq!(hit.is_some(), any);
+                    if let Some(hit) = hit {
+                        let known = model.iter().find(|(_, (wire, _))| wire[..] == hit.packet[..]);
+                        let (other, &(_, until)) = known.unwrap();
+                        prop_assert!(matches(other) && hit.is_fresh == (now < until));
+                        prop_assert!(!must_be_fresh || hit.is_fresh);
+                    }
+                }
+                Step::Erase { name, limit } => {
+                    let below = model.keys().filter(|other| other.starts_with(&name)).count();
+                    let erased = bed.erase(&uri(&name), limit);
+                    prop_assert_eq!(erased, below.min(limit));
+                }
+                Step::Capacity(bytes) => bed.store.set_capacity_bytes(bytes),
+                Step::Policy(at) => {
+                    let policy = EvictionPolicy::ALL[at];
+                    bed.store.configure(StoreConfig { policy, ..bed.store.config().clone() });
+                }
+                Step::Wait(wait_ms) => bed.now = bed.now.plus_ns(wait_ms * NS_PER_MS),
+            }
+            bed.store.check();
+            let before = model.len();
+            model.retain(|name, _| {
+                let value = super::tests::name(&uri(name));
+                bed.store.find(KEY.hash(value.value()), value.value()).is_some()
+            });
+            prop_assert_eq!(bed.store.stats().entries, model.len());
+            prop_assert!(model.len() == before || bed.store.config.capacity_bytes < LARGE || bed.store.stats().erasures > 0);
+        }
+    }
+}
