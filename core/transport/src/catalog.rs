@@ -1,0 +1,286 @@
+//! What a producer serves, by name.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::Bound;
+
+use weir_base::Packet;
+use weir_security::manifest::MANIFEST_KEYWORD;
+use weir_wire::{DataView, DecodeError, InterestView, NameView, tlv};
+
+/// An object in a [`Catalog`], by the order of adding.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectId(pub u32);
+
+/// How an Interest is to be answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// With this segment, to be put together by the driver.
+    Segment {
+        /// Of this object.
+        object: ObjectId,
+        /// Its number, one that the object has.
+        segment: u64,
+        /// The Interest names the implicit digest as well: any other packet would not be an answer.
+        digest: Option<[u8; 32]>,
+    },
+    /// With this packet.
+    Packet(Packet),
+    /// Not: there is no such thing here.
+    Unknown,
+}
+
+#[derive(Clone, Debug)]
+struct Object {
+    versioned: Vec<u8>,
+    segments: u64,
+}
+
+/// Finds the answers to Interests: segments of objects, and packets that are kept whole (metadata, manifest parts,
+/// certificates).
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    objects: Vec<Object>,
+    /// By the value of the versioned name.
+    versions: BTreeMap<Vec<u8>, ObjectId>,
+    /// By the value of the packet's name.
+    packets: BTreeMap<Vec<u8>, Packet>,
+    /// The object asked for last: the next Interest is for it, too.
+    last: Option<ObjectId>,
+}
+
+impl Catalog {
+    /// A catalog of nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an object of `segments` segments right below `versioned`. One that has the name already is replaced.
+    ///
+    /// # Panics
+    /// When `segments` is 0, or after 2^32 objects.
+    pub fn add_object(&mut self, versioned: NameView<'_>, segments: u64) -> ObjectId {
+        assert!(segments > 0, "an empty object has one empty segment");
+        let id = ObjectId(u32::try_from(self.objects.len()).expect("fewer than 2^32 objects"));
+        self.objects.push(Object { versioned: versioned.value().to_vec(), segments });
+        self.versions.insert(versioned.value().to_vec(), id);
+        id
+    }
+
+    /// Adds a Data packet that is kept whole.
+    ///
+    /// # Errors
+    /// When it is no Data.
+    pub fn add_packet(&mut self, packet: Packet) -> Result<(), DecodeError> {
+        let name = DataView::decode(&packet)?.name.value().to_vec();
+        self.packets.insert(name, packet);
+        Ok(())
+    }
+
+    /// How many objects have been added.
+    pub fn object_count(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// The answer to an Interest.
+    pub fn answer(&mut self, interest: &InterestView<'_>) -> Answer {
+        let name = interest.name.value();
+        if let Some(answer) = self.segment_of_last(name) {
+            return answer;
+        }
+        self.search(interest)
+    }
+
+    /// The short way for the common case: another segment of the object asked for last.
+    fn segment_of_last(&self, name: &[u8]) -> Option<Answer> {
+        let object_id = self.last?;
+        let object = &self.objects[object_id.0 as usize];
+        let segment = segment_number(name.strip_prefix(object.versioned.as_slice())?)?;
+        (segment < object.segments).then_some(Answer::Segment {
+            object: object_id,
+            segment,
+            digest: None,
+        })
+    }
+
+    fn search(&mut self, interest: &InterestView<'_>) -> Answer {
+        let (name, digest) = split_digest(interest.name);
+        if let Some(packet) = self.packets.get(name.value()) {
+            let fits = digest.is_none_or(|digest| {
+                DataView::decode(packet).is_ok_and(|data| data.implicit_digest() == digest)
+            });
+            return if fits { Answer::Packet(packet.clone()) } else { Answer::Unknown };
+        }
+        if let Some(segment) = name.last().and_then(|last| last.as_segment())
+            && let Some(&object) = self.versions.get(name.parent().value())
+        {
+            self.last = Some(object);
+            let exists = segment < self.objects[object.0 as usize].segments;
+            return if exists { Answer::Segment { object, segment, digest } } else { Answer::Unknown };
+        }
+        if digest.is_some() || !interest.can_be_prefix {
+            return Answer::Unknown;
+        }
+        self.search_prefix(name)
+    }
+
+    /// The packet or the latest object below a prefix; of an object, its first segment.
+    fn search_prefix(&self, prefix: NameView<'_>) -> Answer {
+        let prefix = prefix.value();
+        let from = (Bound::Included(prefix), Bound::Unbounded);
+        let packet = self.packets.range::<[u8], _>(from).next();
+        let packet = packet.filter(|(name, _)| name.starts_with(prefix));
+        // What is asked for is a keyword's content if the prefix ends in one, else the object itself.
+        if let Some((_, packet)) = packet
+            && ends_in_keyword(prefix)
+        {
+            return Answer::Packet(packet.clone());
+        }
+        let object = self.versions.range::<[u8], _>(from).next();
+        match (object.filter(|(name, _)| name.starts_with(prefix)), packet) {
+            (Some((name, &object)), _) => {
+                // Unless the prefix says which version.
+                let latest = (name.len() > prefix.len()).then(|| self.latest_beside(name));
+                let object = latest.flatten().unwrap_or(object);
+                Answer::Segment { object, segment: 0, digest: None }
+            }
+            (None, Some((_, packet))) => Answer::Packet(packet.clone()),
+            (None, None) => Answer::Unknown,
+        }
+    }
+
+    /// The latest version of the object that `versioned` is a version of.
+    fn latest_beside(&self, versioned: &[u8]) -> Option<ObjectId> {
+        let name = NameView::from_value(versioned).ok()?;
+        name.last()?.as_version()?;
+        let object = name.parent().value();
+        let from = (Bound::Included(versioned), Bound::Unbounded);
+        self.versions
+            .range::<[u8], _>(from)
+            .take_while(|(name, _)| {
+                name.strip_prefix(object).and_then(|rest| tlv::read_single(rest).ok()).is_some_and(
+                    |(typ, _)| typ == tlv::VERSION_NAME_COMPONENT,
+                )
+            })
+            .last()
+            .map(|(_, &object)| object)
+    }
+}
+
+/// The name without an implicit digest at its end, and that.
+fn split_digest(name: NameView<'_>) -> (NameView<'_>, Option<[u8; 32]>) {
+    let digest = name
+        .last()
+        .filter(|last| u32::from(last.typ) == tlv::IMPLICIT_SHA256_DIGEST_COMPONENT)
+        .and_then(|last| <[u8; 32]>::try_from(last.value).ok());
+    if digest.is_some() { (name.parent(), digest) } else { (name, None) }
+}
+
+fn ends_in_keyword(name: &[u8]) -> bool {
+    NameView::from_value(name).ok().and_then(NameView::last).is_some_and(|last| {
+        let is_keyword = u32::from(last.typ) == tlv::KEYWORD_NAME_COMPONENT;
+        is_keyword && (last.value == MANIFEST_KEYWORD || last.value == crate::METADATA_KEYWORD)
+    })
+}
+
+/// The number if `components` is exactly one Segment component.
+fn segment_number(components: &[u8]) -> Option<u64> {
+    let (typ, value) = tlv::read_single(components).ok()?;
+    (typ == tlv::SEGMENT_NAME_COMPONENT).then(|| tlv::nni(value)).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_wire::{Component, Data, Interest, Name};
+
+    use super::*;
+
+    fn name(uri: &str) -> Name {
+        uri.parse().unwrap()
+    }
+
+    fn packet(uri: &str) -> Packet {
+        let data = Data::new(name(uri)).final_block_id(Component::segment(0)).content(uri.as_bytes());
+        data.encode_with_digest().into()
+    }
+
+    fn ask(catalog: &mut Catalog, uri: &str, can_be_prefix: bool) -> Answer {
+        let wire = Interest::new(name(uri)).can_be_prefix(can_be_prefix).encode();
+        catalog.answer(&InterestView::decode(&wire).unwrap())
+    }
+
+    fn catalog() -> Catalog {
+        let mut catalog = Catalog::new();
+        catalog.add_object(name("/a/b/54=%01").as_view(), 10);
+        catalog.add_object(name("/a/b/54=%02").as_view(), 3);
+        catalog.add_object(name("/a/c/54=%01").as_view(), 1);
+        for uri in ["/a/b/32=metadata/54=%02/50=%00", "/a/b/54=%02/32=manifest/50=%00"] {
+            catalog.add_packet(packet(uri)).unwrap();
+        }
+        catalog
+    }
+
+    fn segment(object: u32, segment: u64) -> Answer {
+        Answer::Segment { object: ObjectId(object), segment, digest: None }
+    }
+
+    #[test]
+    fn segments_are_found_by_their_full_names() {
+        let mut catalog = catalog();
+        for _ in 0..2 {
+            assert_eq!(ask(&mut catalog, "/a/b/54=%01/50=%09", false), segment(0, 9));
+            assert_eq!(ask(&mut catalog, "/a/b/54=%01/50=%00", false), segment(0, 0));
+            assert_eq!(ask(&mut catalog, "/a/b/54=%02/50=%02", false), segment(1, 2));
+            assert_eq!(ask(&mut catalog, "/a/b/54=%02/50=%03", false), Answer::Unknown);
+            assert_eq!(ask(&mut catalog, "/a/b/54=%03/50=%00", false), Answer::Unknown);
+            assert_eq!(ask(&mut catalog, "/a/b/54=%01/50=%00/x", false), Answer::Unknown);
+        }
+    }
+
+    #[test]
+    fn prefixes_lead_to_the_latest_version_or_the_one_named() {
+        let mut catalog = catalog();
+        assert_eq!(ask(&mut catalog, "/a/b", true), segment(1, 0));
+        assert_eq!(ask(&mut catalog, "/a/b/54=%01", true), segment(0, 0));
+        assert_eq!(ask(&mut catalog, "/a/b", false), Answer::Unknown);
+        assert_eq!(ask(&mut catalog, "/a/d", true), Answer::Unknown);
+        assert_eq!(ask(&mut catalog, "/a", true), segment(1, 0));
+    }
+
+    #[test]
+    fn metadata_and_manifests_are_found() {
+        let mut catalog = catalog();
+        let metadata = Answer::Packet(packet("/a/b/32=metadata/54=%02/50=%00"));
+        let manifest = Answer::Packet(packet("/a/b/54=%02/32=manifest/50=%00"));
+        assert_eq!(ask(&mut catalog, "/a/b/32=metadata", true), metadata);
+        assert_eq!(ask(&mut catalog, "/a/b/32=metadata/54=%02", true), metadata);
+        assert_eq!(ask(&mut catalog, "/a/b/32=metadata/54=%02/50=%00", false), metadata);
+        assert_eq!(ask(&mut catalog, "/a/b/54=%02/32=manifest/50=%00", false), manifest);
+        assert_eq!(ask(&mut catalog, "/a/b/54=%02/32=manifest/50=%01", false), Answer::Unknown);
+        assert_eq!(ask(&mut catalog, "/a/b/32=metadata", false), Answer::Unknown);
+    }
+
+    #[test]
+    fn full_names_choose_the_packet() {
+        let mut catalog = catalog();
+        let digest = DataView::decode(&packet("/a/b/32=metadata/54=%02/50=%00"))
+            .unwrap()
+            .implicit_digest();
+        let mut full = name("/a/b/32=metadata/54=%02/50=%00");
+        full.append_implicit_digest(digest);
+        let wire = Interest::new(full).encode();
+        let answer = catalog.answer(&InterestView::decode(&wire).unwrap());
+        assert!(matches!(answer, Answer::Packet(_)), "{answer:?}");
+        let mut other = name("/a/b/32=metadata/54=%02/50=%00");
+        other.append_implicit_digest([7; 32]);
+        let wire = Interest::new(other).encode();
+        let answer = catalog.answer(&InterestView::decode(&wire).unwrap());
+        assert_eq!(answer, Answer::Unknown);
+        let mut segment = name("/a/b/54=%01/50=%00");
+        segment.append_implicit_digest([7; 32]);
+        let wire = Interest::new(segment).encode();
+        let answer = catalog.answer(&InterestView::decode(&wire).unwrap());
+        let digest = Some([7; 32]);
+        assert_eq!(answer, Answer::Segment { object: ObjectId(0), segment: 0, digest });
+    }
+}

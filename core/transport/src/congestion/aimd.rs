@@ -1,0 +1,71 @@
+//! Additive increase, multiplicative decrease (RFC 5681 with the constants of ndnget).
+
+use weir_base::Instant;
+
+use super::{Congestion, CongestionControl, Sample};
+
+/// Constants of [`Aimd`].
+#[derive(Copy, Clone, Debug)]
+pub struct AimdConfig {
+    /// Window at the start, in Interests (ndnget: 2).
+    pub initial_window: f64,
+    /// Largest window, in Interests.
+    pub window_max: f64,
+    /// Growth in a round trip, in Interests (ndnget: 1).
+    pub step: f64,
+    /// What a decrease leaves of the window (ndnget: 0.5).
+    pub factor: f64,
+}
+
+impl Default for AimdConfig {
+    fn default() -> Self {
+        Self { initial_window: 2.0, window_max: 4096.0, step: 1.0, factor: 0.5 }
+    }
+}
+
+/// Smallest slow-start threshold, in Interests (ndnget: 2).
+const THRESHOLD_MIN: f64 = 2.0;
+
+/// Additive increase, multiplicative decrease, with slow start.
+#[derive(Clone, Debug)]
+pub struct Aimd {
+    config: AimdConfig,
+    window: f64,
+    threshold: f64,
+}
+
+impl Aimd {
+    /// A controller in slow start.
+    pub fn new(config: AimdConfig) -> Self {
+        let window = config.initial_window.clamp(1.0, config.window_max.max(1.0));
+        Self { config, window, threshold: f64::INFINITY }
+    }
+}
+
+impl CongestionControl for Aimd {
+    fn on_data(&mut self, sample: &Sample) {
+        if !sample.window_limited {
+            return;
+        }
+        self.window += if self.window < self.threshold {
+            self.config.step
+        } else {
+            self.config.step / self.window
+        };
+        self.window = self.window.min(self.config.window_max);
+    }
+
+    fn on_congestion(&mut self, _now: Instant, _cause: Congestion) {
+        self.threshold = (self.window * self.config.factor).max(THRESHOLD_MIN);
+        self.window = self.threshold;
+    }
+
+    fn on_timeout(&mut self, _now: Instant) {
+        self.threshold = (self.window * self.config.factor).max(THRESHOLD_MIN);
+        self.window = self.config.initial_window.min(self.threshold);
+    }
+
+    fn window(&self) -> f64 {
+        self.window
+    }
+}

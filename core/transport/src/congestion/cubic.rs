@@ -1,0 +1,259 @@
+//! CUBIC (RFC 9438) with HyStart++ (RFC 9406), the window counted in Interests.
+
+use weir_base::{Instant, NS_PER_MS, NS_PER_S};
+
+use super::{Congestion, CongestionControl, Sample};
+
+/// Constants of [`Cubic`].
+#[derive(Copy, Clone, Debug)]
+pub struct CubicConfig {
+    /// Window at the start, in Interests (RFC 6928: 10; ndnget: 2).
+    pub initial_window: f64,
+    /// Largest window, in Interests.
+    pub window_max: f64,
+    /// What a decrease leaves of the window (RFC 9438, beta_cubic: 0.7).
+    pub beta: f64,
+    /// How steeply the window grows, in Interests per second cubed (RFC 9438, C: 0.4).
+    pub steepness: f64,
+    /// Whether a window that grows back below its last maximum yields further (RFC 9438, 4.7).
+    pub fast_convergence: bool,
+}
+
+impl Default for CubicConfig {
+    fn default() -> Self {
+        Self {
+            initial_window: 10.0,
+            window_max: 4096.0,
+            beta: 0.7,
+            steepness: 0.4,
+            fast_convergence: true,
+        }
+    }
+}
+
+/// Smallest slow-start threshold, in Interests (RFC 9438, 4.6).
+const THRESHOLD_MIN: f64 = 2.0;
+/// Samples in a round before its delay is judged (RFC 9406, N_RTT_SAMPLE).
+const ROUND_SAMPLES: u32 = 8;
+/// Bounds of the delay that ends slow start, in nanoseconds. RFC 9406 has 4 ms to 16 ms for the paths of TCP; a router
+/// on this machine or on the same switch answers in 0.1 ms, and 4 ms of its queue would be hundreds of segments.
+const DELAY_MIN_NS: u64 = NS_PER_MS;
+const DELAY_MAX_NS: u64 = 16 * NS_PER_MS;
+/// The delay as a part of the round trip before it (RFC 9406, MIN_RTT_DIVISOR).
+const DELAY_PARTS: u64 = 8;
+/// Growth in conservative slow start is so many times slower (RFC 9406, CSS_GROWTH_DIVISOR).
+const CAREFUL_PARTS: f64 = 4.0;
+/// Rounds of conservative slow start before congestion avoidance (RFC 9406, CSS_ROUNDS).
+const CAREFUL_ROUNDS: u32 = 5;
+
+/// CUBIC: the window follows a cubic of the time since the last decrease, never below what AIMD would have.
+#[derive(Clone, Debug)]
+pub struct Cubic {
+    config: CubicConfig,
+    window: f64,
+    threshold: f64,
+    slow_start: SlowStart,
+    epoch: Option<Epoch>,
+    /// The window before the last decrease (RFC 9438, W_max).
+    last_max: f64,
+}
+
+/// One growth period, from a decrease to the next.
+#[derive(Clone, Debug)]
+struct Epoch {
+    start: Instant,
+    /// The window to come back to.
+    origin: f64,
+    /// Seconds from the start until the cubic is back at the origin (RFC 9438, K).
+    period_s: f64,
+    /// The window that AIMD would have (RFC 9438, W_est).
+    estimate: f64,
+}
+
+impl Cubic {
+    /// A controller in slow start.
+    pub fn new(config: CubicConfig) -> Self {
+        let window = config.initial_window.clamp(1.0, config.window_max.max(1.0));
+        Self {
+            config,
+            window,
+            threshold: f64::INFINITY,
+            slow_start: SlowStart::default(),
+            epoch: None,
+            last_max: 0.0,
+        }
+    }
+
+    /// Growth for one answer in congestion avoidance (RFC 9438, 4.2 to 4.5).
+    fn avoid(&mut self, sample: &Sample) {
+        let epoch = match &mut self.epoch {
+            Some(epoch) => epoch,
+            none => {
+                // The bracket of a cube root is not negative: the origin is at least the window.
+                let origin = self.last_max.max(self.window);
+                let period_s = cube_root((origin - self.window) / self.config.steepness);
+                none.insert(Epoch {
+                    start: sample.now,
+                    origin,
+                    period_s,
+                    estimate: self.window,
+                })
+            }
+        };
+        let beta = self.config.beta;
+        // RFC 9438, 4.3: alpha is 1 once the window before the decrease has been reached.
+        let alpha =
+            if epoch.estimate >= self.last_max { 1.0 } else { 3.0 * (1.0 - beta) / (1.0 + beta) };
+        epoch.estimate += alpha / self.window;
+
+        let elapsed_ns = sample.now.ns_since(epoch.start) + sample.smoothed_rtt_ns;
+        let t = elapsed_ns as f64 / NS_PER_S as f64 - epoch.period_s;
+        let cubic = self.config.steepness * t * t * t + epoch.origin;
+        if cubic < epoch.estimate {
+            self.window = self.window.max(epoch.estimate);
+        } else {
+            let target = cubic.clamp(self.window, 1.5 * self.window);
+            self.window += (target - self.window) / self.window;
+        }
+    }
+
+    fn decrease(&mut self, factor: f64) {
+        self.last_max = if self.config.fast_convergence && self.window < self.last_max {
+            self.window * (1.0 + factor) / 2.0
+        } else {
+            self.window
+        };
+        self.threshold = (self.window * factor).max(THRESHOLD_MIN);
+        self.epoch = None;
+    }
+}
+
+impl CongestionControl for Cubic {
+    fn on_data(&mut self, sample: &Sample) {
+        let growth = self.slow_start.on_data(sample);
+        if !sample.window_limited {
+            return;
+        }
+        if self.window >= self.threshold {
+            self.avoid(sample);
+        } else if let Some(growth) = growth {
+            self.window += growth;
+        } else {
+            self.threshold = self.window;
+        }
+        self.window = self.window.min(self.config.window_max);
+    }
+
+    fn on_congestion(&mut self, _now: Instant, _cause: Congestion) {
+        self.decrease(self.config.beta);
+        self.window = self.threshold;
+    }
+
+    fn on_timeout(&mut self, _now: Instant) {
+        self.decrease(self.config.beta);
+        self.window = self.config.initial_window.min(self.threshold);
+        self.slow_start = SlowStart::default();
+    }
+
+    fn window(&self) -> f64 {
+        self.window
+    }
+}
+
+/// HyStart++: notices from the growing delay that the window fills the path, before a queue overflows.
+#[derive(Clone, Debug, Default)]
+struct SlowStart {
+    /// The round ends with the answer to the Interest of this place in the order of sending.
+    round_end: u64,
+    round_samples: u32,
+    round_min_ns: u64,
+    last_round_min_ns: u64,
+    /// In conservative slow start: the delay to which it must not fall back, and the rounds spent.
+    careful: Option<(u64, u32)>,
+    is_over: bool,
+}
+
+impl SlowStart {
+    /// Growth of the window for one answer; `None` when slow start is over.
+    fn on_data(&mut self, sample: &Sample) -> Option<f64> {
+        if self.is_over {
+            return None;
+        }
+        if sample.sent_order >= self.round_end {
+            self.start_round(sample.next_order);
+        }
+        if let Some(rtt_ns) = sample.rtt_ns {
+            self.round_min_ns =
+                if self.round_samples == 0 { rtt_ns } else { self.round_min_ns.min(rtt_ns) };
+            self.round_samples += 1;
+            self.judge();
+        }
+        match self.careful {
+            _ if self.is_over => None,
+            Some(_) => Some(1.0 / CAREFUL_PARTS),
+            None => Some(1.0),
+        }
+    }
+
+    fn start_round(&mut self, next_order: u64) {
+        if self.round_samples > 0 {
+            self.last_round_min_ns = self.round_min_ns;
+        }
+        self.round_samples = 0;
+        self.round_end = next_order;
+        if let Some((_, rounds)) = &mut self.careful {
+            *rounds += 1;
+            self.is_over = *rounds >= CAREFUL_ROUNDS;
+        }
+    }
+
+    fn judge(&mut self) {
+        if self.round_samples < ROUND_SAMPLES || self.last_round_min_ns == 0 {
+            return;
+        }
+        match self.careful {
+            None => {
+                let delay_ns =
+                    (self.last_round_min_ns / DELAY_PARTS).clamp(DELAY_MIN_NS, DELAY_MAX_NS);
+                if self.round_min_ns >= self.last_round_min_ns + delay_ns {
+                    self.careful = Some((self.round_min_ns, 0));
+                }
+            }
+            Some((baseline_ns, _)) if self.round_min_ns < baseline_ns => self.careful = None,
+            Some(_) => {}
+        }
+    }
+}
+
+/// The cube root of a number that is not negative, by Newton's method from a guess of a third of the exponent.
+fn cube_root(x: f64) -> f64 {
+    if x <= 0.0 || !x.is_finite() {
+        return 0.0;
+    }
+    // 0x3ff0... is 1.0; dividing the distance of the bits from it by three divides the exponent.
+    const ONE: u64 = 0x3ff0_0000_0000_0000;
+    let guess = (x.to_bits() / 3).wrapping_add(ONE - ONE / 3);
+    let mut root = f64::from_bits(guess);
+    for _ in 0..4 {
+        root = (2.0 * root + x / (root * root)) / 3.0;
+    }
+    root
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+
+    #[test]
+    fn cube_root_is_that_of_the_standard_library() {
+        for x in [1e-9, 0.001, 0.3, 1.0, 2.0, 8.0, 27.0, 1e3, 12345.678, 1e12] {
+            let expected = f64::cbrt(x);
+            assert!((cube_root(x) - expected).abs() < 1e-9 * expected, "{x}: {}", cube_root(x));
+        }
+        assert_eq!(cube_root(0.0), 0.0);
+        assert_eq!(cube_root(-1.0), 0.0);
+        assert_eq!(cube_root(f64::NAN), 0.0);
+    }
+}

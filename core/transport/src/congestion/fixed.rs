@@ -1,0 +1,33 @@
+//! A window that never changes, for links whose capacity is known.
+
+use weir_base::Instant;
+
+use super::{Congestion, CongestionControl, Sample};
+
+/// Window when none is asked for: 100, as `ndnd cat` uses.
+pub(super) const DEFAULT_WINDOW: f64 = 100.0;
+
+/// Always the same window, whatever the network says.
+#[derive(Clone, Debug)]
+pub struct Fixed {
+    window: f64,
+}
+
+impl Fixed {
+    /// A controller with this window, in Interests; at least 1.
+    pub fn new(window: f64) -> Self {
+        Self { window: window.max(1.0) }
+    }
+}
+
+impl CongestionControl for Fixed {
+    fn on_data(&mut self, _sample: &Sample) {}
+
+    fn on_congestion(&mut self, _now: Instant, _cause: Congestion) {}
+
+    fn on_timeout(&mut self, _now: Instant) {}
+
+    fn window(&self) -> f64 {
+        self.window
+    }
+}

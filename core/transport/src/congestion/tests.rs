@@ -1,0 +1,139 @@
+extern crate std;
+
+use std::vec::Vec;
+
+use weir_base::{NS_PER_MS, NS_PER_US};
+
+use super::*;
+
+/// A path of so many segments a millisecond and a base round trip, seen by a controller that always
+/// uses its window: the window before each round.
+fn rounds(control: &mut dyn CongestionControl, count: usize, rate_per_ms: f64) -> Vec<f64> {
+    let base_ns = 10 * NS_PER_MS;
+    let mut now = Instant::ZERO;
+    let mut order = 0;
+    let mut windows = Vec::new();
+    for _ in 0..count {
+        let window = control.window();
+        windows.push(window);
+        let queued_ns = (window / rate_per_ms * NS_PER_MS as f64) as u64;
+        let rtt_ns = base_ns.max(queued_ns);
+        now = now.plus_ns(rtt_ns);
+        let sent = window as u64;
+        for i in 0..sent {
+            control.on_data(&Sample {
+                now,
+                rtt_ns: Some(rtt_ns),
+                smoothed_rtt_ns: rtt_ns,
+                min_rtt_ns: base_ns,
+                sent_order: order + i,
+                next_order: order + sent,
+                window_limited: true,
+            });
+        }
+        order += sent;
+    }
+    windows
+}
+
+#[test]
+fn slow_start_doubles_then_aimd_adds_one() {
+    let mut aimd = Aimd::new(AimdConfig::default());
+    assert_eq!(rounds(&mut aimd, 5, 1e9), [2.0, 4.0, 8.0, 16.0, 32.0]);
+    aimd.on_congestion(Instant::ZERO, Congestion::Mark);
+    assert_eq!(aimd.window(), 32.0);
+    let grown = rounds(&mut aimd, 4, 1e9);
+    assert!(grown.windows(2).all(|pair| (0.9..=1.0).contains(&(pair[1] - pair[0]))), "{grown:?}");
+}
+
+#[test]
+fn cubic_shrinks_by_beta_and_comes_back_to_its_maximum() {
+    let config = CubicConfig { initial_window: 100.0, ..CubicConfig::default() };
+    let mut cubic = Cubic::new(config);
+    cubic.on_congestion(Instant::ZERO, Congestion::Loss);
+    assert!((cubic.window() - 70.0).abs() < 1e-9);
+    // K = cbrt(30 / 0.4) = 4.2 s, or 422 rounds of 10 ms; AIMD would be back after 57 rounds or so.
+    let grown = rounds(&mut cubic, 120, 1e9);
+    let back = grown.iter().position(|&window| window >= 99.0).unwrap();
+    assert!((40..80).contains(&back), "{back}");
+    assert!(grown.windows(2).all(|pair| pair[1] >= pair[0]));
+}
+
+#[test]
+fn cubic_on_a_long_path_follows_the_cubic_not_aimd() {
+    let config = CubicConfig { initial_window: 1000.0, ..CubicConfig::default() };
+    let mut cubic = Cubic::new(config);
+    cubic.on_congestion(Instant::ZERO, Congestion::Loss);
+    // AIMD adds 0.53 a round: 300 rounds bring 160. K = cbrt(300 / 0.4) = 9.1 s.
+    let sample = |now: u64, order: u64| Sample {
+        now: Instant::from_ns(now),
+        rtt_ns: Some(100 * NS_PER_MS),
+        smoothed_rtt_ns: 100 * NS_PER_MS,
+        min_rtt_ns: 100 * NS_PER_MS,
+        sent_order: order,
+        next_order: order + 1,
+        window_limited: true,
+    };
+    let mut now = 0;
+    let mut order = 0;
+    while now < 9_100 * NS_PER_MS {
+        let window = cubic.window() as u64;
+        for _ in 0..window {
+            now += 100 * NS_PER_MS / window;
+            cubic.on_data(&sample(now, order));
+            order += 1;
+        }
+    }
+    assert!((950.0..1010.0).contains(&cubic.window()), "{}", cubic.window());
+}
+
+#[test]
+fn delay_ends_slow_start_near_the_capacity() {
+    // Ten milliseconds at 20 segments a millisecond hold 200 segments.
+    let mut cubic = Cubic::new(CubicConfig::default());
+    let windows = rounds(&mut cubic, 60, 20.0);
+    let largest = windows.iter().copied().fold(0.0, f64::max);
+    assert!((200.0..900.0).contains(&largest), "{windows:?}");
+}
+
+#[test]
+fn unused_window_does_not_grow() {
+    for controller in Controller::ALL {
+        let mut control = controller.make(None, 1000);
+        let before = control.window();
+        for order in 0..100 {
+            control.on_data(&Sample {
+                now: Instant::from_ns(order * NS_PER_US),
+                rtt_ns: Some(NS_PER_MS),
+                smoothed_rtt_ns: NS_PER_MS,
+                min_rtt_ns: NS_PER_MS,
+                sent_order: order,
+                next_order: order + 1,
+                window_limited: false,
+            });
+        }
+        assert_eq!(control.window(), before, "{controller}");
+    }
+}
+
+#[test]
+fn windows_stay_within_their_bounds() {
+    for controller in Controller::ALL {
+        let mut control = controller.make(Some(64), 128);
+        rounds(control.as_mut(), 50, 1e9);
+        assert!(control.window() <= 128.0, "{controller}");
+        for i in 0..50 {
+            control.on_timeout(Instant::from_ns(i));
+            control.on_congestion(Instant::from_ns(i), Congestion::Nack);
+        }
+        assert!(control.window() >= 1.0, "{controller}");
+    }
+}
+
+#[test]
+fn controllers_are_found_by_name() {
+    for controller in Controller::ALL {
+        assert_eq!(std::format!("{controller}").parse(), Ok(controller));
+    }
+    assert_eq!("reno".parse::<Controller>(), Err(UnknownController));
+}

@@ -1,0 +1,193 @@
+//! What a producer says about an object before its segments are asked for (RDR; file-server extensions).
+//!
+//! The Content of `/<object>/32=metadata/54=<version>/50=0` is the versioned Name, then elements of which readers skip
+//! the ones they do not know:
+//!
+//! | type | element | value |
+//! |---|---|---|
+//! | 7 | `Name` | of the version, ending in a Version component |
+//! | 26 | `FinalBlockId` | Segment component of the last segment |
+//! | 0xF500 | `SegmentSize` | NNI, octets of Content in each segment but the last |
+//! | 0xF502 | `Size` | NNI, octets |
+//! | 0xF504 | `Mode` | NNI, as `stat` has it; `0o040000` set for a directory, whose name denotes a listing |
+//! | 0xF50C | `Mtime` | NNI, nanoseconds since the Unix epoch |
+//! | 0xF520 | `DigestsPerPart` | NNI; there is a digest manifest with so many digests in a part |
+
+use alloc::vec::Vec;
+
+use weir_security::manifest::DIGESTS_PER_PART_MAX;
+use weir_wire::tlv::{self, Reader, Writer};
+use weir_wire::{Name, NameView};
+
+/// Value of the keyword component of metadata.
+pub const METADATA_KEYWORD: &[u8] = b"metadata";
+/// Value of the keyword component of a directory listing (ndn6-file-server).
+pub const LISTING_KEYWORD: &[u8] = b"ls";
+
+const SEGMENT_SIZE: u32 = 0xF500;
+const SIZE: u32 = 0xF502;
+const MODE: u32 = 0xF504;
+const MTIME: u32 = 0xF50C;
+const DIGESTS_PER_MANIFEST_PART: u32 = 0xF520;
+
+const MODE_TYPE_MASK: u64 = 0o170_000;
+const MODE_DIRECTORY: u64 = 0o040_000;
+
+/// The metadata of one version of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    /// Name of the version: its segments are right below.
+    pub versioned: Name,
+    /// Number of the last segment.
+    pub last_segment: Option<u64>,
+    /// Octets of Content in each segment but the last.
+    pub segment_size: Option<u64>,
+    /// Octets of the whole object.
+    pub size_bytes: Option<u64>,
+    /// File type and permissions as `stat` has them.
+    pub mode: Option<u64>,
+    /// Time of the last change, in nanoseconds since the Unix epoch.
+    pub mtime_ns: Option<u64>,
+    /// Digests in each part of the digest manifest; `None` when there is no manifest.
+    pub digests_per_part: Option<u64>,
+}
+
+/// Why the Content of a Data is no metadata.
+#[derive(Copy, Clone, Eq, PartialEq, Debug, thiserror::Error)]
+pub enum MetadataError {
+    /// It does not start with a Name, or an element is malformed.
+    #[error("the metadata is malformed")]
+    Malformed,
+    /// The Name does not end in a Version component.
+    #[error("the metadata names no version")]
+    Unversioned,
+}
+
+impl Metadata {
+    /// Metadata that states nothing but the name.
+    pub fn new(versioned: Name) -> Self {
+        Self {
+            versioned,
+            last_segment: None,
+            segment_size: None,
+            size_bytes: None,
+            mode: None,
+            mtime_ns: None,
+            digests_per_part: None,
+        }
+    }
+
+    /// Whether the name denotes the listing of a directory.
+    pub fn is_directory(&self) -> bool {
+        self.mode.is_some_and(|mode| mode & MODE_TYPE_MASK == MODE_DIRECTORY)
+    }
+
+    /// The Content that says so.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new();
+        writer.tlv(tlv::NAME, self.versioned.as_view().value());
+        if let Some(last) = self.last_segment {
+            writer.nested(tlv::FINAL_BLOCK_ID, |writer| {
+                writer.nni(tlv::SEGMENT_NAME_COMPONENT, last);
+            });
+        }
+        for (typ, value) in [
+            (SEGMENT_SIZE, self.segment_size),
+            (SIZE, self.size_bytes),
+            (MODE, self.mode),
+            (MTIME, self.mtime_ns),
+            (DIGESTS_PER_MANIFEST_PART, self.digests_per_part),
+        ] {
+            if let Some(value) = value {
+                writer.nni(typ, value);
+            }
+        }
+        writer.into_vec()
+    }
+
+    /// Reads the Content of a metadata Data. Elements after the Name that are not known, whatever their numbers, are
+    /// skipped: the extensions of different producers overlap.
+    ///
+    /// # Errors
+    /// [`MetadataError`].
+    pub fn decode(content: &[u8]) -> Result<Self, MetadataError> {
+        let mut reader = Reader::new(content);
+        let malformed = |_| MetadataError::Malformed;
+        let first = reader.next_element().map_err(malformed)?.ok_or(MetadataError::Malformed)?;
+        if first.typ != tlv::NAME {
+            return Err(MetadataError::Malformed);
+        }
+        let name = NameView::from_value(first.value).map_err(malformed)?;
+        if name.last().and_then(|component| component.as_version()).is_none() {
+            return Err(MetadataError::Unversioned);
+        }
+        let mut metadata = Self::new(name.to_name());
+        while let Some(element) = reader.next_element().map_err(malformed)? {
+            match element.typ {
+                tlv::FINAL_BLOCK_ID => metadata.last_segment = last_segment(element.value),
+                SEGMENT_SIZE => metadata.segment_size = tlv::nni(element.value),
+                SIZE => metadata.size_bytes = tlv::nni(element.value),
+                MODE => metadata.mode = tlv::nni(element.value),
+                MTIME => metadata.mtime_ns = tlv::nni(element.value),
+                DIGESTS_PER_MANIFEST_PART => {
+                    metadata.digests_per_part = tlv::nni(element.value)
+                        .filter(|&count| (1..=DIGESTS_PER_PART_MAX as u64).contains(&count));
+                }
+                _ => {}
+            }
+        }
+        Ok(metadata)
+    }
+}
+
+/// The number in a Segment component; `None` for anything else.
+fn last_segment(component: &[u8]) -> Option<u64> {
+    let (typ, value) = tlv::read_single(component).ok()?;
+    (typ == tlv::SEGMENT_NAME_COMPONENT).then(|| tlv::nni(value)).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    fn full() -> Metadata {
+        Metadata {
+            last_segment: Some(7),
+            segment_size: Some(8000),
+            size_bytes: Some(60_001),
+            mode: Some(0o100_644),
+            mtime_ns: Some(1_700_000_000_123_456_789),
+            digests_per_part: Some(248),
+            ..Metadata::new("/a/b/54=%05".parse().unwrap())
+        }
+    }
+
+    #[test]
+    fn comes_back_as_it_was() {
+        for metadata in [full(), Metadata::new("/a/54=%00".parse().unwrap())] {
+            assert_eq!(Metadata::decode(&metadata.encode()), Ok(metadata));
+        }
+        assert!(!full().is_directory());
+        assert!(Metadata { mode: Some(0o040_755), ..full() }.is_directory());
+    }
+
+    #[test]
+    fn skips_what_it_does_not_know() {
+        let mut content = full().encode();
+        content.extend_from_slice(&[0xFD, 0xF5, 0x0F, 1, 1, 0xFD, 0xF5, 0x0E, 1, 0]);
+        assert_eq!(Metadata::decode(&content), Ok(full()));
+    }
+
+    #[test]
+    fn refuses_what_is_none() {
+        let unversioned = Metadata::new("/a/b".parse().unwrap()).encode();
+        assert_eq!(Metadata::decode(&unversioned), Err(MetadataError::Unversioned));
+        let mut cut = full().encode();
+        cut.pop();
+        for content in [vec![], vec![8, 1, 65], vec![7, 5, 8], cut] {
+            assert_eq!(Metadata::decode(&content), Err(MetadataError::Malformed), "{content:?}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! One Interest that is sent until it is answered: discovery, and whatever needs no window.
+
+use alloc::vec::Vec;
+
+use weir_base::{Instant, NS_PER_MS, NS_PER_S, Rng};
+use weir_wire::{DataView, InterestView, NackReason, NameView};
+
+use crate::interest::{InterestBatch, Selectors};
+use crate::pipeline::GiveUp;
+
+/// The first wait for an answer; it doubles up to the lifetime of the Interest (RFC 6298, initial RTO).
+const TIMEOUT_NS: u64 = NS_PER_S;
+/// The first wait after a Nack; it doubles up to a second.
+const NACK_WAIT_NS: u64 = 100 * NS_PER_MS;
+
+/// How often a request is tried.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Tries {
+    /// Times it is sent at most.
+    pub(crate) sends_max: u32,
+    /// Nacks other than Duplicate at most.
+    pub(crate) nacks_max: u32,
+}
+
+/// See the module's text.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    name: Vec<u8>,
+    selectors: Selectors,
+    tries: Tries,
+    /// When it is to be sent, again or for the first time.
+    due_at: Instant,
+    sent_at: Instant,
+    sends: u32,
+    nacks: u32,
+    last_nack: Option<NackReason>,
+}
+
+impl Request {
+    pub(crate) fn new(name: Vec<u8>, selectors: Selectors, tries: Tries, now: Instant) -> Self {
+        Self {
+            name,
+            selectors,
+            tries,
+            due_at: now,
+            sent_at: now,
+            sends: 0,
+            nacks: 0,
+            last_nack: None,
+        }
+    }
+
+    /// Sends the Interest when it is due.
+    pub(crate) fn poll(
+        &mut self,
+        now: Instant,
+        rng: &mut Rng,
+        out: &mut InterestBatch,
+    ) -> Result<(), GiveUp> {
+        if now < self.due_at {
+            return Ok(());
+        }
+        if self.sends >= self.tries.sends_max {
+            return Err(match self.last_nack {
+                Some(reason) => GiveUp::Nacked(reason),
+                None => GiveUp::Unanswered,
+            });
+        }
+        self.selectors.nonce = rng.next_u32();
+        out.push(&self.name, None, self.selectors);
+        let lifetime_ns = self.selectors.lifetime_ms * NS_PER_MS;
+        let timeout_ns = (TIMEOUT_NS << self.sends.min(16)).min(lifetime_ns);
+        self.sends += 1;
+        self.sent_at = now;
+        self.due_at = now.plus_ns(timeout_ns);
+        Ok(())
+    }
+
+    /// Whether `data` answers the Interest.
+    pub(crate) fn is_answered_by(&self, data: &DataView<'_>) -> bool {
+        if self.selectors.can_be_prefix {
+            data.name.value().starts_with(&self.name)
+        } else {
+            data.name.value() == self.name
+        }
+    }
+
+    /// The round-trip time, if it was sent once only.
+    pub(crate) fn rtt_ns(&self, now: Instant) -> Option<u64> {
+        (self.sends == 1).then(|| now.ns_since(self.sent_at))
+    }
+
+    /// Takes a Nack, if it is one for this Interest.
+    pub(crate) fn nacked(
+        &mut self,
+        interest: &InterestView<'_>,
+        reason: NackReason,
+        now: Instant,
+    ) -> Result<(), GiveUp> {
+        let is_ours = interest.name.value() == self.name
+            && interest.nonce == Some(self.selectors.nonce)
+            && interest.can_be_prefix == self.selectors.can_be_prefix;
+        if !is_ours || self.sends == 0 {
+            return Ok(());
+        }
+        if reason == NackReason::Duplicate {
+            self.due_at = now;
+            return Ok(());
+        }
+        self.last_nack = Some(reason);
+        self.nacks += 1;
+        if self.nacks >= self.tries.nacks_max {
+            return Err(match reason {
+                NackReason::NoRoute => GiveUp::NoRoute,
+                other => GiveUp::Nacked(other),
+            });
+        }
+        // A Nack is an answer: it does not count as a try that nobody answered.
+        self.sends -= 1;
+        let wait_ns = (NACK_WAIT_NS << (self.nacks - 1).min(8)).min(NS_PER_S);
+        self.due_at = now.plus_ns(wait_ns);
+        Ok(())
+    }
+
+    /// When the request is to be sent again.
+    pub(crate) fn due_at(&self) -> Instant {
+        self.due_at
+    }
+
+    pub(crate) fn sends(&self) -> u32 {
+        self.sends
+    }
+
+    /// The name asked for.
+    pub(crate) fn name(&self) -> NameView<'_> {
+        NameView::from_value(&self.name).expect("it was made from a name")
+    }
+}

@@ -1,0 +1,163 @@
+//! Round-trip time and retransmission timeout (RFC 6298).
+
+use weir_base::{NS_PER_MS, NS_PER_S};
+
+/// Constants of the estimator.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub struct RttConfig {
+    /// The timeout before the first sample, in nanoseconds.
+    pub initial_rto_ns: u64,
+    /// The smallest timeout, in nanoseconds.
+    pub rto_min_ns: u64,
+    /// The largest timeout, in nanoseconds.
+    pub rto_max_ns: u64,
+    /// How many deviations the timeout lies above the smoothed time (RFC 6298, `K`).
+    pub deviations: u64,
+}
+
+impl Default for RttConfig {
+    /// The values of ndnget: 1 s at first, 200 ms to 60 s, K = 8 (RFC 6298 has K = 4 for one sample a round trip; a
+    /// consumer that takes one from every segment sees the deviation shrink between bursts).
+    fn default() -> Self {
+        Self {
+            initial_rto_ns: NS_PER_S,
+            rto_min_ns: 200 * NS_PER_MS,
+            rto_max_ns: 60 * NS_PER_S,
+            deviations: 8,
+        }
+    }
+}
+
+/// Smoothing of the mean: a sample weighs one part in so many (RFC 6298, 1 / alpha).
+const MEAN_PARTS: i64 = 8;
+/// Smoothing of the deviation (RFC 6298, 1 / beta).
+const DEVIATION_PARTS: i64 = 4;
+/// Factor by which a timeout grows each time it expires (RFC 6298, 5.5).
+const BACKOFF: u64 = 2;
+
+/// Estimates the round-trip time from samples and derives the retransmission timeout. All times in nanoseconds.
+#[derive(Clone, Debug)]
+pub struct RttEstimator {
+    config: RttConfig,
+    smoothed_ns: i64,
+    deviation_ns: i64,
+    min_ns: u64,
+    rto_ns: u64,
+    samples: u64,
+}
+
+impl RttEstimator {
+    /// An estimator without a sample.
+    pub fn new(config: RttConfig) -> Self {
+        Self {
+            config,
+            smoothed_ns: 0,
+            deviation_ns: 0,
+            min_ns: u64::MAX,
+            rto_ns: config.initial_rto_ns,
+            samples: 0,
+        }
+    }
+
+    /// Takes one sample, from an Interest that was sent once only (RFC 6298, 3). `samples_per_rtt` is how many samples
+    /// one round trip is expected to give: the weights of a sample shrink by it, so that the memory of the estimator
+    /// stays a number of round trips whatever the window (as ndn-cxx does).
+    pub fn sample(&mut self, rtt_ns: u64, samples_per_rtt: u32) {
+        let rtt = i64::try_from(rtt_ns).unwrap_or(i64::MAX / 64);
+        let share = i64::from(samples_per_rtt.max(1));
+        if self.samples == 0 {
+            self.smoothed_ns = rtt;
+            self.deviation_ns = rtt / 2;
+        } else {
+            let error = rtt - self.smoothed_ns;
+            self.deviation_ns += (error.abs() - self.deviation_ns) / (DEVIATION_PARTS * share);
+            self.smoothed_ns += error / (MEAN_PARTS * share);
+        }
+        self.samples += 1;
+        self.min_ns = self.min_ns.min(rtt_ns);
+        let deviation = self.config.deviations.saturating_mul(self.deviation_ns.unsigned_abs());
+        self.set_rto(self.smoothed_ns.unsigned_abs().saturating_add(deviation));
+    }
+
+    /// The timeout has expired: it doubles until the next sample.
+    pub fn back_off(&mut self) {
+        self.set_rto(self.rto_ns.saturating_mul(BACKOFF));
+    }
+
+    /// How long to wait for an answer, in nanoseconds.
+    pub fn rto_ns(&self) -> u64 {
+        self.rto_ns
+    }
+
+    /// The smoothed round-trip time; `None` before the first sample.
+    pub fn smoothed_ns(&self) -> Option<u64> {
+        (self.samples > 0).then_some(self.smoothed_ns.unsigned_abs())
+    }
+
+    /// The smallest sample so far; `None` before the first.
+    pub fn min_ns(&self) -> Option<u64> {
+        (self.samples > 0).then_some(self.min_ns)
+    }
+
+    /// How many samples were taken.
+    pub fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    fn set_rto(&mut self, rto_ns: u64) {
+        self.rto_ns = rto_ns.clamp(self.config.rto_min_ns, self.config.rto_max_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_sample_sets_mean_and_half_deviation() {
+        let mut rtt = RttEstimator::new(RttConfig::default());
+        assert_eq!(rtt.rto_ns(), NS_PER_S);
+        assert_eq!(rtt.smoothed_ns(), None);
+        rtt.sample(100 * NS_PER_MS, 1);
+        assert_eq!(rtt.smoothed_ns(), Some(100 * NS_PER_MS));
+        assert_eq!(rtt.rto_ns(), 500 * NS_PER_MS);
+    }
+
+    #[test]
+    fn second_sample_is_weighed_as_in_the_rfc() {
+        let mut rtt = RttEstimator::new(RttConfig::default());
+        rtt.sample(100 * NS_PER_MS, 1);
+        rtt.sample(180 * NS_PER_MS, 1);
+        assert_eq!(rtt.smoothed_ns(), Some(110 * NS_PER_MS));
+        // deviation 50 + (80 - 50) / 4 = 57.5 ms
+        assert_eq!(rtt.rto_ns(), 110 * NS_PER_MS + 8 * 57_500_000);
+        assert_eq!(rtt.min_ns(), Some(100 * NS_PER_MS));
+    }
+
+    #[test]
+    fn many_samples_a_round_trip_count_as_one() {
+        let mut one = RttEstimator::new(RttConfig::default());
+        let mut many = one.clone();
+        one.sample(NS_PER_MS, 1);
+        many.sample(NS_PER_MS, 1);
+        one.sample(9 * NS_PER_MS, 1);
+        for _ in 0..100 {
+            many.sample(9 * NS_PER_MS, 100);
+        }
+        let (one, many) = (one.smoothed_ns().unwrap(), many.smoothed_ns().unwrap());
+        assert!(one.abs_diff(many) < one / 10, "{one} against {many}");
+    }
+
+    #[test]
+    fn timeout_stays_within_its_bounds() {
+        let mut rtt = RttEstimator::new(RttConfig::default());
+        rtt.sample(1000, 1);
+        assert_eq!(rtt.rto_ns(), 200 * NS_PER_MS);
+        for _ in 0..20 {
+            rtt.back_off();
+        }
+        assert_eq!(rtt.rto_ns(), 60 * NS_PER_S);
+        rtt.sample(u64::MAX, 1);
+        assert_eq!(rtt.rto_ns(), 60 * NS_PER_S);
+    }
+}

@@ -1,0 +1,82 @@
+//! Sets of segment numbers.
+
+use alloc::vec::Vec;
+
+/// A set of segment numbers as a bitmap that grows to its largest member.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SegmentSet {
+    words: Vec<u64>,
+    len: u64,
+}
+
+impl SegmentSet {
+    /// The empty set.
+    pub const fn new() -> Self {
+        Self { words: Vec::new(), len: 0 }
+    }
+
+    /// The set whose members are the bits of `words`, lowest first.
+    pub fn from_words(words: Vec<u64>) -> Self {
+        let len = words.iter().map(|word| u64::from(word.count_ones())).sum();
+        Self { words, len }
+    }
+
+    /// The bits, lowest first.
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// Adds a segment; false when it was a member already.
+    pub fn insert(&mut self, segment: u64) -> bool {
+        let (word, bit) = ((segment / 64) as usize, segment % 64);
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        let is_new = self.words[word] & (1 << bit) == 0;
+        self.words[word] |= 1 << bit;
+        self.len += u64::from(is_new);
+        is_new
+    }
+
+    /// Whether the segment is a member.
+    pub fn contains(&self, segment: u64) -> bool {
+        usize::try_from(segment / 64)
+            .ok()
+            .and_then(|word| self.words.get(word))
+            .is_some_and(|word| word & (1 << (segment % 64)) != 0)
+    }
+
+    /// Whether all of `first..end` are members.
+    pub fn contains_all(&self, first: u64, end: u64) -> bool {
+        (first..end).all(|segment| self.contains(segment))
+    }
+
+    /// How many members it has.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it has no member.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holds_what_was_put_in() {
+        let mut set = SegmentSet::new();
+        assert!(set.insert(0) && set.insert(63) && set.insert(64) && set.insert(1000));
+        assert!(!set.insert(64));
+        assert_eq!(set.len(), 4);
+        for segment in 0..2000 {
+            assert_eq!(set.contains(segment), [0, 63, 64, 1000].contains(&segment), "{segment}");
+        }
+        assert!(set.contains_all(63, 65) && !set.contains_all(63, 66) && set.contains_all(5, 5));
+        assert!(!set.contains(u64::MAX));
+        assert_eq!(SegmentSet::from_words(set.words().to_vec()), set);
+    }
+}

@@ -1,0 +1,64 @@
+//! What a fetch cost and met.
+
+use crate::pipeline::PipelineCounters;
+
+/// Counters and measures of one fetch.
+#[derive(Clone, Debug, Default)]
+pub struct FetchStats {
+    /// Packets handed out: segments, manifest parts and metadata.
+    pub delivered: u64,
+    /// Their octets, headers included.
+    pub octets: u64,
+    /// Interests sent.
+    pub interests: u64,
+    /// Interests among them that had been sent before.
+    pub retransmissions: u64,
+    /// Losses found because later Interests had been answered.
+    pub losses: u64,
+    /// Interests that timed out.
+    pub timeouts: u64,
+    /// Nacks received.
+    pub nacks: u64,
+    /// Packets with a congestion mark.
+    pub marks: u64,
+    /// Times that the window shrank.
+    pub decreases: u64,
+    /// Losses that were none: the answer came after all.
+    pub false_losses: u64,
+    /// Packets nobody had asked for, or had asked for before and got.
+    pub unwanted: u64,
+    /// Packets that could not be decoded.
+    pub malformed: u64,
+    /// The window, in Interests.
+    pub window: f64,
+    /// Interests not answered yet.
+    pub outstanding: u32,
+    /// The smoothed round-trip time, in nanoseconds.
+    pub rtt_smoothed_ns: Option<u64>,
+    /// The smallest round-trip time, in nanoseconds.
+    pub rtt_min_ns: Option<u64>,
+    /// The median round-trip time, in nanoseconds.
+    pub rtt_median_ns: Option<u64>,
+    /// The round-trip time that one in a hundred exceeds, in nanoseconds.
+    pub rtt_p99_ns: Option<u64>,
+}
+
+impl FetchStats {
+    /// A request outside the pipeline has been sent `after - before` times more.
+    pub(crate) fn count_request(&mut self, before: u32, after: u32) {
+        self.interests += u64::from(after - before);
+        self.retransmissions += u64::from(before > 0 && after > before);
+    }
+
+    pub(crate) fn add_pipeline(&mut self, counters: &PipelineCounters) {
+        self.interests += counters.sent;
+        self.retransmissions += counters.resent;
+        self.losses += counters.lost;
+        self.timeouts += counters.timeouts;
+        self.nacks += counters.nacks;
+        self.marks += counters.marks;
+        self.decreases += counters.decreases;
+        self.false_losses += counters.false_losses;
+        self.unwanted += counters.unwanted;
+    }
+}

@@ -1,0 +1,231 @@
+//! The octets of a segment around its Content.
+//!
+//! All segments of an object are alike but for the number, the Content and the signature value. A producer keeps the
+//! signature values only and writes the rest anew for each request, around the Content that it reads from the file.
+
+use core::ops::Range;
+
+use alloc::vec::Vec;
+
+use weir_security::{SignError, Signer, sha256};
+use weir_wire::tlv::{self, Writer, encode_nni, var_number_size, write_var_number};
+use weir_wire::{NameView, PACKET_SIZE_MAX, SignatureInfo};
+
+/// Octets of the TLV-TYPE and TLV-LENGTH of a Data at most.
+const OUTER_MAX: usize = 4;
+
+/// Where the parts of one segment lie in its packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Octets of the whole packet.
+    pub len: usize,
+    /// The Content's value, for the driver to fill.
+    pub content: Range<usize>,
+    /// What the signature covers.
+    pub signed: Range<usize>,
+    /// The signature's value.
+    pub signature: Range<usize>,
+}
+
+/// What one signed segment leaves behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seal {
+    /// The signature value.
+    pub signature: Vec<u8>,
+    /// The implicit SHA-256 digest of the packet.
+    pub digest: [u8; 32],
+}
+
+/// Writes the segments of one object.
+#[derive(Clone, Debug)]
+pub struct SegmentTemplate {
+    /// Value of the Name that the segment number follows.
+    prefix: Vec<u8>,
+    /// MetaInfo TLV.
+    meta: Vec<u8>,
+    /// SignatureInfo TLV.
+    info: Vec<u8>,
+}
+
+impl SegmentTemplate {
+    /// A template for the segments right below `prefix`, of which `last_segment` is the last one. All are signed as
+    /// `info` says.
+    pub fn new(
+        prefix: NameView<'_>,
+        freshness_ms: u64,
+        last_segment: u64,
+        info: &SignatureInfo,
+    ) -> Self {
+        let mut meta = Writer::new();
+        meta.nested(tlv::META_INFO, |writer| {
+            if freshness_ms > 0 {
+                writer.nni(tlv::FRESHNESS_PERIOD, freshness_ms);
+            }
+            writer.nested(tlv::FINAL_BLOCK_ID, |writer| {
+                writer.nni(tlv::SEGMENT_NAME_COMPONENT, last_segment);
+            });
+        });
+        Self { prefix: prefix.value().to_vec(), meta: meta.into_vec(), info: info_tlv(info) }
+    }
+
+    /// Value of the Name that the segment number follows.
+    pub fn prefix(&self) -> &[u8] {
+        &self.prefix
+    }
+
+    /// Where the parts of a segment lie.
+    pub fn frame(&self, segment: u64, content_len: usize, signature_len: usize) -> Frame {
+        let name_len = self.prefix.len() + 2 + encode_nni(segment).len();
+        let before_content = header_len(tlv::NAME, name_len)
+            + name_len
+            + self.meta.len()
+            + header_len(tlv::CONTENT, content_len);
+        let signed_len = before_content + content_len + self.info.len();
+        let signature_header = header_len(tlv::SIGNATURE_VALUE, signature_len);
+        let value_len = signed_len + signature_header + signature_len;
+        let outer = header_len(tlv::DATA, value_len);
+        let signature_at = outer + signed_len + signature_header;
+        Frame {
+            len: outer + value_len,
+            content: outer + before_content..outer + before_content + content_len,
+            signed: outer..outer + signed_len,
+            signature: signature_at..signature_at + signature_len,
+        }
+    }
+
+    /// Octets of Content that a packet has room for, with the largest segment number and such a signature.
+    pub fn content_max(&self, last_segment: u64, signature_len: usize) -> usize {
+        let full = self.frame(last_segment, PACKET_SIZE_MAX, signature_len);
+        PACKET_SIZE_MAX.saturating_sub(full.len - PACKET_SIZE_MAX)
+    }
+
+    /// Writes a segment to the start of `out`, all but the Content's value.
+    ///
+    /// # Panics
+    /// When `out` is shorter than the frame.
+    pub fn write(
+        &self,
+        segment: u64,
+        content_len: usize,
+        signature: &[u8],
+        out: &mut [u8],
+    ) -> Frame {
+        let frame = self.frame(segment, content_len, signature.len());
+        let number = encode_nni(segment);
+        let mut at = write_header(tlv::DATA, frame.len - frame.signed.start, out);
+        debug_assert_eq!(at, frame.signed.start);
+        at += write_header(tlv::NAME, self.prefix.len() + 2 + number.len(), &mut out[at..]);
+        at = put(out, at, &self.prefix);
+        at += write_header(tlv::SEGMENT_NAME_COMPONENT, number.len(), &mut out[at..]);
+        at = put(out, at, &number);
+        at = put(out, at, &self.meta);
+        at += write_header(tlv::CONTENT, content_len, &mut out[at..]);
+        debug_assert_eq!(at, frame.content.start);
+        at = put(out, frame.content.end, &self.info);
+        at += write_header(tlv::SIGNATURE_VALUE, signature.len(), &mut out[at..]);
+        put(out, at, signature);
+        frame
+    }
+
+    /// Signs a segment whose Content `content` is, and computes its implicit digest. `scratch` is overwritten.
+    ///
+    /// # Errors
+    /// What the signer says.
+    pub fn seal(
+        &self,
+        segment: u64,
+        content: &[u8],
+        signer: &dyn Signer,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Seal, SignError> {
+        let unsigned = self.frame(segment, content.len(), 0);
+        scratch.resize(unsigned.len.max(scratch.len()), 0);
+        self.write(segment, content.len(), &[], scratch);
+        let (head, tail) =
+            (unsigned.signed.start..unsigned.content.start, unsigned.content.end..unsigned.signed.end);
+        let signature = signer.sign(&[&scratch[head.clone()], content, &scratch[tail.clone()]])?;
+        let frame = self.frame(segment, content.len(), signature.len());
+        let mut outer = [0; OUTER_MAX];
+        let outer_len = write_header(tlv::DATA, frame.len - frame.signed.start, &mut outer);
+        let mut value_header = [0; OUTER_MAX];
+        let value_header_len =
+            write_header(tlv::SIGNATURE_VALUE, signature.len(), &mut value_header);
+        let digest = sha256(&[
+            &outer[..outer_len],
+            &scratch[head],
+            content,
+            &scratch[tail],
+            &value_header[..value_header_len],
+            &signature,
+        ]);
+        Ok(Seal { signature, digest })
+    }
+}
+
+fn info_tlv(info: &SignatureInfo) -> Vec<u8> {
+    let mut writer = Writer::new();
+    info.write(tlv::SIGNATURE_INFO, &mut writer);
+    writer.into_vec()
+}
+
+fn header_len(typ: u32, len: usize) -> usize {
+    var_number_size(u64::from(typ)) + var_number_size(len as u64)
+}
+
+fn write_header(typ: u32, len: usize, out: &mut [u8]) -> usize {
+    let at = write_var_number(u64::from(typ), out);
+    at + write_var_number(len as u64, &mut out[at..])
+}
+
+fn put(out: &mut [u8], at: usize, octets: &[u8]) -> usize {
+    let end = at + octets.len();
+    out[at..end].copy_from_slice(octets);
+    end
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use weir_security::{DigestSigner, DigestVerifier, verify_data};
+    use weir_wire::{DataView, KeyLocator, Name};
+
+    use super::*;
+
+    fn name() -> Name {
+        "/some/object/54=%FD%12".parse().unwrap()
+    }
+
+    #[test]
+    fn a_segment_put_together_is_the_one_that_was_signed() {
+        let info = SignatureInfo::new(0);
+        let template = SegmentTemplate::new(name().as_view(), 10_000, 300, &info);
+        let mut scratch = Vec::new();
+        for (segment, len) in [(0, 8000), (1, 0), (2, 100), (255, 140), (256, 8000), (300, 17)] {
+            let content: Vec<u8> = (0..len).map(|i| i as u8).collect();
+            let seal = template.seal(segment, &content, &DigestSigner, &mut scratch).unwrap();
+            let mut packet = vec![0xEE; 8800];
+            let frame = template.write(segment, len, &seal.signature, &mut packet);
+            packet[frame.content.clone()].copy_from_slice(&content);
+            packet.truncate(frame.len);
+            assert_eq!(&packet[frame.signature.clone()], seal.signature);
+            let data = DataView::decode(&packet).unwrap();
+            let mut expected = name();
+            assert_eq!(data.name, expected.append_segment(segment).as_view());
+            assert_eq!(data.content, content);
+            assert_eq!(data.freshness_ms, 10_000);
+            assert_eq!(data.final_block_id.unwrap().as_segment(), Some(300));
+            assert_eq!(data.implicit_digest(), seal.digest);
+            verify_data(&data, &DigestVerifier).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_largest_content_fills_a_packet() {
+        let locator = KeyLocator::Name("/some/key/KEY/1".parse().unwrap());
+        let info = SignatureInfo::new(3).key_locator(locator);
+        let template = SegmentTemplate::new(name().as_view(), 10_000, 1 << 20, &info);
+        let max = template.content_max(1 << 20, 72);
+        assert_eq!(template.frame(1 << 20, max, 72).len, PACKET_SIZE_MAX);
+    }
+}
