@@ -12,9 +12,7 @@ use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::SeedableRng;
 use weir_base::{FaceId, HashKey, Instant, NS_PER_MS, Packet, Pool, Rng};
-use weir_forward::{
-    Command, FaceScope, Input, LinkType, NextHop, Outbox, Router, RouterConfig,
-};
+use weir_forward::{Command, FaceScope, Input, LinkType, NextHop, Outbox, Router, RouterConfig};
 use weir_store::StoreConfig;
 use weir_wire::{LpHeader, Name, NameView};
 
@@ -233,9 +231,7 @@ fn main() {
         ("parse_and_hash", Box::new(|bench| bench.parse(&args))),
         (
             "hit_uniform",
-            Box::new(|bench| {
-                bench.hits(&args, |rng| u64::from(rng.below(args.entries as u32)))
-            }),
+            Box::new(|bench| bench.hits(&args, |rng| u64::from(rng.below(args.entries as u32)))),
         ),
         (
             "hit_zipf_0.8",

@@ -36,7 +36,12 @@ impl Router {
         self.matched = matched;
     }
 
-    fn find_pending(&mut self, data: &DataView<'_>, hashes: &[u64], matched: &mut alloc::vec::Vec<u32>) {
+    fn find_pending(
+        &mut self,
+        data: &DataView<'_>,
+        hashes: &[u64],
+        matched: &mut alloc::vec::Vec<u32>,
+    ) {
         if !self.pit.wants_digest(hashes.len()) {
             return self.pit.matches(data.name, hashes, None, matched);
         }

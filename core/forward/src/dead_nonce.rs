@@ -58,8 +58,7 @@ impl DeadNonceList {
             return false;
         }
         let key = Self::key(name_hash, nonce);
-        let is_match =
-            |index: u32| self.queue[index.wrapping_sub(self.first) as usize].hash == key;
+        let is_match = |index: u32| self.queue[index.wrapping_sub(self.first) as usize].hash == key;
         self.table.find(key, is_match).is_some()
     }
 

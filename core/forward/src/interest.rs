@@ -82,7 +82,10 @@ impl Router {
         let Some(index) = pending else { return false };
         let entry = self.pit.entry(index);
         let is_repeated = face.is_point_to_point()
-            && entry.in_records.iter().any(|record| record.face == ingress && record.nonce == nonce);
+            && entry
+                .in_records
+                .iter()
+                .any(|record| record.face == ingress && record.nonce == nonce);
         !is_repeated
             && (entry.in_records.iter().any(|record| record.nonce == nonce)
                 || entry.out_records.iter().any(|record| record.nonce == nonce))
@@ -129,12 +132,7 @@ impl Router {
         }
     }
 
-    fn insert_pending(
-        &mut self,
-        key: &PitKey<'_>,
-        interest: &InterestView<'_>,
-        nonce: u32,
-    ) -> u32 {
+    fn insert_pending(&mut self, key: &PitKey<'_>, interest: &InterestView<'_>, nonce: u32) -> u32 {
         let hop_limit = interest.hop_limit.map(|limit| limit - 1);
         let packet = self.rewrite(interest, nonce, hop_limit);
         let name_at = name_value_at(&packet);
@@ -159,7 +157,12 @@ impl Router {
 
     /// The Interest as it leaves: with a nonce, the HopLimit one less, without a forwarding hint
     /// that has led it here.
-    fn rewrite(&mut self, interest: &InterestView<'_>, nonce: u32, hop_limit: Option<u8>) -> Packet {
+    fn rewrite(
+        &mut self,
+        interest: &InterestView<'_>,
+        nonce: u32,
+        hop_limit: Option<u8>,
+    ) -> Packet {
         let strip_hint = self.is_in_producer_region(interest);
         let mut block = self.pool.alloc(interest.wire.len() + REWRITE_GROWTH);
         let len = rewrite_interest(interest, nonce, hop_limit, strip_hint, &mut block)
@@ -213,7 +216,8 @@ impl Router {
         hashes: &[u64],
         out: &mut Outbox,
     ) {
-        let chosen = from.header.next_hop_face.map(|face| [NextHop { face: FaceId(face), cost: 0 }]);
+        let chosen =
+            from.header.next_hop_face.map(|face| [NextHop { face: FaceId(face), cost: 0 }]);
         let is_home = self.is_in_producer_region(interest);
         let next_hops = match &chosen {
             Some(chosen) => chosen.as_slice(),
@@ -222,10 +226,8 @@ impl Router {
             }
             None => lookup_delegations(&self.fib, &self.config.hash_key, interest),
         };
-        let strategy = self
-            .strategies
-            .longest_match(interest.name, hashes)
-            .unwrap_or(&self.default_strategy);
+        let strategy =
+            self.strategies.longest_match(interest.name, hashes).unwrap_or(&self.default_strategy);
         let mut context = Context {
             now,
             pit: &mut self.pit,
@@ -270,13 +272,7 @@ impl Router {
         }
     }
 
-    fn offer_to_entry(
-        &mut self,
-        now: Instant,
-        index: u32,
-        hop: NextHop,
-        out: &mut Outbox,
-    ) {
+    fn offer_to_entry(&mut self, now: Instant, index: u32, hop: NextHop, out: &mut Outbox) {
         let entry = self.pit.entry(index);
         let packet = entry.interest.clone();
         let Ok(interest) = InterestView::decode(&packet) else { return };
@@ -284,10 +280,8 @@ impl Router {
             return;
         };
         let hashes = prefix_hashes(&self.config.hash_key, interest.name);
-        let strategy = self
-            .strategies
-            .longest_match(interest.name, &hashes)
-            .unwrap_or(&self.default_strategy);
+        let strategy =
+            self.strategies.longest_match(interest.name, &hashes).unwrap_or(&self.default_strategy);
         let is_chosen = self
             .fib
             .longest_match(interest.name, &hashes)

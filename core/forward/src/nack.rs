@@ -25,9 +25,9 @@ impl Router {
             return self.stats.drop_packet(DropReason::UnexpectedNack);
         };
         let entry = self.pit.entry_mut(index);
-        let record = entry.out_records.find(|record| {
-            record.face == from.face && Some(record.nonce) == interest.nonce
-        });
+        let record = entry
+            .out_records
+            .find(|record| record.face == from.face && Some(record.nonce) == interest.nonce);
         let Some(record) = record else {
             return self.stats.drop_packet(DropReason::UnexpectedNack);
         };

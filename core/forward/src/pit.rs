@@ -233,10 +233,9 @@ impl Pit {
     ) -> u32 {
         assert!(!self.is_full(), "the caller answers for the bound");
         let component_count = key.name.component_count();
-        let has_digest = key
-            .name
-            .last()
-            .is_some_and(|last| u32::from(last.typ) == weir_wire::tlv::IMPLICIT_SHA256_DIGEST_COMPONENT);
+        let has_digest = key.name.last().is_some_and(|last| {
+            u32::from(last.typ) == weir_wire::tlv::IMPLICIT_SHA256_DIGEST_COMPONENT
+        });
         let mut entry = PitEntry {
             hash: key.hash,
             interest,

@@ -61,13 +61,6 @@ impl<T> PrefixTable<T> {
         })
     }
 
-    pub(crate) fn exact(&self, prefix: NameView<'_>, key: &HashKey) -> Option<&T> {
-        if prefix.is_empty() {
-            return self.root.as_ref();
-        }
-        self.find(prefix, key.hash(prefix.value())).map(|index| &self.entries[index].value)
-    }
-
     /// Sets the value of `prefix` and returns the one before.
     ///
     /// # Panics

@@ -2,9 +2,7 @@
 
 use alloc::vec::Vec;
 
-use weir_base::{
-    FaceId, HashKey, Instant, NS_PER_S, Packet, Pool, Rng, Slab, Table,
-};
+use weir_base::{FaceId, HashKey, Instant, NS_PER_S, Packet, Pool, Rng, Slab, Table};
 use weir_store::{Store, StoreConfig};
 use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name, PacketView, PitToken};
 
@@ -234,6 +232,11 @@ impl Arrival<'_> {
     fn full_hash(&self, hashes: &[u64]) -> Option<u64> {
         hashes[self.hashes.0..self.hashes.1].last().copied()
     }
+
+    /// The hash of the name without its last component.
+    fn parent_hash(&self, hashes: &[u64]) -> Option<u64> {
+        hashes[self.hashes.0..self.hashes.1].iter().rev().nth(1).copied()
+    }
 }
 
 /// One shard of the router: tables, no clock, no sockets.
@@ -277,10 +280,7 @@ impl Router {
             strategies: PrefixTable::new(),
             default_strategy: Strategy::best_route(),
             store: Store::new(config.store.clone()),
-            dead_nonces: DeadNonceList::new(
-                config.dead_nonce_lifetime_ns,
-                config.dead_nonces_max,
-            ),
+            dead_nonces: DeadNonceList::new(config.dead_nonce_lifetime_ns, config.dead_nonces_max),
             producer_regions: Vec::new(),
             pool: Pool::new(config.pool_bytes_max),
             rng: Rng::from_seed(config.seed),
@@ -360,21 +360,13 @@ impl Router {
         let mut arrivals = [const { Arrival { parsed: Parsed::Nothing, hashes: (0, 0) } }; BATCH];
         for (arrival, input) in arrivals.iter_mut().zip(batch.iter()) {
             *arrival = self.parse(input, &mut hashes);
-            if let Some(hash) = arrival.full_hash(&hashes) {
-                self.prefetch_tables(&arrival.parsed, hash);
-            }
+            self.prefetch_tables(arrival, &hashes);
         }
         for arrival in &arrivals[..batch.len()] {
-            if let Some(hash) = arrival.full_hash(&hashes) {
-                self.pit.prefetch_entry(hash);
-                self.store.prefetch_entry(hash);
-            }
+            self.prefetch_entries(arrival, &hashes);
         }
         for arrival in &arrivals[..batch.len()] {
-            if let Some(hash) = arrival.full_hash(&hashes) {
-                self.pit.prefetch_name(hash);
-                self.store.prefetch_packet(hash);
-            }
+            self.prefetch_packets(arrival, &hashes);
         }
         for ((arrival, input), command) in arrivals.iter().zip(batch.iter()).zip(&mut commands) {
             if let Some(command) = command.take() {
@@ -388,11 +380,43 @@ impl Router {
         self.hashes = hashes;
     }
 
-    fn prefetch_tables(&self, parsed: &Parsed<'_>, hash: u64) {
+    /// First stage: the tables' lines.
+    fn prefetch_tables(&self, arrival: &Arrival<'_>, hashes: &[u64]) {
+        let Some(hash) = arrival.full_hash(hashes) else { return };
         self.pit.prefetch_table(hash);
         self.store.prefetch_table(hash);
-        if let Parsed::Interest(InterestView { nonce: Some(nonce), .. }) = parsed {
-            self.dead_nonces.prefetch(hash, *nonce);
+        match &arrival.parsed {
+            Parsed::Interest(InterestView { nonce: Some(nonce), .. }) => {
+                self.dead_nonces.prefetch(hash, *nonce);
+            }
+            Parsed::Data(_) => {
+                if let Some(parent_hash) = arrival.parent_hash(hashes) {
+                    self.store.prefetch_parent_table(hash, parent_hash);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Second stage, with the lines here: the entries they lead to.
+    fn prefetch_entries(&self, arrival: &Arrival<'_>, hashes: &[u64]) {
+        let Some(hash) = arrival.full_hash(hashes) else { return };
+        self.pit.prefetch_entry(hash);
+        self.store.prefetch_entry(hash);
+        if let (Parsed::Data(_), Some(parent_hash)) = (&arrival.parsed, arrival.parent_hash(hashes))
+        {
+            self.store.prefetch_parent(parent_hash);
+        }
+    }
+
+    /// Third stage, with the entries here: the names that will be compared.
+    fn prefetch_packets(&self, arrival: &Arrival<'_>, hashes: &[u64]) {
+        let Some(hash) = arrival.full_hash(hashes) else { return };
+        self.pit.prefetch_name(hash);
+        self.store.prefetch_packet(hash);
+        if let (Parsed::Data(_), Some(parent_hash)) = (&arrival.parsed, arrival.parent_hash(hashes))
+        {
+            self.store.prefetch_sibling(parent_hash);
         }
     }
 

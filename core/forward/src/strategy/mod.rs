@@ -156,8 +156,7 @@ impl Kind {
 impl Suppression {
     /// Takes one `name~value` parameter component (NFD, strategy parameters).
     fn set(&mut self, component: &[u8]) -> Result<(), StrategyError> {
-        let bad =
-            || StrategyError::BadParameter(String::from_utf8_lossy(component).into_owned());
+        let bad = || StrategyError::BadParameter(String::from_utf8_lossy(component).into_owned());
         let text = core::str::from_utf8(component).map_err(|_| bad())?;
         let (key, value) = text.split_once('~').ok_or_else(bad)?;
         let milliseconds = || value.parse::<u32>().map(|ms| u64::from(ms) * NS_PER_MS);
@@ -250,7 +249,13 @@ impl Context<'_> {
 
     /// Answers every downstream with a Nack and ends the entry.
     pub(crate) fn reject(&mut self, reason: NackReason) {
-        self.sender.nack_all(self.pit.entry_mut(self.entry), reason, self.faces, self.stats, self.out);
+        self.sender.nack_all(
+            self.pit.entry_mut(self.entry),
+            reason,
+            self.faces,
+            self.stats,
+            self.out,
+        );
     }
 }
 
@@ -302,8 +307,7 @@ pub(crate) fn judge_nacks(now: Instant, entry: &PitEntry) -> NackVerdict {
     match waiting {
         None => NackVerdict::AllRefused(reason),
         Some(face)
-            if waiting_count == 1
-                && entry.in_records.iter().any(|record| record.face == face) =>
+            if waiting_count == 1 && entry.in_records.iter().any(|record| record.face == face) =>
         {
             NackVerdict::OnlyDownstreamLeft(face, reason)
         }

@@ -117,7 +117,8 @@ fn hop_limits_count_down() {
     let mut bed = Bed::new();
     bed.route("/a", &[(U, 0)]);
     bed.route("/here", &[(LOCAL, 0)]);
-    let limited = |name: &str, nonce, limit| Ask { hop_limit: Some(limit), ..Ask::new(name, nonce) };
+    let limited =
+        |name: &str, nonce, limit| Ask { hop_limit: Some(limit), ..Ask::new(name, nonce) };
     let out = bed.ask(V, &limited("/a/1", 1, 3));
     assert_eq!(InterestView::decode(&out[0].packet).unwrap().hop_limit, Some(2));
     assert!(bed.ask(V, &limited("/a/2", 2, 0)).is_empty());

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use weir_base::{FaceId, Instant, NS_PER_MS, Packet};
 use weir_store::StoreConfig;
-use weir_wire::{InterestView, LpHeader, NackReason, Name, PitToken};
+use weir_wire::{Data, Interest, InterestView, LpHeader, NackReason, Name, PitToken};
 
 use crate::{
     Command, DropReason, Event, FaceScope, Input, LinkType, NextHop, OutPacket, Outbox, PacketKind,
@@ -27,17 +27,6 @@ const V: FaceId = FaceId(259);
 /// A radio link with several peers.
 const RADIO: FaceId = FaceId(260);
 
-fn tlv(typ: u8, value: &[u8], out: &mut Vec<u8>) {
-    out.push(typ);
-    if value.len() < 253 {
-        out.push(value.len() as u8);
-    } else {
-        out.push(253);
-        out.extend_from_slice(&(value.len() as u16).to_be_bytes());
-    }
-    out.extend_from_slice(value);
-}
-
 /// An Interest, element by element.
 #[derive(Clone)]
 struct Ask {
@@ -46,7 +35,7 @@ struct Ask {
     must_be_fresh: bool,
     hint: Option<Name>,
     nonce: Option<u32>,
-    lifetime_ms: u16,
+    lifetime_ms: u64,
     hop_limit: Option<u8>,
 }
 
@@ -74,45 +63,28 @@ impl Ask {
     }
 
     fn wire(&self) -> Vec<u8> {
-        let mut value = Vec::new();
-        tlv(7, self.name.as_view().value(), &mut value);
-        if self.can_be_prefix {
-            tlv(33, &[], &mut value);
-        }
-        if self.must_be_fresh {
-            tlv(18, &[], &mut value);
-        }
+        let mut interest = Interest::new(self.name.clone())
+            .can_be_prefix(self.can_be_prefix)
+            .must_be_fresh(self.must_be_fresh)
+            .lifetime_ms(self.lifetime_ms);
         if let Some(hint) = &self.hint {
-            let mut delegation = Vec::new();
-            tlv(7, hint.as_view().value(), &mut delegation);
-            tlv(30, &delegation, &mut value);
+            interest = interest.forwarding_hint(vec![hint.clone()]);
         }
         if let Some(nonce) = self.nonce {
-            tlv(10, &nonce.to_be_bytes(), &mut value);
+            interest = interest.nonce(nonce);
         }
-        tlv(12, &self.lifetime_ms.to_be_bytes(), &mut value);
         if let Some(hop_limit) = self.hop_limit {
-            tlv(34, &[hop_limit], &mut value);
+            interest = interest.hop_limit(hop_limit);
         }
-        let mut wire = Vec::new();
-        tlv(5, &value, &mut wire);
-        wire
+        interest.encode()
     }
 }
 
-fn data(name: &str, freshness_ms: u16) -> Vec<u8> {
-    let name: Name = name.parse().unwrap();
-    let mut value = Vec::new();
-    tlv(7, name.as_view().value(), &mut value);
-    let mut meta = Vec::new();
-    tlv(25, &freshness_ms.to_be_bytes(), &mut meta);
-    tlv(20, &meta, &mut value);
-    tlv(21, b"content", &mut value);
-    tlv(22, &[27, 1, 0], &mut value);
-    tlv(23, &[0; 32], &mut value);
-    let mut wire = Vec::new();
-    tlv(6, &value, &mut wire);
-    wire
+fn data(name: &str, freshness_ms: u64) -> Vec<u8> {
+    Data::new(name.parse().unwrap())
+        .freshness_ms(freshness_ms)
+        .content("content")
+        .encode_with_digest()
 }
 
 struct Bed {
@@ -235,12 +207,10 @@ fn malformed_packets_are_counted_by_reason() {
 
 #[test]
 fn a_full_pit_answers_with_congestion() {
-    let mut bed =
-        Bed::with_config(RouterConfig { pit_entries_max: 2, ..RouterConfig::default() });
+    let mut bed = Bed::with_config(RouterConfig { pit_entries_max: 2, ..RouterConfig::default() });
     bed.route("/a", &[(U, 0)]);
-    for (index, expected) in [PacketKind::Interest, PacketKind::Interest, PacketKind::Nack]
-        .into_iter()
-        .enumerate()
+    for (index, expected) in
+        [PacketKind::Interest, PacketKind::Interest, PacketKind::Nack].into_iter().enumerate()
     {
         let out = bed.ask(LOCAL, &Ask::new(&alloc::format!("/a/{index}"), index as u32));
         assert_eq!(out[0].kind, expected);

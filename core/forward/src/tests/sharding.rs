@@ -11,7 +11,7 @@ use crate::shard::{shard_of_name, shard_of_token, token_of_shard};
 #[derive(Clone, Debug)]
 enum Happening {
     Interest { face: u64, name: u8, prefix: bool, fresh: bool, nonce: u32 },
-    Data { face: u64, name: u8, freshness_ms: u16 },
+    Data { face: u64, name: u8, freshness_ms: u64 },
     Pass { ms: u64 },
 }
 
@@ -26,7 +26,7 @@ fn happening() -> impl Strategy<Value = Happening> {
                 nonce
             }
         ),
-        3 => (256..260_u64, 0..12_u8, 0..100_u16)
+        3 => (256..260_u64, 0..12_u8, 0..100_u64)
             .prop_map(|(face, name, freshness_ms)| Happening::Data { face, name, freshness_ms }),
         1 => (0..3000_u64).prop_map(|ms| Happening::Pass { ms }),
     ]

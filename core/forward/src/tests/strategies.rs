@@ -35,7 +35,7 @@ fn no_route_is_told_and_leaves_nothing() {
 fn retransmissions_are_held_back_then_try_the_next_hop() {
     let mut bed = Bed::new();
     bed.route("/a", &[(U, 0), (V, 1)]);
-    let mut ask = |bed: &mut Bed, nonce| sent(&bed.ask(LOCAL, &Ask::new("/a", nonce)));
+    let ask = |bed: &mut Bed, nonce| sent(&bed.ask(LOCAL, &Ask::new("/a", nonce)));
     assert_eq!(ask(&mut bed, 1), vec![(U, PacketKind::Interest)]);
     bed.pass_ms(5);
     assert_eq!(ask(&mut bed, 2), vec![], "within 10 ms");
