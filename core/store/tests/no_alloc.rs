@@ -1,0 +1,95 @@
+//! A store at its working size allocates nothing, whatever comes and goes.
+
+use weir_base::{HashKey, Instant, NS_PER_MS, Pool, Rng};
+use weir_store::{EvictionPolicy, Lookup, Query, Store, StoreConfig};
+use weir_wire::{Data, DataView, Name, NameView};
+
+const KEY: HashKey = HashKey::new([1, 2]);
+const OBJECTS: u32 = 40;
+const SEGMENTS: u32 = 50;
+
+fn hash_all(name: NameView<'_>, hashes: &mut [u64; 8]) -> usize {
+    let mut hasher = KEY.hasher();
+    let mut count = 0;
+    for component in name.components() {
+        hasher.write(component.wire);
+        hashes[count] = hasher.finish();
+        count += 1;
+    }
+    count
+}
+
+struct Bed {
+    store: Store,
+    pool: Pool,
+    rng: Rng,
+    packets: Vec<Vec<u8>>,
+    now: Instant,
+}
+
+impl Bed {
+    fn new(policy: EvictionPolicy) -> Self {
+        let packets = (0..OBJECTS * SEGMENTS).map(|number| {
+            let mut name: Name = format!("/site/{}/data", number / SEGMENTS).parse().unwrap();
+            name.append_version(1).append_segment((number % SEGMENTS).into());
+            let content = vec![1; 200 + number as usize % 3 * 3_000];
+            Data::new(name)
+                .freshness_ms(u64::from(number) % 100)
+                .content(content)
+                .encode_with_digest()
+        });
+        // Room for about a third of the Data.
+        let capacity_bytes = 2_200_000;
+        // The mix of sizes drifts, so the pool starts with more blocks of each than the store can hold at once.
+        let mut pool = Pool::new(128 << 20);
+        let packets: Vec<_> = packets.collect();
+        let blocks = [0, 1, 2].map(|at| {
+            let size = packets[at].len();
+            (0..capacity_bytes / size as u64).map(|_| pool.alloc(size)).collect::<Vec<_>>()
+        });
+        drop(blocks);
+        Self {
+            store: Store::new(StoreConfig { capacity_bytes, policy, ..StoreConfig::default() }),
+            pool,
+            rng: Rng::from_seed(3),
+            packets,
+            now: Instant::ZERO,
+        }
+    }
+
+    fn turn(&mut self) {
+        self.now = self.now.plus_ns(NS_PER_MS);
+        // The product makes some Data more popular than other.
+        let at = u64::from(self.rng.below(2_000)) * u64::from(self.rng.below(2_000)) / 2_000;
+        let data = DataView::decode(&self.packets[at as usize]).unwrap();
+        let mut hashes = [0; 8];
+        let count = hash_all(data.name, &mut hashes);
+        let can_be_prefix = self.rng.below(10) == 0;
+        let depth = if can_be_prefix { count - 2 } else { count };
+        let name = data.name.prefix(depth);
+        let must_be_fresh = self.rng.below(4) == 0;
+        let query = Query { name, hashes: &hashes[..depth], can_be_prefix, must_be_fresh };
+        if let Lookup::Miss = self.store.lookup(self.now, &query) {
+            self.store.insert(self.now, &data, &hashes[..count], &mut self.pool).unwrap();
+        }
+        if self.rng.below(1_000) == 0 {
+            self.store.erase(data.name.prefix(2), hashes[1], 10);
+        }
+    }
+}
+
+#[test]
+fn a_store_at_its_working_size_allocates_nothing() {
+    for policy in EvictionPolicy::ALL {
+        let mut bed = Bed::new(policy);
+        (0..60_000).for_each(|_| bed.turn());
+        let before = bed.store.stats();
+        let counted = allocation_counter::measure(|| (0..20_000).for_each(|_| bed.turn()));
+        let after = bed.store.stats();
+        assert!(after.evictions > before.evictions + 3_000, "{policy}: evictions were among it");
+        assert!(after.hits > before.hits + 3_000, "{policy}: and hits");
+        assert!(after.erasures > before.erasures, "{policy}: and erasures");
+        assert!(after.refreshes > before.refreshes, "{policy}: and refreshes");
+        assert_eq!(counted.count_total, 0, "{policy}: allocations");
+    }
+}
