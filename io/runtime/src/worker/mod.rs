@@ -21,10 +21,11 @@ use crossbeam_channel::Receiver;
 use mio::{Events, Poll, Token};
 use weir_base::{FaceId, Instant, NS_PER_MS, NS_PER_S, Packet, Pool, Slab, TimerWheel};
 use weir_face::{Datagram, UdpPort};
-use weir_forward::{Input, Outbox, Router, RouterConfig};
+use weir_forward::{Command, FaceScope, Input, Outbox, Router, RouterConfig};
 use weir_link::LinkDrop;
 
 use crate::clock::{Clock, sleep_until};
+use crate::control::LINK_TYPE;
 use crate::handle::ControlSender;
 use crate::message::{PeerLinks, PortId, ToControl, ToWorker, WorkerCounters};
 use face::Faces;
@@ -156,6 +157,12 @@ impl Worker {
     pub(crate) fn new(setup: WorkerSetup) -> Self {
         let now = setup.clock.now();
         let idle_timeout_ns = setup.idle_timeout.as_nanos() as u64;
+        // Management is a program of this machine behind a face that has no socket.
+        let internal = Input::Command(Command::AddFace {
+            face: FaceId::INTERNAL,
+            scope: FaceScope::Local,
+            link_type: LINK_TYPE,
+        });
         Self {
             index: setup.index,
             clock: setup.clock,
@@ -177,7 +184,7 @@ impl Worker {
             dirty: Vec::new(),
             frames: Vec::new(),
             datagrams: Vec::new(),
-            inputs: Vec::with_capacity(2 * BATCH_PACKETS),
+            inputs: vec![internal],
             outbox: Outbox::default(),
             counters: WorkerCounters::default(),
             gone_drops: [0; LinkDrop::COUNT],

@@ -1,0 +1,175 @@
+//! The main path: programs of one machine, over the Unix socket.
+
+mod common;
+
+use std::os::unix::net::UnixStream;
+
+use common::{PATIENCE, TestRouter, config, content_of, data, interest, name, name_of};
+use weir_manage::commands::Command;
+use weir_manage::{ControlParameters, FaceStatus, Element};
+use weir_runtime::{Runtime, StartError};
+use weir_wire::{Interest, LpHeader, LpView, NackReason, PitToken};
+
+#[test]
+fn interest_reaches_the_producer_and_data_comes_back_and_is_kept() {
+    let router = TestRouter::start();
+    let (mut producer, mut consumer) = (router.unix(), router.unix());
+    producer.register("/movies");
+
+    consumer.send(&interest("/movies/one"));
+    let asked = producer.got().interest();
+    assert_eq!(name_of(&asked), "/movies/one");
+    producer.send(&data("/movies/one", b"first"));
+    assert_eq!(content_of(&consumer.got().data()), b"first");
+
+    // The producer is not asked again.
+    consumer.send(&interest("/movies/one"));
+    assert_eq!(content_of(&consumer.got().data()), b"first");
+    consumer.send(&interest("/movies/two"));
+    assert_eq!(name_of(&producer.got().interest()), "/movies/two");
+
+    let snapshot = router.snapshot();
+    assert_eq!(snapshot.router.store.hits, 1);
+    assert_eq!(snapshot.faces.len(), 2);
+    assert!(snapshot.faces[1].counters.in_interests >= 3, "{snapshot:#?}");
+    router.stop();
+}
+
+#[test]
+fn no_route_is_answered_with_a_nack() {
+    let router = TestRouter::start();
+    let mut consumer = router.unix();
+    let sent = interest("/nobody/serves/this");
+    consumer.send(&sent);
+    assert_eq!(consumer.got().nack(), NackReason::NoRoute);
+}
+
+#[test]
+fn pit_token_comes_back_on_data_from_producer_and_store() {
+    let router = TestRouter::start();
+    let (mut producer, mut consumer) = (router.unix(), router.unix());
+    producer.register("/a");
+    for token in [&b"first"[..], &b"a longer token of 32 octets 12345"[..32]] {
+        let header =
+            LpHeader { pit_token: PitToken::new(token).unwrap(), ..LpHeader::default() };
+        let packet = interest("/a/b");
+        let mut prefix = [0; weir_wire::LP_PREFIX_MAX];
+        let prefix_len = header.encode_prefix(packet.len(), &mut prefix);
+        consumer.send(&[&prefix[..prefix_len], &packet].concat());
+        if token == b"first" {
+            producer.got().interest();
+            producer.send(&data("/a/b", b"x"));
+        }
+        let frame = consumer.try_frame().unwrap().unwrap();
+        let view = LpView::decode(&frame).unwrap();
+        assert_eq!(view.header.pit_token.as_slice(), token);
+    }
+}
+
+#[test]
+fn datasets_list_faces_and_routes() {
+    let router = TestRouter::start();
+    let mut peer = router.unix();
+    peer.register("/a/b");
+    let ask = |uri: &str| {
+        Interest::new(name(uri)).can_be_prefix(true).must_be_fresh(true).nonce(77).encode()
+    };
+    peer.send(&ask("/localhost/nfd/faces/list"));
+    let faces = FaceStatus::decode_all(&content_of(&peer.got().data())).unwrap();
+    assert_eq!(faces.len(), 1);
+    assert!(faces[0].info.uri.starts_with("fd://"), "{faces:?}");
+    assert_eq!(faces[0].info.local_uri, format!("unix://{}", router.path.display()));
+    assert!(faces[0].counters.in_interests >= 2);
+
+    peer.send(&ask("/localhost/nfd/fib/list"));
+    let fib = weir_manage::FibEntry::decode_all(&content_of(&peer.got().data())).unwrap();
+    assert!(fib.iter().any(|entry| entry.name == name("/a/b")), "{fib:?}");
+
+    peer.send(&ask("/localhost/nfd/cs/info"));
+    let store = weir_manage::CsInfo::decode(&content_of(&peer.got().data())).unwrap();
+    assert_eq!(store.capacity_bytes, Some(16 << 20));
+}
+
+#[test]
+fn routes_of_a_face_go_with_it() {
+    let router = TestRouter::start();
+    let mut producer = router.unix();
+    producer.register("/gone");
+    drop(producer);
+    router.wait_until("the face is closed", |snapshot| snapshot.faces.is_empty());
+    let mut consumer = router.unix();
+    consumer.send(&interest("/gone/x"));
+    assert_eq!(consumer.got().nack(), NackReason::NoRoute);
+}
+
+#[test]
+fn erasing_the_store() {
+    let router = TestRouter::start();
+    let (mut producer, mut consumer) = (router.unix(), router.unix());
+    producer.register("/a");
+    consumer.send(&interest("/a/1"));
+    producer.got().interest();
+    producer.send(&data("/a/1", b"x"));
+    consumer.got().data();
+    let parameters = ControlParameters { name: Some(name("/a")), ..Default::default() };
+    let response = consumer.command(Command::CsErase, &parameters);
+    assert_eq!((response.code, response.body.unwrap().count), (200, Some(1)));
+    consumer.send(&interest("/a/1"));
+    assert_eq!(name_of(&producer.got().interest()), "/a/1");
+}
+
+#[test]
+fn a_clean_stop_removes_the_socket_and_closes_faces() {
+    let router = TestRouter::start();
+    let mut peer = router.unix();
+    peer.register("/a");
+    let path = router.path.clone();
+    let directory = tempfile::tempdir().unwrap();
+    assert!(path.exists());
+    router.stop();
+    assert!(!path.exists());
+    assert!(peer.try_frame().unwrap().is_none(), "the face is closed");
+    drop(directory);
+}
+
+#[test]
+fn two_routers_do_not_share_a_socket() {
+    let router = TestRouter::start();
+    let error = Runtime::start(config(router.path.clone())).unwrap_err();
+    assert!(matches!(error, StartError::Unix(_)), "{error}");
+    assert!(error.to_string().contains("--unix"), "{error}");
+    // The first is none the worse for it.
+    router.unix().register("/still/here");
+}
+
+#[test]
+fn a_taken_port_is_named_with_the_next_step() {
+    let router = TestRouter::start();
+    let directory = tempfile::tempdir().unwrap();
+    for scheme in ["udp4", "tcp4"] {
+        let address = router.address(scheme);
+        let mut config = config(directory.path().join("other.sock"));
+        config.listeners = vec![match scheme {
+            "udp4" => weir_runtime::Listener::Udp { address, required: false },
+            _ => weir_runtime::Listener::Tcp { address, required: false },
+        }];
+        let error = Runtime::start(config).unwrap_err().to_string();
+        assert!(error.contains(&address.to_string()), "{error}");
+        assert!(error.contains(&format!("--{}", &scheme[..3])), "{error}");
+    }
+}
+
+#[test]
+fn a_killed_routers_socket_is_taken_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("nfd.sock");
+    // What a killed router leaves: a socket file that nobody listens on.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    let handle = Runtime::start(config(path.clone())).unwrap();
+    let socket = UnixStream::connect(&path).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    common::Peer::new(socket).register("/a");
+    handle.stop().unwrap();
+    assert!(!path.exists());
+}
