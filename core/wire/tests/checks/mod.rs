@@ -12,7 +12,7 @@ pub(crate) fn interest(octets: &[u8]) {
     let owned = view.to_interest();
     let again = encode_interest(&view, &owned);
     let decoded = InterestView::decode(&again).expect("an encoded Interest decodes");
-    assert_eq!(decoded.to_interest(), owned);
+    assert_eq!(without_digest(decoded.to_interest()), without_digest(owned));
     let info = |view: &InterestView<'_>| view.signature.map(|s| s.info().to_signature_info());
     assert_eq!(info(&decoded), info(&view));
     assert_eq!(decoded.signature.map(|s| s.value), view.signature.map(|s| s.value));
@@ -20,6 +20,14 @@ pub(crate) fn interest(octets: &[u8]) {
         check_rewrite(&view, None, strip);
         check_rewrite(&view, Some(7), strip);
     }
+}
+
+/// The owned form lacks elements that a decoder skips, so the digest of the parameters may differ.
+fn without_digest(mut interest: Interest) -> Interest {
+    let components = interest.name.as_view();
+    let others = components.components().filter(|component| !component.is_parameters_digest());
+    interest.name = others.map(|component| component.to_component()).collect();
+    interest
 }
 
 fn encode_interest(view: &InterestView<'_>, owned: &Interest) -> Vec<u8> {
