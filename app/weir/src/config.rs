@@ -11,8 +11,9 @@ use anyhow::{Context, bail};
 use serde::de::{Error as _, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use weir_runtime::{
-    FaceDefaults, Listener, ManagementConfig, RuntimeConfig, StaticFace, THREADS_MAX,
+    FaceDefaults, Listener, ManagementConfig, RuntimeConfig, StaticFace, THREADS_MAX, TrustAnchor,
 };
+use weir_security::Certificate;
 use weir_store::{EvictionPolicy, StoreConfig};
 use weir_wire::Name;
 
@@ -442,14 +443,13 @@ impl FromStr for LogFilter {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        tracing_subscriber::EnvFilter::builder()
-            .parse(text)
-            .map(|_| Self(text.to_owned()))
-            .map_err(|error| {
+        tracing_subscriber::EnvFilter::builder().parse(text).map(|_| Self(text.to_owned())).map_err(
+            |error| {
                 format!(
                     "`{text}` is not a log level ({error}); write error, warn, info, debug or trace"
                 )
-            })
+            },
+        )
     }
 }
 
@@ -551,7 +551,7 @@ impl FileConfig {
         match &self.faces.unix {
             UnixChoice::None => {}
             UnixChoice::Path(path) => listeners.push(Listener::Unix(path.clone())),
-            UnixChoice::Auto => listeners.push(Listener::Unix(weir_face::default_unix_path())),
+            UnixChoice::Auto => listeners.push(Listener::UnixDefault),
         }
         // IPv6 that this machine lacks is passed over, unless it alone was asked for.
         let required = |addresses: &[SocketAddr], address: &SocketAddr| {
@@ -595,26 +595,31 @@ impl FileConfig {
     }
 
     fn management(&self) -> anyhow::Result<ManagementConfig> {
-        let mut trust_anchors = Vec::new();
-        for path in &self.management.trust_anchors {
-            let octets = std::fs::read(path).with_context(|| {
+        let anchors = self.management.trust_anchors.iter();
+        let trust_anchors = anchors.map(|path| {
+            read_anchor(path).with_context(|| {
                 format!(
-                    "cannot read the trust anchor {} named by [management] trust_anchors; make it \
-                     with `weir key export`, or remove it from the list",
+                    "trust anchor {} of [management] trust_anchors cannot be used; write it with \
+                     `weir key export`, or take it out of the list",
                     path.display()
                 )
-            })?;
-            trust_anchors.push(certificate_octets(octets));
-        }
-        Ok(ManagementConfig { trust_anchors, localhop: self.management.localhop })
+            })
+        });
+        Ok(ManagementConfig {
+            trust_anchors: trust_anchors.collect::<anyhow::Result<_>>()?,
+            localhop: self.management.localhop,
+        })
     }
 }
 
-/// A certificate file holds the Data packet itself or its base64 text, lines wrapped or not.
-fn certificate_octets(octets: Vec<u8>) -> Vec<u8> {
-    use base64::Engine as _;
-    let text: Vec<u8> = octets.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
-    base64::engine::general_purpose::STANDARD.decode(&text).unwrap_or(octets)
+/// A certificate file holds the Data packet itself or its base64 text.
+fn read_anchor(path: &Path) -> anyhow::Result<TrustAnchor> {
+    const DATA: u8 = 6;
+    let octets = std::fs::read(path)?;
+    let wire = weir_crypto::packet_in_file(&octets, &[DATA]).context("this is no certificate")?;
+    let certificate = Certificate::decode(&wire)?;
+    let verifier = weir_crypto::verifier_from_certificate(&certificate)?;
+    Ok(TrustAnchor { certificate, verifier: verifier.into() })
 }
 
 /// Default places of the configuration file, in the order they are tried.

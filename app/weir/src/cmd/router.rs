@@ -1,9 +1,215 @@
 //! `weir router`.
 
-/// Run a content router.
-#[derive(clap::Args)]
-pub(crate) struct Args {}
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process;
 
-pub(crate) fn run(_args: Args) -> anyhow::Result<()> {
-    anyhow::bail!("not built yet")
+use anyhow::Context;
+use tracing_subscriber::EnvFilter;
+use weir_runtime::Runtime;
+
+use crate::config::{
+    ByteSize, DEFAULT_CONFIG, FileConfig, LogFormat, LogSection, UnixChoice, parse_listen_address,
+};
+
+/// Run a content router.
+///
+/// Without arguments it serves this machine's applications on a Unix socket that they find by
+/// themselves, and peers on UDP and TCP port 6363. It runs until SIGTERM or Ctrl-C.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Configuration file; default: ~/.config/weir/weir.toml or /etc/weir/weir.toml, if there
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print every configuration key with its default and meaning, and exit
+    #[arg(long)]
+    print_default_config: bool,
+    /// Unix socket for applications: a path, "auto" or "none"
+    #[arg(long, value_name = "PATH")]
+    unix: Option<UnixChoice>,
+    /// UDP address for peers, for example 0.0.0.0:6363, or "none"; may be repeated
+    #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
+    udp: Vec<Listen>,
+    /// TCP address for peers, for example 0.0.0.0:6363, or "none"; may be repeated
+    #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
+    tcp: Vec<Listen>,
+    /// Memory for copies of Data, for example 256MiB; 0 keeps none
+    #[arg(long, value_name = "SIZE")]
+    store: Option<ByteSize>,
+    /// Packet threads
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Serve Prometheus metrics at http://ADDR/metrics
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
+    /// Say that the router is ready as a JSON object, and log in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// An address to listen on, or the word that there is to be none.
+#[derive(Clone, Copy)]
+enum Listen {
+    At(SocketAddr),
+    Nowhere,
+}
+
+fn parse_listen(text: &str) -> Result<Listen, String> {
+    match text {
+        "none" => Ok(Listen::Nowhere),
+        address => parse_listen_address(address).map(Listen::At),
+    }
+}
+
+fn addresses(listens: &[Listen]) -> Vec<SocketAddr> {
+    let at = listens.iter().filter_map(|listen| match listen {
+        Listen::At(address) => Some(*address),
+        Listen::Nowhere => None,
+    });
+    at.collect()
+}
+
+impl Args {
+    /// Flags go before the file.
+    fn apply(&self, config: &mut FileConfig) {
+        if let Some(unix) = &self.unix {
+            config.faces.unix = unix.clone();
+        }
+        if !self.udp.is_empty() {
+            config.faces.udp = addresses(&self.udp);
+        }
+        if !self.tcp.is_empty() {
+            config.faces.tcp = addresses(&self.tcp);
+        }
+        if let Some(size) = self.store {
+            config.store.size = size;
+        }
+        if let Some(threads) = self.threads {
+            config.router.threads = threads;
+        }
+        if let Some(address) = self.metrics {
+            config.metrics.address = Some(address);
+        }
+        if self.json {
+            config.log.format = LogFormat::Json;
+        }
+    }
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    if args.print_default_config {
+        return print(DEFAULT_CONFIG.trim_end());
+    }
+    let (mut config, path) = FileConfig::load(args.config.as_deref())?;
+    args.apply(&mut config);
+    start_log(&config.log)?;
+    if let Some(path) = path {
+        tracing::info!(path = %path.display(), "configuration read");
+    }
+    let router = Runtime::start(config.to_runtime()?).context("the router cannot start")?;
+    print(&ready_line(router.listening(), router.metrics_address(), args.json))?;
+    router.wait()?;
+    Ok(())
+}
+
+fn start_log(log: &LogSection) -> anyhow::Result<()> {
+    let filter = match std::env::var(EnvFilter::DEFAULT_ENV) {
+        Ok(filter) if !filter.is_empty() => EnvFilter::try_new(&filter)
+            .with_context(|| format!("RUST_LOG is `{filter}`; write for example `debug`"))?,
+        _ => EnvFilter::try_new(&log.level.0)?,
+    };
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match log.format {
+        LogFormat::Text => builder.init(),
+        LogFormat::Json => builder.json().init(),
+    }
+    Ok(())
+}
+
+fn ready_line(listening: &[String], metrics: Option<SocketAddr>, json: bool) -> String {
+    let metrics = metrics.map(|address| format!("http://{address}/metrics"));
+    if json {
+        let ready = serde_json::json!({
+            "ready": true,
+            "listening": listening,
+            "metrics": metrics,
+            "pid": process::id(),
+        });
+        return ready.to_string();
+    }
+    let mut line = match listening {
+        [] => "weir router is ready; it listens nowhere".to_owned(),
+        listening => format!("weir router is ready at {}", listening.join(", ")),
+    };
+    if let Some(metrics) = metrics {
+        line.push_str("; metrics at ");
+        line.push_str(&metrics);
+    }
+    line
+}
+
+/// A script that reads the ready line must get it at once.
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}").and_then(|()| out.flush()).context("cannot write to standard output")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn config_of(flags: &[&str]) -> FileConfig {
+        let cli = Cli::try_parse_from([&["weir"], flags].concat()).unwrap();
+        let mut config = FileConfig::default();
+        cli.args.apply(&mut config);
+        config
+    }
+
+    #[test]
+    fn flags_go_before_the_file() {
+        let defaults = FileConfig::default();
+        assert_eq!(config_of(&[]), defaults);
+        let config = config_of(&[
+            "--unix",
+            "/tmp/x.sock",
+            "--udp",
+            "127.0.0.1:7000",
+            "--udp",
+            "::1",
+            "--tcp",
+            "none",
+            "--store",
+            "1GiB",
+            "--threads",
+            "2",
+            "--metrics",
+            "127.0.0.1:9000",
+        ]);
+        assert_eq!(config.faces.unix, UnixChoice::Path("/tmp/x.sock".into()));
+        let udp: Vec<String> = config.faces.udp.iter().map(ToString::to_string).collect();
+        assert_eq!(udp, ["127.0.0.1:7000", "[::1]:6363"]);
+        assert!(config.faces.tcp.is_empty());
+        assert_eq!(config.store.size, ByteSize(1 << 30));
+        assert_eq!(config.router.threads, 2);
+        assert_eq!(config.metrics.address, Some("127.0.0.1:9000".parse().unwrap()));
+    }
+
+    #[test]
+    fn ready_line_says_where() {
+        let listening = ["unix:///run/nfd/nfd.sock".to_owned(), "udp4://0.0.0.0:6363".to_owned()];
+        let line = ready_line(&listening, None, false);
+        assert!(line.contains("unix:///run/nfd/nfd.sock, udp4://0.0.0.0:6363"), "{line}");
+        let line = ready_line(&listening, Some("127.0.0.1:1".parse().unwrap()), true);
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(value["listening"][1], "udp4://0.0.0.0:6363");
+        assert_eq!(value["metrics"], "http://127.0.0.1:1/metrics");
+    }
 }

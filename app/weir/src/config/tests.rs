@@ -33,26 +33,32 @@ fn printed_examples_are_valid_and_become_faces() {
     assert_eq!(faces[0].mtu, Some(1420));
     let routes: Vec<_> = faces[0].routes.iter().map(|(n, c)| (n.to_string(), *c)).collect();
     assert_eq!(routes, [("/".to_owned(), 0), ("/video".to_owned(), 10)]);
-    assert_eq!(
-        config.strategy[0].strategy.0.to_string(),
-        "/localhost/nfd/strategy/multicast"
-    );
+    assert_eq!(config.strategy[0].strategy.0.to_string(), "/localhost/nfd/strategy/multicast");
 }
 
 /// Every key that a section knows appears in the printed text: a misspelt key makes serde list
 /// the known ones.
 #[test]
 fn every_key_is_documented() {
-    for section in
-        ["router", "store", "faces", "management", "metrics", "log", "[face]", "[route]", "[strategy]"]
-    {
+    for section in [
+        "router",
+        "store",
+        "faces",
+        "management",
+        "metrics",
+        "log",
+        "[face]",
+        "[route]",
+        "[strategy]",
+    ] {
         let message = error_of(&format!("[{section}]\nno_such_key = 1\n"));
         let known = message.split("expected ").nth(1).unwrap_or_default();
         let known = known.lines().next().unwrap_or_default();
         let keys: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
         assert!(!keys.is_empty(), "{message}");
         for key in keys {
-            let documented = uncommented().lines().any(|line| line.starts_with(&format!("{key} =")));
+            let documented =
+                uncommented().lines().any(|line| line.starts_with(&format!("{key} =")));
             assert!(documented, "{key} of [{section}] is not in the printed default");
         }
     }
@@ -128,7 +134,12 @@ fn listen_addresses() {
 }
 
 #[test]
-fn base64_and_raw_certificates_read_the_same() {
-    assert_eq!(certificate_octets(vec![6, 2, 7, 0]), vec![6, 2, 7, 0]);
-    assert_eq!(certificate_octets(b"BgIH\nAA==\n".to_vec()), vec![6, 2, 7, 0]);
+fn an_unusable_trust_anchor_is_named() {
+    let file = std::env::temp_dir().join(format!("weir-no-anchor-{}", std::process::id()));
+    std::fs::write(&file, "not a certificate").unwrap();
+    let text = format!("[management]\ntrust_anchors = [{:?}, \"/no/such/file\"]\n", file);
+    let error = parse(&text).unwrap().to_runtime().unwrap_err();
+    std::fs::remove_file(&file).unwrap();
+    let message = format!("{error:#}");
+    assert!(message.contains("weir-no-anchor") && message.contains("weir key export"), "{message}");
 }
