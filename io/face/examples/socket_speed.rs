@@ -18,11 +18,16 @@ use weir_wire::lp::{LpHeader, PitToken};
 const DURATION: Duration = Duration::from_secs(2);
 const BATCH: usize = 64;
 
-/// A Data TLV of `len` octets.
+/// A Data TLV of `len` octets, at least 255 or less than 254.
 fn data(len: usize) -> Packet {
     let mut octets = vec![0xa5; len];
-    octets[..2].copy_from_slice(&[6, 253]);
-    octets[2..4].copy_from_slice(&((len - 4) as u16).to_be_bytes());
+    octets[0] = 6;
+    if len < 254 {
+        octets[1] = (len - 2) as u8;
+    } else {
+        octets[1] = 253;
+        octets[2..4].copy_from_slice(&((len - 4) as u16).to_be_bytes());
+    }
     Packet::from(octets)
 }
 

@@ -16,7 +16,7 @@ pub use limits::raise_file_limit;
 pub use listen::{BindError, TcpListener, UnixListener};
 pub use locate::{
     ClientTransportError, Origin, TransportChoice, client_transport, client_transport_from,
-    unix_path_candidates,
+    default_unix_path, unix_path_candidates,
 };
 pub use stream::StreamSocket;
 pub use udp::{Datagram, UdpCounters, UdpOptions, UdpPort, udp_mtu_default};

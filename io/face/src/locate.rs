@@ -3,12 +3,30 @@ use std::fmt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use nix::unistd::AccessFlags;
+
 use crate::uri::{FaceUri, ResolveError};
 
 /// Where a router on this host listens and applications look for it, in order: NFD's path, the user's run directory, the
 /// temporary directory.
 pub fn unix_path_candidates() -> Vec<PathBuf> {
     candidates_from(|key| env::var(key).ok())
+}
+
+/// The first of [`unix_path_candidates`] where this process may make a socket, as far as permissions tell: where a router of
+/// this user listens by default.
+pub fn default_unix_path() -> PathBuf {
+    let mut candidates = unix_path_candidates();
+    let usable = candidates.iter().position(|path| may_create_in(path.parent()));
+    candidates.swap_remove(usable.unwrap_or(candidates.len() - 1))
+}
+
+/// Whether a file may be made in `directory`, or the directory itself and those above it that are missing.
+fn may_create_in(directory: Option<&Path>) -> bool {
+    let nearest = directory.and_then(|path| path.ancestors().find(|path| path.exists()));
+    nearest.is_some_and(|path| {
+        path.is_dir() && nix::unistd::eaccess(path, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
+    })
 }
 
 fn candidates_from(variable: impl Fn(&str) -> Option<String>) -> Vec<PathBuf> {
@@ -181,6 +199,18 @@ mod tests {
         let choice = choose(&variables, &files, "").unwrap();
         assert_eq!(choice.uri.to_string(), "unix:///run/nfd/nfd.sock");
         assert_eq!(choice.origin, Origin::Default);
+    }
+
+    #[test]
+    fn a_place_where_nothing_can_be_made_is_passed_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert!(may_create_in(Some(directory.path())));
+        assert!(may_create_in(Some(&directory.path().join("a/b"))));
+        assert!(!may_create_in(Some(&file)));
+        assert!(!may_create_in(Some(&file.join("a"))));
+        assert!(unix_path_candidates().contains(&default_unix_path()));
     }
 
     #[test]
