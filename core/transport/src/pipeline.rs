@@ -375,8 +375,9 @@ impl Pipeline {
         Ok(())
     }
 
-    /// When [`Pipeline::check`] or [`Pipeline::next_to_send`] has something to do, if no packet comes before.
-    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
+    /// When [`Pipeline::check`] or [`Pipeline::next_to_send`] has something to do, if no packet comes before and the
+    /// caller has room or not.
+    pub(crate) fn next_wakeup(&self, has_room: bool) -> Option<Instant> {
         let overdue = self.sent.iter().find_map(|sent| {
             let slot = self.flying_slot(sent.unit, sent.order)?;
             let wait_ns = if self.is_overtaken(sent.order) {
@@ -386,11 +387,11 @@ impl Pipeline {
             };
             Some(slot.sent_at.plus_ns(wait_ns))
         });
-        let again = self.again.first().map(|&(at, _)| at);
+        let may_send = has_room && self.window_has_room();
+        let again = self.again.first().map(|&(at, _)| at).filter(|_| may_send);
         match (overdue, again) {
-            (Some(overdue), Some(again)) if self.window_has_room() => Some(overdue.min(again)),
-            (None, again) => again,
-            (overdue, _) => overdue,
+            (Some(overdue), Some(again)) => Some(overdue.min(again)),
+            (overdue, again) => overdue.or(again),
         }
     }
 

@@ -127,10 +127,6 @@ impl Request {
         self.due_at
     }
 
-    pub(crate) fn sends(&self) -> u32 {
-        self.sends
-    }
-
     /// The name asked for.
     pub(crate) fn name(&self) -> NameView<'_> {
         NameView::from_value(&self.name).expect("it was made from a name")

@@ -44,12 +44,6 @@ pub struct FetchStats {
 }
 
 impl FetchStats {
-    /// A request outside the pipeline has been sent `after - before` times more.
-    pub(crate) fn count_request(&mut self, before: u32, after: u32) {
-        self.interests += u64::from(after - before);
-        self.retransmissions += u64::from(before > 0 && after > before);
-    }
-
     pub(crate) fn add_pipeline(&mut self, counters: &PipelineCounters) {
         self.interests += counters.sent;
         self.retransmissions += counters.resent;

@@ -246,6 +246,7 @@ impl<'a> Simulation<'a> {
     fn run(mut self, have: &SegmentSet) -> Outcome {
         let mut inputs = Vec::new();
         let mut out = FetchOutbox::default();
+        let mut idle = 0;
         let result = loop {
             self.fetcher.handle(self.now, &mut inputs, &mut out);
             let interests: Vec<Vec<u8>> = out.interests.iter().map(<[u8]>::to_vec).collect();
@@ -282,6 +283,8 @@ impl<'a> Simulation<'a> {
             let wakeup = self.fetcher.next_wakeup().unwrap_or(Instant::FAR_FUTURE);
             let arrival = self.arrivals.peek().map_or(Instant::FAR_FUTURE, |next| next.0.0);
             let next = wakeup.min(arrival);
+            idle = if next > self.now { 0 } else { idle + 1 };
+            assert!(idle < 1000, "no progress: {:?}", self.fetcher);
             assert!(next < Instant::from_ns(3600 * NS_PER_S), "stuck: {:?}", self.fetcher);
             self.now = self.now.max(next);
             while let Some(&Reverse((at, sequence))) = self.arrivals.peek()

@@ -43,8 +43,9 @@ const DELAY_MAX_NS: u64 = 16 * NS_PER_MS;
 const DELAY_PARTS: u64 = 8;
 /// Growth in conservative slow start is so many times slower (RFC 9406, CSS_GROWTH_DIVISOR).
 const CAREFUL_PARTS: f64 = 4.0;
-/// Rounds of conservative slow start before congestion avoidance (RFC 9406, CSS_ROUNDS).
-const CAREFUL_ROUNDS: u32 = 5;
+/// Rounds of conservative slow start before congestion avoidance. RFC 9406 has 5 (CSS_ROUNDS), in which the window
+/// triples; the queue of a face holds a few hundred segments, so here it no more than doubles.
+const CAREFUL_ROUNDS: u32 = 3;
 
 /// CUBIC: the window follows a cubic of the time since the last decrease, never below what AIMD would have.
 #[derive(Clone, Debug)]

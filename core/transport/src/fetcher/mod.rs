@@ -208,7 +208,8 @@ enum Stage {
 /// Looks whether a version has a manifest.
 #[derive(Debug)]
 struct Probe {
-    manifest: Request,
+    /// `None` once it is known that there is no manifest.
+    manifest: Option<Request>,
     first: Request,
     /// When to go on without a manifest; set once the first segment has come.
     give_up_at: Option<Instant>,
@@ -305,14 +306,10 @@ impl Fetcher {
         match &self.stage {
             Stage::Discovering { request, .. } => Some(request.due_at()),
             Stage::Probing(probe) => {
-                let due = if probe.give_up_at.is_some() {
-                    probe.manifest.due_at()
-                } else {
-                    probe.manifest.due_at().min(probe.first.due_at())
-                };
-                Some(probe.give_up_at.map_or(due, |at| at.min(due)))
+                let first = probe.give_up_at.unwrap_or(probe.first.due_at());
+                Some(probe.manifest.as_ref().map_or(first, |request| request.due_at().min(first)))
             }
-            Stage::Fetching => self.pipeline.next_wakeup(),
+            Stage::Fetching => self.pipeline.next_wakeup(self.has_room()),
             Stage::Waiting | Stage::Over => None,
         }
     }
@@ -340,6 +337,11 @@ impl Fetcher {
         stats.rtt_median_ns = histogram.quantile_ns(0.5);
         stats.rtt_p99_ns = histogram.quantile_ns(0.99);
         stats
+    }
+
+    /// Whether the driver can take more than it has been given and will get.
+    fn has_room(&self) -> bool {
+        self.pipeline.flying().saturating_add(self.unconsumed) < self.config.unconsumed_max
     }
 
     fn discover(&self, now: Instant, is_stored: bool) -> Stage {
@@ -466,7 +468,7 @@ impl Fetcher {
             Request::new(name.value().to_vec(), selectors, DISCOVERY_TRIES, now)
         };
         self.stage = Stage::Probing(Probe {
-            manifest: request(manifest),
+            manifest: Some(request(manifest)),
             first: request(first),
             give_up_at: None,
         });
@@ -491,18 +493,19 @@ impl Fetcher {
         out: &mut FetchOutbox,
     ) {
         let Stage::Probing(probe) = &mut self.stage else { return };
-        if probe.manifest.is_answered_by(data) {
-            if let Some(rtt_ns) = probe.manifest.rtt_ns(now) {
+        if let Some(request) = probe.manifest.take_if(|request| request.is_answered_by(data)) {
+            if let Some(rtt_ns) = request.rtt_ns(now) {
                 self.pipeline.first_rtt(rtt_ns);
             }
             let part = ManifestPart::decode(data.content).ok();
-            let Some(part) = part.filter(|_| data.content_type != CONTENT_TYPE_NACK) else {
-                return self.begin(None, out);
-            };
-            let digests_per_part = part.digests_per_part as u64;
-            self.first_part_done = true;
-            self.deliver(Part::Manifest(0), packet, header, out);
-            self.begin(Some(digests_per_part), out);
+            if let Some(part) = part.filter(|_| data.content_type != CONTENT_TYPE_NACK) {
+                let digests_per_part = part.digests_per_part as u64;
+                self.first_part_done = true;
+                self.deliver(Part::Manifest(0), packet, header, out);
+                self.begin(Some(digests_per_part), out);
+            } else {
+                self.no_manifest(out);
+            }
         } else if probe.first.is_answered_by(data) && probe.give_up_at.is_none() {
             if data.content_type == CONTENT_TYPE_NACK {
                 return self.fail(FetchError::Refused(data.name.to_name()), out);
@@ -510,6 +513,7 @@ impl Fetcher {
             let rtt_ns = probe.first.rtt_ns(now);
             let wait_ns = MANIFEST_ROUND_TRIPS * rtt_ns.unwrap_or(0);
             probe.give_up_at = Some(now.plus_ns(wait_ns.max(MANIFEST_WAIT_MIN_NS)));
+            let is_without_manifest = probe.manifest.is_none();
             if let Some(rtt_ns) = rtt_ns {
                 self.pipeline.first_rtt(rtt_ns);
             }
@@ -518,8 +522,20 @@ impl Fetcher {
                 self.have.insert(0);
                 self.deliver(Part::Segment(0), packet, header, out);
             }
+            if is_without_manifest {
+                self.begin(None, out);
+            }
         } else {
             self.stats.unwanted += 1;
+        }
+    }
+
+    /// The manifest cannot be had: on without it, once it is known that the object can.
+    fn no_manifest(&mut self, out: &mut FetchOutbox) {
+        let Stage::Probing(probe) = &mut self.stage else { return };
+        probe.manifest = None;
+        if probe.give_up_at.is_some() {
+            self.begin(None, out);
         }
     }
 
@@ -589,42 +605,34 @@ impl Fetcher {
         reason: NackReason,
         out: &mut FetchOutbox,
     ) {
-        let failed = match &mut self.stage {
+        match &mut self.stage {
             Stage::Discovering { request, .. } => {
-                let result = request.nacked(interest, reason, now);
                 self.stats.nacks += 1;
-                result.err()
+                if let Err(give_up) = request.nacked(interest, reason, now) {
+                    self.give_up(now, give_up, out);
+                }
             }
             Stage::Probing(probe) => {
                 self.stats.nacks += 1;
-                let refused = probe.manifest.name() == interest.name;
-                // A Nack of Duplicate says nothing about the manifest; any other means that it cannot be had.
-                let result = if refused {
-                    probe.manifest.nacked(interest, reason, now).map(|()| reason)
-                } else {
-                    return match probe.first.nacked(interest, reason, now) {
-                        Ok(()) => {}
-                        Err(give_up) => self.give_up(now, give_up, out),
-                    };
-                };
-                if result != Ok(NackReason::Duplicate) && probe.give_up_at.is_some() {
-                    self.begin(None, out);
+                let manifest = probe.manifest.as_mut();
+                if let Some(request) = manifest.filter(|request| request.name() == interest.name) {
+                    // A Nack of Duplicate says nothing about the manifest; any other, that it cannot be had.
+                    let result = request.nacked(interest, reason, now);
+                    if result.is_err() || reason != NackReason::Duplicate {
+                        self.no_manifest(out);
+                    }
+                } else if let Err(give_up) = probe.first.nacked(interest, reason, now) {
+                    self.give_up(now, give_up, out);
                 }
-                None
             }
             Stage::Fetching => {
                 let part = self.layout.part_of_name(interest.name.value());
                 let Some(unit) = part.and_then(|part| self.layout.unit_of(part)) else { return };
-                let result = self.pipeline.nacked(unit, interest.nonce, reason, now);
-                return match result {
-                    Ok(()) => {}
-                    Err(failed) => self.fail_unit(failed, out),
-                };
+                if let Err(failed) = self.pipeline.nacked(unit, interest.nonce, reason, now) {
+                    self.fail_unit(failed, out);
+                }
             }
-            Stage::Waiting | Stage::Over => None,
-        };
-        if let Some(give_up) = failed {
-            self.give_up(now, give_up, out);
+            Stage::Waiting | Stage::Over => {}
         }
     }
 
@@ -660,9 +668,9 @@ impl Fetcher {
     fn advance(&mut self, now: Instant, out: &mut FetchOutbox) {
         match &mut self.stage {
             Stage::Discovering { request, .. } => {
-                let before = request.sends();
+                let before = out.interests.len();
                 match request.poll(now, &mut self.rng, &mut out.interests) {
-                    Ok(()) => self.stats.count_request(before, request.sends()),
+                    Ok(()) => self.stats.interests += (out.interests.len() - before) as u64,
                     Err(give_up) => {
                         self.give_up(now, give_up, out);
                         if !self.is_over() {
@@ -683,21 +691,26 @@ impl Fetcher {
             self.begin(None, out);
             return self.advance_segments(now, out);
         }
-        let before = probe.manifest.sends() + probe.first.sends();
-        let manifest = probe.manifest.poll(now, &mut self.rng, &mut out.interests);
+        let batch = &mut out.interests;
+        let before = batch.len();
+        let manifest = match &mut probe.manifest {
+            Some(request) => request.poll(now, &mut self.rng, batch),
+            None => Ok(()),
+        };
         let first = match probe.give_up_at {
             Some(_) => Ok(()),
-            None => probe.first.poll(now, &mut self.rng, &mut out.interests),
+            None => probe.first.poll(now, &mut self.rng, batch),
         };
-        self.stats.count_request(before, probe.manifest.sends() + probe.first.sends());
+        self.stats.interests += (batch.len() - before) as u64;
         // Without the first segment there is nothing; without the manifest there are signatures.
-        match (manifest, first) {
-            (_, Err(give_up)) => self.give_up(now, give_up, out),
-            (Err(_), Ok(())) if probe.give_up_at.is_some() => {
-                self.begin(None, out);
-                self.advance_segments(now, out);
-            }
-            _ => {}
+        if let Err(give_up) = first {
+            return self.give_up(now, give_up, out);
+        }
+        if manifest.is_err() {
+            self.no_manifest(out);
+        }
+        if let Stage::Fetching = self.stage {
+            self.advance_segments(now, out);
         }
     }
 
