@@ -291,7 +291,7 @@ mod tests {
             "weir_drops_total{layer=\"link\",reason=\"egress-queue-full\"} 1".into(),
             "weir_drops_total{layer=\"forward\",reason=\"pit-full\"} 0".into(),
             "weir_pit_entries 0".into(),
-            "weir_upstream_latency_seconds_bucket{le=\"1.6e-5\"} 2".into(),
+            "weir_upstream_latency_seconds_bucket{le=\"0.000016\"} 2".into(),
             "weir_upstream_latency_seconds_bucket{le=\"+Inf\"} 2".into(),
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 
 use common::{PATIENCE, TestRouter, config, content_of, data, interest, name, name_of};
 use weir_manage::commands::Command;
-use weir_manage::{ControlParameters, FaceStatus, Element};
+use weir_manage::{ControlParameters, Element, FaceStatus};
 use weir_runtime::{Runtime, StartError};
 use weir_wire::{Interest, LpHeader, LpView, NackReason, PitToken};
 
@@ -50,8 +50,7 @@ fn pit_token_comes_back_on_data_from_producer_and_store() {
     let (mut producer, mut consumer) = (router.unix(), router.unix());
     producer.register("/a");
     for token in [&b"first"[..], &b"a longer token of 32 octets 12345"[..32]] {
-        let header =
-            LpHeader { pit_token: PitToken::new(token).unwrap(), ..LpHeader::default() };
+        let header = LpHeader { pit_token: PitToken::new(token).unwrap(), ..LpHeader::default() };
         let packet = interest("/a/b");
         let mut prefix = [0; weir_wire::LP_PREFIX_MAX];
         let prefix_len = header.encode_prefix(packet.len(), &mut prefix);

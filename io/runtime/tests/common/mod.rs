@@ -197,7 +197,11 @@ impl<S: Read + Write> Peer<S> {
     }
 
     /// Sends a command and gives the response.
-    pub(crate) fn command(&mut self, command: Command, parameters: &ControlParameters) -> ControlResponse {
+    pub(crate) fn command(
+        &mut self,
+        command: Command,
+        parameters: &ControlParameters,
+    ) -> ControlResponse {
         self.send(&command_interest(command, parameters));
         let data = self.got().data();
         response_of(&data)
@@ -262,15 +266,8 @@ pub(crate) fn command_interest(command: Command, parameters: &ControlParameters)
     static TIME: AtomicU64 = AtomicU64::new(0);
     let unix_ms = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
     let time = TIME.fetch_add(1, Ordering::Relaxed) + unix_ms;
-    build_command(
-        Scope::Localhost,
-        command,
-        parameters,
-        &DigestSigner,
-        time.to_be_bytes(),
-        time,
-    )
-    .unwrap()
+    build_command(Scope::Localhost, command, parameters, &DigestSigner, time.to_be_bytes(), time)
+        .unwrap()
 }
 
 pub(crate) fn response_of(data: &[u8]) -> ControlResponse {

@@ -1,0 +1,198 @@
+//! Peers that misbehave, and very many of them.
+
+mod common;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
+use common::{TestRouter, data, interest};
+use weir_link::LinkDrop;
+use weir_wire::NackReason;
+
+fn link_drops(router: &TestRouter, reason: LinkDrop) -> u64 {
+    let snapshot = router.snapshot();
+    snapshot.link_drops.iter().find(|(found, _)| *found == reason).map_or(0, |(_, n)| *n)
+}
+
+fn runtime_drops(router: &TestRouter, reason: &str) -> u64 {
+    let snapshot = router.snapshot();
+    snapshot.runtime_drops.iter().find(|(found, _)| *found == reason).map_or(0, |(_, n)| *n)
+}
+
+#[test]
+fn a_peer_that_never_reads_costs_its_bounded_queue() {
+    let queue_bytes_max = 256 << 10;
+    let router = TestRouter::start_with(|config| {
+        config.face_defaults.queue_bytes_max = queue_bytes_max;
+        config.pit_entries_max = 100_000;
+    });
+    let (mut producer, mut deaf) = (router.unix(), router.unix());
+    producer.register("/big");
+    let content = vec![1; 8000];
+    for i in 0..1000 {
+        let uri = format!("/big/{i}");
+        deaf.send(&interest(&uri));
+        producer.got().interest();
+        producer.send(&data(&uri, &content));
+    }
+    router.wait_until("drops at the bound", |snapshot| {
+        snapshot.link_drops.iter().any(|&(reason, n)| reason == LinkDrop::QueueFull && n > 100)
+    });
+    let snapshot = router.snapshot();
+    let fullest = snapshot.faces.iter().map(|face| face.queue_bytes).max().unwrap();
+    assert!(fullest <= queue_bytes_max as u64, "{fullest}");
+    // Others are served as ever.
+    let mut other = router.unix();
+    other.send(&interest("/big/5"));
+    other.got().data();
+    // And when it reads at last, it gets what was kept for it.
+    deaf.got().data();
+}
+
+#[test]
+fn a_stream_closes_when_framing_is_lost_and_only_then() {
+    let router = TestRouter::start();
+    let mut peer = router.unix();
+    // A malformed Interest, well framed: counted, and the face stays.
+    peer.send(&[5, 2, 7, 0]);
+    peer.send(&[100, 3, 80, 1, 9]);
+    peer.send(&interest("/a"));
+    assert_eq!(peer.got().nack(), NackReason::NoRoute);
+    let snapshot = router.snapshot();
+    assert_eq!(snapshot.router.drops[weir_forward::DropReason::Malformed as usize], 1);
+    assert_eq!(snapshot.router.malformed.values().sum::<u64>(), 1);
+
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[5, 253, 255, 255], &[255; 64]] {
+        let mut peer = router.unix();
+        peer.send(garbage);
+        assert!(peer.try_frame().is_ok_and(|frame| frame.is_none()), "closed");
+    }
+    router.wait_until("only the first face is left", |snapshot| snapshot.faces.len() == 1);
+}
+
+#[test]
+fn a_packet_in_single_octets_is_a_packet() {
+    let router = TestRouter::start();
+    let mut peer = router.unix();
+    for octet in interest("/slow") {
+        peer.socket.write_all(&[octet]).unwrap();
+    }
+    assert_eq!(peer.got().nack(), NackReason::NoRoute);
+}
+
+#[test]
+fn udp_garbage_is_counted_and_closes_nothing() {
+    let router = TestRouter::start();
+    let peer = router.udp();
+    for garbage in [&b"hello"[..], &[5, 200, 1], &[6], &[100, 2, 80], &[0; 1500]] {
+        peer.send(garbage);
+    }
+    router.wait_until("five datagrams from a stranger", |_| {
+        runtime_drops(&router, "stranger-malformed") == 5
+    });
+    assert!(router.snapshot().faces.is_empty(), "garbage makes no face");
+    peer.send(&interest("/a"));
+    assert_eq!(peer.got().nack(), NackReason::NoRoute);
+    for garbage in [&b"hello"[..], &[100, 3, 80, 1, 9]] {
+        peer.send(garbage);
+    }
+    peer.send(&interest("/a"));
+    assert_eq!(peer.got().nack(), NackReason::NoRoute);
+    assert_eq!(router.snapshot().faces.len(), 1);
+    let counted =
+        link_drops(&router, LinkDrop::Malformed) + link_drops(&router, LinkDrop::NotNetworkPacket);
+    assert_eq!(counted, 2);
+}
+
+#[test]
+fn over_a_thousand_faces() {
+    let router = TestRouter::start();
+    let mut producer = router.unix();
+    producer.register("/n");
+    let mut peers: Vec<_> = (0..1200).map(|_| router.unix()).collect();
+    let udp: Vec<UdpSocket> = (0..200).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+    for socket in &udp {
+        socket.connect(router.address("udp4")).unwrap();
+        socket.send(&interest("/none")).unwrap();
+    }
+    router.wait_until("all faces", |snapshot| snapshot.faces.len() == 1401);
+    for (index, peer) in peers.iter_mut().enumerate() {
+        peer.send(&interest(&format!("/n/{index}")));
+    }
+    for _ in 0..peers.len() {
+        let asked = producer.got().interest();
+        producer.send(&data(&common::name_of(&asked), b"x"));
+    }
+    for (index, peer) in peers.iter_mut().enumerate() {
+        let got = peer.got().data();
+        assert_eq!(common::name_of(&got), format!("/n/{index}"));
+    }
+    drop(peers);
+    router.wait_until("their end", |snapshot| snapshot.faces.len() == 201);
+    router.stop();
+}
+
+#[test]
+fn faces_beyond_the_bound_are_refused_and_counted() {
+    let router = TestRouter::start_with(|config| config.faces_max = 3);
+    let kept: Vec<_> = (0..3).map(|_| router.unix()).collect();
+    router.wait_until("three faces", |snapshot| snapshot.faces.len() == 3);
+    let mut refused = router.unix();
+    assert!(refused.try_frame().unwrap().is_none());
+    assert_eq!(runtime_drops(&router, "connection-refused"), 1);
+    let stranger = router.udp();
+    stranger.send(&interest("/a"));
+    router.wait_until("a refused stranger", |_| runtime_drops(&router, "stranger-refused") == 1);
+    drop(kept);
+    router.wait_until("room again", |snapshot| snapshot.faces.is_empty());
+    let mut peer = router.unix();
+    peer.send(&interest("/a"));
+    assert_eq!(peer.got().nack(), NackReason::NoRoute);
+}
+
+#[test]
+fn metrics_tell_of_all_this() {
+    let router = TestRouter::start_with(|config| {
+        config.metrics = Some("127.0.0.1:0".parse().unwrap());
+    });
+    let mut peer = router.unix();
+    peer.send(&interest("/a"));
+    peer.got().nack();
+    let mut http =
+        std::net::TcpStream::connect(router.handle().metrics_address().unwrap()).unwrap();
+    http.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut text = String::new();
+    http.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.0 200"), "{text}");
+    assert!(text.contains("direction=\"in\",kind=\"interest\"} 1"), "{text}");
+    assert!(text.contains("weir_store_misses_total 1"), "{text}");
+    router.stop();
+}
+
+/// A flood from one peer does not starve another.
+#[test]
+fn a_flood_does_not_starve_others() {
+    let router = TestRouter::start();
+    let mut flood = router.unix();
+    flood.socket.set_nonblocking(true).unwrap();
+    let burst: Vec<u8> = (0..200).flat_map(|i| interest(&format!("/flood/{i}"))).collect();
+    let mut quiet = router.unix();
+    let end = Instant::now() + Duration::from_millis(300);
+    let mut slowest = Duration::ZERO;
+    let mut scratch = vec![0; 1 << 20];
+    while Instant::now() < end {
+        for _ in 0..4 {
+            match flood.socket.write(&burst) {
+                Err(error) if error.kind() != ErrorKind::WouldBlock => panic!("{error}"),
+                _ => {}
+            }
+            let _ = flood.socket.read(&mut scratch);
+        }
+        let sent = Instant::now();
+        quiet.send(&interest("/quiet"));
+        quiet.got().nack();
+        slowest = slowest.max(sent.elapsed());
+    }
+    assert!(slowest < Duration::from_secs(1), "{slowest:?}");
+}

@@ -1,0 +1,223 @@
+//! Peers of other machines: UDP and TCP, faces made by command and by configuration.
+
+mod common;
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use common::{Got, Peer, TestRouter, content_of, data, interest, name, name_of, response_of};
+use weir_manage::commands::Command;
+use weir_manage::{ControlParameters, FacePersistency};
+use weir_runtime::StaticFace;
+use weir_wire::{LpView, NackReason};
+
+fn create_face(uri: &str, persistency: FacePersistency) -> ControlParameters {
+    ControlParameters {
+        uri: Some(uri.into()),
+        face_persistency: Some(persistency),
+        ..ControlParameters::default()
+    }
+}
+
+#[test]
+fn a_udp_stranger_gets_a_face_and_its_data() {
+    let router = TestRouter::start();
+    let mut producer = router.unix();
+    producer.register("/p");
+    let consumer = router.udp();
+    consumer.send(&interest("/p/1"));
+    assert_eq!(name_of(&producer.got().interest()), "/p/1");
+    producer.send(&data("/p/1", &[7; 8000]));
+    assert_eq!(content_of(&consumer.got().data()), [7; 8000]);
+    let snapshot = router.snapshot();
+    let face = snapshot.faces.iter().find(|face| face.uri.starts_with("udp4://")).unwrap();
+    assert_eq!(face.uri, format!("udp4://{}", consumer.socket.local_addr().unwrap()));
+    assert_eq!((face.counters.in_interests, face.counters.out_data), (1, 1));
+    assert!(face.expires_in_ns.unwrap() > 590_000_000_000);
+}
+
+#[test]
+fn small_mtu_cuts_data_into_fragments_that_are_put_together() {
+    let near = TestRouter::start();
+    let far = TestRouter::start_with(|config| config.face_defaults.udp_mtu = Some(500));
+    let mut producer = far.unix();
+    producer.register("/far");
+    let mut consumer = near.unix();
+    let uri = format!("udp4://{}", far.address("udp4"));
+    let parameters = create_face(&uri, FacePersistency::Persistent);
+    let response = consumer.command(Command::FacesCreate, &parameters);
+    assert_eq!(response.code, 200, "{response:?}");
+    let face = response.body.unwrap().face_id.unwrap();
+    let route = ControlParameters {
+        name: Some(name("/far")),
+        face_id: Some(face),
+        ..ControlParameters::default()
+    };
+    assert_eq!(consumer.command(Command::RibRegister, &route).code, 200);
+    consumer.send(&interest("/far/1"));
+    producer.got().interest();
+    let content: Vec<u8> = (0..8000).map(|i| i as u8).collect();
+    producer.send(&data("/far/1", &content));
+    assert_eq!(content_of(&consumer.got().data()), content);
+    let snapshot = near.snapshot();
+    let udp = snapshot.faces.iter().find(|found| found.id == face).unwrap();
+    assert_eq!(udp.counters.reassembled, 1);
+    assert!(udp.counters.in_frames > 16, "{udp:#?}");
+}
+
+#[test]
+fn tcp_peers_consume_and_produce() {
+    let router = TestRouter::start();
+    let mut producer = router.tcp();
+    // Loopback has local scope, so management is there.
+    producer.register("/t");
+    let mut consumer = router.tcp();
+    for i in 0..3 {
+        let uri = format!("/t/{i}");
+        consumer.send(&interest(&uri));
+        assert_eq!(name_of(&producer.got().interest()), uri);
+        producer.send(&data(&uri, uri.as_bytes()));
+        assert_eq!(content_of(&consumer.got().data()), uri.as_bytes());
+    }
+}
+
+#[test]
+fn localhost_is_closed_to_udp() {
+    let router = TestRouter::start();
+    let peer = router.udp();
+    peer.socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let parameters =
+        ControlParameters { name: Some(name("/evil")), ..ControlParameters::default() };
+    peer.send(&common::command_interest(Command::RibRegister, &parameters));
+    assert!(peer.socket.recv(&mut [0; 9000]).is_err(), "no answer at all");
+    router.wait_until("a scope drop", |snapshot| {
+        snapshot.router.drops[weir_forward::DropReason::Scope as usize] == 1
+    });
+}
+
+#[test]
+fn faces_are_created_once_changed_and_destroyed() {
+    let router = TestRouter::start();
+    let mut peer = router.unix();
+    let parameters = create_face("udp4://127.0.0.1:9", FacePersistency::Persistent);
+    let made = peer.command(Command::FacesCreate, &parameters);
+    assert_eq!(made.code, 200, "{made:?}");
+    let face = made.body.unwrap().face_id;
+    let again = peer.command(Command::FacesCreate, &parameters);
+    assert_eq!((again.code, again.body.unwrap().face_id), (409, face));
+
+    let update = ControlParameters {
+        face_id: face,
+        face_persistency: Some(FacePersistency::Permanent),
+        ..ControlParameters::default()
+    };
+    assert_eq!(peer.command(Command::FacesUpdate, &update).code, 200);
+    let destroy = ControlParameters { face_id: face, ..ControlParameters::default() };
+    assert_eq!(peer.command(Command::FacesDestroy, &destroy).code, 200);
+    assert_eq!(peer.command(Command::FacesUpdate, &update).code, 404);
+    assert_eq!(router.snapshot().faces.len(), 1);
+}
+
+#[test]
+fn a_tcp_peer_that_is_not_there_is_504() {
+    let router = TestRouter::start();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut peer = router.unix();
+    let parameters = create_face(&format!("tcp4://{closed}"), FacePersistency::Persistent);
+    let response = peer.command(Command::FacesCreate, &parameters);
+    assert_eq!(response.code, 504, "{response:?}");
+}
+
+#[test]
+fn a_permanent_tcp_face_comes_back_with_its_routes() {
+    let router = TestRouter::start();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let uri = format!("tcp4://{}", listener.local_addr().unwrap());
+    let mut peer = router.unix();
+    let parameters = create_face(&uri, FacePersistency::Permanent);
+    peer.send(&common::command_interest(Command::FacesCreate, &parameters));
+    let (first, _) = listener.accept().unwrap();
+    let face = response_of(&peer.got().data()).body.unwrap().face_id;
+    let route = ControlParameters {
+        name: Some(name("/far")),
+        face_id: face,
+        ..ControlParameters::default()
+    };
+    assert_eq!(peer.command(Command::RibRegister, &route).code, 200);
+    drop(first);
+    let id = face.unwrap();
+    router.wait_until("the face is down", |snapshot| {
+        snapshot.faces.iter().any(|face| face.id == id && !face.up)
+    });
+    let (second, _) = listener.accept().unwrap();
+    let mut far = Peer::new(second);
+    router.wait_until("the face is up", |snapshot| {
+        snapshot.faces.iter().any(|face| face.id == id && face.up)
+    });
+    peer.send(&interest("/far/x"));
+    assert_eq!(name_of(&far.got().interest()), "/far/x");
+}
+
+/// Two machines are joined by two lines on one of them.
+#[test]
+fn static_faces_join_two_routers() {
+    let far = TestRouter::start();
+    let mut producer = far.unix();
+    producer.register("/far");
+    for scheme in ["udp4", "tcp4"] {
+        let address = far.address(scheme);
+        let near = TestRouter::start_with(|config| {
+            config.static_faces = vec![StaticFace {
+                uri: format!("{}://localhost:{}", &scheme[..3], address.port()),
+                permanent: true,
+                mtu: None,
+                congestion_marking: None,
+                routes: vec![(name("/"), 0)],
+            }];
+        });
+        near.wait_until("the face is there", |snapshot| {
+            !snapshot.faces.is_empty() && snapshot.router.fib_entries >= 2
+        });
+        let mut consumer = near.unix();
+        let uri = format!("/far/{scheme}");
+        consumer.send(&interest(&uri));
+        producer.got().interest();
+        producer.send(&data(&uri, b"across"));
+        assert_eq!(content_of(&consumer.got().data()), b"across");
+        // The far end answers only what it has a route to.
+        consumer.send(&interest("/elsewhere"));
+        assert_eq!(consumer.got().nack(), NackReason::NoRoute);
+    }
+}
+
+#[test]
+fn idle_udp_faces_close() {
+    let router = TestRouter::start_with(|config| {
+        config.face_defaults.idle_timeout = Duration::from_millis(100);
+    });
+    let peer = router.udp();
+    peer.send(&interest("/a"));
+    assert_eq!(peer.got().nack(), NackReason::NoRoute);
+    assert_eq!(router.snapshot().faces.len(), 1);
+    router.wait_until("the face is closed", |snapshot| snapshot.faces.is_empty());
+    // Its next packet makes it another face.
+    peer.send(&interest("/a"));
+    assert_eq!(peer.got().nack(), NackReason::NoRoute);
+}
+
+#[test]
+fn incoming_face_is_told_only_where_local_fields_are_on() {
+    let router = TestRouter::start();
+    let (mut producer, mut consumer) = (router.unix(), router.unix());
+    producer.register("/a");
+    consumer.send(&interest("/a/1"));
+    let Got::Interest { header, .. } = producer.got() else { panic!("an Interest") };
+    assert_eq!(header.incoming_face, None);
+    let update =
+        ControlParameters { flags: Some(1), mask: Some(1), ..ControlParameters::default() };
+    let response = producer.command(Command::FacesUpdate, &update);
+    assert_eq!(response.code, 200, "{response:?}");
+    consumer.send(&interest("/a/2"));
+    let frame = producer.try_frame().unwrap().unwrap();
+    assert!(LpView::decode(&frame).unwrap().header.incoming_face.is_some());
+}
