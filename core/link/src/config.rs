@@ -40,8 +40,8 @@ pub struct LinkConfig {
 }
 
 impl LinkConfig {
-    /// NFD's defaults for Unix and TCP faces: no fragments. A frame is as long as the largest packet, or
-    /// longer by a PIT token, which only peers that sent one get back.
+    /// NFD's defaults for Unix and TCP faces: no fragments. A frame is as long as the largest
+    /// packet, or longer by a PIT token, which only peers that sent one get back.
     pub fn stream() -> Self {
         Self {
             mtu: PACKET_SIZE_MAX + LP_PREFIX_MAX,

@@ -4,11 +4,13 @@ use core::fmt;
 
 use weir_base::{Packet, Pool};
 
-/// Longest header a [`Frame`] keeps apart from its packet, in octets. Fragment fields with a PIT token
-/// of 32 octets and a congestion mark fit; anything longer is joined with the packet by copying.
+/// Longest header a [`Frame`] keeps apart from its packet, in octets. Fragment fields with a PIT
+/// token of 32 octets and a congestion mark fit; anything longer is joined with the packet by
+/// copying.
 pub const FRAME_PREFIX_MAX: usize = 71;
 
-/// What a queued frame is charged beside its own octets, so that a queue of tiny packets is bounded too.
+/// What a queued frame is charged beside its own octets, so that a queue of tiny packets is bounded
+/// too.
 const FRAME_CHARGE_BYTES: u64 = 96;
 
 /// A payload up to this size is worth copying to set free the receive block it lies in.
@@ -68,8 +70,8 @@ impl fmt::Debug for Frame {
     }
 }
 
-/// The egress queue. Its octets on the wire and its charge in memory are counted apart: marking goes by
-/// the former as NFD does, the bound by the latter.
+/// The egress queue. Its octets on the wire and its charge in memory are counted apart: marking
+/// goes by the former as NFD does, the bound by the latter.
 #[derive(Debug, Default)]
 pub(crate) struct Egress {
     frames: VecDeque<Frame>,

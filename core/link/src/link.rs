@@ -10,9 +10,9 @@ use crate::reassembly::Reassembly;
 /// What became of one received frame.
 #[derive(Clone, Debug)]
 pub enum Received {
-    /// A whole Interest, Data or Nack. Link-only fields (Sequence, FragIndex, FragCount, TxSequence) and
-    /// IncomingFaceId are cleared from the header; the packet starts with TLV type 5 or 6 but is
-    /// not decoded further here.
+    /// A whole Interest, Data or Nack. Link-only fields (Sequence, FragIndex, FragCount,
+    /// TxSequence) and IncomingFaceId are cleared from the header; the packet starts with TLV type
+    /// 5 or 6 but is not decoded further here.
     Packet {
         /// Header fields for the forwarder; of a reassembled packet those of fragment 0.
         header: LpHeader,
@@ -124,14 +124,15 @@ impl Link {
         }
     }
 
-    /// Moves small queued packets into blocks of their own. To be called when the socket takes no more:
-    /// an Interest of 40 octets would else hold a whole receive block for as long as it waits. Each
-    /// frame is looked at once.
+    /// Moves small queued packets into blocks of their own. To be called when the socket takes no
+    /// more: an Interest of 40 octets would else hold a whole receive block for as long as it
+    /// waits. Each frame is looked at once.
     pub fn detach_small_frames(&mut self, pool: &mut Pool) {
         self.egress.detach_small(pool);
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) should be called next; may be early, never late.
+    /// When [`handle_timeout`](Self::handle_timeout) should be called next; may be early, never
+    /// late.
     pub fn next_wakeup(&self) -> Option<Instant> {
         self.reassembly.next_wakeup()
     }

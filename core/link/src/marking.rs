@@ -1,7 +1,7 @@
 use weir_base::Instant;
 
-/// NFD's marking schedule: the queue must stay above the threshold for one interval, then packets are
-/// marked at times that draw closer as `interval / sqrt(n + 1)` after the n-th mark.
+/// NFD's marking schedule: the queue must stay above the threshold for one interval, then packets
+/// are marked at times that draw closer as `interval / sqrt(n + 1)` after the n-th mark.
 #[derive(Debug, Default)]
 pub(crate) struct Marking {
     next_mark: Option<Instant>,

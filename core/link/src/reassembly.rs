@@ -29,8 +29,8 @@ pub(crate) struct Whole {
     pub(crate) packet: Packet,
 }
 
-/// Packets of one sender of which some fragments are here. Identifiers and deadlines lie in columns of
-/// their own, since every fragment searches the former and a full table the latter.
+/// Packets of one sender of which some fragments are here. Identifiers and deadlines lie in columns
+/// of their own, since every fragment searches the former and a full table the latter.
 #[derive(Debug, Default)]
 pub(crate) struct Reassembly {
     ids: Vec<u64>,
@@ -165,8 +165,8 @@ impl Reassembly {
         self.ids.len() - 1
     }
 
-    /// Gives up the messages idle longest, other than `keep`, until there is room for `needed` octets and
-    /// one more message. Returns where `keep` then lies.
+    /// Gives up the messages idle longest, other than `keep`, until there is room for `needed`
+    /// octets and one more message. Returns where `keep` then lies.
     fn make_room(
         &mut self,
         keep: u64,
@@ -205,8 +205,8 @@ impl Reassembly {
     }
 }
 
-/// How much one buffer for all fragments must hold, as far as the first to come tells. Fragment 0 is
-/// shorter than the others by its headers, hence the margin.
+/// How much one buffer for all fragments must hold, as far as the first to come tells. Fragment 0
+/// is shorter than the others by its headers, hence the margin.
 fn size_estimate(fragment_len: usize, frag_count: u32) -> usize {
     ((fragment_len + 64) * frag_count as usize).min(PACKET_SIZE_MAX)
 }

@@ -8,12 +8,13 @@ use crate::egress::{Egress, Frame};
 use crate::link::Link;
 
 impl Link {
-    /// Queues one packet (an Interest or Data TLV) for sending, in fragments where it must be cut. Of
-    /// `header`, the link sets the fragment fields itself, leaves local fields out where the face has
-    /// none, and adds the congestion mark when the queue has been long for long enough.
+    /// Queues one packet (an Interest or Data TLV) for sending, in fragments where it must be cut.
+    /// Of `header`, the link sets the fragment fields itself, leaves local fields out where the
+    /// face has none, and adds the congestion mark when the queue has been long for long enough.
     ///
     /// # Errors
-    /// [`LinkDrop::QueueFull`], [`LinkDrop::TooLargeForMtu`] or [`LinkDrop::NotNetworkPacket`]; counted already.
+    /// [`LinkDrop::QueueFull`], [`LinkDrop::TooLargeForMtu`] or [`LinkDrop::NotNetworkPacket`];
+    /// counted already.
     pub fn enqueue(
         &mut self,
         now: Instant,

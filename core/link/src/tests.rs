@@ -297,7 +297,8 @@ fn a_partial_is_given_up_half_a_second_after_its_latest_fragment() {
     link.handle_timeout(at(900));
     assert_eq!(link.counters().drops[LinkDrop::ReassemblyTimeout], 1);
     assert_eq!((link.next_wakeup(), link.partial_bytes()), (None, 0));
-    // The last fragment comes late, and begins a partial of its own instead of completing the dead one.
+    // The last fragment comes late, and begins a partial of its own instead of completing the dead
+    // one.
     assert!(matches!(link.receive(at(901), fragment(2, 2, 3, b"d"), &mut pool), Received::Partial));
 }
 
@@ -417,10 +418,13 @@ proptest! {
     ) {
         let config = LinkConfig { sequence_start, ..LinkConfig::datagram(mtu) };
         let mut sender = Link::new(config);
-        let header = LpHeader { congestion_mark: u64::from(is_marked), ..token(&vec![5; token_len]) };
+        let marked = LpHeader { congestion_mark: u64::from(is_marked), ..LpHeader::default() };
+        let pit_token = PitToken::new(&vec![5; token_len]).unwrap();
+        let header = LpHeader { pit_token, ..marked };
         let packet = data(len);
         if let Err(reason) = sender.enqueue(START, header.clone(), packet.clone()) {
-            // At the smallest MTUs a large packet takes more than 400 fragments, or the header takes all.
+            // At the smallest MTUs a large packet takes more than 400 fragments, or the header
+            // takes all.
             prop_assert_eq!(reason, LinkDrop::TooLargeForMtu);
             prop_assert!(mtu < 140);
             return Ok(());
@@ -458,7 +462,10 @@ proptest! {
         let (mut given, mut dropped) = (0, 0);
         let count = frames.len() as u64;
         for (at, (octets, sequence, index, of, is_raw)) in frames.into_iter().enumerate() {
-            let frame = if is_raw { Packet::from(octets) } else { fragment(sequence, index, of, &octets) };
+            let frame = match is_raw {
+                true => Packet::from(octets),
+                false => fragment(sequence, index, of, &octets),
+            };
             match link.receive(START.plus_ns(at as u64 * 90 * NS_PER_MS), frame, &mut pool) {
                 Received::Packet { packet, .. } => {
                     given += 1;

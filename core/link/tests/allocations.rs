@@ -11,7 +11,8 @@ fn data(len: u16) -> Packet {
     Packet::from(octets)
 }
 
-/// Sends `rounds` batches, brings every frame to the receiver in a block of its pool, and counts the packets.
+/// Sends `rounds` batches, brings every frame to the receiver in a block of its pool, and counts
+/// the packets.
 fn exchange(near: &mut Link, far: &mut Link, pool: &mut Pool, packet: &Packet, rounds: u32) -> u32 {
     let header = LpHeader { pit_token: PitToken::new(b"8 octets").unwrap(), ..LpHeader::default() };
     let mut arrived = 0;

@@ -1,7 +1,9 @@
-//! What a packet costs on its way through the sockets of this machine, measured from queue to frames.
+//! What a packet costs on its way through the sockets of this machine, measured from queue to
+//! frames.
 //!
-//! `cargo run --release -p weir-face --example socket_speed` prints, for Unix, TCP and UDP with frames of 8000 octets and for UDP
-//! with 1400, the processor time per packet of the sending and the receiving thread, and the rate.
+//! `cargo run --release -p weir-face --example socket_speed` prints, for each kind of socket and
+//! size of packet, the processor time per packet of the sending and the receiving thread, and the
+//! rate.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -122,7 +124,7 @@ fn receive_all(
 fn report(name: &str, sent: &Side, received: &Side) {
     let cost = |side: &Side| side.processor.as_secs_f64() * 1e6 / side.packets.max(1) as f64;
     println!(
-        "{name:<28} {:>7.2} us send {:>7.2} us receive {:>7.3} M packets/s {:>6.1} Gbit/s  {:.2} % lost",
+        "{name:<26} {:>6.2} us send {:>6.2} us receive {:>7.3} M/s {:>6.1} Gbit/s {:>6.2} % lost",
         cost(sent),
         cost(received),
         received.packets as f64 / 1e6 / sent.elapsed.as_secs_f64(),

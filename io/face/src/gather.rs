@@ -7,7 +7,8 @@ use weir_link::Link;
 
 /// Pieces of one call.
 pub(crate) const PIECES_MAX: usize = 128;
-/// Octets of one call: enough to spread its cost, little enough for what it touches to stay in cache.
+/// Octets of one call: enough to spread its cost, little enough for what it touches to stay in
+/// cache.
 const BATCH_BYTES_MAX: usize = 256 * 1024;
 /// Frames up to this size are copied together, since a piece of its own costs more.
 const COPY_BYTES_MAX: usize = 512;
@@ -69,7 +70,8 @@ fn is_small(prefix: &[u8], payload: &[u8]) -> bool {
     prefix.len() + payload.len() <= COPY_BYTES_MAX
 }
 
-/// Calls `send` with the octets of the oldest frames of `link`, leaving out the `skip` octets that went before.
+/// Calls `send` with the octets of the oldest frames of `link`, leaving out the `skip` octets that
+/// went before.
 pub(crate) fn with_pieces<R>(
     link: &Link,
     skip: usize,

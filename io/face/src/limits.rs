@@ -2,7 +2,8 @@ use std::io;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Raises this process's limit of open files to what it may raise it to, and returns the limit. Each face needs one.
+/// Raises this process's limit of open files to what it may raise it to, and returns the limit.
+/// Each face needs one.
 ///
 /// # Errors
 /// Those of `getrlimit` and `setrlimit`.

@@ -17,8 +17,8 @@ use crate::uri::FaceUri;
 
 const BACKLOG: libc::c_int = 1024;
 
-/// As NFD: applications of every user may connect. What they may then do is for management to decide, and the
-/// directories that only concern one user are closed to others.
+/// As NFD: applications of every user may connect. What they may then do is for management to
+/// decide, and the directories that only concern one user are closed to others.
 const SOCKET_MODE: u32 = 0o666;
 
 /// Why a listener could not be set up.
@@ -26,7 +26,7 @@ const SOCKET_MODE: u32 = 0o666;
 pub enum BindError {
     /// A router answers at this path.
     #[error(
-        "another router listens on {}; stop it, or choose another path (for `weir router`: --unix PATH)",
+        "another router listens on {}; stop it, or choose another path (--unix PATH)",
         path.display()
     )]
     AddressInUse {
@@ -34,7 +34,7 @@ pub enum BindError {
         path: PathBuf,
     },
     /// There is something else at this path, and it is left alone.
-    #[error("{} is there already and is no socket; move it away or choose another path", path.display())]
+    #[error("{} is there and is no socket; move it away or choose another path", path.display())]
     NotASocket {
         /// The path.
         path: PathBuf,
@@ -56,7 +56,8 @@ pub enum BindError {
 }
 
 impl BindError {
-    /// Whether another place may do where this one did not, for want of permission or of the directory.
+    /// Whether another place may do where this one did not, for want of permission or of the
+    /// directory.
     fn is_about_the_place(&self) -> bool {
         match self {
             Self::Io { source, .. } => matches!(
@@ -82,8 +83,9 @@ pub struct UnixListener {
 }
 
 impl UnixListener {
-    /// Listens on `path`. A missing directory is made, open to this user alone unless the system's run directory is its
-    /// parent. A socket on which nobody answers, left by a router that was killed, is replaced.
+    /// Listens on `path`. A missing directory is made, open to this user alone unless the system's
+    /// run directory is its parent. A socket on which nobody answers, left by a router that was
+    /// killed, is replaced.
     ///
     /// # Errors
     /// [`BindError`].
@@ -144,7 +146,8 @@ impl UnixListener {
     /// The next connection; `None` when none waits.
     ///
     /// # Errors
-    /// Those of `accept`. When this process has no file to spare the connection stays in the queue: try again later.
+    /// Those of `accept`. When this process has no file to spare the connection stays in the queue:
+    /// try again later.
     pub fn accept(&self) -> io::Result<Option<StreamSocket>> {
         let accepted = accept(&self.socket)?;
         accepted
@@ -240,7 +243,8 @@ impl TcpListener {
     /// The next connection; `None` when none waits.
     ///
     /// # Errors
-    /// Those of `accept`. When this process has no file to spare the connection stays in the queue: try again later.
+    /// Those of `accept`. When this process has no file to spare the connection stays in the queue:
+    /// try again later.
     pub fn accept(&self) -> io::Result<Option<StreamSocket>> {
         let Some((socket, peer)) = accept(&self.socket)? else {
             return Ok(None);

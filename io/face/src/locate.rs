@@ -7,21 +7,22 @@ use nix::unistd::AccessFlags;
 
 use crate::uri::{FaceUri, ResolveError};
 
-/// Where a router on this host listens and applications look for it, in order: NFD's path, the user's run directory, the
-/// temporary directory.
+/// Where a router on this host listens and applications look for it, in order: NFD's path, the
+/// user's run directory, the temporary directory.
 pub fn unix_path_candidates() -> Vec<PathBuf> {
     candidates_from(|key| env::var(key).ok())
 }
 
-/// The first of [`unix_path_candidates`] where this process may make a socket, as far as permissions tell: where a router of
-/// this user listens by default.
+/// The first of [`unix_path_candidates`] where this process may make a socket, as far as
+/// permissions tell: where a router of this user listens by default.
 pub fn default_unix_path() -> PathBuf {
     let mut candidates = unix_path_candidates();
     let usable = candidates.iter().position(|path| may_create_in(path.parent()));
     candidates.swap_remove(usable.unwrap_or(candidates.len() - 1))
 }
 
-/// Whether a file may be made in `directory`, or the directory itself and those above it that are missing.
+/// Whether a file may be made in `directory`, or the directory itself and those above it that are
+/// missing.
 fn may_create_in(directory: Option<&Path>) -> bool {
     let nearest = directory.and_then(|path| path.ancestors().find(|path| path.exists()));
     nearest.is_some_and(|path| {
@@ -84,8 +85,9 @@ pub struct ClientTransportError {
     pub source: ResolveError,
 }
 
-/// The router that applications of this user connect to, as NDN clients find it: NDN_CLIENT_TRANSPORT, else the first
-/// `client.conf` there is, else the default path on which a router answers. Blocks for name resolution.
+/// The router that applications of this user connect to, as NDN clients find it:
+/// NDN_CLIENT_TRANSPORT, else the first `client.conf` there is, else the default path on which a
+/// router answers. Blocks for name resolution.
 ///
 /// # Errors
 /// [`ClientTransportError`]: what is configured is no address.
@@ -97,7 +99,8 @@ pub fn client_transport() -> Result<TransportChoice, ClientTransportError> {
     )
 }
 
-/// As [`client_transport`], with the environment, the files and the liveness of routers told by the caller.
+/// As [`client_transport`], with the environment, the files and the liveness of routers told by the
+/// caller.
 ///
 /// # Errors
 /// As [`client_transport`].
@@ -109,7 +112,8 @@ pub fn client_transport_from(
     if let Some(text) = variable("NDN_CLIENT_TRANSPORT").filter(|text| !text.trim().is_empty()) {
         return resolve(&text, Origin::Environment);
     }
-    // As NDN clients do, only the first file that exists counts, whether or not it names a transport.
+    // As NDN clients do, only the first file that exists counts, whether or not it names a
+    // transport.
     let found = config_paths(&variable).into_iter().find_map(|path| Some((read(&path)?, path)));
     if let Some((text, path)) = found
         && let Some(transport) = transport_of(&text)

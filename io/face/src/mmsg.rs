@@ -1,5 +1,5 @@
-//! Several datagrams in one system call. The kernel's structures are built on the stack for each call: that costs some
-//! tens of nanoseconds for a batch and leaves no pointers lying about.
+//! Several datagrams in one system call. The kernel's structures are built on the stack for each
+//! call: that costs some tens of nanoseconds for a batch and leaves no pointers lying about.
 
 use std::io;
 use std::mem;
@@ -63,8 +63,8 @@ pub(crate) fn receive(
         header.msg_controllen = size_of::<Control>();
     }
     let received = if is_batched {
-        // SAFETY: the first `count` headers point to names, pieces and controls that live through the call, and the
-        // pieces to the targets, exclusively borrowed.
+        // SAFETY: the first `count` headers point to names, pieces and controls that live through
+        // the call, and the pieces to the targets, exclusively borrowed.
         let result = unsafe {
             libc::recvmmsg(
                 fd,
@@ -108,8 +108,9 @@ fn receive_singly(fd: RawFd, messages: &mut [libc::mmsghdr]) -> io::Result<usize
 /// Segment size (UDP_GRO) and drop counter (SO_RXQ_OVFL) of a received message.
 fn read_control(header: &libc::msghdr) -> (Option<usize>, Option<u32>) {
     let (mut segment, mut overflows) = (None, None);
-    // SAFETY: the header was filled in by the kernel and its control buffer is still alive, so that the macros walk
-    // control messages within it; the data of these two kinds is an int, maybe unaligned.
+    // SAFETY: the header was filled in by the kernel and its control buffer is still alive, so that
+    // the macros walk control messages within it; the data of these two kinds is an int, maybe
+    // unaligned.
     unsafe {
         let mut control = libc::CMSG_FIRSTHDR(header);
         while !control.is_null() {
@@ -133,7 +134,8 @@ fn read_control(header: &libc::msghdr) -> (Option<usize>, Option<u32>) {
 /// The address the kernel wrote to `name`, if it is an IP address.
 fn read_address(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
     let name: *const libc::sockaddr_storage = name;
-    // SAFETY: a sockaddr_storage is large enough and aligned for both structures, and initialised in full.
+    // SAFETY: a sockaddr_storage is large enough and aligned for both structures, and initialised
+    // in full.
     unsafe {
         match libc::c_int::from((*name).ss_family) {
             libc::AF_INET => {
@@ -156,7 +158,8 @@ fn piece_mut(octets: &mut [u8]) -> libc::iovec {
     libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() }
 }
 
-/// One message to send: `piece_count` pieces, cut by the kernel into datagrams of `segment` octets if that is not 0.
+/// One message to send: `piece_count` pieces, cut by the kernel into datagrams of `segment` octets
+/// if that is not 0.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Departure {
     pub(crate) piece_count: usize,
@@ -184,8 +187,8 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Sends `departures`, at most [`BATCH_MAX`], to `peer`; their pieces follow one another in `pieces`. Returns how many
-/// messages the socket took.
+/// Sends `departures`, at most [`BATCH_MAX`], to `peer`; their pieces follow one another in
+/// `pieces`. Returns how many messages the socket took.
 ///
 /// # Errors
 /// What the system says when the first message fails.
@@ -221,7 +224,8 @@ pub(crate) fn send(
     }
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     if is_batched {
-        // SAFETY: the first `count` headers point to the address, pieces and controls, all alive through the call.
+        // SAFETY: the first `count` headers point to the address, pieces and controls, all alive
+        // through the call.
         let result =
             unsafe { libc::sendmmsg(fd, messages.as_mut_ptr(), count as libc::c_uint, flags) };
         return usize::try_from(result).map_err(|_| io::Error::last_os_error());
@@ -238,8 +242,9 @@ pub(crate) fn send(
 
 fn write_segment_size(header: &mut libc::msghdr, control: &mut Control, segment: u16) {
     header.msg_control = control.as_mut_ptr().cast();
-    // SAFETY: CMSG_SPACE and CMSG_LEN compute sizes only. The control buffer is aligned for a control message and has
-    // room for one with a u16, so the first header and its data lie within it.
+    // SAFETY: CMSG_SPACE and CMSG_LEN compute sizes only. The control buffer is aligned for a
+    // control message and has room for one with a u16, so the first header and its data lie within
+    // it.
     unsafe {
         header.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as libc::c_uint) as usize;
         let message = libc::CMSG_FIRSTHDR(header);

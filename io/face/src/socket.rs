@@ -5,8 +5,8 @@ use std::os::fd::AsRawFd;
 
 use socket2::Socket;
 
-/// Asks for large buffers: beyond the system's limit where the process may, up to it otherwise. A smaller
-/// buffer than asked is no error.
+/// Asks for large buffers: beyond the system's limit where the process may, up to it otherwise. A
+/// smaller buffer than asked is no error.
 pub(crate) fn grow_send_buffer(socket: &Socket, bytes: usize) {
     if force_buffer(socket, libc::SO_SNDBUFFORCE, bytes).is_err() {
         let _ = socket.set_send_buffer_size(bytes);
@@ -48,13 +48,14 @@ pub(crate) fn set_int_option(
 /// Octets that wait in the socket to be sent (SIOCOUTQ); 0 where the system does not tell.
 pub(crate) fn unsent_bytes(socket: &Socket) -> u64 {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: TIOCOUTQ (the same number as SIOCOUTQ) writes one int to the pointer, which is valid for it.
+    // SAFETY: TIOCOUTQ (the same number as SIOCOUTQ) writes one int to the pointer, which is valid
+    // for it.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     if result == 0 { u64::try_from(bytes).unwrap_or(0) } else { 0 }
 }
 
-/// Keeps a link told of the socket's backlog, for congestion marks, without a system call for every batch: what
-/// was sent since the socket was last asked bounds what can wait in it.
+/// Keeps a link told of the socket's backlog, for congestion marks, without a system call for every
+/// batch: what was sent since the socket was last asked bounds what can wait in it.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     bytes_max: u64,

@@ -24,7 +24,8 @@ const READ_BYTES_MAX: usize = 128 * 1024;
 const SMALL_READS_MAX: u32 = 16;
 /// What one call read is moved to a block of its own size when it is as little as this.
 const COPY_BYTES_MAX: usize = 2048;
-/// Send buffer asked for on Unix sockets. TCP sizes its buffers by itself as long as nobody sets them.
+/// Send buffer asked for on Unix sockets. TCP sizes its buffers by itself as long as nobody sets
+/// them.
 const UNIX_SEND_BUFFER_BYTES: usize = 1 << 20;
 
 /// One connection of a stream face, Unix or TCP; non-blocking.
@@ -48,7 +49,8 @@ impl StreamSocket {
     /// Connects to a router's Unix socket. Blocks only while the listener's backlog is full.
     ///
     /// # Errors
-    /// Those of `connect`: nothing there (NotFound), nobody listens (ConnectionRefused), no permission.
+    /// Those of `connect`: nothing there (NotFound), nobody listens (ConnectionRefused), no
+    /// permission.
     pub fn connect_unix(path: &Path) -> io::Result<Self> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.connect(&SockAddr::unix(path)?)?;
@@ -56,8 +58,8 @@ impl StreamSocket {
         Self::from_unix(socket, local, FaceUri::Unix(path.to_owned()))
     }
 
-    /// Starts a TCP connection. When the socket becomes writable, [`finish_connect`](Self::finish_connect)
-    /// tells whether it stands.
+    /// Starts a TCP connection. When the socket becomes writable,
+    /// [`finish_connect`](Self::finish_connect) tells whether it stands.
     ///
     /// # Errors
     /// Those of `socket` and `connect` that are known at once.
@@ -81,8 +83,8 @@ impl StreamSocket {
         Self::from_tcp(socket, address)
     }
 
-    /// Whether a connection begun by [`connect_tcp`](Self::connect_tcp) stands; to be asked when the socket is
-    /// writable, and again at the next readiness while the answer is `false`.
+    /// Whether a connection begun by [`connect_tcp`](Self::connect_tcp) stands; to be asked when
+    /// the socket is writable, and again at the next readiness while the answer is `false`.
     ///
     /// # Errors
     /// Why it could not be made.
@@ -149,8 +151,8 @@ impl StreamSocket {
         self.is_local
     }
 
-    /// Reads about one block's worth and appends the frames (whole TLVs of type Interest, Data or LpPacket) to
-    /// `frames`. Frames share the block they were read into.
+    /// Reads about one block's worth and appends the frames (whole TLVs of type Interest, Data or
+    /// LpPacket) to `frames`. Frames share the block they were read into.
     ///
     /// # Errors
     /// The connection failed; frames that came before were delivered by an earlier call.
@@ -232,8 +234,8 @@ impl StreamSocket {
         }
     }
 
-    /// Sends what `link` has queued, as far as the socket takes it. Frames leave the link's queue when their
-    /// last octet is taken, so a socket must always be given the same link.
+    /// Sends what `link` has queued, as far as the socket takes it. Frames leave the link's queue
+    /// when their last octet is taken, so a socket must always be given the same link.
     ///
     /// # Errors
     /// The connection failed.

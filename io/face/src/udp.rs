@@ -27,8 +27,8 @@ const RUN_SENT_BYTES_MAX: usize = 65_000;
 /// What is as short as this is moved to a block of its own size.
 const COPY_BYTES_MAX: usize = 2048;
 
-/// NFD's MTU for UDP faces is 8800, which costs IP fragments on a real network, where one lost fragment loses all. So
-/// 8800 is for loopback, and elsewhere 1420 fits common tunnels.
+/// NFD's MTU for UDP faces is 8800, which costs IP fragments on a real network, where one lost
+/// fragment loses all. So 8800 is for loopback, and elsewhere 1420 fits common tunnels.
 pub fn udp_mtu_default(peer: IpAddr) -> usize {
     if peer.to_canonical().is_loopback() { PACKET_SIZE_MAX } else { 1420 }
 }
@@ -44,7 +44,8 @@ pub struct UdpOptions {
     pub offload: bool,
     /// Whether `recvmmsg` and `sendmmsg` are used, where they exist.
     pub batch: bool,
-    /// Whether several ports may be bound to the address; the kernel then spreads peers over them (SO_REUSEPORT).
+    /// Whether several ports may be bound to the address; the kernel then spreads peers over them
+    /// (SO_REUSEPORT).
     pub reuse_port: bool,
 }
 
@@ -90,7 +91,8 @@ struct Slot {
     rest: Option<PacketMut>,
 }
 
-/// One UDP socket with any number of peers. Not connected, so that an error about one peer concerns no other.
+/// One UDP socket with any number of peers. Not connected, so that an error about one peer concerns
+/// no other.
 pub struct UdpPort {
     socket: Socket,
     local: SocketAddr,
@@ -317,8 +319,8 @@ impl UdpPort {
         }
     }
 
-    /// Sends what `link` has queued to `peer`. What the system refuses to send (too long, unreachable, no buffers) is
-    /// dropped and counted, in the link as [`LinkDrop::SocketRefused`].
+    /// Sends what `link` has queued to `peer`. What the system refuses to send (too long,
+    /// unreachable, no buffers) is dropped and counted, in the link as [`LinkDrop::SocketRefused`].
     ///
     /// # Errors
     /// Only if the socket itself is broken.
@@ -370,7 +372,8 @@ impl UdpPort {
                 self.is_batched = false;
                 Ok(None)
             }
-            // The route's MTU is below the segment size: such frames go one by one, as IP fragments.
+            // The route's MTU is below the segment size: such frames go one by one, as IP
+            // fragments.
             Some(libc::EINVAL | libc::EMSGSIZE) if departure.segment != 0 => {
                 self.run_frame_max = usize::from(departure.segment) - 1;
                 Ok(None)

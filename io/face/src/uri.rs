@@ -26,7 +26,8 @@ pub enum FaceUri {
     Device(String),
     /// `ether://[02:00:00:00:00:01]`
     Ether([u8; 6]),
-    /// `udp4+dev://eth0:56363` or, when `is_v6`, `udp6+dev://eth0:56363`: the local side of multicast.
+    /// `udp4+dev://eth0:56363` or, when `is_v6`, `udp6+dev://eth0:56363`: the local side of
+    /// multicast.
     UdpDevice {
         /// Which of the two schemes.
         is_v6: bool,
@@ -158,8 +159,9 @@ impl FaceUri {
         }
     }
 
-    /// Reads what people type: `udp://router.example`, `tcp4://10.0.0.1`, any canonical form. A missing port
-    /// is the scheme's default; of several addresses the first is taken. Blocks for name resolution.
+    /// Reads what people type: `udp://router.example`, `tcp4://10.0.0.1`, any canonical form. A
+    /// missing port is the scheme's default; of several addresses the first is taken. Blocks for
+    /// name resolution.
     ///
     /// # Errors
     /// [`ResolveError`]: the text is malformed, or the host has no address.
@@ -265,7 +267,8 @@ fn split_scheme(text: &str) -> Result<(&str, &str), FaceUriError> {
         .ok_or_else(|| FaceUriError::Malformed(text.to_owned()))
 }
 
-/// `host`, `host:port`, `[v6]`, `[v6]:port`; a bare IPv6 address is not taken, its port would be ambiguous.
+/// `host`, `host:port`, `[v6]`, `[v6]:port`; a bare IPv6 address is not taken, its port would be
+/// ambiguous.
 fn split_host_port(text: &str) -> Option<(&str, Option<u16>)> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {

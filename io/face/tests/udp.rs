@@ -35,7 +35,8 @@ fn frames(datagrams: Vec<Datagram>) -> Vec<Packet> {
     datagrams.into_iter().map(|datagram| datagram.frame).collect()
 }
 
-/// Runs of equal sizes, single ones, and all sizes mixed: everything arrives as it was sent, in order.
+/// Runs of equal sizes, single ones, and all sizes mixed: everything arrives as it was sent, in
+/// order.
 #[test]
 fn datagrams_arrive_as_they_were_sent_in_every_mode() {
     let equal = |len| (0..300).map(|index| data(len, index)).collect::<Vec<_>>();
