@@ -1,6 +1,10 @@
 //! `weir`: content by name.
 
 mod cmd;
+mod config;
+mod management_client;
+mod packet_json;
+mod table;
 
 use std::process::ExitCode;
 

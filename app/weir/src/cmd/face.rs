@@ -1,9 +1,333 @@
 //! `weir face`.
 
-/// List, create, change and destroy faces of a running router.
-#[derive(clap::Args)]
-pub(crate) struct Args {}
+use anyhow::{Context, bail};
+use clap::{Subcommand, ValueEnum};
+use serde_json::{Value, json};
+use weir_base::FaceId;
+use weir_face::FaceUri;
+use weir_manage::commands::Command;
+use weir_manage::{ControlParameters, FacePersistency, FaceStatus, face_flags};
 
-pub(crate) fn run(_args: Args) -> anyhow::Result<()> {
-    anyhow::bail!("not built yet")
+use crate::config::{ByteSize, DurationText};
+use crate::management_client::{ManagementClient, RouterArgs};
+use crate::table::{Align, Table, octets, span};
+
+/// List, create, change and destroy faces of a running router.
+///
+/// A face is a connection of the router: to a program on this machine, or to another router.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    router: RouterArgs,
+    #[command(subcommand)]
+    command: Option<FaceCommand>,
+}
+
+#[derive(Subcommand)]
+enum FaceCommand {
+    /// List all faces (the default)
+    List,
+    /// Show everything about one face
+    Show {
+        /// Number or URI of the face
+        face: String,
+    },
+    /// Connect to another router
+    Create(CreateArgs),
+    /// Change settings of a face
+    Update {
+        /// Number or URI of the face
+        face: String,
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Close a face
+    Destroy {
+        /// Number or URI of the face
+        face: String,
+    },
+}
+
+#[derive(clap::Args)]
+struct CreateArgs {
+    /// Address of the other router: udp://HOST[:PORT] or tcp://HOST[:PORT]; the port is 6363
+    uri: String,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+#[derive(clap::Args)]
+struct Settings {
+    /// When the face closes: persistent: when it fails; permanent: never, it is rebuilt
+    #[arg(long)]
+    persistency: Option<Persistency>,
+    /// Largest datagram in octets, for UDP; larger packets are sent in pieces
+    #[arg(long)]
+    mtu: Option<u64>,
+    /// Whether packets are marked when they have to queue
+    #[arg(long, value_name = "ON|OFF")]
+    congestion_marking: Option<Switch>,
+    /// How long packets queue before the first mark, for example 100ms
+    #[arg(long, value_name = "TIME")]
+    marking_interval: Option<DurationText>,
+    /// How much has to queue before packets are marked, for example 64KiB
+    #[arg(long, value_name = "SIZE")]
+    marking_threshold: Option<ByteSize>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Persistency {
+    Persistent,
+    Permanent,
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    /// Yes
+    On,
+    /// No
+    Off,
+}
+
+impl Settings {
+    fn fill(&self, parameters: &mut ControlParameters) {
+        parameters.face_persistency = self.persistency.map(|persistency| match persistency {
+            Persistency::Persistent => FacePersistency::Persistent,
+            Persistency::Permanent => FacePersistency::Permanent,
+        });
+        parameters.mtu = self.mtu;
+        if let Some(switch) = self.congestion_marking {
+            let flag = face_flags::CONGESTION_MARKING;
+            parameters.flags = Some(if switch == Switch::On { flag } else { 0 });
+            parameters.mask = Some(flag);
+        }
+        parameters.base_congestion_marking_interval_ns = self
+            .marking_interval
+            .map(|interval| u64::try_from(interval.0.as_nanos()).unwrap_or(u64::MAX));
+        parameters.default_congestion_threshold_bytes =
+            self.marking_threshold.map(|threshold| threshold.0);
+    }
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    let mut client = args.router.connect()?;
+    let is_json = args.router.json;
+    match args.command.unwrap_or(FaceCommand::List) {
+        FaceCommand::List => {
+            let faces = client.dataset::<FaceStatus>("faces/list")?;
+            if is_json {
+                println!("{}", Value::from_iter(faces.iter().map(face_json)));
+            } else {
+                print!("{}", faces_table(&faces));
+            }
+        }
+        FaceCommand::Show { face } => {
+            let face = find_face(&mut client, &face)?;
+            if is_json {
+                println!("{}", face_json(&face));
+            } else {
+                print!("{}", face_details(&face));
+            }
+        }
+        FaceCommand::Create(create) => {
+            let mut parameters = ControlParameters::default();
+            create.settings.fill(&mut parameters);
+            let made = make_face(&mut client, &create.uri, parameters)?;
+            print_made(&made, is_json);
+        }
+        FaceCommand::Update { face, settings } => {
+            let face = find_face(&mut client, &face)?;
+            let face_id = Some(face.info.face_id);
+            let mut parameters = ControlParameters { face_id, ..ControlParameters::default() };
+            settings.fill(&mut parameters);
+            client.command(Command::FacesUpdate, &parameters)?;
+            let face = find_face(&mut client, &face.info.face_id.to_string())?;
+            if is_json {
+                println!("{}", face_json(&face));
+            } else {
+                print!("{}", face_details(&face));
+            }
+        }
+        FaceCommand::Destroy { face } => {
+            let face = find_face(&mut client, &face)?.info;
+            let face_id = Some(face.face_id);
+            let parameters = ControlParameters { face_id, ..ControlParameters::default() };
+            client.command(Command::FacesDestroy, &parameters)?;
+            if is_json {
+                println!("{}", json!({ "faceId": face.face_id.0, "uri": face.uri }));
+            } else {
+                println!("closed face {} ({})", face.face_id, face.uri);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A face that now exists.
+pub(crate) struct MadeFace {
+    pub(crate) face_id: FaceId,
+    pub(crate) uri: String,
+    pub(crate) is_new: bool,
+}
+
+fn print_made(made: &MadeFace, is_json: bool) {
+    let MadeFace { face_id, uri, is_new } = made;
+    if is_json {
+        println!("{}", json!({ "faceId": face_id.0, "uri": uri, "created": is_new }));
+    } else if *is_new {
+        println!("created face {face_id} to {uri}");
+    } else {
+        println!("face {face_id} to {uri} exists already");
+    }
+}
+
+/// The canonical form of what a person types for a router's address: without a scheme it is UDP.
+pub(crate) fn canonical_uri(text: &str) -> anyhow::Result<String> {
+    let full = if text.contains("://") { text.to_owned() } else { format!("udp://{text}") };
+    let uri = FaceUri::resolve(&full)
+        .with_context(|| format!("`{text}` is no router's address, such as udp://192.0.2.1"))?;
+    Ok(uri.to_string())
+}
+
+/// Makes a face, or takes the one there is. One that closes when idle is told to stay.
+pub(crate) fn make_face(
+    client: &mut ManagementClient,
+    uri: &str,
+    parameters: ControlParameters,
+) -> anyhow::Result<MadeFace> {
+    let uri = canonical_uri(uri)?;
+    let parameters = ControlParameters { uri: Some(uri.clone()), ..parameters };
+    let response = client.respond(Command::FacesCreate, &parameters)?;
+    let is_new = response.code == 200;
+    if !is_new && response.code != 409 {
+        bail!(
+            "cannot make a face to {uri}: the router answered {} {}",
+            response.code,
+            response.text
+        );
+    }
+    let body = response.body.context("the router did not say which face it made")?;
+    let face_id = body.face_id.context("the router did not say which face it made")?;
+    let wanted = parameters.face_persistency.unwrap_or_default();
+    if body.face_persistency.is_some_and(|persistency| persistency == FacePersistency::OnDemand) {
+        let update = ControlParameters {
+            face_id: Some(face_id),
+            face_persistency: Some(wanted),
+            ..ControlParameters::default()
+        };
+        client.command(Command::FacesUpdate, &update)?;
+    }
+    Ok(MadeFace { face_id, uri: body.uri.unwrap_or(uri), is_new })
+}
+
+/// The face of a number or URI.
+pub(crate) fn find_face(client: &mut ManagementClient, face: &str) -> anyhow::Result<FaceStatus> {
+    let faces = client.dataset::<FaceStatus>("faces/list")?;
+    let id = face.parse().ok().map(FaceId);
+    let uri = match id {
+        Some(_) => None,
+        None => Some(canonical_uri(face)?),
+    };
+    faces
+        .into_iter()
+        .find(|status| match &uri {
+            Some(uri) => status.info.uri == *uri,
+            None => Some(status.info.face_id) == id,
+        })
+        .with_context(|| format!("the router has no face {face}; `weir face list` shows them"))
+}
+
+/// The faces for people.
+pub(crate) fn faces_table(faces: &[FaceStatus]) -> String {
+    let mut table = Table::new(&[
+        ("FACE", Align::Right),
+        ("TO", Align::Left),
+        ("SCOPE", Align::Left),
+        ("KEPT", Align::Left),
+        ("IN: INTERESTS", Align::Right),
+        ("DATA", Align::Right),
+        ("NACKS", Align::Right),
+        ("BYTES", Align::Right),
+        ("OUT: INTERESTS", Align::Right),
+        ("DATA", Align::Right),
+        ("NACKS", Align::Right),
+        ("BYTES", Align::Right),
+    ]);
+    for FaceStatus { info, counters, .. } in faces {
+        table.row(vec![
+            info.face_id.to_string(),
+            info.uri.clone(),
+            info.scope.to_string(),
+            info.persistency.to_string(),
+            counters.in_interests.to_string(),
+            counters.in_data.to_string(),
+            counters.in_nacks.to_string(),
+            octets(counters.in_bytes),
+            counters.out_interests.to_string(),
+            counters.out_data.to_string(),
+            counters.out_nacks.to_string(),
+            octets(counters.out_bytes),
+        ]);
+    }
+    table.render("no faces")
+}
+
+fn face_details(face: &FaceStatus) -> String {
+    let FaceStatus { info, expiration_period_ms, counters } = face;
+    let flag = |bit| if info.flags & bit != 0 { "on" } else { "off" };
+    let optional = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let rows = [
+        ("face", info.face_id.to_string()),
+        ("to", info.uri.clone()),
+        ("from", info.local_uri.clone()),
+        ("scope", info.scope.to_string()),
+        ("kept", info.persistency.to_string()),
+        ("link", info.link_type.to_string()),
+        ("closes in", expiration_period_ms.map_or_else(|| "-".to_owned(), span)),
+        ("mtu", optional(info.mtu.map(|mtu| format!("{mtu} B")))),
+        ("local fields", flag(face_flags::LOCAL_FIELDS).to_owned()),
+        ("reliability", flag(face_flags::LP_RELIABILITY).to_owned()),
+        ("congestion marks", flag(face_flags::CONGESTION_MARKING).to_owned()),
+        (
+            "marks after",
+            optional(info.base_congestion_marking_interval_ns.map(|ns| span(ns / 1_000_000))),
+        ),
+        ("marks above", optional(info.default_congestion_threshold_bytes.map(octets))),
+        ("Interests", format!("{} in, {} out", counters.in_interests, counters.out_interests)),
+        ("Data", format!("{} in, {} out", counters.in_data, counters.out_data)),
+        ("Nacks", format!("{} in, {} out", counters.in_nacks, counters.out_nacks)),
+        ("octets", format!("{} in, {} out", octets(counters.in_bytes), octets(counters.out_bytes))),
+    ];
+    rows.iter().map(|(label, text)| format!("  {label:<17} {text}\n")).collect()
+}
+
+/// A face for programs, with the field names of the protocol.
+pub(crate) fn face_json(face: &FaceStatus) -> Value {
+    let FaceStatus { info, expiration_period_ms, counters } = face;
+    json!({
+        "faceId": info.face_id.0,
+        "uri": info.uri,
+        "localUri": info.local_uri,
+        "scope": info.scope.to_string(),
+        "persistency": info.persistency.to_string(),
+        "linkType": info.link_type.to_string(),
+        "expirationMs": expiration_period_ms,
+        "mtu": info.mtu,
+        "flags": {
+            "localFields": info.flags & face_flags::LOCAL_FIELDS != 0,
+            "reliability": info.flags & face_flags::LP_RELIABILITY != 0,
+            "congestionMarking": info.flags & face_flags::CONGESTION_MARKING != 0,
+        },
+        "baseCongestionMarkingIntervalNs": info.base_congestion_marking_interval_ns,
+        "defaultCongestionThresholdBytes": info.default_congestion_threshold_bytes,
+        "inInterests": counters.in_interests,
+        "inData": counters.in_data,
+        "inNacks": counters.in_nacks,
+        "inBytes": counters.in_bytes,
+        "outInterests": counters.out_interests,
+        "outData": counters.out_data,
+        "outNacks": counters.out_nacks,
+        "outBytes": counters.out_bytes,
+    })
 }

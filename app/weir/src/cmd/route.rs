@@ -1,9 +1,293 @@
 //! `weir route`.
 
-/// List, add and remove routes of a running router.
-#[derive(clap::Args)]
-pub(crate) struct Args {}
+use std::thread::sleep;
+use std::time::Duration;
 
-pub(crate) fn run(_args: Args) -> anyhow::Result<()> {
-    anyhow::bail!("not built yet")
+use anyhow::{Context, bail};
+use clap::Subcommand;
+use serde_json::{Value, json};
+use weir_base::FaceId;
+use weir_manage::commands::Command;
+use weir_manage::{
+    ControlParameters, FaceStatus, RibEntry, RouteStatus, route_flags, route_origin,
+};
+use weir_wire::Name;
+
+use crate::cmd::face::{find_face, make_face};
+use crate::config::DurationText;
+use crate::management_client::{ManagementClient, RouterArgs};
+use crate::table::{Align, Table, span};
+
+/// List, add and remove routes of a running router.
+///
+/// A route says that Interests for names under a prefix go out through a face.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    router: RouterArgs,
+    #[command(subcommand)]
+    command: Option<RouteCommand>,
+}
+
+#[derive(Subcommand)]
+enum RouteCommand {
+    /// List all routes (the default)
+    List,
+    /// Show the routes that a name would take
+    Show {
+        /// The name
+        name: Name,
+    },
+    /// Send Interests for a prefix to a face
+    Add(AddArgs),
+    /// Take a route back
+    Remove {
+        /// The prefix
+        prefix: Name,
+        /// Number or address of the face
+        face: String,
+        /// Who made the route: app, autoreg, client, autoconf, nlsr, prefixann, static or a number
+        #[arg(long, default_value = "static", value_parser = parse_origin)]
+        origin: u64,
+    },
+}
+
+#[derive(clap::Args)]
+struct AddArgs {
+    /// The prefix, for example /ndn/video; / means every name
+    prefix: Name,
+    /// Where to: a router's address such as udp://router.example (a face is made when there is
+    /// none), or the number of a face
+    face: String,
+    /// The cheapest route is used first
+    #[arg(long, default_value_t = 0)]
+    cost: u64,
+    /// Who made the route: app, autoreg, client, autoconf, nlsr, prefixann, static or a number
+    #[arg(long, default_value = "static", value_parser = parse_origin)]
+    origin: u64,
+    /// Remove the route after this time, for example 10m
+    #[arg(long, value_name = "TIME")]
+    expires: Option<DurationText>,
+    /// Do not use the route for longer prefixes that have routes of their own
+    #[arg(long)]
+    no_inherit: bool,
+    /// Keep routes of shorter prefixes from being used here and below
+    #[arg(long)]
+    capture: bool,
+}
+
+fn parse_origin(text: &str) -> Result<u64, String> {
+    route_origin::from_name(text).or_else(|| text.parse().ok()).ok_or_else(|| {
+        format!(
+            "`{text}` is no origin; write app, autoreg, client, autoconf, nlsr, prefixann, static \
+             or a number"
+        )
+    })
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    let mut client = args.router.connect()?;
+    let is_json = args.router.json;
+    match args.command.unwrap_or(RouteCommand::List) {
+        RouteCommand::List => {
+            let entries = client.dataset::<RibEntry>("rib/list")?;
+            print_routes(&mut client, &entries, is_json)
+        }
+        RouteCommand::Show { name } => {
+            let mut entries = client.dataset::<RibEntry>("rib/list")?;
+            entries.retain(|entry| entry.name.as_view().is_prefix_of(name.as_view()));
+            entries.sort_by_key(|entry| std::cmp::Reverse(entry.name.component_count()));
+            entries.truncate(1);
+            print_routes(&mut client, &entries, is_json)
+        }
+        RouteCommand::Add(add) => add_route(&mut client, add, is_json),
+        RouteCommand::Remove { prefix, face, origin } => {
+            remove_route(&mut client, &prefix, &face, origin, is_json)
+        }
+    }
+}
+
+fn print_routes(
+    client: &mut ManagementClient,
+    entries: &[RibEntry],
+    is_json: bool,
+) -> anyhow::Result<()> {
+    if is_json {
+        println!("{}", Value::from_iter(entries.iter().map(rib_json)));
+    } else {
+        let faces = client.dataset::<FaceStatus>("faces/list")?;
+        print!("{}", routes_table(entries, &faces));
+    }
+    Ok(())
+}
+
+fn add_route(client: &mut ManagementClient, add: AddArgs, is_json: bool) -> anyhow::Result<()> {
+    let (face, uri, is_new) = match add.face.parse() {
+        Ok(number) => {
+            let info = find_face(client, &FaceId(number).to_string())?.info;
+            (info.face_id, info.uri, false)
+        }
+        Err(_) => {
+            let made = make_face(client, &add.face, ControlParameters::default())?;
+            (made.face_id, made.uri, made.is_new)
+        }
+    };
+    let inherit = if add.no_inherit { 0 } else { route_flags::CHILD_INHERIT };
+    let capture = if add.capture { route_flags::CAPTURE } else { 0 };
+    let parameters = ControlParameters {
+        name: Some(add.prefix.clone()),
+        face_id: Some(face),
+        origin: Some(add.origin),
+        cost: Some(add.cost),
+        flags: Some(inherit | capture),
+        expiration_period_ms: add
+            .expires
+            .map(|expires| u64::try_from(expires.0.as_millis()).unwrap_or(u64::MAX)),
+        ..ControlParameters::default()
+    };
+    client.command(Command::RibRegister, &parameters)?;
+    wait_for_route(client, &add.prefix, face, add.origin)?;
+    if is_json {
+        println!(
+            "{}",
+            json!({
+                "prefix": add.prefix.to_string(),
+                "faceId": face.0,
+                "uri": uri,
+                "faceCreated": is_new,
+                "cost": add.cost,
+                "origin": add.origin,
+            })
+        );
+    } else {
+        let made = if is_new { ", a new face" } else { "" };
+        println!("route {} -> face {face} ({uri}{made}), cost {}", add.prefix, add.cost);
+    }
+    Ok(())
+}
+
+/// A router answers before the route is in its table, and says nothing when it does not get there.
+fn wait_for_route(
+    client: &mut ManagementClient,
+    prefix: &Name,
+    face: FaceId,
+    origin: u64,
+) -> anyhow::Result<()> {
+    for _ in 0..20 {
+        if find_route(client, prefix, face, origin)?.is_some() {
+            return Ok(());
+        }
+        sleep(Duration::from_millis(100));
+    }
+    bail!("the router took the command, but the route did not appear: face {face} may have closed")
+}
+
+fn find_route(
+    client: &mut ManagementClient,
+    prefix: &Name,
+    face: FaceId,
+    origin: u64,
+) -> anyhow::Result<Option<RouteStatus>> {
+    let entries = client.dataset::<RibEntry>("rib/list")?;
+    Ok(entries
+        .into_iter()
+        .filter(|entry| entry.name == *prefix)
+        .flat_map(|entry| entry.routes)
+        .find(|route| route.face_id == face && route.origin == origin))
+}
+
+fn remove_route(
+    client: &mut ManagementClient,
+    prefix: &Name,
+    face: &str,
+    origin: u64,
+    is_json: bool,
+) -> anyhow::Result<()> {
+    let info = find_face(client, face)?.info;
+    let face_id = info.face_id;
+    find_route(client, prefix, face_id, origin)?.with_context(|| {
+        let origin = origin_name(origin);
+        format!(
+            "there is no route {prefix} to face {face_id} of origin {origin}; `weir route list` \
+             shows the routes and their origins"
+        )
+    })?;
+    let parameters = ControlParameters {
+        name: Some(prefix.clone()),
+        face_id: Some(face_id),
+        origin: Some(origin),
+        ..ControlParameters::default()
+    };
+    client.command(Command::RibUnregister, &parameters)?;
+    if is_json {
+        println!("{}", json!({ "prefix": prefix.to_string(), "faceId": face_id.0 }));
+    } else {
+        println!("removed route {prefix} -> face {face_id} ({})", info.uri);
+    }
+    Ok(())
+}
+
+fn origin_name(origin: u64) -> String {
+    route_origin::name(origin).map_or_else(|| origin.to_string(), str::to_owned)
+}
+
+/// The routes for people.
+pub(crate) fn routes_table(entries: &[RibEntry], faces: &[FaceStatus]) -> String {
+    let mut table = Table::new(&[
+        ("PREFIX", Align::Left),
+        ("FACE", Align::Right),
+        ("TO", Align::Left),
+        ("COST", Align::Right),
+        ("MADE BY", Align::Left),
+        ("EXPIRES", Align::Left),
+        ("REMARKS", Align::Left),
+    ]);
+    for entry in entries {
+        for route in &entry.routes {
+            let is_set = |flag| route.flags & flag != 0;
+            let inherit = if is_set(route_flags::CHILD_INHERIT) { "" } else { "not inherited" };
+            let capture = if is_set(route_flags::CAPTURE) { "capture" } else { "" };
+            let remarks: Vec<&str> =
+                [inherit, capture].into_iter().filter(|remark| !remark.is_empty()).collect();
+            table.row(vec![
+                entry.name.to_string(),
+                route.face_id.to_string(),
+                face_uri(faces, route.face_id),
+                route.cost.to_string(),
+                origin_name(route.origin),
+                route.expiration_period_ms.map_or_else(|| "never".to_owned(), span),
+                remarks.join(", "),
+            ]);
+        }
+    }
+    table.render("no routes")
+}
+
+/// The address of a face; the one inside the router is not in the list.
+pub(crate) fn face_uri(faces: &[FaceStatus], face: FaceId) -> String {
+    let known = faces.iter().find(|status| status.info.face_id == face);
+    match known {
+        Some(status) => status.info.uri.clone(),
+        None if face == FaceId::INTERNAL => "(the router itself)".to_owned(),
+        None => "?".to_owned(),
+    }
+}
+
+/// A RIB entry for programs.
+pub(crate) fn rib_json(entry: &RibEntry) -> Value {
+    let route = |route: &RouteStatus| {
+        json!({
+            "faceId": route.face_id.0,
+            "origin": route.origin,
+            "originName": route_origin::name(route.origin),
+            "cost": route.cost,
+            "childInherit": route.flags & route_flags::CHILD_INHERIT != 0,
+            "capture": route.flags & route_flags::CAPTURE != 0,
+            "expirationMs": route.expiration_period_ms,
+        })
+    };
+    json!({
+        "prefix": entry.name.to_string(),
+        "routes": Value::from_iter(entry.routes.iter().map(route)),
+    })
 }

@@ -1,9 +1,216 @@
 //! `weir status`.
 
+use clap::ValueEnum;
+use serde_json::{Map, Value, json};
+use weir_manage::{
+    ChannelStatus, FaceStatus, FibEntry, GeneralStatus, NextHopRecord, RibEntry, StrategyChoice,
+};
+
+use crate::cmd::cs::{store_info, store_json, store_text};
+use crate::cmd::face::{face_json, faces_table};
+use crate::cmd::route::{face_uri, rib_json, routes_table};
+use crate::cmd::strategy::{choice_json, choices_table};
+use crate::management_client::{ManagementClient, RouterArgs};
+use crate::table::{Align, Table, span};
+
 /// Show a running router.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    #[command(flatten)]
+    router: RouterArgs,
+    /// What to show; everything by default
+    #[arg(value_enum)]
+    parts: Vec<Part>,
+}
 
-pub(crate) fn run(_args: Args) -> anyhow::Result<()> {
-    anyhow::bail!("not built yet")
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Version, uptime and packet counters
+    General,
+    /// Where the router waits for peers
+    Channels,
+    /// Its connections
+    Faces,
+    /// Next hops by prefix
+    Fib,
+    /// Routes by prefix
+    Rib,
+    /// The content store
+    Cs,
+    /// Forwarding strategies
+    Strategies,
+}
+
+impl Part {
+    const ALL: [Self; 7] = [
+        Self::General,
+        Self::Channels,
+        Self::Faces,
+        Self::Fib,
+        Self::Rib,
+        Self::Cs,
+        Self::Strategies,
+    ];
+
+    const fn key(self) -> &'static str {
+        match self {
+            Self::General => "general",
+            Self::Channels => "channels",
+            Self::Faces => "faces",
+            Self::Fib => "fib",
+            Self::Rib => "rib",
+            Self::Cs => "cs",
+            Self::Strategies => "strategies",
+        }
+    }
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::General => "Router",
+            Self::Channels => "Listens at",
+            Self::Faces => "Faces (connections)",
+            Self::Fib => "FIB (where Interests go)",
+            Self::Rib => "Routes",
+            Self::Cs => "Content store",
+            Self::Strategies => "Strategies",
+        }
+    }
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    let mut client = args.router.connect()?;
+    let parts = if args.parts.is_empty() { &Part::ALL[..] } else { &args.parts };
+    if args.router.json {
+        let mut object = Map::new();
+        for part in parts {
+            object.insert(part.key().to_owned(), part_json(&mut client, *part)?);
+        }
+        println!("{}", Value::Object(object));
+        return Ok(());
+    }
+    for (at, part) in parts.iter().enumerate() {
+        let text = part_text(&mut client, *part)?;
+        let gap = if at == 0 { "" } else { "\n" };
+        print!("{gap}{}\n{text}", part.title());
+    }
+    Ok(())
+}
+
+fn part_text(client: &mut ManagementClient, part: Part) -> anyhow::Result<String> {
+    Ok(match part {
+        Part::General => general_text(&client.general_status()?),
+        Part::Channels => {
+            let channels = client.dataset::<ChannelStatus>("faces/channels")?;
+            match channels.is_empty() {
+                true => "  nowhere\n".to_owned(),
+                false => channels.iter().map(|c| format!("  {}\n", c.local_uri)).collect(),
+            }
+        }
+        Part::Faces => faces_table(&client.dataset::<FaceStatus>("faces/list")?),
+        Part::Fib => {
+            let faces = client.dataset::<FaceStatus>("faces/list")?;
+            fib_table(&client.dataset::<FibEntry>("fib/list")?, &faces)
+        }
+        Part::Rib => {
+            let faces = client.dataset::<FaceStatus>("faces/list")?;
+            routes_table(&client.dataset::<RibEntry>("rib/list")?, &faces)
+        }
+        Part::Cs => store_text(&store_info(client)?),
+        Part::Strategies => {
+            choices_table(&client.dataset::<StrategyChoice>("strategy-choice/list")?)
+        }
+    })
+}
+
+fn part_json(client: &mut ManagementClient, part: Part) -> anyhow::Result<Value> {
+    Ok(match part {
+        Part::General => general_json(&client.general_status()?),
+        Part::Channels => client
+            .dataset::<ChannelStatus>("faces/channels")?
+            .into_iter()
+            .map(|channel| json!({ "localUri": channel.local_uri }))
+            .collect(),
+        Part::Faces => client.dataset::<FaceStatus>("faces/list")?.iter().map(face_json).collect(),
+        Part::Fib => client.dataset::<FibEntry>("fib/list")?.iter().map(fib_json).collect(),
+        Part::Rib => client.dataset::<RibEntry>("rib/list")?.iter().map(rib_json).collect(),
+        Part::Cs => store_json(&store_info(client)?),
+        Part::Strategies => client
+            .dataset::<StrategyChoice>("strategy-choice/list")?
+            .iter()
+            .map(choice_json)
+            .collect(),
+    })
+}
+
+fn general_text(status: &GeneralStatus) -> String {
+    let uptime = status.current_unix_ms.saturating_sub(status.start_unix_ms);
+    let both = |received: u64, sent: u64| format!("{received} in, {sent} out");
+    let rows = [
+        ("version", status.version.clone()),
+        ("running for", span(uptime)),
+        ("Interests", both(status.in_interests, status.out_interests)),
+        ("Data", both(status.in_data, status.out_data)),
+        ("Nacks", both(status.in_nacks, status.out_nacks)),
+        (
+            "answered",
+            format!(
+                "{} of {} Interests that went on",
+                status.satisfied_interests,
+                status.satisfied_interests + status.unsatisfied_interests
+            ),
+        ),
+        ("waiting now", format!("{} Interests", status.pit_entries)),
+        ("prefixes", format!("{} in the FIB", status.fib_entries)),
+        ("stored", format!("{} Data packets", status.cs_entries)),
+    ];
+    rows.iter().map(|(label, text)| format!("  {label:<12} {text}\n")).collect()
+}
+
+fn general_json(status: &GeneralStatus) -> Value {
+    json!({
+        "version": status.version,
+        "startUnixMs": status.start_unix_ms,
+        "currentUnixMs": status.current_unix_ms,
+        "nameTreeEntries": status.name_tree_entries,
+        "fibEntries": status.fib_entries,
+        "pitEntries": status.pit_entries,
+        "measurementsEntries": status.measurements_entries,
+        "csEntries": status.cs_entries,
+        "inInterests": status.in_interests,
+        "inData": status.in_data,
+        "inNacks": status.in_nacks,
+        "outInterests": status.out_interests,
+        "outData": status.out_data,
+        "outNacks": status.out_nacks,
+        "satisfiedInterests": status.satisfied_interests,
+        "unsatisfiedInterests": status.unsatisfied_interests,
+    })
+}
+
+fn fib_table(entries: &[FibEntry], faces: &[FaceStatus]) -> String {
+    let mut table = Table::new(&[
+        ("PREFIX", Align::Left),
+        ("FACE", Align::Right),
+        ("TO", Align::Left),
+        ("COST", Align::Right),
+    ]);
+    for entry in entries {
+        for NextHopRecord { face_id, cost } in &entry.next_hops {
+            table.row(vec![
+                entry.name.to_string(),
+                face_id.to_string(),
+                face_uri(faces, *face_id),
+                cost.to_string(),
+            ]);
+        }
+    }
+    table.render("no next hops")
+}
+
+fn fib_json(entry: &FibEntry) -> Value {
+    let next_hop = |hop: &NextHopRecord| json!({ "faceId": hop.face_id.0, "cost": hop.cost });
+    json!({
+        "prefix": entry.name.to_string(),
+        "nextHops": Value::from_iter(entry.next_hops.iter().map(next_hop)),
+    })
 }

@@ -1,9 +1,136 @@
 //! `weir strategy`.
 
-/// List, set and unset forwarding strategies of a running router.
-#[derive(clap::Args)]
-pub(crate) struct Args {}
+use anyhow::Context;
+use clap::Subcommand;
+use serde_json::{Value, json};
+use weir_manage::commands::Command;
+use weir_manage::{ControlParameters, StrategyChoice};
+use weir_wire::Name;
 
-pub(crate) fn run(_args: Args) -> anyhow::Result<()> {
-    anyhow::bail!("not built yet")
+use crate::management_client::RouterArgs;
+use crate::table::{Align, Table};
+
+/// List, set and unset forwarding strategies of a running router.
+///
+/// A strategy decides which of several routes an Interest takes: best-route uses the cheapest and
+/// tries others when asked again, multicast uses all.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    router: RouterArgs,
+    #[command(subcommand)]
+    command: Option<StrategyCommand>,
+}
+
+#[derive(Subcommand)]
+enum StrategyCommand {
+    /// List the strategies chosen for prefixes (the default)
+    List,
+    /// Show which strategy a name is forwarded with
+    Show {
+        /// The name
+        name: Name,
+    },
+    /// Choose the strategy of a prefix and everything below it
+    Set {
+        /// The prefix; / means every name
+        prefix: Name,
+        /// best-route, multicast, or a full strategy name with version and parameters
+        #[arg(value_parser = parse_strategy)]
+        strategy: Name,
+    },
+    /// Go back to the strategy of the shorter prefix
+    Unset {
+        /// The prefix
+        prefix: Name,
+    },
+}
+
+/// A short name stands for the strategy of that name under NFD's prefix.
+fn parse_strategy(text: &str) -> Result<Name, String> {
+    let full = if text.starts_with('/') || text.starts_with("ndn:") {
+        text.to_owned()
+    } else {
+        format!("/localhost/nfd/strategy/{text}")
+    };
+    full.parse().map_err(|error| format!("`{text}` is no strategy name: {error}"))
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    let mut client = args.router.connect()?;
+    let is_json = args.router.json;
+    match args.command.unwrap_or(StrategyCommand::List) {
+        StrategyCommand::List => {
+            let choices = client.dataset::<StrategyChoice>("strategy-choice/list")?;
+            if is_json {
+                println!("{}", Value::from_iter(choices.iter().map(choice_json)));
+            } else {
+                print!("{}", choices_table(&choices));
+            }
+        }
+        StrategyCommand::Show { name } => {
+            let choices = client.dataset::<StrategyChoice>("strategy-choice/list")?;
+            let choice = choices
+                .into_iter()
+                .filter(|choice| choice.name.as_view().is_prefix_of(name.as_view()))
+                .max_by_key(|choice| choice.name.component_count())
+                .context("the router told of no strategy for that name")?;
+            print_choice(&choice, is_json);
+        }
+        StrategyCommand::Set { prefix, strategy } => {
+            let parameters = ControlParameters {
+                name: Some(prefix.clone()),
+                strategy: Some(strategy.clone()),
+                ..ControlParameters::default()
+            };
+            let body = client.command(Command::StrategyChoiceSet, &parameters)?;
+            let strategy = body.strategy.unwrap_or(strategy);
+            print_choice(&StrategyChoice { name: prefix, strategy }, is_json);
+        }
+        StrategyCommand::Unset { prefix } => {
+            anyhow::ensure!(!prefix.is_empty(), "/ always has a strategy; set another one instead");
+            let choices = client.dataset::<StrategyChoice>("strategy-choice/list")?;
+            anyhow::ensure!(
+                choices.iter().any(|choice| choice.name == prefix),
+                "{prefix} has no strategy of its own; `weir strategy list` shows those that have"
+            );
+            let name = Some(prefix.clone());
+            let parameters = ControlParameters { name, ..ControlParameters::default() };
+            client.command(Command::StrategyChoiceUnset, &parameters)?;
+            if is_json {
+                println!("{}", json!({ "prefix": prefix.to_string() }));
+            } else {
+                println!("{prefix} is forwarded as the shorter prefix is");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn print_choice(choice: &StrategyChoice, is_json: bool) {
+    if is_json {
+        println!("{}", choice_json(choice));
+    } else {
+        println!("{} is forwarded with {}", choice.name, short(&choice.strategy));
+    }
+}
+
+/// The strategy without the prefix that all of them have.
+fn short(strategy: &Name) -> String {
+    let text = strategy.to_string();
+    text.strip_prefix("/localhost/nfd/strategy/").map_or(text.clone(), str::to_owned)
+}
+
+/// The choices for people.
+pub(crate) fn choices_table(choices: &[StrategyChoice]) -> String {
+    let mut table = Table::new(&[("PREFIX", Align::Left), ("STRATEGY", Align::Left)]);
+    for choice in choices {
+        table.row(vec![choice.name.to_string(), short(&choice.strategy)]);
+    }
+    table.render("no strategies")
+}
+
+/// A choice for programs.
+pub(crate) fn choice_json(choice: &StrategyChoice) -> Value {
+    json!({ "prefix": choice.name.to_string(), "strategy": choice.strategy.to_string() })
 }

@@ -1,0 +1,120 @@
+//! Tables and numbers for people.
+
+use std::fmt::Write as _;
+
+/// Which side of a column its text keeps to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Align {
+    Left,
+    Right,
+}
+
+/// Rows of text under headings, in columns as wide as they need to be.
+pub(crate) struct Table {
+    columns: Vec<(&'static str, Align)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(columns: &[(&'static str, Align)]) -> Self {
+        Self { columns: columns.to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a row with a text for each column.
+    pub(crate) fn row(&mut self, row: Vec<String>) {
+        assert_eq!(row.len(), self.columns.len(), "a row has a text for each column");
+        self.rows.push(row);
+    }
+
+    /// The table, or `empty` when it has no rows.
+    pub(crate) fn render(&self, empty: &str) -> String {
+        if self.rows.is_empty() {
+            return format!("  {empty}\n");
+        }
+        let width = |at: usize| {
+            let texts = self.rows.iter().map(|row| row[at].chars().count());
+            texts.chain([self.columns[at].0.chars().count()]).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        let headings = self.columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
+        let mut text = String::new();
+        for row in std::iter::once(&headings).chain(&self.rows) {
+            let mut line = String::new();
+            for ((cell, width), (_, align)) in row.iter().zip(&widths).zip(&self.columns) {
+                let _ = match align {
+                    Align::Left => write!(line, "  {cell:<width$}"),
+                    Align::Right => write!(line, "  {cell:>width$}"),
+                };
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// Octets in the largest binary unit, with three digits or so.
+pub(crate) fn octets(count: u64) -> String {
+    let mut value = count as f64;
+    let mut unit = "B";
+    for larger in ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"] {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = larger;
+    }
+    match unit {
+        "B" => format!("{count} B"),
+        _ if value < 10.0 => format!("{value:.2} {unit}"),
+        _ if value < 100.0 => format!("{value:.1} {unit}"),
+        _ => format!("{value:.0} {unit}"),
+    }
+}
+
+/// A span of time in its two largest units.
+pub(crate) fn span(milliseconds: u64) -> String {
+    let seconds = milliseconds / 1000;
+    match seconds {
+        0 => format!("{milliseconds} ms"),
+        1..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}
+
+/// A count with its noun in the singular or plural.
+pub(crate) fn count(number: u64, singular: &str, plural: &str) -> String {
+    format!("{number} {}", if number == 1 { singular } else { plural })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let mut table = Table::new(&[("NAME", Align::Left), ("COST", Align::Right)]);
+        assert_eq!(table.render("none"), "  none\n");
+        table.row(vec!["/a".into(), "1".into()]);
+        table.row(vec!["/long/name".into(), "12345".into()]);
+        assert_eq!(
+            table.render("none"),
+            "  NAME         COST\n  /a              1\n  /long/name  12345\n"
+        );
+    }
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!(octets(0), "0 B");
+        assert_eq!(octets(1023), "1023 B");
+        assert_eq!(octets(1536), "1.50 KiB");
+        assert_eq!(octets(512 << 20), "512 MiB");
+        assert_eq!(octets(u64::MAX), "16.0 EiB");
+        assert_eq!(span(999), "999 ms");
+        assert_eq!(span(61_000), "1 min 1 s");
+        assert_eq!(span(90_000_000), "1 d 1 h");
+        assert_eq!(count(1, "Interest", "Interests"), "1 Interest");
+    }
+}
