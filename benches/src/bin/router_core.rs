@@ -117,11 +117,16 @@ impl Bench {
         took + start.elapsed()
     }
 
-    /// Asks for and answers name number `index`, so that it is stored.
-    fn fill(&mut self, index: u64, payload: usize) {
-        let nonce = self.rng.next_u32();
-        self.receive(CONSUMER, &weir_benches::interest(index, nonce));
-        self.receive(PRODUCER, &weir_benches::data(index, payload));
+    /// Asks for and answers all names, so that they are stored.
+    fn fill(&mut self, args: &Args) {
+        for index in 0..args.entries {
+            let nonce = self.rng.next_u32();
+            self.receive(CONSUMER, &weir_benches::interest(index, nonce));
+            self.receive(PRODUCER, &weir_benches::data(index, args.payload));
+            if self.inputs.len() >= args.batch {
+                self.handle();
+            }
+        }
         self.handle();
     }
 
@@ -217,9 +222,7 @@ fn main() {
     let args = Args::parse();
     let mut bench = Bench::new(&args);
     eprintln!("filling the store with {} Data of {} octets", args.entries, args.payload);
-    for index in 0..args.entries {
-        bench.fill(index, args.payload);
-    }
+    bench.fill(&args);
     let stored = bench.router.stats().store.entries as u64;
     assert_eq!(stored, args.entries, "the store holds all of them");
     let mut zipf_source = Pcg64::seed_from_u64(2);

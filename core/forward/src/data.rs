@@ -98,6 +98,10 @@ impl Router {
             self.collect_downstreams(now, index, from.face, face.is_ad_hoc(), matched.len() > 1);
             self.finish_satisfied(now, index, from.face, data.freshness_ms);
         }
+        if matched.len() > 1 {
+            // The table's order of entries is not the same in every shard layout.
+            self.downstreams.sort_unstable_by_key(|(downstream, _)| *downstream);
+        }
         let stays_here = is_localhost(data.name);
         let source = (from.face, from.header.congestion_mark);
         for &(downstream, token) in &self.downstreams {

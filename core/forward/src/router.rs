@@ -1,10 +1,13 @@
 //! One shard of the content router.
 
 use alloc::vec::Vec;
+use core::mem;
+use core::ops::Range;
 
+use arrayvec::ArrayVec;
 use weir_base::{FaceId, HashKey, Instant, NS_PER_S, Packet, Pool, Rng, Slab, Table};
 use weir_store::{Store, StoreConfig};
-use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name, PacketView, PitToken};
+use weir_wire::{InterestView, LpHeader, NackReason, Name, PacketView, PitToken};
 
 use crate::dead_nonce::DeadNonceList;
 use crate::io::{
@@ -214,28 +217,27 @@ pub(crate) fn with_nonce(entry: &PitEntry, nonce: u32) -> Packet {
 /// was fetched is still there when it is used.
 const BATCH: usize = 32;
 
-/// A decoded network packet of a batch.
-enum Parsed<'a> {
-    Interest(InterestView<'a>),
-    Data(DataView<'a>),
-    /// Not a packet, or malformed: already counted.
-    Nothing,
-}
-
+/// A packet of a batch.
 struct Arrival<'a> {
-    parsed: Parsed<'a>,
-    /// Range of this packet's prefix hashes in the batch's scratch.
-    hashes: (usize, usize),
+    from: From<'a>,
+    /// None when it is malformed, which is counted.
+    parsed: Option<PacketView<'a>>,
+    /// Its prefixes' hashes in the batch's scratch.
+    hashes: Range<usize>,
 }
 
 impl Arrival<'_> {
     fn full_hash(&self, hashes: &[u64]) -> Option<u64> {
-        hashes[self.hashes.0..self.hashes.1].last().copied()
+        hashes[self.hashes.clone()].last().copied()
     }
 
     /// The hash of the name without its last component.
     fn parent_hash(&self, hashes: &[u64]) -> Option<u64> {
-        hashes[self.hashes.0..self.hashes.1].iter().rev().nth(1).copied()
+        hashes[self.hashes.clone()].iter().rev().nth(1).copied()
+    }
+
+    fn is_data(&self) -> bool {
+        matches!(self.parsed, Some(PacketView::Data(_)))
     }
 }
 
@@ -303,8 +305,17 @@ impl Router {
     /// prefetched, then they are processed in order.
     pub fn handle(&mut self, now: Instant, inputs: &mut [Input], out: &mut Outbox) {
         self.expire(now);
-        for batch in inputs.chunks_mut(BATCH) {
-            self.handle_batch(now, batch, out);
+        let mut rest = inputs;
+        while !rest.is_empty() {
+            let is_packet = |input: &Input| matches!(input, Input::Packet { .. });
+            let packets = rest.iter().take(BATCH).take_while(|input| is_packet(input)).count();
+            let (batch, after) = rest.split_at_mut(packets.max(1));
+            rest = after;
+            if packets > 0 {
+                self.handle_packets(now, batch, out);
+            } else if let Input::Command(command) = mem::replace(&mut batch[0], Input::Wakeup) {
+                self.apply(now, command, out);
+            }
         }
     }
 
@@ -327,7 +338,7 @@ impl Router {
     }
 
     fn expire(&mut self, now: Instant) {
-        let mut expired = core::mem::take(&mut self.expired);
+        let mut expired = mem::take(&mut self.expired);
         self.pit.timers.advance(now, &mut expired);
         for index in expired.drain(..) {
             self.finish_unsatisfied(now, index);
@@ -346,36 +357,24 @@ impl Router {
         self.pit.remove(index);
     }
 
-    fn handle_batch(&mut self, now: Instant, batch: &mut [Input], out: &mut Outbox) {
-        let mut hashes = core::mem::take(&mut self.hashes);
+    fn handle_packets(&mut self, now: Instant, batch: &[Input], out: &mut Outbox) {
+        let mut hashes = mem::take(&mut self.hashes);
         hashes.clear();
-        let mut commands: [Option<crate::Command>; BATCH] = [const { None }; BATCH];
-        for (slot, input) in commands.iter_mut().zip(batch.iter_mut()) {
-            if matches!(input, Input::Command(_))
-                && let Input::Command(command) = core::mem::replace(input, Input::Wakeup)
-            {
-                *slot = Some(command);
-            }
+        let mut arrivals = ArrayVec::<Arrival<'_>, BATCH>::new();
+        for input in batch {
+            let Input::Packet { face, header, packet } = input else { continue };
+            let arrival = self.parse(From { face: *face, header, packet }, &mut hashes);
+            self.prefetch_tables(&arrival, &hashes);
+            arrivals.push(arrival);
         }
-        let mut arrivals = [const { Arrival { parsed: Parsed::Nothing, hashes: (0, 0) } }; BATCH];
-        for (arrival, input) in arrivals.iter_mut().zip(batch.iter()) {
-            *arrival = self.parse(input, &mut hashes);
-            self.prefetch_tables(arrival, &hashes);
-        }
-        for arrival in &arrivals[..batch.len()] {
+        for arrival in &arrivals {
             self.prefetch_entries(arrival, &hashes);
         }
-        for arrival in &arrivals[..batch.len()] {
+        for arrival in &arrivals {
             self.prefetch_packets(arrival, &hashes);
         }
-        for ((arrival, input), command) in arrivals.iter().zip(batch.iter()).zip(&mut commands) {
-            if let Some(command) = command.take() {
-                self.apply(now, command, out);
-            } else if let Input::Packet { face, header, packet } = input {
-                let hashes = &hashes[arrival.hashes.0..arrival.hashes.1];
-                let from = From { face: *face, header, packet };
-                self.process(now, &from, &arrival.parsed, hashes, out);
-            }
+        for arrival in &arrivals {
+            self.process(now, arrival, &hashes[arrival.hashes.clone()], out);
         }
         self.hashes = hashes;
     }
@@ -386,10 +385,10 @@ impl Router {
         self.pit.prefetch_table(hash);
         self.store.prefetch_table(hash);
         match &arrival.parsed {
-            Parsed::Interest(InterestView { nonce: Some(nonce), .. }) => {
+            Some(PacketView::Interest(InterestView { nonce: Some(nonce), .. })) => {
                 self.dead_nonces.prefetch(hash, *nonce);
             }
-            Parsed::Data(_) => {
+            Some(PacketView::Data(_)) => {
                 if let Some(parent_hash) = arrival.parent_hash(hashes) {
                     self.store.prefetch_parent_table(hash, parent_hash);
                 }
@@ -403,7 +402,8 @@ impl Router {
         let Some(hash) = arrival.full_hash(hashes) else { return };
         self.pit.prefetch_entry(hash);
         self.store.prefetch_entry(hash);
-        if let (Parsed::Data(_), Some(parent_hash)) = (&arrival.parsed, arrival.parent_hash(hashes))
+        if let Some(parent_hash) = arrival.parent_hash(hashes)
+            && arrival.is_data()
         {
             self.store.prefetch_parent(parent_hash);
         }
@@ -414,57 +414,42 @@ impl Router {
         let Some(hash) = arrival.full_hash(hashes) else { return };
         self.pit.prefetch_name(hash);
         self.store.prefetch_packet(hash);
-        if let (Parsed::Data(_), Some(parent_hash)) = (&arrival.parsed, arrival.parent_hash(hashes))
+        if let Some(parent_hash) = arrival.parent_hash(hashes)
+            && arrival.is_data()
         {
             self.store.prefetch_sibling(parent_hash);
         }
     }
 
-    fn parse<'a>(&mut self, input: &'a Input, hashes: &mut Vec<u64>) -> Arrival<'a> {
+    fn parse<'a>(&mut self, from: From<'a>, hashes: &mut Vec<u64>) -> Arrival<'a> {
         let start = hashes.len();
-        let parsed = match input {
-            Input::Packet { packet, .. } => match PacketView::decode(packet) {
-                Ok(PacketView::Interest(interest)) => Parsed::Interest(interest),
-                Ok(PacketView::Data(data)) => Parsed::Data(data),
-                Err(error) => {
-                    self.stats.drop_packet(DropReason::Malformed);
-                    *self.stats.malformed.entry(error.reason()).or_default() += 1;
-                    Parsed::Nothing
-                }
-            },
-            Input::Command(_) | Input::Wakeup => Parsed::Nothing,
-        };
-        let name = match &parsed {
-            Parsed::Interest(interest) => Some(interest.name),
-            Parsed::Data(data) => Some(data.name),
-            Parsed::Nothing => None,
-        };
-        if let Some(name) = name {
-            let mut hasher = self.config.hash_key.prefixes(name.value());
-            let mut end = 0;
-            for component in name.components() {
-                end += component.wire.len();
-                hashes.push(hasher.hash_to(end));
+        let parsed = match PacketView::decode(from.packet) {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                self.stats.drop_packet(DropReason::Malformed);
+                *self.stats.malformed.entry(error.reason()).or_default() += 1;
+                return Arrival { from, parsed: None, hashes: start..start };
             }
+        };
+        let name = parsed.name();
+        let mut hasher = self.config.hash_key.prefixes(name.value());
+        let mut end = 0;
+        for component in name.components() {
+            end += component.wire.len();
+            hashes.push(hasher.hash_to(end));
         }
-        Arrival { parsed, hashes: (start, hashes.len()) }
+        Arrival { from, parsed: Some(parsed), hashes: start..hashes.len() }
     }
 
-    fn process(
-        &mut self,
-        now: Instant,
-        from: &From<'_>,
-        parsed: &Parsed<'_>,
-        hashes: &[u64],
-        out: &mut Outbox,
-    ) {
-        match parsed {
-            Parsed::Interest(interest) => match from.header.nack {
+    fn process(&mut self, now: Instant, arrival: &Arrival<'_>, hashes: &[u64], out: &mut Outbox) {
+        let from = &arrival.from;
+        match &arrival.parsed {
+            Some(PacketView::Interest(interest)) => match from.header.nack {
                 None => self.on_interest(now, from, interest, hashes, out),
                 Some(reason) => self.on_nack(now, from, interest, reason, hashes, out),
             },
-            Parsed::Data(data) => self.on_data(now, from, data, hashes, out),
-            Parsed::Nothing => {}
+            Some(PacketView::Data(data)) => self.on_data(now, from, data, hashes, out),
+            None => {}
         }
     }
 }
