@@ -1,9 +1,263 @@
 //! `weir packet`.
 
-/// Show what a packet holds.
-#[derive(clap::Args)]
-pub(crate) struct Args {}
+mod capture;
 
-pub(crate) fn run(_args: Args) -> anyhow::Result<()> {
-    anyhow::bail!("not built yet")
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, anyhow, bail, ensure};
+use serde_json::{Value, json};
+use weir_wire::{DecodeError, LpView, tlv};
+
+use crate::packet_json::{self, Fields, Kind};
+
+/// Largest input that is not a capture, in octets.
+const INPUT_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// Most characters of a value of octets in the form for people.
+const SHOWN_HEX_MAX: usize = 96;
+
+/// Show what a packet holds, or why it is not one.
+///
+/// Reads one packet in hexadecimal (--hex), or a file: packets back to back, in octets or in
+/// hexadecimal, or a capture (.pcap, .pcapng) of UDP and TCP port 6363 and of ethertype 0x8624.
+/// Signatures of type DigestSha256 are verified; the others need a key.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The packet, in hexadecimal
+    #[arg(long, value_name = "HEX", conflicts_with = "file")]
+    hex: Option<String>,
+    /// The file to read, - is standard input [default: - when it is not a terminal]
+    #[arg(value_name = "FILE|-")]
+    file: Option<PathBuf>,
+    /// What the packets are to be [default: what their first octet tells]
+    #[arg(long = "as", value_name = "KIND", value_enum)]
+    kind: Option<Kind>,
+    /// Print a JSON object for each packet, a line each
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    let mut printer =
+        Printer { kind: args.kind, json: args.json, out: io::stdout().lock(), seen: 0, refused: 0 };
+    if let Some(text) = &args.hex {
+        printer.packet(&from_hex(text)?, None)?;
+        return printer.finish();
+    }
+    match args.file {
+        Some(path) if path.as_os_str() != "-" => {
+            let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()));
+            read_input(BufReader::new(file?), &mut printer)
+                .with_context(|| path.display().to_string())?;
+        }
+        None if io::stdin().is_terminal() => {
+            bail!("nothing to look at: give --hex HEX, a FILE, or - for standard input");
+        }
+        _ => read_input(BufReader::new(io::stdin().lock()), &mut printer)?,
+    }
+    printer.finish()
+}
+
+/// Octets of hexadecimal text with any white space between them.
+fn from_hex(text: &str) -> anyhow::Result<Vec<u8>> {
+    let digits: String = text.split_whitespace().collect();
+    let digits = digits.strip_prefix("0x").unwrap_or(&digits);
+    hex::decode(digits).map_err(|error| anyhow!("not hexadecimal: {error}"))
+}
+
+fn read_input(mut input: impl BufRead, printer: &mut Printer<impl Write>) -> anyhow::Result<()> {
+    if let Some(format) = capture::format_of(input.fill_buf().context("cannot read")?) {
+        let ignored = capture::read(input, format, &mut |origin, packet| {
+            printer.packet(packet, Some(origin))
+        })?;
+        ensure!(
+            printer.seen > 0,
+            "the capture holds no NDN packet: looked for UDP and TCP port 6363 and ethertype 0x8624"
+        );
+        if ignored > 0 {
+            eprintln!(
+                "weir: {ignored} frames of NDN ports were cut or fragmented and are left out"
+            );
+        }
+        return Ok(());
+    }
+    let mut octets = Vec::new();
+    input.take(INPUT_BYTES_MAX + 1).read_to_end(&mut octets).context("cannot read")?;
+    ensure!(octets.len() as u64 <= INPUT_BYTES_MAX, "the input is larger than 256 MiB");
+    // No packet starts with a hexadecimal digit, so text cannot be mistaken for one.
+    let is_text = |octet: &u8| octet.is_ascii_hexdigit() || octet.is_ascii_whitespace();
+    if !octets.is_empty() && octets.iter().all(is_text) {
+        octets = from_hex(&String::from_utf8_lossy(&octets))?;
+    }
+    let mut reader = tlv::Reader::new(&octets);
+    loop {
+        let at = reader.position();
+        match reader.next_element() {
+            Ok(Some(element)) => printer.packet(element.wire, None)?,
+            Ok(None) if at == 0 => return printer.packet(&[], None),
+            Ok(None) => return Ok(()),
+            // Where the next packet starts is not known any more; the decoder tells why.
+            Err(_) => return printer.packet(&octets[at..], None),
+        }
+    }
+}
+
+/// Where in a capture a packet was.
+pub(crate) struct Origin {
+    /// Number of the frame, from 1.
+    frame: u64,
+    /// Microseconds since the Unix epoch.
+    time_us: u64,
+    /// Addresses with ports, or empty.
+    from: String,
+    to: String,
+}
+
+struct Printer<W> {
+    kind: Option<Kind>,
+    json: bool,
+    out: W,
+    seen: u64,
+    refused: u64,
+}
+
+impl<W: Write> Printer<W> {
+    /// Prints what one packet holds, or why it is refused.
+    fn packet(&mut self, wire: &[u8], origin: Option<Origin>) -> anyhow::Result<()> {
+        self.seen += 1;
+        let kind = self.kind.unwrap_or_else(|| Kind::of(wire));
+        let printed = match packet_json::packet(kind, wire) {
+            Err(error) => self.refusal(wire, error, origin),
+            Ok(fields) if self.json => self.json_line(kind, fields, origin),
+            Ok(fields) => self.text(kind, wire, &fields, origin),
+        };
+        ignore_closed_pipe(printed)
+    }
+
+    fn refusal(
+        &mut self,
+        wire: &[u8],
+        error: DecodeError,
+        origin: Option<Origin>,
+    ) -> io::Result<()> {
+        self.refused += 1;
+        let place = origin.as_ref().map(|origin| format!("frame {}: ", origin.frame));
+        let place = place.unwrap_or_else(|| match self.seen {
+            1 => String::new(),
+            seen => format!("packet {seen}: "),
+        });
+        eprintln!("weir: {place}{error} ({})", error.reason());
+        if self.json {
+            let fields = vec![
+                ("error", Value::from(error.to_string())),
+                ("reason", error.reason().into()),
+                ("hex", hex::encode(wire).into()),
+            ];
+            self.object_line(fields, origin)?;
+        }
+        Ok(())
+    }
+
+    fn json_line(
+        &mut self,
+        kind: Kind,
+        mut fields: Fields,
+        origin: Option<Origin>,
+    ) -> io::Result<()> {
+        fields.push(("kind", kind.name().into()));
+        self.object_line(fields, origin)
+    }
+
+    fn object_line(&mut self, mut fields: Fields, origin: Option<Origin>) -> io::Result<()> {
+        if let Some(Origin { frame, time_us, from, to }) = origin {
+            let capture = json!({ "frame": frame, "timeUs": time_us, "from": from, "to": to });
+            fields.push(("capture", capture));
+        }
+        writeln!(self.out, "{}", packet_json::object(fields))
+    }
+
+    fn text(
+        &mut self,
+        kind: Kind,
+        wire: &[u8],
+        fields: &Fields,
+        origin: Option<Origin>,
+    ) -> io::Result<()> {
+        if self.seen > 1 {
+            writeln!(self.out)?;
+        }
+        write!(self.out, "{}, {} octets", title(kind), wire.len())?;
+        if let Some(Origin { frame, from, to, .. }) = origin {
+            write!(self.out, ", frame {frame}")?;
+            if !from.is_empty() {
+                write!(self.out, ", {from} to {to}")?;
+            }
+        }
+        writeln!(self.out)?;
+        let mut outer = fields.iter().filter(|(key, _)| *key != "inner");
+        outer.try_for_each(|(key, value)| self.text_field(key, value, 1))?;
+        match LpView::decode(wire) {
+            Ok(view) if kind == Kind::Lp && view.header.frag_count == 1 => {
+                view.fragment.map_or(Ok(()), |fragment| self.text_inner(fragment))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn text_inner(&mut self, wire: &[u8]) -> io::Result<()> {
+        let kind = Kind::of(wire);
+        writeln!(self.out, "  {}, {} octets", title(kind), wire.len())?;
+        // The packet within was decoded with the one around it.
+        let fields = packet_json::packet(kind, wire).unwrap_or_default();
+        fields.iter().try_for_each(|(key, value)| self.text_field(key, value, 2))
+    }
+
+    fn text_field(&mut self, key: &str, value: &Value, depth: usize) -> io::Result<()> {
+        let indent = 2 * depth;
+        let width = 22 - indent;
+        match value {
+            Value::Object(fields) => {
+                writeln!(self.out, "{:indent$}{key}", "")?;
+                fields.iter().try_for_each(|(key, value)| self.text_field(key, value, depth + 1))
+            }
+            Value::String(text) if key.ends_with("Hex") && text.len() > SHOWN_HEX_MAX => {
+                let (shown, size) = (&text[..SHOWN_HEX_MAX], text.len() / 2);
+                writeln!(self.out, "{:indent$}{key:width$}{shown}.. ({size} octets)", "")
+            }
+            Value::String(text) => writeln!(self.out, "{:indent$}{key:width$}{text}", ""),
+            Value::Array(items) => {
+                let text = |item: &Value| item.as_str().map_or(item.to_string(), str::to_owned);
+                let items: Vec<String> = items.iter().map(text).collect();
+                writeln!(self.out, "{:indent$}{key:width$}{}", "", items.join(" "))
+            }
+            other => writeln!(self.out, "{:indent$}{key:width$}{other}", ""),
+        }
+    }
+
+    fn finish(mut self) -> anyhow::Result<()> {
+        ignore_closed_pipe(self.out.flush())?;
+        match (self.refused, self.seen) {
+            (0, _) => Ok(()),
+            (_, 1) => bail!("not a packet that the format allows"),
+            (refused, seen) => bail!("{refused} of {seen} packets are not as the format demands"),
+        }
+    }
+}
+
+fn title(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Interest => "Interest",
+        Kind::Data => "Data",
+        Kind::Lp => "LpPacket",
+    }
+}
+
+/// A reader that has seen enough, such as `head`, is no failure.
+fn ignore_closed_pipe(result: io::Result<()>) -> anyhow::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.context("cannot write"),
+    }
 }

@@ -1,0 +1,203 @@
+//! What a packet holds, as fields of the names that the test vectors use.
+
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use weir_wire::{
+    DataView, DecodeError, InterestView, KeyLocatorView, LpView, NameView, PacketView,
+    SignatureInfoView, UriStyle, tlv,
+};
+
+/// Field names and values in the order of the packet format.
+pub(crate) type Fields = Vec<(&'static str, Value)>;
+
+/// The three kinds of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Kind {
+    Interest,
+    Data,
+    /// An LpPacket; a bare Interest or Data is one without header fields.
+    Lp,
+}
+
+impl Kind {
+    /// The kind that the first octet of a packet tells; anything unknown is left to the decoder of
+    /// Interests to refuse.
+    pub(crate) fn of(packet: &[u8]) -> Self {
+        match packet.first().copied().map(u32::from) {
+            Some(tlv::DATA) => Self::Data,
+            Some(tlv::LP_PACKET) => Self::Lp,
+            _ => Self::Interest,
+        }
+    }
+
+    /// The name of the kind in fields.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Interest => "interest",
+            Self::Data => "data",
+            Self::Lp => "lp",
+        }
+    }
+}
+
+/// Decodes a packet of a kind and tells what it holds. Checks signatures of type DigestSha256, and the
+/// packet within an LpPacket.
+///
+/// # Errors
+/// What the packet format or NDNLPv2 forbids.
+pub(crate) fn packet(kind: Kind, wire: &[u8]) -> Result<Fields, DecodeError> {
+    match kind {
+        Kind::Interest => checked_interest(wire).map(|view| interest(&view)),
+        Kind::Data => checked_data(wire).map(|view| data(&view)),
+        Kind::Lp => lp(&LpView::decode(wire)?),
+    }
+}
+
+/// Fields as a JSON object.
+pub(crate) fn object(fields: Fields) -> Value {
+    fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect::<Map<_, _>>().into()
+}
+
+fn checked_interest(wire: &[u8]) -> Result<InterestView<'_>, DecodeError> {
+    let view = InterestView::decode(wire)?;
+    view.signature.map_or(Ok(()), |signature| signature.check_digest())?;
+    Ok(view)
+}
+
+fn checked_data(wire: &[u8]) -> Result<DataView<'_>, DecodeError> {
+    let view = DataView::decode(wire)?;
+    view.check_digest()?;
+    Ok(view)
+}
+
+fn uri(name: NameView<'_>) -> Value {
+    name.uri(UriStyle::Numeric).to_string().into()
+}
+
+fn octets(value: &[u8]) -> Value {
+    hex::encode(value).into()
+}
+
+fn sha256(portions: &[&[u8]]) -> Value {
+    octets(&Sha256::digest(portions.concat()))
+}
+
+fn name(name: NameView<'_>) -> Fields {
+    vec![
+        ("name", uri(name)),
+        ("nameAlt", name.to_string().into()),
+        ("nameHex", octets(&name.to_name().to_tlv())),
+    ]
+}
+
+fn signature_info(info: &SignatureInfoView<'_>) -> Value {
+    let mut fields: Fields = vec![("sigType", info.signature_type.into())];
+    match info.key_locator {
+        Some(KeyLocatorView::Name(name)) => fields.push(("keyLocatorName", uri(name))),
+        Some(KeyLocatorView::Digest(digest)) => {
+            fields.push(("keyLocatorDigestHex", octets(digest)));
+        }
+        None => {}
+    }
+    fields.extend(info.nonce.map(|nonce| ("sigNonceHex", octets(nonce))));
+    fields.extend(info.time_ms.map(|time_ms| ("sigTimeMs", time_ms.into())));
+    fields.extend(info.seq_num.map(|seq_num| ("sigSeqNum", seq_num.into())));
+    fields.extend(
+        info.validity_period
+            .map(|validity| ("validity", vec![validity.not_before, validity.not_after].into())),
+    );
+    object(fields)
+}
+
+fn interest(view: &InterestView<'_>) -> Fields {
+    let mut fields = name(view.name);
+    fields.push(("canBePrefix", view.can_be_prefix.into()));
+    fields.push(("mustBeFresh", view.must_be_fresh.into()));
+    if !view.forwarding_hint.is_empty() {
+        fields.push(("forwardingHint", view.forwarding_hint.iter().map(uri).collect()));
+    }
+    fields.extend(view.nonce.map(|nonce| ("nonceHex", octets(&nonce.to_be_bytes()))));
+    fields.push(("lifetimeMs", view.lifetime_ms_or_default().into()));
+    fields.extend(view.hop_limit.map(|hop_limit| ("hopLimit", hop_limit.into())));
+    fields.extend(view.application_parameters.map(|value| ("appParamsHex", octets(value))));
+    if let Some(signature) = view.signature {
+        fields.push(("sigInfo", signature_info(&signature.info())));
+        fields.push(("sigValueHex", octets(signature.value)));
+        fields.push(("signedPortionSha256", sha256(&signature.signed_portion())));
+    }
+    fields
+}
+
+fn data(view: &DataView<'_>) -> Fields {
+    let mut fields = name(view.name);
+    fields.push(("contentType", view.content_type.into()));
+    fields.push(("freshnessMs", view.freshness_ms.into()));
+    if let Some(component) = view.final_block_id {
+        let mut text = String::new();
+        component.write_uri(UriStyle::Numeric, &mut text).expect("a string takes any text");
+        fields.push(("finalBlockId", text.into()));
+        fields.push(("finalBlockIdAlt", component.to_string().into()));
+    }
+    fields.push(("contentHex", octets(view.content)));
+    fields.push(("sigInfo", signature_info(&view.signature_info)));
+    fields.push(("sigValueHex", octets(view.signature_value)));
+    fields.push(("signedPortionSha256", sha256(&[view.signed_portion])));
+    fields.push(("implicitSha256", octets(&view.implicit_digest())));
+    fields
+}
+
+fn lp(view: &LpView<'_>) -> Result<Fields, DecodeError> {
+    let header = &view.header;
+    let has = |typ| view.fields().any(|field| field.typ == typ);
+    let mut fields = Fields::new();
+    fields.extend(header.sequence.map(|sequence| ("sequence", sequence.into())));
+    if has(tlv::LP_FRAG_INDEX) {
+        fields.push(("fragIndex", header.frag_index.into()));
+    }
+    if has(tlv::LP_FRAG_COUNT) {
+        fields.push(("fragCount", header.frag_count.into()));
+    }
+    if !header.pit_token.is_empty() {
+        fields.push(("pitTokenHex", octets(header.pit_token.as_slice())));
+    }
+    fields.extend(header.nack.map(|reason| ("nackReason", reason.code().into())));
+    fields.extend(header.incoming_face.map(|face| ("incomingFaceId", face.into())));
+    fields.extend(header.next_hop_face.map(|face| ("nextHopFaceId", face.into())));
+    fields.extend(view.cache_policy.map(|policy| ("cachePolicyType", policy.into())));
+    if has(tlv::LP_CONGESTION_MARK) {
+        fields.push(("congestionMark", header.congestion_mark.into()));
+    }
+    if view.acks().next().is_some() {
+        fields.push(("acks", view.acks().collect::<Vec<_>>().into()));
+    }
+    fields.extend(header.tx_sequence.map(|sequence| ("txSequence", sequence.into())));
+    if header.non_discovery {
+        fields.push(("nonDiscovery", true.into()));
+    }
+    if let Some(wire) = view.prefix_announcement {
+        let announcement = checked_data(wire)?;
+        let about = vec![
+            ("name", uri(announcement.name)),
+            ("contentType", announcement.content_type.into()),
+            ("contentHex", octets(announcement.content)),
+        ];
+        fields.push(("prefixAnnouncement", object(about)));
+    }
+    if let Some(fragment) = view.fragment {
+        fields.push(("fragmentHex", octets(fragment)));
+        if header.frag_count == 1 {
+            fields.push(("inner", inner(fragment)?));
+        }
+    }
+    Ok(fields)
+}
+
+/// Kind and name of the packet that an LpPacket holds.
+fn inner(wire: &[u8]) -> Result<Value, DecodeError> {
+    let kind = Kind::of(wire);
+    let view = match kind {
+        Kind::Data => PacketView::Data(checked_data(wire)?),
+        _ => PacketView::Interest(checked_interest(wire)?),
+    };
+    Ok(object(vec![("kind", kind.name().into()), ("name", uri(view.name()))]))
+}
