@@ -115,6 +115,12 @@ impl Process {
         self.log.lock().expect("log").clone()
     }
 
+    /// The process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Whether the program still runs.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("state of the child").is_none()

@@ -174,7 +174,7 @@ async function runConsume(uplink, [name], options) {
 async function runPut(uplink, [prefix, file], options) {
   const ready = await announce(uplink, options);
   const content = await readFile(file);
-  const signer = await makeSigner(options.sign, prefix, options["key-out"]);
+  const { signer, keyName } = await makeSigner(options.sign, prefix, options["key-out"]);
   const versioned = new Name(prefix).append(Version, Date.now());
   const chunkSize = Number(options["segment-size"]);
   serve(versioned, new BufferChunkSource(content, { chunkSize }), {
@@ -189,7 +189,12 @@ async function runPut(uplink, [prefix, file], options) {
     pOpts: { announcement: new Name(prefix) },
   });
   const segments = Math.max(1, Math.ceil(content.length / chunkSize));
-  say("object", { name: uri(versioned), sha256: sha256(content), segments });
+  say("object", {
+    name: uri(versioned),
+    sha256: sha256(content),
+    segments,
+    keyName: keyName ? uri(keyName) : null,
+  });
   await ready();
 }
 

@@ -53,21 +53,21 @@ async function fromOctets(octets) {
   throw new Error("a public key of no algorithm that NDNts knows");
 }
 
-/** A signer with a new key; its certificate (HMAC: its secret) goes into a file. */
+/** A signer with a new key, and that key's name; its certificate (HMAC: secret) goes into a file. */
 export async function makeSigner(kind, identity, path) {
   if (kind === "digest") {
-    return digestSigning;
+    return { signer: digestSigning };
   }
   const keyName = new Name(identity).append("KEY", Component.from(`k${Date.now()}`));
   if (kind === "hmac") {
     const secret = crypto.getRandomValues(new Uint8Array(32));
     const key = await HMAC.cryptoGenerate({ importRaw: secret }, false);
     await write(path, secret);
-    return createSigner(keyName, HMAC, key);
+    return { signer: createSigner(keyName, HMAC, key), keyName };
   }
   const algorithm = { ecdsa: ECDSA, ed25519: Ed25519, rsa: RSA }[kind];
   const pair = await algorithm.cryptoGenerate({}, true);
-  return selfSigned(keyName, algorithm, pair, path);
+  return { signer: await selfSigned(keyName, algorithm, pair, path), keyName };
 }
 
 async function selfSigned(keyName, algorithm, pair, path) {

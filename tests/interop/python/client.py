@@ -124,7 +124,7 @@ def run_put(app, args):
     with open(args.file, "rb") as file:
         content = file.read()
     prefix = enc.Name.from_str(args.name)
-    signer = keys.make_signer(args.sign, args.name, args.key_out)
+    signer, key_name = keys.make_signer(args.sign, args.name, args.key_out)
     version = enc.Component.from_version(utils.timestamp())
     size = args.segment_size
     pieces = [content[at : at + size] for at in range(0, len(content), size)] or [b""]
@@ -154,7 +154,13 @@ def run_put(app, args):
                 reply(segments[number])
 
     app.attach_handler(prefix, on_interest)
-    say("object", name=uri(prefix + [version]), sha256=sha256(content), segments=len(segments))
+    say(
+        "object",
+        name=uri(prefix + [version]),
+        sha256=sha256(content),
+        segments=len(segments),
+        keyName=uri(key_name) if key_name else None,
+    )
     app.run_forever(after_start=announce(app, args, prefix))
 
 

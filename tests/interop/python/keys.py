@@ -65,9 +65,12 @@ def verify(signature, key):
 
 
 def make_signer(kind, identity, public_key_path):
-    """A signer with a new key; its self-signed certificate (HMAC: its secret) goes into a file."""
+    """A signer with a new key, and the key's name.
+
+    The self-signed certificate of the key (HMAC: the secret) goes into a file.
+    """
     if kind == "digest":
-        return DigestSha256Signer()
+        return DigestSha256Signer(), None
     key_name = enc.Name.from_str(identity) + [
         enc.Component.from_str("KEY"),
         enc.Component.from_bytes(secrets.token_bytes(8)),
@@ -75,7 +78,7 @@ def make_signer(kind, identity, public_key_path):
     if kind == "hmac":
         secret = secrets.token_bytes(32)
         write(public_key_path, secret)
-        return HmacSha256Signer(key_name, secret)
+        return HmacSha256Signer(key_name, secret), key_name
     if kind == "rsa":
         key = RSA.generate(2048)
         private, public = key.export_key("DER"), key.public_key().export_key("DER")
@@ -88,7 +91,7 @@ def make_signer(kind, identity, public_key_path):
         key_name, public, signer_class(key_name, private)
     )
     write(public_key_path, bytes(certificate))
-    return signer_class(certificate_name, private)
+    return signer_class(certificate_name, private), key_name
 
 
 def write(path, octets):

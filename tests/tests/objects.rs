@@ -1,0 +1,193 @@
+//! Objects and keys of Weir read by python-ndn and NDNts, and theirs read by Weir.
+
+use std::fs;
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use weir_tests::{
+    Client, Library, Process, Router, Site, interop_is_skipped, random_file, sha256_hex,
+};
+
+const SIZE: usize = 100_003;
+
+/// Signature types by the name that `weir key` and the clients give them, with their number.
+const SIGNATURES: [(&str, u64); 4] = [("rsa", 1), ("ecdsa", 3), ("hmac", 4), ("ed25519", 5)];
+
+/// The octets that PKCS#8 puts around an HMAC secret of 32 octets, see `weir key`.
+const HMAC_PKCS8_PREFIX: &[u8] = &[
+    0x30, 0x33, 0x02, 0x01, 0x00, 0x30, 0x0c, 0x06, 0x08, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x02,
+    0x09, 0x05, 0x00, 0x04, 0x20,
+];
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+/// Makes a key with `weir key` and returns the file that another library verifies with.
+fn weir_key(site: &Site, router: &Router, kind: &str) -> std::path::PathBuf {
+    let identity = format!("/weir/{kind}");
+    let _ = router.weir(site, &["key", "new", &identity, "--type", kind, "--default"]).success();
+    let file = site.path(&format!("{kind}.public"));
+    if kind != "hmac" {
+        let words = ["key", "export", &identity, "--output", text(&file)];
+        let _ = router.weir(site, &words).success();
+        return file;
+    }
+    let words = ["key", "export", &identity, "--private", "--form", "pem", "--unencrypted"];
+    let pem = router.weir(site, &words).success().output;
+    let body: String = pem
+        .lines()
+        .skip_while(|line| !line.starts_with("-----BEGIN"))
+        .skip(1)
+        .take_while(|line| !line.starts_with("-----END"))
+        .collect();
+    let pkcs8 = STANDARD.decode(body).expect("base64");
+    let secret = pkcs8.strip_prefix(HMAC_PKCS8_PREFIX).expect("PKCS#8 of a secret");
+    fs::write(&file, secret).expect("secret");
+    file
+}
+
+fn put(site: &Site, router: &Router, name: &str, arguments: &[&str]) -> (Process, String) {
+    let source = site.path("source");
+    let sha256 = random_file(&source, SIZE, 5);
+    let words = [&["put", text(&source), name, "--json"], arguments].concat();
+    let process = site.weir(&router.unix(), &words);
+    let ready = process.json_line();
+    assert!(ready["name"].as_str().is_some_and(|found| found.starts_with(name)), "{ready}");
+    (process, sha256)
+}
+
+fn weir_object_read_by(library: Library) {
+    if interop_is_skipped() {
+        return;
+    }
+    let site = Site::new();
+    let router = Router::start(&site);
+    let client = Client::new(&site, library, &router.unix());
+    let wrong_key = weir_key(&site, &router, "ecdsa");
+    let _ = router.weir(&site, &["key", "delete", "/weir/ecdsa", "--yes"]).success();
+    let wrong_key = {
+        let kept = site.path("wrong.public");
+        fs::rename(wrong_key, &kept).expect("rename");
+        kept
+    };
+    for (kind, number) in SIGNATURES {
+        let key = weir_key(&site, &router, kind);
+        let name = format!("/weir/{kind}/file");
+        let (_producer, sha256) = put(&site, &router, &name, &[]);
+        let object = client.say(&["get", &name, "--key", text(&key)]);
+        assert_eq!(object["event"], "object", "{kind}: {object}");
+        assert_eq!(object["sha256"], sha256, "{kind}");
+        assert_eq!(object["signatureType"], number, "{kind}");
+        assert_eq!(object["verified"], true, "{kind}: {object}");
+        let locator = object["keyLocator"].as_str().expect("a key locator");
+        assert!(locator.starts_with(&format!("/weir/{kind}/KEY/")), "{locator}");
+
+        let object = client.say(&["get", &name, "--key", text(&wrong_key)]);
+        assert_eq!(object["verified"], false, "{kind} verified with a wrong key");
+    }
+}
+
+fn object_of(library: Library) {
+    if interop_is_skipped() {
+        return;
+    }
+    let site = Site::new();
+    let router = Router::start(&site);
+    let client = Client::new(&site, library, &router.unix());
+    let source = site.path("source");
+    let sha256 = random_file(&source, SIZE, 6);
+    for (kind, _) in SIGNATURES {
+        let name = format!("/{}/{kind}", library.label());
+        let key = site.path(&format!("{kind}.key"));
+        let words = ["put", &name, text(&source), "--sign", kind, "--key-out", text(&key)];
+        let producer = client.start(&words);
+        let object = producer.event("object");
+        assert_eq!(producer.event("ready")["registered"], true);
+        accept_key(&site, &router, kind, &key, object["keyName"].as_str().expect("a name"));
+        let target = site.path(&format!("{kind}.copy"));
+        let report = router.weir_json(&site, &["get", &name, "-o", text(&target)]);
+        assert_eq!(sha256_hex(&target), sha256, "{kind}: {report}");
+        assert_eq!(report["segments"], object["segments"], "{kind}");
+    }
+}
+
+/// Has `weir get` trust what a client signs.
+fn accept_key(site: &Site, router: &Router, kind: &str, key: &Path, key_name: &str) {
+    if kind != "hmac" {
+        let _ = router.weir(site, &["key", "trust", text(key)]).success();
+        return;
+    }
+    let pkcs8 = [HMAC_PKCS8_PREFIX, &fs::read(key).expect("secret")].concat();
+    let pem = format!(
+        "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n",
+        STANDARD.encode(pkcs8)
+    );
+    let file = site.write("hmac.pem", pem.as_bytes());
+    let words = ["key", "import", text(&file), "--name", key_name];
+    let _ = router.weir(site, &words).success();
+}
+
+#[test]
+fn python_ndn_reads_and_verifies_what_weir_put() {
+    weir_object_read_by(Library::PythonNdn);
+}
+
+#[test]
+fn ndnts_reads_and_verifies_what_weir_put() {
+    weir_object_read_by(Library::Ndnts);
+}
+
+#[test]
+fn weir_reads_and_verifies_what_python_ndn_put() {
+    object_of(Library::PythonNdn);
+}
+
+#[test]
+fn weir_reads_and_verifies_what_ndnts_put() {
+    object_of(Library::Ndnts);
+}
+
+#[test]
+fn weir_refuses_an_object_signed_by_somebody_else() {
+    if interop_is_skipped() {
+        return;
+    }
+    let site = Site::new();
+    let router = Router::start(&site);
+    let client = Client::new(&site, Library::PythonNdn, &router.unix());
+    let source = site.path("source");
+    random_file(&source, SIZE, 7);
+    let [owner, intruder] = ["owner.key", "intruder.key"].map(|name| site.path(name));
+    let words = ["put", "/owned", text(&source), "--sign", "ecdsa", "--key-out"];
+    let owners = client.start(&[&words[..], &[text(&owner)]].concat());
+    assert_eq!(owners.event("ready")["registered"], true);
+    drop(owners);
+    let _ = router.weir(&site, &["key", "trust", text(&owner)]).success();
+    let intruders = client.start(&[&words[..], &[text(&intruder)]].concat());
+    assert_eq!(intruders.event("ready")["registered"], true);
+    let target = site.path("copy");
+    let message = router.weir(&site, &["get", "/owned", "-o", text(&target)]).failure();
+    assert!(message.contains("weir key"), "no next step: {message}");
+    assert!(!target.exists(), "unverified content under its final name");
+}
+
+#[test]
+fn the_metadata_of_both_libraries_is_understood_with_a_digest_alone() {
+    if interop_is_skipped() {
+        return;
+    }
+    let site = Site::new();
+    let router = Router::start(&site);
+    for library in Library::ALL {
+        let client = Client::new(&site, library, &router.unix());
+        let name = format!("/digest/{}", library.label());
+        let (_producer, sha256) = put(&site, &router, &name, &["--sign", "digest"]);
+        let object: Value = client.say(&["get", &name]);
+        assert_eq!(object["sha256"], sha256);
+        assert_eq!(object["signatureType"], 0);
+        assert_eq!(object["verified"], true);
+    }
+}
