@@ -128,6 +128,17 @@ impl Header {
         }
     }
 
+    /// Whether the caller is the only holder. If so, what the others did with the block is over.
+    ///
+    /// # Safety
+    /// The caller must be a holder.
+    #[inline]
+    unsafe fn is_sole_holder(block: NonNull<Self>) -> bool {
+        // Acquire: the reads of those who were holders must be over.
+        // SAFETY: alive, since the caller is a holder.
+        unsafe { block.as_ref() }.holders.load(Ordering::Acquire) == 1
+    }
+
     /// # Safety
     /// The caller must be a holder.
     #[cold]
@@ -141,11 +152,11 @@ impl Header {
     /// The caller must be a holder, which it is no more afterwards.
     #[inline]
     unsafe fn release(block: NonNull<Self>) {
-        // SAFETY: alive, since the caller is a holder.
-        let holders = unsafe { &block.as_ref().holders };
-        // The only holder may skip the locked instruction: nobody is left to make another one. Acquire, as for the fence below.
-        if holders.load(Ordering::Acquire) != 1 {
-            if holders.fetch_sub(1, Ordering::Release) != 1 {
+        // The only holder may skip the locked instruction: nobody is left to make another one.
+        // SAFETY: the caller is a holder.
+        if unsafe { !Self::is_sole_holder(block) } {
+            // SAFETY: alive, since the caller is a holder.
+            if unsafe { block.as_ref() }.holders.fetch_sub(1, Ordering::Release) != 1 {
                 return;
             }
             // What others did with the packet must be over before the block is used again.
@@ -269,13 +280,42 @@ impl Packet {
     #[inline]
     pub fn unique_mut(&mut self) -> Option<&mut [u8]> {
         let block = self.0.block()?;
-        // Acquire: the reads of those who were holders must be over.
         // SAFETY: the packet is a holder.
-        if unsafe { block.as_ref() }.holders.load(Ordering::Acquire) != 1 {
+        if unsafe { !Header::is_sole_holder(block) } {
             return None;
         }
         // SAFETY: within the block, initialised, and this is its only holder, borrowed for as long as the result lives.
         Some(unsafe { core::slice::from_raw_parts_mut(self.0.data.as_ptr(), self.0.len as usize) })
+    }
+
+    /// A clone, without a locked instruction when there is no holder beside this one.
+    ///
+    /// A locked instruction waits for all writes before it, such as those of the octets of a packet that was just copied.
+    #[inline]
+    pub fn share(&mut self) -> Self {
+        match self.0.block() {
+            // SAFETY: the packet is a holder.
+            Some(block) if unsafe { Header::is_sole_holder(block) } => {
+                // The only holder is borrowed mutably, so nobody can count meanwhile.
+                // SAFETY: the packet is a holder.
+                unsafe { block.as_ref() }.holders.store(2, Ordering::Relaxed);
+            }
+            _ => self.0.hold(),
+        }
+        // SAFETY: the whole of the part; the new holder was counted.
+        Self(unsafe { self.0.narrowed(0, self.0.len as usize) })
+    }
+
+    /// The block, when this is its only holder and it comes from the pool of `shared`. The caller becomes the holder.
+    #[inline]
+    pub(crate) fn into_block_of(self, shared: NonNull<Shared>) -> Option<NonNull<Header>> {
+        let block = self.0.block()?;
+        // SAFETY: the packet is a holder.
+        if unsafe { block.as_ref().pool != Some(shared) || !Header::is_sole_holder(block) } {
+            return None;
+        }
+        core::mem::forget(self);
+        Some(block)
     }
 
     /// Prefetches what a clone and a look at the first 96 octets will touch. Touches none of it.

@@ -176,9 +176,9 @@ impl Store {
             Some(index) => {
                 self.stats.hits += 1;
                 self.policy.on_hit(&mut self.entries, index);
-                let entry = &self.entries[index];
+                let entry = &mut self.entries[index];
                 Lookup::Hit(Hit {
-                    packet: entry.packet.clone(),
+                    packet: entry.packet.share(),
                     freshness_ms: entry.freshness_ms.into(),
                     is_fresh: entry.is_fresh(now),
                 })
@@ -263,17 +263,18 @@ impl Store {
                 return Some(self.refresh(index, fresh_until));
             }
             self.policy.on_remove(&mut self.entries, index);
-            self.discard(index);
+            pool.recycle(self.discard(index));
         }
-        let Some((nearest, missing)) = self.make_room(data, prefixes) else {
+        let Some((nearest, missing)) = self.make_room(data, prefixes, pool) else {
             self.stats.rejections += 1;
             return None;
         };
         let node = self.tree.extend(nearest, &prefixes[prefixes.len() - missing..]);
-        let packet = pool.copy(data.wire);
+        let mut packet = pool.copy(data.wire);
+        let stored = packet.share();
         let name_value = data.name.value();
         let index = self.entries.insert(Entry {
-            packet: packet.clone(),
+            packet: stored,
             fresh_until,
             hash,
             freshness_ms: u32::try_from(data.freshness_ms).unwrap_or(u32::MAX),
@@ -298,14 +299,19 @@ impl Store {
         self.stats.refreshes += 1;
         let entry = &mut self.entries[index];
         entry.fresh_until = fresh_until;
-        let packet = entry.packet.clone();
+        let packet = entry.packet.share();
         self.policy.on_hit(&mut self.entries, index);
         packet
     }
 
     /// Evicts until there is room for `data`. Returns the node nearest to it and how many of its prefixes are beyond, or nothing when
     /// it cannot be stored at all.
-    fn make_room(&mut self, data: &DataView<'_>, prefixes: &[u64]) -> Option<(u32, usize)> {
+    fn make_room(
+        &mut self,
+        data: &DataView<'_>,
+        prefixes: &[u64],
+        pool: &mut Pool,
+    ) -> Option<(u32, usize)> {
         let bytes = entry_bytes(data.wire.len());
         let most = bytes + prefixes.len() as u64 * NODE_BYTES;
         let is_storable = prefixes.len() < COMPONENTS_MAX
@@ -323,17 +329,18 @@ impl Store {
                 if self.bytes() + needed <= self.config.capacity_bytes {
                     return Some((nearest, missing));
                 }
-                self.evict();
+                pool.recycle(self.evict());
             }
         }
     }
 
-    fn evict(&mut self) {
+    fn evict(&mut self) -> Packet {
         let victim = self.policy.take_victim(&mut self.entries);
         let index = victim.unwrap_or_else(|| unreachable!("what takes memory can be evicted"));
-        self.discard(index);
+        let packet = self.discard(index);
         self.stats.evictions += 1;
         self.prefetch_victims();
+        packet
     }
 
     /// Asks for what the next eviction will touch. The entries at the heads of the queues were asked for the time before.
@@ -350,14 +357,15 @@ impl Store {
         }
     }
 
-    /// Removes an entry that the policy knows no more.
+    /// Removes an entry that the policy knows no more, and returns its packet.
     #[inline]
-    fn discard(&mut self, index: u32) {
+    fn discard(&mut self, index: u32) -> Packet {
         self.tree.detach(&mut self.entries, index);
         let entry = self.entries.remove(index);
         let was_known = self.table.remove(entry.hash, index);
         debug_assert!(was_known);
         self.entry_bytes -= entry.bytes();
+        entry.packet
     }
 
     /// Removes Data whose names start with `prefix` or are it, at most `limit` of them, and returns how many.

@@ -43,6 +43,18 @@ fn only_the_sole_holder_writes() {
 }
 
 #[test]
+fn shares_count_as_clones_do() {
+    assert!(Packet::empty().share().is_empty());
+    let mut packet = Packet::from(vec![7; 8]);
+    let mut first = packet.share();
+    let second = first.share();
+    drop(packet);
+    assert!(first.unique_mut().is_none());
+    drop(second);
+    assert_eq!(first.unique_mut().unwrap(), [7; 8]);
+}
+
+#[test]
 fn a_block_is_split_into_packets_and_a_writable_rest() {
     let mut rest = PacketMut::unpooled(10);
     rest.copy_from_slice(b"0123456789");

@@ -18,6 +18,27 @@ fn a_dropped_block_is_used_again() {
 }
 
 #[test]
+fn recycling_takes_only_whole_blocks_of_the_pool() {
+    let mut pool = Pool::new(1 << 20);
+    let mut packet = pool.copy(b"one");
+    let address = packet.as_ptr();
+    let shared = packet.share();
+    pool.recycle(packet);
+    assert_eq!(pool.cached_bytes(), 0);
+    assert_eq!(&shared[..], b"one");
+    pool.recycle(shared.slice(1..2));
+    pool.recycle(shared);
+    assert_eq!(pool.cached_bytes(), Pool::footprint(3));
+    let again = pool.copy(b"two");
+    assert_eq!(again.as_ptr(), address);
+    let mut other = Pool::new(1 << 20);
+    other.recycle(again);
+    other.recycle(Packet::from(&[1, 2][..]));
+    other.recycle(Packet::empty());
+    assert_eq!((other.cached_bytes(), pool.cached_bytes()), (0, Pool::footprint(3)));
+}
+
+#[test]
 fn capacity_covers_the_size() {
     let mut pool = Pool::new(1 << 20);
     for size in
