@@ -8,6 +8,8 @@ mod certificate;
 mod digest;
 pub mod manifest;
 mod sign;
+#[cfg(test)]
+mod test_keys;
 pub mod trust;
 
 pub use certificate::{

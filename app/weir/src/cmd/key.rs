@@ -1,9 +1,596 @@
 //! `weir key`.
 
-/// Make, list, import, export and trust keys.
-#[derive(clap::Args)]
-pub(crate) struct Args {}
+use std::fs::File;
+use std::io::{IsTerminal, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
-pub(crate) fn run(_args: Args) -> anyhow::Result<()> {
-    anyhow::bail!("not built yet")
+use anyhow::{Context, bail, ensure};
+use clap::{Subcommand, ValueEnum};
+use serde_json::{Value, json};
+use weir_crypto::keychain::{ISSUED_VALIDITY_S, default_identity};
+use weir_crypto::{
+    Imported, KeyChain, KeyEntry, KeyType, PassphraseSource, packet_in_file, to_base64_lines,
+};
+use weir_security::{Certificate, Validity};
+use weir_wire::Name;
+
+/// Largest file that is imported, in octets.
+const IMPORT_LEN_MAX: u64 = 256 * 1024;
+
+const DATA_OCTET: u8 = 6;
+
+/// Make, list, import, export and trust keys.
+///
+/// A NAME is that of an identity (/local/alice), a key (/local/alice/KEY/1f..) or a certificate.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Where keys and trust are kept [default: $WEIR_HOME, $XDG_CONFIG_HOME/weir or ~/.config/weir]
+    #[arg(long, value_name = "DIR", global = true)]
+    home: Option<PathBuf>,
+    /// Take the passphrase from the first line of FILE, not from $WEIR_PASSPHRASE or the terminal
+    #[arg(long, value_name = "FILE", global = true)]
+    passphrase_file: Option<PathBuf>,
+    /// Print JSON for machines
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make a key, and the certificate it signs for itself
+    New {
+        /// Whose key it is [default: /local/<user>]
+        name: Option<Name>,
+        /// The algorithm
+        #[arg(long = "type", value_enum, default_value_t = TypeArg::Ecdsa)]
+        key_type: TypeArg,
+        /// Encrypt it with a passphrase
+        #[arg(long)]
+        passphrase: bool,
+        /// Sign with it from now on unless told otherwise
+        #[arg(long)]
+        default: bool,
+    },
+    /// List the keys
+    List,
+    /// Sign with this key unless told otherwise; without a name, tell which it is
+    Default {
+        /// The key or its identity
+        name: Option<Name>,
+    },
+    /// Show a key and its certificates
+    Show {
+        /// The key or its identity [default: the default key]
+        name: Option<Name>,
+    },
+    /// Write a certificate, or with --private a private key, to standard output or a file
+    Export {
+        /// The key, its identity, or a certificate [default: the default key]
+        name: Option<Name>,
+        /// The private key, encrypted with a passphrase
+        #[arg(long)]
+        private: bool,
+        /// Form of a private key
+        #[arg(long, value_enum, default_value_t = Form::SafeBag, requires = "private")]
+        form: Form,
+        /// Do not encrypt the private key; for --form pem
+        #[arg(long, requires = "private")]
+        unencrypted: bool,
+        /// The file, which must not exist yet
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Take in a certificate, a SafeBag or a PKCS#8 PEM key
+    Import {
+        /// The file; - is standard input
+        file: PathBuf,
+        /// Whose key it is, if the file does not say
+        #[arg(long)]
+        name: Option<Name>,
+        /// Encrypt an unencrypted key with a passphrase
+        #[arg(long)]
+        passphrase: bool,
+    },
+    /// Delete a key and its certificates
+    Delete {
+        /// The key or its identity
+        name: Name,
+        /// Do not ask
+        #[arg(short, long)]
+        yes: bool,
+    },
+    /// Trust what a certificate's owner signs
+    #[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+    Trust {
+        /// The certificate; - is standard input
+        file: Option<PathBuf>,
+        #[command(subcommand)]
+        command: Option<TrustCommand>,
+    },
+    /// Issue a certificate for another's key
+    Sign {
+        /// A certificate of that key, as `weir key export` writes it; - is standard input
+        file: PathBuf,
+        /// The key that issues it [default: the default key]
+        #[arg(long, value_name = "NAME")]
+        by: Option<Name>,
+        /// The issuer's part of the certificate's name
+        #[arg(long, default_value = "NA")]
+        issuer: String,
+        /// How long it is valid
+        #[arg(long, default_value_t = (ISSUED_VALIDITY_S / 86_400) as u32)]
+        days: u32,
+        /// The file, which must not exist yet
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+}
+
+#[derive(Subcommand)]
+enum TrustCommand {
+    /// List the trust anchors, and the signers noted at first use
+    List,
+    /// Trust a certificate, a key or an identity no more
+    Remove {
+        /// The certificate, its key or its identity
+        name: Name,
+    },
+    /// Accept a new signer below this name, where another was noted at first use
+    Forget {
+        /// The name as `weir key trust list` shows it
+        name: Name,
+    },
+}
+
+#[derive(Copy, Clone, ValueEnum)]
+enum TypeArg {
+    /// ECDSA P-256
+    Ecdsa,
+    /// Ed25519
+    Ed25519,
+    /// RSA of 2048 bit
+    Rsa,
+    /// HMAC-SHA256: one secret for signing and verifying
+    Hmac,
+}
+
+impl From<TypeArg> for KeyType {
+    fn from(arg: TypeArg) -> Self {
+        match arg {
+            TypeArg::Ecdsa => Self::Ecdsa,
+            TypeArg::Ed25519 => Self::Ed25519,
+            TypeArg::Rsa => Self::Rsa,
+            TypeArg::Hmac => Self::Hmac,
+        }
+    }
+}
+
+#[derive(Copy, Clone, Eq, PartialEq, ValueEnum)]
+enum Form {
+    /// Certificate and key, base64, as ndnsec
+    SafeBag,
+    /// PKCS#8 PEM
+    Pem,
+}
+
+/// What the subcommands share.
+struct Session {
+    chain: KeyChain,
+    passphrases: PassphraseSource,
+    json: bool,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    let passphrases = PassphraseSource::from_option(args.passphrase_file);
+    let chain = match args.home {
+        Some(dir) => KeyChain::at(dir),
+        None => KeyChain::open()?,
+    };
+    let chain = chain.with_passphrases(passphrases.clone());
+    let session = Session { chain, passphrases, json: args.json };
+    match args.command {
+        Command::New { name, key_type, passphrase, default } => {
+            session.new_key(name, key_type.into(), passphrase, default)
+        }
+        Command::List => session.list(),
+        Command::Default { name } => session.default_key(name),
+        Command::Show { name } => session.show(name),
+        Command::Export { name, private: false, output, .. } => {
+            session.export_certificate(name, output.as_deref())
+        }
+        Command::Export { name, form, unencrypted, output, .. } => {
+            session.export_private(name, form, unencrypted, output.as_deref())
+        }
+        Command::Import { file, name, passphrase } => session.import(&file, name, passphrase),
+        Command::Delete { name, yes } => session.delete(&name, yes),
+        Command::Trust { file: Some(file), .. } => session.trust(&file),
+        Command::Trust { command: Some(TrustCommand::Remove { name }), .. } => {
+            session.trust_remove(&name)
+        }
+        Command::Trust { command: Some(TrustCommand::Forget { name }), .. } => {
+            session.trust_forget(&name)
+        }
+        Command::Trust { .. } => session.trust_list(),
+        Command::Sign { file, by, issuer, days, output } => {
+            session.sign(&file, by, &issuer, days, output.as_deref())
+        }
+    }
+}
+
+impl Session {
+    fn new_key(
+        &self,
+        name: Option<Name>,
+        key_type: KeyType,
+        encrypt: bool,
+        make_default: bool,
+    ) -> anyhow::Result<()> {
+        let identity = name.unwrap_or_else(default_identity);
+        ensure!(!identity.is_empty(), "the name of an identity has at least one component");
+        let passphrase = match encrypt {
+            true => Some(self.passphrases.to_protect("the new key")?),
+            false => None,
+        };
+        let passphrase = passphrase.as_ref().map(|text| text.as_str());
+        let key = self.chain.generate(&identity, key_type, passphrase)?;
+        if make_default {
+            self.chain.set_default(&key.name)?;
+        }
+        let is_default = self.is_default(&key)?;
+        self.say(self.key_json(&key)?, || {
+            let note = if is_default { " (the default)" } else { "" };
+            format!("{}{note}\nkept in {}", key.name, key.path.display())
+        })
+    }
+
+    fn list(&self) -> anyhow::Result<()> {
+        let keys = self.chain.keys()?;
+        if self.json {
+            let keys: Vec<Value> =
+                keys.iter().map(|key| self.key_json(key)).collect::<Result<_, _>>()?;
+            return print_json(&json!({ "keys": keys }));
+        }
+        if keys.is_empty() {
+            println!("no keys in {}; `weir key new` makes one", self.chain.dir().display());
+        }
+        for key in &keys {
+            let mark = if self.is_default(key)? { '*' } else { ' ' };
+            let note = if key.is_encrypted { "  encrypted" } else { "" };
+            println!("{mark} {:7}  {}{note}", key.key_type.to_string(), key.name);
+        }
+        Ok(())
+    }
+
+    fn default_key(&self, name: Option<Name>) -> anyhow::Result<()> {
+        let key = match name {
+            Some(name) => self.chain.set_default(&name)?,
+            None => self.key_or_default(None)?,
+        };
+        self.say(self.key_json(&key)?, || key.name.to_string())
+    }
+
+    fn show(&self, name: Option<Name>) -> anyhow::Result<()> {
+        let key = self.key_or_default(name)?;
+        let certificates = self.chain.certificates_of(key.name.as_view())?;
+        let mut value = self.key_json(&key)?;
+        value["certificates"] = certificates.iter().map(certificate_json).collect();
+        let is_default = self.is_default(&key)?;
+        self.say(value, || {
+            let mut text = format!(
+                "key        {}\nidentity   {}\ntype       {}\nencrypted  {}\ndefault    {}\nfile       {}",
+                key.name,
+                key.identity(),
+                key.key_type,
+                yes_no(key.is_encrypted),
+                yes_no(is_default),
+                key.path.display(),
+            );
+            if let Some(first) = certificates.first() {
+                text += &format!("\npublic key {}", digest_text(first));
+            }
+            for certificate in &certificates {
+                text += &format!("\n\n{}", certificate_text(certificate));
+            }
+            text
+        })
+    }
+
+    fn export_certificate(&self, name: Option<Name>, output: Option<&Path>) -> anyhow::Result<()> {
+        let certificate = match &name {
+            Some(name) if weir_security::is_certificate_name(name.as_view()) => {
+                self.chain.certificate(name)?
+            }
+            _ => {
+                let key = self.key_or_default(name)?;
+                self.chain.certificate_for(&key.name)?.with_context(|| {
+                    format!("{} has no certificate; --private exports the key itself", key.name)
+                })?
+            }
+        };
+        self.emit_certificate(&certificate, output)
+    }
+
+    fn export_private(
+        &self,
+        name: Option<Name>,
+        form: Form,
+        unencrypted: bool,
+        output: Option<&Path>,
+    ) -> anyhow::Result<()> {
+        ensure!(
+            !unencrypted || form == Form::Pem,
+            "a SafeBag is always encrypted; add `--form pem` for an unencrypted key"
+        );
+        let key = self.key_or_default(name)?;
+        let passphrase = match unencrypted {
+            true => None,
+            false => Some(self.passphrases.to_protect("the exported key")?),
+        };
+        let passphrase = passphrase.as_ref().map(|text| text.as_str());
+        let text = match (form, passphrase) {
+            (Form::SafeBag, Some(passphrase)) => {
+                let bag = self.chain.export_safe_bag(&key.name, passphrase);
+                bag.context("`--form pem` exports a key without a certificate")?
+            }
+            _ => self.chain.export_pem(&key.name, passphrase)?.to_string(),
+        };
+        write_new(output, text.as_bytes(), 0o600)
+    }
+
+    fn import(&self, file: &Path, name: Option<Name>, encrypt: bool) -> anyhow::Result<()> {
+        let octets = read_file(file)?;
+        let protect = match encrypt {
+            true => Some(self.passphrases.to_protect("the imported key")?),
+            false => None,
+        };
+        let protect = protect.as_ref().map(|text| text.as_str());
+        let imported = self
+            .chain
+            .import(&octets, name.as_ref(), protect)
+            .with_context(|| format!("cannot import {}", file.display()))?;
+        match imported {
+            Imported::Key(key) => self.say(self.key_json(&key)?, || format!("key {}", key.name)),
+            Imported::Certificate(name) => {
+                let value = json!({ "certificate": name.to_string() });
+                self.say(value, || format!("certificate {name}"))
+            }
+        }
+    }
+
+    fn delete(&self, name: &Name, yes: bool) -> anyhow::Result<()> {
+        let key = self.chain.find(name)?;
+        if !yes && !confirm(&format!("Delete {} for good?", key.name))? {
+            bail!("nothing was deleted");
+        }
+        let key = self.chain.delete(&key.name)?;
+        self.say(json!({ "deleted": key.name.to_string() }), || format!("deleted {}", key.name))
+    }
+
+    fn trust(&self, file: &Path) -> anyhow::Result<()> {
+        let certificate = read_certificate(file)?;
+        let now = weir_crypto::keychain::unix_time_s();
+        ensure!(
+            certificate.validity().contains(now),
+            "{} is valid {}, not now",
+            certificate.name(),
+            validity_text(certificate.validity())
+        );
+        self.chain.add_anchor(&certificate)?;
+        self.say(certificate_json(&certificate), || {
+            format!(
+                "trusting what {} signs below {}\npublic key {}",
+                certificate.name(),
+                certificate.identity(),
+                digest_text(&certificate)
+            )
+        })
+    }
+
+    fn trust_list(&self) -> anyhow::Result<()> {
+        let anchors = self.chain.anchors()?;
+        let known = self.chain.known_signer_entries()?;
+        if self.json {
+            let anchors: Vec<Value> = anchors.anchors().map(certificate_json).collect();
+            return print_json(&json!({ "anchors": anchors, "knownSigners": known }));
+        }
+        if anchors.is_empty() && known.is_empty() {
+            println!("nobody is trusted yet; `weir key trust FILE` adds a certificate");
+        }
+        for certificate in anchors.anchors() {
+            println!("anchor  {}  {}", certificate.name(), validity_text(certificate.validity()));
+        }
+        for entry in &known {
+            println!("signer  {}  key {}  since {}", entry.name, entry.sha256, entry.since);
+        }
+        Ok(())
+    }
+
+    fn trust_remove(&self, name: &Name) -> anyhow::Result<()> {
+        let removed = self.chain.remove_anchors(name)?;
+        let names: Vec<String> = removed.iter().map(Name::to_string).collect();
+        self.say(json!({ "removed": names }), || {
+            names
+                .iter()
+                .map(|name| format!("no longer trusted: {name}"))
+                .collect::<Vec<_>>()
+                .join("\n")
+        })
+    }
+
+    fn trust_forget(&self, name: &Name) -> anyhow::Result<()> {
+        ensure!(
+            self.chain.forget_signer(name)?,
+            "no signer is noted for exactly {name}; `weir key trust list` shows those noted"
+        );
+        self.say(json!({ "forgotten": name.to_string() }), || format!("forgotten: {name}"))
+    }
+
+    fn sign(
+        &self,
+        file: &Path,
+        by: Option<Name>,
+        issuer_id: &str,
+        days: u32,
+        output: Option<&Path>,
+    ) -> anyhow::Result<()> {
+        let request = read_certificate(file)?;
+        let by = match by {
+            Some(name) => name,
+            None => self.key_or_default(None)?.name,
+        };
+        let issuer = self.chain.signer(&by)?;
+        let own =
+            issuer.certificate().with_context(|| format!("{by} cannot issue certificates"))?;
+        ensure!(
+            own.identity().is_prefix_of(request.identity()),
+            "nobody would believe it: {} is not below the issuer's identity {}",
+            request.identity(),
+            own.identity()
+        );
+        let certificate =
+            self.chain.issue(&request, &issuer, issuer_id.as_bytes(), i64::from(days) * 86_400)?;
+        self.emit_certificate(&certificate, output)
+    }
+
+    fn emit_certificate(
+        &self,
+        certificate: &Certificate,
+        output: Option<&Path>,
+    ) -> anyhow::Result<()> {
+        if self.json && output.is_none() {
+            return print_json(&certificate_json(certificate));
+        }
+        write_new(output, to_base64_lines(certificate.wire()).as_bytes(), 0o644)?;
+        if self.json { print_json(&certificate_json(certificate)) } else { Ok(()) }
+    }
+
+    fn key_or_default(&self, name: Option<Name>) -> anyhow::Result<KeyEntry> {
+        let name = match name {
+            Some(name) => Some(name),
+            None => self.chain.default_name()?,
+        };
+        let name = name.context(
+            "no key is the default; `weir key new` makes one, `weir key default NAME` chooses one",
+        )?;
+        Ok(self.chain.find(&name)?)
+    }
+
+    fn is_default(&self, key: &KeyEntry) -> anyhow::Result<bool> {
+        Ok(self.chain.default_name()?.as_ref() == Some(&key.name))
+    }
+
+    fn key_json(&self, key: &KeyEntry) -> anyhow::Result<Value> {
+        Ok(json!({
+            "name": key.name.to_string(),
+            "identity": key.identity().to_string(),
+            "type": key.key_type.to_string(),
+            "encrypted": key.is_encrypted,
+            "default": self.is_default(key)?,
+            "path": key.path,
+        }))
+    }
+
+    /// Prints the value for machines or the text for people.
+    fn say(&self, value: Value, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+        if self.json {
+            print_json(&value)
+        } else {
+            println!("{}", text());
+            Ok(())
+        }
+    }
+}
+
+fn print_json(value: &Value) -> anyhow::Result<()> {
+    println!("{}", serde_json::to_string_pretty(value)?);
+    Ok(())
+}
+
+fn certificate_json(certificate: &Certificate) -> Value {
+    let validity = certificate.validity();
+    json!({
+        "name": certificate.name().to_string(),
+        "key": certificate.key_name().to_string(),
+        "identity": certificate.identity().to_string(),
+        "publicKeySha256": digest_text(certificate),
+        "notBefore": ascii(&validity.not_before()),
+        "notAfter": ascii(&validity.not_after()),
+        "selfIssued": certificate.is_self_issued(),
+        "base64": to_base64_lines(certificate.wire()).replace('\n', ""),
+    })
+}
+
+fn certificate_text(certificate: &Certificate) -> String {
+    let issuer = match certificate.is_self_issued() {
+        true => "itself".to_owned(),
+        false => match certificate.data().signature_info.key_locator {
+            Some(weir_wire::KeyLocatorView::Name(name)) => name.to_string(),
+            _ => "an unnamed key".to_owned(),
+        },
+    };
+    format!(
+        "certificate {}\nissued by   {issuer}\nvalid       {}",
+        certificate.name(),
+        validity_text(certificate.validity())
+    )
+}
+
+fn validity_text(validity: Validity) -> String {
+    format!("from {} to {} UTC", ascii(&validity.not_before()), ascii(&validity.not_after()))
+}
+
+fn digest_text(certificate: &Certificate) -> String {
+    certificate.public_key_digest().iter().map(|octet| format!("{octet:02x}")).collect()
+}
+
+fn ascii(octets: &[u8]) -> String {
+    octets.iter().copied().map(char::from).collect()
+}
+
+fn yes_no(value: bool) -> &'static str {
+    if value { "yes" } else { "no" }
+}
+
+fn confirm(question: &str) -> anyhow::Result<bool> {
+    ensure!(std::io::stdin().is_terminal(), "not a terminal to ask on; add --yes if you are sure");
+    eprint!("{question} [y/N] ");
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+fn read_file(file: &Path) -> anyhow::Result<Vec<u8>> {
+    let mut octets = Vec::new();
+    let read = match file == Path::new("-") {
+        true => std::io::stdin().take(IMPORT_LEN_MAX).read_to_end(&mut octets),
+        false => File::open(file).and_then(|f| f.take(IMPORT_LEN_MAX).read_to_end(&mut octets)),
+    };
+    read.with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(octets)
+}
+
+fn read_certificate(file: &Path) -> anyhow::Result<Certificate> {
+    let packet = packet_in_file(&read_file(file)?, &[DATA_OCTET]).with_context(|| {
+        format!("{} is not a certificate as `weir key export` or ndnsec writes it", file.display())
+    })?;
+    Certificate::decode(&packet).with_context(|| format!("{} is not a certificate", file.display()))
+}
+
+/// Writes to standard output, or to a file that must not exist yet.
+fn write_new(output: Option<&Path>, octets: &[u8], mode: u32) -> anyhow::Result<()> {
+    let Some(path) = output else {
+        return Ok(std::io::stdout().write_all(octets)?);
+    };
+    let mut file = File::options()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(path)
+        .with_context(|| format!("cannot create {}", path.display()))?;
+    file.write_all(octets)
+        .and_then(|()| file.sync_all())
+        .with_context(|| format!("cannot write {}", path.display()))
 }

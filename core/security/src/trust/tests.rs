@@ -1,1 +1,196 @@
+use alloc::vec;
 
+use weir_wire::{Data, Interest};
+
+use super::*;
+use crate::test_keys::{NOW_S, ToyFactory, ToyKey, VALID};
+use crate::{DigestSigner, KeyLocator, SignError, SignatureType, Signer, sign_data, sign_interest};
+
+fn name(uri: &str) -> Name {
+    uri.parse().unwrap()
+}
+
+fn anchors(certificates: &[Certificate]) -> Anchors {
+    let mut anchors = Anchors::new();
+    for certificate in certificates {
+        anchors.add(certificate.clone(), &ToyFactory).unwrap();
+    }
+    anchors
+}
+
+fn check(anchors: &Anchors, uri: &str, signer: &dyn Signer) -> Result<Name, TrustError> {
+    let wire = sign_data(&Data::new(name(uri)).content(b"x"), signer).unwrap();
+    let data = DataView::decode(&wire).unwrap();
+    anchors.verify_data(&data, NOW_S).map(|certificate| certificate.name().to_name())
+}
+
+#[test]
+fn an_anchor_signs_below_its_identity_only() {
+    let key = ToyKey::new("/a", "key");
+    let anchors = anchors(&[key.self_signed()]);
+    assert_eq!(check(&anchors, "/a/b/c", &key), Ok(name("/a/KEY/k/self/v=7")));
+    let refused = TrustError::NameNotCovered { signer: name("/a"), name: name("/ab") };
+    assert_eq!(check(&anchors, "/ab", &key), Err(refused));
+    let forger = ToyKey { secret: "other".into(), ..key };
+    assert_eq!(check(&anchors, "/a/b", &forger), Err(VerifyError::Mismatch.into()));
+}
+
+#[test]
+fn locators_name_the_key_in_all_the_ways_in_use() {
+    let key = ToyKey::new("/a", "key");
+    let anchors = anchors(&[key.self_signed()]);
+    for uri in ["/a/KEY/k", "/a/KEY/k/self/v=7", "/a/KEY/k/other/v=9", "/a/KEY/k/self", "/a"] {
+        let signer = ToyKey { locator: name(uri), ..key.clone() };
+        assert!(check(&anchors, "/a/b", &signer).is_ok(), "{uri}");
+    }
+    let stranger = ToyKey { locator: name("/b/KEY/k"), ..key.clone() };
+    let needed = TrustError::CertificateNeeded(name("/b/KEY/k"));
+    assert_eq!(check(&anchors, "/a/b", &stranger), Err(needed));
+    let nameless = ToyKey { locator: name("/b"), ..key };
+    assert_eq!(check(&anchors, "/a/b", &nameless), Err(TrustError::UnknownSigner));
+    assert_eq!(check(&anchors, "/a/b", &DigestSigner), Err(TrustError::NoKeyLocator));
+}
+
+/// Signs as [`ToyKey`], but names the key by its digest.
+struct ByDigest(ToyKey);
+
+impl Signer for ByDigest {
+    fn signature_type(&self) -> SignatureType {
+        SignatureType::SHA256_WITH_ECDSA
+    }
+
+    fn key_locator(&self) -> Option<KeyLocator> {
+        Some(KeyLocator::Digest(sha256(&[self.0.secret.as_bytes()]).to_vec()))
+    }
+
+    fn sign(&self, portions: &[&[u8]]) -> Result<Vec<u8>, SignError> {
+        self.0.sign(portions)
+    }
+}
+
+#[test]
+fn a_key_is_found_by_its_digest() {
+    let key = ToyKey::new("/a", "key");
+    let anchors = anchors(&[key.self_signed()]);
+    assert!(check(&anchors, "/a/b", &ByDigest(key)).is_ok());
+    let stranger = ByDigest(ToyKey::new("/a", "other"));
+    assert_eq!(check(&anchors, "/a/b", &stranger), Err(TrustError::UnknownSigner));
+}
+
+#[test]
+fn trust_ends_with_the_validity() {
+    let key = ToyKey::new("/a", "key");
+    let anchors = anchors(&[key.self_signed()]);
+    let wire = sign_data(&Data::new(name("/a/b")), &key).unwrap();
+    let data = DataView::decode(&wire).unwrap();
+    let outside = TrustError::OutsideValidity(name("/a/KEY/k/self/v=7"));
+    for time in [NOW_S - 11, NOW_S + 11] {
+        assert_eq!(anchors.verify_data(&data, time).err(), Some(outside.clone()));
+    }
+}
+
+#[test]
+fn interests_are_judged_as_data_are() {
+    let key = ToyKey::new("/a", "key");
+    let anchors = anchors(&[key.self_signed()]);
+    let wire = sign_interest(Interest::new(name("/a/x")), &key, Some([1; 8]), Some(5)).unwrap();
+    let interest = InterestView::decode(&wire).unwrap();
+    assert!(anchors.verify_interest(&interest, NOW_S).is_ok());
+    let unsigned = Interest::new(name("/a/x")).encode();
+    let unsigned = InterestView::decode(&unsigned).unwrap();
+    let refused = anchors.verify_interest(&unsigned, NOW_S).err();
+    assert_eq!(refused, Some(VerifyError::Unsigned.into()));
+    let refused = Anchors::new().verify_interest(&interest, NOW_S).err();
+    assert_eq!(refused, Some(TrustError::CertificateNeeded(name("/a/KEY/k"))));
+}
+
+#[test]
+fn certificates_are_accepted_up_the_chain() {
+    let root = ToyKey::new("/a", "root");
+    let middle = ToyKey::new("/a/b", "middle");
+    let leaf = ToyKey::new("/a/b/c", "leaf");
+    let mut anchors = anchors(&[root.self_signed()]);
+    let leaf_certificate = leaf.certified_by(&middle, VALID);
+    let needed = TrustError::CertificateNeeded(name("/a/b/KEY/k"));
+    let early = anchors.accept(leaf_certificate.clone(), &ToyFactory, NOW_S);
+    assert_eq!(early, Err(needed));
+    anchors.accept(middle.certified_by(&root, VALID), &ToyFactory, NOW_S).unwrap();
+    anchors.accept(leaf_certificate, &ToyFactory, NOW_S).unwrap();
+    assert!(check(&anchors, "/a/b/c/d", &leaf).is_ok());
+    assert!(matches!(check(&anchors, "/a/b", &leaf), Err(TrustError::NameNotCovered { .. })));
+    assert!(anchors.remove(name("/a/KEY/k/self/v=7").as_view()));
+    let gone = check(&anchors, "/a/b/c/d", &leaf);
+    assert_eq!(gone, Err(TrustError::CertificateNeeded(name("/a/b/c/KEY/k"))));
+}
+
+#[test]
+fn certificates_that_nobody_vouches_for_are_refused() {
+    let root = ToyKey::new("/a", "root");
+    let mut anchors = anchors(&[root.self_signed()]);
+    let mut refusal = |certificate| anchors.accept(certificate, &ToyFactory, NOW_S).unwrap_err();
+    let outside = ToyKey::new("/b", "key").certified_by(&root, VALID);
+    assert!(matches!(refusal(outside), TrustError::NameNotCovered { .. }));
+    let expired = crate::Validity { not_before_unix_s: 0, not_after_unix_s: NOW_S - 1 };
+    let expired = ToyKey::new("/a/b", "key").certified_by(&root, expired);
+    assert!(matches!(refusal(expired), TrustError::OutsideValidity(_)));
+    let forger = ToyKey { secret: "forged".into(), ..root.clone() };
+    let forged = ToyKey::new("/a/b", "key").certified_by(&forger, VALID);
+    assert_eq!(refusal(forged), VerifyError::Mismatch.into());
+    let unusable = ToyKey::new("/a/b", "unusable").certified_by(&root, VALID);
+    assert!(matches!(refusal(unusable), TrustError::UnusableKey(_)));
+    let own = ToyKey::new("/a/b", "key").self_signed();
+    assert_eq!(refusal(own), TrustError::CertificateNeeded(name("/a/b/KEY/k")));
+}
+
+#[test]
+fn chains_and_intermediates_have_bounds() {
+    let root = ToyKey::new("/a", "root");
+    let mut anchors = anchors(&[root.self_signed()]);
+    let mut issuer = root;
+    for link in 1..=CHAIN_LENGTH_MAX + 1 {
+        let mut identity = identity_uri(&issuer);
+        identity.append_str("x");
+        let next = ToyKey::new(&alloc::format!("{identity}"), &alloc::format!("key {link}"));
+        let accepted = anchors.accept(next.certified_by(&issuer, VALID), &ToyFactory, NOW_S);
+        let expected = if link > CHAIN_LENGTH_MAX { Err(TrustError::ChainTooLong) } else { Ok(()) };
+        assert_eq!(accepted, expected, "{link}");
+        issuer = next;
+    }
+    let root = ToyKey::new("/a", "root");
+    for number in 0..INTERMEDIATES_MAX + 5 {
+        let key = ToyKey::new(&alloc::format!("/a/{number}"), "key");
+        anchors.accept(key.certified_by(&root, VALID), &ToyFactory, NOW_S).unwrap();
+    }
+    assert_eq!(anchors.intermediates.len(), INTERMEDIATES_MAX);
+}
+
+fn identity_uri(key: &ToyKey) -> Name {
+    crate::identity_of(key.locator.as_view()).unwrap().to_name()
+}
+
+#[test]
+fn first_use_is_remembered_and_a_change_noticed() {
+    let mut known = KnownSigners::new();
+    let object = name("/a/file");
+    assert_eq!(known.decide(object.as_view(), &[1; 32]), SignerStatus::FirstUse);
+    assert_eq!(known.remember(object.clone(), [1; 32]), None);
+    assert_eq!(known.decide(object.as_view(), &[1; 32]), SignerStatus::Trusted);
+    let changed = SignerStatus::Changed { known: [1; 32] };
+    assert_eq!(known.decide(object.as_view(), &[2; 32]), changed);
+    assert_eq!(known.decide(name("/a/file/v=1/seg=0").as_view(), &[2; 32]), changed);
+    assert_eq!(known.decide(name("/a").as_view(), &[2; 32]), SignerStatus::FirstUse);
+    assert_eq!(known.decide(name("/a/file2").as_view(), &[2; 32]), SignerStatus::FirstUse);
+    assert!(known.forget(&object) && !known.forget(&object));
+    assert!(known.is_empty());
+}
+
+#[test]
+fn the_longest_known_prefix_decides() {
+    let mut known = KnownSigners::new();
+    known.remember(name("/a"), [1; 32]);
+    known.remember(name("/a/b"), sha256(&[b"spki"]));
+    assert_eq!(known.decide_for_key(name("/a/b/c").as_view(), b"spki"), SignerStatus::Trusted);
+    assert_eq!(known.decide(name("/a/c").as_view(), &[1; 32]), SignerStatus::Trusted);
+    let listed: Vec<_> = known.iter().map(|(prefix, _)| prefix.clone()).collect();
+    assert_eq!((listed, known.len()), (vec![name("/a"), name("/a/b")], 2));
+}
