@@ -110,8 +110,13 @@ impl PassphraseSource {
 }
 
 fn ask(prompt: &str, what: &str) -> Result<Zeroizing<String>, PassphraseError> {
-    let answer = rpassword::prompt_password(prompt)
-        .map_err(|_| PassphraseError::NoTerminal { what: what.to_owned() })?;
+    use std::io::IsTerminal;
+    let no_terminal = || PassphraseError::NoTerminal { what: what.to_owned() };
+    // A script whose input and messages both go elsewhere would wait for ever on its user's terminal.
+    if !std::io::stdin().is_terminal() && !std::io::stderr().is_terminal() {
+        return Err(no_terminal());
+    }
+    let answer = rpassword::prompt_password(prompt).map_err(|_| no_terminal())?;
     if answer.is_empty() { Err(PassphraseError::Empty) } else { Ok(Zeroizing::new(answer)) }
 }
 

@@ -446,7 +446,7 @@ impl Session {
             issuer.certificate().with_context(|| format!("{by} cannot issue certificates"))?;
         ensure!(
             own.identity().is_prefix_of(request.identity()),
-            "nobody would believe it: {} is not below the issuer's identity {}",
+            "{} is not below the issuer's identity {}, so nobody would accept the certificate",
             request.identity(),
             own.identity()
         );
