@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use weir_base::{FaceId, Packet};
-use weir_face::{StreamSocket, UdpPort};
+use weir_face::{StreamSocket, UdpCounters, UdpPort};
 use weir_forward::{FaceScope, LinkType, RouterStats};
 use weir_link::{LinkConfig, LinkCounters, LinkDrop};
 use weir_manage::FacePersistency;
@@ -91,6 +91,8 @@ pub(crate) struct WorkerSnapshot {
     /// Link drops of faces that are gone, in the order of [`LinkDrop::ALL`].
     pub(crate) gone_drops: [u64; LinkDrop::COUNT],
     pub(crate) worker: WorkerCounters,
+    /// Of all shared UDP ports together.
+    pub(crate) udp: UdpCounters,
 }
 
 /// Counters of a packet thread that belong to no face.

@@ -1,6 +1,7 @@
 //! The state of the whole router at one time, summed over its packet threads.
 
 use weir_base::FaceId;
+use weir_face::UdpCounters;
 use weir_forward::RouterStats;
 use weir_link::{LinkCounters, LinkDrop};
 
@@ -100,6 +101,18 @@ impl Snapshot {
             ("ring-overflow", worker.ring_overflow),
             ("stranger-malformed", worker.stranger_malformed),
             ("stranger-refused", worker.stranger_refused),
+        ];
+        for (reason, count) in counts {
+            self.add_runtime_drop(reason, count);
+        }
+    }
+
+    /// Adds the counters of UDP ports.
+    pub(crate) fn add_udp(&mut self, udp: &UdpCounters) {
+        let counts = [
+            ("udp-receive-overflow", udp.receive_overflows),
+            ("udp-truncated", udp.truncated),
+            ("udp-receive-error", udp.receive_errors),
         ];
         for (reason, count) in counts {
             self.add_runtime_drop(reason, count);

@@ -51,6 +51,7 @@ impl Control {
         };
         job.sum.add_router(&part.router);
         job.sum.add_worker(&part.worker);
+        job.sum.add_udp(&part.udp);
         job.sum.add_link_drops(part.gone_drops);
         for face in &part.faces {
             job.sum.add_link_drops(face.counters.drops.iter().map(|(_, count)| count));

@@ -61,7 +61,7 @@ impl Control {
         let draft = self.stream_draft(socket, FacePersistency::OnDemand);
         if let Err(error) = self.add_face(draft) {
             self.refused_connections += 1;
-            tracing::warn!(?error, "connection refused");
+            tracing::debug!(?error, "connection refused");
         }
     }
 
@@ -154,7 +154,7 @@ impl Control {
         };
         let remote = face.remote.to_string();
         if removed {
-            tracing::info!(face = id.0, remote, ?reason, "face closed");
+            tracing::debug!(face = id.0, remote, ?reason, "face closed");
             return self.forget_face(id);
         }
         tracing::warn!(face = id.0, remote, ?reason, "permanent face is down");

@@ -3,7 +3,7 @@
 use weir_base::{FaceId, Instant};
 use weir_forward::strategy::Strategy;
 use weir_forward::{Command, FaceScope, NextHop};
-use weir_manage::{Action, FaceError, FaceEventKind, ManagerInput, StoreSettings};
+use weir_manage::{Action, FaceError, FaceEventKind, FacePersistency, ManagerInput, StoreSettings};
 use weir_store::StoreConfig;
 use weir_wire::{DataView, LpHeader, Name};
 
@@ -108,7 +108,12 @@ impl Control {
     pub(super) fn face_event(&mut self, kind: FaceEventKind, id: FaceId) {
         if let Some(face) = self.faces.find(id) {
             let info = face.info();
-            tracing::info!(face = id.0, remote = info.uri, local = info.local_uri, "face {kind}");
+            // Strangers make and leave faces as they like, which is no news.
+            if face.persistency == FacePersistency::OnDemand {
+                tracing::debug!(face = id.0, remote = info.uri, "face {kind}");
+            } else {
+                tracing::info!(face = id.0, remote = info.uri, "face {kind}");
+            }
             self.manager_inputs.push_back(ManagerInput::FaceEvent { kind, info });
         }
     }

@@ -2,7 +2,7 @@
 
 use mio::Interest;
 use weir_base::{FaceId, Instant};
-use weir_face::UdpPort;
+use weir_face::{UdpCounters, UdpPort};
 use weir_forward::{Command, Input};
 use weir_link::Link;
 use weir_manage::FacePersistency;
@@ -26,7 +26,7 @@ impl Worker {
                 self.inputs.push(Input::Command(Command::AddFace { face, scope, link_type }));
             }
             ToWorker::RemoveFace(id) => self.remove_face(id),
-            ToWorker::AttachSocket { id, socket } => self.attach_socket(now, id, socket),
+            ToWorker::AttachSocket { id, socket } => self.attach_socket(id, socket),
             ToWorker::UpdateFace { id, link, persistency } => {
                 if let Some(face) = self.faces.slot_of(id).and_then(|slot| self.faces.at(slot)) {
                     face.link.set_config(link);
@@ -52,17 +52,17 @@ impl Worker {
             self.faces.insert(Face::new(id, Link::new(link), Socket::Down, persistency, now));
         let face = id;
         self.inputs.push(Input::Command(Command::AddFace { face, scope, link_type }));
-        self.attach(now, slot, socket);
+        self.attach(slot, socket);
     }
 
-    fn attach_socket(&mut self, now: Instant, id: FaceId, socket: NewSocket) {
+    fn attach_socket(&mut self, id: FaceId, socket: NewSocket) {
         // The face may have been destroyed while its connection was being made.
         if let Some(slot) = self.faces.slot_of(id) {
-            self.attach(now, slot, socket);
+            self.attach(slot, socket);
         }
     }
 
-    fn attach(&mut self, _now: Instant, slot: u32, socket: NewSocket) {
+    fn attach(&mut self, slot: u32, socket: NewSocket) {
         let socket = match socket {
             NewSocket::Stream(mut socket) => {
                 let token = Source::Face(slot).token();
@@ -195,6 +195,18 @@ impl Worker {
         }
     }
 
+    fn udp_counters(&self) -> UdpCounters {
+        let mut sum = UdpCounters::default();
+        for (_, port) in self.ports.iter() {
+            let counters = port.socket.counters();
+            sum.receive_overflows += counters.receive_overflows;
+            sum.truncated += counters.truncated;
+            sum.receive_errors += counters.receive_errors;
+            sum.send_errors += counters.send_errors;
+        }
+        sum
+    }
+
     fn snapshot(&self, now: Instant) -> WorkerSnapshot {
         let mut worker = self.counters;
         worker.ring_overflow = self.shards.as_ref().map_or(0, |shards| shards.ports.overflows);
@@ -212,6 +224,7 @@ impl Worker {
             faces: faces.collect(),
             gone_drops: self.gone_drops,
             worker,
+            udp: self.udp_counters(),
         }
     }
 }

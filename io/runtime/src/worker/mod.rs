@@ -1,5 +1,5 @@
 //! A packet thread: poll, read its faces in batches, hand the packets to its shard in batches, send
-//! what comes out once a turn.
+//! what comes out once a batch.
 //!
 //! Nothing here allocates, locks or makes a system call per packet. Sockets are edge-triggered: a
 //! face that had more to read than its share of a turn stays in `ready` and the next poll does not
@@ -210,7 +210,7 @@ impl Worker {
             self.read_ready(now);
             self.run_timers(now);
             self.process(now);
-            self.flush(now);
+            self.flush();
         }
         self.close_all();
     }

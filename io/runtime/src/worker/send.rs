@@ -71,8 +71,8 @@ impl Worker {
         }
     }
 
-    /// Gives every face's queue to its socket, once a turn.
-    pub(super) fn flush(&mut self, _now: Instant) {
+    /// Gives every face's queue to its socket, once a turn or a batch.
+    pub(super) fn flush(&mut self) {
         let mut dirty = mem::take(&mut self.dirty);
         for slot in dirty.drain(..) {
             self.flush_face(slot);
