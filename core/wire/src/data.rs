@@ -85,7 +85,8 @@ impl<'a> DataView<'a> {
         let (name, _) = read_name(&mut reader, &mut order, tlv::DATA)?;
         let mut meta = MetaInfo::default();
         let mut content: &[u8] = &[];
-        let mut signature_info = None;
+        let mut signature_info = SignatureInfoView::EMPTY;
+        let mut signed_portion = None;
         let mut signature_value = None;
         while let Some(element) = reader.next_element()? {
             let rank = match element.typ {
@@ -103,15 +104,15 @@ impl<'a> DataView<'a> {
                 2 => meta = MetaInfo::from_value(element.value)?,
                 3 => content = element.value,
                 4 => {
-                    let info = SignatureInfoView::from_value(element.value, tlv::SIGNATURE_INFO)?;
-                    signature_info = Some((info, &body[..reader.position()]));
+                    signature_info.read(element.value, tlv::SIGNATURE_INFO)?;
+                    signed_portion = Some(&body[..reader.position()]);
                 }
                 _ => signature_value = Some(element.value),
             }
         }
         let missing = |element| DecodeError::Missing { within: tlv::DATA, element };
-        let (signature_info, signed_portion) =
-            signature_info.ok_or(missing(tlv::SIGNATURE_INFO))?;
+        let signed_portion = signed_portion.ok_or(missing(tlv::SIGNATURE_INFO))?;
+        let signature_value = signature_value.ok_or(missing(tlv::SIGNATURE_VALUE))?;
         Ok(Self {
             wire,
             name,
@@ -120,7 +121,7 @@ impl<'a> DataView<'a> {
             final_block_id: meta.final_block_id,
             content,
             signature_info,
-            signature_value: signature_value.ok_or(missing(tlv::SIGNATURE_VALUE))?,
+            signature_value,
             signed_portion,
         })
     }

@@ -135,6 +135,9 @@ struct Tail<'a> {
     value_at: usize,
 }
 
+/// From ApplicationParameters on, which most Interests lack.
+const FIRST_RANK_OF_TAIL: u8 = 8;
+
 #[inline]
 const fn rank(typ: u32) -> u8 {
     match typ {
@@ -201,22 +204,19 @@ impl<'a> InterestView<'a> {
             forwarding_hint_at: (0, 0),
             body_at: body_at as u32,
         };
-        let mut tail = Tail::default();
         while let Some(element) = reader.next_element()? {
             let rank = rank(element.typ);
             if !order.accept(element.typ, rank)? {
                 continue;
             }
-            if rank <= 7 {
-                view.take_element(&element)?;
-            } else {
-                view.take_tail_element(&element, &mut tail)?;
+            if rank >= FIRST_RANK_OF_TAIL {
+                view.take_tail(body, element, &mut reader, &mut order, &scan)?;
+                return Ok(view);
             }
+            view.take_element(&element)?;
         }
-        if scan.parameters_digests != 0 || tail.parameters_at.is_some() || tail.info.is_some() {
-            view.finish_parameters(body, &scan, &tail)?;
-        } else if tail.value.is_some() {
-            return Err(DecodeError::SignatureIncomplete);
+        if scan.parameters_digests != 0 {
+            return Err(DecodeError::DigestWithoutParameters);
         }
         Ok(view)
     }
@@ -257,30 +257,44 @@ impl<'a> InterestView<'a> {
         Ok(())
     }
 
-    fn take_tail_element(
+    /// Takes ApplicationParameters or what may follow them, `element`, and all up to the end.
+    #[cold]
+    fn take_tail(
         &mut self,
-        element: &Element<'a>,
-        tail: &mut Tail<'a>,
+        body: &'a [u8],
+        mut element: Element<'a>,
+        reader: &mut Reader<'a>,
+        order: &mut Order,
+        scan: &NameScan,
     ) -> Result<(), DecodeError> {
-        match element.typ {
-            tlv::APPLICATION_PARAMETERS => {
-                self.application_parameters = Some(element.value);
-                tail.parameters_at = Some(element.at);
+        let mut tail = Tail::default();
+        loop {
+            match element.typ {
+                tlv::APPLICATION_PARAMETERS => {
+                    self.application_parameters = Some(element.value);
+                    tail.parameters_at = Some(element.at);
+                }
+                tlv::INTEREST_SIGNATURE_INFO => {
+                    SignatureInfoView::from_value(element.value, element.typ)?;
+                    tail.info = Some(element.value);
+                }
+                _ => {
+                    tail.value = Some(element.value);
+                    tail.value_at = element.at;
+                }
             }
-            tlv::INTEREST_SIGNATURE_INFO => {
-                SignatureInfoView::from_value(element.value, element.typ)?;
-                tail.info = Some(element.value);
-            }
-            _ => {
-                tail.value = Some(element.value);
-                tail.value_at = element.at;
-            }
+            element = loop {
+                let Some(next) = reader.next_element()? else {
+                    return self.finish_parameters(body, scan, &tail);
+                };
+                if order.accept(next.typ, rank(next.typ))? {
+                    break next;
+                }
+            };
         }
-        Ok(())
     }
 
     /// Checks that parameters, their digest in the name and the signature belong together.
-    #[cold]
     fn finish_parameters(
         &mut self,
         body: &'a [u8],

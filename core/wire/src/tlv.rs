@@ -284,8 +284,20 @@ impl<'a> Iterator for Reader<'a> {
 }
 
 /// Type, value and whole length of the TLV at the start of `input`.
-#[inline]
+#[inline(always)]
 fn read_element(input: &[u8]) -> Result<(u32, &[u8], usize), DecodeError> {
+    // Nearly every element has a type and a length of one octet each.
+    if let [typ @ 1..=252, length @ 0..=252, rest @ ..] = input {
+        let length = usize::from(*length);
+        if length <= rest.len() {
+            return Ok((u32::from(*typ), &rest[..length], length + 2));
+        }
+    }
+    read_long_element(input)
+}
+
+#[inline(never)]
+fn read_long_element(input: &[u8]) -> Result<(u32, &[u8], usize), DecodeError> {
     let (typ, type_size) = read_var_number(input)?;
     let typ = match u32::try_from(typ) {
         Ok(typ) if typ != 0 => typ,
