@@ -69,8 +69,9 @@ impl ManagementClient {
     fn connect(router: Option<&str>) -> anyhow::Result<Self> {
         let uri = match router {
             Some(text) if text.starts_with('/') => FaceUri::Unix(text.into()),
-            Some(text) => FaceUri::resolve(text)?,
-            None => client_transport()?.uri,
+            // These errors tell their causes themselves.
+            Some(text) => FaceUri::resolve(text).map_err(|error| anyhow::anyhow!("{error}"))?,
+            None => client_transport().map_err(|error| anyhow::anyhow!("{error}"))?.uri,
         };
         let connected: std::io::Result<Box<dyn Stream>> = match &uri {
             FaceUri::Unix(path) => UnixStream::connect(path).map(|stream| Box::new(stream) as _),
@@ -253,4 +254,106 @@ fn refused(response: &ControlResponse) -> anyhow::Error {
         _ => "",
     };
     anyhow::anyhow!("the router answered {} {}{hint}", response.code, response.text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::JoinHandle;
+
+    use weir_base::Packet;
+    use weir_manage::{
+        Manager, ManagerConfig, ManagerInput, ManagerOutbox, RibEntry, StrategyChoice,
+    };
+
+    use super::*;
+
+    /// A client whose router is `serve`: octets received in, octets to send out.
+    fn client_of(
+        mut serve: impl FnMut(&[u8]) -> Vec<u8> + Send + 'static,
+    ) -> (ManagementClient, JoinHandle<()>) {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair of sockets");
+        let router = std::thread::spawn(move || {
+            let mut buffer = vec![0; 9000];
+            while let Ok(count @ 1..) = theirs.read(&mut buffer) {
+                let answer = serve(&buffer[..count]);
+                if answer.is_empty() || theirs.write_all(&answer).is_err() {
+                    break;
+                }
+            }
+        });
+        let uri = FaceUri::Unix("/test".into());
+        let stream = Box::new(ours);
+        (ManagementClient { stream, received: Vec::new(), uri, last_time_ms: 0 }, router)
+    }
+
+    /// A manager without a router; its Data in link packets, after one that nobody asked for.
+    fn managed() -> (ManagementClient, JoinHandle<()>) {
+        let mut out = ManagerOutbox::default();
+        let mut manager = Manager::new(ManagerConfig::default(), &mut out);
+        let now = weir_base::Instant::from_ns(1);
+        let stray = weir_wire::Data::new("/stray".parse().unwrap()).encode_with_digest();
+        client_of(move |interest| {
+            let mut out = ManagerOutbox::default();
+            let packet = Packet::from(interest);
+            let ingress = weir_base::FaceId(256);
+            let input = ManagerInput::Interest { ingress, ingress_is_local: true, packet };
+            manager.handle(now, 1, input, &mut out);
+            let mut wire = stray.clone();
+            for data in out.data {
+                let header = weir_wire::LpHeader { congestion_mark: 1, ..Default::default() };
+                wire.extend(header.encode(&[], Some(&data.packet)));
+            }
+            wire
+        })
+    }
+
+    #[test]
+    fn commands_and_datasets() {
+        let (mut client, _router) = managed();
+        let prefix: Name = "/p".parse().unwrap();
+        let strategy: Name = "/localhost/nfd/strategy/multicast".parse().unwrap();
+        let parameters = ControlParameters {
+            name: Some(prefix.clone()),
+            strategy: Some(strategy),
+            ..ControlParameters::default()
+        };
+        let body = client.command(Command::StrategyChoiceSet, &parameters).unwrap();
+        assert_eq!(body.strategy.unwrap().to_string(), "/localhost/nfd/strategy/multicast/v=5");
+        let choices = client.dataset::<StrategyChoice>("strategy-choice/list").unwrap();
+        assert!(choices.iter().any(|choice| choice.name == prefix));
+        let routes = client.dataset::<RibEntry>("rib/list").unwrap();
+        assert_eq!(routes.len(), 1);
+        let refused = client.command(Command::StrategyChoiceUnset, &ControlParameters::default());
+        let text = refused.unwrap_err().to_string();
+        assert!(text.starts_with("the router answered 400 "), "{text}");
+    }
+
+    #[test]
+    fn routers_that_are_none() {
+        let (mut client, _router) = client_of(|_| b"HTTP/1.1 400 Bad Request".to_vec());
+        let error = client.dataset::<RibEntry>("rib/list").unwrap_err();
+        assert!(format!("{error:#}").contains("is not a router"), "{error:#}");
+
+        let (mut client, _router) = client_of(|_| Vec::new());
+        let error = client.general_status().unwrap_err();
+        assert!(format!("{error:#}").contains("closed the connection"), "{error:#}");
+
+        let (mut client, _router) = client_of(|interest| {
+            let nack = Some(weir_wire::NackReason::NoRoute);
+            weir_wire::LpHeader { nack, ..Default::default() }.encode(&[], Some(interest))
+        });
+        let error = client.general_status().unwrap_err();
+        assert!(format!("{error:#}").contains("NoRoute"), "{error:#}");
+    }
+
+    #[test]
+    fn addresses_that_take_no_commands() {
+        let refuse = |uri: &str| match ManagementClient::connect(Some(uri)) {
+            Ok(_) => panic!("connected to {uri}"),
+            Err(error) => format!("{error:#}"),
+        };
+        assert!(refuse("udp://127.0.0.1").contains("over its Unix socket"));
+        assert!(refuse("/nonexistent/nfd.sock").contains("start one with `weir router`"));
+        assert!(refuse("nonsense").contains("nonsense"));
+    }
 }

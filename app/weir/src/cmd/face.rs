@@ -185,8 +185,8 @@ fn print_made(made: &MadeFace, is_json: bool) {
 /// The canonical form of what a person types for a router's address: without a scheme it is UDP.
 pub(crate) fn canonical_uri(text: &str) -> anyhow::Result<String> {
     let full = if text.contains("://") { text.to_owned() } else { format!("udp://{text}") };
-    let uri = FaceUri::resolve(&full)
-        .with_context(|| format!("`{text}` is no router's address, such as udp://192.0.2.1"))?;
+    // The error tells its cause itself; a chain would tell it twice.
+    let uri = FaceUri::resolve(&full).map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok(uri.to_string())
 }
 
@@ -245,29 +245,22 @@ pub(crate) fn faces_table(faces: &[FaceStatus]) -> String {
         ("TO", Align::Left),
         ("SCOPE", Align::Left),
         ("KEPT", Align::Left),
-        ("IN: INTERESTS", Align::Right),
-        ("DATA", Align::Right),
-        ("NACKS", Align::Right),
-        ("BYTES", Align::Right),
-        ("OUT: INTERESTS", Align::Right),
-        ("DATA", Align::Right),
-        ("NACKS", Align::Right),
-        ("BYTES", Align::Right),
+        ("INTERESTS IN/OUT", Align::Right),
+        ("DATA IN/OUT", Align::Right),
+        ("NACKS IN/OUT", Align::Right),
+        ("BYTES IN/OUT", Align::Right),
     ]);
     for FaceStatus { info, counters, .. } in faces {
+        let both = |received: u64, sent: u64| format!("{received} / {sent}");
         table.row(vec![
             info.face_id.to_string(),
             info.uri.clone(),
             info.scope.to_string(),
             info.persistency.to_string(),
-            counters.in_interests.to_string(),
-            counters.in_data.to_string(),
-            counters.in_nacks.to_string(),
-            octets(counters.in_bytes),
-            counters.out_interests.to_string(),
-            counters.out_data.to_string(),
-            counters.out_nacks.to_string(),
-            octets(counters.out_bytes),
+            both(counters.in_interests, counters.out_interests),
+            both(counters.in_data, counters.out_data),
+            both(counters.in_nacks, counters.out_nacks),
+            format!("{} / {}", octets(counters.in_bytes), octets(counters.out_bytes)),
         ]);
     }
     table.render("no faces")

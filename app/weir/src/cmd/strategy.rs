@@ -83,7 +83,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
                 strategy: Some(strategy.clone()),
                 ..ControlParameters::default()
             };
-            let body = client.command(Command::StrategyChoiceSet, &parameters)?;
+            let body =
+                client.command(Command::StrategyChoiceSet, &parameters).with_context(|| {
+                    format!("{prefix} keeps its strategy (try best-route or multicast)")
+                })?;
             let strategy = body.strategy.unwrap_or(strategy);
             print_choice(&StrategyChoice { name: prefix, strategy }, is_json);
         }
