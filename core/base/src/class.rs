@@ -7,10 +7,11 @@ const ALLOCATOR_BYTES: usize = 8;
 /// Classes are dense in this unit, the granule of common allocators.
 const GRANULE: usize = 16;
 
-/// Payload octets of each class: a multiple of 16 less 8, so that header, payload and the allocator's own octets fill granules.
+/// Payload octets of each class: a multiple of 16 less 8, so that header, payload and the
+/// allocator's own octets fill granules.
 ///
-/// 8456 and 9224 hold a Data of 8000 octets of content and the largest packet with its link headers; 66,040 and above are for
-/// receive chunks.
+/// 8456 and 9224 hold a Data of 8000 octets of content and the largest packet with its link
+/// headers; 66,040 and above are for receive chunks.
 const CAPACITIES: [u32; 37] = [
     104, 136, 168, 216, 264, 328, 408, 504, 632, 792, 984, 1240, 1544, 1928, 2408, 3016, 3768,
     4712, 5896, 7368, 8456, 9224, 11_528, 14_408, 18_008, 22_504, 28_120, 35_160, 43_944, 54_936,

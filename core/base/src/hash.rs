@@ -1,6 +1,7 @@
 use core::fmt;
 
-/// The key of the hash of names. Names come from strangers, so a router takes a fresh key at every start.
+/// The key of the hash of names. Names come from strangers, so a router takes a fresh key at every
+/// start.
 #[derive(Copy, Clone)]
 pub struct HashKey([u64; 2]);
 
@@ -22,7 +23,8 @@ impl HashKey {
         self.prefixes(bytes).hash_to(bytes.len())
     }
 
-    /// A hasher of the prefixes of `bytes`, shortest first: the fastest way to hash all prefixes of a name in one pass.
+    /// A hasher of the prefixes of `bytes`, shortest first: the fastest way to hash all prefixes of
+    /// a name in one pass.
     #[inline]
     pub fn prefixes<'a>(&self, bytes: &'a [u8]) -> PrefixHasher<'a> {
         PrefixHasher { state: State::new(self.0), bytes, at: 0 }
@@ -110,7 +112,8 @@ fn short_word(bytes: &[u8]) -> u64 {
     word
 }
 
-/// A keyed hash (SipHash-1-3) over octets that arrive piece by piece, whose value can be read at any point.
+/// A keyed hash (SipHash-1-3) over octets that arrive piece by piece, whose value can be read at
+/// any point.
 ///
 /// The value depends on the octets alone, not on how they were cut into pieces.
 #[derive(Copy, Clone)]
@@ -205,6 +208,7 @@ impl fmt::Debug for PrefixHasher<'_> {
 mod tests {
     use super::*;
     use core::hash::Hasher as _;
+    use proptest::collection::vec;
     use proptest::prelude::*;
     use siphasher::sip::SipHasher13;
 
@@ -241,7 +245,7 @@ mod tests {
         #[test]
         fn all_prefixes_equal_the_reference(
             key: [u64; 2],
-            pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..12),
+            pieces in vec(vec(any::<u8>(), 0..40), 0..12),
         ) {
             let all = pieces.concat();
             let key_made = HashKey::new(key);

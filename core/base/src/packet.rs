@@ -88,10 +88,12 @@ impl Header {
     /// The link that a block at rest holds in its payload.
     ///
     /// # Safety
-    /// The caller must be the only holder, and [`Self::set_next`] must have been called since the payload was last written.
+    /// The caller must be the only holder, and [`Self::set_next`] must have been called since the
+    /// payload was last written.
     #[inline]
     pub(crate) unsafe fn next(block: NonNull<Self>) -> *mut Self {
-        // SAFETY: the payload of every class has room for a pointer, is aligned to 16, and holds one by the caller's word.
+        // SAFETY: the payload of every class has room for a pointer, is aligned to 16, and holds
+        // one by the caller's word.
         unsafe { Self::payload(block).cast::<*mut Self>().read() }
     }
 
@@ -231,11 +233,12 @@ impl Drop for Part {
 
 /// Shared, immutable octets: a packet, or a piece of one. 16 octets itself.
 ///
-/// A clone or a slice counts up and allocates nothing. The memory goes back to its [`Pool`](crate::Pool) with the last holder,
-/// on whatever thread.
+/// A clone or a slice counts up and allocates nothing. The memory goes back to its
+/// [`Pool`](crate::Pool) with the last holder, on whatever thread.
 pub struct Packet(Part);
 
-// SAFETY: the octets do not change while they are shared, the count is atomic, and a block may be given back on any thread.
+// SAFETY: the octets do not change while they are shared, the count is atomic, and a block may be
+// given back on any thread.
 unsafe impl Send for Packet {}
 // SAFETY: as for `Send`; `&Packet` allows only reads and clones.
 unsafe impl Sync for Packet {}
@@ -284,13 +287,15 @@ impl Packet {
         if unsafe { !Header::is_sole_holder(block) } {
             return None;
         }
-        // SAFETY: within the block, initialised, and this is its only holder, borrowed for as long as the result lives.
+        // SAFETY: within the block, initialised, and this is its only holder, borrowed for as long
+        // as the result lives.
         Some(unsafe { core::slice::from_raw_parts_mut(self.0.data.as_ptr(), self.0.len as usize) })
     }
 
     /// A clone, without a locked instruction when there is no holder beside this one.
     ///
-    /// A locked instruction waits for all writes before it, such as those of the octets of a packet that was just copied.
+    /// A locked instruction waits for all writes before it, such as those of the octets of a packet
+    /// that was just copied.
     #[inline]
     pub fn share(&mut self) -> Self {
         match self.0.block() {
@@ -306,7 +311,8 @@ impl Packet {
         Self(unsafe { self.0.narrowed(0, self.0.len as usize) })
     }
 
-    /// The block, when this is its only holder and it comes from the pool of `shared`. The caller becomes the holder.
+    /// The block, when this is its only holder and it comes from the pool of `shared`. The caller
+    /// becomes the holder.
     #[inline]
     pub(crate) fn into_block_of(self, shared: NonNull<Shared>) -> Option<NonNull<Header>> {
         let block = self.0.block()?;
@@ -345,7 +351,8 @@ impl Deref for Packet {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the octets are initialised, and stay alive and unchanged as long as the packet is borrowed.
+        // SAFETY: the octets are initialised, and stay alive and unchanged as long as the packet is
+        // borrowed.
         unsafe { core::slice::from_raw_parts(self.0.data.as_ptr(), self.0.len as usize) }
     }
 }
@@ -380,7 +387,8 @@ impl From<&[u8]> for Packet {
         let layout = Header::layout(capacity);
         // SAFETY: the layout has at least the octets of the header.
         let memory = unsafe { alloc(layout) };
-        // SAFETY: null or allocated with this layout; then the payload is filled whole, before anyone can read it.
+        // SAFETY: null or allocated with this layout; then the payload is filled whole, before
+        // anyone can read it.
         unsafe {
             let block = Header::initialise(memory, layout, capacity, None);
             let data = Header::payload(block);
@@ -413,10 +421,12 @@ fn checked_len(len: usize) -> u32 {
     }
 }
 
-/// A writable block, or the rest of one, that nobody else can see. Dereferences to its whole capacity, which is initialised.
+/// A writable block, or the rest of one, that nobody else can see. Dereferences to its whole
+/// capacity, which is initialised.
 pub struct PacketMut(Part);
 
-// SAFETY: the octets belong to the owner alone, the count is atomic, and a block may be given back on any thread.
+// SAFETY: the octets belong to the owner alone, the count is atomic, and a block may be given back
+// on any thread.
 unsafe impl Send for PacketMut {}
 // SAFETY: `&PacketMut` allows only reads.
 unsafe impl Sync for PacketMut {}
@@ -450,7 +460,8 @@ impl PacketMut {
         self.0.len as usize
     }
 
-    /// The first `len` octets as a packet. The rest of the block stays unused as long as the packet lives.
+    /// The first `len` octets as a packet. The rest of the block stays unused as long as the packet
+    /// lives.
     ///
     /// # Panics
     /// When `len` is beyond the capacity.
@@ -478,7 +489,8 @@ impl PacketMut {
             return Packet::empty();
         }
         self.0.hold();
-        // SAFETY: asserted above; the new holder was counted. The two parts do not overlap, so both may be used.
+        // SAFETY: asserted above; the new holder was counted. The two parts do not overlap, so both
+        // may be used.
         let packet = Packet(unsafe { self.0.narrowed(0, len) });
         // SAFETY: `len` is within the part or at its end.
         self.0.data = unsafe { self.0.data.add(len) };

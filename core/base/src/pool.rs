@@ -26,10 +26,12 @@ impl Shared {
     /// Takes back a block that no packet holds any more. May be called on any thread.
     ///
     /// # Safety
-    /// `block` must come from the pool of `shared`, and the caller must be its only holder, which it is no more afterwards.
+    /// `block` must come from the pool of `shared`, and the caller must be its only holder, which
+    /// it is no more afterwards.
     #[inline]
     pub(crate) unsafe fn give_back(shared: NonNull<Self>, block: NonNull<Header>) {
-        // SAFETY: the block is one of the holders, so `Shared` lives until the block is gone or on the stack.
+        // SAFETY: the block is one of the holders, so `Shared` lives until the block is gone or on
+        // the stack.
         let this = unsafe { shared.as_ref() };
         // SAFETY: the caller is the only holder of the block.
         let bytes = unsafe { Header::block_bytes(block) };
@@ -39,7 +41,8 @@ impl Shared {
             while !ptr::eq(head, closed()) {
                 // SAFETY: the caller is the only holder, so the payload is free to hold the link.
                 unsafe { Header::set_next(block, head) };
-                // Release: the owner must see the link, and all reads of the packet must be done before it is reused.
+                // Release: the owner must see the link, and all reads of the packet must be done
+                // before it is reused.
                 match this.returned.compare_exchange_weak(
                     head,
                     block.as_ptr(),
@@ -81,9 +84,9 @@ impl Shared {
 
 /// The source of packet buffers of one thread.
 ///
-/// A block goes back to its pool when its last [`Packet`] is dropped, on whatever thread: through a lock-free stack that the
-/// owner empties when it runs short. Blocks at rest are bounded in octets; beyond that they go back to the global allocator. The
-/// packets may outlive the pool.
+/// A block goes back to its pool when its last [`Packet`] is dropped, on whatever thread: through a
+/// lock-free stack that the owner empties when it runs short. Blocks at rest are bounded in octets;
+/// beyond that they go back to the global allocator. The packets may outlive the pool.
 pub struct Pool {
     shared: NonNull<Shared>,
     /// One list of blocks for each size class.
@@ -95,12 +98,13 @@ pub struct Pool {
     victim_class: usize,
 }
 
-// SAFETY: the lists belong to the pool alone, and `Shared` is made of atomics, so another thread may become the owner.
+// SAFETY: the lists belong to the pool alone, and `Shared` is made of atomics, so another thread
+// may become the owner.
 unsafe impl Send for Pool {}
 
 impl Pool {
-    /// A pool that keeps at most `cached_bytes_max` octets of blocks at rest. (Threads that drop packets at one instant may each go
-    /// beyond it by one block.)
+    /// A pool that keeps at most `cached_bytes_max` octets of blocks at rest. (Threads that drop
+    /// packets at one instant may each go beyond it by one block.)
     pub fn new(cached_bytes_max: usize) -> Self {
         let half = cached_bytes_max / 2;
         let shared = Box::new(Shared {
@@ -146,8 +150,8 @@ impl Pool {
         packet.freeze(bytes.len())
     }
 
-    /// Drops a packet. When it is the last holder of a block of this pool, the block is at hand again without the locked
-    /// instructions of the way over the return stack.
+    /// Drops a packet. When it is the last holder of a block of this pool, the block is at hand
+    /// again without the locked instructions of the way over the return stack.
     #[inline]
     pub fn recycle(&mut self, packet: Packet) {
         if let Some(block) = packet.into_block_of(self.shared) {
@@ -202,7 +206,8 @@ impl Pool {
         if shared.returned.load(Ordering::Relaxed).is_null() {
             return;
         }
-        // Acquire: see the links, and everything that happened to the packets before they came back.
+        // Acquire: see the links, and everything that happened to the packets before they came
+        // back.
         let mut head = shared.returned.swap(ptr::null_mut(), Ordering::Acquire);
         let mut bytes_taken = 0;
         while let Some(block) = NonNull::new(head) {
@@ -216,7 +221,8 @@ impl Pool {
         unsafe { self.shared.as_ref() }.returned_bytes.fetch_sub(bytes_taken, Ordering::Relaxed);
     }
 
-    /// Puts a block that the pool alone holds on its list. Makes room among other classes, whose time may be over.
+    /// Puts a block that the pool alone holds on its list. Makes room among other classes, whose
+    /// time may be over.
     #[inline]
     fn keep(&mut self, block: NonNull<Header>, bytes: usize) {
         // SAFETY: the pool alone holds the block.

@@ -1,6 +1,7 @@
 /// Asks the processor to load the first cache line of `value` without waiting for it.
 ///
-/// A hint: it has no effect on the meaning of the program, and none at all on processors that are not x86-64 or AArch64.
+/// A hint: it has no effect on the meaning of the program, and none at all on processors that are
+/// not x86-64 or AArch64.
 #[inline(always)]
 pub fn prefetch_read<T: ?Sized>(value: &T) {
     prefetch_pointer(core::ptr::from_ref(value).cast());
@@ -18,7 +19,11 @@ pub(crate) fn prefetch_pointer(pointer: *const u8) {
     #[cfg(all(target_arch = "aarch64", not(miri)))]
     // SAFETY: a prefetch never faults, whatever the address, and changes no register and no flag.
     unsafe {
-        core::arch::asm!("prfm pldl1keep, [{0}]", in(reg) pointer, options(nostack, preserves_flags, readonly));
+        core::arch::asm!(
+            "prfm pldl1keep, [{0}]",
+            in(reg) pointer,
+            options(nostack, preserves_flags, readonly)
+        );
     }
     #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
     let _ = pointer;

@@ -3,11 +3,12 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::{Index, IndexMut};
 
-/// Dense storage whose entries are named by small integers, which are used again after a removal, latest first.
+/// Dense storage whose entries are named by small integers, which are used again after a removal,
+/// latest first.
 ///
-/// Room grows as `Vec` does and is never given back, so that a slab at its working size allocates nothing. An entry takes
-/// `size_of::<Option<T>>()` octets: the size of `T` itself when `T` holds a [`Packet`](crate::Packet), a reference or another type
-/// that leaves a value unused.
+/// Room grows as `Vec` does and is never given back, so that a slab at its working size allocates
+/// nothing. An entry takes `size_of::<Option<T>>()` octets: the size of `T` itself when `T` holds a
+/// [`Packet`](crate::Packet), a reference or another type that leaves a value unused.
 #[derive(Clone)]
 pub struct Slab<T> {
     entries: Vec<Option<T>>,

@@ -57,9 +57,10 @@ impl Line {
 
 /// A hash table from 64-bit hashes to slab indices, which leaves keys and comparison to the caller.
 ///
-/// Open addressing over cache lines of 8 slots: 32 bits of hash and an index each. A lookup reads one line most of the time, and
-/// [`Table::prefetch`] can fetch it ahead. One hash may stand for several indices, and one pair may be in it more than once.
-/// It grows by itself, from the tags alone, when it is four fifths full; the bound is the caller's.
+/// Open addressing over cache lines of 8 slots: 32 bits of hash and an index each. A lookup reads
+/// one line most of the time, and [`Table::prefetch`] can fetch it ahead. One hash may stand for
+/// several indices, and one pair may be in it more than once. It grows by itself, from the tags
+/// alone, when it is four fifths full; the bound is the caller's.
 #[derive(Clone)]
 pub struct Table {
     /// A power of two, at most 2^32.
@@ -221,7 +222,8 @@ impl Table {
         }
     }
 
-    /// Empties a slot and moves entries back, so that all lines between an entry and its home are full again.
+    /// Empties a slot and moves entries back, so that all lines between an entry and its home are
+    /// full again.
     fn vacate(&mut self, mut hole: usize, mut slot: usize) {
         loop {
             let was_full = self.lines[hole].is_full();

@@ -5,7 +5,8 @@ pub const NS_PER_MS: u64 = 1_000_000;
 /// Nanoseconds in a second.
 pub const NS_PER_S: u64 = 1_000_000_000;
 
-/// A point in time: nanoseconds since an epoch that the driver chooses, and that never runs backwards.
+/// A point in time: nanoseconds since an epoch that the driver chooses, and that never runs
+/// backwards.
 ///
 /// The core has no clock. Wall clock and virtual time look the same to it.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug, Default)]

@@ -27,8 +27,9 @@ impl Link {
 
 /// A hierarchical timer wheel (Varghese and Lauck, 1987) with one timer for each key.
 ///
-/// Keys are small integers, as a [`Slab`](crate::Slab) gives them: memory is 24 octets for each key up to the largest, and
-/// nothing is allocated for a timer of a key seen before. Schedule and cancel take constant time.
+/// Keys are small integers, as a [`Slab`](crate::Slab) gives them: memory is 24 octets for each key
+/// up to the largest, and nothing is allocated for a timer of a key seen before. Schedule and
+/// cancel take constant time.
 pub struct TimerWheel {
     tick_ns: u64,
     /// The tick up to which timers have expired.
@@ -75,7 +76,8 @@ impl TimerWheel {
         self.len == 0
     }
 
-    /// Starts the timer of `key`, or moves it. A time that is past expires with the next [`TimerWheel::advance`].
+    /// Starts the timer of `key`, or moves it. A time that is past expires with the next
+    /// [`TimerWheel::advance`].
     ///
     /// # Panics
     /// When `key` is `u32::MAX`.
@@ -110,10 +112,11 @@ impl TimerWheel {
         self.links.get(key as usize).filter(|link| link.slot != IDLE).map(|link| link.at)
     }
 
-    /// Appends the keys of all timers that are due at `now` to `expired` and stops them. Never early, and late by less than a tick.
+    /// Appends the keys of all timers that are due at `now` to `expired` and stops them. Never
+    /// early, and late by less than a tick.
     ///
-    /// The order is that of the ticks, within a tick that of the deadlines, and for equal deadlines that of the keys: it does not
-    /// depend on how the timers were started.
+    /// The order is that of the ticks, within a tick that of the deadlines, and for equal deadlines
+    /// that of the keys: it does not depend on how the timers were started.
     pub fn advance(&mut self, now: Instant, expired: &mut Vec<u32>) {
         let target = now.as_ns() / self.tick_ns;
         while let Some((level, slot, tick)) = self.next_slot() {
@@ -130,8 +133,8 @@ impl TimerWheel {
         self.now_tick = self.now_tick.max(target);
     }
 
-    /// When [`TimerWheel::advance`] should be called next: never later than the tick of the first deadline, but perhaps earlier, when
-    /// timers far ahead must move to a finer level.
+    /// When [`TimerWheel::advance`] should be called next: never later than the tick of the first
+    /// deadline, but perhaps earlier, when timers far ahead must move to a finer level.
     #[inline]
     pub fn next_wakeup(&self) -> Option<Instant> {
         let (_, _, tick) = self.next_slot()?;
@@ -176,7 +179,8 @@ impl TimerWheel {
         }
     }
 
-    /// The level and slot of a timer due at `at`, seen from now: the level is that of the first digit in which the ticks differ.
+    /// The level and slot of a timer due at `at`, seen from now: the level is that of the first
+    /// digit in which the ticks differ.
     #[inline]
     fn place(&self, at: Instant) -> (usize, usize) {
         let tick = at.as_ns().div_ceil(self.tick_ns).max(self.now_tick);

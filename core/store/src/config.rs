@@ -10,7 +10,8 @@ pub enum EvictionPolicy {
     Fifo,
     /// The one used least often; among equals the one used longest ago.
     Lfu,
-    /// S3-FIFO (Yang et al., SOSP 2023): new Data passes a small queue first, so that Data used once leaves soon.
+    /// S3-FIFO (Yang et al., SOSP 2023): new Data passes a small queue first, so that Data used
+    /// once leaves soon.
     #[default]
     S3Fifo,
 }

@@ -11,8 +11,8 @@ use weir_wire::{DataView, NameView};
 /// Names of more components are not stored: each prefix may need a node of its own.
 pub const COMPONENTS_MAX: usize = 128;
 
-/// Nodes and Data that a lookup by prefix looks at, at most. More than the components of a name, so that it ends early only where
-/// it has to pass over Data that is not fresh.
+/// Nodes and Data that a lookup by prefix looks at, at most. More than the components of a name, so
+/// that it ends early only where it has to pass over Data that is not fresh.
 pub const PREFIX_VISITS_MAX: usize = 256;
 
 /// What an Interest asks of the store.
@@ -85,7 +85,8 @@ impl Store {
     pub fn configure(&mut self, config: StoreConfig) {
         if config.policy != self.config.policy {
             let mut policy = Policy::new(config.policy);
-            // In the order in which they would have left, so that the new policy starts from what the old one knew.
+            // In the order in which they would have left, so that the new policy starts from what
+            // the old one knew.
             while let Some(index) = self.policy.take_victim(&mut self.entries) {
                 policy.on_insert(&mut self.entries, index);
             }
@@ -135,14 +136,15 @@ impl Store {
         self.table.for_each_candidate(hash, |index| self.entries.prefetch(index));
     }
 
-    /// Third stage, when the entry has arrived: asks for the start of the packet, as far as a name commonly reaches.
+    /// Third stage, when the entry has arrived: asks for the start of the packet, as far as a name
+    /// commonly reaches.
     #[inline]
     pub fn prefetch_packet(&self, hash: u64) {
         self.table.for_each_candidate(hash, |index| self.entries[index].packet.prefetch());
     }
 
-    /// First stage before an insertion, beside [`Store::prefetch_table`]. `parent_hash` is that of the name without its last
-    /// component, which the name has.
+    /// First stage before an insertion, beside [`Store::prefetch_table`]. `parent_hash` is that of
+    /// the name without its last component, which the name has.
     #[inline]
     pub fn prefetch_parent_table(&self, hash: u64, parent_hash: u64) {
         self.policy.prefetch(hash);
@@ -164,11 +166,12 @@ impl Store {
         }
     }
 
-    /// Looks for Data that satisfies an Interest (NDN packet 0.3, Interest; NFD's rules of matching).
+    /// Looks for Data that satisfies an Interest (NDN packet 0.3, Interest; NFD's rules of
+    /// matching).
     ///
-    /// Data of the very name comes first, then that whose implicit digest the name ends with, then, with CanBePrefix, Data below the
-    /// name: that of newer children first, and among Data with one parent the one that came first, at most [`PREFIX_VISITS_MAX`]
-    /// steps away.
+    /// Data of the very name comes first, then that whose implicit digest the name ends with, then,
+    /// with CanBePrefix, Data below the name: that of newer children first, and among Data with one
+    /// parent the one that came first, at most [`PREFIX_VISITS_MAX`] steps away.
     #[inline]
     pub fn lookup(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
         let answer = if self.config.serve { self.find_answer(now, query) } else { None };
@@ -214,7 +217,8 @@ impl Store {
         let (rest, last) = name.value().split_last_chunk::<{ DIGEST_SIZE + 2 }>()?;
         let [typ, len, digest @ ..] = last;
         let may_be_digest = (u32::from(*typ), usize::from(*len)) == (DIGEST_COMPONENT, DIGEST_SIZE);
-        // Those octets may also be the end of some longer component, so ask the name before hashing a packet.
+        // Those octets may also be the end of some longer component, so ask the name before hashing
+        // a packet.
         if !may_be_digest || u32::from(name.last()?.typ) != DIGEST_COMPONENT {
             return None;
         }
@@ -241,8 +245,8 @@ impl Store {
         None
     }
 
-    /// Stores Data, in place of other Data of that name. Returns the stored copy, which holds no more memory than it needs and is the
-    /// one to send on; nothing when the Data is not stored.
+    /// Stores Data, in place of other Data of that name. Returns the stored copy, which holds no
+    /// more memory than it needs and is the one to send on; nothing when the Data is not stored.
     ///
     /// `hashes` are those of the prefixes of the name of 1, 2, .. components, up to the whole name.
     pub fn insert(
@@ -304,8 +308,8 @@ impl Store {
         packet
     }
 
-    /// Evicts until there is room for `data`. Returns the node nearest to it and how many of its prefixes are beyond, or nothing when
-    /// it cannot be stored at all.
+    /// Evicts until there is room for `data`. Returns the node nearest to it and how many of its
+    /// prefixes are beyond, or nothing when it cannot be stored at all.
     fn make_room(
         &mut self,
         data: &DataView<'_>,
@@ -343,7 +347,8 @@ impl Store {
         packet
     }
 
-    /// Asks for what the next eviction will touch. The entries at the heads of the queues were asked for the time before.
+    /// Asks for what the next eviction will touch. The entries at the heads of the queues were
+    /// asked for the time before.
     #[inline]
     fn prefetch_victims(&self) {
         for index in self.policy.candidates() {
@@ -368,9 +373,11 @@ impl Store {
         entry.packet
     }
 
-    /// Removes Data whose names start with `prefix` or are it, at most `limit` of them, and returns how many.
+    /// Removes Data whose names start with `prefix` or are it, at most `limit` of them, and returns
+    /// how many.
     ///
-    /// `prefix_hash` is the keyed hash of the components of `prefix`. That of the empty name is not looked at.
+    /// `prefix_hash` is the keyed hash of the components of `prefix`. That of the empty name is not
+    /// looked at.
     pub fn erase(&mut self, prefix: NameView<'_>, prefix_hash: u64, limit: usize) -> usize {
         let mut erased = 0;
         if limit > 0

@@ -1,13 +1,14 @@
 use crate::entry::{Entry, List, NONE, Siblings};
 use weir_base::{Slab, Table};
 
-/// Octets a node costs: itself, its place on the slab's list of vacant ones, and its share of the table at its emptiest.
+/// Octets a node costs: itself, its place on the slab's list of vacant ones, and its share of the
+/// table at its emptiest.
 pub(crate) const NODE_BYTES: u64 = size_of::<Option<Node>>() as u64 + 4 + 20;
 
 /// A proper prefix of a stored name. Has an entry or a child, or is the root.
 ///
-/// It is known by the keyed hash of the prefix alone. Should two prefixes ever share one, their Data share a node, so whoever walks
-/// the tree compares the names of what is found.
+/// It is known by the keyed hash of the prefix alone. Should two prefixes ever share one, their
+/// Data share a node, so whoever walks the tree compares the names of what is found.
 pub(crate) struct Node {
     hash: u64,
     parent: u32,
@@ -21,7 +22,8 @@ pub(crate) struct Node {
 
 /// The tree of name prefixes, for lookups and erasures by prefix.
 ///
-/// Data of one object have one parent: to add another segment touches the parent's node and the segment before.
+/// Data of one object have one parent: to add another segment touches the parent's node and the
+/// segment before.
 pub(crate) struct Tree {
     nodes: Slab<Node>,
     table: Table,
@@ -73,7 +75,8 @@ impl Tree {
         self.find(hash).map_or(NONE, |node| self.nodes[node].entries.tail())
     }
 
-    /// The deepest node on the path of these prefixes, shortest first, and how many prefixes are beyond it.
+    /// The deepest node on the path of these prefixes, shortest first, and how many prefixes are
+    /// beyond it.
     #[inline]
     pub(crate) fn nearest(&self, prefixes: &[u64]) -> (u32, usize) {
         for (beyond, &hash) in prefixes.iter().rev().enumerate() {
@@ -146,7 +149,8 @@ impl Tree {
         }
     }
 
-    /// The Data below `top` that follows `index`: first the Data of a node, then its children, newest first.
+    /// The Data below `top` that follows `index`: first the Data of a node, then its children,
+    /// newest first.
     pub(crate) fn after(
         &self,
         entries: &Slab<Entry>,

@@ -40,7 +40,8 @@ impl Bed {
         });
         // Room for about a third of the Data.
         let capacity_bytes = 2_200_000;
-        // The mix of sizes drifts, so the pool starts with more blocks of each than the store can hold at once.
+        // The mix of sizes drifts, so the pool starts with more blocks of each than the store can
+        // hold at once.
         let mut pool = Pool::new(128 << 20);
         let packets: Vec<_> = packets.collect();
         let blocks = [0, 1, 2].map(|at| {

@@ -77,7 +77,8 @@ fn classes_out_of_use_make_room() {
     let small: Vec<_> = (0..300).map(|_| pool.alloc(100)).collect();
     drop(small);
     drop(pool.alloc(1_000));
-    // All of the owner's half is on small blocks now; large ones must get it when they are the ones in use.
+    // All of the owner's half is on small blocks now; large ones must get it when they are the ones
+    // in use.
     for _ in 0..3 {
         let large: Vec<_> = (0..2).map(|_| pool.alloc(8_000)).collect();
         drop(large);

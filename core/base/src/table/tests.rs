@@ -84,7 +84,8 @@ enum Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    // Few tags, close together at both ends of the range, so that runs of full lines form, wrap and shift.
+    // Few tags, close together at both ends of the range, so that runs of full lines form, wrap and
+    // shift.
     let hash = prop_oneof![
         (0..4u64).prop_map(|tag| tag << 32),
         (0..4u64).prop_map(|tag| (u64::from(u32::MAX) - tag) << 32),

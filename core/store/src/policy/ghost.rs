@@ -32,8 +32,9 @@ impl Set {
 
 /// The names that fell out of the store lately, by 31 bits of their hash.
 ///
-/// One cache line for each operation. A line that is full forgets its oldest name early, and another name of the same tag may be taken
-/// for a remembered one: both only make the eviction policy a little worse.
+/// One cache line for each operation. A line that is full forgets its oldest name early, and
+/// another name of the same tag may be taken for a remembered one: both only make the eviction
+/// policy a little worse.
 pub(super) struct Ghost {
     /// A power of two.
     sets: Vec<Set>,

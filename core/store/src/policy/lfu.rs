@@ -11,9 +11,11 @@ struct Level {
     previous: u32,
 }
 
-/// Least frequently used, in constant time (Shah, Mitra and Matani, 2010): a list of levels, each a list of entries.
+/// Least frequently used, in constant time (Shah, Mitra and Matani, 2010): a list of levels, each a
+/// list of entries.
 ///
-/// An entry's mark is its level. There are no more levels than entries, so their memory is bounded as that of the entries is.
+/// An entry's mark is its level. There are no more levels than entries, so their memory is bounded
+/// as that of the entries is.
 pub(crate) struct Lfu {
     levels: Slab<Level>,
     lowest: u32,
@@ -80,7 +82,8 @@ impl Lfu {
         self.levels.get(self.levels[level].next).is_some_and(|next| next.uses == uses)
     }
 
-    /// The level for `uses`, which is the one after `previous` ([`NONE`]: the lowest), made if need be.
+    /// The level for `uses`, which is the one after `previous` ([`NONE`]: the lowest), made if need
+    /// be.
     fn level_after(&mut self, previous: u32, uses: u64) -> u32 {
         let next = match previous {
             NONE => self.lowest,

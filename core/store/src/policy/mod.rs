@@ -1,4 +1,5 @@
-//! Eviction policies: each a file, all over the links that entries carry, so that none allocates for an entry.
+//! Eviction policies: each a file, all over the links that entries carry, so that none allocates
+//! for an entry.
 
 mod fifo;
 mod ghost;
@@ -68,7 +69,8 @@ impl Policy {
         each!(self, policy => policy.take_victim(entries))
     }
 
-    /// The entries of which the next victim is likely one, to be prefetched. `NONE` where there is none.
+    /// The entries of which the next victim is likely one, to be prefetched. `NONE` where there is
+    /// none.
     #[inline]
     pub(crate) fn candidates(&self) -> [u32; 2] {
         each!(self, policy => policy.candidates())

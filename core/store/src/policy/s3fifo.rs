@@ -13,9 +13,10 @@ const SPARED_MAX: usize = 64;
 
 /// S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023), by octets.
 ///
-/// New entries go into a small queue, a tenth of the store; those used twice before they leave it move to the main queue, where
-/// every use spares them one round. Names that fell out of the small queue are remembered, and go to the main queue directly when
-/// they come back. A hit only counts in the entry itself.
+/// New entries go into a small queue, a tenth of the store; those used twice before they leave it
+/// move to the main queue, where every use spares them one round. Names that fell out of the small
+/// queue are remembered, and go to the main queue directly when they come back. A hit only counts
+/// in the entry itself.
 pub(crate) struct S3Fifo {
     small: List<Queue>,
     main: List<Queue>,

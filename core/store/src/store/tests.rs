@@ -347,9 +347,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         8 => (name(), prop_oneof![Just(0), 1..50u64], 0..3_000usize)
             .prop_map(|(name, freshness_ms, size)| Step::Put { name, freshness_ms, size }),
-        8 => (name(), any::<bool>(), any::<bool>()).prop_map(|(name, can_be_prefix, must_be_fresh)| {
-            Step::Ask { name, can_be_prefix, must_be_fresh }
-        }),
+        8 => (name(), any::<bool>(), any::<bool>())
+            .prop_map(|(name, can_be_prefix, must_be_fresh)| {
+                Step::Ask { name, can_be_prefix, must_be_fresh }
+            }),
         1 => (proptest::collection::vec(0..3u8, 0..4), 0..5usize)
             .prop_map(|(name, limit)| Step::Erase { name, limit }),
         1 => (0..40_000u64).prop_map(Step::Capacity),
@@ -370,9 +371,13 @@ fn uri(name: &[u8]) -> String {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 256 }))]
 
-    /// The model is told what the store has evicted by asking for every name, so it checks everything but the choice of victims.
+    /// The model is told what the store has evicted by asking for every name, so it checks
+    /// everything but the choice of victims.
     #[test]
-    fn equals_a_map_of_names(steps in steps(), capacity_bytes in prop_oneof![Just(LARGE), 0..40_000u64]) {
+    fn equals_a_map_of_names(
+        steps in steps(),
+        capacity_bytes in prop_oneof![Just(LARGE), 0..40_000u64],
+    ) {
         let mut bed = Bed::new(capacity_bytes, EvictionPolicy::S3Fifo);
         let mut model = BTreeMap::<Vec<u8>, (Vec<u8>, Instant)>::new();
         let mut removed = 0;
@@ -389,10 +394,12 @@ proptest! {
                 }
                 Step::Ask { name, can_be_prefix, must_be_fresh } => {
                     let now = bed.now;
-                    let matches = |other: &[u8]| other == name || can_be_prefix && other.starts_with(&name);
-                    let any = model
-                        .iter()
-                        .any(|(other, &(_, until))| matches(other) && (!must_be_fresh || now < until));
+                    let matches = |other: &[u8]| {
+                        other == name || can_be_prefix && other.starts_with(&name)
+                    };
+                    let any = model.iter().any(|(other, &(_, until))| {
+                        matches(other) && (!must_be_fresh || now < until)
+                    });
                     let hit = bed.ask(&uri(&name), can_be_prefix, must_be_fresh);
                     prop_assert_eq!(hit.is_some(), any);
                     if let Some(hit) = hit {
