@@ -19,8 +19,8 @@ pub enum AccessPolicy {
 
 /// The configured trust anchors.
 pub trait AnchorLookup: Send {
-    /// The verifier for the key that a KeyLocator names: the name of an anchor certificate or of its
-    /// key, or the digest of its key. `None` when that is no anchor, or not valid now.
+    /// The verifier for the key that a KeyLocator names: the name of an anchor certificate or of
+    /// its key, or the digest of its key. `None` when that is no anchor, or not valid now.
     fn verifier(&self, locator: KeyLocatorView<'_>, now_unix_ms: u64) -> Option<&dyn Verifier>;
 }
 

@@ -25,7 +25,8 @@ pub struct ControlParameters {
     pub origin: Option<u64>,
     /// Cost of a next hop.
     pub cost: Option<u64>,
-    /// Capacity of the content store in packets, see [`STORE_PACKET_BYTES`](crate::STORE_PACKET_BYTES).
+    /// Capacity of the content store in packets, see
+    /// [`STORE_PACKET_BYTES`](crate::STORE_PACKET_BYTES).
     pub capacity: Option<u64>,
     /// Number of Data.
     pub count: Option<u64>,
