@@ -116,7 +116,11 @@ impl Catalog {
         {
             self.last = Some(object);
             let exists = segment < self.objects[object.0 as usize].segments;
-            return if exists { Answer::Segment { object, segment, digest } } else { Answer::Unknown };
+            return if exists {
+                Answer::Segment { object, segment, digest }
+            } else {
+                Answer::Unknown
+            };
         }
         if digest.is_some() || !interest.can_be_prefix {
             return Answer::Unknown;
@@ -158,9 +162,9 @@ impl Catalog {
         self.versions
             .range::<[u8], _>(from)
             .take_while(|(name, _)| {
-                name.strip_prefix(object).and_then(|rest| tlv::read_single(rest).ok()).is_some_and(
-                    |(typ, _)| typ == tlv::VERSION_NAME_COMPONENT,
-                )
+                name.strip_prefix(object)
+                    .and_then(|rest| tlv::read_single(rest).ok())
+                    .is_some_and(|(typ, _)| typ == tlv::VERSION_NAME_COMPONENT)
             })
             .last()
             .map(|(_, &object)| object)
@@ -200,7 +204,8 @@ mod tests {
     }
 
     fn packet(uri: &str) -> Packet {
-        let data = Data::new(name(uri)).final_block_id(Component::segment(0)).content(uri.as_bytes());
+        let data =
+            Data::new(name(uri)).final_block_id(Component::segment(0)).content(uri.as_bytes());
         data.encode_with_digest().into()
     }
 
@@ -263,9 +268,8 @@ mod tests {
     #[test]
     fn full_names_choose_the_packet() {
         let mut catalog = catalog();
-        let digest = DataView::decode(&packet("/a/b/32=metadata/54=%02/50=%00"))
-            .unwrap()
-            .implicit_digest();
+        let digest =
+            DataView::decode(&packet("/a/b/32=metadata/54=%02/50=%00")).unwrap().implicit_digest();
         let mut full = name("/a/b/32=metadata/54=%02/50=%00");
         full.append_implicit_digest(digest);
         let wire = Interest::new(full).encode();

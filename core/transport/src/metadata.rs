@@ -12,6 +12,7 @@
 //! | 0xF504 | `Mode` | NNI, as `stat` has it; `0o040000` set for a directory, whose name denotes a listing |
 //! | 0xF50C | `Mtime` | NNI, nanoseconds since the Unix epoch |
 //! | 0xF520 | `DigestsPerPart` | NNI; there is a digest manifest with so many digests in a part |
+//! | 0xF522 | `SignerCertificate` | the signer's certificate, a whole Data: its own name may lead nowhere from here |
 
 use alloc::vec::Vec;
 
@@ -29,6 +30,7 @@ const SIZE: u32 = 0xF502;
 const MODE: u32 = 0xF504;
 const MTIME: u32 = 0xF50C;
 const DIGESTS_PER_MANIFEST_PART: u32 = 0xF520;
+const SIGNER_CERTIFICATE: u32 = 0xF522;
 
 const MODE_TYPE_MASK: u64 = 0o170_000;
 const MODE_DIRECTORY: u64 = 0o040_000;
@@ -50,6 +52,8 @@ pub struct Metadata {
     pub mtime_ns: Option<u64>,
     /// Digests in each part of the digest manifest; `None` when there is no manifest.
     pub digests_per_part: Option<u64>,
+    /// The signer's certificate, a whole Data TLV as far as the producer says; not looked at here.
+    pub certificate: Option<Vec<u8>>,
 }
 
 /// Why the Content of a Data is no metadata.
@@ -74,6 +78,7 @@ impl Metadata {
             mode: None,
             mtime_ns: None,
             digests_per_part: None,
+            certificate: None,
         }
     }
 
@@ -102,6 +107,9 @@ impl Metadata {
                 writer.nni(typ, value);
             }
         }
+        if let Some(certificate) = &self.certificate {
+            writer.tlv(SIGNER_CERTIFICATE, certificate);
+        }
         writer.into_vec()
     }
 
@@ -129,6 +137,7 @@ impl Metadata {
                 SIZE => metadata.size_bytes = tlv::nni(element.value),
                 MODE => metadata.mode = tlv::nni(element.value),
                 MTIME => metadata.mtime_ns = tlv::nni(element.value),
+                SIGNER_CERTIFICATE => metadata.certificate = Some(element.value.to_vec()),
                 DIGESTS_PER_MANIFEST_PART => {
                     metadata.digests_per_part = tlv::nni(element.value)
                         .filter(|&count| (1..=DIGESTS_PER_PART_MAX as u64).contains(&count));
@@ -160,6 +169,7 @@ mod tests {
             mode: Some(0o100_644),
             mtime_ns: Some(1_700_000_000_123_456_789),
             digests_per_part: Some(248),
+            certificate: Some(vec![6, 0]),
             ..Metadata::new("/a/b/54=%05".parse().unwrap())
         }
     }

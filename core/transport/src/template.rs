@@ -141,8 +141,10 @@ impl SegmentTemplate {
         let unsigned = self.frame(segment, content.len(), 0);
         scratch.resize(unsigned.len.max(scratch.len()), 0);
         self.write(segment, content.len(), &[], scratch);
-        let (head, tail) =
-            (unsigned.signed.start..unsigned.content.start, unsigned.content.end..unsigned.signed.end);
+        let (head, tail) = (
+            unsigned.signed.start..unsigned.content.start,
+            unsigned.content.end..unsigned.signed.end,
+        );
         let signature = signer.sign(&[&scratch[head.clone()], content, &scratch[tail.clone()]])?;
         let frame = self.frame(segment, content.len(), signature.len());
         let mut outer = [0; OUTER_MAX];

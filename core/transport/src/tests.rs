@@ -335,7 +335,8 @@ fn random_case(seed: u64) -> (Outcome, Vec<u8>) {
     let content = random_octets(&mut rng, len);
     let has_manifest = rng.below(2) == 0;
     let mut producer = Producer::new(content.clone(), segment_size, has_manifest);
-    let delay_ns = u64::from(1 + rng.below(100)) * if rng.below(2) == 0 { NS_PER_US } else { NS_PER_MS };
+    let delay_ns =
+        u64::from(1 + rng.below(100)) * if rng.below(2) == 0 { NS_PER_US } else { NS_PER_MS };
     let channel = Channel {
         delay_ns,
         jitter_ns: delay_ns * u64::from(rng.below(4)),
@@ -386,8 +387,8 @@ fn one_seed_has_one_result() {
 fn fetch(size: usize, channel: Channel, config: FetchConfig) -> Outcome {
     let content = random_octets(&mut Rng::from_seed(1), size);
     let mut producer = Producer::new(content.clone(), 100, true);
-    let outcome = Simulation::new(Some(&mut producer), channel, latest(), config, 1)
-        .run(&SegmentSet::new());
+    let outcome =
+        Simulation::new(Some(&mut producer), channel, latest(), config, 1).run(&SegmentSet::new());
     assert_eq!(outcome.result, Ok(()));
     assert!(outcome.content == content);
     outcome
@@ -407,11 +408,8 @@ fn a_clean_channel_needs_one_interest_a_packet() {
 #[test]
 fn single_losses_do_not_wait_for_the_timeout() {
     let channel = Channel { lost: 5, ..CLEAN };
-    let config = FetchConfig {
-        controller: Controller::Fixed,
-        window: Some(50),
-        ..FetchConfig::default()
-    };
+    let config =
+        FetchConfig { controller: Controller::Fixed, window: Some(50), ..FetchConfig::default() };
     let outcome = fetch(300_000, channel, config);
     assert!(outcome.stats.losses >= 10, "{:?}", outcome.stats);
     assert!(outcome.stats.timeouts <= 2, "{:?}", outcome.stats);
@@ -430,12 +428,15 @@ fn reordering_is_learnt() {
 fn a_bottleneck_is_filled_without_many_losses() {
     for controller in [Controller::Cubic, Controller::Aimd] {
         // 10 segments a millisecond, a queue of 100, a base of 10 ms: the path holds 200.
-        let channel =
-            Channel { data_ns: 100 * NS_PER_US, queue_max: 100, ..CLEAN };
+        let channel = Channel { data_ns: 100 * NS_PER_US, queue_max: 100, ..CLEAN };
         let config = FetchConfig { controller, ..FetchConfig::default() };
         let outcome = fetch(2_000_000, channel, config);
         // 20 000 segments and 1000 parts take 2.1 s at best.
-        assert!(outcome.took < Instant::from_ns(2700 * NS_PER_MS), "{controller}: {:?}", outcome.took);
+        assert!(
+            outcome.took < Instant::from_ns(2700 * NS_PER_MS),
+            "{controller}: {:?}",
+            outcome.took
+        );
         let stats = outcome.stats;
         assert!(stats.retransmissions < 800, "{controller}: {stats:?}");
     }
@@ -444,8 +445,7 @@ fn a_bottleneck_is_filled_without_many_losses() {
 #[test]
 fn nobody_there_is_said_in_time() {
     let config = FetchConfig::default();
-    let outcome =
-        Simulation::new(None, CLEAN, latest(), config, 1).run(&SegmentSet::new());
+    let outcome = Simulation::new(None, CLEAN, latest(), config, 1).run(&SegmentSet::new());
     let mut name = object();
     assert_eq!(outcome.result, Err(FetchError::Unanswered(name.clone())));
     assert!(outcome.took <= Instant::from_ns(14 * NS_PER_S), "{:?}", outcome.took);
@@ -454,9 +454,8 @@ fn nobody_there_is_said_in_time() {
     let target = Target::Version { versioned: name.append_version(42).clone() };
     for seed in 0..20 {
         let config = FetchConfig::default();
-        let outcome =
-            Simulation::new(None, refusing.clone(), target.clone(), config, seed)
-                .run(&SegmentSet::new());
+        let outcome = Simulation::new(None, refusing.clone(), target.clone(), config, seed)
+            .run(&SegmentSet::new());
         assert!(outcome.result.is_err());
         assert!(outcome.took <= Instant::from_ns(14 * NS_PER_S), "{:?}", outcome.took);
     }
@@ -508,12 +507,8 @@ fn a_store_answers_when_the_producer_does_not() {
 #[test]
 fn one_data_may_be_the_whole_object() {
     let packet = signed(object(), b"all of it".to_vec());
-    let mut fetcher = Fetcher::new(
-        Target::Prefix { name: object() },
-        FetchConfig::default(),
-        1,
-        Instant::ZERO,
-    );
+    let mut fetcher =
+        Fetcher::new(Target::Prefix { name: object() }, FetchConfig::default(), 1, Instant::ZERO);
     let mut inputs = Vec::new();
     let mut out = FetchOutbox::default();
     fetcher.handle(Instant::ZERO, &mut inputs, &mut out);

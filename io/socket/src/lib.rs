@@ -1,1 +1,20 @@
 #![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod client;
+mod connection;
+mod download;
+mod output;
+mod publish;
+mod serve;
+mod sink;
+mod verify_pool;
+
+pub use client::{Client, ClientError, CommandError, ExpressError, FromRouter, unix_time_ms};
+pub use download::{DownloadError, DownloadOptions, Found, Host, Progress, Summary, download};
+pub use output::{MemoryOutput, Output, OutputError, PartFile, StreamOutput};
+pub use publish::{
+    Label, PublishError, PublishOptions, Published, publish_file, publish_listing, publish_octets,
+};
+pub use serve::{ObjectStore, ServeError, ServeStats, serve};
+pub use sink::{FileSink, OrderedSink, SegmentSink};

@@ -93,12 +93,7 @@ impl Cubic {
                 // The bracket of a cube root is not negative: the origin is at least the window.
                 let origin = self.last_max.max(self.window);
                 let period_s = cube_root((origin - self.window) / self.config.steepness);
-                none.insert(Epoch {
-                    start: sample.now,
-                    origin,
-                    period_s,
-                    estimate: self.window,
-                })
+                none.insert(Epoch { start: sample.now, origin, period_s, estimate: self.window })
             }
         };
         let beta = self.config.beta;

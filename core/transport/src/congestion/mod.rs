@@ -98,7 +98,8 @@ impl Controller {
                 Box::new(Aimd::new(config))
             }
             Self::Fixed => {
-                let window = window.map_or(fixed::DEFAULT_WINDOW, |window| f64::from(window.max(1)));
+                let window =
+                    window.map_or(fixed::DEFAULT_WINDOW, |window| f64::from(window.max(1)));
                 Box::new(Fixed::new(window.min(window_max)))
             }
         }

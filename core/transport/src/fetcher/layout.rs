@@ -192,7 +192,8 @@ mod tests {
     #[test]
     fn other_names_are_no_parts() {
         let layout = layout(Some(3));
-        for name in ["/a/54=%01", "/a/54=%01/8=%00", "/a/54=%02/50=%00", "/a/54=%01/50=%00/b", "/"] {
+        for name in ["/a/54=%01", "/a/54=%01/8=%00", "/a/54=%02/50=%00", "/a/54=%01/50=%00/b", "/"]
+        {
             let name: Name = name.parse().unwrap();
             assert_eq!(layout.part_of_name(name.value()), None, "{name}");
         }

@@ -464,9 +464,8 @@ impl Fetcher {
         manifest.append_keyword(MANIFEST_KEYWORD).append_segment(0);
         let mut first = metadata.versioned.clone();
         first.append_segment(0);
-        let request = |name: Name| {
-            Request::new(name.value().to_vec(), selectors, DISCOVERY_TRIES, now)
-        };
+        let request =
+            |name: Name| Request::new(name.value().to_vec(), selectors, DISCOVERY_TRIES, now);
         self.stage = Stage::Probing(Probe {
             manifest: Some(request(manifest)),
             first: request(first),
@@ -595,7 +594,11 @@ impl Fetcher {
         self.unconsumed += 1;
         self.stats.delivered += 1;
         self.stats.octets += packet.len() as u64;
-        out.deliveries.push(Delivery { part, packet, incoming_face: header.incoming_face.map(FaceId) });
+        out.deliveries.push(Delivery {
+            part,
+            packet,
+            incoming_face: header.incoming_face.map(FaceId),
+        });
     }
 
     fn nack(

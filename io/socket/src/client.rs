@@ -1,0 +1,437 @@
+//! A connection to a router, for one thread.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::{Events, Poll, Token, Waker};
+use weir_base::{FaceId, Instant, NS_PER_MS, Packet, Pool, Rng};
+use weir_face::{ClientTransportError, FaceUri, RecvStatus, SendStatus, client_transport};
+use weir_link::{LinkDrop, Received};
+use weir_manage::commands::{self, Command, Scope};
+use weir_manage::{ControlParameters, ControlResponse, face_flags};
+use weir_security::DigestSigner;
+use weir_wire::lp::LpView;
+use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name, tlv};
+
+use crate::connection::{Connection, instant_since, random_u64};
+
+const SOCKET: Token = Token(0);
+const WAKE: Token = Token(1);
+
+/// Memory kept for receive blocks and packets under way.
+const POOL_CACHED_BYTES_MAX: usize = 32 << 20;
+/// Blocks read before the application gets its turn.
+const READS_MAX: usize = 4;
+/// Packets that came while a single answer was waited for; more are dropped.
+const STASH_MAX: usize = 4096;
+
+/// Why a client cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The address of the router is configured wrongly.
+    #[error(transparent)]
+    Transport(#[from] ClientTransportError),
+    /// Nothing answers at the router's address.
+    #[error("no router answers at {uri}: {source}")]
+    Connect {
+        /// The address.
+        uri: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The router closed the connection, or it broke.
+    #[error("the connection to the router is lost: {0}")]
+    Lost(String),
+    /// The system refuses something.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+/// Why an Interest got no Data.
+#[derive(Debug, thiserror::Error)]
+pub enum ExpressError {
+    /// The client cannot go on.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// Nobody answered in time.
+    #[error("no answer")]
+    Timeout,
+    /// The router refuses.
+    #[error("refused: {0:?}")]
+    Nack(NackReason),
+}
+
+/// Why a management command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// The router did not answer.
+    #[error("the router does not answer its management: {0}")]
+    Express(#[from] ExpressError),
+    /// The router refused.
+    #[error("the router refuses: {} {}", .0.code, .0.text)]
+    Refused(ControlResponse),
+    /// The answer cannot be read.
+    #[error("the router's answer cannot be read")]
+    Malformed,
+}
+
+/// A packet that came from the router.
+#[derive(Clone, Debug)]
+pub struct FromRouter {
+    /// Its link header; a Nack is an Interest whose header holds a reason.
+    pub header: LpHeader,
+    /// Exactly one Interest or Data TLV, its inside not looked at.
+    pub packet: Packet,
+}
+
+/// A connection to a router. Packets go out with [`Client::send`] and [`Client::poll`]; `poll` also brings what came.
+pub struct Client {
+    uri: FaceUri,
+    connection: Connection,
+    poll: Poll,
+    events: Events,
+    waker: Arc<Waker>,
+    epoch: std::time::Instant,
+    pool: Pool,
+    frames: Vec<Packet>,
+    stash: VecDeque<FromRouter>,
+    is_readable: bool,
+    is_writable: bool,
+    rng: Rng,
+    command_time_ms: u64,
+    malformed: u64,
+}
+
+impl Client {
+    /// Connects to the router that applications of this user use: NDN_CLIENT_TRANSPORT, `client.conf`, or where one
+    /// listens.
+    ///
+    /// # Errors
+    /// [`ClientError::Transport`], [`ClientError::Connect`].
+    pub fn connect_default() -> Result<Self, ClientError> {
+        let choice = client_transport()?;
+        Self::connect(&choice.uri)
+    }
+
+    /// Connects to a router at a Unix, TCP or UDP address.
+    ///
+    /// # Errors
+    /// [`ClientError::Connect`].
+    pub fn connect(uri: &FaceUri) -> Result<Self, ClientError> {
+        let failed = |source| ClientError::Connect { uri: uri.to_string(), source };
+        let mut connection = Connection::open(uri).map_err(failed)?;
+        let poll = Poll::new()?;
+        connection.register(poll.registry(), SOCKET)?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
+        Ok(Self {
+            uri: uri.clone(),
+            connection,
+            poll,
+            events: Events::with_capacity(16),
+            waker,
+            epoch: std::time::Instant::now(),
+            pool: Pool::new(POOL_CACHED_BYTES_MAX),
+            frames: Vec::new(),
+            stash: VecDeque::new(),
+            is_readable: true,
+            is_writable: true,
+            rng: Rng::from_seed(random_u64()?),
+            command_time_ms: 0,
+            malformed: 0,
+        })
+    }
+
+    /// The router's address.
+    pub fn uri(&self) -> &FaceUri {
+        &self.uri
+    }
+
+    /// Whether the router runs on this host.
+    pub fn is_local(&self) -> bool {
+        self.connection.is_local()
+    }
+
+    /// Nanoseconds since the client was made.
+    pub fn now(&self) -> Instant {
+        instant_since(self.epoch)
+    }
+
+    /// The pool that packets come from.
+    pub fn pool(&mut self) -> &mut Pool {
+        &mut self.pool
+    }
+
+    /// A number for nonces and seeds.
+    pub fn random(&mut self) -> u64 {
+        self.rng.next_u64()
+    }
+
+    /// Ends a [`Client::poll`] from another thread.
+    pub fn waker(&self) -> Arc<Waker> {
+        self.waker.clone()
+    }
+
+    /// Octets that wait to be sent.
+    pub fn queue_bytes(&self) -> u64 {
+        self.connection.link.queue_bytes()
+    }
+
+    /// Frames that could not be read, and packets too large or too many to be sent.
+    pub fn dropped(&self) -> u64 {
+        self.malformed + self.connection.link.counters().drops.total()
+    }
+
+    /// Queues a packet; it goes out with the next [`Client::poll`] or [`Client::flush`].
+    ///
+    /// # Errors
+    /// The queue is full, or the packet cannot be sent over this link.
+    pub fn send(&mut self, header: LpHeader, packet: Packet) -> Result<(), LinkDrop> {
+        let now = self.now();
+        self.connection.link.enqueue(now, header, packet)
+    }
+
+    /// Queues an Interest or Data without link header.
+    ///
+    /// # Errors
+    /// As [`Client::send`].
+    pub fn send_octets(&mut self, octets: &[u8]) -> Result<(), LinkDrop> {
+        let packet = self.pool.copy(octets);
+        self.send(LpHeader::default(), packet)
+    }
+
+    /// Sends what is queued, as far as the socket takes it.
+    ///
+    /// # Errors
+    /// [`ClientError::Lost`].
+    pub fn flush(&mut self) -> Result<(), ClientError> {
+        if self.is_writable && !self.connection.link.is_egress_empty() {
+            let status = self.connection.flush().map_err(|error| lost(&error))?;
+            if status == SendStatus::WouldBlock {
+                self.is_writable = false;
+                self.connection.link.detach_small_frames(&mut self.pool);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what is queued, waits for packets, for the [`Client::waker`] or until `deadline`, and appends what came to
+    /// `packets`. Packets that are there already are not waited for.
+    ///
+    /// # Errors
+    /// [`ClientError::Lost`].
+    pub fn poll(
+        &mut self,
+        deadline: Option<Instant>,
+        packets: &mut Vec<FromRouter>,
+    ) -> Result<(), ClientError> {
+        self.flush()?;
+        let before = packets.len();
+        packets.extend(self.stash.drain(..));
+        self.read(packets)?;
+        if packets.len() == before {
+            self.wait(deadline)?;
+            self.flush()?;
+            self.read(packets)?;
+        }
+        Ok(())
+    }
+
+    /// Sends what is queued and waits, without reading, until the socket takes more, the waker is used or `deadline`
+    /// is past: for producers that have enough to send for now.
+    ///
+    /// # Errors
+    /// [`ClientError::Lost`].
+    pub fn poll_send(&mut self, deadline: Option<Instant>) -> Result<(), ClientError> {
+        self.flush()?;
+        if !self.is_writable {
+            self.wait(deadline)?;
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, deadline: Option<Instant>) -> Result<(), ClientError> {
+        let now = self.now();
+        let link = self.connection.link.next_wakeup();
+        let until = [deadline, link].into_iter().flatten().min();
+        // mio waits in milliseconds and rounds up.
+        let timeout = until.map(|until| Duration::from_nanos(until.ns_since(now)));
+        match self.poll.poll(&mut self.events, timeout) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        for event in &self.events {
+            if event.token() == SOCKET {
+                self.is_readable |= event.is_readable() || event.is_read_closed();
+                self.is_writable |= event.is_writable() || event.is_write_closed();
+            }
+        }
+        let now = self.now();
+        if self.connection.link.next_wakeup().is_some_and(|at| at <= now) {
+            self.connection.link.handle_timeout(now);
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, packets: &mut Vec<FromRouter>) -> Result<(), ClientError> {
+        for _ in 0..READS_MAX {
+            if !self.is_readable {
+                break;
+            }
+            let status = self
+                .connection
+                .recv(&mut self.pool, &mut self.frames)
+                .map_err(|error| lost(&error))?;
+            self.receive(packets);
+            match status {
+                RecvStatus::Drained => self.is_readable = false,
+                RecvStatus::More => {}
+                RecvStatus::Closed => return Err(ClientError::Lost("the router closed it".into())),
+                RecvStatus::FramingLost(error) => {
+                    return Err(ClientError::Lost(format!("the router sent no packets: {error}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the frames apart. The link forgets where the router had a packet from; that is kept here.
+    fn receive(&mut self, packets: &mut Vec<FromRouter>) {
+        let now = instant_since(self.epoch);
+        for frame in self.frames.drain(..) {
+            let is_lp = frame.first().is_some_and(|&first| u32::from(first) == tlv::LP_PACKET);
+            let incoming_face = is_lp
+                .then(|| LpView::decode(&frame).ok().and_then(|view| view.header.incoming_face))
+                .flatten();
+            match self.connection.link.receive(now, frame, &mut self.pool) {
+                Received::Packet { mut header, packet } => {
+                    header.incoming_face = incoming_face;
+                    packets.push(FromRouter { header, packet });
+                }
+                Received::Partial | Received::Idle => {}
+                Received::Drop(_) => self.malformed += 1,
+            }
+        }
+    }
+
+    /// Sends an Interest and waits for its Data. Other packets that come in the meantime are kept for the next
+    /// [`Client::poll`].
+    ///
+    /// # Errors
+    /// [`ExpressError`]; the Interest's lifetime is the time that is waited.
+    pub fn express(&mut self, interest: &[u8]) -> Result<FromRouter, ExpressError> {
+        let view = InterestView::decode(interest)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))
+            .map_err(ClientError::from)?;
+        let deadline = self.now().plus_ns(view.lifetime_ms_or_default().saturating_mul(NS_PER_MS));
+        self.send_octets(interest)
+            .map_err(|drop| ClientError::Lost(format!("it takes no packets: {}", drop.name())))?;
+        let mut packets = Vec::new();
+        let mut answer = None;
+        // What was stashed cannot be the answer.
+        let mut kept: VecDeque<_> = self.stash.drain(..).collect();
+        while answer.is_none() && self.now() < deadline {
+            self.poll(Some(deadline), &mut packets)?;
+            for packet in packets.drain(..) {
+                if answer.is_none() && is_answer(&view, &packet) {
+                    answer = Some(packet);
+                } else if kept.len() < STASH_MAX {
+                    kept.push_back(packet);
+                }
+            }
+        }
+        self.stash = kept;
+        match answer {
+            Some(FromRouter { header: LpHeader { nack: Some(reason), .. }, .. }) => {
+                Err(ExpressError::Nack(reason))
+            }
+            Some(data) => Ok(data),
+            None => Err(ExpressError::Timeout),
+        }
+    }
+
+    /// Sends a management command, signed with DigestSha256, and waits for its success.
+    ///
+    /// # Errors
+    /// [`CommandError`].
+    pub fn command(
+        &mut self,
+        command: Command,
+        parameters: &ControlParameters,
+    ) -> Result<ControlParameters, CommandError> {
+        let scope = if self.is_local() { Scope::Localhost } else { Scope::Localhop };
+        self.command_time_ms = unix_time_ms().max(self.command_time_ms + 1);
+        let nonce = self.random().to_be_bytes();
+        let interest = commands::build_command(
+            scope,
+            command,
+            parameters,
+            &DigestSigner,
+            nonce,
+            self.command_time_ms,
+        )
+        .expect("a digest signer does not fail");
+        let answer = self.express(&interest)?;
+        let data = DataView::decode(&answer.packet).map_err(|_| CommandError::Malformed)?;
+        let response = commands::parse_response(&data).map_err(|_| CommandError::Malformed)?;
+        match response {
+            ControlResponse { code: 200, body, .. } => {
+                Ok(body.map(|body| *body).unwrap_or_default())
+            }
+            refused => Err(CommandError::Refused(refused)),
+        }
+    }
+
+    /// Has the router send Interests below `prefix` here.
+    ///
+    /// # Errors
+    /// [`CommandError`].
+    pub fn register_prefix(&mut self, prefix: &Name) -> Result<(), CommandError> {
+        let parameters = ControlParameters { name: Some(prefix.clone()), ..Default::default() };
+        self.command(Command::RibRegister, &parameters).map(|_| ())
+    }
+
+    /// Takes [`Client::register_prefix`] back.
+    ///
+    /// # Errors
+    /// [`CommandError`].
+    pub fn unregister_prefix(&mut self, prefix: &Name) -> Result<(), CommandError> {
+        let parameters = ControlParameters { name: Some(prefix.clone()), ..Default::default() };
+        self.command(Command::RibUnregister, &parameters).map(|_| ())
+    }
+
+    /// Asks the router to say of each packet which face it came from; routers elsewhere refuse.
+    ///
+    /// # Errors
+    /// [`CommandError`].
+    pub fn enable_local_fields(&mut self) -> Result<FaceId, CommandError> {
+        let parameters = ControlParameters {
+            flags: Some(face_flags::LOCAL_FIELDS),
+            mask: Some(face_flags::LOCAL_FIELDS),
+            ..Default::default()
+        };
+        let effective = self.command(Command::FacesUpdate, &parameters)?;
+        Ok(effective.face_id.unwrap_or(FaceId::INVALID))
+    }
+}
+
+/// Milliseconds since the Unix epoch.
+pub fn unix_time_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn lost(error: &io::Error) -> ClientError {
+    ClientError::Lost(error.to_string())
+}
+
+fn is_answer(interest: &InterestView<'_>, answer: &FromRouter) -> bool {
+    if answer.header.nack.is_some() {
+        return InterestView::decode(&answer.packet)
+            .is_ok_and(|nacked| nacked.name == interest.name && nacked.nonce == interest.nonce);
+    }
+    DataView::decode(&answer.packet).is_ok_and(|data| data.satisfies(interest))
+}

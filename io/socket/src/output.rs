@@ -1,0 +1,414 @@
+//! What becomes of a download: a file that appears when it is whole, a stream, or memory.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use weir_security::sha256;
+use weir_transport::SegmentSet;
+use weir_wire::{Name, NameView};
+
+use crate::sink::{FileSink, OrderedSink, SegmentSink};
+
+/// Where the segments of one object are to go.
+pub trait Output: Send {
+    /// Called once, when the name of the version is known: which segments are there already.
+    ///
+    /// # Errors
+    /// [`OutputError`].
+    fn open(&mut self, versioned: &Name) -> Result<SegmentSet, OutputError>;
+
+    /// Octets of Content in each segment but the last, as far as known from before.
+    fn segment_size(&self) -> Option<u64>;
+
+    /// What takes the segments, once their size is known.
+    ///
+    /// # Errors
+    /// [`OutputError`].
+    fn sink(&mut self, segment_size: u64) -> Result<Arc<dyn SegmentSink>, OutputError>;
+
+    /// Makes what is there last; `have` are the segments stored so far. Called now and then and when the download
+    /// ends early, perhaps from another thread than the rest.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn save(&mut self, have: &SegmentSet) -> io::Result<()>;
+
+    /// Nothing was stored and nothing will be: leaves no trace.
+    fn abandon(&mut self) {}
+
+    /// The object is whole.
+    ///
+    /// # Errors
+    /// [`OutputError`].
+    fn finish(&mut self) -> Result<(), OutputError>;
+}
+
+/// Why an output cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum OutputError {
+    /// The system refuses.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Another process writes the same file.
+    #[error("{} is being written by another process", path.display())]
+    Busy {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The object does not fit into memory set aside for it.
+    #[error("the object is larger than {max_bytes} octets")]
+    TooLarge {
+        /// The bound.
+        max_bytes: u64,
+    },
+}
+
+/// A file that is written under another name, `.<name>.weir-part` beside it, until it is whole. What has been verified
+/// is noted in `.<name>.weir-state`, so that a later download of the same version goes on from there.
+#[derive(Debug)]
+pub struct PartFile {
+    target: PathBuf,
+    part: PathBuf,
+    state: PathBuf,
+    versioned: Name,
+    segment_size: Option<u64>,
+    open: Option<Arc<FileSink>>,
+    file: Option<File>,
+}
+
+const STATE_MAGIC: &[u8; 8] = b"weirpt01";
+const DIGEST_LEN: usize = 32;
+/// Largest state file read: segments of a petabyte.
+const STATE_BYTES_MAX: u64 = 16 << 30;
+
+impl PartFile {
+    /// An output that becomes `target`. Nothing is touched yet.
+    pub fn new(target: impl Into<PathBuf>) -> Self {
+        let target = target.into();
+        let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Self {
+            part: target.with_file_name(format!(".{name}.weir-part")),
+            state: target.with_file_name(format!(".{name}.weir-state")),
+            target,
+            versioned: Name::new(),
+            segment_size: None,
+            open: None,
+            file: None,
+        }
+    }
+
+    /// The file while it is not whole.
+    pub fn part_path(&self) -> &Path {
+        &self.part
+    }
+
+    /// What the state file says about this version, if anything.
+    fn load(&self) -> Option<(u64, SegmentSet)> {
+        let mut octets = Vec::new();
+        let file = File::open(&self.state).ok()?;
+        file.take(STATE_BYTES_MAX).read_to_end(&mut octets).ok()?;
+        let (segment_size, name, set) = decode_state(&octets)?;
+        (name == self.versioned.as_view()).then_some((segment_size, set))
+    }
+
+    fn error(&self, source: io::Error) -> OutputError {
+        OutputError::Io { path: self.part.clone(), source }
+    }
+}
+
+impl Output for PartFile {
+    fn open(&mut self, versioned: &Name) -> Result<SegmentSet, OutputError> {
+        self.versioned = versioned.clone();
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&self.part)
+            .map_err(|source| self.error(source))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(OutputError::Busy { path: self.target.clone() });
+            }
+            // Some file systems have no locks.
+            Err(TryLockError::Error(_)) => {}
+        }
+        let len = file.metadata().map_err(|source| self.error(source))?.len();
+        let loaded = self.load().filter(|(segment_size, set)| {
+            let words = set.words();
+            let last_word = words.iter().rposition(|&word| word != 0);
+            // What the state counts as stored must lie within the file, at least where it begins.
+            last_word.is_none_or(|word| {
+                let last = word as u64 * 64 + 63 - u64::from(words[word].leading_zeros());
+                last.checked_mul(*segment_size).is_some_and(|at| at < len.max(1))
+            })
+        });
+        let have = match loaded {
+            Some((segment_size, set)) => {
+                self.segment_size = Some(segment_size);
+                set
+            }
+            None => {
+                file.set_len(0).map_err(|source| self.error(source))?;
+                SegmentSet::new()
+            }
+        };
+        self.file = Some(file);
+        Ok(have)
+    }
+
+    fn segment_size(&self) -> Option<u64> {
+        self.segment_size
+    }
+
+    fn sink(&mut self, segment_size: u64) -> Result<Arc<dyn SegmentSink>, OutputError> {
+        self.segment_size = Some(segment_size);
+        let file = self.file.take().expect("opened before");
+        let sink = Arc::new(FileSink::new(file, segment_size));
+        self.open = Some(sink.clone());
+        Ok(sink)
+    }
+
+    fn save(&mut self, have: &SegmentSet) -> io::Result<()> {
+        let (Some(sink), Some(segment_size)) = (&self.open, self.segment_size) else {
+            return Ok(());
+        };
+        // First what the state speaks of, then the state.
+        sink.file().sync_data()?;
+        let new = self.state.with_extension("weir-new");
+        fs::write(&new, encode_state(segment_size, &self.versioned, have))?;
+        fs::rename(&new, &self.state)
+    }
+
+    fn abandon(&mut self) {
+        // What cannot be removed is empty and taken over by the next attempt.
+        let _ = fs::remove_file(&self.part);
+        let _ = fs::remove_file(&self.state);
+    }
+
+    fn finish(&mut self) -> Result<(), OutputError> {
+        let error = |source| OutputError::Io { path: self.part.clone(), source };
+        if let Some(sink) = &self.open {
+            sink.file().sync_data().map_err(error)?;
+        }
+        fs::rename(&self.part, &self.target)
+            .map_err(|source| OutputError::Io { path: self.target.clone(), source })?;
+        match fs::remove_file(&self.state) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(OutputError::Io { path: self.state.clone(), source })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn encode_state(segment_size: u64, versioned: &Name, have: &SegmentSet) -> Vec<u8> {
+    let name = versioned.value();
+    let mut octets = STATE_MAGIC.to_vec();
+    octets.extend_from_slice(&segment_size.to_le_bytes());
+    octets.extend_from_slice(&(name.len() as u64).to_le_bytes());
+    octets.extend_from_slice(name);
+    for word in have.words() {
+        octets.extend_from_slice(&word.to_le_bytes());
+    }
+    let digest = sha256(&[&octets]);
+    octets.extend_from_slice(&digest);
+    octets
+}
+
+fn decode_state(octets: &[u8]) -> Option<(u64, NameView<'_>, SegmentSet)> {
+    let (octets, digest) = octets.split_at_checked(octets.len().checked_sub(DIGEST_LEN)?)?;
+    let rest = octets.strip_prefix(STATE_MAGIC)?;
+    if sha256(&[octets]) != digest {
+        return None;
+    }
+    let (segment_size, rest) = rest.split_first_chunk::<8>()?;
+    let (name_len, rest) = rest.split_first_chunk::<8>()?;
+    let name_len = usize::try_from(u64::from_le_bytes(*name_len)).ok()?;
+    let (name, words) = rest.split_at_checked(name_len)?;
+    let (words, left) = words.as_chunks::<8>();
+    if !left.is_empty() {
+        return None;
+    }
+    let words = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    let name = NameView::from_value(name).ok()?;
+    Some((u64::from_le_bytes(*segment_size), name, SegmentSet::from_words(words)))
+}
+
+/// A stream, written in order.
+pub struct StreamOutput {
+    sink: Arc<dyn SegmentSink>,
+}
+
+impl StreamOutput {
+    /// An output that writes to `out`.
+    pub fn new(out: impl Write + Send + 'static) -> Self {
+        Self { sink: Arc::new(OrderedSink::new(out)) }
+    }
+}
+
+impl Output for StreamOutput {
+    fn open(&mut self, _versioned: &Name) -> Result<SegmentSet, OutputError> {
+        Ok(SegmentSet::new())
+    }
+
+    fn segment_size(&self) -> Option<u64> {
+        // Of no importance to a stream.
+        None
+    }
+
+    fn sink(&mut self, _segment_size: u64) -> Result<Arc<dyn SegmentSink>, OutputError> {
+        Ok(self.sink.clone())
+    }
+
+    fn save(&mut self, _have: &SegmentSet) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), OutputError> {
+        Ok(())
+    }
+}
+
+/// Memory, for objects of bounded size. Clones share it.
+#[derive(Clone, Debug)]
+pub struct MemoryOutput {
+    octets: Arc<Mutex<Vec<u8>>>,
+    max_bytes: u64,
+}
+
+impl MemoryOutput {
+    /// An output of at most `max_bytes` octets.
+    pub fn new(max_bytes: u64) -> Self {
+        Self { octets: Arc::default(), max_bytes }
+    }
+
+    /// Takes the octets written so far.
+    pub fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut self.octets.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+struct MemoryWriter(MemoryOutput);
+
+impl Write for MemoryWriter {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        let mut all = self.0.octets.lock().unwrap_or_else(PoisonError::into_inner);
+        if (all.len() + octets.len()) as u64 > self.0.max_bytes {
+            let error = OutputError::TooLarge { max_bytes: self.0.max_bytes };
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, error));
+        }
+        all.extend_from_slice(octets);
+        Ok(octets.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Output for MemoryOutput {
+    fn open(&mut self, _versioned: &Name) -> Result<SegmentSet, OutputError> {
+        Ok(SegmentSet::new())
+    }
+
+    fn segment_size(&self) -> Option<u64> {
+        None
+    }
+
+    fn sink(&mut self, _segment_size: u64) -> Result<Arc<dyn SegmentSink>, OutputError> {
+        Ok(Arc::new(OrderedSink::new(MemoryWriter(self.clone()))))
+    }
+
+    fn save(&mut self, _have: &SegmentSet) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), OutputError> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn versioned(version: u64) -> Name {
+        let mut name: Name = "/some/object".parse().unwrap();
+        name.append_version(version);
+        name
+    }
+
+    fn broken_off(target: &Path) -> SegmentSet {
+        let mut output = PartFile::new(target);
+        assert!(output.open(&versioned(1)).unwrap().is_empty());
+        let sink = output.sink(4).unwrap();
+        sink.store(&[(0, b"0000"), (2, b"22")]).unwrap();
+        let mut have = SegmentSet::new();
+        have.insert(0);
+        have.insert(2);
+        output.save(&have).unwrap();
+        have
+    }
+
+    #[test]
+    fn a_broken_download_goes_on_where_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("file");
+        let have = broken_off(&target);
+        assert!(!target.exists());
+        let mut output = PartFile::new(&target);
+        assert_eq!(output.open(&versioned(1)).unwrap(), have);
+        assert_eq!(output.segment_size(), Some(4));
+        output.sink(4).unwrap().store(&[(1, b"1111")]).unwrap();
+        output.finish().unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"0000111122");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "something is left over");
+    }
+
+    #[test]
+    fn another_version_or_a_damaged_state_begins_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("file");
+        broken_off(&target);
+        assert!(PartFile::new(&target).open(&versioned(2)).unwrap().is_empty());
+
+        broken_off(&target);
+        let state = dir.path().join(".file.weir-state");
+        let mut octets = fs::read(&state).unwrap();
+        octets[20] ^= 1;
+        fs::write(&state, octets).unwrap();
+        assert!(PartFile::new(&target).open(&versioned(1)).unwrap().is_empty());
+
+        broken_off(&target);
+        fs::write(dir.path().join(".file.weir-part"), b"").unwrap();
+        assert!(PartFile::new(&target).open(&versioned(1)).unwrap().is_empty());
+    }
+
+    #[test]
+    fn two_downloads_into_one_file_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("file");
+        let mut one = PartFile::new(&target);
+        one.open(&versioned(1)).unwrap();
+        let error = PartFile::new(&target).open(&versioned(1)).unwrap_err();
+        assert!(matches!(error, OutputError::Busy { .. }), "{error}");
+    }
+
+    #[test]
+    fn memory_has_a_bound() {
+        let mut output = MemoryOutput::new(10);
+        let sink = output.sink(4).unwrap();
+        sink.store(&[(0, b"0000"), (2, b"2222")]).unwrap();
+        assert_eq!(sink.store(&[(1, b"1111")]).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(output.take(), b"00001111");
+    }
+}

@@ -1,0 +1,504 @@
+//! Making objects: segments signed once, by several threads, the content left where it is.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crossbeam_channel::{Sender, unbounded};
+use weir_base::Packet;
+use weir_security::manifest::{self, DIGESTS_PER_PART};
+use weir_security::{SignError, Signer, sign_data};
+use weir_transport::{METADATA_KEYWORD, Metadata, SegmentTemplate};
+use weir_wire::{Component, Data, Name, PACKET_SIZE_MAX, SignatureInfo};
+
+/// Segments that a thread reads and signs at a time.
+const CHUNK_SEGMENTS: u64 = 64;
+/// Objects of fewer segments have no manifest: it would cost as much as it saves.
+const MANIFEST_SEGMENTS_MIN: u64 = 3;
+/// Room for the longest signature there is, RSA with 8192 bits.
+const SIGNATURE_BYTES_MAX: usize = 1024;
+
+/// How objects are made.
+#[derive(Clone, Debug)]
+pub struct PublishOptions {
+    /// Octets of Content in each segment but the last.
+    pub segment_size: usize,
+    /// FreshnessPeriod of segments, in milliseconds.
+    pub freshness_ms: u64,
+    /// FreshnessPeriod of metadata, in milliseconds: how late a new version may be noticed.
+    pub metadata_freshness_ms: u64,
+    /// Threads that sign.
+    pub threads: usize,
+}
+
+impl Default for PublishOptions {
+    /// Segments as ndnserve makes them, metadata as ndn-cxx does.
+    fn default() -> Self {
+        Self {
+            segment_size: 8000,
+            freshness_ms: 10_000,
+            metadata_freshness_ms: 10,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+}
+
+/// Why an object cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum PublishError {
+    /// The file cannot be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The path is neither file nor directory, or not the file it was.
+    #[error("{} is no regular file", path.display())]
+    NoFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file is being written to.
+    #[error("{} has changed", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A packet of that size is too large with this name and signature.
+    #[error(
+        "segments of {segment_size} octets do not fit into packets of {PACKET_SIZE_MAX}: at most {max} do here"
+    )]
+    SegmentSize {
+        /// What was asked for.
+        segment_size: usize,
+        /// What fits.
+        max: usize,
+    },
+    /// The signing key is of no use.
+    #[error(transparent)]
+    Sign(#[from] SignError),
+    /// Broken off.
+    #[error("interrupted")]
+    Stopped,
+}
+
+/// What tells whether a file is still the one that was signed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fingerprint {
+    device: u64,
+    inode: u64,
+    len: u64,
+    mtime: (i64, i64),
+}
+
+impl Fingerprint {
+    pub(crate) fn of(file: &File) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        Ok(Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            len: metadata.len(),
+            mtime: (metadata.mtime(), metadata.mtime_nsec()),
+        })
+    }
+}
+
+/// Where an object's content is.
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    File { path: PathBuf, fingerprint: Fingerprint },
+    Memory(Packet),
+}
+
+/// The signature values of an object's segments, without gaps.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Signatures {
+    octets: Vec<u8>,
+    lens: Vec<u16>,
+    stride: usize,
+}
+
+impl Signatures {
+    fn new(chunks: &[Signed]) -> Self {
+        let all = || chunks.iter().flat_map(|chunk| &chunk.signatures);
+        let stride = all().map(Vec::len).max().unwrap_or(0);
+        let mut signatures = Self { stride, ..Self::default() };
+        signatures.lens.reserve_exact(all().count());
+        signatures.octets.reserve_exact(all().count() * stride);
+        for signature in all() {
+            signatures.lens.push(u16::try_from(signature.len()).expect("checked when signed"));
+            signatures.octets.extend_from_slice(signature);
+            signatures.octets.resize(signatures.lens.len() * stride, 0);
+        }
+        signatures
+    }
+
+    pub(crate) fn of(&self, segment: u64) -> &[u8] {
+        let index = segment as usize;
+        &self.octets[index * self.stride..][..usize::from(self.lens[index])]
+    }
+}
+
+/// An object ready to be served.
+#[derive(Clone, Debug)]
+pub struct Published {
+    pub(crate) versioned: Name,
+    pub(crate) template: SegmentTemplate,
+    pub(crate) signatures: Signatures,
+    pub(crate) content: Content,
+    pub(crate) segment_size: u64,
+    pub(crate) size_bytes: u64,
+    /// Metadata and manifest parts.
+    pub(crate) packets: Vec<Packet>,
+}
+
+impl Published {
+    /// Name of the version.
+    pub fn versioned(&self) -> &Name {
+        &self.versioned
+    }
+
+    /// Octets of the object.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// Segments of the object.
+    pub fn segments(&self) -> u64 {
+        self.signatures.lens.len() as u64
+    }
+
+    /// Octets of memory that serving it takes, roughly.
+    pub fn memory_bytes(&self) -> usize {
+        let packets: usize = self.packets.iter().map(|packet| packet.len()).sum();
+        self.signatures.octets.len() + 2 * self.signatures.lens.len() + packets
+    }
+
+    pub(crate) fn content_len(&self, segment: u64) -> usize {
+        let start = segment * self.segment_size;
+        (self.size_bytes - start).min(self.segment_size) as usize
+    }
+}
+
+/// What an object is called and who signs it.
+#[derive(Clone, Copy)]
+pub struct Label<'a> {
+    /// Name of the object.
+    pub name: &'a Name,
+    /// Number of the version, by custom milliseconds since the Unix epoch.
+    pub version: u64,
+    /// Who signs.
+    pub signer: &'a dyn Signer,
+    /// The signer's certificate, to go along with the metadata.
+    pub certificate: Option<&'a [u8]>,
+}
+
+/// Signs a file. `progress` is told the octets signed so far, on the calling thread, and returns false to break off.
+///
+/// # Errors
+/// [`PublishError`].
+pub fn publish_file(
+    path: &Path,
+    label: Label<'_>,
+    options: &PublishOptions,
+    progress: &mut dyn FnMut(u64) -> bool,
+) -> Result<Published, PublishError> {
+    let read_error = |source| PublishError::Read { path: path.to_owned(), source };
+    let file = File::open(path).map_err(read_error)?;
+    let metadata = file.metadata().map_err(read_error)?;
+    if !metadata.is_file() {
+        return Err(PublishError::NoFile { path: path.to_owned() });
+    }
+    let fingerprint = Fingerprint::of(&file).map_err(read_error)?;
+    let content = Content::File { path: path.to_owned(), fingerprint };
+    let mtime_ns = metadata.mtime().checked_mul(1_000_000_000);
+    let mtime_ns = mtime_ns.and_then(|ns| u64::try_from(ns + metadata.mtime_nsec()).ok());
+    let about = About {
+        mode: Some(u64::from(metadata.mode())),
+        mtime_ns,
+        extra_metadata: None,
+        versioned: label.name.clone().append_version(label.version).clone(),
+    };
+    let read = |offset: u64, out: &mut [u8]| {
+        file.read_exact_at(out, offset).map_err(|source| match source.kind() {
+            io::ErrorKind::UnexpectedEof => PublishError::Changed { path: path.to_owned() },
+            _ => PublishError::Read { path: path.to_owned(), source },
+        })
+    };
+    let published = publish(&about, label, content, fingerprint.len, options, &read, progress)?;
+    if Fingerprint::of(&file).map_err(read_error)? != fingerprint {
+        return Err(PublishError::Changed { path: path.to_owned() });
+    }
+    Ok(published)
+}
+
+/// Signs octets that stay in memory.
+///
+/// # Errors
+/// [`PublishError`].
+pub fn publish_octets(
+    octets: Packet,
+    label: Label<'_>,
+    options: &PublishOptions,
+) -> Result<Published, PublishError> {
+    let about = About {
+        mode: None,
+        mtime_ns: None,
+        extra_metadata: None,
+        versioned: label.name.clone().append_version(label.version).clone(),
+    };
+    publish_memory(octets, &about, label, options)
+}
+
+/// Signs the listing of a directory: names of `entries`, each followed by a NUL, those of directories by `/` before it
+/// (ndn6-file-server). It is called `<name>/32=ls`, and the metadata of `<name>` leads to it.
+///
+/// # Errors
+/// [`PublishError`].
+pub fn publish_listing(
+    entries: &[(Vec<u8>, bool)],
+    label: Label<'_>,
+    options: &PublishOptions,
+) -> Result<Published, PublishError> {
+    const DIRECTORY_MODE: u64 = 0o040_755;
+    let mut octets = Vec::new();
+    for (name, is_directory) in entries {
+        octets.extend_from_slice(name);
+        if *is_directory {
+            octets.push(b'/');
+        }
+        octets.push(0);
+    }
+    let mut listing = label.name.clone();
+    listing.append_keyword(weir_transport::LISTING_KEYWORD);
+    let about = About {
+        mode: Some(DIRECTORY_MODE),
+        mtime_ns: None,
+        extra_metadata: Some(listing.clone()),
+        versioned: listing.append_version(label.version).clone(),
+    };
+    publish_memory(octets.into(), &about, label, options)
+}
+
+fn publish_memory(
+    octets: Packet,
+    about: &About,
+    label: Label<'_>,
+    options: &PublishOptions,
+) -> Result<Published, PublishError> {
+    let len = octets.len() as u64;
+    let content = Content::Memory(octets.clone());
+    let read = |offset: u64, out: &mut [u8]| {
+        let start = offset as usize;
+        out.copy_from_slice(&octets[start..start + out.len()]);
+        Ok(())
+    };
+    publish(about, label, content, len, options, &read, &mut |_| true)
+}
+
+/// What the metadata says besides the segments.
+struct About {
+    versioned: Name,
+    mode: Option<u64>,
+    mtime_ns: Option<u64>,
+    /// Another name under which the metadata is served.
+    extra_metadata: Option<Name>,
+}
+
+type ReadAt<'a> = &'a (dyn Fn(u64, &mut [u8]) -> Result<(), PublishError> + Sync);
+
+fn publish(
+    about: &About,
+    label: Label<'_>,
+    content: Content,
+    size_bytes: u64,
+    options: &PublishOptions,
+    read: ReadAt<'_>,
+    progress: &mut dyn FnMut(u64) -> bool,
+) -> Result<Published, PublishError> {
+    let segment_size = options.segment_size.max(1) as u64;
+    let segments = size_bytes.div_ceil(segment_size).max(1);
+    let mut info = SignatureInfo::new(label.signer.signature_type().0);
+    info.key_locator = label.signer.key_locator();
+    let template =
+        SegmentTemplate::new(about.versioned.as_view(), options.freshness_ms, segments - 1, &info);
+    let signature_len = label.signer.sign(&[])?.len().max(72);
+    let max = template.content_max(segments - 1, signature_len.min(SIGNATURE_BYTES_MAX));
+    if options.segment_size > max {
+        return Err(PublishError::SegmentSize { segment_size: options.segment_size, max });
+    }
+    let job = Job {
+        template: &template,
+        signer: label.signer,
+        read,
+        segments,
+        segment_size,
+        size_bytes,
+        next_chunk: AtomicU64::new(0),
+        is_stopped: AtomicBool::new(false),
+    };
+    let chunks = job.run(options.threads, progress)?;
+    let digests: Vec<[u8; 32]> =
+        chunks.iter().flat_map(|chunk| chunk.digests.iter().copied()).collect();
+    let mut packets = Vec::new();
+    let has_manifest = segments >= MANIFEST_SEGMENTS_MIN;
+    if has_manifest {
+        sign_manifest(about, label.signer, &digests, options, &mut packets)?;
+    }
+    let metadata = Metadata {
+        last_segment: Some(segments - 1),
+        segment_size: Some(segment_size),
+        size_bytes: Some(size_bytes),
+        mode: about.mode,
+        mtime_ns: about.mtime_ns,
+        digests_per_part: has_manifest.then_some(DIGESTS_PER_PART as u64),
+        certificate: label.certificate.map(<[u8]>::to_vec),
+        ..Metadata::new(about.versioned.clone())
+    };
+    for name in [Some(label.name), about.extra_metadata.as_ref()].into_iter().flatten() {
+        let mut name = name.clone();
+        name.append_keyword(METADATA_KEYWORD).append_version(label.version).append_segment(0);
+        let data = Data::new(name)
+            .freshness_ms(options.metadata_freshness_ms)
+            .final_block_id(Component::segment(0))
+            .content(metadata.encode());
+        packets.push(sign_data(&data, label.signer)?.into());
+    }
+    Ok(Published {
+        versioned: about.versioned.clone(),
+        signatures: Signatures::new(&chunks),
+        template,
+        content,
+        segment_size,
+        size_bytes,
+        packets,
+    })
+}
+
+fn sign_manifest(
+    about: &About,
+    signer: &dyn Signer,
+    digests: &[[u8; 32]],
+    options: &PublishOptions,
+    packets: &mut Vec<Packet>,
+) -> Result<(), PublishError> {
+    let last = digests.len().div_ceil(DIGESTS_PER_PART) as u64 - 1;
+    for (part, content) in manifest::encode_parts(digests, DIGESTS_PER_PART).enumerate() {
+        let name = manifest::part_name(about.versioned.as_view(), part as u64);
+        let data = Data::new(name)
+            .freshness_ms(options.freshness_ms)
+            .final_block_id(Component::segment(last))
+            .content(content);
+        packets.push(sign_data(&data, signer)?.into());
+    }
+    Ok(())
+}
+
+/// The signing of all segments, shared by the threads.
+struct Job<'a> {
+    template: &'a SegmentTemplate,
+    signer: &'a dyn Signer,
+    read: ReadAt<'a>,
+    segments: u64,
+    segment_size: u64,
+    size_bytes: u64,
+    next_chunk: AtomicU64,
+    is_stopped: AtomicBool,
+}
+
+/// One chunk, signed.
+struct Signed {
+    chunk: u64,
+    octets: u64,
+    signatures: Vec<Vec<u8>>,
+    digests: Vec<[u8; 32]>,
+}
+
+impl Job<'_> {
+    fn run(
+        &self,
+        threads: usize,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Vec<Signed>, PublishError> {
+        let chunks = self.segments.div_ceil(CHUNK_SEGMENTS);
+        let threads = threads.clamp(1, 64).min(chunks as usize);
+        let (send, receive) = unbounded();
+        let mut done: Vec<Signed> = Vec::with_capacity(chunks as usize);
+        let result = std::thread::scope(|scope| {
+            for _ in 0..threads {
+                let send = send.clone();
+                scope.spawn(move || self.work(&send));
+            }
+            drop(send);
+            let mut octets = 0;
+            for signed in receive {
+                let signed: Signed = match signed {
+                    Ok(signed) => signed,
+                    Err(error) => {
+                        self.is_stopped.store(true, Ordering::Relaxed);
+                        return Err(error);
+                    }
+                };
+                octets += signed.octets;
+                done.push(signed);
+                if !progress(octets) {
+                    self.is_stopped.store(true, Ordering::Relaxed);
+                    return Err(PublishError::Stopped);
+                }
+            }
+            Ok(())
+        });
+        result?;
+        done.sort_unstable_by_key(|signed| signed.chunk);
+        Ok(done)
+    }
+
+    fn work(&self, results: &Sender<Result<Signed, PublishError>>) {
+        let mut content = Vec::new();
+        let mut scratch = Vec::new();
+        loop {
+            let chunk = self.next_chunk.fetch_add(1, Ordering::Relaxed);
+            let is_over = chunk * CHUNK_SEGMENTS >= self.segments;
+            if is_over || self.is_stopped.load(Ordering::Relaxed) {
+                return;
+            }
+            let signed = self.sign_chunk(chunk, &mut content, &mut scratch);
+            let is_failed = signed.is_err();
+            if results.send(signed).is_err() || is_failed {
+                return;
+            }
+        }
+    }
+
+    fn sign_chunk(
+        &self,
+        chunk: u64,
+        content: &mut Vec<u8>,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Signed, PublishError> {
+        let first = chunk * CHUNK_SEGMENTS;
+        let count = (self.segments - first).min(CHUNK_SEGMENTS);
+        let offset = first * self.segment_size;
+        let octets = (self.size_bytes - offset).min(count * self.segment_size);
+        content.resize(octets as usize, 0);
+        (self.read)(offset, content)?;
+        let mut signed = Signed { chunk, octets, signatures: Vec::new(), digests: Vec::new() };
+        // An empty object has one segment, which no chunk of its content would be.
+        let mut rest = &content[..];
+        for segment in first..first + count {
+            let (content, tail) = rest.split_at(rest.len().min(self.segment_size as usize));
+            let seal = self.template.seal(segment, content, self.signer, scratch)?;
+            if seal.signature.len() > SIGNATURE_BYTES_MAX {
+                return Err(PublishError::Sign(SignError::Provider));
+            }
+            signed.signatures.push(seal.signature);
+            signed.digests.push(seal.digest);
+            rest = tail;
+        }
+        Ok(signed)
+    }
+}
