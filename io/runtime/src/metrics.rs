@@ -242,7 +242,7 @@ impl SnapshotCollector {
         let latency = &self.0.router.upstream_latency;
         let last = LatencyHistogram::BUCKETS - 1;
         let bounds = (0..LatencyHistogram::BUCKETS).map(|bucket| match bucket {
-            _ if bucket == last => f64::MAX,
+            _ if bucket == last => f64::INFINITY,
             _ => LatencyHistogram::upper_us(bucket) as f64 / 1e6,
         });
         let buckets: Vec<(f64, u64)> = bounds.zip(latency.buckets).collect();
