@@ -115,6 +115,8 @@ struct Channel {
     data_ns: u64,
     /// Data that wait at most.
     queue_max: u64,
+    /// What the producer does not answer is refused by the router.
+    no_route: bool,
 }
 
 struct Outcome {
@@ -194,7 +196,13 @@ impl<'a> Simulation<'a> {
             Some(producer) => producer.answer(&interest),
             None => None,
         };
-        let Some(packet) = answer else { return };
+        let Some(packet) = answer else {
+            if self.channel.no_route {
+                let nack = Some(NackReason::NoRoute);
+                self.arrive(at, LpHeader { nack, ..LpHeader::default() }, wire.into());
+            }
+            return;
+        };
         if self.channel.data_ns > 0 {
             let start = self.link_free_at.max(at);
             if start.ns_since(at) > self.channel.queue_max * self.channel.data_ns {
@@ -277,7 +285,7 @@ impl<'a> Simulation<'a> {
                 assert!(self.fetcher.is_over());
                 break result;
             }
-            if inputs.iter().any(|input| matches!(input, FetchInput::Start { .. })) {
+            if !inputs.is_empty() {
                 continue;
             }
             let wakeup = self.fetcher.next_wakeup().unwrap_or(Instant::FAR_FUTURE);
@@ -326,6 +334,7 @@ const CLEAN: Channel = Channel {
     nacked: 0,
     data_ns: 0,
     queue_max: 0,
+    no_route: false,
 };
 
 fn random_case(seed: u64) -> (Outcome, Vec<u8>) {
@@ -345,6 +354,7 @@ fn random_case(seed: u64) -> (Outcome, Vec<u8>) {
         nacked: rng.below(20),
         data_ns: u64::from(rng.below(200)) * NS_PER_US,
         queue_max: 1 + u64::from(rng.below(500)),
+        no_route: rng.below(2) == 0,
     };
     let config = FetchConfig {
         controller: Controller::ALL[seed as usize % 3],
@@ -449,6 +459,14 @@ fn nobody_there_is_said_in_time() {
     let mut name = object();
     assert_eq!(outcome.result, Err(FetchError::Unanswered(name.clone())));
     assert!(outcome.took <= Instant::from_ns(14 * NS_PER_S), "{:?}", outcome.took);
+
+    // Without a route, for as long as a producer may take to come up.
+    let config = FetchConfig::default();
+    let absent = Channel { no_route: true, ..CLEAN };
+    let outcome = Simulation::new(None, absent, latest(), config, 1).run(&SegmentSet::new());
+    assert_eq!(outcome.result, Err(FetchError::NoRoute(name.clone())));
+    let waited = 2500 * NS_PER_MS..=3500 * NS_PER_MS;
+    assert!(waited.contains(&outcome.took.as_ns()), "{:?}", outcome.took);
 
     let refusing = Channel { nacked: 1000, ..CLEAN };
     let target = Target::Version { versioned: name.append_version(42).clone() };

@@ -1,7 +1,7 @@
 //! Getting an object: the fetcher driven over a client, segments verified and stored by other threads.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crossbeam_channel::Receiver;
 use weir_base::{FaceId, Instant, NS_PER_MS, NS_PER_S};
@@ -192,6 +192,7 @@ struct Download<'a> {
     packets: Vec<FromRouter>,
     object: Option<Object>,
     manifest: DigestManifest,
+    manifest_signer: Option<Arc<dyn Verifier>>,
     /// Segments that came before what they need to be checked.
     held: Vec<Delivery>,
     tasks: Vec<Task>,
@@ -227,6 +228,7 @@ impl<'a> Download<'a> {
             packets: Vec::new(),
             object: None,
             manifest: DigestManifest::new(SEGMENTS_MAX),
+            manifest_signer: None,
             held: Vec::new(),
             tasks: Vec::new(),
             signers: HashMap::new(),
@@ -292,7 +294,8 @@ impl<'a> Download<'a> {
                 }
                 Part::Manifest(part) => {
                     let what = format!("part {part} of the manifest");
-                    self.verify(&delivery, &what)?;
+                    let signer = self.verify(&delivery, &what)?;
+                    self.manifest_signer.get_or_insert(signer);
                     self.add_part(part, &delivery, &what)?;
                     self.inputs.push(FetchInput::Consumed(1));
                 }
@@ -341,13 +344,18 @@ impl<'a> Download<'a> {
     }
 
     /// Checks the signature of a packet right here: there are few of them.
-    fn verify(&mut self, delivery: &Delivery, what: &str) -> Result<(), DownloadError> {
+    fn verify(
+        &mut self,
+        delivery: &Delivery,
+        what: &str,
+    ) -> Result<Arc<dyn Verifier>, DownloadError> {
         let data = DataView::decode(&delivery.packet).expect("the fetcher has decoded it");
         let verifier = self.verifier_of(&data)?;
         verify_data(&data, &*verifier).map_err(|error| DownloadError::Unverified {
             what: what.to_owned(),
             reason: error.to_string(),
-        })
+        })?;
+        Ok(verifier)
     }
 
     fn verifier_of(&mut self, data: &DataView<'_>) -> Result<Arc<dyn Verifier>, DownloadError> {
@@ -439,6 +447,9 @@ impl<'a> Download<'a> {
         }
         let goal = self.object.as_ref().and_then(|object| object.goal.clone());
         let goal = goal.expect("tasks are made when the goal is known");
+        if let Some(signer) = &self.manifest_signer {
+            goal.manifest_signer.get_or_init(|| signer.clone());
+        }
         let tasks = std::mem::take(&mut self.tasks);
         self.submitted += tasks.len() as u64;
         self.pool.submit(tasks, goal);
@@ -580,7 +591,8 @@ impl Object {
     fn set_segment_size(&mut self, size: u64) -> Result<(), DownloadError> {
         let sink = self.output.sink(size)?;
         let segment_size = self.output.segment_size();
-        self.goal = Some(Arc::new(Goal { sink, segment_size }));
+        let manifest_signer = OnceLock::new();
+        self.goal = Some(Arc::new(Goal { sink, segment_size, manifest_signer }));
         Ok(())
     }
 }

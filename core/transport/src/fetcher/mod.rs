@@ -225,6 +225,8 @@ pub struct Fetcher {
     pipeline: Pipeline,
     layout: Layout,
     have: SegmentSet,
+    /// Routers' stores have been asked for metadata.
+    has_asked_stores: bool,
     first_part_done: bool,
     metadata: Option<Metadata>,
     last_segment: Option<u64>,
@@ -262,6 +264,7 @@ impl Fetcher {
             pipeline,
             layout: Layout::new(Name::new().as_view()),
             have: SegmentSet::new(),
+            has_asked_stores: false,
             first_part_done: false,
             metadata: None,
             last_segment: None,
@@ -613,6 +616,9 @@ impl Fetcher {
                 self.stats.nacks += 1;
                 if let Err(give_up) = request.nacked(interest, reason, now) {
                     self.give_up(now, give_up, out);
+                } else if reason == NackReason::NoRoute {
+                    // While the producer may be coming up, a store may do.
+                    self.ask_stores(now);
                 }
             }
             Stage::Probing(probe) => {
@@ -639,15 +645,28 @@ impl Fetcher {
         }
     }
 
+    /// Asks for metadata that need not be fresh, if that is wanted and has not been done. Whether it is done now.
+    fn ask_stores(&mut self, now: Instant) -> bool {
+        let is_wanted = matches!(self.target, Target::Latest { allow_stored: true, .. });
+        if !is_wanted || self.has_asked_stores {
+            return false;
+        }
+        self.has_asked_stores = true;
+        self.stage = self.discover(now, true);
+        true
+    }
+
     /// A single request has come to nothing.
     fn give_up(&mut self, now: Instant, reason: GiveUp, out: &mut FetchOutbox) {
-        if let (
-            Stage::Discovering { is_stored: false, .. },
-            Target::Latest { allow_stored: true, .. },
-        ) = (&self.stage, &self.target)
-        {
-            self.stage = self.discover(now, true);
-            return;
+        if let Stage::Discovering { is_stored, .. } = self.stage {
+            if is_stored && reason == GiveUp::NoRoute {
+                // No store has it: back to waiting for the producer.
+                self.stage = self.discover(now, false);
+                return;
+            }
+            if !is_stored && self.ask_stores(now) {
+                return;
+            }
         }
         let name = match &self.target {
             Target::Latest { object, .. } => object.clone(),
