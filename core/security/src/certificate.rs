@@ -1,4 +1,5 @@
-//! Certificates: Data of content type 2 that bind a public key to a name (NDN certificate format 2).
+//! Certificates: Data of content type 2 that bind a public key to a name (NDN certificate format
+//! 2).
 
 use alloc::vec::Vec;
 

@@ -108,7 +108,8 @@ pub struct SignedOctets<'a> {
 /// Makes verifiers out of public keys. The core has no algorithms of its own; a provider in `io/`
 /// fills this in.
 pub trait VerifierFactory {
-    /// The verifier for a SubjectPublicKeyInfo (DER); `None` if it is malformed or its algorithm not supported.
+    /// The verifier for a SubjectPublicKeyInfo (DER); `None` if it is malformed or its algorithm
+    /// not supported.
     fn verifier_from_spki(&self, spki: &[u8]) -> Option<Box<dyn Verifier>>;
 }
 

@@ -1,4 +1,5 @@
-//! A toy algorithm for tests: the public key is a text, the signature SHA-256 of it and the message.
+//! A toy algorithm for tests: the public key is a text, the signature SHA-256 of it and the
+//! message.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};

@@ -16,8 +16,8 @@ const FILE_LEN_MAX: u64 = 4096;
 pub enum PassphraseError {
     /// Nothing is set, and there is no terminal to ask on.
     #[error(
-        "{what} needs a passphrase and there is no terminal to ask on; set {PASSPHRASE_VARIABLE} or \
-         give --passphrase-file FILE"
+        "{what} needs a passphrase and there is no terminal to ask on; set {PASSPHRASE_VARIABLE} \
+         or give --passphrase-file FILE"
     )]
     NoTerminal {
         /// What the passphrase is for.
@@ -112,7 +112,8 @@ impl PassphraseSource {
 fn ask(prompt: &str, what: &str) -> Result<Zeroizing<String>, PassphraseError> {
     use std::io::IsTerminal;
     let no_terminal = || PassphraseError::NoTerminal { what: what.to_owned() };
-    // A script whose input and messages both go elsewhere would wait for ever on its user's terminal.
+    // A script whose input and messages both go elsewhere would wait for ever on its user's
+    // terminal.
     if !std::io::stdin().is_terminal() && !std::io::stderr().is_terminal() {
         return Err(no_terminal());
     }

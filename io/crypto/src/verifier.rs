@@ -15,7 +15,8 @@ use crate::private_key::{HMAC_KEY_LEN_MIN, KeyError, KeyType, hmac_tag, sha256, 
 /// Checks ECDSA P-256 signatures (SignatureType 3, DER) against one public key.
 pub struct EcdsaVerifier(ParsedPublicKey);
 
-/// Checks RSA PKCS#1 v1.5 SHA-256 signatures (SignatureType 1) against one public key of 2048 to 8192 bit.
+/// Checks RSA PKCS#1 v1.5 SHA-256 signatures (SignatureType 1) against one public key of 2048 to
+/// 8192 bit.
 pub struct RsaVerifier(ParsedPublicKey);
 
 /// Checks Ed25519 signatures (SignatureType 5) against one public key.
@@ -37,7 +38,8 @@ pub fn verifier_from_spki(spki: &[u8]) -> Result<Box<dyn Verifier>, KeyError> {
     })
 }
 
-/// The verifier for what the certificate's key signs. Says nothing about whether the certificate is to be trusted.
+/// The verifier for what the certificate's key signs. Says nothing about whether the certificate is
+/// to be trusted.
 pub fn verifier_from_certificate(certificate: &Certificate) -> Result<Box<dyn Verifier>, KeyError> {
     verifier_from_spki(certificate.public_key())
 }
@@ -128,8 +130,9 @@ impl Verifier for Ed25519Verifier {
             .map_err(|_| VerifyError::Mismatch)
     }
 
-    /// One multi-scalar multiplication for the whole batch. Signatures that only the owner of the secret key can make
-    /// (with a component of small order) may pass here and fail alone; nobody else's can.
+    /// One multi-scalar multiplication for the whole batch. Signatures that only the owner of the
+    /// secret key can make (with a component of small order) may pass here and fail alone; nobody
+    /// else's can.
     fn verify_all(&self, items: &[SignedOctets<'_>]) -> Result<(), VerifyError> {
         if items.len() < 2 {
             return items.iter().try_for_each(|item| self.verify(item.portions, item.signature));

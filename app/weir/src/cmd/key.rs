@@ -280,7 +280,8 @@ impl Session {
         let is_default = self.is_default(&key)?;
         self.say(value, || {
             let mut text = format!(
-                "key        {}\nidentity   {}\ntype       {}\nencrypted  {}\ndefault    {}\nfile       {}",
+                "key        {}\nidentity   {}\ntype       {}\n\
+                 encrypted  {}\ndefault    {}\nfile       {}",
                 key.name,
                 key.identity(),
                 key.key_type,

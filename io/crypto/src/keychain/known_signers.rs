@@ -15,7 +15,8 @@ const FILE_LEN_MAX: usize = 32 * 1024 * 1024;
 
 const PREAMBLE: &str = "\
 # Whose key signed what lies below a name, noted when it was first got.
-# Another signer is refused. Delete an entry, or run `weir key trust forget NAME`, to accept a new one.
+# Another signer is refused. To accept a new one, delete the entry or run
+# `weir key trust forget NAME`.
 
 ";
 

@@ -69,8 +69,8 @@ pub enum KeyChainError {
     },
     /// An unencrypted key that others can read, or change.
     #[error(
-        "others can read the key in {path} (mode {mode:03o}); it may be known to them. Make a new key \
-         with `weir key new`, or, if you are sure of it, run `chmod 600 {path}`",
+        "others can read the key in {path} (mode {mode:03o}); it may be known to them. Make a new \
+         key with `weir key new`, or, if you are sure of it, run `chmod 600 {path}`",
         path = path.display()
     )]
     Exposed {
