@@ -150,7 +150,7 @@ fn open_sockets(listeners: &[Listener]) -> Result<Sockets, StartError> {
                     sockets.streams.push(StreamListener::Tcp(listener));
                 }
                 Err(BindError::Io { source, .. }) if !required && lacks_family(&source) => {
-                    tracing::info!(%address, "no TCP here: the machine lacks the address family");
+                    tracing::info!(%address, "no TCP here: no such address family");
                 }
                 Err(BindError::Io { source, .. }) => {
                     return Err(StartError::Listen { scheme: "tcp", address, source });
@@ -161,7 +161,7 @@ fn open_sockets(listeners: &[Listener]) -> Result<Sockets, StartError> {
                 match UdpPort::bind(address, &UdpOptions::default()) {
                     Ok(port) => sockets.add_udp(port),
                     Err(error) if !required && lacks_family(&error) => {
-                        tracing::info!(%address, "no UDP here: the machine lacks the address family");
+                        tracing::info!(%address, "no UDP here: no such address family");
                     }
                     Err(source) => {
                         return Err(StartError::Listen { scheme: "udp", address, source });
