@@ -40,8 +40,8 @@ impl Kind {
     }
 }
 
-/// Decodes a packet of a kind and tells what it holds. Checks signatures of type DigestSha256, and the
-/// packet within an LpPacket.
+/// Decodes a packet of a kind and tells what it holds. Checks signatures of type DigestSha256, and
+/// the packet within an LpPacket.
 ///
 /// # Errors
 /// What the packet format or NDNLPv2 forbids.

@@ -17,9 +17,9 @@ const LP_FRAME_SIZE_MAX: u64 = (PACKET_SIZE_MAX + LP_PREFIX_MAX) as u64;
 
 /// The total length of the packet that starts at the first of `octets`, a stretch of a stream.
 ///
-/// `None` asks for more octets. An Interest or Data may have [`PACKET_SIZE_MAX`] octets; an LpPacket
-/// [`LP_PREFIX_MAX`] more, because a largest Data still gets its PIT token. Whether the length is in
-/// its shortest form is left to the decoder: framing survives that.
+/// `None` asks for more octets. An Interest or Data may have [`PACKET_SIZE_MAX`] octets; an
+/// LpPacket [`LP_PREFIX_MAX`] more, because a largest Data still gets its PIT token. Whether the
+/// length is in its shortest form is left to the decoder: framing survives that.
 ///
 /// # Errors
 /// [`FrameError`] when framing is lost: the stream is of no more use.

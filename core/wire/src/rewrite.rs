@@ -7,8 +7,8 @@ const NONCE_TLV_SIZE: usize = 6;
 /// octets written, `None` when `out` is too short for them.
 ///
 /// Nonce becomes `nonce`, inserted when absent. HopLimit becomes `hop_limit` when both exist, and
-/// stays as it is when `hop_limit` is `None`. With `strip_forwarding_hint` the ForwardingHint is left
-/// out. ApplicationParameters and all that follows them, so also their digest, are never touched.
+/// stays as it is when `hop_limit` is `None`. With `strip_forwarding_hint` the ForwardingHint is
+/// left out. ApplicationParameters and all that follows them, so also their digest, are never touched.
 pub fn rewrite_interest(
     view: &InterestView<'_>,
     nonce: u32,

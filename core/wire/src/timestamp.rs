@@ -48,8 +48,8 @@ pub fn format_timestamp(unix_s: i64) -> [u8; TIMESTAMP_SIZE] {
     out
 }
 
-/// Days since 1970-01-01 in the proleptic Gregorian calendar; years run from March here, so that the
-/// leap day is the last of a year.
+/// Days since 1970-01-01 in the proleptic Gregorian calendar; years run from March here, so that
+/// the leap day is the last of a year.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);

@@ -231,8 +231,8 @@ fn valid_packets_decode_to_the_expected_fields() {
     }
 }
 
-/// Packets that say with more octets what can be said with fewer, or hold what the owned form leaves
-/// out: empty MetaInfo or Content, ContentType 0, numbers that are too long, Nack without NackReason,
+/// Packets that say with more octets what can be said with fewer, or hold what the owned form
+/// leaves out: empty MetaInfo or Content, ContentType 0, long numbers, Nack without NackReason,
 /// elements to be skipped, PrefixAnnouncement.
 const ENCODED_OTHERWISE: &[&str] = &[
     "py-data-min",

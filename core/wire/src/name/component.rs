@@ -160,8 +160,8 @@ impl Component {
     /// A component of any type.
     ///
     /// # Errors
-    /// [`DecodeError::ComponentType`] for type 0, [`DecodeError::DigestComponentLength`] for a digest
-    /// component that is not of 32 octets.
+    /// [`DecodeError::ComponentType`] for type 0, [`DecodeError::DigestComponentLength`] for a
+    /// digest component that is not of 32 octets.
     pub fn new(typ: u16, value: &[u8]) -> Result<Self, DecodeError> {
         if typ == 0 {
             return Err(DecodeError::ComponentType(0));

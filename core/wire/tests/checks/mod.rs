@@ -1,4 +1,4 @@
-//! What must hold of any octets whatsoever. The property tests and the fuzz targets share this file.
+//! What must hold of any octets whatsoever. The property tests and the fuzz targets share it.
 
 use weir_wire::{
     Data, DataView, DecodeError, FrameError, Interest, InterestView, LP_PREFIX_MAX, LpView, Name,

@@ -48,8 +48,8 @@ pub(super) fn format_of(start: &[u8]) -> Option<Format> {
 
 type Sink<'a> = dyn FnMut(Origin, &[u8]) -> anyhow::Result<()> + 'a;
 
-/// Hands every NDN packet of a capture to `sink`. The number of frames that belong to NDN but are cut
-/// by the capture or fragmented by IP, so that they cannot be looked at.
+/// Hands every NDN packet of a capture to `sink`. The number of frames that belong to NDN but are
+/// cut by the capture or fragmented by IP, so that they cannot be looked at.
 pub(super) fn read(
     input: impl BufRead,
     format: Format,
