@@ -8,7 +8,8 @@ const NONCE_TLV_SIZE: usize = 6;
 ///
 /// Nonce becomes `nonce`, inserted when absent. HopLimit becomes `hop_limit` when both exist, and
 /// stays as it is when `hop_limit` is `None`. With `strip_forwarding_hint` the ForwardingHint is
-/// left out. ApplicationParameters and all that follows them, so also their digest, are never touched.
+/// left out. ApplicationParameters and all that follows them are never touched, so their digest
+/// stays right.
 pub fn rewrite_interest(
     view: &InterestView<'_>,
     nonce: u32,
