@@ -1,6 +1,6 @@
 //! `weir router`.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process;
@@ -119,7 +119,10 @@ fn start_log(log: &LogSection) -> anyhow::Result<()> {
             .with_context(|| format!("RUST_LOG is `{filter}`; write for example `debug`"))?,
         _ => EnvFilter::try_new(&log.level.0)?,
     };
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr);
     match log.format {
         LogFormat::Text => builder.init(),
         LogFormat::Json => builder.json().init(),
