@@ -1,13 +1,15 @@
 //! The router core in memory on one thread: store hits, and full exchanges that miss.
 //!
-//! `cargo run --release -p weir-benches --bin router_core` prints medians of several rounds. For
+//! `cargo run --release -p weir-benches --bin router_core` prints medians of several rounds, in
+//! processor time of the thread: other programs on the machine do not count. For
 //! instruction counts: `valgrind --tool=callgrind --toggle-collect='*Router*handle*' <binary> ...`
 //! with `--rounds 1`; the report divides by what `--operations` says.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant as Clock};
+use std::time::Duration;
 
 use clap::Parser;
+use cpu_time::ThreadTime as Clock;
 use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::SeedableRng;

@@ -47,17 +47,21 @@ impl<T> PrefixTable<T> {
         while lengths != 0 {
             let length = 63 - lengths.leading_zeros() as usize;
             lengths &= !(1 << length);
-            if let Some(index) = self.find(name.prefix(length), hashes[length - 1]) {
+            if let Some(index) = self.find(name, hashes[length - 1], length) {
                 return Some(&self.entries[index].value);
             }
         }
         self.root.as_ref()
     }
 
-    fn find(&self, prefix: NameView<'_>, hash: u64) -> Option<u32> {
+    /// The entry of the first `length` components of `name`, whose hash is `hash`. Octets that start
+    /// with those of another name start with its components.
+    fn find(&self, name: NameView<'_>, hash: u64, length: usize) -> Option<u32> {
         self.table.find(hash, |index| {
             let entry = &self.entries[index];
-            entry.hash == hash && entry.prefix.as_view() == prefix
+            entry.hash == hash
+                && entry.prefix.component_count() == length
+                && name.value().starts_with(entry.prefix.value())
         })
     }
 
@@ -73,7 +77,7 @@ impl<T> PrefixTable<T> {
             return self.root.replace(value);
         }
         let hash = key.hash(view.value());
-        if let Some(index) = self.find(view, hash) {
+        if let Some(index) = self.find(view, hash, length) {
             return Some(core::mem::replace(&mut self.entries[index].value, value));
         }
         let index = self.entries.insert(Entry { prefix, hash, value });
@@ -89,7 +93,7 @@ impl<T> PrefixTable<T> {
             return self.root.take();
         }
         let hash = key.hash(prefix.value());
-        let index = self.find(prefix, hash)?;
+        let index = self.find(prefix, hash, length)?;
         self.table.remove(hash, index);
         let entry = self.entries.remove(index);
         self.count_by_length[length] -= 1;
