@@ -5,6 +5,7 @@ mod config;
 mod management_client;
 mod packet_json;
 mod table;
+mod transfer;
 
 use std::process::ExitCode;
 

@@ -10,7 +10,9 @@ use weir_base::{FaceId, Instant, NS_PER_MS, Packet, Pool, Rng};
 use weir_face::{ClientTransportError, FaceUri, RecvStatus, SendStatus, client_transport};
 use weir_link::{LinkDrop, Received};
 use weir_manage::commands::{self, Command, Scope};
-use weir_manage::{ControlParameters, ControlResponse, face_flags};
+use weir_manage::{
+    ControlParameters, ControlResponse, DatasetError, DatasetFetch, Element, FaceStatus, face_flags,
+};
 use weir_security::DigestSigner;
 use weir_wire::lp::LpView;
 use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name, tlv};
@@ -401,6 +403,30 @@ impl Client {
     pub fn unregister_prefix(&mut self, prefix: &Name) -> Result<(), CommandError> {
         let parameters = ControlParameters { name: Some(prefix.clone()), ..Default::default() };
         self.command(Command::RibUnregister, &parameters).map(|_| ())
+    }
+
+    /// The router's faces.
+    ///
+    /// # Errors
+    /// [`CommandError`].
+    pub fn face_list(&mut self) -> Result<Vec<FaceStatus>, CommandError> {
+        let mut name = Scope::Localhost.prefix();
+        name.append_str("faces").append_str("list");
+        let mut fetch = DatasetFetch::new(name);
+        loop {
+            let interest = fetch.interest(self.random() as u32);
+            let answer = self.express(&interest)?;
+            let data = DataView::decode(&answer.packet).map_err(|_| CommandError::Malformed)?;
+            match fetch.on_data(&data) {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(DatasetError::Refused(response)) => {
+                    return Err(CommandError::Refused(response));
+                }
+                Err(_) => return Err(CommandError::Malformed),
+            }
+        }
+        FaceStatus::decode_all(&fetch.into_content()).map_err(|_| CommandError::Malformed)
     }
 
     /// Asks the router to say of each packet which face it came from; routers elsewhere refuse.

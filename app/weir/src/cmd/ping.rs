@@ -1,9 +1,343 @@
-//! `weir ping`.
+//! `weir ping`, compatible with ndnping and ndnpingserver.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+
+use anyhow::{Context, bail};
+use serde_json::json;
+use weir_base::{Instant, NS_PER_MS};
+use weir_socket::{Client, FromRouter};
+use weir_wire::{Data, DataView, Interest, InterestView, LpHeader, NackReason, Name};
+
+use crate::transfer::{RouterArgs, Stop, parse_name, parse_positive, refuse_local_name};
+
+/// The component that both sides put after the prefix.
+const PING_COMPONENT: &[u8] = b"ping";
+/// How long answers are fresh, in milliseconds (ndnpingserver).
+const FRESHNESS_MS: u64 = 1000;
+/// How often the stop flag is looked at.
+const TICK_NS: u64 = 200 * NS_PER_MS;
+/// Largest content of an answer, in octets.
+const CONTENT_BYTES_MAX: u32 = 8000;
 
 /// Measure the round trip to a name, or answer such pings.
+///
+/// The names are <prefix>/ping/<number>, as ndnping and ndnpingserver use them.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// The prefix
+    #[arg(value_parser = parse_name)]
+    prefix: Name,
+    /// Answer pings below the prefix until Ctrl-C
+    #[arg(long)]
+    serve: bool,
+    /// Number of pings [default: until Ctrl-C]
+    #[arg(short, long, value_name = "N", conflicts_with = "serve", value_parser = parse_positive)]
+    count: Option<u32>,
+    /// Time between pings, in milliseconds
+    #[arg(short, long, value_name = "MS", default_value_t = 1000, conflicts_with = "serve",
+          value_parser = parse_positive)]
+    interval: u32,
+    /// How long an answer is waited for, in milliseconds
+    #[arg(short, long, value_name = "MS", default_value_t = 4000, conflicts_with = "serve",
+          value_parser = parse_positive)]
+    timeout: u32,
+    /// Octets of content in answers
+    #[arg(short, long, value_name = "OCTETS", default_value_t = 0, requires = "serve",
+          value_parser = clap::value_parser!(u32).range(..=i64::from(CONTENT_BYTES_MAX)))]
+    size: u32,
+    #[command(flatten)]
+    router: RouterArgs,
+    /// Print the statistics as one JSON object
+    #[arg(long)]
+    json: bool,
+}
 
-pub(crate) fn run(_args: Args) -> anyhow::Result<()> {
-    anyhow::bail!("not built yet")
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    let stop = Stop::on_signals()?;
+    let mut client = args.router.connect()?;
+    let mut prefix = args.prefix.clone();
+    prefix.append_generic(PING_COMPONENT);
+    if args.serve {
+        refuse_local_name(&args.prefix)?;
+        return serve(&args, &prefix, &mut client, &stop);
+    }
+    let next = client.random();
+    let mut pinger = Pinger {
+        args: &args,
+        prefix,
+        client,
+        next,
+        outstanding: BTreeMap::new(),
+        statistics: Statistics::default(),
+    };
+    pinger.run(&stop)?;
+    pinger.statistics.print(&args)?;
+    if pinger.statistics.answers == 0 {
+        bail!("nobody answered for {}", args.prefix);
+    }
+    Ok(())
+}
+
+fn serve(args: &Args, prefix: &Name, client: &mut Client, stop: &Stop) -> anyhow::Result<()> {
+    client
+        .register_prefix(prefix)
+        .with_context(|| format!("cannot register {prefix} with the router at {}", client.uri()))?;
+    if args.json {
+        println!("{}", json!({ "prefix": prefix.to_string() }));
+    } else {
+        println!("answering pings below {prefix}, Ctrl-C to stop");
+    }
+    std::io::stdout().flush()?;
+    let content = vec![b'a'; args.size as usize];
+    let mut packets = Vec::new();
+    let mut answers: u64 = 0;
+    while !stop.is_set() {
+        let deadline = client.now().plus_ns(TICK_NS);
+        client.poll(Some(deadline), &mut packets)?;
+        for FromRouter { header, packet } in packets.drain(..) {
+            let Ok(interest) = InterestView::decode(&packet) else { continue };
+            if header.nack.is_some() || !prefix.as_view().is_prefix_of(interest.name) {
+                continue;
+            }
+            let data = Data::new(interest.name.to_name())
+                .freshness_ms(FRESHNESS_MS)
+                .content(content.as_slice())
+                .encode_with_digest();
+            let header = LpHeader { pit_token: header.pit_token, ..LpHeader::default() };
+            answers += u64::from(client.send(header, data.into()).is_ok());
+        }
+    }
+    let _ = client.unregister_prefix(prefix);
+    if !args.json {
+        eprintln!("answered {answers}");
+    }
+    Ok(())
+}
+
+/// What was sent and not answered yet.
+#[derive(Copy, Clone)]
+struct Outstanding {
+    sent: Instant,
+    nonce: u32,
+}
+
+struct Pinger<'a> {
+    args: &'a Args,
+    prefix: Name,
+    client: Client,
+    next: u64,
+    outstanding: BTreeMap<u64, Outstanding>,
+    statistics: Statistics,
+}
+
+impl Pinger<'_> {
+    fn run(&mut self, stop: &Stop) -> anyhow::Result<()> {
+        let timeout_ns = u64::from(self.args.timeout) * NS_PER_MS;
+        let mut send_at = self.client.now();
+        let mut packets = Vec::new();
+        loop {
+            let now = self.client.now();
+            let is_all_sent =
+                self.args.count.is_some_and(|count| self.statistics.pings >= u64::from(count));
+            if stop.is_set() || (is_all_sent && self.outstanding.is_empty()) {
+                return Ok(());
+            }
+            if !is_all_sent && now >= send_at {
+                self.send(now)?;
+                send_at = send_at.plus_ns(u64::from(self.args.interval) * NS_PER_MS);
+            }
+            self.expire(now, timeout_ns);
+            let first = self.outstanding.values().map(|ping| ping.sent).min();
+            let expiry = first.map(|sent| sent.plus_ns(timeout_ns));
+            let tick = now.plus_ns(TICK_NS);
+            let deadline = [Some(tick), expiry, (!is_all_sent).then_some(send_at)];
+            self.client.poll(deadline.into_iter().flatten().min(), &mut packets)?;
+            for packet in packets.drain(..) {
+                self.receive(&packet);
+            }
+        }
+    }
+
+    fn send(&mut self, now: Instant) -> anyhow::Result<()> {
+        let sequence = self.next;
+        self.next = self.next.wrapping_add(1);
+        let nonce = self.client.random() as u32;
+        let mut name = self.prefix.clone();
+        name.append_str(&sequence.to_string());
+        let interest = Interest::new(name)
+            .must_be_fresh(true)
+            .nonce(nonce)
+            .lifetime_ms(u64::from(self.args.timeout))
+            .encode();
+        self.client
+            .send_octets(&interest)
+            .map_err(|drop| anyhow::anyhow!("the Interest cannot be sent: {}", drop.name()))?;
+        self.statistics.pings += 1;
+        self.outstanding.insert(sequence, Outstanding { sent: now, nonce });
+        Ok(())
+    }
+
+    fn expire(&mut self, now: Instant, timeout_ns: u64) {
+        let late: Vec<u64> = self
+            .outstanding
+            .iter()
+            .filter(|(_, ping)| now >= ping.sent.plus_ns(timeout_ns))
+            .map(|(&sequence, _)| sequence)
+            .collect();
+        for sequence in late {
+            self.outstanding.remove(&sequence);
+            self.statistics.timeouts += 1;
+            self.say(sequence, "no answer");
+        }
+    }
+
+    fn receive(&mut self, FromRouter { header, packet }: &FromRouter) {
+        let now = self.client.now();
+        if let Some(reason) = header.nack {
+            let Ok(interest) = InterestView::decode(packet) else { return };
+            let Some(sequence) = self.sequence_of(interest.name) else { return };
+            let is_ours = self
+                .outstanding
+                .get(&sequence)
+                .is_some_and(|ping| Some(ping.nonce) == interest.nonce);
+            if is_ours {
+                self.outstanding.remove(&sequence);
+                self.statistics.nacks += 1;
+                self.say(sequence, describe(reason));
+            }
+            return;
+        }
+        let Ok(data) = DataView::decode(packet) else { return };
+        let Some(sequence) = self.sequence_of(data.name) else { return };
+        if let Some(ping) = self.outstanding.remove(&sequence) {
+            let rtt_ns = now.ns_since(ping.sent);
+            self.statistics.answered(rtt_ns);
+            self.say(sequence, &format!("{:.3} ms", rtt_ns as f64 / 1e6));
+        }
+    }
+
+    fn sequence_of(&self, name: weir_wire::NameView<'_>) -> Option<u64> {
+        let is_ours = name.component_count() == self.prefix.as_view().component_count() + 1
+            && self.prefix.as_view().is_prefix_of(name);
+        let last = name.last().filter(|_| is_ours)?;
+        std::str::from_utf8(last.value).ok()?.parse().ok()
+    }
+
+    fn say(&self, sequence: u64, what: &str) {
+        if !self.args.json {
+            println!("{} {sequence}: {what}", self.args.prefix);
+        }
+    }
+}
+
+fn describe(reason: NackReason) -> &'static str {
+    match reason {
+        NackReason::NoRoute => "no route",
+        NackReason::Congestion => "refused: congestion",
+        NackReason::Duplicate => "refused: duplicate",
+        _ => "refused",
+    }
+}
+
+/// Sums over all pings. Times in nanoseconds.
+#[derive(Debug, Default)]
+struct Statistics {
+    pings: u64,
+    answers: u64,
+    nacks: u64,
+    timeouts: u64,
+    least_ns: u64,
+    most_ns: u64,
+    sum_ns: f64,
+    square_sum_ns: f64,
+}
+
+impl Statistics {
+    fn answered(&mut self, rtt_ns: u64) {
+        self.least_ns = if self.answers == 0 { rtt_ns } else { self.least_ns.min(rtt_ns) };
+        self.most_ns = self.most_ns.max(rtt_ns);
+        self.answers += 1;
+        self.sum_ns += rtt_ns as f64;
+        self.square_sum_ns += (rtt_ns as f64).powi(2);
+    }
+
+    fn mean_ns(&self) -> f64 {
+        self.sum_ns / self.answers.max(1) as f64
+    }
+
+    /// The standard deviation, as ping(8) calls it.
+    fn deviation_ns(&self) -> f64 {
+        let mean = self.mean_ns();
+        (self.square_sum_ns / self.answers.max(1) as f64 - mean * mean).max(0.0).sqrt()
+    }
+
+    fn loss(&self) -> f64 {
+        let decided = self.answers + self.nacks + self.timeouts;
+        (self.nacks + self.timeouts) as f64 / decided.max(1) as f64
+    }
+
+    fn print(&self, args: &Args) -> anyhow::Result<()> {
+        let milliseconds = |ns: f64| ns / 1e6;
+        let mut out = std::io::stdout();
+        if args.json {
+            let rtt = (self.answers > 0).then(|| {
+                json!({
+                    "min": milliseconds(self.least_ns as f64),
+                    "avg": milliseconds(self.mean_ns()),
+                    "max": milliseconds(self.most_ns as f64),
+                    "mdev": milliseconds(self.deviation_ns()),
+                })
+            });
+            let statistics = json!({
+                "prefix": args.prefix.to_string(),
+                "sent": self.pings,
+                "received": self.answers,
+                "nacked": self.nacks,
+                "timed_out": self.timeouts,
+                "loss": self.loss(),
+                "rtt_ms": rtt,
+            });
+            writeln!(out, "{statistics}")?;
+            return Ok(());
+        }
+        writeln!(
+            out,
+            "{} sent, {} answered, {} refused, {:.0} % lost",
+            self.pings,
+            self.answers,
+            self.nacks,
+            100.0 * self.loss()
+        )?;
+        if self.answers > 0 {
+            writeln!(
+                out,
+                "round trip min/avg/max/mdev = {:.3}/{:.3}/{:.3}/{:.3} ms",
+                milliseconds(self.least_ns as f64),
+                milliseconds(self.mean_ns()),
+                milliseconds(self.most_ns as f64),
+                milliseconds(self.deviation_ns()),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_are_those_of_the_samples() {
+        let mut statistics = Statistics::default();
+        for milliseconds in [1, 2, 3, 4] {
+            statistics.answered(milliseconds * NS_PER_MS);
+        }
+        statistics.timeouts = 1;
+        assert_eq!(statistics.least_ns, NS_PER_MS);
+        assert_eq!(statistics.most_ns, 4 * NS_PER_MS);
+        assert!((statistics.mean_ns() - 2.5e6).abs() < 1.0);
+        assert!((statistics.deviation_ns() - 1.118_034e6).abs() < 1.0);
+        assert!((statistics.loss() - 0.2).abs() < 1e-9);
+    }
 }

@@ -1,0 +1,205 @@
+//! What `weir get` tells at the end.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use weir_base::FaceId;
+use weir_socket::{Client, Summary};
+use weir_transport::FetchStats;
+
+use super::Args;
+use crate::table::{count, octets};
+use crate::transfer::trust::Signer;
+
+/// Adds up downloads.
+#[derive(Default)]
+pub(super) struct Report {
+    name: String,
+    versioned: Option<String>,
+    output: Option<PathBuf>,
+    files: u64,
+    octets: u64,
+    segments: u64,
+    segments_resumed: u64,
+    took_ns: u64,
+    is_stored: bool,
+    has_manifest: bool,
+    by_face: BTreeMap<Option<FaceId>, u64>,
+    stats: FetchStats,
+}
+
+impl Report {
+    pub(super) fn new(args: &Args) -> Self {
+        Self { name: args.name.to_string(), ..Self::default() }
+    }
+
+    pub(super) fn file(&mut self, summary: &Summary, path: Option<&Path>) {
+        self.files += 1;
+        self.octets += summary.octets;
+        self.segments += summary.segments;
+        self.segments_resumed += summary.segments_resumed;
+        self.add(summary, path);
+    }
+
+    pub(super) fn directory(&mut self, summary: &Summary, path: &Path) {
+        self.add(summary, Some(path));
+    }
+
+    fn add(&mut self, summary: &Summary, path: Option<&Path>) {
+        // The first is what was asked for, the others are what is in it.
+        self.versioned.get_or_insert_with(|| summary.versioned.to_string());
+        if let Some(path) = path {
+            self.output.get_or_insert_with(|| path.to_owned());
+        }
+        self.took_ns += summary.took_ns;
+        self.is_stored |= summary.is_stored;
+        self.has_manifest |= summary.has_manifest;
+        for (&face, &count) in &summary.by_face {
+            *self.by_face.entry(face).or_default() += count;
+        }
+        let stats = &summary.stats;
+        self.stats = FetchStats {
+            interests: self.stats.interests + stats.interests,
+            retransmissions: self.stats.retransmissions + stats.retransmissions,
+            losses: self.stats.losses + stats.losses,
+            timeouts: self.stats.timeouts + stats.timeouts,
+            nacks: self.stats.nacks + stats.nacks,
+            marks: self.stats.marks + stats.marks,
+            ..stats.clone()
+        };
+    }
+
+    fn seconds(&self) -> f64 {
+        self.took_ns as f64 / 1e9
+    }
+
+    fn goodput_bps(&self) -> f64 {
+        self.octets as f64 * 8.0 / self.seconds().max(1e-9)
+    }
+
+    pub(super) fn print(
+        &self,
+        signers: &[Signer],
+        client: &mut Client,
+        is_json: bool,
+    ) -> anyhow::Result<()> {
+        if is_json {
+            let mut out = std::io::stdout();
+            writeln!(out, "{}", self.to_json(signers))?;
+            out.flush()?;
+            return Ok(());
+        }
+        self.print_text(signers, client);
+        Ok(())
+    }
+
+    fn to_json(&self, signers: &[Signer]) -> Value {
+        let milliseconds = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e6);
+        let served_by: BTreeMap<String, u64> =
+            self.by_face.iter().map(|(&face, &count)| (face_key(face), count)).collect();
+        json!({
+            "name": self.name,
+            "versioned": self.versioned,
+            "output": self.output,
+            "files": self.files,
+            "bytes": self.octets,
+            "seconds": self.seconds(),
+            "goodput_bps": self.goodput_bps(),
+            "segments": self.segments,
+            "resumed_segments": self.segments_resumed,
+            "stored_version": self.is_stored,
+            "manifest": self.has_manifest,
+            "interests": self.stats.interests,
+            "retransmissions": self.stats.retransmissions,
+            "losses": self.stats.losses,
+            "timeouts": self.stats.timeouts,
+            "nacks": self.stats.nacks,
+            "marks": self.stats.marks,
+            "window": self.stats.window,
+            "rtt_ms": {
+                "min": milliseconds(self.stats.rtt_min_ns),
+                "median": milliseconds(self.stats.rtt_median_ns),
+                "p99": milliseconds(self.stats.rtt_p99_ns),
+            },
+            "served_by": served_by,
+            "signers": signers.iter().map(Signer::to_json).collect::<Vec<_>>(),
+        })
+    }
+
+    fn print_text(&self, signers: &[Signer], client: &mut Client) {
+        let place = self.output.as_ref().map(|path| format!(" -> {}", path.display()));
+        eprintln!(
+            "{}{}",
+            self.versioned.as_deref().unwrap_or(&self.name),
+            place.unwrap_or_default()
+        );
+        let files = match self.files {
+            1 => String::new(),
+            files => format!("{}, ", count(files, "file", "files")),
+        };
+        eprintln!(
+            "{files}{} in {:.3} s, {:.3} Gbit/s, {}",
+            octets(self.octets),
+            self.seconds(),
+            self.goodput_bps() / 1e9,
+            count(self.segments, "segment", "segments"),
+        );
+        if self.segments_resumed > 0 {
+            let segments = count(self.segments_resumed, "segment was", "segments were");
+            eprintln!("{segments} there from an earlier attempt");
+        }
+        let stats = &self.stats;
+        let milliseconds = |ns: Option<u64>| {
+            ns.map_or_else(|| "-".into(), |ns| format!("{:.2} ms", ns as f64 / 1e6))
+        };
+        eprintln!(
+            "{}, {} again; {}; round trip {} (median), {} (least)",
+            count(stats.interests, "Interest", "Interests"),
+            stats.retransmissions,
+            count(stats.marks, "congestion mark", "congestion marks"),
+            milliseconds(stats.rtt_median_ns),
+            milliseconds(stats.rtt_min_ns),
+        );
+        for signer in signers {
+            eprintln!("signed by {}", signer.describe());
+        }
+        self.print_sources(client);
+    }
+
+    /// Says what came from where, if the router has told.
+    fn print_sources(&self, client: &mut Client) {
+        let told: u64 =
+            self.by_face.iter().filter(|(face, _)| face.is_some()).map(|(_, count)| count).sum();
+        if told == 0 {
+            return;
+        }
+        let uris = face_uris(client);
+        for (&face, &data) in &self.by_face {
+            let data = count(data, "packet", "packets");
+            match face {
+                Some(FaceId::CONTENT_STORE) => eprintln!("{data} from this router's store"),
+                Some(face) => match uris.get(&face) {
+                    Some(uri) => eprintln!("{data} from face {face}, {uri}"),
+                    None => eprintln!("{data} from face {face}"),
+                },
+                None => eprintln!("{data} from who knows where"),
+            }
+        }
+    }
+}
+
+fn face_key(face: Option<FaceId>) -> String {
+    match face {
+        Some(FaceId::CONTENT_STORE) => "store".into(),
+        Some(face) => format!("face {face}"),
+        None => "unknown".into(),
+    }
+}
+
+/// The addresses of the router's faces; none if it does not tell.
+fn face_uris(client: &mut Client) -> BTreeMap<FaceId, String> {
+    let faces = client.face_list().unwrap_or_default();
+    faces.into_iter().map(|face| (face.info.face_id, face.info.uri)).collect()
+}

@@ -1,0 +1,134 @@
+//! What `put`, `get` and `ping` have in common.
+
+pub(crate) mod trust;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, bail};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use weir_crypto::{KeyChain, PassphraseSource};
+use weir_face::{FaceUri, client_transport};
+use weir_socket::{Client, ClientError};
+use weir_wire::Name;
+
+/// Which router to use.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct RouterArgs {
+    /// The router to use, such as unix:///run/nfd/nfd.sock, tcp://host or udp://host
+    ///
+    /// By default the one that NDN_CLIENT_TRANSPORT or client.conf names, else the one that runs on
+    /// this machine.
+    #[arg(long, visible_alias = "router", value_name = "URI")]
+    face: Option<String>,
+}
+
+impl RouterArgs {
+    /// Connects; says what to do when nothing answers.
+    pub(crate) fn connect(&self) -> anyhow::Result<Client> {
+        // These errors tell their causes themselves.
+        let uri = match self.face.as_deref() {
+            Some(path) if path.starts_with('/') => FaceUri::Unix(path.into()),
+            Some(text) => FaceUri::resolve(text).map_err(|error| anyhow::anyhow!("{error}"))?,
+            None => client_transport().map_err(|error| anyhow::anyhow!("{error}"))?.uri,
+        };
+        Client::connect(&uri).map_err(|error| match &error {
+            ClientError::Connect { .. } => anyhow::anyhow!(
+                "{error}; start one with `weir router`, or name another with --face URI"
+            ),
+            _ => error.into(),
+        })
+    }
+}
+
+/// Where keys are.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct KeyArgs {
+    /// Where keys and trust are kept [default: $WEIR_HOME, $XDG_CONFIG_HOME/weir or ~/.config/weir]
+    #[arg(long, value_name = "DIR")]
+    home: Option<PathBuf>,
+    /// Take the passphrase from the first line of FILE, not from $WEIR_PASSPHRASE or the terminal
+    #[arg(long, value_name = "FILE")]
+    passphrase_file: Option<PathBuf>,
+}
+
+impl KeyArgs {
+    pub(crate) fn key_chain(&self) -> anyhow::Result<KeyChain> {
+        let chain = match &self.home {
+            Some(dir) => KeyChain::at(dir),
+            None => KeyChain::open()?,
+        };
+        Ok(chain.with_passphrases(PassphraseSource::from_option(self.passphrase_file.clone())))
+    }
+}
+
+/// Set by Ctrl-C and SIGTERM.
+#[derive(Clone, Debug)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Watches the signals. The second of them ends the process at once.
+    pub(crate) fn on_signals() -> anyhow::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            // In this order the first signal only sets the flag.
+            signal_hook::flag::register_conditional_shutdown(signal, 1, stop.clone())
+                .context("cannot watch signals")?;
+            signal_hook::flag::register(signal, stop.clone()).context("cannot watch signals")?;
+        }
+        Ok(Self(stop))
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A progress bar in octets on standard error, if that is a terminal.
+pub(crate) fn octet_bar(message: impl Into<String>, total: Option<u64>) -> ProgressBar {
+    let template = match total {
+        Some(_) => {
+            "{msg} [{bar:30}] {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} eta {eta}"
+        }
+        None => "{msg} {spinner} {binary_bytes} {binary_bytes_per_sec}",
+    };
+    let style = ProgressStyle::with_template(template).expect("a template that parses");
+    let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
+    bar.set_style(style.progress_chars("=> "));
+    bar.set_message(message.into());
+    bar
+}
+
+/// A name that can be published and asked for.
+pub(crate) fn parse_name(text: &str) -> Result<Name, String> {
+    let name: Name = text.parse().map_err(|error| format!("{error}"))?;
+    if name.is_empty() {
+        return Err("a name needs at least one component, such as /data/file".into());
+    }
+    if !text.starts_with('/') && !text.starts_with("ndn:") {
+        return Err(format!("a name begins with a slash: /{text}"));
+    }
+    Ok(name)
+}
+
+/// A number of octets or a count that must not be 0.
+pub(crate) fn parse_positive(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(0) => Err("must be at least 1".into()),
+        Ok(number) => Ok(number),
+        Err(error) => Err(format!("{error}")),
+    }
+}
+
+/// Refuses names that only the router itself may serve.
+pub(crate) fn refuse_local_name(name: &Name) -> anyhow::Result<()> {
+    let first = name.as_view().first();
+    if first.is_some_and(|first| matches!(first.value, b"localhost" | b"localhop")) {
+        bail!(
+            "names below /localhost and /localhop do not leave this machine or link; use another"
+        );
+    }
+    Ok(())
+}
