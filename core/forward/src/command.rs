@@ -6,6 +6,7 @@ use weir_base::{FaceId, Instant};
 use weir_wire::{Name, NameView};
 
 use crate::io::{Command, Event, NextHop, Outbox};
+use crate::prefix_table::PrefixHashes;
 use crate::router::Router;
 use crate::strategy::Strategy;
 
@@ -73,7 +74,8 @@ impl Router {
 
     /// Whether Interests under `prefix` can have a strategy that wants to know of new next hops.
     fn may_use_multicast(&self, prefix: NameView<'_>) -> bool {
-        let hashes = crate::prefix_table::prefix_hashes(&self.config.hash_key, prefix);
+        let lengths = self.strategies.lengths();
+        let hashes = PrefixHashes::of(&self.config.hash_key, prefix, lengths);
         self.strategies
             .longest_match(prefix, &hashes)
             .unwrap_or(&self.default_strategy)

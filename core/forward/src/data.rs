@@ -1,9 +1,13 @@
 //! The Data path (NFD, incoming Data, unsolicited Data and outgoing Data pipelines).
 
-use weir_base::{FaceId, Instant, NS_PER_MS};
+use alloc::vec::Vec;
+
+use weir_base::{FaceId, Instant, NS_PER_MS, Packet};
+use weir_store::NameHashes;
 use weir_wire::{DataView, NameView, tlv};
 
 use crate::io::{Outbox, UnsolicitedPolicy};
+use crate::prefix_table::hash_proper_prefixes;
 use crate::router::{Face, From, Router};
 use crate::stats::DropReason;
 use crate::strategy::is_localhost;
@@ -15,7 +19,7 @@ impl Router {
         now: Instant,
         from: &From<'_>,
         data: &DataView<'_>,
-        hashes: &[u64],
+        hashes: NameHashes,
         out: &mut Outbox,
     ) {
         self.stats.in_data += 1;
@@ -36,24 +40,34 @@ impl Router {
         self.matched = matched;
     }
 
-    fn find_pending(
-        &mut self,
-        data: &DataView<'_>,
-        hashes: &[u64],
-        matched: &mut alloc::vec::Vec<u32>,
-    ) {
-        if !self.pit.wants_digest(hashes.len()) {
-            return self.pit.matches(data.name, hashes, None, matched);
+    fn find_pending(&mut self, data: &DataView<'_>, hashes: NameHashes, matched: &mut Vec<u32>) {
+        self.pit.matches(data.name, hashes.whole, matched);
+        if self.pit.has_prefixes() {
+            self.prefix_hashes.clear();
+            let key = &self.config.hash_key;
+            hash_proper_prefixes(key, data.name, &mut self.prefix_hashes);
+            self.pit.matches_by_prefix(data.name, &self.prefix_hashes, matched);
         }
-        let digest = data.implicit_digest();
-        self.full_name.clear();
-        self.full_name.extend_from_slice(data.name.value());
-        self.full_name
-            .extend_from_slice(&[tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as u8, digest.len() as u8]);
-        self.full_name.extend_from_slice(&digest);
-        let full_hash = self.config.hash_key.hash(&self.full_name);
-        let full_name = NameView::from_value(&self.full_name).expect("a name and one component");
-        self.pit.matches(data.name, hashes, Some((full_name, full_hash)), matched);
+        if self.pit.wants_digest(data.name.component_count()) {
+            let digest = data.implicit_digest();
+            self.full_name.clear();
+            self.full_name.extend_from_slice(data.name.value());
+            self.full_name.extend_from_slice(&[
+                tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as u8,
+                digest.len() as u8,
+            ]);
+            self.full_name.extend_from_slice(&digest);
+            let hash = self.config.hash_key.hash(&self.full_name);
+            let full_name =
+                NameView::from_value(&self.full_name).expect("a name and one component");
+            self.pit.matches(full_name, hash, matched);
+        }
+    }
+
+    fn store(&mut self, now: Instant, data: &DataView<'_>, hashes: NameHashes) -> Option<Packet> {
+        let key = &self.config.hash_key;
+        let prefixes = |path: &mut Vec<u64>| hash_proper_prefixes(key, data.name, path);
+        self.store.insert(now, data, hashes, prefixes, &mut self.pool)
     }
 
     fn on_unsolicited(
@@ -62,7 +76,7 @@ impl Router {
         face: Face,
         from: &From<'_>,
         data: &DataView<'_>,
-        hashes: &[u64],
+        hashes: NameHashes,
     ) {
         self.stats.drop_packet(DropReason::Unsolicited);
         let is_admitted = match self.config.unsolicited {
@@ -72,7 +86,7 @@ impl Router {
             UnsolicitedPolicy::AdmitAll => true,
         };
         if is_admitted && !from.header.no_cache {
-            self.store.insert(now, data, hashes, &mut self.pool);
+            self.store(now, data, hashes);
         }
     }
 
@@ -83,13 +97,13 @@ impl Router {
         from: &From<'_>,
         face: Face,
         data: &DataView<'_>,
-        hashes: &[u64],
+        hashes: NameHashes,
         matched: &[u32],
         out: &mut Outbox,
     ) {
         let stored = match from.header.no_cache {
             true => None,
-            false => self.store.insert(now, data, hashes, &mut self.pool),
+            false => self.store(now, data, hashes),
         };
         // The stored copy is sent on: a slice of what was received would pin a whole receive block.
         let packet = stored.unwrap_or_else(|| from.packet.clone());

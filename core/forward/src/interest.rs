@@ -3,12 +3,12 @@
 use alloc::vec::Vec;
 
 use weir_base::{FaceId, HashKey, Instant, Packet};
-use weir_store::{Lookup, Query};
+use weir_store::{Lookup, NameHashes, Query};
 use weir_wire::{InterestView, NackReason, rewrite_interest, tlv};
 
 use crate::io::{NextHop, Outbox};
 use crate::pit::{InRecord, PitKey};
-use crate::prefix_table::{PrefixTable, prefix_hashes};
+use crate::prefix_table::{PrefixHashes, PrefixTable};
 use crate::router::{Face, From, Router};
 use crate::stats::DropReason;
 use crate::strategy::{Context, is_localhost, lifetime_ns};
@@ -23,7 +23,7 @@ impl Router {
         now: Instant,
         from: &From<'_>,
         interest: &InterestView<'_>,
-        hashes: &[u64],
+        hashes: NameHashes,
         out: &mut Outbox,
     ) {
         self.stats.in_interests += 1;
@@ -36,9 +36,7 @@ impl Router {
         if !face.is_local() && is_localhost(interest.name) {
             return self.stats.drop_packet(DropReason::Scope);
         }
-        let Some(&hash) = hashes.last() else {
-            return self.stats.drop_packet(DropReason::Malformed);
-        };
+        let hash = hashes.whole;
         let nonce = interest.nonce.unwrap_or_else(|| self.rng.next_u32());
         let key = PitKey {
             name: interest.name,
@@ -63,7 +61,7 @@ impl Router {
             None => self.insert_pending(&key, interest, nonce),
         };
         self.note_downstream(now, index, from, interest, nonce);
-        self.forward(now, index, from, interest, hashes, out);
+        self.forward(now, index, from, interest, out);
     }
 
     /// A nonce that is dead, or that this entry has from elsewhere. The same nonce again from the
@@ -112,7 +110,7 @@ impl Router {
         now: Instant,
         from: &From<'_>,
         key: &PitKey<'_>,
-        hashes: &[u64],
+        hashes: NameHashes,
         out: &mut Outbox,
     ) -> bool {
         let query = Query {
@@ -213,21 +211,22 @@ impl Router {
         index: u32,
         from: &From<'_>,
         interest: &InterestView<'_>,
-        hashes: &[u64],
         out: &mut Outbox,
     ) {
         let chosen =
             from.header.next_hop_face.map(|face| [NextHop { face: FaceId(face), cost: 0 }]);
         let is_home = self.is_in_producer_region(interest);
+        let lengths = self.fib.lengths() | self.strategies.lengths();
+        let hashes = PrefixHashes::of(&self.config.hash_key, interest.name, lengths);
         let next_hops = match &chosen {
             Some(chosen) => chosen.as_slice(),
             None if interest.forwarding_hint.is_empty() || is_home => {
-                self.fib.longest_match(interest.name, hashes).map_or(&[][..], Vec::as_slice)
+                self.fib.longest_match(interest.name, &hashes).map_or(&[][..], Vec::as_slice)
             }
             None => lookup_delegations(&self.fib, &self.config.hash_key, interest),
         };
         let strategy =
-            self.strategies.longest_match(interest.name, hashes).unwrap_or(&self.default_strategy);
+            self.strategies.longest_match(interest.name, &hashes).unwrap_or(&self.default_strategy);
         let mut context = Context {
             now,
             pit: &mut self.pit,
@@ -279,7 +278,8 @@ impl Router {
         let Some(ingress) = entry.in_records.iter().next().map(|record| record.face) else {
             return;
         };
-        let hashes = prefix_hashes(&self.config.hash_key, interest.name);
+        let lengths = self.fib.lengths() | self.strategies.lengths();
+        let hashes = PrefixHashes::of(&self.config.hash_key, interest.name, lengths);
         let strategy =
             self.strategies.longest_match(interest.name, &hashes).unwrap_or(&self.default_strategy);
         let is_chosen = self
@@ -315,7 +315,8 @@ fn lookup_delegations<'a>(
         .forwarding_hint
         .iter()
         .find_map(|delegation| {
-            fib.longest_match(delegation, &prefix_hashes(key, delegation)).map(Vec::as_slice)
+            let hashes = PrefixHashes::of(key, delegation, fib.lengths());
+            fib.longest_match(delegation, &hashes).map(Vec::as_slice)
         })
         .unwrap_or_default()
 }

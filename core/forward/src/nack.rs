@@ -1,6 +1,7 @@
 //! The Nack path (NFD, incoming Nack pipeline and ProcessNack).
 
 use weir_base::Instant;
+use weir_store::NameHashes;
 use weir_wire::{InterestView, NackReason};
 
 use crate::io::Outbox;
@@ -17,7 +18,7 @@ impl Router {
         from: &From<'_>,
         interest: &InterestView<'_>,
         reason: NackReason,
-        hashes: &[u64],
+        hashes: NameHashes,
         out: &mut Outbox,
     ) {
         self.stats.in_nacks += 1;
@@ -51,14 +52,14 @@ impl Router {
         &self,
         from: &From<'_>,
         interest: &InterestView<'_>,
-        hashes: &[u64],
+        hashes: NameHashes,
     ) -> Option<u32> {
         if !self.faces.find(from.face)?.is_point_to_point() {
             return None;
         }
         self.pit.find(&PitKey {
             name: interest.name,
-            hash: *hashes.last()?,
+            hash: hashes.whole,
             can_be_prefix: interest.can_be_prefix,
             must_be_fresh: interest.must_be_fresh,
         })

@@ -293,35 +293,39 @@ impl Pit {
         self.digest_lengths.total > 0 && self.digest_lengths.any(length + 1)
     }
 
-    /// Appends the entries that a Data named `name` satisfies. `full_name` is the name with its
-    /// implicit digest and the hash of that, needed when [`Pit::wants_digest`] says so.
-    pub(crate) fn matches(
+    /// Whether some entry has CanBePrefix.
+    pub(crate) fn has_prefixes(&self) -> bool {
+        self.prefix_lengths.total > 0
+    }
+
+    /// Appends the entries of that very name, hashed to `hash`.
+    pub(crate) fn matches(&self, name: NameView<'_>, hash: u64, found: &mut Vec<u32>) {
+        self.collect(name.value(), hash, false, found);
+    }
+
+    /// Appends the entries with CanBePrefix whose name is a proper prefix of `name`; `hashes` are
+    /// those of all proper prefixes, shortest first.
+    pub(crate) fn matches_by_prefix(
         &self,
         name: NameView<'_>,
         hashes: &[u64],
-        full_name: Option<(NameView<'_>, u64)>,
         found: &mut Vec<u32>,
     ) {
-        let length = hashes.len();
-        if let Some(&hash) = hashes.last() {
-            self.collect(name, hash, false, found);
-        }
-        if self.prefix_lengths.total > 0 {
-            for shorter in (1..length).rev().filter(|&n| self.prefix_lengths.any(n)) {
-                self.collect(name.prefix(shorter), hashes[shorter - 1], true, found);
+        let mut end = 0;
+        for (index, component) in name.components().take(hashes.len()).enumerate() {
+            end += component.wire.len();
+            if self.prefix_lengths.any(index + 1) {
+                self.collect(&name.value()[..end], hashes[index], true, found);
             }
-        }
-        if let Some((full_name, hash)) = full_name {
-            self.collect(full_name, hash, false, found);
         }
     }
 
-    fn collect(&self, name: NameView<'_>, hash: u64, prefix_only: bool, found: &mut Vec<u32>) {
+    fn collect(&self, name: &[u8], hash: u64, prefix_only: bool, found: &mut Vec<u32>) {
         self.table.for_each_candidate(hash, |index| {
             let entry = &self.entries[index];
             if entry.hash == hash
                 && (entry.can_be_prefix || !prefix_only)
-                && entry.name_value() == name.value()
+                && entry.name_value() == name
             {
                 found.push(index);
             }

@@ -1,5 +1,7 @@
 //! Longest prefix match over names: the FIB and the strategy choice table.
 
+use alloc::vec::Vec;
+
 use weir_base::{HashKey, Slab, Table};
 use weir_wire::{Name, NameView};
 
@@ -38,16 +40,21 @@ impl<T> PrefixTable<T> {
         self.entries.len() + usize::from(self.root.is_some())
     }
 
-    /// The value of the longest prefix of `name`; `hashes[i]` is the hash of its first `i + 1`
-    /// components.
+    /// Bit `n` is set when a lookup needs the hash of the first `n` components.
     #[inline]
-    pub(crate) fn longest_match(&self, name: NameView<'_>, hashes: &[u64]) -> Option<&T> {
-        let deepest = hashes.len().min(PREFIX_COMPONENTS_MAX);
-        let mut lengths = self.lengths & ((2_u64 << deepest) - 1);
+    pub(crate) fn lengths(&self) -> u64 {
+        self.lengths
+    }
+
+    /// The value of the longest prefix of `name`. `hashes` were made with at least
+    /// [`PrefixTable::lengths`].
+    #[inline]
+    pub(crate) fn longest_match(&self, name: NameView<'_>, hashes: &PrefixHashes) -> Option<&T> {
+        let mut lengths = self.lengths & ((2_u64 << hashes.deepest) - 1);
         while lengths != 0 {
             let length = 63 - lengths.leading_zeros() as usize;
             lengths &= !(1 << length);
-            if let Some(index) = self.find(name, hashes[length - 1], length) {
+            if let Some(index) = self.find(name, hashes.by_length[length], length) {
                 return Some(&self.entries[index].value);
             }
         }
@@ -113,28 +120,38 @@ impl<T> PrefixTable<T> {
     }
 }
 
-/// Hashes of a name's first prefixes, as many as a table can hold.
+/// Hashes of those prefixes of a name that tables ask for.
 pub(crate) struct PrefixHashes {
-    hashes: [u64; PREFIX_COMPONENTS_MAX],
-    len: usize,
+    by_length: [u64; PREFIX_COMPONENTS_MAX + 1],
+    /// Prefixes beyond this length were not hashed.
+    deepest: usize,
 }
 
-impl core::ops::Deref for PrefixHashes {
-    type Target = [u64];
-
-    fn deref(&self) -> &[u64] {
-        &self.hashes[..self.len]
+impl PrefixHashes {
+    /// Hashes the prefixes of `name` whose lengths are set in `lengths`, in one pass.
+    #[inline]
+    pub(crate) fn of(key: &HashKey, name: NameView<'_>, lengths: u64) -> Self {
+        let longest = (63_u32.saturating_sub(lengths.leading_zeros())) as usize;
+        let deepest = name.component_count().min(longest);
+        let mut by_length = [0; PREFIX_COMPONENTS_MAX + 1];
+        let mut hasher = key.prefixes(name.value());
+        let mut end = 0;
+        for (index, component) in name.components().take(deepest).enumerate() {
+            end += component.wire.len();
+            if lengths & (2 << index) != 0 {
+                by_length[index + 1] = hasher.hash_to(end);
+            }
+        }
+        Self { by_length, deepest }
     }
 }
 
-pub(crate) fn prefix_hashes(key: &HashKey, name: NameView<'_>) -> PrefixHashes {
-    let mut result = PrefixHashes { hashes: [0; PREFIX_COMPONENTS_MAX], len: 0 };
+/// Appends the hashes of all proper prefixes of `name`, shortest first.
+pub(crate) fn hash_proper_prefixes(key: &HashKey, name: NameView<'_>, hashes: &mut Vec<u64>) {
     let mut hasher = key.prefixes(name.value());
     let mut end = 0;
-    for (hash, component) in result.hashes.iter_mut().zip(name.components()) {
+    for component in name.components().take(name.component_count().saturating_sub(1)) {
         end += component.wire.len();
-        *hash = hasher.hash_to(end);
-        result.len += 1;
+        hashes.push(hasher.hash_to(end));
     }
-    result
 }

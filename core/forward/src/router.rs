@@ -2,12 +2,11 @@
 
 use alloc::vec::Vec;
 use core::mem;
-use core::ops::Range;
 
 use arrayvec::ArrayVec;
 use weir_base::{FaceId, HashKey, Instant, NS_PER_S, Packet, Pool, Rng, Slab, Table};
-use weir_store::{Store, StoreConfig};
-use weir_wire::{InterestView, LpHeader, NackReason, Name, PacketView, PitToken};
+use weir_store::{NameHashes, Store, StoreConfig};
+use weir_wire::{InterestView, LpHeader, NackReason, Name, NameView, PacketView, PitToken};
 
 use crate::dead_nonce::DeadNonceList;
 use crate::io::{
@@ -222,23 +221,7 @@ struct Arrival<'a> {
     from: From<'a>,
     /// None when it is malformed, which is counted.
     parsed: Option<PacketView<'a>>,
-    /// Its prefixes' hashes in the batch's scratch.
-    hashes: Range<usize>,
-}
-
-impl Arrival<'_> {
-    fn full_hash(&self, hashes: &[u64]) -> Option<u64> {
-        hashes[self.hashes.clone()].last().copied()
-    }
-
-    /// The hash of the name without its last component.
-    fn parent_hash(&self, hashes: &[u64]) -> Option<u64> {
-        hashes[self.hashes.clone()].iter().rev().nth(1).copied()
-    }
-
-    fn is_data(&self) -> bool {
-        matches!(self.parsed, Some(PacketView::Data(_)))
-    }
+    hashes: NameHashes,
 }
 
 /// One shard of the router: tables, no clock, no sockets.
@@ -259,11 +242,11 @@ pub struct Router {
     pub(crate) rng: Rng,
     pub(crate) sender: Sender,
     pub(crate) stats: RouterStats,
-    hashes: Vec<u64>,
     expired: Vec<u32>,
     pub(crate) matched: Vec<u32>,
     pub(crate) downstreams: Vec<(FaceId, PitToken)>,
     pub(crate) full_name: Vec<u8>,
+    pub(crate) prefix_hashes: Vec<u64>,
 }
 
 impl Router {
@@ -288,7 +271,7 @@ impl Router {
             rng: Rng::from_seed(config.seed),
             sender: Sender { token },
             stats: RouterStats::default(),
-            hashes: Vec::new(),
+            prefix_hashes: Vec::new(),
             expired: Vec::new(),
             matched: Vec::new(),
             downstreams: Vec::new(),
@@ -358,100 +341,103 @@ impl Router {
     }
 
     fn handle_packets(&mut self, now: Instant, batch: &[Input], out: &mut Outbox) {
-        let mut hashes = mem::take(&mut self.hashes);
-        hashes.clear();
         let mut arrivals = ArrayVec::<Arrival<'_>, BATCH>::new();
         for input in batch {
             let Input::Packet { face, header, packet } = input else { continue };
-            let arrival = self.parse(From { face: *face, header, packet }, &mut hashes);
-            self.prefetch_tables(&arrival, &hashes);
+            let arrival = self.parse(From { face: *face, header, packet });
+            self.prefetch_tables(&arrival);
             arrivals.push(arrival);
         }
         for arrival in &arrivals {
-            self.prefetch_entries(arrival, &hashes);
+            self.prefetch_entries(arrival);
         }
         for arrival in &arrivals {
-            self.prefetch_packets(arrival, &hashes);
+            self.prefetch_packets(arrival);
         }
         for arrival in &arrivals {
-            self.process(now, arrival, &hashes[arrival.hashes.clone()], out);
+            self.process(now, arrival, out);
         }
-        self.hashes = hashes;
     }
 
     /// First stage: the tables' lines.
-    fn prefetch_tables(&self, arrival: &Arrival<'_>, hashes: &[u64]) {
-        let Some(hash) = arrival.full_hash(hashes) else { return };
-        self.pit.prefetch_table(hash);
-        self.store.prefetch_table(hash);
+    fn prefetch_tables(&self, arrival: &Arrival<'_>) {
+        let hash = arrival.hashes.whole;
         match &arrival.parsed {
-            Some(PacketView::Interest(InterestView { nonce: Some(nonce), .. })) => {
-                self.dead_nonces.prefetch(hash, *nonce);
+            Some(PacketView::Interest(interest)) => {
+                self.pit.prefetch_table(hash);
+                self.store.prefetch_table(hash);
+                if let Some(nonce) = interest.nonce {
+                    self.dead_nonces.prefetch(hash, nonce);
+                }
             }
             Some(PacketView::Data(_)) => {
-                if let Some(parent_hash) = arrival.parent_hash(hashes) {
+                self.pit.prefetch_table(hash);
+                self.store.prefetch_table(hash);
+                if let Some(parent_hash) = arrival.hashes.parent {
                     self.store.prefetch_parent_table(hash, parent_hash);
                 }
             }
-            _ => {}
+            None => {}
         }
     }
 
     /// Second stage, with the lines here: the entries they lead to.
-    fn prefetch_entries(&self, arrival: &Arrival<'_>, hashes: &[u64]) {
-        let Some(hash) = arrival.full_hash(hashes) else { return };
-        self.pit.prefetch_entry(hash);
-        self.store.prefetch_entry(hash);
-        if let Some(parent_hash) = arrival.parent_hash(hashes)
-            && arrival.is_data()
-        {
+    fn prefetch_entries(&self, arrival: &Arrival<'_>) {
+        let Some(parsed) = &arrival.parsed else { return };
+        self.pit.prefetch_entry(arrival.hashes.whole);
+        self.store.prefetch_entry(arrival.hashes.whole);
+        if let (PacketView::Data(_), Some(parent_hash)) = (parsed, arrival.hashes.parent) {
             self.store.prefetch_parent(parent_hash);
         }
     }
 
     /// Third stage, with the entries here: the names that will be compared.
-    fn prefetch_packets(&self, arrival: &Arrival<'_>, hashes: &[u64]) {
-        let Some(hash) = arrival.full_hash(hashes) else { return };
-        self.pit.prefetch_name(hash);
-        self.store.prefetch_packet(hash);
-        if let Some(parent_hash) = arrival.parent_hash(hashes)
-            && arrival.is_data()
-        {
+    fn prefetch_packets(&self, arrival: &Arrival<'_>) {
+        let Some(parsed) = &arrival.parsed else { return };
+        self.pit.prefetch_name(arrival.hashes.whole);
+        self.store.prefetch_packet(arrival.hashes.whole);
+        if let (PacketView::Data(_), Some(parent_hash)) = (parsed, arrival.hashes.parent) {
             self.store.prefetch_sibling(parent_hash);
         }
     }
 
-    fn parse<'a>(&mut self, from: From<'a>, hashes: &mut Vec<u64>) -> Arrival<'a> {
-        let start = hashes.len();
-        let parsed = match PacketView::decode(from.packet) {
-            Ok(parsed) => parsed,
+    fn parse<'a>(&mut self, from: From<'a>) -> Arrival<'a> {
+        match PacketView::decode(from.packet) {
+            Ok(parsed) => {
+                let hashes = hash_name(&self.config.hash_key, parsed.name());
+                Arrival { from, parsed: Some(parsed), hashes }
+            }
             Err(error) => {
                 self.stats.drop_packet(DropReason::Malformed);
                 *self.stats.malformed.entry(error.reason()).or_default() += 1;
-                return Arrival { from, parsed: None, hashes: start..start };
+                Arrival { from, parsed: None, hashes: NameHashes { whole: 0, parent: None } }
             }
-        };
-        let name = parsed.name();
-        let mut hasher = self.config.hash_key.prefixes(name.value());
-        let mut end = 0;
-        for component in name.components() {
-            end += component.wire.len();
-            hashes.push(hasher.hash_to(end));
         }
-        Arrival { from, parsed: Some(parsed), hashes: start..hashes.len() }
     }
 
-    fn process(&mut self, now: Instant, arrival: &Arrival<'_>, hashes: &[u64], out: &mut Outbox) {
-        let from = &arrival.from;
+    fn process(&mut self, now: Instant, arrival: &Arrival<'_>, out: &mut Outbox) {
+        let Arrival { from, hashes, .. } = arrival;
         match &arrival.parsed {
             Some(PacketView::Interest(interest)) => match from.header.nack {
-                None => self.on_interest(now, from, interest, hashes, out),
-                Some(reason) => self.on_nack(now, from, interest, reason, hashes, out),
+                None => self.on_interest(now, from, interest, *hashes, out),
+                Some(reason) => self.on_nack(now, from, interest, reason, *hashes, out),
             },
-            Some(PacketView::Data(data)) => self.on_data(now, from, data, hashes, out),
+            Some(PacketView::Data(data)) => self.on_data(now, from, data, *hashes, out),
             None => {}
         }
     }
+}
+
+/// The hashes that every packet needs, in one pass over its name.
+#[inline]
+fn hash_name(key: &HashKey, name: NameView<'_>) -> NameHashes {
+    let mut parent_end = 0;
+    for component in name.components().take(name.component_count().saturating_sub(1)) {
+        parent_end += component.wire.len();
+    }
+    let mut hasher = key.prefixes(name.value());
+    let parent = (parent_end > 0).then(|| hasher.hash_to(parent_end));
+    NameHashes { whole: hasher.hash_to(name.value().len()), parent }
 }
 
 /// Where a packet came from, and the packet as it came.

@@ -13,4 +13,4 @@ mod store;
 mod tree;
 
 pub use config::{EvictionPolicy, ParsePolicyError, StoreConfig, StoreStats};
-pub use store::{COMPONENTS_MAX, Hit, Lookup, PREFIX_VISITS_MAX, Query, Store};
+pub use store::{COMPONENTS_MAX, Hit, Lookup, NameHashes, PREFIX_VISITS_MAX, Query, Store};

@@ -2,7 +2,8 @@ use crate::config::{StoreConfig, StoreStats};
 use crate::entry::{Entry, Links, NONE, entry_bytes};
 use crate::policy::Policy;
 use crate::tree::{NODE_BYTES, Tree};
-use core::fmt;
+use alloc::vec::Vec;
+use core::{fmt, mem};
 use weir_base::{Instant, NS_PER_MS, Packet, Pool, Slab, Table};
 use weir_wire::name::DIGEST_SIZE;
 use weir_wire::tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as DIGEST_COMPONENT;
@@ -15,13 +16,22 @@ pub const COMPONENTS_MAX: usize = 128;
 /// that it ends early only where it has to pass over Data that is not fresh.
 pub const PREFIX_VISITS_MAX: usize = 256;
 
+/// The keyed hashes of a name that every lookup and insertion needs.
+#[derive(Copy, Clone, Debug)]
+pub struct NameHashes {
+    /// That of the whole name.
+    pub whole: u64,
+    /// That of the name without its last component; none when nothing is left.
+    pub parent: Option<u64>,
+}
+
 /// What an Interest asks of the store.
 #[derive(Copy, Clone, Debug)]
 pub struct Query<'a> {
     /// The name of the Interest.
     pub name: NameView<'a>,
-    /// The keyed hashes of the prefixes of the name of 1, 2, .. components, up to the whole name.
-    pub hashes: &'a [u64],
+    /// The keyed hashes of the name.
+    pub hashes: NameHashes,
     /// Whether the name may be a proper prefix of that of the Data.
     pub can_be_prefix: bool,
     /// Whether the Data must be fresh.
@@ -60,6 +70,8 @@ pub struct Store {
     entry_bytes: u64,
     /// What happened. The levels are filled in when asked for.
     stats: StoreStats,
+    /// Scratch: hashes of the prefixes of the name being inserted.
+    path: Vec<u64>,
 }
 
 impl Store {
@@ -73,6 +85,7 @@ impl Store {
             tree: Tree::new(),
             entry_bytes: 0,
             stats: StoreStats::default(),
+            path: Vec::new(),
         }
     }
 
@@ -195,7 +208,7 @@ impl Store {
 
     #[inline]
     fn find_answer(&self, now: Instant, query: &Query<'_>) -> Option<u32> {
-        let &hash = query.hashes.last()?;
+        let hash = query.hashes.whole;
         let name = query.name;
         let will_do = |index: &u32| !query.must_be_fresh || self.entries[*index].is_fresh(now);
         self.find(hash, name.value())
@@ -213,7 +226,7 @@ impl Store {
     }
 
     #[inline]
-    fn find_by_digest(&self, name: NameView<'_>, hashes: &[u64]) -> Option<u32> {
+    fn find_by_digest(&self, name: NameView<'_>, hashes: NameHashes) -> Option<u32> {
         let (rest, last) = name.value().split_last_chunk::<{ DIGEST_SIZE + 2 }>()?;
         let [typ, len, digest @ ..] = last;
         let may_be_digest = (u32::from(*typ), usize::from(*len)) == (DIGEST_COMPONENT, DIGEST_SIZE);
@@ -222,8 +235,7 @@ impl Store {
         if !may_be_digest || u32::from(name.last()?.typ) != DIGEST_COMPONENT {
             return None;
         }
-        let &hash = hashes.len().checked_sub(2).and_then(|at| hashes.get(at))?;
-        let index = self.find(hash, rest)?;
+        let index = self.find(hashes.parent?, rest)?;
         let data = DataView::decode(&self.entries[index].packet).ok()?;
         (data.implicit_digest() == *digest).then_some(index)
     }
@@ -248,19 +260,20 @@ impl Store {
     /// Stores Data, in place of other Data of that name. Returns the stored copy, which holds no
     /// more memory than it needs and is the one to send on; nothing when the Data is not stored.
     ///
-    /// `hashes` are those of the prefixes of the name of 1, 2, .. components, up to the whole name.
+    /// `prefixes` appends the keyed hashes of all proper prefixes, shortest first. It is called only
+    /// when the parent is not known yet, which is rare where names have many siblings.
     pub fn insert(
         &mut self,
         now: Instant,
         data: &DataView<'_>,
-        hashes: &[u64],
+        hashes: NameHashes,
+        prefixes: impl FnOnce(&mut Vec<u64>),
         pool: &mut Pool,
     ) -> Option<Packet> {
-        if !self.config.admit {
+        if !self.config.admit || data.name.is_empty() {
             return None;
         }
-        let (&hash, prefixes) = hashes.split_last()?;
-        debug_assert_eq!(hashes.len(), data.name.component_count());
+        let hash = hashes.whole;
         let fresh_until = now.plus_ns(data.freshness_ms.saturating_mul(NS_PER_MS));
         if let Some(index) = self.find(hash, data.name.value()) {
             if *self.entries[index].packet == *data.wire {
@@ -269,11 +282,16 @@ impl Store {
             self.policy.on_remove(&mut self.entries, index);
             pool.recycle(self.discard(index));
         }
-        let Some((nearest, missing)) = self.make_room(data, prefixes, pool) else {
+        let mut path = mem::take(&mut self.path);
+        path.clear();
+        let node = self
+            .make_room(data, hashes.parent, &mut path, prefixes, pool)
+            .map(|(nearest, missing)| self.tree.extend(nearest, &path[path.len() - missing..]));
+        self.path = path;
+        let Some(node) = node else {
             self.stats.rejections += 1;
             return None;
         };
-        let node = self.tree.extend(nearest, &prefixes[prefixes.len() - missing..]);
         let mut packet = pool.copy(data.wire);
         let stored = packet.share();
         let name_value = data.name.value();
@@ -309,24 +327,38 @@ impl Store {
     }
 
     /// Evicts until there is room for `data`. Returns the node nearest to it and how many of its
-    /// prefixes are beyond, or nothing when it cannot be stored at all.
+    /// prefixes are beyond, or nothing when it cannot be stored at all. Fills in `path`, the hashes
+    /// of the prefixes, if some are beyond.
     fn make_room(
         &mut self,
         data: &DataView<'_>,
-        prefixes: &[u64],
+        parent: Option<u64>,
+        path: &mut Vec<u64>,
+        prefixes: impl FnOnce(&mut Vec<u64>),
         pool: &mut Pool,
     ) -> Option<(u32, usize)> {
         let bytes = entry_bytes(data.wire.len());
-        let most = bytes + prefixes.len() as u64 * NODE_BYTES;
-        let is_storable = prefixes.len() < COMPONENTS_MAX
+        let depth = data.name.component_count() - 1;
+        let is_storable = depth < COMPONENTS_MAX
             && data.wire.len() <= usize::from(u16::MAX)
-            && most <= self.config.capacity_bytes;
+            && bytes + depth as u64 * NODE_BYTES <= self.config.capacity_bytes;
         if !is_storable {
             return None;
         }
+        let mut prefixes = Some(prefixes);
         loop {
             let nodes = self.tree.len();
-            let (nearest, missing) = self.tree.nearest(prefixes);
+            let known = parent.map_or(Some(self.tree.root()), |parent| self.tree.find(parent));
+            let (nearest, missing) = match known {
+                Some(node) => (node, 0),
+                None => {
+                    if let Some(prefixes) = prefixes.take() {
+                        prefixes(path);
+                        debug_assert_eq!(path.len(), depth);
+                    }
+                    self.tree.nearest(path)
+                }
+            };
             let needed = bytes + missing as u64 * NODE_BYTES;
             // An eviction may take a node of the path with it.
             while self.tree.len() == nodes {

@@ -1,12 +1,16 @@
 //! A store at its working size allocates nothing, whatever comes and goes.
 
 use weir_base::{HashKey, Instant, NS_PER_MS, Pool, Rng};
-use weir_store::{EvictionPolicy, Lookup, Query, Store, StoreConfig};
+use weir_store::{EvictionPolicy, Lookup, NameHashes, Query, Store, StoreConfig};
 use weir_wire::{Data, DataView, Name, NameView};
 
 const KEY: HashKey = HashKey::new([1, 2]);
 const OBJECTS: u32 = 40;
 const SEGMENTS: u32 = 50;
+
+fn hashes_at(hashes: &[u64; 8], depth: usize) -> NameHashes {
+    NameHashes { whole: hashes[depth - 1], parent: depth.checked_sub(2).map(|at| hashes[at]) }
+}
 
 fn hash_all(name: NameView<'_>, hashes: &mut [u64; 8]) -> usize {
     let mut hasher = KEY.hasher();
@@ -69,9 +73,11 @@ impl Bed {
         let depth = if can_be_prefix { count - 2 } else { count };
         let name = data.name.prefix(depth);
         let must_be_fresh = self.rng.below(4) == 0;
-        let query = Query { name, hashes: &hashes[..depth], can_be_prefix, must_be_fresh };
+        let query = Query { name, hashes: hashes_at(&hashes, depth), can_be_prefix, must_be_fresh };
         if let Lookup::Miss = self.store.lookup(self.now, &query) {
-            self.store.insert(self.now, &data, &hashes[..count], &mut self.pool).unwrap();
+            let prefixes = |path: &mut Vec<u64>| path.extend(&hashes[..count - 1]);
+            let known = hashes_at(&hashes, count);
+            self.store.insert(self.now, &data, known, prefixes, &mut self.pool).unwrap();
         }
         if self.rng.below(1_000) == 0 {
             self.store.erase(data.name.prefix(2), hashes[1], 10);

@@ -15,8 +15,20 @@ fn name(uri: &str) -> Name {
     uri.parse().unwrap()
 }
 
-fn hashes(name: NameView<'_>) -> Vec<u64> {
-    (1..=name.component_count()).map(|count| KEY.hash(name.prefix(count).value())).collect()
+fn hashes(name: NameView<'_>) -> NameHashes {
+    let parent = name.parent();
+    NameHashes {
+        whole: KEY.hash(name.value()),
+        parent: (!parent.is_empty()).then(|| KEY.hash(parent.value())),
+    }
+}
+
+fn insert(bed: &mut Bed, data: &DataView<'_>) -> Option<Packet> {
+    let name = data.name;
+    let prefixes = |path: &mut Vec<u64>| {
+        path.extend((1..name.component_count()).map(|n| KEY.hash(name.prefix(n).value())));
+    };
+    bed.store.insert(bed.now, data, hashes(name), prefixes, &mut bed.pool)
 }
 
 fn wire(uri: &str, freshness_ms: u64, content: &[u8]) -> Vec<u8> {
@@ -46,7 +58,7 @@ impl Bed {
 
     fn put_wire(&mut self, wire: &[u8]) -> Option<Packet> {
         let data = DataView::decode(wire).unwrap();
-        self.store.insert(self.now, &data, &hashes(data.name), &mut self.pool)
+        insert(self, &data)
     }
 
     fn put(&mut self, uri: &str, freshness_ms: u64) -> bool {
@@ -56,7 +68,7 @@ impl Bed {
     fn ask(&mut self, uri: &str, can_be_prefix: bool, must_be_fresh: bool) -> Option<Hit> {
         let name = name(uri);
         let hashes = hashes(name.as_view());
-        let query = Query { name: name.as_view(), hashes: &hashes, can_be_prefix, must_be_fresh };
+        let query = Query { name: name.as_view(), hashes, can_be_prefix, must_be_fresh };
         match self.store.lookup(self.now, &query) {
             Lookup::Hit(hit) => Some(hit),
             Lookup::Miss => None,
@@ -314,7 +326,9 @@ fn equal_hashes_of_different_names_are_told_apart() {
     let clash = |uri: &str, bed: &mut Bed| {
         let wire = wire(uri, 0, b"");
         let data = DataView::decode(&wire).unwrap();
-        bed.store.insert(bed.now, &data, &vec![5; data.name.component_count()], &mut bed.pool);
+        let hashes = NameHashes { whole: 5, parent: Some(5) };
+        let prefixes = |path: &mut Vec<u64>| path.resize(data.name.component_count() - 1, 5);
+        bed.store.insert(bed.now, &data, hashes, prefixes, &mut bed.pool);
     };
     for uri in ["/a/b", "/c/d", "/c/e", "/f/g/h"] {
         clash(uri, &mut bed);
@@ -322,8 +336,9 @@ fn equal_hashes_of_different_names_are_told_apart() {
     bed.store.check();
     for (uri, answer) in [("/c/e", "/c/e"), ("/c", "/c/d"), ("/a", "/a/b"), ("/f", "/f/g/h")] {
         let name = name(uri);
+        let hashes = NameHashes { whole: 5, parent: Some(5) };
         let query =
-            Query { name: name.as_view(), hashes: &[5], can_be_prefix: true, must_be_fresh: false };
+            Query { name: name.as_view(), hashes, can_be_prefix: true, must_be_fresh: false };
         let Lookup::Hit(hit) = bed.store.lookup(bed.now, &query) else { panic!("{uri}") };
         assert_eq!(format!("{}", DataView::decode(&hit.packet).unwrap().name), answer);
     }
