@@ -202,7 +202,13 @@ async function runGet(uplink, [name], options) {
   const verifier = options.key ? await readVerifier(options.key) : digestSigning;
   let unverified = 0;
   const counting = {
-    verify: (packet) => verifier.verify(packet).catch(() => { unverified += 1; }),
+    async verify(packet) {
+      try {
+        await verifier.verify(packet);
+      } catch {
+        unverified += 1;
+      }
+    },
   };
   try {
     const metadata = await retrieveMetadata(name, { retx: 3, verifier: counting });

@@ -36,7 +36,9 @@ export async function readVerifier(path) {
 async function fromOctets(octets) {
   if (octets[0] === DATA_TYPE) {
     const certificate = Certificate.fromData(Decoder.decode(octets, Data));
-    return createVerifier(certificate, { algoList: SigningAlgorithmListFull });
+    certificate.checkValidity();
+    // Without the key's name, so that only the signature itself can fail.
+    return createVerifier(...await certificate.importPublicKey(SigningAlgorithmListFull));
   }
   if (octets[0] !== DER_SEQUENCE) {
     const secret = await HMAC.cryptoGenerate({ importRaw: octets }, false);
