@@ -377,12 +377,10 @@ fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
         DownloadError::Output(OutputError::Busy { .. }) => {
             anyhow::anyhow!("{error}; wait for it, or name another file with -o")
         }
-        DownloadError::Store(source) if source.kind() == std::io::ErrorKind::StorageFull => {
-            anyhow::anyhow!(
-                "the disk is full; free some space and give the command again, it goes on where \
-                 it was"
-            )
-        }
+        DownloadError::Store(source) if is_out_of_space(source) => anyhow::anyhow!(
+            "the disk is full ({source}); free some space and give the command again, it goes on \
+             where it was"
+        ),
         DownloadError::Unverified { .. } => anyhow::anyhow!(
             "{error}. It was damaged or forged on the way; nothing of it was kept under its name. \
              Try again, over another router if there is one (--face)"
@@ -398,6 +396,13 @@ fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
         }
         _ => error.into(),
     }
+}
+
+/// Whether the system has no room for what was written: a full disk, a quota, a limit of the process.
+fn is_out_of_space(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    let is_system = error.raw_os_error().is_some();
+    is_system && matches!(error.kind(), FileTooLarge | QuotaExceeded | StorageFull)
 }
 
 #[cfg(test)]

@@ -344,7 +344,12 @@ impl Trust {
             return Ok(certificate);
         }
         let packet = express(client, name, false)
-            .ok_or_else(|| format!("the signer's certificate {name} cannot be had"))?;
+            .ok_or_else(|| {
+                format!(
+                    "the signer's certificate {name} cannot be had; if you know the signer, ask \
+                     for it and take it in with `weir key import FILE`"
+                )
+            })?;
         let certificate = Certificate::decode(&packet)
             .map_err(|error| format!("what is served as {name} is no certificate: {error}"))?;
         if !is_named_by(&certificate, &locator) || !certificate_is_sound(&certificate) {
