@@ -174,5 +174,6 @@ fn ndnts_registers_from_afar_with_a_trusted_key_and_only_so() {
     let producer = afar.start(&accepted);
     assert_eq!(producer.event("ready")["registered"], true);
     let near = Client::new(&site, Library::Ndnts, &router.unix());
-    assert_eq!(near.say(&["consume", "/lab/data/1"])["content"], "from afar");
+    let data = near.say(&["consume", "/lab/data/1"]);
+    assert_eq!(data["content"], "from afar", "{data}");
 }

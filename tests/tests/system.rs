@@ -279,8 +279,8 @@ fn a_disk_that_fills_up_is_a_message_and_no_file() {
     assert!(!site.path("out/file").exists(), "half a file under its final name");
 }
 
-/// A shell that runs its arguments with a disk of 1 MiB mounted at `out`. Where that is not allowed,
-/// with a limit on the size of files: its signal ignored, it fails writes as a full disk does.
+/// A shell that runs its arguments with a disk of 1 MiB at `out`. Where that cannot be mounted, with
+/// a limit on the size of files: its signal ignored, it fails writes as a full disk does.
 fn on_a_full_disk(site: &Site) -> Command {
     const MOUNT: &str = "mount -t tmpfs -o size=1m tmpfs out";
     let isolated = |script: &str| {
@@ -289,9 +289,11 @@ fn on_a_full_disk(site: &Site) -> Command {
         command
     };
     if isolated(MOUNT).output().is_ok_and(|output| output.status.success()) {
-        return isolated(&format!(
-            "{MOUNT} && {{ \"$0\" \"$@\"; code=$?; test ! -e out/file || echo half a file; exit $code; }}"
-        ));
+        let script = format!(
+            "{MOUNT} && {{ \"$0\" \"$@\"; code=$?
+             test ! -e out/file || echo half a file; exit $code; }}"
+        );
+        return isolated(&script);
     }
     let mut command = site.command(Path::new("sh"));
     command.args(["-c", "trap '' XFSZ; ulimit -f 1024; exec \"$0\" \"$@\""]);

@@ -55,7 +55,7 @@ async function fromOctets(octets) {
   throw new Error("a public key of no algorithm that NDNts knows");
 }
 
-/** A signer with a new key, and that key's name; its certificate (HMAC: secret) goes into a file. */
+/** A signer with a new key, and that key's name; certificate (HMAC: secret) go into a file. */
 export async function makeSigner(kind, identity, path) {
   if (kind === "digest") {
     return { signer: digestSigning };
