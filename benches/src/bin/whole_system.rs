@@ -118,7 +118,6 @@ fn run_round(args: &Args, faces: &str, seed: u64) -> anyhow::Result<Round> {
     };
     let cold = fetch(&site.path("cold"))?;
     drop(producer);
-    std::thread::sleep(Duration::from_millis(50));
     let warm = fetch(&site.path("warm"))?;
     Ok(Round { cold, warm, memory_mib: peak_memory_mib(router.process.id())? })
 }
