@@ -46,6 +46,10 @@ const CAREFUL_PARTS: f64 = 4.0;
 /// Rounds of conservative slow start before congestion avoidance. RFC 9406 has 5 (CSS_ROUNDS), in which the window
 /// triples; the queue of a face holds a few hundred segments, so here it no more than doubles.
 const CAREFUL_ROUNDS: u32 = 3;
+/// Slow start goes on when the delay proves to be noise (RFC 9406, 4.2), but only on paths as long as this. On
+/// shorter ones congestion avoidance loses little time, and a thread that waits its turn looks like a queue that
+/// comes and goes.
+const RESUME_RTT_NS: u64 = 10 * NS_PER_MS;
 
 /// CUBIC: the window follows a cubic of the time since the last decrease, never below what AIMD would have.
 #[derive(Clone, Debug)]
@@ -182,7 +186,7 @@ impl SlowStart {
             self.round_min_ns =
                 if self.round_samples == 0 { rtt_ns } else { self.round_min_ns.min(rtt_ns) };
             self.round_samples += 1;
-            self.judge();
+            self.judge(sample.min_rtt_ns);
         }
         match self.careful {
             _ if self.is_over => None,
@@ -203,7 +207,7 @@ impl SlowStart {
         }
     }
 
-    fn judge(&mut self) {
+    fn judge(&mut self, min_rtt_ns: u64) {
         if self.round_samples < ROUND_SAMPLES || self.last_round_min_ns == 0 {
             return;
         }
@@ -215,8 +219,11 @@ impl SlowStart {
                     self.careful = Some((self.round_min_ns, 0));
                 }
             }
-            Some((baseline_ns, _)) if self.round_min_ns < baseline_ns => self.careful = None,
-            Some(_) => {}
+            Some((baseline_ns, _)) => {
+                if self.round_min_ns < baseline_ns && min_rtt_ns >= RESUME_RTT_NS {
+                    self.careful = None;
+                }
+            }
         }
     }
 }
