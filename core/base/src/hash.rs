@@ -183,11 +183,11 @@ impl PrefixHasher<'_> {
     #[inline]
     pub fn hash_to(&mut self, end: usize) -> u64 {
         assert!(end <= self.bytes.len() && end >= self.at, "prefixes are hashed shortest first");
-        while self.at + 8 <= end {
-            let Some(word) = word_at(self.bytes, self.at) else { break };
-            self.state.absorb(word);
-            self.at += 8;
+        let (words, _) = self.bytes[self.at..end].as_chunks::<8>();
+        for word in words {
+            self.state.absorb(u64::from_le_bytes(*word));
         }
+        self.at += 8 * words.len();
         let rest = end - self.at;
         let tail = match word_at(self.bytes, self.at) {
             // The mask is of `rest` octets, fewer than 8.

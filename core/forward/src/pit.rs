@@ -196,7 +196,7 @@ impl Pit {
     #[inline]
     pub(crate) fn prefetch_name(&self, hash: u64) {
         self.table.for_each_candidate(hash, |index| {
-            weir_base::prefetch_read(&*self.entries[index].interest);
+            self.entries[index].interest.prefetch();
         });
     }
 

@@ -6,7 +6,7 @@ use core::mem;
 use arrayvec::ArrayVec;
 use weir_base::{FaceId, HashKey, Instant, NS_PER_S, Packet, Pool, Rng, Slab, Table};
 use weir_store::{NameHashes, Store, StoreConfig};
-use weir_wire::{InterestView, LpHeader, NackReason, Name, NameView, PacketView, PitToken};
+use weir_wire::{InterestView, LpHeader, NackReason, Name, PacketView, PitToken, tlv};
 
 use crate::dead_nonce::DeadNonceList;
 use crate::io::{
@@ -404,7 +404,7 @@ impl Router {
     fn parse<'a>(&mut self, from: From<'a>) -> Arrival<'a> {
         match PacketView::decode(from.packet) {
             Ok(parsed) => {
-                let hashes = hash_name(&self.config.hash_key, parsed.name());
+                let hashes = hash_name(&self.config.hash_key, &parsed);
                 Arrival { from, parsed: Some(parsed), hashes }
             }
             Err(error) => {
@@ -428,16 +428,35 @@ impl Router {
     }
 }
 
-/// The hashes that every packet needs, in one pass over its name.
+/// The hashes that a packet needs, in one pass over its name. The parent is asked for by Data, which
+/// is stored below it, and by Interests that end in an implicit digest.
 #[inline]
-fn hash_name(key: &HashKey, name: NameView<'_>) -> NameHashes {
-    let mut parent_end = 0;
-    for component in name.components().take(name.component_count().saturating_sub(1)) {
-        parent_end += component.wire.len();
-    }
+fn hash_name(key: &HashKey, packet: &PacketView<'_>) -> NameHashes {
+    let name = packet.name();
     let mut hasher = key.prefixes(name.value());
-    let parent = (parent_end > 0).then(|| hasher.hash_to(parent_end));
+    let mut parent = None;
+    if needs_parent(packet) {
+        let parent_end = name
+            .components()
+            .take(name.component_count().saturating_sub(1))
+            .fold(0, |end, component| end + component.wire.len());
+        parent = (parent_end > 0).then(|| hasher.hash_to(parent_end));
+    }
     NameHashes { whole: hasher.hash_to(name.value().len()), parent }
+}
+
+#[inline]
+fn needs_parent(packet: &PacketView<'_>) -> bool {
+    const DIGEST_HEADER: [u8; 2] = [tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as u8, 32];
+    match packet {
+        PacketView::Data(_) => true,
+        // Octets that look like it but belong to a longer component cost one hash too many.
+        PacketView::Interest(interest) => interest
+            .name
+            .value()
+            .split_last_chunk::<34>()
+            .is_some_and(|(_, last)| last.starts_with(&DIGEST_HEADER)),
+    }
 }
 
 /// Where a packet came from, and the packet as it came.

@@ -21,7 +21,8 @@ pub const PREFIX_VISITS_MAX: usize = 256;
 pub struct NameHashes {
     /// That of the whole name.
     pub whole: u64,
-    /// That of the name without its last component; none when nothing is left.
+    /// That of the name without its last component; none when nothing is left. An Interest may leave
+    /// it out unless its last component is an implicit digest.
     pub parent: Option<u64>,
 }
 
