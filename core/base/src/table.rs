@@ -24,34 +24,41 @@ impl Line {
         self.indexes[SLOTS - 1] != NONE
     }
 
-    /// Slots in use.
-    #[inline]
+    /// Slots in use. Without a loop that ends sooner or later: its end would rarely be foreseen.
+    #[inline(always)]
     fn used(&self) -> usize {
-        self.indexes.iter().position(|&index| index == NONE).unwrap_or(SLOTS)
+        // The bit behind the last slot stands for a full line.
+        (equal(&self.indexes, NONE) | 1 << SLOTS).trailing_zeros() as usize
     }
 
     /// A bit for each slot with this tag, unused slots included.
     #[inline(always)]
     fn matches(&self, tag: u32) -> u32 {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: SSE2 is part of x86-64; the two loads read the 8 tags, and need no alignment.
-        unsafe {
-            use core::arch::x86_64::*;
-            let tags = self.tags.as_ptr().cast::<__m128i>();
-            let wanted = _mm_set1_epi32(tag.cast_signed());
-            let low = _mm_cmpeq_epi32(_mm_loadu_si128(tags), wanted);
-            let high = _mm_cmpeq_epi32(_mm_loadu_si128(tags.add(1)), wanted);
-            let words = _mm_packs_epi32(low, high);
-            _mm_movemask_epi8(_mm_packs_epi16(words, _mm_setzero_si128())).cast_unsigned()
+        equal(&self.tags, tag)
+    }
+}
+
+/// A bit for each word that equals `wanted`.
+#[inline(always)]
+fn equal(words: &[u32; SLOTS], wanted: u32) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE2 is part of x86-64; the two loads read the 8 words, and need no alignment.
+    unsafe {
+        use core::arch::x86_64::*;
+        let words = words.as_ptr().cast::<__m128i>();
+        let wanted = _mm_set1_epi32(wanted.cast_signed());
+        let low = _mm_cmpeq_epi32(_mm_loadu_si128(words), wanted);
+        let high = _mm_cmpeq_epi32(_mm_loadu_si128(words.add(1)), wanted);
+        let halves = _mm_packs_epi32(low, high);
+        _mm_movemask_epi8(_mm_packs_epi16(halves, _mm_setzero_si128())).cast_unsigned()
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let mut bits = 0;
+        for (slot, &word) in words.iter().enumerate() {
+            bits |= u32::from(word == wanted) << slot;
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        {
-            let mut bits = 0;
-            for (slot, &other) in self.tags.iter().enumerate() {
-                bits |= u32::from(other == tag) << slot;
-            }
-            bits
-        }
+        bits
     }
 }
 
