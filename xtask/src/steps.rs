@@ -79,7 +79,7 @@ pub(crate) fn test(root: &Path, options: &TestOptions) -> anyhow::Result<()> {
     let clients_at = clients::folder(root);
     let environment =
         [("WEIR_BIN", binary.as_ref()), ("WEIR_INTEROP", &clients_at.to_string_lossy())];
-    cargo(root, &words, &environment)
+    run_cargo(root, &words, &environment)
 }
 
 /// The folder cargo builds into.
@@ -95,21 +95,24 @@ fn executable(name: &str) -> String {
 }
 
 fn cargo(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> anyhow::Result<()> {
-    step(&format!("cargo {}", arguments.join(" ")), || {
-        let status = Command::new(env!("CARGO"))
-            .args(arguments)
-            .envs(environment.iter().copied())
-            .current_dir(root)
-            .status()
-            .context("cannot start cargo")?;
-        if !status.success() {
-            bail!("cargo {} failed ({status})", arguments.join(" "));
-        }
-        Ok(())
-    })
+    step(&format!("cargo {}", arguments.join(" ")), || run_cargo(root, arguments, environment))
 }
 
-/// Names a step on standard error, so that standard output ends with cargo's own result lines.
+fn run_cargo(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> anyhow::Result<()> {
+    let status = Command::new(env!("CARGO"))
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .current_dir(root)
+        .status()
+        .context("cannot start cargo")?;
+    if !status.success() {
+        bail!("cargo {} failed ({status})", arguments.join(" "));
+    }
+    Ok(())
+}
+
+/// Names a step and its duration on standard error. The tests themselves are no step: the last lines
+/// of a run are cargo's own results.
 fn step(name: &str, run: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     eprintln!("==> {name}");
     let start = Instant::now();
