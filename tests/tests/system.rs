@@ -279,8 +279,8 @@ fn a_disk_that_fills_up_is_a_message_and_no_file() {
     assert!(!site.path("out/file").exists(), "half a file under its final name");
 }
 
-/// A shell that runs its arguments with a disk of 1 MiB at `out`. Where that cannot be mounted, with
-/// a limit on the size of files: its signal ignored, it fails writes as a full disk does.
+/// A shell that runs its arguments with a disk of 1 MiB at `out`. Where that cannot be mounted,
+/// with a limit on the size of files: its signal ignored, it fails writes as a full disk does.
 fn on_a_full_disk(site: &Site) -> Command {
     const MOUNT: &str = "mount -t tmpfs -o size=1m tmpfs out";
     let isolated = |script: &str| {

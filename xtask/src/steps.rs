@@ -111,8 +111,8 @@ fn run_cargo(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> a
     Ok(())
 }
 
-/// Names a step and its duration on standard error. The tests themselves are no step: the last lines
-/// of a run are cargo's own results.
+/// Names a step and its duration on standard error. The tests themselves are no step: the last
+/// lines of a run are cargo's own results.
 fn step(name: &str, run: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     eprintln!("==> {name}");
     let start = Instant::now();
