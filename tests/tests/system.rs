@@ -351,3 +351,34 @@ fn exit_codes_and_help_are_there_for_every_command() {
         assert!(help.expect("weir starts").status.success(), "weir {command} --help");
     }
 }
+
+fn demo(size: &str) -> Value {
+    let site = Site::new();
+    let mut command = site.command(weir_binary());
+    command.args(["demo", "--json", "--size", size]);
+    let limit = Duration::from_secs(600);
+    let report = Process::start("weir demo", command).finish_within(limit).success().json();
+    for copy in ["cold", "warm"] {
+        let transfer = &report[copy];
+        assert_eq!(transfer["sha256_ok"], true, "{report}");
+        assert!(transfer["goodput_bps"].as_f64().is_some_and(|rate| rate > 0.0), "{report}");
+        assert!(transfer["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0), "{report}");
+        assert!(transfer["interests"].as_u64().is_some_and(|count| count > 0), "{report}");
+        assert!(!transfer["served_by"].is_null(), "{report}");
+    }
+    report
+}
+
+#[test]
+fn the_demo_moves_a_file_cold_and_warm() {
+    let report = demo("8MiB");
+    assert_eq!(report["cold"]["bytes"], 8 << 20);
+    assert_eq!(report["warm"]["bytes"], 8 << 20);
+}
+
+#[test]
+#[ignore = "moves 1 GiB twice, which takes minutes"]
+fn the_demo_moves_a_gibibyte() {
+    let report = demo("1GiB");
+    assert_eq!(report["warm"]["bytes"], 1 << 30);
+}
