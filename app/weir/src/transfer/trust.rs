@@ -87,7 +87,7 @@ pub(crate) struct Trust {
     needs_anchor: bool,
     known: KnownSigners,
     fetched: Vec<Certificate>,
-    /// Certificates to be kept once what they vouch for has been verified.
+    /// Who signed what was got so far, each with the reason to believe it.
     pub(crate) signers: Vec<Signer>,
 }
 
@@ -150,8 +150,16 @@ impl Trust {
         Ok(())
     }
 
+    /// Whether a trust anchor is to sign what has this name: one that was named on the command
+    /// line, or one that
+    /// the user trusts for this very part of the name space.
+    fn is_anchored(&self, name: NameView<'_>) -> bool {
+        let mut anchors = self.anchors.anchors();
+        self.needs_anchor || anchors.any(|anchor| anchor.identity().is_prefix_of(name))
+    }
+
     fn unsigned(&mut self, name: NameView<'_>) -> Result<Arc<dyn Verifier>, String> {
-        if self.needs_anchor {
+        if self.is_anchored(name) {
             return Err(format!("{name} is not signed by anybody, let alone by a trust anchor"));
         }
         if let Some((prefix, digest)) = self.known.known_for(name) {
@@ -162,14 +170,30 @@ impl Trust {
                 hex::encode(digest)
             ));
         }
+        // Anybody on the way can make a digest: it must not stand in for a signature.
+        if let Some(signer) = self.signers.iter().find(|signer| signer.ground != Ground::Unsigned) {
+            return Err(format!(
+                "{name} is not signed, but what belongs to it is, by {}: somebody else may have \
+                 made it",
+                signer.describe()
+            ));
+        }
         self.signers.push(Signer { name: None, key_digest: None, ground: Ground::Unsigned });
         Ok(Arc::new(DigestVerifier))
     }
 
     fn shared(&mut self, data: &DataView<'_>) -> Result<Arc<dyn Verifier>, String> {
-        if self.needs_anchor {
+        if self.is_anchored(data.name) {
             return Err(format!(
                 "{} is signed with a shared key, not by a trust anchor",
+                data.name
+            ));
+        }
+        if let Some((prefix, _)) = self.known.known_for(data.name) {
+            return Err(format!(
+                "{} is signed with a shared key, but {prefix} was signed with a key of one owner \
+                 when it was first got. If that is as it should be, run \
+                 `weir key trust forget {prefix}`",
                 data.name
             ));
         }
@@ -194,15 +218,22 @@ impl Trust {
             format!("{} does not say who signed it, so it cannot be verified", data.name)
         })?;
         self.take_embedded(data);
+        let mut refusal = None;
         if !self.anchors.is_empty() {
             match self.by_anchor(client, data) {
                 Ok(certificate) => return self.accept(&certificate, Ground::Anchor),
                 Err(reason) if self.needs_anchor => return Err(reason),
-                Err(_) => {}
+                Err(reason) => refusal = Some(reason),
             }
         }
         if let Some(certificate) = self.own(&locator) {
             return self.accept(&certificate, Ground::Own);
+        }
+        if let Some(reason) = refusal.filter(|_| self.is_anchored(data.name)) {
+            return Err(format!(
+                "{reason}. If you trust its signer too, run `weir key trust FILE` with the signer's \
+                 certificate"
+            ));
         }
         let certificate = self.certificate(client, data, &locator)?;
         self.on_first_use(data, &certificate)
@@ -239,7 +270,8 @@ impl Trust {
         Err("too many certificates lead to its signer".into())
     }
 
-    /// Fetches the certificate `name`, and those of its issuers as far as needed, until an anchor vouches for it.
+    /// Fetches the certificate `name`, and those of its issuers as far as needed, until an anchor
+    /// vouches for it.
     fn accept_issued(&mut self, client: &mut Client, name: Name, now: i64) -> Result<(), String> {
         let mut chain = vec![self.fetch(client, &name)?];
         while let Some(certificate) = chain.last().cloned() {
@@ -275,7 +307,10 @@ impl Trust {
         let digest = certificate.public_key_digest();
         let ground = match self.known.decide(data.name, &digest) {
             SignerStatus::Trusted => Ground::Known,
-            SignerStatus::FirstUse => Ground::FirstUse,
+            SignerStatus::FirstUse => {
+                self.refuse_second_stranger(data.name, &digest)?;
+                Ground::FirstUse
+            }
             SignerStatus::Changed { known } => {
                 let (prefix, _) = self.known.known_for(data.name).expect("it is known");
                 return Err(format!(
@@ -291,7 +326,28 @@ impl Trust {
         self.accept(certificate, ground)
     }
 
-    /// The certificate that a locator names: from the object's own metadata, or from wherever its name leads.
+    /// One key is remembered for all below the root, so that a second one would be refused the next
+    /// time.
+    fn refuse_second_stranger(
+        &self,
+        name: NameView<'_>,
+        key_digest: &[u8; 32],
+    ) -> Result<(), String> {
+        let first = self.signers.iter().find(|signer| {
+            signer.ground == Ground::FirstUse && signer.key_digest != Some(*key_digest)
+        });
+        first.map_or(Ok(()), |first| {
+            Err(format!(
+                "{name} is signed by the key {}, but what belongs to it by {}: one of the two may \
+                 be forged. Say whom you trust with --trust-anchor",
+                hex::encode(key_digest),
+                first.describe()
+            ))
+        })
+    }
+
+    /// The certificate that a locator names: from the object's own metadata, or from wherever its
+    /// name leads.
     fn certificate(
         &mut self,
         client: &mut Client,
@@ -343,13 +399,12 @@ impl Trust {
         if let Some(certificate) = self.find(&locator) {
             return Ok(certificate);
         }
-        let packet = express(client, name, false)
-            .ok_or_else(|| {
-                format!(
-                    "the signer's certificate {name} cannot be had; if you know the signer, ask \
+        let packet = express(client, name, false).ok_or_else(|| {
+            format!(
+                "the signer's certificate {name} cannot be had; if you know the signer, ask \
                      for it and take it in with `weir key import FILE`"
-                )
-            })?;
+            )
+        })?;
         let certificate = Certificate::decode(&packet)
             .map_err(|error| format!("what is served as {name} is no certificate: {error}"))?;
         if !is_named_by(&certificate, &locator) || !certificate_is_sound(&certificate) {
@@ -377,7 +432,8 @@ fn is_named_by(certificate: &Certificate, locator: &KeyLocatorView<'_>) -> bool 
     }
 }
 
-/// A certificate that its own key signed must bear that signature. Others' signatures matter to anchors only.
+/// A certificate that its own key signed must bear that signature. Others' signatures matter to
+/// anchors only.
 fn certificate_is_sound(certificate: &Certificate) -> bool {
     if !certificate.is_self_issued() {
         return true;
@@ -399,4 +455,118 @@ fn express(client: &mut Client, name: &Name, must_be_fresh: bool) -> Option<Vec<
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_crypto::KeyType;
+    use weir_face::FaceUri;
+    use weir_security::{DigestSigner, Signer, sign_data};
+    use weir_wire::Data;
+
+    use super::*;
+
+    /// A user with a key chain, and a router that never answers.
+    struct User {
+        dir: tempfile::TempDir,
+        _router: std::os::unix::net::UnixListener,
+        client: Client,
+    }
+
+    impl User {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let socket = dir.path().join("router.sock");
+            let router = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+            let client = Client::connect(&FaceUri::Unix(socket)).unwrap();
+            Self { dir, _router: router, client }
+        }
+
+        fn chain(&self) -> KeyChain {
+            KeyChain::at(self.dir.path().join("own"))
+        }
+
+        fn trust(&self, root: &str) -> Trust {
+            Trust::new(root.parse().unwrap(), Ok(self.chain()), &[] as &[&Path]).unwrap()
+        }
+
+        /// The signer of somebody else, whose certificate this user has.
+        fn stranger(&self, identity: &str) -> impl Signer + use<> {
+            let chain = KeyChain::at(self.dir.path().join("others"));
+            let key = chain.generate(&identity.parse().unwrap(), KeyType::Ecdsa, None).unwrap();
+            let signer = chain.signer(&key.name).unwrap();
+            self.chain().add_certificate(signer.certificate().unwrap()).unwrap();
+            signer
+        }
+
+        fn ground(
+            &mut self,
+            trust: &mut Trust,
+            name: &str,
+            signer: &dyn Signer,
+        ) -> Result<Ground, String> {
+            let wire = sign_data(&Data::new(name.parse().unwrap()), signer).unwrap();
+            let data = DataView::decode(&wire).unwrap();
+            trust.verifier(&mut self.client, &data)?;
+            Ok(trust.signers.last().unwrap().ground.clone())
+        }
+    }
+
+    #[test]
+    fn a_digest_does_not_stand_in_for_a_signature() {
+        let mut user = User::new();
+        let owner = user.stranger("/owner");
+        let mut trust = user.trust("/a");
+        assert_eq!(user.ground(&mut trust, "/a/f/v=1/seg=0", &owner), Ok(Ground::FirstUse));
+        let refused = user.ground(&mut trust, "/a/f/v=1/seg=1", &DigestSigner).unwrap_err();
+        assert!(refused.contains("is not signed, but what belongs to it is"), "{refused}");
+
+        let mut trust = user.trust("/b");
+        assert_eq!(user.ground(&mut trust, "/b/f", &DigestSigner), Ok(Ground::Unsigned));
+    }
+
+    #[test]
+    fn where_an_anchor_signs_nobody_else_is_believed_at_first_use() {
+        let mut user = User::new();
+        let site = KeyChain::at(user.dir.path().join("site"));
+        let key = site.generate(&"/site".parse().unwrap(), KeyType::Ecdsa, None).unwrap();
+        let anchor = site.signer(&key.name).unwrap();
+        user.chain().add_anchor(anchor.certificate().unwrap()).unwrap();
+        let stranger = user.stranger("/stranger");
+        let mut trust = user.trust("/site");
+        for signer in [&stranger as &dyn Signer, &DigestSigner] {
+            let refused = user.ground(&mut trust, "/site/file", signer).unwrap_err();
+            assert!(refused.contains("trust anchor"), "{refused}");
+        }
+        assert_eq!(user.ground(&mut trust, "/site/file", &anchor), Ok(Ground::Anchor));
+        let mut trust = user.trust("/elsewhere");
+        assert_eq!(user.ground(&mut trust, "/elsewhere/file", &stranger), Ok(Ground::FirstUse));
+    }
+
+    #[test]
+    fn what_one_owner_signed_is_not_taken_from_the_holders_of_a_shared_key() {
+        let mut user = User::new();
+        let owner = user.stranger("/owner");
+        let key = user.chain().generate(&"/group".parse().unwrap(), KeyType::Hmac, None).unwrap();
+        let group = user.chain().signer(&key.name).unwrap();
+        let mut trust = user.trust("/a");
+        assert_eq!(user.ground(&mut trust, "/a/f", &owner), Ok(Ground::FirstUse));
+        trust.remember().unwrap();
+        let mut trust = user.trust("/a");
+        let refused = user.ground(&mut trust, "/a/f", &group).unwrap_err();
+        assert!(refused.contains("weir key trust forget /a"), "{refused}");
+        let mut trust = user.trust("/b");
+        assert_eq!(user.ground(&mut trust, "/b/f", &group), Ok(Ground::Shared));
+    }
+
+    #[test]
+    fn two_strangers_do_not_sign_one_object() {
+        let mut user = User::new();
+        let (one, other) = (user.stranger("/one"), user.stranger("/other"));
+        let mut trust = user.trust("/a");
+        assert_eq!(user.ground(&mut trust, "/a/f/v=1", &one), Ok(Ground::FirstUse));
+        assert_eq!(user.ground(&mut trust, "/a/f/v=1/seg=0", &one), Ok(Ground::FirstUse));
+        let refused = user.ground(&mut trust, "/a/f/v=1/seg=1", &other).unwrap_err();
+        assert!(refused.contains("--trust-anchor"), "{refused}");
+    }
 }
