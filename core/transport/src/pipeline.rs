@@ -78,6 +78,8 @@ pub(crate) struct PipelineCounters {
     pub(crate) decreases: u64,
     pub(crate) false_losses: u64,
     pub(crate) unwanted: u64,
+    /// Most that were outstanding at one time.
+    pub(crate) flying_max: u32,
 }
 
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
@@ -255,6 +257,7 @@ impl Pipeline {
         }
         self.counters.sent += 1;
         self.flying += 1;
+        self.counters.flying_max = self.counters.flying_max.max(self.flying);
         self.sent.push_back(Sent { unit, order });
     }
 

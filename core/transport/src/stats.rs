@@ -33,6 +33,8 @@ pub struct FetchStats {
     pub window: f64,
     /// Interests not answered yet.
     pub outstanding: u32,
+    /// Most Interests that were not answered at one time.
+    pub outstanding_max: u32,
     /// The smoothed round-trip time, in nanoseconds.
     pub rtt_smoothed_ns: Option<u64>,
     /// The smallest round-trip time, in nanoseconds.
@@ -54,5 +56,6 @@ impl FetchStats {
         self.decreases += counters.decreases;
         self.false_losses += counters.false_losses;
         self.unwanted += counters.unwanted;
+        self.outstanding_max = self.outstanding_max.max(counters.flying_max);
     }
 }

@@ -1,4 +1,4 @@
-//! CUBIC (RFC 9438) with HyStart++ (RFC 9406), the window counted in Interests.
+//! CUBIC (RFC 9438) with HyStart++ (RFC 9406) and limited slow start (RFC 3742), the window counted in Interests.
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S};
 
@@ -41,6 +41,9 @@ const DELAY_MIN_NS: u64 = NS_PER_MS;
 const DELAY_MAX_NS: u64 = 16 * NS_PER_MS;
 /// The delay as a part of the round trip before it (RFC 9406, MIN_RTT_DIVISOR).
 const DELAY_PARTS: u64 = 8;
+/// Up to this window slow start doubles it in a round trip, beyond it adds half of this (RFC 3742, max_ssthresh).
+/// Otherwise the last doubling on a fast path, before any delay shows, is more than the queue of a router's face.
+const DOUBLING_MAX: f64 = 256.0;
 /// Growth in conservative slow start is so many times slower (RFC 9406, CSS_GROWTH_DIVISOR).
 const CAREFUL_PARTS: f64 = 4.0;
 /// Rounds of conservative slow start before congestion avoidance. RFC 9406 has 5 (CSS_ROUNDS), in which the window
@@ -137,7 +140,8 @@ impl CongestionControl for Cubic {
         if self.window >= self.threshold {
             self.avoid(sample);
         } else if let Some(growth) = growth {
-            self.window += growth;
+            let is_limited = self.window > DOUBLING_MAX;
+            self.window += growth * if is_limited { DOUBLING_MAX / 2.0 / self.window } else { 1.0 };
         } else {
             self.threshold = self.window;
         }

@@ -123,6 +123,7 @@ impl Report {
             "nacks": self.stats.nacks,
             "marks": self.stats.marks,
             "window": self.stats.window,
+            "outstanding_max": self.stats.outstanding_max,
             "rtt_ms": {
                 "min": milliseconds(self.stats.rtt_min_ns),
                 "median": milliseconds(self.stats.rtt_median_ns),

@@ -1,0 +1,405 @@
+//! A producer and a consumer joined by a relay instead of a router: it answers registrations, passes packets on, and can
+//! damage them, drop them or hang up.
+
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use weir_face::FaceUri;
+use weir_manage::{ControlParameters, ControlResponse, Element};
+use weir_security::{DigestSigner, DigestVerifier, Verifier};
+use weir_socket::{
+    Client, DownloadError, DownloadOptions, Found, Host, Label, MemoryOutput, ObjectStore, Output,
+    PartFile, Progress, PublishError, PublishOptions, ServeError, ServeStats, Summary, download,
+    publish_file, publish_listing, publish_octets, serve,
+};
+use weir_transport::Target;
+use weir_wire::{
+    Data, DataView, Interest, InterestView, LpView, NackReason, Name, peek_frame, tlv,
+};
+
+/// What the relay does with Data, counted from 0: pass it on changed or not, or hang up.
+type Meddle = Box<dyn FnMut(u64, Vec<u8>) -> Option<Vec<u8>> + Send>;
+
+struct Relay {
+    path: PathBuf,
+    peers: Arc<Mutex<Vec<UnixStream>>>,
+    meddle: Arc<Mutex<Meddle>>,
+    data: Arc<AtomicU64>,
+}
+
+impl Relay {
+    fn start(dir: &Path, meddle: Meddle) -> Self {
+        let path = dir.join("relay.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let relay = Self {
+            path,
+            peers: Arc::default(),
+            meddle: Arc::new(Mutex::new(meddle)),
+            data: Arc::default(),
+        };
+        let (peers, meddle) = (relay.peers.clone(), relay.meddle.clone());
+        let data = relay.data.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let index = {
+                    let mut peers = peers.lock().unwrap();
+                    peers.push(stream.try_clone().unwrap());
+                    peers.len() - 1
+                };
+                let (peers, meddle) = (peers.clone(), meddle.clone());
+                let data = data.clone();
+                std::thread::spawn(move || {
+                    pass_on(stream, index, &peers, &meddle, &data);
+                });
+            }
+        });
+        relay
+    }
+
+    fn honest(dir: &Path) -> Self {
+        Self::start(dir, Box::new(|_, frame| Some(frame)))
+    }
+
+    fn connect(&self) -> Client {
+        Client::connect(&FaceUri::Unix(self.path.clone())).unwrap()
+    }
+}
+
+fn pass_on(
+    mut stream: UnixStream,
+    index: usize,
+    peers: &Mutex<Vec<UnixStream>>,
+    meddle: &Mutex<Meddle>,
+    data: &AtomicU64,
+) {
+    let mut received = Vec::new();
+    let mut block = vec![0; 1 << 16];
+    while let Ok(count @ 1..) = stream.read(&mut block) {
+        received.extend_from_slice(&block[..count]);
+        while let Ok(Some(len)) = peek_frame(&received) {
+            if len > received.len() {
+                break;
+            }
+            let rest = received.split_off(len);
+            let mut frame = std::mem::replace(&mut received, rest);
+            let view = LpView::decode(&frame).unwrap();
+            let packet = view.fragment.unwrap();
+            if u32::from(packet[0]) == tlv::DATA {
+                let number = data.fetch_add(1, Ordering::Relaxed);
+                match (meddle.lock().unwrap())(number, frame) {
+                    Some(changed) => frame = changed,
+                    None => return hang_up(peers),
+                }
+            } else {
+                let interest = InterestView::decode(packet).unwrap();
+                let is_command = view.header.nack.is_none()
+                    && interest.name.first().is_some_and(|first| first.value == b"localhost");
+                if is_command {
+                    let body = ControlResponse::ok(ControlParameters::default()).encode();
+                    let answer = Data::new(interest.name.to_name()).content(body);
+                    stream.write_all(&answer.encode_with_digest()).unwrap();
+                    continue;
+                }
+            }
+            for (other, peer) in peers.lock().unwrap().iter_mut().enumerate() {
+                if other != index {
+                    // Peers come and go.
+                    let _ = peer.write_all(&frame);
+                }
+            }
+        }
+    }
+}
+
+fn hang_up(peers: &Mutex<Vec<UnixStream>>) {
+    for peer in peers.lock().unwrap().drain(..) {
+        let _ = peer.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+struct Serving {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Result<ServeStats, ServeError>>,
+}
+
+impl Serving {
+    fn start(relay: &Relay, mut store: ObjectStore) -> Self {
+        let mut client = relay.connect();
+        client.register_prefix(&object()).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let mut stats = ServeStats::default();
+            let mut go_on = |_: &ServeStats| !stopped.load(Ordering::Relaxed);
+            serve(&mut client, &mut store, &mut stats, &mut go_on)?;
+            Ok(stats)
+        });
+        Self { stop, thread }
+    }
+
+    fn stop(self) -> Result<ServeStats, ServeError> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+fn object() -> Name {
+    "/test/object".parse().unwrap()
+}
+
+fn label(name: &Name) -> Label<'_> {
+    Label { name, version: 7, signer: &DigestSigner, certificate: None }
+}
+
+fn options() -> PublishOptions {
+    PublishOptions { segment_size: 1000, threads: 3, ..PublishOptions::default() }
+}
+
+fn content(len: usize) -> Vec<u8> {
+    let mut octets = vec![0; len];
+    weir_base::Rng::from_seed(len as u64).fill(&mut octets);
+    octets
+}
+
+/// A file of that many octets, published.
+fn published_file(dir: &Path, len: usize) -> (PathBuf, ObjectStore) {
+    let path = dir.join(format!("source-{len}"));
+    std::fs::write(&path, content(len)).unwrap();
+    let mut store = ObjectStore::new();
+    let name = object();
+    store.add(publish_file(&path, label(&name), &options(), &mut |_| true).unwrap());
+    (path, store)
+}
+
+struct TestHost {
+    output: Option<Box<dyn Output>>,
+    found: Option<Found>,
+}
+
+impl TestHost {
+    fn new(output: impl Output + 'static) -> Self {
+        Self { output: Some(Box::new(output)), found: None }
+    }
+}
+
+impl Host for TestHost {
+    fn output(&mut self, found: &Found) -> Result<Box<dyn Output>, String> {
+        self.found = Some(found.clone());
+        Ok(self.output.take().unwrap())
+    }
+
+    fn verifier(
+        &mut self,
+        _client: &mut Client,
+        _data: &DataView<'_>,
+    ) -> Result<Arc<dyn Verifier>, String> {
+        Ok(Arc::new(DigestVerifier))
+    }
+
+    fn progress(&mut self, _progress: &Progress) -> bool {
+        true
+    }
+}
+
+fn latest() -> Target {
+    Target::Latest { object: object(), allow_stored: true }
+}
+
+fn get(relay: &Relay, target: Target, path: &Path) -> Result<Summary, DownloadError> {
+    let mut client = relay.connect();
+    let mut host = TestHost::new(PartFile::new(path));
+    download(&mut client, target, DownloadOptions::default(), &mut host)
+}
+
+#[test]
+fn files_of_all_sizes_arrive_identical() {
+    for len in [0, 1, 999, 1000, 1001, 2999, 250_000, 1_234_567] {
+        let dir = tempfile::tempdir().unwrap();
+        let relay = Relay::honest(dir.path());
+        let (_, store) = published_file(dir.path(), len);
+        let serving = Serving::start(&relay, store);
+        let target = dir.path().join("got");
+        let summary = get(&relay, latest(), &target).unwrap();
+        assert!(std::fs::read(&target).unwrap() == content(len), "{len}");
+        assert_eq!(summary.octets, len as u64);
+        assert_eq!(summary.has_manifest, len > 2000);
+        assert_eq!(summary.metadata.size_bytes, Some(len as u64));
+        assert_eq!(serving.stop().unwrap().dropped, 0);
+    }
+}
+
+#[test]
+fn versions_and_prefixes_lead_there_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let relay = Relay::honest(dir.path());
+    let (_, store) = published_file(dir.path(), 300_500);
+    let serving = Serving::start(&relay, store);
+    let mut versioned = object();
+    versioned.append_version(7);
+    for target in [Target::Version { versioned }, Target::Prefix { name: object() }] {
+        let path = dir.path().join("got");
+        let summary = get(&relay, target, &path).unwrap();
+        assert!(summary.has_manifest);
+        assert!(std::fs::read(&path).unwrap() == content(300_500));
+    }
+    serving.stop().unwrap();
+}
+
+#[test]
+fn memory_and_listings_are_objects_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let relay = Relay::honest(dir.path());
+    let name = object();
+    let mut store = ObjectStore::new();
+    let entries = [(b"a".to_vec(), false), (b"b".to_vec(), true)];
+    store.add(publish_listing(&entries, label(&name), &options()).unwrap());
+    let mut note = object();
+    note.append_str("note");
+    store.add(publish_octets(content(5000).into(), label(&note), &options()).unwrap());
+    let serving = Serving::start(&relay, store);
+    let listing = MemoryOutput::new(1000);
+    let mut host = TestHost::new(listing.clone());
+    let mut client = relay.connect();
+    download(&mut client, latest(), DownloadOptions::default(), &mut host).unwrap();
+    assert_eq!(listing.take(), b"a\0b/\0");
+    assert!(host.found.unwrap().metadata.is_directory());
+
+    let output = MemoryOutput::new(5000);
+    let target = Target::Latest { object: note, allow_stored: false };
+    let mut host = TestHost::new(output.clone());
+    download(&mut client, target, DownloadOptions::default(), &mut host).unwrap();
+    assert!(output.take() == content(5000));
+    serving.stop().unwrap();
+}
+
+#[test]
+fn damaged_packets_are_refused_and_nothing_appears() {
+    // The metadata, a manifest part, and segments.
+    for damaged in [0, 1, 2, 20] {
+        let dir = tempfile::tempdir().unwrap();
+        let meddle = move |number, mut frame: Vec<u8>| {
+            if number == damaged {
+                let middle = frame.len() / 2;
+                frame[middle] ^= 1;
+            }
+            Some(frame)
+        };
+        let relay = Relay::start(dir.path(), Box::new(meddle));
+        let (_, store) = published_file(dir.path(), 30_000);
+        let serving = Serving::start(&relay, store);
+        let target = dir.path().join("got");
+        match get(&relay, latest(), &target) {
+            Err(DownloadError::Unverified { .. } | DownloadError::Fetch(_)) => {}
+            other => panic!("{damaged}: {other:?}"),
+        }
+        assert!(!target.exists(), "{damaged}");
+        serving.stop().unwrap();
+    }
+}
+
+#[test]
+fn a_broken_download_is_resumed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, store) = published_file(dir.path(), 1_000_000);
+    let target = dir.path().join("got");
+    {
+        let relay_dir = dir.path().join("one");
+        std::fs::create_dir(&relay_dir).unwrap();
+        let relay =
+            Relay::start(&relay_dir, Box::new(|number, frame| (number < 600).then_some(frame)));
+        let serving = Serving::start(&relay, store);
+        let error = get(&relay, latest(), &target).unwrap_err();
+        assert!(matches!(error, DownloadError::Client(_)), "{error}");
+        assert!(!target.exists());
+        assert!(matches!(serving.stop(), Err(ServeError::Client(_))));
+    }
+    // Signed again with the same version, as only a digest is the same twice.
+    let mut store = ObjectStore::new();
+    let name = object();
+    store.add(publish_file(&path, label(&name), &options(), &mut |_| true).unwrap());
+    let relay = Relay::honest(dir.path());
+    let serving = Serving::start(&relay, store);
+    let summary = get(&relay, latest(), &target).unwrap();
+    assert!(summary.segments_resumed >= 100, "{summary:?}");
+    assert_eq!(summary.segments + summary.segments_resumed, 1000);
+    assert!(std::fs::read(&target).unwrap() == content(1_000_000));
+    let stats = serving.stop().unwrap();
+    assert!(stats.interests <= summary.segments + 10, "{stats:?}");
+}
+
+#[test]
+fn what_is_not_there_is_refused_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let relay = Relay::honest(dir.path());
+    let (_, store) = published_file(dir.path(), 3000);
+    let serving = Serving::start(&relay, store);
+    let mut client = relay.connect();
+    let mut name = object();
+    name.append_version(7).append_segment(3);
+    let interest = Interest::new(name.clone()).nonce(1).encode();
+    let error = client.express(&interest).unwrap_err();
+    assert!(matches!(error, weir_socket::ExpressError::Nack(NackReason::NoRoute)), "{error}");
+    name.pop();
+    name.append_segment(2);
+    let interest = Interest::new(name.clone()).nonce(2).encode();
+    let data = client.express(&interest).unwrap();
+    let digest = DataView::decode(&data.packet).unwrap().implicit_digest();
+    for (digest, is_there) in [(digest, true), ([1; 32], false)] {
+        let mut full = name.clone();
+        full.append_implicit_digest(digest);
+        let interest = Interest::new(full).nonce(u32::from(digest[0])).encode();
+        assert_eq!(client.express(&interest).is_ok(), is_there);
+    }
+    assert_eq!(serving.stop().unwrap().unknown, 2);
+}
+
+#[test]
+fn a_file_that_changes_is_served_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let relay = Relay::honest(dir.path());
+    let (path, store) = published_file(dir.path(), 30_000);
+    let serving = Serving::start(&relay, store);
+    get(&relay, latest(), &dir.path().join("got")).unwrap();
+    std::fs::write(&path, b"something else").unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    match serving.stop() {
+        Err(ServeError::Changed { path: changed }) => assert_eq!(changed, path),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn unreadable_and_oversized_are_refused_before_anything_is_signed() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = object();
+    let mut progress = |_| true;
+    let missing = dir.path().join("missing");
+    let error = publish_file(&missing, label(&name), &options(), &mut progress).unwrap_err();
+    assert!(matches!(error, PublishError::Read { .. }), "{error}");
+    let error = publish_file(dir.path(), label(&name), &options(), &mut progress).unwrap_err();
+    assert!(matches!(error, PublishError::NoFile { .. }), "{error}");
+    let path = dir.path().join("file");
+    std::fs::write(&path, content(100)).unwrap();
+    let too_large = PublishOptions { segment_size: 8800, ..options() };
+    match publish_file(&path, label(&name), &too_large, &mut progress) {
+        Err(PublishError::SegmentSize { max, .. }) => {
+            let largest = PublishOptions { segment_size: max, ..options() };
+            publish_file(&path, label(&name), &largest, &mut progress).unwrap();
+        }
+        other => panic!("{other:?}"),
+    }
+    let error = publish_file(&path, label(&name), &options(), &mut |_| false).unwrap_err();
+    assert!(matches!(error, PublishError::Stopped), "{error}");
+}
+
+#[test]
+fn a_router_that_is_not_there_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("nobody.sock");
+    let Err(error) = Client::connect(&FaceUri::Unix(path.clone())) else { panic!("connected") };
+    assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+}
