@@ -97,15 +97,19 @@ impl<T> Slab<T> {
         self.entries.capacity() * size_of::<Option<T>>() + self.vacant.capacity() * size_of::<u32>()
     }
 
-    /// Asks for the memory of entry `index` without touching it. At most 2 cache lines.
+    /// Asks for the memory of entry `index` without touching it. At most 4 cache lines.
     #[inline(always)]
     pub fn prefetch(&self, index: u32) {
         let size = size_of::<Option<T>>();
         let entry = self.entries.as_ptr().cast::<u8>().wrapping_add(index as usize * size);
-        prefetch_pointer(entry);
+        let mut offset = 0;
+        while offset < size.min(256) {
+            prefetch_pointer(entry.wrapping_add(offset));
+            offset += 64;
+        }
         // The last octet: an entry that is not aligned to lines may reach into one more.
-        if size > 64 || size > 8 && !size.is_power_of_two() {
-            prefetch_pointer(entry.wrapping_add(size.min(128) - 1));
+        if size > 8 && !size.is_multiple_of(64) {
+            prefetch_pointer(entry.wrapping_add(size - 1));
         }
     }
 
