@@ -18,7 +18,8 @@ fn tlv(typ: u8, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// The TLV-VALUE of name number `index`: `/weir/site07/run0012/set034/objects/00000042/54=1/50=<n>`.
+/// The TLV-VALUE of name number `index`:
+/// `/weir/site07/run0012/set034/objects/00000042/54=1/50=<n>`.
 #[must_use]
 pub fn name_value(index: u64) -> Vec<u8> {
     let parent = index / NAMES_PER_PARENT;

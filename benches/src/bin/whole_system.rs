@@ -1,8 +1,8 @@
 //! The whole system on real sockets: one router, one producer, one consumer.
 //!
 //! `cargo build --release && cargo run --release -p weir-benches --bin whole_system` reports, for
-//! each kind of face, medians over rounds of: goodput of `weir get` cold and warm, processor time of
-//! the router for each Data moved (user and system, from `/proc`), and the router's peak memory.
+//! each kind of face, medians over rounds of: goodput of `weir get` cold and warm, processor time
+//! of the router for each Data moved (user and system, from `/proc`), and the router's peak memory.
 
 use std::path::Path;
 

@@ -90,7 +90,8 @@ pub enum Command {
     },
     /// Replaces the next hops of a FIB prefix; none removes the prefix.
     SetNextHops {
-        /// The prefix, of at most [`PREFIX_COMPONENTS_MAX`](crate::PREFIX_COMPONENTS_MAX) components.
+        /// The prefix, of at most [`PREFIX_COMPONENTS_MAX`](crate::PREFIX_COMPONENTS_MAX)
+        /// components.
         prefix: Name,
         /// In any order.
         next_hops: Vec<NextHop>,

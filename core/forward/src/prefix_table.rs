@@ -61,8 +61,8 @@ impl<T> PrefixTable<T> {
         self.root.as_ref()
     }
 
-    /// The entry of the first `length` components of `name`, whose hash is `hash`. Octets that start
-    /// with those of another name start with its components.
+    /// The entry of the first `length` components of `name`, whose hash is `hash`. Octets that
+    /// start with those of another name start with its components.
     fn find(&self, name: NameView<'_>, hash: u64, length: usize) -> Option<u32> {
         self.table.find(hash, |index| {
             let entry = &self.entries[index];

@@ -428,8 +428,8 @@ impl Router {
     }
 }
 
-/// The hashes that a packet needs, in one pass over its name. The parent is asked for by Data, which
-/// is stored below it, and by Interests that end in an implicit digest.
+/// The hashes that a packet needs, in one pass over its name. The parent is asked for by Data,
+/// which is stored below it, and by Interests that end in an implicit digest.
 #[inline]
 fn hash_name(key: &HashKey, packet: &PacketView<'_>) -> NameHashes {
     let name = packet.name();

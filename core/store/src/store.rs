@@ -21,8 +21,8 @@ pub const PREFIX_VISITS_MAX: usize = 256;
 pub struct NameHashes {
     /// That of the whole name.
     pub whole: u64,
-    /// That of the name without its last component; none when nothing is left. An Interest may leave
-    /// it out unless its last component is an implicit digest.
+    /// That of the name without its last component; none when nothing is left. An Interest may
+    /// leave it out unless its last component is an implicit digest.
     pub parent: Option<u64>,
 }
 
@@ -261,8 +261,8 @@ impl Store {
     /// Stores Data, in place of other Data of that name. Returns the stored copy, which holds no
     /// more memory than it needs and is the one to send on; nothing when the Data is not stored.
     ///
-    /// `prefixes` appends the keyed hashes of all proper prefixes, shortest first. It is called only
-    /// when the parent is not known yet, which is rare where names have many siblings.
+    /// `prefixes` appends the keyed hashes of all proper prefixes, shortest first. It is called
+    /// only when the parent is not known yet, which is rare where names have many siblings.
     pub fn insert(
         &mut self,
         now: Instant,
