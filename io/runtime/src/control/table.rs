@@ -121,7 +121,7 @@ pub(super) fn apply_changes(
     Ok(())
 }
 
-/// Faces by identifier and by remote address.
+/// Faces by identifier, and by remote address where there is at most one face to each.
 #[derive(Debug, Default)]
 pub(super) struct FaceTable {
     faces: BTreeMap<FaceId, FaceRecord>,
@@ -130,8 +130,17 @@ pub(super) struct FaceTable {
 
 impl FaceTable {
     pub(super) fn insert(&mut self, record: FaceRecord) {
-        if is_unique(&record.remote) {
-            self.by_remote.insert(record.remote.clone(), record.id);
+        match &record.remote {
+            // A stranger's face may be told of after a command made one to the same peer: that one
+            // stays, and the stranger's is about to close.
+            FaceUri::Udp(_) => {
+                self.by_remote.entry(record.remote.clone()).or_insert(record.id);
+            }
+            // The connection before it, if it is still known, is about to close.
+            FaceUri::Tcp(_) => {
+                self.by_remote.insert(record.remote.clone(), record.id);
+            }
+            _ => {}
         }
         self.faces.insert(record.id, record);
     }
@@ -156,11 +165,6 @@ impl FaceTable {
     pub(super) fn to_remote(&self, remote: &FaceUri) -> Option<&FaceRecord> {
         self.faces.get(self.by_remote.get(remote)?)
     }
-}
-
-/// Whether there is at most one face to a remote.
-fn is_unique(remote: &FaceUri) -> bool {
-    matches!(remote, FaceUri::Udp(_) | FaceUri::Tcp(_))
 }
 
 #[cfg(test)]
@@ -215,5 +219,16 @@ mod tests {
         table.remove(FaceId(256));
         assert!(table.to_remote(&remote).is_none());
         assert!(table.find(FaceId(257)).is_some());
+    }
+
+    #[test]
+    fn a_face_made_by_command_outlives_the_strangers_face_it_replaced() {
+        let mut table = FaceTable::default();
+        table.insert(record("udp4://192.0.2.1:6363", FaceScope::NonLocal));
+        let late = record("udp4://192.0.2.1:6363", FaceScope::NonLocal);
+        table.insert(FaceRecord { id: FaceId(257), ..late });
+        table.remove(FaceId(257));
+        let remote: FaceUri = "udp4://192.0.2.1:6363".parse().unwrap();
+        assert_eq!(table.to_remote(&remote).unwrap().id, FaceId(256));
     }
 }
