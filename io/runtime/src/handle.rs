@@ -92,9 +92,7 @@ impl Handle {
             Some(Err(_)) => Err(StopError::Panicked { thread: "control".into() }),
             None => Ok(()),
         };
-        if let Some(metrics) = self.metrics.take() {
-            metrics.stop();
-        }
+        drop(self.metrics.take());
         result
     }
 }

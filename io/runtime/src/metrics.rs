@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, NoLabelSet};
@@ -21,11 +21,13 @@ use crate::snapshot::Snapshot;
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// A router that does not answer within this time is reported as unavailable.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the thread gets for ending.
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The HTTP server and its thread.
 pub(crate) struct MetricsServer {
     server: Arc<Server>,
-    thread: JoinHandle<()>,
+    thread: Option<JoinHandle<()>>,
     pub(crate) address: SocketAddr,
 }
 
@@ -42,12 +44,23 @@ impl MetricsServer {
             .name("weir-metrics".into())
             .spawn(move || serve(&serving, &control))
             .map_err(|source| StartError::System { what: "the metrics thread", source })?;
-        Ok(Self { server, thread, address: bound })
+        Ok(Self { server, thread: Some(thread), address: bound })
     }
+}
 
-    pub(crate) fn stop(self) {
+impl std::ops::Drop for MetricsServer {
+    /// Ends the thread, unless it is stuck with a client that does not read its answer: then it
+    /// ends with the process.
+    fn drop(&mut self) {
         self.server.unblock();
-        let _ = self.thread.join();
+        let Some(thread) = self.thread.take() else { return };
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        while !thread.is_finished() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if thread.is_finished() {
+            let _ = thread.join();
+        }
     }
 }
 

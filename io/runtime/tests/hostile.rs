@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use common::{TestRouter, data, interest};
+use common::{PATIENCE, TestRouter, data, interest};
 use weir_link::LinkDrop;
 use weir_wire::NackReason;
 
@@ -69,6 +69,7 @@ fn a_stream_closes_when_framing_is_lost_and_only_then() {
         assert!(peer.try_frame().is_ok_and(|frame| frame.is_none()), "closed");
     }
     router.wait_until("only the first face is left", |snapshot| snapshot.faces.len() == 1);
+    assert_eq!(runtime_drops(&router, "framing-lost"), 3);
 }
 
 #[test]
@@ -168,6 +169,28 @@ fn metrics_tell_of_all_this() {
     assert!(text.contains("direction=\"in\",kind=\"interest\"} 1"), "{text}");
     assert!(text.contains("weir_store_misses_total 1"), "{text}");
     router.stop();
+}
+
+#[test]
+fn a_scraper_that_reads_nothing_does_not_keep_the_router_from_stopping() {
+    let router = TestRouter::start_with(|config| {
+        config.metrics = Some("127.0.0.1:0".parse().unwrap());
+    });
+    let address = router.handle().metrics_address().unwrap();
+    let mut http = std::net::TcpStream::connect(address).unwrap();
+    let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+    // More answers than the socket buffers of both sides take.
+    http.write_all(&request.repeat(4000)).unwrap();
+    let is_answered = |_| {
+        let mut other = std::net::TcpStream::connect(address).unwrap();
+        other.set_read_timeout(Some(PATIENCE / 10)).unwrap();
+        other.write_all(request).unwrap();
+        other.read_exact(&mut [0; 8]).is_ok()
+    };
+    assert!(!(0..100).all(is_answered), "nobody is stuck");
+    let begun = Instant::now();
+    router.stop();
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
 /// A flood from one peer does not starve another.
