@@ -262,6 +262,9 @@ impl Worker {
                 };
                 let blocked = std::mem::take(&mut port.blocked);
                 for &slot in &blocked {
+                    if let Some(face) = self.faces.at(slot) {
+                        face.awaits_writable = false;
+                    }
                     self.mark_dirty(slot);
                 }
             }

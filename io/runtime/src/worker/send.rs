@@ -146,7 +146,9 @@ impl Worker {
         };
         if is_blocked {
             face.link.detach_small_frames(&mut self.pool);
-            port.blocked.push(slot);
+            if !mem::replace(&mut face.awaits_writable, true) {
+                port.blocked.push(slot);
+            }
         }
         let awaits = !port.blocked.is_empty();
         if port.awaits_writable == awaits {
