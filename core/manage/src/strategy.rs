@@ -9,21 +9,22 @@ use weir_wire::{ComponentView, Name, NameView};
 
 use crate::parameters::ControlResponse;
 
-/// What values a strategy parameter takes.
+/// What values a strategy parameter takes. The router's strategies take no others, so that what is
+/// answered with success here is also done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterKind {
-    /// A non-negative integer.
-    Integer,
-    /// A decimal number of at least 1.
+    /// A time in milliseconds, from 1 to 2^32 - 1.
+    Milliseconds,
+    /// A decimal number from 1 to 1000.
     Factor,
 }
 
 impl ParameterKind {
     fn accepts(self, text: &str) -> bool {
         match self {
-            Self::Integer => text.parse::<u64>().is_ok(),
+            Self::Milliseconds => text.parse::<u32>().is_ok_and(|ms| ms > 0),
             Self::Factor => {
-                text.parse::<f64>().is_ok_and(|factor| factor.is_finite() && factor >= 1.0)
+                text.parse::<f64>().is_ok_and(|factor| (1.0..=1000.0).contains(&factor))
             }
         }
     }
@@ -47,8 +48,8 @@ impl StrategyKind {
             full.append_str(component);
         }
         let parameters = alloc::vec![
-            ("retx-suppression-initial", ParameterKind::Integer),
-            ("retx-suppression-max", ParameterKind::Integer),
+            ("retx-suppression-initial", ParameterKind::Milliseconds),
+            ("retx-suppression-max", ParameterKind::Milliseconds),
             ("retx-suppression-multiplier", ParameterKind::Factor),
         ];
         Self { name: full, version, parameters }

@@ -518,6 +518,10 @@ fn chooses_strategies() {
     assert_eq!(choose("/s", &format!("{multicast}/color~red")).0, 409);
     assert_eq!(choose("/s", &format!("{multicast}/retx-suppression-max~x")).0, 409);
     assert_eq!(choose("/s", &format!("{multicast}/retx-suppression-multiplier~NaN")).0, 409);
+    // What the forwarding strategies do not take is not answered with success.
+    assert_eq!(choose("/s", &format!("{multicast}/retx-suppression-multiplier~1001")).0, 409);
+    assert_eq!(choose("/s", &format!("{multicast}/retx-suppression-initial~0")).0, 409);
+    assert_eq!(choose("/s", &format!("{multicast}/retx-suppression-max~4294967296")).0, 409);
 
     let unset = parameters(|p| p.name = Some(name("/s")));
     assert_eq!(body(&harness.command(Command::StrategyChoiceUnset, &unset)), unset);
