@@ -16,10 +16,10 @@ pub use limits::raise_file_limit;
 pub use listen::{BindError, TcpListener, UnixListener};
 pub use locate::{
     ClientTransportError, Origin, TransportChoice, client_transport, client_transport_from,
-    default_unix_path, unix_path_candidates,
+    unix_path_candidates,
 };
 pub use stream::StreamSocket;
-pub use udp::{Datagram, UdpCounters, UdpOptions, UdpPort, udp_mtu_default};
+pub use udp::{Datagram, UdpCounters, UdpOptions, UdpPort, udp_local_toward, udp_mtu_default};
 pub use uri::{FaceUri, FaceUriError, NDN_PORT, ResolveError};
 
 /// How a call of `recv` ended. Frames appended before that are good in every case.

@@ -1,17 +1,16 @@
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use mio::unix::SourceFd;
-use mio::{Interest, Registry, Token};
 use nix::fcntl::{Flock, FlockArg};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::locate::unix_path_candidates;
+use crate::socket::socket_source;
 use crate::stream::StreamSocket;
 use crate::uri::FaceUri;
 
@@ -268,39 +267,5 @@ fn accept(listener: &Socket) -> io::Result<Option<(Socket, SockAddr)>> {
     }
 }
 
-macro_rules! listener_source {
-    ($listener:ty) => {
-        impl AsRawFd for $listener {
-            fn as_raw_fd(&self) -> RawFd {
-                self.socket.as_raw_fd()
-            }
-        }
-
-        impl mio::event::Source for $listener {
-            fn register(
-                &mut self,
-                registry: &Registry,
-                token: Token,
-                interests: Interest,
-            ) -> io::Result<()> {
-                SourceFd(&self.socket.as_raw_fd()).register(registry, token, interests)
-            }
-
-            fn reregister(
-                &mut self,
-                registry: &Registry,
-                token: Token,
-                interests: Interest,
-            ) -> io::Result<()> {
-                SourceFd(&self.socket.as_raw_fd()).reregister(registry, token, interests)
-            }
-
-            fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-                SourceFd(&self.socket.as_raw_fd()).deregister(registry)
-            }
-        }
-    };
-}
-
-listener_source!(UnixListener);
-listener_source!(TcpListener);
+socket_source!(UnixListener);
+socket_source!(TcpListener);

@@ -1,9 +1,8 @@
 use std::env;
 use std::fmt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-
-use nix::unistd::AccessFlags;
 
 use crate::uri::{FaceUri, ResolveError};
 
@@ -11,23 +10,6 @@ use crate::uri::{FaceUri, ResolveError};
 /// user's run directory, the temporary directory.
 pub fn unix_path_candidates() -> Vec<PathBuf> {
     candidates_from(|key| env::var(key).ok())
-}
-
-/// The first of [`unix_path_candidates`] where this process may make a socket, as far as
-/// permissions tell: where a router of this user listens by default.
-pub fn default_unix_path() -> PathBuf {
-    let mut candidates = unix_path_candidates();
-    let usable = candidates.iter().position(|path| may_create_in(path.parent()));
-    candidates.swap_remove(usable.unwrap_or(candidates.len() - 1))
-}
-
-/// Whether a file may be made in `directory`, or the directory itself and those above it that are
-/// missing.
-fn may_create_in(directory: Option<&Path>) -> bool {
-    let nearest = directory.and_then(|path| path.ancestors().find(|path| path.exists()));
-    nearest.is_some_and(|path| {
-        path.is_dir() && nix::unistd::eaccess(path, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
-    })
 }
 
 fn candidates_from(variable: impl Fn(&str) -> Option<String>) -> Vec<PathBuf> {
@@ -95,8 +77,19 @@ pub fn client_transport() -> Result<TransportChoice, ClientTransportError> {
     client_transport_from(
         |key| env::var(key).ok(),
         |path| std::fs::read_to_string(path).ok(),
-        |path| UnixStream::connect(path).is_ok(),
+        |path| {
+            // Anybody may make any name in the directory for temporary files.
+            let is_believed = !path.starts_with(env::temp_dir()) || is_in_own_directory(path);
+            is_believed && UnixStream::connect(path).is_ok()
+        },
     )
+}
+
+/// Whether a socket's directory is one that this user made.
+fn is_in_own_directory(socket: &Path) -> bool {
+    let owner = nix::unistd::getuid().as_raw();
+    let directory = socket.parent().and_then(|path| std::fs::symlink_metadata(path).ok());
+    directory.is_some_and(|found| found.is_dir() && found.uid() == owner)
 }
 
 /// As [`client_transport`], with the environment, the files and the liveness of routers told by the
@@ -206,15 +199,19 @@ mod tests {
     }
 
     #[test]
-    fn a_place_where_nothing_can_be_made_is_passed_over() {
+    fn a_socket_in_a_foreign_directory_is_nobodys_router() {
         let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("file");
-        std::fs::write(&file, "").unwrap();
-        assert!(may_create_in(Some(directory.path())));
-        assert!(may_create_in(Some(&directory.path().join("a/b"))));
-        assert!(!may_create_in(Some(&file)));
-        assert!(!may_create_in(Some(&file.join("a"))));
-        assert!(unix_path_candidates().contains(&default_unix_path()));
+        let ours = directory.path().join("ours");
+        std::fs::create_dir(&ours).unwrap();
+        assert!(is_in_own_directory(&ours.join("nfd.sock")));
+        assert!(!is_in_own_directory(&directory.path().join("missing/nfd.sock")));
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&ours, &link).unwrap();
+        assert!(!is_in_own_directory(&link.join("nfd.sock")));
+        if nix::unistd::getuid().is_root() {
+            nix::unistd::chown(&ours, Some(nix::unistd::Uid::from_raw(65534)), None).unwrap();
+            assert!(!is_in_own_directory(&ours.join("nfd.sock")));
+        }
     }
 
     #[test]

@@ -75,3 +75,39 @@ impl Backlog {
         link.set_socket_backlog(self.bytes_max);
     }
 }
+
+/// Lets mio watch a type by the descriptor of its field `socket`.
+macro_rules! socket_source {
+    ($watched:ty) => {
+        impl std::os::fd::AsRawFd for $watched {
+            fn as_raw_fd(&self) -> std::os::fd::RawFd {
+                self.socket.as_raw_fd()
+            }
+        }
+
+        impl mio::event::Source for $watched {
+            fn register(
+                &mut self,
+                registry: &mio::Registry,
+                token: mio::Token,
+                interests: mio::Interest,
+            ) -> std::io::Result<()> {
+                mio::unix::SourceFd(&self.socket.as_raw_fd()).register(registry, token, interests)
+            }
+
+            fn reregister(
+                &mut self,
+                registry: &mio::Registry,
+                token: mio::Token,
+                interests: mio::Interest,
+            ) -> std::io::Result<()> {
+                mio::unix::SourceFd(&self.socket.as_raw_fd()).reregister(registry, token, interests)
+            }
+
+            fn deregister(&mut self, registry: &mio::Registry) -> std::io::Result<()> {
+                mio::unix::SourceFd(&self.socket.as_raw_fd()).deregister(registry)
+            }
+        }
+    };
+}
+pub(crate) use socket_source;

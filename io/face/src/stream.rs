@@ -1,19 +1,17 @@
 use std::fmt;
 use std::io::{self, Read};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mio::unix::SourceFd;
-use mio::{Interest, Registry, Token};
 use socket2::{Domain, SockAddr, Socket, Type};
 use weir_base::{Packet, Pool};
 use weir_link::Link;
 use weir_wire::peek_frame;
 
 use crate::gather::with_pieces;
-use crate::socket::{Backlog, grow_send_buffer};
+use crate::socket::{Backlog, grow_send_buffer, socket_source};
 use crate::uri::FaceUri;
 use crate::{RecvStatus, SendStatus};
 
@@ -58,21 +56,6 @@ impl StreamSocket {
         Self::from_unix(socket, local, FaceUri::Unix(path.to_owned()))
     }
 
-    /// Starts a TCP connection. When the socket becomes writable,
-    /// [`finish_connect`](Self::finish_connect) tells whether it stands.
-    ///
-    /// # Errors
-    /// Those of `socket` and `connect` that are known at once.
-    pub fn connect_tcp(address: SocketAddr) -> io::Result<Self> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-        socket.set_nonblocking(true)?;
-        match socket.connect(&address.into()) {
-            Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => return Err(error),
-            _ => {}
-        }
-        Self::from_tcp(socket, address)
-    }
-
     /// Connects over TCP and waits for at most `timeout`.
     ///
     /// # Errors
@@ -81,25 +64,6 @@ impl StreamSocket {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
         socket.connect_timeout(&address.into(), timeout)?;
         Self::from_tcp(socket, address)
-    }
-
-    /// Whether a connection begun by [`connect_tcp`](Self::connect_tcp) stands; to be asked when
-    /// the socket is writable, and again at the next readiness while the answer is `false`.
-    ///
-    /// # Errors
-    /// Why it could not be made.
-    pub fn finish_connect(&mut self) -> io::Result<bool> {
-        if let Some(error) = self.socket.take_error()? {
-            return Err(error);
-        }
-        match self.socket.peer_addr() {
-            Ok(_) => {
-                self.local = local_tcp_uri(&self.socket);
-                Ok(true)
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
-            Err(error) => Err(error),
-        }
     }
 
     /// The accepted end of a Unix connection to the listener at `listener_path`.
@@ -293,38 +257,4 @@ impl fmt::Debug for StreamSocket {
     }
 }
 
-impl AsFd for StreamSocket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
-impl AsRawFd for StreamSocket {
-    fn as_raw_fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
-    }
-}
-
-impl mio::event::Source for StreamSocket {
-    fn register(
-        &mut self,
-        registry: &Registry,
-        token: Token,
-        interests: Interest,
-    ) -> io::Result<()> {
-        SourceFd(&self.socket.as_raw_fd()).register(registry, token, interests)
-    }
-
-    fn reregister(
-        &mut self,
-        registry: &Registry,
-        token: Token,
-        interests: Interest,
-    ) -> io::Result<()> {
-        SourceFd(&self.socket.as_raw_fd()).reregister(registry, token, interests)
-    }
-
-    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-        SourceFd(&self.socket.as_raw_fd()).deregister(registry)
-    }
-}
+socket_source!(StreamSocket);

@@ -2,17 +2,17 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::AsRawFd;
 
-use mio::unix::SourceFd;
-use mio::{Interest, Registry, Token};
 use socket2::{Domain, SockAddr, Socket, Type};
 use weir_base::{Packet, PacketMut, Pool};
 use weir_link::{Frame, Link, LinkDrop};
 use weir_wire::PACKET_SIZE_MAX;
 
 use crate::mmsg::{self, Arrival, BATCH_MAX, Departure, Pieces, Target};
-use crate::socket::{Backlog, grow_receive_buffer, grow_send_buffer, set_int_option};
+use crate::socket::{
+    Backlog, grow_receive_buffer, grow_send_buffer, set_int_option, socket_source,
+};
 use crate::uri::FaceUri;
 use crate::{RecvStatus, SendStatus};
 
@@ -33,6 +33,17 @@ pub fn udp_mtu_default(peer: IpAddr) -> usize {
     if peer.to_canonical().is_loopback() { PACKET_SIZE_MAX } else { 1420 }
 }
 
+/// The LocalUri of a face to `peer` at a port bound to `bound`: the address that datagrams leave
+/// from, as the system routes now.
+pub fn udp_local_toward(mut bound: SocketAddr, peer: SocketAddr) -> FaceUri {
+    if bound.ip().is_unspecified()
+        && let Some(ip) = source_toward(peer)
+    {
+        bound.set_ip(ip);
+    }
+    FaceUri::Udp(bound)
+}
+
 /// How a [`UdpPort`] is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UdpOptions {
@@ -44,9 +55,6 @@ pub struct UdpOptions {
     pub offload: bool,
     /// Whether `recvmmsg` and `sendmmsg` are used, where they exist.
     pub batch: bool,
-    /// Whether several ports may be bound to the address; the kernel then spreads peers over them
-    /// (SO_REUSEPORT).
-    pub reuse_port: bool,
 }
 
 impl Default for UdpOptions {
@@ -56,7 +64,6 @@ impl Default for UdpOptions {
             send_buffer_bytes: 4 << 20,
             offload: true,
             batch: true,
-            reuse_port: false,
         }
     }
 }
@@ -122,9 +129,6 @@ impl UdpPort {
         if address.is_ipv6() {
             socket.set_only_v6(true)?;
         }
-        if options.reuse_port {
-            socket.set_reuse_port(true)?;
-        }
         grow_receive_buffer(&socket, options.receive_buffer_bytes);
         grow_send_buffer(&socket, options.send_buffer_bytes);
         // Without this only the count of such drops is missing.
@@ -154,17 +158,6 @@ impl UdpPort {
     /// The address bound to.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
-    }
-
-    /// The face's LocalUri: the address datagrams to `peer` leave from, as the system routes now.
-    pub fn local_uri_toward(&self, peer: SocketAddr) -> FaceUri {
-        let mut local = self.local;
-        if local.ip().is_unspecified()
-            && let Some(ip) = source_toward(peer)
-        {
-            local.set_ip(ip);
-        }
-        FaceUri::Udp(local)
     }
 
     /// Receive buffer the system granted, in octets.
@@ -486,38 +479,4 @@ impl fmt::Debug for UdpPort {
     }
 }
 
-impl AsFd for UdpPort {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
-impl AsRawFd for UdpPort {
-    fn as_raw_fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
-    }
-}
-
-impl mio::event::Source for UdpPort {
-    fn register(
-        &mut self,
-        registry: &Registry,
-        token: Token,
-        interests: Interest,
-    ) -> io::Result<()> {
-        SourceFd(&self.socket.as_raw_fd()).register(registry, token, interests)
-    }
-
-    fn reregister(
-        &mut self,
-        registry: &Registry,
-        token: Token,
-        interests: Interest,
-    ) -> io::Result<()> {
-        SourceFd(&self.socket.as_raw_fd()).reregister(registry, token, interests)
-    }
-
-    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-        SourceFd(&self.socket.as_raw_fd()).deregister(registry)
-    }
-}
+socket_source!(UdpPort);

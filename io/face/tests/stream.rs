@@ -44,10 +44,8 @@ impl Server {
 
 fn tcp_pair(ip: std::net::IpAddr) -> (StreamSocket, StreamSocket, TcpListener) {
     let listener = TcpListener::bind(SocketAddr::new(ip, 0)).unwrap();
-    let mut near = StreamSocket::connect_tcp(listener.local_addr()).unwrap();
-    while !near.finish_connect().unwrap() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    let timeout = Duration::from_secs(1);
+    let near = StreamSocket::connect_tcp_timeout(listener.local_addr(), timeout).unwrap();
     let far = loop {
         if let Some(far) = listener.accept().unwrap() {
             break far;
@@ -250,15 +248,8 @@ fn a_refused_tcp_connection_is_told() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         listener.local_addr()
     };
-    let result = StreamSocket::connect_tcp(address).and_then(|mut socket| {
-        while !socket.finish_connect()? {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Ok(())
-    });
+    let result = StreamSocket::connect_tcp_timeout(address, Duration::from_secs(1));
     assert_eq!(result.unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
-    let timeout = Duration::from_secs(1);
-    assert!(StreamSocket::connect_tcp_timeout(address, timeout).is_err());
 }
 
 #[test]

@@ -7,7 +7,10 @@ use std::time::{Duration, Instant as Clock};
 
 use common::{data, link_with, packets_of};
 use weir_base::{Packet, Pool};
-use weir_face::{Datagram, FaceUri, RecvStatus, SendStatus, UdpOptions, UdpPort, udp_mtu_default};
+use weir_face::{
+    Datagram, FaceUri, RecvStatus, SendStatus, UdpOptions, UdpPort, udp_local_toward,
+    udp_mtu_default,
+};
 use weir_link::{Link, LinkConfig, LinkDrop};
 
 const ANY_V4: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -207,10 +210,11 @@ fn the_receive_buffer_is_large() {
 
 #[test]
 fn local_addresses_are_those_the_peer_sees() {
-    let port = UdpPort::bind(([0, 0, 0, 0], 0).into(), &UdpOptions::default()).unwrap();
-    let local = port.local_uri_toward(([127, 0, 0, 1], 6363).into());
-    let expected = SocketAddr::from(([127, 0, 0, 1], port.local_addr().port()));
-    assert_eq!(local, FaceUri::Udp(expected));
+    let peer = ([127, 0, 0, 1], 6363).into();
+    let local = udp_local_toward(([0, 0, 0, 0], 7000).into(), peer);
+    assert_eq!(local, FaceUri::Udp(([127, 0, 0, 1], 7000).into()));
+    let bound = ([192, 0, 2, 1], 7000).into();
+    assert_eq!(udp_local_toward(bound, peer), FaceUri::Udp(bound));
     assert_eq!(udp_mtu_default(Ipv6Addr::LOCALHOST.into()), 8800);
     assert_eq!(udp_mtu_default(Ipv4Addr::new(192, 0, 2, 1).into()), 1420);
 }

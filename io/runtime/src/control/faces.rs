@@ -1,10 +1,10 @@
 //! Faces coming, changing and going.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use weir_base::{FaceId, Instant};
-use weir_face::{FaceUri, StreamSocket, UdpOptions, UdpPort};
+use weir_face::{FaceUri, StreamSocket, UdpOptions, UdpPort, udp_local_toward};
 use weir_forward::FaceScope;
 use weir_link::LinkConfig;
 use weir_manage::{
@@ -126,7 +126,7 @@ impl Control {
     pub(super) fn on_peer_face(&mut self, worker: u16, id: FaceId, port: PortId, peer: SocketAddr) {
         let port = &self.ports[&port];
         let link = port.links.of(peer).clone();
-        let local = port.local_toward(peer);
+        let local = udp_local_toward(port.local, peer);
         self.faces.insert(FaceRecord {
             id,
             remote: FaceUri::Udp(peer),
@@ -231,7 +231,7 @@ impl Control {
         let remote = FaceUri::Udp(peer);
         let mut link = port.links.of(peer).clone();
         apply_changes(&mut link, &request.changes, &remote, FaceScope::NonLocal)?;
-        let (worker, local) = (port.worker, port.local_toward(peer));
+        let (worker, local) = (port.worker, udp_local_toward(port.local, peer));
         self.add_face(Draft {
             remote,
             local,
@@ -252,10 +252,10 @@ impl Control {
         let reaches = |local: IpAddr| {
             local.is_unspecified() || local.is_loopback() == peer.ip().is_loopback()
         };
-        let found = self.ports.iter().find(|(_, port)| {
-            port.is_ipv6 == is_ipv6
-                && port.local.socket_addr().is_some_and(|local| reaches(local.ip()))
-        });
+        let found = self
+            .ports
+            .iter()
+            .find(|(_, port)| port.local.is_ipv6() == is_ipv6 && reaches(port.local.ip()));
         let id = match found.map(|(id, _)| *id) {
             Some(id) => id,
             None => {
@@ -280,15 +280,7 @@ impl Control {
             network: self.udp_link(Ipv4Addr::UNSPECIFIED.into()),
         };
         let worker = self.pick_worker();
-        self.ports.insert(
-            id,
-            PortRecord {
-                worker,
-                local: FaceUri::Udp(local),
-                is_ipv6: local.is_ipv6(),
-                links: links.clone(),
-            },
-        );
+        self.ports.insert(id, PortRecord { worker, local, links: links.clone() });
         let socket = Box::new(socket);
         self.workers[usize::from(worker)].send(ToWorker::AddPort { id, socket, links });
         id
@@ -455,21 +447,5 @@ impl Control {
             };
             self.manager_inputs.push_back(ManagerInput::AddRoute { prefix, route });
         }
-    }
-}
-
-impl PortRecord {
-    /// The LocalUri of a face to `peer`: where the system would send from now.
-    fn local_toward(&self, peer: SocketAddr) -> FaceUri {
-        let bound = match self.local {
-            FaceUri::Udp(bound) if bound.ip().is_unspecified() => bound,
-            _ => return self.local.clone(),
-        };
-        let source = UdpSocket::bind(SocketAddr::new(bound.ip(), 0)).and_then(|probe| {
-            probe.connect(peer)?;
-            probe.local_addr()
-        });
-        let ip = source.map_or(bound.ip(), |source| source.ip());
-        FaceUri::Udp(SocketAddr::new(ip, bound.port()))
     }
 }

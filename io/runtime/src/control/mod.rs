@@ -11,6 +11,7 @@ mod table;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use crossbeam_channel::Sender;
 use mio::unix::SourceFd;
 use mio::{Events, Poll, Token, Waker};
 use weir_base::Instant;
-use weir_face::{FaceUri, TcpListener, UnixListener};
+use weir_face::{TcpListener, UnixListener};
 use weir_manage::{Manager, ManagerInput, ManagerOutbox};
 
 pub(crate) use self::connect::ConnectOutcome;
@@ -76,8 +77,7 @@ impl Drop for WorkerHandle {
 /// A shared UDP port.
 struct PortRecord {
     worker: u16,
-    local: FaceUri,
-    is_ipv6: bool,
+    local: SocketAddr,
     links: PeerLinks,
 }
 
