@@ -43,7 +43,7 @@ const DELAY_MAX_NS: u64 = 16 * NS_PER_MS;
 const DELAY_PARTS: u64 = 8;
 /// Up to this window slow start doubles it in a round trip, beyond it adds half of this (RFC 3742, max_ssthresh).
 /// Otherwise the last doubling on a fast path, before any delay shows, is more than the queue of a router's face.
-const DOUBLING_MAX: f64 = 256.0;
+const DOUBLING_MAX: f64 = 128.0;
 /// Growth in conservative slow start is so many times slower (RFC 9406, CSS_GROWTH_DIVISOR).
 const CAREFUL_PARTS: f64 = 4.0;
 /// Rounds of conservative slow start before congestion avoidance. RFC 9406 has 5 (CSS_ROUNDS), in which the window
