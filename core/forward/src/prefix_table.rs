@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use arrayvec::ArrayVec;
 use weir_base::{HashKey, Slab, Table};
 use weir_wire::{Name, NameView};
 
@@ -50,11 +51,10 @@ impl<T> PrefixTable<T> {
     /// [`PrefixTable::lengths`].
     #[inline]
     pub(crate) fn longest_match(&self, name: NameView<'_>, hashes: &PrefixHashes) -> Option<&T> {
-        let mut lengths = self.lengths & ((2_u64 << hashes.deepest) - 1);
-        while lengths != 0 {
-            let length = 63 - lengths.leading_zeros() as usize;
-            lengths &= !(1 << length);
-            if let Some(index) = self.find(name, hashes.by_length[length], length) {
+        for &(length, hash) in hashes.shortest_first.iter().rev() {
+            if self.lengths & (1 << length) != 0
+                && let Some(index) = self.find(name, hash, length as usize)
+            {
                 return Some(&self.entries[index].value);
             }
         }
@@ -122,27 +122,25 @@ impl<T> PrefixTable<T> {
 
 /// Hashes of those prefixes of a name that tables ask for.
 pub(crate) struct PrefixHashes {
-    by_length: [u64; PREFIX_COMPONENTS_MAX + 1],
-    /// Prefixes beyond this length were not hashed.
-    deepest: usize,
+    /// Components of a prefix, and its hash.
+    shortest_first: ArrayVec<(u32, u64), PREFIX_COMPONENTS_MAX>,
 }
 
 impl PrefixHashes {
     /// Hashes the prefixes of `name` whose lengths are set in `lengths`, in one pass.
     #[inline]
     pub(crate) fn of(key: &HashKey, name: NameView<'_>, lengths: u64) -> Self {
-        let longest = (63_u32.saturating_sub(lengths.leading_zeros())) as usize;
-        let deepest = name.component_count().min(longest);
-        let mut by_length = [0; PREFIX_COMPONENTS_MAX + 1];
+        let mut shortest_first = ArrayVec::new();
+        let longest = u64::BITS - lengths.leading_zeros();
         let mut hasher = key.prefixes(name.value());
         let mut end = 0;
-        for (index, component) in name.components().take(deepest).enumerate() {
+        for (length, component) in (1..longest).zip(name.components()) {
             end += component.wire.len();
-            if lengths & (2 << index) != 0 {
-                by_length[index + 1] = hasher.hash_to(end);
+            if lengths & (1 << length) != 0 {
+                shortest_first.push((length, hasher.hash_to(end)));
             }
         }
-        Self { by_length, deepest }
+        Self { shortest_first }
     }
 }
 

@@ -203,8 +203,15 @@ impl Context<'_> {
         if hop.face == self.ingress && !egress.is_ad_hoc() {
             return false;
         }
-        let ingress_is_local = self.faces.find(self.ingress).is_some_and(|face| face.is_local());
-        egress.is_local() || scope_allows(self.entry().name_value(), ingress_is_local)
+        match scope_of(self.entry().name_value()) {
+            Scope::Global => true,
+            Scope::Localhost => egress.is_local(),
+            Scope::Localhop => egress.is_local() || self.is_local(self.ingress),
+        }
+    }
+
+    fn is_local(&self, face: FaceId) -> bool {
+        self.faces.find(face).is_some_and(|face| face.is_local())
     }
 
     /// Whether an unanswered Interest is out on `hop`.
@@ -218,12 +225,11 @@ impl Context<'_> {
 
     /// Sends the Interest to `face` and notes it (NFD, outgoing Interest pipeline).
     pub(crate) fn send_interest(&mut self, face: FaceId) -> bool {
-        let entry = self.pit.entry_mut(self.entry);
-        let egress_is_local = self.faces.find(face).is_some_and(|face| face.is_local());
-        if entry.hop_limit == Some(0) && !egress_is_local {
+        if self.entry().hop_limit == Some(0) && !self.is_local(face) {
             self.stats.drop_packet(DropReason::HopLimitSpent);
             return false;
         }
+        let entry = self.pit.entry_mut(self.entry);
         let (now, nonce) = (self.now, entry.nonce);
         let expiry = now.plus_ns(self.lifetime_ns);
         match entry.out_records.find(|record| record.face == face) {
@@ -259,12 +265,21 @@ impl Context<'_> {
     }
 }
 
-/// `/localhost` stays on the host; `/localhop` leaves it only when it came from it.
-fn scope_allows(name_value: &[u8], ingress_is_local: bool) -> bool {
+/// How far a name reaches (NFD, name-based scope control).
+enum Scope {
+    Global,
+    /// Never crosses to another host.
+    Localhost,
+    /// Crosses to another host only from this one.
+    Localhop,
+}
+
+#[inline]
+fn scope_of(name_value: &[u8]) -> Scope {
     match name_value {
-        [8, 9, rest @ ..] if rest.starts_with(b"localhost") => false,
-        [8, 8, rest @ ..] if rest.starts_with(b"localhop") => ingress_is_local,
-        _ => true,
+        [8, 9, rest @ ..] if rest.starts_with(b"localhost") => Scope::Localhost,
+        [8, 8, rest @ ..] if rest.starts_with(b"localhop") => Scope::Localhop,
+        _ => Scope::Global,
     }
 }
 
