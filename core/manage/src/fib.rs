@@ -14,6 +14,8 @@ use crate::status::{FibEntry, NextHopRecord};
 #[derive(Clone, Debug, Default)]
 pub struct Fib {
     entries: BTreeMap<Name, BTreeMap<FaceId, u64>>,
+    /// The prefixes of each face: strangers' faces come and go, and a table may be large.
+    faces: BTreeMap<FaceId, BTreeSet<Name>>,
     changed: BTreeSet<Name>,
 }
 
@@ -36,6 +38,9 @@ impl Fib {
     /// Adds a next hop, or changes its cost.
     pub fn add(&mut self, prefix: &Name, face: FaceId, cost: u64) {
         let old = self.entries.entry(prefix.clone()).or_default().insert(face, cost);
+        if old.is_none() {
+            self.faces.entry(face).or_default().insert(prefix.clone());
+        }
         if old != Some(cost) {
             self.changed.insert(prefix.clone());
         }
@@ -43,26 +48,30 @@ impl Fib {
 
     /// Removes a next hop if it is there.
     pub fn remove(&mut self, prefix: &Name, face: FaceId) {
-        let btree_map::Entry::Occupied(mut entry) = self.entries.entry(prefix.clone()) else {
-            return;
-        };
-        if entry.get_mut().remove(&face).is_some() {
-            self.changed.insert(prefix.clone());
-            if entry.get().is_empty() {
-                entry.remove();
+        let btree_map::Entry::Occupied(mut prefixes) = self.faces.entry(face) else { return };
+        if prefixes.get_mut().remove(prefix) {
+            if prefixes.get().is_empty() {
+                prefixes.remove();
             }
+            self.remove_from_entry(prefix, face);
         }
     }
 
     /// Removes a face that is gone from every prefix.
     pub fn remove_face(&mut self, face: FaceId) {
-        let changed = &mut self.changed;
-        self.entries.retain(|prefix, next_hops| {
-            if next_hops.remove(&face).is_some() {
-                changed.insert(prefix.clone());
+        for prefix in self.faces.remove(&face).unwrap_or_default() {
+            self.remove_from_entry(&prefix, face);
+        }
+    }
+
+    fn remove_from_entry(&mut self, prefix: &Name, face: FaceId) {
+        if let Some(next_hops) = self.entries.get_mut(prefix) {
+            next_hops.remove(&face);
+            if next_hops.is_empty() {
+                self.entries.remove(prefix);
             }
-            !next_hops.is_empty()
-        });
+        }
+        self.changed.insert(prefix.clone());
     }
 
     /// Appends an action for every prefix that changed since the last call.
@@ -83,4 +92,32 @@ impl Fib {
 
 fn records(next_hops: &BTreeMap<FaceId, u64>) -> Vec<NextHopRecord> {
     next_hops.iter().map(|(face, cost)| NextHopRecord { face_id: *face, cost: *cost }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_face_that_goes_takes_its_next_hops_along_and_no_others() {
+        let [a, b]: [Name; 2] = ["/a", "/b"].map(|uri| uri.parse().unwrap());
+        let (one, other) = (FaceId(300), FaceId(301));
+        let mut fib = Fib::default();
+        for (prefix, face) in [(&a, one), (&a, other), (&b, one)] {
+            fib.add(prefix, face, 1);
+            fib.add(prefix, face, 2);
+        }
+        fib.remove(&a, FaceId(302));
+        fib.flush(&mut Vec::new());
+        fib.remove_face(one);
+        let mut actions = Vec::new();
+        fib.flush(&mut actions);
+        let left = alloc::vec![NextHopRecord { face_id: other, cost: 2 }];
+        let expected = [(a.clone(), left), (b, Vec::new())];
+        let expected =
+            expected.map(|(prefix, next_hops)| Action::SetNextHops { prefix, next_hops });
+        assert_eq!(actions, expected);
+        fib.remove(&a, other);
+        assert!(fib.is_empty() && fib.faces.is_empty());
+    }
 }
