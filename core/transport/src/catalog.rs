@@ -36,8 +36,8 @@ struct Object {
     segments: u64,
 }
 
-/// Finds the answers to Interests: segments of objects, and packets that are kept whole (metadata, manifest parts,
-/// certificates).
+/// Finds the answers to Interests: segments of objects, and packets that are kept whole (metadata,
+/// manifest parts, certificates).
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
     objects: Vec<Object>,
@@ -55,7 +55,8 @@ impl Catalog {
         Self::default()
     }
 
-    /// Adds an object of `segments` segments right below `versioned`. One that has the name already is replaced.
+    /// Adds an object of `segments` segments right below `versioned`. One that has the name already
+    /// is replaced.
     ///
     /// # Panics
     /// When `segments` is 0, or after 2^32 objects.
@@ -134,7 +135,8 @@ impl Catalog {
         let from = (Bound::Included(prefix), Bound::Unbounded);
         let packet = self.packets.range::<[u8], _>(from).next();
         let packet = packet.filter(|(name, _)| name.starts_with(prefix));
-        // What is asked for is a keyword's content if the prefix ends in one, else the object itself.
+        // What is asked for is a keyword's content if the prefix ends in one, else the object
+        // itself.
         if let Some((_, packet)) = packet
             && ends_in_keyword(prefix)
         {

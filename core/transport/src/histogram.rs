@@ -30,7 +30,8 @@ impl Histogram {
         self.count
     }
 
-    /// The duration that `share` (0 to 1) of all are not above, rounded down to its bucket; `None` when empty.
+    /// The duration that `share` (0 to 1) of all are not above, rounded down to its bucket; `None`
+    /// when empty.
     pub fn quantile_ns(&self, share: f64) -> Option<u64> {
         if self.count == 0 {
             return None;

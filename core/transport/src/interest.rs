@@ -51,7 +51,8 @@ impl InterestBatch {
         self.ends.clear();
     }
 
-    /// Appends the Interest for the name whose value is `prefix`, with a Segment component after it if there is one.
+    /// Appends the Interest for the name whose value is `prefix`, with a Segment component after it
+    /// if there is one.
     pub(crate) fn push(&mut self, prefix: &[u8], segment: Option<u64>, selectors: Selectors) {
         let number = encode_nni(segment.unwrap_or(0));
         let name_len = prefix.len() + if segment.is_some() { 2 + number.len() } else { 0 };

@@ -1,7 +1,8 @@
-//! What a producer says about an object before its segments are asked for (RDR; file-server extensions).
+//! What a producer says about an object before its segments are asked for (RDR; file-server
+//! extensions).
 //!
-//! The Content of `/<object>/32=metadata/54=<version>/50=0` is the versioned Name, then elements of which readers skip
-//! the ones they do not know:
+//! The Content of `/<object>/32=metadata/54=<version>/50=0` is the versioned Name, then elements of
+//! which readers skip the ones they do not know:
 //!
 //! | type | element | value |
 //! |---|---|---|
@@ -9,10 +10,10 @@
 //! | 26 | `FinalBlockId` | Segment component of the last segment |
 //! | 0xF500 | `SegmentSize` | NNI, octets of Content in each segment but the last |
 //! | 0xF502 | `Size` | NNI, octets |
-//! | 0xF504 | `Mode` | NNI, as `stat` has it; `0o040000` set for a directory, whose name denotes a listing |
+//! | 0xF504 | `Mode` | NNI, as `stat` has it; of a directory, the name denotes a listing |
 //! | 0xF50C | `Mtime` | NNI, nanoseconds since the Unix epoch |
 //! | 0xF520 | `DigestsPerPart` | NNI; there is a digest manifest with so many digests in a part |
-//! | 0xF522 | `SignerCertificate` | the signer's certificate, a whole Data: its own name may lead nowhere from here |
+//! | 0xF522 | `SignerCertificate` | a whole Data; its own name may lead nowhere from here |
 
 use alloc::vec::Vec;
 
@@ -113,8 +114,8 @@ impl Metadata {
         writer.into_vec()
     }
 
-    /// Reads the Content of a metadata Data. Elements after the Name that are not known, whatever their numbers, are
-    /// skipped: the extensions of different producers overlap.
+    /// Reads the Content of a metadata Data. Elements after the Name that are not known, whatever
+    /// their numbers, are skipped: the extensions of different producers overlap.
     ///
     /// # Errors
     /// [`MetadataError`].

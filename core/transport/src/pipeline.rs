@@ -1,7 +1,8 @@
 //! Which Interests to send when: window, losses, timeouts, retries.
 //!
-//! The pipeline knows *units*, numbered from 0 in the order in which they are wanted; the fetcher says what they are
-//! called. Its state is one slot for each unit between the first unanswered and the last sent.
+//! The pipeline knows *units*, numbered from 0 in the order in which they are wanted; the fetcher
+//! says what they are called. Its state is one slot for each unit between the first unanswered and
+//! the last sent.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -15,8 +16,9 @@ use crate::rtt::{RttConfig, RttEstimator};
 
 /// An Interest may be lost once this many later ones were answered (RFC 9002, kPacketThreshold).
 const REORDER_ORDERS: u64 = 3;
-/// The time an Interest may be overtaken, in quarters of the smoothed round trip above one: 1.25 of it at first
-/// (RFC 9002 has 1.125), more after a loss turned out to be none, for answers from caches overtake a producer's.
+/// The time an Interest may be overtaken, in quarters of the smoothed round trip above one: 1.25 of
+/// it at first (RFC 9002 has 1.125), more after a loss turned out to be none, for answers from
+/// caches overtake a producer's.
 const REORDER_QUARTERS: u64 = 1;
 /// At most nine round trips.
 const REORDER_QUARTERS_MAX: u64 = 32;
@@ -25,8 +27,8 @@ const RESEND_AFTER_NS: u64 = 10 * NS_PER_MS;
 /// Waits after a Nack grow from the first to the second by factors of two.
 const NACK_WAIT_NS: u64 = 100 * NS_PER_MS;
 const NACK_WAIT_MAX_NS: u64 = NS_PER_S;
-/// Nacks `NoRoute` to one unit before it is given up: 100 + 200 + 400 + 800 + 1000 ms, for a producer or a route that
-/// is just coming up.
+/// Nacks `NoRoute` to one unit before it is given up: 100 + 200 + 400 + 800 + 1000 ms, for a
+/// producer or a route that is just coming up.
 const NO_ROUTE_MAX: u32 = 5;
 /// Slots at most: how far the last Interest may be ahead of the first unanswered one.
 const SLOTS_MAX: usize = 1 << 16;
@@ -198,8 +200,9 @@ impl Pipeline {
         self.slots.is_empty() && self.limit.is_some_and(|limit| self.base >= limit)
     }
 
-    /// The next unit to ask for, if the window has room and the caller has, too. `is_needed` says of a unit seen for
-    /// the first time whether it is wanted at all. The caller sends it and calls [`Pipeline::sent`].
+    /// The next unit to ask for, if the window has room and the caller has, too. `is_needed` says
+    /// of a unit seen for the first time whether it is wanted at all. The caller sends it and calls
+    /// [`Pipeline::sent`].
     pub(crate) fn next_to_send(
         &mut self,
         now: Instant,
@@ -378,8 +381,8 @@ impl Pipeline {
         Ok(())
     }
 
-    /// When [`Pipeline::check`] or [`Pipeline::next_to_send`] has something to do, if no packet comes before and the
-    /// caller has room or not.
+    /// When [`Pipeline::check`] or [`Pipeline::next_to_send`] has something to do, if no packet
+    /// comes before and the caller has room or not.
     pub(crate) fn next_wakeup(&self, has_room: bool) -> Option<Instant> {
         let overdue = self.sent.iter().find_map(|sent| {
             let slot = self.flying_slot(sent.unit, sent.order)?;

@@ -8,7 +8,8 @@ use weir_wire::{DataView, InterestView, NackReason, NameView};
 use crate::interest::{InterestBatch, Selectors};
 use crate::pipeline::GiveUp;
 
-/// The first wait for an answer; it doubles up to the lifetime of the Interest (RFC 6298, initial RTO).
+/// The first wait for an answer; it doubles up to the lifetime of the Interest (RFC 6298, initial
+/// RTO).
 const TIMEOUT_NS: u64 = NS_PER_S;
 /// The first wait after a Nack; it doubles up to a second.
 const NACK_WAIT_NS: u64 = 100 * NS_PER_MS;

@@ -16,8 +16,9 @@ pub struct RttConfig {
 }
 
 impl Default for RttConfig {
-    /// The values of ndnget: 1 s at first, 200 ms to 60 s, K = 8 (RFC 6298 has K = 4 for one sample a round trip; a
-    /// consumer that takes one from every segment sees the deviation shrink between bursts).
+    /// The values of ndnget: 1 s at first, 200 ms to 60 s, K = 8 (RFC 6298 has K = 4 for one sample
+    /// a round trip; a consumer that takes one from every segment sees the deviation shrink between
+    /// bursts).
     fn default() -> Self {
         Self {
             initial_rto_ns: NS_PER_S,
@@ -35,7 +36,8 @@ const DEVIATION_PARTS: i64 = 4;
 /// Factor by which a timeout grows each time it expires (RFC 6298, 5.5).
 const BACKOFF: u64 = 2;
 
-/// Estimates the round-trip time from samples and derives the retransmission timeout. All times in nanoseconds.
+/// Estimates the round-trip time from samples and derives the retransmission timeout. All times in
+/// nanoseconds.
 #[derive(Clone, Debug)]
 pub struct RttEstimator {
     config: RttConfig,
@@ -59,9 +61,10 @@ impl RttEstimator {
         }
     }
 
-    /// Takes one sample, from an Interest that was sent once only (RFC 6298, 3). `samples_per_rtt` is how many samples
-    /// one round trip is expected to give: the weights of a sample shrink by it, so that the memory of the estimator
-    /// stays a number of round trips whatever the window (as ndn-cxx does).
+    /// Takes one sample, from an Interest that was sent once only (RFC 6298, 3). `samples_per_rtt`
+    /// is how many samples one round trip is expected to give: the weights of a sample shrink by
+    /// it, so that the memory of the estimator stays a number of round trips whatever the window
+    /// (as ndn-cxx does).
     pub fn sample(&mut self, rtt_ns: u64, samples_per_rtt: u32) {
         let rtt = i64::try_from(rtt_ns).unwrap_or(i64::MAX / 64);
         let share = i64::from(samples_per_rtt.max(1));

@@ -1,7 +1,8 @@
 //! The octets of a segment around its Content.
 //!
-//! All segments of an object are alike but for the number, the Content and the signature value. A producer keeps the
-//! signature values only and writes the rest anew for each request, around the Content that it reads from the file.
+//! All segments of an object are alike but for the number, the Content and the signature value. A
+//! producer keeps the signature values only and writes the rest anew for each request, around the
+//! Content that it reads from the file.
 
 use core::ops::Range;
 
@@ -48,8 +49,8 @@ pub struct SegmentTemplate {
 }
 
 impl SegmentTemplate {
-    /// A template for the segments right below `prefix`, of which `last_segment` is the last one. All are signed as
-    /// `info` says.
+    /// A template for the segments right below `prefix`, of which `last_segment` is the last one.
+    /// All are signed as `info` says.
     pub fn new(
         prefix: NameView<'_>,
         freshness_ms: u64,
@@ -93,7 +94,8 @@ impl SegmentTemplate {
         }
     }
 
-    /// Octets of Content that a packet has room for, with the largest segment number and such a signature.
+    /// Octets of Content that a packet has room for, with the largest segment number and such a
+    /// signature.
     pub fn content_max(&self, last_segment: u64, signature_len: usize) -> usize {
         let full = self.frame(last_segment, PACKET_SIZE_MAX, signature_len);
         PACKET_SIZE_MAX.saturating_sub(full.len - PACKET_SIZE_MAX)
@@ -127,7 +129,8 @@ impl SegmentTemplate {
         frame
     }
 
-    /// Signs a segment whose Content `content` is, and computes its implicit digest. `scratch` is overwritten.
+    /// Signs a segment whose Content `content` is, and computes its implicit digest. `scratch` is
+    /// overwritten.
     ///
     /// # Errors
     /// What the signer says.

@@ -493,7 +493,8 @@ fn what_is_there_is_not_fetched_again() {
                 .run(&have);
         assert_eq!(outcome.result, Ok(()));
         assert_eq!(outcome.content.len(), 4000);
-        // 40 segments and the two parts that list them; a version alone costs a look at segment 0 and part 0.
+        // 40 segments and the two parts that list them; a version alone costs a look at segment 0
+        // and part 0.
         assert_eq!(outcome.stats.interests, 42 + extra);
     }
 }

@@ -88,7 +88,8 @@ pub struct FromRouter {
     pub packet: Packet,
 }
 
-/// A connection to a router. Packets go out with [`Client::send`] and [`Client::poll`]; `poll` also brings what came.
+/// A connection to a router. Packets go out with [`Client::send`] and [`Client::poll`]; `poll` also
+/// brings what came.
 pub struct Client {
     uri: FaceUri,
     connection: Connection,
@@ -107,8 +108,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the router that applications of this user use: NDN_CLIENT_TRANSPORT, `client.conf`, or where one
-    /// listens.
+    /// Connects to the router that applications of this user use: NDN_CLIENT_TRANSPORT,
+    /// `client.conf`, or where one listens.
     ///
     /// # Errors
     /// [`ClientError::Transport`], [`ClientError::Connect`].
@@ -218,8 +219,8 @@ impl Client {
         Ok(())
     }
 
-    /// Sends what is queued, waits for packets, for the [`Client::waker`] or until `deadline`, and appends what came to
-    /// `packets`. Packets that are there already are not waited for.
+    /// Sends what is queued, waits for packets, for the [`Client::waker`] or until `deadline`, and
+    /// appends what came to `packets`. Packets that are there already are not waited for.
     ///
     /// # Errors
     /// [`ClientError::Lost`].
@@ -240,8 +241,8 @@ impl Client {
         Ok(())
     }
 
-    /// Sends what is queued and waits, without reading, until the socket takes more, the waker is used or `deadline`
-    /// is past: for producers that have enough to send for now.
+    /// Sends what is queued and waits, without reading, until the socket takes more, the waker is
+    /// used or `deadline` is past: for producers that have enough to send for now.
     ///
     /// # Errors
     /// [`ClientError::Lost`].
@@ -300,7 +301,8 @@ impl Client {
         Ok(())
     }
 
-    /// Takes the frames apart. The link forgets where the router had a packet from; that is kept here.
+    /// Takes the frames apart. The link forgets where the router had a packet from; that is kept
+    /// here.
     fn receive(&mut self, packets: &mut Vec<FromRouter>) {
         let now = instant_since(self.epoch);
         for frame in self.frames.drain(..) {
@@ -319,8 +321,8 @@ impl Client {
         }
     }
 
-    /// Sends an Interest and waits for its Data. Other packets that come in the meantime are kept for the next
-    /// [`Client::poll`].
+    /// Sends an Interest and waits for its Data. Other packets that come in the meantime are kept
+    /// for the next [`Client::poll`].
     ///
     /// # Errors
     /// [`ExpressError`]; the Interest's lifetime is the time that is waited.

@@ -52,7 +52,8 @@ impl Connection {
                 return Err(io::Error::new(io::ErrorKind::Unsupported, message));
             }
         };
-        // Applications do not mark: a standing queue here only says that the router is the slower one.
+        // Applications do not mark: a standing queue here only says that the router is the slower
+        // one.
         let config = LinkConfig {
             queue_bytes_max: QUEUE_BYTES_MAX,
             congestion_marking: false,

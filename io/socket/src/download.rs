@@ -1,4 +1,5 @@
-//! Getting an object: the fetcher driven over a client, segments verified and stored by other threads.
+//! Getting an object: the fetcher driven over a client, segments verified and stored by other
+//! threads.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -36,8 +37,8 @@ pub trait Host {
     /// Ends the download.
     fn output(&mut self, found: &Found) -> Result<Box<dyn Output>, String>;
 
-    /// What verifies a packet that says it is signed so. Called once for each signer; may use the client to fetch
-    /// certificates.
+    /// What verifies a packet that says it is signed so. Called once for each signer; may use the
+    /// client to fetch certificates.
     ///
     /// # Errors
     /// Ends the download: the signer is not to be believed.
@@ -56,7 +57,8 @@ pub trait Host {
 pub struct Found {
     /// Its metadata, or no more than its name.
     pub metadata: Metadata,
-    /// The metadata came from a store, and the producer did not answer: there may be a later version.
+    /// The metadata came from a store, and the producer did not answer: there may be a later
+    /// version.
     pub is_stored: bool,
 }
 
@@ -334,7 +336,8 @@ impl<'a> Download<'a> {
         let resumed = have.len();
         let mut object =
             Object { found, output, goal: None, have: have.clone(), resumed, has_manifest: None };
-        // An unverified size only says where a segment would go; one that does not fit is refused then.
+        // An unverified size only says where a segment would go; one that does not fit is refused
+        // then.
         if let Some(size) = segment_size.or(object.found.metadata.segment_size) {
             object.set_segment_size(size)?;
         }
@@ -574,7 +577,8 @@ impl<'a> Download<'a> {
 }
 
 impl Object {
-    /// A producer's metadata may not tell the size of its segments: any segment but the last shows it.
+    /// A producer's metadata may not tell the size of its segments: any segment but the last shows
+    /// it.
     fn learn_segment_size(
         &mut self,
         segment: u64,

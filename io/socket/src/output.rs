@@ -28,8 +28,8 @@ pub trait Output: Send {
     /// [`OutputError`].
     fn sink(&mut self, segment_size: u64) -> Result<Arc<dyn SegmentSink>, OutputError>;
 
-    /// Makes what is there last; `have` are the segments stored so far. Called now and then and when the download
-    /// ends early, perhaps from another thread than the rest.
+    /// Makes what is there last; `have` are the segments stored so far. Called now and then and
+    /// when the download ends early, perhaps from another thread than the rest.
     ///
     /// # Errors
     /// What the system says.
@@ -70,8 +70,9 @@ pub enum OutputError {
     },
 }
 
-/// A file that is written under another name, `.<name>.weir-part` beside it, until it is whole. What has been verified
-/// is noted in `.<name>.weir-state`, so that a later download of the same version goes on from there.
+/// A file that is written under another name, `.<name>.weir-part` beside it, until it is whole.
+/// What has been verified is noted in `.<name>.weir-state`, so that a later download of the same
+/// version goes on from there.
 #[derive(Debug)]
 pub struct PartFile {
     target: PathBuf,

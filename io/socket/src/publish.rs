@@ -11,7 +11,7 @@ use weir_base::Packet;
 use weir_security::manifest::{self, DIGESTS_PER_PART};
 use weir_security::{SignError, Signer, sign_data};
 use weir_transport::{METADATA_KEYWORD, Metadata, SegmentTemplate};
-use weir_wire::{Component, Data, Name, PACKET_SIZE_MAX, SignatureInfo};
+use weir_wire::{Component, Data, Name, SignatureInfo};
 
 /// Segments that a thread reads and signs at a time.
 const CHUNK_SEGMENTS: u64 = 64;
@@ -69,9 +69,7 @@ pub enum PublishError {
         path: PathBuf,
     },
     /// A packet of that size is too large with this name and signature.
-    #[error(
-        "segments of {segment_size} octets do not fit into packets of {PACKET_SIZE_MAX}: at most {max} do here"
-    )]
+    #[error("segments of {segment_size} octets do not fit into a packet: at most {max} do here")]
     SegmentSize {
         /// What was asked for.
         segment_size: usize,
@@ -197,7 +195,8 @@ pub struct Label<'a> {
     pub certificate: Option<&'a [u8]>,
 }
 
-/// Signs a file. `progress` is told the octets signed so far, on the calling thread, and returns false to break off.
+/// Signs a file. `progress` is told the octets signed so far, on the calling thread, and returns
+/// false to break off.
 ///
 /// # Errors
 /// [`PublishError`].
@@ -254,8 +253,9 @@ pub fn publish_octets(
     publish_memory(octets, &about, label, options)
 }
 
-/// Signs the listing of a directory: names of `entries`, each followed by a NUL, those of directories by `/` before it
-/// (ndn6-file-server). It is called `<name>/32=ls`, and the metadata of `<name>` leads to it.
+/// Signs the listing of a directory: names of `entries`, each followed by a NUL, those of
+/// directories by `/` before it (ndn6-file-server). It is called `<name>/32=ls`, and the metadata
+/// of `<name>` leads to it.
 ///
 /// # Errors
 /// [`PublishError`].

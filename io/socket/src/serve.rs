@@ -224,7 +224,8 @@ impl ObjectStore {
 /// Answers Interests until `go_on` returns false, which is asked several times a second.
 ///
 /// # Errors
-/// [`ServeError`]; when the router is gone, the caller may connect anew and go on with the same store.
+/// [`ServeError`]; when the router is gone, the caller may connect anew and go on with the same
+/// store.
 pub fn serve(
     client: &mut Client,
     store: &mut ObjectStore,

@@ -51,7 +51,8 @@ impl FileSink {
         if written == wanted {
             return Ok(());
         }
-        // A full disk shows as a short write first: ask again for the rest, which then fails with the reason.
+        // A full disk shows as a short write first: ask again for the rest, which then fails with
+        // the reason.
         let rest: Vec<u8> =
             run.iter().flat_map(|piece| piece.iter().copied()).skip(written).collect();
         std::os::unix::fs::FileExt::write_all_at(&self.file, &rest, offset as u64 + written as u64)

@@ -33,8 +33,9 @@ pub(crate) struct Goal {
     pub(crate) sink: Arc<dyn SegmentSink>,
     /// Octets of Content in each segment but the last; `None` when it does not matter.
     pub(crate) segment_size: Option<u64>,
-    /// Whose signature will do when the digest is another. A producer that signs the same version again makes other
-    /// packets, of which caches hold a mixture; a signature of the manifest's signer says as much as the manifest.
+    /// Whose signature will do when the digest is another. A producer that signs the same version
+    /// again makes other packets, of which caches hold a mixture; a signature of the manifest's
+    /// signer says as much as the manifest.
     pub(crate) manifest_signer: OnceLock<Arc<dyn Verifier>>,
 }
 

@@ -1,5 +1,5 @@
-//! A producer and a consumer joined by a relay instead of a router: it answers registrations, passes packets on, and can
-//! damage them, drop them or hang up.
+//! A producer and a consumer joined by a relay instead of a router: it answers registrations,
+//! passes packets on, and can damage them, drop them or hang up.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -1,4 +1,5 @@
-//! CUBIC (RFC 9438) with HyStart++ (RFC 9406) and limited slow start (RFC 3742), the window counted in Interests.
+//! CUBIC (RFC 9438) with HyStart++ (RFC 9406) and limited slow start (RFC 3742), the window counted
+//! in Interests.
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S};
 
@@ -35,26 +36,30 @@ impl Default for CubicConfig {
 const THRESHOLD_MIN: f64 = 2.0;
 /// Samples in a round before its delay is judged (RFC 9406, N_RTT_SAMPLE).
 const ROUND_SAMPLES: u32 = 8;
-/// Bounds of the delay that ends slow start, in nanoseconds. RFC 9406 has 4 ms to 16 ms for the paths of TCP; a router
-/// on this machine or on the same switch answers in 0.1 ms, and 4 ms of its queue would be hundreds of segments.
+/// Bounds of the delay that ends slow start, in nanoseconds. RFC 9406 has 4 ms to 16 ms for the
+/// paths of TCP; a router on this machine or on the same switch answers in 0.1 ms, and 4 ms of its
+/// queue would be hundreds of segments.
 const DELAY_MIN_NS: u64 = NS_PER_MS;
 const DELAY_MAX_NS: u64 = 16 * NS_PER_MS;
 /// The delay as a part of the round trip before it (RFC 9406, MIN_RTT_DIVISOR).
 const DELAY_PARTS: u64 = 8;
-/// Up to this window slow start doubles it in a round trip, beyond it adds half of this (RFC 3742, max_ssthresh).
-/// Otherwise the last doubling on a fast path, before any delay shows, is more than the queue of a router's face.
+/// Up to this window slow start doubles it in a round trip, beyond it adds half of this (RFC 3742,
+/// max_ssthresh). Otherwise the last doubling on a fast path, before any delay shows, is more than
+/// the queue of a router's face.
 const DOUBLING_MAX: f64 = 128.0;
 /// Growth in conservative slow start is so many times slower (RFC 9406, CSS_GROWTH_DIVISOR).
 const CAREFUL_PARTS: f64 = 4.0;
-/// Rounds of conservative slow start before congestion avoidance. RFC 9406 has 5 (CSS_ROUNDS), in which the window
-/// triples; the queue of a face holds a few hundred segments, so here it no more than doubles.
+/// Rounds of conservative slow start before congestion avoidance. RFC 9406 has 5 (CSS_ROUNDS), in
+/// which the window triples; the queue of a face holds a few hundred segments, so here it no more
+/// than doubles.
 const CAREFUL_ROUNDS: u32 = 3;
-/// Slow start goes on when the delay proves to be noise (RFC 9406, 4.2), but only on paths as long as this. On
-/// shorter ones congestion avoidance loses little time, and a thread that waits its turn looks like a queue that
-/// comes and goes.
+/// Slow start goes on when the delay proves to be noise (RFC 9406, 4.2), but only on paths as long
+/// as this. On shorter ones congestion avoidance loses little time, and a thread that waits its
+/// turn looks like a queue that comes and goes.
 const RESUME_RTT_NS: u64 = 10 * NS_PER_MS;
 
-/// CUBIC: the window follows a cubic of the time since the last decrease, never below what AIMD would have.
+/// CUBIC: the window follows a cubic of the time since the last decrease, never below what AIMD
+/// would have.
 #[derive(Clone, Debug)]
 pub struct Cubic {
     config: CubicConfig,
@@ -164,7 +169,8 @@ impl CongestionControl for Cubic {
     }
 }
 
-/// HyStart++: notices from the growing delay that the window fills the path, before a queue overflows.
+/// HyStart++: notices from the growing delay that the window fills the path, before a queue
+/// overflows.
 #[derive(Clone, Debug, Default)]
 struct SlowStart {
     /// The round ends with the answer to the Interest of this place in the order of sending.
@@ -232,7 +238,8 @@ impl SlowStart {
     }
 }
 
-/// The cube root of a number that is not negative, by Newton's method from a guess of a third of the exponent.
+/// The cube root of a number that is not negative, by Newton's method from a guess of a third of
+/// the exponent.
 fn cube_root(x: f64) -> f64 {
     if x <= 0.0 || !x.is_finite() {
         return 0.0;

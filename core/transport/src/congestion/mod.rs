@@ -1,4 +1,5 @@
-//! Congestion controllers: how many Interests may be outstanding. One file each behind [`CongestionControl`].
+//! Congestion controllers: how many Interests may be outstanding. One file each behind
+//! [`CongestionControl`].
 
 mod aimd;
 mod cubic;
@@ -46,8 +47,8 @@ pub enum Congestion {
 
 /// Decides how many Interests may be outstanding.
 ///
-/// The pipeline calls [`on_congestion`](Self::on_congestion) at most once a round trip (conservative window
-/// adaptation), so that a controller need not count signals.
+/// The pipeline calls [`on_congestion`](Self::on_congestion) at most once a round trip
+/// (conservative window adaptation), so that a controller need not count signals.
 pub trait CongestionControl: Send {
     /// A segment was answered without a sign of congestion.
     fn on_data(&mut self, sample: &Sample);
@@ -78,8 +79,8 @@ impl Controller {
     /// Every controller, in the order shown to people.
     pub const ALL: [Self; 3] = [Self::Cubic, Self::Aimd, Self::Fixed];
 
-    /// Makes the controller. `window` is the window of [`Fixed`] and the initial one of the others (`None`: their
-    /// defaults); `window_max` bounds all.
+    /// Makes the controller. `window` is the window of [`Fixed`] and the initial one of the others
+    /// (`None`: their defaults); `window_max` bounds all.
     pub fn make(self, window: Option<u32>, window_max: u32) -> Box<dyn CongestionControl> {
         let window_max = f64::from(window_max.max(1));
         match self {

@@ -19,8 +19,8 @@ pub enum Part {
     Segment(u64),
 }
 
-/// Numbers the packets of an object in the order in which they are wanted: the segments, and before those that a
-/// manifest part lists, the part.
+/// Numbers the packets of an object in the order in which they are wanted: the segments, and before
+/// those that a manifest part lists, the part.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     prefix: Vec<u8>,

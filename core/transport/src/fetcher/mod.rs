@@ -27,7 +27,8 @@ const CONTENT_TYPE_NACK: u64 = 3;
 const DISCOVERY_TRIES: Tries = Tries { sends_max: 4, nacks_max: 6 };
 /// For what only a router's store may have: 1 + 2 s.
 const STORED_TRIES: Tries = Tries { sends_max: 2, nacks_max: 1 };
-/// Once the first segment is there, its manifest is waited for so many round trips, and at least so long.
+/// Once the first segment is there, its manifest is waited for so many round trips, and at least so
+/// long.
 const MANIFEST_ROUND_TRIPS: u64 = 4;
 const MANIFEST_WAIT_MIN_NS: u64 = 100 * NS_PER_MS;
 
@@ -46,8 +47,8 @@ pub enum Target {
         /// The name, usually with a Version component at its end.
         versioned: Name,
     },
-    /// Whatever a router or producer has below a name, found with CanBePrefix: an object without metadata, or one
-    /// Data that is the whole object.
+    /// Whatever a router or producer has below a name, found with CanBePrefix: an object without
+    /// metadata, or one Data that is the whole object.
     Prefix {
         /// The name.
         name: Name,
@@ -78,7 +79,8 @@ pub struct FetchConfig {
 }
 
 impl Default for FetchConfig {
-    /// Lifetime 4 s and 15 retries as ndnget has them; 4096 segments of 8 kB in flight fill 2.6 Gbit/s over 100 ms.
+    /// Lifetime 4 s and 15 retries as ndnget has them; 4096 segments of 8 kB in flight fill 2.6
+    /// Gbit/s over 100 ms.
     fn default() -> Self {
         Self {
             lifetime_ms: 4000,
@@ -127,14 +129,16 @@ pub struct Delivery {
 /// Something that happened.
 #[derive(Clone, Debug)]
 pub enum FetchEvent {
-    /// The name to fetch is known. The driver checks what it needs and answers with [`FetchInput::Start`].
+    /// The name to fetch is known. The driver checks what it needs and answers with
+    /// [`FetchInput::Start`].
     Found {
         /// What is known about the object, not verified.
         metadata: Metadata,
         /// The metadata came from a store and may not be the latest.
         is_stored: bool,
     },
-    /// It is known whether there is a digest manifest: if not, every segment is to be verified by its signature.
+    /// It is known whether there is a digest manifest: if not, every segment is to be verified by
+    /// its signature.
     Manifest {
         /// Digests in each part.
         digests_per_part: Option<u64>,
@@ -215,8 +219,8 @@ struct Probe {
     give_up_at: Option<Instant>,
 }
 
-/// Fetches one object. See [`FetchInput`], [`FetchOutbox`]; the driver calls [`Fetcher::handle`] with what came and
-/// whenever [`Fetcher::next_wakeup`] has passed.
+/// Fetches one object. See [`FetchInput`], [`FetchOutbox`]; the driver calls [`Fetcher::handle`]
+/// with what came and whenever [`Fetcher::next_wakeup`] has passed.
 pub struct Fetcher {
     config: FetchConfig,
     target: Target,
@@ -625,7 +629,8 @@ impl Fetcher {
                 self.stats.nacks += 1;
                 let manifest = probe.manifest.as_mut();
                 if let Some(request) = manifest.filter(|request| request.name() == interest.name) {
-                    // A Nack of Duplicate says nothing about the manifest; any other, that it cannot be had.
+                    // A Nack of Duplicate says nothing about the manifest; any other, that it
+                    // cannot be had.
                     let result = request.nacked(interest, reason, now);
                     if result.is_err() || reason != NackReason::Duplicate {
                         self.no_manifest(out);
@@ -645,7 +650,8 @@ impl Fetcher {
         }
     }
 
-    /// Asks for metadata that need not be fresh, if that is wanted and has not been done. Whether it is done now.
+    /// Asks for metadata that need not be fresh, if that is wanted and has not been done. Whether
+    /// it is done now.
     fn ask_stores(&mut self, now: Instant) -> bool {
         let is_wanted = matches!(self.target, Target::Latest { allow_stored: true, .. });
         if !is_wanted || self.has_asked_stores {
