@@ -179,9 +179,9 @@ impl Control {
     }
 
     fn take_messages(&mut self, now: Instant) {
-        // A new peer's face is announced before its first packet is passed on. What waits is counted
-        // first, so that no packet is taken whose face is not known yet; for what comes later, the
-        // waker has been called again.
+        // A new peer's face is announced before its first packet is passed on. What waits is
+        // counted first, so that no packet is taken whose face is not known yet; for what comes
+        // later, the waker has been called again.
         let waiting = self.receiver.internal.len();
         while let Ok(message) = self.receiver.messages.try_recv() {
             self.on_message(now, message);

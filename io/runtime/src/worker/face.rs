@@ -31,8 +31,8 @@ pub(super) struct Face {
     pub(super) is_dirty: bool,
     /// In the list of faces with something to read.
     pub(super) is_ready: bool,
-    /// The socket took no more, so we wait to hear that it is writable; a peer's face is then in its
-    /// port's list of those blocked.
+    /// The socket took no more, so we wait to hear that it is writable; a peer's face is then in
+    /// its port's list of those blocked.
     pub(super) awaits_writable: bool,
     pub(super) down_drops: u64,
 }
