@@ -108,6 +108,8 @@ pub(crate) struct WorkerCounters {
     pub(crate) stranger_malformed: u64,
     /// Datagrams from strangers while there were as many faces as may be.
     pub(crate) stranger_refused: u64,
+    /// Streams that closed because what came could not be cut into packets.
+    pub(crate) framing_lost: u64,
     /// Errors that broke a UDP port.
     pub(crate) port_errors: u64,
     /// Turns of the event loop.

@@ -96,6 +96,7 @@ impl Snapshot {
     pub(crate) fn add_worker(&mut self, worker: &WorkerCounters) {
         let counts = [
             ("face-gone", worker.face_gone),
+            ("framing-lost", worker.framing_lost),
             ("management-overflow", worker.management_overflow),
             ("port-error", worker.port_errors),
             ("ring-overflow", worker.ring_overflow),

@@ -77,7 +77,10 @@ impl Worker {
                 return true;
             }
             Ok(RecvStatus::Closed) => CloseReason::PeerClosed,
-            Ok(RecvStatus::FramingLost(error)) => CloseReason::FramingLost(error.to_string()),
+            Ok(RecvStatus::FramingLost(error)) => {
+                self.counters.framing_lost += 1;
+                CloseReason::FramingLost(error.to_string())
+            }
             Err(error) => CloseReason::Failed(error.to_string()),
         };
         // What came before the end is forwarded as coming from a face that still exists.
