@@ -18,7 +18,7 @@ use weir_transport::{Controller, FetchConfig, FetchError, LISTING_KEYWORD, Targe
 use weir_wire::{DataView, Name};
 
 use self::report::Report;
-use crate::transfer::trust::Trust;
+use crate::transfer::trust::{Signer, Trust};
 use crate::transfer::{KeyArgs, RouterArgs, Stop, octet_bar, parse_name, parse_positive};
 
 /// Largest listing of a directory, in octets.
@@ -28,14 +28,15 @@ const DEPTH_MAX: usize = 64;
 
 /// Fetch what a name denotes.
 ///
-/// Every segment is verified. The file appears under its name when it is whole; a download that breaks off goes on
-/// where it was when the command is given again.
+/// Every segment is verified. The file appears under its name when it is whole; a download that
+/// breaks off goes on where it was when the command is given again.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The name, such as /data/file, with or without a version
     #[arg(value_parser = parse_name)]
     name: Name,
-    /// Where to put it: a file or directory, or - for standard output [default: the name's last component]
+    /// Where to put it: a file or directory, or - for standard output [default: the name's last
+    /// component]
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
     /// Fetch this version, not the latest
@@ -59,7 +60,8 @@ pub(crate) struct Args {
     /// Times that an Interest is sent again before giving up
     #[arg(long, value_name = "N", default_value_t = 15)]
     retries: u32,
-    /// Accept only what this certificate's owner, or who they vouch for, has signed; may be repeated
+    /// Accept only what this certificate's owner, or who they vouch for, has signed; may be
+    /// repeated
     #[arg(long, value_name = "FILE")]
     trust_anchor: Vec<PathBuf>,
     /// Threads that verify and write [default: one for each processor]
@@ -98,7 +100,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     if let Err(error) = result {
         return Err(error.context(format!("cannot get {}", args.name)));
     }
-    trust.remember().context("cannot remember who signed it")?;
+    // What was got is whole and verified all the same.
+    if let Err(error) = trust.remember() {
+        eprintln!(
+            "weir: cannot remember who signed it, so that another signer would not be noticed next \
+             time ({error:#}); give a directory of yours with --home or WEIR_HOME"
+        );
+    }
     report.print(&trust.signers, &mut client, args.json)
 }
 
@@ -208,6 +216,7 @@ impl Getter<'_> {
             bar.finish_and_clear();
         }
         let listing = host.listing.take();
+        keep_distinct(&mut self.trust.signers);
         let summary = result.map_err(|error| explain(error, self.args))?;
         Ok(match listing {
             Some(listing) => Got::Directory(summary, listing.take()),
@@ -231,6 +240,22 @@ impl Args {
             threads: self.threads.map_or(defaults.threads, |threads| threads as usize),
         }
     }
+}
+
+/// The files of a directory have one signer, as a rule: it is told and remembered once.
+fn keep_distinct(signers: &mut Vec<Signer>) {
+    let mut seen: Vec<Signer> = Vec::new();
+    signers.retain(|signer| {
+        let is_new = !seen.iter().any(|one| {
+            one.name == signer.name
+                && one.key_digest == signer.key_digest
+                && one.ground == signer.ground
+        });
+        if is_new {
+            seen.push(signer.clone());
+        }
+        is_new
+    });
 }
 
 /// Where something is to go.
@@ -264,6 +289,34 @@ impl Place {
     }
 }
 
+/// What writes to `path`: a file that appears when it is whole, in the place that links lead to.
+/// What is there and is no file (a device, a pipe) is written to, never replaced.
+fn output_at(path: &Path) -> Result<Box<dyn Output>, String> {
+    let refuse = |error: std::io::Error| format!("cannot write {}: {error}", path.display());
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_file() => {
+            Ok(Box::new(PartFile::new(path.canonicalize().map_err(refuse)?)))
+        }
+        Ok(found) if found.is_dir() => Err(format!("{} is a directory", path.display())),
+        Ok(_) => {
+            let file = std::fs::File::options().write(true).open(path).map_err(refuse)?;
+            Ok(Box::new(StreamOutput::new(file)))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let is_folder = path.as_os_str().as_bytes().ends_with(b"/");
+            let folder = if is_folder { Some(path) } else { path.parent() };
+            match folder {
+                Some(folder) if folder != Path::new("") && !folder.is_dir() => Err(format!(
+                    "there is no directory {0}; make it first: mkdir -p {0}",
+                    folder.display()
+                )),
+                _ => Ok(Box::new(PartFile::new(path))),
+            }
+        }
+        Err(error) => Err(refuse(error)),
+    }
+}
+
 /// The last generic component, if it can be a file name.
 fn default_file_name(name: &Name) -> Option<PathBuf> {
     let last = name.as_view().components().filter(|part| part.is_generic()).last()?;
@@ -282,8 +335,8 @@ struct Entry<'a> {
     name: &'a [u8],
 }
 
-/// The entries of a listing: names, each ended by a NUL, those of directories with a slash before it. A name that
-/// would lead elsewhere is refused.
+/// The entries of a listing: names, each ended by a NUL, those of directories with a slash before
+/// it. A name that would lead elsewhere is refused.
 fn parse_listing(listing: &[u8]) -> anyhow::Result<Vec<Entry<'_>>> {
     let names = listing.split(|&octet| octet == 0).filter(|name| !name.is_empty());
     names
@@ -339,7 +392,7 @@ impl Host for GetHost<'_> {
         }
         match (self.place, self.place.file(&self.name)) {
             (Place::Stream, _) => Ok(Box::new(StreamOutput::new(std::io::stdout()))),
-            (_, Some(path)) => Ok(Box::new(PartFile::new(path))),
+            (_, Some(path)) => output_at(&path),
             (_, None) => Err("the name makes no file name; say where to put it with -o".into()),
         }
     }
@@ -374,6 +427,8 @@ fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
             "nobody answers for {name}. Is its producer running? For an object that was not made \
              by `weir put`, try --discovery prefix"
         ),
+        // This error tells its cause itself.
+        DownloadError::Output(OutputError::Io { .. }) => anyhow::anyhow!("cannot write {error}"),
         DownloadError::Output(OutputError::Busy { .. }) => {
             anyhow::anyhow!("{error}; wait for it, or name another file with -o")
         }
@@ -398,7 +453,8 @@ fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
     }
 }
 
-/// Whether the system has no room for what was written: a full disk, a quota, a limit of the process.
+/// Whether the system has no room for what was written: a full disk, a quota, a limit of the
+/// process.
 fn is_out_of_space(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     let is_system = error.raw_os_error().is_some();
@@ -417,6 +473,50 @@ mod tests {
         assert_eq!(of("/a/..."), None);
         assert_eq!(of("/a/%2Fetc"), None);
         assert_eq!(of("/a/....."), None);
+    }
+
+    #[test]
+    fn devices_are_written_to_and_links_followed() {
+        let site = tempfile::tempdir().unwrap();
+        let write = |path: &Path| {
+            let mut output = output_at(path)?;
+            output.open(&"/a".parse().unwrap()).map_err(|error| error.to_string())?;
+            let sink = output.sink(4).map_err(|error| error.to_string())?;
+            sink.store(&[(0, &b"text"[..])]).map_err(|error| error.to_string())?;
+            output.finish().map_err(|error| error.to_string())
+        };
+        let (file, link) = (site.path().join("file"), site.path().join("link"));
+        std::fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        write(&link).unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "text");
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+
+        // A pipe stands for devices: whoever could replace one must not try it here.
+        let pipe = site.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || std::fs::read_to_string(pipe).unwrap()
+        });
+        write(&pipe).unwrap();
+        assert_eq!(reader.join().unwrap(), "text");
+        assert!(!std::fs::metadata(&pipe).unwrap().is_file());
+
+        for missing in ["none/file", "none/"] {
+            let error = write(&site.path().join(missing)).unwrap_err();
+            assert!(error.contains("mkdir -p"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_signer_is_told_once() {
+        use crate::transfer::trust::Ground;
+        let signer = |ground| Signer { name: None, key_digest: None, ground };
+        let mut signers = vec![signer(Ground::Own), signer(Ground::Known), signer(Ground::Own)];
+        keep_distinct(&mut signers);
+        let grounds: Vec<_> = signers.iter().map(|signer| &signer.ground).collect();
+        assert_eq!(grounds, [&Ground::Own, &Ground::Known]);
     }
 
     #[test]
