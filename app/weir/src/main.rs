@@ -52,6 +52,10 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        // Whoever closed the pipe knows.
+        Err(error) if error.downcast_ref().is_some_and(table::OutError::is_closed) => {
+            ExitCode::FAILURE
+        }
         Err(error) => {
             eprintln!("weir: {error:#}");
             ExitCode::FAILURE

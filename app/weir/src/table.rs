@@ -1,6 +1,47 @@
-//! Tables and numbers for people.
+//! Tables and numbers for people, and how they are printed.
 
 use std::fmt::Write as _;
+use std::io;
+
+/// Standard output takes no more.
+#[derive(Debug)]
+pub(crate) struct OutError(io::Error);
+
+impl OutError {
+    /// Whether the reader has had enough, as in `weir status | head -1`.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.kind() == io::ErrorKind::BrokenPipe
+    }
+}
+
+impl std::fmt::Display for OutError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "cannot write to standard output: {}", self.0)
+    }
+}
+
+impl std::error::Error for OutError {}
+
+/// Writes to standard output.
+pub(crate) fn write_out(text: std::fmt::Arguments<'_>) -> Result<(), OutError> {
+    let mut out = io::stdout().lock();
+    io::Write::write_fmt(&mut out, text).and_then(|()| io::Write::flush(&mut out)).map_err(OutError)
+}
+
+/// `print!` that fails where that panics.
+macro_rules! out {
+    ($($text:tt)*) => { $crate::table::write_out(format_args!($($text)*)) };
+}
+
+/// `println!` that fails where that panics.
+macro_rules! outln {
+    () => { $crate::table::write_out(format_args!("\n")) };
+    ($($text:tt)*) => {
+        $crate::table::write_out(format_args!("{}\n", format_args!($($text)*)))
+    };
+}
+
+pub(crate) use {out, outln};
 
 /// Which side of a column its text keeps to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -58,6 +58,16 @@ fn error_text(output: &Output) -> String {
 }
 
 #[test]
+fn a_reader_that_has_had_enough_is_no_reason_to_panic() {
+    let keys = Keys::new();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = keys.command(&["list"]).stdout(writer).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(error_text(&output), "", "`weir key list | head` says nothing of its own");
+}
+
+#[test]
 fn a_new_user_gets_a_default_key_and_sees_it() {
     let keys = Keys::new();
     assert!(keys.text(&["list"]).contains("weir key new"));

@@ -10,7 +10,7 @@ use weir_wire::Name;
 use crate::cmd::face::Switch;
 use crate::config::ByteSize;
 use crate::management_client::{ManagementClient, RouterArgs};
-use crate::table::{count, octets};
+use crate::table::{count, octets, out, outln};
 
 /// Show, configure and erase the content store of a running router.
 ///
@@ -60,18 +60,18 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         CsCommand::Erase { prefix, count: limit } => {
             let erased = erase(&mut client, &prefix, limit)?;
             if is_json {
-                println!("{}", json!({ "prefix": prefix.to_string(), "erased": erased }));
+                outln!("{}", json!({ "prefix": prefix.to_string(), "erased": erased }))?;
             } else {
-                println!("erased {} under {prefix}", count(erased, "Data packet", "Data packets"));
+                outln!("erased {} under {prefix}", count(erased, "Data packet", "Data packets"))?;
             }
             return Ok(());
         }
     }
     let info = store_info(&mut client)?;
     if is_json {
-        println!("{}", store_json(&info));
+        outln!("{}", store_json(&info))?;
     } else {
-        print!("{}", store_text(&info));
+        out!("{}", store_text(&info))?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use weir_manage::{ControlParameters, FacePersistency, FaceStatus, face_flags};
 
 use crate::config::{ByteSize, DurationText};
 use crate::management_client::{ManagementClient, RouterArgs};
-use crate::table::{Align, Table, octets, span};
+use crate::table::{Align, Table, octets, out, outln, span};
 
 /// List, create, change and destroy faces of a running router.
 ///
@@ -50,7 +50,7 @@ enum FaceCommand {
 
 #[derive(clap::Args)]
 struct CreateArgs {
-    /// Address of the other router: udp://HOST[:PORT] or tcp://HOST[:PORT]; the port is 6363
+    /// Address of the other router: udp://HOST[:PORT] or tcp://HOST[:PORT]; without PORT it is 6363
     uri: String,
     #[command(flatten)]
     settings: Settings,
@@ -117,24 +117,24 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         FaceCommand::List => {
             let faces = client.dataset::<FaceStatus>("faces/list")?;
             if is_json {
-                println!("{}", Value::from_iter(faces.iter().map(face_json)));
+                outln!("{}", Value::from_iter(faces.iter().map(face_json)))?;
             } else {
-                print!("{}", faces_table(&faces));
+                out!("{}", faces_table(&faces))?;
             }
         }
         FaceCommand::Show { face } => {
             let face = find_face(&mut client, &face)?;
             if is_json {
-                println!("{}", face_json(&face));
+                outln!("{}", face_json(&face))?;
             } else {
-                print!("{}", face_details(&face));
+                out!("{}", face_details(&face))?;
             }
         }
         FaceCommand::Create(create) => {
             let mut parameters = ControlParameters::default();
             create.settings.fill(&mut parameters);
             let made = make_face(&mut client, &create.uri, parameters)?;
-            print_made(&made, is_json);
+            print_made(&made, is_json)?;
         }
         FaceCommand::Update { face, settings } => {
             let face = find_face(&mut client, &face)?;
@@ -144,9 +144,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             client.command(Command::FacesUpdate, &parameters)?;
             let face = find_face(&mut client, &face.info.face_id.to_string())?;
             if is_json {
-                println!("{}", face_json(&face));
+                outln!("{}", face_json(&face))?;
             } else {
-                print!("{}", face_details(&face));
+                out!("{}", face_details(&face))?;
             }
         }
         FaceCommand::Destroy { face } => {
@@ -155,9 +155,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             let parameters = ControlParameters { face_id, ..ControlParameters::default() };
             client.command(Command::FacesDestroy, &parameters)?;
             if is_json {
-                println!("{}", json!({ "faceId": face.face_id.0, "uri": face.uri }));
+                outln!("{}", json!({ "faceId": face.face_id.0, "uri": face.uri }))?;
             } else {
-                println!("closed face {} ({})", face.face_id, face.uri);
+                outln!("closed face {} ({})", face.face_id, face.uri)?;
             }
         }
     }
@@ -171,15 +171,16 @@ pub(crate) struct MadeFace {
     pub(crate) is_new: bool,
 }
 
-fn print_made(made: &MadeFace, is_json: bool) {
+fn print_made(made: &MadeFace, is_json: bool) -> anyhow::Result<()> {
     let MadeFace { face_id, uri, is_new } = made;
     if is_json {
-        println!("{}", json!({ "faceId": face_id.0, "uri": uri, "created": is_new }));
+        outln!("{}", json!({ "faceId": face_id.0, "uri": uri, "created": is_new }))?;
     } else if *is_new {
-        println!("created face {face_id} to {uri}");
+        outln!("created face {face_id} to {uri}")?;
     } else {
-        println!("face {face_id} to {uri} exists already");
+        outln!("face {face_id} to {uri} exists already")?;
     }
+    Ok(())
 }
 
 /// The canonical form of what a person types for a router's address: without a scheme it is UDP.

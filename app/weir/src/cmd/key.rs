@@ -15,6 +15,8 @@ use weir_crypto::{
 use weir_security::{Certificate, Validity};
 use weir_wire::Name;
 
+use crate::table::outln;
+
 /// Largest file that is imported, in octets.
 const IMPORT_LEN_MAX: u64 = 256 * 1024;
 
@@ -254,12 +256,12 @@ impl Session {
             return print_json(&json!({ "keys": keys }));
         }
         if keys.is_empty() {
-            println!("no keys in {}; `weir key new` makes one", self.chain.dir().display());
+            outln!("no keys in {}; `weir key new` makes one", self.chain.dir().display())?;
         }
         for key in &keys {
             let mark = if self.is_default(key)? { '*' } else { ' ' };
             let note = if key.is_encrypted { "  encrypted" } else { "" };
-            println!("{mark} {:7}  {}{note}", key.key_type.to_string(), key.name);
+            outln!("{mark} {:7}  {}{note}", key.key_type.to_string(), key.name)?;
         }
         Ok(())
     }
@@ -333,8 +335,12 @@ impl Session {
         let passphrase = passphrase.as_ref().map(|text| text.as_str());
         let text = match (form, passphrase) {
             (Form::SafeBag, Some(passphrase)) => {
-                let bag = self.chain.export_safe_bag(&key.name, passphrase);
-                bag.context("`--form pem` exports a key without a certificate")?
+                ensure!(
+                    self.chain.certificate_for(&key.name)?.is_some(),
+                    "{} has no certificate to go into a SafeBag; `--form pem` exports it without",
+                    key.name
+                );
+                self.chain.export_safe_bag(&key.name, passphrase)?
             }
             _ => self.chain.export_pem(&key.name, passphrase)?.to_string(),
         };
@@ -398,13 +404,13 @@ impl Session {
             return print_json(&json!({ "anchors": anchors, "knownSigners": known }));
         }
         if anchors.is_empty() && known.is_empty() {
-            println!("nobody is trusted yet; `weir key trust FILE` adds a certificate");
+            outln!("nobody is trusted yet; `weir key trust FILE` adds a certificate")?;
         }
         for certificate in anchors.anchors() {
-            println!("anchor  {}  {}", certificate.name(), validity_text(certificate.validity()));
+            outln!("anchor  {}  {}", certificate.name(), validity_text(certificate.validity()))?;
         }
         for entry in &known {
-            println!("signer  {}  key {}  since {}", entry.name, entry.sha256, entry.since);
+            outln!("signer  {}  key {}  since {}", entry.name, entry.sha256, entry.since)?;
         }
         Ok(())
     }
@@ -499,14 +505,14 @@ impl Session {
         if self.json {
             print_json(&value)
         } else {
-            println!("{}", text());
+            outln!("{}", text())?;
             Ok(())
         }
     }
 }
 
 fn print_json(value: &Value) -> anyhow::Result<()> {
-    println!("{}", serde_json::to_string_pretty(value)?);
+    outln!("{}", serde_json::to_string_pretty(value)?)?;
     Ok(())
 }
 

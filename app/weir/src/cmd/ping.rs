@@ -9,6 +9,7 @@ use weir_base::{Instant, NS_PER_MS};
 use weir_socket::{Client, FromRouter};
 use weir_wire::{Data, DataView, Interest, InterestView, LpHeader, NackReason, Name};
 
+use crate::table::outln;
 use crate::transfer::{RouterArgs, Stop, parse_name, parse_positive, refuse_local_name};
 
 /// The component that both sides put after the prefix.
@@ -22,7 +23,9 @@ const CONTENT_BYTES_MAX: u32 = 8000;
 
 /// Measure the round trip to a name, or answer such pings.
 ///
-/// The names are <prefix>/ping/<number>, as ndnping and ndnpingserver use them.
+/// Somebody must answer: run `weir ping --serve PREFIX` on the one machine and `weir ping PREFIX`
+/// on the other. What `weir put` serves does not answer pings. The names are
+/// <prefix>/ping/<number>, as ndnping and ndnpingserver use them.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The prefix
@@ -84,11 +87,10 @@ fn serve(args: &Args, prefix: &Name, client: &mut Client, stop: &Stop) -> anyhow
         .register_prefix(prefix)
         .with_context(|| format!("cannot register {prefix} with the router at {}", client.uri()))?;
     if args.json {
-        println!("{}", json!({ "prefix": prefix.to_string() }));
+        outln!("{}", json!({ "prefix": prefix.to_string() }))?;
     } else {
-        println!("answering pings below {prefix}, Ctrl-C to stop");
+        outln!("answering pings below {prefix}, Ctrl-C to stop")?;
     }
-    std::io::stdout().flush()?;
     let content = vec![b'a'; args.size as usize];
     let mut packets = Vec::new();
     let mut answers: u64 = 0;
@@ -147,14 +149,14 @@ impl Pinger<'_> {
                 self.send(now)?;
                 send_at = send_at.plus_ns(u64::from(self.args.interval) * NS_PER_MS);
             }
-            self.expire(now, timeout_ns);
+            self.expire(now, timeout_ns)?;
             let first = self.outstanding.values().map(|ping| ping.sent).min();
             let expiry = first.map(|sent| sent.plus_ns(timeout_ns));
             let tick = now.plus_ns(TICK_NS);
             let deadline = [Some(tick), expiry, (!is_all_sent).then_some(send_at)];
             self.client.poll(deadline.into_iter().flatten().min(), &mut packets)?;
             for packet in packets.drain(..) {
-                self.receive(&packet);
+                self.receive(&packet)?;
             }
         }
     }
@@ -178,7 +180,7 @@ impl Pinger<'_> {
         Ok(())
     }
 
-    fn expire(&mut self, now: Instant, timeout_ns: u64) {
+    fn expire(&mut self, now: Instant, timeout_ns: u64) -> anyhow::Result<()> {
         let late: Vec<u64> = self
             .outstanding
             .iter()
@@ -188,15 +190,16 @@ impl Pinger<'_> {
         for sequence in late {
             self.outstanding.remove(&sequence);
             self.statistics.timeouts += 1;
-            self.say(sequence, "no answer");
+            self.say(sequence, "no answer")?;
         }
+        Ok(())
     }
 
-    fn receive(&mut self, FromRouter { header, packet }: &FromRouter) {
+    fn receive(&mut self, FromRouter { header, packet }: &FromRouter) -> anyhow::Result<()> {
         let now = self.client.now();
         if let Some(reason) = header.nack {
-            let Ok(interest) = InterestView::decode(packet) else { return };
-            let Some(sequence) = self.sequence_of(interest.name) else { return };
+            let Ok(interest) = InterestView::decode(packet) else { return Ok(()) };
+            let Some(sequence) = self.sequence_of(interest.name) else { return Ok(()) };
             let is_ours = self
                 .outstanding
                 .get(&sequence)
@@ -204,17 +207,18 @@ impl Pinger<'_> {
             if is_ours {
                 self.outstanding.remove(&sequence);
                 self.statistics.nacks += 1;
-                self.say(sequence, describe(reason));
+                self.say(sequence, describe(reason))?;
             }
-            return;
+            return Ok(());
         }
-        let Ok(data) = DataView::decode(packet) else { return };
-        let Some(sequence) = self.sequence_of(data.name) else { return };
+        let Ok(data) = DataView::decode(packet) else { return Ok(()) };
+        let Some(sequence) = self.sequence_of(data.name) else { return Ok(()) };
         if let Some(ping) = self.outstanding.remove(&sequence) {
             let rtt_ns = now.ns_since(ping.sent);
             self.statistics.answered(rtt_ns);
-            self.say(sequence, &format!("{:.3} ms", rtt_ns as f64 / 1e6));
+            self.say(sequence, &format!("{:.3} ms", rtt_ns as f64 / 1e6))?;
         }
+        Ok(())
     }
 
     fn sequence_of(&self, name: weir_wire::NameView<'_>) -> Option<u64> {
@@ -224,10 +228,11 @@ impl Pinger<'_> {
         std::str::from_utf8(last.value).ok()?.parse().ok()
     }
 
-    fn say(&self, sequence: u64, what: &str) {
+    fn say(&self, sequence: u64, what: &str) -> anyhow::Result<()> {
         if !self.args.json {
-            println!("{} {sequence}: {what}", self.args.prefix);
+            outln!("{} {sequence}: {what}", self.args.prefix)?;
         }
+        Ok(())
     }
 }
 

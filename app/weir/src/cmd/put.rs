@@ -1,13 +1,12 @@
 //! `weir put`.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use serde_json::json;
-use weir_crypto::KeySigner;
+use weir_crypto::{KeyChainError, KeySigner};
 use weir_security::{DigestSigner, Signer};
 use weir_socket::{
     Client, Label, ObjectStore, PublishError, PublishOptions, Published, ServeError, ServeStats,
@@ -15,7 +14,7 @@ use weir_socket::{
 };
 use weir_wire::Name;
 
-use crate::table::{count, octets};
+use crate::table::{count, octets, outln};
 use crate::transfer::{
     KeyArgs, RouterArgs, Stop, octet_bar, parse_name, parse_positive, refuse_local_name,
 };
@@ -27,8 +26,8 @@ const DEPTH_MAX: usize = 64;
 
 /// Serve a file or directory under a name.
 ///
-/// Every segment is signed once, before anything is served; the content is read from the file when it is asked for.
-/// Runs until Ctrl-C or SIGTERM.
+/// Every segment is signed once, before anything is served; the content is read from the file when
+/// it is asked for. Runs until Ctrl-C or SIGTERM.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The file or directory
@@ -42,7 +41,8 @@ pub(crate) struct Args {
     /// Sign with this key, of whatever type: its name, its identity's or its certificate's
     #[arg(long, value_name = "NAME", conflicts_with = "sign")]
     key: Option<Name>,
-    /// Sign with your default key, made if there is none, or only with a digest that shows no origin
+    /// Sign with your default key, made if there is none, or only with a digest that shows no
+    /// origin
     #[arg(long, value_enum, default_value_t = Sign::Default)]
     sign: Sign,
     /// How long stores count a segment as fresh, in milliseconds
@@ -85,6 +85,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let stop = Stop::on_signals()?;
     let metadata = std::fs::metadata(&args.path)
         .with_context(|| format!("cannot read {}", args.path.display()))?;
+    if !metadata.is_dir() && !metadata.is_file() {
+        // Merely to open a pipe could take for ever.
+        bail!("{} is neither a file nor a directory", args.path.display());
+    }
     // Nothing is signed in vain when there is no router.
     let client = args.router.connect()?;
     let signing = args.signing()?;
@@ -130,7 +134,7 @@ impl Args {
         let chain = self.keys.key_chain()?;
         let signer: KeySigner = match &self.key {
             Some(name) => chain.signer(name)?,
-            None => chain.default_signer_or_create()?,
+            None => chain.default_signer_or_create().map_err(explain_no_key)?,
         };
         let certificate = signer.certificate().map(|certificate| certificate.wire().to_vec());
         let certificate_prefix =
@@ -224,6 +228,18 @@ impl Publisher<'_> {
     }
 }
 
+fn explain_no_key(error: KeyChainError) -> anyhow::Error {
+    let is_io = matches!(error, KeyChainError::Io { .. });
+    let error = anyhow::Error::from(error);
+    match is_io {
+        true => anyhow::anyhow!(
+            "{error:#}. Name a directory of yours for keys with --home or WEIR_HOME, or do without \
+             a key: --sign digest"
+        ),
+        false => error,
+    }
+}
+
 fn explain(error: PublishError) -> anyhow::Error {
     match &error {
         PublishError::Read { path, source } => {
@@ -233,6 +249,9 @@ fn explain(error: PublishError) -> anyhow::Error {
             "{} changed while it was being signed; run the command again when nobody writes to it",
             path.display()
         ),
+        PublishError::SegmentSize { max: 0, .. } => {
+            anyhow::anyhow!("the name is too long to leave room for content; choose a shorter one")
+        }
         PublishError::SegmentSize { .. } => {
             anyhow::anyhow!("{error}; give a smaller --segment-size")
         }
@@ -334,16 +353,14 @@ impl Server<'_> {
                 "signer": signer,
                 "skipped": self.skipped,
             });
-            println!("{ready}");
-            std::io::stdout().flush()?;
+            outln!("{ready}")?;
             return Ok(());
         }
         if self.skipped > 0 {
             let entries = count(self.skipped, "entry", "entries");
             eprintln!("left out {entries} that are neither files nor directories");
         }
-        println!("{}", self.root.versioned);
-        std::io::stdout().flush()?;
+        outln!("{}", self.root.versioned)?;
         let what = match self.root.is_directory {
             true => format!("{}, ", count(objects.len() as u64, "object", "objects")),
             false => String::new(),

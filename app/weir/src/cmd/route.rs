@@ -16,7 +16,7 @@ use weir_wire::Name;
 use crate::cmd::face::{find_face, make_face};
 use crate::config::DurationText;
 use crate::management_client::{ManagementClient, RouterArgs};
-use crate::table::{Align, Table, span};
+use crate::table::{Align, Table, out, outln, span};
 
 /// List, add and remove routes of a running router.
 ///
@@ -113,10 +113,10 @@ fn print_routes(
     is_json: bool,
 ) -> anyhow::Result<()> {
     if is_json {
-        println!("{}", Value::from_iter(entries.iter().map(rib_json)));
+        outln!("{}", Value::from_iter(entries.iter().map(rib_json)))?;
     } else {
         let faces = client.dataset::<FaceStatus>("faces/list")?;
-        print!("{}", routes_table(entries, &faces));
+        out!("{}", routes_table(entries, &faces))?;
     }
     Ok(())
 }
@@ -148,7 +148,7 @@ fn add_route(client: &mut ManagementClient, add: AddArgs, is_json: bool) -> anyh
     client.command(Command::RibRegister, &parameters)?;
     wait_for_route(client, &add.prefix, face, add.origin)?;
     if is_json {
-        println!(
+        outln!(
             "{}",
             json!({
                 "prefix": add.prefix.to_string(),
@@ -158,10 +158,10 @@ fn add_route(client: &mut ManagementClient, add: AddArgs, is_json: bool) -> anyh
                 "cost": add.cost,
                 "origin": add.origin,
             })
-        );
+        )?;
     } else {
         let made = if is_new { ", a new face" } else { "" };
-        println!("route {} -> face {face} ({uri}{made}), cost {}", add.prefix, add.cost);
+        outln!("route {} -> face {face} ({uri}{made}), cost {}", add.prefix, add.cost)?;
     }
     Ok(())
 }
@@ -220,9 +220,9 @@ fn remove_route(
     };
     client.command(Command::RibUnregister, &parameters)?;
     if is_json {
-        println!("{}", json!({ "prefix": prefix.to_string(), "faceId": face_id.0 }));
+        outln!("{}", json!({ "prefix": prefix.to_string(), "faceId": face_id.0 }))?;
     } else {
-        println!("removed route {prefix} -> face {face_id} ({})", info.uri);
+        outln!("removed route {prefix} -> face {face_id} ({})", info.uri)?;
     }
     Ok(())
 }

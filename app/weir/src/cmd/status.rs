@@ -11,7 +11,7 @@ use crate::cmd::face::{face_json, faces_table};
 use crate::cmd::route::{face_uri, rib_json, routes_table};
 use crate::cmd::strategy::{choice_json, choices_table};
 use crate::management_client::{ManagementClient, RouterArgs};
-use crate::table::{Align, Table, span};
+use crate::table::{Align, Table, out, outln, span};
 
 /// Show a running router.
 #[derive(clap::Args)]
@@ -85,13 +85,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         for part in parts {
             object.insert(part.key().to_owned(), part_json(&mut client, *part)?);
         }
-        println!("{}", Value::Object(object));
+        outln!("{}", Value::Object(object))?;
         return Ok(());
     }
     for (at, part) in parts.iter().enumerate() {
         let text = part_text(&mut client, *part)?;
         let gap = if at == 0 { "" } else { "\n" };
-        print!("{gap}{}\n{text}", part.title());
+        out!("{gap}{}\n{text}", part.title())?;
     }
     Ok(())
 }

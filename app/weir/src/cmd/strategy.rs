@@ -8,7 +8,7 @@ use weir_manage::{ControlParameters, StrategyChoice};
 use weir_wire::Name;
 
 use crate::management_client::RouterArgs;
-use crate::table::{Align, Table};
+use crate::table::{Align, Table, out, outln};
 
 /// List, set and unset forwarding strategies of a running router.
 ///
@@ -63,9 +63,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         StrategyCommand::List => {
             let choices = client.dataset::<StrategyChoice>("strategy-choice/list")?;
             if is_json {
-                println!("{}", Value::from_iter(choices.iter().map(choice_json)));
+                outln!("{}", Value::from_iter(choices.iter().map(choice_json)))?;
             } else {
-                print!("{}", choices_table(&choices));
+                out!("{}", choices_table(&choices))?;
             }
         }
         StrategyCommand::Show { name } => {
@@ -75,7 +75,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
                 .filter(|choice| choice.name.as_view().is_prefix_of(name.as_view()))
                 .max_by_key(|choice| choice.name.component_count())
                 .context("the router told of no strategy for that name")?;
-            print_choice(&choice, is_json);
+            print_choice(&choice, is_json)?;
         }
         StrategyCommand::Set { prefix, strategy } => {
             let parameters = ControlParameters {
@@ -88,7 +88,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
                     format!("{prefix} keeps its strategy (try best-route or multicast)")
                 })?;
             let strategy = body.strategy.unwrap_or(strategy);
-            print_choice(&StrategyChoice { name: prefix, strategy }, is_json);
+            print_choice(&StrategyChoice { name: prefix, strategy }, is_json)?;
         }
         StrategyCommand::Unset { prefix } => {
             anyhow::ensure!(!prefix.is_empty(), "/ always has a strategy; set another one instead");
@@ -101,21 +101,22 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             let parameters = ControlParameters { name, ..ControlParameters::default() };
             client.command(Command::StrategyChoiceUnset, &parameters)?;
             if is_json {
-                println!("{}", json!({ "prefix": prefix.to_string() }));
+                outln!("{}", json!({ "prefix": prefix.to_string() }))?;
             } else {
-                println!("{prefix} is forwarded as the shorter prefix is");
+                outln!("{prefix} is forwarded as the shorter prefix is")?;
             }
         }
     }
     Ok(())
 }
 
-fn print_choice(choice: &StrategyChoice, is_json: bool) {
+fn print_choice(choice: &StrategyChoice, is_json: bool) -> anyhow::Result<()> {
     if is_json {
-        println!("{}", choice_json(choice));
+        outln!("{}", choice_json(choice))?;
     } else {
-        println!("{} is forwarded with {}", choice.name, short(&choice.strategy));
+        outln!("{} is forwarded with {}", choice.name, short(&choice.strategy))?;
     }
+    Ok(())
 }
 
 /// The strategy without the prefix that all of them have.
