@@ -339,6 +339,25 @@ fn interest_for_nobody() -> Vec<u8> {
 }
 
 #[test]
+fn a_demo_that_is_broken_off_leaves_nothing() {
+    let site = Site::new();
+    fs::create_dir(site.path("tmp")).expect("folder");
+    let demo_dir = || fs::read_dir(site.path("tmp")).expect("readable").next();
+    for file in ["source", "consumer.log"] {
+        let mut command = site.command(weir_binary());
+        command.args(["demo", "--size", "256MiB", "--json"]).env("TMPDIR", site.path("tmp"));
+        let mut demo = Process::start("weir demo", command);
+        wait_until(file, || {
+            demo_dir().is_some_and(|dir| dir.expect("readable").path().join(file).exists())
+        });
+        demo.signal(Signal::SIGTERM);
+        let message = demo.finish().failure();
+        assert!(message.contains("interrupted"), "{message}");
+        assert!(demo_dir().is_none(), "it left its files behind");
+    }
+}
+
+#[test]
 fn exit_codes_and_help_are_there_for_every_command() {
     let listed = Command::new(weir_binary()).arg("--help").output().expect("weir starts");
     let listed = String::from_utf8(listed.stdout).expect("UTF-8");

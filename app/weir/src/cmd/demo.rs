@@ -10,13 +10,15 @@ mod network;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use crate::config::ByteSize;
+use crate::table::outln;
+use crate::transfer::Stop;
 use network::Network;
 
 /// Move a real file through two routers, cold and warm, and verify it.
@@ -55,6 +57,9 @@ struct Report {
     warm: Transfer,
 }
 
+/// How long a signal may go unnoticed.
+const STOP_CHECK_INTERVAL: std::time::Duration = std::time::Duration::from_millis(20);
+
 const OBJECT_NAME: &str = "/demo/file";
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
@@ -63,12 +68,23 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             eprintln!("{text}");
         }
     };
+    // Neither processes nor files stay when it is broken off.
+    let stop = Stop::on_signals()?;
+    std::thread::spawn({
+        let stop = stop.clone();
+        move || {
+            while !stop.is_set() {
+                std::thread::sleep(STOP_CHECK_INTERVAL);
+            }
+            network::stop_all();
+        }
+    });
     let dir = tempfile::tempdir().context("cannot make a temporary folder (see TMPDIR)")?;
     let source = match &args.file {
         Some(file) => file.clone(),
         None => {
             say(&format!("making a file of {} random octets", args.size.0));
-            make_random_file(&dir.path().join("source"), args.size.0)?
+            make_random_file(&dir.path().join("source"), args.size.0, &stop)?
         }
     };
     let (size, expected) = measure(&source)?;
@@ -84,9 +100,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     network.stop()?;
     let report = Report { cold, warm };
     if args.json {
-        println!("{}", serde_json::to_string(&report)?);
+        outln!("{}", serde_json::to_string(&report)?)?;
     } else {
-        print_table(&report);
+        print_table(&report)?;
     }
     for (label, copy) in [("cold", &report.cold), ("warm", &report.warm)] {
         if !copy.sha256_ok || copy.bytes != size {
@@ -115,7 +131,7 @@ fn fetch(network: &Network, target: &Path, expected: &[u8; 32]) -> anyhow::Resul
     })
 }
 
-fn make_random_file(path: &Path, size: u64) -> anyhow::Result<PathBuf> {
+fn make_random_file(path: &Path, size: u64, stop: &Stop) -> anyhow::Result<PathBuf> {
     let mut seed = [0; 16];
     getrandom::fill(&mut seed).context("the system gives no random octets")?;
     let mut random = Pcg64Mcg::from_seed(seed);
@@ -124,6 +140,7 @@ fn make_random_file(path: &Path, size: u64) -> anyhow::Result<PathBuf> {
     let mut block = vec![0; 1 << 20];
     let mut left = size;
     while left > 0 {
+        ensure!(!stop.is_set(), "interrupted");
         random.fill_bytes(&mut block);
         let len = left.min(block.len() as u64);
         file.write_all(&block[..len as usize]).with_context(context)?;
@@ -149,19 +166,24 @@ fn measure(path: &Path) -> anyhow::Result<(u64, [u8; 32])> {
     }
 }
 
-fn print_table(report: &Report) {
-    println!();
-    println!(
+fn print_table(report: &Report) -> anyhow::Result<()> {
+    outln!()?;
+    outln!(
         "{:4}  {:>13}  {:>8}  {:>7}  {:>9}  {:9}  served by",
-        "", "octets", "seconds", "Gbit/s", "Interests", "SHA-256"
-    );
+        "",
+        "octets",
+        "seconds",
+        "Gbit/s",
+        "Interests",
+        "SHA-256"
+    )?;
     for (label, transfer) in [("cold", &report.cold), ("warm", &report.warm)] {
         let sources: Vec<String> = transfer
             .served_by
             .iter()
             .map(|(source, data)| format!("{source} ({data} Data)"))
             .collect();
-        println!(
+        outln!(
             "{label:4}  {:>13}  {:>8.3}  {:>7.2}  {:>9}  {:9}  {}",
             transfer.bytes,
             transfer.seconds,
@@ -169,10 +191,11 @@ fn print_table(report: &Report) {
             transfer.interests,
             if transfer.sha256_ok { "identical" } else { "DIFFERENT" },
             sources.join(", "),
-        );
+        )?;
     }
-    println!();
-    println!("cold: the file came from the producer through both routers, which kept copies.");
-    println!("warm: the producer was gone; what the routers had kept was enough.");
-    println!("Each segment was verified against the producer's signature when it arrived.");
+    outln!()?;
+    outln!("cold: the file came from the producer through both routers, which kept copies.")?;
+    outln!("warm: the producer was gone; what the routers had kept was enough.")?;
+    outln!("Each segment was verified against the producer's signature when it arrived.")?;
+    Ok(())
 }

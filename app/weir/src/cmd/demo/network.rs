@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
@@ -36,7 +37,10 @@ impl Process {
         let errors = std::fs::File::create(&log)
             .with_context(|| format!("cannot write {}", log.display()))?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        ensure!(!running.is_stopped, "interrupted");
         let child = command.spawn().with_context(|| format!("cannot start the {title}"))?;
+        running.pids.push(child.id());
         Ok(Self { title: title.to_owned(), child, log })
     }
 
@@ -48,8 +52,17 @@ impl Process {
     }
 
     fn failure(&self, what: &str) -> anyhow::Error {
-        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-        anyhow::anyhow!("the {} {what}:\n{}", self.title, log.trim_end())
+        if RUNNING.lock().unwrap_or_else(PoisonError::into_inner).is_stopped {
+            return anyhow::anyhow!("interrupted");
+        }
+        match std::fs::read_to_string(&self.log).unwrap_or_default().trim_end() {
+            // What it said could not be written, most likely.
+            "" => anyhow::anyhow!(
+                "the {} {what} and left no message (is the disk full? see TMPDIR)",
+                self.title
+            ),
+            log => anyhow::anyhow!("the {} {what}:\n{log}", self.title),
+        }
     }
 
     /// Asks it to end, as a person would with Ctrl-C, and waits.
@@ -68,8 +81,28 @@ impl Process {
     }
 }
 
+/// The processes of this demo, for [`stop_all`].
+struct Running {
+    pids: Vec<u32>,
+    is_stopped: bool,
+}
+
+static RUNNING: Mutex<Running> = Mutex::new(Running { pids: Vec::new(), is_stopped: false });
+
+/// Ends all processes, and keeps new ones from starting: whoever waits for one goes on and cleans up.
+pub(super) fn stop_all() {
+    let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    running.is_stopped = true;
+    for &pid in &running.pids {
+        // It may have ended by itself.
+        let _ = kill(Pid::from_raw(pid as i32), Signal::SIGKILL);
+    }
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        running.pids.retain(|&pid| pid != self.child.id());
         // Both fail only when it has ended, which is what is wanted.
         let _ = self.child.kill();
         let _ = self.child.wait();
