@@ -82,7 +82,9 @@ pub(crate) enum PolicyName {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct FacesSection {
     pub(crate) unix: UnixChoice,
+    #[serde(deserialize_with = "listen_addresses")]
     pub(crate) udp: Vec<SocketAddr>,
+    #[serde(deserialize_with = "listen_addresses")]
     pub(crate) tcp: Vec<SocketAddr>,
     #[serde(deserialize_with = "positive")]
     pub(crate) faces_max: usize,
@@ -132,6 +134,7 @@ pub(crate) struct ManagementSection {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct MetricsSection {
+    #[serde(deserialize_with = "metrics_address")]
     pub(crate) address: Option<SocketAddr>,
 }
 
@@ -213,6 +216,20 @@ fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Erro
         }
         count => Ok(count),
     }
+}
+
+fn listen_addresses<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<SocketAddr>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    texts.iter().map(|text| parse_listen_address(text).map_err(D::Error::custom)).collect()
+}
+
+fn metrics_address<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse_metrics_address(&text).map(Some).map_err(D::Error::custom)
 }
 
 const MTU_MIN: usize = 64;
@@ -334,6 +351,15 @@ impl<'de> Deserialize<'de> for ByteSize {
     }
 }
 
+impl<'de> Deserialize<'de> for DurationText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match deserializer.deserialize_any(TextOrInteger("a time: text such as \"10s\""))? {
+            Scalar::Text(text) => text.parse().map_err(D::Error::custom),
+            Scalar::Integer(number) => number.to_string().parse().map_err(D::Error::custom),
+        }
+    }
+}
+
 /// An MTU in octets, or "auto" (`None`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MtuChoice(pub(crate) Option<usize>);
@@ -443,6 +469,15 @@ impl FromStr for LogFilter {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        // A word alone that is no level would be taken for a part of the program, and nothing logged.
+        let levels = ["error", "warn", "info", "debug", "trace", "off"];
+        let mut words = text.split(',').filter(|word| !word.contains(['=', '[']));
+        if let Some(word) = words.find(|word| !levels.contains(&word.to_ascii_lowercase().as_str()))
+        {
+            return Err(format!(
+                "`{word}` is not a log level; write error, warn, info, debug, trace or off"
+            ));
+        }
         tracing_subscriber::EnvFilter::builder().parse(text).map(|_| Self(text.to_owned())).map_err(
             |error| {
                 format!(
@@ -463,7 +498,7 @@ macro_rules! deserialize_text {
     )*};
 }
 
-deserialize_text!(DurationText, UnixChoice, UriText, Prefix, StrategyName, LogFilter);
+deserialize_text!(UnixChoice, UriText, Prefix, StrategyName, LogFilter);
 
 impl FileConfig {
     /// Parses a configuration; `origin` (a path) begins the error.
@@ -645,6 +680,13 @@ pub(crate) fn parse_listen_address(text: &str) -> Result<SocketAddr, String> {
         return Ok(SocketAddr::from((std::net::Ipv4Addr::UNSPECIFIED, port)));
     }
     Err(format!("`{text}` is not an address; write IP:PORT, for example 0.0.0.0:6363"))
+}
+
+/// Reads the address at which metrics are served. There is no port that it has by nature.
+pub(crate) fn parse_metrics_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        format!("`{text}` is not an address; write IP:PORT, for example 127.0.0.1:9636")
+    })
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use weir_runtime::Runtime;
 
 use crate::config::{
     ByteSize, DEFAULT_CONFIG, FileConfig, LogFormat, LogSection, UnixChoice, parse_listen_address,
+    parse_metrics_address,
 };
 
 /// Run a content router.
@@ -25,23 +26,26 @@ pub(crate) struct Args {
     /// Print every configuration key with its default and meaning, and exit
     #[arg(long)]
     print_default_config: bool,
-    /// Unix socket for applications: a path, "auto" or "none"
+    /// Unix socket for applications: a path, "auto" or "none" [default: auto, which takes
+    /// /run/nfd/nfd.sock where it may be created, else a place of this user that `weir` finds]
     #[arg(long, value_name = "PATH")]
     unix: Option<UnixChoice>,
-    /// UDP address for peers, for example 0.0.0.0:6363, or "none"; may be repeated
+    /// UDP address for peers, for example 0.0.0.0:6363, or "none"; may be repeated [default: port 6363 of every
+    /// address of this machine]
     #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
     udp: Vec<Listen>,
-    /// TCP address for peers, for example 0.0.0.0:6363, or "none"; may be repeated
+    /// TCP address for peers, for example 0.0.0.0:6363, or "none"; may be repeated [default: port 6363 of every
+    /// address of this machine]
     #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
     tcp: Vec<Listen>,
-    /// Memory for copies of Data, for example 256MiB; 0 keeps none
+    /// Memory for copies of Data, for example 1GiB; 0 keeps none [default: 256MiB]
     #[arg(long, value_name = "SIZE")]
     store: Option<ByteSize>,
-    /// Packet threads
+    /// Packet threads [default: 1]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Serve Prometheus metrics at http://ADDR/metrics
-    #[arg(long, value_name = "ADDR")]
+    /// Serve Prometheus metrics at http://ADDR/metrics, for example at 127.0.0.1:9636 [default: off]
+    #[arg(long, value_name = "ADDR", value_parser = parse_metrics_address)]
     metrics: Option<SocketAddr>,
     /// Say that the router is ready as a JSON object, and log in JSON
     #[arg(long)]
@@ -107,7 +111,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     if let Some(path) = path {
         tracing::info!(path = %path.display(), "configuration read");
     }
-    let router = Runtime::start(config.to_runtime()?).context("the router cannot start")?;
+    // These errors tell their causes themselves.
+    let router = Runtime::start(config.to_runtime()?)
+        .map_err(|error| anyhow::anyhow!("the router cannot start: {error}"))?;
     print(&ready_line(router.listening(), router.metrics_address(), args.json))?;
     router.wait()?;
     Ok(())

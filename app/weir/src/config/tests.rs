@@ -82,7 +82,9 @@ fn errors_name_key_line_and_remedy() {
         ("\n[store]\nsize = \"256 parsecs\"\n", &["line 3", "size", "256MiB"]),
         ("[store]\npolicy = \"random\"\n", &["line 2", "policy", "s3-fifo"]),
         ("[faces]\nidle_timeout = \"long\"\n", &["line 2", "idle_timeout", "10s"]),
-        ("[faces]\nudp = [\"everywhere\"]\n", &["line 2", "everywhere"]),
+        ("[faces]\nidle_timeout = 5\n", &["line 2", "idle_timeout", "10s"]),
+        ("[faces]\nudp = [\"everywhere\"]\n", &["line 2", "everywhere", "0.0.0.0:6363"]),
+        ("[metrics]\naddress = \"localhost\"\n", &["line 2", "localhost", "127.0.0.1:9636"]),
         ("[faces]\nudp_mtu = 20\n", &["line 2", "udp_mtu", "64 to 8800"]),
         ("[[face]]\nuri = \"gopher://x\"\n", &["line 2", "uri", "udp://HOST:PORT"]),
         ("[[face]]\nroutes = [\"/\"]\n", &["line 1", "missing field `uri`"]),
@@ -91,6 +93,7 @@ fn errors_name_key_line_and_remedy() {
         ("[[strategy]]\nprefix = \"a\"\nstrategy = \"multicast\"\n", &["line 2", "\"/a\""]),
         ("[management]\nlocalhop = true\n", &["localhop", "trust_anchors", "localhop = false"]),
         ("[log]\nlevel = \"info,=\"\n", &["line 2", "level"]),
+        ("[log]\nlevel = \"loud\"\n", &["line 2", "loud", "error, warn, info"]),
     ];
     for (text, parts) in cases {
         let message = error_of(text);
