@@ -434,7 +434,10 @@ impl<'a> Download<'a> {
     }
 
     fn hold(&mut self, segment: u64, delivery: Delivery) -> Result<(), DownloadError> {
-        if self.manifest.check(segment, &[0; 32]) != DigestCheck::Unknown {
+        // A segment that is listed may still wait: for its size, or for word that there is a manifest.
+        let is_past_the_end = self.manifest.digest(segment).is_none()
+            && self.manifest.check(segment, &[0; 32]) != DigestCheck::Unknown;
+        if is_past_the_end {
             return Err(DownloadError::Unverified {
                 what: format!("segment {segment}"),
                 reason: "the manifest lists no such segment".into(),

@@ -249,6 +249,36 @@ fn versions_and_prefixes_lead_there_too() {
     serving.stop().unwrap();
 }
 
+/// The first segment and the manifest's first part come in one read, the part first: the segment
+/// has to wait for word that there is a manifest, though its digest is known already.
+#[test]
+fn a_manifest_may_come_in_one_read_with_the_first_segment() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut first = None;
+    let both = move |number: u64, frame: Vec<u8>| {
+        let is_manifest = frame.windows(8).any(|octets| octets == b"manifest");
+        match number {
+            0 => {
+                first = Some(frame);
+                Some(Vec::new())
+            }
+            1 if is_manifest => Some([frame, first.take().unwrap()].concat()),
+            1 => Some([first.take().unwrap(), frame].concat()),
+            _ => Some(frame),
+        }
+    };
+    let relay = Relay::start(dir.path(), Box::new(both));
+    let (_, store) = published_file(dir.path(), 300_500);
+    let serving = Serving::start(&relay, store);
+    let mut versioned = object();
+    versioned.append_version(7);
+    let path = dir.path().join("got");
+    let summary = get(&relay, Target::Version { versioned }, &path).unwrap();
+    assert!(summary.has_manifest);
+    assert!(std::fs::read(&path).unwrap() == content(300_500));
+    serving.stop().unwrap();
+}
+
 #[test]
 fn memory_and_listings_are_objects_as_well() {
     let dir = tempfile::tempdir().unwrap();
