@@ -249,10 +249,10 @@ fn versions_and_prefixes_lead_there_too() {
     serving.stop().unwrap();
 }
 
-/// The first segment and the manifest's first part come in one read, the part first: the segment
-/// has to wait for word that there is a manifest, though its digest is known already.
+/// The first segment comes before the manifest's first part: it waits, and is looked at again when
+/// its digest is known but not yet that segments are to be checked by digests.
 #[test]
-fn a_manifest_may_come_in_one_read_with_the_first_segment() {
+fn a_manifest_may_come_after_the_first_segment() {
     let dir = tempfile::tempdir().unwrap();
     let mut first = None;
     let both = move |number: u64, frame: Vec<u8>| {
@@ -262,8 +262,8 @@ fn a_manifest_may_come_in_one_read_with_the_first_segment() {
                 first = Some(frame);
                 Some(Vec::new())
             }
-            1 if is_manifest => Some([frame, first.take().unwrap()].concat()),
-            1 => Some([first.take().unwrap(), frame].concat()),
+            1 if is_manifest => Some([first.take().unwrap(), frame].concat()),
+            1 => Some([frame, first.take().unwrap()].concat()),
             _ => Some(frame),
         }
     };
