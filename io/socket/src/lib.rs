@@ -12,7 +12,7 @@ mod verify_pool;
 
 pub use client::{Client, ClientError, CommandError, ExpressError, FromRouter, unix_time_ms};
 pub use download::{DownloadError, DownloadOptions, Found, Host, Progress, Summary, download};
-pub use output::{MemoryOutput, Output, OutputError, PartFile, StreamOutput};
+pub use output::{MemoryOutput, Output, OutputError, PartFile, StreamOutput, is_reserved_name};
 pub use publish::{
     Label, PublishError, PublishOptions, Published, publish_file, publish_listing, publish_octets,
 };

@@ -1,10 +1,14 @@
 //! What becomes of a download: a file that appears when it is whole, a stream, or memory.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use nix::libc;
 use weir_security::sha256;
 use weir_transport::SegmentSet;
 use weir_wire::{Name, NameView};
@@ -68,16 +72,26 @@ pub enum OutputError {
         /// The bound.
         max_bytes: u64,
     },
+    /// The name is that of a file which a download of another name keeps.
+    #[error("{} is a name that downloads use while they go on; choose another", path.display())]
+    Reserved {
+        /// The file.
+        path: PathBuf,
+    },
 }
 
 /// A file that is written under another name, `.<name>.weir-part` beside it, until it is whole.
 /// What has been verified is noted in `.<name>.weir-state`, so that a later download of the same
-/// version goes on from there.
+/// version goes on from there. A digest stands for names too long for that.
+///
+/// Others may write to the same directory: links are not followed, and what is not this user's own
+/// file is never gone on with.
 #[derive(Debug)]
 pub struct PartFile {
     target: PathBuf,
     part: PathBuf,
     state: PathBuf,
+    new_state: PathBuf,
     versioned: Name,
     segment_size: Option<u64>,
     open: Option<Arc<FileSink>>,
@@ -88,15 +102,54 @@ const STATE_MAGIC: &[u8; 8] = b"weirpt01";
 const DIGEST_LEN: usize = 32;
 /// Largest state file read: segments of a petabyte.
 const STATE_BYTES_MAX: u64 = 16 << 30;
+/// Octets of a file's name at most (Linux, NAME_MAX).
+const FILE_NAME_MAX: usize = 255;
+const PART_SUFFIX: &str = ".weir-part";
+const STATE_SUFFIX: &str = ".weir-state";
+const NEW_STATE_SUFFIX: &str = ".weir-new";
+
+/// Whether a file of that name would be taken for what a download keeps of another.
+pub fn is_reserved_name(name: &[u8]) -> bool {
+    let suffixes = [PART_SUFFIX, STATE_SUFFIX, NEW_STATE_SUFFIX];
+    name.starts_with(b".") && suffixes.iter().any(|suffix| name.ends_with(suffix.as_bytes()))
+}
+
+/// The name of a file that belongs to a download of `name`.
+fn side_name(name: &OsStr, suffix: &str) -> OsString {
+    let mut octets = vec![b'.'];
+    // As if every suffix had the length of the longest, so that all are made in one way.
+    if 1 + name.len() + STATE_SUFFIX.len() <= FILE_NAME_MAX {
+        octets.extend_from_slice(name.as_bytes());
+    } else {
+        let digest = sha256(&[name.as_bytes()]);
+        octets.extend(digest.iter().flat_map(|octet| format!("{octet:02x}").into_bytes()));
+    }
+    octets.extend_from_slice(suffix.as_bytes());
+    OsString::from_vec(octets)
+}
+
+/// Whether it is a file of this user, under one name: nobody else has put it there.
+fn is_own(file: &File) -> io::Result<bool> {
+    let metadata = file.metadata()?;
+    let is_ours = metadata.uid() == nix::unistd::geteuid().as_raw();
+    Ok(metadata.is_file() && metadata.nlink() == 1 && is_ours)
+}
+
+/// Options that follow no link and wait for nobody at a pipe.
+fn wary(options: &mut fs::OpenOptions) -> &mut fs::OpenOptions {
+    options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+}
 
 impl PartFile {
     /// An output that becomes `target`. Nothing is touched yet.
     pub fn new(target: impl Into<PathBuf>) -> Self {
         let target = target.into();
-        let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = target.file_name().unwrap_or_default();
+        let beside = |suffix| target.with_file_name(side_name(name, suffix));
         Self {
-            part: target.with_file_name(format!(".{name}.weir-part")),
-            state: target.with_file_name(format!(".{name}.weir-state")),
+            part: beside(PART_SUFFIX),
+            state: beside(STATE_SUFFIX),
+            new_state: beside(NEW_STATE_SUFFIX),
             target,
             versioned: Name::new(),
             segment_size: None,
@@ -105,18 +158,45 @@ impl PartFile {
         }
     }
 
-    /// The file while it is not whole.
-    pub fn part_path(&self) -> &Path {
-        &self.part
-    }
-
     /// What the state file says about this version, if anything.
     fn load(&self) -> Option<(u64, SegmentSet)> {
         let mut octets = Vec::new();
-        let file = File::open(&self.state).ok()?;
+        let file = wary(File::options().read(true)).open(&self.state).ok()?;
+        if !is_own(&file).ok()? {
+            return None;
+        }
         file.take(STATE_BYTES_MAX).read_to_end(&mut octets).ok()?;
         let (segment_size, name, set) = decode_state(&octets)?;
         (name == self.versioned.as_view()).then_some((segment_size, set))
+    }
+
+    /// Opens the part file, for this download alone.
+    fn open_part(&self) -> Result<File, OutputError> {
+        let file = wary(File::options().read(true).write(true).create(true).truncate(false))
+            .open(&self.part)
+            .map_err(|source| self.error(source))?;
+        self.lock(&file)?;
+        if is_own(&file).map_err(|source| self.error(source))? {
+            return Ok(file);
+        }
+        // Somebody else's, and nothing to go on with.
+        fs::remove_file(&self.part).map_err(|source| self.error(source))?;
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&self.part)
+            .map_err(|source| self.error(source))?;
+        self.lock(&file)?;
+        Ok(file)
+    }
+
+    fn lock(&self, file: &File) -> Result<(), OutputError> {
+        match file.try_lock() {
+            // Some file systems have no locks.
+            Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
+            Err(TryLockError::WouldBlock) => Err(OutputError::Busy { path: self.target.clone() }),
+        }
     }
 
     fn error(&self, source: io::Error) -> OutputError {
@@ -127,21 +207,10 @@ impl PartFile {
 impl Output for PartFile {
     fn open(&mut self, versioned: &Name) -> Result<SegmentSet, OutputError> {
         self.versioned = versioned.clone();
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&self.part)
-            .map_err(|source| self.error(source))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(OutputError::Busy { path: self.target.clone() });
-            }
-            // Some file systems have no locks.
-            Err(TryLockError::Error(_)) => {}
+        if is_reserved_name(self.target.file_name().unwrap_or_default().as_bytes()) {
+            return Err(OutputError::Reserved { path: self.target.clone() });
         }
+        let file = self.open_part()?;
         let len = file.metadata().map_err(|source| self.error(source))?.len();
         let loaded = self.load().filter(|(segment_size, set)| {
             let words = set.words();
@@ -184,9 +253,13 @@ impl Output for PartFile {
         };
         // First what the state speaks of, then the state.
         sink.file().sync_data()?;
-        let new = self.state.with_extension("weir-new");
-        fs::write(&new, encode_state(segment_size, &self.versioned, have))?;
-        fs::rename(&new, &self.state)
+        match fs::remove_file(&self.new_state) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut new = File::options().write(true).create_new(true).open(&self.new_state)?;
+        new.write_all(&encode_state(segment_size, &self.versioned, have))?;
+        fs::rename(&self.new_state, &self.state)
     }
 
     fn abandon(&mut self) {
@@ -340,6 +413,8 @@ impl Output for MemoryOutput {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn versioned(version: u64) -> Name {
@@ -402,6 +477,66 @@ mod tests {
         one.open(&versioned(1)).unwrap();
         let error = PartFile::new(&target).open(&versioned(1)).unwrap_err();
         assert!(matches!(error, OutputError::Busy { .. }), "{error}");
+    }
+
+    #[test]
+    fn links_that_others_planted_are_not_followed() {
+        use std::os::unix::fs::symlink;
+        let dir = tempfile::tempdir().unwrap();
+        let (target, mine) = (dir.path().join("file"), dir.path().join("mine"));
+        let planted = |suffix| dir.path().join(side_name(OsStr::new("file"), suffix));
+        fs::write(&mine, "precious").unwrap();
+
+        symlink(&mine, planted(PART_SUFFIX)).unwrap();
+        let error = PartFile::new(&target).open(&versioned(1)).unwrap_err();
+        assert!(matches!(error, OutputError::Io { .. }), "{error}");
+        fs::remove_file(planted(PART_SUFFIX)).unwrap();
+        // A hard link is taken away, the file that it leads to left alone.
+        fs::hard_link(&mine, planted(PART_SUFFIX)).unwrap();
+        symlink(&mine, planted(NEW_STATE_SUFFIX)).unwrap();
+        broken_off(&target);
+        assert_eq!(fs::read(&mine).unwrap(), b"precious");
+        assert!(!fs::symlink_metadata(planted(STATE_SUFFIX)).unwrap().is_symlink());
+
+        // A state that somebody links to says nothing.
+        fs::rename(planted(STATE_SUFFIX), dir.path().join("state")).unwrap();
+        symlink(dir.path().join("state"), planted(STATE_SUFFIX)).unwrap();
+        assert!(PartFile::new(&target).open(&versioned(1)).unwrap().is_empty());
+    }
+
+    #[test]
+    fn every_name_has_a_part_file_of_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let long = [b'n'; FILE_NAME_MAX];
+        let mut other = long;
+        other[0] = b'o';
+        let names = [&b"\xff"[..], b"\xfe", "\u{fffd}".as_bytes(), &long, &other];
+        let mut outputs = Vec::new();
+        for name in names {
+            let mut output = PartFile::new(dir.path().join(OsStr::from_bytes(name)));
+            output.open(&versioned(1)).unwrap();
+            output.sink(4).unwrap().store(&[(0, &name[..1])]).unwrap();
+            let mut have = SegmentSet::new();
+            have.insert(0);
+            output.save(&have).unwrap();
+            outputs.push(output);
+        }
+        for (name, mut output) in names.into_iter().zip(outputs) {
+            output.finish().unwrap();
+            let path = dir.path().join(OsStr::from_bytes(name));
+            assert_eq!(fs::read(path).unwrap(), &name[..1]);
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), names.len());
+    }
+
+    #[test]
+    fn names_of_part_files_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in [".file.weir-part", ".file.weir-state", ".file.weir-new"] {
+            let error = PartFile::new(dir.path().join(name)).open(&versioned(1)).unwrap_err();
+            assert!(matches!(error, OutputError::Reserved { .. }), "{error}");
+        }
+        assert!(!is_reserved_name(b"file.weir-part") && !is_reserved_name(b".weir"));
     }
 
     #[test]
