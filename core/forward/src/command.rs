@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use weir_base::{FaceId, Instant};
+use weir_base::Instant;
 use weir_wire::{Name, NameView};
 
 use crate::io::{Command, Event, NextHop, Outbox};
@@ -28,7 +28,7 @@ impl Router {
             Command::AddFace { face, scope, link_type } => {
                 self.faces.insert(face, scope, link_type);
             }
-            Command::RemoveFace { face } => self.remove_face(face),
+            Command::RemoveFace { face } => self.faces.remove(face),
             Command::SetNextHops { prefix, next_hops } => {
                 self.set_next_hops(now, prefix, next_hops, out);
             }
@@ -93,34 +93,6 @@ impl Router {
             }
             None => {
                 self.strategies.remove(prefix.as_view(), key);
-            }
-        }
-    }
-
-    /// The face's next hops go; who waits on it is skipped when Data comes.
-    fn remove_face(&mut self, face: FaceId) {
-        self.faces.remove(face);
-        let uses = |next_hops: &Vec<NextHop>| next_hops.iter().any(|hop| hop.face == face);
-        let mut prefixes: Vec<Name> = self
-            .fib
-            .iter()
-            .filter(|(_, next_hops)| uses(next_hops))
-            .map(|(prefix, _)| prefix.clone())
-            .collect();
-        if self.fib.root().is_some_and(uses) {
-            prefixes.push(Name::new());
-        }
-        let key = &self.config.hash_key;
-        for prefix in prefixes {
-            let left: Vec<NextHop> = self
-                .fib
-                .remove(prefix.as_view(), key)
-                .unwrap_or_default()
-                .into_iter()
-                .filter(|hop| hop.face != face)
-                .collect();
-            if !left.is_empty() {
-                self.fib.insert(prefix, left, key);
             }
         }
     }

@@ -128,7 +128,7 @@ impl Router {
         }
     }
 
-    /// Adds those who wait at `index`, each face once. A face that waits for several entries gets
+    /// Adds those who wait at `index`, each face once, and notes that they wait no longer. A face that waits for several entries gets
     /// no token back: which of its own it should be is not known (NFD).
     fn collect_downstreams(
         &mut self,
@@ -139,6 +139,7 @@ impl Router {
         is_one_of_several: bool,
     ) {
         for record in self.pit.entry(index).in_records.iter() {
+            self.faces.end_wait(record.face_slot, record.face);
             if record.expiry <= now || (record.face == ingress && !may_return) {
                 continue;
             }

@@ -53,14 +53,18 @@ impl Router {
         if !is_waited_for && self.serve_from_store(now, from, &key, hashes, out) {
             return;
         }
-        if pending.is_none() && self.pit.is_full() {
+        let is_waiting = pending.is_some_and(|index| {
+            self.pit.entry(index).in_records.iter().any(|record| record.face == from.face)
+        });
+        let is_over_share = !is_waiting && face.waits_for() >= self.config.pit_entries_per_face_max;
+        if is_over_share || pending.is_none() && self.pit.is_full() {
             return self.refuse(from, face, NackReason::Congestion, DropReason::PitFull, out);
         }
         let index = match pending {
             Some(index) => self.renew_pending(index, interest, nonce),
             None => self.insert_pending(&key, interest, nonce),
         };
-        self.note_downstream(now, index, from, interest, nonce);
+        self.note_downstream(now, index, from, face.slot(), interest, nonce);
         self.forward(now, index, from, interest, out);
     }
 
@@ -180,6 +184,7 @@ impl Router {
         now: Instant,
         index: u32,
         from: &From<'_>,
+        face_slot: u32,
         interest: &InterestView<'_>,
         nonce: u32,
     ) {
@@ -194,12 +199,16 @@ impl Router {
                 record.expiry = expiry;
                 record.pit_token = from.header.pit_token;
             }
-            None => entry.in_records.push(InRecord {
-                face: from.face,
-                nonce,
-                expiry,
-                pit_token: from.header.pit_token,
-            }),
+            None => {
+                self.faces.begin_wait(face_slot);
+                entry.in_records.push(InRecord {
+                    face: from.face,
+                    face_slot,
+                    nonce,
+                    expiry,
+                    pit_token: from.header.pit_token,
+                });
+            }
         }
         let last = entry.last_expiry().unwrap_or(expiry);
         self.pit.timers.schedule(index, last);
@@ -234,7 +243,7 @@ impl Router {
             ingress: from.face,
             next_hops,
             lifetime_ns: lifetime_ns(interest),
-            faces: &self.faces,
+            faces: &mut self.faces,
             sender: &mut self.sender,
             stats: &mut self.stats,
             out,
@@ -296,7 +305,7 @@ impl Router {
             ingress,
             next_hops: &[hop],
             lifetime_ns: lifetime_ns(&interest),
-            faces: &self.faces,
+            faces: &mut self.faces,
             sender: &mut self.sender,
             stats: &mut self.stats,
             out,

@@ -83,7 +83,8 @@ pub enum Command {
         /// Point to point or not.
         link_type: LinkType,
     },
-    /// A face is gone: its next hops go with it.
+    /// A face is gone. FIB entries that name it pass it over; who keeps the FIB sends
+    /// [`Command::SetNextHops`] for them in its own time.
     RemoveFace {
         /// Its identifier.
         face: FaceId,

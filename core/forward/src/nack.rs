@@ -36,11 +36,12 @@ impl Router {
         match judge_nacks(now, entry) {
             NackVerdict::Wait => {}
             NackVerdict::AllRefused(reason) => {
-                self.sender.nack_all(entry, reason, &self.faces, &mut self.stats, out);
+                self.sender.nack_all(entry, reason, &mut self.faces, &mut self.stats, out);
                 self.finish_unsatisfied(now, index);
             }
             NackVerdict::OnlyDownstreamLeft(face, reason) => {
                 if let Some(record) = entry.in_records.remove(|record| record.face == face) {
+                    self.faces.end_wait(record.face_slot, record.face);
                     let interest = with_nonce(entry, record.nonce);
                     self.sender.nack(face, reason, interest, &mut self.stats, out);
                 }

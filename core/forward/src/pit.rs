@@ -8,6 +8,8 @@ use weir_wire::{NackReason, NameView, PitToken};
 /// A downstream that waits (NFD, PIT in-record).
 pub(crate) struct InRecord {
     pub(crate) face: FaceId,
+    /// Where the face table has it, as long as it is there.
+    pub(crate) face_slot: u32,
     pub(crate) nonce: u32,
     pub(crate) expiry: Instant,
     pub(crate) pit_token: PitToken,

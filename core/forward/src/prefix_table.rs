@@ -114,10 +114,6 @@ impl<T> PrefixTable<T> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Name, &T)> {
         self.entries.iter().map(|(_, entry)| (&entry.prefix, &entry.value))
     }
-
-    pub(crate) fn root(&self) -> Option<&T> {
-        self.root.as_ref()
-    }
 }
 
 /// Hashes of those prefixes of a name that tables ask for.

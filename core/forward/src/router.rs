@@ -33,6 +33,8 @@ pub struct RouterConfig {
     pub store: StoreConfig,
     /// Pending Interests held at most; beyond it, a Nack for congestion.
     pub pit_entries_max: usize,
+    /// Pending Interests that one face waits for at most; beyond it, a Nack for congestion.
+    pub pit_entries_per_face_max: usize,
     /// Dead nonces held at most; beyond it the oldest is forgotten.
     pub dead_nonces_max: usize,
     /// How long a dead nonce is known, ns (NFD: 6 s).
@@ -52,6 +54,7 @@ impl Default for RouterConfig {
             seed: 0,
             store: StoreConfig::default(),
             pit_entries_max: 1 << 20,
+            pit_entries_per_face_max: 1 << 18,
             dead_nonces_max: 1 << 18,
             dead_nonce_lifetime_ns: 6 * NS_PER_S,
             unsolicited: UnsolicitedPolicy::DropAll,
@@ -66,9 +69,21 @@ pub(crate) struct Face {
     id: FaceId,
     scope: FaceScope,
     link_type: LinkType,
+    /// Its place in the table, until it is removed.
+    slot: u32,
+    /// PIT entries that it waits for.
+    waits_for: u32,
 }
 
 impl Face {
+    pub(crate) fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    pub(crate) fn waits_for(&self) -> usize {
+        self.waits_for as usize
+    }
+
     pub(crate) fn is_local(&self) -> bool {
         self.scope == FaceScope::Local
     }
@@ -109,13 +124,29 @@ impl FaceTable {
     }
 
     pub(crate) fn insert(&mut self, id: FaceId, scope: FaceScope, link_type: LinkType) {
-        let face = Face { id, scope, link_type };
         match self.index(id) {
-            Some(index) => self.faces[index] = face,
-            None => {
-                let index = self.faces.insert(face);
-                self.table.insert(Self::hash(id), index);
+            Some(index) => {
+                self.faces[index].scope = scope;
+                self.faces[index].link_type = link_type;
             }
+            None => {
+                let face = Face { id, scope, link_type, slot: 0, waits_for: 0 };
+                let slot = self.faces.insert(face);
+                self.faces[slot].slot = slot;
+                self.table.insert(Self::hash(id), slot);
+            }
+        }
+    }
+
+    /// The face waits for one more PIT entry.
+    pub(crate) fn begin_wait(&mut self, slot: u32) {
+        self.faces[slot].waits_for += 1;
+    }
+
+    /// The face in `slot`, if it is still `id`, waits for one less.
+    pub(crate) fn end_wait(&mut self, slot: u32, id: FaceId) {
+        if let Some(face) = self.faces.get_mut(slot).filter(|face| face.id == id) {
+            face.waits_for -= 1;
         }
     }
 
@@ -187,11 +218,12 @@ impl Sender {
         &self,
         entry: &mut PitEntry,
         reason: NackReason,
-        faces: &FaceTable,
+        faces: &mut FaceTable,
         stats: &mut RouterStats,
         out: &mut Outbox,
     ) {
         while let Some(record) = entry.in_records.remove(|_| true) {
+            faces.end_wait(record.face_slot, record.face);
             if faces.find(record.face).is_some_and(|face| face.is_point_to_point()) {
                 let interest = with_nonce(entry, record.nonce);
                 self.nack(record.face, reason, interest, stats, out);
@@ -335,6 +367,9 @@ impl Router {
         let entry = self.pit.entry(index);
         for record in entry.out_records.iter() {
             self.dead_nonces.insert(now, entry.hash, record.nonce);
+        }
+        for record in entry.in_records.iter() {
+            self.faces.end_wait(record.face_slot, record.face);
         }
         self.stats.unsatisfied += 1;
         self.pit.remove(index);

@@ -117,6 +117,11 @@ impl Strategy {
             strategy.suppression.set(component.value)?;
             strategy.name.push_view(component);
         }
+        // Only all parameters together tell: a larger beginning may come before a larger end.
+        let Suppression { initial_ns, max_ns, .. } = strategy.suppression;
+        if initial_ns == 0 || initial_ns > max_ns {
+            return Err(StrategyError::BadParameter("retx-suppression-initial".into()));
+        }
         Ok(strategy)
     }
 
@@ -172,7 +177,7 @@ impl Suppression {
             }
             _ => return Err(bad()),
         }
-        if self.initial_ns == 0 || self.initial_ns > self.max_ns { Err(bad()) } else { Ok(()) }
+        Ok(())
     }
 }
 
@@ -185,7 +190,7 @@ pub(crate) struct Context<'a> {
     /// By rising cost.
     pub(crate) next_hops: &'a [NextHop],
     pub(crate) lifetime_ns: u64,
-    pub(crate) faces: &'a FaceTable,
+    pub(crate) faces: &'a mut FaceTable,
     pub(crate) sender: &'a mut Sender,
     pub(crate) stats: &'a mut RouterStats,
     pub(crate) out: &'a mut Outbox,
@@ -330,8 +335,9 @@ pub(crate) fn judge_nacks(now: Instant, entry: &PitEntry) -> NackVerdict {
     }
 }
 
-/// The lifetime that an Interest asks for, ns, capped at ten days as NFD does.
+/// The lifetime that an Interest asks for, ns, capped at ten minutes: NFD's ten days would let a
+/// stranger who is long gone hold on to a part of the PIT.
 pub(crate) fn lifetime_ns(interest: &InterestView<'_>) -> u64 {
-    const LIFETIME_MS_MAX: u64 = 10 * 24 * 3600 * 1000;
+    const LIFETIME_MS_MAX: u64 = 10 * 60 * 1000;
     interest.lifetime_ms_or_default().min(LIFETIME_MS_MAX) * NS_PER_MS
 }

@@ -222,3 +222,29 @@ fn a_full_pit_answers_with_congestion() {
     let out = bed.ask(LOCAL, &Ask::new("/a/3", 3));
     assert_eq!(sent(&out), vec![(U, PacketKind::Interest)]);
 }
+
+#[test]
+fn no_face_takes_more_than_its_share_of_the_pit() {
+    let mut bed =
+        Bed::with_config(RouterConfig { pit_entries_per_face_max: 2, ..RouterConfig::default() });
+    bed.route("/a", &[(U, 0)]);
+    let ask = |bed: &mut Bed, face, name: &str, nonce| bed.ask(face, &Ask::new(name, nonce));
+    for turn in 0..3 {
+        assert_eq!(ask(&mut bed, LOCAL, "/a/1", 10 * turn)[0].kind, PacketKind::Interest);
+        assert_eq!(ask(&mut bed, LOCAL, "/a/2", 10 * turn + 1)[0].kind, PacketKind::Interest);
+        let refused = ask(&mut bed, LOCAL, "/a/3", 10 * turn + 2);
+        assert_eq!(refused[0].header.nack, Some(NackReason::Congestion));
+        assert_eq!(ask(&mut bed, V, "/a/3", 10 * turn + 3)[0].kind, PacketKind::Interest);
+        // Data, a Nack and time all give the share back.
+        match turn {
+            0 => ["/a/1", "/a/2", "/a/3"].iter().for_each(|name| {
+                let header = LpHeader { no_cache: true, ..LpHeader::default() };
+                bed.packet(U, header, data(name, 0));
+            }),
+            1 => bed.pass_ms(10_000),
+            _ => {}
+        }
+    }
+    let again = ask(&mut bed, LOCAL, "/a/1", 99);
+    assert!(again.iter().all(|packet| packet.kind != PacketKind::Nack), "it waits already");
+}
