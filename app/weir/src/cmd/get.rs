@@ -12,7 +12,7 @@ use indicatif::ProgressBar;
 use weir_security::Verifier;
 use weir_socket::{
     Client, DownloadError, DownloadOptions, Found, Host, MemoryOutput, Output, OutputError,
-    PartFile, Progress, StreamOutput, Summary, download,
+    PartFile, Progress, StreamOutput, Summary, download, is_reserved_name,
 };
 use weir_transport::{Controller, FetchConfig, FetchError, LISTING_KEYWORD, Target};
 use weir_wire::{DataView, Name};
@@ -348,6 +348,13 @@ fn parse_listing(listing: &[u8]) -> anyhow::Result<Vec<Entry<'_>>> {
                     name.escape_ascii().to_string()
                 );
             }
+            if is_reserved_name(name) {
+                bail!(
+                    "the directory lists {:?}, a name that downloads use while they go on; get it \
+                     alone, under another name, with -o",
+                    name.escape_ascii().to_string()
+                );
+            }
             Ok(Entry { name })
         })
         .collect()
@@ -528,6 +535,9 @@ mod tests {
         assert_eq!(names(b"a\0dir/\0b\0").unwrap(), [&b"a"[..], b"dir", b"b"]);
         assert_eq!(names(b"").unwrap(), Vec::<Vec<u8>>::new());
         for listing in [&b"../a\0"[..], b"..\0", b"a/b\0", b"/etc\0", b".\0", b"/\0"] {
+            assert!(names(listing).is_err(), "{listing:?}");
+        }
+        for listing in [&b"x\0.x.weir-state\0"[..], b".x.weir-part\0", b".x.weir-part/\0"] {
             assert!(names(listing).is_err(), "{listing:?}");
         }
     }
