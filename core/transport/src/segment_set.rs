@@ -51,6 +51,13 @@ impl SegmentSet {
         (first..end).all(|segment| self.contains(segment))
     }
 
+    /// The members, lowest first.
+    pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
+        self.words.iter().zip(0_u64..).flat_map(|(&word, index)| {
+            (0..64).filter(move |bit| word & (1 << bit) != 0).map(move |bit| index * 64 + bit)
+        })
+    }
+
     /// How many members it has.
     pub fn len(&self) -> u64 {
         self.len
@@ -72,6 +79,7 @@ mod tests {
         assert!(set.insert(0) && set.insert(63) && set.insert(64) && set.insert(1000));
         assert!(!set.insert(64));
         assert_eq!(set.len(), 4);
+        assert_eq!(set.iter().collect::<Vec<_>>(), [0, 63, 64, 1000]);
         for segment in 0..2000 {
             assert_eq!(set.contains(segment), [0, 63, 64, 1000].contains(&segment), "{segment}");
         }

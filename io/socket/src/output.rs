@@ -4,16 +4,16 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::libc;
 use weir_security::sha256;
 use weir_transport::SegmentSet;
-use weir_wire::{Name, NameView};
+use weir_wire::{Name, NameView, PACKET_SIZE_MAX};
 
-use crate::sink::{FileSink, OrderedSink, SegmentSink};
+use crate::sink::{Checksums, FileSink, OrderedSink, SegmentSink};
 
 /// Where the segments of one object are to go.
 pub trait Output: Send {
@@ -96,9 +96,18 @@ pub struct PartFile {
     segment_size: Option<u64>,
     open: Option<Arc<FileSink>>,
     file: Option<File>,
+    /// Of the segments that are there from before.
+    checksums: Checksums,
 }
 
-const STATE_MAGIC: &[u8; 8] = b"weirpt01";
+/// What a state file tells of a version.
+struct State {
+    segment_size: u64,
+    have: SegmentSet,
+    checksums: Checksums,
+}
+
+const STATE_MAGIC: &[u8; 8] = b"weirpt02";
 const DIGEST_LEN: usize = 32;
 /// Largest state file read: segments of a petabyte.
 const STATE_BYTES_MAX: u64 = 16 << 30;
@@ -155,19 +164,20 @@ impl PartFile {
             segment_size: None,
             open: None,
             file: None,
+            checksums: Checksums::new(),
         }
     }
 
     /// What the state file says about this version, if anything.
-    fn load(&self) -> Option<(u64, SegmentSet)> {
+    fn load(&self) -> Option<State> {
         let mut octets = Vec::new();
         let file = wary(File::options().read(true)).open(&self.state).ok()?;
         if !is_own(&file).ok()? {
             return None;
         }
         file.take(STATE_BYTES_MAX).read_to_end(&mut octets).ok()?;
-        let (segment_size, name, set) = decode_state(&octets)?;
-        (name == self.versioned.as_view()).then_some((segment_size, set))
+        let (name, state) = decode_state(&octets)?;
+        (name == self.versioned.as_view()).then_some(state)
     }
 
     /// Opens the part file, for this download alone.
@@ -211,20 +221,12 @@ impl Output for PartFile {
             return Err(OutputError::Reserved { path: self.target.clone() });
         }
         let file = self.open_part()?;
-        let len = file.metadata().map_err(|source| self.error(source))?.len();
-        let loaded = self.load().filter(|(segment_size, set)| {
-            let words = set.words();
-            let last_word = words.iter().rposition(|&word| word != 0);
-            // What the state counts as stored must lie within the file, at least where it begins.
-            last_word.is_none_or(|word| {
-                let last = word as u64 * 64 + 63 - u64::from(words[word].leading_zeros());
-                last.checked_mul(*segment_size).is_some_and(|at| at < len.max(1))
-            })
-        });
-        let have = match loaded {
-            Some((segment_size, set)) => {
-                self.segment_size = Some(segment_size);
-                set
+        let have = match self.load() {
+            Some(state) => {
+                let have = intact(&file, &state).map_err(|source| self.error(source))?;
+                self.segment_size = Some(state.segment_size);
+                self.checksums = state.checksums;
+                have
             }
             None => {
                 file.set_len(0).map_err(|source| self.error(source))?;
@@ -242,7 +244,8 @@ impl Output for PartFile {
     fn sink(&mut self, segment_size: u64) -> Result<Arc<dyn SegmentSink>, OutputError> {
         self.segment_size = Some(segment_size);
         let file = self.file.take().expect("opened before");
-        let sink = Arc::new(FileSink::new(file, segment_size));
+        let checksums = std::mem::take(&mut self.checksums);
+        let sink = Arc::new(FileSink::new(file, segment_size, checksums));
         self.open = Some(sink.clone());
         Ok(sink)
     }
@@ -258,7 +261,7 @@ impl Output for PartFile {
             _ => {}
         }
         let mut new = File::options().write(true).create_new(true).open(&self.new_state)?;
-        new.write_all(&encode_state(segment_size, &self.versioned, have))?;
+        new.write_all(&encode_state(segment_size, &self.versioned, have, &sink.checksums()))?;
         fs::rename(&self.new_state, &self.state)
     }
 
@@ -284,37 +287,77 @@ impl Output for PartFile {
     }
 }
 
-fn encode_state(segment_size: u64, versioned: &Name, have: &SegmentSet) -> Vec<u8> {
+/// Those segments of a part file that are as they were stored: what was verified once may have been
+/// damaged since, and nobody verifies it again.
+fn intact(file: &File, state: &State) -> io::Result<SegmentSet> {
+    let len = file.metadata()?.len();
+    let mut have = SegmentSet::new();
+    let mut content = vec![0; state.segment_size.min(PACKET_SIZE_MAX as u64) as usize];
+    for segment in state.have.iter() {
+        let Some(at) = segment.checked_mul(state.segment_size).filter(|&at| at <= len) else {
+            continue;
+        };
+        let content = &mut content[..(len - at).min(state.segment_size) as usize];
+        file.read_exact_at(content, at)?;
+        if state.checksums.get(segment as usize) == Some(&crc32c::crc32c(content)) {
+            have.insert(segment);
+        }
+    }
+    Ok(have)
+}
+
+fn encode_state(
+    segment_size: u64,
+    versioned: &Name,
+    have: &SegmentSet,
+    checksums: &[u32],
+) -> Vec<u8> {
     let name = versioned.value();
     let mut octets = STATE_MAGIC.to_vec();
     octets.extend_from_slice(&segment_size.to_le_bytes());
     octets.extend_from_slice(&(name.len() as u64).to_le_bytes());
     octets.extend_from_slice(name);
+    octets.extend_from_slice(&(have.words().len() as u64).to_le_bytes());
     for word in have.words() {
         octets.extend_from_slice(&word.to_le_bytes());
+    }
+    for segment in have.iter() {
+        let checksum = checksums.get(segment as usize).copied().unwrap_or(0);
+        octets.extend_from_slice(&checksum.to_le_bytes());
     }
     let digest = sha256(&[&octets]);
     octets.extend_from_slice(&digest);
     octets
 }
 
-fn decode_state(octets: &[u8]) -> Option<(u64, NameView<'_>, SegmentSet)> {
+fn decode_state(octets: &[u8]) -> Option<(NameView<'_>, State)> {
     let (octets, digest) = octets.split_at_checked(octets.len().checked_sub(DIGEST_LEN)?)?;
     let rest = octets.strip_prefix(STATE_MAGIC)?;
     if sha256(&[octets]) != digest {
         return None;
     }
     let (segment_size, rest) = rest.split_first_chunk::<8>()?;
-    let (name_len, rest) = rest.split_first_chunk::<8>()?;
-    let name_len = usize::try_from(u64::from_le_bytes(*name_len)).ok()?;
-    let (name, words) = rest.split_at_checked(name_len)?;
-    let (words, left) = words.as_chunks::<8>();
-    if !left.is_empty() {
+    let segment_size = u64::from_le_bytes(*segment_size);
+    if segment_size > PACKET_SIZE_MAX as u64 {
         return None;
     }
-    let words = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
-    let name = NameView::from_value(name).ok()?;
-    Some((u64::from_le_bytes(*segment_size), name, SegmentSet::from_words(words)))
+    let (name_len, rest) = rest.split_first_chunk::<8>()?;
+    let name_len = usize::try_from(u64::from_le_bytes(*name_len)).ok()?;
+    let (name, rest) = rest.split_at_checked(name_len)?;
+    let (word_count, rest) = rest.split_first_chunk::<8>()?;
+    let word_octets = u64::from_le_bytes(*word_count).checked_mul(8)?;
+    let (words, rest) = rest.split_at_checked(usize::try_from(word_octets).ok()?)?;
+    let words = words.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    let have = SegmentSet::from_words(words);
+    let (stored, left) = rest.as_chunks::<4>();
+    if !left.is_empty() || stored.len() as u64 != have.len() {
+        return None;
+    }
+    let mut checksums = vec![0; have.words().len() * 64];
+    for (segment, checksum) in have.iter().zip(stored) {
+        checksums[segment as usize] = u32::from_le_bytes(*checksum);
+    }
+    Some((NameView::from_value(name).ok()?, State { segment_size, have, checksums }))
 }
 
 /// A stream, written in order.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
 use nix::sys::uio::pwritev;
@@ -25,12 +25,34 @@ const PIECES_MAX: usize = 1024;
 pub struct FileSink {
     file: File,
     segment_size: u64,
+    checksums: Mutex<Checksums>,
 }
 
+/// CRC-32C of the octets of each segment, by number; 0 for those that are not there.
+pub(crate) type Checksums = Vec<u32>;
+
 impl FileSink {
-    /// A sink that puts segment `i` at octet `i * segment_size`.
-    pub fn new(file: File, segment_size: u64) -> Self {
-        Self { file, segment_size }
+    /// A sink that puts segment `i` at octet `i * segment_size`. `checksums` are those of the
+    /// segments that the file holds already.
+    pub(crate) fn new(file: File, segment_size: u64, checksums: Checksums) -> Self {
+        Self { file, segment_size, checksums: Mutex::new(checksums) }
+    }
+
+    /// The checksums of what was stored so far.
+    pub(crate) fn checksums(&self) -> MutexGuard<'_, Checksums> {
+        self.checksums.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_checksums(&self, segments: &[(u64, &[u8])]) {
+        let fresh: Vec<u32> = segments.iter().map(|(_, content)| crc32c::crc32c(content)).collect();
+        let mut checksums = self.checksums();
+        for (&(segment, _), checksum) in segments.iter().zip(fresh) {
+            let index = segment as usize;
+            if index >= checksums.len() {
+                checksums.resize(index + 1, 0);
+            }
+            checksums[index] = checksum;
+        }
     }
 
     /// The file.
@@ -76,6 +98,7 @@ impl SegmentSink for FileSink {
             self.write_run(first, &pieces)?;
             rest = tail;
         }
+        self.note_checksums(segments);
         Ok(())
     }
 }
@@ -100,7 +123,7 @@ impl<W: Write + Send> OrderedSink<W> {
 
 impl<W: Write + Send> SegmentSink for OrderedSink<W> {
     fn store(&self, segments: &[(u64, &[u8])]) -> io::Result<()> {
-        let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let Ordered { out, next, waiting } = &mut *state;
         for &(segment, content) in segments {
             if segment != *next {
@@ -144,7 +167,7 @@ mod tests {
     fn files_hold_segments_in_their_places() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
-        let sink = FileSink::new(File::create(&path).unwrap(), 10);
+        let sink = FileSink::new(File::create(&path).unwrap(), 10, Checksums::new());
         store_all(&sink);
         sink.store(&[(3, &content(3)), (5, &content(5)), (6, &content(6))]).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), expected());
@@ -160,7 +183,8 @@ mod tests {
     #[test]
     fn a_full_disk_is_an_error() {
         let file = File::options().write(true).open("/dev/full").unwrap();
-        let error = FileSink::new(file, 10).store(&[(0, &content(0))]).unwrap_err();
+        let error =
+            FileSink::new(file, 10, Checksums::new()).store(&[(0, &content(0))]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
 }
