@@ -78,7 +78,10 @@ impl Router {
         data: &DataView<'_>,
         hashes: NameHashes,
     ) {
-        self.stats.drop_packet(DropReason::Unsolicited);
+        // Management tells of events whether somebody waits for them or not.
+        if from.face != FaceId::INTERNAL {
+            self.stats.drop_packet(DropReason::Unsolicited);
+        }
         let is_admitted = match self.config.unsolicited {
             UnsolicitedPolicy::DropAll => false,
             UnsolicitedPolicy::AdmitLocal => face.is_local(),

@@ -38,3 +38,14 @@ fn nothing_goes_back_where_it_came_from_but_on_radio() {
     let out = bed.answer(RADIO, data("/r", 0));
     assert_eq!(sent(&out), vec![(RADIO, PacketKind::Data)]);
 }
+
+#[test]
+fn events_that_nobody_waits_for_are_no_drops() {
+    let mut bed = Bed::new();
+    assert!(
+        bed.answer(FaceId::INTERNAL, data("/localhost/nfd/faces/events/seq=0", 1000)).is_empty()
+    );
+    assert_eq!(bed.drops(DropReason::Unsolicited), 0);
+    assert!(bed.answer(LOCAL, data("/localhost/x", 1000)).is_empty());
+    assert_eq!(bed.drops(DropReason::Unsolicited), 1);
+}
