@@ -67,6 +67,8 @@ fn sigterm_and_sigint_stop_it_cleanly() {
         assert_eq!(ready["listening"][0], format!("unix://{}", socket.display()));
         assert!(ready["listening"][1].as_str().unwrap().starts_with("udp4://127.0.0.1:"));
         UnixStream::connect(&socket).unwrap();
+        // Twice in a row, as `timeout` and supervisors do.
+        signal(&child, how);
         signal(&child, how);
         assert!(wait(&mut child).success());
         assert!(!socket.exists(), "the socket file is gone");

@@ -6,7 +6,6 @@ use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use mio::{Interest, Poll, Token, Waker};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -39,21 +38,13 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// A second signal ends the process at once, for operators in a hurry.
+    /// A second signal changes nothing: supervisors send two in a row, and stopping takes
+    /// milliseconds. Whoever cannot wait has SIGKILL.
     fn register() -> io::Result<Self> {
         let (pipe, sender) = UnixStream::pair()?;
         pipe.set_nonblocking(true)?;
         let mut signals = Self { pipe, registered: Vec::new() };
-        let was_asked = Arc::new(AtomicBool::new(false));
         for signal in [SIGTERM, SIGINT] {
-            let second = signal_hook::flag::register_conditional_shutdown(
-                signal,
-                1,
-                Arc::clone(&was_asked),
-            )?;
-            signals.registered.push(second);
-            let first = signal_hook::flag::register(signal, Arc::clone(&was_asked))?;
-            signals.registered.push(first);
             let wake = signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
             signals.registered.push(wake);
         }

@@ -16,18 +16,6 @@ use crate::control::LINK_TYPE;
 use crate::cross::Crossing;
 use crate::message::{CloseReason, ToControl, ToWorker};
 
-/// First octet of an Interest.
-const INTEREST: u8 = weir_wire::tlv::INTEREST as u8;
-
-/// What sockets read up to this much lies in a block of its own size.
-const SMALL_READ_BYTES_MAX: usize = 2048;
-
-/// Whether the frames of one read share a large block. An Interest must not stay in one: it waits
-/// in the PIT for seconds, and 100,000 of them would hold gigabytes of octets that nobody needs.
-fn lie_in_large_block<'a>(frames: impl Iterator<Item = &'a Packet>) -> bool {
-    frames.map(|frame| frame.len()).sum::<usize>() > SMALL_READ_BYTES_MAX
-}
-
 impl Worker {
     /// Reads every source that is ready once: each brings at most one block or batch, so that none
     /// starves the others.
@@ -63,9 +51,8 @@ impl Worker {
         };
         let mut frames = mem::take(&mut self.frames);
         let status = socket.recv(&mut self.pool, &mut frames);
-        let lies_in_large_block = lie_in_large_block(frames.iter());
         for frame in frames.drain(..) {
-            self.receive(now, slot, frame, lies_in_large_block);
+            self.receive(now, slot, frame);
         }
         self.frames = frames;
         let reason = match status {
@@ -97,14 +84,12 @@ impl Worker {
         port.is_ready = false;
         let mut datagrams = mem::take(&mut self.datagrams);
         let status = port.socket.recv(&mut self.pool, &mut datagrams);
-        let lies_in_large_block =
-            lie_in_large_block(datagrams.iter().map(|datagram| &datagram.frame));
         for datagram in datagrams.drain(..) {
             let known = datagram.key.map(|slot| slot as u32);
             let face =
                 known.or_else(|| self.face_of_stranger(now, slot, datagram.peer, &datagram.frame));
             if let Some(face) = face {
-                self.receive(now, face, datagram.frame, lies_in_large_block);
+                self.receive(now, face, datagram.frame);
             }
         }
         self.datagrams = datagrams;
@@ -126,16 +111,13 @@ impl Worker {
 
     /// One frame from a face, into the batch for the shard.
     #[inline]
-    fn receive(&mut self, now: Instant, slot: u32, frame: Packet, lies_in_large_block: bool) {
+    fn receive(&mut self, now: Instant, slot: u32, frame: Packet) {
         let Some(face) = self.faces.at(slot) else {
             return;
         };
         match face.link.receive(now, frame, &mut self.pool) {
-            Received::Packet { header, mut packet } => {
+            Received::Packet { header, packet } => {
                 let id = face.id;
-                if lies_in_large_block && packet.first() == Some(&INTEREST) {
-                    packet = self.pool.copy(&packet);
-                }
                 self.hand_to_shard(id, header, packet);
             }
             Received::Partial => {
