@@ -179,6 +179,11 @@ impl Pipeline {
         self.flying
     }
 
+    /// Units asked for and not answered: under way, or to be asked for again.
+    pub(crate) fn unanswered(&self) -> u32 {
+        self.flying.saturating_add(u32::try_from(self.again.len()).unwrap_or(u32::MAX))
+    }
+
     /// A round-trip time measured before the first unit was sent.
     pub(crate) fn first_rtt(&mut self, rtt_ns: u64) {
         self.rtt.sample(rtt_ns, 1);
@@ -200,9 +205,9 @@ impl Pipeline {
         self.slots.is_empty() && self.limit.is_some_and(|limit| self.base >= limit)
     }
 
-    /// The next unit to ask for, if the window has room and the caller has, too. `is_needed` says
-    /// of a unit seen for the first time whether it is wanted at all. The caller sends it and calls
-    /// [`Pipeline::sent`].
+    /// The next unit to ask for, if the window has room and, for a unit that was not asked for
+    /// before, the caller has, too. `is_needed` says of a unit seen for the first time whether it is
+    /// wanted at all. The caller sends it and calls [`Pipeline::sent`].
     pub(crate) fn next_to_send(
         &mut self,
         now: Instant,
@@ -210,14 +215,18 @@ impl Pipeline {
         mut is_needed: impl FnMut(u64) -> bool,
     ) -> Option<u64> {
         self.window_limited = has_room && !self.window_has_room();
-        if !has_room || self.window_limited {
+        if !self.window_has_room() {
             return None;
         }
+        // What comes again was counted before; the caller's room may be waiting for just this.
         if let Some(&(at, unit)) = self.again.first()
             && at <= now
         {
             self.again.pop_first();
             return Some(unit);
+        }
+        if !has_room {
+            return None;
         }
         loop {
             let unit = self.base + self.slots.len() as u64;
@@ -382,8 +391,8 @@ impl Pipeline {
     }
 
     /// When [`Pipeline::check`] or [`Pipeline::next_to_send`] has something to do, if no packet
-    /// comes before and the caller has room or not.
-    pub(crate) fn next_wakeup(&self, has_room: bool) -> Option<Instant> {
+    /// comes before.
+    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         let overdue = self.sent.iter().find_map(|sent| {
             let slot = self.flying_slot(sent.unit, sent.order)?;
             let wait_ns = if self.is_overtaken(sent.order) {
@@ -393,7 +402,7 @@ impl Pipeline {
             };
             Some(slot.sent_at.plus_ns(wait_ns))
         });
-        let may_send = has_room && self.window_has_room();
+        let may_send = self.window_has_room();
         let again = self.again.first().map(|&(at, _)| at).filter(|_| may_send);
         match (overdue, again) {
             (Some(overdue), Some(again)) => Some(overdue.min(again)),

@@ -201,6 +201,8 @@ struct Download<'a> {
     signers: HashMap<Vec<u8>, Arc<dyn Verifier>>,
     submitted: u64,
     reported: u64,
+    /// Segments of those reported that the fetcher was told of as consumed.
+    credited: u64,
     octets: u64,
     by_face: BTreeMap<Option<FaceId>, u64>,
     is_fetched: bool,
@@ -236,6 +238,7 @@ impl<'a> Download<'a> {
             signers: HashMap::new(),
             submitted: 0,
             reported: 0,
+            credited: 0,
             octets: 0,
             by_face: BTreeMap::new(),
             is_fetched: false,
@@ -483,7 +486,7 @@ impl<'a> Download<'a> {
         let count = report.segments.len();
         self.reported += count as u64;
         self.octets += report.octets;
-        self.inputs.push(FetchInput::Consumed(u32::try_from(count).expect("batches are small")));
+        self.credit();
         let object = self.object.as_mut().expect("a segment is of an object");
         for segment in report.segments {
             object.have.insert(segment);
@@ -497,6 +500,17 @@ impl<'a> Download<'a> {
             });
         }
         Ok(())
+    }
+
+    /// Tells the fetcher how many segments take no more memory. Those that others must go before
+    /// still do.
+    fn credit(&mut self) {
+        let goal = self.object.as_ref().and_then(|object| object.goal.as_ref());
+        let waiting = goal.map_or(0, |goal| goal.sink.waiting());
+        let consumed = self.reported.saturating_sub(waiting).saturating_sub(self.credited);
+        let consumed = u32::try_from(consumed).unwrap_or(u32::MAX);
+        self.credited += u64::from(consumed);
+        self.inputs.push(FetchInput::Consumed(consumed));
     }
 
     fn tell(&mut self) -> Result<(), DownloadError> {

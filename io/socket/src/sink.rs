@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
@@ -15,6 +16,12 @@ pub trait SegmentSink: Send + Sync {
     /// # Errors
     /// What the system says, or that the segments do not fit together.
     fn store(&self, segments: &[(u64, &[u8])]) -> io::Result<()>;
+
+    /// Segments stored that still take memory, because others must go before them. More of them
+    /// come only while there are few.
+    fn waiting(&self) -> u64 {
+        0
+    }
 }
 
 /// Most pieces in one call of the system (Linux, IOV_MAX).
@@ -106,6 +113,8 @@ impl SegmentSink for FileSink {
 /// Writes segments to a stream in their order. What comes too early waits in memory.
 pub struct OrderedSink<W> {
     state: Mutex<Ordered<W>>,
+    /// What `Ordered::waiting` holds, readable while another thread writes.
+    waiting: AtomicU64,
 }
 
 struct Ordered<W> {
@@ -117,14 +126,27 @@ struct Ordered<W> {
 impl<W: Write + Send> OrderedSink<W> {
     /// A sink that begins with segment 0.
     pub fn new(out: W) -> Self {
-        Self { state: Mutex::new(Ordered { out, next: 0, waiting: BTreeMap::new() }) }
+        let state = Mutex::new(Ordered { out, next: 0, waiting: BTreeMap::new() });
+        Self { state, waiting: AtomicU64::new(0) }
     }
 }
 
 impl<W: Write + Send> SegmentSink for OrderedSink<W> {
     fn store(&self, segments: &[(u64, &[u8])]) -> io::Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let Ordered { out, next, waiting } = &mut *state;
+        let result = state.store(segments);
+        self.waiting.store(state.waiting.len() as u64, Ordering::Release);
+        result
+    }
+
+    fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::Acquire)
+    }
+}
+
+impl<W: Write> Ordered<W> {
+    fn store(&mut self, segments: &[(u64, &[u8])]) -> io::Result<()> {
+        let Self { out, next, waiting } = self;
         for &(segment, content) in segments {
             if segment != *next {
                 waiting.insert(segment, content.to_vec());
@@ -176,6 +198,15 @@ mod tests {
     #[test]
     fn streams_get_segments_in_order() {
         let mut out = Vec::new();
+        let sink = OrderedSink::new(&mut out);
+        sink.store(&[(1, &content(1)), (2, &content(2))]).unwrap();
+        assert_eq!(sink.waiting(), 2);
+        sink.store(&[(0, &content(0))]).unwrap();
+        assert_eq!(sink.waiting(), 0);
+        drop(sink);
+        assert_eq!(out, expected()[..30]);
+
+        out.clear();
         store_all(&OrderedSink::new(&mut out));
         assert_eq!(out, expected());
     }

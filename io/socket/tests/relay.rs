@@ -451,3 +451,40 @@ fn a_router_that_is_not_there_is_named() {
     let Err(error) = Client::connect(&FaceUri::Unix(path.clone())) else { panic!("connected") };
     assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
 }
+
+/// Answers are counted until the first segment, held back so long, comes at last.
+#[test]
+fn a_stream_that_waits_for_one_segment_takes_bounded_memory() {
+    const UNCONSUMED_MAX: u32 = 100;
+    let dir = tempfile::tempdir().unwrap();
+    let (mut late, mut others) = (false, 0);
+    let most = Arc::new(AtomicU64::new(0));
+    let most_others = most.clone();
+    let withhold = move |_: u64, frame: Vec<u8>| {
+        let view = LpView::decode(&frame).unwrap();
+        let data = DataView::decode(view.fragment.unwrap()).unwrap();
+        if data.name.last().unwrap().as_segment() != Some(0) || data.name.components().count() != 4
+        {
+            others += u64::from(!late);
+            most_others.store(others, Ordering::Relaxed);
+            return Some(frame);
+        }
+        // The first answers are lost, until the rest has had time to come.
+        late = others >= u64::from(UNCONSUMED_MAX) - 10;
+        Some(if late { frame } else { Vec::new() })
+    };
+    let relay = Relay::start(dir.path(), Box::new(withhold));
+    let (_, store) = published_file(dir.path(), 1_000_000);
+    let serving = Serving::start(&relay, store);
+    let output = MemoryOutput::new(1_000_000);
+    let mut host = TestHost::new(output.clone());
+    let mut options = DownloadOptions::default();
+    options.fetch.unconsumed_max = UNCONSUMED_MAX;
+    let mut client = relay.connect();
+    download(&mut client, latest(), options, &mut host).unwrap();
+    assert!(output.take() == content(1_000_000));
+    // Segments that came before the first, and a few packets of the manifest.
+    let most = most.load(Ordering::Relaxed);
+    assert!(most <= u64::from(UNCONSUMED_MAX) + 20, "{most}");
+    serving.stop().unwrap();
+}

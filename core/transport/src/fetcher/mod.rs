@@ -316,7 +316,7 @@ impl Fetcher {
                 let first = probe.give_up_at.unwrap_or(probe.first.due_at());
                 Some(probe.manifest.as_ref().map_or(first, |request| request.due_at().min(first)))
             }
-            Stage::Fetching => self.pipeline.next_wakeup(self.has_room()),
+            Stage::Fetching => self.pipeline.next_wakeup(),
             Stage::Waiting | Stage::Over => None,
         }
     }
@@ -344,11 +344,6 @@ impl Fetcher {
         stats.rtt_median_ns = histogram.quantile_ns(0.5);
         stats.rtt_p99_ns = histogram.quantile_ns(0.99);
         stats
-    }
-
-    /// Whether the driver can take more than it has been given and will get.
-    fn has_room(&self) -> bool {
-        self.pipeline.flying().saturating_add(self.unconsumed) < self.config.unconsumed_max
     }
 
     fn discover(&self, now: Instant, is_stored: bool) -> Stage {
@@ -753,7 +748,7 @@ impl Fetcher {
             ..Selectors::default()
         };
         loop {
-            let committed = pipeline.flying().saturating_add(self.unconsumed);
+            let committed = pipeline.unanswered().saturating_add(self.unconsumed);
             let has_room = committed < config.unconsumed_max;
             let next = pipeline.next_to_send(now, has_room, |unit| match layout.part_of(unit) {
                 Part::Manifest(0) if self.first_part_done => false,
