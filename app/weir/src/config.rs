@@ -469,7 +469,8 @@ impl FromStr for LogFilter {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // A word alone that is no level would be taken for a part of the program, and nothing logged.
+        // A word alone that is no level would be taken for a part of the program, and nothing
+        // logged.
         let levels = ["error", "warn", "info", "debug", "trace", "off"];
         let mut words = text.split(',').filter(|word| !word.contains(['=', '[']));
         if let Some(word) = words.find(|word| !levels.contains(&word.to_ascii_lowercase().as_str()))

@@ -131,8 +131,9 @@ impl Router {
         }
     }
 
-    /// Adds those who wait at `index`, each face once, and notes that they wait no longer. A face that waits for several entries gets
-    /// no token back: which of its own it should be is not known (NFD).
+    /// Adds those who wait at `index`, each face once, and notes that they wait no longer. A face
+    /// that waits for several entries gets no token back: which of its own it should be is not
+    /// known (NFD).
     fn collect_downstreams(
         &mut self,
         now: Instant,

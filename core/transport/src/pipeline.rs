@@ -206,8 +206,8 @@ impl Pipeline {
     }
 
     /// The next unit to ask for, if the window has room and, for a unit that was not asked for
-    /// before, the caller has, too. `is_needed` says of a unit seen for the first time whether it is
-    /// wanted at all. The caller sends it and calls [`Pipeline::sent`].
+    /// before, the caller has, too. `is_needed` says of a unit seen for the first time whether it
+    /// is wanted at all. The caller sends it and calls [`Pipeline::sent`].
     pub(crate) fn next_to_send(
         &mut self,
         now: Instant,

@@ -437,7 +437,7 @@ impl<'a> Download<'a> {
     }
 
     fn hold(&mut self, segment: u64, delivery: Delivery) -> Result<(), DownloadError> {
-        // A segment that is listed may still wait: for its size, or for word that there is a manifest.
+        // A segment that is listed may still wait: for its size, or for word of the manifest.
         let is_past_the_end = self.manifest.digest(segment).is_none()
             && self.manifest.check(segment, &[0; 32]) != DigestCheck::Unknown;
         if is_past_the_end {

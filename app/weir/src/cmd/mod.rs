@@ -1,14 +1,14 @@
 //! One module a subcommand.
 
-pub(crate) mod demo;
-pub(crate) mod router;
-pub(crate) mod put;
-pub(crate) mod get;
-pub(crate) mod ping;
-pub(crate) mod status;
-pub(crate) mod face;
-pub(crate) mod route;
 pub(crate) mod cs;
-pub(crate) mod strategy;
+pub(crate) mod demo;
+pub(crate) mod face;
+pub(crate) mod get;
 pub(crate) mod key;
 pub(crate) mod packet;
+pub(crate) mod ping;
+pub(crate) mod put;
+pub(crate) mod route;
+pub(crate) mod router;
+pub(crate) mod status;
+pub(crate) mod strategy;

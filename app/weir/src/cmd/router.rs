@@ -30,12 +30,12 @@ pub(crate) struct Args {
     /// /run/nfd/nfd.sock where it may be created, else a place of this user that `weir` finds]
     #[arg(long, value_name = "PATH")]
     unix: Option<UnixChoice>,
-    /// UDP address for peers, for example 0.0.0.0:6363, or "none"; may be repeated [default: port 6363 of every
-    /// address of this machine]
+    /// UDP address for peers, for example 0.0.0.0:6363, or "none"; may be repeated [default: port
+    /// 6363 of every address of this machine]
     #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
     udp: Vec<Listen>,
-    /// TCP address for peers, for example 0.0.0.0:6363, or "none"; may be repeated [default: port 6363 of every
-    /// address of this machine]
+    /// TCP address for peers, for example 0.0.0.0:6363, or "none"; may be repeated [default: port
+    /// 6363 of every address of this machine]
     #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
     tcp: Vec<Listen>,
     /// Memory for copies of Data, for example 1GiB; 0 keeps none [default: 256MiB]
@@ -44,7 +44,8 @@ pub(crate) struct Args {
     /// Packet threads [default: 1]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Serve Prometheus metrics at http://ADDR/metrics, for example at 127.0.0.1:9636 [default: off]
+    /// Serve Prometheus metrics at http://ADDR/metrics, for example at 127.0.0.1:9636 [default:
+    /// off]
     #[arg(long, value_name = "ADDR", value_parser = parse_metrics_address)]
     metrics: Option<SocketAddr>,
     /// Say that the router is ready as a JSON object, and log in JSON

@@ -231,7 +231,7 @@ impl Trust {
         }
         if let Some(reason) = refusal.filter(|_| self.is_anchored(data.name)) {
             return Err(format!(
-                "{reason}. If you trust its signer too, run `weir key trust FILE` with the signer's \
+                "{reason}. If you trust its signer too, run `weir key trust FILE` with its \
                  certificate"
             ));
         }

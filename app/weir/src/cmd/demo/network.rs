@@ -89,7 +89,8 @@ struct Running {
 
 static RUNNING: Mutex<Running> = Mutex::new(Running { pids: Vec::new(), is_stopped: false });
 
-/// Ends all processes, and keeps new ones from starting: whoever waits for one goes on and cleans up.
+/// Ends all processes, and keeps new ones from starting: whoever waits for one goes on and cleans
+/// up.
 pub(super) fn stop_all() {
     let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     running.is_stopped = true;
