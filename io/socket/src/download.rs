@@ -16,7 +16,7 @@ use weir_wire::{DataView, LpHeader, Name};
 
 use crate::client::{Client, ClientError, FromRouter};
 use crate::output::{Output, OutputError};
-use crate::verify_pool::{Check, Fault, Goal, Report, Task, VerifyPool, run_aside};
+use crate::verify_pool::{Check, Fault, Goal, Refused, Report, Task, VerifyPool, run_aside};
 
 /// Segments handed to a thread at once: 256 kB of them.
 const BATCH_SEGMENTS: usize = 32;
@@ -26,6 +26,10 @@ const PROGRESS_NS: u64 = 100 * NS_PER_MS;
 const SAVE_NS: u64 = 2 * NS_PER_S;
 /// Signers of one object at most.
 const SIGNERS_MAX: usize = 16;
+/// Times that one packet is asked for again because it came damaged or forged, and how many of these
+/// are asked for by the digest that the manifest lists.
+const REFUSALS_MAX: u32 = 4;
+const BY_DIGEST: u32 = 2;
 /// Segments of an object at most: 32 octets of memory each while their manifest part is awaited.
 const SEGMENTS_MAX: u64 = 1 << 40;
 
@@ -199,13 +203,18 @@ struct Download<'a> {
     held: Vec<Delivery>,
     tasks: Vec<Task>,
     signers: HashMap<Vec<u8>, Arc<dyn Verifier>>,
+    /// How often packets came damaged or forged.
+    refusals: HashMap<Part, u32>,
     submitted: u64,
     reported: u64,
+    /// Segments of those reported that came damaged or forged.
+    refused: u64,
     /// Segments of those reported that the fetcher was told of as consumed.
     credited: u64,
     octets: u64,
     by_face: BTreeMap<Option<FaceId>, u64>,
-    is_fetched: bool,
+    /// Number of the last segment as a verified segment states it.
+    last_segment: Option<u64>,
     started: Instant,
     told: Instant,
     saved: Instant,
@@ -236,12 +245,14 @@ impl<'a> Download<'a> {
             held: Vec::new(),
             tasks: Vec::new(),
             signers: HashMap::new(),
+            refusals: HashMap::new(),
             submitted: 0,
             reported: 0,
+            refused: 0,
             credited: 0,
             octets: 0,
             by_face: BTreeMap::new(),
-            is_fetched: false,
+            last_segment: None,
             started: now,
             told: now,
             saved: now,
@@ -259,11 +270,12 @@ impl<'a> Download<'a> {
             self.take_reports()?;
             self.tell()?;
             self.save_now_and_then(now)?;
-            if self.is_fetched && self.held.is_empty() && self.submitted == self.reported {
-                return Ok(());
-            }
             if !self.inputs.is_empty() {
                 continue;
+            }
+            let is_stored = self.held.is_empty() && self.submitted == self.reported;
+            if is_stored && self.fetcher.is_over() {
+                return Ok(());
             }
             let wakeup = self.fetcher.next_wakeup().unwrap_or(Instant::FAR_FUTURE);
             let deadline = wakeup.min(self.told.plus_ns(PROGRESS_NS));
@@ -294,14 +306,16 @@ impl<'a> Download<'a> {
             *self.by_face.entry(delivery.incoming_face).or_default() += 1;
             match delivery.part {
                 Part::Metadata => {
-                    self.verify(&delivery, "the metadata")?;
+                    self.verify(&delivery, &what(delivery.part))?;
                     self.inputs.push(FetchInput::Consumed(1));
                 }
                 Part::Manifest(part) => {
-                    let what = format!("part {part} of the manifest");
-                    let signer = self.verify(&delivery, &what)?;
-                    self.manifest_signer.get_or_insert(signer);
-                    self.add_part(part, &delivery, &what)?;
+                    match self.manifest_part(part, &delivery) {
+                        Err(DownloadError::Unverified { reason, .. }) => {
+                            self.refuse(Part::Manifest(part), reason)?;
+                        }
+                        other => other?,
+                    }
                     self.inputs.push(FetchInput::Consumed(1));
                 }
                 Part::Segment(segment) => self.segment(segment, delivery)?,
@@ -324,8 +338,7 @@ impl<'a> Download<'a> {
                     }
                     self.release()?;
                 }
-                FetchEvent::LastSegment(_) => {}
-                FetchEvent::Done => self.is_fetched = true,
+                FetchEvent::LastSegment(_) | FetchEvent::Done => {}
                 FetchEvent::Failed(error) => return Err(error.into()),
             }
         }
@@ -385,18 +398,31 @@ impl<'a> Download<'a> {
         Ok(verifier)
     }
 
-    fn add_part(
-        &mut self,
-        part: u64,
-        delivery: &Delivery,
-        what: &str,
-    ) -> Result<(), DownloadError> {
+    fn manifest_part(&mut self, part: u64, delivery: &Delivery) -> Result<(), DownloadError> {
+        let what = what(Part::Manifest(part));
+        let signer = self.verify(delivery, &what)?;
         let data = DataView::decode(&delivery.packet).expect("the fetcher has decoded it");
-        self.manifest.add_part(part, data.content).map_err(|error| DownloadError::Unverified {
-            what: what.to_owned(),
-            reason: error.to_string(),
-        })?;
+        let added = self.manifest.add_part(part, data.content);
+        added.map_err(|error| DownloadError::Unverified { what, reason: error.to_string() })?;
+        self.manifest_signer.get_or_insert(signer);
         self.release()
+    }
+
+    /// Asks once more for a packet that is not what its producer signed.
+    fn refuse(&mut self, part: Part, reason: String) -> Result<(), DownloadError> {
+        let times = self.refusals.entry(part).or_default();
+        *times += 1;
+        if *times > REFUSALS_MAX {
+            return Err(DownloadError::Unverified { what: what(part), reason });
+        }
+        let digest = match part {
+            Part::Segment(segment) if *times <= BY_DIGEST => self.manifest.digest(segment).copied(),
+            _ => None,
+        };
+        // After the first time, damage on the way is less likely than a bad copy in a router.
+        let must_be_fresh = digest.is_none() && *times > 1;
+        self.inputs.push(FetchInput::AskAgain { part, digest, must_be_fresh });
+        Ok(())
     }
 
     /// Looks again at the segments that had to wait.
@@ -420,7 +446,15 @@ impl<'a> Download<'a> {
             Some(true) => self.manifest.digest(segment).copied().map(Check::Digest),
             Some(false) => {
                 let data = DataView::decode(&delivery.packet).expect("the fetcher has decoded it");
-                Some(Check::Signature(self.verifier_of(&data)?))
+                let is_first_signer = self.signers.is_empty();
+                match self.verifier_of(&data) {
+                    // Others of this object were believed: this one may be somebody else's.
+                    Err(DownloadError::Untrusted(reason)) if !is_first_signer => {
+                        self.inputs.push(FetchInput::Consumed(1));
+                        return self.refuse(Part::Segment(segment), reason);
+                    }
+                    verifier => Some(Check::Signature(verifier?)),
+                }
             }
             None => None,
         };
@@ -474,30 +508,32 @@ impl<'a> Download<'a> {
     fn take_report(&mut self, report: Report) -> Result<(), DownloadError> {
         match report.fault {
             None => {}
-            Some(Fault::Unverified { segment, reason }) => {
-                let what = format!("segment {segment}");
-                return Err(DownloadError::Unverified { what, reason });
-            }
             Some(Fault::Size { segment, len }) => {
                 return Err(DownloadError::Size { segment, len });
             }
             Some(Fault::Store(error)) => return Err(DownloadError::Store(error)),
         }
-        let count = report.segments.len();
-        self.reported += count as u64;
+        self.reported += (report.segments.len() + report.refused.len()) as u64;
+        self.refused += report.refused.len() as u64;
         self.octets += report.octets;
         self.credit();
+        for Refused { segment, reason } in report.refused {
+            self.refuse(Part::Segment(segment), reason)?;
+        }
         let object = self.object.as_mut().expect("a segment is of an object");
         for segment in report.segments {
             object.have.insert(segment);
         }
-        if let (Some(stated), Some(assumed)) = (report.last_segment, self.fetcher.last_segment())
-            && stated != assumed
-        {
+        let Some(stated) = report.last_segment else { return Ok(()) };
+        let known = *self.last_segment.get_or_insert(stated);
+        if known != stated {
             return Err(DownloadError::Unverified {
                 what: "the number of segments".into(),
-                reason: format!("one says that {stated} is the last, another {assumed}"),
+                reason: format!("one says that {stated} is the last, another {known}"),
             });
+        }
+        if self.fetcher.last_segment() != Some(stated) {
+            self.inputs.push(FetchInput::LastSegment(stated));
         }
         Ok(())
     }
@@ -583,13 +619,21 @@ impl<'a> Download<'a> {
             metadata,
             is_stored,
             octets: self.octets,
-            segments: self.reported,
+            segments: self.reported - self.refused,
             segments_resumed: object.resumed,
             took_ns,
             has_manifest,
             by_face: self.by_face,
             stats: self.fetcher.stats(),
         })
+    }
+}
+
+fn what(part: Part) -> String {
+    match part {
+        Part::Metadata => "the metadata".into(),
+        Part::Manifest(part) => format!("part {part} of the manifest"),
+        Part::Segment(segment) => format!("segment {segment}"),
     }
 }
 

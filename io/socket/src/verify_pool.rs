@@ -39,20 +39,27 @@ pub(crate) struct Goal {
     pub(crate) manifest_signer: OnceLock<Arc<dyn Verifier>>,
 }
 
-/// Why a segment cannot be used.
+/// A segment that is not what the producer signed.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) segment: u64,
+    pub(crate) reason: String,
+}
+
+/// Why segments cannot be stored.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// It is not what the producer signed.
-    Unverified { segment: u64, reason: String },
-    /// It is not of the size that all have.
+    /// One is not of the size that all have.
     Size { segment: u64, len: usize },
-    /// It cannot be stored.
+    /// The system says so.
     Store(io::Error),
 }
 
 /// What became of one batch.
 pub(crate) struct Report {
+    /// Segments stored.
     pub(crate) segments: Vec<u64>,
+    pub(crate) refused: Vec<Refused>,
     /// Octets of Content stored.
     pub(crate) octets: u64,
     /// Number of the last segment as a verified segment states it.
@@ -126,25 +133,30 @@ fn work(batches: &Receiver<Batch>, reports: &Sender<Report>, waker: &Waker) {
 fn run(Batch { tasks, goal }: Batch) -> Report {
     let mut report = Report {
         segments: Vec::with_capacity(tasks.len()),
+        refused: Vec::new(),
         octets: 0,
         last_segment: None,
         fault: None,
     };
     let mut contents = Vec::with_capacity(tasks.len());
     for task in &tasks {
-        report.segments.push(task.segment);
-        match check(task, &goal) {
-            Ok(data) => {
-                let last = data.final_block_id.and_then(|component| component.as_segment());
-                report.last_segment = report.last_segment.or(last);
-                report.octets += data.content.len() as u64;
-                contents.push((task.segment, data.content));
+        let segment = task.segment;
+        let data = match check(task, &goal) {
+            Ok(data) => data,
+            Err(reason) => {
+                report.refused.push(Refused { segment, reason });
+                continue;
             }
-            Err(fault) => {
-                report.fault = Some(fault);
-                return report;
-            }
+        };
+        if !has_size(&data, segment, &goal) {
+            report.fault = Some(Fault::Size { segment, len: data.content.len() });
+            return report;
         }
+        let last = data.final_block_id.and_then(|component| component.as_segment());
+        report.last_segment = report.last_segment.or(last);
+        report.octets += data.content.len() as u64;
+        report.segments.push(segment);
+        contents.push((segment, data.content));
     }
     contents.sort_unstable_by_key(|&(segment, _)| segment);
     if let Err(error) = goal.sink.store(&contents) {
@@ -153,30 +165,30 @@ fn run(Batch { tasks, goal }: Batch) -> Report {
     report
 }
 
-fn check<'a>(task: &'a Task, goal: &Goal) -> Result<DataView<'a>, Fault> {
-    let segment = task.segment;
-    let unverified = |reason: String| Fault::Unverified { segment, reason };
-    let data = DataView::decode(&task.packet).map_err(|error| unverified(error.to_string()))?;
+/// The segment's Data, if it is what the producer signed; else what is wrong.
+fn check<'a>(task: &'a Task, goal: &Goal) -> Result<DataView<'a>, String> {
+    let data = DataView::decode(&task.packet).map_err(|error| error.to_string())?;
     match &task.check {
         Check::Digest(expected) => {
             let is_listed = sha256(&[&task.packet]) == *expected;
             let signer = goal.manifest_signer.get();
             if !is_listed && signer.is_none_or(|signer| verify_data(&data, &**signer).is_err()) {
-                return Err(unverified("it is not the one that the manifest lists".into()));
+                return Err("it is not the one that the manifest lists".into());
             }
         }
         Check::Signature(verifier) => {
-            verify_data(&data, &**verifier).map_err(|error| unverified(error.to_string()))?;
+            verify_data(&data, &**verifier).map_err(|error| error.to_string())?;
         }
     }
+    Ok(data)
+}
+
+/// Whether a segment is as long as all are.
+fn has_size(data: &DataView<'_>, segment: u64, goal: &Goal) -> bool {
     // A producer that does not know the end before it is there says so in the last segment alone.
     let may_be_last = data.final_block_id.is_none_or(|last| last.as_segment() == Some(segment));
-    let len = data.content.len();
-    let fits = match goal.segment_size {
-        Some(size) => len as u64 == size || (may_be_last && (len as u64) < size),
-        None => true,
-    };
-    if fits { Ok(data) } else { Err(Fault::Size { segment, len }) }
+    let len = data.content.len() as u64;
+    goal.segment_size.is_none_or(|size| len == size || (may_be_last && len < size))
 }
 
 /// A channel of one thread's results, for work that is done once.

@@ -306,17 +306,29 @@ fn memory_and_listings_are_objects_as_well() {
     serving.stop().unwrap();
 }
 
+/// What a relay finds in a frame: the Data's name, and its number if it is a segment of the object.
+fn segment_of(frame: &[u8]) -> (Name, Option<u64>) {
+    let view = LpView::decode(frame).unwrap();
+    let name = DataView::decode(view.fragment.unwrap()).unwrap().name;
+    let segment = name.last().unwrap().as_segment().filter(|_| name.components().count() == 4);
+    (name.to_name(), segment)
+}
+
+fn damage(mut frame: Vec<u8>) -> Option<Vec<u8>> {
+    let middle = frame.len() / 2;
+    frame[middle] ^= 1;
+    Some(frame)
+}
+
 #[test]
 fn damaged_packets_are_refused_and_nothing_appears() {
-    // The metadata, a manifest part, and segments.
-    for damaged in [0, 1, 2, 20] {
+    // The metadata, and a segment that is damaged whenever it comes.
+    for damaged in [None, Some(20)] {
         let dir = tempfile::tempdir().unwrap();
-        let meddle = move |number, mut frame: Vec<u8>| {
-            if number == damaged {
-                let middle = frame.len() / 2;
-                frame[middle] ^= 1;
-            }
-            Some(frame)
+        let meddle = move |number, frame: Vec<u8>| match damaged {
+            None if number == 0 => damage(frame),
+            Some(_) if segment_of(&frame).1 == damaged => damage(frame),
+            _ => Some(frame),
         };
         let relay = Relay::start(dir.path(), Box::new(meddle));
         let (_, store) = published_file(dir.path(), 30_000);
@@ -324,9 +336,60 @@ fn damaged_packets_are_refused_and_nothing_appears() {
         let target = dir.path().join("got");
         match get(&relay, latest(), &target) {
             Err(DownloadError::Unverified { .. } | DownloadError::Fetch(_)) => {}
-            other => panic!("{damaged}: {other:?}"),
+            other => panic!("{damaged:?}: {other:?}"),
         }
-        assert!(!target.exists(), "{damaged}");
+        assert!(!target.exists(), "{damaged:?}");
+        serving.stop().unwrap();
+    }
+}
+
+#[test]
+fn packets_damaged_on_the_way_are_asked_for_again() {
+    // A manifest part, and segments, of objects with a manifest and without.
+    for (damaged, len) in [(1, 30_000), (2, 30_000), (20, 30_000), (1, 2000), (2, 2000)] {
+        let dir = tempfile::tempdir().unwrap();
+        let meddle =
+            move |number, frame| if number == damaged { damage(frame) } else { Some(frame) };
+        let relay = Relay::start(dir.path(), Box::new(meddle));
+        let (_, store) = published_file(dir.path(), len);
+        let serving = Serving::start(&relay, store);
+        let target = dir.path().join("got");
+        let summary = get(&relay, latest(), &target).unwrap();
+        assert!(std::fs::read(&target).unwrap() == content(len), "{damaged} of {len}");
+        assert_eq!(summary.segments, len as u64 / 1000);
+        assert_eq!(summary.octets, len as u64);
+        serving.stop().unwrap();
+    }
+}
+
+/// A forger's word on which segment is the last must neither end the download early nor keep it
+/// asking for what there is not.
+#[test]
+fn forged_segments_are_asked_for_again() {
+    for (forged_last, target) in [(3, false), (3, true), (500, false), (500, true)] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut is_forged = false;
+        let forge = move |_, frame: Vec<u8>| {
+            let (name, segment) = segment_of(&frame);
+            if segment != Some(0) || is_forged {
+                return Some(frame);
+            }
+            is_forged = true;
+            let data = Data::new(name)
+                .content(vec![7; 1000])
+                .final_block_id(weir_wire::Component::segment(forged_last));
+            damage(data.encode_with_digest())
+        };
+        let relay = Relay::start(dir.path(), Box::new(forge));
+        let (_, store) = published_file(dir.path(), 300_000);
+        let serving = Serving::start(&relay, store);
+        let mut versioned = object();
+        versioned.append_version(7);
+        let target = if target { latest() } else { Target::Version { versioned } };
+        let path = dir.path().join("got");
+        let summary = get(&relay, target, &path).unwrap();
+        assert!(std::fs::read(&path).unwrap() == content(300_000), "{forged_last}");
+        assert_eq!(summary.segments, 300);
         serving.stop().unwrap();
     }
 }

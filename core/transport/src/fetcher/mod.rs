@@ -1,5 +1,6 @@
 //! The consumer of one segmented object.
 
+mod again;
 mod layout;
 
 use alloc::vec::Vec;
@@ -9,6 +10,7 @@ use weir_base::{FaceId, Instant, NS_PER_MS, Packet, Rng};
 use weir_security::manifest::{MANIFEST_KEYWORD, ManifestPart};
 use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name};
 
+use self::again::AskedAgain;
 use self::layout::Layout;
 use crate::congestion::Controller;
 use crate::interest::{InterestBatch, Selectors};
@@ -113,9 +115,22 @@ pub enum FetchInput {
     },
     /// So many deliveries have been dealt with.
     Consumed(u32),
+    /// A verified segment says which is the last.
+    LastSegment(u64),
+    /// A delivery is not what the producer signed: it was damaged or forged on the way. It comes
+    /// once more, or the fetcher fails.
+    AskAgain {
+        /// What it claimed to be: a segment or a part of the manifest.
+        part: Part,
+        /// Its implicit digest, if known: what routers have of its name is passed over then.
+        digest: Option<[u8; 32]>,
+        /// Whether old copies in routers will not do.
+        must_be_fresh: bool,
+    },
 }
 
-/// A packet for the driver to verify. Each segment and each part comes once.
+/// A packet for the driver to verify. Each segment and each part comes once, and again only after
+/// [`FetchInput::AskAgain`].
 #[derive(Clone, Debug)]
 pub struct Delivery {
     /// What it is a packet of.
@@ -145,7 +160,7 @@ pub enum FetchEvent {
     },
     /// The number of the last segment is known, or known better; not verified.
     LastSegment(u64),
-    /// Every segment has been handed out.
+    /// Every segment has been handed out. What the fetcher is told about them may bring it back.
     Done,
     /// The fetcher gives up.
     Failed(FetchError),
@@ -171,6 +186,9 @@ pub enum FetchError {
     /// The producer answers that it has no such thing.
     #[error("the producer says that it has no {0}")]
     Refused(Name),
+    /// Too much of what comes is not what the producer signed.
+    #[error("{0} and many packets like it come damaged or forged")]
+    Damaged(Name),
     /// The metadata cannot be read.
     #[error("the metadata of {name} cannot be used: {error}")]
     Metadata {
@@ -228,13 +246,18 @@ pub struct Fetcher {
     stage: Stage,
     pipeline: Pipeline,
     layout: Layout,
+    /// Segments that were there or were delivered.
     have: SegmentSet,
+    again: AskedAgain,
     /// Routers' stores have been asked for metadata.
     has_asked_stores: bool,
     first_part_done: bool,
     metadata: Option<Metadata>,
     last_segment: Option<u64>,
     last_is_from_segment: bool,
+    last_is_verified: bool,
+    /// It is over, and well.
+    has_handed_out: bool,
     unconsumed: u32,
     stats: FetchStats,
 }
@@ -268,11 +291,14 @@ impl Fetcher {
             pipeline,
             layout: Layout::new(Name::new().as_view()),
             have: SegmentSet::new(),
+            again: AskedAgain::default(),
             has_asked_stores: false,
             first_part_done: false,
             metadata: None,
             last_segment: None,
             last_is_from_segment: false,
+            last_is_verified: false,
+            has_handed_out: false,
             unconsumed: 0,
             stats: FetchStats::default(),
             config,
@@ -303,6 +329,14 @@ impl Fetcher {
                     debug_assert!(count <= self.unconsumed);
                     self.unconsumed = self.unconsumed.saturating_sub(count);
                 }
+                FetchInput::LastSegment(last) => {
+                    self.last_is_verified = true;
+                    self.set_last(last, true, out);
+                    self.resume();
+                }
+                FetchInput::AskAgain { part, digest, must_be_fresh } => {
+                    self.ask_again(now, part, digest, must_be_fresh, out);
+                }
             }
         }
         self.advance(now, out);
@@ -316,7 +350,10 @@ impl Fetcher {
                 let first = probe.give_up_at.unwrap_or(probe.first.due_at());
                 Some(probe.manifest.as_ref().map_or(first, |request| request.due_at().min(first)))
             }
-            Stage::Fetching => self.pipeline.next_wakeup(),
+            Stage::Fetching => {
+                let all = [self.pipeline.next_wakeup(), self.again.next_wakeup()];
+                all.into_iter().flatten().min()
+            }
             Stage::Waiting | Stage::Over => None,
         }
     }
@@ -520,7 +557,6 @@ impl Fetcher {
             }
             self.learn_last(data, out);
             if !self.have.contains(0) {
-                self.have.insert(0);
                 self.deliver(Part::Segment(0), packet, header, out);
             }
             if is_without_manifest {
@@ -528,6 +564,46 @@ impl Fetcher {
             }
         } else {
             self.stats.unwanted += 1;
+        }
+    }
+
+    /// Goes on although everything had been handed out, as it was less than thought.
+    fn resume(&mut self) {
+        if self.has_handed_out {
+            self.has_handed_out = false;
+            self.stage = Stage::Fetching;
+        }
+    }
+
+    /// What the packet said that could not be verified counts no more.
+    fn ask_again(
+        &mut self,
+        now: Instant,
+        part: Part,
+        digest: Option<[u8; 32]>,
+        must_be_fresh: bool,
+        out: &mut FetchOutbox,
+    ) {
+        self.resume();
+        if !matches!(self.stage, Stage::Fetching) {
+            return;
+        }
+        let selectors = Selectors {
+            must_be_fresh: must_be_fresh || self.config.must_be_fresh,
+            lifetime_ms: self.config.lifetime_ms,
+            ..Selectors::default()
+        };
+        if !self.again.ask(&self.layout, part, digest, selectors, now) {
+            let name = self.layout.name_of(part);
+            return self.fail(FetchError::Damaged(name), out);
+        }
+        let is_segment = matches!(part, Part::Segment(_));
+        if is_segment && self.last_is_from_segment && !self.last_is_verified {
+            self.last_is_from_segment = false;
+            let stated = self.metadata.as_ref().and_then(|metadata| metadata.last_segment);
+            if let Some(last) = stated {
+                self.set_last(last, false, out);
+            }
         }
     }
 
@@ -559,6 +635,12 @@ impl Fetcher {
             self.stats.unwanted += 1;
             return;
         };
+        if self.again.is_answered(part) {
+            if let Part::Segment(_) = part {
+                self.learn_last(data, out);
+            }
+            return self.deliver(part, packet, header, out);
+        }
         let is_marked = header.congestion_mark != 0;
         if self.pipeline.answered(unit, now, is_marked) == Answered::Unwanted {
             return;
@@ -593,6 +675,9 @@ impl Fetcher {
     }
 
     fn deliver(&mut self, part: Part, packet: Packet, header: &LpHeader, out: &mut FetchOutbox) {
+        if let Part::Segment(segment) = part {
+            self.have.insert(segment);
+        }
         self.unconsumed += 1;
         self.stats.delivered += 1;
         self.stats.octets += packet.len() as u64;
@@ -635,6 +720,13 @@ impl Fetcher {
                 }
             }
             Stage::Fetching => {
+                if let Some(result) = self.again.nacked(&self.layout, interest, reason, now) {
+                    self.stats.nacks += 1;
+                    if let Err((name, give_up)) = result {
+                        self.fail(error_of(name, give_up), out);
+                    }
+                    return;
+                }
                 let part = self.layout.part_of_name(interest.name.value());
                 let Some(unit) = part.and_then(|part| self.layout.unit_of(part)) else { return };
                 if let Err(failed) = self.pipeline.nacked(unit, interest.nonce, reason, now) {
@@ -738,6 +830,12 @@ impl Fetcher {
     }
 
     fn advance_segments(&mut self, now: Instant, out: &mut FetchOutbox) {
+        let before = out.interests.len();
+        let asked = self.again.poll(&self.layout, now, &mut self.rng, &mut out.interests);
+        self.stats.interests += (out.interests.len() - before) as u64;
+        if let Err((name, give_up)) = asked {
+            return self.fail(error_of(name, give_up), out);
+        }
         if let Err(failed) = self.pipeline.check(now) {
             return self.fail_unit(failed, out);
         }
@@ -760,8 +858,9 @@ impl Fetcher {
             out.interests.push(prefix, segment, selectors);
             pipeline.sent(unit, selectors.nonce, now);
         }
-        if self.pipeline.is_done() {
+        if self.pipeline.is_done() && self.again.is_empty() {
             self.stage = Stage::Over;
+            self.has_handed_out = true;
             out.events.push(FetchEvent::Done);
         }
     }

@@ -1,0 +1,131 @@
+//! Packets that the driver could not verify, asked for again one by one, outside the pipeline.
+
+use alloc::vec::Vec;
+
+use weir_base::{Instant, Rng};
+use weir_wire::{InterestView, NackReason, Name};
+
+use super::DISCOVERY_TRIES;
+use super::layout::{Layout, Part};
+use crate::interest::{InterestBatch, Selectors};
+use crate::pipeline::GiveUp;
+use crate::request::Request;
+
+/// Asked for again at one time at most.
+pub(crate) const AGAIN_MAX: usize = 256;
+
+/// One packet that is asked for again.
+#[derive(Debug)]
+struct Again {
+    part: Part,
+    /// It is asked for with its implicit digest.
+    is_by_digest: bool,
+    selectors: Selectors,
+    request: Request,
+}
+
+/// All that are asked for again.
+#[derive(Debug, Default)]
+pub(crate) struct AskedAgain {
+    all: Vec<Again>,
+}
+
+impl AskedAgain {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Asks for `part` again, with its digest if that is known: routers then pass over what they
+    /// have of its name. False when there are too many.
+    pub(crate) fn ask(
+        &mut self,
+        layout: &Layout,
+        part: Part,
+        digest: Option<[u8; 32]>,
+        selectors: Selectors,
+        now: Instant,
+    ) -> bool {
+        if self.all.len() >= AGAIN_MAX {
+            return false;
+        }
+        let request = request(layout, part, digest, selectors, now);
+        let is_by_digest = digest.is_some();
+        self.all.push(Again { part, is_by_digest, selectors, request });
+        true
+    }
+
+    /// Whether `part`, which has come, was asked for again; it is no more. The driver finds out
+    /// whether it is better now.
+    pub(crate) fn is_answered(&mut self, part: Part) -> bool {
+        let answered = self.all.iter().position(|again| again.part == part);
+        answered.map(|index| self.all.swap_remove(index)).is_some()
+    }
+
+    /// Takes a Nack; the name of what is given up for it. `None` when the Nack is of another
+    /// Interest.
+    pub(crate) fn nacked(
+        &mut self,
+        layout: &Layout,
+        interest: &InterestView<'_>,
+        reason: NackReason,
+        now: Instant,
+    ) -> Option<Result<(), (Name, GiveUp)>> {
+        let again = self.all.iter_mut().find(|again| again.request.name() == interest.name)?;
+        let result = again.request.nacked(interest, reason, now);
+        Some(result.or_else(|give_up| again.fall_back(layout, give_up, now)))
+    }
+
+    /// Sends what is due.
+    pub(crate) fn poll(
+        &mut self,
+        layout: &Layout,
+        now: Instant,
+        rng: &mut Rng,
+        out: &mut InterestBatch,
+    ) -> Result<(), (Name, GiveUp)> {
+        for again in &mut self.all {
+            if let Err(give_up) = again.request.poll(now, rng, out) {
+                again.fall_back(layout, give_up, now)?;
+                // It is sent for the first time: that does not fail.
+                let _ = again.request.poll(now, rng, out);
+            }
+        }
+        Ok(())
+    }
+
+    /// When the next is due.
+    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
+        self.all.iter().map(|again| again.request.due_at()).min()
+    }
+}
+
+impl Again {
+    /// Nobody has the packet of this digest: a producer may have signed the object anew, so that
+    /// any packet of the name may do.
+    fn fall_back(
+        &mut self,
+        layout: &Layout,
+        give_up: GiveUp,
+        now: Instant,
+    ) -> Result<(), (Name, GiveUp)> {
+        if !core::mem::take(&mut self.is_by_digest) {
+            return Err((layout.name_of(self.part), give_up));
+        }
+        self.request = request(layout, self.part, None, self.selectors, now);
+        Ok(())
+    }
+}
+
+fn request(
+    layout: &Layout,
+    part: Part,
+    digest: Option<[u8; 32]>,
+    selectors: Selectors,
+    now: Instant,
+) -> Request {
+    let mut name = layout.name_of(part);
+    if let Some(digest) = digest {
+        name.append_implicit_digest(digest);
+    }
+    Request::new(name.value().to_vec(), selectors, DISCOVERY_TRIES, now)
+}
