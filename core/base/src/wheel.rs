@@ -1,3 +1,4 @@
+use crate::prefetch::prefetch_pointer;
 use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -104,6 +105,12 @@ impl TimerWheel {
             self.links[key as usize].slot = IDLE;
             self.len -= 1;
         }
+    }
+
+    /// Asks for the memory of the timer of `key` without waiting for it.
+    #[inline(always)]
+    pub fn prefetch(&self, key: u32) {
+        prefetch_pointer(self.links.as_ptr().wrapping_add(key as usize).cast());
     }
 
     /// When the timer of `key` is due, if it runs.

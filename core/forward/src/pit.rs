@@ -191,7 +191,10 @@ impl Pit {
     /// Once the table's line is here: the entries that may match.
     #[inline]
     pub(crate) fn prefetch_entry(&self, hash: u64) {
-        self.table.for_each_candidate(hash, |index| self.entries.prefetch(index));
+        self.table.for_each_candidate(hash, |index| {
+            self.entries.prefetch(index);
+            self.timers.prefetch(index);
+        });
     }
 
     /// Once the entries are here: the stored Interests, whose names will be compared.

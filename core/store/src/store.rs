@@ -386,7 +386,7 @@ impl Store {
     fn prefetch_victims(&self) {
         for index in self.policy.candidates() {
             let Some(entry) = self.entries.get(index) else { continue };
-            entry.packet.prefetch();
+            entry.packet.prefetch_block();
             self.table.prefetch(entry.hash);
             self.policy.prefetch(entry.hash);
             self.tree.prefetch_node(entry.node);
