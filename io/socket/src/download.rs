@@ -26,7 +26,8 @@ const PROGRESS_NS: u64 = 100 * NS_PER_MS;
 const SAVE_NS: u64 = 2 * NS_PER_S;
 /// Signers of one object at most.
 const SIGNERS_MAX: usize = 16;
-/// Times that one packet is asked for again because it came damaged or forged, and how many of these
+/// Times that one packet is asked for again because it came damaged or forged, and how many of
+/// these
 /// are asked for by the digest that the manifest lists.
 const REFUSALS_MAX: u32 = 4;
 const BY_DIGEST: u32 = 2;
