@@ -27,8 +27,7 @@ const SAVE_NS: u64 = 2 * NS_PER_S;
 /// Signers of one object at most.
 const SIGNERS_MAX: usize = 16;
 /// Times that one packet is asked for again because it came damaged or forged, and how many of
-/// these
-/// are asked for by the digest that the manifest lists.
+/// these are asked for by the digest that the manifest lists.
 const REFUSALS_MAX: u32 = 4;
 const BY_DIGEST: u32 = 2;
 /// Segments of an object at most: 32 octets of memory each while their manifest part is awaited.

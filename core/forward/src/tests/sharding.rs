@@ -65,6 +65,24 @@ fn left(packets: Vec<OutPacket>) -> Vec<Left> {
         .collect()
 }
 
+/// The face and the octets of a happening that is a packet.
+fn packet(happening: &Happening) -> Option<(FaceId, Vec<u8>)> {
+    match happening {
+        Happening::Interest { face, name: number, prefix, fresh, nonce } => {
+            let ask = Ask {
+                can_be_prefix: *prefix,
+                must_be_fresh: *fresh,
+                ..Ask::new(&name(*number), *nonce)
+            };
+            Some((FaceId(*face), ask.wire()))
+        }
+        Happening::Data { face, name: number, freshness_ms } => {
+            Some((FaceId(*face), data(&name(*number), *freshness_ms)))
+        }
+        Happening::Pass { .. } => None,
+    }
+}
+
 /// Runs the happenings over `count` shards and returns what left, in order.
 fn run(count: u16, happenings: &[Happening]) -> Vec<Left> {
     let mut shards: Vec<Bed> =
@@ -73,25 +91,12 @@ fn run(count: u16, happenings: &[Happening]) -> Vec<Left> {
     let key = HashKey::new([3, 4]);
     let mut all = Vec::new();
     for happening in happenings {
-        let (face, wire) = match happening {
-            Happening::Interest { face, name: number, prefix, fresh, nonce } => {
-                let ask = Ask {
-                    can_be_prefix: *prefix,
-                    must_be_fresh: *fresh,
-                    ..Ask::new(&name(*number), *nonce)
-                };
-                (*face, ask.wire())
-            }
-            Happening::Data { face, name: number, freshness_ms } => {
-                (*face, data(&name(*number), *freshness_ms))
-            }
-            Happening::Pass { ms } => {
-                shards.iter_mut().for_each(|shard| shard.pass_ms(*ms));
-                continue;
-            }
-        };
+        if let Happening::Pass { ms } = happening {
+            shards.iter_mut().for_each(|shard| shard.pass_ms(*ms));
+        }
+        let Some((face, wire)) = packet(happening) else { continue };
         let shard = shard_of_name(&key, PacketView::decode(&wire).unwrap().name(), 1, count);
-        all.extend(left(shards[usize::from(shard)].answer(FaceId(face), wire)));
+        all.extend(left(shards[usize::from(shard)].answer(face, wire)));
     }
     all
 }
@@ -111,22 +116,9 @@ proptest! {
     ) {
         let inputs = || -> Vec<Input> {
             happenings.iter().filter_map(|happening| {
-                let (face, wire) = match happening {
-                    Happening::Interest { face, name: number, prefix, fresh, nonce } => {
-                        let ask = Ask {
-                            can_be_prefix: *prefix,
-                            must_be_fresh: *fresh,
-                            ..Ask::new(&name(*number), *nonce)
-                        };
-                        (*face, ask.wire())
-                    }
-                    Happening::Data { face, name: number, freshness_ms } => {
-                        (*face, data(&name(*number), *freshness_ms))
-                    }
-                    Happening::Pass { .. } => return None,
-                };
+                let (face, wire) = packet(happening)?;
                 let packet = Packet::from(wire);
-                Some(Input::Packet { face: FaceId(face), header: LpHeader::default(), packet })
+                Some(Input::Packet { face, header: LpHeader::default(), packet })
             }).collect()
         };
         let mut batched = Bed::with_config(config(0, 1));
