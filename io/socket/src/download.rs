@@ -607,7 +607,7 @@ impl<'a> Download<'a> {
                 object.output.abandon();
             } else {
                 // What cannot be noted is fetched again.
-                let _ = object.output.save(&object.have);
+                let _ = object.output.save_last(&object.have);
             }
             return Err(error);
         }

@@ -5,7 +5,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::libc;
@@ -38,6 +38,15 @@ pub trait Output: Send {
     /// # Errors
     /// What the system says.
     fn save(&mut self, have: &SegmentSet) -> io::Result<()>;
+
+    /// The last [`Output::save`] of a download that ends early: nothing more will be stored, so
+    /// that something of it may be given up to note the rest.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn save_last(&mut self, have: &SegmentSet) -> io::Result<()> {
+        self.save(have)
+    }
 
     /// Nothing was stored and nothing will be: leaves no trace.
     fn abandon(&mut self) {}
@@ -111,6 +120,8 @@ const STATE_MAGIC: &[u8; 8] = b"weirpt02";
 const DIGEST_LEN: usize = 32;
 /// Largest state file read: segments of a petabyte.
 const STATE_BYTES_MAX: u64 = 16 << 30;
+/// Room that a file system may need for a new file beside its octets.
+const SPARE_BYTES: u64 = 64 << 10;
 /// Octets of a file's name at most (Linux, NAME_MAX).
 const FILE_NAME_MAX: usize = 255;
 const PART_SUFFIX: &str = ".weir-part";
@@ -212,6 +223,24 @@ impl PartFile {
     fn error(&self, source: io::Error) -> OutputError {
         OutputError::Io { path: self.part.clone(), source }
     }
+
+    fn write_state(&self, state: &[u8]) -> io::Result<()> {
+        remove_if_there(&self.new_state)?;
+        let mut new = File::options().write(true).create_new(true).open(&self.new_state)?;
+        let written = new.write_all(state).and_then(|()| fs::rename(&self.new_state, &self.state));
+        if written.is_err() {
+            // Half of it is of no use to anybody.
+            let _ = fs::remove_file(&self.new_state);
+        }
+        written
+    }
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 impl Output for PartFile {
@@ -256,13 +285,29 @@ impl Output for PartFile {
         };
         // First what the state speaks of, then the state.
         sink.file().sync_data()?;
-        match fs::remove_file(&self.new_state) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        let state = encode_state(segment_size, &self.versioned, have, &sink.checksums());
+        self.write_state(&state)
+    }
+
+    fn save_last(&mut self, have: &SegmentSet) -> io::Result<()> {
+        match self.save(have) {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
+            result => return result,
         }
-        let mut new = File::options().write(true).create_new(true).open(&self.new_state)?;
-        new.write_all(&encode_state(segment_size, &self.versioned, have, &sink.checksums()))?;
-        fs::rename(&self.new_state, &self.state)
+        let (Some(sink), Some(segment_size)) = (&self.open, self.segment_size) else {
+            return Ok(());
+        };
+        // The end of the part file makes room for word of the rest.
+        let state = encode_state(segment_size, &self.versioned, have, &sink.checksums());
+        let len = sink.file().metadata()?.len();
+        let len = len.saturating_sub(state.len() as u64 + SPARE_BYTES);
+        sink.file().set_len(len)?;
+        let mut kept = SegmentSet::new();
+        for segment in have.iter().filter(|segment| (segment + 1) * segment_size <= len) {
+            kept.insert(segment);
+        }
+        let state = encode_state(segment_size, &self.versioned, &kept, &sink.checksums());
+        self.write_state(&state)
     }
 
     fn abandon(&mut self) {
@@ -278,12 +323,8 @@ impl Output for PartFile {
         }
         fs::rename(&self.part, &self.target)
             .map_err(|source| OutputError::Io { path: self.target.clone(), source })?;
-        match fs::remove_file(&self.state) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                Err(OutputError::Io { path: self.state.clone(), source })
-            }
-            _ => Ok(()),
-        }
+        remove_if_there(&self.state)
+            .map_err(|source| OutputError::Io { path: self.state.clone(), source })
     }
 }
 
