@@ -12,10 +12,10 @@ use serde::de::{Error as _, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use weir_runtime::{
     FaceDefaults, Listener, ManagementConfig, RuntimeConfig, StaticFace, THREADS_MAX, TrustAnchor,
+    UnsolicitedPolicy,
 };
-use weir_security::Certificate;
 use weir_store::{EvictionPolicy, StoreConfig};
-use weir_wire::Name;
+use weir_wire::{Name, PACKET_SIZE_MAX};
 
 /// The commented default configuration, as `weir router --print-default-config` prints it.
 pub(crate) const DEFAULT_CONFIG: &str = include_str!("default-config.toml");
@@ -44,11 +44,17 @@ pub(crate) struct RouterSection {
     pub(crate) pit_entries_max: usize,
     #[serde(deserialize_with = "positive")]
     pub(crate) fib_entries_max: usize,
+    pub(crate) producer_regions: Vec<Prefix>,
 }
 
 impl Default for RouterSection {
     fn default() -> Self {
-        Self { threads: 1, pit_entries_max: 1_000_000, fib_entries_max: 1_000_000 }
+        Self {
+            threads: 1,
+            pit_entries_max: 1_000_000,
+            fib_entries_max: 1_000_000,
+            producer_regions: Vec::new(),
+        }
     }
 }
 
@@ -59,12 +65,29 @@ pub(crate) struct StoreSection {
     pub(crate) policy: PolicyName,
     pub(crate) admit: bool,
     pub(crate) serve: bool,
+    pub(crate) unsolicited: UnsolicitedName,
 }
 
 impl Default for StoreSection {
     fn default() -> Self {
-        Self { size: ByteSize(256 << 20), policy: PolicyName::S3Fifo, admit: true, serve: true }
+        Self {
+            size: ByteSize(256 << 20),
+            policy: PolicyName::S3Fifo,
+            admit: true,
+            serve: true,
+            unsolicited: UnsolicitedName::DropAll,
+        }
     }
+}
+
+/// What becomes of Data that no Interest asked for, by NFD's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum UnsolicitedName {
+    DropAll,
+    AdmitLocal,
+    AdmitNetwork,
+    AdmitAll,
 }
 
 /// Names of the eviction policies.
@@ -88,11 +111,14 @@ pub(crate) struct FacesSection {
     pub(crate) tcp: Vec<SocketAddr>,
     #[serde(deserialize_with = "positive")]
     pub(crate) faces_max: usize,
+    #[serde(deserialize_with = "queue_size")]
     pub(crate) queue_size_max: ByteSize,
     pub(crate) udp_mtu: MtuChoice,
     pub(crate) congestion_marking: bool,
     pub(crate) mark_threshold: ByteSize,
+    #[serde(deserialize_with = "mark_interval")]
     pub(crate) mark_interval: DurationText,
+    #[serde(deserialize_with = "idle_timeout")]
     pub(crate) idle_timeout: DurationText,
 }
 
@@ -216,6 +242,33 @@ fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Erro
         }
         count => Ok(count),
     }
+}
+
+fn queue_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
+    let size = ByteSize::deserialize(deserializer)?;
+    if size.0 >= PACKET_SIZE_MAX as u64 {
+        return Ok(size);
+    }
+    Err(D::Error::custom(format!(
+        "a queue of {} octets has no room for a packet; give at least {PACKET_SIZE_MAX}, for \
+         example \"4MiB\"",
+        size.0
+    )))
+}
+
+fn mark_interval<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DurationText, D::Error> {
+    let remedy = "an interval of 0 would mark every packet; give for example \"100ms\", or turn \
+                  marking off with `congestion_marking = false`";
+    above_zero(DurationText::deserialize(deserializer)?, remedy)
+}
+
+fn idle_timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DurationText, D::Error> {
+    let remedy = "a timeout of 0 would close every face at once; give for example \"600s\"";
+    above_zero(DurationText::deserialize(deserializer)?, remedy)
+}
+
+fn above_zero<E: serde::de::Error>(time: DurationText, remedy: &str) -> Result<DurationText, E> {
+    if time.0.is_zero() { Err(E::custom(remedy)) } else { Ok(time) }
 }
 
 fn listen_addresses<'de, D: Deserializer<'de>>(
@@ -567,6 +620,13 @@ impl FileConfig {
             },
             pit_entries_max: self.router.pit_entries_max,
             fib_entries_max: self.router.fib_entries_max,
+            unsolicited: match self.store.unsolicited {
+                UnsolicitedName::DropAll => UnsolicitedPolicy::DropAll,
+                UnsolicitedName::AdmitLocal => UnsolicitedPolicy::AdmitLocal,
+                UnsolicitedName::AdmitNetwork => UnsolicitedPolicy::AdmitNetwork,
+                UnsolicitedName::AdmitAll => UnsolicitedPolicy::AdmitAll,
+            },
+            producer_regions: self.router.producer_regions.iter().map(|r| r.0.clone()).collect(),
             faces_max: self.faces.faces_max,
             listeners: self.listeners()?,
             face_defaults: self.face_defaults(),
@@ -648,12 +708,8 @@ impl FileConfig {
     }
 }
 
-/// A certificate file holds the Data packet itself or its base64 text.
 fn read_anchor(path: &Path) -> anyhow::Result<TrustAnchor> {
-    const DATA: u8 = 6;
-    let octets = std::fs::read(path)?;
-    let wire = weir_crypto::packet_in_file(&octets, &[DATA]).context("this is no certificate")?;
-    let certificate = Certificate::decode(&wire)?;
+    let certificate = weir_crypto::keychain::read_certificate(path)?;
     let verifier = weir_crypto::verifier_from_certificate(&certificate)?;
     Ok(TrustAnchor { certificate, verifier: verifier.into() })
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use weir_forward::UnsolicitedPolicy;
 use weir_security::{Certificate, Verifier};
 use weir_store::StoreConfig;
 use weir_wire::Name;
@@ -21,6 +22,10 @@ pub struct RuntimeConfig {
     pub pit_entries_max: usize,
     /// Most FIB entries.
     pub fib_entries_max: usize,
+    /// What becomes of Data that no Interest asked for.
+    pub unsolicited: UnsolicitedPolicy,
+    /// A forwarding hint that is a prefix of one of these names has led home and is taken off.
+    pub producer_regions: Vec<Name>,
     /// Most faces; a connection or a UDP peer beyond it is refused and counted.
     pub faces_max: usize,
     /// Where the router waits for peers.
@@ -33,7 +38,8 @@ pub struct RuntimeConfig {
     pub strategies: Vec<(Name, Name)>,
     /// Who may command the router.
     pub management: ManagementConfig,
-    /// Where `/metrics` is served; nowhere when `None`.
+    /// Where `/metrics` is served; nowhere when `None`. Nothing bounds its connections: loopback or
+    /// a trusted network only.
     pub metrics: Option<SocketAddr>,
     /// Whether SIGTERM and SIGINT stop the router. Off in tests, where the process is not ours.
     pub handle_signals: bool,

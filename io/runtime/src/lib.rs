@@ -17,3 +17,4 @@ pub use config::{
 pub use error::{StartError, StopError};
 pub use handle::{Handle, Runtime};
 pub use snapshot::{FaceSnapshot, Snapshot};
+pub use weir_forward::UnsolicitedPolicy;

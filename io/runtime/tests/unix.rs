@@ -4,11 +4,11 @@ mod common;
 
 use std::os::unix::net::UnixStream;
 
-use common::{PATIENCE, TestRouter, config, content_of, data, interest, name, name_of};
+use common::{Got, PATIENCE, TestRouter, config, content_of, data, interest, name, name_of};
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, Element, FaceStatus};
-use weir_runtime::{Runtime, StartError};
-use weir_wire::{Interest, LpHeader, LpView, NackReason, PitToken};
+use weir_runtime::{Runtime, StartError, UnsolicitedPolicy};
+use weir_wire::{Interest, InterestView, LpHeader, LpView, NackReason, PitToken};
 
 #[test]
 fn interest_reaches_the_producer_and_data_comes_back_and_is_kept() {
@@ -33,6 +33,48 @@ fn interest_reaches_the_producer_and_data_comes_back_and_is_kept() {
     assert_eq!(snapshot.faces.len(), 2);
     assert!(snapshot.faces[1].counters.in_interests >= 3, "{snapshot:#?}");
     router.stop();
+}
+
+#[test]
+fn data_that_nobody_asked_for_is_stored_if_so_configured() {
+    for (policy, is_stored) in
+        [(UnsolicitedPolicy::DropAll, false), (UnsolicitedPolicy::AdmitLocal, true)]
+    {
+        let router = TestRouter::start_with(|config| config.unsolicited = policy);
+        let (mut producer, mut consumer) = (router.unix(), router.unix());
+        producer.send(&data("/pushed", b"early"));
+        router.wait_until("the Data came", |snapshot| {
+            snapshot.faces.iter().any(|face| face.counters.in_data == 1)
+        });
+        consumer.send(&interest("/pushed"));
+        match consumer.got() {
+            Got::Data { wire, .. } if is_stored => assert_eq!(content_of(&wire), b"early"),
+            Got::Nack { .. } if !is_stored => {}
+            other => panic!("{policy:?}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn hints_that_lead_home_are_taken_off_in_every_shard() {
+    for threads in [1, 2] {
+        let router = TestRouter::start_with(|config| {
+            config.threads = threads;
+            config.producer_regions = vec![name("/net/x/here")];
+        });
+        let (mut producer, mut consumer) = (router.unix(), router.unix());
+        producer.register("/a");
+        for number in 0..8 {
+            let asked = Interest::new(name(&format!("/a/{number}")))
+                .nonce(number)
+                .forwarding_hint(vec![name("/net/x")])
+                .encode();
+            consumer.send(&asked);
+            let wire = producer.got().interest();
+            assert_eq!(name_of(&wire), format!("/a/{number}"));
+            assert!(InterestView::decode(&wire).unwrap().forwarding_hint.is_empty());
+        }
+    }
 }
 
 #[test]

@@ -83,6 +83,11 @@ fn errors_name_key_line_and_remedy() {
         ("[store]\npolicy = \"random\"\n", &["line 2", "policy", "s3-fifo"]),
         ("[faces]\nidle_timeout = \"long\"\n", &["line 2", "idle_timeout", "10s"]),
         ("[faces]\nidle_timeout = 5\n", &["line 2", "idle_timeout", "10s"]),
+        ("[faces]\nidle_timeout = \"0s\"\n", &["line 2", "idle_timeout", "600s"]),
+        ("[faces]\nmark_interval = \"0s\"\n", &["line 2", "mark_interval", "100ms"]),
+        ("[faces]\nqueue_size_max = 0\n", &["line 2", "queue_size_max", "4MiB"]),
+        ("[store]\nunsolicited = \"admit\"\n", &["line 2", "unsolicited", "admit-local"]),
+        ("[router]\nproducer_regions = [\"a\"]\n", &["line 2", "producer_regions", "\"/a\""]),
         ("[faces]\nudp = [\"everywhere\"]\n", &["line 2", "everywhere", "0.0.0.0:6363"]),
         ("[metrics]\naddress = \"localhost\"\n", &["line 2", "localhost", "127.0.0.1:9636"]),
         ("[faces]\nudp_mtu = 20\n", &["line 2", "udp_mtu", "64 to 8800"]),
@@ -102,6 +107,23 @@ fn errors_name_key_line_and_remedy() {
         }
         assert!(message.starts_with("weir.toml"), "{message}");
     }
+}
+
+#[test]
+fn what_the_router_is_to_do_with_data_and_hints_reaches_it() {
+    let text = "[router]\nproducer_regions = [\"/net/x\"]\n[store]\nunsolicited = \"admit-all\"\n";
+    let config = parse(text).unwrap().to_runtime().unwrap();
+    assert_eq!(config.unsolicited, UnsolicitedPolicy::AdmitAll);
+    assert_eq!(config.producer_regions, ["/net/x".parse().unwrap()]);
+    let config = FileConfig::default().to_runtime().unwrap();
+    assert_eq!(config.unsolicited, UnsolicitedPolicy::DropAll);
+}
+
+#[test]
+fn a_trust_anchor_without_end_is_refused() {
+    let text = "[management]\ntrust_anchors = [\"/dev/zero\"]\n";
+    let error = parse(text).unwrap().to_runtime().unwrap_err();
+    assert!(format!("{error:#}").contains("/dev/zero"), "{error:#}");
 }
 
 #[test]

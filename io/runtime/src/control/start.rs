@@ -11,7 +11,7 @@ use mio::{Interest, Poll, Token, Waker};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use weir_base::HashKey;
 use weir_face::{BindError, TcpListener, UdpOptions, UdpPort, UnixListener};
-use weir_forward::RouterConfig;
+use weir_forward::{Command, RouterConfig};
 use weir_link::LinkConfig;
 use weir_manage::{Manager, ManagerConfig, ManagerInput, ManagerOutbox, StoreSettings};
 
@@ -250,6 +250,8 @@ fn build(
         failure: None,
     };
     control.watch().map_err(|source| StartError::System { what: "an event queue", source })?;
+    let regions = control.config.producer_regions.clone();
+    control.tell_all(|| ToWorker::Router(Command::SetProducerRegions(regions.clone())));
     for port in sockets.ports {
         control.add_port(port);
     }
@@ -332,6 +334,7 @@ fn start_workers(
                 seed: random_u64(),
                 store: shard_store(&config.store, count),
                 pit_entries_max: config.pit_entries_max / count,
+                unsolicited: config.unsolicited,
                 ..RouterConfig::default()
             },
             idle_timeout: config.face_defaults.idle_timeout,

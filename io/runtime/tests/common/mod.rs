@@ -13,6 +13,7 @@ use weir_manage::commands::{Command, Scope, build_command};
 use weir_manage::{ControlParameters, ControlResponse, Element};
 use weir_runtime::{
     FaceDefaults, Handle, Listener, ManagementConfig, Runtime, RuntimeConfig, Snapshot,
+    UnsolicitedPolicy,
 };
 use weir_security::DigestSigner;
 use weir_store::StoreConfig;
@@ -38,6 +39,8 @@ pub(crate) fn config(path: PathBuf) -> RuntimeConfig {
         store: StoreConfig { capacity_bytes: 16 << 20, ..StoreConfig::default() },
         pit_entries_max: 10_000,
         fib_entries_max: 10_000,
+        unsolicited: UnsolicitedPolicy::DropAll,
+        producer_regions: Vec::new(),
         faces_max: 4096,
         listeners: vec![
             Listener::Unix(path),
