@@ -276,6 +276,9 @@ fn a_disk_that_fills_up_is_a_message_and_no_file() {
     let message = Process::start("weir get on a full disk", command).finish().failure();
     assert!(message.contains("disk is full"), "{message}");
     assert!(!message.contains("half a file"), "half a file under its final name");
+    if message.contains(".file.weir-part") {
+        assert!(message.contains(".file.weir-state"), "nothing to go on from: {message}");
+    }
     assert!(!site.path("out/file").exists(), "half a file under its final name");
 }
 
@@ -291,7 +294,7 @@ fn on_a_full_disk(site: &Site) -> Command {
     if isolated(MOUNT).output().is_ok_and(|output| output.status.success()) {
         let script = format!(
             "{MOUNT} && {{ \"$0\" \"$@\"; code=$?
-             test ! -e out/file || echo half a file; exit $code; }}"
+             test ! -e out/file || echo half a file; ls -A out; exit $code; }}"
         );
         return isolated(&script);
     }

@@ -1,6 +1,6 @@
 //! Forwarding strategies: which next hops an Interest goes to.
 //!
-//! A strategy decides through a [`Context`]; it holds no state of its own. What it must remember
+//! A strategy decides through a `Context`; it holds no state of its own. What it must remember
 //! of one Interest lies in the PIT entry.
 
 mod best_route;
