@@ -22,6 +22,12 @@ pub use stream::StreamSocket;
 pub use udp::{Datagram, UdpCounters, UdpOptions, UdpPort, udp_local_toward, udp_mtu_default};
 pub use uri::{FaceUri, FaceUriError, NDN_PORT, ResolveError};
 
+/// Milliseconds since the Unix epoch, by the system's clock.
+pub fn unix_time_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
 /// How a call of `recv` ended. Frames appended before that are good in every case.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum RecvStatus {

@@ -1,6 +1,6 @@
 //! Wall clock to the core's integers.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use weir_base::Instant;
 
@@ -28,9 +28,4 @@ pub(crate) fn sleep_until(now: Instant, deadline: Instant) -> Option<Duration> {
         return None;
     }
     Some(Duration::from_millis(deadline.ns_since(now).div_ceil(1_000_000)))
-}
-
-/// Milliseconds since the Unix epoch, as management writes times.
-pub(crate) fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

@@ -1,6 +1,7 @@
 //! Between the manager and the router.
 
 use weir_base::{FaceId, Instant};
+use weir_face::unix_time_ms;
 use weir_forward::strategy::Strategy;
 use weir_forward::{Command, FaceScope, NextHop};
 use weir_manage::{Action, FaceError, FaceEventKind, FacePersistency, ManagerInput, StoreSettings};
@@ -8,7 +9,6 @@ use weir_store::StoreConfig;
 use weir_wire::{DataView, LpHeader, Name};
 
 use super::{Control, answers};
-use crate::clock::unix_ms;
 use crate::message::{InternalPacket, ToWorker};
 
 impl Control {
@@ -47,7 +47,7 @@ impl Control {
             let Some(input) = self.manager_inputs.pop_front() else {
                 return;
             };
-            self.manager.handle(now, unix_ms(), input, &mut self.manager_outbox);
+            self.manager.handle(now, unix_time_ms(), input, &mut self.manager_outbox);
         }
     }
 

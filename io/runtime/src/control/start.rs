@@ -10,7 +10,7 @@ use std::sync::Arc;
 use mio::{Interest, Poll, Token, Waker};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use weir_base::HashKey;
-use weir_face::{BindError, TcpListener, UdpOptions, UdpPort, UnixListener};
+use weir_face::{BindError, TcpListener, UdpOptions, UdpPort, UnixListener, unix_time_ms};
 use weir_forward::{Command, RouterConfig};
 use weir_link::LinkConfig;
 use weir_manage::{Manager, ManagerConfig, ManagerInput, ManagerOutbox, StoreSettings};
@@ -22,7 +22,7 @@ use super::table::FaceTable;
 use super::{
     Control, LISTENER_TOKEN_FIRST, SIGNAL_TOKEN, StreamListener, WAKER_TOKEN, WorkerHandle,
 };
-use crate::clock::{Clock, unix_ms};
+use crate::clock::Clock;
 use crate::config::{FaceDefaults, Listener, RuntimeConfig, THREADS_MAX};
 use crate::cross::CrossPorts;
 use crate::error::StartError;
@@ -210,7 +210,7 @@ fn build(
     signals: Option<Signals>,
 ) -> Result<Control, StartError> {
     let clock = Clock::start();
-    let start_unix_ms = unix_ms();
+    let start_unix_ms = unix_time_ms();
     let shard_key = HashKey::new([random_u64(), random_u64()]);
     let shared = Arc::new(Shared::new(config.faces_max));
     let workers = start_workers(&config, clock, shard_key, &shared, &sender)?;
