@@ -2,6 +2,7 @@
 
 pub(crate) mod trust;
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,25 +22,49 @@ pub(crate) struct RouterArgs {
     ///
     /// By default the one that NDN_CLIENT_TRANSPORT or client.conf names, else the one that runs on
     /// this machine.
-    #[arg(long, visible_alias = "router", value_name = "URI")]
-    face: Option<String>,
+    #[arg(long, visible_alias = "face", value_name = "URI", global = true)]
+    router: Option<String>,
 }
 
 impl RouterArgs {
+    /// As if `--router` named this one.
+    #[cfg(test)]
+    pub(crate) fn of(uri: &str) -> Self {
+        Self { router: Some(uri.to_owned()) }
+    }
+
+    /// The router's address.
+    pub(crate) fn uri(&self) -> anyhow::Result<FaceUri> {
+        // These errors tell their causes themselves.
+        match self.router.as_deref() {
+            Some(path) if path.starts_with('/') => Ok(FaceUri::Unix(path.into())),
+            Some(text) => FaceUri::resolve(text).map_err(|error| anyhow::anyhow!("{error}")),
+            None => client_transport()
+                .map(|choice| choice.uri)
+                .map_err(|error| anyhow::anyhow!("{error}")),
+        }
+    }
+
     /// Connects; says what to do when nothing answers.
     pub(crate) fn connect(&self) -> anyhow::Result<Client> {
-        // These errors tell their causes themselves.
-        let uri = match self.face.as_deref() {
-            Some(path) if path.starts_with('/') => FaceUri::Unix(path.into()),
-            Some(text) => FaceUri::resolve(text).map_err(|error| anyhow::anyhow!("{error}"))?,
-            None => client_transport().map_err(|error| anyhow::anyhow!("{error}"))?.uri,
-        };
-        Client::connect(&uri).map_err(|error| match &error {
-            ClientError::Connect { .. } => anyhow::anyhow!(
-                "{error}; start one with `weir router`, or name another with --face URI"
-            ),
-            _ => error.into(),
+        let uri = self.uri()?;
+        Client::connect(&uri).map_err(|error| match error {
+            ClientError::Connect { source, .. } => unreachable_router(&uri, &source),
+            other => other.into(),
         })
+    }
+}
+
+fn unreachable_router(uri: &FaceUri, error: &std::io::Error) -> anyhow::Error {
+    match error.kind() {
+        ErrorKind::PermissionDenied => anyhow::anyhow!(
+            "no permission to use {uri}; ask its owner for access, or start a router of your own \
+             with `weir router`"
+        ),
+        _ => anyhow::anyhow!(
+            "no router answers at {uri}: {error}; start one with `weir router`, or name another \
+             with --router URI"
+        ),
     }
 }
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use mio::{Events, Poll, Token, Waker};
 use weir_base::{FaceId, Instant, NS_PER_MS, Packet, Pool, Rng};
-use weir_face::{ClientTransportError, FaceUri, RecvStatus, SendStatus, client_transport};
+use weir_face::{FaceUri, RecvStatus, SendStatus, unix_time_ms};
 use weir_link::{LinkDrop, Received};
 use weir_manage::commands::{self, Command, Scope};
 use weir_manage::{
-    ControlParameters, ControlResponse, DatasetError, DatasetFetch, Element, FaceStatus, face_flags,
+    ControlParameters, ControlResponse, DatasetError, DatasetFetch, Element, face_flags,
 };
 use weir_security::DigestSigner;
 use weir_wire::lp::LpView;
@@ -32,9 +32,6 @@ const STASH_MAX: usize = 4096;
 /// Why a client cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The address of the router is configured wrongly.
-    #[error(transparent)]
-    Transport(#[from] ClientTransportError),
     /// Nothing answers at the router's address.
     #[error("no router answers at {uri}: {source}")]
     Connect {
@@ -108,16 +105,6 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the router that applications of this user use: NDN_CLIENT_TRANSPORT,
-    /// `client.conf`, or where one listens.
-    ///
-    /// # Errors
-    /// [`ClientError::Transport`], [`ClientError::Connect`].
-    pub fn connect_default() -> Result<Self, ClientError> {
-        let choice = client_transport()?;
-        Self::connect(&choice.uri)
-    }
-
     /// Connects to a router at a Unix, TCP or UDP address.
     ///
     /// # Errors
@@ -294,7 +281,9 @@ impl Client {
                 RecvStatus::More => {}
                 RecvStatus::Closed => return Err(ClientError::Lost("the router closed it".into())),
                 RecvStatus::FramingLost(error) => {
-                    return Err(ClientError::Lost(format!("the router sent no packets: {error}")));
+                    return Err(ClientError::Lost(format!(
+                        "what answers is not a router: {error}"
+                    )));
                 }
             }
         }
@@ -357,15 +346,16 @@ impl Client {
         }
     }
 
-    /// Sends a management command, signed with DigestSha256, and waits for its success.
+    /// Sends a management command, signed with DigestSha256, and waits for the answer, whatever its
+    /// code.
     ///
     /// # Errors
-    /// [`CommandError`].
-    pub fn command(
+    /// [`CommandError::Express`] and [`CommandError::Malformed`].
+    pub fn respond(
         &mut self,
         command: Command,
         parameters: &ControlParameters,
-    ) -> Result<ControlParameters, CommandError> {
+    ) -> Result<ControlResponse, CommandError> {
         let scope = if self.is_local() { Scope::Localhost } else { Scope::Localhop };
         self.command_time_ms = unix_time_ms().max(self.command_time_ms + 1);
         let nonce = self.random().to_be_bytes();
@@ -380,8 +370,19 @@ impl Client {
         .expect("a digest signer does not fail");
         let answer = self.express(&interest)?;
         let data = DataView::decode(&answer.packet).map_err(|_| CommandError::Malformed)?;
-        let response = commands::parse_response(&data).map_err(|_| CommandError::Malformed)?;
-        match response {
+        commands::parse_response(&data).map_err(|_| CommandError::Malformed)
+    }
+
+    /// Sends a management command as [`Client::respond`] does; gives the effective values.
+    ///
+    /// # Errors
+    /// [`CommandError`].
+    pub fn command(
+        &mut self,
+        command: Command,
+        parameters: &ControlParameters,
+    ) -> Result<ControlParameters, CommandError> {
+        match self.respond(command, parameters)? {
             ControlResponse { code: 200, body, .. } => {
                 Ok(body.map(|body| *body).unwrap_or_default())
             }
@@ -407,20 +408,31 @@ impl Client {
         self.command(Command::RibUnregister, &parameters).map(|_| ())
     }
 
-    /// The router's faces.
+    /// The items of one of the router's status datasets, such as `faces/list`.
     ///
     /// # Errors
     /// [`CommandError`].
-    pub fn face_list(&mut self) -> Result<Vec<FaceStatus>, CommandError> {
+    pub fn dataset<E: Element>(&mut self, dataset: &str) -> Result<Vec<E>, CommandError> {
+        let content = self.dataset_content(dataset)?;
+        E::decode_all(&content).map_err(|_| CommandError::Malformed)
+    }
+
+    /// A status dataset as the router sends it, all its segments together.
+    ///
+    /// # Errors
+    /// [`CommandError`].
+    pub fn dataset_content(&mut self, dataset: &str) -> Result<Vec<u8>, CommandError> {
         let mut name = Scope::Localhost.prefix();
-        name.append_str("faces").append_str("list");
+        for component in dataset.split('/') {
+            name.append_str(component);
+        }
         let mut fetch = DatasetFetch::new(name);
         loop {
             let interest = fetch.interest(self.random() as u32);
             let answer = self.express(&interest)?;
             let data = DataView::decode(&answer.packet).map_err(|_| CommandError::Malformed)?;
             match fetch.on_data(&data) {
-                Ok(true) => break,
+                Ok(true) => return Ok(fetch.into_content()),
                 Ok(false) => {}
                 Err(DatasetError::Refused(response)) => {
                     return Err(CommandError::Refused(response));
@@ -428,7 +440,6 @@ impl Client {
                 Err(_) => return Err(CommandError::Malformed),
             }
         }
-        FaceStatus::decode_all(&fetch.into_content()).map_err(|_| CommandError::Malformed)
     }
 
     /// Asks the router to say of each packet which face it came from; routers elsewhere refuse.
@@ -444,12 +455,6 @@ impl Client {
         let effective = self.command(Command::FacesUpdate, &parameters)?;
         Ok(effective.face_id.unwrap_or(FaceId::INVALID))
     }
-}
-
-/// Milliseconds since the Unix epoch.
-pub fn unix_time_ms() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 fn lost(error: &io::Error) -> ClientError {

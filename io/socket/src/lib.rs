@@ -10,7 +10,7 @@ mod serve;
 mod sink;
 mod verify_pool;
 
-pub use client::{Client, ClientError, CommandError, ExpressError, FromRouter, unix_time_ms};
+pub use client::{Client, ClientError, CommandError, ExpressError, FromRouter};
 pub use download::{DownloadError, DownloadOptions, Found, Host, Progress, Summary, download};
 pub use output::{MemoryOutput, Output, OutputError, PartFile, StreamOutput, is_reserved_name};
 pub use publish::{
@@ -18,3 +18,4 @@ pub use publish::{
 };
 pub use serve::{ObjectStore, ServeError, ServeStats, serve};
 pub use sink::{FileSink, OrderedSink, SegmentSink};
+pub use weir_face::unix_time_ms;

@@ -9,7 +9,7 @@ use weir_wire::Name;
 
 use crate::cmd::face::Switch;
 use crate::config::ByteSize;
-use crate::management_client::{ManagementClient, RouterArgs};
+use crate::management_client::{ManagementArgs, ManagementClient};
 use crate::table::{count, octets, out, outln};
 
 /// Show, configure and erase the content store of a running router.
@@ -18,7 +18,7 @@ use crate::table::{count, octets, out, outln};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    router: RouterArgs,
+    router: ManagementArgs,
     #[command(subcommand)]
     command: Option<CsCommand>,
 }

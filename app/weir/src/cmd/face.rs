@@ -9,7 +9,7 @@ use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, FacePersistency, FaceStatus, face_flags};
 
 use crate::config::{ByteSize, DurationText};
-use crate::management_client::{ManagementClient, RouterArgs};
+use crate::management_client::{ManagementArgs, ManagementClient};
 use crate::table::{Align, Table, octets, out, outln, span};
 
 /// List, create, change and destroy faces of a running router.
@@ -18,7 +18,7 @@ use crate::table::{Align, Table, octets, out, outln, span};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    router: RouterArgs,
+    router: ManagementArgs,
     #[command(subcommand)]
     command: Option<FaceCommand>,
 }

@@ -15,7 +15,7 @@ use weir_wire::Name;
 
 use crate::cmd::face::{find_face, make_face};
 use crate::config::DurationText;
-use crate::management_client::{ManagementClient, RouterArgs};
+use crate::management_client::{ManagementArgs, ManagementClient};
 use crate::table::{Align, Table, out, outln, span};
 
 /// List, add and remove routes of a running router.
@@ -24,7 +24,7 @@ use crate::table::{Align, Table, out, outln, span};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    router: RouterArgs,
+    router: ManagementArgs,
     #[command(subcommand)]
     command: Option<RouteCommand>,
 }

@@ -10,14 +10,14 @@ use crate::cmd::cs::{store_info, store_json, store_text};
 use crate::cmd::face::{face_json, faces_table};
 use crate::cmd::route::{face_uri, rib_json, routes_table};
 use crate::cmd::strategy::{choice_json, choices_table};
-use crate::management_client::{ManagementClient, RouterArgs};
+use crate::management_client::{ManagementArgs, ManagementClient};
 use crate::table::{Align, Table, out, outln, span};
 
 /// Show a running router.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    router: RouterArgs,
+    router: ManagementArgs,
     /// What to show; everything by default
     #[arg(value_enum)]
     parts: Vec<Part>,

@@ -7,7 +7,7 @@ use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, StrategyChoice};
 use weir_wire::Name;
 
-use crate::management_client::RouterArgs;
+use crate::management_client::ManagementArgs;
 use crate::table::{Align, Table, out, outln};
 
 /// List, set and unset forwarding strategies of a running router.
@@ -17,7 +17,7 @@ use crate::table::{Align, Table, out, outln};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    router: RouterArgs,
+    router: ManagementArgs,
     #[command(subcommand)]
     command: Option<StrategyCommand>,
 }

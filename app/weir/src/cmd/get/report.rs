@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use weir_base::FaceId;
+use weir_manage::FaceStatus;
 use weir_socket::{Client, Summary};
 use weir_transport::FetchStats;
 
@@ -206,6 +207,6 @@ fn face_key(face: Option<FaceId>) -> String {
 
 /// The addresses of the router's faces; none if it does not tell.
 fn face_uris(client: &mut Client) -> BTreeMap<FaceId, String> {
-    let faces = client.face_list().unwrap_or_default();
+    let faces = client.dataset::<FaceStatus>("faces/list").unwrap_or_default();
     faces.into_iter().map(|face| (face.info.face_id, face.info.uri)).collect()
 }
