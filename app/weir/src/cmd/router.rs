@@ -45,8 +45,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Serve Prometheus metrics at http://ADDR/metrics, for example at 127.0.0.1:9636: loopback or
-    /// a
-    /// trusted network only [default: off]
+    /// a trusted network only [default: off]
     #[arg(long, value_name = "ADDR", value_parser = parse_metrics_address)]
     metrics: Option<SocketAddr>,
     /// Say that the router is ready as a JSON object, and log in JSON
