@@ -333,18 +333,19 @@ impl Session {
             false => Some(self.passphrases.to_protect("the exported key")?),
         };
         let passphrase = passphrase.as_ref().map(|text| text.as_str());
-        let text = match (form, passphrase) {
+        match (form, passphrase) {
             (Form::SafeBag, Some(passphrase)) => {
                 ensure!(
                     self.chain.certificate_for(&key.name)?.is_some(),
                     "{} has no certificate to go into a SafeBag; `--form pem` exports it without",
                     key.name
                 );
-                self.chain.export_safe_bag(&key.name, passphrase)?
+                let text = self.chain.export_safe_bag(&key.name, passphrase)?;
+                write_new(output, text.as_bytes(), 0o600)
             }
-            _ => self.chain.export_pem(&key.name, passphrase)?.to_string(),
-        };
-        write_new(output, text.as_bytes(), 0o600)
+            // No copy of the text: it is wiped from memory, as the key may be unencrypted.
+            _ => write_new(output, self.chain.export_pem(&key.name, passphrase)?.as_bytes(), 0o600),
+        }
     }
 
     fn import(&self, file: &Path, name: Option<Name>, encrypt: bool) -> anyhow::Result<()> {
