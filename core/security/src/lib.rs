@@ -18,6 +18,6 @@ pub use certificate::{
 };
 pub use digest::{DigestSigner, DigestVerifier, sha256};
 pub use sign::{
-    KeyLocator, SignError, SignatureType, SignedOctets, Signer, Verifier, VerifierFactory,
-    VerifyError, sign_data, sign_interest, verify_data, verify_interest,
+    KeyLocator, SignError, SignatureType, Signer, Verifier, VerifierFactory, VerifyError,
+    sign_data, sign_interest, verify_data, verify_interest,
 };

@@ -205,11 +205,6 @@ impl DigestManifest {
         }
     }
 
-    /// Drops a part whose segments have all been checked.
-    pub fn remove_part(&mut self, part: u64) {
-        self.parts.remove(&part);
-    }
-
     fn has_part_of(&self, segment: u64) -> bool {
         self.part_of(segment).is_some_and(|part| self.parts.contains_key(&part))
     }

@@ -88,21 +88,6 @@ pub trait Verifier: Send + Sync {
 
     /// Whether `signature` is this key's over the concatenation of `portions`.
     fn verify(&self, portions: &[&[u8]], signature: &[u8]) -> Result<(), VerifyError>;
-
-    /// Checks many at once; an error says that at least one does not match, not which. Algorithms
-    /// that gain from batches override it.
-    fn verify_all(&self, items: &[SignedOctets<'_>]) -> Result<(), VerifyError> {
-        items.iter().try_for_each(|item| self.verify(item.portions, item.signature))
-    }
-}
-
-/// A signed portion in pieces, and its signature value.
-#[derive(Copy, Clone, Debug)]
-pub struct SignedOctets<'a> {
-    /// The signed octets: the concatenation of these.
-    pub portions: &'a [&'a [u8]],
-    /// The signature value.
-    pub signature: &'a [u8],
 }
 
 /// Makes verifiers out of public keys. The core has no algorithms of its own; a provider in `io/`

@@ -10,7 +10,6 @@ use alloc::vec::Vec;
 use weir_wire::{DataView, InterestView, KeyLocatorView, Name, NameView, SignatureInfoView};
 
 use crate::certificate::{Certificate, is_certificate_name, is_key_name};
-use crate::digest::sha256;
 use crate::sign::{Verifier, VerifierFactory, VerifyError, verify_data, verify_interest};
 
 /// Most certificates that [`Anchors`] keeps besides the anchors; beyond them the oldest goes.
@@ -114,15 +113,6 @@ impl Anchors {
         self.anchors.retain(|known| known.certificate.name() != trusted.certificate.name());
         self.anchors.push(trusted);
         Ok(())
-    }
-
-    /// Stops believing the certificate of this name, and forgets all that were accepted on the word
-    /// of another. Whether it was an anchor.
-    pub fn remove(&mut self, certificate_name: NameView<'_>) -> bool {
-        let before = self.anchors.len();
-        self.anchors.retain(|known| known.certificate.name() != certificate_name);
-        self.intermediates.clear();
-        self.anchors.len() < before
     }
 
     /// The anchors, in the order in which they were added.
@@ -315,11 +305,6 @@ impl KnownSigners {
             Some((_, known)) if known == key_digest => SignerStatus::Trusted,
             Some((_, known)) => SignerStatus::Changed { known: *known },
         }
-    }
-
-    /// As [`Self::decide`], for a SubjectPublicKeyInfo (DER).
-    pub fn decide_for_key(&self, name: NameView<'_>, public_key: &[u8]) -> SignerStatus {
-        self.decide(name, &sha256(&[public_key]))
     }
 
     /// The longest known prefix of the name, and the digest of its signer's key.

@@ -112,16 +112,6 @@ impl Store {
         }
     }
 
-    /// Changes the capacity alone. Evicts at once what it has no room for.
-    pub fn set_capacity_bytes(&mut self, capacity_bytes: u64) {
-        self.configure(StoreConfig { capacity_bytes, ..self.config.clone() });
-    }
-
-    /// Changes alone whether new Data is stored and whether Interests are answered.
-    pub fn set_flags(&mut self, admit: bool, serve: bool) {
-        self.configure(StoreConfig { admit, serve, ..self.config.clone() });
-    }
-
     /// What the store holds, and what happened so far.
     pub fn stats(&self) -> StoreStats {
         StoreStats {

@@ -3,11 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use weir_crypto::{Ed25519Verifier, HmacVerifier, KeyType, PrivateKey, verifier_from_spki};
-use weir_security::{DigestVerifier, SignedOctets, Verifier, sha256};
+use weir_crypto::{HmacVerifier, KeyType, PrivateKey, verifier_from_spki};
+use weir_security::{DigestVerifier, Verifier, sha256};
 
 const TIME_PER_MEASURE: Duration = Duration::from_millis(500);
-const BATCH: usize = 64;
 
 fn main() {
     println!("{:>14}  {:>6}  {:>12}  {:>12}", "algorithm", "octets", "signs/s", "verifies/s");
@@ -20,18 +19,18 @@ fn main() {
                 None => verifier_from_spki(&key.public_key().expect("public")).expect("fresh"),
             };
             let signature = key.sign(&[&message]).expect("signs");
-            let signs = per_second(1, || drop(key.sign(&[&message]).expect("signs")));
+            let signs = per_second(|| drop(key.sign(&[&message]).expect("signs")));
             let verifies =
-                per_second(1, || verifier.verify(&[&message], &signature).expect("verifies"));
+                per_second(|| verifier.verify(&[&message], &signature).expect("verifies"));
             print_line(&key_type.to_string(), octets, Some(signs), verifies);
         }
-        ed25519_alternatives(&message);
+        ed25519_alternative(&message);
         let digest = sha256(&[&message]);
         let verifies =
-            per_second(1, || DigestVerifier.verify(&[&message], &digest).expect("verifies"));
+            per_second(|| DigestVerifier.verify(&[&message], &digest).expect("verifies"));
         print_line("sha256 (sha2)", octets, None, verifies);
         let aws_lc = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &message);
-        let verifies = per_second(1, || {
+        let verifies = per_second(|| {
             let again = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &message);
             assert_eq!(again.as_ref(), aws_lc.as_ref());
         });
@@ -39,32 +38,26 @@ fn main() {
     }
 }
 
-/// The batch, and the other library one at a time: why the verifier is built as it is.
-fn ed25519_alternatives(message: &[u8]) {
+/// The other library: why the verifier is built as it is.
+fn ed25519_alternative(message: &[u8]) {
     let key = PrivateKey::generate(KeyType::Ed25519).expect("a new key");
     let spki = key.public_key().expect("public");
     let signature = key.sign(&[message]).expect("signs");
-    let portions = [message];
-    let items = vec![SignedOctets { portions: &portions, signature: &signature }; BATCH];
-    let verifier = Ed25519Verifier::from_spki(&spki).expect("fresh");
-    let verifies = per_second(BATCH, || verifier.verify_all(&items).expect("verifies"));
-    print_line(&format!("ed25519 x{BATCH}"), message.len(), None, verifies);
-
     let point: [u8; 32] = spki[12..].try_into().expect("32 octets");
     let dalek = ed25519_dalek::VerifyingKey::from_bytes(&point).expect("a point");
     let signature = ed25519_dalek::Signature::from_slice(&signature).expect("64 octets");
-    let verifies = per_second(1, || dalek.verify_strict(message, &signature).expect("verifies"));
+    let verifies = per_second(|| dalek.verify_strict(message, &signature).expect("verifies"));
     print_line("ed25519 dalek", message.len(), None, verifies);
 }
 
-fn per_second(operations: usize, mut f: impl FnMut()) -> f64 {
+fn per_second(mut f: impl FnMut()) -> f64 {
     let start = Instant::now();
     let mut rounds = 0;
     while start.elapsed() < TIME_PER_MEASURE {
         f();
         rounds += 1;
     }
-    (rounds * operations) as f64 / start.elapsed().as_secs_f64()
+    f64::from(rounds) / start.elapsed().as_secs_f64()
 }
 
 fn print_line(algorithm: &str, octets: usize, signs: Option<f64>, verifies: f64) {

@@ -6,9 +6,7 @@ use aws_lc_rs::signature::{
     VerificationAlgorithm,
 };
 use pkcs8::SubjectPublicKeyInfoRef;
-use weir_security::{
-    Certificate, SignatureType, SignedOctets, Verifier, VerifierFactory, VerifyError,
-};
+use weir_security::{Certificate, SignatureType, Verifier, VerifierFactory, VerifyError};
 
 use crate::private_key::{HMAC_KEY_LEN_MIN, KeyError, KeyType, hmac_tag, sha256, with_joined};
 
@@ -20,10 +18,7 @@ pub struct EcdsaVerifier(ParsedPublicKey);
 pub struct RsaVerifier(ParsedPublicKey);
 
 /// Checks Ed25519 signatures (SignatureType 5) against one public key.
-pub struct Ed25519Verifier {
-    single: ParsedPublicKey,
-    batch: ed25519_dalek::VerifyingKey,
-}
+pub struct Ed25519Verifier(ParsedPublicKey);
 
 /// Checks HMAC-SHA256 (SignatureType 4) with the shared secret, in constant time.
 pub struct HmacVerifier(hmac::Key);
@@ -111,12 +106,13 @@ impl Ed25519Verifier {
             .as_bytes()
             .and_then(|octets| octets.try_into().ok())
             .ok_or(KeyError::Malformed)?;
-        let batch = ed25519_dalek::VerifyingKey::from_bytes(point)
+        // The library that verifies takes such points, whose signatures anybody could make.
+        let point = ed25519_dalek::VerifyingKey::from_bytes(point)
             .map_err(|_| KeyError::Refused("not a point of the curve"))?;
-        if batch.is_weak() {
+        if point.is_weak() {
             return Err(KeyError::Refused("a point of small order"));
         }
-        Ok(Self { single: parse(&ED25519, spki)?, batch })
+        Ok(Self(parse(&ED25519, spki)?))
     }
 }
 
@@ -126,33 +122,7 @@ impl Verifier for Ed25519Verifier {
     }
 
     fn verify(&self, portions: &[&[u8]], signature: &[u8]) -> Result<(), VerifyError> {
-        with_joined(portions, |message| self.single.verify_sig(message, signature))
-            .map_err(|_| VerifyError::Mismatch)
-    }
-
-    /// One multi-scalar multiplication for the whole batch. Signatures that only the owner of the
-    /// secret key can make (with a component of small order) may pass here and fail alone; nobody
-    /// else's can.
-    fn verify_all(&self, items: &[SignedOctets<'_>]) -> Result<(), VerifyError> {
-        if items.len() < 2 {
-            return items.iter().try_for_each(|item| self.verify(item.portions, item.signature));
-        }
-        let joined: Vec<Option<Vec<u8>>> = items
-            .iter()
-            .map(|item| (item.portions.len() != 1).then(|| item.portions.concat()))
-            .collect();
-        let messages: Vec<&[u8]> = items
-            .iter()
-            .zip(&joined)
-            .map(|(item, joined)| joined.as_deref().unwrap_or_else(|| item.portions[0]))
-            .collect();
-        let signatures = items
-            .iter()
-            .map(|item| ed25519_dalek::Signature::from_slice(item.signature))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|_| VerifyError::Mismatch)?;
-        let keys = vec![self.batch; items.len()];
-        ed25519_dalek::verify_batch(&messages, &signatures, &keys)
+        with_joined(portions, |message| self.0.verify_sig(message, signature))
             .map_err(|_| VerifyError::Mismatch)
     }
 }

@@ -4,13 +4,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use weir_crypto::{
-    Ed25519Verifier, HmacVerifier, KeyError, KeySigner, KeyType, PrivateKey, decrypt_pkcs8,
-    encrypt_pkcs8, private_key_from_pem, private_key_to_pem, verifier_from_certificate,
-    verifier_from_spki,
+    HmacVerifier, KeyError, KeySigner, KeyType, PrivateKey, decrypt_pkcs8, encrypt_pkcs8,
+    private_key_from_pem, private_key_to_pem, verifier_from_certificate, verifier_from_spki,
 };
 use weir_security::{
-    Certificate, DigestVerifier, SignedOctets, Signer, Verifier, VerifyError, sign_data,
-    sign_interest, verify_data, verify_interest,
+    Certificate, DigestVerifier, Signer, Verifier, VerifyError, sign_data, sign_interest,
+    verify_data, verify_interest,
 };
 use weir_wire::{Data, DataView, Interest, InterestView, KeyLocatorView, Name};
 
@@ -188,32 +187,6 @@ fn unfit_keys_are_refused() {
     let mut small_order = public_key("ed25519");
     small_order[12..].fill(0);
     assert!(matches!(verifier_from_spki(&small_order), Err(KeyError::Refused(_))));
-}
-
-#[test]
-fn a_batch_of_ed25519_signatures_verifies_as_a_whole() {
-    let key = private_key("ed25519");
-    let verifier = Ed25519Verifier::from_spki(&public_key("ed25519")).unwrap();
-    let messages: Vec<Vec<u8>> = (0..40_u8).map(|i| vec![i; 100 + usize::from(i)]).collect();
-    let mut signatures: Vec<Vec<u8>> =
-        messages.iter().map(|message| key.sign(&[message]).unwrap()).collect();
-    let check = |signatures: &[Vec<u8>]| {
-        let portions: Vec<[&[u8]; 2]> =
-            messages.iter().map(|message| [&message[..50], &message[50..]]).collect();
-        let items: Vec<SignedOctets<'_>> = portions
-            .iter()
-            .zip(signatures)
-            .map(|(portions, signature)| SignedOctets { portions, signature })
-            .collect();
-        verifier.verify_all(&items)
-    };
-    assert_eq!(check(&signatures), Ok(()));
-    signatures.swap(3, 4);
-    assert_eq!(check(&signatures), Err(VerifyError::Mismatch));
-    signatures.swap(3, 4);
-    signatures[7].pop();
-    assert_eq!(check(&signatures), Err(VerifyError::Mismatch));
-    assert_eq!(verifier.verify_all(&[]), Ok(()));
 }
 
 #[test]

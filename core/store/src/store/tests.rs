@@ -56,6 +56,14 @@ impl Bed {
         Self::new(LARGE, EvictionPolicy::S3Fifo)
     }
 
+    fn set_capacity_bytes(&mut self, capacity_bytes: u64) {
+        self.store.configure(StoreConfig { capacity_bytes, ..self.store.config().clone() });
+    }
+
+    fn set_flags(&mut self, admit: bool, serve: bool) {
+        self.store.configure(StoreConfig { admit, serve, ..self.store.config().clone() });
+    }
+
     fn put_wire(&mut self, wire: &[u8]) -> Option<Packet> {
         let data = DataView::decode(wire).unwrap();
         insert(self, &data)
@@ -260,13 +268,13 @@ fn what_cannot_be_stored_is_refused() {
 fn flags_stop_admission_and_service() {
     let mut bed = Bed::large();
     bed.put("/a", 0);
-    bed.store.set_flags(false, true);
+    bed.set_flags(false, true);
     assert!(!bed.put("/b", 0));
     assert!(bed.ask("/a", false, false).is_some());
-    bed.store.set_flags(true, false);
+    bed.set_flags(true, false);
     assert!(bed.put("/b", 0));
     assert!(bed.ask("/b", false, false).is_none());
-    bed.store.set_flags(true, true);
+    bed.set_flags(true, true);
     assert!(bed.ask("/b", false, false).is_some());
     assert_eq!(bed.store.stats().rejections, 0);
 }
@@ -277,13 +285,13 @@ fn a_smaller_capacity_evicts_at_once() {
         let mut bed = Bed::new(LARGE, policy);
         (0..100).for_each(|number| assert!(bed.put(&format!("/a/{number}"), 0)));
         let bytes = bed.store.stats().bytes;
-        bed.store.set_capacity_bytes(bytes / 2);
+        bed.set_capacity_bytes(bytes / 2);
         bed.store.check();
         let stats = bed.store.stats();
         assert!((45..=50).contains(&stats.entries), "{stats:?}");
         assert_eq!(stats.evictions as usize, 100 - stats.entries);
         assert!(bed.ask("/a/99", false, false).is_some());
-        bed.store.set_capacity_bytes(0);
+        bed.set_capacity_bytes(0);
         bed.store.check();
         assert_eq!(bed.store.stats().bytes, 0);
     }
@@ -296,7 +304,7 @@ fn a_change_of_policy_keeps_data_and_order() {
     (0..5).for_each(|number| assert!(bed.ask(&format!("/{number}"), false, false).is_some()));
     bed.store.configure(StoreConfig { policy: EvictionPolicy::Fifo, ..bed.store.config().clone() });
     let bytes = bed.store.stats().bytes;
-    bed.store.set_capacity_bytes(bytes / 4);
+    bed.set_capacity_bytes(bytes / 4);
     for number in 0..20 {
         assert_eq!(bed.ask(&format!("/{number}"), false, false).is_some(), number < 5, "{number}");
     }
@@ -429,7 +437,7 @@ proptest! {
                     let erased = bed.erase(&uri(&name), limit);
                     prop_assert_eq!(erased, below.min(limit));
                 }
-                Step::Capacity(bytes) => bed.store.set_capacity_bytes(bytes),
+                Step::Capacity(bytes) => bed.set_capacity_bytes(bytes),
                 Step::Policy(at) => {
                     let policy = EvictionPolicy::ALL[at];
                     bed.store.configure(StoreConfig { policy, ..bed.store.config().clone() });
