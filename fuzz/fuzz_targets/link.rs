@@ -1,0 +1,19 @@
+//! Frames as a neighbour may send them, one after another: reassembly stays within its bounds.
+#![no_main]
+
+use weir_base::{Instant, NS_PER_MS, Packet, Pool};
+use weir_link::{Link, LinkConfig};
+
+libfuzzer_sys::fuzz_target!(|octets: &[u8]| {
+    let mut link = Link::new(LinkConfig { reassembly: true, ..LinkConfig::default() });
+    let mut pool = Pool::new(1 << 20);
+    let mut now = Instant::ZERO;
+    let mut rest = octets;
+    while let [len, after @ ..] = rest {
+        let (frame, next) = after.split_at(usize::from(*len).min(after.len()));
+        now = now.plus_ns(NS_PER_MS);
+        let _ = link.receive(now, Packet::from(frame), &mut pool);
+        link.handle_timeout(now);
+        rest = next;
+    }
+});
