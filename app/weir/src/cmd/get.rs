@@ -445,7 +445,7 @@ fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
         ),
         DownloadError::Unverified { .. } => anyhow::anyhow!(
             "{error}. It was damaged or forged on the way; nothing of it was kept under its name. \
-             Try again, over another router if there is one (--face)"
+             Try again, over another router if there is one (--router)"
         ),
         DownloadError::Size { .. } => {
             anyhow::anyhow!("{error}; get it in order instead: -o - > FILE")
