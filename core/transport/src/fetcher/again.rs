@@ -129,3 +129,66 @@ fn request(
     }
     Request::new(name.value().to_vec(), selectors, DISCOVERY_TRIES, now)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Refuses what is asked for until it is asked for otherwise or no more.
+    fn refuse(
+        asked: &mut AskedAgain,
+        layout: &Layout,
+        wire: &[u8],
+        now: &mut Instant,
+    ) -> Result<Vec<u8>, (Name, GiveUp)> {
+        let mut rng = Rng::from_seed(1);
+        let mut wire = wire.to_vec();
+        loop {
+            let interest = InterestView::decode(&wire).unwrap();
+            asked.nacked(layout, &interest, NackReason::NoRoute, *now).expect("it is ours")?;
+            *now = asked.next_wakeup().unwrap().max(*now);
+            let mut out = InterestBatch::default();
+            asked.poll(layout, *now, &mut rng, &mut out)?;
+            let next = out.iter().next().unwrap().to_vec();
+            if InterestView::decode(&next).unwrap().name != interest.name {
+                return Ok(next);
+            }
+            wire = next;
+        }
+    }
+
+    #[test]
+    fn what_nobody_has_by_its_digest_is_asked_for_by_name_alone() {
+        let name: Name = "/a/54=%01".parse().unwrap();
+        let layout = Layout::new(name.as_view());
+        let part = Part::Segment(3);
+        let segment = layout.name_of(part);
+        let mut full = segment.clone();
+        full.append_implicit_digest([7; 32]);
+        let (mut asked, mut now) = (AskedAgain::default(), Instant::from_ns(1));
+        assert!(asked.ask(&layout, part, Some([7; 32]), Selectors::default(), now));
+        let mut out = InterestBatch::default();
+        asked.poll(&layout, now, &mut Rng::from_seed(1), &mut out).unwrap();
+        let first = out.iter().next().unwrap();
+        assert_eq!(InterestView::decode(first).unwrap().name, full.as_view());
+
+        let plain = refuse(&mut asked, &layout, first, &mut now).unwrap();
+        assert_eq!(InterestView::decode(&plain).unwrap().name, segment.as_view());
+        let given_up = refuse(&mut asked, &layout, &plain, &mut now).unwrap_err();
+        assert_eq!(given_up, (segment, GiveUp::NoRoute));
+        assert!(!asked.is_answered(Part::Segment(4)));
+        assert!(asked.is_answered(part) && asked.is_empty());
+    }
+
+    #[test]
+    fn only_so_many_are_asked_for_again_at_one_time() {
+        let layout = Layout::new(Name::new().as_view());
+        let mut asked = AskedAgain::default();
+        for segment in 0..=AGAIN_MAX as u64 {
+            let part = Part::Segment(segment);
+            let has_room =
+                asked.ask(&layout, part, None, Selectors::default(), Instant::from_ns(1));
+            assert_eq!(has_room, segment < AGAIN_MAX as u64);
+        }
+    }
+}
