@@ -1,4 +1,4 @@
-//! Every structure of the management protocol: what decodes must encode to what decodes to the same.
+//! Structures of the management protocol: what decodes encodes to what decodes to the same.
 #![no_main]
 
 use weir_manage::{
