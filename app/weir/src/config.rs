@@ -43,6 +43,8 @@ pub(crate) struct RouterSection {
     #[serde(deserialize_with = "positive")]
     pub(crate) pit_entries_max: usize,
     #[serde(deserialize_with = "positive")]
+    pub(crate) pit_entries_per_face_max: usize,
+    #[serde(deserialize_with = "positive")]
     pub(crate) fib_entries_max: usize,
     pub(crate) producer_regions: Vec<Prefix>,
 }
@@ -52,6 +54,7 @@ impl Default for RouterSection {
         Self {
             threads: 1,
             pit_entries_max: 1_000_000,
+            pit_entries_per_face_max: 250_000,
             fib_entries_max: 1_000_000,
             producer_regions: Vec::new(),
         }
@@ -619,6 +622,7 @@ impl FileConfig {
                 serve: self.store.serve,
             },
             pit_entries_max: self.router.pit_entries_max,
+            pit_entries_per_face_max: self.router.pit_entries_per_face_max,
             fib_entries_max: self.router.fib_entries_max,
             unsolicited: match self.store.unsolicited {
                 UnsolicitedName::DropAll => UnsolicitedPolicy::DropAll,

@@ -54,7 +54,7 @@ impl Default for RouterConfig {
             seed: 0,
             store: StoreConfig::default(),
             pit_entries_max: 1 << 20,
-            pit_entries_per_face_max: 1 << 18,
+            pit_entries_per_face_max: 250_000,
             dead_nonces_max: 1 << 18,
             dead_nonce_lifetime_ns: 6 * NS_PER_S,
             unsolicited: UnsolicitedPolicy::DropAll,

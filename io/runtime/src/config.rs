@@ -20,6 +20,8 @@ pub struct RuntimeConfig {
     pub store: StoreConfig,
     /// Most PIT entries, all shards together; an Interest beyond it is answered with a Nack.
     pub pit_entries_max: usize,
+    /// Most PIT entries of one shard that one face waits for; likewise.
+    pub pit_entries_per_face_max: usize,
     /// Most FIB entries.
     pub fib_entries_max: usize,
     /// What becomes of Data that no Interest asked for.

@@ -26,6 +26,7 @@ fn a_peer_that_never_reads_costs_its_bounded_queue() {
     let router = TestRouter::start_with(|config| {
         config.face_defaults.queue_bytes_max = queue_bytes_max;
         config.pit_entries_max = 100_000;
+        config.pit_entries_per_face_max = 100_000;
     });
     let (mut producer, mut deaf) = (router.unix(), router.unix());
     producer.register("/big");

@@ -25,6 +25,7 @@ fn a_thousand_faces_and_a_hundred_thousand_pending_interests_fit() {
     let router = TestRouter::start_with(|config| {
         config.store.capacity_bytes = 0;
         config.pit_entries_max = 2 * PIT_ENTRIES;
+        config.pit_entries_per_face_max = 2 * PIT_ENTRIES;
         // The silent producer's queue is what is asked of it, not what the tables cost.
         config.face_defaults.queue_bytes_max = 1 << 20;
     });

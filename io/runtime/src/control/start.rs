@@ -334,6 +334,7 @@ fn start_workers(
                 seed: random_u64(),
                 store: shard_store(&config.store, count),
                 pit_entries_max: config.pit_entries_max / count,
+                pit_entries_per_face_max: config.pit_entries_per_face_max,
                 unsolicited: config.unsolicited,
                 ..RouterConfig::default()
             },
