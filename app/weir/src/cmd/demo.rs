@@ -47,7 +47,8 @@ struct Transfer {
     goodput_bps: f64,
     sha256_ok: bool,
     interests: u64,
-    /// Data by where it was when it was asked for: `producer`, `router 1`, `router 2`.
+    /// Segments by where they came from: `store of router 1`, `store of router 2` (by their counts
+    /// of hits), and `producer` for the rest.
     served_by: std::collections::BTreeMap<String, u64>,
 }
 
@@ -196,6 +197,6 @@ fn print_table(report: &Report) -> anyhow::Result<()> {
     outln!()?;
     outln!("cold: the file came from the producer through both routers, which kept copies.")?;
     outln!("warm: the producer was gone; what the routers had kept was enough.")?;
-    outln!("Each segment was verified against the producer's signature when it arrived.")?;
+    outln!("Each segment was verified against what the producer signed when it arrived.")?;
     Ok(())
 }
