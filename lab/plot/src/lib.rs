@@ -1,2 +1,13 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+
+pub mod figure;
+pub mod report;
+mod write;
+
+pub use figure::{
+    Axis, BarGroup, Bars, BoxGroup, Boxes, Figure, Heat, Interval, Join, Kind, Panels, Point,
+    Reference, Scale, Series,
+};
+pub use report::{ClaimRow, Graphic, Holds, Report, Section, Table};
+pub use write::{PlotError, Written, csv_field, svg_to_png};

@@ -1,0 +1,367 @@
+//! The data of a figure: what is drawn, never how.
+
+use serde::{Deserialize, Serialize};
+
+/// One figure: a title, two axes and the data.
+///
+/// Values are plain numbers in the unit of their axis. Values that are not finite are not drawn
+/// (a line breaks there); the CSV keeps them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// What the figure shows, one line.
+    pub title: String,
+    /// Second line in smaller type: parameters, number of seeds. May be empty.
+    pub subtitle: String,
+    /// Horizontal axis. Bars and boxes use its label only. Unused for panels.
+    pub x: Axis,
+    /// Vertical axis. For a heat map, the rows. Unused for panels.
+    pub y: Axis,
+    /// The data.
+    pub kind: Kind,
+    /// Lines across the plot area: a bound, a paper's value, a link's capacity.
+    pub references: Vec<Reference>,
+}
+
+/// What a figure holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Kind {
+    /// Lines, steps, time series, distribution functions and scatter: all are series of points.
+    Series(Vec<Series>),
+    /// Grouped bars over categories.
+    Bars(Bars),
+    /// Box plots over categories.
+    Boxes(Boxes),
+    /// A matrix of colours.
+    Heat(Heat),
+    /// Several figures in a grid, lettered (a), (b), ...
+    Panels(Panels),
+}
+
+/// An axis.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Axis {
+    /// The quantity: `Throughput`.
+    pub label: String,
+    /// Its unit: `bit/s`, `s`, `ns`, `B`, `packets/s`, `%`, or empty for a plain number. Units that
+    /// take SI prefixes get the one that fits the data (`12 Mbit/s`, `3 ms`).
+    pub unit: String,
+    /// Linear or logarithmic.
+    pub scale: Scale,
+    /// Least and greatest value shown; from the data when absent. A range that is empty, not
+    /// finite, or not positive on a logarithmic axis is ignored.
+    pub range: Option<(f64, f64)>,
+    /// Whether a linear axis taken from the data must include zero (bars always do).
+    pub from_zero: bool,
+}
+
+/// How an axis maps values to places.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Scale {
+    /// Equal steps are equal differences.
+    #[default]
+    Linear,
+    /// Equal steps are equal ratios. Values of zero and below are not drawn, and the figure says
+    /// how many there are.
+    Log,
+}
+
+/// A line across the plot area, with a name at its end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reference {
+    /// What it stands for: `paper`, `capacity`.
+    pub name: String,
+    /// Where it lies on its axis.
+    pub value: f64,
+    /// Vertical, at `value` of the horizontal axis; otherwise horizontal.
+    pub vertical: bool,
+}
+
+/// One series of points.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// Its name in the legend.
+    pub name: String,
+    /// The points, in the order in which they are joined.
+    pub points: Vec<Point>,
+    /// How they are joined.
+    pub join: Join,
+    /// Whether each point has a marker.
+    pub markers: bool,
+    /// How `low` and `high` of the points are shown.
+    pub interval: Interval,
+}
+
+/// A point, with an interval about it if there is one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Horizontal value.
+    pub x: f64,
+    /// Vertical value, such as the mean over seeds.
+    pub y: f64,
+    /// Lower end of the 95 % confidence interval.
+    pub low: Option<f64>,
+    /// Upper end of the 95 % confidence interval.
+    pub high: Option<f64>,
+}
+
+/// How the points of a series are joined.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Join {
+    /// Straight lines.
+    #[default]
+    Line,
+    /// Held until the next point: queue lengths, distribution functions.
+    Step,
+    /// Not at all.
+    Scatter,
+}
+
+/// How intervals are drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Interval {
+    /// Bars with caps.
+    #[default]
+    Bars,
+    /// A shaded band.
+    Band,
+}
+
+/// Grouped bars: for each category one bar of each group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bars {
+    /// Names under the axis.
+    pub categories: Vec<String>,
+    /// The groups, one colour each.
+    pub groups: Vec<BarGroup>,
+    /// Stacked on each other instead of side by side.
+    pub stacked: bool,
+}
+
+/// One colour of bars.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BarGroup {
+    /// Its name in the legend.
+    pub name: String,
+    /// A value for each category, with an interval if there is one; missing ones are left out.
+    /// `x` of the points is not used.
+    pub values: Vec<Point>,
+}
+
+/// Box plots: quartiles, whiskers to the last sample within 1.5 interquartile ranges, outliers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Boxes {
+    /// Names under the axis.
+    pub categories: Vec<String>,
+    /// The groups, one colour each.
+    pub groups: Vec<BoxGroup>,
+}
+
+/// One colour of boxes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BoxGroup {
+    /// Its name in the legend.
+    pub name: String,
+    /// The samples of each category.
+    pub samples: Vec<Vec<f64>>,
+}
+
+/// A matrix of colours.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Heat {
+    /// Names of the columns, left to right.
+    pub columns: Vec<String>,
+    /// Names of the rows, top to bottom.
+    pub rows: Vec<String>,
+    /// `values[row][column]`; missing and not finite cells are hatched.
+    pub values: Vec<Vec<f64>>,
+    /// The quantity and unit of the colour bar.
+    pub bar: Axis,
+}
+
+/// Figures in a grid.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Panels {
+    /// Figures beside each other; at least 1.
+    pub columns: usize,
+    /// The figures, row by row.
+    pub figures: Vec<Figure>,
+}
+
+impl Axis {
+    /// A linear axis whose range comes from the data.
+    pub fn linear(label: impl Into<String>, unit: impl Into<String>) -> Axis {
+        Axis {
+            label: label.into(),
+            unit: unit.into(),
+            scale: Scale::Linear,
+            range: None,
+            from_zero: false,
+        }
+    }
+
+    /// A logarithmic axis whose range comes from the data.
+    pub fn log(label: impl Into<String>, unit: impl Into<String>) -> Axis {
+        Axis { scale: Scale::Log, ..Axis::linear(label, unit) }
+    }
+
+    /// The same axis over a given range.
+    #[must_use]
+    pub fn range(mut self, least: f64, greatest: f64) -> Axis {
+        self.range = Some((least, greatest));
+        self
+    }
+
+    /// The same axis, including zero.
+    #[must_use]
+    pub fn from_zero(mut self) -> Axis {
+        self.from_zero = true;
+        self
+    }
+
+    /// Label and unit as a CSV heading: `Delay [ns]`.
+    pub fn heading(&self) -> String {
+        if self.unit.is_empty() {
+            self.label.clone()
+        } else {
+            format!("{} [{}]", self.label, self.unit)
+        }
+    }
+}
+
+impl Point {
+    /// A point without an interval.
+    pub fn new(x: f64, y: f64) -> Point {
+        Point { x, y, low: None, high: None }
+    }
+
+    /// A point with the ends of its interval.
+    pub fn with_interval(x: f64, y: f64, low: f64, high: f64) -> Point {
+        Point { x, y, low: Some(low), high: Some(high) }
+    }
+
+    /// A bar's value without an interval.
+    pub fn value(y: f64) -> Point {
+        Point::new(0.0, y)
+    }
+
+    /// A bar's value with the ends of its interval.
+    pub fn value_with_interval(y: f64, low: f64, high: f64) -> Point {
+        Point::with_interval(0.0, y, low, high)
+    }
+}
+
+impl Series {
+    /// Markers joined by lines, intervals as bars: measurements over a parameter.
+    pub fn line(name: impl Into<String>, points: Vec<Point>) -> Series {
+        Series {
+            name: name.into(),
+            points,
+            join: Join::Line,
+            markers: true,
+            interval: Interval::Bars,
+        }
+    }
+
+    /// A line without markers, intervals as a band: a model, or many points.
+    pub fn curve(name: impl Into<String>, points: Vec<Point>) -> Series {
+        Series { markers: false, interval: Interval::Band, ..Series::line(name, points) }
+    }
+
+    /// Steps without markers: a queue length over time.
+    pub fn steps(name: impl Into<String>, points: Vec<Point>) -> Series {
+        Series { join: Join::Step, ..Series::curve(name, points) }
+    }
+
+    /// Markers alone.
+    pub fn scatter(name: impl Into<String>, points: Vec<Point>) -> Series {
+        Series { join: Join::Scatter, ..Series::line(name, points) }
+    }
+
+    /// The empirical distribution function of samples: the share of all samples at or below x.
+    /// Samples that are NaN are left out.
+    pub fn distribution(name: impl Into<String>, samples: &[f64]) -> Series {
+        let mut sorted: Vec<f64> = samples.iter().copied().filter(|v| !v.is_nan()).collect();
+        sorted.sort_by(f64::total_cmp);
+        let count = sorted.len() as f64;
+        let mut points: Vec<Point> = Vec::with_capacity(sorted.len() + 1);
+        if let Some(first) = sorted.first() {
+            points.push(Point::new(*first, 0.0));
+        }
+        for (index, value) in sorted.iter().enumerate() {
+            if sorted.get(index + 1) != Some(value) {
+                points.push(Point::new(*value, (index + 1) as f64 / count));
+            }
+        }
+        Series::steps(name, points)
+    }
+
+    /// `(x, y)` pairs as points.
+    pub fn points(pairs: &[(f64, f64)]) -> Vec<Point> {
+        pairs.iter().map(|&(x, y)| Point::new(x, y)).collect()
+    }
+}
+
+impl Figure {
+    fn with(title: impl Into<String>, x: Axis, y: Axis, kind: Kind) -> Figure {
+        Figure { title: title.into(), subtitle: String::new(), x, y, kind, references: Vec::new() }
+    }
+
+    /// Series of points.
+    pub fn series(title: impl Into<String>, x: Axis, y: Axis, series: Vec<Series>) -> Figure {
+        Figure::with(title, x, y, Kind::Series(series))
+    }
+
+    /// Grouped bars.
+    pub fn bars(
+        title: impl Into<String>,
+        x: Axis,
+        y: Axis,
+        categories: Vec<String>,
+        groups: Vec<BarGroup>,
+    ) -> Figure {
+        Figure::with(title, x, y, Kind::Bars(Bars { categories, groups, stacked: false }))
+    }
+
+    /// Box plots.
+    pub fn boxes(
+        title: impl Into<String>,
+        x: Axis,
+        y: Axis,
+        categories: Vec<String>,
+        groups: Vec<BoxGroup>,
+    ) -> Figure {
+        Figure::with(title, x, y, Kind::Boxes(Boxes { categories, groups }))
+    }
+
+    /// A heat map.
+    pub fn heat(title: impl Into<String>, x: Axis, y: Axis, heat: Heat) -> Figure {
+        Figure::with(title, x, y, Kind::Heat(heat))
+    }
+
+    /// Figures in a grid of `columns`.
+    pub fn panels(title: impl Into<String>, columns: usize, figures: Vec<Figure>) -> Figure {
+        let none = Axis::linear("", "");
+        Figure::with(title, none.clone(), none, Kind::Panels(Panels { columns, figures }))
+    }
+
+    /// The same figure with a second line under its title.
+    #[must_use]
+    pub fn subtitle(mut self, text: impl Into<String>) -> Figure {
+        self.subtitle = text.into();
+        self
+    }
+
+    /// The same figure with a horizontal line at `value`.
+    #[must_use]
+    pub fn reference(mut self, name: impl Into<String>, value: f64) -> Figure {
+        self.references.push(Reference { name: name.into(), value, vertical: false });
+        self
+    }
+
+    /// The same figure with a vertical line at `value`.
+    #[must_use]
+    pub fn reference_x(mut self, name: impl Into<String>, value: f64) -> Figure {
+        self.references.push(Reference { name: name.into(), value, vertical: true });
+        self
+    }
+}

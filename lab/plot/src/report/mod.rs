@@ -1,0 +1,152 @@
+//! A report: what a run measured, beside what a paper says, in one HTML file.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Figure;
+
+/// One run's report. Every string is plain text and escaped when written; `text` of a section also
+/// takes a small part of Markdown.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// `Paper ccnx-measurement, reproduced`.
+    pub title: String,
+    /// One line under the title.
+    pub subtitle: String,
+    /// The command line that made the report.
+    pub command: String,
+    /// All seeds.
+    pub seeds: Vec<u64>,
+    /// The commit of the program.
+    pub commit: String,
+    /// When it ran, if it may be told (absent where output must not change from run to run).
+    pub date: Option<String>,
+    /// Seconds that the run took.
+    pub duration_s: Option<f64>,
+    /// `simulator`, `real processes`, or both.
+    pub arm: String,
+    /// The machine: processor, cores, memory, kernel.
+    pub machine: String,
+    /// The table at the top.
+    pub claims: Vec<ClaimRow>,
+    /// The body.
+    pub sections: Vec<Section>,
+    /// What a reader must know before believing a figure; shown at the top.
+    pub warnings: Vec<String>,
+    /// More facts of the run, name and value.
+    pub facts: Vec<(String, String)>,
+}
+
+/// Whether a claim holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Holds {
+    /// Measured, and within the stated bounds.
+    Yes,
+    /// Measured, and outside of them.
+    No,
+    /// Not measured, or nothing to compare with.
+    NotApplicable,
+}
+
+/// One line of the table paper / measured / holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClaimRow {
+    /// Short name, unique in the report.
+    pub id: String,
+    /// Figure, table or section of the paper.
+    pub figure: String,
+    /// What is measured.
+    pub metric: String,
+    /// The paper's value, if it gives a number.
+    pub paper: Option<f64>,
+    /// Ours: the mean over seeds.
+    pub measured: Option<f64>,
+    /// Lower end of the measured 95 % confidence interval.
+    pub low: Option<f64>,
+    /// Upper end of the measured 95 % confidence interval.
+    pub high: Option<f64>,
+    /// Unit of all four.
+    pub unit: String,
+    /// Whether the claim holds.
+    pub holds: Holds,
+    /// The rule of comparison, and why a claim fails if it does.
+    pub note: String,
+}
+
+/// A part of the body.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Section {
+    /// Its heading.
+    pub heading: String,
+    /// Paragraphs separated by empty lines; `- ` lists, `**bold**`, `` `code` ``, fenced code,
+    /// and `[text](https://...)` links.
+    pub text: String,
+    /// Figures, drawn inline.
+    pub graphics: Vec<Graphic>,
+    /// Tables, after the figures.
+    pub tables: Vec<Table>,
+}
+
+/// A drawing in a section.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Graphic {
+    /// The drawing, as SVG text (from [`Figure::to_svg`], or a topology's).
+    pub svg: String,
+    /// The caption, without a number; figures are numbered in order.
+    pub caption: String,
+    /// What it shows, for those who cannot see it. The caption serves when empty.
+    pub alt: String,
+    /// The command that made it. May be empty.
+    pub command: String,
+    /// Names of the files beside the report: CSV, SVG, PNG. Linked.
+    pub files: Vec<String>,
+}
+
+/// A table in a section.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Table {
+    /// The caption.
+    pub caption: String,
+    /// Column headings.
+    pub columns: Vec<String>,
+    /// Cells; those that read as numbers are aligned right.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Graphic {
+    /// A figure with its caption; the alternative text lists axes and series.
+    pub fn of(figure: &Figure, caption: impl Into<String>) -> Graphic {
+        Graphic {
+            svg: figure.to_svg(),
+            caption: caption.into(),
+            alt: figure.description(),
+            command: String::new(),
+            files: Vec::new(),
+        }
+    }
+
+    /// The same with the command that made it.
+    #[must_use]
+    pub fn command(mut self, command: impl Into<String>) -> Graphic {
+        self.command = command.into();
+        self
+    }
+
+    /// The same with the names of the files beside the report.
+    #[must_use]
+    pub fn files<S: Into<String>>(mut self, files: impl IntoIterator<Item = S>) -> Graphic {
+        self.files.extend(files.into_iter().map(Into::into));
+        self
+    }
+}
+
+impl Report {
+    /// One self-contained HTML file.
+    pub fn to_html(&self) -> String {
+        String::new()
+    }
+
+    /// The table of claims for a terminal, with a line that counts them.
+    pub fn claims_text(&self) -> String {
+        String::new()
+    }
+}
