@@ -1,0 +1,185 @@
+//! What happens in a run, whether simulated or real. Every figure is computed from these events
+//! alone, so that both arms are measured by the same code.
+
+use serde::{Deserialize, Serialize};
+
+/// Something that happened at a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// When, ns from the start of the run.
+    pub at_ns: u64,
+    /// Where, an index into [`Plan::nodes`](crate::plan::Plan::nodes).
+    pub node: u32,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// What happened. Objects are numbered by the workload, segments by the naming convention.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EventKind {
+    /// A consumer sent an Interest.
+    InterestSent {
+        /// The object asked for.
+        object: u64,
+        /// The segment asked for.
+        segment: u64,
+        /// The segment had been asked for before.
+        is_repeated: bool,
+    },
+    /// A consumer received Data that it had asked for, with the right octets.
+    DataReceived {
+        /// The object.
+        object: u64,
+        /// The segment.
+        segment: u64,
+        /// Octets of content.
+        content_bytes: u32,
+        /// Octets of the whole Data packet.
+        packet_bytes: u32,
+        /// Time since the (last) Interest for it, ns.
+        rtt_ns: u64,
+        /// It bore a congestion mark.
+        is_marked: bool,
+    },
+    /// A consumer was told that its Interest will not be answered.
+    NackReceived {
+        /// The object.
+        object: u64,
+        /// The segment.
+        segment: u64,
+        /// NDNLPv2 reason.
+        reason: u64,
+    },
+    /// A consumer's Interest was not answered within its lifetime.
+    TimedOut {
+        /// The object.
+        object: u64,
+        /// The segment.
+        segment: u64,
+    },
+    /// A consumer began an object: its first Interest leaves.
+    ObjectStarted {
+        /// The object.
+        object: u64,
+    },
+    /// A consumer has all segments of an object, with the right octets.
+    ObjectCompleted {
+        /// The object.
+        object: u64,
+        /// Octets of content of the whole object.
+        content_bytes: u64,
+        /// Time since it began, ns (paper ccnx-measurement, CDoT).
+        elapsed_ns: u64,
+    },
+    /// A consumer gave an object up.
+    ObjectFailed {
+        /// The object.
+        object: u64,
+    },
+    /// A sample of a consumer's congestion window, Interests.
+    Window {
+        /// Interests that may be outstanding.
+        window: f64,
+        /// Interests that are.
+        outstanding: u32,
+    },
+    /// A sample of a queue.
+    QueueLength {
+        /// Which one of the node's.
+        queue: Queue,
+        /// Packets in it.
+        packets: u32,
+    },
+    /// A packet found a stage full and was dropped or passed it by.
+    StageFull {
+        /// The stage.
+        queue: Queue,
+        /// It passed by, else it was dropped.
+        is_bypass: bool,
+    },
+    /// A sample of a router's counters, all since the start of the run.
+    RouterSample(RouterSample),
+    /// A sample of what one direction of a link has carried since the start; `node` sends.
+    LinkSample {
+        /// An index into [`Plan::links`](crate::plan::Plan::links).
+        link: u32,
+        /// Frames that were handed to the link and not dropped.
+        frames: u64,
+        /// Their octets.
+        bytes: u64,
+        /// Frames that were dropped, for whatever reason.
+        dropped: u64,
+    },
+    /// Something went wrong as planned, or ended to.
+    FaultChanged {
+        /// An index into [`Plan::faults`](crate::plan::Plan::faults).
+        fault: u32,
+        /// It begins, else it ends.
+        begins: bool,
+    },
+}
+
+/// A queue of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Queue {
+    /// Interests before the store.
+    Store,
+    /// Data before the store.
+    StoreWrite,
+    /// Interests before the PIT.
+    Pit,
+    /// Data before the PIT.
+    PitData,
+    /// Interests before the FIB.
+    Fib,
+    /// Frames before a link, an index into [`Plan::links`](crate::plan::Plan::links).
+    Link(u32),
+}
+
+/// Counters of a router since the start of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RouterSample {
+    /// Interests in.
+    pub in_interests: u64,
+    /// Data in.
+    pub in_data: u64,
+    /// Nacks in.
+    pub in_nacks: u64,
+    /// Interests out.
+    pub out_interests: u64,
+    /// Data out.
+    pub out_data: u64,
+    /// Nacks out.
+    pub out_nacks: u64,
+    /// Octets in, as the faces count them.
+    pub in_bytes: u64,
+    /// Octets out.
+    pub out_bytes: u64,
+    /// Answers from the store.
+    pub store_hits: u64,
+    /// Look-ups that found nothing.
+    pub store_misses: u64,
+    /// Data in the store now.
+    pub store_entries: u64,
+    /// Pending Interests now.
+    pub pit_entries: u64,
+    /// Processor time that the router has used, ns: real arm only, else 0.
+    pub cpu_ns: u64,
+    /// Packets dropped, for whatever reason.
+    pub dropped: u64,
+}
+
+/// Takes events as they happen. `Vec<Event>` keeps them all.
+pub trait Observer {
+    /// `event` happened; events come in the order of time.
+    fn observe(&mut self, event: &Event);
+}
+
+impl Observer for Vec<Event> {
+    fn observe(&mut self, event: &Event) {
+        self.push(event.clone());
+    }
+}

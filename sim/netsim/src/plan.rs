@@ -1,0 +1,236 @@
+//! What one run consists of, as plain data.
+//!
+//! A plan is complete: names, links, routes, workload, faults and seed. The simulator builds a
+//! [`Network`](crate::Network) from it; the laboratory's real arm starts processes from it. Nothing
+//! in a plan refers to a file.
+
+use serde::{Deserialize, Serialize};
+use weir_netem::{LinkConfig, ServiceTime};
+
+use crate::workload::{ConsumerPlan, ProducerPlan};
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// All randomness of the run follows from it.
+    pub seed: u64,
+    /// When consumers stop asking for new things, ns from the start.
+    pub duration_ns: u64,
+    /// Time after `duration_ns` in which what is outstanding may end, ns. When it is over, the PIT
+    /// of every router must be empty.
+    pub drain_ns: u64,
+    /// Queue lengths, counters and windows are sampled at this period, ns; 0 samples nothing.
+    pub sample_ns: u64,
+    /// Nodes; others refer to them by index.
+    pub nodes: Vec<NodePlan>,
+    /// Links between nodes; others refer to them by index.
+    pub links: Vec<LinkPlan>,
+    /// Entries of routers' FIBs.
+    pub routes: Vec<RoutePlan>,
+    /// What goes wrong and when, in any order.
+    pub faults: Vec<FaultPlan>,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodePlan {
+    /// Unique in the plan.
+    pub name: String,
+    /// What it does.
+    pub role: Role,
+}
+
+/// What a node does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Forwards.
+    Router(RouterPlan),
+    /// Asks. It has one link, to a router.
+    Consumer(ConsumerPlan),
+    /// Answers. It has one link, to a router.
+    Producer(ProducerPlan),
+}
+
+/// A content router.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RouterPlan {
+    /// Octets of memory for the content store of the whole router; 0 stores nothing.
+    pub store_bytes: u64,
+    /// `lru`, `fifo`, `lfu` or `s3-fifo`.
+    pub store_policy: String,
+    /// How the store finds names: `hash`, or `ordered` as CCNx did.
+    pub store_index: String,
+    /// What the store compares: `stored` names, or names that it decodes from packets (`decode`).
+    pub store_compare: String,
+    /// Whether Data that passes is stored.
+    pub store_admits: bool,
+    /// The share of the segments of every producer of the plan that is in the store from the start,
+    /// 0 to 1, drawn by the seed, as far as it fits.
+    pub store_filled: f64,
+    /// Pending Interests held at most.
+    pub pit_entries_max: u32,
+    /// Strategy of `/`: `best-route` or `multicast`.
+    pub strategy: String,
+    /// Shards of the router.
+    pub shards: u16,
+    /// Routes beside those that traffic uses, which lead nowhere: what a large FIB holds.
+    pub fib_filler: u32,
+    /// Queues and service times between the stages of the packet path; none in the simulator means
+    /// that a packet takes no time. The real arm has no use for them.
+    pub stages: Option<StagesPlan>,
+}
+
+impl Default for RouterPlan {
+    fn default() -> Self {
+        Self {
+            store_bytes: 64 << 20,
+            store_policy: "s3-fifo".into(),
+            store_index: "hash".into(),
+            store_compare: "stored".into(),
+            store_admits: true,
+            store_filled: 0.0,
+            pit_entries_max: 1 << 16,
+            strategy: "best-route".into(),
+            shards: 1,
+            fib_filler: 0,
+            stages: None,
+        }
+    }
+}
+
+/// The queueing network of paper nb-cache, Fig. 1: Interests pass store, PIT and FIB; Data passes
+/// the PIT and is written to the store. A stage that is `None` takes no time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StagesPlan {
+    /// Look-up of an Interest in the store (rate mu_1).
+    pub store: Option<StagePlan>,
+    /// Writing Data to the store (mu_2). Data is on its way already; when the queue is full, it is
+    /// not stored.
+    pub store_write: Option<StagePlan>,
+    /// Interests in the PIT (mu_3).
+    pub pit: Option<StagePlan>,
+    /// Data in the PIT (mu_4).
+    pub pit_data: Option<StagePlan>,
+    /// Interests in the FIB (mu_5).
+    pub fib: Option<StagePlan>,
+}
+
+/// A stage: a bounded queue and a server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StagePlan {
+    /// Service time of a packet.
+    pub service: ServiceTime,
+    /// Packets in the stage at most, the one in service included (K of M/M/1/K).
+    pub capacity: u32,
+    /// What becomes of a packet that finds it full.
+    pub when_full: WhenFull,
+}
+
+/// What becomes of a packet that finds a stage full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WhenFull {
+    /// It is dropped.
+    Drop,
+    /// It passes the stage by, to the next one (paper nb-cache, III-C).
+    Bypass,
+}
+
+/// A link between two nodes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkPlan {
+    /// One end, an index into [`Plan::nodes`].
+    pub a: usize,
+    /// The other end.
+    pub b: usize,
+    /// The way from `a` to `b`.
+    pub a_to_b: LinkConfig,
+    /// The way from `b` to `a`.
+    pub b_to_a: LinkConfig,
+    /// Both ends are on one host: the face is local, and nothing is emulated in the real arm.
+    pub is_local: bool,
+    /// What carries it in the real arm; the simulator takes the frame sizes from it: datagrams are
+    /// cut at `mtu`.
+    pub transport: Transport,
+    /// Octets of a datagram at most.
+    pub mtu: usize,
+}
+
+/// What carries a link in the real arm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// A Unix socket.
+    Unix,
+    /// TCP over loopback.
+    Tcp,
+    /// UDP over loopback, through the link emulator unless the link is ideal.
+    Udp,
+}
+
+/// A FIB entry.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RoutePlan {
+    /// The router, an index into [`Plan::nodes`].
+    pub node: usize,
+    /// URI of the prefix.
+    pub prefix: String,
+    /// The link it leaves by, an index into [`Plan::links`].
+    pub link: usize,
+    /// Lower is better.
+    pub cost: u64,
+}
+
+/// Something that goes wrong.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FaultPlan {
+    /// When, ns from the start.
+    pub at_ns: u64,
+    /// What.
+    pub fault: Fault,
+}
+
+/// What goes wrong.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fault {
+    /// A link carries nothing for a time.
+    LinkDown {
+        /// An index into [`Plan::links`].
+        link: usize,
+        /// For how long, ns.
+        for_ns: u64,
+    },
+    /// A router loses all its state and comes back with its routes after a time.
+    Crash {
+        /// An index into [`Plan::nodes`].
+        node: usize,
+        /// For how long it is away, ns.
+        for_ns: u64,
+    },
+    /// The store of a router (its stage, where it has one) serves nobody for a time.
+    StoreStall {
+        /// An index into [`Plan::nodes`].
+        node: usize,
+        /// For how long, ns.
+        for_ns: u64,
+    },
+    /// A link flips octets in what it carries for a time.
+    WrongBytes {
+        /// An index into [`Plan::links`].
+        link: usize,
+        /// For how long, ns.
+        for_ns: u64,
+        /// The share of frames that are hit.
+        probability: f64,
+    },
+}

@@ -1,0 +1,187 @@
+//! What consumers ask for and producers answer, as data and as generators.
+
+use serde::{Deserialize, Serialize};
+
+/// A consumer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConsumerPlan {
+    /// When it begins, ns from the start of the run.
+    #[serde(default)]
+    pub start_ns: u64,
+    /// When it stops asking for new things; `None`: at the end of the run.
+    #[serde(default)]
+    pub stop_ns: Option<u64>,
+    /// InterestLifetime, ms.
+    #[serde(default = "default_lifetime_ms")]
+    pub lifetime_ms: u64,
+    /// What it asks for: names.
+    pub names: Names,
+    /// How it asks.
+    pub demand: Demand,
+}
+
+fn default_lifetime_ms() -> u64 {
+    4000
+}
+
+/// How a consumer asks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub enum Demand {
+    /// Single Interests at moments of their own, whatever becomes of them (open loop).
+    Arrivals {
+        /// The moments.
+        arrivals: Arrivals,
+    },
+    /// A constant number of Interests outstanding; the next leaves when one is answered, refused or
+    /// out of time (closed loop, as ccncatchunks2 does).
+    Window {
+        /// Interests outstanding.
+        window: u32,
+        /// Interests to be answered in all; `None`: until the end.
+        #[serde(default)]
+        count: Option<u64>,
+    },
+    /// Whole objects, by the transport's own fetcher with its congestion control.
+    Objects {
+        /// When objects begin; `None`: the next one when the last is complete.
+        #[serde(default)]
+        arrivals: Option<Arrivals>,
+        /// Objects to fetch in all; `None`: until the end.
+        #[serde(default)]
+        count: Option<u64>,
+        /// `cubic`, `aimd` or `fixed`.
+        controller: String,
+        /// Initial window, or that of `fixed`.
+        #[serde(default)]
+        window: Option<u32>,
+    },
+}
+
+/// Moments of an arrival process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub enum Arrivals {
+    /// At equal distances.
+    Constant {
+        /// Arrivals a second.
+        rate_hz: f64,
+    },
+    /// At exponential distances.
+    Poisson {
+        /// Arrivals a second.
+        rate_hz: f64,
+    },
+    /// Bursts of equal distances and silences, both of exponential length.
+    OnOff {
+        /// Arrivals a second while on.
+        rate_hz: f64,
+        /// Mean length of a burst, ns.
+        on_ns: u64,
+        /// Mean length of a silence, ns.
+        off_ns: u64,
+    },
+}
+
+/// Which names are asked for. The name of a segment is
+/// `prefix/<filler components>/<object>/seg=<segment>`, `components` components in all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Names {
+    /// URI of the prefix, that of a producer.
+    pub prefix: String,
+    /// Components of the whole name; 0: as few as there can be.
+    #[serde(default)]
+    pub components: u32,
+    /// Which object is next.
+    pub popularity: Popularity,
+    /// How many segments objects have.
+    pub sizes: Sizes,
+    /// Octets of content of a segment but the last.
+    pub segment_bytes: u32,
+}
+
+/// Which of the objects is next. Object 0 is the most popular one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub enum Popularity {
+    /// One after the other, round and round.
+    Sequential {
+        /// Objects.
+        objects: u64,
+    },
+    /// All alike.
+    Uniform {
+        /// Objects.
+        objects: u64,
+    },
+    /// Probability proportional to `rank^-exponent`.
+    Zipf {
+        /// Objects.
+        objects: u64,
+        /// 0 is uniform.
+        exponent: f64,
+    },
+    /// Probability proportional to `(rank + shift)^-exponent`.
+    ZipfMandelbrot {
+        /// Objects.
+        objects: u64,
+        /// 0 is uniform.
+        exponent: f64,
+        /// Flattens the head.
+        shift: f64,
+    },
+    /// `(object, segment)` in this order, round and round.
+    Trace {
+        /// What is asked for. Shared by many consumers.
+        requests: std::sync::Arc<[(u64, u64)]>,
+    },
+}
+
+/// How large objects are, octets. The size of an object follows from its number and the seed
+/// of the producer's prefix alone, so that consumers and producers agree without talking.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub enum Sizes {
+    /// All alike.
+    Fixed {
+        /// Octets.
+        bytes: u64,
+    },
+    /// Log-normal, cut at both ends.
+    LogNormal {
+        /// Mean of the size, octets.
+        mean_bytes: u64,
+        /// Standard deviation of the logarithm.
+        sigma: f64,
+        /// Smallest, octets.
+        min_bytes: u64,
+        /// Largest, octets.
+        max_bytes: u64,
+    },
+    /// Object `i` has the `i mod len`-th of these, octets.
+    List {
+        /// Octets.
+        bytes: std::sync::Arc<[u64]>,
+    },
+}
+
+/// A producer: answers every Interest under its prefix that the naming of [`Names`] allows, with
+/// octets that follow from the name, so that whoever receives them can check them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProducerPlan {
+    /// What it has; [`Names::popularity`] says only how many objects there are.
+    pub names: Names,
+    /// FreshnessPeriod, ms.
+    #[serde(default = "default_freshness_ms")]
+    pub freshness_ms: u64,
+    /// Time from an Interest to its Data, ns.
+    #[serde(default)]
+    pub delay_ns: u64,
+}
+
+fn default_freshness_ms() -> u64 {
+    3_600_000
+}
