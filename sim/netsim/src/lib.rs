@@ -1,6 +1,13 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod error;
 pub mod event;
+mod network;
 pub mod plan;
 pub mod workload;
+
+pub use error::{PlanError, Violation, ViolationKind};
+pub use event::{Event, EventKind, Observer};
+pub use network::{Network, Summary};
+pub use plan::Plan;
