@@ -1,2 +1,18 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+
+pub mod draw;
+pub mod error;
+pub mod format;
+pub mod generate;
+pub mod geo;
+pub mod model;
+pub mod route;
+pub mod units;
+
+pub use draw::{DrawOptions, LinkLabels, Placement, draw_svg};
+pub use error::{Invalid, TopologyError};
+pub use format::{Format, ReadOptions, builtin_names};
+pub use generate::{Generator, GeneratorError, LinkDefaults};
+pub use model::{Coordinates, Link, Node, Role, Topology};
+pub use route::{Alternatives, Hop, Metric, RoutePlanner, Routes, routes_to};

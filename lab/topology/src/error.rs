@@ -1,0 +1,129 @@
+//! What can be wrong with a topology or its file.
+
+/// Why a text or a file was refused. Every message names the place and a remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum TopologyError {
+    /// The file could not be read.
+    #[error(
+        "{path}: cannot read: {source}; check the path, or name a built-in topology ({builtin})"
+    )]
+    Read {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+        /// Names that need no file.
+        builtin: String,
+    },
+    /// Something in the text is wrong.
+    #[error("{file}:{line}: {problem}; {remedy}")]
+    Text {
+        /// The file, or the name that the caller gave to the text.
+        file: String,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong.
+        problem: String,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// The text as a whole does not describe a topology.
+    #[error("{file}: {problem}; {remedy}")]
+    Whole {
+        /// The file, or the name that the caller gave to the text.
+        file: String,
+        /// What is wrong.
+        problem: String,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// The file could not be written.
+    #[error("{path}: cannot write: {source}; check that the folder exists and may be written to")]
+    Write {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl TopologyError {
+    pub(crate) fn text(
+        file: &str,
+        line: usize,
+        problem: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        let (problem, remedy) = (problem.into(), remedy.into());
+        Self::Text { file: file.to_owned(), line, problem, remedy }
+    }
+
+    pub(crate) fn whole(file: &str, problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::Whole { file: file.to_owned(), problem: problem.into(), remedy: remedy.into() }
+    }
+
+    /// The line that the error is about, from 1, where there is one.
+    pub fn line(&self) -> Option<usize> {
+        match self {
+            Self::Text { line, .. } => Some(*line),
+            _ => None,
+        }
+    }
+}
+
+/// Why nodes and links do not make a topology.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Invalid {
+    /// Two nodes of one name.
+    #[error("two nodes are named {name:?}; give each node a name of its own")]
+    DuplicateName {
+        /// The name.
+        name: String,
+    },
+    /// A name that is empty, or holds space or control characters.
+    #[error(
+        "node name {name:?} is empty or has space in it; use letters, digits, '-', '_' and '.'"
+    )]
+    BadName {
+        /// The name.
+        name: String,
+    },
+    /// A link names a node that does not exist.
+    #[error("a link names node number {node}, but there are {nodes} nodes; number them from 0")]
+    NoSuchNode {
+        /// The number.
+        node: usize,
+        /// How many nodes there are.
+        nodes: usize,
+    },
+    /// A link from a node to itself.
+    #[error("node {name:?} has a link to itself; name two different nodes")]
+    SelfLink {
+        /// The node.
+        name: String,
+    },
+    /// A link attribute is impossible.
+    #[error("the link between {a:?} and {b:?} has {attribute}; {remedy}")]
+    BadLink {
+        /// One end.
+        a: String,
+        /// The other end.
+        b: String,
+        /// What is impossible.
+        attribute: String,
+        /// What to write instead.
+        remedy: &'static str,
+    },
+    /// A coordinate is not a finite number, or no place on earth.
+    #[error("node {name:?} has position ({x}, {y}); {remedy}")]
+    BadPosition {
+        /// The node.
+        name: String,
+        /// Its first coordinate.
+        x: f64,
+        /// Its second coordinate.
+        y: f64,
+        /// What to write instead.
+        remedy: &'static str,
+    },
+}

@@ -1,0 +1,47 @@
+//! Distances on earth, and the delay of light in fibre over them.
+
+/// Mean radius of the earth, in metres.
+const EARTH_RADIUS_M: f64 = 6_371_008.8;
+/// Two thirds of the speed of light in vacuum, in metres a second: light in fibre.
+const FIBRE_SPEED_M_PER_S: f64 = 299_792_458.0 * 2.0 / 3.0;
+
+/// Great-circle distance of two places `(longitude, latitude)` in degrees, in metres (haversine).
+pub fn distance_m(from: (f64, f64), to: (f64, f64)) -> f64 {
+    let (latitude_a, latitude_b) = (from.1.to_radians(), to.1.to_radians());
+    let half_latitude = ((latitude_b - latitude_a) / 2.0).sin();
+    let half_longitude = ((to.0 - from.0).to_radians() / 2.0).sin();
+    let h = half_latitude * half_latitude
+        + latitude_a.cos() * latitude_b.cos() * half_longitude * half_longitude;
+    2.0 * EARTH_RADIUS_M * h.sqrt().min(1.0).asin()
+}
+
+/// Delay of light in fibre (2/3 c) along the great circle, in nanoseconds, rounded to 1 us.
+///
+/// Coordinates of towns are not exact enough for more.
+pub fn delay_ns(from: (f64, f64), to: (f64, f64)) -> u64 {
+    let us = distance_m(from, to) / FIBRE_SPEED_M_PER_S * 1e6;
+    us.round() as u64 * 1_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_are_those_of_the_atlas() {
+        // London to New York is about 5,570 km, a quarter of a great circle 10,007.5 km.
+        let km = distance_m((-0.1278, 51.5074), (-74.0060, 40.7128)) / 1e3;
+        assert!((km - 5_570.0).abs() < 5.0, "{km}");
+        let km = distance_m((10.0, 0.0), (10.0, 90.0)) / 1e3;
+        assert!((km - 10_007.6).abs() < 0.1, "{km}");
+        assert_eq!(distance_m((5.0, 5.0), (5.0, 5.0)), 0.0);
+        // Antipodes must not leave the domain of the arc sine.
+        assert!(distance_m((0.0, 0.0), (180.0, 0.0)).is_finite());
+    }
+
+    #[test]
+    fn light_takes_five_microseconds_a_kilometre() {
+        let delay = delay_ns((0.0, 0.0), (0.0, 1.0));
+        assert_eq!(delay, 556_000);
+    }
+}

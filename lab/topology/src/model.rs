@@ -1,0 +1,336 @@
+//! Nodes and links.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Invalid;
+
+/// What a node is for; decides its colour in pictures, and whether it may carry others' traffic.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Forwards and caches.
+    #[default]
+    Router,
+    /// Serves content.
+    Producer,
+    /// Asks for content.
+    Consumer,
+}
+
+impl Role {
+    /// The word that files use.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Router => "router",
+            Self::Producer => "producer",
+            Self::Consumer => "consumer",
+        }
+    }
+}
+
+/// What the positions of nodes mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Coordinates {
+    /// Any unit; x to the right, y up.
+    #[default]
+    Plane,
+    /// x is the longitude, y the latitude, in degrees east and north.
+    Geographic,
+}
+
+/// A node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// Unique in the topology; no space.
+    pub name: String,
+    /// What it is for.
+    pub role: Role,
+    /// Where it is, as the topology's [`Coordinates`] say.
+    pub position: Option<(f64, f64)>,
+    /// What else the file says of the node, as text.
+    pub attributes: BTreeMap<String, String>,
+}
+
+impl Node {
+    /// A router of this name without a position.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+
+    /// The same node with another role.
+    #[must_use]
+    pub fn with_role(self, role: Role) -> Self {
+        Self { role, ..self }
+    }
+
+    /// The same node at a position.
+    #[must_use]
+    pub fn at(self, x: f64, y: f64) -> Self {
+        Self { position: Some((x, y)), ..self }
+    }
+}
+
+/// A link of two directions with the same properties in both.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Link {
+    /// Index of one end in [`Topology::nodes`].
+    pub a: usize,
+    /// Index of the other end.
+    pub b: usize,
+    /// Propagation delay of one direction, in nanoseconds.
+    pub delay_ns: u64,
+    /// Rate of one direction in bits a second, or `None` when the link is never the bottleneck.
+    pub rate_bps: Option<u64>,
+    /// What routing by cost adds up; at least 1.
+    pub cost: u32,
+    /// Probability that a frame is lost, `0..=1`.
+    pub loss: f64,
+    /// Most extra delay of a frame, in nanoseconds.
+    pub jitter_ns: u64,
+    /// Bound of the queue of one direction in packets, where the file gives one.
+    pub queue_packets_max: Option<u32>,
+    /// Bound of the queue of one direction in octets, where the file gives one.
+    pub queue_bytes_max: Option<u64>,
+    /// What else the file says of the link, as text.
+    pub attributes: BTreeMap<String, String>,
+}
+
+impl Link {
+    /// An ideal link between two nodes: no delay, no bound on the rate, cost 1.
+    pub fn new(a: usize, b: usize) -> Self {
+        Self {
+            a,
+            b,
+            delay_ns: 0,
+            rate_bps: None,
+            cost: 1,
+            loss: 0.0,
+            jitter_ns: 0,
+            queue_packets_max: None,
+            queue_bytes_max: None,
+            attributes: BTreeMap::new(),
+        }
+    }
+
+    /// The same link with a delay of one direction.
+    #[must_use]
+    pub fn with_delay_ns(self, delay_ns: u64) -> Self {
+        Self { delay_ns, ..self }
+    }
+
+    /// The same link with a rate of one direction.
+    #[must_use]
+    pub fn with_rate_bps(self, rate_bps: u64) -> Self {
+        Self { rate_bps: Some(rate_bps), ..self }
+    }
+
+    /// The end that is not `node`.
+    pub fn other(&self, node: usize) -> usize {
+        if node == self.a { self.b } else { self.a }
+    }
+}
+
+/// A network: nodes and the links between them, checked when made and after every change.
+///
+/// Names are unique and without space, links join two different nodes that exist, costs and rates
+/// are at least 1, probabilities and positions are possible. Several links between the same two
+/// nodes are allowed. A topology need not be connected; [`Topology::components`] tells.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Topology {
+    name: String,
+    coordinates: Coordinates,
+    nodes: Vec<Node>,
+    links: Vec<Link>,
+    by_name: HashMap<String, usize>,
+}
+
+impl Topology {
+    /// Checks `nodes` and `links` and makes a topology of them.
+    pub fn new(
+        name: impl Into<String>,
+        coordinates: Coordinates,
+        nodes: Vec<Node>,
+        links: Vec<Link>,
+    ) -> Result<Self, Invalid> {
+        let mut topology = Self { name: name.into(), coordinates, ..Self::default() };
+        topology.nodes.reserve(nodes.len());
+        for node in nodes {
+            topology.add_node(node)?;
+        }
+        topology.links.reserve(links.len());
+        for link in links {
+            topology.add_link(link)?;
+        }
+        Ok(topology)
+    }
+
+    /// The name, empty when it has none.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Gives the topology a name.
+    pub fn set_name(&mut self, name: impl Into<String>) {
+        self.name = name.into();
+    }
+
+    /// What positions mean.
+    pub fn coordinates(&self) -> Coordinates {
+        self.coordinates
+    }
+
+    /// The nodes in the order of the file.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The links in the order of the file.
+    pub fn links(&self) -> &[Link] {
+        &self.links
+    }
+
+    /// The index of the node of this name.
+    pub fn index_of(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied()
+    }
+
+    /// Adds a node and returns its index.
+    pub fn add_node(&mut self, node: Node) -> Result<usize, Invalid> {
+        self.check_node(&node)?;
+        let index = self.nodes.len();
+        if self.by_name.contains_key(&node.name) {
+            return Err(Invalid::DuplicateName { name: node.name });
+        }
+        self.by_name.insert(node.name.clone(), index);
+        self.nodes.push(node);
+        Ok(index)
+    }
+
+    /// Adds a link and returns its index.
+    pub fn add_link(&mut self, link: Link) -> Result<usize, Invalid> {
+        self.check_link(&link)?;
+        self.links.push(link);
+        Ok(self.links.len() - 1)
+    }
+
+    /// Gives a node another role.
+    ///
+    /// # Panics
+    /// When `node` is not the index of a node.
+    pub fn set_role(&mut self, node: usize, role: Role) {
+        self.nodes[node].role = role;
+    }
+
+    /// Changes every link with `edit` (index and link); nothing changes when a result is invalid.
+    pub fn edit_links(&mut self, mut edit: impl FnMut(usize, &mut Link)) -> Result<(), Invalid> {
+        let mut links = self.links.clone();
+        for (index, link) in links.iter_mut().enumerate() {
+            edit(index, link);
+            self.check_link(link)?;
+        }
+        self.links = links;
+        Ok(())
+    }
+
+    /// For each node its links and the node at their other end, in the order of links.
+    pub fn neighbours(&self) -> Vec<Vec<(usize, usize)>> {
+        let mut neighbours = vec![Vec::new(); self.nodes.len()];
+        for (index, link) in self.links.iter().enumerate() {
+            neighbours[link.a].push((index, link.b));
+            neighbours[link.b].push((index, link.a));
+        }
+        neighbours
+    }
+
+    /// The connected parts, each a sorted list of node indices, in the order of their first node.
+    pub fn components(&self) -> Vec<Vec<usize>> {
+        let neighbours = self.neighbours();
+        let mut seen = vec![false; self.nodes.len()];
+        let mut components = Vec::new();
+        for start in 0..self.nodes.len() {
+            if seen[start] {
+                continue;
+            }
+            seen[start] = true;
+            let mut part = vec![start];
+            let mut next = 0;
+            while next < part.len() {
+                for &(_, other) in &neighbours[part[next]] {
+                    if !seen[other] {
+                        seen[other] = true;
+                        part.push(other);
+                    }
+                }
+                next += 1;
+            }
+            part.sort_unstable();
+            components.push(part);
+        }
+        components
+    }
+
+    /// Whether every node reaches every other. A topology without nodes is connected.
+    pub fn is_connected(&self) -> bool {
+        self.components().len() <= 1
+    }
+
+    /// Pairs of nodes that more than one link joins, each pair once, sorted.
+    pub fn parallel_links(&self) -> Vec<(usize, usize)> {
+        let mut seen = HashSet::new();
+        let mut pairs: Vec<_> = self
+            .links
+            .iter()
+            .map(|link| (link.a.min(link.b), link.a.max(link.b)))
+            .filter(|&pair| !seen.insert(pair))
+            .collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        pairs
+    }
+
+    fn check_node(&self, node: &Node) -> Result<(), Invalid> {
+        let bad = |c: char| c.is_whitespace() || c.is_control();
+        if node.name.is_empty() || node.name.contains(bad) {
+            return Err(Invalid::BadName { name: node.name.clone() });
+        }
+        let Some((x, y)) = node.position else { return Ok(()) };
+        let remedy = if !(x.is_finite() && y.is_finite()) {
+            "write finite numbers"
+        } else if self.coordinates == Coordinates::Geographic && (x.abs() > 180.0 || y.abs() > 90.0)
+        {
+            "write a longitude in -180..180 and a latitude in -90..90"
+        } else {
+            return Ok(());
+        };
+        Err(Invalid::BadPosition { name: node.name.clone(), x, y, remedy })
+    }
+
+    fn check_link(&self, link: &Link) -> Result<(), Invalid> {
+        for node in [link.a, link.b] {
+            if node >= self.nodes.len() {
+                return Err(Invalid::NoSuchNode { node, nodes: self.nodes.len() });
+            }
+        }
+        if link.a == link.b {
+            return Err(Invalid::SelfLink { name: self.nodes[link.a].name.clone() });
+        }
+        let (attribute, remedy) = if link.cost == 0 {
+            ("cost 0".to_owned(), "write a cost of 1 or more")
+        } else if link.rate_bps == Some(0) {
+            ("rate 0".to_owned(), "leave the rate out for a link without a bound")
+        } else if !(0.0..=1.0).contains(&link.loss) {
+            (format!("loss {}", link.loss), "write a probability between 0 and 1")
+        } else if link.queue_packets_max == Some(0) || link.queue_bytes_max == Some(0) {
+            ("a queue of 0".to_owned(), "write a queue of 1 or more, or leave it out")
+        } else {
+            return Ok(());
+        };
+        let (a, b) = (self.nodes[link.a].name.clone(), self.nodes[link.b].name.clone());
+        Err(Invalid::BadLink { a, b, attribute, remedy })
+    }
+}
