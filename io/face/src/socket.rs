@@ -85,6 +85,12 @@ macro_rules! socket_source {
             }
         }
 
+        impl std::os::fd::AsFd for $watched {
+            fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+                self.socket.as_fd()
+            }
+        }
+
         impl mio::event::Source for $watched {
             fn register(
                 &mut self,
