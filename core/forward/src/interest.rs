@@ -4,20 +4,42 @@ use alloc::vec::Vec;
 
 use weir_base::{FaceId, HashKey, Instant, Packet};
 use weir_store::{Lookup, NameHashes, Query};
-use weir_wire::{InterestView, NackReason, rewrite_interest, tlv};
+use weir_wire::{InterestView, LpHeader, NackReason, PacketView, rewrite_interest, tlv};
 
 use crate::io::{NextHop, Outbox};
 use crate::pit::{InRecord, PitKey};
 use crate::prefix_table::{PrefixHashes, PrefixTable};
-use crate::router::{Face, From, Router};
+use crate::router::{Face, From, Router, hash_name};
 use crate::stats::DropReason;
 use crate::strategy::{Context, is_localhost, lifetime_ns};
 
 /// Octets that an Interest may grow by when a nonce is added: the element and longer outer lengths.
 const REWRITE_GROWTH: usize = 16;
 
+/// A part of the path of Interests, see [`Router::handle_interest_stage`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterestStage {
+    /// Scope, hop limit and loop check.
+    Arrival,
+    /// Look-up in the content store.
+    Store,
+    /// Insertion into the PIT, or joining of what waits there.
+    Pit,
+    /// Longest prefix in the FIB, strategy, egress.
+    Fib,
+}
+
+/// What is known of an Interest once it may pass.
+struct Asked<'a> {
+    key: PitKey<'a>,
+    face: Face,
+    nonce: u32,
+    /// The PIT entry for it, if there is one.
+    pending: Option<u32>,
+}
+
 impl Router {
-    /// parse -> **scope, hop limit, loop -> store -> PIT -> FIB -> strategy** -> egress.
+    /// parse -> **scope, hop limit, loop -> store -> PIT -> FIB, strategy** -> egress.
     pub(crate) fn on_interest(
         &mut self,
         now: Instant,
@@ -27,45 +49,113 @@ impl Router {
         out: &mut Outbox,
     ) {
         self.stats.in_interests += 1;
-        let Some(face) = self.faces.find(from.face) else {
-            return self.stats.drop_packet(DropReason::UnknownFace);
-        };
-        if interest.hop_limit == Some(0) {
-            return self.stats.drop_packet(DropReason::HopLimit);
-        }
-        if !face.is_local() && is_localhost(interest.name) {
-            return self.stats.drop_packet(DropReason::Scope);
-        }
-        let hash = hashes.whole;
-        let nonce = interest.nonce.unwrap_or_else(|| self.rng.next_u32());
-        let key = PitKey {
-            name: interest.name,
-            hash,
-            can_be_prefix: interest.can_be_prefix,
-            must_be_fresh: interest.must_be_fresh,
-        };
-        let pending = self.pit.find(&key);
-        if self.is_loop(hash, nonce, pending, from.face, face) {
-            return self.refuse(from, face, NackReason::Duplicate, DropReason::Loop, out);
-        }
-        let is_waited_for =
-            pending.is_some_and(|index| !self.pit.entry(index).in_records.is_empty());
-        if !is_waited_for && self.serve_from_store(now, from, &key, hashes, out) {
+        let Some(asked) = self.check(from, interest, hashes, out) else { return };
+        if self.serve_from_store(now, from, &asked, hashes, out) {
             return;
         }
+        let Some(index) = self.enter_pit(now, from, interest, &asked, out) else { return };
+        self.forward(now, index, from, interest, out);
+    }
+
+    /// One stage of the path of Interests alone, for a driver that has them wait between stages.
+    /// Begin with [`InterestStage::Arrival`]. Returns the stage that the same Interest is to be
+    /// given to next; nothing when it has come to its end.
+    ///
+    /// An Interest that passes the store by is given to [`InterestStage::Pit`] instead. While it
+    /// waits for the FIB its entry may be answered or expire; then nothing is left to do.
+    ///
+    /// # Panics
+    /// When `packet` is no valid Interest, or `header` bears a Nack: those have no stages.
+    pub fn handle_interest_stage(
+        &mut self,
+        now: Instant,
+        stage: InterestStage,
+        (face, header, packet): (FaceId, &LpHeader, &Packet),
+        out: &mut Outbox,
+    ) -> Option<InterestStage> {
+        assert!(header.nack.is_none(), "a Nack does not pass the stages of Interests");
+        let view = PacketView::decode(packet).expect("who keeps an Interest has decoded it");
+        let hashes = hash_name(&self.config.hash_key, &view);
+        let PacketView::Interest(interest) = &view else { panic!("Data has no such stages") };
+        let from = &From { face, header, packet };
+        self.expire(now);
+        match stage {
+            InterestStage::Arrival => {
+                self.stats.in_interests += 1;
+                self.check(from, interest, hashes, out).map(|_| InterestStage::Store)
+            }
+            InterestStage::Store => {
+                let asked = self.check(from, interest, hashes, out)?;
+                let is_answered = self.serve_from_store(now, from, &asked, hashes, out);
+                (!is_answered).then_some(InterestStage::Pit)
+            }
+            InterestStage::Pit => {
+                let asked = self.check(from, interest, hashes, out)?;
+                let index = self.enter_pit(now, from, interest, &asked, out);
+                index.map(|_| InterestStage::Fib)
+            }
+            InterestStage::Fib => {
+                let index = self.pit.find(&pit_key(interest, hashes))?;
+                self.forward(now, index, from, interest, out);
+                None
+            }
+        }
+    }
+
+    /// Scope, hop limit, loop.
+    fn check<'a>(
+        &mut self,
+        from: &From<'_>,
+        interest: &InterestView<'a>,
+        hashes: NameHashes,
+        out: &mut Outbox,
+    ) -> Option<Asked<'a>> {
+        let Some(face) = self.faces.find(from.face) else {
+            self.stats.drop_packet(DropReason::UnknownFace);
+            return None;
+        };
+        if interest.hop_limit == Some(0) {
+            self.stats.drop_packet(DropReason::HopLimit);
+            return None;
+        }
+        if !face.is_local() && is_localhost(interest.name) {
+            self.stats.drop_packet(DropReason::Scope);
+            return None;
+        }
+        let key = pit_key(interest, hashes);
+        let nonce = interest.nonce.unwrap_or_else(|| self.rng.next_u32());
+        let pending = self.pit.find(&key);
+        if self.is_loop(key.hash, nonce, pending, from.face, face) {
+            self.refuse(from, face, NackReason::Duplicate, DropReason::Loop, out);
+            return None;
+        }
+        Some(Asked { key, face, nonce, pending })
+    }
+
+    /// Insert or join; past a bound, a Nack.
+    fn enter_pit(
+        &mut self,
+        now: Instant,
+        from: &From<'_>,
+        interest: &InterestView<'_>,
+        asked: &Asked<'_>,
+        out: &mut Outbox,
+    ) -> Option<u32> {
+        let Asked { key, face, nonce, pending } = asked;
         let is_waiting = pending.is_some_and(|index| {
             self.pit.entry(index).in_records.iter().any(|record| record.face == from.face)
         });
         let is_over_share = !is_waiting && face.waits_for() >= self.config.pit_entries_per_face_max;
         if is_over_share || pending.is_none() && self.pit.is_full() {
-            return self.refuse(from, face, NackReason::Congestion, DropReason::PitFull, out);
+            self.refuse(from, *face, NackReason::Congestion, DropReason::PitFull, out);
+            return None;
         }
-        let index = match pending {
-            Some(index) => self.renew_pending(index, interest, nonce),
-            None => self.insert_pending(&key, interest, nonce),
+        let index = match *pending {
+            Some(index) => self.renew_pending(index, interest, *nonce),
+            None => self.insert_pending(key, interest, *nonce),
         };
-        self.note_downstream(now, index, from, face.slot(), interest, nonce);
-        self.forward(now, index, from, interest, out);
+        self.note_downstream(now, index, from, face.slot(), interest, *nonce);
+        Some(index)
     }
 
     /// A nonce that is dead, or that this entry has from elsewhere. The same nonce again from the
@@ -109,14 +199,21 @@ impl Router {
         }
     }
 
+    /// What others wait for already is not in the store.
     fn serve_from_store(
         &mut self,
         now: Instant,
         from: &From<'_>,
-        key: &PitKey<'_>,
+        asked: &Asked<'_>,
         hashes: NameHashes,
         out: &mut Outbox,
     ) -> bool {
+        let is_waited_for =
+            asked.pending.is_some_and(|index| !self.pit.entry(index).in_records.is_empty());
+        if is_waited_for {
+            return false;
+        }
+        let key = &asked.key;
         let query = Query {
             name: key.name,
             hashes,
@@ -311,6 +408,15 @@ impl Router {
             out,
         };
         strategy.after_new_next_hop(&mut context);
+    }
+}
+
+fn pit_key<'a>(interest: &InterestView<'a>, hashes: NameHashes) -> PitKey<'a> {
+    PitKey {
+        name: interest.name,
+        hash: hashes.whole,
+        can_be_prefix: interest.can_be_prefix,
+        must_be_fresh: interest.must_be_fresh,
     }
 }
 

@@ -17,6 +17,7 @@ pub mod shard;
 mod stats;
 pub mod strategy;
 
+pub use interest::InterestStage;
 pub use io::{
     Command, Event, FaceScope, Input, LinkType, NextHop, OutPacket, Outbox, PacketKind,
     UnsolicitedPolicy,

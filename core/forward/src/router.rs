@@ -352,7 +352,7 @@ impl Router {
         }
     }
 
-    fn expire(&mut self, now: Instant) {
+    pub(crate) fn expire(&mut self, now: Instant) {
         let mut expired = mem::take(&mut self.expired);
         self.pit.timers.advance(now, &mut expired);
         for index in expired.drain(..) {
@@ -466,7 +466,7 @@ impl Router {
 /// The hashes that a packet needs, in one pass over its name. The parent is asked for by Data,
 /// which is stored below it, and by Interests that end in an implicit digest.
 #[inline]
-fn hash_name(key: &HashKey, packet: &PacketView<'_>) -> NameHashes {
+pub(crate) fn hash_name(key: &HashKey, packet: &PacketView<'_>) -> NameHashes {
     let name = packet.name();
     let mut hasher = key.prefixes(name.value());
     let mut parent = None;

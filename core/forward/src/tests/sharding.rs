@@ -1,10 +1,11 @@
-//! One shard and several, and batches of any size, give the same result.
+//! One shard and several, batches of any size, and stages one by one give the same result.
 
 use proptest::prelude::*;
 use weir_base::HashKey;
 use weir_wire::PacketView;
 
 use super::*;
+use crate::InterestStage;
 use crate::shard::{shard_of_name, shard_of_token, token_of_shard};
 
 /// What may happen to a router: names, faces and times are few, so that packets meet.
@@ -130,6 +131,62 @@ proptest! {
             single.router.handle(single.now, &mut [input], &mut single.out);
         }
         prop_assert_eq!(left(batched.take()), left(single.take()));
+    }
+
+    #[test]
+    fn stages_one_after_the_other_do_what_the_path_does(
+        happenings in proptest::collection::vec(happening(), 1..100),
+    ) {
+        let mut staged = Bed::with_config(config(0, 1));
+        routes(&mut staged);
+        let mut all = Vec::new();
+        for happening in &happenings {
+            match (happening, packet(happening)) {
+                (Happening::Interest { .. }, Some((face, wire))) => {
+                    walk_stages(&mut staged, face, &wire.into());
+                    all.extend(left(staged.take()));
+                }
+                (_, Some((face, wire))) => all.extend(left(staged.answer(face, wire))),
+                (Happening::Pass { ms }, _) => staged.pass_ms(*ms),
+                (_, None) => unreachable!("all others are packets"),
+            }
+        }
+        prop_assert_eq!(all, run(1, &happenings));
+        prop_assert_eq!(staged.router.stats().in_interests, happenings.iter().filter(|happening| {
+            matches!(happening, Happening::Interest { .. })
+        }).count() as u64);
+    }
+}
+
+fn walk_stages(bed: &mut Bed, face: FaceId, packet: &Packet) {
+    let header = LpHeader::default();
+    let mut next = Some(InterestStage::Arrival);
+    while let Some(stage) = next {
+        let arrival = (face, &header, packet);
+        next = bed.router.handle_interest_stage(bed.now, stage, arrival, &mut bed.out);
+    }
+}
+
+/// While an Interest waits for the FIB, the Data may come or its time may be over.
+#[test]
+fn an_interest_that_is_answered_between_stages_goes_nowhere() {
+    for (data_comes, expected) in [(true, 1), (false, 0)] {
+        let mut bed = Bed::with_config(config(0, 1));
+        routes(&mut bed);
+        let header = LpHeader::default();
+        let interest = Packet::from(Ask::new("/a/x", 7).wire());
+        let arrival = (LOCAL, &header, &interest);
+        let stage = InterestStage::Pit;
+        let next = bed.router.handle_interest_stage(bed.now, stage, arrival, &mut bed.out);
+        assert_eq!(next, Some(InterestStage::Fib));
+        if data_comes {
+            assert_eq!(bed.answer(U, data("/a/x", 0)).len(), expected);
+        } else {
+            bed.pass_ms(5000);
+        }
+        let stage = InterestStage::Fib;
+        let next = bed.router.handle_interest_stage(bed.now, stage, arrival, &mut bed.out);
+        assert_eq!((next, bed.out.packets.len()), (None, 0));
     }
 }
 
