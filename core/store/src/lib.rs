@@ -8,9 +8,10 @@ extern crate std;
 
 mod config;
 mod entry;
+mod ordered;
 mod policy;
 mod store;
 mod tree;
 
-pub use config::{EvictionPolicy, ParsePolicyError, StoreConfig, StoreStats};
+pub use config::{Compare, EvictionPolicy, IndexKind, ParsePolicyError, StoreConfig, StoreStats};
 pub use store::{COMPONENTS_MAX, Hit, Lookup, NameHashes, PREFIX_VISITS_MAX, Query, Store};

@@ -1,5 +1,6 @@
-use crate::config::{StoreConfig, StoreStats};
+use crate::config::{Compare, IndexKind, StoreConfig, StoreStats};
 use crate::entry::{Entry, Links, NONE, entry_bytes};
+use crate::ordered::{ORDERED_BYTES, Ordered, Path};
 use crate::policy::Policy;
 use crate::tree::{NODE_BYTES, Tree};
 use alloc::vec::Vec;
@@ -66,6 +67,8 @@ pub struct Store {
     /// From the hash of a whole name to an entry.
     table: Table,
     tree: Tree,
+    /// With [`IndexKind::Ordered`].
+    ordered: Option<Ordered>,
     policy: Policy,
     /// `bytes` of all entries. Nodes come on top.
     entry_bytes: u64,
@@ -80,6 +83,7 @@ impl Store {
     pub fn new(config: StoreConfig) -> Self {
         Self {
             policy: Policy::new(config.policy),
+            ordered: (config.index == IndexKind::Ordered).then(Ordered::new),
             config,
             entries: Slab::new(),
             table: Table::with_capacity(0),
@@ -106,9 +110,21 @@ impl Store {
             }
             self.policy = policy;
         }
+        let is_same_index = config.index == self.config.index;
         self.config = config;
+        if !is_same_index {
+            self.rebuild_index();
+        }
         while self.bytes() > self.config.capacity_bytes {
             self.evict();
+        }
+    }
+
+    fn rebuild_index(&mut self) {
+        self.ordered = (self.config.index == IndexKind::Ordered).then(Ordered::new);
+        let indices: Vec<u32> = self.entries.iter().map(|(index, _)| index).collect();
+        for index in indices {
+            self.put_in_order(index);
         }
     }
 
@@ -125,7 +141,11 @@ impl Store {
     /// Octets of memory in use.
     #[inline]
     fn bytes(&self) -> u64 {
-        self.entry_bytes + self.tree.len() as u64 * NODE_BYTES
+        let order_bytes = match self.ordered {
+            Some(_) => self.entries.len() as u64 * ORDERED_BYTES,
+            None => 0,
+        };
+        self.entry_bytes + self.tree.len() as u64 * NODE_BYTES + order_bytes
     }
 
     /// First stage before a lookup or an insertion: asks for the table's line of a whole name.
@@ -199,6 +219,9 @@ impl Store {
 
     #[inline]
     fn find_answer(&self, now: Instant, query: &Query<'_>) -> Option<u32> {
+        if let Some(ordered) = &self.ordered {
+            return self.find_in_order(now, query, ordered);
+        }
         let hash = query.hashes.whole;
         let name = query.name;
         let will_do = |index: &u32| !query.must_be_fresh || self.entries[*index].is_fresh(now);
@@ -212,8 +235,68 @@ impl Store {
     fn find(&self, hash: u64, name_value: &[u8]) -> Option<u32> {
         self.table.find(hash, |index| {
             let entry = &self.entries[index];
-            entry.hash == hash && entry.name_value() == name_value
+            entry.hash == hash && self.is_name(entry, name_value)
         })
+    }
+
+    #[inline]
+    fn is_name(&self, entry: &Entry, name_value: &[u8]) -> bool {
+        match self.config.compare {
+            Compare::Stored => entry.name_value() == name_value,
+            Compare::Decode => decoded_name(entry) == name_value,
+        }
+    }
+
+    /// Where the first entry is in the order of names that does not come before `name_value`.
+    fn seek(&self, ordered: &Ordered, name_value: &[u8]) -> Path {
+        match self.config.compare {
+            Compare::Stored => ordered.seek(|index| self.entries[index].name_value() < name_value),
+            Compare::Decode => {
+                ordered.seek(|index| decoded_name(&self.entries[index]) < name_value)
+            }
+        }
+    }
+
+    /// The first match from the Interest's own name on, as CCNx answers: Data of that name, else
+    /// the first below it.
+    fn find_in_order(&self, now: Instant, query: &Query<'_>, ordered: &Ordered) -> Option<u32> {
+        let name = query.name;
+        let is_fresh_enough = |entry: &Entry| !query.must_be_fresh || entry.is_fresh(now);
+        let mut index = ordered.at(&self.seek(ordered, name.value()));
+        for _ in 0..PREFIX_VISITS_MAX {
+            let Some(entry) = self.entries.get(index).filter(|entry| entry.is_below(name)) else {
+                break;
+            };
+            let is_whole_name = entry.name_value().len() == name.value().len();
+            if !is_whole_name && !query.can_be_prefix {
+                break;
+            }
+            if is_fresh_enough(entry) {
+                return Some(index);
+            }
+            index = ordered.next(index);
+        }
+        self.find_by_digest(name, query.hashes)
+            .filter(|&index| is_fresh_enough(&self.entries[index]))
+    }
+
+    /// Gives a new entry its place in the order of names, if one is kept.
+    fn put_in_order(&mut self, index: u32) {
+        if let Some(mut ordered) = self.ordered.take() {
+            let entry = &self.entries[index];
+            let path = self.seek(&ordered, entry.name_value());
+            ordered.insert(&path, index, entry.hash);
+            self.ordered = Some(ordered);
+        }
+    }
+
+    fn take_out_of_order(&mut self, index: u32) {
+        if let Some(mut ordered) = self.ordered.take() {
+            let entry = &self.entries[index];
+            let path = self.seek(&ordered, entry.name_value());
+            ordered.remove(&path, index, entry.hash);
+            self.ordered = Some(ordered);
+        }
     }
 
     #[inline]
@@ -302,6 +385,7 @@ impl Store {
         debug_assert_eq!(self.entries[index].name_value(), name_value);
         self.table.insert(hash, index);
         self.tree.attach(&mut self.entries, index);
+        self.put_in_order(index);
         self.policy.on_insert(&mut self.entries, index);
         self.entry_bytes += entry_bytes(data.wire.len());
         self.stats.insertions += 1;
@@ -328,7 +412,8 @@ impl Store {
         prefixes: impl FnOnce(&mut Vec<u64>),
         pool: &mut Pool,
     ) -> Option<(u32, usize)> {
-        let bytes = entry_bytes(data.wire.len());
+        let order_bytes = if self.ordered.is_some() { ORDERED_BYTES } else { 0 };
+        let bytes = entry_bytes(data.wire.len()) + order_bytes;
         let depth = data.name.component_count() - 1;
         let is_storable = depth < COMPONENTS_MAX
             && data.wire.len() <= usize::from(u16::MAX)
@@ -389,6 +474,7 @@ impl Store {
     #[inline]
     fn discard(&mut self, index: u32) -> Packet {
         self.tree.detach(&mut self.entries, index);
+        self.take_out_of_order(index);
         let entry = self.entries.remove(index);
         let was_known = self.table.remove(entry.hash, index);
         debug_assert!(was_known);
@@ -433,6 +519,11 @@ impl Store {
         self.discard(index);
         self.stats.erasures += 1;
     }
+}
+
+/// The name of a stored packet as if nothing but its octets were known.
+fn decoded_name(entry: &Entry) -> &[u8] {
+    DataView::decode(&entry.packet).expect("only Data is stored").name.value()
 }
 
 impl fmt::Debug for Store {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::EvictionPolicy;
+use crate::config::{Compare, EvictionPolicy, IndexKind};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::string::String;
@@ -110,6 +110,16 @@ impl Store {
             next = self.tree.after(&self.entries, index, root, &mut 0);
         }
         assert_eq!(reached, self.entries.len());
+        if let Some(ordered) = &self.ordered {
+            let first = ordered.at(&ordered.seek(|_| false));
+            let indices = core::iter::successors(Some(first), |&index| Some(ordered.next(index)));
+            let names: Vec<_> = indices
+                .map_while(|index| self.entries.get(index))
+                .map(|entry| entry.name_value())
+                .collect();
+            assert_eq!(names.len(), self.entries.len());
+            assert!(names.is_sorted());
+        }
         if self.entries.is_empty() {
             assert_eq!((self.tree.len(), self.bytes()), (0, 0));
         }
@@ -311,6 +321,23 @@ fn a_change_of_policy_keeps_data_and_order() {
 }
 
 #[test]
+fn an_ordered_index_answers_prefixes_with_the_first_name() {
+    let mut bed = Bed::large();
+    let config = bed.store.config().clone();
+    let compare = Compare::Decode;
+    bed.store.configure(StoreConfig { index: IndexKind::Ordered, compare, ..config });
+    for uri in ["/b", "/a/c", "/a/b/2", "/a/b/1", "/a"] {
+        assert!(bed.put(uri, 0));
+    }
+    assert_eq!(bed.found("/a", true, false).unwrap(), "/a");
+    assert_eq!(bed.found("/a/b", true, false).unwrap(), "/a/b/1");
+    assert_eq!(bed.found("/a/b", false, false), None);
+    assert_eq!(bed.found("/b", false, false).unwrap(), "/b");
+    assert_eq!(bed.erase("/a/b", 9), 2);
+    assert_eq!(bed.found("/a/b", true, false), None);
+}
+
+#[test]
 fn erase_takes_a_subtree_up_to_its_limit() {
     let mut bed = Bed::large();
     for uri in ["/a", "/a/b", "/a/b/c", "/a/d/e", "/ab", "/f"] {
@@ -362,6 +389,7 @@ enum Step {
     Erase { name: Vec<u8>, limit: usize },
     Capacity(u64),
     Policy(usize),
+    Index(IndexKind, Compare),
     Wait(u64),
 }
 
@@ -378,6 +406,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             .prop_map(|(name, limit)| Step::Erase { name, limit }),
         1 => (0..40_000u64).prop_map(Step::Capacity),
         1 => (0..4usize).prop_map(Step::Policy),
+        1 => (any::<bool>(), any::<bool>()).prop_map(|(is_ordered, decodes)| {
+            let index = if is_ordered { IndexKind::Ordered } else { IndexKind::Hash };
+            Step::Index(index, if decodes { Compare::Decode } else { Compare::Stored })
+        }),
         2 => (0..40u64).prop_map(Step::Wait),
     ];
     proptest::collection::vec(step, 0..if cfg!(miri) { 20 } else { 150 })
@@ -441,6 +473,10 @@ proptest! {
                 Step::Policy(at) => {
                     let policy = EvictionPolicy::ALL[at];
                     bed.store.configure(StoreConfig { policy, ..bed.store.config().clone() });
+                }
+                Step::Index(index, compare) => {
+                    let config = bed.store.config().clone();
+                    bed.store.configure(StoreConfig { index, compare, ..config });
                 }
                 Step::Wait(wait_ms) => bed.now = bed.now.plus_ns(wait_ms * NS_PER_MS),
             }
