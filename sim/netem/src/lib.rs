@@ -1,2 +1,18 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+
+mod config;
+mod disk;
+mod link;
+mod random;
+mod server;
+mod service;
+pub mod units;
+
+pub use config::{ConfigError, Jitter, LinkConfig, Loss, QUEUE_PACKETS_DEFAULT, Reorder};
+pub use disk::{
+    Completion, DiskConfig, DiskError, DiskFull, DiskModel, DiskOp, DiskOpKind, DiskStats,
+};
+pub use link::{LinkDrop, LinkModel, LinkStats, Transit};
+pub use server::{Server, ServerConfig};
+pub use service::ServiceTime;

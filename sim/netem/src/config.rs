@@ -1,0 +1,456 @@
+use serde::de::{self, Deserializer, MapAccess, Visitor, value::MapAccessDeserializer};
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Fraction, Rate, Size, Time};
+
+/// Frames that wait for a link whose configuration says nothing about that.
+pub const QUEUE_PACKETS_DEFAULT: u32 = 1_000;
+
+/// One direction of a link. The default is an ideal one: no delay, any rate, no loss.
+///
+/// In a file each quantity is a text under a bare key, or an integer under the key with its unit:
+///
+/// ```toml
+/// rate = "40Mbit"                     # or rate_bps = 40000000
+/// delay = "10ms"                      # or delay_ns
+/// jitter = { normal = { sigma = "1ms" } }   # or a time: uniform from 0 to that
+/// loss = "1%"                         # or a number, or { gilbert_elliott = { good_to_bad = .. } }
+/// reorder = { probability = 0.01, extra = "5ms" }
+/// queue = "256KiB"                    # or queue_bytes_max
+/// queue_packets_max = 1000
+/// overhead_bytes = 38
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "LinkText")]
+pub struct LinkConfig {
+    /// Bits a second that leave the queue; `None` is a link that needs no time to send.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_bps: Option<u64>,
+    /// Time from a frame's last bit sent to its arrival.
+    pub delay_ns: u64,
+    /// What varies the delay.
+    #[serde(skip_serializing_if = "is_default")]
+    pub jitter: Jitter,
+    /// Frames lost on the wire. They take their time to be sent as others do.
+    #[serde(skip_serializing_if = "is_default")]
+    pub loss: Loss,
+    /// Frames that arrive late, behind later ones. Without this, order is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reorder: Option<Reorder>,
+    /// Octets that may wait while another frame is being sent (which itself does not count), with
+    /// `overhead_bytes`. `u64::MAX` is no bound in octets.
+    #[serde(skip_serializing_if = "is_unbounded")]
+    pub queue_bytes_max: u64,
+    /// Frames that may wait while another one is being sent.
+    pub queue_packets_max: u32,
+    /// Octets that each frame takes on the wire and in the queue beyond its own: headers of layers
+    /// below, preamble, gap.
+    pub overhead_bytes: u32,
+}
+
+impl Default for LinkConfig {
+    fn default() -> Self {
+        Self {
+            rate_bps: None,
+            delay_ns: 0,
+            jitter: Jitter::None,
+            loss: Loss::None,
+            reorder: None,
+            queue_bytes_max: u64::MAX,
+            queue_packets_max: QUEUE_PACKETS_DEFAULT,
+            overhead_bytes: 0,
+        }
+    }
+}
+
+/// What a frame's delay has beyond `delay_ns`. A frame never overtakes another for it: it arrives
+/// with the one before it at the earliest.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Jitter {
+    /// Nothing.
+    #[default]
+    None,
+    /// Uniform from 0 to `max_ns`.
+    Uniform {
+        /// The most.
+        max_ns: u64,
+    },
+    /// Normal around 0; the whole delay is never below 0.
+    Normal {
+        /// Standard deviation.
+        sigma_ns: u64,
+    },
+}
+
+/// Which frames are lost on the wire.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Loss {
+    /// None.
+    #[default]
+    None,
+    /// Each on its own.
+    Independent {
+        /// Of losing a frame.
+        probability: f64,
+    },
+    /// A Markov chain of two states that makes a step before each frame. It starts in its
+    /// stationary distribution, so that loss is the same in the mean from the first frame on:
+    /// `(good_to_bad loss_bad + bad_to_good loss_good) / (good_to_bad + bad_to_good)`.
+    GilbertElliott {
+        /// Probability of a step from good to bad.
+        good_to_bad: f64,
+        /// Probability of a step from bad to good; the mean burst has `1 / bad_to_good` frames.
+        bad_to_good: f64,
+        /// Probability of losing a frame in the good state.
+        loss_good: f64,
+        /// Probability of losing a frame in the bad state.
+        loss_bad: f64,
+    },
+}
+
+impl Loss {
+    /// Long-run share of frames lost.
+    pub fn mean(&self) -> f64 {
+        match *self {
+            Self::None => 0.0,
+            Self::Independent { probability } => probability,
+            Self::GilbertElliott { loss_good, loss_bad, .. } => {
+                let bad = self.bad_share();
+                bad * loss_bad + (1.0 - bad) * loss_good
+            }
+        }
+    }
+
+    /// Stationary probability of the bad state; 0 where there is none or the chain never moves.
+    pub(crate) fn bad_share(&self) -> f64 {
+        match *self {
+            Self::GilbertElliott { good_to_bad, bad_to_good, .. }
+                if good_to_bad + bad_to_good > 0.0 =>
+            {
+                good_to_bad / (good_to_bad + bad_to_good)
+            }
+            _ => 0.0,
+        }
+    }
+}
+
+/// Frames that are held back.
+#[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "ReorderText")]
+pub struct Reorder {
+    /// Of holding back a frame.
+    pub probability: f64,
+    /// How much later such a frame arrives than it would have.
+    pub extra_ns: u64,
+}
+
+/// Why a configuration cannot be.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ConfigError {
+    /// A rate of 0.
+    #[error("a rate of 0 would carry nothing; leave the rate out for none, or take the link down")]
+    RateZero,
+    /// A probability outside 0 to 1.
+    #[error("`{key}` is {value}; a probability is from 0 to 1")]
+    Probability {
+        /// Which one.
+        key: &'static str,
+        /// What it was.
+        value: f64,
+    },
+    /// One quantity in two ways.
+    #[error("both `{text}` and `{number}` are given; keep one of them")]
+    Twice {
+        /// The key of the text.
+        text: &'static str,
+        /// The key of the integer.
+        number: &'static str,
+    },
+    /// A quantity that must be there.
+    #[error("`{text}` is missing, for example {text} = \"{example}\"")]
+    Missing {
+        /// The key of the text.
+        text: &'static str,
+        /// A value for it.
+        example: &'static str,
+    },
+    /// Nobody would serve.
+    #[error("`{0}` is 0; give at least 1")]
+    Zero(&'static str),
+    /// A histogram from which nothing can be drawn.
+    #[error(
+        "a histogram needs weights that are finite and not negative, and one above 0, for example \
+         bins = [[100000, 0.9], [2000000, 0.1]]"
+    )]
+    Histogram,
+}
+
+pub(crate) fn check_probability(key: &'static str, value: f64) -> Result<(), ConfigError> {
+    if (0.0..=1.0).contains(&value) { Ok(()) } else { Err(ConfigError::Probability { key, value }) }
+}
+
+impl LinkConfig {
+    /// Checks what files are checked for, for a configuration made by hand.
+    ///
+    /// # Errors
+    /// A rate of 0, or a probability outside 0 to 1.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.rate_bps == Some(0) {
+            return Err(ConfigError::RateZero);
+        }
+        if let Some(reorder) = self.reorder {
+            check_probability("reorder.probability", reorder.probability)?;
+        }
+        match self.loss {
+            Loss::None => Ok(()),
+            Loss::Independent { probability } => check_probability("loss", probability),
+            Loss::GilbertElliott { good_to_bad, bad_to_good, loss_good, loss_bad } => [
+                ("good_to_bad", good_to_bad),
+                ("bad_to_good", bad_to_good),
+                ("loss_good", loss_good),
+                ("loss_bad", loss_bad),
+            ]
+            .into_iter()
+            .try_for_each(|(key, value)| check_probability(key, value)),
+        }
+    }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+fn is_unbounded(bytes: &u64) -> bool {
+    *bytes == u64::MAX
+}
+
+/// One quantity given as text or as integer.
+pub(crate) fn either<T>(
+    text: (&'static str, Option<T>),
+    number: (&'static str, Option<u64>),
+    integer: impl Fn(T) -> u64,
+) -> Result<Option<u64>, ConfigError> {
+    match (text.1, number.1) {
+        (Some(_), Some(_)) => Err(ConfigError::Twice { text: text.0, number: number.0 }),
+        (Some(value), None) => Ok(Some(integer(value))),
+        (None, given) => Ok(given),
+    }
+}
+
+/// [`LinkConfig`] as files have it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[derive(Default)]
+struct LinkText {
+    rate: Option<Rate>,
+    rate_bps: Option<u64>,
+    delay: Option<Time>,
+    delay_ns: Option<u64>,
+    jitter: Jitter,
+    loss: Loss,
+    reorder: Option<Reorder>,
+    queue: Option<Size>,
+    queue_bytes_max: Option<u64>,
+    queue_packets_max: Option<u32>,
+    overhead_bytes: u32,
+}
+
+impl TryFrom<LinkText> for LinkConfig {
+    type Error = ConfigError;
+
+    fn try_from(text: LinkText) -> Result<Self, ConfigError> {
+        let ideal = Self::default();
+        let delay_ns = either(("delay", text.delay), ("delay_ns", text.delay_ns), |time| time.ns)?;
+        let queue_bytes_max =
+            either(("queue", text.queue), ("queue_bytes_max", text.queue_bytes_max), |size| {
+                size.bytes
+            })?;
+        let config = Self {
+            rate_bps: either(("rate", text.rate), ("rate_bps", text.rate_bps), |rate| rate.bps)?,
+            delay_ns: delay_ns.unwrap_or(ideal.delay_ns),
+            jitter: text.jitter,
+            loss: text.loss,
+            reorder: text.reorder,
+            queue_bytes_max: queue_bytes_max.unwrap_or(ideal.queue_bytes_max),
+            queue_packets_max: text.queue_packets_max.unwrap_or(ideal.queue_packets_max),
+            overhead_bytes: text.overhead_bytes,
+        };
+        config.check()?;
+        Ok(config)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReorderText {
+    probability: Fraction,
+    extra: Option<Time>,
+    extra_ns: Option<u64>,
+}
+
+impl TryFrom<ReorderText> for Reorder {
+    type Error = ConfigError;
+
+    fn try_from(text: ReorderText) -> Result<Self, ConfigError> {
+        let extra = either(("extra", text.extra), ("extra_ns", text.extra_ns), |time| time.ns)?;
+        let missing = ConfigError::Missing { text: "extra", example: "5ms" };
+        Ok(Self { probability: text.probability.value, extra_ns: extra.ok_or(missing)? })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum JitterTable {
+    None,
+    Uniform { max: Option<Time>, max_ns: Option<u64> },
+    Normal { sigma: Option<Time>, sigma_ns: Option<u64> },
+}
+
+impl TryFrom<JitterTable> for Jitter {
+    type Error = ConfigError;
+
+    fn try_from(table: JitterTable) -> Result<Self, ConfigError> {
+        let ns = |text, time: Option<Time>, number, integer| {
+            either((text, time), (number, integer), |time| time.ns)?
+                .ok_or(ConfigError::Missing { text, example: "1ms" })
+        };
+        Ok(match table {
+            JitterTable::None => Self::None,
+            JitterTable::Uniform { max, max_ns } => {
+                Self::Uniform { max_ns: ns("max", max, "max_ns", max_ns)? }
+            }
+            JitterTable::Normal { sigma, sigma_ns } => {
+                Self::Normal { sigma_ns: ns("sigma", sigma, "sigma_ns", sigma_ns)? }
+            }
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Jitter {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Shape;
+        impl<'de> Visitor<'de> for Shape {
+            type Value = Jitter;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(
+                    "a time such as \"1ms\" or a table such as { normal = { sigma = \"1ms\" } }",
+                )
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Jitter, E> {
+                if text == "none" {
+                    return Ok(Jitter::None);
+                }
+                let time: Time = text.parse().map_err(E::custom)?;
+                Ok(Jitter::Uniform { max_ns: time.ns })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Jitter, A::Error> {
+                let table = JitterTable::deserialize(MapAccessDeserializer::new(map))?;
+                Jitter::try_from(table).map_err(de::Error::custom)
+            }
+        }
+        deserializer.deserialize_any(Shape)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum LossTable {
+    None,
+    Independent {
+        probability: Fraction,
+    },
+    GilbertElliott {
+        good_to_bad: Fraction,
+        bad_to_good: Fraction,
+        #[serde(default = "never")]
+        loss_good: Fraction,
+        #[serde(default = "always")]
+        loss_bad: Fraction,
+    },
+}
+
+fn never() -> Fraction {
+    Fraction { value: 0.0 }
+}
+
+fn always() -> Fraction {
+    Fraction { value: 1.0 }
+}
+
+impl From<LossTable> for Loss {
+    fn from(table: LossTable) -> Self {
+        match table {
+            LossTable::None => Self::None,
+            LossTable::Independent { probability } => {
+                Self::Independent { probability: probability.value }
+            }
+            LossTable::GilbertElliott { good_to_bad, bad_to_good, loss_good, loss_bad } => {
+                Self::GilbertElliott {
+                    good_to_bad: good_to_bad.value,
+                    bad_to_good: bad_to_good.value,
+                    loss_good: loss_good.value,
+                    loss_bad: loss_bad.value,
+                }
+            }
+        }
+    }
+}
+
+impl From<Fraction> for Loss {
+    fn from(fraction: Fraction) -> Self {
+        if fraction.value == 0.0 {
+            Self::None
+        } else {
+            Self::Independent { probability: fraction.value }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Loss {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Shape;
+        impl<'de> Visitor<'de> for Shape {
+            type Value = Loss;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(
+                    "a fraction such as \"1%\" or 0.01, or a table such as \
+                             { gilbert_elliott = { good_to_bad = 0.01, bad_to_good = 0.3 } }",
+                )
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Loss, E> {
+                if text == "none" {
+                    return Ok(Loss::None);
+                }
+                text.parse::<Fraction>().map(Loss::from).map_err(E::custom)
+            }
+
+            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Loss, E> {
+                check_probability("loss", value).map_err(E::custom)?;
+                Ok(Fraction { value }.into())
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Loss, E> {
+                self.visit_f64(value as f64)
+            }
+
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Loss, E> {
+                self.visit_f64(value as f64)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Loss, A::Error> {
+                LossTable::deserialize(MapAccessDeserializer::new(map)).map(Loss::from)
+            }
+        }
+        deserializer.deserialize_any(Shape)
+    }
+}
+
+#[cfg(test)]
+mod tests;

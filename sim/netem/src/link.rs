@@ -1,0 +1,375 @@
+use std::collections::VecDeque;
+
+use weir_base::{Instant, NS_PER_S, Rng};
+
+use crate::config::{Jitter, LinkConfig, Loss};
+use crate::random::{self, Chance};
+
+/// What becomes of a frame offered to a link.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Transit {
+    /// It arrives at that time, if the link is not cut before ([`LinkModel::cuts`]).
+    Arrives(Instant),
+    /// It does not arrive.
+    Dropped(LinkDrop),
+}
+
+/// Why a frame does not arrive.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum LinkDrop {
+    /// The octets that wait would be more than `queue_bytes_max`.
+    QueueBytes,
+    /// The frames that wait would be more than `queue_packets_max`.
+    QueuePackets,
+    /// Lost on the wire.
+    Loss,
+    /// The link was down.
+    Down,
+}
+
+/// What a link did, in frames and octets. Octets are those of the frames, without overhead.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkStats {
+    /// Frames offered.
+    pub offered_frames: u64,
+    /// Octets offered.
+    pub offered_bytes: u64,
+    /// Frames that arrive, including those that a cut took afterwards.
+    pub delivered_frames: u64,
+    /// Octets that arrive.
+    pub delivered_bytes: u64,
+    /// Frames dropped for `queue_bytes_max`.
+    pub dropped_queue_bytes: u64,
+    /// Frames dropped for `queue_packets_max`.
+    pub dropped_queue_packets: u64,
+    /// Frames lost on the wire.
+    pub dropped_loss: u64,
+    /// Frames offered while the link was down.
+    pub dropped_down: u64,
+    /// Frames on their way when the link was cut, as [`LinkModel::survives`] was asked.
+    pub lost_in_cuts: u64,
+    /// Frames held back to arrive out of order.
+    pub reordered_frames: u64,
+    /// Time spent sending, whole nanoseconds: divided by the time that passed, the utilisation.
+    pub busy_ns: u64,
+    /// The most octets that ever waited.
+    pub queue_bytes_peak: u64,
+    /// The most frames that ever waited.
+    pub queue_packets_peak: u32,
+}
+
+impl LinkStats {
+    /// Frames offered that do not arrive.
+    pub fn dropped_frames(&self) -> u64 {
+        self.dropped_queue_bytes
+            + self.dropped_queue_packets
+            + self.dropped_loss
+            + self.dropped_down
+            + self.lost_in_cuts
+    }
+}
+
+/// A frame that waits for those before it to be sent.
+#[derive(Copy, Clone, Debug)]
+struct Waiting {
+    /// When its turn comes and it leaves the queue.
+    starts_ns: u64,
+    bytes: u64,
+}
+
+/// State of [`Loss`].
+#[derive(Copy, Clone, Debug)]
+struct LossState {
+    is_bad: bool,
+    good_to_bad: Chance,
+    bad_to_good: Chance,
+    in_good: Chance,
+    in_bad: Chance,
+}
+
+impl LossState {
+    fn new(loss: &Loss, rng: &mut Rng) -> Self {
+        let never = Chance::new(0.0);
+        match *loss {
+            Loss::None => Self::fixed(never),
+            Loss::Independent { probability } => Self::fixed(Chance::new(probability)),
+            Loss::GilbertElliott { good_to_bad, bad_to_good, loss_good, loss_bad } => Self {
+                is_bad: Chance::new(loss.bad_share()).happens(rng),
+                good_to_bad: Chance::new(good_to_bad),
+                bad_to_good: Chance::new(bad_to_good),
+                in_good: Chance::new(loss_good),
+                in_bad: Chance::new(loss_bad),
+            },
+        }
+    }
+
+    fn fixed(chance: Chance) -> Self {
+        let never = Chance::new(0.0);
+        Self {
+            is_bad: false,
+            good_to_bad: never,
+            bad_to_good: never,
+            in_good: chance,
+            in_bad: chance,
+        }
+    }
+
+    #[inline]
+    fn loses(&mut self, rng: &mut Rng) -> bool {
+        let step = if self.is_bad { self.bad_to_good } else { self.good_to_bad };
+        self.is_bad ^= step.happens(rng);
+        let chance = if self.is_bad { self.in_bad } else { self.in_good };
+        chance.happens(rng)
+    }
+}
+
+/// One direction of a link: says when each frame offered arrives, or why it does not.
+///
+/// Sending is counted in fractions of a nanosecond carried from frame to frame, so that the rate is
+/// exact over any run. Frames are sent one after another; those that wait are bounded in octets and
+/// in frames, and the frame being sent does not count as waiting: a queue of 0 still carries what
+/// finds the link free. Times given must not decrease; an earlier one counts as the latest given.
+///
+/// **Down.** A link that is down takes nothing. Taking it down empties its queue, and what is on its
+/// way is lost: since its arrival was announced already, the driver keeps [`cuts`](Self::cuts) of the
+/// time of sending beside the frame, and asks [`survives`](Self::survives) on arrival.
+#[derive(Clone, Debug)]
+pub struct LinkModel {
+    config: LinkConfig,
+    loss: LossState,
+    reorders: Chance,
+    is_up: bool,
+    cuts: u32,
+    /// The latest time given.
+    now_ns: u64,
+    /// When the frame sent last has left, rounded down, and the rest in units of `1 / rate` ns.
+    busy_until_ns: u64,
+    busy_rest: u64,
+    /// No frame arrives before this one, unless reordered.
+    latest_arrival_ns: u64,
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: u64,
+    loss_rng: Rng,
+    jitter_rng: Rng,
+    reorder_rng: Rng,
+    stats: LinkStats,
+}
+
+impl LinkModel {
+    /// A link that is up and free. All its draws follow from `seed`; loss, jitter and reordering
+    /// draw from separate streams, so that a change of one leaves the others as they were.
+    ///
+    /// A configuration that [`LinkConfig::check`] refuses is bent: a rate of 0 is 1 bit/s, a
+    /// probability the nearest possible one.
+    pub fn new(config: LinkConfig, seed: u64) -> Self {
+        let mut loss_rng = random::stream(seed, 0);
+        Self {
+            loss: LossState::new(&config.loss, &mut loss_rng),
+            reorders: Chance::new(config.reorder.map_or(0.0, |reorder| reorder.probability)),
+            config,
+            is_up: true,
+            cuts: 0,
+            now_ns: 0,
+            busy_until_ns: 0,
+            busy_rest: 0,
+            latest_arrival_ns: 0,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            loss_rng,
+            jitter_rng: random::stream(seed, 1),
+            reorder_rng: random::stream(seed, 2),
+            stats: LinkStats::default(),
+        }
+    }
+
+    /// Offers a frame of `bytes` octets at `now`.
+    #[inline]
+    pub fn send(&mut self, now: Instant, bytes: u32) -> Transit {
+        let now_ns = self.advance(now);
+        self.stats.offered_frames += 1;
+        self.stats.offered_bytes += u64::from(bytes);
+        if !self.is_up {
+            self.stats.dropped_down += 1;
+            return Transit::Dropped(LinkDrop::Down);
+        }
+        let left_ns = match self.config.rate_bps {
+            None => now_ns,
+            Some(rate_bps) => match self.transmit(now_ns, bytes, rate_bps.max(1)) {
+                Ok(left_ns) => left_ns,
+                Err(drop) => return Transit::Dropped(drop),
+            },
+        };
+        if self.loss.loses(&mut self.loss_rng) {
+            self.stats.dropped_loss += 1;
+            return Transit::Dropped(LinkDrop::Loss);
+        }
+        self.stats.delivered_frames += 1;
+        self.stats.delivered_bytes += u64::from(bytes);
+        Transit::Arrives(Instant::from_ns(self.arrival_ns(left_ns)))
+    }
+
+    /// Retires what has left the queue by `now`.
+    #[inline]
+    fn advance(&mut self, now: Instant) -> u64 {
+        self.now_ns = self.now_ns.max(now.as_ns());
+        while let Some(first) = self.waiting.front()
+            && first.starts_ns <= self.now_ns
+        {
+            self.waiting_bytes -= first.bytes;
+            self.waiting.pop_front();
+        }
+        self.now_ns
+    }
+
+    /// When the frame's last bit has left.
+    #[inline]
+    fn transmit(&mut self, now_ns: u64, bytes: u32, rate_bps: u64) -> Result<u64, LinkDrop> {
+        let wire_bytes = u64::from(bytes) + u64::from(self.config.overhead_bytes);
+        if self.busy_until_ns > now_ns {
+            self.enqueue(wire_bytes)?;
+        } else if self.busy_until_ns < now_ns {
+            self.busy_until_ns = now_ns;
+            self.busy_rest = 0;
+        }
+        // At most 2^33 octets; for less than 2^31 all of it fits 64 bits.
+        let (sending_ns, rest) = match (wire_bytes * 8).checked_mul(NS_PER_S) {
+            Some(work) if work <= u64::MAX - self.busy_rest => {
+                let work = work + self.busy_rest;
+                (work / rate_bps, work % rate_bps)
+            }
+            _ => {
+                let work =
+                    u128::from(wire_bytes * 8) * u128::from(NS_PER_S) + u128::from(self.busy_rest);
+                let rate_bps = u128::from(rate_bps);
+                (u64::try_from(work / rate_bps).unwrap_or(u64::MAX), (work % rate_bps) as u64)
+            }
+        };
+        self.busy_until_ns = self.busy_until_ns.saturating_add(sending_ns);
+        self.busy_rest = rest;
+        self.stats.busy_ns = self.stats.busy_ns.saturating_add(sending_ns);
+        Ok(self.busy_until_ns)
+    }
+
+    fn enqueue(&mut self, wire_bytes: u64) -> Result<(), LinkDrop> {
+        if self.waiting.len() >= self.config.queue_packets_max as usize {
+            self.stats.dropped_queue_packets += 1;
+            return Err(LinkDrop::QueuePackets);
+        }
+        if self.waiting_bytes + wire_bytes > self.config.queue_bytes_max {
+            self.stats.dropped_queue_bytes += 1;
+            return Err(LinkDrop::QueueBytes);
+        }
+        self.waiting.push_back(Waiting { starts_ns: self.busy_until_ns, bytes: wire_bytes });
+        self.waiting_bytes += wire_bytes;
+        self.stats.queue_bytes_peak = self.stats.queue_bytes_peak.max(self.waiting_bytes);
+        self.stats.queue_packets_peak =
+            self.stats.queue_packets_peak.max(self.waiting.len() as u32);
+        Ok(())
+    }
+
+    #[inline]
+    fn arrival_ns(&mut self, left_ns: u64) -> u64 {
+        let delay_ns = self.config.delay_ns;
+        let delay_ns = match self.config.jitter {
+            Jitter::None => delay_ns,
+            Jitter::Uniform { max_ns } => {
+                delay_ns.saturating_add(random::up_to(&mut self.jitter_rng, max_ns))
+            }
+            Jitter::Normal { sigma_ns } => {
+                let extra = random::normal(&mut self.jitter_rng) * sigma_ns as f64;
+                // The cast saturates.
+                delay_ns.saturating_add_signed(extra.round() as i64)
+            }
+        };
+        let arrival_ns = left_ns.saturating_add(delay_ns).max(self.latest_arrival_ns);
+        if let Some(reorder) = self.config.reorder
+            && self.reorders.happens(&mut self.reorder_rng)
+        {
+            self.stats.reordered_frames += 1;
+            return arrival_ns.saturating_add(reorder.extra_ns);
+        }
+        self.latest_arrival_ns = arrival_ns;
+        arrival_ns
+    }
+
+    /// Takes the link up or down. Down empties the queue and loses what is on its way, see
+    /// [`LinkModel`].
+    pub fn set_up(&mut self, up: bool) {
+        if self.is_up && !up {
+            self.cuts = self.cuts.wrapping_add(1);
+            self.waiting.clear();
+            self.waiting_bytes = 0;
+            self.busy_until_ns = self.now_ns;
+            self.busy_rest = 0;
+            self.latest_arrival_ns = self.now_ns;
+        }
+        self.is_up = up;
+    }
+
+    /// Whether the link takes frames.
+    pub fn is_up(&self) -> bool {
+        self.is_up
+    }
+
+    /// How often the link was taken down. Keep it beside a frame that was sent.
+    #[inline]
+    pub fn cuts(&self) -> u32 {
+        self.cuts
+    }
+
+    /// Whether a frame whose arrival was announced when [`cuts`](Self::cuts) was `cuts_when_sent`
+    /// has arrived; counts it if not. Ask once for each frame, when its time of arrival has come.
+    #[inline]
+    pub fn survives(&mut self, cuts_when_sent: u32) -> bool {
+        let survives = self.cuts == cuts_when_sent;
+        self.stats.lost_in_cuts += u64::from(!survives);
+        survives
+    }
+
+    /// Octets that wait at `now`, with overhead, without the frame being sent.
+    pub fn queue_bytes(&mut self, now: Instant) -> u64 {
+        self.advance(now);
+        self.waiting_bytes
+    }
+
+    /// Frames that wait at `now`, without the one being sent.
+    pub fn queue_packets(&mut self, now: Instant) -> u32 {
+        self.advance(now);
+        self.waiting.len() as u32
+    }
+
+    /// Time until a frame offered at `now` would begin to be sent.
+    pub fn queueing_delay_ns(&self, now: Instant) -> u64 {
+        self.busy_until_ns.saturating_sub(now.as_ns())
+    }
+
+    /// What the link did so far.
+    pub fn stats(&self) -> &LinkStats {
+        &self.stats
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &LinkConfig {
+        &self.config
+    }
+
+    /// Changes the link for frames offered from now on; those taken already keep their times. The
+    /// loss chain begins anew.
+    pub fn set_config(&mut self, config: LinkConfig) {
+        // What is left of a nanosecond is in units of the old rate.
+        let (old, new) = (self.config.rate_bps, config.rate_bps);
+        self.busy_rest = match (old, new) {
+            (Some(old), Some(new)) => {
+                let rest = u128::from(self.busy_rest) * u128::from(new.max(1));
+                (rest / u128::from(old.max(1))) as u64
+            }
+            _ => 0,
+        };
+        self.loss = LossState::new(&config.loss, &mut self.loss_rng);
+        self.reorders = Chance::new(config.reorder.map_or(0.0, |reorder| reorder.probability));
+        self.config = config;
+    }
+}
+
+#[cfg(test)]
+mod tests;
