@@ -42,6 +42,14 @@ pub enum EventKind {
         /// It bore a congestion mark.
         is_marked: bool,
     },
+    /// A consumer received Data with other octets than were produced. It goes on waiting, or asks
+    /// again.
+    DamagedData {
+        /// The object.
+        object: u64,
+        /// The segment.
+        segment: u64,
+    },
     /// A consumer was told that its Interest will not be answered.
     NackReceived {
         /// The object.

@@ -1,6 +1,10 @@
 //! What consumers ask for and producers answer, as data and as generators.
 
+mod error;
+
 use serde::{Deserialize, Serialize};
+
+pub use self::error::WorkloadError;
 
 /// A consumer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

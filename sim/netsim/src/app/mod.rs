@@ -1,0 +1,99 @@
+//! Consumers and producers as state machines: the same code under virtual time and over sockets.
+//!
+//! A driver hands in what came and the time, and carries out what is in the outbox. Time is counted
+//! from the start of the run: [`Instant::ZERO`] is when the plan's times begin.
+
+mod consumer;
+mod producer;
+
+use weir_base::{Instant, Packet};
+use weir_wire::LpHeader;
+
+pub use self::consumer::{Consumer, ConsumerStats};
+pub use self::producer::{Producer, ProducerStats};
+use crate::event::EventKind;
+use crate::plan::Role;
+use crate::workload::WorkloadError;
+
+/// A packet that came over the application's face.
+#[derive(Clone, Debug)]
+pub struct AppInput {
+    /// Its link header.
+    pub header: LpHeader,
+    /// Exactly one Interest or Data TLV.
+    pub packet: Packet,
+}
+
+/// What an application wants done. The driver drains the lists; their memory stays.
+#[derive(Debug, Default)]
+pub struct AppOutbox {
+    /// Packets to send, in order.
+    pub packets: Vec<(LpHeader, Packet)>,
+    /// What happened, all of it at the time that was handed in.
+    pub events: Vec<EventKind>,
+    /// Data came whose octets are not what was produced; the first such case since it was last
+    /// taken. [`EventKind::DamagedData`] tells of every case, and the consumer goes on. The driver
+    /// knows whether a fault of the plan explains it.
+    pub violation: Option<String>,
+}
+
+/// A consumer or a producer.
+#[derive(Debug)]
+pub enum App {
+    /// Asks.
+    Consumer(Box<Consumer>),
+    /// Answers.
+    Producer(Box<Producer>),
+}
+
+impl App {
+    /// The application of a node, `None` for a router. `duration_ns` is that of the plan; all
+    /// randomness follows from `seed`, which should differ from node to node.
+    ///
+    /// # Errors
+    /// A value of the plan is out of range; the message says which and what would be right.
+    pub fn new(role: &Role, duration_ns: u64, seed: u64) -> Result<Option<Self>, WorkloadError> {
+        Ok(match role {
+            Role::Router(_) => None,
+            Role::Consumer(plan) => {
+                Some(Self::Consumer(Box::new(Consumer::new(plan, duration_ns, seed)?)))
+            }
+            Role::Producer(plan) => Some(Self::Producer(Box::new(Producer::new(plan, seed)?))),
+        })
+    }
+
+    /// Takes what came, drained from `inputs`, and appends what is to be done to `out`. To be
+    /// called also, without inputs, when [`App::next_wakeup`] has come; once at the start does no
+    /// harm.
+    pub fn handle(&mut self, now: Instant, inputs: &mut Vec<AppInput>, out: &mut AppOutbox) {
+        match self {
+            Self::Consumer(consumer) => consumer.handle(now, inputs, out),
+            Self::Producer(producer) => producer.handle(now, inputs, out),
+        }
+    }
+
+    /// When [`App::handle`] must be called at the latest if no input comes before.
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        match self {
+            Self::Consumer(consumer) => consumer.next_wakeup(),
+            Self::Producer(producer) => producer.next_wakeup(),
+        }
+    }
+
+    /// Whether it will neither send nor report anything any more unless a packet comes. A producer
+    /// is done whenever it owes no answer.
+    pub fn is_done(&self) -> bool {
+        match self {
+            Self::Consumer(consumer) => consumer.is_done(),
+            Self::Producer(producer) => producer.is_done(),
+        }
+    }
+
+    /// The consumer's congestion window now, as [`EventKind::Window`]; for the driver's samples.
+    pub fn sample(&self) -> Option<EventKind> {
+        match self {
+            Self::Consumer(consumer) => consumer.sample(),
+            Self::Producer(_) => None,
+        }
+    }
+}
