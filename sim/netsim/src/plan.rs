@@ -109,6 +109,10 @@ impl Default for RouterPlan {
 pub struct StagesPlan {
     /// Look-up of an Interest in the store (rate mu_1).
     pub store: Option<StagePlan>,
+    /// How long an Interest holds the server of `store` when the store has not what it asks for, as
+    /// its filter or index tells without a read; it waits in the same queue. Which of the two an
+    /// Interest takes is found out when it joins the queue. `None`: as long as any other.
+    pub store_miss: Option<ServiceTime>,
     /// Writing Data to the store (mu_2). Data is on its way already; when the queue is full, it is
     /// not stored.
     pub store_write: Option<StagePlan>,
