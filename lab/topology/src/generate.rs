@@ -399,3 +399,6 @@ pub fn barabasi_albert(
     let nodes = (0..nodes).map(|index| Node::new(format!("r{index}"))).collect::<Vec<_>>();
     make(format!("barabasi-albert-{}", nodes.len()), nodes, links)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,17 @@
-//! Shortest paths.
+//! Shortest paths, and the next hops beside them.
+//!
+//! All results are deterministic: among equally short paths the one of fewest links wins, then the
+//! neighbour of lowest index, then the link of lowest index.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::OnceLock;
 
 use crate::model::Topology;
 
 /// What a path adds up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Metric {
     /// [`crate::Link::cost`].
     #[default]
@@ -15,12 +23,13 @@ pub enum Metric {
 }
 
 /// Which next hops besides the shortest are allowed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Alternatives {
     /// Only those on shortest paths.
     #[default]
     EqualCost,
-    /// Also neighbours that are strictly nearer to the destination: no loop however nodes choose.
+    /// Also neighbours that are nearer to the destination: no loop however nodes choose.
     Downstream,
     /// Also neighbours whose own shortest path does not come back (RFC 5286, inequality 1): no loop
     /// as long as only one node leaves the shortest path.
@@ -43,16 +52,222 @@ pub struct Routes {
     pub destination: usize,
     /// For each node the sum of the metric to the destination, `None` when there is no path.
     pub distance: Vec<Option<u64>>,
+    /// For each node the number of links of its path, 0 where there is none.
+    pub hops: Vec<u32>,
     /// For each node its next hop, `None` at the destination and where there is no path.
     pub next: Vec<Option<Hop>>,
 }
 
-/// Computes routes over one topology to many destinations.
-#[derive(Clone, Debug)]
-pub struct RoutePlanner;
+impl Routes {
+    /// The hops from `node` to the destination, empty at it, `None` when there is no path.
+    pub fn path_from(&self, node: usize) -> Option<Vec<Hop>> {
+        self.distance.get(node).copied().flatten()?;
+        let next = |hop: Option<Hop>| self.next[hop.map_or(node, |hop| hop.node)];
+        Some(std::iter::successors(next(None), |&hop| next(Some(hop))).collect())
+    }
 
-/// For each node its next hop to `destination` by cost; see [`RoutePlanner`] for more.
-pub fn routes_to(topology: &Topology, destination: usize) -> Vec<Option<Hop>> {
-    let _ = (topology, destination);
-    Vec::new()
+    /// What is compared to say that one node is nearer than another.
+    fn rank(&self, node: usize) -> Option<(u64, u32)> {
+        Some((self.distance[node]?, self.hops[node]))
+    }
 }
+
+#[derive(Clone, Copy, Debug)]
+struct Edge {
+    hop: Hop,
+    weight: u64,
+}
+
+/// Computes routes over one topology to many destinations.
+///
+/// Made once, it keeps its own compact copy of the links: a destination costs
+/// `O((nodes + links) log nodes)`. Links that change later need a new planner.
+#[derive(Clone, Debug)]
+pub struct RoutePlanner {
+    /// The edges of node `n` are `edges[starts[n]..starts[n + 1]]`, sorted by neighbour and link.
+    starts: Vec<usize>,
+    edges: Vec<Edge>,
+    forwards: Vec<bool>,
+    /// For each edge the distance of the neighbour back to the node.
+    back: OnceLock<Vec<Option<u64>>>,
+}
+
+impl RoutePlanner {
+    /// A planner over all links of `topology`.
+    pub fn new(topology: &Topology, metric: Metric) -> Self {
+        Self::over(topology, metric, |_| true)
+    }
+
+    /// A planner over the links for which `usable(index)` holds: those that are up, for example.
+    pub fn over(topology: &Topology, metric: Metric, usable: impl Fn(usize) -> bool) -> Self {
+        let nodes = topology.nodes().len();
+        let mut by_node = vec![Vec::new(); nodes];
+        for (link, properties) in topology.links().iter().enumerate() {
+            if !usable(link) {
+                continue;
+            }
+            let weight = match metric {
+                Metric::Cost => u64::from(properties.cost),
+                Metric::Delay => properties.delay_ns,
+                Metric::Hops => 1,
+            };
+            let (a, b) = (properties.a, properties.b);
+            by_node[a].push(Edge { hop: Hop { node: b, link }, weight });
+            by_node[b].push(Edge { hop: Hop { node: a, link }, weight });
+        }
+        let (mut starts, mut edges) = (vec![0], Vec::new());
+        for mut list in by_node {
+            list.sort_unstable_by_key(|edge| edge.hop);
+            edges.append(&mut list);
+            starts.push(edges.len());
+        }
+        Self { starts, edges, forwards: vec![true; nodes], back: OnceLock::new() }
+    }
+
+    /// The same planner, where no path leads through a node for which `forwards` does not hold;
+    /// paths may still start and end there.
+    #[must_use]
+    pub fn through(mut self, forwards: impl Fn(usize) -> bool) -> Self {
+        for (node, value) in self.forwards.iter_mut().enumerate() {
+            *value = forwards(node);
+        }
+        self.back = OnceLock::new();
+        self
+    }
+
+    fn edges_of(&self, node: usize) -> std::ops::Range<usize> {
+        self.starts[node]..self.starts[node + 1]
+    }
+
+    /// Whether a path to `destination` may lead on through `node`.
+    fn leads_on(&self, node: usize, destination: usize) -> bool {
+        node == destination || self.forwards[node]
+    }
+
+    /// The shortest paths of all nodes to `destination` (Dijkstra).
+    ///
+    /// # Panics
+    /// When `destination` is not the index of a node.
+    pub fn routes_to(&self, destination: usize) -> Routes {
+        let nodes = self.forwards.len();
+        assert!(destination < nodes, "node {destination} of {nodes}");
+        let mut best = vec![(u64::MAX, u32::MAX); nodes];
+        let mut settled = vec![false; nodes];
+        let mut queue = BinaryHeap::new();
+        best[destination] = (0, 0);
+        queue.push(Reverse((0u64, 0u32, destination)));
+        while let Some(Reverse((distance, hops, node))) = queue.pop() {
+            if std::mem::replace(&mut settled[node], true) || !self.leads_on(node, destination) {
+                continue;
+            }
+            for edge in &self.edges[self.edges_of(node)] {
+                let candidate = (distance.saturating_add(edge.weight), hops + 1);
+                let other = edge.hop.node;
+                if !settled[other] && candidate < best[other] {
+                    best[other] = candidate;
+                    queue.push(Reverse((candidate.0, candidate.1, other)));
+                }
+            }
+        }
+        let reached = |node: usize| settled[node].then_some(best[node]);
+        let next = (0..nodes)
+            .map(|node| {
+                let own = reached(node).filter(|_| node != destination)?;
+                let edges = &self.edges[self.edges_of(node)];
+                let on_path = |edge: &&Edge| {
+                    let other = edge.hop.node;
+                    self.leads_on(other, destination)
+                        && reached(other).is_some_and(|(distance, hops)| {
+                            own == (distance.saturating_add(edge.weight), hops + 1)
+                        })
+                };
+                edges.iter().find(on_path).map(|edge| edge.hop)
+            })
+            .collect();
+        Routes {
+            destination,
+            distance: (0..nodes).map(|node| reached(node).map(|(distance, _)| distance)).collect(),
+            hops: (0..nodes).map(|node| reached(node).map_or(0, |(_, hops)| hops)).collect(),
+            next,
+        }
+    }
+
+    /// For each node at most `most` next hops, best first; the first is that of `routes`.
+    ///
+    /// They are sorted by the length of the path through them, then its links, then by index.
+    pub fn next_hops(
+        &self,
+        routes: &Routes,
+        alternatives: Alternatives,
+        most: usize,
+    ) -> Vec<Vec<Hop>> {
+        let back: &[Option<u64>] = match alternatives {
+            Alternatives::LoopFree => self.back.get_or_init(|| self.distances_back()),
+            Alternatives::EqualCost | Alternatives::Downstream => &[],
+        };
+        (0..self.forwards.len())
+            .map(|node| {
+                let mut hops = self.ranked_hops(routes, alternatives, back, node);
+                hops.truncate(most);
+                hops
+            })
+            .collect()
+    }
+
+    fn ranked_hops(
+        &self,
+        routes: &Routes,
+        alternatives: Alternatives,
+        back: &[Option<u64>],
+        node: usize,
+    ) -> Vec<Hop> {
+        let Some(own) = routes.rank(node).filter(|_| node != routes.destination) else {
+            return Vec::new();
+        };
+        let mut ranked = Vec::new();
+        for index in self.edges_of(node) {
+            let Edge { hop, weight } = self.edges[index];
+            let Some(rank) = routes.rank(hop.node) else { continue };
+            if !self.leads_on(hop.node, routes.destination) {
+                continue;
+            }
+            let through = rank.0.saturating_add(weight);
+            let allowed = match alternatives {
+                Alternatives::EqualCost => rank < own && through == own.0,
+                Alternatives::Downstream => rank < own,
+                Alternatives::LoopFree => {
+                    let back = back[index].unwrap_or(u64::MAX);
+                    rank < own || rank.0 < back.saturating_add(own.0)
+                }
+            };
+            if allowed {
+                ranked.push((through, rank.1, hop));
+            }
+        }
+        ranked.sort_unstable();
+        ranked.into_iter().map(|(_, _, hop)| hop).collect()
+    }
+
+    /// For each edge the distance from the neighbour back to the node.
+    fn distances_back(&self) -> Vec<Option<u64>> {
+        let mut back = Vec::with_capacity(self.edges.len());
+        for node in 0..self.forwards.len() {
+            let routes = self.routes_to(node);
+            let edges = &self.edges[self.edges_of(node)];
+            back.extend(edges.iter().map(|edge| routes.distance[edge.hop.node]));
+        }
+        back
+    }
+}
+
+/// For each node its next hop to `destination` by cost; [`RoutePlanner`] for many destinations and
+/// other metrics.
+///
+/// # Panics
+/// When `destination` is not the index of a node.
+pub fn routes_to(topology: &Topology, destination: usize) -> Vec<Option<Hop>> {
+    RoutePlanner::new(topology, Metric::Cost).routes_to(destination).next
+}
+
+#[cfg(test)]
+mod tests;
