@@ -19,7 +19,9 @@ pub use locate::{
     unix_path_candidates,
 };
 pub use stream::StreamSocket;
-pub use udp::{Datagram, UdpCounters, UdpOptions, UdpPort, udp_local_toward, udp_mtu_default};
+pub use udp::{
+    Datagram, FramesSent, UdpCounters, UdpOptions, UdpPort, udp_local_toward, udp_mtu_default,
+};
 pub use uri::{FaceUri, FaceUriError, NDN_PORT, ResolveError};
 
 /// Milliseconds since the Unix epoch, by the system's clock.

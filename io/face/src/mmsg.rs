@@ -13,8 +13,9 @@ pub(crate) const BATCH_MAX: usize = 32;
 /// Pieces of all messages of one sending call.
 pub(crate) const PIECES_MAX: usize = 512;
 
-/// Room for the control messages asked for: segment size and drop counter, 24 octets each.
-type Control = [u64; 8];
+/// Room for the control messages asked for: segment size and drop counter, 24 octets each, and the
+/// time of arrival, 32.
+type Control = [u64; 12];
 
 /// Where one message is received: its first and its further octets.
 pub(crate) struct Target<'a> {
@@ -32,6 +33,8 @@ pub(crate) struct Arrival {
     pub(crate) is_truncated: bool,
     /// Datagrams this socket lost for want of buffer, since it was made.
     pub(crate) overflows: Option<u32>,
+    /// When the system took it in, in nanoseconds since the Unix epoch, where that was asked for.
+    pub(crate) taken_in_unix_ns: Option<u64>,
 }
 
 /// Receives into `targets`, one message each, and appends what came to `arrivals`.
@@ -51,7 +54,7 @@ pub(crate) fn receive(
         [[libc::iovec; 2]; BATCH_MAX],
         [libc::mmsghdr; BATCH_MAX],
     ) = unsafe { (mem::zeroed(), mem::zeroed(), mem::zeroed()) };
-    let mut controls: [Control; BATCH_MAX] = [[0; 8]; BATCH_MAX];
+    let mut controls: [Control; BATCH_MAX] = [[0; 12]; BATCH_MAX];
     for (index, target) in targets[..count].iter_mut().enumerate() {
         pieces[index] = [piece_mut(target.head), piece_mut(target.rest)];
         let header = &mut messages[index].msg_hdr;
@@ -80,13 +83,14 @@ pub(crate) fn receive(
     };
     for (message, name) in messages[..received].iter().zip(&names) {
         let len = message.msg_len as usize;
-        let (segment, overflows) = read_control(&message.msg_hdr);
+        let ControlValues { segment, overflows, taken_in_unix_ns } = read_control(&message.msg_hdr);
         arrivals.push(Arrival {
             peer: read_address(name),
             len,
             segment: segment.filter(|&size| size > 0).unwrap_or(len),
             is_truncated: message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
             overflows,
+            taken_in_unix_ns,
         });
     }
     Ok(())
@@ -105,12 +109,20 @@ fn receive_singly(fd: RawFd, messages: &mut [libc::mmsghdr]) -> io::Result<usize
     Ok(messages.len())
 }
 
-/// Segment size (UDP_GRO) and drop counter (SO_RXQ_OVFL) of a received message.
-fn read_control(header: &libc::msghdr) -> (Option<usize>, Option<u32>) {
-    let (mut segment, mut overflows) = (None, None);
+#[derive(Default)]
+struct ControlValues {
+    segment: Option<usize>,
+    overflows: Option<u32>,
+    taken_in_unix_ns: Option<u64>,
+}
+
+/// Segment size (UDP_GRO), drop counter (SO_RXQ_OVFL) and time of arrival (SO_TIMESTAMPNS) of a
+/// received message.
+fn read_control(header: &libc::msghdr) -> ControlValues {
+    let mut values = ControlValues::default();
     // SAFETY: the header was filled in by the kernel and its control buffer is still alive, so that
-    // the macros walk control messages within it; the data of these two kinds is an int, maybe
-    // unaligned.
+    // the macros walk control messages within it; the data of these kinds is an int or a timespec,
+    // maybe unaligned.
     unsafe {
         let mut control = libc::CMSG_FIRSTHDR(header);
         while !control.is_null() {
@@ -118,17 +130,23 @@ fn read_control(header: &libc::msghdr) -> (Option<usize>, Option<u32>) {
             match ((*control).cmsg_level, (*control).cmsg_type) {
                 (libc::SOL_UDP, libc::UDP_GRO) => {
                     let size = data.cast::<libc::c_int>().read_unaligned();
-                    segment = usize::try_from(size).ok();
+                    values.segment = usize::try_from(size).ok();
                 }
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
-                    overflows = Some(data.cast::<u32>().read_unaligned());
+                    values.overflows = Some(data.cast::<u32>().read_unaligned());
+                }
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                    let time = data.cast::<libc::timespec>().read_unaligned();
+                    let (s, ns) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec));
+                    values.taken_in_unix_ns =
+                        s.ok().zip(ns.ok()).map(|(s, ns)| s * 1_000_000_000 + ns);
                 }
                 _ => {}
             }
             control = libc::CMSG_NXTHDR(header, control);
         }
     }
-    (segment, overflows)
+    values
 }
 
 /// The address the kernel wrote to `name`, if it is an IP address.
@@ -203,7 +221,7 @@ pub(crate) fn send(
     // SAFETY: plain C structures for which zeros are a valid value.
     let (mut vectors, mut messages): ([libc::iovec; PIECES_MAX], [libc::mmsghdr; BATCH_MAX]) =
         unsafe { (mem::zeroed(), mem::zeroed()) };
-    let mut controls: [Control; BATCH_MAX] = [[0; 8]; BATCH_MAX];
+    let mut controls: [Control; BATCH_MAX] = [[0; 12]; BATCH_MAX];
     for (vector, octets) in vectors.iter_mut().zip(&pieces.pieces[..pieces.count]) {
         // The kernel only reads what it is given to send; the structure has no const pointer.
         *vector =

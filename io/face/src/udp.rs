@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 use weir_base::{Packet, PacketMut, Pool};
-use weir_link::{Frame, Link, LinkDrop};
+use weir_link::{Link, LinkDrop};
 use weir_wire::PACKET_SIZE_MAX;
 
 use crate::mmsg::{self, Arrival, BATCH_MAX, Departure, Pieces, Target};
@@ -55,6 +55,8 @@ pub struct UdpOptions {
     pub offload: bool,
     /// Whether `recvmmsg` and `sendmmsg` are used, where they exist.
     pub batch: bool,
+    /// Whether each datagram shall say when the system took it in, where it can.
+    pub timestamps: bool,
 }
 
 impl Default for UdpOptions {
@@ -64,6 +66,7 @@ impl Default for UdpOptions {
             send_buffer_bytes: 4 << 20,
             offload: true,
             batch: true,
+            timestamps: false,
         }
     }
 }
@@ -77,6 +80,9 @@ pub struct Datagram {
     pub key: Option<u64>,
     /// Its octets, a slice of the block it was received into.
     pub frame: Packet,
+    /// When the system took it in, in nanoseconds since the Unix epoch: with
+    /// [`UdpOptions::timestamps`] alone. Datagrams of one run have the same time.
+    pub taken_in_unix_ns: Option<u64>,
 }
 
 /// What happened at a [`UdpPort`] beside datagrams delivered.
@@ -90,6 +96,18 @@ pub struct UdpCounters {
     pub receive_errors: u64,
     /// Datagrams that could not be sent, dropped.
     pub send_errors: u64,
+}
+
+/// How a call of [`UdpPort::send_frames`] ended.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct FramesSent {
+    /// Frames that are done with, sent or refused, from the front: less than all when the socket
+    /// takes no more for now.
+    pub done: usize,
+    /// Those of them that the system would not send; counted in [`UdpCounters::send_errors`] too.
+    pub refused: usize,
+    /// Octets of the refused ones.
+    pub refused_bytes: usize,
 }
 
 #[derive(Debug, Default)]
@@ -133,6 +151,10 @@ impl UdpPort {
         grow_send_buffer(&socket, options.send_buffer_bytes);
         // Without this only the count of such drops is missing.
         let _ = set_int_option(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+        if options.timestamps {
+            // Whoever asked for it sees `None` where it does not work.
+            let _ = set_int_option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1);
+        }
         let is_joined =
             options.offload && set_int_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
         let cuts_runs =
@@ -268,7 +290,8 @@ impl UdpPort {
             return;
         };
         let key = self.key_of(peer);
-        let mut push = |frame| datagrams.push(Datagram { peer, key, frame });
+        let taken_in_unix_ns = arrival.taken_in_unix_ns;
+        let mut push = |frame| datagrams.push(Datagram { peer, key, frame, taken_in_unix_ns });
         let slot = &mut self.slots[index];
         let head_capacity = slot.head.as_ref().map_or(0, PacketMut::capacity);
         let head_len = arrival.len.min(head_capacity);
@@ -325,7 +348,8 @@ impl UdpPort {
                 break Ok(SendStatus::Drained);
             }
             let mut plan = Plan::new();
-            plan.fill(link.frames(), self.run_frame_max);
+            let frames = link.frames().map(|frame| (frame.prefix(), &frame.payload()[..]));
+            plan.fill(frames, self.run_frame_max);
             let sent = mmsg::send(
                 self.socket.as_raw_fd(),
                 &address,
@@ -339,9 +363,17 @@ impl UdpPort {
                     link.frames_sent(frames);
                 }
                 Err(error) => {
-                    let first = (plan.departures[0], plan.frame_counts[0]);
-                    if let Some(status) = self.on_send_error(error, first, link).transpose() {
-                        break status;
+                    let (departure, frame_count) = (plan.departures[0], plan.frame_counts[0]);
+                    match self.on_send_error(error, departure) {
+                        Ok(AfterError::Again) => {}
+                        Ok(AfterError::Wait) => break Ok(SendStatus::WouldBlock),
+                        Ok(AfterError::Drop) => {
+                            self.counters.send_errors += frame_count as u64;
+                            for _ in 0..frame_count {
+                                link.discard_front(LinkDrop::SocketRefused);
+                            }
+                        }
+                        Err(error) => break Err(error),
                     }
                 }
             }
@@ -351,41 +383,72 @@ impl UdpPort {
         result
     }
 
-    /// `Ok(None)` to go on sending.
-    fn on_send_error(
-        &mut self,
-        error: io::Error,
-        (departure, frame_count): (Departure, usize),
-        link: &mut Link,
-    ) -> io::Result<Option<SendStatus>> {
+    /// Sends `frames` to `peer`, each as a datagram of its own, without a [`Link`].
+    ///
+    /// # Errors
+    /// Only if the socket itself is broken.
+    pub fn send_frames(&mut self, peer: SocketAddr, frames: &[Packet]) -> io::Result<FramesSent> {
+        let address = SockAddr::from(peer);
+        let mut result = FramesSent::default();
+        while result.done < frames.len() {
+            let mut plan = Plan::new();
+            let rest = frames[result.done..].iter().map(|frame| (&[][..], &frame[..]));
+            plan.fill(rest, self.run_frame_max);
+            let fd = self.socket.as_raw_fd();
+            let sent = mmsg::send(fd, &address, &plan.pieces, plan.departures(), self.is_batched);
+            match sent {
+                Ok(count) => result.done += plan.frame_counts[..count].iter().sum::<usize>(),
+                Err(error) => match self.on_send_error(error, plan.departures[0])? {
+                    AfterError::Again => {}
+                    AfterError::Wait => break,
+                    AfterError::Drop => {
+                        let count = plan.frame_counts[0];
+                        let refused = &frames[result.done..result.done + count];
+                        result.refused += count;
+                        result.refused_bytes += refused.iter().map(|f| f.len()).sum::<usize>();
+                        result.done += count;
+                        self.counters.send_errors += count as u64;
+                    }
+                },
+            }
+        }
+        Ok(result)
+    }
+
+    /// What to do after `error` about the first of several messages.
+    fn on_send_error(&mut self, error: io::Error, departure: Departure) -> io::Result<AfterError> {
         match error.raw_os_error() {
-            Some(libc::EAGAIN) => Ok(Some(SendStatus::WouldBlock)),
-            Some(libc::EINTR) => Ok(None),
+            Some(libc::EAGAIN) => Ok(AfterError::Wait),
+            Some(libc::EINTR) => Ok(AfterError::Again),
             Some(libc::ENOSYS) if self.is_batched => {
                 self.is_batched = false;
-                Ok(None)
+                Ok(AfterError::Again)
             }
             // The route's MTU is below the segment size: such frames go one by one, as IP
             // fragments.
             Some(libc::EINVAL | libc::EMSGSIZE) if departure.segment != 0 => {
                 self.run_frame_max = usize::from(departure.segment) - 1;
-                Ok(None)
+                Ok(AfterError::Again)
             }
             // The device cannot cut runs.
             Some(libc::EIO | libc::EOPNOTSUPP) if departure.segment != 0 => {
                 self.run_frame_max = 0;
-                Ok(None)
+                Ok(AfterError::Again)
             }
             Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT) => Err(error),
-            _ => {
-                for _ in 0..frame_count {
-                    link.discard_front(LinkDrop::SocketRefused);
-                }
-                self.counters.send_errors += frame_count as u64;
-                Ok(None)
-            }
+            _ => Ok(AfterError::Drop),
         }
     }
+}
+
+/// What follows an error of sending.
+enum AfterError {
+    /// Try again.
+    Again,
+    /// Wait until the socket is writable.
+    Wait,
+    /// The first message cannot be sent.
+    Drop,
 }
 
 /// The messages of one call.
@@ -416,9 +479,11 @@ impl<'a> Plan<'a> {
         &self.departures[..self.count]
     }
 
-    fn fill(&mut self, frames: impl Iterator<Item = &'a Frame>, run_frame_max: usize) {
+    /// Each frame is of two parts, of which one may be empty.
+    fn fill(&mut self, frames: impl Iterator<Item = (&'a [u8], &'a [u8])>, run_frame_max: usize) {
         for frame in frames {
-            let joins = self.is_run_open && self.may_join(frame.len());
+            let len = frame.0.len() + frame.1.len();
+            let joins = self.is_run_open && self.may_join(len);
             if self.pieces.free() < 2 || (!joins && self.count == BATCH_MAX) {
                 break;
             }
@@ -426,13 +491,13 @@ impl<'a> Plan<'a> {
                 let latest = self.count - 1;
                 let segment = self.frame_size(latest);
                 self.departures[latest].segment = segment as u16;
-                self.is_run_open = frame.len() == segment;
+                self.is_run_open = len == segment;
             } else {
                 self.count += 1;
                 self.run_bytes = 0;
-                self.is_run_open = frame.len() <= run_frame_max;
+                self.is_run_open = len <= run_frame_max;
             }
-            self.run_bytes += frame.len();
+            self.run_bytes += len;
             self.add(frame);
         }
     }
@@ -450,9 +515,9 @@ impl<'a> Plan<'a> {
         self.run_bytes / self.frame_counts[departure]
     }
 
-    fn add(&mut self, frame: &'a Frame) {
+    fn add(&mut self, (prefix, payload): (&'a [u8], &'a [u8])) {
         let latest = self.count - 1;
-        for octets in [frame.prefix(), frame.payload()] {
+        for octets in [prefix, payload] {
             if !octets.is_empty() {
                 self.pieces.push(octets);
                 self.departures[latest].piece_count += 1;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant as Clock};
 use common::{data, link_with, packets_of};
 use weir_base::{Packet, Pool};
 use weir_face::{
-    Datagram, FaceUri, RecvStatus, SendStatus, UdpOptions, UdpPort, udp_local_toward,
+    Datagram, FaceUri, FramesSent, RecvStatus, SendStatus, UdpOptions, UdpPort, udp_local_toward,
     udp_mtu_default,
 };
 use weir_link::{Link, LinkConfig, LinkDrop};
@@ -217,4 +217,41 @@ fn local_addresses_are_those_the_peer_sees() {
     assert_eq!(udp_local_toward(bound, peer), FaceUri::Udp(bound));
     assert_eq!(udp_mtu_default(Ipv6Addr::LOCALHOST.into()), 8800);
     assert_eq!(udp_mtu_default(Ipv4Addr::new(192, 0, 2, 1).into()), 1420);
+}
+
+/// Without a link: each frame is a datagram of its own, and what cannot be sent is told.
+#[test]
+fn frames_are_sent_without_a_link_in_every_mode() {
+    let packets: Vec<Packet> = (0..90).map(|index| data(2 + (index / 9) * 131, index)).collect();
+    for sending in all_options() {
+        let mut near = UdpPort::bind(ANY_V4, &sending).unwrap();
+        let mut far = UdpPort::bind(ANY_V4, &UdpOptions::default()).unwrap();
+        let sent = near.send_frames(far.local_addr(), &packets).unwrap();
+        assert_eq!(sent, FramesSent { done: 90, refused: 0, refused_bytes: 0 });
+        let arrived = receive(&mut far, &mut Pool::new(1 << 20), packets.len());
+        assert!(frames(arrived) == packets, "{sending:?}");
+        let too_long = [Packet::from(vec![6; 65_535]), data(40, 1)];
+        let sent = near.send_frames(far.local_addr(), &too_long).unwrap();
+        assert_eq!(sent, FramesSent { done: 2, refused: 1, refused_bytes: 65_535 });
+        assert_eq!(near.counters().send_errors, 1);
+    }
+}
+
+#[test]
+fn datagrams_say_when_they_were_taken_in_if_asked() {
+    let options = UdpOptions { timestamps: true, ..UdpOptions::default() };
+    let mut stamping = UdpPort::bind(ANY_V4, &options).unwrap();
+    let mut plain = UdpPort::bind(ANY_V4, &UdpOptions::default()).unwrap();
+    let client = UdpSocket::bind(ANY_V4).unwrap();
+    let mut pool = Pool::new(1 << 20);
+    for index in 0..3 {
+        client.send_to(&data(50, index), stamping.local_addr()).unwrap();
+        client.send_to(&data(50, index), plain.local_addr()).unwrap();
+    }
+    let arrived = receive(&mut stamping, &mut pool, 3);
+    let times: Vec<u64> = arrived.iter().map(|d| d.taken_in_unix_ns.unwrap()).collect();
+    assert!(times.is_sorted(), "{times:?}");
+    assert!(times[0] / 1_000_000 <= weir_face::unix_time_ms(), "{times:?}");
+    let arrived = receive(&mut plain, &mut pool, 3);
+    assert!(arrived.iter().all(|datagram| datagram.taken_in_unix_ns.is_none()));
 }
