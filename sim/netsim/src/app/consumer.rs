@@ -41,11 +41,7 @@ impl Consumer {
     ///
     /// # Errors
     /// A value of the plan is out of range.
-    pub fn new(
-        _plan: &ConsumerPlan,
-        _duration_ns: u64,
-        _seed: u64,
-    ) -> Result<Self, WorkloadError> {
+    pub fn new(_plan: &ConsumerPlan, _duration_ns: u64, _seed: u64) -> Result<Self, WorkloadError> {
         Ok(Self { stats: ConsumerStats::default() })
     }
 

@@ -1,10 +1,23 @@
 //! What consumers ask for and producers answer, as data and as generators.
 
+mod arrivals;
+mod collection;
+mod content;
 mod error;
+mod naming;
+mod popularity;
+pub(crate) mod random;
+mod sizes;
+mod trace;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::arrivals::ArrivalProcess;
+pub use self::collection::{Collection, WrongData};
 pub use self::error::WorkloadError;
+pub use self::naming::{Asked, Naming};
+pub use self::popularity::ObjectChooser;
+pub use self::trace::Trace;
 
 /// A consumer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

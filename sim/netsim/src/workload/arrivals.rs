@@ -1,0 +1,126 @@
+//! Moments at which something begins.
+
+use weir_base::{NS_PER_S, Rng};
+
+use super::random::exponential;
+use super::{Arrivals, WorkloadError};
+
+/// More a second is below the resolution of time.
+const RATE_MAX_HZ: f64 = 1e9;
+
+/// The moments of an arrival process, one after another.
+#[derive(Clone, Debug)]
+pub struct ArrivalProcess {
+    start_ns: u64,
+    rng: Rng,
+    state: State,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// Moments are computed from the number of those before, so that errors do not add up.
+    Constant { rate_hz: f64, count: u64 },
+    /// Time since the start of the last arrival.
+    Poisson { mean_ns: f64, at_ns: f64 },
+    /// The moments are those of a constant rate in a time that stands still during silences.
+    OnOff { rate_hz: f64, on_ns: f64, off_ns: f64, count: u64, burst: Burst },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Burst {
+    /// Time since the start when it began.
+    begins_ns: f64,
+    /// The same without silences.
+    begins_on_ns: f64,
+    len_ns: f64,
+}
+
+impl ArrivalProcess {
+    /// The process of `plan` from `start_ns` on. Constant arrivals and bursts begin right then.
+    ///
+    /// # Errors
+    /// A rate or a length is out of range.
+    pub fn new(plan: &Arrivals, start_ns: u64, seed: u64) -> Result<Self, WorkloadError> {
+        let mut rng = Rng::from_seed(seed);
+        let state = match *plan {
+            Arrivals::Constant { rate_hz } => {
+                State::Constant { rate_hz: check_rate(rate_hz)?, count: 0 }
+            }
+            Arrivals::Poisson { rate_hz } => {
+                State::Poisson { mean_ns: NS_PER_S as f64 / check_rate(rate_hz)?, at_ns: 0.0 }
+            }
+            Arrivals::OnOff { rate_hz, on_ns, off_ns } => {
+                if on_ns == 0 {
+                    return Err(WorkloadError::value("on_ns", "is 0; bursts must have a length"));
+                }
+                let len_ns = exponential(&mut rng, on_ns as f64);
+                State::OnOff {
+                    rate_hz: check_rate(rate_hz)?,
+                    on_ns: on_ns as f64,
+                    off_ns: off_ns as f64,
+                    count: 0,
+                    burst: Burst { begins_ns: 0.0, begins_on_ns: 0.0, len_ns },
+                }
+            }
+        };
+        Ok(Self { start_ns, rng, state })
+    }
+
+    /// The next moment, ns from the start of the run, not before the last one.
+    pub fn next_ns(&mut self) -> u64 {
+        let rng = &mut self.rng;
+        let since_start_ns = match &mut self.state {
+            State::Constant { rate_hz, count } => next_at_rate(*rate_hz, count),
+            State::Poisson { mean_ns, at_ns } => {
+                *at_ns += exponential(rng, *mean_ns);
+                *at_ns
+            }
+            State::OnOff { rate_hz, on_ns, off_ns, count, burst } => {
+                let at_on_ns = next_at_rate(*rate_hz, count);
+                while at_on_ns >= burst.begins_on_ns + burst.len_ns {
+                    burst.begins_on_ns += burst.len_ns;
+                    burst.begins_ns += burst.len_ns + exponential(rng, *off_ns);
+                    burst.len_ns = exponential(rng, *on_ns);
+                }
+                burst.begins_ns + (at_on_ns - burst.begins_on_ns)
+            }
+        };
+        self.start_ns.saturating_add(since_start_ns as u64)
+    }
+}
+
+fn next_at_rate(rate_hz: f64, count: &mut u64) -> f64 {
+    let at_ns = *count as f64 * NS_PER_S as f64 / rate_hz;
+    *count += 1;
+    at_ns
+}
+
+fn check_rate(rate_hz: f64) -> Result<f64, WorkloadError> {
+    if rate_hz > 0.0 && rate_hz <= RATE_MAX_HZ {
+        return Ok(rate_hz);
+    }
+    let problem = format!("is {rate_hz}; it must be above 0 and at most {RATE_MAX_HZ:e}");
+    Err(WorkloadError::value("rate_hz", problem))
+}
+
+impl Arrivals {
+    /// Arrivals a second in the mean over long times.
+    pub fn mean_rate_hz(&self) -> f64 {
+        match *self {
+            Self::Constant { rate_hz } | Self::Poisson { rate_hz } => rate_hz,
+            Self::OnOff { rate_hz, on_ns, off_ns } => {
+                let (on, off) = (on_ns as f64, off_ns as f64);
+                rate_hz * on / (on + off)
+            }
+        }
+    }
+
+    /// Arrivals a second when there are most.
+    pub(crate) fn peak_rate_hz(&self) -> f64 {
+        match *self {
+            Self::Constant { rate_hz }
+            | Self::Poisson { rate_hz }
+            | Self::OnOff { rate_hz, .. } => rate_hz,
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Which object is next.
+
+use std::sync::Arc;
+
+use weir_base::Rng;
+
+use super::random::{below, unit};
+use super::{Popularity, WorkloadError};
+
+/// Ranks are computed in floating point, which has these integers exactly.
+const RANKS_MAX: u64 = 1 << 53;
+
+/// Draws objects as a [`Popularity`] says.
+#[derive(Clone, Debug)]
+pub struct ObjectChooser {
+    rng: Rng,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Sequential { objects: u64, next: u64 },
+    Uniform { objects: u64 },
+    Zipf(Zipf),
+    Trace { requests: Arc<[(u64, u64)]>, next: usize },
+}
+
+impl ObjectChooser {
+    /// # Errors
+    /// There are no objects, or a parameter is out of range.
+    pub fn new(plan: &Popularity, seed: u64) -> Result<Self, WorkloadError> {
+        let objects = plan.object_count();
+        if objects == 0 {
+            let problem = "names no object; there must be at least one";
+            return Err(WorkloadError::value("popularity", problem));
+        }
+        let kind = match plan {
+            Popularity::Sequential { .. } => Kind::Sequential { objects, next: 0 },
+            Popularity::Uniform { .. } => Kind::Uniform { objects },
+            Popularity::Zipf { exponent, .. } => Kind::Zipf(Zipf::new(objects, *exponent, 0.0)?),
+            Popularity::ZipfMandelbrot { exponent, shift, .. } => {
+                Kind::Zipf(Zipf::new(objects, *exponent, *shift)?)
+            }
+            Popularity::Trace { requests } => Kind::Trace { requests: requests.clone(), next: 0 },
+        };
+        Ok(Self { rng: Rng::from_seed(seed), kind })
+    }
+
+    /// The next object and, if it comes from a trace, the segment asked for.
+    #[inline]
+    pub fn next_request(&mut self) -> (u64, Option<u64>) {
+        match &mut self.kind {
+            Kind::Sequential { objects, next } => {
+                let object = *next;
+                *next = (object + 1) % *objects;
+                (object, None)
+            }
+            Kind::Uniform { objects } => (below(&mut self.rng, *objects), None),
+            Kind::Zipf(zipf) => (zipf.draw(&mut self.rng), None),
+            Kind::Trace { requests, next } => {
+                let (object, segment) = requests[*next];
+                *next = (*next + 1) % requests.len();
+                (object, Some(segment))
+            }
+        }
+    }
+}
+
+impl Popularity {
+    /// How many objects there are: they are numbered from 0.
+    pub fn object_count(&self) -> u64 {
+        match self {
+            Self::Sequential { objects }
+            | Self::Uniform { objects }
+            | Self::Zipf { objects, .. }
+            | Self::ZipfMandelbrot { objects, .. } => *objects,
+            Self::Trace { requests } => {
+                requests.iter().map(|&(object, _)| object.saturating_add(1)).max().unwrap_or(0)
+            }
+        }
+    }
+}
+
+/// Probability of rank `k` of `1..=ranks` proportional to `(k + shift)^-exponent`, by
+/// rejection-inversion (Hörmann and Derflinger 1996): constant memory, and fewer than 1.1 tries.
+#[derive(Clone, Copy, Debug)]
+struct Zipf {
+    ranks: f64,
+    exponent: f64,
+    shift: f64,
+    /// The antiderivative at one half beyond the last rank, and where the first rank begins.
+    area_last: f64,
+    area_first: f64,
+    /// What is so near below its rank is taken without further look.
+    near: f64,
+}
+
+impl Zipf {
+    fn new(ranks: u64, exponent: f64, shift: f64) -> Result<Self, WorkloadError> {
+        let out_of = |key, value: f64, range: &str| {
+            Err(WorkloadError::value(key, format!("is {value}; it must be {range}")))
+        };
+        if !(0.0..=100.0).contains(&exponent) {
+            return out_of("exponent", exponent, "from 0 to 100");
+        }
+        if !(0.0..=1e15).contains(&shift) {
+            return out_of("shift", shift, "from 0 to 1e15");
+        }
+        if ranks > RANKS_MAX {
+            return out_of("objects", ranks as f64, "at most 2^53");
+        }
+        let mut zipf = Self {
+            ranks: ranks as f64,
+            exponent,
+            shift,
+            area_last: 0.0,
+            area_first: 0.0,
+            near: 0.0,
+        };
+        zipf.area_first = zipf.area(1.5) - zipf.weight(1.0);
+        zipf.area_last = zipf.area(zipf.ranks + 0.5);
+        zipf.near = 2.0 - zipf.area_inverse(zipf.area(2.5) - zipf.weight(2.0));
+        Ok(zipf)
+    }
+
+    /// The object, that is, the rank less 1.
+    #[inline]
+    fn draw(&self, rng: &mut Rng) -> u64 {
+        loop {
+            let area = self.area_last + unit(rng.next_u64()) * (self.area_first - self.area_last);
+            let x = self.area_inverse(area);
+            let rank = libm::floor(x + 0.5).clamp(1.0, self.ranks);
+            if rank - x <= self.near || area >= self.area(rank + 0.5) - self.weight(rank) {
+                return rank as u64 - 1;
+            }
+        }
+    }
+
+    /// The weight of a rank.
+    fn weight(&self, x: f64) -> f64 {
+        libm::exp(-self.exponent * libm::log(x + self.shift))
+    }
+
+    /// An antiderivative of the weight, finite at exponent 1 too.
+    fn area(&self, x: f64) -> f64 {
+        let log = libm::log(x + self.shift);
+        let t = (1.0 - self.exponent) * log;
+        let slope = if t.abs() > 1e-8 { libm::expm1(t) / t } else { 1.0 + t / 2.0 };
+        slope * log
+    }
+
+    fn area_inverse(&self, area: f64) -> f64 {
+        let t = (area * (1.0 - self.exponent)).max(-1.0);
+        let slope = if t.abs() > 1e-8 { libm::log1p(t) / t } else { 1.0 - t / 2.0 };
+        libm::exp(slope * area) - self.shift
+    }
+}

@@ -1,0 +1,68 @@
+//! Traces of requests.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::WorkloadError;
+
+/// Requests that were recorded somewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// `(object, segment)` in the order of the file, for
+    /// [`Popularity::Trace`](super::Popularity::Trace).
+    pub requests: Arc<[(u64, u64)]>,
+    /// Names of the objects: object `i` is the `i`-th name to occur in the file.
+    pub names: Vec<String>,
+}
+
+impl Trace {
+    /// Reads a trace from the text of a CSV file with the header `site,segment` or `name,segment`.
+    /// Names hold no comma; blank lines are passed over.
+    ///
+    /// # Errors
+    /// The line that cannot be read, and what would be right.
+    pub fn from_csv(text: &str) -> Result<Self, WorkloadError> {
+        let error = |line, problem: String| WorkloadError::TraceLine { line, problem };
+        let mut lines = (1..).zip(text.trim_start_matches('\u{feff}').lines());
+        let header = lines.next().map_or("", |(_, line)| line.trim());
+        if header != "site,segment" && header != "name,segment" {
+            let problem =
+                format!("the header is `{header}`; write `name,segment` or `site,segment`");
+            return Err(error(1, problem));
+        }
+        let mut numbers: HashMap<&str, u64> = HashMap::new();
+        let (mut names, mut requests) = (Vec::new(), Vec::new());
+        for (number, line) in lines {
+            let line = line.trim();
+            if line.is_empty() {
+                continue;
+            }
+            let fields = line.split_once(',').map(|(name, segment)| (name.trim(), segment.trim()));
+            let Some((name, segment)) = fields.filter(|(name, _)| !name.is_empty()) else {
+                let problem =
+                    format!("`{line}` is no request; write a name, a comma and a segment number");
+                return Err(error(number, problem));
+            };
+            let Ok(segment) = segment.parse() else {
+                let problem =
+                    format!("the segment `{segment}` is no number; write one from 0 to 2^64 - 1");
+                return Err(error(number, problem));
+            };
+            let object = *numbers.entry(name).or_insert_with(|| {
+                names.push(name.to_owned());
+                names.len() as u64 - 1
+            });
+            requests.push((object, segment));
+        }
+        if requests.is_empty() {
+            let problem = "there is no request; write one below the header".to_owned();
+            return Err(error(1, problem));
+        }
+        Ok(Self { requests: requests.into(), names })
+    }
+
+    /// The largest segment number asked for. Objects must have more segments than that.
+    pub fn last_segment(&self) -> u64 {
+        self.requests.iter().map(|&(_, segment)| segment).max().unwrap_or(0)
+    }
+}
