@@ -34,14 +34,19 @@ pub const NODES_MAX: usize = 100_000;
 #[serde(deny_unknown_fields, default)]
 pub struct LinkDefaults {
     /// Delay of one direction; files write `delay = "10ms"`.
-    #[serde(rename = "delay", deserialize_with = "crate::units::de::duration_ns")]
+    #[serde(rename = "delay", with = "crate::units::duration_ns")]
     pub delay_ns: u64,
     /// Rate of one direction; files write `rate = "100Mbit/s"`.
-    #[serde(rename = "rate", deserialize_with = "crate::units::de::optional_rate_bps")]
+    #[serde(
+        rename = "rate",
+        with = "crate::units::rate_bps::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub rate_bps: Option<u64>,
     /// What routing by cost adds up.
     pub cost: u32,
     /// Bound of the queue in packets.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_packets: Option<u32>,
 }
 

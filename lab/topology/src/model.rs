@@ -169,6 +169,10 @@ impl Topology {
         Ok(topology)
     }
 
+    pub(crate) fn empty(coordinates: Coordinates) -> Self {
+        Self { coordinates, ..Self::default() }
+    }
+
     /// The name, empty when it has none.
     pub fn name(&self) -> &str {
         &self.name

@@ -320,37 +320,60 @@ pub fn format_bytes(bytes: u64) -> String {
     format!("{bytes}B")
 }
 
-/// For `#[serde(deserialize_with = "...")]` on fields that files write with a unit.
-pub mod de {
-    use serde::{Deserialize as _, Deserializer, de::Error as _};
+macro_rules! serde_with_unit {
+    ($(#[$doc:meta])* $name:ident, $parse:path, $format:path) => {
+        $(#[$doc])*
+        pub mod $name {
+            use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 
-    macro_rules! with_unit {
-        ($(#[$doc:meta])* $name:ident, $optional:ident, $parse:path) => {
-            $(#[$doc])*
-            pub fn $name<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+            /// Reads a text with its unit.
+            pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
                 let text = String::deserialize(from)?;
                 $parse(&text).map_err(D::Error::custom)
             }
 
-            $(#[$doc])*
-            ///
-            /// Of a field that may be missing (together with `#[serde(default)]`).
-            pub fn $optional<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-                $name(from).map(Some)
+            /// Writes a text with its unit.
+            pub fn serialize<S: Serializer>(value: &u64, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_str(&$format(*value))
             }
-        };
-    }
 
-    with_unit!(
-        /// A duration in nanoseconds.
-        duration_ns, optional_duration_ns, super::parse_duration_ns);
-    with_unit!(
-        /// A rate in bits a second.
-        rate_bps, optional_rate_bps, super::parse_rate_bps);
-    with_unit!(
-        /// A size in octets.
-        bytes, optional_bytes, super::parse_bytes);
+            /// The same for a field that may be missing; add `default` and, for TOML,
+            /// `skip_serializing_if = "Option::is_none"`.
+            pub mod optional {
+                use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+                /// Reads a text with its unit.
+                pub fn deserialize<'de, D: Deserializer<'de>>(
+                    from: D,
+                ) -> Result<Option<u64>, D::Error> {
+                    let text = Option::<String>::deserialize(from)?;
+                    text.map(|text| $parse(&text)).transpose().map_err(D::Error::custom)
+                }
+
+                /// Writes a text with its unit.
+                pub fn serialize<S: Serializer>(
+                    value: &Option<u64>,
+                    to: S,
+                ) -> Result<S::Ok, S::Error> {
+                    match value {
+                        Some(value) => to.serialize_str(&$format(*value)),
+                        None => to.serialize_none(),
+                    }
+                }
+            }
+        }
+    };
 }
+
+serde_with_unit!(
+    /// For `#[serde(with = "weir_topology::units::duration_ns")]`: nanoseconds as `"10ms"`.
+    duration_ns, crate::units::parse_duration_ns, crate::units::format_duration_ns);
+serde_with_unit!(
+    /// For `#[serde(with = "weir_topology::units::rate_bps")]`: bits a second as `"100Mbit/s"`.
+    rate_bps, crate::units::parse_rate_bps, crate::units::format_rate_bps);
+serde_with_unit!(
+    /// For `#[serde(with = "weir_topology::units::bytes")]`: octets as `"256KiB"`.
+    bytes, crate::units::parse_bytes, crate::units::format_bytes);
 
 #[cfg(test)]
 mod tests {

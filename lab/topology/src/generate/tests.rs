@@ -142,4 +142,7 @@ fn a_scenario_names_a_generator_and_its_parameters() {
     let link: LinkDefaults = toml::from_str("delay = \"10ms\"\nrate = \"1Gbit\"").unwrap();
     assert_eq!((link.delay_ns, link.rate_bps, link.cost), (10_000_000, Some(1_000_000_000), 1));
     assert!(toml::from_str::<LinkDefaults>("delay = \"10\"").is_err());
+    for link in [link, LinkDefaults::default(), all_links()] {
+        assert_eq!(toml::from_str::<LinkDefaults>(&toml::to_string(&link).unwrap()).unwrap(), link);
+    }
 }

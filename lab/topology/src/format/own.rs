@@ -1,0 +1,250 @@
+//! Weir's own TOML.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::ReadOptions;
+use super::build::{Builder, line_of};
+use crate::error::TopologyError;
+use crate::model::{Coordinates, Link, Node, Role, Topology};
+use crate::units;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileText {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    coordinates: Coordinates,
+    #[serde(default)]
+    defaults: Properties,
+    #[serde(default)]
+    node: Vec<NodeText>,
+    #[serde(default)]
+    link: Vec<LinkText>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NodeText {
+    name: Spanned<String>,
+    #[serde(default)]
+    role: Role,
+    position: Option<(f64, f64)>,
+    longitude: Option<f64>,
+    latitude: Option<f64>,
+    #[serde(default)]
+    attributes: BTreeMap<String, String>,
+}
+
+/// What links have, and what `[defaults]` gives to those that do not say.
+#[derive(Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Properties {
+    rate: Option<Spanned<String>>,
+    delay: Option<Spanned<String>>,
+    jitter: Option<Spanned<String>>,
+    loss: Option<Spanned<NumberOrText>>,
+    cost: Option<u32>,
+    queue_packets: Option<u32>,
+    queue_bytes: Option<Spanned<String>>,
+}
+
+// `flatten` would lose unknown keys and positions, so the fields are written twice.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinkText {
+    between: Spanned<Vec<String>>,
+    rate: Option<Spanned<String>>,
+    delay: Option<Spanned<String>>,
+    jitter: Option<Spanned<String>>,
+    loss: Option<Spanned<NumberOrText>>,
+    cost: Option<u32>,
+    queue_packets: Option<u32>,
+    queue_bytes: Option<Spanned<String>>,
+    #[serde(default)]
+    attributes: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(untagged)]
+enum NumberOrText {
+    Number(f64),
+    Text(String),
+}
+
+pub(super) fn read(
+    text: &str,
+    file: &str,
+    options: &ReadOptions,
+) -> Result<Topology, TopologyError> {
+    let raw: FileText = toml::from_str(text).map_err(|error| {
+        let line = line_of(text, error.span().map_or(0, |span| span.start));
+        let remedy = match error.message() {
+            message if message.contains("unknown field") => "remove it or correct its name",
+            message if message.contains("missing field") => "add it",
+            _ => "correct it; the format is TOML with [[node]] and [[link]] tables",
+        };
+        let problem = error.message().replace('\n', ", ");
+        TopologyError::text(file, line, problem.trim_end_matches(", "), remedy)
+    })?;
+    let mut builder = Builder::new(file, options, raw.coordinates);
+    builder.topology.set_name(raw.name);
+    for node in raw.node {
+        let line = line_of(text, node.name.span().start);
+        let position = match (node.position, node.longitude, node.latitude) {
+            (position, None, None) => position,
+            (None, Some(longitude), Some(latitude))
+                if raw.coordinates == Coordinates::Geographic =>
+            {
+                Some((longitude, latitude))
+            }
+            _ => {
+                let remedy = "write position = [x, y], or both longitude and latitude together \
+                              with coordinates = \"geographic\" at the top";
+                return builder.error(line, "the position is not complete", remedy);
+            }
+        };
+        let (name, role, attributes) = (node.name.into_inner(), node.role, node.attributes);
+        builder.node(line, Node { name, role, position, attributes })?;
+    }
+    for link in raw.link {
+        read_link(&mut builder, text, link, &raw.defaults)?;
+    }
+    Ok(builder.topology)
+}
+
+fn read_link(
+    builder: &mut Builder<'_>,
+    text: &str,
+    link: LinkText,
+    defaults: &Properties,
+) -> Result<(), TopologyError> {
+    let line = line_of(text, link.between.span().start);
+    let [a, b] = link.between.get_ref().as_slice() else {
+        let problem = format!("a link is between {} nodes", link.between.get_ref().len());
+        return builder.error(line, problem, "write between = [\"one\", \"other\"]");
+    };
+    let (a, b) = (builder.named(line, a)?, builder.named(line, b)?);
+    let line_at = |span: std::ops::Range<usize>| line_of(text, span.start);
+    let mut made = Link { attributes: link.attributes, ..Link::new(a, b) };
+    if let Some(rate) = link.rate.as_ref().or(defaults.rate.as_ref()) {
+        let value = units::parse_rate_bps(rate.get_ref());
+        made.rate_bps = Some(builder.value(line_at(rate.span()), "rate", value)?);
+    }
+    if let Some(jitter) = link.jitter.as_ref().or(defaults.jitter.as_ref()) {
+        let value = units::parse_duration_ns(jitter.get_ref());
+        made.jitter_ns = builder.value(line_at(jitter.span()), "jitter", value)?;
+    }
+    if let Some(bytes) = link.queue_bytes.as_ref().or(defaults.queue_bytes.as_ref()) {
+        let value = units::parse_bytes(bytes.get_ref());
+        made.queue_bytes_max = Some(builder.value(line_at(bytes.span()), "queue_bytes", value)?);
+    }
+    match link.loss.as_ref().or(defaults.loss.as_ref()).map(|loss| (loss.span(), loss.get_ref())) {
+        None => {}
+        Some((_, NumberOrText::Number(value))) => made.loss = *value,
+        Some((span, NumberOrText::Text(value))) => {
+            let value = units::parse_probability(value);
+            made.loss = builder.value(line_at(span), "loss", value)?;
+        }
+    }
+    made.cost = link.cost.or(defaults.cost).unwrap_or(1);
+    made.queue_packets_max = link.queue_packets.or(defaults.queue_packets);
+    let delay_ns = match link.delay.as_ref().or(defaults.delay.as_ref()) {
+        None => None,
+        Some(delay) if delay.get_ref() == "distance" => {
+            let distance = builder.distance_delay_ns(&made).map_err(|problem| {
+                let remedy = "give both ends a longitude and a latitude, or write the delay";
+                TopologyError::text(builder.file, line, problem, remedy)
+            })?;
+            Some(distance)
+        }
+        Some(delay) => {
+            let value = units::parse_duration_ns(delay.get_ref());
+            Some(builder.value(line_at(delay.span()), "delay", value)?)
+        }
+    };
+    builder.link(line, made, delay_ns).map(|_| ())
+}
+
+/// A TOML string, quoted.
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+fn write_attributes(out: &mut String, attributes: &BTreeMap<String, String>) {
+    if attributes.is_empty() {
+        return;
+    }
+    let pairs: Vec<_> = attributes
+        .iter()
+        .map(|(key, value)| format!("{} = {}", key_of(key), quoted(value)))
+        .collect();
+    let _ = writeln!(out, "attributes = {{ {} }}", pairs.join(", "));
+}
+
+/// A TOML key, quoted where it must be.
+fn key_of(key: &str) -> String {
+    let bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !key.is_empty() && key.chars().all(bare) {
+        return key.to_owned();
+    }
+    // Keys may not be written over several lines, which a value may.
+    let mut out = String::from("\"");
+    for c in key.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => {
+                let _ = write!(out, "\\u{:04X}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+pub(super) fn write(topology: &Topology) -> String {
+    let mut out = format!("name = {}\n", quoted(topology.name()));
+    if topology.coordinates() == Coordinates::Geographic {
+        out.push_str("coordinates = \"geographic\" # position = [longitude, latitude]\n");
+    }
+    for node in topology.nodes() {
+        let _ = writeln!(out, "\n[[node]]\nname = {}", quoted(&node.name));
+        if node.role != Role::Router {
+            let _ = writeln!(out, "role = \"{}\"", node.role.as_str());
+        }
+        if let Some((x, y)) = node.position {
+            let _ = writeln!(out, "position = [{x:?}, {y:?}]");
+        }
+        write_attributes(&mut out, &node.attributes);
+    }
+    for link in topology.links() {
+        let (a, b) = (&topology.nodes()[link.a].name, &topology.nodes()[link.b].name);
+        let _ = writeln!(out, "\n[[link]]\nbetween = [{}, {}]", quoted(a), quoted(b));
+        if let Some(rate_bps) = link.rate_bps {
+            let _ = writeln!(out, "rate = \"{}\"", units::format_rate_bps(rate_bps));
+        }
+        let _ = writeln!(out, "delay = \"{}\"", units::format_duration_ns(link.delay_ns));
+        if link.jitter_ns > 0 {
+            let _ = writeln!(out, "jitter = \"{}\"", units::format_duration_ns(link.jitter_ns));
+        }
+        if link.loss > 0.0 {
+            let _ = writeln!(out, "loss = {:?}", link.loss);
+        }
+        if link.cost != 1 {
+            let _ = writeln!(out, "cost = {}", link.cost);
+        }
+        if let Some(packets) = link.queue_packets_max {
+            let _ = writeln!(out, "queue_packets = {packets}");
+        }
+        if let Some(bytes) = link.queue_bytes_max {
+            let _ = writeln!(out, "queue_bytes = \"{}\"", units::format_bytes(bytes));
+        }
+        write_attributes(&mut out, &link.attributes);
+    }
+    out
+}
