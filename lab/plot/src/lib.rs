@@ -1,10 +1,14 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod draw;
 pub mod figure;
+mod font;
 pub mod report;
+mod table;
 mod write;
 
+pub use draw::readable;
 pub use figure::{
     Axis, BarGroup, Bars, BoxGroup, Boxes, Figure, Heat, Interval, Join, Kind, Panels, Point,
     Reference, Scale, Series,

@@ -1,8 +1,16 @@
 //! From a figure to files.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use resvg::{tiny_skia, usvg};
 
 use crate::Figure;
+
+/// Pixels of the longest side that is drawn.
+const SIDE_MAX: u32 = 8192;
+/// Pixels across of the PNG files: twice the width of a report's column.
+const PNG_WIDTH: u32 = 1600;
 
 /// Why a picture was not written.
 #[derive(Debug, thiserror::Error)]
@@ -10,7 +18,7 @@ pub enum PlotError {
     /// The text is not SVG.
     #[error("not a drawing: {0}")]
     Svg(String),
-    /// The picture has no area, or more than 64 megapixels.
+    /// The picture has no area, or a side of more than 8192 pixels.
     #[error("a picture of {width} x {height} pixels cannot be drawn; ask for 1 to 8192 a side")]
     Size {
         /// Pixels across.
@@ -52,7 +60,7 @@ impl Written {
 impl Figure {
     /// The figure as SVG: text stays text, nothing outside the file is needed.
     pub fn to_svg(&self) -> String {
-        String::new()
+        crate::draw::svg(self)
     }
 
     /// The figure as PNG, `width` pixels across.
@@ -64,13 +72,15 @@ impl Figure {
     }
 
     /// The data as CSV (RFC 4180, a heading line), all of it, not only what is drawn.
+    ///
+    /// Panels follow each other, each after a line `# (a) title` and with its own headings.
     pub fn to_csv(&self) -> String {
-        String::new()
+        crate::table::csv(self)
     }
 
     /// What the figure shows, in words: axes, series, ranges.
     pub fn description(&self) -> String {
-        String::new()
+        crate::table::description(self)
     }
 
     /// Writes `stem.svg`, `stem.png` and `stem.csv` to `folder`, which is made if absent.
@@ -89,7 +99,7 @@ impl Figure {
         file(&written.csv, self.to_csv().as_bytes())?;
         let svg = self.to_svg();
         file(&written.svg, svg.as_bytes())?;
-        file(&written.png, &svg_to_png(&svg, 1600)?)?;
+        file(&written.png, &svg_to_png(&svg, PNG_WIDTH)?)?;
         Ok(written)
     }
 }
@@ -99,8 +109,55 @@ impl Figure {
 ///
 /// # Errors
 /// Text that is not SVG, or a size out of bounds.
-pub fn svg_to_png(_svg: &str, _width: u32) -> Result<Vec<u8>, PlotError> {
-    Ok(Vec::new())
+pub fn svg_to_png(svg: &str, width: u32) -> Result<Vec<u8>, PlotError> {
+    let options = usvg::Options {
+        font_family: "DejaVu Sans".to_owned(),
+        fontdb: fonts(),
+        font_resolver: any_font(),
+        ..usvg::Options::default()
+    };
+    let tree =
+        usvg::Tree::from_str(svg, &options).map_err(|error| PlotError::Svg(error.to_string()))?;
+    let size = tree.size();
+    let scale = f64::from(width) / f64::from(size.width());
+    let height = (f64::from(size.height()) * scale).ceil() as u32;
+    let bounds = 1..=SIDE_MAX;
+    if !bounds.contains(&width) || !bounds.contains(&height) {
+        return Err(PlotError::Size { width, height });
+    }
+    let mut pixels =
+        tiny_skia::Pixmap::new(width, height).ok_or(PlotError::Size { width, height })?;
+    pixels.fill(tiny_skia::Color::WHITE);
+    let transform = tiny_skia::Transform::from_scale(scale as f32, scale as f32);
+    resvg::render(&tree, transform, &mut pixels.as_mut());
+    pixels.encode_png().map_err(|error| PlotError::Svg(error.to_string()))
+}
+
+/// Only the faces that come with the crate, never those of the machine.
+fn fonts() -> Arc<usvg::fontdb::Database> {
+    static FONTS: OnceLock<Arc<usvg::fontdb::Database>> = OnceLock::new();
+    let load = || {
+        let mut fonts = usvg::fontdb::Database::new();
+        fonts.load_font_data(crate::font::REGULAR.to_vec());
+        fonts.load_font_data(crate::font::BOLD.to_vec());
+        Arc::new(fonts)
+    };
+    Arc::clone(FONTS.get_or_init(load))
+}
+
+/// Whatever family a drawing names, it gets ours: the machine's fonts are not looked at, and text
+/// must not vanish.
+fn any_font() -> usvg::FontResolver<'static> {
+    usvg::FontResolver {
+        select_font: Box::new(|font, fonts| {
+            fonts.query(&usvg::fontdb::Query {
+                families: &[usvg::fontdb::Family::Name("DejaVu Sans")],
+                weight: usvg::fontdb::Weight(font.weight()),
+                ..usvg::fontdb::Query::default()
+            })
+        }),
+        select_fallback: usvg::FontResolver::default_fallback_selector(),
+    }
 }
 
 /// One CSV field, quoted where it must be.

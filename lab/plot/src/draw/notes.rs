@@ -1,0 +1,65 @@
+//! What a reader must be told about a drawing: what was left out, and what marks mean.
+
+use super::canvas::{Canvas, DIM, text_of};
+use super::{NOTE, font};
+
+/// Collected while drawing, written once below.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    not_finite: usize,
+    not_positive: usize,
+    outside: usize,
+    lines: Vec<String>,
+}
+
+impl Notes {
+    /// A sentence; each is written once.
+    pub(crate) fn say(&mut self, line: impl Into<String>) {
+        let line = line.into();
+        if !self.lines.contains(&line) {
+            self.lines.push(line);
+        }
+    }
+
+    /// A value that was not drawn since its axis cannot show it.
+    pub(crate) fn left_out(&mut self, value: f64) {
+        if value.is_finite() && value <= 1e-300 {
+            self.not_positive += 1;
+        } else {
+            self.not_finite += 1;
+        }
+    }
+
+    /// A value beyond a given range.
+    pub(crate) fn outside(&mut self) {
+        self.outside += 1;
+    }
+
+    fn sentences(&self) -> String {
+        let mut omitted = Vec::new();
+        for (count, what) in [
+            (self.not_finite, "not finite"),
+            (self.not_positive, "not positive, on a logarithmic axis"),
+            (self.outside, "outside the axes"),
+        ] {
+            if count > 0 {
+                omitted.push(format!("{count} {what}"));
+            }
+        }
+        let mut lines = self.lines.clone();
+        if !omitted.is_empty() {
+            lines.push(format!("Values not shown: {}.", omitted.join("; ")));
+        }
+        lines.join(" ")
+    }
+
+    /// Writes the notes below `at`; returns the height that is then used.
+    pub(crate) fn draw(&self, canvas: &mut Canvas, at: (f64, f64), width: f64) -> f64 {
+        let mut y = at.1;
+        for line in font::wrap(&self.sentences(), NOTE, false, width) {
+            y += NOTE * 1.4;
+            canvas.text((at.0, y), &line, text_of(NOTE, DIM));
+        }
+        y
+    }
+}
