@@ -33,6 +33,7 @@ enum Command {
     Strategy(cmd::strategy::Args),
     Key(cmd::key::Args),
     Packet(cmd::packet::Args),
+    Lab(cmd::lab::Args),
 }
 
 fn main() -> ExitCode {
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Command::Strategy(args) => cmd::strategy::run(args),
         Command::Key(args) => cmd::key::run(args),
         Command::Packet(args) => cmd::packet::run(args),
+        Command::Lab(args) => cmd::lab::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

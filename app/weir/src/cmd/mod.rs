@@ -5,6 +5,7 @@ pub(crate) mod demo;
 pub(crate) mod face;
 pub(crate) mod get;
 pub(crate) mod key;
+pub(crate) mod lab;
 pub(crate) mod packet;
 pub(crate) mod ping;
 pub(crate) mod put;

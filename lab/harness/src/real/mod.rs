@@ -8,6 +8,20 @@
 //! Processes are ended when the call returns, whatever way it does; should this process be killed,
 //! the kernel ends them.
 
+pub mod app;
+mod check;
+mod clock;
+mod codec;
+mod connection;
+mod coordinator;
+mod links;
+mod merge;
+mod metrics;
+mod proc;
+mod process;
+mod router;
+mod site;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,6 +30,8 @@ use serde::{Deserialize, Serialize};
 use weir_base::NS_PER_S;
 use weir_netsim::event::Observer;
 use weir_netsim::plan::Plan;
+
+pub use proc::{cores, end_with_parent, pin};
 
 /// How a plan is run on this machine.
 #[derive(Clone, Debug)]
@@ -183,6 +199,21 @@ pub fn run(
     options: &RealOptions,
     observer: &mut dyn Observer,
 ) -> Result<RealReport, RealError> {
-    let _ = (plan, options, observer);
-    Err(RealError::Unsupported("it is not there yet".into()))
+    check::check(plan)?;
+    coordinator::run(plan, options, observer)
+}
+
+/// The randomness of a node.
+fn node_seed(plan: &Plan, node: usize) -> u64 {
+    plan.seed.wrapping_mul(31).wrapping_add(node as u64)
+}
+
+/// The randomness of a link.
+fn link_seed(plan: &Plan, link: usize) -> u64 {
+    plan.seed.wrapping_mul(31).wrapping_add(link as u64)
+}
+
+/// A prefix that leads nowhere.
+fn filler_prefix(index: u32) -> String {
+    format!("/filler/{index}")
 }

@@ -1,0 +1,135 @@
+//! What processes on one machine cannot do is refused before any of them is started.
+
+use weir_netem::{Jitter, LinkConfig, Loss};
+use weir_netsim::plan::{Fault, LinkPlan, Plan, Role, Transport};
+
+use super::RealError;
+
+/// Whether a link does nothing to what it carries.
+fn is_ideal(link: &LinkConfig) -> bool {
+    link.rate_bps.is_none()
+        && link.delay_ns == 0
+        && link.jitter == Jitter::None
+        && link.loss == Loss::None
+        && link.reorder.is_none()
+}
+
+/// Whether a link does something to what it carries. Between programs of one host none does.
+fn is_shaped(link: &LinkPlan) -> bool {
+    let is_ideal = is_ideal(&link.a_to_b) && is_ideal(&link.b_to_a);
+    !(link.is_local || is_ideal)
+}
+
+/// Whether the link emulator is needed for a link.
+pub(super) fn is_emulated(plan: &Plan, index: usize) -> bool {
+    let link = &plan.links[index];
+    let is_cut = plan
+        .faults
+        .iter()
+        .any(|planned| matches!(planned.fault, Fault::LinkDown { link, .. } if link == index));
+    // Faces are told apart by the address of their peer.
+    let ends = |link: &LinkPlan| (link.a.min(link.b), link.a.max(link.b));
+    let has_twin = plan.links[..index]
+        .iter()
+        .any(|other| other.transport == Transport::Udp && ends(other) == ends(link));
+    link.transport == Transport::Udp && (is_shaped(link) || is_cut || has_twin)
+}
+
+/// Whether a node is a router.
+pub(super) fn is_router(plan: &Plan, node: usize) -> bool {
+    matches!(plan.nodes[node].role, Role::Router(_))
+}
+
+/// The link of a consumer or producer, and its router.
+pub(super) fn app_link(plan: &Plan, node: usize) -> Option<(usize, usize)> {
+    let mut links =
+        plan.links.iter().enumerate().filter(|(_, link)| [link.a, link.b].contains(&node));
+    let (index, link) = links.next()?;
+    let other = if link.a == node { link.b } else { link.a };
+    (links.next().is_none() && is_router(plan, other)).then_some((index, other))
+}
+
+/// Refuses what the real arm cannot run.
+pub(super) fn check(plan: &Plan) -> Result<(), RealError> {
+    let refuse = |what: String| Err(RealError::Unsupported(what));
+    if plan.nodes.is_empty() {
+        return refuse("it has no nodes".into());
+    }
+    for (index, link) in plan.links.iter().enumerate() {
+        check_link(plan, index, link)?;
+    }
+    for (index, node) in plan.nodes.iter().enumerate() {
+        if !is_router(plan, index) && app_link(plan, index).is_none() {
+            return refuse(format!("node `{}` must have one link, to a router", node.name));
+        }
+        if let Role::Router(router) = &node.role
+            && !(0.0..=1.0).contains(&router.store_filled)
+        {
+            return refuse(format!(
+                "node `{}`: `store_filled` is {}; it is a share, from 0 to 1",
+                node.name, router.store_filled
+            ));
+        }
+    }
+    for (index, route) in plan.routes.iter().enumerate() {
+        let touches =
+            plan.links.get(route.link).is_some_and(|link| [link.a, link.b].contains(&route.node));
+        if !touches || !is_router(plan, route.node) {
+            return refuse(format!(
+                "route {index} of `{}` must be at a router and leave by a link of that router",
+                route.prefix
+            ));
+        }
+    }
+    plan.faults.iter().try_for_each(|planned| check_fault(plan, &planned.fault))
+}
+
+fn check_link(plan: &Plan, index: usize, link: &LinkPlan) -> Result<(), RealError> {
+    let refuse = |what: &str| Err(RealError::Unsupported(format!("link {index} {what}")));
+    if link.a >= plan.nodes.len() || link.b >= plan.nodes.len() || link.a == link.b {
+        return refuse("must join two nodes of the plan");
+    }
+    if is_shaped(link) && link.transport != Transport::Udp {
+        return refuse("is not ideal, and only UDP passes the link emulator; give it `udp`");
+    }
+    let is_between_routers = is_router(plan, link.a) && is_router(plan, link.b);
+    if is_between_routers && link.transport == Transport::Unix {
+        return refuse("joins two routers over a Unix socket; give it `udp` or `tcp`");
+    }
+    Ok(())
+}
+
+fn check_fault(plan: &Plan, fault: &Fault) -> Result<(), RealError> {
+    let refuse = |what: String| Err(RealError::Unsupported(what));
+    match *fault {
+        Fault::LinkDown { link, .. } => match plan.links.get(link) {
+            Some(found) if found.transport == Transport::Udp => Ok(()),
+            Some(_) => refuse(format!("link {link} goes down, which only links over `udp` can")),
+            None => refuse(format!("a fault takes down link {link}, which is not there")),
+        },
+        Fault::Crash { node, .. } => {
+            if node >= plan.nodes.len() || !is_router(plan, node) {
+                return refuse(format!("node {node} crashes, but it is no router of the plan"));
+            }
+            let has_stream_between_routers = plan.links.iter().any(|link| {
+                [link.a, link.b].contains(&node)
+                    && link.transport != Transport::Udp
+                    && is_router(plan, link.a)
+                    && is_router(plan, link.b)
+            });
+            if has_stream_between_routers {
+                return refuse(format!(
+                    "router `{}` crashes, and its links to other routers must be `udp` for that",
+                    plan.nodes[node].name
+                ));
+            }
+            Ok(())
+        }
+        Fault::StoreStall { .. } => {
+            refuse("a store that stalls is for the simulator alone".to_owned())
+        }
+        Fault::WrongBytes { .. } => {
+            refuse("a link that flips octets is for the simulator alone".to_owned())
+        }
+    }
+}

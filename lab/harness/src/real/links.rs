@@ -1,0 +1,116 @@
+//! Links through the emulator: a thread of the coordinator for each.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use weir_netsim::event::{Event, EventKind};
+use weir_netsim::plan::LinkPlan;
+
+use super::{RealError, proc};
+use crate::emulator::{
+    Control, DirectionStats, Emulator, EmulatorConfig, EmulatorError, EmulatorStats,
+};
+
+/// A link that runs. It stops when this is dropped.
+pub(super) struct EmulatedLink {
+    index: usize,
+    /// Where side a and side b send to.
+    pub(super) a: SocketAddr,
+    pub(super) b: SocketAddr,
+    control: Arc<Control>,
+    thread: Option<JoinHandle<Result<EmulatorStats, EmulatorError>>>,
+}
+
+fn failed(index: usize, error: &EmulatorError) -> RealError {
+    RealError::System {
+        what: format!("cannot emulate link {index}"),
+        source: std::io::Error::other(error.to_string()),
+    }
+}
+
+impl EmulatedLink {
+    /// Emulates link `index` between two UDP ports, on `cores` (all when empty).
+    pub(super) fn start(
+        index: usize,
+        plan: &LinkPlan,
+        peers: (SocketAddr, SocketAddr),
+        seed: u64,
+        cores: &[usize],
+    ) -> Result<Self, RealError> {
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let config = EmulatorConfig {
+            peer_a: Some(peers.0),
+            peer_b: Some(peers.1),
+            a_to_b: plan.a_to_b.clone(),
+            b_to_a: plan.b_to_a.clone(),
+            seed,
+            ..EmulatorConfig::symmetric(any, any, plan.a_to_b.clone())
+        };
+        let emulator = Emulator::bind(config).map_err(|error| failed(index, &error))?;
+        let (a, b) = (emulator.local_a(), emulator.local_b());
+        let control = Arc::new(Control::default());
+        let cores = cores.to_vec();
+        let thread = std::thread::Builder::new()
+            .name(format!("weir-link-{index}"))
+            .spawn({
+                let control = Arc::clone(&control);
+                move || {
+                    // The cores were checked when the applications started.
+                    if !cores.is_empty() {
+                        let _ = proc::pin(&cores);
+                    }
+                    emulator.run_controlled(&control)
+                }
+            })
+            .map_err(|source| RealError::System { what: "cannot start a thread".into(), source })?;
+        Ok(Self { index, a, b, control, thread: Some(thread) })
+    }
+
+    /// Takes the link down or up, both ways.
+    pub(super) fn set_up(&self, is_up: bool) {
+        self.control.a_to_b_is_up.store(is_up, Ordering::Relaxed);
+        self.control.b_to_a_is_up.store(is_up, Ordering::Relaxed);
+    }
+
+    /// Ends it; what it did.
+    pub(super) fn finish(&mut self) -> Result<EmulatorStats, RealError> {
+        self.control.stop.store(true, Ordering::Relaxed);
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(Ok(stats))) => Ok(stats),
+            Some(Ok(Err(error))) => Err(failed(self.index, &error)),
+            Some(Err(_)) => Err(RealError::System {
+                what: format!("link {}", self.index),
+                source: std::io::Error::other("its thread panicked"),
+            }),
+            None => Ok(EmulatorStats::default()),
+        }
+    }
+}
+
+impl Drop for EmulatedLink {
+    fn drop(&mut self) {
+        let _ = self.finish();
+    }
+}
+
+/// What both directions carried, as events at `at_ns`.
+pub(super) fn samples(
+    index: usize,
+    plan: &LinkPlan,
+    stats: &EmulatorStats,
+    at_ns: u64,
+) -> [Event; 2] {
+    let event = |node: usize, direction: &DirectionStats| Event {
+        at_ns,
+        node: node as u32,
+        kind: EventKind::LinkSample {
+            link: index as u32,
+            frames: direction.sent_frames,
+            bytes: direction.sent_bytes,
+            dropped: direction.dropped_frames() + direction.dropped_socket,
+        },
+    };
+    [event(plan.a, &stats.a_to_b), event(plan.b, &stats.b_to_a)]
+}

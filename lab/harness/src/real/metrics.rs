@@ -1,0 +1,144 @@
+//! What a router counts, from its `/metrics`: unlike datasets of management, asking for them
+//! leaves no packets in the counters.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use weir_netsim::event::RouterSample;
+
+/// How long a router may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The counters of the router whose metrics are at `address`, since it started.
+pub(super) fn fetch(address: SocketAddr) -> io::Result<RouterSample> {
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_nodelay(true)?;
+    // HTTP/1.0, so that the answer comes in one piece.
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer
+        .split_once("\r\n\r\n")
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no HTTP answer"))?;
+    if !head.lines().next().is_some_and(|line| line.contains(" 200 ")) {
+        let what = head.lines().next().unwrap_or_default().to_owned();
+        return Err(io::Error::other(what));
+    }
+    Ok(parse(body))
+}
+
+/// Sums up the metrics that a sample is made of; others are left alone.
+fn parse(text: &str) -> RouterSample {
+    let mut sample = RouterSample::default();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let Some((key, value)) = line.rsplit_once(' ') else {
+            continue;
+        };
+        let Ok(value) = value.parse::<u64>() else {
+            continue;
+        };
+        let (name, labels) = key.split_once('{').unwrap_or((key, ""));
+        let has = |label: &str| labels.contains(label);
+        let is_in = has("direction=\"in\"");
+        let field = match name {
+            "weir_packets_total" if has("kind=\"interest\"") && is_in => &mut sample.in_interests,
+            "weir_packets_total" if has("kind=\"interest\"") => &mut sample.out_interests,
+            "weir_packets_total" if has("kind=\"data\"") && is_in => &mut sample.in_data,
+            "weir_packets_total" if has("kind=\"data\"") => &mut sample.out_data,
+            "weir_packets_total" if is_in => &mut sample.in_nacks,
+            "weir_packets_total" => &mut sample.out_nacks,
+            "weir_octets_total" if is_in => &mut sample.in_bytes,
+            "weir_octets_total" => &mut sample.out_bytes,
+            // It tells what the forwarder counts as malformed once more.
+            "weir_drops_total" if !has("layer=\"decoder\"") => &mut sample.dropped,
+            "weir_store_hits_total" => &mut sample.store_hits,
+            "weir_store_misses_total" => &mut sample.store_misses,
+            "weir_store_entries" => &mut sample.store_entries,
+            "weir_pit_entries" => &mut sample.pit_entries,
+            _ => continue,
+        };
+        *field += value;
+    }
+    sample
+}
+
+/// `now` as if counting had begun at `before`; what is in the tables is not counted.
+pub(super) fn since(now: &RouterSample, before: &RouterSample) -> RouterSample {
+    RouterSample {
+        in_interests: now.in_interests.saturating_sub(before.in_interests),
+        in_data: now.in_data.saturating_sub(before.in_data),
+        in_nacks: now.in_nacks.saturating_sub(before.in_nacks),
+        out_interests: now.out_interests.saturating_sub(before.out_interests),
+        out_data: now.out_data.saturating_sub(before.out_data),
+        out_nacks: now.out_nacks.saturating_sub(before.out_nacks),
+        in_bytes: now.in_bytes.saturating_sub(before.in_bytes),
+        out_bytes: now.out_bytes.saturating_sub(before.out_bytes),
+        store_hits: now.store_hits.saturating_sub(before.store_hits),
+        store_misses: now.store_misses.saturating_sub(before.store_misses),
+        dropped: now.dropped.saturating_sub(before.dropped),
+        cpu_ns: now.cpu_ns.saturating_sub(before.cpu_ns),
+        store_entries: now.store_entries,
+        pit_entries: now.pit_entries,
+    }
+}
+
+/// The counters of a router that lived before and lives again: counts add up.
+pub(super) fn sum(now: &RouterSample, before: &RouterSample) -> RouterSample {
+    RouterSample {
+        in_interests: now.in_interests + before.in_interests,
+        in_data: now.in_data + before.in_data,
+        in_nacks: now.in_nacks + before.in_nacks,
+        out_interests: now.out_interests + before.out_interests,
+        out_data: now.out_data + before.out_data,
+        out_nacks: now.out_nacks + before.out_nacks,
+        in_bytes: now.in_bytes + before.in_bytes,
+        out_bytes: now.out_bytes + before.out_bytes,
+        store_hits: now.store_hits + before.store_hits,
+        store_misses: now.store_misses + before.store_misses,
+        dropped: now.dropped + before.dropped,
+        cpu_ns: now.cpu_ns + before.cpu_ns,
+        store_entries: now.store_entries,
+        pit_entries: now.pit_entries,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_become_a_sample() {
+        let text = "\
+# HELP weir_packets Packets by face, direction and kind.
+weir_packets_total{face=\"256\",remote=\"fd://1\",direction=\"in\",kind=\"interest\"} 5
+weir_packets_total{face=\"257\",remote=\"fd://2\",direction=\"in\",kind=\"interest\"} 7
+weir_packets_total{face=\"257\",remote=\"fd://2\",direction=\"out\",kind=\"data\"} 6
+weir_octets_total{face=\"257\",remote=\"fd://2\",direction=\"out\"} 600
+weir_drops_total{layer=\"link\",reason=\"egress-queue-full\"} 2
+weir_drops_total{layer=\"forward\",reason=\"malformed\"} 1
+weir_drops_total{layer=\"decoder\",reason=\"type\"} 1
+weir_store_hits_total 4
+weir_store_entries 9
+weir_pit_entries 3
+weir_upstream_latency_seconds_sum 0.25
+";
+        let sample = parse(text);
+        let expected = RouterSample {
+            in_interests: 12,
+            out_data: 6,
+            out_bytes: 600,
+            dropped: 3,
+            store_hits: 4,
+            store_entries: 9,
+            pit_entries: 3,
+            ..RouterSample::default()
+        };
+        assert_eq!(sample, expected);
+        let before = RouterSample { in_interests: 2, store_entries: 1, ..Default::default() };
+        let left = since(&sample, &before);
+        assert_eq!((left.in_interests, left.store_entries), (10, 9));
+        assert_eq!(sum(&left, &before), sample);
+    }
+}

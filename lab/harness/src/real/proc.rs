@@ -1,0 +1,89 @@
+//! What the kernel says of processes, and what is asked of it when one starts.
+
+use std::io;
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
+use weir_base::NS_PER_S;
+
+/// Processor time of this process, ns.
+pub(super) fn own_cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("a clock of processor time");
+    time.tv_sec() as u64 * NS_PER_S + time.tv_nsec() as u64
+}
+
+/// Processor time of a process and its living threads, ns, as the scheduler counts it: `stat`
+/// counts in hundredths of a second.
+///
+/// # Errors
+/// It has ended.
+pub(super) fn cpu_ns(id: u32) -> io::Result<u64> {
+    let mut total_ns = 0_u64;
+    for task in std::fs::read_dir(format!("/proc/{id}/task"))? {
+        // A thread may end between the two.
+        let Ok(text) = std::fs::read_to_string(task?.path().join("schedstat")) else {
+            continue;
+        };
+        let running = text.split_whitespace().next().and_then(|number| number.parse::<u64>().ok());
+        total_ns += running
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "schedstat has no number"))?;
+    }
+    Ok(total_ns)
+}
+
+/// The cores that this process may use.
+///
+/// # Errors
+/// The system refuses.
+pub fn cores() -> io::Result<Vec<usize>> {
+    let set = sched_getaffinity(Pid::from_raw(0))?;
+    Ok((0..CpuSet::count()).filter(|&core| set.is_set(core).unwrap_or(false)).collect())
+}
+
+/// Keeps this process, and what it starts from now on, on `cores`.
+///
+/// # Errors
+/// There are no such cores, or the process may not use them.
+pub fn pin(cores: &[usize]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for &core in cores {
+        set.set(core)?;
+    }
+    Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
+}
+
+/// Has the kernel kill this process when its parent, which must be `parent_id`, ends.
+///
+/// # Errors
+/// The parent has ended already, or the system refuses.
+pub fn end_with_parent(parent_id: u32) -> io::Result<()> {
+    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
+    match nix::unistd::getppid().as_raw() {
+        id if id == parent_id as i32 => Ok(()),
+        _ => Err(io::Error::other("the coordinator has ended")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time_passes() {
+        let before = cpu_ns(std::process::id()).unwrap();
+        let mut sum = 0_u64;
+        while own_cpu_ns() < 20_000_000 {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        assert!(cpu_ns(std::process::id()).unwrap() >= before);
+        assert!(cpu_ns(u32::MAX >> 2).is_err());
+    }
+
+    #[test]
+    fn cores_that_are_not_there() {
+        assert!(!cores().unwrap().is_empty());
+        assert!(pin(&[]).is_err());
+        assert!(pin(&[1_000_000]).is_err());
+    }
+}

@@ -1,0 +1,297 @@
+//! One `weir router` of a run.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use weir_base::FaceId;
+use weir_face::FaceUri;
+use weir_manage::commands::Command;
+use weir_manage::{ControlParameters, FacePersistency, GeneralStatus};
+use weir_netsim::event::RouterSample;
+use weir_netsim::plan::RouterPlan;
+use weir_socket::{Client, CommandError};
+
+use super::process::Process;
+use super::{RealError, metrics, proc};
+
+/// The discard port: nobody listens, and nothing is ever sent there.
+const NOWHERE: &str = "udp4://127.0.0.1:9";
+/// Entries of the FIB beyond those that the plan asks for: management, and room.
+const FIB_ENTRIES_SPARE: u64 = 10_000;
+
+/// Where a router listens.
+#[derive(Clone, Debug)]
+pub(super) struct Addresses {
+    pub(super) unix: PathBuf,
+    pub(super) udp: SocketAddr,
+    pub(super) tcp: SocketAddr,
+    pub(super) metrics: SocketAddr,
+}
+
+impl Addresses {
+    /// Before the first start: the system chooses the ports.
+    pub(super) fn any(unix: PathBuf) -> Self {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self { unix, udp: any, tcp: any, metrics: any }
+    }
+
+    /// What a router's line says when it is ready.
+    pub(super) fn learn(&mut self, ready: &Value) -> Option<()> {
+        let listening = ready["listening"].as_array()?;
+        let address = |scheme: &str| {
+            listening
+                .iter()
+                .filter_map(Value::as_str)
+                .find_map(|uri| uri.strip_prefix(scheme)?.parse().ok())
+        };
+        self.udp = address("udp4://")?;
+        self.tcp = address("tcp4://")?;
+        let metrics = ready["metrics"].as_str()?;
+        let authority = metrics.strip_prefix("http://")?.strip_suffix("/metrics")?;
+        self.metrics = authority.parse().ok()?;
+        Some(())
+    }
+}
+
+/// The configuration file of a router; `filler` is a file of prefixes that lead nowhere.
+pub(super) fn config_text(
+    plan: &RouterPlan,
+    routes: usize,
+    at: &Addresses,
+    filler: Option<&Path>,
+) -> String {
+    let mut text = String::new();
+    let quoted = |text: &str| Value::from(text).to_string();
+    let fib_entries_max = u64::from(plan.fib_filler) + routes as u64 + FIB_ENTRIES_SPARE;
+    // Writing to a String cannot fail.
+    let _ = write!(
+        text,
+        "[router]\nthreads = {}\npit_entries_max = {pit}\npit_entries_per_face_max = {pit}\n\
+         fib_entries_max = {fib_entries_max}\n\n\
+         [store]\nsize = {}\npolicy = {}\nindex = {}\ncompare = {}\nadmit = {}\n\
+         unsolicited = \"{}\"\n\n\
+         [faces]\nunix = {}\nudp = [\"{}\"]\ntcp = [\"{}\"]\nidle_timeout = \"24h\"\n\n\
+         [metrics]\naddress = \"{}\"\n\n[log]\nlevel = \"warn\"\n\n\
+         [[strategy]]\nprefix = \"/\"\nstrategy = {}\n",
+        plan.shards,
+        plan.store_bytes,
+        quoted(&plan.store_policy),
+        quoted(&plan.store_index),
+        quoted(&plan.store_compare),
+        // What is in the store from the start has to get there.
+        plan.store_admits || plan.store_filled > 0.0,
+        if plan.store_filled > 0.0 { "admit-local" } else { "drop-all" },
+        quoted(&at.unix.display().to_string()),
+        at.udp,
+        at.tcp,
+        at.metrics,
+        quoted(&plan.strategy),
+        pit = plan.pit_entries_max,
+    );
+    if let Some(filler) = filler {
+        let path = quoted(&filler.display().to_string());
+        let _ = write!(text, "\n[[face]]\nuri = \"{NOWHERE}\"\nroutes_file = {path}\n");
+    }
+    text
+}
+
+/// A running router.
+pub(super) struct Router {
+    pub(super) node: usize,
+    pub(super) name: String,
+    pub(super) process: Process,
+    pub(super) at: Addresses,
+    /// Its management. Stays open, because what a face has counted goes with it.
+    client: Client,
+    /// What it had counted when the run began.
+    before: RouterSample,
+    /// What earlier lives of it have counted.
+    earlier: RouterSample,
+}
+
+impl Router {
+    /// Takes over a router that is ready.
+    pub(super) fn attach(
+        node: usize,
+        name: &str,
+        process: Process,
+        at: Addresses,
+    ) -> Result<Self, RealError> {
+        let uri = FaceUri::Unix(at.unix.clone());
+        let client = Client::connect(&uri).map_err(|error| RealError::Command {
+            router: name.to_owned(),
+            what: "a connection for its management".into(),
+            reason: error.to_string(),
+        })?;
+        Ok(Self {
+            node,
+            name: name.to_owned(),
+            process,
+            at,
+            client,
+            before: RouterSample::default(),
+            earlier: RouterSample::default(),
+        })
+    }
+
+    fn refused(&self, what: &str, error: &CommandError) -> RealError {
+        RealError::Command {
+            router: self.name.clone(),
+            what: what.to_owned(),
+            reason: error.to_string(),
+        }
+    }
+
+    /// Makes a face to `uri` and gives its number and its own end.
+    pub(super) fn create_face(
+        &mut self,
+        uri: &FaceUri,
+        mtu: Option<usize>,
+    ) -> Result<(FaceId, String), RealError> {
+        let parameters = ControlParameters {
+            uri: Some(uri.to_string()),
+            face_persistency: Some(FacePersistency::Permanent),
+            mtu: mtu.map(|mtu| mtu as u64),
+            ..ControlParameters::default()
+        };
+        let what = format!("a face to {uri}");
+        let body = match self.client.command(Command::FacesCreate, &parameters) {
+            Ok(body) => body,
+            // The other side was quicker.
+            Err(CommandError::Refused(response)) if response.code == 409 => {
+                response.body.map(|body| *body).unwrap_or_default()
+            }
+            Err(error) => return Err(self.refused(&what, &error)),
+        };
+        match (body.face_id, body.local_uri) {
+            (Some(id), Some(local)) => Ok((id, local)),
+            _ => Err(self.refused(&what, &CommandError::Malformed)),
+        }
+    }
+
+    /// The face whose other end is `remote`, if there is one.
+    pub(super) fn face_to(&mut self, remote: &str) -> Result<Option<FaceId>, RealError> {
+        let faces = self.client.dataset::<weir_manage::FaceStatus>("faces/list");
+        let faces = faces.map_err(|error| self.refused("its list of faces", &error))?;
+        Ok(faces.iter().find(|face| face.info.uri == remote).map(|face| face.info.face_id))
+    }
+
+    /// Adds a route.
+    pub(super) fn add_route(
+        &mut self,
+        prefix: &str,
+        face: FaceId,
+        cost: u64,
+    ) -> Result<(), RealError> {
+        let what = format!("a route of {prefix}");
+        let name = prefix.parse().map_err(|error| RealError::Command {
+            router: self.name.clone(),
+            what: what.clone(),
+            reason: format!("{error}"),
+        })?;
+        let parameters = ControlParameters {
+            name: Some(name),
+            face_id: Some(face),
+            cost: Some(cost),
+            ..ControlParameters::default()
+        };
+        match self.client.command(Command::RibRegister, &parameters) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.refused(&what, &error)),
+        }
+    }
+
+    /// Whether Data that passes is stored from now on.
+    pub(super) fn set_admission(&mut self, admits: bool) -> Result<(), RealError> {
+        let flag = weir_manage::store_flags::ADMIT;
+        let parameters = ControlParameters {
+            flags: Some(if admits { flag } else { 0 }),
+            mask: Some(flag),
+            ..ControlParameters::default()
+        };
+        match self.client.command(Command::CsConfig, &parameters) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.refused("a change of its store", &error)),
+        }
+    }
+
+    /// How many prefixes have next hops.
+    pub(super) fn fib_entries(&mut self) -> Result<u64, RealError> {
+        let content = self.client.dataset_content("status/general");
+        let content = content.map_err(|error| self.refused("its status", &error))?;
+        let status = GeneralStatus::decode_content(&content)
+            .map_err(|_| self.refused("its status", &CommandError::Malformed))?;
+        Ok(status.fib_entries)
+    }
+
+    /// Counting begins.
+    pub(super) fn begin(&mut self) -> Result<(), RealError> {
+        self.before = self.counted()?;
+        Ok(())
+    }
+
+    /// What it counted since the run began.
+    pub(super) fn sample(&mut self) -> Result<RouterSample, RealError> {
+        let counted = self.counted()?;
+        Ok(metrics::sum(&metrics::since(&counted, &self.before), &self.earlier))
+    }
+
+    /// Its counters since it started. A router that does not answer has ended, most likely.
+    fn counted(&mut self) -> Result<RouterSample, RealError> {
+        let sample = metrics::fetch(self.at.metrics).and_then(|sample| {
+            let cpu_ns = proc::cpu_ns(self.process.id())?;
+            Ok(RouterSample { cpu_ns, ..sample })
+        });
+        sample.map_err(|error| {
+            self.process.failure(&format!("does not answer at {} ({error})", self.at.metrics))
+        })
+    }
+
+    /// It crashes: no goodbye, and nothing is kept.
+    pub(super) fn crash(&mut self) -> Result<(), RealError> {
+        self.earlier = self.sample()?;
+        self.before = RouterSample::default();
+        self.process.kill();
+        Ok(())
+    }
+
+    /// It is back: as another process at the same addresses.
+    pub(super) fn restart(&mut self, process: Process, at: Addresses) -> Result<(), RealError> {
+        let earlier = self.earlier;
+        *self = Self::attach(self.node, &self.name.clone(), process, at)?;
+        self.earlier = earlier;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ready_line_tells_the_ports() {
+        let mut at = Addresses::any("/tmp/r.sock".into());
+        let line = serde_json::json!({
+            "ready": true,
+            "listening": ["unix:///tmp/r.sock", "tcp4://127.0.0.1:7001", "udp4://127.0.0.1:7002"],
+            "metrics": "http://127.0.0.1:7003/metrics",
+        });
+        at.learn(&line).unwrap();
+        let ports = [at.tcp.port(), at.udp.port(), at.metrics.port()];
+        assert_eq!(ports, [7001, 7002, 7003]);
+        assert!(at.learn(&serde_json::json!({ "ready": true })).is_none());
+    }
+
+    #[test]
+    fn a_configuration_is_toml() {
+        let at = Addresses::any("/tmp/\"odd\".sock".into());
+        let plan = RouterPlan { fib_filler: 5, ..RouterPlan::default() };
+        let text = config_text(&plan, 3, &at, Some(Path::new("/tmp/filler.txt")));
+        let value: toml::Value = toml::from_str(&text).unwrap();
+        assert_eq!(value["faces"]["unix"].as_str(), Some("/tmp/\"odd\".sock"));
+        assert_eq!(value["face"][0]["routes_file"].as_str(), Some("/tmp/filler.txt"));
+        assert_eq!(value["router"]["fib_entries_max"].as_integer(), Some(10_008));
+    }
+}
