@@ -64,7 +64,12 @@ impl Router {
         }
     }
 
-    fn store(&mut self, now: Instant, data: &DataView<'_>, hashes: NameHashes) -> Option<Packet> {
+    pub(crate) fn store(
+        &mut self,
+        now: Instant,
+        data: &DataView<'_>,
+        hashes: NameHashes,
+    ) -> Option<Packet> {
         let key = &self.config.hash_key;
         let prefixes = |path: &mut Vec<u64>| hash_proper_prefixes(key, data.name, path);
         self.store.insert(now, data, hashes, prefixes, &mut self.pool)

@@ -7,6 +7,7 @@ extern crate alloc;
 mod command;
 mod data;
 mod dead_nonce;
+mod direct;
 mod interest;
 mod io;
 mod nack;

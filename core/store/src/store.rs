@@ -217,6 +217,11 @@ impl Store {
         }
     }
 
+    /// Whether [`Store::lookup`] would hit, without a trace in policy and counters.
+    pub fn has_answer(&self, now: Instant, query: &Query<'_>) -> bool {
+        self.config.serve && self.find_answer(now, query).is_some()
+    }
+
     #[inline]
     fn find_answer(&self, now: Instant, query: &Query<'_>) -> Option<u32> {
         if let Some(ordered) = &self.ordered {
@@ -233,18 +238,21 @@ impl Store {
 
     #[inline]
     fn find(&self, hash: u64, name_value: &[u8]) -> Option<u32> {
+        if self.config.compare == Compare::Decode {
+            return self.find_decoding(hash, name_value);
+        }
         self.table.find(hash, |index| {
             let entry = &self.entries[index];
-            entry.hash == hash && self.is_name(entry, name_value)
+            entry.hash == hash && entry.name_value() == name_value
         })
     }
 
-    #[inline]
-    fn is_name(&self, entry: &Entry, name_value: &[u8]) -> bool {
-        match self.config.compare {
-            Compare::Stored => entry.name_value() == name_value,
-            Compare::Decode => decoded_name(entry) == name_value,
-        }
+    #[cold]
+    fn find_decoding(&self, hash: u64, name_value: &[u8]) -> Option<u32> {
+        self.table.find(hash, |index| {
+            let entry = &self.entries[index];
+            entry.hash == hash && decoded_name(entry) == name_value
+        })
     }
 
     /// Where the first entry is in the order of names that does not come before `name_value`.
@@ -259,6 +267,7 @@ impl Store {
 
     /// The first match from the Interest's own name on, as CCNx answers: Data of that name, else
     /// the first below it.
+    #[cold]
     fn find_in_order(&self, now: Instant, query: &Query<'_>, ordered: &Ordered) -> Option<u32> {
         let name = query.name;
         let is_fresh_enough = |entry: &Entry| !query.must_be_fresh || entry.is_fresh(now);
@@ -281,6 +290,7 @@ impl Store {
     }
 
     /// Gives a new entry its place in the order of names, if one is kept.
+    #[inline]
     fn put_in_order(&mut self, index: u32) {
         if let Some(mut ordered) = self.ordered.take() {
             let entry = &self.entries[index];
@@ -290,6 +300,7 @@ impl Store {
         }
     }
 
+    #[inline]
     fn take_out_of_order(&mut self, index: u32) {
         if let Some(mut ordered) = self.ordered.take() {
             let entry = &self.entries[index];
