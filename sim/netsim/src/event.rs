@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::hash::Digest;
+
 /// Something that happened at a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
@@ -128,6 +130,47 @@ pub enum EventKind {
     },
 }
 
+impl EventKind {
+    /// Adds the event to the digest of a run.
+    pub(crate) fn digest(&self, digest: &mut Digest) {
+        let mut mix = |words: &[u64]| words.iter().for_each(|&word| digest.mix(word));
+        match *self {
+            Self::InterestSent { object, segment, is_repeated } => {
+                mix(&[1, object, segment, is_repeated.into()]);
+            }
+            Self::DataReceived {
+                object,
+                segment,
+                content_bytes,
+                packet_bytes,
+                rtt_ns,
+                is_marked,
+            } => {
+                let sizes = u64::from(content_bytes) << 32 | u64::from(packet_bytes);
+                mix(&[2, object, segment, sizes, rtt_ns, is_marked.into()]);
+            }
+            Self::DamagedData { object, segment } => mix(&[3, object, segment]),
+            Self::NackReceived { object, segment, reason } => mix(&[4, object, segment, reason]),
+            Self::TimedOut { object, segment } => mix(&[5, object, segment]),
+            Self::ObjectStarted { object } => mix(&[6, object]),
+            Self::ObjectCompleted { object, content_bytes, elapsed_ns } => {
+                mix(&[7, object, content_bytes, elapsed_ns]);
+            }
+            Self::ObjectFailed { object } => mix(&[8, object]),
+            Self::Window { window, outstanding } => {
+                mix(&[9, window.to_bits(), outstanding.into()]);
+            }
+            Self::QueueLength { queue, packets } => mix(&[10, queue.number(), packets.into()]),
+            Self::StageFull { queue, is_bypass } => mix(&[11, queue.number(), is_bypass.into()]),
+            Self::RouterSample(ref sample) => mix(&sample.numbers()),
+            Self::LinkSample { link, frames, bytes, dropped } => {
+                mix(&[13, link.into(), frames, bytes, dropped]);
+            }
+            Self::FaultChanged { fault, begins } => mix(&[14, fault.into(), begins.into()]),
+        }
+    }
+}
+
 /// A queue of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -144,6 +187,19 @@ pub enum Queue {
     Fib,
     /// Frames before a link, an index into [`Plan::links`](crate::plan::Plan::links).
     Link(u32),
+}
+
+impl Queue {
+    fn number(self) -> u64 {
+        match self {
+            Self::Store => 0,
+            Self::StoreWrite => 1,
+            Self::Pit => 2,
+            Self::PitData => 3,
+            Self::Fib => 4,
+            Self::Link(link) => 5 + u64::from(link),
+        }
+    }
 }
 
 /// Counters of a router since the start of the run.
@@ -178,6 +234,27 @@ pub struct RouterSample {
     pub cpu_ns: u64,
     /// Packets dropped, for whatever reason.
     pub dropped: u64,
+}
+
+impl RouterSample {
+    fn numbers(&self) -> [u64; 14] {
+        [
+            self.in_interests,
+            self.in_data,
+            self.in_nacks,
+            self.out_interests,
+            self.out_data,
+            self.out_nacks,
+            self.in_bytes,
+            self.out_bytes,
+            self.store_hits,
+            self.store_misses,
+            self.store_entries,
+            self.pit_entries,
+            self.cpu_ns,
+            self.dropped,
+        ]
+    }
 }
 
 /// Takes events as they happen. `Vec<Event>` keeps them all.

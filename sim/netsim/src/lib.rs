@@ -2,9 +2,12 @@
 #![forbid(unsafe_code)]
 
 pub mod app;
+mod check;
 mod error;
 pub mod event;
+mod hash;
 mod network;
+mod peek;
 pub mod plan;
 pub mod workload;
 

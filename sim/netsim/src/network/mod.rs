@@ -1,8 +1,31 @@
 //! The event engine: nodes, links and faults under virtual time.
 
+mod build;
+mod drive;
+mod end;
+mod fault;
+mod queue;
+mod router;
+mod sample;
+mod send;
+mod stages;
+mod validate;
+
+use weir_base::{Instant, Pool, Rng};
+use weir_forward::{Input, Outbox};
+
+use self::end::End;
+use self::queue::{Due, EventQueue, Moment};
+use self::router::RouterNode;
+use crate::app::{App, AppInput, AppOutbox};
+use crate::check::Broken;
+use crate::check::liveness::Progress;
+use crate::check::octets::Produced;
+use crate::check::recent::{Happened, Line, Recent};
 use crate::error::{PlanError, Violation};
-use crate::event::Observer;
-use crate::plan::Plan;
+use crate::event::{Event, EventKind, Observer};
+use crate::hash::Digest;
+use crate::plan::{FaultPlan, Plan};
 
 /// What a run amounted to so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,12 +40,67 @@ pub struct Summary {
     pub events: u64,
     /// Virtual time that has passed, ns.
     pub virtual_ns: u64,
+    /// Frames that a fault damaged.
+    pub damaged_frames: u64,
+    /// Times that a consumer found wrong octets in Data, all of it because of such a fault: else the
+    /// run would have ended.
+    pub damage_noticed: u64,
+    /// Interests and Data that found a stage full, whether they passed by or were dropped.
+    pub stage_full: u64,
+}
+
+/// What a node is.
+enum NodeKind {
+    Router(Box<RouterNode>),
+    App(App),
+}
+
+struct Node {
+    kind: NodeKind,
+    /// Its ends of links; face `FaceId::FIRST + i` is the `i`-th.
+    ends: Vec<u32>,
+    /// Its next wake-up in the event queue.
+    wake: Moment,
+    /// Faults that keep it away.
+    downs: u32,
+    /// Of a consumer.
+    progress: Option<Progress>,
 }
 
 /// The routers, consumers, producers and links of a [`Plan`] under virtual time.
+///
+/// One plan, one result: everything random follows from the plan's seed, events of one moment come
+/// in the order in which they were scheduled, and an observer changes nothing.
 pub struct Network {
-    summary: Summary,
+    seed: u64,
+    now_ns: u64,
     end_ns: u64,
+    sample_ns: u64,
+    /// The longest lifetime that a consumer of the plan gives its Interests, ns.
+    lifetime_max_ns: u64,
+    names: Vec<String>,
+    faults: Vec<FaultPlan>,
+    queue: EventQueue,
+    nodes: Vec<Node>,
+    ends: Vec<End>,
+    pool: Pool,
+    digest: Digest,
+    summary: Summary,
+    recent: Recent,
+    /// Only where a fault of the plan flips octets.
+    produced: Option<Produced>,
+    damage_rng: Rng,
+    /// When the last fault so far has ended or will have, ns.
+    excused_until_ns: u64,
+    /// The links lose so much that nobody can promise progress.
+    is_lossy: bool,
+    /// The run is over for consumers and producers; what is on its way ends.
+    is_settling: bool,
+    is_over: bool,
+    inputs: Vec<Input>,
+    outbox: Outbox,
+    app_inputs: Vec<AppInput>,
+    app_outbox: AppOutbox,
 }
 
 impl Network {
@@ -31,7 +109,8 @@ impl Network {
     /// # Errors
     /// The plan contradicts itself.
     pub fn new(plan: &Plan) -> Result<Self, PlanError> {
-        Ok(Self { summary: Summary::default(), end_ns: plan.duration_ns + plan.drain_ns })
+        validate::check(plan)?;
+        build::build(plan)
     }
 
     /// Runs to the end of the plan: its duration and drain.
@@ -48,15 +127,21 @@ impl Network {
     ///
     /// # Errors
     /// A promise was broken; the run must not go on.
-    pub fn run_until(&mut self, at_ns: u64, _observer: &mut dyn Observer) -> Result<(), Violation> {
-        self.summary.virtual_ns = at_ns.min(self.end_ns);
+    pub fn run_until(&mut self, at_ns: u64, observer: &mut dyn Observer) -> Result<(), Violation> {
+        let until_ns = at_ns.min(self.end_ns);
+        self.advance(until_ns, observer).map_err(|broken| self.violation(broken))?;
+        if until_ns == self.end_ns && !self.is_over {
+            self.is_over = true;
+            self.settle(observer).map_err(|broken| self.violation(broken))?;
+        }
+        self.summary.virtual_ns = self.summary.virtual_ns.max(until_ns);
         Ok(())
     }
 
     /// Whether the end of the plan has been reached.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.summary.virtual_ns >= self.end_ns
+        self.is_over
     }
 
     /// When the plan ends, ns.
@@ -68,6 +153,115 @@ impl Network {
     /// What the run amounted to so far.
     #[must_use]
     pub fn summary(&self) -> Summary {
-        self.summary
+        Summary { event_hash: self.digest.value(), ..self.summary }
+    }
+
+    /// The consumer or producer of a node, an index into [`Plan::nodes`]; none for a router. For
+    /// its counters.
+    #[must_use]
+    pub fn app(&self, node: usize) -> Option<&App> {
+        match &self.nodes.get(node)?.kind {
+            NodeKind::App(app) => Some(app),
+            NodeKind::Router(_) => None,
+        }
+    }
+
+    fn now(&self) -> Instant {
+        Instant::from_ns(self.now_ns)
+    }
+
+    fn advance(&mut self, until_ns: u64, observer: &mut dyn Observer) -> Result<(), Broken> {
+        while let Some(moment) = self.queue.pop_until(until_ns) {
+            self.now_ns = moment.at_ns();
+            self.summary.steps += 1;
+            match moment.due() {
+                Due::Arrival(end) => self.arrive(end, moment, observer)?,
+                Due::Wake(node) => self.wake(node, moment, observer)?,
+                Due::Reassembly(end) => self.give_up_partials(end, moment),
+                Due::Fault(index) => self.change_fault(index, observer)?,
+                Due::Sample => self.sample(observer)?,
+            }
+        }
+        self.now_ns = until_ns;
+        Ok(())
+    }
+
+    /// Lets what is on its way end, with consumers and producers silent, and looks whether every
+    /// PIT is empty then.
+    fn settle(&mut self, observer: &mut dyn Observer) -> Result<(), Broken> {
+        self.check_bounds()?;
+        self.is_settling = true;
+        // Interests that were sent at the last moment expire at every router that they still reach,
+        // however long their way takes.
+        let mut until_ns = self.end_ns;
+        loop {
+            until_ns = until_ns.saturating_add(self.lifetime_max_ns).saturating_add(1_000_000);
+            self.advance(until_ns, observer)?;
+            let is_quiet = self.ends.iter().all(|end| end.in_flight.is_empty())
+                && self.nodes.iter().all(Node::has_empty_stages);
+            if is_quiet {
+                break;
+            }
+        }
+        until_ns = until_ns.saturating_add(self.lifetime_max_ns).saturating_add(1_000_000_000);
+        self.advance(until_ns, observer)?;
+        self.check_drained()
+    }
+
+    #[cold]
+    fn violation(&self, broken: Broken) -> Violation {
+        let name = |node: u32| self.names[node as usize].clone();
+        Violation {
+            kind: broken.kind,
+            what: broken.what,
+            at_ns: self.now_ns,
+            node: name(broken.node),
+            seed: self.seed,
+            last_events: self.recent.texts(name),
+        }
+    }
+
+    /// Notes what happened: for the digest, and for whoever has to look into a failure.
+    #[inline]
+    fn note(&mut self, node: u32, face: u32, what: Happened, number: u32) {
+        self.digest.mix(self.now_ns);
+        self.digest.mix(u64::from(node) << 32 | u64::from(face));
+        self.digest.mix((what as u64) << 32 | u64::from(number));
+        self.recent.push(Line { at_ns: self.now_ns, node, face, what, number });
+    }
+
+    /// Tells the observer.
+    fn emit(&mut self, node: u32, kind: EventKind, observer: &mut dyn Observer) {
+        if self.is_settling {
+            return;
+        }
+        self.summary.events += 1;
+        kind.digest(&mut self.digest);
+        observer.observe(&Event { at_ns: self.now_ns, node, kind });
+    }
+
+    /// Has a node called at `at_ns`, unless it will be by then anyway.
+    #[inline]
+    fn wake_at(&mut self, node: u32, at_ns: Option<u64>) {
+        let Some(at_ns) = at_ns else { return };
+        let at_ns = at_ns.max(self.now_ns + 1);
+        let node_state = &mut self.nodes[node as usize];
+        if at_ns < node_state.wake.at_ns() {
+            let moment = self.queue.moment(at_ns, Due::Wake(node));
+            node_state.wake = moment;
+            self.queue.push(moment);
+        }
+    }
+}
+
+impl Node {
+    fn has_empty_stages(&self) -> bool {
+        match &self.kind {
+            NodeKind::Router(router) => router
+                .stages
+                .as_ref()
+                .is_none_or(|stages| stages.lengths().all(|(_, len, _)| len == 0)),
+            NodeKind::App(_) => true,
+        }
     }
 }

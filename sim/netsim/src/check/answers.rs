@@ -1,0 +1,190 @@
+//! At most one Data, or Nack, for each Interest and link direction.
+//!
+//! Kept at the end of a link that answers: an Interest is counted when it has been delivered there,
+//! an answer when it leaves. What is lost on the link before or after so excuses nothing and accuses
+//! nobody.
+
+use weir_wire::DataView;
+
+use crate::hash::{HashedMap, of_octets};
+use crate::peek::{Peek, ends_in_digest, prefix_ends};
+
+/// Interests that may be answered.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    count: u32,
+    /// When the last of them has been given up by who asked, ns.
+    expires_ns: u64,
+}
+
+/// Sweep when there are so many names.
+const SWEEP_MIN: usize = 64;
+/// Set apart Interests that may be answered by Data below their name.
+const PREFIX_SALT: u64 = 0x5bf0_3635_dcc9_8b87;
+
+/// The Interests that one end of a link has been given and may answer.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    open: HashedMap<Open>,
+    /// Names with CanBePrefix that came since `open` was empty; few consumers ask so.
+    prefixes: u32,
+    /// Interests with an implicit digest were seen.
+    has_digests: bool,
+    sweep_at: usize,
+}
+
+fn key(name: &[u8], can_be_prefix: bool) -> u64 {
+    of_octets(name) ^ if can_be_prefix { PREFIX_SALT } else { 0 }
+}
+
+impl Answers {
+    /// An Interest was delivered. It may be answered until `patience_ns` after its lifetime.
+    pub(crate) fn on_interest(
+        &mut self,
+        now_ns: u64,
+        packet: &[u8],
+        peek: &Peek,
+        patience_ns: u64,
+    ) {
+        let name = peek.name_value(packet);
+        let (can_be_prefix, lifetime_ms) = peek.selectors(packet);
+        let lifetime_ns = lifetime_ms.saturating_mul(1_000_000);
+        let expires_ns = now_ns.saturating_add(lifetime_ns).saturating_add(patience_ns);
+        self.has_digests |= ends_in_digest(name);
+        if self.open.len() >= self.sweep_at.max(SWEEP_MIN) {
+            self.sweep(now_ns);
+        }
+        let entry = self.open.entry(key(name, can_be_prefix)).or_insert_with(|| {
+            self.prefixes += u32::from(can_be_prefix);
+            Open { count: 0, expires_ns: 0 }
+        });
+        entry.count += 1;
+        entry.expires_ns = entry.expires_ns.max(expires_ns);
+    }
+
+    /// Forgets what can no longer be answered, so that memory follows what is outstanding.
+    fn sweep(&mut self, now_ns: u64) {
+        self.open.retain(|_, open| open.expires_ns >= now_ns);
+        if self.open.is_empty() {
+            self.prefixes = 0;
+            self.has_digests = false;
+        }
+        self.sweep_at = 2 * self.open.len();
+    }
+
+    /// Everything is forgotten: who would have answered has crashed.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// A Data leaves. Whether an Interest is there that it answers.
+    pub(crate) fn on_data(&mut self, packet: &[u8], peek: &Peek) -> bool {
+        let name = peek.name_value(packet);
+        self.take(of_octets(name))
+            || self.prefixes > 0 && self.take_prefix(name)
+            || self.has_digests && self.take_digest(packet, name)
+    }
+
+    /// A Nack of an Interest leaves. Whether that Interest is there.
+    pub(crate) fn on_nack(&mut self, packet: &[u8], peek: &Peek) -> bool {
+        let (can_be_prefix, _) = peek.selectors(packet);
+        self.take(key(peek.name_value(packet), can_be_prefix))
+    }
+
+    #[inline]
+    fn take(&mut self, key: u64) -> bool {
+        let std::collections::hash_map::Entry::Occupied(mut entry) = self.open.entry(key) else {
+            return false;
+        };
+        entry.get_mut().count -= 1;
+        if entry.get().count == 0 {
+            entry.remove();
+        }
+        true
+    }
+
+    /// The longest name first: fewest Data can answer it, so no later Data misses it.
+    fn take_prefix(&mut self, name: &[u8]) -> bool {
+        let ends = prefix_ends(name);
+        let mut lengths = std::iter::once(name.len()).chain(ends.into_iter().rev());
+        lengths.any(|end| self.take(key(&name[..end], true)))
+    }
+
+    fn take_digest(&mut self, packet: &[u8], name: &[u8]) -> bool {
+        let Ok(data) = DataView::decode(packet) else { return false };
+        let mut full_name = name.to_vec();
+        full_name.extend_from_slice(&[1, 32]);
+        full_name.extend_from_slice(&data.implicit_digest());
+        self.take(of_octets(&full_name)) || self.take(key(&full_name, true))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_wire::{Data, Interest, Name};
+
+    fn interest(uri: &str, can_be_prefix: bool) -> Vec<u8> {
+        let name: Name = uri.parse().unwrap();
+        Interest::new(name).can_be_prefix(can_be_prefix).lifetime_ms(1000).encode()
+    }
+
+    fn data(uri: &str) -> Vec<u8> {
+        Data::new(uri.parse().unwrap()).content([1, 2, 3]).encode_with_digest()
+    }
+
+    fn ask(answers: &mut Answers, now_ns: u64, wire: &[u8]) {
+        answers.on_interest(now_ns, wire, &Peek::of(wire).unwrap(), 0);
+    }
+
+    fn answer(answers: &mut Answers, wire: &[u8]) -> bool {
+        answers.on_data(wire, &Peek::of(wire).unwrap())
+    }
+
+    #[test]
+    fn a_second_data_is_noticed() {
+        let mut answers = Answers::default();
+        ask(&mut answers, 0, &interest("/a/1", false));
+        assert!(!answer(&mut answers, &data("/a/2")), "nobody asked");
+        assert!(!answer(&mut answers, &data("/a/1/2")), "not below without CanBePrefix");
+        assert!(answer(&mut answers, &data("/a/1")));
+        assert!(!answer(&mut answers, &data("/a/1")), "once only");
+        ask(&mut answers, 0, &interest("/a/1", false));
+        ask(&mut answers, 0, &interest("/a/1", false));
+        assert!(answer(&mut answers, &data("/a/1")));
+        assert!(answer(&mut answers, &data("/a/1")));
+        assert!(!answer(&mut answers, &data("/a/1")));
+    }
+
+    #[test]
+    fn prefixes_digests_and_nacks() {
+        let mut answers = Answers::default();
+        ask(&mut answers, 0, &interest("/a", true));
+        ask(&mut answers, 0, &interest("/a/b", true));
+        assert!(answer(&mut answers, &data("/a/b/1")), "by the longer one");
+        assert!(answer(&mut answers, &data("/a/c")));
+        assert!(!answer(&mut answers, &data("/a/b/2")));
+        let wire = data("/d/1");
+        let digest = DataView::decode(&wire).unwrap().implicit_digest();
+        let hex: String = digest.iter().map(|octet| format!("{octet:02x}")).collect();
+        ask(&mut answers, 0, &interest(&format!("/d/1/sha256digest={hex}"), false));
+        assert!(answer(&mut answers, &wire));
+        assert!(!answer(&mut answers, &wire));
+        let wire = interest("/n", true);
+        ask(&mut answers, 0, &wire);
+        assert!(answers.on_nack(&wire, &Peek::of(&wire).unwrap()));
+        assert!(!answers.on_nack(&wire, &Peek::of(&wire).unwrap()));
+    }
+
+    #[test]
+    fn memory_follows_what_is_outstanding() {
+        let mut answers = Answers::default();
+        for second in 0..100 {
+            for number in 0..100 {
+                let wire = interest(&format!("/{second}/{number}"), number % 2 == 0);
+                ask(&mut answers, second * 1_000_000_000, &wire);
+            }
+        }
+        assert!(answers.open.len() <= 600, "{}", answers.open.len());
+    }
+}

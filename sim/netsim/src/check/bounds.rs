@@ -1,0 +1,81 @@
+//! Tables and queues stay within their configuration, marks come only from long queues, and PITs
+//! drain.
+
+use weir_forward::{RouterConfig, RouterStats};
+
+/// What of a router's shard is beyond its bound.
+pub(crate) fn router(stats: &RouterStats, config: &RouterConfig) -> Result<(), String> {
+    if stats.store.bytes > stats.store.capacity_bytes {
+        let (bytes, capacity) = (stats.store.bytes, stats.store.capacity_bytes);
+        return Err(format!("the store holds {bytes} octets, but may hold {capacity}"));
+    }
+    if stats.pit_entries > config.pit_entries_max {
+        let (entries, max) = (stats.pit_entries, config.pit_entries_max);
+        return Err(format!("the PIT has {entries} entries, but may have {max}"));
+    }
+    if stats.dead_nonces > config.dead_nonces_max {
+        let (nonces, max) = (stats.dead_nonces, config.dead_nonces_max);
+        return Err(format!("{nonces} dead nonces are known, but at most {max} may be"));
+    }
+    Ok(())
+}
+
+/// A queue of `len` packets or octets where `max` are allowed.
+pub(crate) fn queue(what: &str, len: u64, max: u64) -> Result<(), String> {
+    if len <= max {
+        return Ok(());
+    }
+    Err(format!("{what} holds {len}, but may hold {max}"))
+}
+
+/// A packet was marked while `backlog_bytes` were waiting.
+pub(crate) fn mark(backlog_bytes: u64, threshold_bytes: u64) -> Result<(), String> {
+    if backlog_bytes > threshold_bytes {
+        return Ok(());
+    }
+    Err(format!(
+        "a packet was marked with {backlog_bytes} octets waiting; the threshold is \
+         {threshold_bytes}"
+    ))
+}
+
+/// The run is over and nothing is on its way.
+pub(crate) fn drained(pit_entries: usize) -> Result<(), String> {
+    if pit_entries == 0 {
+        return Ok(());
+    }
+    Err(format!("{pit_entries} Interests are still pending after all lifetimes have passed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_beyond_the_bound_is_noticed() {
+        let config =
+            RouterConfig { pit_entries_max: 5, dead_nonces_max: 7, ..RouterConfig::default() };
+        let mut stats = RouterStats { pit_entries: 5, dead_nonces: 7, ..RouterStats::default() };
+        stats.store.bytes = 100;
+        stats.store.capacity_bytes = 100;
+        assert_eq!(router(&stats, &config), Ok(()));
+        stats.store.bytes += 1;
+        assert!(router(&stats, &config).unwrap_err().contains("101 octets"));
+        stats.store.bytes = 0;
+        stats.pit_entries = 6;
+        assert!(router(&stats, &config).unwrap_err().contains("PIT"));
+        stats.pit_entries = 0;
+        stats.dead_nonces = 8;
+        assert!(router(&stats, &config).unwrap_err().contains("nonces"));
+    }
+
+    #[test]
+    fn queues_marks_and_leftovers() {
+        assert_eq!(queue("stage", 3, 3), Ok(()));
+        assert!(queue("stage", 4, 3).is_err());
+        assert_eq!(mark(65_537, 65_536), Ok(()));
+        assert!(mark(65_536, 65_536).is_err());
+        assert_eq!(drained(0), Ok(()));
+        assert!(drained(1).is_err());
+    }
+}

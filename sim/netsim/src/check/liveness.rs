@@ -1,0 +1,93 @@
+//! A consumer with unfinished work makes progress, unless something excuses it.
+
+use weir_base::NS_PER_S;
+
+/// Interests that may go unanswered in a row before anybody worries.
+const UNANSWERED_MIN: u32 = 64;
+/// Lifetimes that must have passed as well.
+const LIFETIMES: u64 = 10;
+/// And this much time.
+const PATIENCE_MIN_NS: u64 = 10 * NS_PER_S;
+
+/// The progress of one consumer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Progress {
+    patience_ns: u64,
+    latest_ns: u64,
+    unanswered: u32,
+}
+
+impl Progress {
+    /// Of a consumer whose Interests live so long.
+    pub(crate) fn new(lifetime_ms: u64) -> Self {
+        let lifetime_ns = lifetime_ms.saturating_mul(1_000_000);
+        let patience_ns = lifetime_ns.saturating_mul(LIFETIMES).max(PATIENCE_MIN_NS);
+        Self { patience_ns, latest_ns: 0, unanswered: 0 }
+    }
+
+    /// Something reached the consumer: a Data, even if late, or a Nack.
+    #[inline]
+    pub(crate) fn on_delivery(&mut self, now_ns: u64) {
+        self.latest_ns = now_ns;
+        self.unanswered = 0;
+    }
+
+    /// The consumer sent an Interest. `excused_until_ns` is when the latest fault ended or will.
+    #[inline]
+    pub(crate) fn on_interest(&mut self, now_ns: u64, excused_until_ns: u64) -> Result<(), String> {
+        self.unanswered += 1;
+        if self.unanswered == 1 {
+            self.latest_ns = now_ns;
+        }
+        let since_ns = self.latest_ns.max(excused_until_ns);
+        if self.unanswered < UNANSWERED_MIN || now_ns <= since_ns.saturating_add(self.patience_ns) {
+            return Ok(());
+        }
+        Err(format!(
+            "the consumer has sent {} Interests in {} ms and not one was answered",
+            self.unanswered,
+            (now_ns - self.latest_ns) / 1_000_000
+        ))
+    }
+}
+
+/// A consumer that is not done must want to be called again.
+pub(crate) fn wants_wakeup(is_done: bool, has_wakeup: bool) -> Result<(), String> {
+    if is_done || has_wakeup {
+        return Ok(());
+    }
+    Err("the application has work to do but waits for nothing".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_is_noticed_unless_excused() {
+        let mut progress = Progress::new(1000);
+        for second in 0..64 {
+            assert_eq!(progress.on_interest(second * NS_PER_S / 10, 0), Ok(()));
+        }
+        assert!(progress.on_interest(11 * NS_PER_S, 0).unwrap_err().contains("65 Interests"));
+        assert_eq!(progress.on_interest(11 * NS_PER_S, 5 * NS_PER_S), Ok(()), "a fault excuses");
+        progress.on_delivery(11 * NS_PER_S);
+        assert_eq!(progress.on_interest(30 * NS_PER_S, 0), Ok(()));
+    }
+
+    #[test]
+    fn rare_questions_are_no_silence() {
+        let mut progress = Progress::new(1000);
+        for minute in 0..60 {
+            assert_eq!(progress.on_interest(minute * 60 * NS_PER_S, 0), Ok(()));
+            progress.on_delivery(minute * 60 * NS_PER_S + 1);
+        }
+    }
+
+    #[test]
+    fn an_idle_application_with_work_is_stuck() {
+        assert!(wants_wakeup(false, false).is_err());
+        assert_eq!(wants_wakeup(true, false), Ok(()));
+        assert_eq!(wants_wakeup(false, true), Ok(()));
+    }
+}

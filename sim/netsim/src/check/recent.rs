@@ -1,0 +1,127 @@
+//! What happened last, for whoever has to find out why a run broke a promise.
+
+use std::fmt::Write as _;
+
+/// Lines kept.
+const LINES: usize = 64;
+
+/// A kind of thing that happens. The numbers are part of the digest of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Happened {
+    Interest = 1,
+    Data,
+    Nack,
+    Fragment,
+    Refused,
+    SentInterest,
+    SentData,
+    SentNack,
+    DroppedByLink,
+    DroppedByQueue,
+    LostInCut,
+    LostToCrash,
+    Damaged,
+    Wakeup,
+    FaultBegins,
+    FaultEnds,
+    StageFull,
+}
+
+impl Happened {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Interest => "got an Interest",
+            Self::Data => "got a Data",
+            Self::Nack => "got a Nack",
+            Self::Fragment => "got a fragment",
+            Self::Refused => "refused a frame",
+            Self::SentInterest => "sent an Interest",
+            Self::SentData => "sent a Data",
+            Self::SentNack => "sent a Nack",
+            Self::DroppedByLink => "lost a frame on the link",
+            Self::DroppedByQueue => "dropped a packet for want of room",
+            Self::LostInCut => "lost a frame when the link went down",
+            Self::LostToCrash => "was down when a frame came",
+            Self::Damaged => "sent a frame that a fault damaged",
+            Self::Wakeup => "woke up",
+            Self::FaultBegins => "is hit by a fault",
+            Self::FaultEnds => "recovers from a fault",
+            Self::StageFull => "has a full stage",
+        }
+    }
+}
+
+/// One line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line {
+    pub(crate) at_ns: u64,
+    pub(crate) node: u32,
+    /// The number of the face, 0 where there is none.
+    pub(crate) face: u32,
+    pub(crate) what: Happened,
+    /// Octets, or another number that tells more.
+    pub(crate) number: u32,
+}
+
+/// The last lines.
+#[derive(Debug)]
+pub(crate) struct Recent {
+    lines: Box<[Line; LINES]>,
+    count: u64,
+}
+
+impl Default for Recent {
+    fn default() -> Self {
+        let empty = Line { at_ns: 0, node: 0, face: 0, what: Happened::Wakeup, number: 0 };
+        Self { lines: Box::new([empty; LINES]), count: 0 }
+    }
+}
+
+impl Recent {
+    #[inline]
+    pub(crate) fn push(&mut self, line: Line) {
+        self.lines[self.count as usize % LINES] = line;
+        self.count += 1;
+    }
+
+    /// All lines as text, oldest first.
+    pub(crate) fn texts(&self, node_name: impl Fn(u32) -> String) -> Vec<String> {
+        let first = self.count.saturating_sub(LINES as u64);
+        let text = |at: u64| {
+            let line = &self.lines[at as usize % LINES];
+            let (seconds, rest) = (line.at_ns / 1_000_000_000, line.at_ns % 1_000_000_000);
+            let name = node_name(line.node);
+            let mut text = format!("{seconds}.{rest:09} s {name} {}", line.what.text());
+            if line.number > 0 {
+                let _ = write!(text, ", {}", line.number);
+            }
+            if line.face > 0 {
+                let _ = write!(text, ", face {}", line.face);
+            }
+            text
+        };
+        (first..self.count).map(text).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_the_last_lines_in_order() {
+        let mut recent = Recent::default();
+        let line = |at_ns| Line { at_ns, node: 3, face: 256, what: Happened::Data, number: 90 };
+        recent.push(line(1));
+        let name = |node| format!("n{node}");
+        assert_eq!(recent.texts(name), ["0.000000001 s n3 got a Data, 90, face 256"]);
+        for at_ns in 2..=100 {
+            recent.push(line(at_ns));
+        }
+        let texts = recent.texts(name);
+        assert_eq!(texts.len(), LINES);
+        assert!(texts[0].starts_with("0.000000037 s"), "{}", texts[0]);
+        assert!(texts[63].starts_with("0.000000100 s"), "{}", texts[63]);
+    }
+}

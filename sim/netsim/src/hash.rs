@@ -1,0 +1,106 @@
+//! Cheap hashes that are the same on every machine. For checks and digests of runs; nothing here
+//! faces strangers.
+
+const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// SplitMix64's finaliser: neighbouring numbers give unrelated ones.
+#[inline]
+pub(crate) fn finish(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// A hash of octets.
+#[inline]
+pub(crate) fn of_octets(octets: &[u8]) -> u64 {
+    let mut hash = octets.len() as u64;
+    let mut chunks = octets.chunks_exact(8);
+    for chunk in &mut chunks {
+        let word = u64::from_le_bytes(chunk.try_into().expect("chunks of 8"));
+        hash = (hash.rotate_left(23) ^ word).wrapping_mul(MULTIPLIER);
+    }
+    let mut last = [0; 8];
+    last[..chunks.remainder().len()].copy_from_slice(chunks.remainder());
+    finish((hash.rotate_left(23) ^ u64::from_le_bytes(last)).wrapping_mul(MULTIPLIER))
+}
+
+/// The seed of one of many parts that share `seed`: what one part draws changes nothing for others.
+pub(crate) fn seed_of(seed: u64, part: Part, index: u64) -> u64 {
+    finish(
+        finish(seed.wrapping_add((part as u64 + 1).wrapping_mul(MULTIPLIER))).wrapping_add(index),
+    )
+}
+
+/// What draws random numbers.
+#[derive(Clone, Copy)]
+pub(crate) enum Part {
+    App,
+    Link,
+    Router,
+    HashKey,
+    Stage,
+    Fill,
+    WrongBytes,
+}
+
+/// The digest of a stream of numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Digest(u64);
+
+impl Digest {
+    #[inline]
+    pub(crate) fn mix(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(MULTIPLIER);
+    }
+
+    #[inline]
+    pub(crate) fn value(self) -> u64 {
+        finish(self.0)
+    }
+}
+
+/// For maps whose keys are hashes already.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ready(u64);
+
+impl std::hash::Hasher for Ready {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, octets: &[u8]) {
+        self.0 = of_octets(octets);
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+}
+
+/// A map from hashes.
+pub(crate) type HashedMap<T> =
+    std::collections::HashMap<u64, T, std::hash::BuildHasherDefault<Ready>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_octet_and_the_order_count() {
+        let base: Vec<u8> = (0..21).collect();
+        for at in 0..base.len() {
+            let mut other = base.clone();
+            other[at] ^= 1;
+            assert_ne!(of_octets(&base), of_octets(&other), "octet {at}");
+        }
+        assert_ne!(of_octets(&[0]), of_octets(&[0, 0]));
+        let mut forwards = Digest::default();
+        let mut backwards = Digest::default();
+        for word in 0..9 {
+            forwards.mix(word);
+            backwards.mix(8 - word);
+        }
+        assert_ne!(forwards.value(), backwards.value());
+    }
+}

@@ -1,0 +1,300 @@
+//! A network from a plan.
+
+use std::collections::BTreeMap;
+
+use weir_base::{FaceId, Instant, NS_PER_MS, Pool, Rng};
+use weir_forward::strategy::Strategy;
+use weir_forward::{FaceScope, NextHop, Outbox};
+use weir_netem::LinkModel;
+use weir_store::{Compare, IndexKind, StoreConfig};
+use weir_wire::{LpHeader, Name};
+
+use super::drive::patience_ns;
+use super::end::End;
+use super::queue::{Due, EventQueue, Moment};
+use super::router::{RouterNode, Setup};
+use super::{Network, Node, NodeKind, Summary};
+use crate::app::{App, AppOutbox, Producer};
+use crate::check::liveness::Progress;
+use crate::check::octets::Produced;
+use crate::check::recent::Recent;
+use crate::error::PlanError;
+use crate::hash::{Digest, Part, seed_of};
+use crate::peek::Peek;
+use crate::plan::{Fault, Plan, Role, RouterPlan};
+
+/// Octets of free packet blocks that all routers keep together, and one shard at least and at most.
+const POOLS_BYTES: usize = 256 << 20;
+const POOL_BYTES_MIN: usize = 64 << 10;
+const POOL_BYTES_MAX: usize = 8 << 20;
+/// With such a share of frames lost on a link no consumer is promised progress.
+const LOSSY: f64 = 0.2;
+
+/// The network of a plan that has been checked.
+pub(super) fn build(plan: &Plan) -> Result<Network, PlanError> {
+    let has_damage =
+        plan.faults.iter().any(|fault| matches!(fault.fault, Fault::WrongBytes { .. }));
+    let (node_ends, mut ends) = build_ends(plan);
+    let mut setups = router_setups(plan, &ends, &node_ends)?;
+    let mut nodes = Vec::with_capacity(plan.nodes.len());
+    for (index, (node, node_ends)) in plan.nodes.iter().zip(node_ends).enumerate() {
+        let kind = match setups.remove(&index) {
+            Some(setup) => NodeKind::Router(Box::new(RouterNode::new(setup))),
+            None => NodeKind::App(build_app(plan, index)?),
+        };
+        let progress = match &node.role {
+            Role::Consumer(consumer) => Some(Progress::new(consumer.lifetime_ms)),
+            _ => None,
+        };
+        let delay_ns = match &node.role {
+            Role::Producer(producer) => producer.delay_ns,
+            _ => 0,
+        };
+        for &end in &node_ends {
+            ends[end as usize].patience_ns = patience_ns(&kind, delay_ns);
+        }
+        nodes.push(Node { kind, ends: node_ends, wake: Moment::NEVER, downs: 0, progress });
+    }
+    let lossy = |loss: weir_netem::Loss| loss.mean() > LOSSY;
+    let mut network = Network {
+        seed: plan.seed,
+        now_ns: 0,
+        end_ns: plan.duration_ns.saturating_add(plan.drain_ns),
+        sample_ns: plan.sample_ns,
+        lifetime_max_ns: lifetime_max_ns(plan),
+        names: plan.nodes.iter().map(|node| node.name.clone()).collect(),
+        faults: plan.faults.clone(),
+        queue: EventQueue::default(),
+        nodes,
+        ends,
+        pool: Pool::new(POOL_BYTES_MAX),
+        digest: Digest::default(),
+        summary: Summary::default(),
+        recent: Recent::default(),
+        produced: has_damage.then(Produced::default),
+        damage_rng: Rng::from_seed(seed_of(plan.seed, Part::WrongBytes, 0)),
+        excused_until_ns: 0,
+        is_lossy: plan.links.iter().any(|link| lossy(link.a_to_b.loss) || lossy(link.b_to_a.loss)),
+        is_settling: false,
+        is_over: false,
+        inputs: Vec::new(),
+        outbox: Outbox::default(),
+        app_inputs: Vec::new(),
+        app_outbox: AppOutbox::default(),
+    };
+    fill_stores(plan, &mut network)?;
+    network.schedule_first();
+    Ok(network)
+}
+
+impl Network {
+    fn schedule_first(&mut self) {
+        self.schedule_faults();
+        if self.sample_ns > 0 {
+            let moment = self.queue.moment(0, Due::Sample);
+            self.queue.push(moment);
+        }
+        for node in 0..self.nodes.len() as u32 {
+            let wakeup_ns = match &self.nodes[node as usize].kind {
+                NodeKind::App(app) => app.next_wakeup().map(Instant::as_ns),
+                NodeKind::Router(router) => router.next_wakeup_ns(),
+            };
+            self.wake_at(node, wakeup_ns);
+        }
+    }
+}
+
+fn lifetime_max_ns(plan: &Plan) -> u64 {
+    let lifetimes = plan.nodes.iter().filter_map(|node| match &node.role {
+        Role::Consumer(consumer) => Some(consumer.lifetime_ms.saturating_mul(NS_PER_MS)),
+        _ => None,
+    });
+    // Beside data, consumers may ask for metadata with a lifetime that is NDN's default.
+    lifetimes.max().unwrap_or(0).max(4000 * NS_PER_MS)
+}
+
+/// The ends of every node, and all ends.
+fn build_ends(plan: &Plan) -> (Vec<Vec<u32>>, Vec<End>) {
+    let mut node_ends = vec![Vec::new(); plan.nodes.len()];
+    let mut ends = Vec::with_capacity(2 * plan.links.len());
+    for link in &plan.links {
+        for (node, config) in [(link.a, &link.a_to_b), (link.b, &link.b_to_a)] {
+            let number = ends.len() as u32;
+            let face = FaceId(FaceId::FIRST.0 + node_ends[node].len() as u64);
+            let seed = seed_of(plan.seed, Part::Link, number.into());
+            let model = LinkModel::new(config.clone(), seed);
+            node_ends[node].push(number);
+            ends.push(End::new(node as u32, face, link, model));
+        }
+    }
+    (node_ends, ends)
+}
+
+fn build_app(plan: &Plan, index: usize) -> Result<App, PlanError> {
+    let node = &plan.nodes[index];
+    let seed = seed_of(plan.seed, Part::App, index as u64);
+    let failed = |problem: String| PlanError::App { node: node.name.clone(), problem };
+    App::new(&node.role, plan.duration_ns, seed)
+        .map_err(|error| failed(error.to_string()))?
+        .ok_or_else(|| failed("is neither consumer nor producer".into()))
+}
+
+/// What each router is made from, by node.
+fn router_setups(
+    plan: &Plan,
+    ends: &[End],
+    node_ends: &[Vec<u32>],
+) -> Result<BTreeMap<usize, Setup>, PlanError> {
+    let mut routes = routes(plan, ends);
+    let routers = plan.nodes.iter().enumerate().filter_map(|(index, node)| match &node.role {
+        Role::Router(router) => Some((index, router, node.name.as_str())),
+        _ => None,
+    });
+    let routers: Vec<_> = routers.collect();
+    let shards: usize = routers.iter().map(|(_, router, _)| usize::from(router.shards)).sum();
+    let pool_bytes_max = (POOLS_BYTES / shards.max(1)).clamp(POOL_BYTES_MIN, POOL_BYTES_MAX);
+    let setup = |(index, router, name): (usize, &RouterPlan, &str)| {
+        let faces = node_ends[index].iter().map(|&end| {
+            let link = &plan.links[end as usize / 2];
+            let scope = if link.is_local { FaceScope::Local } else { FaceScope::NonLocal };
+            (ends[end as usize].face, scope)
+        });
+        let setup = Setup {
+            seed: seed_of(plan.seed, Part::Router, index as u64),
+            plan: router.clone(),
+            store: store_config(router, name)?,
+            strategy: strategy(router, name)?,
+            pool_bytes_max,
+            faces: faces.collect(),
+            routes: routes.remove(&index).unwrap_or_default().into_iter().collect(),
+        };
+        Ok((index, setup))
+    };
+    routers.into_iter().map(setup).collect()
+}
+
+/// Next hops by router and prefix.
+fn routes(plan: &Plan, ends: &[End]) -> BTreeMap<usize, BTreeMap<Name, Vec<NextHop>>> {
+    let mut routes: BTreeMap<usize, BTreeMap<Name, Vec<NextHop>>> = BTreeMap::new();
+    for route in &plan.routes {
+        let Ok(prefix) = route.prefix.parse::<Name>() else { continue };
+        let end = 2 * route.link + usize::from(plan.links[route.link].a != route.node);
+        let hop = NextHop { face: ends[end].face, cost: route.cost };
+        routes.entry(route.node).or_default().entry(prefix).or_default().push(hop);
+    }
+    routes
+}
+
+/// The configuration of a router's store.
+pub(super) fn store_config(router: &RouterPlan, name: &str) -> Result<StoreConfig, PlanError> {
+    let bad = |key, value: &str, choices| PlanError::Value {
+        place: format!("node `{name}`"),
+        key,
+        problem: format!("is `{value}`; it must be {choices}"),
+    };
+    Ok(StoreConfig {
+        capacity_bytes: router.store_bytes,
+        policy: router
+            .store_policy
+            .parse()
+            .map_err(|_| bad("store_policy", &router.store_policy, "lru, fifo, lfu or s3-fifo"))?,
+        index: match router.store_index.as_str() {
+            "hash" => IndexKind::Hash,
+            "ordered" => IndexKind::Ordered,
+            other => return Err(bad("store_index", other, "hash or ordered")),
+        },
+        compare: match router.store_compare.as_str() {
+            "stored" => Compare::Stored,
+            "decode" => Compare::Decode,
+            other => return Err(bad("store_compare", other, "stored or decode")),
+        },
+        admit: router.store_admits,
+        serve: true,
+    })
+}
+
+/// A router's strategy of `/`.
+pub(super) fn strategy(router: &RouterPlan, name: &str) -> Result<Strategy, PlanError> {
+    match router.strategy.as_str() {
+        "best-route" => Ok(Strategy::best_route()),
+        "multicast" => Ok(Strategy::multicast()),
+        other => Err(PlanError::Value {
+            place: format!("node `{name}`"),
+            key: "strategy",
+            problem: format!("is `{other}`; it must be best-route or multicast"),
+        }),
+    }
+}
+
+/// Puts the shares that plans say into the stores.
+fn fill_stores(plan: &Plan, network: &mut Network) -> Result<(), PlanError> {
+    let mut producers = BTreeMap::new();
+    for (index, node) in plan.nodes.iter().enumerate() {
+        let Role::Router(router) = &node.role else { continue };
+        if router.store_filled <= 0.0 || router.store_bytes == 0 {
+            continue;
+        }
+        if producers.is_empty() {
+            producers = producers_of(plan)?;
+        }
+        let mut rng = Rng::from_seed(seed_of(plan.seed, Part::Fill, index as u64));
+        let chosen = choose_segments(&producers, router.store_filled, &mut rng);
+        let NodeKind::Router(node) = &mut network.nodes[index].kind else { continue };
+        node.begin_filling();
+        for (producer, object, segment) in chosen {
+            let Some(producer) = producers.get_mut(&producer) else { continue };
+            let packet = producer.segment(object, segment);
+            if let Some(produced) = &mut network.produced {
+                produced.on_produced(&packet);
+            }
+            let peek = Peek::of(&packet);
+            let shard = node.shard_of(&LpHeader::default(), peek.as_ref(), &packet);
+            if !node.fill(shard, &packet) {
+                break;
+            }
+        }
+        node.end_filling();
+    }
+    Ok(())
+}
+
+/// The producers of a plan, by node.
+fn producers_of(plan: &Plan) -> Result<BTreeMap<usize, Producer>, PlanError> {
+    let mut producers = BTreeMap::new();
+    for (index, node) in plan.nodes.iter().enumerate() {
+        let Role::Producer(producer) = &node.role else { continue };
+        let seed = seed_of(plan.seed, Part::App, index as u64);
+        let app = Producer::new(producer, seed).map_err(|error| PlanError::App {
+            node: node.name.clone(),
+            problem: error.to_string(),
+        })?;
+        producers.insert(index, app);
+    }
+    Ok(producers)
+}
+
+/// A share of all segments of all producers, in random order: what does not fit is as random as
+/// what does. Producer, object, segment.
+fn choose_segments(
+    producers: &BTreeMap<usize, Producer>,
+    share: f64,
+    rng: &mut Rng,
+) -> Vec<(usize, u64, u64)> {
+    let mut chosen = Vec::new();
+    for (&index, producer) in producers {
+        let collection = producer.collection();
+        for object in 0..collection.object_count() {
+            for segment in 0..=collection.shape(object).last_segment() {
+                let draw = (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+                if draw < share {
+                    chosen.push((index, object, segment));
+                }
+            }
+        }
+    }
+    for at in (1..chosen.len()).rev() {
+        let other = ((u128::from(rng.next_u64()) * (at as u128 + 1)) >> 64) as usize;
+        chosen.swap(at, other);
+    }
+    chosen
+}

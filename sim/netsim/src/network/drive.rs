@@ -1,0 +1,372 @@
+//! What comes to a node: packets, and its own time.
+
+use weir_base::{FaceId, Instant, NS_PER_MS, Packet};
+use weir_forward::{Input, InterestStage};
+use weir_link::Received;
+use weir_wire::{LpHeader, PacketView};
+
+use super::queue::{Due, Moment};
+use super::stages::{Entered, Job, Served, queue_of};
+use super::{Network, Node, NodeKind};
+use crate::app::{App, AppInput};
+use crate::check::octets::{self, Produced};
+use crate::check::recent::Happened;
+use crate::check::{Broken, liveness};
+use crate::event::{EventKind, Observer, Queue};
+use crate::peek::Peek;
+use crate::plan::WhenFull;
+
+impl Network {
+    /// The first frame from `from_end` reaches the other end.
+    pub(super) fn arrive(
+        &mut self,
+        from_end: u32,
+        moment: Moment,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Broken> {
+        let sender = &mut self.ends[from_end as usize];
+        // A frame that came to be first later has taken the place of the one scheduled then.
+        if sender.in_flight.front().is_none_or(|first| first.moment != moment) {
+            return Ok(());
+        }
+        let Some(arrived) = sender.in_flight.pop_front() else { return Ok(()) };
+        if let Some(next) = sender.in_flight.front() {
+            self.queue.push(next.moment);
+        }
+        let survives = sender.model.survives(arrived.cuts);
+        let end_index = from_end ^ 1;
+        let end = &mut self.ends[end_index as usize];
+        let (node, face) = (end.node, end.face);
+        let bytes = arrived.frame.len() as u32;
+        if !survives {
+            self.note(node, face.0 as u32, Happened::LostInCut, bytes);
+            return Ok(());
+        }
+        if self.nodes[node as usize].downs > 0 {
+            end.past.drops += 1;
+            self.note(node, face.0 as u32, Happened::LostToCrash, bytes);
+            return Ok(());
+        }
+        let now = Instant::from_ns(self.now_ns);
+        match end.link.receive(now, arrived.frame, &mut self.pool) {
+            Received::Packet { header, packet } => {
+                self.deliver(end_index, header, packet, observer)
+            }
+            Received::Partial => {
+                self.schedule_reassembly(end_index);
+                self.note(node, face.0 as u32, Happened::Fragment, bytes);
+                Ok(())
+            }
+            Received::Idle | Received::Drop(_) => {
+                self.note(node, face.0 as u32, Happened::Refused, bytes);
+                Ok(())
+            }
+        }
+    }
+
+    fn schedule_reassembly(&mut self, end_index: u32) {
+        let end = &mut self.ends[end_index as usize];
+        let Some(at) = end.link.next_wakeup() else { return };
+        let at_ns = at.as_ns().max(self.now_ns + 1);
+        if at_ns < end.reassembly.at_ns() {
+            end.reassembly = self.queue.moment(at_ns, Due::Reassembly(end_index));
+            self.queue.push(end.reassembly);
+        }
+    }
+
+    pub(super) fn give_up_partials(&mut self, end_index: u32, moment: Moment) {
+        let now = self.now();
+        let end = &mut self.ends[end_index as usize];
+        if end.reassembly != moment {
+            return;
+        }
+        end.reassembly = Moment::NEVER;
+        end.link.handle_timeout(now);
+        self.schedule_reassembly(end_index);
+    }
+
+    /// A whole packet for the node of an end.
+    fn deliver(
+        &mut self,
+        end_index: u32,
+        header: LpHeader,
+        packet: Packet,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Broken> {
+        self.summary.packet_hops += 1;
+        let end = &mut self.ends[end_index as usize];
+        let (node, face) = (end.node, end.face);
+        let peek = Peek::of(&packet);
+        let what = match &peek {
+            Some(peek) if peek.is_interest && header.nack.is_none() => {
+                end.answers.on_interest(self.now_ns, &packet, peek, end.patience_ns);
+                Happened::Interest
+            }
+            Some(peek) if peek.is_interest => Happened::Nack,
+            _ => Happened::Data,
+        };
+        self.note(node, face.0 as u32, what, packet.len() as u32);
+        match &mut self.nodes[node as usize].kind {
+            NodeKind::Router(router) => {
+                let shard = router.shard_of(&header, peek.as_ref(), &packet);
+                let has_stages = router.stages.is_some();
+                if has_stages {
+                    self.enter_stages(node, Job { shard, face, header, packet }, observer);
+                } else {
+                    self.hand_to_shard(node, shard, Input::Packet { face, header, packet });
+                }
+                self.after_router(node, shard)
+            }
+            NodeKind::App(_) => {
+                if let Some(progress) = &mut self.nodes[node as usize].progress {
+                    progress.on_delivery(self.now_ns);
+                }
+                self.app_inputs.push(AppInput { header, packet });
+                self.call_app(node, observer)
+            }
+        }
+    }
+
+    #[inline]
+    fn hand_to_shard(&mut self, node: u32, shard: usize, input: Input) {
+        let now = self.now();
+        let NodeKind::Router(router) = &mut self.nodes[node as usize].kind else { return };
+        self.inputs.push(input);
+        router.shards[shard].handle(now, &mut self.inputs, &mut self.outbox);
+        self.inputs.clear();
+    }
+
+    /// Sends what a router wants sent, and sees when it wants to be called again.
+    #[inline]
+    pub(super) fn after_router(&mut self, node: u32, shard: usize) -> Result<(), Broken> {
+        let mut packets = std::mem::take(&mut self.outbox.packets);
+        for out in packets.drain(..) {
+            let slot = out.face.0.wrapping_sub(FaceId::FIRST.0) as usize;
+            if let Some(&end) = self.nodes[node as usize].ends.get(slot) {
+                self.send(end, out.header, out.packet)?;
+            }
+        }
+        self.outbox.packets = packets;
+        self.outbox.events.clear();
+        let NodeKind::Router(router) = &mut self.nodes[node as usize].kind else { return Ok(()) };
+        let checked = router.check_sometimes(shard);
+        let wakeup_ns = router.next_wakeup_ns();
+        checked.map_err(|what| Broken::invariant(node, what))?;
+        self.wake_at(node, wakeup_ns);
+        Ok(())
+    }
+
+    /// A packet for a router with queues between its stages.
+    fn enter_stages(&mut self, node: u32, job: Job, observer: &mut dyn Observer) {
+        let is_interest = match PacketView::decode(&job.packet) {
+            Ok(PacketView::Interest(_)) if job.header.nack.is_none() => true,
+            Ok(PacketView::Data(_)) => false,
+            // Nacks and what cannot be decoded take no time and end where they always end.
+            _ => {
+                let Job { shard, face, header, packet } = job;
+                return self.hand_to_shard(node, shard, Input::Packet { face, header, packet });
+            }
+        };
+        if is_interest {
+            return self.walk(node, InterestStage::Arrival, job, observer);
+        }
+        let now = self.now();
+        let Some(stages) = self.stages(node) else { return };
+        match stages.enter_data(now, job) {
+            Entered::Waits => {}
+            Entered::AtOnce(job) => self.serve_data(node, job, observer),
+            Entered::Full(..) => self.on_full(node, Queue::PitData, false, observer),
+        }
+    }
+
+    fn stages(&mut self, node: u32) -> Option<&mut super::stages::Stages> {
+        match &mut self.nodes[node as usize].kind {
+            NodeKind::Router(router) => router.stages.as_deref_mut(),
+            NodeKind::App(_) => None,
+        }
+    }
+
+    /// An Interest from the queue before `stage` on, until it waits or has come to its end.
+    fn walk(&mut self, node: u32, stage: InterestStage, job: Job, observer: &mut dyn Observer) {
+        let now = self.now();
+        let (mut stage, mut job) = (stage, job);
+        loop {
+            job = match self.enter(node, now, stage, job) {
+                Entered::Waits => return,
+                Entered::AtOnce(job) => {
+                    let Some(next) = self.serve(node, stage, &job) else { return };
+                    stage = next;
+                    job
+                }
+                Entered::Full(job, when_full) => {
+                    let is_bypass = when_full == WhenFull::Bypass;
+                    self.on_full(node, queue_of(stage), is_bypass, observer);
+                    if !is_bypass {
+                        return;
+                    }
+                    stage = InterestStage::Pit;
+                    job
+                }
+            };
+        }
+    }
+
+    /// An Interest before the queue of `stage`.
+    fn enter(&mut self, node: u32, now: Instant, stage: InterestStage, job: Job) -> Entered {
+        let NodeKind::Router(router) = &mut self.nodes[node as usize].kind else {
+            return Entered::AtOnce(job);
+        };
+        let Some(stages) = &mut router.stages else { return Entered::AtOnce(job) };
+        let is_vain = stage == InterestStage::Store
+            && stages.tells_misses_apart()
+            && !router.shards[job.shard].would_hit(now, &job.packet);
+        if is_vain { stages.enter_store_in_vain(now, job) } else { stages.enter(now, stage, job) }
+    }
+
+    /// The router does what it does in `stage`.
+    fn serve(&mut self, node: u32, stage: InterestStage, job: &Job) -> Option<InterestStage> {
+        let now = self.now();
+        let NodeKind::Router(router) = &mut self.nodes[node as usize].kind else { return None };
+        let input = (job.face, &job.header, &job.packet);
+        router.shards[job.shard].handle_interest_stage(now, stage, input, &mut self.outbox)
+    }
+
+    /// The router takes a Data, and writes it to the store if there is room to.
+    fn serve_data(&mut self, node: u32, job: Job, observer: &mut dyn Observer) {
+        let now = self.now();
+        let Job { shard, face, mut header, packet } = job;
+        let Some(stages) = self.stages(node) else { return };
+        if !header.no_cache && !stages.write(now) {
+            header.no_cache = true;
+            self.on_full(node, Queue::StoreWrite, true, observer);
+        }
+        self.hand_to_shard(node, shard, Input::Packet { face, header, packet });
+    }
+
+    fn on_full(&mut self, node: u32, queue: Queue, is_bypass: bool, observer: &mut dyn Observer) {
+        self.summary.stage_full += 1;
+        self.note(node, 0, Happened::StageFull, 0);
+        self.emit(node, EventKind::StageFull { queue, is_bypass }, observer);
+    }
+
+    /// A node's own time has come.
+    pub(super) fn wake(
+        &mut self,
+        node: u32,
+        moment: Moment,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Broken> {
+        if self.nodes[node as usize].wake != moment {
+            return Ok(());
+        }
+        self.nodes[node as usize].wake = Moment::NEVER;
+        if self.nodes[node as usize].downs > 0 {
+            return Ok(());
+        }
+        self.digest.mix(self.now_ns ^ u64::from(node) << 48);
+        let now = self.now();
+        if let NodeKind::App(_) = &self.nodes[node as usize].kind {
+            return self.call_app(node, observer);
+        }
+        while let Some(served) = self.stages(node).and_then(|stages| stages.take_served(now)) {
+            match served {
+                Served::Data(job) => self.serve_data(node, job, observer),
+                Served::Interest(stage, job) => {
+                    if let Some(next) = self.serve(node, stage, &job) {
+                        self.walk(node, next, job, observer);
+                    }
+                }
+            }
+        }
+        let NodeKind::Router(router) = &mut self.nodes[node as usize].kind else { return Ok(()) };
+        for shard in &mut router.shards {
+            if shard.next_wakeup().is_some_and(|at| at <= now) {
+                shard.handle(now, &mut [Input::Wakeup], &mut self.outbox);
+            }
+        }
+        self.after_router(node, 0)
+    }
+
+    /// Gives an application what came and carries out what it wants.
+    fn call_app(&mut self, node: u32, observer: &mut dyn Observer) -> Result<(), Broken> {
+        if self.is_settling {
+            self.app_inputs.clear();
+            return Ok(());
+        }
+        let now = self.now();
+        let is_genuine = self.are_inputs_genuine();
+        let mut out = std::mem::take(&mut self.app_outbox);
+        let node_state = &mut self.nodes[node as usize];
+        let NodeKind::App(app) = &mut node_state.kind else { return Ok(()) };
+        app.handle(now, &mut self.app_inputs, &mut out);
+        let wakeup = app.next_wakeup();
+        let is_producer = matches!(app, App::Producer(_));
+        let is_done = is_producer || app.is_done();
+        self.app_inputs.clear();
+        liveness::wants_wakeup(is_done, wakeup.is_some())
+            .map_err(|what| Broken::liveness(node, what))?;
+        self.take_verdict(node, out.violation.take())?;
+        for kind in out.events.drain(..) {
+            self.on_report(node, &kind, is_genuine)?;
+            self.emit(node, kind, observer);
+        }
+        let end = self.nodes[node as usize].ends[0];
+        for (header, packet) in out.packets.drain(..) {
+            if let (true, Some(produced)) = (is_producer, &mut self.produced) {
+                produced.on_produced(&packet);
+            }
+            self.send(end, header, packet)?;
+        }
+        self.app_outbox = out;
+        self.wake_at(node, wakeup.map(Instant::as_ns));
+        Ok(())
+    }
+
+    /// Whether no Data that an application is about to get was damaged.
+    fn are_inputs_genuine(&self) -> bool {
+        let Some(produced) = &self.produced else { return true };
+        let is_genuine = |produced: &Produced, packet: &[u8]| {
+            Peek::of(packet).is_some_and(|peek| peek.is_interest) || produced.is_genuine(packet)
+        };
+        self.app_inputs.iter().all(|input| is_genuine(produced, &input.packet))
+    }
+
+    /// A consumer found wrong octets, or not.
+    fn take_verdict(&mut self, node: u32, wrong: Option<String>) -> Result<(), Broken> {
+        let Some(what) = wrong else { return Ok(()) };
+        // What was damaged may lie in a store for long.
+        if self.summary.damaged_frames == 0 {
+            return Err(Broken::correctness(node, what));
+        }
+        self.summary.damage_noticed += 1;
+        Ok(())
+    }
+
+    fn on_report(&mut self, node: u32, kind: &EventKind, is_genuine: bool) -> Result<(), Broken> {
+        match kind {
+            EventKind::InterestSent { .. } if !self.is_lossy => {
+                let (now_ns, excused_until_ns) = (self.now_ns, self.excused_until_ns);
+                let Node { progress: Some(progress), .. } = &mut self.nodes[node as usize] else {
+                    return Ok(());
+                };
+                progress
+                    .on_interest(now_ns, excused_until_ns)
+                    .map_err(|what| Broken::liveness(node, what))
+            }
+            EventKind::DataReceived { .. } => {
+                octets::received(is_genuine, true).map_err(|what| Broken::correctness(node, what))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How long after its lifetime an Interest may be answered by a node that holds it up: a producer
+/// that takes its time, a router with queues between its stages.
+pub(super) fn patience_ns(kind: &NodeKind, producer_delay_ns: u64) -> u64 {
+    match kind {
+        NodeKind::Router(router) if router.stages.is_some() => u64::MAX,
+        NodeKind::Router(_) => NS_PER_MS,
+        NodeKind::App(_) => producer_delay_ns.saturating_add(NS_PER_MS),
+    }
+}

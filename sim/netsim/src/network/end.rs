@@ -1,0 +1,109 @@
+//! One end of a link: the face's state, and the way from here to the other end.
+
+use std::collections::VecDeque;
+
+use weir_base::{FaceId, Packet};
+use weir_link::{Link, LinkConfig};
+use weir_netem::LinkModel;
+
+use super::queue::Moment;
+use crate::check::answers::Answers;
+use crate::plan::{LinkPlan, Transport};
+
+/// A frame on its way.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    /// When it arrives.
+    pub(crate) moment: Moment,
+    /// [`LinkModel::cuts`] when it was sent.
+    pub(crate) cuts: u32,
+    pub(crate) frame: Packet,
+}
+
+/// One end of a link. Ends are numbered `2 * link` at `a` and `2 * link + 1` at `b`, so that the
+/// other end of `end` is `end ^ 1`.
+pub(crate) struct End {
+    pub(crate) node: u32,
+    pub(crate) face: FaceId,
+    pub(crate) link: Link,
+    pub(crate) model: LinkModel,
+    /// By time of arrival. Only the first one is in the event queue.
+    pub(crate) in_flight: VecDeque<InFlight>,
+    /// What was asked here and may be answered.
+    pub(crate) answers: Answers,
+    /// How long after its lifetime an Interest may still be answered, ns.
+    pub(crate) patience_ns: u64,
+    /// The share of frames that are damaged now.
+    pub(crate) wrong_bytes: f64,
+    /// Faults that keep the link down.
+    pub(crate) downs: u32,
+    /// The next [`Due::Reassembly`](super::queue::Due), if any.
+    pub(crate) reassembly: Moment,
+    /// Octets out, in, and drops, of links that crashed with their router.
+    pub(crate) past: Past,
+}
+
+/// Counters of a face that began anew.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Past {
+    pub(crate) in_bytes: u64,
+    pub(crate) out_bytes: u64,
+    pub(crate) drops: u64,
+}
+
+impl End {
+    pub(crate) fn new(node: u32, face: FaceId, link: &LinkPlan, model: LinkModel) -> Self {
+        Self {
+            node,
+            face,
+            link: Link::new(link_config(link)),
+            model,
+            in_flight: VecDeque::new(),
+            answers: Answers::default(),
+            patience_ns: 0,
+            wrong_bytes: 0.0,
+            downs: 0,
+            reassembly: Moment::NEVER,
+            past: Past::default(),
+        }
+    }
+
+    /// Puts a frame among those on their way. Whether it is the first to arrive now.
+    #[inline]
+    pub(crate) fn launch(&mut self, frame: InFlight) -> bool {
+        if self.in_flight.back().is_none_or(|last| last.moment < frame.moment) {
+            self.in_flight.push_back(frame);
+            return self.in_flight.len() == 1;
+        }
+        // Overtaken on the link, which then reorders.
+        let at = self.in_flight.partition_point(|other| other.moment < frame.moment);
+        self.in_flight.insert(at, frame);
+        at == 0
+    }
+
+    /// The face begins anew, as that of a router that crashed.
+    pub(crate) fn restart(&mut self) {
+        self.past = self.totals();
+        let config = self.link.config().clone();
+        self.link = Link::new(config);
+        self.answers.clear();
+        self.reassembly = Moment::NEVER;
+    }
+
+    /// Counters since the start of the run.
+    pub(crate) fn totals(&self) -> Past {
+        let counters = self.link.counters();
+        Past {
+            in_bytes: self.past.in_bytes + counters.in_bytes,
+            out_bytes: self.past.out_bytes + counters.out_bytes,
+            drops: self.past.drops + counters.drops.total(),
+        }
+    }
+}
+
+fn link_config(link: &LinkPlan) -> LinkConfig {
+    match link.transport {
+        Transport::Unix | Transport::Tcp => LinkConfig::stream(),
+        Transport::Udp => LinkConfig::datagram(link.mtu),
+    }
+}

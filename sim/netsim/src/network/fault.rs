@@ -1,0 +1,135 @@
+//! Faults begin and end.
+
+use weir_base::Instant;
+
+use super::queue::{Due, Moment};
+use super::{Network, NodeKind};
+use crate::check::Broken;
+use crate::check::recent::Happened;
+use crate::event::{EventKind, Observer};
+use crate::plan::{Fault, FaultPlan};
+
+impl Fault {
+    /// How long it lasts, ns.
+    fn for_ns(&self) -> u64 {
+        match *self {
+            Self::LinkDown { for_ns, .. }
+            | Self::Crash { for_ns, .. }
+            | Self::StoreStall { for_ns, .. }
+            | Self::WrongBytes { for_ns, .. } => for_ns,
+        }
+    }
+}
+
+impl Network {
+    /// Puts all faults into the event queue.
+    pub(super) fn schedule_faults(&mut self) {
+        for (index, FaultPlan { at_ns, fault }) in self.faults.iter().enumerate() {
+            let begins = self.queue.moment(*at_ns, Due::Fault(2 * index as u32));
+            self.queue.push(begins);
+            let ends_ns = at_ns.saturating_add(fault.for_ns());
+            let ends = self.queue.moment(ends_ns, Due::Fault(2 * index as u32 + 1));
+            self.queue.push(ends);
+        }
+    }
+
+    /// Fault `number / 2` begins or ends.
+    pub(super) fn change_fault(
+        &mut self,
+        number: u32,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Broken> {
+        let (fault, begins) = (number / 2, number.is_multiple_of(2));
+        let FaultPlan { at_ns, fault: what } = self.faults[fault as usize].clone();
+        let ends_ns = at_ns.saturating_add(what.for_ns());
+        self.excused_until_ns = self.excused_until_ns.max(ends_ns);
+        let node = match what {
+            Fault::LinkDown { link, .. } => self.set_link(link, begins),
+            Fault::Crash { node, .. } if begins => self.crash(node),
+            Fault::Crash { node, .. } => self.restart(node),
+            Fault::StoreStall { node, .. } => self.stall_store(node, begins, ends_ns),
+            Fault::WrongBytes { link, probability, .. } => {
+                self.set_damage(link, if begins { probability } else { -probability })
+            }
+        };
+        let what = if begins { Happened::FaultBegins } else { Happened::FaultEnds };
+        self.note(node, 0, what, fault);
+        self.emit(node, EventKind::FaultChanged { fault, begins }, observer);
+        if matches!(self.nodes[node as usize].kind, NodeKind::Router(_)) {
+            self.after_router(node, 0)?;
+        }
+        Ok(())
+    }
+
+    /// The node at `a`, of which events speak.
+    fn set_link(&mut self, link: usize, goes_down: bool) -> u32 {
+        for end in &mut self.ends[2 * link..2 * link + 2] {
+            match goes_down {
+                true => end.downs += 1,
+                false => end.downs -= 1,
+            }
+            end.model.set_up(end.downs == 0);
+        }
+        self.ends[2 * link].node
+    }
+
+    /// Faults that overlap add up; at the end of the last one nothing is left over.
+    fn set_damage(&mut self, link: usize, change: f64) -> u32 {
+        for end in &mut self.ends[2 * link..2 * link + 2] {
+            let probability = end.wrong_bytes + change;
+            end.wrong_bytes = if probability < 1e-12 { 0.0 } else { probability };
+        }
+        self.ends[2 * link].node
+    }
+
+    fn crash(&mut self, node: usize) -> u32 {
+        let state = &mut self.nodes[node];
+        state.downs += 1;
+        state.wake = Moment::NEVER;
+        if state.downs == 1
+            && let NodeKind::Router(router) = &mut state.kind
+        {
+            router.crash();
+            for &end in &state.ends {
+                self.ends[end as usize].restart();
+            }
+        }
+        node as u32
+    }
+
+    fn restart(&mut self, node: usize) -> u32 {
+        let now = self.now();
+        let state = &mut self.nodes[node];
+        state.downs -= 1;
+        if state.downs == 0
+            && let NodeKind::Router(router) = &mut state.kind
+        {
+            router.start(now);
+            if router.store_stalls > 0 {
+                router.set_store_serves(now, false, &mut self.outbox);
+            }
+        }
+        node as u32
+    }
+
+    fn stall_store(&mut self, node: usize, begins: bool, ends_ns: u64) -> u32 {
+        let now = self.now();
+        let NodeKind::Router(router) = &mut self.nodes[node].kind else { return node as u32 };
+        match begins {
+            true => router.store_stalls += 1,
+            false => router.store_stalls -= 1,
+        }
+        match &mut router.stages {
+            Some(stages) if stages.has_store() => {
+                if begins {
+                    stages.stall_store(now, Instant::from_ns(ends_ns));
+                }
+            }
+            _ => {
+                let serves = router.store_stalls == 0;
+                router.set_store_serves(now, serves, &mut self.outbox);
+            }
+        }
+        node as u32
+    }
+}

@@ -1,0 +1,206 @@
+//! Queues between the stages of a router's packet path (paper nb-cache, Fig. 1).
+
+use weir_base::{FaceId, Instant, Packet, Rng};
+use weir_forward::InterestStage;
+use weir_netem::{Server, ServerConfig, ServiceTime};
+use weir_wire::LpHeader;
+
+use crate::check::bounds;
+use crate::event::Queue;
+use crate::plan::{StagePlan, StagesPlan, WhenFull};
+
+/// A packet that waits for a stage.
+pub(crate) struct Job {
+    pub(crate) shard: usize,
+    pub(crate) face: FaceId,
+    pub(crate) header: LpHeader,
+    pub(crate) packet: Packet,
+}
+
+/// A stage with its queue.
+pub(crate) struct Stage<T> {
+    server: Server<T>,
+    capacity: u32,
+    when_full: WhenFull,
+}
+
+impl<T> Stage<T> {
+    fn new(plan: &StagePlan, seed: u64) -> Self {
+        let config =
+            ServerConfig { service: plan.service.clone(), parallelism: 1, capacity: plan.capacity };
+        Self {
+            server: Server::new(config, seed),
+            capacity: plan.capacity,
+            when_full: plan.when_full,
+        }
+    }
+}
+
+/// The stages of a router.
+pub(crate) struct Stages {
+    store: Option<Stage<Job>>,
+    /// What an Interest that the store cannot answer costs it, where that is another time.
+    store_miss: Option<ServiceTime>,
+    miss_rng: Rng,
+    store_write: Option<Stage<()>>,
+    pit: Option<Stage<Job>>,
+    pit_data: Option<Stage<Job>>,
+    fib: Option<Stage<Job>>,
+}
+
+/// Where a packet goes from here.
+pub(crate) enum Entered {
+    /// It waits for its turn.
+    Waits,
+    /// There is no queue: it is served at once.
+    AtOnce(Job),
+    /// There is no room; what is to become of it.
+    Full(Job, WhenFull),
+}
+
+/// A packet whose service has ended.
+pub(crate) enum Served {
+    Interest(InterestStage, Job),
+    Data(Job),
+}
+
+impl Stages {
+    pub(crate) fn new(plan: &StagesPlan, seed: u64) -> Self {
+        fn stage<T>(plan: &Option<StagePlan>, seed: u64) -> Option<Stage<T>> {
+            plan.as_ref().map(|plan| Stage::new(plan, seed))
+        }
+        Self {
+            store: stage(&plan.store, seed),
+            store_miss: plan.store_miss.clone(),
+            miss_rng: Rng::from_seed(seed.wrapping_add(5)),
+            store_write: stage(&plan.store_write, seed.wrapping_add(1)),
+            pit: stage(&plan.pit, seed.wrapping_add(2)),
+            pit_data: stage(&plan.pit_data, seed.wrapping_add(3)),
+            fib: stage(&plan.fib, seed.wrapping_add(4)),
+        }
+    }
+
+    /// Whether it matters to the store's queue that an Interest will find nothing there.
+    pub(crate) fn tells_misses_apart(&self) -> bool {
+        self.store_miss.is_some()
+    }
+
+    /// An Interest before the store, which has nothing for it.
+    pub(crate) fn enter_store_in_vain(&mut self, now: Instant, job: Job) -> Entered {
+        let (Some(stage), Some(miss)) = (&mut self.store, &self.store_miss) else {
+            return Entered::AtOnce(job);
+        };
+        let service_ns = miss.sample(&mut self.miss_rng);
+        match stage.server.offer_with(now, job, service_ns) {
+            Ok(()) => Entered::Waits,
+            Err(job) => Entered::Full(job, stage.when_full),
+        }
+    }
+
+    /// An Interest before a stage.
+    pub(crate) fn enter(&mut self, now: Instant, stage: InterestStage, job: Job) -> Entered {
+        let queue = match stage {
+            InterestStage::Arrival => &mut None,
+            InterestStage::Store => &mut self.store,
+            InterestStage::Pit => &mut self.pit,
+            InterestStage::Fib => &mut self.fib,
+        };
+        offer(queue, now, job)
+    }
+
+    /// A Data before the PIT.
+    pub(crate) fn enter_data(&mut self, now: Instant, job: Job) -> Entered {
+        offer(&mut self.pit_data, now, job)
+    }
+
+    /// Whether there is room to write one more Data; if so it is being written.
+    pub(crate) fn write(&mut self, now: Instant) -> bool {
+        let Some(stage) = &mut self.store_write else { return true };
+        stage.server.offer(now, ()).is_ok()
+    }
+
+    /// One packet whose service has ended by `now`.
+    pub(crate) fn take_served(&mut self, now: Instant) -> Option<Served> {
+        if let Some(stage) = &mut self.store_write {
+            while stage.server.complete(now).is_some() {}
+        }
+        if let Some(job) = complete(&mut self.pit_data, now) {
+            return Some(Served::Data(job));
+        }
+        let interests = [
+            (InterestStage::Store, &mut self.store),
+            (InterestStage::Pit, &mut self.pit),
+            (InterestStage::Fib, &mut self.fib),
+        ];
+        interests
+            .into_iter()
+            .find_map(|(at, stage)| complete(stage, now).map(|job| Served::Interest(at, job)))
+    }
+
+    /// When the next service ends.
+    pub(crate) fn next_completion(&self) -> Option<Instant> {
+        let jobs = [&self.store, &self.pit, &self.pit_data, &self.fib];
+        let jobs = jobs.into_iter().flatten().filter_map(|stage| stage.server.next_completion());
+        let writes = self.store_write.as_ref().and_then(|stage| stage.server.next_completion());
+        jobs.chain(writes).min()
+    }
+
+    /// The store serves nobody until then.
+    pub(crate) fn stall_store(&mut self, now: Instant, until: Instant) {
+        if let Some(stage) = &mut self.store {
+            stage.server.stall(now, until);
+        }
+        if let Some(stage) = &mut self.store_write {
+            stage.server.stall(now, until);
+        }
+    }
+
+    /// Whether the store has a stage that can be stalled.
+    pub(crate) fn has_store(&self) -> bool {
+        self.store.is_some()
+    }
+
+    /// Packets in each stage, and how many there may be.
+    pub(crate) fn lengths(&self) -> impl Iterator<Item = (Queue, u32, u32)> + use<> {
+        fn of<T>(queue: Queue, stage: &Option<Stage<T>>) -> Option<(Queue, u32, u32)> {
+            stage.as_ref().map(|stage| (queue, stage.server.len() as u32, stage.capacity))
+        }
+        [
+            of(Queue::Store, &self.store),
+            of(Queue::StoreWrite, &self.store_write),
+            of(Queue::Pit, &self.pit),
+            of(Queue::PitData, &self.pit_data),
+            of(Queue::Fib, &self.fib),
+        ]
+        .into_iter()
+        .flatten()
+    }
+
+    /// No stage holds more than it may.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.lengths().try_for_each(|(queue, len, capacity)| {
+            bounds::queue(&format!("stage {queue:?}"), len.into(), capacity.into())
+        })
+    }
+}
+
+fn offer(queue: &mut Option<Stage<Job>>, now: Instant, job: Job) -> Entered {
+    let Some(stage) = queue else { return Entered::AtOnce(job) };
+    match stage.server.offer(now, job) {
+        Ok(()) => Entered::Waits,
+        Err(job) => Entered::Full(job, stage.when_full),
+    }
+}
+
+fn complete(stage: &mut Option<Stage<Job>>, now: Instant) -> Option<Job> {
+    stage.as_mut()?.server.complete(now)
+}
+
+/// The queue before a stage, as events name it.
+pub(crate) fn queue_of(stage: InterestStage) -> Queue {
+    match stage {
+        InterestStage::Arrival | InterestStage::Store => Queue::Store,
+        InterestStage::Pit => Queue::Pit,
+        InterestStage::Fib => Queue::Fib,
+    }
+}

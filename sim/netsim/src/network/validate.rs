@@ -1,0 +1,217 @@
+//! A plan is checked before anything is built from it.
+
+use std::collections::BTreeSet;
+
+use weir_forward::PREFIX_COMPONENTS_MAX;
+use weir_netem::{LinkConfig, ServerConfig};
+use weir_wire::Name;
+
+use super::build::{store_config, strategy};
+use super::queue::INDEX_MAX;
+use crate::error::PlanError;
+use crate::plan::{Fault, Plan, Role, RouterPlan, StagePlan, Transport, WhenFull};
+
+/// Shards that a router may have.
+const SHARDS_MAX: u16 = 256;
+
+/// Looks for contradictions.
+pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
+    check_nodes(plan)?;
+    check_links(plan)?;
+    check_apps(plan)?;
+    check_routes(plan)?;
+    check_faults(plan)
+}
+
+fn value(place: &str, key: &'static str, problem: impl Into<String>) -> PlanError {
+    PlanError::Value { place: place.into(), key, problem: problem.into() }
+}
+
+fn check_nodes(plan: &Plan) -> Result<(), PlanError> {
+    if plan.nodes.len() >= INDEX_MAX || plan.links.len() >= INDEX_MAX / 2 {
+        let problem = format!("are more than the {} that the engine can number", INDEX_MAX / 2);
+        return Err(value("the plan", "nodes, links", problem));
+    }
+    if plan.faults.len() >= INDEX_MAX / 2 {
+        return Err(value("the plan", "faults", format!("are more than {}", INDEX_MAX / 2)));
+    }
+    let mut names = BTreeSet::new();
+    for node in &plan.nodes {
+        if !names.insert(node.name.as_str()) {
+            return Err(PlanError::NodeNameTwice { name: node.name.clone() });
+        }
+        if let Role::Router(router) = &node.role {
+            check_router(router, &node.name)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_router(router: &RouterPlan, name: &str) -> Result<(), PlanError> {
+    let place = format!("node `{name}`");
+    store_config(router, name)?;
+    strategy(router, name)?;
+    if !(0.0..=1.0).contains(&router.store_filled) {
+        let problem = format!("is {}; it is a share from 0 to 1", router.store_filled);
+        return Err(value(&place, "store_filled", problem));
+    }
+    if router.shards == 0 || router.shards > SHARDS_MAX {
+        let problem = format!("is {}; a router has 1 to {SHARDS_MAX} shards", router.shards);
+        return Err(value(&place, "shards", problem));
+    }
+    if router.pit_entries_max == 0 {
+        return Err(value(&place, "pit_entries_max", "is 0; without a PIT nothing is forwarded"));
+    }
+    let Some(stages) = &router.stages else { return Ok(()) };
+    let named = [
+        ("stages.store", &stages.store),
+        ("stages.store_write", &stages.store_write),
+        ("stages.pit", &stages.pit),
+        ("stages.pit_data", &stages.pit_data),
+        ("stages.fib", &stages.fib),
+    ];
+    for (key, stage) in named {
+        let Some(stage) = stage else { continue };
+        check_stage(stage, &place, key)?;
+        let may_pass_by = matches!(key, "stages.store" | "stages.store_write");
+        if stage.when_full == WhenFull::Bypass && !may_pass_by {
+            let problem = "passes by what finds it full, but no packet can do without this stage; \
+                           only the store can be passed by, so say `drop`";
+            return Err(value(&place, key, problem));
+        }
+    }
+    if let Some(miss) = &stages.store_miss {
+        miss.check().map_err(|error| value(&place, "stages.store_miss", error.to_string()))?;
+        if stages.store.is_none() {
+            let problem = "is given, but there is no `store` stage whose server it would hold";
+            return Err(value(&place, "stages.store_miss", problem));
+        }
+    }
+    Ok(())
+}
+
+fn check_stage(stage: &StagePlan, place: &str, key: &'static str) -> Result<(), PlanError> {
+    let config =
+        ServerConfig { service: stage.service.clone(), parallelism: 1, capacity: stage.capacity };
+    config.check().map_err(|error| value(place, key, error.to_string()))
+}
+
+fn check_links(plan: &Plan) -> Result<(), PlanError> {
+    for (index, link) in plan.links.iter().enumerate() {
+        let place = format!("link {index}");
+        for end in [link.a, link.b] {
+            check_node(plan, end, &place)?;
+        }
+        if link.a == link.b {
+            let node = plan.nodes[link.a].name.clone();
+            return Err(PlanError::LinkToItself { link: index, node });
+        }
+        if link.transport == Transport::Udp && link.mtu < weir_link::MTU_MIN {
+            let problem = format!(
+                "is {}; a datagram of less than {} octets carries nothing",
+                link.mtu,
+                weir_link::MTU_MIN
+            );
+            return Err(value(&place, "mtu", problem));
+        }
+        let check = |config: &LinkConfig, key| {
+            config.check().map_err(|error| value(&place, key, error.to_string()))
+        };
+        check(&link.a_to_b, "a_to_b")?;
+        check(&link.b_to_a, "b_to_a")?;
+    }
+    Ok(())
+}
+
+/// Consumers and producers have one link, to a router.
+fn check_apps(plan: &Plan) -> Result<(), PlanError> {
+    let is_router = |node: usize| matches!(plan.nodes[node].role, Role::Router(_));
+    let mut links = vec![(0, 0); plan.nodes.len()];
+    for link in &plan.links {
+        for (node, other) in [(link.a, link.b), (link.b, link.a)] {
+            match is_router(other) {
+                true => links[node].0 += 1,
+                false => links[node].1 += 1,
+            }
+        }
+    }
+    for (index, node) in plan.nodes.iter().enumerate() {
+        if !is_router(index) && links[index] != (1, 0) {
+            let (links, others) = links[index];
+            return Err(PlanError::AppLinks { node: node.name.clone(), links, others });
+        }
+    }
+    Ok(())
+}
+
+fn check_node(plan: &Plan, index: usize, place: &str) -> Result<(), PlanError> {
+    let count = plan.nodes.len();
+    match index < count {
+        true => Ok(()),
+        false => Err(PlanError::NoSuchNode { place: place.into(), index, count }),
+    }
+}
+
+fn check_link(plan: &Plan, index: usize, place: &str) -> Result<(), PlanError> {
+    let count = plan.links.len();
+    match index < count {
+        true => Ok(()),
+        false => Err(PlanError::NoSuchLink { place: place.into(), index, count }),
+    }
+}
+
+fn check_is_router(plan: &Plan, index: usize, place: &str) -> Result<(), PlanError> {
+    check_node(plan, index, place)?;
+    match plan.nodes[index].role {
+        Role::Router(_) => Ok(()),
+        _ => {
+            let node = plan.nodes[index].name.clone();
+            Err(PlanError::NotARouter { place: place.into(), node })
+        }
+    }
+}
+
+fn check_routes(plan: &Plan) -> Result<(), PlanError> {
+    for (index, route) in plan.routes.iter().enumerate() {
+        let place = format!("route {index} of `{}`", route.prefix);
+        check_is_router(plan, route.node, &place)?;
+        check_link(plan, route.link, &place)?;
+        let link = &plan.links[route.link];
+        if link.a != route.node && link.b != route.node {
+            return Err(PlanError::RouteLink {
+                route: index,
+                prefix: route.prefix.clone(),
+                node: plan.nodes[route.node].name.clone(),
+                link: route.link,
+            });
+        }
+        let prefix: Name = route.prefix.parse().map_err(|error| {
+            value(&place, "prefix", format!("is no name: {error}; write one like /a/b"))
+        })?;
+        if prefix.component_count() > PREFIX_COMPONENTS_MAX {
+            let problem = format!("has more than {PREFIX_COMPONENTS_MAX} components");
+            return Err(value(&place, "prefix", problem));
+        }
+    }
+    Ok(())
+}
+
+fn check_faults(plan: &Plan) -> Result<(), PlanError> {
+    for (index, fault) in plan.faults.iter().enumerate() {
+        let place = format!("fault {index}");
+        match fault.fault {
+            Fault::LinkDown { link, .. } => check_link(plan, link, &place)?,
+            Fault::Crash { node, .. } | Fault::StoreStall { node, .. } => {
+                check_is_router(plan, node, &place)?;
+            }
+            Fault::WrongBytes { link, probability, .. } => {
+                check_link(plan, link, &place)?;
+                if !(0.0..=1.0).contains(&probability) {
+                    let problem = format!("is {probability}; a probability is from 0 to 1");
+                    return Err(value(&place, "probability", problem));
+                }
+            }
+        }
+    }
+    Ok(())
+}
