@@ -14,7 +14,7 @@ use weir_runtime::{
     FaceDefaults, Listener, ManagementConfig, RuntimeConfig, StaticFace, THREADS_MAX, TrustAnchor,
     UnsolicitedPolicy,
 };
-use weir_store::{EvictionPolicy, StoreConfig};
+use weir_store::{Compare, EvictionPolicy, IndexKind, StoreConfig};
 use weir_wire::{Name, PACKET_SIZE_MAX};
 
 /// The commented default configuration, as `weir router --print-default-config` prints it.
@@ -66,6 +66,8 @@ impl Default for RouterSection {
 pub(crate) struct StoreSection {
     pub(crate) size: ByteSize,
     pub(crate) policy: PolicyName,
+    pub(crate) index: IndexName,
+    pub(crate) compare: CompareName,
     pub(crate) admit: bool,
     pub(crate) serve: bool,
     pub(crate) unsolicited: UnsolicitedName,
@@ -76,6 +78,8 @@ impl Default for StoreSection {
         Self {
             size: ByteSize(256 << 20),
             policy: PolicyName::S3Fifo,
+            index: IndexName::Hash,
+            compare: CompareName::Stored,
             admit: true,
             serve: true,
             unsolicited: UnsolicitedName::DropAll,
@@ -102,6 +106,22 @@ pub(crate) enum PolicyName {
     Lru,
     Fifo,
     Lfu,
+}
+
+/// Names of the ways to find Data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum IndexName {
+    Hash,
+    Ordered,
+}
+
+/// Names of what stored names are compared by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum CompareName {
+    Stored,
+    Decode,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -196,6 +216,8 @@ pub(crate) struct FaceSection {
     pub(crate) persistency: PersistencyName,
     #[serde(default)]
     pub(crate) routes: Vec<Prefix>,
+    #[serde(default)]
+    pub(crate) routes_file: Option<PathBuf>,
     #[serde(default)]
     pub(crate) cost: u64,
     #[serde(default, deserialize_with = "face_mtu")]
@@ -618,6 +640,14 @@ impl FileConfig {
                     PolicyName::Fifo => EvictionPolicy::Fifo,
                     PolicyName::Lfu => EvictionPolicy::Lfu,
                 },
+                index: match self.store.index {
+                    IndexName::Hash => IndexKind::Hash,
+                    IndexName::Ordered => IndexKind::Ordered,
+                },
+                compare: match self.store.compare {
+                    CompareName::Stored => Compare::Stored,
+                    CompareName::Decode => Compare::Decode,
+                },
                 admit: self.store.admit,
                 serve: self.store.serve,
             },
@@ -634,7 +664,7 @@ impl FileConfig {
             faces_max: self.faces.faces_max,
             listeners: self.listeners()?,
             face_defaults: self.face_defaults(),
-            static_faces: self.static_faces(),
+            static_faces: self.static_faces()?,
             strategies: self
                 .strategy
                 .iter()
@@ -679,17 +709,22 @@ impl FileConfig {
         }
     }
 
-    fn static_faces(&self) -> Vec<StaticFace> {
+    fn static_faces(&self) -> anyhow::Result<Vec<StaticFace>> {
         let declared = self.face.iter().map(|face| {
             let own = face.routes.iter().map(|prefix| (prefix.0.clone(), face.cost));
             let more = self.route.iter().filter(|route| *route.face.get_ref() == face.uri);
-            StaticFace {
+            let mut routes: Vec<(Name, u64)> =
+                own.chain(more.map(|r| (r.prefix.0.clone(), r.cost))).collect();
+            if let Some(path) = &face.routes_file {
+                routes.extend(read_routes(path)?.into_iter().map(|prefix| (prefix, face.cost)));
+            }
+            Ok(StaticFace {
                 uri: face.uri.0.clone(),
                 permanent: face.persistency == PersistencyName::Permanent,
                 mtu: face.mtu,
                 congestion_marking: face.congestion_marking,
-                routes: own.chain(more.map(|r| (r.prefix.0.clone(), r.cost))).collect(),
-            }
+                routes,
+            })
         });
         declared.collect()
     }
@@ -710,6 +745,23 @@ impl FileConfig {
             localhop: self.management.localhop,
         })
     }
+}
+
+/// Prefixes from a file, one a line; empty lines and lines that begin with `#` are passed over.
+fn read_routes(path: &Path) -> anyhow::Result<Vec<Name>> {
+    let text = std::fs::read_to_string(path).with_context(|| {
+        format!("cannot read {}, the `routes_file` of a [[face]]", path.display())
+    })?;
+    let lines = text.lines().map(str::trim).enumerate();
+    lines
+        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+        .map(|(index, line)| {
+            let prefix: Prefix = line.parse().map_err(|error: String| {
+                anyhow::anyhow!("{}: line {}: {error}", path.display(), index + 1)
+            })?;
+            Ok(prefix.0)
+        })
+        .collect()
 }
 
 fn read_anchor(path: &Path) -> anyhow::Result<TrustAnchor> {

@@ -103,6 +103,7 @@ impl Router {
     }
 
     /// Scope, hop limit, loop.
+    #[inline(always)]
     fn check<'a>(
         &mut self,
         from: &From<'_>,
@@ -133,6 +134,7 @@ impl Router {
     }
 
     /// Insert or join; past a bound, a Nack.
+    #[inline]
     fn enter_pit(
         &mut self,
         now: Instant,
@@ -200,6 +202,7 @@ impl Router {
     }
 
     /// What others wait for already is not in the store.
+    #[inline]
     fn serve_from_store(
         &mut self,
         now: Instant,
