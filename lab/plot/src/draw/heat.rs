@@ -95,7 +95,9 @@ fn colour_bar(canvas: &mut Canvas, area: Area, bar: &scale::Fitted) {
         canvas.line((x + 14.0, y), (x + 18.0, y), stroke(DIM, 1.0));
         canvas.text((x + 21.0, y + TICK * 0.36), &tick.label, text_of(TICK, INK));
     }
-    let place = (x + RIGHT - 18.0 - MARGIN, area.y + area.height / 2.0);
+    let widest =
+        bar.ticks.iter().map(|tick| font::width(&tick.label, TICK, false)).fold(0.0, f64::max);
+    let place = (x + 21.0 + widest + LABEL * 1.2, area.y + area.height / 2.0);
     let title = font::cut(&bar.title, LABEL, false, area.height * 1.1);
     canvas.text(place, &title, text_of(LABEL, INK).anchor(Anchor::Middle).turn(-90.0));
 }

@@ -6,6 +6,7 @@ use super::canvas::{Area, Canvas, INK, text_of};
 use super::{TICK, font, style};
 
 const SAMPLE: f64 = 30.0;
+const SWATCH: f64 = 22.0;
 const ROW: f64 = 19.0;
 const GAP: f64 = 18.0;
 
@@ -31,6 +32,16 @@ pub(crate) struct Legend {
     pub(crate) height: f64,
 }
 
+impl Entry {
+    fn sample_width(&self) -> f64 {
+        match self.sample {
+            Sample::Bar(_) | Sample::Box(_) => SWATCH,
+            Sample::Line { line: false, .. } => SWATCH / 2.0,
+            Sample::Line { .. } | Sample::Reference(_) => SAMPLE,
+        }
+    }
+}
+
 impl Legend {
     /// The legend of one figure; none when nothing has a name.
     pub(crate) fn of(figure: &Figure, width: f64) -> Option<Legend> {
@@ -52,7 +63,7 @@ impl Legend {
         let (mut x, mut y) = (0.0, 0.0);
         for entry in entries.into_iter().filter(|entry| !entry.name.is_empty()) {
             let name = font::cut(&entry.name, TICK, false, (width - SAMPLE - 6.0).max(20.0));
-            let needed = SAMPLE + 6.0 + font::width(&name, TICK, false);
+            let needed = entry.sample_width() + 6.0 + font::width(&name, TICK, false);
             if x > 0.0 && x + needed > width {
                 x = 0.0;
                 y += ROW;
@@ -68,17 +79,17 @@ impl Legend {
     pub(crate) fn draw(&self, canvas: &mut Canvas, at: (f64, f64)) -> f64 {
         for (x, y, entry) in &self.placed {
             let (x, y) = (at.0 + x, at.1 + y);
-            sample(canvas, (x, y + ROW / 2.0), &entry.sample);
-            let place = (x + SAMPLE + 6.0, y + ROW / 2.0 + TICK * 0.36);
+            sample(canvas, (x, y + ROW / 2.0), entry);
+            let place = (x + entry.sample_width() + 6.0, y + ROW / 2.0 + TICK * 0.36);
             canvas.text(place, &entry.name, text_of(TICK, INK));
         }
         at.1 + self.height
     }
 }
 
-fn sample(canvas: &mut Canvas, at: (f64, f64), sample: &Sample) {
+fn sample(canvas: &mut Canvas, at: (f64, f64), entry: &Entry) {
     let (x, y) = at;
-    match *sample {
+    match entry.sample {
         Sample::Line { index, dash, line, marker, band } => {
             let ink = style::colour(index);
             if band {
@@ -90,17 +101,23 @@ fn sample(canvas: &mut Canvas, at: (f64, f64), sample: &Sample) {
                 canvas.line((x, y), (x + SAMPLE, y), look);
             }
             if marker {
-                style::mark(canvas, (x + SAMPLE / 2.0, y), style::marker(index), ink, 4.0);
+                style::mark(
+                    canvas,
+                    (x + entry.sample_width() / 2.0, y),
+                    style::marker(index),
+                    ink,
+                    4.0,
+                );
             }
         }
         Sample::Bar(index) => {
-            let area = Area { x: x + 8.0, y: y - 6.5, width: SAMPLE - 8.0, height: 13.0 };
+            let area = Area { x, y: y - 6.5, width: SWATCH, height: 13.0 };
             canvas.rectangle(area, style::colour(index), 1.0);
             style::hatch(canvas, area, index);
         }
         Sample::Box(index) => {
             let ink = style::colour(index);
-            let area = Area { x: x + 8.0, y: y - 6.0, width: SAMPLE - 8.0, height: 12.0 };
+            let area = Area { x, y: y - 6.0, width: SWATCH, height: 12.0 };
             super::bars::box_body(canvas, area, y, index, ink);
         }
         Sample::Reference(index) => {

@@ -39,6 +39,7 @@ enum Across {
 /// A figure that has been measured for its width.
 struct Block<'a> {
     figure: &'a Figure,
+    title_size: f64,
     width: f64,
     plot_height: f64,
     title: Vec<String>,
@@ -88,7 +89,7 @@ pub(crate) fn svg(figure: &Figure) -> String {
 fn single(canvas: &mut Canvas, figure: &Figure) -> (f64, f64) {
     let width = 760.0;
     let mut notes = Notes::default();
-    let block = Block::measure(figure, width, 360.0, true);
+    let block = Block::measure(figure, width, 360.0, None);
     let head = block.head_height();
     block.draw(canvas, (0.0, 0.0), head, block.left, &mut notes);
     let bottom = head + block.plot_height + block.foot_height();
@@ -128,7 +129,7 @@ fn grid(canvas: &mut Canvas, figure: &Figure, panels: &crate::Panels) -> (f64, f
     for row in figures.chunks(columns) {
         let blocks: Vec<Block<'_>> = row
             .iter()
-            .map(|panel| Block::measure(panel, cell, cell * 0.58, shared.is_none()))
+            .map(|panel| Block::measure(panel, cell, cell * 0.58, Some(shared.is_none())))
             .collect();
         let head = blocks.iter().map(Block::head_height).fold(0.0, f64::max);
         let left = blocks.iter().map(|block| block.left).fold(0.0, f64::max);
@@ -142,7 +143,9 @@ fn grid(canvas: &mut Canvas, figure: &Figure, panels: &crate::Panels) -> (f64, f
 }
 
 impl<'a> Block<'a> {
-    fn measure(figure: &'a Figure, width: f64, plot_height: f64, legend: bool) -> Block<'a> {
+    /// `panel`: whether this is a panel, and then whether it has a legend of its own.
+    fn measure(figure: &'a Figure, width: f64, plot_height: f64, panel: Option<bool>) -> Block<'a> {
+        let title_size = if panel.is_some() { TITLE * 0.88 } else { TITLE };
         let inner = width - 2.0 * MARGIN;
         let y = fitted_y(figure);
         let left = match (&figure.kind, &y) {
@@ -164,15 +167,16 @@ impl<'a> Block<'a> {
             Kind::Bars(bars) => Across::Names(categories::Names::fit(&bars.categories, room)),
             Kind::Boxes(boxes) => Across::Names(categories::Names::fit(&boxes.categories, room)),
             Kind::Heat(heat) => Across::Names(categories::Names::fit(&heat.columns, room)),
-            _ => Across::Values(series::fit_x(figure, (room / 75.0) as usize)),
+            _ => Across::Values(series::fit_x(figure, (room / 58.0) as usize)),
         };
         Block {
             figure,
+            title_size,
             width,
             plot_height,
-            title: font::wrap(&figure.title, TITLE, true, inner),
+            title: font::wrap(&figure.title, title_size, true, inner),
             subtitle: font::wrap(&figure.subtitle, SUBTITLE, false, inner),
-            legend: if legend { Legend::of(figure, inner) } else { None },
+            legend: if panel.unwrap_or(true) { Legend::of(figure, inner) } else { None },
             x,
             y,
             left,
@@ -181,8 +185,8 @@ impl<'a> Block<'a> {
     }
 
     fn head_height(&self) -> f64 {
-        let lines =
-            self.title.len() as f64 * TITLE * 1.25 + self.subtitle.len() as f64 * SUBTITLE * 1.3;
+        let lines = self.title.len() as f64 * self.title_size * 1.25
+            + self.subtitle.len() as f64 * SUBTITLE * 1.3;
         MARGIN + lines + self.legend.as_ref().map_or(0.0, |legend| legend.height + 8.0) + 10.0
     }
 
@@ -197,8 +201,9 @@ impl<'a> Block<'a> {
     fn draw(&self, canvas: &mut Canvas, at: (f64, f64), head: f64, left: f64, notes: &mut Notes) {
         let mut y = at.1 + MARGIN;
         for line in &self.title {
-            y += TITLE * 1.25;
-            canvas.text((at.0 + MARGIN, y - TITLE * 0.25), line, text_of(TITLE, INK).bold());
+            y += self.title_size * 1.25;
+            let place = (at.0 + MARGIN, y - self.title_size * 0.25);
+            canvas.text(place, line, text_of(self.title_size, INK).bold());
         }
         for line in &self.subtitle {
             y += SUBTITLE * 1.3;

@@ -75,7 +75,17 @@ pub(crate) fn fit(
         None => widen(least, greatest, zero || axis.from_zero, roomy),
     };
     let unit = Unit::parse(&axis.unit);
-    if log { fit_log(axis, &unit, low, high) } else { fit_linear(axis, &unit, low, high, ticks) }
+    let fitted = if log {
+        fit_log(axis, &unit, low, high)
+    } else {
+        fit_linear(axis, &unit, low, high, ticks)
+    };
+    // An axis without data has no values to show.
+    if given.is_none() && least > greatest {
+        Fitted { ticks: Vec::new(), ..fitted }
+    } else {
+        fitted
+    }
 }
 
 fn wide(low: f64, high: f64, log: bool) -> bool {
@@ -312,7 +322,10 @@ fn fit_log(axis: &Axis, unit: &Unit<'_>, low: f64, high: f64) -> Fitted {
 /// How decades are written: one way for a whole axis.
 enum LogLabels<'a> {
     Prefixed(&'a Unit<'a>),
-    Plain,
+    /// `thousands`: 1k rather than 1000, since 10k follows.
+    Plain {
+        thousands: bool,
+    },
     /// Powers of ten; the exponent of the unit's own prefix is added.
     Powers(i32),
 }
@@ -324,7 +337,7 @@ impl<'a> LogLabels<'a> {
             Some(base) if low >= -12 && high <= if base == "s" { 4 } else { 15 } => {
                 LogLabels::Prefixed(unit)
             }
-            None if first >= -3 && last <= 12 => LogLabels::Plain,
+            None if first >= -3 && last <= 12 => LogLabels::Plain { thousands: last > 4 },
             _ => LogLabels::Powers(unit.exponent),
         }
     }
@@ -343,19 +356,19 @@ impl<'a> LogLabels<'a> {
                 let value = trimmed(&value);
                 format!("{value} {}{base}", prefix(thousands))
             }
-            LogLabels::Plain if power >= 4 => {
+            LogLabels::Plain { thousands: true } if power >= 3 => {
                 let thousands = power.div_euclid(3) * 3;
                 let value = f64::from(digit) * 10f64.powi(power - thousands);
                 format!("{value}{}", prefix(thousands))
             }
-            LogLabels::Plain if power < 0 => {
+            LogLabels::Plain { .. } if power < 0 => {
                 format!(
                     "{:.*}",
                     power.unsigned_abs() as usize,
                     f64::from(digit) * 10f64.powi(power)
                 )
             }
-            LogLabels::Plain => (f64::from(digit) * 10f64.powi(power)).to_string(),
+            LogLabels::Plain { .. } => (f64::from(digit) * 10f64.powi(power)).to_string(),
             LogLabels::Powers(shift) if digit == 1 => format!("10{}", superscript(power + shift)),
             LogLabels::Powers(shift) => format!("{digit}·10{}", superscript(power + shift)),
         }

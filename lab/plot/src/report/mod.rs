@@ -1,5 +1,10 @@
 //! A report: what a run measured, beside what a paper says, in one HTML file.
 
+mod embed;
+mod html;
+mod markdown;
+mod text;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Figure;
@@ -141,12 +146,15 @@ impl Graphic {
 
 impl Report {
     /// One self-contained HTML file.
+    ///
+    /// It fetches nothing and runs nothing, which it also forbids to browsers. Drawings that contain
+    /// scripts or outside references are left out, with a line that says so.
     pub fn to_html(&self) -> String {
-        String::new()
+        html::html(self)
     }
 
     /// The table of claims for a terminal, with a line that counts them.
     pub fn claims_text(&self) -> String {
-        String::new()
+        text::claims(self)
     }
 }

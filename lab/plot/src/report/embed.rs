@@ -1,0 +1,39 @@
+//! Drawings inside a page.
+
+/// An SVG text as it may stand in HTML: without its XML head, and with ids made its own, since many
+/// drawings share one page. A drawing that could run or fetch something is refused.
+pub(super) fn drawing(svg: &str, number: usize) -> String {
+    let refused = "<p>This drawing was left out: it is not plain SVG.</p>\n".to_owned();
+    let Some(start) = svg.find("<svg") else { return refused };
+    let body = &svg[start..];
+    let lower = body.to_ascii_lowercase();
+    let active = ["<script", "<foreignobject", "<iframe", "javascript:", "<image", "<!entity"];
+    if active.iter().any(|what| lower.contains(what)) || handler(&lower) || fetches(&lower) {
+        return refused;
+    }
+    let body = body
+        .replace("id=\"", &format!("id=\"d{number}-"))
+        .replace("url(#", &format!("url(#d{number}-"))
+        .replace("href=\"#", &format!("href=\"#d{number}-"));
+    if body.ends_with('\n') { body } else { format!("{body}\n") }
+}
+
+/// Whether an element has an attribute such as `onload=`.
+fn handler(lower: &str) -> bool {
+    lower.split('<').any(|tag| {
+        let tag = tag.split('>').next().unwrap_or("");
+        // Quoted text is not an attribute name.
+        let names: String = tag.split('"').step_by(2).collect();
+        names.split_whitespace().any(|word| word.starts_with("on") && word.contains('='))
+    })
+}
+
+fn fetches(lower: &str) -> bool {
+    let external = |mark: &str| {
+        lower.match_indices(mark).any(|(at, _)| {
+            let target = lower[at + mark.len()..].trim_start_matches(['"', '\'']);
+            !target.starts_with('#')
+        })
+    };
+    external("href=") || external("url(") || lower.contains("@import")
+}

@@ -1,0 +1,105 @@
+//! The table of claims for a terminal.
+
+use super::{ClaimRow, Holds, Report};
+use crate::readable;
+
+/// Columns wider than this are wrapped by the terminal anyway; the note goes to its own line.
+const METRIC_MAX: usize = 44;
+
+/// See [`Report::claims_text`].
+pub(super) fn claims(report: &Report) -> String {
+    let heading = ["holds", "claim", "figure", "metric", "paper", "measured", "95 % interval"];
+    let mut rows: Vec<Vec<String>> = vec![heading.iter().map(ToString::to_string).collect()];
+    rows.extend(report.claims.iter().map(row));
+    let widths: Vec<usize> = (0..heading.len())
+        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
+        .collect();
+    let mut out = String::new();
+    for (index, row) in rows.iter().enumerate() {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let pad = " ".repeat(widths[column] - cell.chars().count());
+            let number = column >= 4;
+            line.push_str(&if number { format!("{pad}{cell}") } else { format!("{cell}{pad}") });
+            line.push_str("  ");
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+        if index == 0 {
+            let rule: usize = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
+            out.push_str(&"-".repeat(rule));
+            out.push('\n');
+        } else if let Some(claim) = report.claims.get(index - 1)
+            && claim.holds != Holds::Yes
+            && !claim.note.is_empty()
+        {
+            out.push_str(&format!("{}  {}\n", " ".repeat(widths[0]), one_line(&claim.note)));
+        }
+    }
+    let count = |holds: Holds| report.claims.iter().filter(|c| c.holds == holds).count();
+    out.push_str(&format!(
+        "{} of {} claims hold, {} do not, {} not measured\n",
+        count(Holds::Yes),
+        report.claims.len(),
+        count(Holds::No),
+        count(Holds::NotApplicable)
+    ));
+    out
+}
+
+fn row(claim: &ClaimRow) -> Vec<String> {
+    let value =
+        |value: Option<f64>| value.map_or("-".to_owned(), |value| readable(value, &claim.unit));
+    let interval = match (claim.low, claim.high) {
+        (Some(low), Some(high)) => {
+            format!("[{}, {}]", readable(low, &claim.unit), readable(high, &claim.unit))
+        }
+        _ => "-".to_owned(),
+    };
+    let holds = match claim.holds {
+        Holds::Yes => "yes",
+        Holds::No => "NO",
+        Holds::NotApplicable => "n/a",
+    };
+    vec![
+        holds.to_owned(),
+        one_line(&claim.id),
+        one_line(&claim.figure),
+        cut(&one_line(&claim.metric)),
+        value(claim.paper),
+        value(claim.measured),
+        interval,
+    ]
+}
+
+/// On one line and without control characters, which a terminal would obey.
+fn one_line(text: &str) -> String {
+    text.split_whitespace()
+        .map(|word| word.replace(char::is_control, "\u{fffd}"))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn cut(text: &str) -> String {
+    if text.chars().count() <= METRIC_MAX {
+        return text.to_owned();
+    }
+    text.chars().take(METRIC_MAX - 1).chain(['…']).collect()
+}
+
+/// `12 min 34 s`.
+pub(super) fn duration(seconds: f64) -> String {
+    if !seconds.is_finite() || seconds < 0.0 {
+        return "unknown".to_owned();
+    }
+    if seconds < 60.0 {
+        return readable(seconds, "s");
+    }
+    let whole = seconds.round() as u64;
+    let (hours, minutes, seconds) = (whole / 3600, whole / 60 % 60, whole % 60);
+    if hours > 0 {
+        format!("{hours} h {minutes} min")
+    } else {
+        format!("{minutes} min {seconds} s")
+    }
+}
