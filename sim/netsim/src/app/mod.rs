@@ -4,6 +4,7 @@
 //! from the start of the run: [`Instant::ZERO`] is when the plan's times begin.
 
 mod consumer;
+mod encode;
 mod producer;
 
 use weir_base::{Instant, Packet};
@@ -97,3 +98,6 @@ impl App {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use weir_wire::{DataView, PACKET_SIZE_MAX};
 
 use super::content::ContentKey;
 use super::sizes::SizeLaw;
-use super::{Names, Naming, WorkloadError};
+use super::{Names, Naming, Popularity, WorkloadError};
 
 /// Octets of a Data packet around the content, beside the name: at most this much, whatever the
 /// numbers are.
@@ -41,6 +41,23 @@ impl Collection {
         Ok(Self { naming, sizes, objects, segment_bytes: plan.segment_bytes })
     }
 
+    /// Checks that a trace asks only for segments that there are; other popularities do by
+    /// themselves.
+    pub(crate) fn check_trace(&self, popularity: &Popularity) -> Result<(), WorkloadError> {
+        let Popularity::Trace { requests } = popularity else { return Ok(()) };
+        for (place, &(object, segment)) in requests.iter().enumerate() {
+            let segments = self.shape(object).segments;
+            if segment >= segments {
+                let problem = format!(
+                    "has as request {place} segment {segment} of object {object}, which has only \
+                     {segments}; make objects larger or segment_bytes smaller"
+                );
+                return Err(WorkloadError::value("trace", problem));
+            }
+        }
+        Ok(())
+    }
+
     /// Their names.
     pub fn naming(&self) -> &Naming {
         &self.naming
@@ -51,24 +68,12 @@ impl Collection {
         self.objects
     }
 
-    /// Octets of an object.
+    /// How an object is cut into segments.
     #[inline]
-    pub fn object_bytes(&self, object: u64) -> u64 {
-        self.sizes.bytes(object)
-    }
-
-    /// Segments of an object, at least 1.
-    #[inline]
-    pub fn segment_count(&self, object: u64) -> u64 {
-        segments_of(self.object_bytes(object), self.segment_bytes)
-    }
-
-    /// Octets of content of a segment; 0 beyond the last.
-    #[inline]
-    pub fn content_bytes(&self, object: u64, segment: u64) -> usize {
-        let object_bytes = self.object_bytes(object);
-        let start = segment.saturating_mul(u64::from(self.segment_bytes));
-        object_bytes.saturating_sub(start).min(u64::from(self.segment_bytes)) as usize
+    pub fn shape(&self, object: u64) -> Shape {
+        let bytes = self.sizes.bytes(object);
+        let segments = bytes.div_ceil(u64::from(self.segment_bytes)).max(1);
+        Shape { bytes, segments, segment_bytes: self.segment_bytes }
     }
 
     /// Writes the content of a segment, as much of it as `out` has room for.
@@ -86,7 +91,8 @@ impl Collection {
     /// What is wrong with it.
     #[inline]
     pub fn check(&self, object: u64, segment: u64, data: &DataView<'_>) -> Result<(), WrongData> {
-        let expected = self.content_bytes(object, segment);
+        let shape = self.shape(object);
+        let expected = shape.content_bytes(segment);
         if data.content.len() != expected {
             return Err(WrongData::Length { found: data.content.len(), expected });
         }
@@ -94,7 +100,7 @@ impl Collection {
             return Err(WrongData::Octet { at, len: expected });
         }
         let last = data.final_block_id.and_then(|component| component.as_segment());
-        let expected = self.segment_count(object) - 1;
+        let expected = shape.last_segment();
         if last != Some(expected) || data.content_type != 0 {
             return Err(WrongData::Meta { found: last, expected });
         }
@@ -107,8 +113,29 @@ impl Collection {
     }
 }
 
-fn segments_of(object_bytes: u64, segment_bytes: u32) -> u64 {
-    object_bytes.div_ceil(u64::from(segment_bytes)).max(1)
+/// How an object is cut into segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Octets of the object.
+    pub bytes: u64,
+    /// Its segments, at least 1.
+    pub segments: u64,
+    segment_bytes: u32,
+}
+
+impl Shape {
+    /// Number of the last segment.
+    #[inline]
+    pub fn last_segment(self) -> u64 {
+        self.segments - 1
+    }
+
+    /// Octets of content of a segment; 0 beyond the last.
+    #[inline]
+    pub fn content_bytes(self, segment: u64) -> usize {
+        let start = segment.saturating_mul(u64::from(self.segment_bytes));
+        self.bytes.saturating_sub(start).min(u64::from(self.segment_bytes)) as usize
+    }
 }
 
 /// What is wrong with a Data.

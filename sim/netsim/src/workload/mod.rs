@@ -13,7 +13,7 @@ mod trace;
 use serde::{Deserialize, Serialize};
 
 pub use self::arrivals::ArrivalProcess;
-pub use self::collection::{Collection, WrongData};
+pub use self::collection::{Collection, Shape, WrongData};
 pub use self::error::WorkloadError;
 pub use self::naming::{Asked, Naming};
 pub use self::popularity::ObjectChooser;
@@ -26,7 +26,8 @@ pub struct ConsumerPlan {
     /// When it begins, ns from the start of the run.
     #[serde(default)]
     pub start_ns: u64,
-    /// When it stops asking for new things; `None`: at the end of the run.
+    /// When it stops asking for new things; `None`: at the end of the run. Objects that it has
+    /// begun it may still end; at the end of the run it stops in their middle.
     #[serde(default)]
     pub stop_ns: Option<u64>,
     /// InterestLifetime, ms.
@@ -46,21 +47,26 @@ fn default_lifetime_ms() -> u64 {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum Demand {
-    /// Single Interests at moments of their own, whatever becomes of them (open loop).
+    /// Single Interests at moments of their own, whatever becomes of them (open loop): for a
+    /// trace's segments; for all segments of one object after another when popularity is
+    /// sequential; else for any segment of the object drawn.
     Arrivals {
         /// The moments.
         arrivals: Arrivals,
     },
-    /// A constant number of Interests outstanding; the next leaves when one is answered, refused or
-    /// out of time (closed loop, as ccncatchunks2 does).
+    /// A constant number of Interests outstanding; the next leaves when one is answered (closed
+    /// loop, as ccncatchunks2 does): for all segments of an object in order, then the next object;
+    /// or for a trace's segments, which begin and complete no object. What is out of time is asked
+    /// for again at once and what is refused after a rest, up to 16 times in all.
     Window {
         /// Interests outstanding.
         window: u32,
-        /// Interests to be answered in all; `None`: until the end.
+        /// Interests to be answered in all; `None`: until the end. It may end amid an object.
         #[serde(default)]
         count: Option<u64>,
     },
-    /// Whole objects, by the transport's own fetcher with its congestion control.
+    /// Whole objects, by the transport's own fetcher with its congestion control. Of a trace only
+    /// the objects count.
     Objects {
         /// When objects begin; `None`: the next one when the last is complete.
         #[serde(default)]
@@ -102,7 +108,8 @@ pub enum Arrivals {
 }
 
 /// Which names are asked for. The name of a segment is
-/// `prefix/<filler components>/<object>/seg=<segment>`, `components` components in all.
+/// `prefix/<filler components>/<object>/seg=<segment>`, `components` components in all. The object
+/// is written with eight digits or more, so that names are of one length.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Names {
