@@ -1,0 +1,157 @@
+//! Plans for tests, put together node by node.
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::collections::VecDeque;
+
+use weir_netem::LinkConfig;
+use weir_netsim::plan::{
+    FaultPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport,
+};
+use weir_netsim::workload::{
+    Arrivals, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes,
+};
+
+pub const MS: u64 = 1_000_000;
+pub const S: u64 = 1_000_000_000;
+
+/// A plan in the making.
+pub struct Builder {
+    pub plan: Plan,
+}
+
+impl Builder {
+    pub fn new(seed: u64, duration_ns: u64) -> Self {
+        let plan = Plan {
+            seed,
+            duration_ns,
+            drain_ns: 5 * S,
+            sample_ns: 0,
+            nodes: Vec::new(),
+            links: Vec::new(),
+            routes: Vec::new(),
+            faults: Vec::new(),
+        };
+        Self { plan }
+    }
+
+    fn node(&mut self, name: String, role: Role) -> usize {
+        self.plan.nodes.push(NodePlan { name, role });
+        self.plan.nodes.len() - 1
+    }
+
+    pub fn router(&mut self, plan: RouterPlan) -> usize {
+        self.node(format!("r{}", self.plan.nodes.len()), Role::Router(plan))
+    }
+
+    /// A consumer on the host of `router`, or behind `link`.
+    pub fn consumer(&mut self, router: usize, plan: ConsumerPlan) -> usize {
+        let node = self.node(format!("c{}", self.plan.nodes.len()), Role::Consumer(plan));
+        self.local_link(node, router);
+        node
+    }
+
+    /// A producer on the host of `router`, with routes to it from everywhere.
+    pub fn producer(&mut self, router: usize, plan: ProducerPlan) -> usize {
+        let prefix = plan.names.prefix.clone();
+        let node = self.node(format!("p{}", self.plan.nodes.len()), Role::Producer(plan));
+        self.local_link(node, router);
+        self.route(&prefix, node);
+        node
+    }
+
+    fn local_link(&mut self, a: usize, b: usize) -> usize {
+        self.plan.links.push(LinkPlan {
+            a,
+            b,
+            a_to_b: LinkConfig::default(),
+            b_to_a: LinkConfig::default(),
+            is_local: true,
+            transport: Transport::Unix,
+            mtu: 8800,
+        });
+        self.plan.links.len() - 1
+    }
+
+    pub fn link(&mut self, a: usize, b: usize, config: &LinkConfig) -> usize {
+        self.plan.links.push(LinkPlan {
+            a,
+            b,
+            a_to_b: config.clone(),
+            b_to_a: config.clone(),
+            is_local: false,
+            transport: Transport::Udp,
+            mtu: 1400,
+        });
+        self.plan.links.len() - 1
+    }
+
+    /// Every router knows the way to `producer` with the fewest hops.
+    fn route(&mut self, prefix: &str, producer: usize) {
+        let mut distance = vec![usize::MAX; self.plan.nodes.len()];
+        distance[producer] = 0;
+        let mut queue = VecDeque::from([producer]);
+        while let Some(node) = queue.pop_front() {
+            for (link, plan) in self.plan.links.iter().enumerate() {
+                let other = match (plan.a == node, plan.b == node) {
+                    (true, _) => plan.b,
+                    (_, true) => plan.a,
+                    _ => continue,
+                };
+                if distance[other] != usize::MAX {
+                    continue;
+                }
+                distance[other] = distance[node] + 1;
+                if matches!(self.plan.nodes[other].role, Role::Router(_)) {
+                    queue.push_back(other);
+                    self.plan.routes.push(RoutePlan {
+                        node: other,
+                        prefix: prefix.into(),
+                        link,
+                        cost: distance[other] as u64,
+                    });
+                }
+            }
+        }
+    }
+
+    pub fn fault(&mut self, at_ns: u64, fault: weir_netsim::plan::Fault) {
+        self.plan.faults.push(FaultPlan { at_ns, fault });
+    }
+}
+
+/// Objects of one size under a prefix.
+pub fn names(prefix: &str, popularity: Popularity, object_bytes: u64, segment_bytes: u32) -> Names {
+    Names {
+        prefix: prefix.into(),
+        components: 0,
+        popularity,
+        sizes: Sizes::Fixed { bytes: object_bytes },
+        segment_bytes,
+    }
+}
+
+pub fn consumer(names: Names, demand: Demand) -> ConsumerPlan {
+    ConsumerPlan { start_ns: 0, stop_ns: None, lifetime_ms: 4000, names, demand }
+}
+
+pub fn producer(names: Names) -> ProducerPlan {
+    ProducerPlan { names, freshness_ms: 3_600_000, delay_ns: 0 }
+}
+
+pub fn poisson(rate_hz: f64) -> Demand {
+    Demand::Arrivals { arrivals: Arrivals::Poisson { rate_hz } }
+}
+
+/// A line of routers with 10 ms links, a consumer at one end and a producer at the other.
+pub fn line(seed: u64, routers: usize, demand: Demand) -> Plan {
+    let mut builder = Builder::new(seed, 2 * S);
+    let link = LinkConfig { rate_bps: Some(1_000_000_000), delay_ns: MS, ..LinkConfig::default() };
+    let numbers: Vec<_> = (0..routers).map(|_| builder.router(RouterPlan::default())).collect();
+    for pair in numbers.windows(2) {
+        builder.link(pair[0], pair[1], &link);
+    }
+    let content = names("/p", Popularity::Zipf { objects: 500, exponent: 0.8 }, 4000, 1000);
+    builder.consumer(numbers[0], consumer(content.clone(), demand));
+    builder.producer(numbers[routers - 1], producer(content));
+    builder.plan
+}

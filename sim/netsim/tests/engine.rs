@@ -1,0 +1,250 @@
+//! The engine as a whole: one seed, one result; faults; shards; bad plans.
+
+mod common;
+
+use common::{Builder, MS, S, consumer, line, names, poisson, producer};
+use weir_netem::LinkConfig;
+use weir_netsim::plan::{Fault, Plan, Role, RouterPlan};
+use weir_netsim::workload::{Demand, Popularity};
+use weir_netsim::{Event, EventKind, Network, Observer, PlanError, Summary, ViolationKind};
+
+/// Looks at nothing.
+struct Blind;
+
+impl Observer for Blind {
+    fn observe(&mut self, _event: &Event) {}
+}
+
+fn run(plan: &Plan) -> (Summary, Vec<Event>) {
+    let mut events = Vec::new();
+    let summary = Network::new(plan)
+        .unwrap_or_else(|error| panic!("{error}"))
+        .run(&mut events)
+        .unwrap_or_else(|violation| panic!("{violation}\n{}", violation.last_events.join("\n")));
+    (summary, events)
+}
+
+fn count(events: &[Event], is_counted: impl Fn(&EventKind) -> bool) -> usize {
+    events.iter().filter(|event| is_counted(&event.kind)).count()
+}
+
+fn window(window: u32) -> Demand {
+    Demand::Window { window, count: None }
+}
+
+fn objects(count: u64) -> Demand {
+    Demand::Objects { arrivals: None, count: Some(count), controller: "cubic".into(), window: None }
+}
+
+#[test]
+fn one_seed_one_result_whoever_looks() {
+    let plan = Plan { sample_ns: 100 * MS, ..line(7, 4, poisson(2000.0)) };
+    let (first, events) = run(&plan);
+    assert_eq!(run(&plan), (first, events));
+    let mut network = Network::new(&plan).unwrap();
+    let mut slice_ns = 0;
+    while !network.is_over() {
+        slice_ns += 33 * MS;
+        network.run_until(slice_ns, &mut Blind).unwrap();
+    }
+    assert_eq!(network.summary(), first, "slices and observers change nothing");
+    let (other, _) = run(&Plan { seed: 8, ..plan });
+    assert_ne!(other.event_hash, first.event_hash);
+}
+
+#[test]
+fn a_line_answers_everything_in_due_time() {
+    let (summary, events) = run(&line(1, 4, poisson(500.0)));
+    let sent = count(&events, |kind| matches!(kind, EventKind::InterestSent { .. }));
+    let received = count(&events, |kind| matches!(kind, EventKind::DataReceived { .. }));
+    assert_eq!(sent, received);
+    assert!((900..1100).contains(&sent), "{sent} Interests of a Poisson process at 500/s in 2 s");
+    let longest = events.iter().filter_map(|event| match event.kind {
+        EventKind::DataReceived { rtt_ns, .. } => Some(rtt_ns),
+        _ => None,
+    });
+    // Three links of 1 ms there and back, and the time to send a packet of 1 kB at 1 Gbit/s.
+    assert!((6 * MS..7 * MS).contains(&longest.max().unwrap()));
+    assert!(summary.packet_hops > 4 * sent as u64);
+    assert_eq!(summary.virtual_ns, 7 * S);
+}
+
+#[test]
+fn whole_objects_come_through_fragments_and_loss() {
+    let mut builder = Builder::new(3, 20 * S);
+    let lossy = LinkConfig {
+        rate_bps: Some(50_000_000),
+        delay_ns: 5 * MS,
+        loss: weir_netem::Loss::Independent { probability: 0.01 },
+        queue_bytes_max: 200_000,
+        ..LinkConfig::default()
+    };
+    let (a, b) = (builder.router(RouterPlan::default()), builder.router(RouterPlan::default()));
+    builder.link(a, b, &lossy);
+    let content = names("/p", Popularity::Sequential { objects: 10 }, 100_000, 4000);
+    builder.consumer(a, consumer(content.clone(), objects(10)));
+    builder.producer(b, producer(content));
+    let (_, events) = run(&builder.plan);
+    let completed = count(&events, |kind| {
+        matches!(kind, EventKind::ObjectCompleted { content_bytes: 100_000, .. })
+    });
+    assert_eq!(completed, 10);
+}
+
+/// What a consumer received, in order.
+fn received(events: &[Event]) -> Vec<(u32, u64, u64)> {
+    let data = events.iter().filter_map(|event| match event.kind {
+        EventKind::DataReceived { object, segment, .. } => Some((event.node, object, segment)),
+        _ => None,
+    });
+    data.collect()
+}
+
+#[test]
+fn several_shards_deliver_what_one_does() {
+    let plan_with = |shards| {
+        let mut builder = Builder::new(5, 2 * S);
+        let link =
+            LinkConfig { rate_bps: Some(100_000_000), delay_ns: 2 * MS, ..LinkConfig::default() };
+        let plan = || RouterPlan { shards, store_bytes: 1 << 30, ..RouterPlan::default() };
+        let (a, b) = (builder.router(plan()), builder.router(plan()));
+        builder.link(a, b, &link);
+        for number in 0..6 {
+            let popularity = Popularity::Zipf { objects: 200, exponent: 0.9 };
+            let content = names(&format!("/p{number}"), popularity, 3000, 1000);
+            let demand = if number % 2 == 0 { poisson(300.0) } else { window(8) };
+            builder.consumer(a, consumer(content.clone(), demand));
+            builder.producer(b, producer(content));
+        }
+        builder.plan
+    };
+    let (_, one) = run(&plan_with(1));
+    let (_, two) = run(&plan_with(2));
+    let (_, five) = run(&plan_with(5));
+    let sorted = |events: &[Event], node| {
+        let mut data = received(events);
+        data.retain(|it| it.0 == node);
+        data
+    };
+    assert!(received(&one).len() > 1000);
+    let mut openly = 0;
+    for node in 0..one.iter().map(|event| event.node).max().unwrap() {
+        // Tokens make packets of several shards longer, so that closed loops are not the same to
+        // the nanosecond; what open loops ask for is.
+        let ours = sorted(&one, node);
+        let is_open = node % 4 == 2;
+        if is_open {
+            openly += ours.len();
+            assert_eq!(ours, sorted(&two, node), "node {node}");
+            assert_eq!(ours, sorted(&five, node), "node {node}");
+        }
+    }
+    assert!(openly > 1000);
+}
+
+#[test]
+fn faults_are_survived_and_seen() {
+    let mut plan = line(11, 4, window(16));
+    plan.duration_ns = 10 * S;
+    let fault = |at_ns, fault| weir_netsim::plan::FaultPlan { at_ns, fault };
+    plan.faults = vec![
+        fault(S, Fault::LinkDown { link: 1, for_ns: S / 2 }),
+        fault(5 * S / 4, Fault::LinkDown { link: 1, for_ns: S }),
+        fault(3 * S, Fault::Crash { node: 1, for_ns: S / 2 }),
+        fault(5 * S, Fault::StoreStall { node: 0, for_ns: S }),
+        fault(5 * S, Fault::Crash { node: 2, for_ns: S / 10 }),
+    ];
+    let (_, events) = run(&plan);
+    let begun = count(&events, |kind| matches!(kind, EventKind::FaultChanged { .. }));
+    assert_eq!(begun, 10);
+    let between = |from_ns, to_ns| {
+        let data = events.iter().filter(|event| {
+            (from_ns..to_ns).contains(&event.at_ns)
+                && matches!(event.kind, EventKind::DataReceived { .. })
+        });
+        data.count()
+    };
+    assert!(between(0, S) > 100);
+    assert!(between(8 * S, 10 * S) > 100, "everything works again");
+    let quiet = between(S + 100 * MS, 9 * S / 4) as f64 / 1.15;
+    assert!(quiet < between(0, S) as f64, "hits of the first store alone");
+}
+
+#[test]
+fn wrong_octets_are_noticed_and_never_received() {
+    let mut plan = line(13, 3, window(32));
+    plan.duration_ns = 10 * S;
+    for at in [1, 4] {
+        plan.faults.push(weir_netsim::plan::FaultPlan {
+            at_ns: at * S,
+            fault: Fault::WrongBytes { link: 1, for_ns: 2 * S, probability: 0.2 },
+        });
+    }
+    let (summary, events) = run(&plan);
+    assert!(summary.damaged_frames > 20, "{summary:?}");
+    assert!(summary.damage_noticed > 10, "{summary:?}");
+    let reported = count(&events, |kind| matches!(kind, EventKind::DamagedData { .. }));
+    assert!(reported > 10, "{reported}");
+}
+
+#[test]
+fn a_consumer_nobody_answers_is_a_violation() {
+    let mut plan = line(2, 3, poisson(50.0));
+    plan.duration_ns = 100 * S;
+    // The way back is gone, and no fault says so.
+    plan.links[1].b_to_a.loss = weir_netem::Loss::Independent { probability: 1.0 };
+    plan.links[1].b_to_a.loss = weir_netem::Loss::None;
+    let Role::Producer(producer) = &mut plan.nodes[4].role else { panic!("the producer") };
+    producer.delay_ns = 60 * S;
+    let violation = Network::new(&plan).unwrap().run(&mut Blind).unwrap_err();
+    assert_eq!(violation.kind, ViolationKind::Liveness, "{violation}");
+    assert_eq!((violation.node.as_str(), violation.seed), ("c3", 2));
+    assert_eq!(violation.last_events.len(), 64);
+    assert!(violation.at_ns > 40 * S && violation.at_ns < 61 * S);
+}
+
+#[test]
+fn bad_plans_are_refused_by_name() {
+    let good = line(1, 2, window(1));
+    let refused = |change: &dyn Fn(&mut Plan)| {
+        let mut plan = good.clone();
+        change(&mut plan);
+        match Network::new(&plan) {
+            Ok(_) => panic!("accepted"),
+            Err(error) => error,
+        }
+    };
+    let router = |plan: &mut Plan, change: &dyn Fn(&mut RouterPlan)| match &mut plan.nodes[0].role {
+        Role::Router(router) => change(router),
+        _ => panic!("node 0 is a router"),
+    };
+    let named = |error: PlanError, words: &[&str]| {
+        let text = error.to_string();
+        for word in words {
+            assert!(text.contains(word), "{text}: no {word}");
+        }
+    };
+    named(refused(&|plan| plan.nodes[1].name = "r0".into()), &["`r0`", "unique"]);
+    named(refused(&|plan| plan.links[0].b = 9), &["link 0", "node 9", "4"]);
+    named(refused(&|plan| plan.links[0].b = plan.links[0].a), &["link 0", "r0"]);
+    named(refused(&|plan| plan.links[1].b = 3), &["c2", "0 links"]);
+    named(refused(&|plan| plan.routes[0].link = 7), &["route 0", "link 7"]);
+    named(refused(&|plan| plan.routes[0].node = 2), &["route 0", "c2", "router"]);
+    named(refused(&|plan| plan.routes[0].prefix = "a//%zz".into()), &["route 0", "prefix"]);
+    named(refused(&|plan| plan.links[0].mtu = 3), &["link 0", "mtu"]);
+    let bad_fault = Fault::Crash { node: 3, for_ns: 1 };
+    named(
+        refused(&|plan| {
+            let fault = bad_fault.clone();
+            plan.faults.push(weir_netsim::plan::FaultPlan { at_ns: 0, fault });
+        }),
+        &["fault 0", "p3"],
+    );
+    named(refused(&|plan| router(plan, &|r| r.store_policy = "x".into())), &["r0", "s3-fifo"]);
+    named(refused(&|plan| router(plan, &|r| r.strategy = "x".into())), &["r0", "best-route"]);
+    named(refused(&|plan| router(plan, &|r| r.store_index = "x".into())), &["r0", "ordered"]);
+    named(refused(&|plan| router(plan, &|r| r.store_filled = 1.5)), &["r0", "1.5"]);
+    named(refused(&|plan| router(plan, &|r| r.store_filled = f64::NAN)), &["r0", "NaN"]);
+    named(refused(&|plan| router(plan, &|r| r.shards = 0)), &["r0", "shards"]);
+    named(refused(&|plan| plan.routes[0].link = 1), &["route", "r1", "link 1"]);
+}

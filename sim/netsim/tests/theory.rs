@@ -1,0 +1,111 @@
+//! Queueing theory checks the simulator: stages set up as a model that has a solution must agree
+//! with it within their confidence interval.
+
+mod common;
+
+use common::{Builder, S, consumer, names, poisson, producer};
+use weir_netem::{LinkConfig, ServiceTime};
+use weir_netsim::event::Queue;
+use weir_netsim::plan::{Plan, RouterPlan, StagePlan, StagesPlan, WhenFull};
+use weir_netsim::workload::Popularity;
+use weir_netsim::{EventKind, Network};
+
+/// Service of 1 ms in the mean, so that rates are loads in thousands.
+const SERVICE_NS: u64 = 1_000_000;
+/// Replications; two-sided 99.9 % point of Student's t with one less degrees of freedom.
+const SEEDS: u64 = 8;
+const T_999: f64 = 5.408;
+
+/// Routers in a line with ideal links, all stores full of what is asked for.
+fn chain(seed: u64, routers: usize, load: f64, capacity: u32, when_full: WhenFull) -> Plan {
+    let mut builder = Builder::new(seed, 60 * S);
+    builder.plan.sample_ns = 7_000_000;
+    let stage = StagePlan {
+        service: ServiceTime::Exponential { mean_ns: SERVICE_NS },
+        capacity,
+        when_full,
+    };
+    let router = RouterPlan {
+        store_filled: 1.0,
+        store_admits: false,
+        stages: Some(StagesPlan { store: Some(stage), ..StagesPlan::default() }),
+        ..RouterPlan::default()
+    };
+    let numbers: Vec<_> = (0..routers).map(|_| builder.router(router.clone())).collect();
+    for pair in numbers.windows(2) {
+        builder.link(pair[0], pair[1], &LinkConfig::default());
+    }
+    // No two Interests for one name at a time: the PIT must not join them.
+    let content = names("/p", Popularity::Sequential { objects: 5000 }, 100, 100);
+    builder.consumer(numbers[0], consumer(content.clone(), poisson(load * 1000.0)));
+    builder.producer(numbers[routers - 1], producer(content));
+    builder.plan
+}
+
+/// What one run measured of the queues: blocking and mean length of each.
+fn measure(plan: &Plan, routers: usize) -> Vec<(f64, f64)> {
+    let mut events = Vec::new();
+    Network::new(plan).unwrap().run(&mut events).unwrap();
+    let mut offered: u64 = 0;
+    let mut full = vec![0u64; routers];
+    let mut lengths = vec![(0u64, 0u64); routers];
+    for event in &events {
+        match event.kind {
+            EventKind::InterestSent { .. } => offered += 1,
+            EventKind::StageFull { queue: Queue::Store, .. } => full[event.node as usize] += 1,
+            EventKind::QueueLength { queue: Queue::Store, packets }
+                if event.at_ns < plan.duration_ns =>
+            {
+                let (sum, samples) = &mut lengths[event.node as usize];
+                *sum += u64::from(packets);
+                *samples += 1;
+            }
+            _ => {}
+        }
+    }
+    let mut results = Vec::new();
+    for (full, (sum, samples)) in full.into_iter().zip(lengths) {
+        results.push((full as f64 / offered as f64, sum as f64 / samples as f64));
+        offered = full;
+    }
+    results
+}
+
+/// Mean and half width of the 99.9 % confidence interval.
+fn interval(values: &[f64]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    (mean, T_999 * (variance / count).sqrt())
+}
+
+fn assert_agrees(what: &str, values: &[f64], expected: f64) {
+    let (mean, half) = interval(values);
+    assert!(
+        (mean - expected).abs() <= half,
+        "{what}: measured {mean:.5} +- {half:.5}, theory {expected:.5}"
+    );
+    // An interval that contains everything would say nothing.
+    assert!(half < 0.12 * expected.max(0.05), "{what}: the interval +- {half:.5} is too wide");
+}
+
+/// M/M/1/K: blocking probability and mean number in the system.
+fn mm1k(load: f64, capacity: u32) -> (f64, f64) {
+    let weights: Vec<f64> = (0..=capacity).map(|n| load.powi(n as i32)).collect();
+    let total: f64 = weights.iter().sum();
+    let mean = weights.iter().enumerate().map(|(n, weight)| n as f64 * weight).sum::<f64>();
+    (weights[capacity as usize] / total, mean / total)
+}
+
+#[test]
+fn a_store_stage_is_an_mm1k_queue() {
+    for (load, capacity) in [(0.7, 4), (1.2, 6)] {
+        let runs: Vec<_> = (0..SEEDS)
+            .map(|seed| measure(&chain(seed, 1, load, capacity, WhenFull::Drop), 1)[0])
+            .collect();
+        let (blocking, length) = mm1k(load, capacity);
+        let measured = |pick: fn(&(f64, f64)) -> f64| runs.iter().map(pick).collect::<Vec<_>>();
+        assert_agrees(&format!("blocking at {load}"), &measured(|run| run.0), blocking);
+        assert_agrees(&format!("length at {load}"), &measured(|run| run.1), length);
+    }
+}
