@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use serde::de::{Error as _, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use weir_runtime::{
@@ -749,9 +749,10 @@ impl FileConfig {
 
 /// Prefixes from a file, one a line; empty lines and lines that begin with `#` are passed over.
 fn read_routes(path: &Path) -> anyhow::Result<Vec<Name>> {
-    let text = std::fs::read_to_string(path).with_context(|| {
-        format!("cannot read {}, the `routes_file` of a [[face]]", path.display())
-    })?;
+    let context = || format!("cannot read {}, the `routes_file` of a [[face]]", path.display());
+    // What is no file, such as a device, may have no end.
+    ensure!(std::fs::metadata(path).with_context(context)?.is_file(), "{}: no file", context());
+    let text = std::fs::read_to_string(path).with_context(context)?;
     let lines = text.lines().map(str::trim).enumerate();
     lines
         .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))

@@ -8,6 +8,7 @@ mod error;
 mod handle;
 mod message;
 mod metrics;
+mod profile;
 mod snapshot;
 mod worker;
 
@@ -16,5 +17,6 @@ pub use config::{
 };
 pub use error::{StartError, StopError};
 pub use handle::{Handle, Runtime};
+pub use profile::{FunctionSamples, Profiler};
 pub use snapshot::{FaceSnapshot, Snapshot};
 pub use weir_forward::UnsolicitedPolicy;

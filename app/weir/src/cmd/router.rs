@@ -1,13 +1,14 @@
 //! `weir router`.
 
+use std::fs::File;
 use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process;
 
 use anyhow::Context;
 use tracing_subscriber::EnvFilter;
-use weir_runtime::Runtime;
+use weir_runtime::{FunctionSamples, Profiler, Runtime};
 
 use crate::config::{
     ByteSize, DEFAULT_CONFIG, FileConfig, LogFormat, LogSection, UnixChoice, parse_listen_address,
@@ -48,6 +49,10 @@ pub(crate) struct Args {
     /// a trusted network only [default: off]
     #[arg(long, value_name = "ADDR", value_parser = parse_metrics_address)]
     metrics: Option<SocketAddr>,
+    /// Sample where processor time goes, by function, and write function, percent and samples as
+    /// CSV when the router stops; costs little [default: off]
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
     /// Say that the router is ready as a JSON object, and log in JSON
     #[arg(long)]
     json: bool,
@@ -112,12 +117,49 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     if let Some(path) = path {
         tracing::info!(path = %path.display(), "configuration read");
     }
+    let profile = args.profile.as_deref().map(Profile::start).transpose()?;
     // These errors tell their causes themselves.
     let router = Runtime::start(config.to_runtime()?)
         .map_err(|error| anyhow::anyhow!("the router cannot start: {error}"))?;
     print(&ready_line(router.listening(), router.metrics_address(), args.json))?;
     router.wait()?;
-    Ok(())
+    profile.map_or(Ok(()), Profile::finish)
+}
+
+/// How often the router is looked at, per second of processor time; many kernels do it less often.
+const PROFILE_RATE_HZ: u32 = 1000;
+
+/// A profile that is being taken.
+struct Profile {
+    profiler: Profiler,
+    file: File,
+    path: PathBuf,
+}
+
+impl Profile {
+    /// The file is made at once: that it cannot be written should not be found at the end.
+    fn start(path: &Path) -> anyhow::Result<Self> {
+        let file =
+            File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        let profiler = Profiler::start(PROFILE_RATE_HZ).context("cannot profile")?;
+        Ok(Self { profiler, file, path: path.to_path_buf() })
+    }
+
+    fn finish(mut self) -> anyhow::Result<()> {
+        let text = profile_csv(&self.profiler.finish());
+        let written = self.file.write_all(text.as_bytes());
+        written.with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+/// Functions as CSV. Their names may hold commas.
+fn profile_csv(functions: &[FunctionSamples]) -> String {
+    let all: u64 = functions.iter().map(|row| row.samples).sum();
+    let rows = functions.iter().map(|row| {
+        let percent = row.samples as f64 * 100.0 / all as f64;
+        format!("\"{}\",{percent:.3},{}\n", row.function.replace('"', "\"\""), row.samples)
+    });
+    std::iter::once("function,self_percent,samples\n".to_owned()).chain(rows).collect()
 }
 
 fn start_log(log: &LogSection) -> anyhow::Result<()> {
@@ -210,6 +252,16 @@ mod tests {
         assert_eq!(config.store.size, ByteSize(1 << 30));
         assert_eq!(config.router.threads, 2);
         assert_eq!(config.metrics.address, Some("127.0.0.1:9000".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_profile_is_csv() {
+        let rows = [("a::f<u8, u16>", 3), ("b", 1)]
+            .map(|(function, samples)| FunctionSamples { function: function.into(), samples });
+        let expected =
+            "function,self_percent,samples\n\"a::f<u8, u16>\",75.000,3\n\"b\",25.000,1\n";
+        assert_eq!(profile_csv(&rows), expected);
+        assert_eq!(profile_csv(&[]), "function,self_percent,samples\n");
     }
 
     #[test]

@@ -25,9 +25,10 @@ fn uncommented() -> String {
 
 #[test]
 fn printed_examples_are_valid_and_become_faces() {
-    let config = parse(&uncommented()).unwrap();
+    let mut config = parse(&uncommented()).unwrap();
     assert_eq!(config.metrics.address, Some("127.0.0.1:9636".parse().unwrap()));
-    let faces = config.static_faces();
+    assert_eq!(config.face[0].routes_file.take(), Some("/etc/weir/routes.txt".into()));
+    let faces = config.static_faces().unwrap();
     assert_eq!(faces.len(), 1);
     assert!(faces[0].permanent);
     assert_eq!(faces[0].mtu, Some(1420));
@@ -67,7 +68,7 @@ fn every_key_is_documented() {
 #[test]
 fn two_lines_join_two_machines() {
     let config = parse("[[face]]\nuri = \"udp://west.example\"\nroutes = [\"/\"]\n").unwrap();
-    let face = &config.static_faces()[0];
+    let face = &config.static_faces().unwrap()[0];
     assert!(face.permanent);
     assert_eq!(face.uri, "udp://west.example");
     assert_eq!(face.routes, [(Name::new(), 0)]);
@@ -167,4 +168,23 @@ fn an_unusable_trust_anchor_is_named() {
     std::fs::remove_file(&file).unwrap();
     let message = format!("{error:#}");
     assert!(message.contains("weir-no-anchor") && message.contains("weir key export"), "{message}");
+}
+
+#[test]
+fn routes_from_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("routes.txt");
+    let face = format!("[[face]]\nuri = \"udp://west\"\nroutes_file = {path:?}\ncost = 3\n");
+    let faces = || parse(&face).unwrap().static_faces();
+    let missing = format!("{:#}", faces().unwrap_err());
+    assert!(missing.contains("routes.txt") && missing.contains("routes_file"), "{missing}");
+    std::fs::write(&path, "# ours\n/a\n\n /b/c \n").unwrap();
+    let routes: Vec<_> = faces().unwrap().remove(0).routes;
+    assert_eq!(routes, [("/a".parse().unwrap(), 3), ("/b/c".parse().unwrap(), 3)]);
+    std::fs::write(&path, "/a\nb\n").unwrap();
+    let bad = format!("{:#}", faces().unwrap_err());
+    assert!(bad.contains("routes.txt: line 2") && bad.contains("\"/b\""), "{bad}");
+    let text = "[[face]]\nuri = \"udp://west\"\nroutes_file = \"/dev/zero\"\n";
+    let endless = format!("{:#}", parse(text).unwrap().static_faces().unwrap_err());
+    assert!(endless.contains("/dev/zero"), "{endless}");
 }
