@@ -1,0 +1,282 @@
+//! The Markov chain of all queues at once (paper nb-cache, section IV-C), sparse.
+//!
+//! The paper compares every pair of states, O(N states^2), to find the moves between them; here the
+//! moves into a state follow from its queue lengths, O(N) each, and no matrix is kept.
+
+use super::{Model, NQueueError, QueueSolution, Solution};
+
+/// How far to go.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ChainOptions {
+    /// The most states to allocate; each takes 16 octets.
+    pub states_max: usize,
+    /// Residual at which the iteration ends: the sum over all states of what the balance equations
+    /// are off by, over the sum of all flow.
+    pub residual_max: f64,
+    /// Sweeps after which it gives up, for each number of queues.
+    pub sweeps_max: usize,
+}
+
+impl Default for ChainOptions {
+    fn default() -> Self {
+        Self { states_max: 20_000_000, residual_max: 2e-15, sweeps_max: 20_000 }
+    }
+}
+
+/// A solution of the chain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChainSolution {
+    /// What the model predicts.
+    pub solution: Solution,
+    /// States of the chain.
+    pub states: usize,
+    /// Sweeps over all of them.
+    pub sweeps: usize,
+    /// Residual reached, as defined in [`ChainOptions::residual_max`].
+    pub residual: f64,
+}
+
+/// Solves the balance equations of all `(threshold + 1)^queues` states (paper nb-cache, Eq. 13).
+///
+/// The first n queues are a chain of their own, as later ones never act on earlier ones. So chains
+/// of 1, 2, .. N queues are solved in turn, each by Gauss-Seidel sweeps. After each sweep two
+/// aggregations remove the slow errors: the last queue's levels get the weights that balance flow
+/// between neighbouring levels, and the states of the first n - 1 queues their known sums.
+///
+/// # Errors
+///
+/// [`NQueueError::States`] before anything is allocated, [`NQueueError::Convergence`] after
+/// `sweeps_max` sweeps.
+pub fn chain(model: &Model, options: &ChainOptions) -> Result<ChainSolution, NQueueError> {
+    let base = model.threshold + 1;
+    let states = u32::try_from(model.queues)
+        .ok()
+        .and_then(|queues| base.checked_pow(queues))
+        .filter(|states| *states <= options.states_max)
+        .ok_or_else(|| too_many(model, options.states_max))?;
+    let mut prefix = vec![1.0];
+    let mut queues = Vec::with_capacity(model.queues);
+    let (mut sweeps, mut residual) = (0, 0.0);
+    let mut full = 1.0;
+    for _ in 0..model.queues {
+        let mut level = Level::new(model, &prefix, full);
+        (sweeps, residual) = level.solve(options)?;
+        let marginal = level.marginal();
+        let blocking = match full {
+            0.0 => 0.0,
+            _ => level.shares.last().copied().unwrap_or(0.0) / full,
+        };
+        let packets = marginal.iter().enumerate().map(|(count, share)| count as f64 * share);
+        queues.push(QueueSolution {
+            mean_packets: packets.sum(),
+            utilisation: marginal[1..].iter().sum(),
+            blocking,
+        });
+        prefix = level.shares;
+        full = prefix.last().copied().unwrap_or(0.0);
+    }
+    // The state in which all queues are full is the last.
+    let solution = Solution { loss: full, ..Solution::from_queues(queues) };
+    Ok(ChainSolution { solution, states, sweeps, residual })
+}
+
+fn too_many(model: &Model, states_max: usize) -> NQueueError {
+    let base = model.threshold + 1;
+    let states = u32::try_from(model.queues)
+        .ok()
+        .and_then(|queues| (base as u128).checked_pow(queues))
+        .map_or_else(
+            || format!("about 1e{:.0}", model.queues as f64 * (base as f64).log10()),
+            |states| states.to_string(),
+        );
+    NQueueError::States {
+        queues: model.queues,
+        threshold: model.threshold,
+        threshold_and_one: base,
+        states,
+        states_max,
+    }
+}
+
+/// The chain of the first n queues, given that of the first n - 1.
+///
+/// A state's number has the last queue's length as its highest digit to base K + 1 and the first
+/// queue's as its lowest, so that the states of one length of the last queue are contiguous.
+struct Level<'a> {
+    load: f64,
+    threshold: usize,
+    /// Probabilities of the states of the queues before.
+    prefix: &'a [f64],
+    /// Probabilities of the states.
+    shares: Vec<f64>,
+    /// Distance in number between states that differ by one packet in each queue.
+    strides: Vec<usize>,
+}
+
+/// The lengths of all queues of a state, counted up and down with its number.
+struct Lengths {
+    values: Vec<usize>,
+    threshold: usize,
+}
+
+impl Lengths {
+    fn up(&mut self) {
+        for value in &mut self.values {
+            if *value < self.threshold {
+                *value += 1;
+                return;
+            }
+            *value = 0;
+        }
+    }
+
+    fn down(&mut self) {
+        for value in &mut self.values {
+            if *value > 0 {
+                *value -= 1;
+                return;
+            }
+            *value = self.threshold;
+        }
+    }
+}
+
+impl<'a> Level<'a> {
+    /// Starts with a last queue that knows only how often the others are all full.
+    fn new(model: &Model, prefix: &'a [f64], full: f64) -> Self {
+        let (threshold, load) = (model.threshold, model.load);
+        let rise = (load * full).min(1e6);
+        let mut weights = vec![1.0];
+        for _ in 0..threshold {
+            weights.push(weights[weights.len() - 1] * rise.min(1.0));
+        }
+        let sum: f64 = weights.iter().sum();
+        let shares = weights
+            .iter()
+            .flat_map(|weight| prefix.iter().map(move |share| share * weight / sum))
+            .collect();
+        let mut strides = vec![1];
+        while strides[strides.len() - 1] < prefix.len() {
+            strides.push(strides[strides.len() - 1] * (threshold + 1));
+        }
+        Self { load, threshold, prefix, shares, strides }
+    }
+
+    /// Sweeps until the residual is reached; the number of sweeps and the residual.
+    fn solve(&mut self, options: &ChainOptions) -> Result<(usize, f64), NQueueError> {
+        let mut residual = f64::INFINITY;
+        let mut stalled = 0;
+        for sweep in 1..=options.sweeps_max {
+            self.sweep(sweep % 2 == 0);
+            self.balance_last_queue();
+            self.restore_prefix();
+            if sweep % 4 != 0 && self.shares.len() > 1000 {
+                continue;
+            }
+            let now = self.residual();
+            stalled = if now < 0.9 * residual { 0 } else { stalled + 1 };
+            residual = residual.min(now);
+            // Rounding ends what convergence there is a few times above the unit roundoff.
+            let rounded = stalled >= 20 && residual <= 20.0 * options.residual_max;
+            if now <= options.residual_max || rounded {
+                return Ok((sweep, now));
+            }
+        }
+        Err(NQueueError::Convergence {
+            sweeps: options.sweeps_max,
+            residual,
+            wanted: options.residual_max,
+        })
+    }
+
+    /// The flow into a state and the rate out of it, by the paper's four kinds of transition.
+    #[inline]
+    fn flows(&self, state: usize, lengths: &[usize]) -> (f64, f64) {
+        let (mut into, mut out) = (0.0, 0.0);
+        // As long as all queues before are full, an arrival may have filled this one (lambda-in).
+        let mut open = true;
+        for (length, stride) in lengths.iter().zip(&self.strides) {
+            if *length > 0 {
+                out += 1.0;
+                if open {
+                    into += self.load * self.shares[state - stride];
+                }
+            }
+            if *length < self.threshold {
+                into += self.shares[state + stride];
+                if open {
+                    out += self.load;
+                    open = false;
+                }
+            }
+        }
+        (into, out)
+    }
+
+    /// One Gauss-Seidel sweep in rising or falling order.
+    fn sweep(&mut self, falling: bool) {
+        let count = self.shares.len();
+        let start = if falling { self.threshold } else { 0 };
+        let values = vec![start; self.strides.len()];
+        let mut lengths = Lengths { values, threshold: self.threshold };
+        for at in 0..count {
+            let state = if falling { count - 1 - at } else { at };
+            let (into, out) = self.flows(state, &lengths.values);
+            if out > 0.0 {
+                self.shares[state] = into / out;
+            }
+            if falling { lengths.down() } else { lengths.up() }
+        }
+    }
+
+    /// Gives the last queue's levels the weights with which as much flow rises from each (arrivals
+    /// that find all other queues full) as falls back to it.
+    fn balance_last_queue(&mut self) {
+        let size = self.prefix.len();
+        let (mut weight, mut sum) = (1.0, 0.0);
+        let mut scales = Vec::with_capacity(self.threshold + 1);
+        for level in self.shares.chunks_exact(size) {
+            let share: f64 = level.iter().sum();
+            scales.push(if share > 0.0 { weight / share } else { 0.0 });
+            sum += weight;
+            let full = if share > 0.0 { level[size - 1] / share } else { 0.0 };
+            weight *= self.load * full;
+        }
+        for (level, scale) in self.shares.chunks_exact_mut(size).zip(scales) {
+            level.iter_mut().for_each(|share| *share *= scale / sum);
+        }
+    }
+
+    /// Gives every state of the other queues the probability that it is known to have.
+    fn restore_prefix(&mut self) {
+        let size = self.prefix.len();
+        let mut sums = vec![0.0; size];
+        for level in self.shares.chunks_exact(size) {
+            sums.iter_mut().zip(level).for_each(|(sum, share)| *sum += share);
+        }
+        let scale = |(sum, known): (&f64, &f64)| if *sum > 0.0 { known / sum } else { 0.0 };
+        let scales: Vec<f64> = sums.iter().zip(self.prefix).map(scale).collect();
+        for level in self.shares.chunks_exact_mut(size) {
+            level.iter_mut().zip(&scales).for_each(|(share, scale)| *share *= scale);
+        }
+    }
+
+    /// What the balance equations are off by in all, over all flow.
+    fn residual(&self) -> f64 {
+        let values = vec![0; self.strides.len()];
+        let mut lengths = Lengths { values, threshold: self.threshold };
+        let (mut off, mut flow) = (0.0, 0.0);
+        for (state, share) in self.shares.iter().enumerate() {
+            let (into, out) = self.flows(state, &lengths.values);
+            off += (into - out * share).abs();
+            flow += out * share;
+            lengths.up();
+        }
+        if flow > 0.0 { off / flow } else { off }
+    }
+
+    /// Probabilities of the last queue's lengths.
+    fn marginal(&self) -> Vec<f64> {
+        self.shares.chunks_exact(self.prefix.len()).map(|level| level.iter().sum()).collect()
+    }
+}

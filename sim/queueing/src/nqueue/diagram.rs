@@ -1,0 +1,85 @@
+//! The transition diagram of the chain (paper nb-cache, Fig. 8), from the paper's rules.
+
+use std::fmt::Write as _;
+
+use super::Model;
+
+/// The moves of a chain, state by state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagram {
+    /// The queue lengths of each state; a state's number is its place here. The first queue's
+    /// length varies slowest: 00, 01, 10, 11.
+    pub states: Vec<Vec<usize>>,
+    /// The moves, by state of origin.
+    pub moves: Vec<Move>,
+}
+
+/// One move between states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// Number of the state it leaves.
+    pub from: usize,
+    /// Number of the state it leads to.
+    pub to: usize,
+    /// What happens.
+    pub kind: MoveKind,
+}
+
+/// What a move is, which says its rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MoveKind {
+    /// A packet arrives, at rate lambda.
+    Arrival,
+    /// A packet is served, at rate mu.
+    Service,
+}
+
+/// The whole diagram of a small model: by section IV-C every state has one move by arrival, into the
+/// first queue with room (none when all are full), and one by service for each queue in use.
+///
+/// The caller bounds the number of states, `(threshold + 1)^queues`.
+pub fn diagram(model: &Model) -> Diagram {
+    let (queues, base) = (model.queues, model.threshold + 1);
+    let count = base.pow(queues as u32);
+    let digit = |queue: usize| base.pow((queues - 1 - queue) as u32);
+    let states: Vec<Vec<usize>> = (0..count)
+        .map(|state| (0..queues).map(|queue| state / digit(queue) % base).collect())
+        .collect();
+    let mut moves = Vec::new();
+    for (from, lengths) in states.iter().enumerate() {
+        if let Some(queue) = lengths.iter().position(|length| *length < model.threshold) {
+            moves.push(Move { from, to: from + digit(queue), kind: MoveKind::Arrival });
+        }
+        for (queue, _) in lengths.iter().enumerate().filter(|(_, length)| **length > 0) {
+            moves.push(Move { from, to: from - digit(queue), kind: MoveKind::Service });
+        }
+    }
+    Diagram { states, moves }
+}
+
+impl Diagram {
+    /// A state's name: its queue lengths as digits, `10`, or with commas when one needs two digits.
+    pub fn label(&self, state: usize) -> String {
+        let lengths = &self.states[state];
+        let wide = self.states.iter().flatten().any(|length| *length > 9);
+        let digits: Vec<String> = lengths.iter().map(ToString::to_string).collect();
+        digits.join(if wide { "," } else { "" })
+    }
+
+    /// The diagram in Graphviz' language.
+    pub fn to_dot(&self, name: &str) -> String {
+        let mut text = format!("digraph \"{name}\" {{\n  rankdir = LR;\n  node [shape = circle];\n");
+        for state in 0..self.states.len() {
+            let _ = writeln!(text, "  s{state} [label = \"{}\"];", self.label(state));
+        }
+        for step in &self.moves {
+            let rate = match step.kind {
+                MoveKind::Arrival => "λ",
+                MoveKind::Service => "μ",
+            };
+            let _ = writeln!(text, "  s{} -> s{} [label = \"{rate}\"];", step.from, step.to);
+        }
+        text.push_str("}\n");
+        text
+    }
+}

@@ -1,0 +1,182 @@
+//! The vertical line on which transforms are sampled, and Cauchy's integral along it.
+
+use std::f64::consts::PI;
+
+use num_complex::Complex64;
+
+use super::super::Model;
+
+/// Numbers in a table's row are padded to a multiple of this, for a dot product in lanes.
+const LANES: usize = 8;
+
+/// Samples of functions `E` that are analytic right of the line Re s = offset, real on the real
+/// axis, and small beyond the last sample; and tables that give the Taylor coefficients of
+/// `E(s + 1 - x)` in x from them.
+///
+/// The samples lie at `offset (1 + i sinh w)`, w a multiple of the step. With the trapezoidal rule
+/// on them Cauchy's integral converges exponentially, also for a point close to the line once its
+/// own pole is accounted for: the sum is the integral over `1 - q`, where `q = exp(-2 pi i w / step)`
+/// at the complex parameter w of the point.
+pub(super) struct Line {
+    /// The samples with Im s >= 0; the others are their conjugates.
+    pub(super) points: Vec<Complex64>,
+    /// Coefficients wanted: of x^0 to x^threshold.
+    pub(super) terms: usize,
+    /// Length of a row: the real parts of all samples, then the imaginary parts, then padding.
+    width: usize,
+    /// Rows for s = 0 (real parts alone), coefficient by coefficient.
+    origin: Vec<f64>,
+    /// Two rows (real, imaginary part) for each coefficient of each point.
+    table: Vec<f64>,
+}
+
+/// Parameters of a line.
+#[derive(Clone, Copy)]
+struct Shape {
+    offset: f64,
+    step: f64,
+    terms: usize,
+}
+
+impl Line {
+    /// The line for `model` with the given step between samples.
+    pub(super) fn new(model: &Model, step: f64) -> Self {
+        let threshold = model.threshold as f64;
+        // The coefficients of E(1 - x) lose a factor (1 - offset)^-threshold: e^1.5 or less.
+        let offset = (1.5 / threshold).min(0.1);
+        let shape = Shape { offset, step, terms: model.threshold + 1 };
+        let last = ((height(model) / offset).asinh() / step).ceil() as usize;
+        let parameter = |index: usize| index as f64 * step;
+        let points: Vec<Complex64> = (0..=last)
+            .map(|index| Complex64::new(offset, offset * parameter(index).sinh()))
+            .collect();
+        let weights: Vec<f64> = (0..=last)
+            .map(|index| step / (2.0 * PI) * offset * parameter(index).cosh())
+            .collect();
+        let width = (2 * points.len()).next_multiple_of(LANES);
+        let terms = shape.terms;
+        let mut line = Self { points, terms, width, origin: Vec::new(), table: Vec::new() };
+        line.origin = vec![0.0; terms * width];
+        let mut unused = vec![0.0; terms * width];
+        let mut origin = std::mem::take(&mut line.origin);
+        line.fill(shape, &weights, Complex64::ZERO, &mut origin, &mut unused);
+        line.origin = origin;
+        let mut table = vec![0.0; line.points.len() * terms * width * 2];
+        for (index, rows) in table.chunks_exact_mut(2 * terms * width).enumerate() {
+            let (real, imaginary) = rows.split_at_mut(terms * width);
+            line.fill(shape, &weights, line.points[index], real, imaginary);
+        }
+        line.table = table;
+        line
+    }
+
+    /// Number of samples with Im s >= 0.
+    pub(super) fn samples(&self) -> usize {
+        self.points.len()
+    }
+
+    /// Writes the rows that give the coefficients of `E(s + 1 - x)`.
+    ///
+    /// The value at z is `(1 - q(z)) sum_l weight_l E_l / (z - s_l)`. In powers of x each summand
+    /// `(1 - q) weight / (d - x)`, d = s + 1 - s_l, |d| >= 1, obeys a recursion that does not grow.
+    fn fill(&self, shape: Shape, weights: &[f64], s: Complex64, real: &mut [f64], imag: &mut [f64]) {
+        let factors = pole_factors(shape, s);
+        let (count, width) = (self.points.len(), self.width);
+        for (at, (point, weight)) in self.points.iter().zip(weights).enumerate() {
+            let upper = (s + 1.0 - point).inv();
+            let lower = (s + 1.0 - point.conj()).inv();
+            let (mut above, mut below) = (Complex64::ZERO, Complex64::ZERO);
+            for (term, factor) in factors.iter().enumerate() {
+                above = (factor * weight + above) * upper;
+                below = (factor * weight + below) * lower;
+                let row = term * width;
+                if at == 0 {
+                    // The sample on the real axis is its own conjugate.
+                    (real[row], imag[row]) = (above.re, above.im);
+                    continue;
+                }
+                (real[row + at], imag[row + at]) = (above.re + below.re, above.im + below.im);
+                real[row + count + at] = below.im - above.im;
+                imag[row + count + at] = above.re - below.re;
+            }
+        }
+    }
+
+    /// Samples laid out for [`Line::coefficient`].
+    pub(super) fn pack(&self, samples: &[Complex64], packed: &mut Vec<f64>) {
+        packed.clear();
+        packed.extend(samples.iter().map(|sample| sample.re));
+        packed.extend(samples.iter().map(|sample| sample.im));
+        packed.resize(self.width, 0.0);
+    }
+
+    /// Coefficient of x^term of `E(1 - x)`, real.
+    pub(super) fn at_origin(&self, term: usize, packed: &[f64]) -> f64 {
+        dot(&self.origin[term * self.width..][..self.width], packed)
+    }
+
+    /// Coefficient of x^term of `E(s + 1 - x)`, s the point `index`.
+    pub(super) fn coefficient(&self, index: usize, term: usize, packed: &[f64]) -> Complex64 {
+        let block = 2 * self.terms * self.width;
+        let rows = &self.table[index * block..][..block];
+        let (real, imaginary) = rows.split_at(self.terms * self.width);
+        let row = term * self.width..(term + 1) * self.width;
+        Complex64::new(dot(&real[row.clone()], packed), dot(&imaginary[row], packed))
+    }
+}
+
+/// The imaginary part beyond which the sampled functions are below rounding.
+///
+/// They are what emptying a queue adds to a transform (see [`super::stage`]), which takes K services
+/// of rate 1 and K arrivals: |E| is of the order of N ((1 + y^2)(1 + y^2 / load^2))^(-K/2).
+fn height(model: &Model) -> f64 {
+    let threshold = model.threshold as f64;
+    let wanted = (1e17 * model.queues as f64).ln();
+    let fall = |y: f64| threshold / 2.0 * ((y * y).ln_1p() + (y / model.load).powi(2).ln_1p());
+    let mut y = 0.01;
+    while fall(y) < wanted {
+        y *= 1.1;
+    }
+    4.0 * y
+}
+
+/// Coefficients of `1 - q(s + 1 - x)` in x, by a discrete Fourier transform on a circle.
+///
+/// |q| <= 1 right of the line, so the coefficients are bounded on any circle that stays there; one
+/// slightly smaller lets those of high order die out before they alias.
+fn pole_factors(shape: Shape, s: Complex64) -> Vec<Complex64> {
+    let shrink = 1.0 - (3.0 / shape.terms as f64).min(0.5);
+    let radius = if s == Complex64::ZERO { shrink * (1.0 - shape.offset) } else { shrink };
+    let count = (2 * shape.terms).max((40.0 / -shrink.ln()).ceil() as usize);
+    let turn = |index: f64| Complex64::cis(2.0 * PI * index / count as f64);
+    let values: Vec<Complex64> = (0..count)
+        .map(|index| {
+            let z = s + 1.0 - radius * turn(index as f64);
+            let parameter = (Complex64::new(0.0, -1.0) * (z - shape.offset) / shape.offset).asinh();
+            (Complex64::new(0.0, -2.0 * PI / shape.step) * parameter).exp()
+        })
+        .collect();
+    let turns: Vec<Complex64> = (0..count).map(|index| turn(-(index as f64))).collect();
+    (0..shape.terms)
+        .map(|term| {
+            let sum: Complex64 = values
+                .iter()
+                .enumerate()
+                .map(|(index, value)| value * turns[index * term % count])
+                .sum();
+            let coefficient = -sum / count as f64 / radius.powi(term as i32);
+            if term == 0 { 1.0 + coefficient } else { coefficient }
+        })
+        .collect()
+}
+
+/// The dot product of rows whose length is a multiple of [`LANES`].
+fn dot(one: &[f64], two: &[f64]) -> f64 {
+    let mut sums = [0.0; LANES];
+    for (one, two) in one.chunks_exact(LANES).zip(two.chunks_exact(LANES)) {
+        for lane in 0..LANES {
+            sums[lane] += one[lane] * two[lane];
+        }
+    }
+    sums.iter().sum()
+}
