@@ -209,3 +209,6 @@ pub struct ProducerPlan {
 fn default_freshness_ms() -> u64 {
     3_600_000
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,249 @@
+//! Generators against theory. Seeds are fixed; bounds are so wide that one seed in a million
+//! misses them.
+
+use super::*;
+
+/// Standard deviations by which one in a million misses.
+const SIGMAS: f64 = 5.0;
+
+fn arrivals(plan: &Arrivals, start_ns: u64, count: usize, seed: u64) -> Vec<u64> {
+    let mut process = ArrivalProcess::new(plan, start_ns, seed).unwrap();
+    (0..count).map(|_| process.next_ns()).collect()
+}
+
+#[test]
+fn constant_arrivals_do_not_drift() {
+    for rate_hz in [3.0, 7_000.0, 1e6 / 3.0, 0.01] {
+        let moments = arrivals(&Arrivals::Constant { rate_hz }, 5_000, 100_000, 1);
+        assert_eq!(moments[0], 5_000);
+        for (count, &at) in moments.iter().enumerate() {
+            let exact = 5_000.0 + count as f64 * 1e9 / rate_hz;
+            // Less than a nanosecond, and what floating point makes of so large a number.
+            assert!((exact - at as f64).abs() < 1.0 + exact * 1e-15, "{rate_hz} {count}");
+        }
+    }
+}
+
+#[test]
+fn poisson_arrivals_have_exponential_distances() {
+    for seed in 0..5 {
+        let count = 100_000;
+        let moments = arrivals(&Arrivals::Poisson { rate_hz: 2_000.0 }, 0, count, seed);
+        let mut distances: Vec<f64> =
+            moments.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 500_000.0).collect();
+        let mean = distances.iter().sum::<f64>() / distances.len() as f64;
+        assert!((mean - 1.0).abs() < SIGMAS / (count as f64).sqrt(), "{mean}");
+        // Kolmogorov and Smirnov: the largest distance from the distribution function, which is
+        // above 2.6 / sqrt(n) once in 750,000 times.
+        distances.sort_by(f64::total_cmp);
+        let n = distances.len() as f64;
+        let largest = distances.iter().zip(0..).fold(0.0_f64, |largest, (&x, place)| {
+            let exact = 1.0 - (-x).exp();
+            largest.max((exact - f64::from(place) / n).abs())
+        });
+        assert!(largest < 2.6 / n.sqrt(), "{largest}");
+        // Neighbours do not depend on each other.
+        let raw: Vec<f64> = moments.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
+        let (mut product, centre) = (0.0, 500_000.0);
+        for pair in raw.windows(2) {
+            product += (pair[0] / centre - 1.0) * (pair[1] / centre - 1.0);
+        }
+        assert!((product / n).abs() < SIGMAS / n.sqrt(), "{}", product / n);
+    }
+}
+
+#[test]
+fn bursts_and_silences_have_their_lengths_and_their_rate() {
+    let (on_ns, off_ns, rate_hz) = (2_000_000.0_f64, 6_000_000.0, 10_000.0);
+    let plan = Arrivals::OnOff { rate_hz, on_ns: on_ns as u64, off_ns: off_ns as u64 };
+    let count = 1_000_000;
+    let moments = arrivals(&plan, 0, count, 3);
+    let span = *moments.last().unwrap() as f64;
+    let share = count as f64 * 1e9 / rate_hz / span;
+    let expected = on_ns / (on_ns + off_ns);
+    // The share of time in bursts (renewal theory): variance 2 a^2 b^2 / ((a + b)^3 t).
+    let variance = 2.0 * (on_ns * off_ns).powi(2) / ((on_ns + off_ns).powi(3) * span);
+    assert!((share - expected).abs() < SIGMAS * variance.sqrt(), "{share}");
+    assert_eq!(plan.mean_rate_hz(), rate_hz * expected);
+    // Within a burst, distances are those of the rate; a silence makes them longer.
+    let period = 1e9 / rate_hz;
+    let longer: Vec<f64> = moments
+        .windows(2)
+        .map(|pair| (pair[1] - pair[0]) as f64 - period)
+        .filter(|&extra| extra > 1.5)
+        .collect();
+    assert!(moments.windows(2).all(|pair| (pair[1] - pair[0]) as f64 > period - 1.5));
+    // A distance holds a silence with the probability that a burst ends in a period.
+    let ends = 1.0 - (-period / on_ns).exp();
+    let expected = ends * count as f64;
+    let found = longer.len() as f64;
+    assert!((found - expected).abs() < SIGMAS * expected.sqrt(), "{found} {expected}");
+}
+
+#[test]
+fn rates_that_cannot_be_are_refused() {
+    for rate_hz in [0.0, -1.0, f64::NAN, f64::INFINITY, 2e9] {
+        let error = ArrivalProcess::new(&Arrivals::Poisson { rate_hz }, 0, 1).unwrap_err();
+        assert!(error.to_string().contains("rate_hz"), "{error}");
+    }
+    let plan = Arrivals::OnOff { rate_hz: 1.0, on_ns: 0, off_ns: 1 };
+    assert!(ArrivalProcess::new(&plan, 0, 1).is_err());
+}
+
+/// Draws objects and compares with the exact probabilities `weight(rank) / sum` by chi-square.
+fn check_popularity(plan: &Popularity, weight: impl Fn(f64) -> f64, draws: u64, seed: u64) {
+    let objects = plan.object_count();
+    let mut chooser = ObjectChooser::new(plan, seed).unwrap();
+    let mut counts = vec![0_u64; objects as usize];
+    for _ in 0..draws {
+        let (object, segment) = chooser.next_request();
+        assert_eq!(segment, None);
+        counts[object as usize] += 1;
+    }
+    let sum: f64 = (1..=objects).rev().map(|rank| weight(rank as f64)).sum();
+    let (mut chi_square, mut bins) = (0.0, 0);
+    let (mut expected, mut found) = (0.0, 0);
+    for rank in 1..=objects {
+        expected += draws as f64 * weight(rank as f64) / sum;
+        found += counts[rank as usize - 1];
+        // A bin must hold enough for chi-square to hold, and the last takes what is left.
+        if expected >= 20.0 || rank == objects {
+            if expected > 0.0 {
+                chi_square += (found as f64 - expected).powi(2) / expected;
+                bins += 1;
+            }
+            (expected, found) = (0.0, 0);
+        }
+    }
+    let freedom = f64::from(bins - 1);
+    let bound = SIGMAS * (2.0 * freedom).sqrt() + SIGMAS * SIGMAS;
+    assert!(
+        (chi_square - freedom).abs() < bound,
+        "{plan:?}: {chi_square} with {freedom} degrees of freedom"
+    );
+}
+
+#[test]
+fn popularity_follows_the_exact_probabilities() {
+    let draws = 400_000;
+    for objects in [1, 2, 10, 1_000] {
+        for exponent in [0.0, 0.5, 0.8, 1.0, 1.000_000_1, 1.2, 2.5] {
+            let plan = Popularity::Zipf { objects, exponent };
+            check_popularity(&plan, |rank| rank.powf(-exponent), draws, objects);
+            for shift in [0.3, 5.0, 200.0] {
+                let plan = Popularity::ZipfMandelbrot { objects, exponent, shift };
+                check_popularity(&plan, |rank| (rank + shift).powf(-exponent), draws, objects);
+            }
+        }
+        check_popularity(&Popularity::Uniform { objects }, |_| 1.0, draws, objects);
+    }
+}
+
+#[test]
+fn popularity_of_a_million_objects_follows_the_exact_probabilities() {
+    let (objects, draws) = (1_000_000, 4_000_000);
+    let plan = Popularity::Zipf { objects, exponent: 0.8 };
+    check_popularity(&plan, |rank| rank.powf(-0.8), draws, 1);
+    let plan = Popularity::ZipfMandelbrot { objects, exponent: 1.1, shift: 50.0 };
+    check_popularity(&plan, |rank| (rank + 50.0).powf(-1.1), draws, 2);
+}
+
+#[test]
+fn a_wrong_law_is_noticed() {
+    let plan = Popularity::Zipf { objects: 1_000, exponent: 0.8 };
+    let result = std::panic::catch_unwind(|| {
+        check_popularity(&plan, |rank| rank.powf(-0.82), 400_000, 1);
+    });
+    assert!(result.is_err());
+}
+
+#[test]
+fn sequences_and_traces_go_round() {
+    let mut chooser = ObjectChooser::new(&Popularity::Sequential { objects: 3 }, 1).unwrap();
+    let drawn: Vec<_> = (0..7).map(|_| chooser.next_request().0).collect();
+    assert_eq!(drawn, [0, 1, 2, 0, 1, 2, 0]);
+    let requests = [(4, 1), (0, 0)].into();
+    let plan = Popularity::Trace { requests };
+    assert_eq!(plan.object_count(), 5);
+    let mut chooser = ObjectChooser::new(&plan, 1).unwrap();
+    let drawn: Vec<_> = (0..3).map(|_| chooser.next_request()).collect();
+    assert_eq!(drawn, [(4, Some(1)), (0, Some(0)), (4, Some(1))]);
+}
+
+#[test]
+fn popularity_that_cannot_be_is_refused() {
+    for plan in [
+        Popularity::Uniform { objects: 0 },
+        Popularity::Trace { requests: [].into() },
+        Popularity::Zipf { objects: 5, exponent: -0.1 },
+        Popularity::Zipf { objects: 5, exponent: f64::NAN },
+        Popularity::ZipfMandelbrot { objects: 5, exponent: 1.0, shift: -1.0 },
+    ] {
+        assert!(ObjectChooser::new(&plan, 1).is_err(), "{plan:?}");
+    }
+}
+
+fn collection(sizes: Sizes) -> Collection {
+    let names = Names {
+        prefix: "/lab/p1".into(),
+        components: 0,
+        popularity: Popularity::Uniform { objects: 10 },
+        sizes,
+        segment_bytes: 1000,
+    };
+    Collection::new(&names).unwrap()
+}
+
+#[test]
+fn log_normal_sizes_keep_their_mean_within_their_cut_offs() {
+    for (mean_bytes, sigma, min_bytes, max_bytes) in
+        [(50_000, 1.0, 1_000, 1_000_000), (50_000, 2.0, 10_000, 60_000), (50_000, 0.5, 0, 1 << 40)]
+    {
+        let objects = collection(Sizes::LogNormal { mean_bytes, sigma, min_bytes, max_bytes });
+        let count = 200_000;
+        let sizes: Vec<f64> = (0..count).map(|it| objects.shape(it).bytes as f64).collect();
+        assert!(sizes.iter().all(|&it| it >= min_bytes as f64 && it <= max_bytes as f64));
+        let mean = sizes.iter().sum::<f64>() / count as f64;
+        let variance = sizes.iter().map(|size| (size - mean).powi(2)).sum::<f64>() / count as f64;
+        let deviation = (variance / count as f64).sqrt();
+        assert!((mean - mean_bytes as f64).abs() < SIGMAS * deviation + 0.5, "{mean}");
+    }
+}
+
+#[test]
+fn sizes_are_those_of_the_prefix_alone() {
+    let law = Sizes::LogNormal { mean_bytes: 5_000, sigma: 1.0, min_bytes: 1, max_bytes: 90_000 };
+    let (here, there) = (collection(law.clone()), collection(law));
+    assert!((0..100).all(|object| here.shape(object) == there.shape(object)));
+    let sizes: std::collections::BTreeSet<_> = (0..100).map(|it| here.shape(it).bytes).collect();
+    assert!(sizes.len() > 90);
+    let list = collection(Sizes::List { bytes: [0, 1, 1000, 1001].into() });
+    let segments: Vec<_> = (0..5).map(|object| list.shape(object).segments).collect();
+    assert_eq!(segments, [1, 1, 1, 2, 1]);
+}
+
+#[test]
+fn traces_are_read() {
+    let trace = Trace::from_csv("site,segment\na.org,3\nb.org,0\n\na.org,4\r\n").unwrap();
+    assert_eq!(*trace.requests, [(0, 3), (1, 0), (0, 4)]);
+    assert_eq!(trace.names, ["a.org", "b.org"]);
+    assert_eq!(trace.last_segment(), 4);
+    for (text, line) in [
+        ("", 1),
+        ("a.org,3\n", 1),
+        ("name,segment\n", 1),
+        ("name,segment\na.org,3\nb.org\n", 3),
+        ("name,segment\n\na.org,-3\n", 3),
+        ("name,segment\na.org,1,2\n", 2),
+        ("name,segment\n,1\n", 2),
+        ("name,segment\na.org,99999999999999999999\n", 2),
+    ] {
+        match Trace::from_csv(text) {
+            Err(WorkloadError::TraceLine { line: found, problem }) => {
+                assert_eq!(found, line, "{text:?}: {problem}");
+                assert!(problem.contains("write"), "no remedy: {problem}");
+            }
+            other => panic!("{text:?}: {other:?}"),
+        }
+    }
+}
