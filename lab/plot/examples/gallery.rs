@@ -240,6 +240,74 @@ fn awkward() -> Figure {
     )
 }
 
+fn time_share() -> Figure {
+    let functions =
+        ["decode", "PIT lookup", "store lookup", "FIB lookup", "encode", "system calls"];
+    let runs: Vec<String> = (1..=16)
+        .map(|run| format!("run {run}, payload {}", if run % 2 == 0 { "1 KB" } else { "128 B" }))
+        .collect();
+    let mut noise = Noise(5);
+    let groups = functions
+        .iter()
+        .map(|name| BarGroup {
+            name: (*name).to_owned(),
+            values: runs.iter().map(|_| Point::value(8.0 + 8.0 * noise.uniform())).collect(),
+        })
+        .collect();
+    let mut figure = Figure::bars(
+        "Where the time goes, by function",
+        Axis::linear("", ""),
+        Axis::linear("Share of processor time", "%"),
+        runs,
+        groups,
+    );
+    if let weir_plot::Kind::Bars(bars) = &mut figure.kind {
+        bars.stacked = true;
+    }
+    figure
+}
+
+fn many() -> Figure {
+    let mut noise = Noise(11);
+    let series = (0..9).map(|index| {
+        let points = (0..=30)
+            .map(|i| {
+                let x = f64::from(i) / 30.0;
+                let y = 4e7 * (1.0 - (1.0 - x).powi(index + 1)) * (1.0 + 0.02 * noise.uniform());
+                Point::with_interval(x * 100.0, y, y * 0.95 - 2e5, y * 1.04 + 2e5)
+            })
+            .collect();
+        let name = format!("{} queues, threshold {}", index + 1, 2 << index);
+        if index % 2 == 0 { Series::curve(name, points) } else { Series::line(name, points) }
+    });
+    Figure::series(
+        "Goodput over the hit ratio",
+        Axis::linear("Hit ratio", "%"),
+        Axis::linear("Goodput", "bit/s"),
+        series.collect(),
+    )
+}
+
+fn cloud() -> Figure {
+    let mut noise = Noise(13);
+    let mut series = Vec::new();
+    for (name, shift) in [("hit", 1e5), ("miss", 3e6)] {
+        let points = (0..20_000)
+            .map(|_| {
+                let size = 10f64.powf(2.0 + 4.0 * noise.uniform());
+                Point::new(size, shift * (0.6 + noise.uniform()) + 80.0 * size)
+            })
+            .collect();
+        series.push(Series::scatter(name, points));
+    }
+    Figure::series(
+        "Retrieval time over object size",
+        Axis::log("Object size", "B"),
+        Axis::log("Retrieval time", "ns"),
+        series,
+    )
+}
+
 fn report(folder: &std::path::Path, written: Vec<(String, Figure)>) -> Report {
     let claim = |id: &str,
                  figure: &str,
@@ -319,6 +387,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("completion", completion()),
         ("map", map()),
         ("panels", panels()),
+        ("time_share", time_share()),
+        ("many", many()),
+        ("cloud", cloud()),
         ("awkward", awkward()),
     ];
     let mut written = Vec::new();

@@ -15,3 +15,6 @@ pub use figure::{
 };
 pub use report::{ClaimRow, Graphic, Holds, Report, Section, Table};
 pub use write::{PlotError, Written, csv_field, svg_to_png};
+
+#[cfg(test)]
+mod tests;

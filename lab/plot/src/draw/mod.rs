@@ -350,3 +350,6 @@ fn horizontal_axis(canvas: &mut Canvas, frame: &Frame<'_>, axis: &Fitted) {
     let title = font::cut(&axis.title, LABEL, false, width * 1.1);
     canvas.text(place, &title, text_of(LABEL, INK).anchor(Anchor::Middle));
 }
+
+#[cfg(test)]
+mod tests;

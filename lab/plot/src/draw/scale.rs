@@ -231,6 +231,11 @@ fn fit_linear(axis: &Axis, unit: &Unit<'_>, low: f64, high: f64, wanted: usize) 
         l if l >= 1e4 => ("k", 3),
         _ => ("", 0),
     };
+    // Data that ends just short of a tick lets the axis reach it.
+    let high = match (high / step).ceil() * step {
+        next if axis.range.is_none() && next - high < 0.05 * step => next,
+        _ => high,
+    };
     let first = (low / step - 1e-6).ceil();
     let count = ((high / step + 1e-6).floor() - first).clamp(0.0, 40.0) as usize;
     let ticks = (0..=count)

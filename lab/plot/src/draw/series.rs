@@ -34,6 +34,11 @@ pub(super) fn dash_of(series: &Series, index: usize) -> &'static str {
     if series.points.len() > DENSE { "" } else { style::dash(index) }
 }
 
+/// A thick line would fill the gaps between the peaks of dense data.
+fn width_of(series: &Series) -> f64 {
+    if series.points.len() > DENSE { 1.4 } else { 2.0 }
+}
+
 /// Whether a series bears markers, its own or those that tell dense lines apart.
 pub(super) fn marked(series: &Series, count: usize) -> bool {
     series.markers || (series.points.len() > DENSE && count > 1)
@@ -76,7 +81,7 @@ pub(super) fn draw(
                 frame,
                 figure,
                 one,
-                Stroke { ink, width: 2.0, dash: dash_of(one, index) },
+                Stroke { ink, width: width_of(one), dash: dash_of(one, index) },
             );
             canvas.close_clipped();
         }

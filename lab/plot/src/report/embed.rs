@@ -18,22 +18,28 @@ pub(super) fn drawing(svg: &str, number: usize) -> String {
     if body.ends_with('\n') { body } else { format!("{body}\n") }
 }
 
+/// The inner text of every tag. Quoted `>` ends one early, which can only refuse more.
+fn tags(lower: &str) -> impl Iterator<Item = &str> {
+    lower.split('<').skip(1).map(|tag| tag.split('>').next().unwrap_or(""))
+}
+
 /// Whether an element has an attribute such as `onload=`.
 fn handler(lower: &str) -> bool {
-    lower.split('<').any(|tag| {
-        let tag = tag.split('>').next().unwrap_or("");
+    tags(lower).any(|tag| {
         // Quoted text is not an attribute name.
-        let names: String = tag.split('"').step_by(2).collect();
-        names.split_whitespace().any(|word| word.starts_with("on") && word.contains('='))
+        let names: String = tag.split('"').step_by(2).collect::<Vec<_>>().join(" ");
+        names.split([' ', '\n', '\t', '/']).any(|word| word.starts_with("on") && word.contains('='))
     })
 }
 
+/// Whether a tag or a style names something outside of the drawing.
 fn fetches(lower: &str) -> bool {
-    let external = |mark: &str| {
-        lower.match_indices(mark).any(|(at, _)| {
-            let target = lower[at + mark.len()..].trim_start_matches(['"', '\'']);
+    let outside = |text: &str, mark: &str| {
+        text.match_indices(mark).any(|(at, _)| {
+            let target = text[at + mark.len()..].trim_start_matches(['"', '\'', ' ']);
             !target.starts_with('#')
         })
     };
-    external("href=") || external("url(") || lower.contains("@import")
+    let style = lower.contains("<style") && (lower.contains("@import") || outside(lower, "url("));
+    style || tags(lower).any(|tag| outside(tag, "href=") || outside(tag, "url("))
 }

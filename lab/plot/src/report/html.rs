@@ -108,7 +108,7 @@ fn claims(out: &mut String, all: &[ClaimRow]) {
         put(
             out,
             format_args!(
-                "<p class=\"subtitle\">Brackets are 95 % confidence intervals over seeds.</p>"
+                "<p class=\"small\">Brackets are 95 % confidence intervals over seeds.</p>"
             ),
         );
     }

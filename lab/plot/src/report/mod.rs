@@ -158,3 +158,6 @@ impl Report {
         text::claims(self)
     }
 }
+
+#[cfg(test)]
+mod tests;
