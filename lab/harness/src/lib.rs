@@ -1,5 +1,55 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod document;
 pub mod emulator;
+pub mod library;
+pub mod metric;
 pub mod real;
+pub mod scenario;
+
+use serde::{Deserialize, Serialize};
+
+pub use document::ScenarioError;
+pub use library::{Paper, paper, papers, scenario as find_scenario};
+pub use scenario::{Experiment, Scenario, Size};
+
+/// Where a scenario runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arm {
+    /// In the simulator, under virtual time.
+    Sim,
+    /// On real processes of this machine.
+    Real,
+}
+
+impl Arm {
+    /// The arm of a word of a file or the command line.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        match word {
+            "sim" => Some(Self::Sim),
+            "real" => Some(Self::Real),
+            _ => None,
+        }
+    }
+
+    /// The word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Sim => "sim",
+            Self::Real => "real",
+        }
+    }
+
+    /// What reports call it.
+    #[must_use]
+    pub fn noun(self) -> &'static str {
+        match self {
+            Self::Sim => "simulator",
+            Self::Real => "real processes",
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! Measures: what is computed from the events of a run.
+//!
+//! A metric is a measure at some nodes. Every measure is one of three kinds: samples (queue lengths,
+//! round-trip times), a rate of amounts (octets, packets), or a ratio of two amounts (hits of
+//! look-ups). That makes it a number over the measured part of a run, a series over time in bins,
+//! or a number for every node.
+
+mod collect;
+mod histogram;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weir_netsim::event::Queue;
+
+use crate::document::{Reader, ScenarioError, suggestion};
+
+pub use collect::{Collector, Measured};
+pub use histogram::Histogram;
+
+/// A named measure of a scenario.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metric {
+    /// Unique in the scenario.
+    pub id: String,
+    /// What figures call it.
+    pub label: String,
+    /// Its unit, as [`weir_plot::Axis`] takes it.
+    pub unit: String,
+    /// What is computed.
+    pub measure: Measure,
+    /// Which queue, for measures of queues.
+    pub queue: Option<Queue>,
+    /// Groups or nodes; all that have the measure when empty.
+    pub at: Vec<String>,
+    /// What samples become.
+    pub statistic: Statistic,
+    /// A number for every node is recorded, too.
+    pub per_node: bool,
+    /// A series over time is recorded, too.
+    pub over_time: bool,
+    /// The distribution of samples is recorded, too.
+    pub distribution: bool,
+    pub(crate) line: usize,
+}
+
+/// What samples become.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Statistic {
+    /// Their mean.
+    Mean,
+    /// The least.
+    Min,
+    /// The greatest.
+    Max,
+    /// The last one in time.
+    Last,
+    /// A percentile, 0 to 100.
+    Percentile(f64),
+    /// How many there are.
+    Count,
+}
+
+macro_rules! measures {
+    ($($(#[doc = $doc:literal])* $variant:ident = $word:literal, $label:literal, $unit:literal;)*) => {
+        /// What can be measured.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Measure {
+            $($(#[doc = $doc])* $variant,)*
+        }
+
+        impl Measure {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// The word that files use.
+            #[must_use]
+            pub const fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word,)* }
+            }
+
+            /// What figures call it when the scenario does not say.
+            #[must_use]
+            pub const fn label(self) -> &'static str {
+                match self { $(Self::$variant => $label,)* }
+            }
+
+            /// Its unit.
+            #[must_use]
+            pub const fn unit(self) -> &'static str {
+                match self { $(Self::$variant => $unit,)* }
+            }
+        }
+    };
+}
+
+measures! {
+    /// Octets of content that consumers received, over time.
+    Goodput = "goodput", "Goodput", "bit/s";
+    /// Octets of Data packets that consumers received, over time.
+    Throughput = "throughput", "Throughput", "bit/s";
+    /// Data that consumers received, over time.
+    DataRate = "data-rate", "Data received", "packets/s";
+    /// Interests that consumers sent, over time.
+    InterestRate = "interest-rate", "Interests sent", "packets/s";
+    /// Time from the last Interest for a segment to its Data.
+    RoundTripTime = "rtt", "Round-trip time", "s";
+    /// Interests without an answer, of those sent.
+    Loss = "loss", "Interests lost", "%";
+    /// Interests answered by a Nack, of those sent.
+    NackShare = "nack-share", "Interests refused", "%";
+    /// Interests for what had been asked for before, of those sent.
+    RepeatedShare = "repeated-share", "Interests repeated", "%";
+    /// Data with a congestion mark, of those received.
+    MarkedShare = "marked-share", "Data marked", "%";
+    /// Time from the first Interest for an object to its last segment (content download time, CDoT).
+    DownloadTime = "download-time", "Download time", "s";
+    /// Time from the first Interest of any consumer for an object until every consumer has it
+    /// (content distribution time, CDiT): a sample for each object.
+    DistributionTime = "distribution-time", "Distribution time", "s";
+    /// Objects that consumers completed.
+    ObjectsCompleted = "objects-completed", "Objects completed", "";
+    /// Objects that consumers gave up.
+    ObjectsFailed = "objects-failed", "Objects given up", "";
+    /// Samples of congestion windows.
+    Window = "window", "Window", "packets";
+    /// Samples of Interests outstanding at consumers.
+    Outstanding = "outstanding", "Interests outstanding", "packets";
+    /// Samples of a queue.
+    QueueLength = "queue-length", "Queue length", "packets";
+    /// Packets that found a stage full and were dropped, over time.
+    StageDrops = "stage-drops", "Dropped at a full queue", "packets/s";
+    /// Packets that found a stage full and passed it by, over time.
+    StageBypasses = "stage-bypasses", "Passed a full queue by", "packets/s";
+    /// Octets that came into routers, over time.
+    InThroughput = "in-throughput", "Throughput in", "bit/s";
+    /// Octets that left routers, over time.
+    OutThroughput = "out-throughput", "Throughput out", "bit/s";
+    /// Interests, Data and Nacks that came into routers, over time.
+    InPackets = "in-packets", "Packets in", "packets/s";
+    /// Interests that came into routers, over time.
+    InInterests = "in-interests", "Interests in", "packets/s";
+    /// Interests that left routers, over time.
+    OutInterests = "out-interests", "Interests out", "packets/s";
+    /// Data that left routers, over time.
+    OutData = "out-data", "Data out", "packets/s";
+    /// Look-ups that the store answered, of all look-ups.
+    HitRatio = "hit-ratio", "Hit ratio", "%";
+    /// Samples of Data in the store.
+    StoreEntries = "store-entries", "Data in the store", "packets";
+    /// Samples of pending Interests.
+    PitEntries = "pit-entries", "Pending Interests", "";
+    /// Packets that routers dropped, over time.
+    RouterDrops = "router-drops", "Dropped by routers", "packets/s";
+    /// Processor time of routers, of the time that passed; real processes only.
+    CpuLoad = "cpu-load", "Processor load of the router", "%";
+    /// Processor time of routers for each packet that came in; real processes only.
+    CpuPerPacket = "cpu-per-packet", "Processor time per packet", "s";
+    /// Octets that left routers in a second of their processor time: what a router carries whose
+    /// one core is busy; real processes only.
+    OutPerCpu = "out-per-cpu", "Throughput at a busy core", "bit/s";
+    /// Octets that links carried, over time; `node` is the sender.
+    LinkThroughput = "link-throughput", "Throughput of links", "bit/s";
+    /// Frames that links dropped, of those handed to them.
+    LinkLoss = "link-loss", "Frames lost", "%";
+}
+
+/// How numbers of a measure come about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Samples, then a statistic.
+    Samples,
+    /// Amounts over time.
+    Rate,
+    /// Amounts, summed up.
+    Total,
+    /// One amount over another one.
+    Ratio,
+}
+
+impl Measure {
+    /// How its numbers come about.
+    #[must_use]
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::RoundTripTime
+            | Self::DownloadTime
+            | Self::DistributionTime
+            | Self::Window
+            | Self::Outstanding
+            | Self::QueueLength
+            | Self::StoreEntries
+            | Self::PitEntries => Kind::Samples,
+            Self::ObjectsCompleted | Self::ObjectsFailed => Kind::Total,
+            Self::Loss
+            | Self::NackShare
+            | Self::RepeatedShare
+            | Self::MarkedShare
+            | Self::HitRatio
+            | Self::CpuLoad
+            | Self::CpuPerPacket
+            | Self::OutPerCpu
+            | Self::LinkLoss => Kind::Ratio,
+            _ => Kind::Rate,
+        }
+    }
+
+    /// Whether it needs periodic samples (`run.sample`).
+    #[must_use]
+    pub const fn is_sampled(self) -> bool {
+        self.is_of_router()
+            || matches!(
+                self,
+                Self::Window
+                    | Self::Outstanding
+                    | Self::QueueLength
+                    | Self::LinkThroughput
+                    | Self::LinkLoss
+            )
+    }
+
+    /// Whether it comes from the counters of routers.
+    #[must_use]
+    pub const fn is_of_router(self) -> bool {
+        matches!(
+            self,
+            Self::InThroughput
+                | Self::OutThroughput
+                | Self::InPackets
+                | Self::InInterests
+                | Self::OutInterests
+                | Self::OutData
+                | Self::HitRatio
+                | Self::StoreEntries
+                | Self::PitEntries
+                | Self::RouterDrops
+                | Self::CpuLoad
+                | Self::CpuPerPacket
+                | Self::OutPerCpu
+        )
+    }
+
+    /// Whether it is about one of a node's queues.
+    #[must_use]
+    pub const fn is_of_queue(self) -> bool {
+        matches!(self, Self::QueueLength | Self::StageDrops | Self::StageBypasses)
+    }
+
+    /// What numbers are multiplied with: shares are told in percent.
+    pub(crate) fn scale(self) -> f64 {
+        if self.unit() == "%" { 100.0 } else { 1.0 }
+    }
+}
+
+const KNOWN: &[&str] = &[
+    "id",
+    "measure",
+    "label",
+    "unit",
+    "at",
+    "queue",
+    "statistic",
+    "per_node",
+    "over_time",
+    "distribution",
+];
+
+/// Reads `[[metric]]`.
+pub(crate) fn metrics(top: &Reader<'_>) -> Result<Vec<Metric>, ScenarioError> {
+    let mut metrics: Vec<Metric> = Vec::new();
+    for reader in top.tables("metric", KNOWN)? {
+        let metric = metric(&reader)?;
+        if metrics.iter().any(|other| other.id == metric.id) {
+            let message =
+                format!("two metrics are called \"{}\"; give each an `id` of its own", metric.id);
+            return Err(reader.error_at("id", message));
+        }
+        metrics.push(metric);
+    }
+    if metrics.is_empty() {
+        return Err(top.error(1, "nothing is measured; write at least one [[metric]]"));
+    }
+    Ok(metrics)
+}
+
+fn metric(reader: &Reader<'_>) -> Result<Metric, ScenarioError> {
+    let words: Vec<&str> = Measure::ALL.iter().map(|measure| measure.word()).collect();
+    let word = reader.required("measure", "\"goodput\"", reader.word("measure", &words)?)?;
+    let measure = Measure::ALL.iter().copied().find(|measure| measure.word() == word);
+    let measure = reader.required("measure", "\"goodput\"", measure)?;
+    let queues = ["store", "store-write", "pit", "pit-data", "fib"];
+    let queue = reader.word("queue", &queues)?;
+    if queue.is_some() != measure.is_of_queue() {
+        let message = match queue {
+            Some(_) => format!("`queue` has no meaning for measure = \"{word}\"; leave it out"),
+            None => format!("measure = \"{word}\" is one of a queue; write queue = \"store\", say"),
+        };
+        return Err(reader.error_at("measure", message));
+    }
+    let statistic = statistic(reader, measure)?;
+    let id = reader.required_text("id")?.to_owned();
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    if id.is_empty() || id.as_bytes()[0].is_ascii_digit() || !id.bytes().all(is_plain) {
+        let message =
+            format!("`id` is \"{id}\"; write letters, digits and '_', and no digit first");
+        return Err(reader.error_at("id", message));
+    }
+    let distribution = reader.truth("distribution")?.unwrap_or(false);
+    if distribution && measure.kind() != Kind::Samples {
+        return Err(reader.error_at(
+            "distribution",
+            format!("\"{word}\" has no samples and no distribution; leave it out"),
+        ));
+    }
+    Ok(Metric {
+        id,
+        label: reader.text("label")?.unwrap_or(measure.label()).to_owned(),
+        unit: reader.text("unit")?.unwrap_or(measure.unit()).to_owned(),
+        queue: queue.map(|queue| match queue {
+            "store" => Queue::Store,
+            "store-write" => Queue::StoreWrite,
+            "pit" => Queue::Pit,
+            "pit-data" => Queue::PitData,
+            _ => Queue::Fib,
+        }),
+        measure,
+        at: reader.texts("at")?.unwrap_or_default(),
+        statistic,
+        per_node: reader.truth("per_node")?.unwrap_or(false),
+        over_time: reader.truth("over_time")?.unwrap_or(false),
+        distribution,
+        line: reader.line(),
+    })
+}
+
+fn statistic(reader: &Reader<'_>, measure: Measure) -> Result<Statistic, ScenarioError> {
+    let Some(word) = reader.text("statistic")? else { return Ok(Statistic::Mean) };
+    if measure.kind() != Kind::Samples {
+        let message =
+            format!("\"{}\" is no matter of samples; leave `statistic` out", measure.word());
+        return Err(reader.error_at("statistic", message));
+    }
+    let percentile = word.strip_prefix('p').and_then(|rest| rest.parse().ok());
+    Ok(match (word, percentile) {
+        ("mean", _) => Statistic::Mean,
+        ("min", _) => Statistic::Min,
+        ("max", _) => Statistic::Max,
+        ("last", _) => Statistic::Last,
+        ("count", _) => Statistic::Count,
+        ("median", _) => Statistic::Percentile(50.0),
+        (_, Some(percent)) if (0.0..=100.0).contains(&percent) => Statistic::Percentile(percent),
+        _ => {
+            let known = ["mean", "min", "max", "last", "count", "median", "p99"];
+            let message = format!("`statistic` cannot be \"{word}\"; {}", suggestion(word, &known));
+            return Err(reader.error_at("statistic", message));
+        }
+    })
+}
+
+impl Metric {
+    /// The nodes it is measured at, of a plan with these groups and node names.
+    pub(crate) fn nodes(
+        &self,
+        file: &Arc<str>,
+        groups: &BTreeMap<String, Vec<usize>>,
+        names: &[&str],
+    ) -> Result<Option<Vec<usize>>, ScenarioError> {
+        if self.at.is_empty() {
+            return Ok(None);
+        }
+        let mut nodes = Vec::new();
+        for word in &self.at {
+            if let Some(group) = groups.get(word) {
+                nodes.extend_from_slice(group);
+            } else if let Some(node) = names.iter().position(|name| name == word) {
+                nodes.push(node);
+            } else {
+                let mut known: Vec<&str> = groups.keys().map(String::as_str).collect();
+                known.extend(names.iter().take(40));
+                return Err(ScenarioError {
+                    file: file.to_string(),
+                    line: Some(self.line),
+                    message: format!(
+                        "metric \"{}\" is at \"{word}\", which is neither a group nor a node; {}",
+                        self.id,
+                        suggestion(word, &known)
+                    ),
+                });
+            }
+        }
+        Ok(Some(nodes))
+    }
+}

@@ -1,0 +1,242 @@
+//! A scenario at one size: points, seeds, metrics and figures, all checked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weir_netsim::Plan;
+use weir_topology::Topology;
+
+use super::{Axis, Header, Plot, Point, Scenario, Size, TOP, network, outputs, sweep};
+use crate::document::{Node, Reader, ScenarioError, Value, suggestion};
+use crate::library::Folder;
+use crate::metric::{self, Collector, Metric};
+
+/// Seeds that a full run has at least.
+pub const SEEDS_FULL_MIN: usize = 5;
+
+/// A scenario at one size.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// Its name and purpose.
+    pub header: Header,
+    /// Its size.
+    pub size: Size,
+    /// Every point runs with each of them.
+    pub seeds: Vec<u64>,
+    /// Axes of the sweep; none is one point.
+    pub axes: Vec<Axis>,
+    /// All combinations of the axes' values, the last axis fastest.
+    pub points: Vec<Point>,
+    /// What is measured.
+    pub metrics: Vec<Metric>,
+    /// Figures.
+    pub plots: Vec<Plot>,
+    /// The two-level factors of the sweep, if it is a factorial design.
+    pub factorial: Option<Factorial>,
+    /// The file, as the user named it.
+    pub file: Arc<str>,
+    folder: Folder,
+    root: Node,
+}
+
+/// A factorial design: letters of factors and the axes they are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Factorial {
+    /// Letter and axis, in the order of the letters.
+    pub factors: Vec<(String, String)>,
+    /// The metric that is explained.
+    pub response: String,
+    /// A second one, with the logarithm of the metric.
+    pub is_logarithmic: bool,
+}
+
+/// What one run consists of.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// The plan for either arm.
+    pub plan: Plan,
+    /// Nodes of the plan by group: `routers`, `producers`, `consumers`, and the ids of groups.
+    pub groups: BTreeMap<String, Vec<usize>>,
+    /// The topology, without the consumers and producers that the scenario adds.
+    pub topology: Topology,
+    /// What is not measured at the start, ns.
+    pub warm_up_ns: u64,
+}
+
+impl Experiment {
+    pub(super) fn new(scenario: &Scenario, root: Node, size: Size) -> Result<Self, ScenarioError> {
+        let top = Reader::new(&scenario.file, "the scenario", &root, TOP)?;
+        let times = network::times(&top)?;
+        let seeds = seeds(&top, size)?;
+        let axes = sweep::axes(&top)?;
+        let metrics = metric::metrics(&top)?;
+        let plots = outputs::plots(&top, &axes, &metrics)?;
+        if times.sample_ns == 0
+            && let Some(metric) = outputs::needs_samples(&metrics)
+        {
+            let message = format!(
+                "metric \"{}\" needs samples; write `sample`, such as \"100ms\", in [run]",
+                metric.id
+            );
+            return Err(top.error(metric.line, message));
+        }
+        let factorial = factorial(&top, &axes, &metrics)?;
+        let points = sweep::points(&axes);
+        let experiment = Self {
+            header: scenario.header.clone(),
+            size,
+            seeds,
+            axes,
+            points,
+            metrics,
+            plots,
+            factorial,
+            file: Arc::clone(&scenario.file),
+            folder: scenario.folder.clone(),
+            root,
+        };
+        experiment.check_points()?;
+        Ok(experiment)
+    }
+
+    /// Makes every plan once, so that nothing is found to be wrong when half of it has run.
+    fn check_points(&self) -> Result<(), ScenarioError> {
+        let seed = self.seeds.first().copied().unwrap_or(1);
+        for point in &self.points {
+            let prepared = self.prepare(point, seed)?;
+            self.nodes_of_metrics(&prepared)?;
+        }
+        Ok(())
+    }
+
+    /// The plan of one point and seed.
+    ///
+    /// # Errors
+    /// What is wrong, with its line.
+    pub fn prepare(&self, point: &Point, seed: u64) -> Result<Prepared, ScenarioError> {
+        let root = sweep::apply(&self.file, &self.root, &self.axes, point)?;
+        network::prepare(&self.file, &root, &self.folder, seed)
+    }
+
+    /// A collector for a run of `prepared`.
+    ///
+    /// # Errors
+    /// A metric is measured at nodes that do not exist.
+    pub fn collector(&self, prepared: &Prepared) -> Result<Collector, ScenarioError> {
+        let at = self.nodes_of_metrics(prepared)?;
+        Ok(Collector::new(&prepared.plan, &self.metrics, &at, prepared.warm_up_ns))
+    }
+
+    fn nodes_of_metrics(
+        &self,
+        prepared: &Prepared,
+    ) -> Result<Vec<Option<Vec<usize>>>, ScenarioError> {
+        let names: Vec<&str> = prepared.plan.nodes.iter().map(|node| node.name.as_str()).collect();
+        let nodes = |metric: &Metric| metric.nodes(&self.file, &prepared.groups, &names);
+        self.metrics.iter().map(nodes).collect()
+    }
+
+    /// The axes and labels of a point.
+    pub fn coordinates(&self, point: &Point) -> Vec<(&str, &str)> {
+        let pairs = self.axes.iter().zip(&point.at);
+        pairs.map(|(axis, at)| (axis.id.as_str(), axis.points[*at].label.as_str())).collect()
+    }
+
+    /// What a point is called in messages.
+    pub fn point_name(&self, point: &Point) -> String {
+        let pairs: Vec<String> =
+            self.coordinates(point).iter().map(|(axis, label)| format!("{axis}={label}")).collect();
+        if pairs.is_empty() { "the only point".to_owned() } else { pairs.join(" ") }
+    }
+}
+
+/// `run.seeds`: how many, from `run.seed` on, or a list.
+fn seeds(top: &Reader<'_>, size: Size) -> Result<Vec<u64>, ScenarioError> {
+    let Some(run) =
+        top.table("run", &["duration", "drain", "warm_up", "sample", "seeds", "seed"])?
+    else {
+        return Ok(vec![1]);
+    };
+    let first = run.count("seed", 0)?.unwrap_or(1);
+    let otherwise = if size == Size::Full { SEEDS_FULL_MIN as u64 } else { 1 };
+    let seeds: Vec<u64> = match run.node("seeds").map(|node| &node.value) {
+        Some(Value::Array(nodes)) => nodes
+            .iter()
+            .map(|node| match node.value {
+                Value::Integer(seed) if seed >= 0 => Ok(seed as u64),
+                _ => Err(run
+                    .error(node.line, "`seeds` is a number of seeds, or a list of whole numbers")),
+            })
+            .collect::<Result<_, _>>()?,
+        _ => {
+            let count = run.count("seeds", 1)?.unwrap_or(otherwise);
+            (first..).take(count.min(10_000) as usize).collect()
+        }
+    };
+    let mut unique = seeds.clone();
+    unique.sort_unstable();
+    unique.dedup();
+    if unique.len() != seeds.len() || seeds.is_empty() {
+        return Err(
+            run.error_at("seeds", "`seeds` is empty or has a seed twice; every seed runs once")
+        );
+    }
+    if size == Size::Full && seeds.len() < SEEDS_FULL_MIN {
+        let message = format!(
+            "a full run has at least {SEEDS_FULL_MIN} seeds, for its confidence intervals; write seeds = {{ smoke = {}, full = {SEEDS_FULL_MIN} }}",
+            seeds.len()
+        );
+        return Err(run.error_at("seeds", message));
+    }
+    Ok(seeds)
+}
+
+fn factorial(
+    top: &Reader<'_>,
+    axes: &[Axis],
+    metrics: &[Metric],
+) -> Result<Option<Factorial>, ScenarioError> {
+    let Some(reader) = top.table("factorial", &["response", "factors", "log"])? else {
+        return Ok(None);
+    };
+    let response = reader.required_text("response")?.to_owned();
+    let ids: Vec<&str> = metrics.iter().map(|metric| metric.id.as_str()).collect();
+    if !ids.contains(&response.as_str()) {
+        let message =
+            format!("no [[metric]] has the id \"{response}\"; {}", suggestion(&response, &ids));
+        return Err(reader.error_at("response", message));
+    }
+    let axis_ids: Vec<&str> = axes.iter().map(|axis| axis.id.as_str()).collect();
+    let Some(table) = reader.node("factors") else {
+        return Err(reader.error(
+            reader.line(),
+            "[factorial] lacks `factors`; write for example factors = { A = \"capacity\" }",
+        ));
+    };
+    let mut factors = Vec::new();
+    for entry in table.entries() {
+        let axis = entry.node.label();
+        let Some(found) = axes.iter().find(|other| other.id == axis) else {
+            let message =
+                format!("the sweep has no axis \"{axis}\"; {}", suggestion(&axis, &axis_ids));
+            return Err(reader.error(entry.line, message));
+        };
+        if found.points.len() != 2 {
+            let message = format!(
+                "factor \"{}\" is axis \"{axis}\" with {} values; a factor has two levels",
+                entry.key,
+                found.points.len()
+            );
+            return Err(reader.error(entry.line, message));
+        }
+        factors.push((entry.key.clone(), axis));
+    }
+    factors.sort();
+    if factors.len() != axes.len() {
+        return Err(
+            reader.error_at("factors", "every axis of the sweep must be a factor; name each once")
+        );
+    }
+    let is_logarithmic = reader.truth("log")?.unwrap_or(false);
+    Ok(Some(Factorial { factors, response, is_logarithmic }))
+}

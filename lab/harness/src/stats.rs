@@ -1,0 +1,94 @@
+//! Means and confidence intervals over seeds.
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// A mean over seeds with its 95 % confidence interval.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Estimate {
+    /// The mean.
+    pub mean: f64,
+    /// Lower end; the mean itself where there is one sample only.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Samples.
+    pub count: usize,
+}
+
+impl Estimate {
+    /// Of samples that are independent and about normal, by Student's t with `n - 1` degrees of
+    /// freedom; `None` without any.
+    #[must_use]
+    pub fn of(samples: &[f64]) -> Option<Self> {
+        let count = samples.len();
+        if count == 0 {
+            return None;
+        }
+        let n = count as f64;
+        let mean = samples.iter().sum::<f64>() / n;
+        let half = if count < 2 {
+            0.0
+        } else {
+            let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
+            student_975(count - 1) * (squares / (n - 1.0) / n).sqrt()
+        };
+        Some(Self { mean, low: mean - half, high: mean + half, count })
+    }
+
+    /// Half of the interval's width.
+    #[must_use]
+    pub fn half_width(&self) -> f64 {
+        (self.high - self.low) / 2.0
+    }
+}
+
+/// The 97.5 % quantile of Student's t.
+fn student_975(degrees_of_freedom: usize) -> f64 {
+    StudentsT::new(0.0, 1.0, degrees_of_freedom as f64)
+        .map_or(f64::INFINITY, |student| student.inverse_cdf(0.975))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_the_tables() {
+        for (degrees, quantile) in [(1, 12.706), (2, 4.303), (4, 2.776), (9, 2.262), (30, 2.042)] {
+            assert!((student_975(degrees) - quantile).abs() < 5e-4, "{degrees}");
+        }
+    }
+
+    #[test]
+    fn an_interval_by_hand() {
+        // Mean 3, standard deviation sqrt(2.5), t(4) = 2.776: 3 +- 1.963.
+        let estimate = Estimate::of(&[1.0, 2.0, 3.0, 4.0, 5.0]).expect("samples");
+        assert!((estimate.mean - 3.0).abs() < 1e-12);
+        assert!((estimate.half_width() - 1.963).abs() < 1e-3, "{estimate:?}");
+    }
+
+    #[test]
+    fn few_samples() {
+        assert_eq!(Estimate::of(&[]), None);
+        let one = Estimate::of(&[7.0]).expect("a sample");
+        assert_eq!((one.low, one.mean, one.high, one.count), (7.0, 7.0, 7.0, 1));
+    }
+
+    #[test]
+    fn ninety_five_of_a_hundred_intervals_hold_the_mean() {
+        // Sums of twelve uniform numbers are about normal with mean 6.
+        let mut rng = weir_base::Rng::from_seed(5);
+        let mut uniform = || f64::from(rng.next_u32()) / f64::from(u32::MAX);
+        let trials = 4_000;
+        let held = (0..trials)
+            .filter(|_| {
+                let samples: Vec<f64> =
+                    (0..5).map(|_| (0..12).map(|_| uniform()).sum::<f64>()).collect();
+                let estimate = Estimate::of(&samples).expect("samples");
+                (estimate.low..=estimate.high).contains(&6.0)
+            })
+            .count();
+        let share = f64::from(held as u32) / f64::from(trials);
+        assert!((0.94..0.96).contains(&share), "{share}");
+    }
+}
