@@ -1,11 +1,17 @@
 //! Pictures of topologies.
 
+mod label;
+mod layout;
+mod svg;
+mod text;
+
 use crate::model::Topology;
 
 /// Where nodes are drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// At their positions when all nodes have one, otherwise as [`Placement::Stress`].
+    /// At their positions when at least half of the nodes have one (the others next to a
+    /// neighbour), otherwise as [`Placement::Stress`].
     #[default]
     Auto,
     /// So that distances in the picture follow distances in the graph.
@@ -31,15 +37,16 @@ pub enum LinkLabels {
 pub struct DrawOptions {
     /// Above the picture; the topology's name when `None`, nothing when empty.
     pub title: Option<String>,
-    /// Width in pixels; the height follows from the shape of the network.
+    /// Width in pixels, at least 200; the height follows from the shape of the network.
     pub width: u32,
     /// Where nodes go.
     pub placement: Placement,
     /// Whether names are written; `None` writes them up to 150 nodes.
     pub node_labels: Option<bool>,
-    /// What is written at links.
+    /// What is written at links. A label for which there is no room is left out, and the legend
+    /// says how many were.
     pub link_labels: LinkLabels,
-    /// Whether a legend tells roles and counts.
+    /// Whether a legend tells roles, counts and rates.
     pub legend: bool,
 }
 
@@ -56,8 +63,11 @@ impl Default for DrawOptions {
     }
 }
 
-/// The topology as an SVG document. The same topology and options give the same text.
+/// The topology as an SVG document that needs nothing else; nodes and links tell their properties
+/// when pointed at. The same topology and options give the same text.
 pub fn draw_svg(topology: &Topology, options: &DrawOptions) -> String {
-    let _ = (topology, options);
-    String::new()
+    svg::draw(topology, options)
 }
+
+#[cfg(test)]
+mod tests;
