@@ -5,8 +5,8 @@ use super::random::mix;
 /// Words enough for the largest packet.
 const WORDS: usize = 1104;
 const WORD: usize = 8;
-/// Octets that are compared before a difference is looked for.
-const BLOCK: usize = 256;
+/// Words that are compared before a difference is looked for.
+const BLOCK: usize = 64;
 
 /// Random words that all content is made from.
 static TABLE: [u64; WORDS] = table();
@@ -64,23 +64,26 @@ impl ContentKey {
     /// Where `octets`, at most [`Self::BYTES_MAX`] of them, begin to differ from the content.
     #[inline]
     pub(crate) fn first_difference(self, octets: &[u8]) -> Option<usize> {
-        let (blocks, rest) = octets.as_chunks::<BLOCK>();
-        let mut at = 0;
-        for block in blocks {
-            let (words, _) = block.as_chunks::<WORD>();
-            let table = &TABLE[at / WORD..at / WORD + BLOCK / WORD];
-            let different = words.iter().zip(table).fold(0, |bits, (&word, &table)| {
-                bits | (u64::from_le_bytes(word) ^ u64::from_le_bytes(self.word(table)))
+        let (words, rest) = octets.as_chunks::<WORD>();
+        let mut table = &TABLE[..];
+        for block in words.chunks(BLOCK) {
+            let (expected, after) = table.split_at(block.len());
+            table = after;
+            // No way out of this loop, so that it becomes one of vectors.
+            let different = block.iter().zip(expected).fold(0, |bits, (&word, &expected)| {
+                bits | (u64::from_ne_bytes(word) ^ u64::from_ne_bytes(self.word(expected)))
             });
             if different != 0 {
-                break;
+                return self.search(octets);
             }
-            at += BLOCK;
         }
-        if at == octets.len() - rest.len() && rest.is_empty() {
-            return None;
-        }
-        (at..octets.len()).find(|&at| octets[at] != self.word(TABLE[at / WORD])[at % WORD])
+        let is_same = rest.is_empty() || self.word(table[0])[..rest.len()] == *rest;
+        if is_same { None } else { self.search(octets) }
+    }
+
+    #[cold]
+    fn search(self, octets: &[u8]) -> Option<usize> {
+        (0..octets.len()).find(|&at| octets[at] != self.word(TABLE[at / WORD])[at % WORD])
     }
 }
 
