@@ -64,7 +64,10 @@ fn kind() -> impl Strategy<Value = Kind> {
         1 => (names(), vec((text(), vec(point(), 0..7)), 0..5), any::<bool>()).prop_map(
             |(categories, groups, stacked)| Kind::Bars(weir_plot::Bars {
                 categories,
-                groups: groups.into_iter().map(|(name, values)| BarGroup { name, values }).collect(),
+                groups: groups
+                    .into_iter()
+                    .map(|(name, values)| BarGroup { name, values })
+                    .collect(),
                 stacked,
             })
         ),

@@ -136,7 +136,7 @@ fn ends(
         // A wide stroke of paper beneath keeps the bar visible against its own bar's colour.
         series::error_bar(canvas, frame, x, interval, stroke(PAPER, 3.2), cap + 0.8);
         series::error_bar(canvas, frame, x, interval, stroke(INK, 1.4), cap);
-        notes.say(series::BARS_NOTE);
+        notes.error_bars = true;
         end = frame.at_y(if point.y >= 0.0 { interval.1 } else { interval.0 });
     }
     let text = significant(rounded(point.y));

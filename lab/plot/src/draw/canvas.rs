@@ -159,6 +159,14 @@ impl Canvas {
         }
     }
 
+    /// Points given as path data of segments without length.
+    pub(crate) fn dots(&mut self, data: &str, stroke: Stroke, cap: &str) {
+        if !data.is_empty() {
+            let look = stroke_attributes(stroke);
+            self.push(format_args!("<path d=\"{data}\" stroke-linecap=\"{cap}\" {look}/>"));
+        }
+    }
+
     /// A filled shape given as path data.
     pub(crate) fn shape(&mut self, data: &str, fill: Ink, opacity: f64) {
         if !data.is_empty() {
@@ -221,7 +229,8 @@ impl Canvas {
     /// Centred text in a colour that no page restyles, over a tile.
     pub(crate) fn fixed_text(&mut self, place: (f64, f64), text: &str, size: f64, colour: &str) {
         self.push(format_args!(
-            "<text x=\"{}\" y=\"{}\" font-size=\"{}\" text-anchor=\"middle\" fill=\"{colour}\">{}</text>",
+            "<text x=\"{}\" y=\"{}\" font-size=\"{}\" \
+             text-anchor=\"middle\" fill=\"{colour}\">{}</text>",
             number(place.0),
             number(place.1),
             number(size),

@@ -33,6 +33,20 @@ impl Names {
         Names { lines, turned: true, height }
     }
 
+    /// How far turned names reach beyond the left end of the axis.
+    pub(crate) fn overhang(&self, width: f64) -> f64 {
+        if !self.turned {
+            return 0.0;
+        }
+        let slot = width / self.lines.len().max(1) as f64;
+        let cosine = TURN_DEGREES.to_radians().cos();
+        let reach = self.lines.iter().enumerate().map(|(index, lines)| {
+            let text = lines.first().map_or("", String::as_str);
+            font::width(text, TICK, false) * cosine - (index as f64 + 0.5) * slot
+        });
+        reach.fold(0.0, f64::max)
+    }
+
     pub(crate) fn draw(&self, canvas: &mut Canvas, area: Area) {
         let slot = area.width / self.lines.len().max(1) as f64;
         let base = area.y + area.height;

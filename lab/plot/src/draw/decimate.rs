@@ -1,8 +1,8 @@
 //! Fewer points that draw the same line.
 //!
 //! Of the points that fall on one column of pixels the first, the least, the greatest and the last
-//! are kept (the method known as M4): every peak stays, and the line covers the same pixels. Columns
-//! are half a unit wide, which is finer than the pixels of the pictures that we write.
+//! are kept (the method known as M4): every peak stays, and the line covers the same pixels.
+//! Columns are half a unit wide, finer than the pixels of the pictures that we write.
 
 const COLUMNS_PER_UNIT: f64 = 2.0;
 

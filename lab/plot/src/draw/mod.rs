@@ -169,6 +169,10 @@ impl<'a> Block<'a> {
             Kind::Heat(heat) => Across::Names(categories::Names::fit(&heat.columns, room)),
             _ => Across::Values(series::fit_x(figure, (room / 58.0) as usize)),
         };
+        let overhang = match &x {
+            Across::Names(names) => names.overhang(room) + 6.0,
+            Across::Values(_) => 0.0,
+        };
         Block {
             figure,
             title_size,
@@ -179,7 +183,7 @@ impl<'a> Block<'a> {
             legend: if panel.unwrap_or(true) { Legend::of(figure, inner) } else { None },
             x,
             y,
-            left,
+            left: left.max(overhang),
             right,
         }
     }

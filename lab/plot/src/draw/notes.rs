@@ -10,6 +10,10 @@ pub(crate) struct Notes {
     not_positive: usize,
     outside: usize,
     lines: Vec<String>,
+    /// Error bars were drawn.
+    pub(crate) error_bars: bool,
+    /// Bands were drawn.
+    pub(crate) bands: bool,
 }
 
 impl Notes {
@@ -46,7 +50,16 @@ impl Notes {
                 omitted.push(format!("{count} {what}"));
             }
         }
+        let intervals = match (self.error_bars, self.bands) {
+            (true, true) => "Error bars and bands",
+            (true, false) => "Error bars",
+            (false, true) => "Bands",
+            (false, false) => "",
+        };
         let mut lines = self.lines.clone();
+        if !intervals.is_empty() {
+            lines.insert(0, format!("{intervals} are 95 % confidence intervals."));
+        }
         if !omitted.is_empty() {
             lines.push(format!("Values not shown: {}.", omitted.join("; ")));
         }

@@ -185,7 +185,7 @@ impl<'a> Unit<'a> {
             let least = if base == "s" { -12 } else { 0 };
             return ((order + self.exponent).div_euclid(3) * 3).clamp(least, greatest);
         }
-        if order < -3 || order > 12 { order.div_euclid(3) * 3 } else { 0 }
+        if !(-3..=12).contains(&order) { order.div_euclid(3) * 3 } else { 0 }
     }
 }
 

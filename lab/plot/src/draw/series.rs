@@ -181,7 +181,7 @@ fn band(
             let mut outline = edge(true);
             outline.extend(edge(false).into_iter().rev());
             canvas.shape(&format!("{}Z", through(&outline)), ink, 0.18);
-            notes.say("Bands are 95 % confidence intervals.");
+            notes.bands = true;
         }
     }
 }
@@ -197,12 +197,10 @@ fn bars(
     for point in runs(series, figure).flatten() {
         if let Some(interval) = interval_of(point).filter(|_| frame.shows(point.x, point.y)) {
             error_bar(canvas, frame, frame.at_x(point.x), interval, stroke(ink, 1.4), 4.0);
-            notes.say(BARS_NOTE);
+            notes.error_bars = true;
         }
     }
 }
-
-pub(super) const BARS_NOTE: &str = "Error bars are 95 % confidence intervals.";
 
 /// An interval at `x`, with caps; an end beyond the axes has none, so that it is seen to go on.
 pub(super) fn error_bar(
@@ -239,9 +237,7 @@ fn markers(
     let place = |point: &Point| (frame.at_x(point.x), frame.at_y(point.y));
     if series.join == Join::Scatter && shown.len() > TITLED {
         let places: Vec<(f64, f64)> = shown.into_iter().map(place).collect();
-        for at in decimate::distinct(&places) {
-            style::mark(canvas, at, marker, ink, 2.4);
-        }
+        style::dots(canvas, &decimate::distinct(&places), index);
         return;
     }
     let thinned = series.join != Join::Scatter

@@ -111,6 +111,14 @@ pub(crate) fn mark(canvas: &mut Canvas, place: (f64, f64), marker: Marker, ink: 
     }
 }
 
+/// Many small points as one element: round ones, square ones for every second series.
+pub(crate) fn dots(canvas: &mut Canvas, places: &[(f64, f64)], index: usize) {
+    let data: String =
+        places.iter().map(|(x, y)| format!("M{} {}h0", number(*x), number(*y))).collect();
+    let cap = if index.is_multiple_of(2) { "round" } else { "square" };
+    canvas.dots(&data, stroke(colour(index), 3.6), cap);
+}
+
 /// Hatches a rectangle for the bars of group `index`; the first is plain.
 pub(crate) fn hatch(canvas: &mut Canvas, area: Area, index: usize) {
     let (rising, falling, gap) = match index % 5 {

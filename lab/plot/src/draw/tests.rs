@@ -110,7 +110,8 @@ fn values_read_well() {
 fn sample() -> Figure {
     let points = |shift: f64| {
         (1..=5).map(move |x| {
-            Point::with_interval(f64::from(x), shift + f64::from(x), shift, shift + 9.0)
+            let y = shift + f64::from(x);
+            Point::with_interval(f64::from(x), y, shift, shift + 9.0)
         })
     };
     Figure::series(
@@ -118,6 +119,7 @@ fn sample() -> Figure {
         Axis::linear("Name length", "components"),
         Axis::linear("Throughput", "Mbit/s"),
         vec![
+            // Bars on one, a band on the other.
             Series::line("measured & real", points(1.0).collect()),
             Series::curve("model", points(2.0).collect()),
         ],
@@ -141,7 +143,7 @@ fn axes_units_legend_and_notes_are_all_there() {
         assert!(has(&svg, text), "{text:?} is missing from {:?}", texts(&svg));
     }
     let all = texts(&svg).join(" ");
-    assert!(all.contains("Error bars are 95 %") && all.contains("Bands are 95 %"), "{all}");
+    assert!(all.contains("Error bars and bands are 95 %"), "{all}");
     assert!(!svg.contains(" id="), "an id would clash with those of other drawings");
 }
 

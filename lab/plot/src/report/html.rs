@@ -136,7 +136,8 @@ fn claim_row(out: &mut String, claim: &ClaimRow) {
         out,
         format_args!(
             "<tr id=\"claim-{id}\"><td class=\"metric\">{}<span class=\"id\">{id}</span>{note}</td>\
-         <td class=\"where\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}{interval}</td>\
+         <td class=\"where\">{}</td><td class=\"number\">{}</td>\
+         <td class=\"number\">{}{interval}</td>\
          <td><span class=\"verdict {class}\">{word}</span></td></tr>",
             escape(&claim.metric),
             escape(&claim.figure),
@@ -226,8 +227,8 @@ fn table(out: &mut String, table: &Table, number: usize) {
     put(
         out,
         format_args!(
-            "<div class=\"scroll\" role=\"region\" aria-label=\"Table {number}\" tabindex=\"0\"><table>\
-         <caption>Table {number}. {}</caption>\n<thead><tr>",
+            "<div class=\"scroll\" role=\"region\" aria-label=\"Table {number}\" \
+             tabindex=\"0\"><table><caption>Table {number}. {}</caption>\n<thead><tr>",
             markdown::inline(&table.caption)
         ),
     );

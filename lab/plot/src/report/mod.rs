@@ -147,8 +147,8 @@ impl Graphic {
 impl Report {
     /// One self-contained HTML file.
     ///
-    /// It fetches nothing and runs nothing, which it also forbids to browsers. Drawings that contain
-    /// scripts or outside references are left out, with a line that says so.
+    /// It fetches nothing and runs nothing, which it also forbids to browsers. Drawings that
+    /// contain scripts or outside references are left out, with a line that says so.
     pub fn to_html(&self) -> String {
         html::html(self)
     }

@@ -39,7 +39,8 @@ fn report() -> Report {
         ],
         sections: vec![Section {
             heading: "Results <1>".to_owned(),
-            text: "First **bold <i>** and `code <c>`.\n\n- item [link](https://example.org/?a=1&b=2)\n- [bad](javascript:alert(1))\n\n```\nx < y\n```".to_owned(),
+            text: "First **bold <i>** and `code <c>`.\n\n- item \
+                   [link](https://example.org/?a=1&b=2)\n- [bad](javascript:alert(1))\n\n```\nx < y\n```".to_owned(),
             graphics: vec![
                 Graphic::of(&figure(), "A caption.").command("weir a > b").files(["a b.csv"]),
                 Graphic::of(&figure(), "Another."),
@@ -129,7 +130,8 @@ fn figures_have_numbers_captions_words_and_files() {
 #[test]
 fn drawings_of_others_keep_their_ids_apart() {
     let svg = "<?xml version=\"1.0\"?><svg xmlns=\"http://www.w3.org/2000/svg\">\
-               <defs><marker id=\"m\"/></defs><path marker-end=\"url(#m)\"/><use href=\"#m\"/></svg>";
+               <defs><marker id=\"m\"/></defs><path marker-end=\"url(#m)\"/>\
+               <use href=\"#m\"/></svg>";
     let out = super::embed::drawing(svg, 3);
     assert!(out.starts_with("<svg"));
     for text in ["id=\"d3-m\"", "url(#d3-m)", "href=\"#d3-m\""] {
