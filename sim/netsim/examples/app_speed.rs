@@ -78,7 +78,8 @@ fn main() {
             let names = names(components, segment_bytes, uniform());
             let [interest, answer, data] = measure(&names, constant());
             println!(
-                "{components:3} components {segment_bytes:5} B: {interest:6.0} | {answer:6.0} | {data:6.0}"
+                "{components:3} components {segment_bytes:5} B: \
+                 {interest:6.0} | {answer:6.0} | {data:6.0}"
             );
         }
     }

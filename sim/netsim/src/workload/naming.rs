@@ -184,11 +184,11 @@ fn decimal(number: u64, out: &mut [u8; DIGITS_MAX]) -> &[u8] {
 #[inline]
 fn eight_digits(number: u32) -> [u8; DIGITS_MIN] {
     let number = u64::from(number);
-    let halves = number / 10_000 | (number % 10_000) << 32;
+    let halves = (number / 10_000) | ((number % 10_000) << 32);
     let hundreds = ((halves * 5_243) >> 19) & 0x0000_007F_0000_007F;
-    let pairs = hundreds | (halves - hundreds * 100) << 16;
+    let pairs = hundreds | ((halves - hundreds * 100) << 16);
     let tens = ((pairs * 103) >> 10) & 0x000F_000F_000F_000F;
-    let digits = tens | (pairs - tens * 10) << 8;
+    let digits = tens | ((pairs - tens * 10) << 8);
     (digits | 0x3030_3030_3030_3030).to_le_bytes()
 }
 

@@ -9,6 +9,7 @@ use weir_transport::{
 };
 use weir_wire::{InterestView, LpHeader};
 
+use super::pending::Entry;
 use super::{Answer, AppInput, AppOutbox, Core};
 use crate::app::encode::DataTemplate;
 use crate::event::EventKind;
@@ -118,19 +119,24 @@ impl ObjectLoop {
             }
         }
         self.settle(core, out);
-        // Of objects that are over, Interests may still be in flight.
-        while answer.is_right {
-            let slot = core
-                .pending
-                .find(answer.object, answer.segment, |entry| self.place(entry.owner).is_err());
-            let Some(slot) = slot else { break };
-            let entry = core.pending.remove(slot);
-            core.received(answer, core.now.ns_since(entry.sent_at), out);
-            is_wanted = true;
+        if answer.is_right {
+            is_wanted |= self.take_orphans(core, answer, out);
         }
         if !is_wanted {
             core.stats.unwanted += 1;
         }
+    }
+
+    /// Takes the answer for Interests of objects that are over. Whether there were any.
+    fn take_orphans(&self, core: &mut Core, answer: &Answer<'_>, out: &mut AppOutbox) -> bool {
+        let is_orphan = |entry: &Entry| self.place(entry.owner).is_err();
+        let mut are_any = false;
+        while let Some(slot) = core.pending.find(answer.object, answer.segment, is_orphan) {
+            let entry = core.pending.remove(slot);
+            core.received(answer, core.now.ns_since(entry.sent_at), out);
+            are_any = true;
+        }
+        are_any
     }
 
     pub(super) fn refused(
