@@ -333,7 +333,7 @@ fn claims() -> Vec<ClaimRow> {
     vec![
         claim("payload", "Table 6", "variation explained by payload", (50.7, Some(48.0)), "%"),
         claim("decode-halves", "Section 5.2", halves, (0.5, Some(0.71)), ""),
-        claim("queue-full", "Fig. 2", "time until the queue is full", (2.1e9, Some(2.04e9)), "ns"),
+        claim("full", "Fig. 2", "time until the queue is full", (2.1e9, Some(2.04e9)), "ns"),
         claim("power", "Fig. 7", "power drawn", (31.0, None), "W"),
     ]
 }

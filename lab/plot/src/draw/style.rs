@@ -116,7 +116,9 @@ pub(crate) fn dots(canvas: &mut Canvas, places: &[(f64, f64)], index: usize) {
     let data: String =
         places.iter().map(|(x, y)| format!("M{} {}h0", number(*x), number(*y))).collect();
     let cap = if index.is_multiple_of(2) { "round" } else { "square" };
-    canvas.dots(&data, stroke(colour(index), 3.6), cap);
+    // Fewer, larger; many, smaller, so that a cloud shows where it is thin.
+    let width = if places.len() > 2000 { 1.7 } else { 3.4 };
+    canvas.dots(&data, stroke(colour(index), width), cap);
 }
 
 /// Hatches a rectangle for the bars of group `index`; the first is plain.

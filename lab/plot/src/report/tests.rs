@@ -40,7 +40,9 @@ fn report() -> Report {
         sections: vec![Section {
             heading: "Results <1>".to_owned(),
             text: "First **bold <i>** and `code <c>`.\n\n- item \
-                   [link](https://example.org/?a=1&b=2)\n- [bad](javascript:alert(1))\n\n```\nx < y\n```".to_owned(),
+                   [link](https://example.org/?a=1&b=2)\n- [bad](javascript:alert(1))\n\n\
+                   ```\nx < y\n```"
+                .to_owned(),
             graphics: vec![
                 Graphic::of(&figure(), "A caption.").command("weir a > b").files(["a b.csv"]),
                 Graphic::of(&figure(), "Another."),
