@@ -3,6 +3,7 @@
 
 pub mod app;
 mod check;
+mod draws;
 mod error;
 pub mod event;
 mod hash;
@@ -11,6 +12,7 @@ mod peek;
 pub mod plan;
 pub mod workload;
 
+pub use draws::filler_prefix;
 pub use error::{PlanError, Violation, ViolationKind};
 pub use event::{Event, EventKind, Observer};
 pub use network::{Network, Summary};

@@ -10,8 +10,32 @@ use weir_netsim::event::RouterSample;
 /// How long a router may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// What a store has taken in and given up since its router started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct StoreCounts {
+    pub(super) insertions: u64,
+    pub(super) evictions: u64,
+}
+
 /// The counters of the router whose metrics are at `address`, since it started.
 pub(super) fn fetch(address: SocketAddr) -> io::Result<RouterSample> {
+    fetch_text(address).map(|text| parse(&text))
+}
+
+/// Those of its store that a sample lacks.
+pub(super) fn fetch_store(address: SocketAddr) -> io::Result<StoreCounts> {
+    let text = fetch_text(address)?;
+    let count = |name: &str| {
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix(name));
+        lines.find_map(|value| value.trim().parse().ok()).unwrap_or(0)
+    };
+    Ok(StoreCounts {
+        insertions: count("weir_store_insertions_total "),
+        evictions: count("weir_store_evictions_total "),
+    })
+}
+
+fn fetch_text(address: SocketAddr) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_nodelay(true)?;
@@ -26,7 +50,7 @@ pub(super) fn fetch(address: SocketAddr) -> io::Result<RouterSample> {
         let what = head.lines().next().unwrap_or_default().to_owned();
         return Err(io::Error::other(what));
     }
-    Ok(parse(body))
+    Ok(body.to_owned())
 }
 
 /// Sums up the metrics that a sample is made of; others are left alone.

@@ -14,6 +14,7 @@ mod clock;
 mod codec;
 mod connection;
 mod coordinator;
+mod fill;
 mod links;
 mod merge;
 mod metrics;
@@ -199,21 +200,7 @@ pub fn run(
     options: &RealOptions,
     observer: &mut dyn Observer,
 ) -> Result<RealReport, RealError> {
+    plan.check().map_err(|error| RealError::Unsupported(error.to_string()))?;
     check::check(plan)?;
     coordinator::run(plan, options, observer)
-}
-
-/// The randomness of a node.
-fn node_seed(plan: &Plan, node: usize) -> u64 {
-    plan.seed.wrapping_mul(31).wrapping_add(node as u64)
-}
-
-/// The randomness of a link.
-fn link_seed(plan: &Plan, link: usize) -> u64 {
-    plan.seed.wrapping_mul(31).wrapping_add(link as u64)
-}
-
-/// A prefix that leads nowhere.
-fn filler_prefix(index: u32) -> String {
-    format!("/filler/{index}")
 }

@@ -17,7 +17,7 @@ use super::app::{AppSpec, EXIT_WRONG_BYTES};
 use super::links::EmulatedLink;
 use super::process::{Launch, Process, Said};
 use super::router::{Addresses, Router, config_text};
-use super::{RealError, RealOptions, check};
+use super::{RealError, RealOptions, check, fill};
 
 /// How often the wish to stop is looked for.
 const STOP_CHECK: Duration = Duration::from_millis(20);
@@ -99,6 +99,8 @@ impl<'a> Site<'a> {
         for node in self.router_nodes() {
             self.add_routes(node)?;
             self.wait_for_filler(node, deadline)?;
+            let router = self.routers.get_mut(&node).expect("every router was started");
+            fill::fill(self.plan, router)?;
         }
         Ok(())
     }
@@ -255,7 +257,7 @@ impl<'a> Site<'a> {
             node: node as u32,
             name: plan.nodes[node].name.clone(),
             role: plan.nodes[node].role.clone(),
-            seed: super::node_seed(plan, node),
+            seed: plan.app_seed(node),
             duration_ns: plan.duration_ns,
             end_ns: plan.duration_ns.saturating_add(plan.drain_ns),
             sample_ns: plan.sample_ns,
@@ -312,7 +314,7 @@ impl<'a> Site<'a> {
         let link = &self.plan.links[index];
         let ends = (self.udp_address(link.a)?, self.udp_address(link.b)?);
         let (peer_of_a, peer_of_b) = if check::is_emulated(self.plan, index) {
-            let seed = super::link_seed(self.plan, index);
+            let seed = self.plan.link_seed(index);
             let cores = &self.options.cpu_apps;
             let emulated = EmulatedLink::start(index, link, ends, seed, cores)?;
             let peers = (emulated.a, emulated.b);
@@ -575,7 +577,7 @@ fn write_filler(path: &Path, count: u32) -> Result<(), RealError> {
     let mut text = String::with_capacity(count as usize * 24);
     for index in 0..count {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "{}", super::filler_prefix(index));
+        let _ = writeln!(text, "{}", weir_netsim::filler_prefix(index));
     }
     write_file(path, text.as_bytes())
 }

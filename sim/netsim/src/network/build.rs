@@ -259,7 +259,7 @@ fn fill_stores(plan: &Plan, network: &mut Network) -> Result<(), PlanError> {
 }
 
 /// The producers of a plan, by node.
-fn producers_of(plan: &Plan) -> Result<BTreeMap<usize, Producer>, PlanError> {
+pub(crate) fn producers_of(plan: &Plan) -> Result<BTreeMap<usize, Producer>, PlanError> {
     let mut producers = BTreeMap::new();
     for (index, node) in plan.nodes.iter().enumerate() {
         let Role::Producer(producer) = &node.role else { continue };
@@ -275,7 +275,7 @@ fn producers_of(plan: &Plan) -> Result<BTreeMap<usize, Producer>, PlanError> {
 
 /// A share of all segments of all producers, in random order: what does not fit is as random as
 /// what does. Producer, object, segment.
-fn choose_segments(
+pub(crate) fn choose_segments(
     producers: &BTreeMap<usize, Producer>,
     share: f64,
     rng: &mut Rng,

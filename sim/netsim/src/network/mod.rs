@@ -11,6 +11,10 @@ mod send;
 mod stages;
 mod validate;
 
+pub(crate) use self::build::{choose_segments, producers_of};
+pub(crate) use self::router::filler_name;
+pub(crate) use self::validate::check as validate;
+
 use weir_base::{Instant, Pool, Rng};
 use weir_forward::{Input, Outbox};
 

@@ -15,7 +15,7 @@ use crate::plan::{Fault, Plan, Role, RouterPlan, StagePlan, Transport, WhenFull}
 const SHARDS_MAX: u16 = 256;
 
 /// Looks for contradictions.
-pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
+pub(crate) fn check(plan: &Plan) -> Result<(), PlanError> {
     check_nodes(plan)?;
     check_links(plan)?;
     check_apps(plan)?;

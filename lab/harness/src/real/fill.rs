@@ -1,0 +1,75 @@
+//! Stores that hold something from the start: Data that nobody asked for, over a Unix socket.
+
+use std::time::{Duration, Instant};
+
+use weir_face::FaceUri;
+use weir_netsim::plan::{Plan, Role};
+use weir_socket::Client;
+use weir_wire::LpHeader;
+
+use super::router::Router;
+use super::{RealError, metrics};
+
+/// Data between two looks at the store.
+const CHUNK: usize = 256;
+/// How long a router may take to store a chunk.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Puts into the store of `router` what the plan says, as far as it fits.
+pub(super) fn fill(plan: &Plan, router: &mut Router) -> Result<(), RealError> {
+    let Role::Router(settings) = &plan.nodes[router.node].role else {
+        return Ok(());
+    };
+    if settings.store_filled <= 0.0 || settings.store_bytes == 0 {
+        return Ok(());
+    }
+    let name = router.name.clone();
+    let failed = |reason: String| RealError::Command {
+        router: name.clone(),
+        what: "Data for its store".into(),
+        reason,
+    };
+    let mut packets = plan
+        .stored_at_start(router.node)
+        .map_err(|error| RealError::Unsupported(error.to_string()))?
+        .peekable();
+    let uri = FaceUri::Unix(router.at.unix.clone());
+    let mut client = Client::connect(&uri).map_err(|error| failed(error.to_string()))?;
+    let mut sent = 0;
+    while packets.peek().is_some() {
+        for packet in packets.by_ref().take(CHUNK) {
+            client
+                .send(LpHeader::default(), packet)
+                .map_err(|drop| failed(drop.name().to_owned()))?;
+            sent += 1;
+        }
+        let store = await_store(&mut client, router, sent).map_err(failed)?;
+        if store.evictions > 0 {
+            break;
+        }
+    }
+    router.set_admission(settings.store_admits)
+}
+
+/// Waits until the store has taken in all that was sent.
+fn await_store(
+    client: &mut Client,
+    router: &Router,
+    sent: u64,
+) -> Result<metrics::StoreCounts, String> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        client.poll_send(None).map_err(|error| error.to_string())?;
+        let store = metrics::fetch_store(router.at.metrics).map_err(|error| error.to_string())?;
+        if store.insertions >= sent {
+            return Ok(store);
+        }
+        if Instant::now() > deadline {
+            return Err(format!(
+                "it stored {} of {sent}; is the store large enough for one of them?",
+                store.insertions
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
