@@ -1,12 +1,21 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+pub mod claims;
 mod document;
 pub mod emulator;
+pub mod events;
+pub mod figures;
+pub mod jobs;
 pub mod library;
 pub mod metric;
 pub mod real;
+pub mod record;
+pub mod report;
+pub mod run;
 pub mod scenario;
+pub mod session;
+pub mod stats;
 
 use serde::{Deserialize, Serialize};
 

@@ -52,7 +52,7 @@ pub struct Identity {
     pub scenario: String,
     /// The paper, or empty.
     pub paper: String,
-    /// SHA-256 of what the scenario resolves to: every plan and metric, hexadecimal.
+    /// Hash of what decides what is measured, see [`Experiment::hash`].
     pub hash: String,
     /// The size.
     pub size: Size,

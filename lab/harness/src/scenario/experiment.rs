@@ -240,3 +240,58 @@ fn factorial(
     let is_logarithmic = reader.truth("log")?.unwrap_or(false);
     Ok(Some(Factorial { factors, response, is_logarithmic }))
 }
+
+impl Experiment {
+    /// A hash of everything that decides what is measured, hexadecimal: titles and figures may
+    /// change without the runs being repeated.
+    ///
+    /// # Errors
+    /// A file that the scenario names is gone.
+    pub fn hash(&self) -> Result<String, ScenarioError> {
+        let mut text = String::new();
+        for entry in self.root.entries() {
+            if !["scenario", "plot", "factorial"].contains(&entry.key.as_str()) {
+                self.write_canonical(&entry.key, &entry.node, &mut text)?;
+            }
+        }
+        let key = weir_base::HashKey::new([0x7765_6972, 0x6c61_6200]);
+        Ok(format!("{:016x}", key.hash(text.as_bytes())))
+    }
+
+    fn write_canonical(
+        &self,
+        key: &str,
+        node: &Node,
+        text: &mut String,
+    ) -> Result<(), ScenarioError> {
+        text.push_str(key);
+        match &node.value {
+            Value::Table(entries) => {
+                let mut entries: Vec<_> = entries.iter().collect();
+                entries.sort_by(|a, b| a.key.cmp(&b.key));
+                text.push('{');
+                for entry in entries {
+                    self.write_canonical(&entry.key, &entry.node, text)?;
+                }
+                text.push('}');
+            }
+            Value::Array(nodes) => {
+                text.push('[');
+                for node in nodes {
+                    self.write_canonical("", node, text)?;
+                }
+                text.push(']');
+            }
+            Value::Text(file) if ["file", "trace", "sizes_file"].contains(&key) => {
+                let content = self.folder.read(file).map_err(|message| ScenarioError {
+                    file: self.file.to_string(),
+                    line: Some(node.line),
+                    message,
+                })?;
+                text.push_str(&format!("={content:?};"));
+            }
+            plain => text.push_str(&format!("={plain:?};")),
+        }
+        Ok(())
+    }
+}

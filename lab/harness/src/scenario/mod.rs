@@ -22,6 +22,7 @@ use crate::document::{self, Node, Reader, ScenarioError};
 use crate::library::Folder;
 
 pub use experiment::{Experiment, Factorial, Prepared};
+pub(crate) use outputs::find_point;
 pub use outputs::{Plot, PlotKind, ReferenceLine};
 pub use sweep::{Axis, AxisPoint, Point};
 

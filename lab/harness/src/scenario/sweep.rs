@@ -22,7 +22,8 @@ pub struct Axis {
 pub struct AxisPoint {
     /// How figures, records and claims name it.
     pub label: String,
-    /// Its value where it is one number, in base units (bits a second, octets, seconds).
+    /// Its value where it is one number, in base units (bits a
+    /// second, octets, seconds, percent).
     pub number: Option<f64>,
     /// What is set in the scenario, and to what.
     pub(super) set: Vec<(String, Node)>,
@@ -87,6 +88,7 @@ fn axis(reader: &Reader<'_>) -> Result<Axis, ScenarioError> {
         return Err(reader.error_at("labels", message));
     }
     let mut points: Vec<AxisPoint> = Vec::with_capacity(length);
+    let mut unit = "";
     for at in 0..length {
         let first = &columns[0].1[at];
         let label = labels.as_ref().map_or_else(|| first.label(), |labels| labels[at].clone());
@@ -95,11 +97,19 @@ fn axis(reader: &Reader<'_>) -> Result<Axis, ScenarioError> {
             return Err(reader.error(first.line, message));
         }
         let set = columns.iter().map(|(path, values)| (path.clone(), values[at].clone())).collect();
-        points.push(AxisPoint { label, number: magnitude(first), set });
+        let number = match &labels {
+            // Labels stand for more than the first value.
+            Some(_) => None,
+            None => magnitude(first).map(|(number, of)| {
+                unit = of;
+                number
+            }),
+        };
+        points.push(AxisPoint { label, number, set });
     }
     Ok(Axis {
         label: reader.text("label")?.unwrap_or(&id).to_owned(),
-        unit: reader.text("unit")?.unwrap_or_default().to_owned(),
+        unit: reader.text("unit")?.unwrap_or(unit).to_owned(),
         id,
         points,
     })
@@ -166,18 +176,25 @@ fn columns<'a>(reader: &Reader<'a>) -> Result<Vec<Column<'a>>, ScenarioError> {
     Ok(columns)
 }
 
-/// The value as a number of base units, whatever its unit is.
-fn magnitude(node: &Node) -> Option<f64> {
+/// The value as a number of base units (percent for shares), and that unit.
+fn magnitude(node: &Node) -> Option<(f64, &'static str)> {
     use weir_topology::units;
-    let Value::Text(text) = &node.value else { return node.number() };
-    let ns = |ns: u64| ns as f64 / 1e9;
+    let Value::Text(text) = &node.value else { return Some((node.number()?, "")) };
     units::parse_duration_ns(text)
-        .map(ns)
-        .or_else(|_| units::parse_bytes(text).map(|bytes| bytes as f64))
-        .or_else(|_| units::parse_rate_bps(text).map(|rate| rate as f64))
+        .map(|ns| (ns as f64 / 1e9, "s"))
+        .or_else(|_| units::parse_bytes(text).map(|bytes| (bytes as f64, "B")))
+        .or_else(|_| units::parse_rate_bps(text).map(|rate| (rate as f64, "bit/s")))
         .ok()
-        .or_else(|| document::parse_frequency_hz(text).ok())
-        .or_else(|| units::parse_probability(text).ok())
+        .or_else(|| document::parse_frequency_hz(text).ok().map(|rate| (rate, "packets/s")))
+        .or_else(|| units::parse_probability(text).ok().map(|share| (share * 100.0, "%")))
+}
+
+impl Axis {
+    /// Whether every value is a number, so that the axis can be one of a figure.
+    #[must_use]
+    pub fn is_numeric(&self) -> bool {
+        self.points.iter().all(|point| point.number.is_some())
+    }
 }
 
 /// All points, the last axis fastest.
