@@ -12,8 +12,11 @@ pub(super) type Point = (f64, f64);
 const EXACT_NODES_MAX: usize = 600;
 /// Nodes whose distances to all others are used in a larger component.
 const PIVOTS: usize = 64;
-/// Rounds of the descent; the paper has results of quality after 15.
-const ROUNDS: usize = 40;
+/// Rounds of the descent; the paper has results of quality after 15, but a line takes hundreds to
+/// come out straight.
+const ROUNDS: usize = 400;
+/// Moves of pairs beyond which rounds are saved.
+const MOVES_MAX: usize = 8_000_000;
 /// Above this number of nodes none is moved away from another.
 const SEPARATE_NODES_MAX: usize = 3_000;
 
@@ -36,6 +39,16 @@ pub(super) fn bounds(points: &[Point]) -> (Point, Point) {
 pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
+}
+
+/// The median distance of a node to the one nearest to it, from at most 1,000 nodes.
+pub(super) fn median_gap(points: &[Point]) -> Option<f64> {
+    let every = points.len() / 1_000 + 1;
+    let gap = |index: usize| {
+        let others = points.iter().enumerate().filter(|&(other, _)| other != index);
+        others.map(|(_, &other)| length(minus(points[index], other))).fold(f64::INFINITY, f64::min)
+    };
+    median((0..points.len()).step_by(every).map(gap).filter(|gap| gap.is_finite()).collect())
 }
 
 /// A place for every node, in any unit, y downwards.
@@ -134,8 +147,8 @@ fn separate(points: &mut [Point]) {
     }
     let (low, high) = bounds(points);
     let extent = length(minus(high, low)).max(1e-9);
-    let least = extent * (0.5 / (points.len() as f64).sqrt()).min(0.028);
-    for _ in 0..30 {
+    let least = extent * (0.35 / (points.len() as f64).sqrt()).min(0.028);
+    for _ in 0..80 {
         let mut moved = false;
         for a in 0..points.len() {
             for b in a + 1..points.len() {
@@ -209,11 +222,12 @@ fn stress_of_part(neighbours: &[Vec<usize>], part: &[usize]) -> Vec<Point> {
     let mut points: Vec<Point> = (0..count).map(|_| (unit(), unit())).collect();
     let mut pairs = pairs_of_part(neighbours, part);
     let furthest = pairs.iter().map(|pair| pair.2).fold(1.0, f64::max);
-    // Steps shrink from the longest distance's to a tenth of the shortest's.
-    let (first, last): (f64, f64) = (furthest * furthest, 0.1);
-    let factor = (last / first).powf(1.0 / (ROUNDS - 1) as f64);
+    let rounds = (MOVES_MAX / pairs.len().max(1)).clamp(30, ROUNDS);
+    // Steps shrink from the longest distance's to a fraction of the shortest's.
+    let (first, last): (f64, f64) = (furthest * furthest, 0.03);
+    let factor = (last / first).powf(1.0 / (rounds - 1) as f64);
     let mut step = first;
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         for index in (1..pairs.len()).rev() {
             pairs.swap(index, rng.below(index as u32 + 1) as usize);
         }
@@ -334,7 +348,7 @@ mod tests {
         let links = vec![Link::new(5, 6)];
         let close = Topology::new("", Coordinates::Plane, same, links).unwrap();
         let large = barabasi_albert(700, 2, &LinkDefaults::default(), 3).unwrap();
-        for (topology, least) in [(close, 0.02), (large, 0.005)] {
+        for (topology, least) in [(close, 0.02), (large, 0.004)] {
             let points = place(&topology, Placement::Auto);
             let (low, high) = bounds(&points);
             let extent = length(minus(high, low));

@@ -38,6 +38,49 @@ fn number(value: f64) -> String {
     format!("{}", (value * 10.0).round() / 10.0 + 0.0)
 }
 
+/// Nodes times links above which links run straight, through nodes if need be.
+const BENDS_MAX: usize = 4_000_000;
+
+/// A quadratic curve, or a straight line when the control is in the middle.
+struct Curve {
+    from: Point,
+    control: Point,
+    to: Point,
+    bent: bool,
+}
+
+impl Curve {
+    /// A curve whose middle lies `aside` of the straight line's.
+    fn new(from: Point, to: Point, aside: f64) -> Self {
+        let (dx, dy) = (to.0 - from.0, to.1 - from.1);
+        let length = dx.hypot(dy).max(1e-9);
+        // The control is twice as far aside as the middle of the curve.
+        let (x, y) = (-dy / length * aside * 2.0, dx / length * aside * 2.0);
+        let control = ((from.0 + to.0) / 2.0 + x, (from.1 + to.1) / 2.0 + y);
+        Self { from, control, to, bent: aside != 0.0 }
+    }
+
+    fn at(&self, share: f64) -> Point {
+        let (a, b, c) = ((1.0 - share).powi(2), 2.0 * share * (1.0 - share), share.powi(2));
+        (
+            a * self.from.0 + b * self.control.0 + c * self.to.0,
+            a * self.from.1 + b * self.control.1 + c * self.to.1,
+        )
+    }
+
+    fn halves(&self) -> [(Point, Point); 2] {
+        [(self.from, self.at(0.5)), (self.at(0.5), self.to)]
+    }
+
+    fn path(&self) -> String {
+        let pair = |point: Point| format!("{} {}", number(point.0), number(point.1));
+        match self.bent {
+            true => format!("M{}Q{} {}", pair(self.from), pair(self.control), pair(self.to)),
+            false => format!("M{}L{}", pair(self.from), pair(self.to)),
+        }
+    }
+}
+
 /// Everything in pixels.
 struct Picture<'a> {
     topology: &'a Topology,
@@ -54,10 +97,10 @@ struct Picture<'a> {
 pub(super) fn draw(topology: &Topology, options: &DrawOptions) -> String {
     let picture = Picture::new(topology, options);
     let mut body = String::new();
-    let ends = picture.segments();
-    picture.draw_links(&mut body, &ends);
+    let curves = picture.curves();
+    picture.draw_links(&mut body, &curves);
     picture.draw_nodes(&mut body);
-    let left_out = picture.draw_labels(&mut body, &ends);
+    let left_out = picture.draw_labels(&mut body, &curves);
     let title = options.title.as_deref().unwrap_or(topology.name());
     let mut out = String::new();
     let (mut top, mut bottom) = (0.0, picture.height);
@@ -135,8 +178,8 @@ impl<'a> Picture<'a> {
     /// Scales the points to pixels, and chooses the size of the picture and of nodes.
     fn fit(&mut self) {
         let widest = self.topology.nodes().iter().map(|node| width(&node.name, self.font));
-        let name_width = if self.names { widest.fold(0.0, f64::max).min(160.0) } else { 0.0 };
-        let (side, above) = (MARGIN + name_width / 2.0 + 12.0, MARGIN + self.font + 8.0);
+        let name_width = if self.names { widest.fold(0.0, f64::max).min(110.0) } else { 0.0 };
+        let (side, above) = (MARGIN + name_width + 8.0, MARGIN + self.font + 8.0);
         if self.points.is_empty() {
             self.height = 60.0;
             return;
@@ -161,32 +204,58 @@ impl<'a> Picture<'a> {
         for point in &mut self.points {
             *point = ((point.0 - low.0) * scale + shift, (point.1 - low.1) * scale + above);
         }
-        self.radius = match usual {
-            Some(usual) => (usual * scale * 0.11).clamp(2.2, 9.0),
-            None => 8.0,
-        };
+        let by_links = usual.map_or(8.0, |usual| usual * scale * 0.11);
+        let by_room = layout::median_gap(&self.points).map_or(8.0, |gap| gap * 0.42);
+        self.radius = by_links.min(by_room).clamp(1.8, 9.0);
     }
 
-    /// The straight line between the ends of each link; parallel links lie beside each other.
-    fn segments(&self) -> Vec<(Point, Point)> {
+    /// The line of each link. Parallel links lie beside each other, and a link that would run
+    /// through a node that is not its own bends around it.
+    fn curves(&self) -> Vec<Curve> {
         let mut before = BTreeMap::new();
         let pair = |link: &Link| (link.a.min(link.b), link.a.max(link.b));
         let mut all = BTreeMap::new();
         for link in self.topology.links() {
             *all.entry(pair(link)).or_insert(0usize) += 1;
         }
+        let look_for_nodes = self.points.len() * self.topology.links().len() <= BENDS_MAX;
         let place = |link: &Link| {
             let (a, b) = pair(link);
             let (from, to) = (self.points[a], self.points[b]);
             let index = before.entry((a, b)).or_insert(0usize);
             let count = all.get(&(a, b)).copied().unwrap_or(1);
-            let offset = (*index as f64 - (count - 1) as f64 / 2.0) * self.radius.max(3.0);
+            let beside = (*index as f64 - (count - 1) as f64 / 2.0) * self.radius.max(3.0) * 3.0;
             *index += 1;
-            let length = (to.0 - from.0).hypot(to.1 - from.1).max(1e-9);
-            let normal = (-(to.1 - from.1) / length * offset, (to.0 - from.0) / length * offset);
-            ((from.0 + normal.0, from.1 + normal.1), (to.0 + normal.0, to.1 + normal.1))
+            let around = if look_for_nodes { self.way_around(a, b) } else { 0.0 };
+            Curve::new(from, to, beside + around)
         };
         self.topology.links().iter().map(place).collect()
+    }
+
+    /// How far the middle of a link from `a` to `b` must move aside so that it passes other nodes.
+    fn way_around(&self, a: usize, b: usize) -> f64 {
+        let (from, to) = (self.points[a], self.points[b]);
+        let (dx, dy) = (to.0 - from.0, to.1 - from.1);
+        let length = dx.hypot(dy).max(1e-9);
+        let clear = self.radius + 3.0;
+        let mut way = 0.0f64;
+        for (node, point) in self.points.iter().enumerate() {
+            let (x, y) = (point.0 - from.0, point.1 - from.1);
+            let along = (x * dx + y * dy) / length;
+            let aside = (x * -dy + y * dx) / length;
+            let between = clear < along && along < length - clear;
+            if node == a || node == b || !between || aside.abs() >= clear {
+                continue;
+            }
+            // At this share of its way the curve is aside by 4 s (1 - s) times its middle's.
+            let share = along / length;
+            let reach = (4.0 * share * (1.0 - share)).max(0.15);
+            let needed = (clear + 2.0 - aside.abs()) / reach;
+            if needed > way.abs() {
+                way = if aside > 0.0 { -needed } else { needed };
+            }
+        }
+        way.clamp(-length * 0.3, length * 0.3)
     }
 
     /// Wider for faster links, when there are several rates.
@@ -202,20 +271,18 @@ impl<'a> Picture<'a> {
         (1.0 + 2.6 * share) * thin
     }
 
-    fn draw_links(&self, out: &mut String, segments: &[(Point, Point)]) {
-        let _ = writeln!(out, "<g stroke=\"{LINK_COLOUR}\" stroke-linecap=\"round\">");
-        for (link, (from, to)) in self.topology.links().iter().zip(segments) {
+    fn draw_links(&self, out: &mut String, curves: &[Curve]) {
+        let _ =
+            writeln!(out, "<g stroke=\"{LINK_COLOUR}\" stroke-linecap=\"round\" fill=\"none\">");
+        for (link, curve) in self.topology.links().iter().zip(curves) {
             let dash = match (link.rate_bps, self.rates.len()) {
                 (None, 2..) => " stroke-dasharray=\"5 3\"",
                 _ => "",
             };
             let _ = writeln!(
                 out,
-                "<path d=\"M{} {}L{} {}\" stroke-width=\"{}\"{dash}><title>{}</title></path>",
-                number(from.0),
-                number(from.1),
-                number(to.0),
-                number(to.1),
+                "<path d=\"{}\" stroke-width=\"{}\"{dash}><title>{}</title></path>",
+                curve.path(),
                 number(self.stroke_width(link.rate_bps)),
                 escape(&self.describe_link(link)),
             );
@@ -246,13 +313,14 @@ impl<'a> Picture<'a> {
     }
 
     /// Writes names and link labels; returns how many link labels had no room.
-    fn draw_labels(&self, out: &mut String, segments: &[(Point, Point)]) -> usize {
+    fn draw_labels(&self, out: &mut String, curves: &[Curve]) -> usize {
         let size = 2.0 * self.radius;
         let nodes: Vec<_> =
             self.points.iter().map(|&point| Rect::around(point, size, size)).collect();
         let frame =
             Rect { left: 2.0, top: 2.0, right: self.width - 2.0, bottom: self.height - 2.0 };
-        let scene = Scene { frame, nodes: &nodes, links: segments };
+        let segments: Vec<_> = curves.iter().flat_map(Curve::halves).collect();
+        let scene = Scene { frame, nodes: &nodes, links: &segments };
         let mut written = Vec::new();
         let _ = writeln!(
             out,
@@ -270,35 +338,45 @@ impl<'a> Picture<'a> {
                 write_label(out, place, self.font, &node.name, None);
             }
         }
-        let left_out = self.draw_link_labels(out, segments, &scene, &written);
         out.push_str("</g>\n");
-        left_out
+        self.draw_link_labels(out, curves, &scene, &written)
     }
 
     fn draw_link_labels(
         &self,
         out: &mut String,
-        segments: &[(Point, Point)],
+        curves: &[Curve],
         scene: &Scene<'_>,
         names: &[Rect],
     ) -> usize {
         let font = self.font * 0.78;
         let mut written = names.to_vec();
         let (mut left_out, no_links) = (0, Vec::new());
-        // Links under a link's label do no harm: it has a white border.
+        // Links under a link's label do no harm: it has a ground of its own.
         let scene = Scene { frame: scene.frame, nodes: scene.nodes, links: &no_links };
-        for (link, &segment) in self.topology.links().iter().zip(segments) {
+        out.push_str("<g text-anchor=\"middle\">\n");
+        for (link, curve) in self.topology.links().iter().zip(curves) {
             let Some(text) = self.link_text(link) else { continue };
-            let mut label = [along_link(segment, width(&text, font), font)];
+            let mut label = [along_link(|share| curve.at(share), width(&text, font), font)];
             let place = scene.choose(&mut label, &written)[0];
             let hidden = written.iter().chain(scene.nodes).map(|other| place.shared(other));
-            if hidden.sum::<f64>() > 0.15 * place.area() {
+            if hidden.sum::<f64>() > 0.04 * place.area() {
                 left_out += 1;
                 continue;
             }
-            write_label(out, &place, font, &text, Some("#56616d"));
+            let _ = writeln!(
+                out,
+                "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"2\" fill=\"#fff\" \
+                 fill-opacity=\"0.88\"/>",
+                number(place.left - 2.0),
+                number(place.top - 0.5),
+                number(place.right - place.left + 4.0),
+                number(place.bottom - place.top + 1.0),
+            );
+            write_label(out, &place, font, &text, Some("#46515c"));
             written.push(place);
         }
+        out.push_str("</g>\n");
         left_out
     }
 
