@@ -333,7 +333,7 @@ fn claims() -> Vec<ClaimRow> {
     vec![
         claim("payload", "Table 6", "variation explained by payload", (50.7, Some(48.0)), "%"),
         claim("decode-halves", "Section 5.2", halves, (0.5, Some(0.71)), ""),
-        claim("full", "Fig. 2", "time until the queue is full", (2.1e9, Some(2.04e9)), "ns"),
+        claim("full", "Fig. 2", "time until queue is full", (2.1e9, Some(2.04e9)), "ns"),
         claim("power", "Fig. 7", "power drawn", (31.0, None), "W"),
     ]
 }
@@ -362,7 +362,7 @@ fn report(written: Vec<(String, Figure)>) -> Report {
                 .files(["csv", "svg", "png"].map(|end| format!("{stem}.{end}")))
         })
         .collect();
-    let text = "One router forwards for **8 producers and 8 consumers**; its `CPU` is saturated.\n\n\
+    let text = "One router forwards for **8 producers and 8 consumers**; its `CPU` is full.\n\n\
                 - each run lasts 10 s\n- the first second is left out\n\n\
                 See [the paper](https://example.org/paper).";
     Report {
