@@ -68,7 +68,8 @@ impl Diagram {
 
     /// The diagram in Graphviz' language.
     pub fn to_dot(&self, name: &str) -> String {
-        let mut text = format!("digraph \"{name}\" {{\n  rankdir = LR;\n  node [shape = circle];\n");
+        let mut text =
+            format!("digraph \"{name}\" {{\n  rankdir = LR;\n  node [shape = circle];\n");
         for state in 0..self.states.len() {
             let _ = writeln!(text, "  s{state} [label = \"{}\"];", self.label(state));
         }

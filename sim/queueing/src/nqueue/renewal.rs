@@ -97,7 +97,7 @@ fn solve(model: &Model, step: f64) -> (Solution, usize) {
         queues.push(queue);
         rate *= blocking;
         if index + 1 < model.queues {
-            stage.advance();
+            stage.advance(&arrivals);
         }
     }
     (Solution::from_queues(queues), line.samples())

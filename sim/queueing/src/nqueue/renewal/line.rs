@@ -50,9 +50,8 @@ impl Line {
         let points: Vec<Complex64> = (0..=last)
             .map(|index| Complex64::new(offset, offset * parameter(index).sinh()))
             .collect();
-        let weights: Vec<f64> = (0..=last)
-            .map(|index| step / (2.0 * PI) * offset * parameter(index).cosh())
-            .collect();
+        let weights: Vec<f64> =
+            (0..=last).map(|index| step / (2.0 * PI) * offset * parameter(index).cosh()).collect();
         let width = (2 * points.len()).next_multiple_of(LANES);
         let terms = shape.terms;
         let mut line = Self { points, terms, width, origin: Vec::new(), table: Vec::new() };
@@ -79,7 +78,14 @@ impl Line {
     ///
     /// The value at z is `(1 - q(z)) sum_l weight_l E_l / (z - s_l)`. In powers of x each summand
     /// `(1 - q) weight / (d - x)`, d = s + 1 - s_l, |d| >= 1, obeys a recursion that does not grow.
-    fn fill(&self, shape: Shape, weights: &[f64], s: Complex64, real: &mut [f64], imag: &mut [f64]) {
+    fn fill(
+        &self,
+        shape: Shape,
+        weights: &[f64],
+        s: Complex64,
+        real: &mut [f64],
+        imag: &mut [f64],
+    ) {
         let factors = pole_factors(shape, s);
         let (count, width) = (self.points.len(), self.width);
         for (at, (point, weight)) in self.points.iter().zip(weights).enumerate() {

@@ -17,6 +17,8 @@ pub(super) struct Stage<'a> {
     load: f64,
     /// Queues that the stream has overflowed from.
     index: usize,
+    /// Whether E is zero.
+    is_base: bool,
     /// E at the points of the line.
     samples: Vec<Complex64>,
     /// The same for the line's tables.
@@ -34,7 +36,7 @@ impl<'a> Stage<'a> {
         let mut packed = Vec::new();
         line.pack(&samples, &mut packed);
         let (terms, smaller) = (vec![Complex64::ZERO; line.terms], Vec::new());
-        Self { line, load: model.load, index: 0, samples, packed, terms, smaller }
+        Self { line, load: model.load, index: 0, is_base: true, samples, packed, terms, smaller }
     }
 
     /// The shares of arrivals that find 0 to K packets.
@@ -44,19 +46,22 @@ impl<'a> Stage<'a> {
     /// two arrivals, because it rises by one packet at a time. Balance of these flows gives every
     /// share from those above it, in sums of positive terms.
     pub(super) fn at_arrivals(&self) -> Vec<f64> {
+        /// Where shares, of which only ratios count, are scaled down.
+        const HUGE: f64 = 1e100;
         let threshold = self.line.terms - 1;
-        let base = base_terms(Complex64::ZERO, self.load, self.index as f64, self.line.terms);
-        let services: Vec<f64> = (0..threshold)
-            .map(|term| (self.line.at_origin(term, &self.packed) + base[term].re).max(0.0))
-            .collect();
+        let queues = self.index as f64;
+        let base = base_terms(Complex64::ZERO, self.load, queues, self.line.terms);
+        let rest = |term| match self.is_base {
+            true => 0.0,
+            false => self.line.at_origin(term, &self.packed),
+        };
+        let services: Vec<f64> =
+            (0..threshold).map(|term| (rest(term) + base[term].re).max(0.0)).collect();
         // tails[k]: k or more services between two arrivals.
-        let mut tails = Vec::with_capacity(threshold + 1);
-        let mut tail = 1.0_f64;
-        for share in &services {
-            tails.push(tail.max(0.0));
-            tail -= share;
+        let mut tails = vec![1.0, (base_complement(1.0, self.load, queues) - rest(0)).max(0.0)];
+        for share in &services[1..] {
+            tails.push((tails[tails.len() - 1] - share).max(0.0));
         }
-        tails.push(tail.max(0.0));
         let mut shares = vec![0.0; threshold + 1];
         shares[threshold] = 1.0;
         for level in (0..threshold).rev() {
@@ -65,14 +70,27 @@ impl<'a> Stage<'a> {
                 flow += shares[from] * tails[from + 1 - level];
             }
             shares[level] = flow / services[0];
+            if shares[level] > HUGE {
+                shares[level..].iter_mut().for_each(|share| *share /= HUGE);
+            }
         }
         let sum: f64 = shares.iter().sum();
         shares.iter_mut().for_each(|share| *share /= sum);
         shares
     }
 
-    /// Goes on to the stream that overflows from this queue.
-    pub(super) fn advance(&mut self) {
+    /// Goes on to the stream that overflows from this queue, which `found` arrivals, by what they
+    /// find, as [`Stage::at_arrivals`] says.
+    ///
+    /// E stays zero as long as no queue is ever empty between two overflows.
+    pub(super) fn advance(&mut self, found: &[f64]) {
+        /// Arrivals at an empty queue, for each overflow, that change nothing.
+        const NEVER: f64 = 1e-20;
+        self.is_base &= found[0] < NEVER * found[found.len() - 1];
+        if self.is_base {
+            self.index += 1;
+            return;
+        }
         let queues = self.index as f64;
         let mut overflow = Vec::with_capacity(self.samples.len());
         for (at, &s) in self.line.points.iter().enumerate() {
@@ -106,7 +124,7 @@ fn overflow_transform(
     smaller: &mut Vec<Complex64>,
 ) -> Complex64 {
     /// Products below this change nothing.
-    const NEGLIGIBLE: f64 = 1e-48;
+    const NEGLIGIBLE: f64 = 1e-40;
     smaller.clear();
     smaller.push(Complex64::ONE);
     for level in 1..terms.len() {
@@ -138,6 +156,15 @@ fn base_root(centre: Complex64, load: f64, queues: f64) -> Complex64 {
 fn base_value(s: Complex64, load: f64, queues: f64) -> Complex64 {
     let centre = s + load + queues;
     2.0 * load / (centre + base_root(centre, load, queues))
+}
+
+/// One less the base at a real s, without cancellation where the base is close to 1.
+fn base_complement(s: f64, load: f64, queues: f64) -> f64 {
+    if load < queues {
+        return 1.0 - base_value(Complex64::new(s, 0.0), load, queues).re;
+    }
+    let root = base_root(Complex64::new(s + load + queues, 0.0), load, queues).re;
+    2.0 * s / (s + load - queues + root)
 }
 
 /// Coefficients of `base(s + 1 - x)` in x: the first from the closed form, the others by the

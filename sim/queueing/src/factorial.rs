@@ -1,0 +1,259 @@
+//! Two-level factorial designs with replications: which factor explains how much.
+//!
+//! With k factors at two levels each and r replications, the responses are fitted by
+//! `y = q_0 + q_A x_A + q_B x_B + q_AB x_A x_B + ...`, x = -1 or 1. An effect explains
+//! `2^k r q^2` of the total sum of squares; what is left within treatments is error. This is the
+//! method of paper ccnx-measurement, section 3.5.
+
+mod parse;
+
+#[cfg(test)]
+mod tests;
+
+use serde::Serialize;
+use statrs::distribution::{ContinuousCDF as _, StudentsT};
+
+pub use parse::parse;
+
+/// The most factors of a design: it has 2^k treatments.
+pub const FACTORS_MAX: usize = 16;
+
+/// A factor and what its levels are called.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Factor {
+    /// Its name.
+    pub name: String,
+    /// What level -1 is called in the file.
+    pub low: String,
+    /// What level 1 is called in the file.
+    pub high: String,
+}
+
+/// A complete design: every combination of levels, each with as many responses.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Design {
+    factors: Vec<Factor>,
+    /// Responses of each treatment; bit i of a treatment's number is set when factor i is high.
+    responses: Vec<Vec<f64>>,
+}
+
+/// What a design tells.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Analysis {
+    /// The factors in the order of the file.
+    pub factors: Vec<Factor>,
+    /// Responses of each treatment, r.
+    pub replications: usize,
+    /// The mean of all responses, q_0.
+    pub mean: f64,
+    /// All effects, single factors and interactions, the most important first.
+    pub effects: Vec<Effect>,
+    /// Share of the variation that is error, in percent; absent without replications.
+    pub error_percent: Option<f64>,
+    /// Standard deviation of the error of a response; absent without replications.
+    pub error_deviation: Option<f64>,
+    /// The confidence of the intervals.
+    pub confidence: f64,
+}
+
+/// An effect of a factor, or of several together.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Effect {
+    /// The names of its factors: joined without a sign when all are single letters (`BC`), with `*`
+    /// otherwise.
+    pub effect: String,
+    /// q: half the change of the response from -1 to 1.
+    pub coefficient: f64,
+    /// Share of the total variation, in percent.
+    pub variation_percent: f64,
+    /// Lower end of the confidence interval of q; absent without replications.
+    pub low: Option<f64>,
+    /// Upper end of the confidence interval of q; absent without replications.
+    pub high: Option<f64>,
+}
+
+/// Why a design was not analysed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum FactorialError {
+    /// No rows.
+    #[error("no rows: give a header such as `A,B,y` and a row for each run")]
+    Empty,
+    /// The heading is not factors and then y.
+    #[error("line {line}: {problem}: the header names the factors and then `y`, such as `A,B,y`")]
+    Header {
+        /// Line in the file.
+        line: u64,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Something is wrong with a row.
+    #[error("line {line}: {problem}")]
+    Row {
+        /// Line in the file.
+        line: u64,
+        /// What is wrong and what to do.
+        problem: String,
+    },
+    /// The file is not CSV.
+    #[error("line {line}: not CSV: {problem}")]
+    Csv {
+        /// Line in the file.
+        line: u64,
+        /// What the parser says.
+        problem: String,
+    },
+    /// A factor that never changes.
+    #[error(
+        "factor {factor} is `{level}` in every row: leave it out, or add rows with its other level"
+    )]
+    OneLevel {
+        /// The factor.
+        factor: String,
+        /// Its only level.
+        level: String,
+    },
+    /// Treatments without a run.
+    #[error(
+        "{count} of {all} combinations have no row, such as {example}: a design needs every one"
+    )]
+    Missing {
+        /// How many.
+        count: usize,
+        /// How many there are.
+        all: usize,
+        /// One of them.
+        example: String,
+    },
+    /// Treatments with more or fewer replications than others.
+    #[error("{example} has {found} rows and others have {usual}: give every combination as many")]
+    Unbalanced {
+        /// One of them.
+        example: String,
+        /// Its rows.
+        found: usize,
+        /// Rows of the first treatment.
+        usual: usize,
+    },
+    /// A confidence level outside 0 to 1.
+    #[error("a confidence of {0}: give a number between 0 and 1, such as 0.95")]
+    Confidence(f64),
+}
+
+impl Design {
+    /// A design from its factors and the responses of each treatment: `responses[t]` has those of
+    /// the treatment in which factor i is high when bit i of t is set.
+    pub fn new(factors: Vec<Factor>, responses: Vec<Vec<f64>>) -> Result<Self, FactorialError> {
+        let problem = |text: String| FactorialError::Header { line: 1, problem: text };
+        if factors.is_empty() || factors.len() > FACTORS_MAX {
+            return Err(problem(format!("{} factors, not 1 to {FACTORS_MAX}", factors.len())));
+        }
+        let mut design = Self { factors, responses };
+        let all = 1 << design.factors.len();
+        design.responses.resize(all, Vec::new());
+        let missing: Vec<usize> = (0..all).filter(|at| design.responses[*at].is_empty()).collect();
+        if let Some(&first) = missing.first() {
+            let example = design.treatment(first);
+            return Err(FactorialError::Missing { count: missing.len(), all, example });
+        }
+        let usual = design.responses[0].len();
+        if let Some(at) = (0..all).find(|at| design.responses[*at].len() != usual) {
+            let (example, found) = (design.treatment(at), design.responses[at].len());
+            return Err(FactorialError::Unbalanced { example, found, usual });
+        }
+        Ok(design)
+    }
+
+    /// The factors.
+    pub fn factors(&self) -> &[Factor] {
+        &self.factors
+    }
+
+    /// A treatment in words: `A=10K B=4`.
+    fn treatment(&self, number: usize) -> String {
+        let levels = self.factors.iter().enumerate().map(|(index, factor)| {
+            let level = if number >> index & 1 == 1 { &factor.high } else { &factor.low };
+            format!("{}={level}", factor.name)
+        });
+        levels.collect::<Vec<_>>().join(" ")
+    }
+
+    /// The name of the effect of the factors whose bits are set.
+    fn effect_name(&self, set: usize) -> String {
+        let chosen = self.factors.iter().enumerate().filter(|(index, _)| set >> index & 1 == 1);
+        let names: Vec<&str> = chosen.map(|(_, factor)| factor.name.as_str()).collect();
+        let short = self.factors.iter().all(|factor| factor.name.chars().count() == 1);
+        names.join(if short { "" } else { "*" })
+    }
+
+    /// Effects, variation and, when there are replications, intervals of the given confidence.
+    ///
+    /// The error of every effect is `s / sqrt(2^k r)`, with `s^2` the squares within treatments over
+    /// their `2^k (r - 1)` degrees of freedom.
+    pub fn analyse(&self, confidence: f64) -> Result<Analysis, FactorialError> {
+        if !(confidence > 0.0 && confidence < 1.0) {
+            return Err(FactorialError::Confidence(confidence));
+        }
+        let replications = self.responses[0].len();
+        let all = self.responses.len() as f64;
+        let runs = all * replications as f64;
+        let means: Vec<f64> =
+            self.responses.iter().map(|y| y.iter().sum::<f64>() / y.len() as f64).collect();
+        let coefficients = contrasts(means.clone());
+        let within: f64 = self
+            .responses
+            .iter()
+            .zip(&means)
+            .flat_map(|(y, mean)| y.iter().map(move |y| (y - mean).powi(2)))
+            .sum();
+        let squares = |q: f64| runs * q * q;
+        let total = coefficients[1..].iter().map(|q| squares(*q)).sum::<f64>() + within;
+        let percent = |part: f64| if total > 0.0 { 100.0 * part / total } else { 0.0 };
+        let freedom = all * (replications - 1) as f64;
+        let deviation = (replications > 1).then(|| (within / freedom).sqrt());
+        let half_width = deviation.map(|deviation| {
+            let t = StudentsT::new(0.0, 1.0, freedom)
+                .map_or(f64::INFINITY, |t| t.inverse_cdf(0.5 + confidence / 2.0));
+            t * deviation / runs.sqrt()
+        });
+        let mut effects: Vec<Effect> = (1..self.responses.len())
+            .map(|set| {
+                let coefficient = coefficients[set];
+                Effect {
+                    effect: self.effect_name(set),
+                    coefficient,
+                    variation_percent: percent(squares(coefficient)),
+                    low: half_width.map(|width| coefficient - width),
+                    high: half_width.map(|width| coefficient + width),
+                }
+            })
+            .collect();
+        effects.sort_by(|one, two| two.variation_percent.total_cmp(&one.variation_percent));
+        Ok(Analysis {
+            factors: self.factors.clone(),
+            replications,
+            mean: coefficients[0],
+            effects,
+            error_percent: deviation.map(|_| percent(within)),
+            error_deviation: deviation,
+            confidence,
+        })
+    }
+}
+
+/// The coefficients of all effects, by number of the set of factors: Yates' sums and differences,
+/// one factor after the other.
+fn contrasts(mut values: Vec<f64>) -> Vec<f64> {
+    let count = values.len();
+    let mut stride = 1;
+    while stride < count {
+        for pair in values.chunks_exact_mut(2 * stride) {
+            let (low, high) = pair.split_at_mut(stride);
+            for (low, high) in low.iter_mut().zip(high) {
+                (*low, *high) = (*low + *high, *high - *low);
+            }
+        }
+        stride *= 2;
+    }
+    values.iter_mut().for_each(|value| *value /= count as f64);
+    values
+}
