@@ -20,6 +20,7 @@ const T_999: f64 = 5.408;
 fn chain(seed: u64, routers: usize, load: f64, capacity: u32, when_full: WhenFull) -> Plan {
     let mut builder = Builder::new(seed, 60 * S);
     builder.plan.sample_ns = 7_000_000;
+    builder.local = LinkConfig::default();
     let stage = StagePlan {
         service: ServiceTime::Exponential { mean_ns: SERVICE_NS },
         capacity,

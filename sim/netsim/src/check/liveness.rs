@@ -6,6 +6,8 @@ use weir_base::NS_PER_S;
 const UNANSWERED_MIN: u32 = 64;
 /// Lifetimes that must have passed as well.
 const LIFETIMES: u64 = 10;
+/// Deliveries to one consumer at one moment, beyond which time stands still.
+const AT_ONCE_MAX: u32 = 1 << 18;
 /// And this much time.
 const PATIENCE_MIN_NS: u64 = 10 * NS_PER_S;
 
@@ -15,6 +17,8 @@ pub(crate) struct Progress {
     patience_ns: u64,
     latest_ns: u64,
     unanswered: u32,
+    /// Deliveries at `latest_ns`.
+    at_once: u32,
 }
 
 impl Progress {
@@ -22,22 +26,30 @@ impl Progress {
     pub(crate) fn new(lifetime_ms: u64) -> Self {
         let lifetime_ns = lifetime_ms.saturating_mul(1_000_000);
         let patience_ns = lifetime_ns.saturating_mul(LIFETIMES).max(PATIENCE_MIN_NS);
-        Self { patience_ns, latest_ns: 0, unanswered: 0 }
+        Self { patience_ns, latest_ns: 0, unanswered: 0, at_once: 0 }
     }
 
     /// Something reached the consumer: a Data, even if late, or a Nack.
     #[inline]
-    pub(crate) fn on_delivery(&mut self, now_ns: u64) {
+    pub(crate) fn on_delivery(&mut self, now_ns: u64) -> Result<(), String> {
+        self.at_once = if now_ns == self.latest_ns { self.at_once + 1 } else { 0 };
         self.latest_ns = now_ns;
         self.unanswered = 0;
+        if self.at_once <= AT_ONCE_MAX {
+            return Ok(());
+        }
+        Err("time stands still: the consumer asks again as soon as it is answered, and the answers \
+             take no time; give its link a delay or a rate, or the router's store a service time"
+            .into())
     }
 
     /// The consumer sent an Interest. `excused_until_ns` is when the latest fault ended or will.
     #[inline]
     pub(crate) fn on_interest(&mut self, now_ns: u64, excused_until_ns: u64) -> Result<(), String> {
         self.unanswered += 1;
-        if self.unanswered == 1 {
+        if self.unanswered == 1 && self.latest_ns != now_ns {
             self.latest_ns = now_ns;
+            self.at_once = 0;
         }
         let since_ns = self.latest_ns.max(excused_until_ns);
         if self.unanswered < UNANSWERED_MIN || now_ns <= since_ns.saturating_add(self.patience_ns) {
@@ -71,7 +83,7 @@ mod tests {
         }
         assert!(progress.on_interest(11 * NS_PER_S, 0).unwrap_err().contains("65 Interests"));
         assert_eq!(progress.on_interest(11 * NS_PER_S, 5 * NS_PER_S), Ok(()), "a fault excuses");
-        progress.on_delivery(11 * NS_PER_S);
+        progress.on_delivery(11 * NS_PER_S).unwrap();
         assert_eq!(progress.on_interest(30 * NS_PER_S, 0), Ok(()));
     }
 
@@ -80,8 +92,28 @@ mod tests {
         let mut progress = Progress::new(1000);
         for minute in 0..60 {
             assert_eq!(progress.on_interest(minute * 60 * NS_PER_S, 0), Ok(()));
-            progress.on_delivery(minute * 60 * NS_PER_S + 1);
+            progress.on_delivery(minute * 60 * NS_PER_S + 1).unwrap();
         }
+    }
+
+    #[test]
+    fn time_that_stands_still_is_noticed() {
+        let mut progress = Progress::new(1000);
+        let mut ask = |now_ns| {
+            progress.on_interest(now_ns, 0).unwrap();
+            progress.on_delivery(now_ns)
+        };
+        for _ in 0..AT_ONCE_MAX {
+            ask(5).unwrap();
+        }
+        for now_ns in 6..u64::from(AT_ONCE_MAX) + 20 {
+            ask(now_ns).unwrap();
+        }
+        let mut last = Ok(());
+        for _ in 0..AT_ONCE_MAX + 2 {
+            last = ask(NS_PER_S);
+        }
+        assert!(last.unwrap_err().contains("stands still"));
     }
 
     #[test]

@@ -119,7 +119,9 @@ impl Network {
             }
             NodeKind::App(_) => {
                 if let Some(progress) = &mut self.nodes[node as usize].progress {
-                    progress.on_delivery(self.now_ns);
+                    progress
+                        .on_delivery(self.now_ns)
+                        .map_err(|what| Broken::liveness(node, what))?;
                 }
                 self.app_inputs.push(AppInput { header, packet });
                 self.call_app(node, observer)

@@ -17,6 +17,8 @@ pub const S: u64 = 1_000_000_000;
 /// A plan in the making.
 pub struct Builder {
     pub plan: Plan,
+    /// Between routers and the applications on their hosts.
+    pub local: LinkConfig,
 }
 
 impl Builder {
@@ -31,7 +33,8 @@ impl Builder {
             routes: Vec::new(),
             faults: Vec::new(),
         };
-        Self { plan }
+        let local = LinkConfig { delay_ns: 20_000, ..LinkConfig::default() };
+        Self { plan, local }
     }
 
     fn node(&mut self, name: String, role: Role) -> usize {
@@ -63,8 +66,8 @@ impl Builder {
         self.plan.links.push(LinkPlan {
             a,
             b,
-            a_to_b: LinkConfig::default(),
-            b_to_a: LinkConfig::default(),
+            a_to_b: self.local.clone(),
+            b_to_a: self.local.clone(),
             is_local: true,
             transport: Transport::Unix,
             mtu: 8800,
