@@ -32,6 +32,7 @@ enum Command {
     Cs(cmd::cs::Args),
     Strategy(cmd::strategy::Args),
     Key(cmd::key::Args),
+    Link(cmd::link::Args),
     Packet(cmd::packet::Args),
     Lab(cmd::lab::Args),
 }
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Command::Cs(args) => cmd::cs::run(args),
         Command::Strategy(args) => cmd::strategy::run(args),
         Command::Key(args) => cmd::key::run(args),
+        Command::Link(args) => cmd::link::run(args),
         Command::Packet(args) => cmd::packet::run(args),
         Command::Lab(args) => cmd::lab::run(args),
     };
@@ -60,7 +62,7 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             eprintln!("weir: {error:#}");
-            ExitCode::FAILURE
+            ExitCode::from(cmd::lab::exit_code(&error))
         }
     }
 }

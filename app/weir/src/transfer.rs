@@ -106,6 +106,10 @@ impl Stop {
         Ok(Self(stop))
     }
 
+    pub(crate) fn flag(&self) -> &AtomicBool {
+        &self.0
+    }
+
     pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
