@@ -319,6 +319,18 @@ fn an_open_loop_keeps_its_moments_and_every_interest_has_one_end() {
         assert_eq!(run.sent(), run.received() + run.timed_out() + run.nacked());
         assert!(run.timed_out() > 100 && run.nacked() > 2);
         // A lifetime is as long as the plan says, and nothing is left at its end.
+        let mut moments: HashMap<(u64, u64), Vec<u64>> = HashMap::new();
+        for (at_ns, event) in &run.events {
+            match *event {
+                EventKind::InterestSent { object, segment, .. } => {
+                    moments.entry((object, segment)).or_default().push(*at_ns);
+                }
+                EventKind::TimedOut { object, segment } => {
+                    assert!(moments[&(object, segment)].contains(&(at_ns - 400 * MS)));
+                }
+                _ => {}
+            }
+        }
         let last_ns = run.events.last().unwrap().0;
         assert!(last_ns <= NS_PER_S - MS + 400 * MS);
         assert_eq!(run.consumer().outstanding(), 0);
@@ -428,6 +440,20 @@ fn a_silent_producer_makes_objects_fail_and_the_next_begin() {
         let stats = run.consumer().stats();
         assert!(stats.objects_failed > 1 && stats.answered == 0, "{stats:?}");
         assert!(stats.interests < 5_000, "{stats:?}");
+    }
+}
+
+#[test]
+fn what_is_refused_rests_longer_and_longer() {
+    let channel = Channel { nacked: 1_000_000, delay_ns: MS, ..Channel::default() };
+    // The first object has 14 segments, all of which the fetcher's window has room for.
+    let fetched = objects(u64::MAX, "fixed");
+    for (demand, segments) in [(Demand::Window { window: 1, count: None }, 1), (fetched, 14)] {
+        let run = Run::new(&consumer(varied(), demand), NS_PER_S, channel, 1).run();
+        // 10, 20, 40 ms and so on: at most seven rests fit into a second.
+        let each = run.sent() / segments;
+        assert!((3..10).contains(&each), "{each}");
+        assert_eq!(run.sent(), run.nacked());
     }
 }
 
