@@ -1,0 +1,256 @@
+//! How fast networks are simulated: packet hops a second of processor time, and peak memory.
+//!
+//! `cargo run --release -p weir-benches --bin simulator [-- --shape line|tree|large|fetch]`
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use cpu_time::ThreadTime;
+use weir_netem::LinkConfig;
+use weir_netsim::plan::{LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport};
+use weir_netsim::workload::{
+    Arrivals, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes,
+};
+use weir_netsim::{Event, Network, Observer};
+
+#[derive(Parser)]
+struct Arguments {
+    /// Shape of the network: all in turn when none is given. `large` is 1,000 routers with 10,000
+    /// consumers.
+    #[arg(long)]
+    shape: Option<String>,
+    /// Virtual seconds; each shape has its own number otherwise.
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// Octets of the store of each router.
+    #[arg(long, default_value_t = 1 << 20)]
+    store_bytes: u64,
+}
+
+/// Counts events and forgets them.
+#[derive(Default)]
+struct Count(u64);
+
+impl Observer for Count {
+    fn observe(&mut self, _event: &Event) {
+        self.0 += 1;
+    }
+}
+
+fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    let shapes = ["line", "tree", "fetch", "large"];
+    println!("shape   routers consumers  virtual s   Mhops  Mhops/s  ns/hop  steps/hop  peak MiB  build s");
+    for shape in shapes {
+        if arguments.shape.as_deref().is_none_or(|wanted| wanted == shape) {
+            measure(shape, &arguments)?;
+        }
+    }
+    Ok(())
+}
+
+fn measure(shape: &str, arguments: &Arguments) -> Result<()> {
+    let plan = match shape {
+        "line" => line(arguments.store_bytes, arguments.seconds.unwrap_or(10.0)),
+        "tree" => tree(arguments.store_bytes, arguments.seconds.unwrap_or(2.0)),
+        "fetch" => fetch(arguments.store_bytes, arguments.seconds.unwrap_or(5.0)),
+        "large" => large(arguments.store_bytes, arguments.seconds.unwrap_or(3.0)),
+        other => bail!("no shape `{other}`; there are line, tree, fetch and large"),
+    };
+    let building = Instant::now();
+    let mut network = Network::new(&plan)?;
+    let build_s = building.elapsed().as_secs_f64();
+    let time = ThreadTime::now();
+    let mut count = Count::default();
+    let summary = network.run(&mut count)?;
+    let cpu_s = time.elapsed().as_secs_f64();
+    let (routers, consumers) = plan.nodes.iter().fold((0, 0), |(r, c), node| match node.role {
+        Role::Router(_) => (r + 1, c),
+        Role::Consumer(_) => (r, c + 1),
+        Role::Producer(_) => (r, c),
+    });
+    let hops = summary.packet_hops as f64;
+    println!(
+        "{shape:<8}{routers:>7}{consumers:>10}{:>11.1}{:>8.2}{:>9.3}{:>8.0}{:>11.2}{:>10.0}{:>9.2}",
+        summary.virtual_ns as f64 / 1e9,
+        hops / 1e6,
+        hops / 1e6 / cpu_s,
+        cpu_s * 1e9 / hops,
+        summary.steps as f64 / hops,
+        peak_mib()?,
+        build_s,
+    );
+    Ok(())
+}
+
+/// Peak resident memory of this process, MiB.
+fn peak_mib() -> Result<f64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).context("no VmHWM")?;
+    let kib = line.split_whitespace().nth(1).context("no number")?;
+    Ok(kib.parse::<f64>()? / 1024.0)
+}
+
+#[derive(Default)]
+struct Nodes {
+    nodes: Vec<NodePlan>,
+    links: Vec<LinkPlan>,
+    routes: Vec<RoutePlan>,
+}
+
+impl Nodes {
+    fn add(&mut self, role: Role) -> usize {
+        self.nodes.push(NodePlan { name: format!("n{}", self.nodes.len()), role });
+        self.nodes.len() - 1
+    }
+
+    fn router(&mut self, store_bytes: u64) -> usize {
+        self.add(Role::Router(RouterPlan { store_bytes, ..RouterPlan::default() }))
+    }
+
+    fn link(&mut self, a: usize, b: usize, rate_bps: u64, delay_ns: u64) -> usize {
+        let config = LinkConfig { rate_bps: Some(rate_bps), delay_ns, ..LinkConfig::default() };
+        self.links.push(LinkPlan {
+            a,
+            b,
+            a_to_b: config.clone(),
+            b_to_a: config,
+            is_local: false,
+            transport: Transport::Udp,
+            mtu: 9000,
+        });
+        self.links.len() - 1
+    }
+
+    /// `node` reaches `prefix` by `link`.
+    fn route(&mut self, node: usize, prefix: &str, link: usize) {
+        self.routes.push(RoutePlan { node, prefix: prefix.into(), link, cost: 1 });
+    }
+
+    fn plan(self, seconds: f64) -> Plan {
+        Plan {
+            seed: 1,
+            duration_ns: (seconds * 1e9) as u64,
+            drain_ns: 5_000_000_000,
+            sample_ns: 0,
+            nodes: self.nodes,
+            links: self.links,
+            routes: self.routes,
+            faults: Vec::new(),
+        }
+    }
+}
+
+fn names(objects: u64, object_bytes: u64, segment_bytes: u32) -> Names {
+    Names {
+        prefix: "/p".into(),
+        components: 4,
+        popularity: Popularity::Zipf { objects, exponent: 0.8 },
+        sizes: Sizes::Fixed { bytes: object_bytes },
+        segment_bytes,
+    }
+}
+
+fn poisson(names: &Names, rate_hz: f64) -> Role {
+    let demand = Demand::Arrivals { arrivals: Arrivals::Poisson { rate_hz } };
+    Role::Consumer(ConsumerPlan {
+        start_ns: 0,
+        stop_ns: None,
+        lifetime_ms: 4000,
+        names: names.clone(),
+        demand,
+    })
+}
+
+fn producer(names: &Names) -> Role {
+    let names = names.clone();
+    Role::Producer(ProducerPlan { names, freshness_ms: 3_600_000, delay_ns: 0 })
+}
+
+/// Ten routers in a line, single Interests of 1 kB Data that mostly go all the way.
+fn line(store_bytes: u64, seconds: f64) -> Plan {
+    let mut net = Nodes::default();
+    let names = names(1_000_000, 1000, 1000);
+    let routers: Vec<_> = (0..10).map(|_| net.router(store_bytes)).collect();
+    for pair in routers.windows(2) {
+        let link = net.link(pair[0], pair[1], 1_000_000_000, 1_000_000);
+        net.route(pair[0], "/p", link);
+    }
+    let app = net.add(producer(&names));
+    let link = net.link(routers[9], app, 10_000_000_000, 1000);
+    net.route(routers[9], "/p", link);
+    let app = net.add(poisson(&names, 20_000.0));
+    net.link(app, routers[0], 10_000_000_000, 1000);
+    net.plan(seconds)
+}
+
+/// A binary tree of 127 routers with a consumer at each of the 64 leaves.
+fn tree(store_bytes: u64, seconds: f64) -> Plan {
+    let mut net = Nodes::default();
+    let names = names(100_000, 1000, 1000);
+    let routers: Vec<_> = (0..127).map(|_| net.router(store_bytes)).collect();
+    for child in 1..127 {
+        let link = net.link(routers[child], routers[(child - 1) / 2], 10_000_000_000, 1_000_000);
+        net.route(routers[child], "/p", link);
+    }
+    let app = net.add(producer(&names));
+    let link = net.link(routers[0], app, 100_000_000_000, 1000);
+    net.route(routers[0], "/p", link);
+    for leaf in 63..127 {
+        let app = net.add(poisson(&names, 2000.0));
+        net.link(app, routers[leaf], 10_000_000_000, 1000);
+    }
+    net.plan(seconds)
+}
+
+/// Four routers, one consumer that fetches whole objects of 8 kB segments with CUBIC.
+fn fetch(store_bytes: u64, seconds: f64) -> Plan {
+    let mut net = Nodes::default();
+    let names = names(1000, 10_000_000, 8000);
+    let routers: Vec<_> = (0..4).map(|_| net.router(store_bytes)).collect();
+    for pair in routers.windows(2) {
+        let link = net.link(pair[0], pair[1], 10_000_000_000, 1_000_000);
+        net.route(pair[0], "/p", link);
+    }
+    let app = net.add(producer(&names));
+    let link = net.link(routers[3], app, 100_000_000_000, 1000);
+    net.route(routers[3], "/p", link);
+    let demand = Demand::Objects {
+        arrivals: None,
+        count: None,
+        controller: "cubic".into(),
+        window: None,
+    };
+    let app = net.add(Role::Consumer(ConsumerPlan {
+        start_ns: 0,
+        stop_ns: None,
+        lifetime_ms: 4000,
+        names: names.clone(),
+        demand,
+    }));
+    net.link(app, routers[0], 10_000_000_000, 1000);
+    net.plan(seconds)
+}
+
+/// A tree of 1,000 routers with four below each, and ten consumers at each.
+fn large(store_bytes: u64, seconds: f64) -> Plan {
+    let mut net = Nodes::default();
+    let names = names(100_000, 1000, 1000);
+    let routers: Vec<_> = (0..1000).map(|_| net.router(store_bytes)).collect();
+    for child in 1..1000 {
+        let parent = (child - 1) / 4;
+        let link = net.link(routers[child], routers[parent], 100_000_000_000, 1_000_000);
+        net.route(routers[child], "/p", link);
+    }
+    let app = net.add(producer(&names));
+    let link = net.link(routers[0], app, 100_000_000_000, 1000);
+    net.route(routers[0], "/p", link);
+    for &router in &routers {
+        for _ in 0..10 {
+            let app = net.add(poisson(&names, 50.0));
+            net.link(app, router, 1_000_000_000, 100_000);
+        }
+    }
+    net.plan(seconds)
+}
