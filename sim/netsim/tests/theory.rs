@@ -9,6 +9,7 @@ use weir_netsim::event::Queue;
 use weir_netsim::plan::{Plan, RouterPlan, StagePlan, StagesPlan, WhenFull};
 use weir_netsim::workload::Popularity;
 use weir_netsim::{EventKind, Network};
+use weir_queueing::nqueue::{ChainOptions, Model, chain as chain_of};
 
 /// Service of 1 ms in the mean, so that rates are loads in thousands.
 const SERVICE_NS: u64 = 1_000_000;
@@ -108,5 +109,32 @@ fn a_store_stage_is_an_mm1k_queue() {
         let measured = |pick: fn(&(f64, f64)) -> f64| runs.iter().map(pick).collect::<Vec<_>>();
         assert_agrees(&format!("blocking at {load}"), &measured(|run| run.0), blocking);
         assert_agrees(&format!("length at {load}"), &measured(|run| run.1), length);
+    }
+}
+
+/// Routers that pass by what finds their store full are the N-queue bypass model of paper nb-cache,
+/// IV, checked against the solution of its Markov chain.
+#[test]
+fn a_chain_of_routers_is_the_bypass_model() {
+    for (routers, load) in [(2, 1.5), (3, 2.4)] {
+        let capacity = 3;
+        let model = Model::new(routers, capacity as usize, load).unwrap();
+        let theory = chain_of(&model, &ChainOptions::default()).unwrap().solution;
+        let runs: Vec<_> = (0..SEEDS)
+            .map(|seed| {
+                let plan = chain(seed, routers, load, capacity, WhenFull::Bypass);
+                measure(&plan, routers)
+            })
+            .collect();
+        for (queue, expected) in theory.queues.iter().enumerate() {
+            let what = format!("queue {queue} of {routers} at {load}");
+            let blocking: Vec<_> = runs.iter().map(|run| run[queue].0).collect();
+            let length: Vec<_> = runs.iter().map(|run| run[queue].1).collect();
+            assert_agrees(&format!("blocking of {what}"), &blocking, expected.blocking);
+            assert_agrees(&format!("length of {what}"), &length, expected.mean_packets);
+        }
+        let loss: Vec<_> =
+            runs.iter().map(|run| run.iter().map(|queue| queue.0).product::<f64>()).collect();
+        assert_agrees(&format!("loss of {routers} at {load}"), &loss, theory.loss);
     }
 }
