@@ -147,7 +147,7 @@ fn separate(points: &mut [Point]) {
     }
     let (low, high) = bounds(points);
     let extent = length(minus(high, low)).max(1e-9);
-    let least = extent * (0.35 / (points.len() as f64).sqrt()).min(0.028);
+    let least = extent * (0.35 / (points.len() as f64).sqrt()).min(0.035);
     for _ in 0..80 {
         let mut moved = false;
         for a in 0..points.len() {
@@ -221,7 +221,7 @@ fn stress_of_part(neighbours: &[Vec<usize>], part: &[usize]) -> Vec<Point> {
     let mut unit = || f64::from(rng.next_u32()) / f64::from(u32::MAX);
     let mut points: Vec<Point> = (0..count).map(|_| (unit(), unit())).collect();
     let mut pairs = pairs_of_part(neighbours, part);
-    let furthest = pairs.iter().map(|pair| pair.2).fold(1.0, f64::max);
+    let furthest = pairs.iter().map(|pair| pair.distance).fold(1.0, f64::max);
     let rounds = (MOVES_MAX / pairs.len().max(1)).clamp(30, ROUNDS);
     // Steps shrink from the longest distance's to a fraction of the shortest's.
     let (first, last): (f64, f64) = (furthest * furthest, 0.03);
@@ -231,12 +231,14 @@ fn stress_of_part(neighbours: &[Vec<usize>], part: &[usize]) -> Vec<Point> {
         for index in (1..pairs.len()).rev() {
             pairs.swap(index, rng.below(index as u32 + 1) as usize);
         }
-        for &(a, b, distance) in &pairs {
+        for &Pair { a, b, distance, fixed } in &pairs {
             let difference = minus(points[a], points[b]);
             let now = length(difference).max(1e-9);
             let share = (step / (distance * distance)).min(1.0);
             let by = share * (now - distance) / 2.0 / now;
-            points[a] = minus(points[a], (difference.0 * by, difference.1 * by));
+            if !fixed {
+                points[a] = minus(points[a], (difference.0 * by, difference.1 * by));
+            }
             points[b] = minus(points[b], (-difference.0 * by, -difference.1 * by));
         }
         step *= factor;
@@ -245,9 +247,17 @@ fn stress_of_part(neighbours: &[Vec<usize>], part: &[usize]) -> Vec<Point> {
     points
 }
 
-/// Pairs of nodes (indices in `part`) and their distance in links: all of them, or those of some
-/// nodes that are far from each other, and all links.
-fn pairs_of_part(neighbours: &[Vec<usize>], part: &[usize]) -> Vec<(usize, usize, f64)> {
+/// Two nodes (indices in their part) and their distance in links.
+struct Pair {
+    a: usize,
+    b: usize,
+    distance: f64,
+    /// Only `b` is moved: `a` is in so many pairs that it would be thrown about.
+    fixed: bool,
+}
+
+/// All pairs of nodes, or those of some nodes that are far from each other, and all links.
+fn pairs_of_part(neighbours: &[Vec<usize>], part: &[usize]) -> Vec<Pair> {
     let mut index_of = vec![usize::MAX; neighbours.len()];
     for (index, &node) in part.iter().enumerate() {
         index_of[node] = index;
@@ -274,7 +284,8 @@ fn pairs_of_part(neighbours: &[Vec<usize>], part: &[usize]) -> Vec<(usize, usize
     if part.len() <= EXACT_NODES_MAX {
         for a in 0..part.len() {
             let distance = distances_from(a);
-            pairs.extend((a + 1..part.len()).map(|b| (a, b, f64::from(distance[b]))));
+            let far = |b: usize| Pair { a, b, distance: f64::from(distance[b]), fixed: false };
+            pairs.extend((a + 1..part.len()).map(far));
         }
         return pairs;
     }
@@ -283,7 +294,8 @@ fn pairs_of_part(neighbours: &[Vec<usize>], part: &[usize]) -> Vec<(usize, usize
     for _ in 0..PIVOTS {
         let distance = distances_from(pivot);
         let others = (0..part.len()).filter(|&other| other != pivot);
-        pairs.extend(others.map(|other| (pivot, other, f64::from(distance[other]))));
+        let far = |b: usize| Pair { a: pivot, b, distance: f64::from(distance[b]), fixed: true };
+        pairs.extend(others.map(far));
         for (nearest, distance) in nearest.iter_mut().zip(distance) {
             *nearest = (*nearest).min(distance);
         }
@@ -291,7 +303,8 @@ fn pairs_of_part(neighbours: &[Vec<usize>], part: &[usize]) -> Vec<(usize, usize
     }
     for (a, &node) in part.iter().enumerate() {
         let linked = neighbours[node].iter().map(|&other| index_of[other]);
-        pairs.extend(linked.filter(|&b| a < b).map(|b| (a, b, 1.0)));
+        let near = |b: usize| Pair { a, b, distance: 1.0, fixed: false };
+        pairs.extend(linked.filter(|&b| a < b).map(near));
     }
     pairs
 }

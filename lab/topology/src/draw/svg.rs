@@ -38,8 +38,8 @@ fn number(value: f64) -> String {
     format!("{}", (value * 10.0).round() / 10.0 + 0.0)
 }
 
-/// Nodes times links above which links run straight, through nodes if need be.
-const BENDS_MAX: usize = 4_000_000;
+/// Above this number of nodes links run straight, through nodes if need be.
+const BENT_NODES_MAX: usize = 120;
 
 /// A quadratic curve, or a straight line when the control is in the middle.
 struct Curve {
@@ -218,7 +218,7 @@ impl<'a> Picture<'a> {
         for link in self.topology.links() {
             *all.entry(pair(link)).or_insert(0usize) += 1;
         }
-        let look_for_nodes = self.points.len() * self.topology.links().len() <= BENDS_MAX;
+        let look_for_nodes = self.points.len() <= BENT_NODES_MAX;
         let place = |link: &Link| {
             let (a, b) = pair(link);
             let (from, to) = (self.points[a], self.points[b]);
@@ -255,7 +255,8 @@ impl<'a> Picture<'a> {
                 way = if aside > 0.0 { -needed } else { needed };
             }
         }
-        way.clamp(-length * 0.3, length * 0.3)
+        // A great detour would be harder to follow than a link through a node.
+        if way.abs() > length * 0.15 { 0.0 } else { way }
     }
 
     /// Wider for faster links, when there are several rates.
@@ -381,15 +382,16 @@ impl<'a> Picture<'a> {
     }
 
     fn link_text(&self, link: &Link) -> Option<String> {
-        let delay = short_duration(link.delay_ns);
+        let delay = Some(link.delay_ns).filter(|&delay_ns| delay_ns > 0).map(short_duration);
+        let rate = link.rate_bps.map(short_rate);
         match self.options.link_labels {
             LinkLabels::None => None,
-            LinkLabels::Delay => Some(delay),
-            LinkLabels::Rate => link.rate_bps.map(short_rate),
-            LinkLabels::Both => Some(match link.rate_bps {
-                Some(rate_bps) => format!("{}, {delay}", short_rate(rate_bps)),
-                None => delay,
-            }),
+            LinkLabels::Delay => delay,
+            LinkLabels::Rate => rate,
+            LinkLabels::Both => {
+                let parts: Vec<_> = rate.into_iter().chain(delay).collect();
+                Some(parts.join(", ")).filter(|text| !text.is_empty())
+            }
         }
     }
 
@@ -421,7 +423,8 @@ impl<'a> Picture<'a> {
             None => ("rate without bound".to_owned(), Some(rate)),
         }));
         if left_out > 0 {
-            entries.push((format!("{left_out} link labels left out for want of room"), None));
+            let labels = if left_out == 1 { "label" } else { "labels" };
+            entries.push((format!("{left_out} link {labels} left out for want of room"), None));
         }
         for (text, rate) in entries {
             let sample = if rate.is_some() { 30.0 } else { 0.0 };
