@@ -35,6 +35,7 @@ enum Command {
     Link(cmd::link::Args),
     Packet(cmd::packet::Args),
     Lab(cmd::lab::Args),
+    Model(cmd::model::Args),
 }
 
 fn main() -> ExitCode {
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         Command::Link(args) => cmd::link::run(args),
         Command::Packet(args) => cmd::packet::run(args),
         Command::Lab(args) => cmd::lab::run(args),
+        Command::Model(args) => cmd::model::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

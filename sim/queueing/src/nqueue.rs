@@ -197,19 +197,33 @@ impl Solution {
 
     /// The largest difference of any figure of two solutions of the same shape.
     pub fn distance(&self, other: &Self) -> f64 {
+        self.distance_by(other, |one, two| (one - two).abs())
+    }
+
+    /// The same, but relative for figures above 1.
+    pub fn relative_distance(&self, other: &Self) -> f64 {
+        self.distance_by(other, |one, two| (one - two).abs() / one.abs().max(1.0))
+    }
+
+    fn distance_by(&self, other: &Self, measure: impl Fn(f64, f64) -> f64) -> f64 {
         let whole = [
-            (self.loss - other.loss).abs(),
-            (self.packets - other.packets).abs(),
-            (self.utilisation - other.utilisation).abs(),
+            (self.loss, other.loss),
+            (self.packets, other.packets),
+            (self.utilisation, other.utilisation),
         ];
         let queues = self.queues.iter().zip(&other.queues).flat_map(|(one, two)| {
             [
-                (one.mean_packets - two.mean_packets).abs(),
-                (one.utilisation - two.utilisation).abs(),
-                (one.blocking - two.blocking).abs(),
+                (one.mean_packets, two.mean_packets),
+                (one.utilisation, two.utilisation),
+                (one.blocking, two.blocking),
             ]
         });
-        whole.into_iter().chain(queues).fold(0.0, f64::max)
+        // Something that is no number must not pass for none.
+        let most = |most: f64, (one, two): (f64, f64)| {
+            let next = measure(one, two);
+            if next.is_nan() || next > most { next } else { most }
+        };
+        whole.into_iter().chain(queues).fold(0.0, most)
     }
 }
 

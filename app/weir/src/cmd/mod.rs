@@ -7,6 +7,7 @@ pub(crate) mod get;
 pub(crate) mod key;
 pub(crate) mod lab;
 pub(crate) mod link;
+pub(crate) mod model;
 pub(crate) mod packet;
 pub(crate) mod ping;
 pub(crate) mod put;

@@ -21,7 +21,8 @@ pub const RENEWAL_THRESHOLD_MAX: usize = 1024;
 const STEP: f64 = 0.1;
 /// How much wider the samples of the second, coarser computation are.
 const COARSER: f64 = 1.25;
-/// What the two computations may differ by, in any figure of any queue.
+/// What the two computations may differ by, in any figure of any queue: absolutely for figures below
+/// 1, relatively for those above.
 const DIFFERENCE_MAX: f64 = 1e-8;
 /// How often the spacing is refined until they agree.
 const REFINEMENTS: usize = 3;
@@ -31,9 +32,10 @@ const REFINEMENTS: usize = 3;
 pub struct RenewalSolution {
     /// What the model predicts.
     pub solution: Solution,
-    /// The largest difference of any figure from that of a computation with samples a quarter
-    /// further apart, whose error is greater by a factor of 10 or more: above the error of
-    /// `solution` as long as that is not rounding alone. 0 when nothing arrives.
+    /// The largest difference of any figure, of figures above 1 the relative one, from that of a
+    /// computation with samples a quarter further apart. The error of that one is greater by a
+    /// factor of 10 or more, so this is above the error of `solution` down to rounding (1e-13 or
+    /// so). 0 when nothing arrives.
     pub error_estimate: f64,
     /// Samples that carried each stream.
     pub samples: usize,
@@ -66,7 +68,7 @@ pub fn renewal(model: &Model) -> Result<RenewalSolution, NQueueError> {
     let (mut coarse, _) = solve(model, step * COARSER);
     for refinement in 0..=REFINEMENTS {
         let (solution, samples) = solve(model, step);
-        let error_estimate = solution.distance(&coarse);
+        let error_estimate = solution.relative_distance(&coarse);
         if error_estimate <= DIFFERENCE_MAX {
             assert_conserved(model, &solution);
             return Ok(RenewalSolution { solution, error_estimate, samples });
