@@ -121,8 +121,8 @@ pub(super) fn draw(topology: &Topology, options: &DrawOptions) -> String {
     let outer = f64::from(options.width.max(200));
     let _ = writeln!(
         out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" viewBox=\"0 {} {} {}\" \
-         font-family=\"DejaVu Sans, Verdana, sans-serif\" fill=\"{TEXT_COLOUR}\" role=\"img\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" \
+         viewBox=\"0 {} {} {}\" font-family=\"DejaVu Sans, Verdana, sans-serif\" fill=\"{TEXT_COLOUR}\" role=\"img\" \
          aria-label=\"{}\">",
         number(outer),
         number(outer * view_height / view_width),
@@ -325,8 +325,8 @@ impl<'a> Picture<'a> {
         let mut written = Vec::new();
         let _ = writeln!(
             out,
-            "<g text-anchor=\"middle\" stroke=\"#fff\" stroke-width=\"3\" stroke-linejoin=\"round\" \
-             paint-order=\"stroke\">"
+            "<g text-anchor=\"middle\" stroke=\"#fff\" stroke-width=\"3\" \
+             stroke-linejoin=\"round\" paint-order=\"stroke\">"
         );
         if self.names {
             let label = |(node, &point): (&Node, &Point)| {
