@@ -7,7 +7,7 @@ const UNANSWERED_MIN: u32 = 64;
 /// Lifetimes that must have passed as well.
 const LIFETIMES: u64 = 10;
 /// Deliveries to one consumer at one moment, beyond which time stands still.
-const AT_ONCE_MAX: u32 = 1 << 18;
+const AT_ONCE_MAX: u32 = 1 << 20;
 /// And this much time.
 const PATIENCE_MIN_NS: u64 = 10 * NS_PER_S;
 
@@ -38,9 +38,11 @@ impl Progress {
         if self.at_once <= AT_ONCE_MAX {
             return Ok(());
         }
-        Err("time stands still: the consumer asks again as soon as it is answered, and the answers \
-             take no time; give its link a delay or a rate, or the router's store a service time"
-            .into())
+        Err(format!(
+            "time stands still: the consumer was given {AT_ONCE_MAX} packets at one moment, since \
+             answers take no time or nothing limits its window; give its link a rate, or the \
+             router's store a service time"
+        ))
     }
 
     /// The consumer sent an Interest. `excused_until_ns` is when the latest fault ended or will.
