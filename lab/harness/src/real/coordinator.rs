@@ -212,7 +212,6 @@ impl<'a> Run<'a> {
             report.routers.push(router_report(node, &router.name, &sample, elapsed_ns));
         }
         report.apps = self.end_apps(elapsed_ns)?;
-        self.site.expect_ends();
         for router in self.site.routers.values_mut() {
             router.process.stop()?;
         }
@@ -237,6 +236,7 @@ impl<'a> Run<'a> {
 
     fn end_apps(&mut self, elapsed_ns: u64) -> Result<Vec<AppReport>, RealError> {
         let nodes = self.site.app_nodes();
+        self.site.expect_ends();
         for &node in &nodes {
             self.site.tell(node, "stop")?;
         }

@@ -25,14 +25,20 @@ pub(super) fn fetch(address: SocketAddr) -> io::Result<RouterSample> {
 /// Those of its store that a sample lacks.
 pub(super) fn fetch_store(address: SocketAddr) -> io::Result<StoreCounts> {
     let text = fetch_text(address)?;
-    let count = |name: &str| {
-        let mut lines = text.lines().filter_map(|line| line.strip_prefix(name));
-        lines.find_map(|value| value.trim().parse().ok()).unwrap_or(0)
-    };
     Ok(StoreCounts {
-        insertions: count("weir_store_insertions_total "),
-        evictions: count("weir_store_evictions_total "),
+        insertions: value_of(&text, "weir_store_insertions_total"),
+        evictions: value_of(&text, "weir_store_evictions_total"),
     })
+}
+
+/// One that has no labels, by its name.
+pub(super) fn fetch_gauge(address: SocketAddr, name: &str) -> io::Result<u64> {
+    fetch_text(address).map(|text| value_of(&text, name))
+}
+
+fn value_of(text: &str, name: &str) -> u64 {
+    let mut rows = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    rows.find_map(|value| value.parse().ok()).unwrap_or(0)
 }
 
 fn fetch_text(address: SocketAddr) -> io::Result<String> {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use weir_base::FaceId;
 use weir_face::FaceUri;
 use weir_manage::commands::Command;
-use weir_manage::{ControlParameters, FacePersistency, GeneralStatus};
+use weir_manage::{ControlParameters, FacePersistency};
 use weir_netsim::event::RouterSample;
 use weir_netsim::plan::RouterPlan;
 use weir_socket::{Client, CommandError};
@@ -219,11 +219,18 @@ impl Router {
 
     /// How many prefixes have next hops.
     pub(super) fn fib_entries(&mut self) -> Result<u64, RealError> {
-        let content = self.client.dataset_content("status/general");
-        let content = content.map_err(|error| self.refused("its status", &error))?;
-        let status = GeneralStatus::decode_content(&content)
-            .map_err(|_| self.refused("its status", &CommandError::Malformed))?;
-        Ok(status.fib_entries)
+        metrics::fetch_gauge(self.at.metrics, "weir_fib_entries")
+            .map_err(|error| self.silent(&error))
+    }
+
+    /// Takes what management has answered out of the store: it is no part of the run.
+    pub(super) fn forget_management(&mut self) -> Result<(), RealError> {
+        let parameters =
+            ControlParameters { name: "/localhost".parse().ok(), ..ControlParameters::default() };
+        match self.client.command(Command::CsErase, &parameters) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.refused("a change of its store", &error)),
+        }
     }
 
     /// Counting begins.
@@ -244,9 +251,11 @@ impl Router {
             let cpu_ns = proc::cpu_ns(self.process.id())?;
             Ok(RouterSample { cpu_ns, ..sample })
         });
-        sample.map_err(|error| {
-            self.process.failure(&format!("does not answer at {} ({error})", self.at.metrics))
-        })
+        sample.map_err(|error| self.silent(&error))
+    }
+
+    fn silent(&mut self, error: &std::io::Error) -> RealError {
+        self.process.failure(&format!("does not answer at {} ({error})", self.at.metrics))
     }
 
     /// It crashes: no goodbye, and nothing is kept.

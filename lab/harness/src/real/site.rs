@@ -1,6 +1,6 @@
 //! All processes of a run, from their start to their end.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -48,6 +48,9 @@ pub(super) struct Site<'a> {
     said: Receiver<Said>,
     says: Sender<Said>,
     next_number: usize,
+    /// Nodes whose processes have ended, once ends are expected.
+    ended: BTreeSet<usize>,
+    is_ending: bool,
     /// Configuration, logs and events.
     dir: PathBuf,
     /// Sockets, whose paths must be short; and all of `dir` where nothing is kept. Removed last.
@@ -82,6 +85,8 @@ impl<'a> Site<'a> {
             said,
             says,
             next_number: 0,
+            ended: BTreeSet::new(),
+            is_ending: false,
             dir,
             temporary,
         })
@@ -100,6 +105,7 @@ impl<'a> Site<'a> {
             self.add_routes(node)?;
             self.wait_for_filler(node, deadline)?;
             let router = self.routers.get_mut(&node).expect("every router was started");
+            router.forget_management()?;
             fill::fill(self.plan, router)?;
         }
         Ok(())
@@ -455,6 +461,9 @@ impl<'a> Site<'a> {
                     return Ok(line);
                 }
             }
+            if self.ended.contains(&node) {
+                return Err(Ended::Process);
+            }
             if Instant::now() > deadline {
                 let error = match self.apps.get_mut(&node) {
                     Some(app) => app.process.failure("is not ready in time"),
@@ -486,7 +495,8 @@ impl<'a> Site<'a> {
                     return Ok(());
                 };
                 let Some(line) = line else {
-                    return Err(Heard::Ended(node));
+                    self.ended.extend(self.is_ending.then_some(node));
+                    return if self.is_ending { Ok(()) } else { Err(Heard::Ended(node)) };
                 };
                 if let Ok(value) = serde_json::from_str::<Value>(&line) {
                     self.lines.entry(node).or_default().push_back(value);
@@ -516,8 +526,7 @@ impl<'a> Site<'a> {
 
     /// From here on processes end as they should: nobody wonders at it.
     pub(super) fn expect_ends(&mut self) {
-        let routers: Vec<usize> = self.router_nodes();
-        self.nodes.retain(|_, node| !routers.contains(node));
+        self.is_ending = true;
     }
 
     /// Why a process ended before its time.

@@ -1,0 +1,312 @@
+//! What goes wrong in runs on real processes: errors that say what happened, and nothing left
+//! behind.
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use weir_harness::real::{self, RealError, RealOptions, RealReport};
+use weir_netem::LinkConfig;
+use weir_netsim::event::{Event, EventKind};
+use weir_netsim::plan::{
+    Fault, FaultPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport,
+};
+use weir_netsim::workload::{ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes};
+use weir_tests::{PATIENCE, Process, Site, weir_binary};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1000 * MS;
+
+/// A consumer that keeps 4 Interests outstanding, a router without store, a producer.
+fn plan(transport: Transport, duration_ns: u64) -> Plan {
+    let names = Names {
+        prefix: "/data".into(),
+        components: 0,
+        popularity: Popularity::Sequential { objects: 1000 },
+        sizes: Sizes::Fixed { bytes: 1000 },
+        segment_bytes: 1000,
+    };
+    let consumer = ConsumerPlan {
+        start_ns: 0,
+        stop_ns: None,
+        lifetime_ms: 500,
+        names: names.clone(),
+        demand: Demand::Window { window: 4, count: None },
+    };
+    let producer = ProducerPlan { names, freshness_ms: 1000, delay_ns: 2 * MS };
+    let router = RouterPlan { store_bytes: 0, ..RouterPlan::default() };
+    let node = |name: &str, role| NodePlan { name: name.into(), role };
+    let link = |a, b| LinkPlan {
+        a,
+        b,
+        a_to_b: LinkConfig::default(),
+        b_to_a: LinkConfig::default(),
+        is_local: false,
+        transport,
+        mtu: 8800,
+    };
+    Plan {
+        seed: 1,
+        duration_ns,
+        drain_ns: 2 * S,
+        sample_ns: 200 * MS,
+        nodes: vec![
+            node("edge", Role::Router(router)),
+            node("asker", Role::Consumer(consumer)),
+            node("source", Role::Producer(producer)),
+        ],
+        links: vec![link(1, 0), link(0, 2)],
+        routes: vec![RoutePlan { node: 0, prefix: "/data".into(), link: 1, cost: 0 }],
+        faults: Vec::new(),
+    }
+}
+
+fn options(keep: &Path) -> RealOptions {
+    RealOptions {
+        program: weir_binary().to_path_buf(),
+        keep: Some(keep.to_path_buf()),
+        ..RealOptions::default()
+    }
+}
+
+fn run(plan: &Plan, options: &RealOptions) -> (Result<RealReport, RealError>, Vec<Event>) {
+    let mut events = Vec::new();
+    let result = real::run(plan, options, &mut events);
+    (result, events)
+}
+
+/// Processes whose command line names a file in `folder`, by number, with that line.
+fn processes_of(folder: &Path) -> Vec<(i32, String)> {
+    let folder = folder.display().to_string();
+    let entries = std::fs::read_dir("/proc").expect("/proc");
+    let mut found: Vec<(i32, String)> = entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
+        .filter_map(|id| {
+            let line = std::fs::read(format!("/proc/{id}/cmdline")).ok()?;
+            Some((id, String::from_utf8_lossy(&line).replace('\0', " ")))
+        })
+        .filter(|(_, line)| line.contains(&folder) && !line.contains(" child "))
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+/// The process of a node, once its events or samples show that the run goes on.
+fn await_process(folder: &Path, file: &str) -> i32 {
+    let deadline = Instant::now() + PATIENCE;
+    let all_run = || (0..3).all(|node| folder.join(format!("node-{node}.log")).exists());
+    loop {
+        let found = processes_of(folder);
+        if let Some((id, _)) = found.iter().find(|(_, line)| line.contains(file))
+            && found.len() == 3
+            && all_run()
+        {
+            // A moment, so that the start is over most times; either way it must end well.
+            std::thread::sleep(Duration::from_millis(300));
+            return *id;
+        }
+        assert!(Instant::now() < deadline, "no process has {file}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Runs a long plan and does something to it meanwhile.
+fn disturbed(file: &str, disturb: impl FnOnce(i32, &RealOptions)) -> RealError {
+    let site = Site::new();
+    let folder = site.path("run");
+    let options = options(&folder);
+    let result = std::thread::scope(|scope| {
+        let running = scope.spawn(|| run(&plan(Transport::Unix, 300 * S), &options).0);
+        disturb(await_process(&folder, file), &options);
+        running.join().expect("no panic")
+    });
+    assert_eq!(processes_of(&folder), [], "nothing is left behind");
+    result.expect_err("it was disturbed")
+}
+
+fn kill_it(id: i32) {
+    kill(Pid::from_raw(id), Signal::SIGKILL).expect("killed");
+}
+
+#[test]
+fn an_application_that_dies_is_named() {
+    for (file, title) in [("node-1.json", "consumer `asker`"), ("node-2.json", "producer `source`")]
+    {
+        let text = disturbed(file, |id, _| kill_it(id)).to_string();
+        assert!(text.contains(title) && text.contains("signal: 9"), "{text}");
+    }
+}
+
+#[test]
+fn a_router_that_dies_is_named_before_its_applications() {
+    let text = disturbed("node-0.toml", |id, _| kill_it(id)).to_string();
+    assert!(text.contains("the router `edge`") && text.contains("signal: 9"), "{text}");
+}
+
+#[test]
+fn a_run_can_be_broken_off() {
+    let error = disturbed("node-0.toml", |_, options| options.stop.store(true, Ordering::Relaxed));
+    assert!(matches!(error, RealError::Interrupted), "{error}");
+}
+
+#[test]
+fn what_cannot_be_started_is_said() {
+    let site = Site::new();
+    let good = plan(Transport::Unix, S);
+    let text_of = |options: &RealOptions| run(&good, options).0.unwrap_err().to_string();
+
+    let nowhere = RealOptions { program: "/no/such/program".into(), ..RealOptions::default() };
+    let text = text_of(&nowhere);
+    assert!(text.contains("/no/such/program") && text.contains("edge"), "{text}");
+
+    let file = site.write("file", b"");
+    let text = text_of(&options(&file));
+    assert!(text.contains(&file.display().to_string()), "{text}");
+
+    let core = RealOptions { cpu_router: vec![900], ..options(&site.path("core")) };
+    let text = text_of(&core);
+    assert!(text.contains("router `edge`") && text.contains("900"), "{text}");
+}
+
+#[test]
+fn plans_that_only_the_simulator_can_run_are_refused() {
+    let good = plan(Transport::Unix, S);
+    let shaped = LinkConfig { delay_ns: MS, ..LinkConfig::default() };
+    let mut cases = Vec::new();
+    let mut case = |part: &'static str, change: &dyn Fn(&mut Plan)| {
+        let mut plan = good.clone();
+        change(&mut plan);
+        cases.push((part, plan));
+    };
+    case("not ideal", &|plan| plan.links[0].a_to_b = shaped.clone());
+    case("over `udp`", &|plan| {
+        let fault = Fault::LinkDown { link: 0, for_ns: MS };
+        plan.faults.push(FaultPlan { at_ns: 0, fault });
+    });
+    case("simulator alone", &|plan| {
+        let fault = Fault::StoreStall { node: 0, for_ns: MS };
+        plan.faults.push(FaultPlan { at_ns: 0, fault });
+    });
+    case("simulator alone", &|plan| {
+        let fault = Fault::WrongBytes { link: 0, for_ns: MS, probability: 0.5 };
+        plan.faults.push(FaultPlan { at_ns: 0, fault });
+    });
+    case("links to routers", &|plan| plan.links.truncate(1));
+    case("store_policy", &|plan| {
+        let Role::Router(router) = &mut plan.nodes[0].role else { panic!("a router") };
+        router.store_policy = "random".into();
+    });
+    case("two routers over a Unix socket", &|plan| {
+        let second = NodePlan { name: "second".into(), role: plan.nodes[0].role.clone() };
+        plan.nodes.push(second);
+        let link = LinkPlan { a: 0, b: 3, ..plan.links[0].clone() };
+        plan.links.push(link);
+    });
+    for (part, plan) in cases {
+        let error = run(&plan, &RealOptions::default()).0.unwrap_err();
+        assert!(matches!(error, RealError::Unsupported(_)), "{error}");
+        assert!(error.to_string().contains(part), "{error} lacks {part}");
+    }
+}
+
+/// A router that crashes loses what it had, comes back with its routes, and the consumer goes on.
+#[test]
+fn a_router_crashes_and_comes_back() {
+    for transport in [Transport::Unix, Transport::Udp] {
+        let site = Site::new();
+        let mut plan = plan(transport, 3 * S);
+        let fault = Fault::Crash { node: 0, for_ns: 300 * MS };
+        plan.faults.push(FaultPlan { at_ns: S, fault });
+        let (result, events) = run(&plan, &options(&site.path("run")));
+        result.unwrap_or_else(|error| panic!("{transport:?}: {error}"));
+        let times = |begins: bool| {
+            let event = events
+                .iter()
+                .find(|event| event.kind == EventKind::FaultChanged { fault: 0, begins });
+            event.expect("the fault").at_ns
+        };
+        let (down_ns, up_ns) = (times(true), times(false));
+        let data = |after: u64| {
+            events
+                .iter()
+                .filter(|event| matches!(event.kind, EventKind::DataReceived { .. }))
+                .filter(|event| event.at_ns > after)
+                .count()
+        };
+        assert!(down_ns >= S && up_ns >= S + 300 * MS);
+        assert!(data(0) > data(down_ns), "it ran before");
+        assert!(data(up_ns) > 0, "it runs again");
+    }
+}
+
+/// A link that goes down for a time loses Interests, and no more after that.
+#[test]
+fn a_link_goes_down_and_up() {
+    let mut plan = plan(Transport::Udp, 3 * S);
+    let fault = Fault::LinkDown { link: 1, for_ns: 700 * MS };
+    plan.faults.push(FaultPlan { at_ns: S, fault });
+    let site = Site::new();
+    let (result, events) = run(&plan, &options(&site.path("run")));
+    let report = result.expect("it ends well");
+    assert!(report.emulator_utilisation > 0.0);
+    let timed_out =
+        events.iter().filter(|event| matches!(event.kind, EventKind::TimedOut { .. })).count();
+    assert!(timed_out >= 4, "every Interest of the window was lost at least once: {timed_out}");
+    let is_data = |event: &&Event| matches!(event.kind, EventKind::DataReceived { .. });
+    let last = events.iter().rfind(is_data).expect("Data came");
+    assert!(last.at_ns > 1700 * MS, "Data came after the link came up");
+    let dropped: u64 = events
+        .iter()
+        .filter_map(|event| match event.kind {
+            EventKind::LinkSample { link: 1, dropped, .. } => Some(dropped),
+            _ => None,
+        })
+        .sum();
+    assert!(dropped >= 4);
+}
+
+/// A million prefixes that lead nowhere are there when the run begins, and in its way they are not.
+#[test]
+fn a_large_fib() {
+    let mut plan = plan(Transport::Unix, S);
+    let Role::Router(router) = &mut plan.nodes[0].role else { panic!("a router") };
+    router.fib_filler = 20_000;
+    let site = Site::new();
+    let (result, events) = run(&plan, &options(&site.path("run")));
+    result.expect("it ends well");
+    assert!(events.iter().any(|event| matches!(event.kind, EventKind::DataReceived { .. })));
+}
+
+/// Where a router's time went.
+#[test]
+fn routers_are_profiled() {
+    let site = Site::new();
+    let options = RealOptions { profile: Some(site.path("profile")), ..options(&site.path("run")) };
+    run(&plan(Transport::Unix, S), &options).0.expect("it ends well");
+    let text = std::fs::read_to_string(site.path("profile").join("edge.csv")).expect("a profile");
+    assert!(text.starts_with("function,self_percent,samples\n"), "{text}");
+}
+
+/// When the coordinator is killed, the kernel ends what it had started.
+#[test]
+fn children_end_with_their_parent() {
+    let site = Site::new();
+    let mut command = site.command(Path::new("sh"));
+    let script = "\"$0\" lab child --parent $$ -- router --unix r.sock --udp none --tcp none \
+                  --json & wait";
+    command.args(["-c", script]).arg(weir_binary());
+    let mut parent = Process::start("a parent", command);
+    let router = parent.json_line()["pid"].as_i64().expect("its number") as i32;
+    parent.signal(Signal::SIGKILL);
+    let deadline = Instant::now() + PATIENCE;
+    let is_running = || {
+        let status = std::fs::read_to_string(format!("/proc/{router}/status"));
+        status.is_ok_and(|status| !status.contains("State:\tZ"))
+    };
+    while is_running() {
+        assert!(Instant::now() < deadline, "the router has outlived its parent");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

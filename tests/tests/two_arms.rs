@@ -1,0 +1,361 @@
+//! The same plans in the simulator and on processes of this machine: both arms must tell the same
+//! story, within bounds that leave room for a busy machine. Counts and ratios are held tight, times
+//! loosely; times on the machine are never held to be short.
+
+use std::collections::BTreeMap;
+
+use weir_harness::real::{self, RealOptions, RealReport};
+use weir_netem::{LinkConfig, Loss};
+use weir_netsim::Network;
+use weir_netsim::event::{Event, EventKind, RouterSample};
+use weir_netsim::plan::{LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport};
+use weir_netsim::workload::{
+    Arrivals, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes,
+};
+use weir_tests::weir_binary;
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1000 * MS;
+
+fn options() -> RealOptions {
+    RealOptions { program: weir_binary().to_path_buf(), ..RealOptions::default() }
+}
+
+/// What is compared.
+struct Story {
+    events: Vec<Event>,
+}
+
+impl Story {
+    fn simulated(plan: &Plan) -> Self {
+        let mut events = Vec::new();
+        let mut network = Network::new(plan).expect("a plan for the simulator");
+        if let Err(violation) = network.run(&mut events) {
+            panic!("the simulator: {violation}\n{}", violation.last_events.join("\n"));
+        }
+        Self { events }
+    }
+
+    fn real(plan: &Plan) -> (Self, RealReport) {
+        let mut events = Vec::new();
+        let report = real::run(plan, &options(), &mut events)
+            .unwrap_or_else(|error| panic!("the real arm: {error}"));
+        assert_eq!(report.events, events.len() as u64);
+        assert!(events.is_sorted_by_key(|event| event.at_ns), "events come in the order of time");
+        (Self { events }, report)
+    }
+
+    fn count(&self, is_counted: impl Fn(&EventKind) -> bool) -> u64 {
+        self.events.iter().filter(|event| is_counted(&event.kind)).count() as u64
+    }
+
+    fn interests(&self) -> u64 {
+        self.count(|kind| matches!(kind, EventKind::InterestSent { .. }))
+    }
+
+    fn repeated(&self) -> u64 {
+        self.count(|kind| matches!(kind, EventKind::InterestSent { is_repeated: true, .. }))
+    }
+
+    fn data(&self) -> u64 {
+        self.count(|kind| matches!(kind, EventKind::DataReceived { .. }))
+    }
+
+    fn failures(&self) -> u64 {
+        self.count(|kind| {
+            matches!(
+                kind,
+                EventKind::TimedOut { .. }
+                    | EventKind::NackReceived { .. }
+                    | EventKind::ObjectFailed { .. }
+            )
+        })
+    }
+
+    /// What each node asked for, in order.
+    fn requests(&self) -> BTreeMap<u32, Vec<(u64, u64)>> {
+        let mut requests: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
+        for event in &self.events {
+            if let EventKind::InterestSent { object, segment, is_repeated: false } = event.kind {
+                requests.entry(event.node).or_default().push((object, segment));
+            }
+        }
+        requests
+    }
+
+    /// The last sample of every router.
+    fn samples(&self) -> BTreeMap<u32, RouterSample> {
+        let mut samples = BTreeMap::new();
+        for event in &self.events {
+            if let EventKind::RouterSample(sample) = event.kind {
+                samples.insert(event.node, sample);
+            }
+        }
+        samples
+    }
+
+    fn hit_ratios(&self) -> Vec<f64> {
+        let ratio = |sample: &RouterSample| {
+            sample.store_hits as f64 / (sample.store_hits + sample.store_misses).max(1) as f64
+        };
+        self.samples().values().map(ratio).collect()
+    }
+
+    fn completions(&self) -> Vec<(u64, u64, u64)> {
+        let completion = |event: &Event| match event.kind {
+            EventKind::ObjectCompleted { object, content_bytes, elapsed_ns } => {
+                Some((object, content_bytes, elapsed_ns))
+            }
+            _ => None,
+        };
+        self.events.iter().filter_map(completion).collect()
+    }
+
+    fn rtt_median_ns(&self) -> u64 {
+        let rtt = |event: &Event| match event.kind {
+            EventKind::DataReceived { rtt_ns, .. } => Some(rtt_ns),
+            _ => None,
+        };
+        let mut rtts: Vec<u64> = self.events.iter().filter_map(rtt).collect();
+        rtts.sort_unstable();
+        rtts[rtts.len() / 2]
+    }
+}
+
+#[track_caller]
+fn assert_near(what: &str, real: f64, simulated: f64, bound: f64) {
+    println!("{what}: real {real}, simulated {simulated}");
+    assert!((real - simulated).abs() <= bound, "{what}: real {real}, simulated {simulated}");
+}
+
+/// A plan under construction.
+struct Draft(Plan);
+
+impl Draft {
+    fn new(seed: u64, duration_ns: u64) -> Self {
+        Self(Plan {
+            seed,
+            duration_ns,
+            drain_ns: 2 * S,
+            sample_ns: 500 * MS,
+            nodes: Vec::new(),
+            links: Vec::new(),
+            routes: Vec::new(),
+            faults: Vec::new(),
+        })
+    }
+
+    fn node(&mut self, name: &str, role: Role) -> usize {
+        self.0.nodes.push(NodePlan { name: name.into(), role });
+        self.0.nodes.len() - 1
+    }
+
+    fn router(&mut self, name: &str, store_bytes: u64) -> usize {
+        let router =
+            RouterPlan { store_bytes, store_policy: "lru".into(), ..RouterPlan::default() };
+        self.node(name, Role::Router(router))
+    }
+
+    fn consumer(&mut self, name: &str, names: &Names, demand: Demand) -> usize {
+        let plan = ConsumerPlan {
+            start_ns: 0,
+            stop_ns: None,
+            lifetime_ms: 1000,
+            names: names.clone(),
+            demand,
+        };
+        self.node(name, Role::Consumer(plan))
+    }
+
+    fn producer(&mut self, name: &str, names: &Names) -> usize {
+        let plan = ProducerPlan { names: names.clone(), freshness_ms: 3_600_000, delay_ns: 0 };
+        self.node(name, Role::Producer(plan))
+    }
+
+    fn link(&mut self, a: usize, b: usize, transport: Transport, config: &LinkConfig) -> usize {
+        self.0.links.push(LinkPlan {
+            a,
+            b,
+            a_to_b: config.clone(),
+            b_to_a: config.clone(),
+            is_local: transport == Transport::Unix,
+            transport,
+            mtu: 8800,
+        });
+        self.0.links.len() - 1
+    }
+
+    fn route(&mut self, node: usize, prefix: &str, link: usize) {
+        self.0.routes.push(RoutePlan { node, prefix: prefix.into(), link, cost: 0 });
+    }
+}
+
+fn names(popularity: Popularity, object_bytes: u64, segment_bytes: u32) -> Names {
+    Names {
+        prefix: "/data".into(),
+        components: 0,
+        popularity,
+        sizes: Sizes::Fixed { bytes: object_bytes },
+        segment_bytes,
+    }
+}
+
+/// One consumer, one router, one producer, all of one host.
+fn one_router(transport: Transport, demand: Demand, names: &Names, duration_ns: u64) -> Plan {
+    let mut draft = Draft::new(7, duration_ns);
+    let router = draft.router("router", 64 << 20);
+    let consumer = draft.consumer("consumer", names, demand);
+    let producer = draft.producer("producer", names);
+    let ideal = LinkConfig::default();
+    draft.link(consumer, router, transport, &ideal);
+    let link = draft.link(router, producer, transport, &ideal);
+    draft.route(router, "/data", link);
+    draft.0
+}
+
+fn poisson(rate_hz: f64) -> Demand {
+    Demand::Arrivals { arrivals: Arrivals::Poisson { rate_hz } }
+}
+
+/// Open loop at a low rate: the same requests, the same hits, whatever carries them.
+#[test]
+fn poisson_through_one_router() {
+    let zipf = Popularity::Zipf { objects: 200, exponent: 0.8 };
+    let names = names(zipf, 4000, 1000);
+    let transports = [Transport::Unix, Transport::Tcp, Transport::Udp];
+    for transport in transports {
+        let plan = one_router(transport, poisson(300.0), &names, 2 * S);
+        let simulated = Story::simulated(&plan);
+        let (real, report) = Story::real(&plan);
+        assert_eq!(real.requests(), simulated.requests(), "{transport:?}");
+        assert_eq!(real.data(), simulated.data());
+        assert_eq!(real.failures() + simulated.failures(), 0);
+        let (ours, theirs) = (real.samples(), simulated.samples());
+        // Interests that a busy machine bunches are aggregated in the PIT where the simulator finds
+        // the answer in the store.
+        let (hits, expected) = (ours[&0].store_hits as f64, theirs[&0].store_hits as f64);
+        assert_near("hits", hits, expected, 0.02 * expected);
+        assert_eq!(ours[&0].in_interests, theirs[&0].in_interests);
+        assert_eq!(ours[&0].dropped, 0);
+        assert_eq!(report.routers[0].pit_entries, 0);
+        assert_eq!((report.apps.len(), report.routers.len()), (2, 1));
+        println!("{transport:?}: rtt {} ns, {report:?}", real.rtt_median_ns());
+    }
+}
+
+fn shaped(loss: Loss) -> LinkConfig {
+    LinkConfig {
+        rate_bps: Some(10_000_000),
+        delay_ns: 20 * MS,
+        loss,
+        queue_bytes_max: 64 << 10,
+        ..LinkConfig::default()
+    }
+}
+
+/// A consumer behind a link of 10 Mbit/s and 20 ms, by UDP through the emulator.
+fn far_consumer(demand: Demand, names: &Names, loss: Loss, duration_ns: u64) -> Plan {
+    let mut draft = Draft::new(11, duration_ns);
+    let router = draft.router("router", 64 << 20);
+    let consumer = draft.consumer("consumer", names, demand);
+    let producer = draft.producer("producer", names);
+    draft.link(consumer, router, Transport::Udp, &shaped(loss));
+    let link = draft.link(router, producer, Transport::Unix, &LinkConfig::default());
+    draft.route(router, "/data", link);
+    draft.0
+}
+
+fn one_object(controller: &str) -> Demand {
+    Demand::Objects { arrivals: None, count: Some(1), controller: controller.into(), window: None }
+}
+
+/// The bottleneck decides how long an object takes: no less than its octets need, and with time
+/// for a slow start not much more, unless the machine itself is late.
+#[test]
+fn object_over_a_bottleneck() {
+    let bytes = 1_000_000;
+    let names = names(Popularity::Sequential { objects: 1 }, bytes, 1000);
+    for controller in ["aimd", "cubic"] {
+        let plan = far_consumer(one_object(controller), &names, Loss::None, 20 * S);
+        let simulated = Story::simulated(&plan);
+        let (real, report) = Story::real(&plan);
+        let (ours, theirs) = (real.completions(), simulated.completions());
+        assert_eq!((ours.len(), theirs.len()), (1, 1), "{controller}");
+        assert_eq!((ours[0].0, ours[0].1), (theirs[0].0, theirs[0].1));
+        assert_eq!(ours[0].1, bytes);
+        let least_ns = bytes * 8 * S / 10_000_000;
+        let (real_ns, simulated_ns) = (ours[0].2, theirs[0].2);
+        println!("{controller}: real {real_ns} ns, simulated {simulated_ns} ns, {report:?}");
+        assert!(real_ns > least_ns && simulated_ns > least_ns);
+        assert!(real_ns < 3 * simulated_ns + 2 * S, "real {real_ns}, simulated {simulated_ns}");
+        assert!(real.rtt_median_ns() >= 40 * MS);
+    }
+}
+
+/// A link that loses 2 % each way has the same share of Interests sent again in both arms.
+#[test]
+fn object_over_a_link_that_loses() {
+    let segments = 1500;
+    let names = names(Popularity::Sequential { objects: 1 }, segments * 1000, 1000);
+    let loss = Loss::Independent { probability: 0.02 };
+    let plan = far_consumer(one_object("fixed"), &names, loss, 40 * S);
+    let simulated = Story::simulated(&plan);
+    let (real, _) = Story::real(&plan);
+    for story in [&real, &simulated] {
+        assert_eq!(story.completions().len(), 1);
+        assert_eq!(story.data(), segments);
+        let again = story.repeated() as f64 / story.interests() as f64;
+        // 3.96 % are lost one way or the other; 4 standard deviations of that, and losses of what
+        // was sent again.
+        assert!((0.018..0.065).contains(&again), "{again} of Interests were sent again");
+    }
+    let again = |story: &Story| story.repeated() as f64 / segments as f64;
+    assert_near("sent again", again(&real), again(&simulated), 0.03);
+}
+
+/// Small stores in a line: what is popular stays near the consumer.
+#[test]
+fn stores_in_a_line() {
+    let zipf = Popularity::Zipf { objects: 300, exponent: 1.0 };
+    let names = names(zipf, 1000, 1000);
+    let mut draft = Draft::new(3, 3 * S);
+    let routers = ["near", "middle", "far"].map(|name| draft.router(name, 60_000));
+    let consumer = draft.consumer("consumer", &names, poisson(400.0));
+    let producer = draft.producer("producer", &names);
+    let ideal = LinkConfig::default();
+    draft.link(consumer, routers[0], Transport::Unix, &ideal);
+    let links = [
+        draft.link(routers[0], routers[1], Transport::Udp, &ideal),
+        draft.link(routers[2], routers[1], Transport::Tcp, &ideal),
+        draft.link(producer, routers[2], Transport::Tcp, &ideal),
+    ];
+    for (router, link) in routers.into_iter().zip(links) {
+        draft.route(router, "/data", link);
+    }
+    let plan = draft.0;
+    let simulated = Story::simulated(&plan);
+    let (real, _) = Story::real(&plan);
+    assert_eq!(real.requests(), simulated.requests());
+    assert_eq!(real.data(), simulated.data());
+    let (ours, theirs) = (real.hit_ratios(), simulated.hit_ratios());
+    assert!(theirs[0] > 0.2 && theirs[0] < 0.8, "{theirs:?}");
+    for (at, (real, simulated)) in ours.iter().zip(&theirs).enumerate() {
+        assert_near(&format!("hit ratio of router {at}"), *real, *simulated, 0.02);
+    }
+}
+
+/// A store that is full from the start answers in both arms; what it never had it does not admit.
+#[test]
+fn stores_filled_from_the_start() {
+    let names = names(Popularity::Uniform { objects: 100 }, 1000, 1000);
+    let mut plan = one_router(Transport::Unix, poisson(300.0), &names, 2 * S);
+    let Role::Router(router) = &mut plan.nodes[0].role else { panic!("a router") };
+    (router.store_filled, router.store_admits) = (0.5, false);
+    let simulated = Story::simulated(&plan);
+    let (real, _) = Story::real(&plan);
+    let (ours, theirs) = (real.samples()[&0], simulated.samples()[&0]);
+    assert_eq!(ours.store_entries, theirs.store_entries);
+    assert_eq!(ours.store_hits, theirs.store_hits);
+    assert_eq!(real.data(), simulated.data());
+    assert_near("hit ratio", real.hit_ratios()[0], 0.5, 0.25);
+}
