@@ -104,10 +104,7 @@ impl Network {
         if state.downs == 0
             && let NodeKind::Router(router) = &mut state.kind
         {
-            router.start(now);
-            if router.store_stalls > 0 {
-                router.set_store_serves(now, false, &mut self.outbox);
-            }
+            router.restart(now, &mut self.outbox);
         }
         node as u32
     }
@@ -116,19 +113,8 @@ impl Network {
         let now = self.now();
         let NodeKind::Router(router) = &mut self.nodes[node].kind else { return node as u32 };
         match begins {
-            true => router.store_stalls += 1,
-            false => router.store_stalls -= 1,
-        }
-        match &mut router.stages {
-            Some(stages) if stages.has_store() => {
-                if begins {
-                    stages.stall_store(now, Instant::from_ns(ends_ns));
-                }
-            }
-            _ => {
-                let serves = router.store_stalls == 0;
-                router.set_store_serves(now, serves, &mut self.outbox);
-            }
+            true => router.begin_stall(now, Instant::from_ns(ends_ns), &mut self.outbox),
+            false => router.end_stall(now, &mut self.outbox),
         }
         node as u32
     }

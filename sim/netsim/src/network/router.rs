@@ -42,7 +42,8 @@ pub(crate) struct RouterNode {
     lives: u64,
     until_check: u32,
     /// Faults that keep the store from serving.
-    pub(crate) store_stalls: u32,
+    store_stalls: u32,
+    stalled_until: Instant,
 }
 
 impl RouterNode {
@@ -59,6 +60,7 @@ impl RouterNode {
             lives: 0,
             until_check: CHECK_INTERVAL,
             store_stalls: 0,
+            stalled_until: Instant::ZERO,
             setup,
         };
         router.start(Instant::ZERO);
@@ -66,7 +68,7 @@ impl RouterNode {
     }
 
     /// Begins with nothing but what is configured.
-    pub(crate) fn start(&mut self, now: Instant) {
+    fn start(&mut self, now: Instant) {
         let life = self.lives;
         self.lives += 1;
         let Setup { seed, plan, store, pool_bytes_max, .. } = &self.setup;
@@ -174,7 +176,11 @@ impl RouterNode {
             return Ok(());
         }
         self.until_check = CHECK_INTERVAL;
-        bounds::router(&self.shards[shard].stats(), &self.configs[shard])
+        // A router that has crashed has no shards.
+        match (self.shards.get(shard), self.configs.get(shard)) {
+            (Some(shard), Some(config)) => bounds::router(&shard.stats(), config),
+            _ => Ok(()),
+        }
     }
 
     /// The bounds of everything.
@@ -198,8 +204,43 @@ impl RouterNode {
         shards.into_iter().chain(stages).min().map(Instant::as_ns)
     }
 
+    /// A fault keeps the store from serving until then.
+    pub(crate) fn begin_stall(&mut self, now: Instant, until: Instant, out: &mut Outbox) {
+        self.store_stalls += 1;
+        self.stalled_until = self.stalled_until.max(until);
+        self.stall(now, out);
+    }
+
+    /// One fault less keeps the store from serving.
+    pub(crate) fn end_stall(&mut self, now: Instant, out: &mut Outbox) {
+        self.store_stalls -= 1;
+        if self.store_stalls == 0 && !self.has_store_stage() {
+            self.set_store_serves(now, true, out);
+        }
+    }
+
+    /// Holds the store's stage up, or the store itself where it has none.
+    fn stall(&mut self, now: Instant, out: &mut Outbox) {
+        match &mut self.stages {
+            Some(stages) if stages.has_store() => stages.stall_store(now, self.stalled_until),
+            _ => self.set_store_serves(now, false, out),
+        }
+    }
+
+    fn has_store_stage(&self) -> bool {
+        self.stages.as_ref().is_some_and(|stages| stages.has_store())
+    }
+
+    /// Begins anew after a crash; what holds up the store still does.
+    pub(crate) fn restart(&mut self, now: Instant, out: &mut Outbox) {
+        self.start(now);
+        if self.store_stalls > 0 {
+            self.stall(now, out);
+        }
+    }
+
     /// Has the store answer nobody, and store nothing, or lets it again.
-    pub(crate) fn set_store_serves(&mut self, now: Instant, serves: bool, out: &mut Outbox) {
+    fn set_store_serves(&mut self, now: Instant, serves: bool, out: &mut Outbox) {
         for (shard, config) in self.shards.iter_mut().zip(&self.configs) {
             let StoreConfig { admit, serve, .. } = config.store;
             let store = StoreConfig {
