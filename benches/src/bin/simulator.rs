@@ -41,7 +41,9 @@ impl Observer for Count {
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
     let shapes = ["line", "tree", "fetch", "large"];
-    println!("shape   routers consumers  virtual s   Mhops  Mhops/s  ns/hop  steps/hop  peak MiB  build s");
+    println!(
+        "shape   routers consumers  virtual s   Mhops  Mhops/s  ns/hop  steps/hop  peak MiB  build s"
+    );
     for shape in shapes {
         if arguments.shape.as_deref().is_none_or(|wanted| wanted == shape) {
             measure(shape, &arguments)?;
@@ -216,12 +218,8 @@ fn fetch(store_bytes: u64, seconds: f64) -> Plan {
     let app = net.add(producer(&names));
     let link = net.link(routers[3], app, 100_000_000_000, 1000);
     net.route(routers[3], "/p", link);
-    let demand = Demand::Objects {
-        arrivals: None,
-        count: None,
-        controller: "cubic".into(),
-        window: None,
-    };
+    let demand =
+        Demand::Objects { arrivals: None, count: None, controller: "cubic".into(), window: None };
     let app = net.add(Role::Consumer(ConsumerPlan {
         start_ns: 0,
         stop_ns: None,

@@ -12,7 +12,7 @@ impl Router {
     /// store now.
     pub fn preload(&mut self, now: Instant, packet: &Packet) -> bool {
         let Ok(data) = DataView::decode(packet) else { return false };
-        let hashes = hash_name(&self.config.hash_key, &PacketView::Data(data.clone()));
+        let hashes = hash_name(&self.config.hash_key, &PacketView::Data(data));
         self.store(now, &data, hashes).is_some()
     }
 

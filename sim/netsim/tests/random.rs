@@ -152,7 +152,7 @@ impl Draw {
                 count: self.one_in(2).then(|| self.between(1, 500)),
             },
             _ => Demand::Objects {
-                arrivals: self.one_in(3).then(|| Arrivals::Poisson { rate_hz: 3.0 }),
+                arrivals: self.one_in(3).then_some(Arrivals::Poisson { rate_hz: 3.0 }),
                 count: self.one_in(2).then(|| self.between(1, 20)),
                 controller: self.pick(&["cubic", "aimd", "fixed"]).into(),
                 window: None,

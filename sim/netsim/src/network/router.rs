@@ -78,7 +78,7 @@ impl RouterNode {
         let config = |shard: u16| RouterConfig {
             shard,
             shard_count: plan.shards,
-            hash_key: self.key.clone(),
+            hash_key: self.key,
             seed: seed_of(seed, Part::Router, u64::from(shard)),
             store: StoreConfig {
                 capacity_bytes: store.capacity_bytes / count as u64,

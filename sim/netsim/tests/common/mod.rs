@@ -11,18 +11,18 @@ use weir_netsim::workload::{
     Arrivals, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes,
 };
 
-pub const MS: u64 = 1_000_000;
-pub const S: u64 = 1_000_000_000;
+pub(crate) const MS: u64 = 1_000_000;
+pub(crate) const S: u64 = 1_000_000_000;
 
 /// A plan in the making.
-pub struct Builder {
-    pub plan: Plan,
+pub(crate) struct Builder {
+    pub(crate) plan: Plan,
     /// Between routers and the applications on their hosts.
-    pub local: LinkConfig,
+    pub(crate) local: LinkConfig,
 }
 
 impl Builder {
-    pub fn new(seed: u64, duration_ns: u64) -> Self {
+    pub(crate) fn new(seed: u64, duration_ns: u64) -> Self {
         let plan = Plan {
             seed,
             duration_ns,
@@ -42,19 +42,19 @@ impl Builder {
         self.plan.nodes.len() - 1
     }
 
-    pub fn router(&mut self, plan: RouterPlan) -> usize {
+    pub(crate) fn router(&mut self, plan: RouterPlan) -> usize {
         self.node(format!("r{}", self.plan.nodes.len()), Role::Router(plan))
     }
 
     /// A consumer on the host of `router`, or behind `link`.
-    pub fn consumer(&mut self, router: usize, plan: ConsumerPlan) -> usize {
+    pub(crate) fn consumer(&mut self, router: usize, plan: ConsumerPlan) -> usize {
         let node = self.node(format!("c{}", self.plan.nodes.len()), Role::Consumer(plan));
         self.local_link(node, router);
         node
     }
 
     /// A producer on the host of `router`, with routes to it from everywhere.
-    pub fn producer(&mut self, router: usize, plan: ProducerPlan) -> usize {
+    pub(crate) fn producer(&mut self, router: usize, plan: ProducerPlan) -> usize {
         let prefix = plan.names.prefix.clone();
         let node = self.node(format!("p{}", self.plan.nodes.len()), Role::Producer(plan));
         self.local_link(node, router);
@@ -75,7 +75,7 @@ impl Builder {
         self.plan.links.len() - 1
     }
 
-    pub fn link(&mut self, a: usize, b: usize, config: &LinkConfig) -> usize {
+    pub(crate) fn link(&mut self, a: usize, b: usize, config: &LinkConfig) -> usize {
         self.plan.links.push(LinkPlan {
             a,
             b,
@@ -117,13 +117,18 @@ impl Builder {
         }
     }
 
-    pub fn fault(&mut self, at_ns: u64, fault: weir_netsim::plan::Fault) {
+    pub(crate) fn fault(&mut self, at_ns: u64, fault: weir_netsim::plan::Fault) {
         self.plan.faults.push(FaultPlan { at_ns, fault });
     }
 }
 
 /// Objects of one size under a prefix.
-pub fn names(prefix: &str, popularity: Popularity, object_bytes: u64, segment_bytes: u32) -> Names {
+pub(crate) fn names(
+    prefix: &str,
+    popularity: Popularity,
+    object_bytes: u64,
+    segment_bytes: u32,
+) -> Names {
     Names {
         prefix: prefix.into(),
         components: 0,
@@ -133,20 +138,20 @@ pub fn names(prefix: &str, popularity: Popularity, object_bytes: u64, segment_by
     }
 }
 
-pub fn consumer(names: Names, demand: Demand) -> ConsumerPlan {
+pub(crate) fn consumer(names: Names, demand: Demand) -> ConsumerPlan {
     ConsumerPlan { start_ns: 0, stop_ns: None, lifetime_ms: 4000, names, demand }
 }
 
-pub fn producer(names: Names) -> ProducerPlan {
+pub(crate) fn producer(names: Names) -> ProducerPlan {
     ProducerPlan { names, freshness_ms: 3_600_000, delay_ns: 0 }
 }
 
-pub fn poisson(rate_hz: f64) -> Demand {
+pub(crate) fn poisson(rate_hz: f64) -> Demand {
     Demand::Arrivals { arrivals: Arrivals::Poisson { rate_hz } }
 }
 
 /// A line of routers with 10 ms links, a consumer at one end and a producer at the other.
-pub fn line(seed: u64, routers: usize, demand: Demand) -> Plan {
+pub(crate) fn line(seed: u64, routers: usize, demand: Demand) -> Plan {
     let mut builder = Builder::new(seed, 2 * S);
     let link = LinkConfig { rate_bps: Some(1_000_000_000), delay_ns: MS, ..LinkConfig::default() };
     let numbers: Vec<_> = (0..routers).map(|_| builder.router(RouterPlan::default())).collect();

@@ -1,0 +1,145 @@
+//! Queues between the stages of a router.
+
+mod common;
+
+use common::{Builder, MS, S, consumer, names, producer};
+use weir_netem::{LinkConfig, ServiceTime};
+use weir_netsim::event::{Queue, RouterSample};
+use weir_netsim::plan::{Fault, Plan, RouterPlan, StagePlan, StagesPlan, WhenFull};
+use weir_netsim::workload::{Arrivals, Demand, Popularity};
+use weir_netsim::{Event, EventKind, Network};
+
+fn stage(ns: u64, capacity: u32, when_full: WhenFull) -> Option<StagePlan> {
+    Some(StagePlan { service: ServiceTime::Constant { ns }, capacity, when_full })
+}
+
+/// One router with `stages`, a constant stream of Interests, and a producer.
+fn plan(rate_hz: f64, filled: f64, stages: StagesPlan) -> Plan {
+    let mut builder = Builder::new(1, S);
+    builder.local = LinkConfig::default();
+    builder.plan.sample_ns = 100 * MS;
+    let router = builder.router(RouterPlan {
+        store_filled: filled,
+        stages: Some(stages),
+        ..RouterPlan::default()
+    });
+    let content = names("/p", Popularity::Sequential { objects: 10_000 }, 100, 100);
+    let demand = Demand::Arrivals { arrivals: Arrivals::Constant { rate_hz } };
+    builder.consumer(router, consumer(content.clone(), demand));
+    builder.producer(router, producer(content));
+    builder.plan
+}
+
+fn run(plan: &Plan) -> Vec<Event> {
+    let mut events = Vec::new();
+    let mut network = Network::new(plan).unwrap_or_else(|error| panic!("{error}"));
+    network.run(&mut events).unwrap_or_else(|violation| {
+        panic!("{violation}\n{}", violation.last_events.join("\n"));
+    });
+    events
+}
+
+fn rtts_ns(events: &[Event]) -> Vec<u64> {
+    let rtts = events.iter().filter_map(|event| match event.kind {
+        EventKind::DataReceived { rtt_ns, .. } => Some(rtt_ns),
+        _ => None,
+    });
+    rtts.collect()
+}
+
+fn full(events: &[Event], wanted: Queue) -> (usize, usize) {
+    let of = |bypass: bool| {
+        let found = events.iter().filter(|event| {
+            matches!(event.kind, EventKind::StageFull { queue, is_bypass }
+                if queue == wanted && is_bypass == bypass)
+        });
+        found.count()
+    };
+    (of(true), of(false))
+}
+
+fn last_sample(events: &[Event]) -> RouterSample {
+    let mut samples = events.iter().rev().filter_map(|event| match event.kind {
+        EventKind::RouterSample(sample) => Some(sample),
+        _ => None,
+    });
+    samples.next().expect("samples were asked for")
+}
+
+#[test]
+fn every_stage_takes_its_time() {
+    let stages = StagesPlan {
+        store: stage(10_000, 9, WhenFull::Drop),
+        store_write: stage(1, 9, WhenFull::Drop),
+        pit: stage(2_000, 9, WhenFull::Drop),
+        fib: stage(300, 9, WhenFull::Drop),
+        pit_data: stage(40, 9, WhenFull::Drop),
+        store_miss: None,
+    };
+    let misses = rtts_ns(&run(&plan(100.0, 0.0, stages.clone())));
+    assert!(misses.len() > 90);
+    assert!(misses.iter().all(|&rtt_ns| rtt_ns == 12_340), "{:?}", &misses[..3]);
+    let hits = rtts_ns(&run(&plan(100.0, 1.0, stages.clone())));
+    assert!(hits.iter().all(|&rtt_ns| rtt_ns == 10_000), "a hit ends in the store");
+    let filtered = StagesPlan { store_miss: Some(ServiceTime::Constant { ns: 5 }), ..stages };
+    let misses = rtts_ns(&run(&plan(100.0, 0.0, filtered.clone())));
+    assert!(misses.iter().all(|&rtt_ns| rtt_ns == 2_345), "known to be a miss at once");
+    let hits = rtts_ns(&run(&plan(100.0, 1.0, filtered)));
+    assert!(hits.iter().all(|&rtt_ns| rtt_ns == 10_000));
+}
+
+#[test]
+fn a_full_store_drops_or_is_passed_by() {
+    // Served: one in 2 ms. Asked for: one in 0.5 ms.
+    let stages =
+        |when_full| StagesPlan { store: stage(2 * MS, 5, when_full), ..StagesPlan::default() };
+    let dropping = run(&plan(2000.0, 1.0, stages(WhenFull::Drop)));
+    let (passed, dropped) = full(&dropping, Queue::Store);
+    assert_eq!(passed, 0);
+    assert_eq!(rtts_ns(&dropping).len() + dropped, 2000, "answered or dropped");
+    assert!(rtts_ns(&dropping).len() < 510);
+    let passing = run(&plan(2000.0, 1.0, stages(WhenFull::Bypass)));
+    let (passed, dropped) = full(&passing, Queue::Store);
+    assert!(passed > 1400 && dropped == 0);
+    let rtts = rtts_ns(&passing);
+    assert_eq!(rtts.len(), 2000, "the producer answers what passes by");
+    assert_eq!(rtts.iter().filter(|&&rtt_ns| rtt_ns == 0).count(), passed);
+    assert!(rtts.iter().all(|&rtt_ns| rtt_ns <= 10 * MS), "five in the stage at most");
+}
+
+#[test]
+fn what_finds_no_room_to_be_written_passes_unstored() {
+    let stages =
+        StagesPlan { store_write: stage(10 * MS, 2, WhenFull::Drop), ..StagesPlan::default() };
+    let events = run(&plan(1000.0, 0.0, stages));
+    let (passed, _) = full(&events, Queue::StoreWrite);
+    assert_eq!(rtts_ns(&events).len(), 1000, "all Data goes its way");
+    assert_eq!(last_sample(&events).store_entries + passed as u64, 1000);
+    assert!((850..950).contains(&passed), "{passed}: one in ten is written");
+}
+
+#[test]
+fn a_stalled_store_answers_nobody() {
+    let stages = StagesPlan { store: stage(MS, 50, WhenFull::Drop), ..StagesPlan::default() };
+    let mut staged = plan(100.0, 1.0, stages);
+    let stall = Fault::StoreStall { node: 0, for_ns: S / 4 };
+    staged.faults.push(weir_netsim::plan::FaultPlan { at_ns: S / 2, fault: stall });
+    let quiet = |events: &[Event]| {
+        let during = events.iter().filter(|event| {
+            (S / 2 + 1..3 * S / 4).contains(&event.at_ns)
+                && matches!(event.kind, EventKind::DataReceived { .. })
+        });
+        during.count()
+    };
+    let events = run(&staged);
+    assert_eq!(quiet(&events), 0);
+    assert_eq!(rtts_ns(&events).len(), 100, "they waited");
+    // Without a stage the store is as if it were not there.
+    let mut plain = staged.clone();
+    let weir_netsim::plan::Role::Router(router) = &mut plain.nodes[0].role else { panic!() };
+    router.stages = None;
+    let events = run(&plain);
+    assert_eq!(rtts_ns(&events).len(), 100);
+    let sample = last_sample(&events);
+    assert!((24..=26).contains(&sample.store_misses), "{sample:?}");
+}
