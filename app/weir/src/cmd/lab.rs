@@ -1,10 +1,20 @@
 //! `weir lab`.
 
 mod app;
+mod draw;
+mod list;
+mod run;
 
 use clap::Subcommand;
+use weir_harness::run::RunError;
+use weir_harness::session::{Program, SessionError};
+use weir_netsim::ViolationKind;
 
 /// Experiments: run scenarios, simulated or on real processes, and reproduce papers.
+///
+/// Exit codes: 0 all of it was done; 1 something failed; 2 a scenario, claims or the command line is
+/// wrong, nothing has run; 3 a claim does not hold; 10 a run broke an invariant; 11 a run made no
+/// progress; 12 a run delivered wrong content; 130 interrupted.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -13,6 +23,11 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
+    List(list::Args),
+    Run(run::RunArgs),
+    Reproduce(run::ReproduceArgs),
+    Report(run::ReportArgs),
+    Draw(draw::Args),
     #[command(hide = true)]
     App(app::AppArgs),
     #[command(hide = true)]
@@ -21,7 +36,118 @@ enum Command {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     match args.command {
+        Command::List(args) => list::run(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Reproduce(args) => run::reproduce(&args),
+        Command::Report(args) => run::report(&args),
+        Command::Draw(args) => draw::run(&args),
         Command::App(args) => app::run_app(&args),
         Command::Child(args) => app::run_child(&args),
+    }
+}
+
+/// Claims that do not hold, by id.
+#[derive(Debug)]
+struct ClaimsFail(Vec<String>);
+
+impl std::fmt::Display for ClaimsFail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} claims do not hold: {}", self.0.len(), self.0.join(", "))
+    }
+}
+
+impl std::error::Error for ClaimsFail {}
+
+/// The program's exit code for an error of this command.
+pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
+    if error.is::<ClaimsFail>() {
+        return 3;
+    }
+    match error.downcast_ref::<SessionError>() {
+        Some(SessionError::Scenario(_) | SessionError::Usage(_)) => 2,
+        Some(SessionError::Run(error)) => match error {
+            RunError::Scenario(_) | RunError::Plan { .. } => 2,
+            RunError::Interrupted => 130,
+            RunError::Violation { violation, .. } => match violation.kind {
+                ViolationKind::Invariant => 10,
+                ViolationKind::Liveness => 11,
+                ViolationKind::Correctness => 12,
+            },
+            _ => 1,
+        },
+        _ => 1,
+    }
+}
+
+/// What this program is, for records and reports.
+fn program() -> Program {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    Program {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        commit: option_env!("WEIR_COMMIT").unwrap_or("unknown").to_owned(),
+        command: format!("weir {}", arguments.join(" ")),
+        date: utc(std::time::SystemTime::now()),
+        machine: weir_harness::session::machine(),
+    }
+}
+
+/// A time as `2026-11-20 13:45:00`.
+fn utc(time: std::time::SystemTime) -> String {
+    let seconds = time.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Years that begin in March have their leap day last (H. Hinnant, chrono-compatible dates).
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute) = (second / 3_600, second / 60 % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{:02}", second % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00:00"),
+            (951_782_399, "2000-02-28 23:59:59"),
+            (951_782_400, "2000-02-29 00:00:00"),
+            (1_795_182_300, "2026-11-20 13:45:00"),
+            (4_107_542_400, "2100-03-01 00:00:00"),
+        ] {
+            assert_eq!(utc(UNIX_EPOCH + Duration::from_secs(seconds)), text);
+        }
+    }
+
+    #[test]
+    fn exit_codes_tell_kinds_of_failure_apart() {
+        let violation = |kind| {
+            let violation = weir_netsim::Violation {
+                kind,
+                what: String::new(),
+                at_ns: 0,
+                node: String::new(),
+                seed: 0,
+                last_events: Vec::new(),
+            };
+            let (point, file) = (String::new(), "f".into());
+            SessionError::Run(RunError::Violation { point, violation: Box::new(violation), file })
+        };
+        let code = |error: SessionError| exit_code(&error.into());
+        assert_eq!(code(violation(ViolationKind::Invariant)), 10);
+        assert_eq!(code(violation(ViolationKind::Liveness)), 11);
+        assert_eq!(code(violation(ViolationKind::Correctness)), 12);
+        assert_eq!(code(SessionError::Usage(String::new())), 2);
+        assert_eq!(code(SessionError::Run(RunError::Interrupted)), 130);
+        assert_eq!(exit_code(&ClaimsFail(vec!["a".into()]).into()), 3);
+        assert_eq!(exit_code(&anyhow::anyhow!("else")), 1);
     }
 }

@@ -1,1 +1,216 @@
+use std::sync::Arc;
 
+use weir_netsim::event::{Event, EventKind, Observer, RouterSample};
+use weir_netsim::plan::{NodePlan, Role};
+use weir_netsim::workload::{ConsumerPlan, Demand, Names, Popularity, Sizes};
+
+use super::*;
+use crate::document;
+use crate::document::Reader;
+
+const S: u64 = 1_000_000_000;
+
+fn metrics_of(text: &str) -> Vec<Metric> {
+    let file: Arc<str> = "t".into();
+    let root = document::parse(&file, text).expect("TOML");
+    let top = Reader::new(&file, "the scenario", &root, &["metric"]).expect("a table");
+    metrics(&top).expect("metrics")
+}
+
+/// Two consumers (nodes 0 and 1) of one producer's names, and a router (2).
+fn plan() -> weir_netsim::Plan {
+    let names = Names {
+        prefix: "/p".into(),
+        components: 0,
+        popularity: Popularity::Sequential { objects: 1 },
+        sizes: Sizes::Fixed { bytes: 1 },
+        segment_bytes: 1,
+    };
+    let consumer = ConsumerPlan {
+        start_ns: 0,
+        stop_ns: None,
+        lifetime_ms: 1,
+        names,
+        demand: Demand::Window { window: 1, count: None },
+    };
+    let consumer =
+        |name: &str| NodePlan { name: name.into(), role: Role::Consumer(consumer.clone()) };
+    let router = NodePlan { name: "r".into(), role: Role::Router(Default::default()) };
+    weir_netsim::Plan {
+        seed: 1,
+        duration_ns: 10 * S,
+        drain_ns: S,
+        sample_ns: S,
+        nodes: vec![consumer("a"), consumer("b"), router],
+        links: vec![],
+        routes: vec![],
+        faults: vec![],
+    }
+}
+
+fn measure(metrics: &[Metric], warm_up_ns: u64, events: &[(u64, u32, EventKind)]) -> Measured {
+    let at: Vec<Option<Vec<usize>>> = metrics
+        .iter()
+        .map(|metric| match metric.at.as_slice() {
+            [name] if name == "a" => Some(vec![0]),
+            _ => None,
+        })
+        .collect();
+    let mut collector = Collector::new(&plan(), metrics, &at, warm_up_ns);
+    for (at_ns, node, kind) in events {
+        collector.observe(&Event { at_ns: *at_ns, node: *node, kind: kind.clone() });
+    }
+    collector.finish()
+}
+
+fn data(content_bytes: u32, rtt_ns: u64) -> EventKind {
+    EventKind::DataReceived {
+        object: 0,
+        segment: 0,
+        content_bytes,
+        packet_bytes: content_bytes + 100,
+        rtt_ns,
+        is_marked: false,
+    }
+}
+
+#[test]
+fn rates_are_of_the_measured_time() {
+    let metrics = metrics_of(
+        "[[metric]]\nid = \"all\"\nmeasure = \"goodput\"\nper_node = true\nover_time = true\n\
+         [[metric]]\nid = \"a\"\nmeasure = \"goodput\"\nat = \"a\"\n",
+    );
+    let events = [
+        (S, 0, data(999, 1)),
+        (3 * S, 0, data(1000, 1)),
+        (4 * S, 1, data(500, 1)),
+        (11 * S, 1, data(999, 1)),
+    ];
+    let measured = measure(&metrics, 2 * S, &events);
+    assert_eq!(measured.values["all"], Some(1500.0));
+    assert_eq!(measured.values["a"], Some(1000.0));
+    assert_eq!(
+        measured.nodes["all"],
+        [("a".to_owned(), Some(1000.0)), ("b".to_owned(), Some(500.0))]
+    );
+    let series = &measured.series["all"];
+    assert_eq!(series.len(), 10);
+    assert_eq!(series[1], (1.5, 7992.0));
+    assert_eq!(series[3], (3.5, 8000.0));
+    assert_eq!(series[4], (4.5, 4000.0));
+}
+
+#[test]
+fn statistics_of_samples() {
+    let text = |statistic: &str| {
+        format!(
+            "[[metric]]\nid = \"{statistic}\"\nmeasure = \"rtt\"\nstatistic = \"{statistic}\"\n"
+        )
+    };
+    let all: String = ["mean", "min", "max", "last", "count", "median", "p90"].map(text).concat();
+    let events: Vec<_> = (1..=10).map(|i| (i * S / 2, 0, data(1, i * S))).collect();
+    let values = measure(&metrics_of(&all), 0, &events).values;
+    for (id, expected) in [
+        ("mean", 5.5),
+        ("min", 1.0),
+        ("max", 10.0),
+        ("last", 10.0),
+        ("count", 10.0),
+        ("median", 5.0),
+        ("p90", 9.0),
+    ] {
+        assert_eq!(values[id], Some(expected), "{id}");
+    }
+}
+
+#[test]
+fn nothing_to_measure_is_no_number() {
+    let metrics = metrics_of(
+        "[[metric]]\nid = \"rtt\"\nmeasure = \"rtt\"\n[[metric]]\nid = \"hits\"\nmeasure = \"hit-ratio\"\n\
+         [[metric]]\nid = \"goodput\"\nmeasure = \"goodput\"\n",
+    );
+    let values = measure(&metrics, 0, &[]).values;
+    assert_eq!((values["rtt"], values["hits"], values["goodput"]), (None, None, Some(0.0)));
+}
+
+#[test]
+fn counters_of_routers_are_differences() {
+    let metrics = metrics_of(
+        "[[metric]]\nid = \"hits\"\nmeasure = \"hit-ratio\"\n[[metric]]\nid = \"out\"\nmeasure = \"out-throughput\"\n\
+         [[metric]]\nid = \"cpu\"\nmeasure = \"cpu-per-packet\"\n",
+    );
+    let sample = |hits, misses, out_bytes, interests, cpu_ns| {
+        EventKind::RouterSample(RouterSample {
+            store_hits: hits,
+            store_misses: misses,
+            out_bytes,
+            in_interests: interests,
+            cpu_ns,
+            ..RouterSample::default()
+        })
+    };
+    let events = [
+        (2 * S, 2, sample(100, 100, 1_000, 1_000, S)),
+        (6 * S, 2, sample(110, 130, 2_000, 1_100, S + 1_000)),
+        // It crashed and counts from 0 again.
+        (8 * S, 2, sample(5, 15, 500, 100, 3_000)),
+    ];
+    let values = measure(&metrics, 2 * S, &events).values;
+    assert_eq!(values["hits"], Some(100.0 * 15.0 / 60.0), "10 of 40, then 5 of 20");
+    assert_eq!(values["out"], Some(1_500.0));
+    assert!((values["cpu"].expect("measured") - 20e-9).abs() < 1e-18);
+}
+
+#[test]
+fn an_object_is_distributed_when_the_last_one_has_it() {
+    let metrics = metrics_of(
+        "[[metric]]\nid = \"cdit\"\nmeasure = \"distribution-time\"\nstatistic = \"max\"\n\
+         [[metric]]\nid = \"cdot\"\nmeasure = \"download-time\"\nper_node = true\n",
+    );
+    let started = |object| EventKind::ObjectStarted { object };
+    let completed =
+        |object, elapsed_ns| EventKind::ObjectCompleted { object, content_bytes: 1, elapsed_ns };
+    let events = [
+        (S, 0, started(7)),
+        (2 * S, 1, started(7)),
+        (3 * S, 0, completed(7, 2 * S)),
+        (6 * S, 1, completed(7, 4 * S)),
+        // Not everybody has this one.
+        (7 * S, 0, started(8)),
+        (7 * S, 1, started(8)),
+        (8 * S, 0, completed(8, S)),
+    ];
+    let measured = measure(&metrics, 0, &events);
+    assert_eq!(measured.values["cdit"], Some(5.0));
+    assert_eq!(measured.nodes["cdot"], [("a".to_owned(), Some(1.5)), ("b".to_owned(), Some(4.0))]);
+}
+
+#[test]
+fn loss_counts_what_is_told_after_the_end() {
+    let metrics = metrics_of("[[metric]]\nid = \"loss\"\nmeasure = \"loss\"\n");
+    let sent = EventKind::InterestSent { object: 0, segment: 0, is_repeated: false };
+    let lost = EventKind::TimedOut { object: 0, segment: 0 };
+    let events = [(S, 0, sent.clone()), (9 * S, 0, sent), (11 * S - 1, 0, lost)];
+    assert_eq!(measure(&metrics, 0, &events).values["loss"], Some(50.0));
+}
+
+#[test]
+fn percentiles_are_those_of_sorted_samples() {
+    let mut histogram = Histogram::default();
+    let mut samples: Vec<f64> = Vec::new();
+    let mut rng = weir_base::Rng::from_seed(3);
+    for _ in 0..10_000 {
+        let sample = f64::from(rng.next_u32()) * 1e-3;
+        histogram.add(sample);
+        samples.push(sample);
+    }
+    samples.sort_by(f64::total_cmp);
+    for percent in [0.0, 1.0, 50.0, 90.0, 99.9, 100.0] {
+        let exact = samples[((percent / 100.0 * 10_000.0) as usize).clamp(1, 10_000) - 1];
+        let found = histogram.statistic(Statistic::Percentile(percent)).expect("samples");
+        assert!((found - exact).abs() <= exact * 3e-4, "{percent}: {found} {exact}");
+    }
+    let curve = histogram.distribution(100);
+    assert!(curve.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1));
+    assert_eq!(curve.last().map(|place| place.1), Some(1.0));
+}

@@ -12,7 +12,7 @@ use crate::library::Folder;
 use crate::metric::{self, Collector, Metric};
 
 /// Seeds that a full run has at least.
-pub const SEEDS_FULL_MIN: usize = 5;
+pub(super) const SEEDS_FULL_MIN: usize = 5;
 
 /// A scenario at one size.
 #[derive(Clone, Debug)]

@@ -1,1 +1,373 @@
+use std::path::PathBuf;
 
+use weir_netsim::plan::{Role, Transport};
+use weir_netsim::workload::{Arrivals, Demand, Popularity};
+
+use super::*;
+use crate::library::{Folder, papers};
+
+/// A scenario that is right; tests change one line of it.
+const GOOD: &str = r#"[scenario]
+id = "good"
+title = "Good"
+
+[run]
+duration = "1s"
+sample = "100ms"
+
+[topology]
+generator = "line"
+nodes = 3
+
+[link]
+delay = "5ms"
+rate = "10Mbit/s"
+
+[router.store]
+bytes = "1MiB"
+
+[[producer]]
+id = "p"
+at = "last"
+objects = 10
+size = "10kB"
+segment = "1000B"
+
+[[consumer]]
+id = "c"
+at = "first"
+of = "p"
+rate = "100pps"
+
+[[sweep]]
+axis = "rate"
+path = "consumer.c.rate"
+values = ["100pps", "1kpps"]
+
+[[metric]]
+id = "goodput"
+measure = "goodput"
+
+[[plot]]
+id = "goodput"
+x = "rate"
+y = "goodput"
+"#;
+
+fn read(text: &str) -> Result<Experiment, ScenarioError> {
+    let folder = Folder::Disk(PathBuf::from("/no-such-folder"));
+    Scenario::parse("test.toml", text, folder)?.experiment(Size::Smoke)
+}
+
+/// What reading `GOOD` says when the line that begins with `line` is `instead`.
+fn error(line: &str, instead: &str) -> String {
+    assert!(GOOD.lines().any(|l| l.starts_with(line)), "no line begins with {line}");
+    let mut replaced = false;
+    let lines: Vec<&str> = GOOD
+        .lines()
+        .map(|l| {
+            let is_it = !replaced && l.starts_with(line);
+            replaced |= is_it;
+            if is_it { instead } else { l }
+        })
+        .collect();
+    match read(&lines.join("\n")) {
+        Ok(_) => format!("{instead:?} was accepted"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_with_line_and_remedy() {
+    for (line, instead, expected) in [
+        ("id = \"good\"", "id = \"a b\"", "test.toml:2: `id` is \"a b\"; write letters"),
+        (
+            "title",
+            "titel = \"x\"",
+            "test.toml:3: unknown key `titel` in [scenario]; did you mean `title`?",
+        ),
+        ("title", "", "test.toml:1: [scenario] lacks `title`"),
+        (
+            "duration",
+            "duration = \"1\"",
+            "test.toml:6: `duration`: \"1\" has no unit; write \"1ms\" or \"1s\"",
+        ),
+        (
+            "duration",
+            "duration = 1",
+            "test.toml:6: `duration` is 1 without a unit; write for example",
+        ),
+        ("duration", "duration = \"1s", "test.toml:6: "),
+        (
+            "duration",
+            "duration = { smoke = \"1s\" }",
+            "test.toml:6: a value by size has both sizes",
+        ),
+        (
+            "duration",
+            "duration = \"1s\"\nwarm_up = \"2s\"",
+            "test.toml:7: the warm-up takes the whole",
+        ),
+        (
+            "duration",
+            "duration = \"1s\"\nseeds = [1, 1]",
+            "test.toml:7: `seeds` is empty or has a seed twice",
+        ),
+        ("[run]", "[runs]", "test.toml:5: unknown key `runs` in the scenario; did you mean `run`?"),
+        (
+            "generator",
+            "generator = \"lines\"",
+            "test.toml:10: `generator` cannot be \"lines\"; did you mean `line`?",
+        ),
+        (
+            "generator",
+            "generator = \"tree\"",
+            "test.toml:11: generator \"tree\" has no parameter `nodes`",
+        ),
+        (
+            "generator",
+            "generator = \"line\"\nfile = \"x\"",
+            "test.toml:9: [topology] has exactly one of",
+        ),
+        ("nodes", "nodes = -1", "test.toml:11: `nodes` is -1; write a whole number"),
+        ("nodes", "nodes = 0", "test.toml:9: line with nodes = 0"),
+        (
+            "delay",
+            "delay = \"5mss\"",
+            "test.toml:14: `delay`: \"mss\" in \"5mss\" is no unit of duration",
+        ),
+        ("delay", "loss = 2", "test.toml:14: `loss` is 2; write a number from 0 to 1"),
+        ("rate = \"10M", "rate = \"0Mbit/s\"", "test.toml:15: a rate of 0 would carry nothing"),
+        ("rate = \"10M", "local = true", "test.toml:15: a local link has no rate, delay or loss"),
+        ("bytes", "bytes = \"1MiB\"\npackets = 3", "test.toml:19: the store is bounded in"),
+        (
+            "bytes",
+            "policy = \"lur\"",
+            "test.toml:18: `policy` cannot be \"lur\"; did you mean `lru`?",
+        ),
+        ("bytes", "filled = 1.5", "test.toml:18: `filled` is 1.5; write a number from 0 to 1"),
+        (
+            "at = \"last\"",
+            "at = \"r9\"",
+            "test.toml:22: the topology has no node \"r9\"; did you mean `r0`?",
+        ),
+        ("at = \"last\"", "at = \"producers\"", "test.toml:22: \"producers\" selects no node"),
+        ("segment", "segment = \"9KiB\"", "test.toml:25: `segment` must be from 1B to 8KiB"),
+        ("size", "sizes_file = \"none.csv\"", "test.toml:24: cannot read /no-such-folder/none.csv"),
+        (
+            "of = ",
+            "of = \"q\"",
+            "test.toml:30: no [[producer]] has the id \"q\"; did you mean `p`?",
+        ),
+        ("of = ", "of = \"p\"\nspread = 2", "test.toml:27: `spread` is 2, but group \"p\" has 1"),
+        ("rate = \"100pps\"", "", "test.toml:27: [[consumer]] does not say how it asks"),
+        (
+            "rate = \"100pps\"",
+            "rate = \"100\"",
+            "test.toml:31: `rate`: \"100\" has no unit; write \"100pps\"",
+        ),
+        (
+            "rate = \"100pps\"",
+            "rate = \"1pps\"\nexponent = 0.8",
+            "test.toml:32: `exponent` has no meaning",
+        ),
+        (
+            "rate = \"100pps\"",
+            "rate = \"1pps\"\npopularity = \"zipf\"",
+            "test.toml:27: [[consumer]] lacks `exponent`",
+        ),
+        (
+            "rate = \"100pps\"",
+            "rate = \"1pps\"\npopularity = \"trace\"\ntrace = \"gone.csv\"",
+            "test.toml:33: cannot read /no-such-folder/gone.csv",
+        ),
+        (
+            "path",
+            "path = \"consumer.c.rat\"",
+            "test.toml:36: unknown key `rat` in [[consumer]]; did you mean `rate`?",
+        ),
+        (
+            "path",
+            "path = \"consumer.d.rate\"",
+            "test.toml:36: the path `consumer.d.rate` does not exist",
+        ),
+        (
+            "path",
+            "path = \"metric.goodput.id\"",
+            "test.toml:35: the path `metric.goodput.id` cannot be swept",
+        ),
+        ("values", "values = []", "test.toml:36: `values` must be a list of at least one value"),
+        (
+            "values",
+            "values = [\"1pps\", \"1pps\"]",
+            "test.toml:36: axis \"rate\" has \"1pps\" twice",
+        ),
+        (
+            "values",
+            "values = [\"1pps\"]\nlabels = [\"a\", \"b\"]",
+            "test.toml:37: `labels` has 2 texts for 1",
+        ),
+        ("values", "values = [\"1pps\", \"1\"]", "test.toml:36: `rate`: \"1\" has no unit"),
+        (
+            "measure",
+            "measure = \"godput\"",
+            "test.toml:40: `measure` cannot be \"godput\"; did you mean `goodput`?",
+        ),
+        ("measure", "measure = \"queue-length\"", "is one of a queue; write queue"),
+        (
+            "measure",
+            "measure = \"goodput\"\nat = \"d\"",
+            "metric \"goodput\" is at \"d\", which is neither",
+        ),
+        ("measure", "measure = \"goodput\"\nstatistic = \"max\"", "is no matter of samples"),
+        (
+            "x = ",
+            "x = \"rates\"",
+            "test.toml:44: the sweep has no axis \"rates\"; did you mean `rate`?",
+        ),
+        (
+            "x = ",
+            "x = \"time\"",
+            "metric \"goodput\" is not recorded that way; write over_time = true",
+        ),
+        (
+            "y = ",
+            "y = \"goodputs\"",
+            "test.toml:45: no [[metric]] has the id \"goodputs\"; did you mean",
+        ),
+        ("y = ", "y = \"goodput\"\nseries = \"rate\"", "axis \"rate\" is used twice in this plot"),
+    ] {
+        let text = error(line, instead);
+        assert!(text.contains(expected), "{instead}\n  gave     {text}\n  expected {expected}");
+    }
+}
+
+#[test]
+fn the_good_scenario_becomes_plans() {
+    let experiment = read(GOOD).expect("good");
+    assert_eq!(experiment.seeds, [1]);
+    assert_eq!(experiment.points.len(), 2);
+    assert_eq!(experiment.axes[0].unit, "packets/s");
+    let prepared = experiment.prepare(&experiment.points[1], 7).expect("a plan");
+    let plan = &prepared.plan;
+    let names: Vec<&str> = plan.nodes.iter().map(|node| node.name.as_str()).collect();
+    assert_eq!(names, ["r0", "r1", "r2", "p", "c"]);
+    assert_eq!((plan.seed, plan.duration_ns, plan.sample_ns), (7, 1_000_000_000, 100_000_000));
+    assert_eq!(plan.drain_ns, 5_000_000_000, "a lifetime and a second");
+    let Role::Router(router) = &plan.nodes[0].role else { panic!("r0 routes") };
+    assert_eq!(router.store_bytes, 1 << 20);
+    let Role::Consumer(consumer) = &plan.nodes[4].role else { panic!("c asks") };
+    assert_eq!(
+        consumer.demand,
+        Demand::Arrivals { arrivals: Arrivals::Poisson { rate_hz: 1000.0 } }
+    );
+    assert_eq!(consumer.names.popularity, Popularity::Sequential { objects: 10 });
+    assert_eq!(consumer.names.prefix, "/p");
+    assert_eq!((plan.links[0].a, plan.links[0].b), (0, 1));
+    assert_eq!(plan.links[0].a_to_b.delay_ns, 5_000_000);
+    assert_eq!(plan.links[0].transport, Transport::Udp);
+    assert!(!plan.links[0].is_local);
+    assert!(plan.links[2].is_local, "applications are on the router's host");
+    let mut routes: Vec<(usize, usize)> = plan.routes.iter().map(|r| (r.node, r.link)).collect();
+    routes.sort_unstable();
+    assert_eq!(routes, [(0, 0), (1, 1), (2, 2)]);
+    assert_eq!(prepared.groups["consumers"], [4]);
+}
+
+#[test]
+fn sizes_choose_among_values() {
+    let text = GOOD.replace("duration = \"1s\"", "duration = { smoke = \"1s\", full = \"9s\" }");
+    let scenario =
+        |text: &str| Scenario::parse("t", text, Folder::Disk(PathBuf::new())).expect("readable");
+    let full = scenario(&text).experiment(Size::Full).expect("full");
+    assert_eq!(full.seeds, [1, 2, 3, 4, 5]);
+    let plan = full.prepare(&full.points[0], 1).expect("a plan").plan;
+    assert_eq!(plan.duration_ns, 9_000_000_000);
+    let text = text.replace("sample =", "seeds = 2\nsample =");
+    let error = scenario(&text).experiment(Size::Full).expect_err("2 seeds").to_string();
+    assert!(error.contains("a full run has at least 5 seeds"), "{error}");
+}
+
+#[test]
+fn axes_are_crossed_and_lists_zipped() {
+    let text = format!(
+        "{GOOD}\n[[sweep]]\naxis = \"medium\"\nlabels = [\"fast\", \"slow\"]\n\
+         [sweep.zip]\n\"link.rate\" = [\"1Gbit/s\", \"1Mbit/s\"]\n\"link.delay\" = [\"1ms\", \"2ms\"]\n"
+    );
+    let experiment = read(&text).expect("good");
+    assert_eq!(experiment.points.len(), 4);
+    assert_eq!(experiment.point_name(&experiment.points[1]), "rate=100pps medium=slow");
+    let link = |point: usize| {
+        let plan = experiment.prepare(&experiment.points[point], 1).expect("a plan").plan;
+        (plan.links[0].a_to_b.rate_bps, plan.links[0].a_to_b.delay_ns)
+    };
+    assert_eq!(link(0), (Some(1_000_000_000), 1_000_000));
+    assert_eq!(link(3), (Some(1_000_000), 2_000_000));
+}
+
+#[test]
+fn a_store_of_packets_holds_that_many() {
+    let text = GOOD.replace("bytes = \"1MiB\"", "packets = 100");
+    let experiment = read(&text).expect("good");
+    let plan = experiment.prepare(&experiment.points[0], 1).expect("a plan").plan;
+    let Role::Router(router) = &plan.nodes[0].role else { panic!("r0 routes") };
+    // 1,000 octets of content, a name, a signature, an entry of the index.
+    let each = router.store_bytes / 100;
+    assert!((1_050..1_500).contains(&each), "{each}");
+}
+
+#[test]
+fn hosts_of_a_topology_become_consumers_and_producers() {
+    let text = GOOD
+        .replace("generator = \"line\"\nnodes = 3", "generator = \"dumbbell\"\nleft = 2\nright = 3")
+        .replace("at = \"last\"", "at = \"producers\"")
+        .replace("at = \"first\"", "at = \"consumers\"");
+    let experiment = read(&text).expect("good");
+    let prepared = experiment.prepare(&experiment.points[0], 1).expect("a plan");
+    assert_eq!(prepared.groups["routers"].len(), 2);
+    assert_eq!(prepared.groups["producers"].len(), 3);
+    assert_eq!(prepared.groups["consumers"].len(), 2);
+    assert_eq!(prepared.plan.links.len(), 6);
+    assert!(prepared.plan.links.iter().all(|link| link.a_to_b.delay_ns == 5_000_000));
+}
+
+#[test]
+fn random_places_follow_the_seed() {
+    let text =
+        GOOD.replace("nodes = 3", "nodes = 40").replace("at = \"first\"", "at = \"random 5\"");
+    let experiment = read(&text).expect("good");
+    let links = |seed| {
+        let plan = experiment.prepare(&experiment.points[0], seed).expect("a plan").plan;
+        plan.links.iter().map(|link| (link.a, link.b)).collect::<Vec<_>>()
+    };
+    assert_eq!(links(1), links(1));
+    assert_ne!(links(1), links(2));
+}
+
+#[test]
+fn the_hash_is_that_of_what_is_measured() {
+    let hash = |text: &str| read(text).expect("good").hash().expect("a hash");
+    let good = hash(GOOD);
+    assert_eq!(good, hash(&GOOD.replace("title = \"Good\"", "title = \"Better\"")));
+    assert_eq!(good, hash(&GOOD.replace("[[plot]]\nid = \"goodput\"", "[[plot]]\nid = \"other\"")));
+    assert_ne!(good, hash(&GOOD.replace("delay = \"5ms\"", "delay = \"6ms\"")));
+    assert_ne!(good, hash(&GOOD.replace("measure = \"goodput\"", "measure = \"throughput\"")));
+}
+
+#[test]
+fn scenarios_of_the_program_are_right_at_both_sizes() {
+    let mut count = 0;
+    for paper in papers() {
+        for name in paper.scenario_names() {
+            let scenario = paper.scenario(&name).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(scenario.header.id, name, "the file is named after the id");
+            for size in [Size::Smoke, Size::Full] {
+                let experiment =
+                    scenario.experiment(size).unwrap_or_else(|error| panic!("{error}"));
+                assert!(!experiment.points.is_empty());
+            }
+            count += 1;
+        }
+    }
+    assert!(count >= 4, "{count}");
+}

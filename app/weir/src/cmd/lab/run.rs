@@ -1,0 +1,414 @@
+//! `weir lab run`, `reproduce` and `report`.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
+use weir_harness::claims::{ClaimResult, Reproduction};
+use weir_harness::events::EventFormat;
+use weir_harness::jobs::{Cluster, job_file};
+use weir_harness::report::{claim_rows, shown};
+use weir_harness::run::{Progress, RunError, RunOptions, Task};
+use weir_harness::session::{
+    Order, Outcome, PaperOrder, PaperSession, Session, SessionError, merge,
+};
+use weir_harness::{Arm, Size};
+
+use super::{ClaimsFail, program};
+use crate::table::{out, outln};
+
+/// Run a scenario and write its records, figures and report
+#[derive(clap::Args)]
+pub(crate) struct RunArgs {
+    /// A scenario file, or one of `weir lab list`
+    scenario: String,
+    #[command(flatten)]
+    common: Common,
+    /// Run this seed alone
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Run part K of N of all points and seeds; `weir lab report` puts parts together
+    #[arg(long, value_name = "K/N", value_parser = part)]
+    part: Option<(usize, usize)>,
+    /// Write all events of every run, too
+    #[arg(long, value_enum, num_args = 0..=1, default_missing_value = "csv", value_name = "FORMAT")]
+    events: Option<Events>,
+    /// Write a job file that runs the scenario in parts on a cluster, to --out or here, and run nothing
+    #[arg(long, value_enum, value_name = "CLUSTER")]
+    job: Option<Job>,
+    /// Parts of the job
+    #[arg(long, requires = "job", value_parser = clap::value_parser!(u16).range(1..))]
+    parts: Option<u16>,
+    /// Check the scenario and run nothing
+    #[arg(long, conflicts_with = "job")]
+    check: bool,
+}
+
+/// Run all scenarios that a paper's claims need, and say which claims hold
+#[derive(clap::Args)]
+pub(crate) struct ReproduceArgs {
+    /// A paper of `weir lab list`, or a folder with claims.toml
+    paper: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Write tables, figures and report of results again, and put the parts of a sweep together
+#[derive(clap::Args)]
+pub(crate) struct ReportArgs {
+    /// Folders that `weir lab run` wrote; the first one takes what is in the others
+    #[arg(required = true)]
+    folders: Vec<PathBuf>,
+    /// For machines
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct Common {
+    /// The small sizes of all parameters
+    #[arg(long)]
+    smoke: bool,
+    /// Where to run; by default where the scenario says first
+    #[arg(long, value_enum)]
+    arm: Option<ArmWord>,
+    /// Folder of results
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// For machines
+    #[arg(long)]
+    json: bool,
+    /// Runs at the same time; by default one a core
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+    /// Begin anew in a folder that holds results
+    #[arg(long)]
+    fresh: bool,
+    /// Cores for routers in the real arm, such as 0 or 0,2
+    #[arg(long, value_delimiter = ',', value_name = "CORES")]
+    router_cores: Vec<usize>,
+    /// Cores for consumers, producers and links in the real arm
+    #[arg(long, value_delimiter = ',', value_name = "CORES")]
+    app_cores: Vec<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ArmWord {
+    /// In the simulator
+    Sim,
+    /// On real processes of this machine
+    Real,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Events {
+    /// Text
+    Csv,
+    /// Columns, compressed: for large runs
+    Parquet,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Job {
+    /// An array of Slurm
+    Slurm,
+    /// An indexed job of Kubernetes
+    Kubernetes,
+}
+
+fn part(text: &str) -> Result<(usize, usize), String> {
+    let numbers = text.split_once('/').and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
+    match numbers {
+        Some((k, n)) if (1..=n).contains(&k) => Ok((k, n)),
+        _ => Err("write K/N with 1 <= K <= N, such as 2/8".to_owned()),
+    }
+}
+
+impl Common {
+    fn size(&self) -> Size {
+        if self.smoke { Size::Smoke } else { Size::Full }
+    }
+
+    fn arm(&self) -> Option<Arm> {
+        self.arm.map(|arm| match arm {
+            ArmWord::Sim => Arm::Sim,
+            ArmWord::Real => Arm::Real,
+        })
+    }
+
+    fn options(&self) -> anyhow::Result<RunOptions> {
+        let mut options = RunOptions { fresh: self.fresh, ..RunOptions::default() };
+        if let Some(jobs) = self.jobs {
+            options.jobs = usize::from(jobs);
+        }
+        options.real.cpu_router = self.router_cores.clone();
+        options.real.cpu_apps = self.app_cores.clone();
+        options.real.stop = Arc::clone(&options.stop);
+        stop_on_signals(&options.stop)?;
+        Ok(options)
+    }
+}
+
+/// The first signal asks to stop after the step at hand, the second one ends the program.
+fn stop_on_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(stop))?;
+        signal_hook::flag::register(signal, Arc::clone(stop))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
+    let order = Order {
+        reference: args.scenario.clone(),
+        size: args.common.size(),
+        seed: args.seed,
+        arm: args.common.arm(),
+        out: if args.job.is_some() { None } else { args.common.out.clone() },
+    };
+    let session = Session::new(&order, &program())?;
+    if args.check {
+        let (points, seeds) = (session.experiment.points.len(), session.experiment.seeds.len());
+        outln!("{}: {points} points, {seeds} seeds, nothing is wrong", session.scenario.file)?;
+        return Ok(());
+    }
+    if let Some(job) = args.job {
+        return write_job(args, job, &session);
+    }
+    let options = RunOptions {
+        part: args.part,
+        events: args.events.map(|events| match events {
+            Events::Csv => EventFormat::Csv,
+            Events::Parquet => EventFormat::Parquet,
+        }),
+        ..args.common.options()?
+    };
+    run_shown(&session, &options)?;
+    let outcome = session.report()?;
+    show(&outcome, args.common.json)?;
+    fail_of(&outcome.claims)
+}
+
+fn write_job(args: &RunArgs, job: Job, session: &Session) -> anyhow::Result<()> {
+    let mut arguments = vec![args.scenario.clone()];
+    if args.common.smoke {
+        arguments.push("--smoke".into());
+    }
+    if let Some(seed) = args.seed {
+        arguments.push(format!("--seed={seed}"));
+    }
+    if let Some(arm) = args.common.arm() {
+        arguments.push(format!("--arm={}", arm.as_str()));
+    }
+    if let Some(events) = args.events {
+        let format = if events == Events::Csv { "csv" } else { "parquet" };
+        arguments.push(format!("--events={format}"));
+    }
+    let cluster = match job {
+        Job::Slurm => Cluster::Slurm,
+        Job::Kubernetes => Cluster::Kubernetes,
+    };
+    let tasks = session.experiment.points.len() * session.experiment.seeds.len();
+    let parts = args.parts.map_or_else(|| tasks.min(16), usize::from);
+    let file = job_file(cluster, &session.scenario.header.id, &arguments, parts);
+    let folder = args.common.out.clone().unwrap_or_else(|| PathBuf::from("."));
+    std::fs::create_dir_all(&folder)?;
+    let path = folder.join(&file.name);
+    std::fs::write(&path, &file.text)?;
+    outln!("{}: {tasks} runs in {parts} parts", path.display())?;
+    Ok(())
+}
+
+pub(crate) fn reproduce(args: &ReproduceArgs) -> anyhow::Result<()> {
+    let order = PaperOrder {
+        reference: args.paper.clone(),
+        size: args.common.size(),
+        arm: args.common.arm(),
+        out: args.common.out.clone(),
+    };
+    let paper = PaperSession::new(&order, &program())?;
+    let options = args.common.options()?;
+    for session in &paper.sessions {
+        run_shown(session, &options)?;
+    }
+    let (reproduction, path) = paper.report()?;
+    if args.common.json {
+        outln!("{}", serde_json::to_string_pretty(&reproduction)?)?;
+    } else {
+        show_claims(&reproduction)?;
+        outln!("report: {}", path.display())?;
+    }
+    fail_of(&reproduction.claims)
+}
+
+fn show_claims(reproduction: &Reproduction) -> anyhow::Result<()> {
+    let report = weir_plot::Report {
+        claims: claim_rows(&reproduction.claims),
+        ..weir_plot::Report::default()
+    };
+    out!("{}", report.claims_text())?;
+    Ok(())
+}
+
+pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<()> {
+    let session = merge(&args.folders, &program())?;
+    let outcome = session.report()?;
+    show(&outcome, args.json)?;
+    fail_of(&outcome.claims)
+}
+
+fn show(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
+    if json {
+        outln!("{}", serde_json::to_string_pretty(outcome)?)?;
+        return Ok(());
+    }
+    for point in &outcome.points {
+        let names: Vec<String> =
+            point.coordinates.iter().map(|(axis, label)| format!("{axis} {label}")).collect();
+        let name = if names.is_empty() { outcome.scenario.clone() } else { names.join(", ") };
+        outln!("{name}")?;
+        for (metric, estimate) in &point.metrics {
+            match estimate {
+                Some(e) if e.count > 1 => {
+                    outln!("  {metric}: {} ± {}", shown(e.mean), shown(e.half_width()))?;
+                }
+                Some(e) => outln!("  {metric}: {}", shown(e.mean))?,
+                None => outln!("  {metric}: nothing to measure")?,
+            }
+        }
+    }
+    if !outcome.claims.is_empty() {
+        let claims = claim_rows(&outcome.claims);
+        let report = weir_plot::Report { claims, ..weir_plot::Report::default() };
+        out!("{}", report.claims_text())?;
+    }
+    let (there, wanted) = outcome.runs;
+    if there < wanted {
+        outln!("{there} of {wanted} runs are there; `weir lab report` puts parts together")?;
+    }
+    outln!("report: {}", outcome.report.display())?;
+    Ok(())
+}
+
+fn fail_of(claims: &[ClaimResult]) -> anyhow::Result<()> {
+    let failed = claims.iter().filter(|claim| claim.holds == Some(false));
+    let failed: Vec<String> = failed.map(|claim| claim.id.clone()).collect();
+    if failed.is_empty() { Ok(()) } else { Err(ClaimsFail(failed).into()) }
+}
+
+/// Runs with a progress bar where someone looks, and tells of a violation what must be known.
+fn run_shown(session: &Session, options: &RunOptions) -> anyhow::Result<()> {
+    let bar = Bar::new(&session.scenario.header.id);
+    let done = session.run(options, &|progress| bar.on_progress(&progress));
+    bar.finish();
+    if let Err(SessionError::Run(RunError::Violation { point, violation, file })) = &done {
+        let commit = &session.file.identity.commit;
+        eprintln!("seed {}, commit {commit}, {point}; last events:", violation.seed);
+        for line in violation.last_events.iter().rev().take(20).rev() {
+            eprintln!("  {line}");
+        }
+        eprintln!("all of them: {}", file.display());
+    }
+    if options.stop.load(Ordering::Relaxed) && done.is_ok() {
+        return Err(SessionError::Run(RunError::Interrupted).into());
+    }
+    Ok(done?)
+}
+
+/// How often a run that nobody watches on a terminal says how far it is.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// The progress of a run: a bar on a terminal, otherwise a line now and then on long runs.
+struct Bar {
+    bar: Option<ProgressBar>,
+    name: String,
+    state: Mutex<State>,
+}
+
+struct State {
+    begun: Instant,
+    spoken: Instant,
+    tasks: usize,
+    finished: usize,
+    /// Virtual time of tasks that run, and in all of those that are done, ns.
+    running: BTreeMap<(usize, u64), u64>,
+    done_ns: u64,
+}
+
+impl Bar {
+    fn new(name: &str) -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new(1);
+            let template = "{prefix} {wide_bar} {pos}/{len} runs, {elapsed} {msg}";
+            if let Ok(style) = ProgressStyle::with_template(template) {
+                bar.set_style(style);
+            }
+            bar.set_prefix(name.to_owned());
+            bar
+        });
+        let now = Instant::now();
+        let state = State {
+            begun: now,
+            spoken: now,
+            tasks: 0,
+            finished: 0,
+            running: BTreeMap::new(),
+            done_ns: 0,
+        };
+        Self { bar, name: name.to_owned(), state: Mutex::new(state) }
+    }
+
+    fn on_progress(&self, progress: &Progress) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match progress {
+            Progress::Started { tasks, resumed } => {
+                state.tasks = *tasks;
+                if *resumed > 0 {
+                    eprintln!("{}: {resumed} runs were there already", self.name);
+                }
+                if let Some(bar) = &self.bar {
+                    bar.set_length(*tasks as u64);
+                }
+            }
+            Progress::Running { task: Task { point, seed }, virtual_ns, .. } => {
+                state.running.insert((*point, *seed), *virtual_ns);
+            }
+            Progress::Finished { task: Task { point, seed } } => {
+                state.done_ns += state.running.remove(&(*point, *seed)).unwrap_or(0);
+                state.finished += 1;
+            }
+        }
+        let speed = state.speed();
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position(state.finished as u64);
+                bar.set_message(speed);
+            }
+            None if state.spoken.elapsed() >= SILENCE => {
+                state.spoken = Instant::now();
+                eprintln!("{}: {} of {} runs, {speed}", self.name, state.finished, state.tasks);
+            }
+            None => {}
+        }
+    }
+
+    fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl State {
+    fn speed(&self) -> String {
+        let virtual_ns = self.done_ns + self.running.values().sum::<u64>();
+        let virtual_s = virtual_ns as f64 / 1e9;
+        let speed = virtual_s / self.begun.elapsed().as_secs_f64().max(1e-3);
+        if virtual_ns == 0 { String::new() } else { format!("{speed:.2} virtual s/s") }
+    }
+}
