@@ -22,8 +22,9 @@ pub(super) struct Line {
     pub(super) points: Vec<Complex64>,
     /// Coefficients wanted: of x^0 to x^threshold.
     pub(super) terms: usize,
-    /// Length of a row: the real parts of all samples, then the imaginary parts, then padding.
-    width: usize,
+    /// Length of half a row, a multiple of [`LANES`]: the first half has the factors of the samples'
+    /// real parts, the second those of their imaginary parts.
+    half: usize,
     /// Rows for s = 0 (real parts alone), coefficient by coefficient.
     origin: Vec<f64>,
     /// Two rows (real, imaginary part) for each coefficient of each point.
@@ -52,9 +53,9 @@ impl Line {
             .collect();
         let weights: Vec<f64> =
             (0..=last).map(|index| step / (2.0 * PI) * offset * parameter(index).cosh()).collect();
-        let width = (2 * points.len()).next_multiple_of(LANES);
-        let terms = shape.terms;
-        let mut line = Self { points, terms, width, origin: Vec::new(), table: Vec::new() };
+        let half = points.len().next_multiple_of(LANES);
+        let (terms, width) = (shape.terms, 2 * half);
+        let mut line = Self { points, terms, half, origin: Vec::new(), table: Vec::new() };
         line.origin = vec![0.0; terms * width];
         let mut unused = vec![0.0; terms * width];
         let mut origin = std::mem::take(&mut line.origin);
@@ -87,7 +88,7 @@ impl Line {
         imag: &mut [f64],
     ) {
         let factors = pole_factors(shape, s);
-        let (count, width) = (self.points.len(), self.width);
+        let (half, width) = (self.half, 2 * self.half);
         for (at, (point, weight)) in self.points.iter().zip(weights).enumerate() {
             let upper = (s + 1.0 - point).inv();
             let lower = (s + 1.0 - point.conj()).inv();
@@ -102,33 +103,47 @@ impl Line {
                     continue;
                 }
                 (real[row + at], imag[row + at]) = (above.re + below.re, above.im + below.im);
-                real[row + count + at] = below.im - above.im;
-                imag[row + count + at] = above.re - below.re;
+                real[row + half + at] = below.im - above.im;
+                imag[row + half + at] = above.re - below.re;
             }
         }
     }
 
-    /// Samples laid out for [`Line::coefficient`].
-    pub(super) fn pack(&self, samples: &[Complex64], packed: &mut Vec<f64>) {
-        packed.clear();
-        packed.extend(samples.iter().map(|sample| sample.re));
-        packed.extend(samples.iter().map(|sample| sample.im));
-        packed.resize(self.width, 0.0);
+    /// The first `active` samples, laid out for [`Line::coefficient`]; the others count as 0.
+    pub(super) fn pack(&self, samples: &[Complex64], active: usize) -> Packed {
+        let used = active.next_multiple_of(LANES).min(self.half);
+        let mut parts = vec![0.0; 2 * used];
+        for (at, sample) in samples[..active].iter().enumerate() {
+            (parts[at], parts[used + at]) = (sample.re, sample.im);
+        }
+        Packed { parts }
+    }
+
+    /// One row of a table times the samples.
+    fn product(&self, table: &[f64], row: usize, packed: &Packed) -> f64 {
+        let used = packed.parts.len() / 2;
+        let row = &table[2 * self.half * row..][..2 * self.half];
+        dot(&row[..used], &packed.parts[..used])
+            + dot(&row[self.half..self.half + used], &packed.parts[used..])
     }
 
     /// Coefficient of x^term of `E(1 - x)`, real.
-    pub(super) fn at_origin(&self, term: usize, packed: &[f64]) -> f64 {
-        dot(&self.origin[term * self.width..][..self.width], packed)
+    pub(super) fn at_origin(&self, term: usize, packed: &Packed) -> f64 {
+        self.product(&self.origin, term, packed)
     }
 
     /// Coefficient of x^term of `E(s + 1 - x)`, s the point `index`.
-    pub(super) fn coefficient(&self, index: usize, term: usize, packed: &[f64]) -> Complex64 {
-        let block = 2 * self.terms * self.width;
-        let rows = &self.table[index * block..][..block];
-        let (real, imaginary) = rows.split_at(self.terms * self.width);
-        let row = term * self.width..(term + 1) * self.width;
-        Complex64::new(dot(&real[row.clone()], packed), dot(&imaginary[row], packed))
+    pub(super) fn coefficient(&self, index: usize, term: usize, packed: &Packed) -> Complex64 {
+        let row = 2 * index * self.terms + term;
+        let real = self.product(&self.table, row, packed);
+        Complex64::new(real, self.product(&self.table, row + self.terms, packed))
     }
+}
+
+/// Samples in the layout of a table's rows.
+pub(super) struct Packed {
+    /// Real parts and then imaginary parts, each padded to a multiple of [`LANES`].
+    parts: Vec<f64>,
 }
 
 /// The imaginary part beyond which the sampled functions are below rounding.

@@ -3,7 +3,7 @@
 use num_complex::Complex64;
 
 use super::super::Model;
-use super::line::Line;
+use super::line::{Line, Packed};
 
 /// The stream that arrives at queue `index`, in units of the service rate.
 ///
@@ -22,21 +22,32 @@ pub(super) struct Stage<'a> {
     /// E at the points of the line.
     samples: Vec<Complex64>,
     /// The same for the line's tables.
-    packed: Vec<f64>,
-    /// Coefficients of `A(s + 1 - x)` for the point in work.
-    terms: Vec<Complex64>,
-    /// Transforms of the overflow of smaller thresholds, for the point in work.
-    smaller: Vec<Complex64>,
+    packed: Packed,
+    /// Samples from the real axis on of which some are above rounding; the rest are zero.
+    active: usize,
+    /// Coefficients of `A(s + 1 - x)` for the points in work.
+    terms: Vec<Lanes>,
+    /// Transforms of the overflow of smaller thresholds, for the points in work.
+    smaller: Vec<Lanes>,
 }
 
 impl<'a> Stage<'a> {
     /// The Poisson stream into the first queue.
     pub(super) fn first(line: &'a Line, model: &Model) -> Self {
         let samples = vec![Complex64::ZERO; line.samples()];
-        let mut packed = Vec::new();
-        line.pack(&samples, &mut packed);
-        let (terms, smaller) = (vec![Complex64::ZERO; line.terms], Vec::new());
-        Self { line, load: model.load, index: 0, is_base: true, samples, packed, terms, smaller }
+        let packed = line.pack(&samples, 0);
+        let (terms, smaller) = (vec![Lanes::ZERO; line.terms], Vec::new());
+        Self {
+            line,
+            load: model.load,
+            index: 0,
+            is_base: true,
+            samples,
+            packed,
+            active: 0,
+            terms,
+            smaller,
+        }
     }
 
     /// The shares of arrivals that find 0 to K packets.
@@ -58,10 +69,14 @@ impl<'a> Stage<'a> {
         let services: Vec<f64> =
             (0..threshold).map(|term| (rest(term) + base[term].re).max(0.0)).collect();
         // tails[k]: k or more services between two arrivals.
-        let mut tails = vec![1.0, (base_complement(1.0, self.load, queues) - rest(0)).max(0.0)];
-        for share in &services[1..] {
-            tails.push((tails[tails.len() - 1] - share).max(0.0));
-        }
+        let tails = self.base_tails().unwrap_or_else(|| {
+            let first = base_complement(1.0, self.load, queues) - rest(0);
+            let mut tails = vec![1.0, first.max(0.0)];
+            for share in &services[1..] {
+                tails.push((tails[tails.len() - 1] - share).max(0.0));
+            }
+            tails
+        });
         let mut shares = vec![0.0; threshold + 1];
         shares[threshold] = 1.0;
         for level in (0..threshold).rev() {
@@ -79,6 +94,34 @@ impl<'a> Stage<'a> {
         shares
     }
 
+    /// The tails of the base, summed from their end so that small ones keep their digits; nothing
+    /// when E is not zero or they fall too slowly for that.
+    fn base_tails(&self) -> Option<Vec<f64>> {
+        /// More terms than there are levels.
+        const MORE: usize = 100;
+        let wanted = self.line.terms;
+        if !self.is_base {
+            return None;
+        }
+        let terms = base_terms(Complex64::ZERO, self.load, self.index as f64, wanted + MORE);
+        let mut sum = terms[wanted + MORE - 1].re;
+        if sum > 1e-18 * terms[wanted - 1].re {
+            return None;
+        }
+        let mut tails: Vec<f64> = terms
+            .iter()
+            .rev()
+            .skip(1)
+            .map(|term| {
+                sum += term.re;
+                sum
+            })
+            .collect();
+        tails.reverse();
+        tails.truncate(wanted);
+        Some(tails)
+    }
+
     /// Goes on to the stream that overflows from this queue, which `found` arrivals, by what they
     /// find, as [`Stage::at_arrivals`] says.
     ///
@@ -91,58 +134,146 @@ impl<'a> Stage<'a> {
             self.index += 1;
             return;
         }
+        /// What samples fall below that count as zero: the rounding of a transform.
+        const ROUNDING: f64 = 2e-16;
+        /// How far samples above rounding can spread in one step: |s| grows by half.
+        const SPREAD: f64 = 1.5;
         let queues = self.index as f64;
-        let mut overflow = Vec::with_capacity(self.samples.len());
-        for (at, &s) in self.line.points.iter().enumerate() {
-            let base = base_terms(s, self.load, queues, self.line.terms);
-            for (term, value) in base.into_iter().enumerate() {
-                self.terms[term] = value + self.line.coefficient(at, term, &self.packed);
+        let edge = match self.active {
+            0 => f64::INFINITY,
+            active => SPREAD * self.line.points[active - 1].norm(),
+        };
+        let points = &self.line.points;
+        let within = points.iter().position(|point| point.norm() > edge).unwrap_or(points.len());
+        let rows: Vec<usize> = (0..within.max(self.active + 2).min(points.len())).collect();
+        let mut overflow = vec![Complex64::ZERO; points.len()];
+        for rows in rows.chunks(LANES) {
+            let mut whole = Lanes::ONE;
+            for (lane, &at) in rows.iter().enumerate() {
+                let s = points[at];
+                let base = base_terms(s, self.load, queues, self.line.terms);
+                for (term, value) in base.into_iter().enumerate() {
+                    let rest = self.line.coefficient(at, term, &self.packed);
+                    self.terms[term].set(lane, value + rest);
+                }
+                whole.set(lane, self.samples[at] + base_value(s, self.load, queues));
             }
-            let whole = self.samples[at] + base_value(s, self.load, queues);
-            let transform = overflow_transform(&self.terms, whole, &mut self.smaller);
-            overflow.push(transform - base_value(s, self.load, queues + 1.0));
+            let transforms = overflow_transforms(&self.terms, whole, &mut self.smaller);
+            for (lane, &at) in rows.iter().enumerate() {
+                overflow[at] =
+                    transforms.at(lane) - base_value(points[at], self.load, queues + 1.0);
+            }
         }
         // On the real axis transforms are real.
         overflow[0].im = 0.0;
+        let last = overflow.iter().rposition(|sample| sample.norm() > ROUNDING);
+        self.active = last.map_or(0, |last| last + 1);
+        overflow[self.active..].fill(Complex64::ZERO);
         self.samples = overflow;
-        self.line.pack(&self.samples, &mut self.packed);
+        self.packed = self.line.pack(&self.samples, self.active);
         self.index += 1;
     }
 }
 
-/// The transform of the overflow of GI/M/1/K at one s, from `terms[k]`, the transform of the time
-/// between arrivals with k services in it, and `whole`, their sum over all k.
+/// The transforms of the overflow of GI/M/1/K at several s, from `terms[k]`, the transforms of the
+/// time between arrivals with k services in it, and `whole`, their sums over all k.
 ///
 /// After an arrival that fills level j, level j + 1 is reached (j = K: the overflow) by an arrival
 /// before any service; or after k services, which leave j - k + 1 packets with the next arrival,
 /// from where the levels up to j are passed one after the other, and then once more from j:
 /// `F_j = a_0 / (1 - a_1 - a_2 F_(j-1) - a_3 F_(j-1) F_(j-2) - ...)`, where the last product goes
 /// down to F_1 and stands for an empty queue.
-fn overflow_transform(
-    terms: &[Complex64],
-    whole: Complex64,
-    smaller: &mut Vec<Complex64>,
-) -> Complex64 {
-    /// Products below this change nothing.
-    const NEGLIGIBLE: f64 = 1e-40;
+fn overflow_transforms(terms: &[Lanes], whole: Lanes, smaller: &mut Vec<Lanes>) -> Lanes {
     smaller.clear();
-    smaller.push(Complex64::ONE);
+    smaller.push(Lanes::ONE);
     for level in 1..terms.len() {
-        let mut sum = Complex64::ZERO;
-        let mut passed = Complex64::ONE;
-        let mut tail = whole - terms[0];
+        // a_1 + a_2 F_(j-1) + .., subtracted from 1 in the end: its terms may be small.
+        let mut back = Lanes::ZERO;
+        let mut passed = Lanes::ONE;
+        let mut tail = whole;
+        tail.subtract(&terms[0]);
         for services in 1..level {
-            sum += terms[services] * passed;
-            tail -= terms[services];
-            passed *= smaller[level - services];
-            if passed.norm_sqr() < NEGLIGIBLE {
+            back.add_product(&terms[services], &passed);
+            tail.subtract(&terms[services]);
+            passed.multiply(&smaller[level - services]);
+            if passed.are_negligible() {
                 break;
             }
         }
-        sum += tail * passed;
-        smaller.push(terms[0] / (1.0 - sum));
+        back.add_product(&tail, &passed);
+        let mut forth = Lanes::ONE;
+        forth.subtract(&back);
+        smaller.push(terms[0].over(&forth));
     }
     smaller[terms.len() - 1]
+}
+
+/// Complex numbers side by side, so that the processor works on several at once.
+#[derive(Clone, Copy)]
+struct Lanes {
+    real: [f64; LANES],
+    imaginary: [f64; LANES],
+}
+
+/// Numbers side by side.
+const LANES: usize = 8;
+
+impl Lanes {
+    const ZERO: Self = Self { real: [0.0; LANES], imaginary: [0.0; LANES] };
+    const ONE: Self = Self { real: [1.0; LANES], imaginary: [0.0; LANES] };
+
+    fn set(&mut self, lane: usize, value: Complex64) {
+        (self.real[lane], self.imaginary[lane]) = (value.re, value.im);
+    }
+
+    fn at(&self, lane: usize) -> Complex64 {
+        Complex64::new(self.real[lane], self.imaginary[lane])
+    }
+
+    #[inline(always)]
+    fn subtract(&mut self, other: &Self) {
+        for lane in 0..LANES {
+            self.real[lane] -= other.real[lane];
+            self.imaginary[lane] -= other.imaginary[lane];
+        }
+    }
+
+    #[inline(always)]
+    fn add_product(&mut self, one: &Self, two: &Self) {
+        for lane in 0..LANES {
+            self.real[lane] +=
+                one.real[lane] * two.real[lane] - one.imaginary[lane] * two.imaginary[lane];
+            self.imaginary[lane] +=
+                one.real[lane] * two.imaginary[lane] + one.imaginary[lane] * two.real[lane];
+        }
+    }
+
+    #[inline(always)]
+    fn multiply(&mut self, other: &Self) {
+        for lane in 0..LANES {
+            let real =
+                self.real[lane] * other.real[lane] - self.imaginary[lane] * other.imaginary[lane];
+            self.imaginary[lane] =
+                self.real[lane] * other.imaginary[lane] + self.imaginary[lane] * other.real[lane];
+            self.real[lane] = real;
+        }
+    }
+
+    fn over(&self, other: &Self) -> Self {
+        let mut quotient = *self;
+        for lane in 0..LANES {
+            quotient.set(lane, self.at(lane) / other.at(lane));
+        }
+        quotient
+    }
+
+    /// Whether products with these change nothing.
+    #[inline(always)]
+    fn are_negligible(&self) -> bool {
+        const NEGLIGIBLE: f64 = 1e-20;
+        let parts = self.real.iter().chain(&self.imaginary);
+        parts.fold(0.0_f64, |most, part| most.max(part.abs())) < NEGLIGIBLE
+    }
 }
 
 /// The discriminant's root of the base: `sqrt((s + load + queues)^2 - 4 load queues)`, by factors so
