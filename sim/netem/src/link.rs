@@ -130,9 +130,9 @@ impl LossState {
 /// in frames, and the frame being sent does not count as waiting: a queue of 0 still carries what
 /// finds the link free. Times given must not decrease; an earlier one counts as the latest given.
 ///
-/// **Down.** A link that is down takes nothing. Taking it down empties its queue, and what is on its
-/// way is lost: since its arrival was announced already, the driver keeps [`cuts`](Self::cuts) of the
-/// time of sending beside the frame, and asks [`survives`](Self::survives) on arrival.
+/// **Down.** A link that is down takes nothing. Taking it down empties its queue, and what is on
+/// its way is lost: since its arrival was announced already, the driver keeps [`cuts`](Self::cuts)
+/// of the time of sending beside the frame, and asks [`survives`](Self::survives) on arrival.
 #[derive(Clone, Debug)]
 pub struct LinkModel {
     config: LinkConfig,

@@ -78,8 +78,8 @@ impl<T> Ord for InService<T> {
 
 /// A queue, first come first served, with one or more servers and a bound: G/G/c/K.
 ///
-/// The driver offers jobs, and calls [`complete`](Self::complete) until it gives `None` when the time
-/// of [`next_completion`](Self::next_completion) has come; a job taken later than that changes
+/// The driver offers jobs, and calls [`complete`](Self::complete) until it gives `None` when the
+/// time of [`next_completion`](Self::next_completion) has come; a job taken later than that changes
 /// nothing, since the next one starts when its server became free, not when that was noticed. Jobs
 /// whose service has ended do not count for the bound. Times given must not decrease.
 pub struct Server<T> {
@@ -213,8 +213,8 @@ impl<T> Server<T> {
         self.len() >= self.capacity
     }
 
-    /// Serves nothing from `now` to `until`. Service that has begun goes on after that; a stall that
-    /// falls into another only prolongs it.
+    /// Serves nothing from `now` to `until`. Service that has begun goes on after that; a stall
+    /// that falls into another only prolongs it.
     pub fn stall(&mut self, now: Instant, until: Instant) {
         self.advance(now);
         let from_ns = now.as_ns().max(self.stalled_until_ns);

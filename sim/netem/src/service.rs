@@ -38,8 +38,8 @@ impl Default for ServiceTime {
 }
 
 impl ServiceTime {
-    /// One time, in nanoseconds. A histogram is searched from its front: a [`Server`](crate::Server)
-    /// draws faster from one of many bins.
+    /// One time, in nanoseconds. A histogram is searched from its front: a
+    /// [`Server`](crate::Server) draws faster from one of many bins.
     pub fn sample(&self, rng: &mut Rng) -> u64 {
         match self {
             Self::Constant { ns } => *ns,

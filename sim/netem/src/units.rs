@@ -58,7 +58,8 @@ const SERVICE: &str = "a service time; write a time such as \"213us\", or a rate
 /// Digits after the point that are read.
 const DECIMALS_MAX: usize = 18;
 
-/// `number` times `scale`, rounded to the nearest; exact, since the number is read as decimal digits.
+/// `number` times `scale`, rounded to the nearest; exact, since the number is read as decimal
+/// digits.
 fn scaled(number: &str, scale: u64) -> Option<u64> {
     let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
     let is_digits = |text: &str| text.bytes().all(|octet| octet.is_ascii_digit());

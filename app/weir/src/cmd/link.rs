@@ -93,7 +93,8 @@ macro_rules! link_flags {
             #[arg(id = concat!($prefix, "queue-packets"), long = concat!($prefix, "queue-packets"),
                   value_name = "N", hide_short_help = $hidden)]
             queue_packets: Option<u32>,
-            /// Octets that a frame takes beside its own, for example 28 for IPv4 and UDP [default: 0]
+            /// Octets that a frame takes beside its own, for example 28 for IPv4 and UDP [default:
+            /// 0]
             #[arg(id = concat!($prefix, "overhead"), long = concat!($prefix, "overhead"),
                   value_name = "BYTES", hide_short_help = $hidden)]
             overhead: Option<u32>,

@@ -18,8 +18,8 @@ pub struct EmulatorConfig {
     pub a_to_b: LinkConfig,
     /// The link from b to a.
     pub b_to_a: LinkConfig,
-    /// What all draws follow from. Arrival times are the machine's, so that a seed fixes which of the
-    /// frames are lost, not when they come.
+    /// What all draws follow from. Arrival times are the machine's, so that a seed fixes which of
+    /// the frames are lost, not when they come.
     pub seed: u64,
     /// Time before a frame is due from which the thread spins instead of sleeping: more is more
     /// precise and takes more processor time, up to a whole core.

@@ -49,8 +49,8 @@ impl Direction {
         }
     }
 
-    /// Takes a frame that reached the emulator at `arrived_ns`. Without anybody at the far side it is
-    /// dropped before the link sees it.
+    /// Takes a frame that reached the emulator at `arrived_ns`. Without anybody at the far side it
+    /// is dropped before the link sees it.
     pub(crate) fn accept(&mut self, arrived_ns: u64, frame: Packet, has_peer: bool) {
         self.stats.received_frames += 1;
         self.stats.received_bytes += frame.len() as u64;
