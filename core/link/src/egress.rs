@@ -54,6 +54,14 @@ impl Frame {
         &self.payload
     }
 
+    /// The payload, when there is no prefix: all octets of the frame, without a copy.
+    ///
+    /// # Errors
+    /// The frame, when it has a prefix.
+    pub fn into_bare(self) -> Result<Packet, Self> {
+        if self.prefix_len == 0 { Ok(self.payload) } else { Err(self) }
+    }
+
     /// Octets on the wire.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {

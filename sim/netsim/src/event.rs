@@ -175,6 +175,8 @@ impl EventKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Queue {
+    /// Packets before the processor.
+    Cpu,
     /// Interests before the store.
     Store,
     /// Data before the store.
@@ -197,7 +199,8 @@ impl Queue {
             Self::Pit => 2,
             Self::PitData => 3,
             Self::Fib => 4,
-            Self::Link(link) => 5 + u64::from(link),
+            Self::Cpu => 5,
+            Self::Link(link) => 6 + u64::from(link),
         }
     }
 }
@@ -230,7 +233,8 @@ pub struct RouterSample {
     pub store_entries: u64,
     /// Pending Interests now.
     pub pit_entries: u64,
-    /// Processor time that the router has used, ns: real arm only, else 0.
+    /// Processor time that the router has used, ns: in the simulator that of the plan's `cpu` stage,
+    /// 0 without one.
     pub cpu_ns: u64,
     /// Packets dropped, for whatever reason.
     pub dropped: u64,

@@ -107,6 +107,9 @@ impl Default for RouterPlan {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StagesPlan {
+    /// The processor of a router that is the limit itself: every packet occupies it before all
+    /// else.
+    pub cpu: Option<CpuPlan>,
     /// Look-up of an Interest in the store (rate mu_1).
     pub store: Option<StagePlan>,
     /// How long an Interest holds the server of `store` when the store has not what it asks for, as
@@ -122,6 +125,18 @@ pub struct StagesPlan {
     pub pit_data: Option<StagePlan>,
     /// Interests in the FIB (mu_5).
     pub fib: Option<StagePlan>,
+}
+
+/// One processor for packets of both kinds, with one queue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CpuPlan {
+    /// Time of an Interest.
+    pub interest: ServiceTime,
+    /// Time of a Data.
+    pub data: ServiceTime,
+    /// Packets that wait and are being served at most; others are dropped.
+    pub capacity: u32,
 }
 
 /// A stage: a bounded queue and a server.

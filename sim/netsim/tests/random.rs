@@ -6,7 +6,7 @@ mod common;
 use common::{Builder, MS, S, consumer, names, producer};
 use weir_base::Rng;
 use weir_netem::{Jitter, LinkConfig, Loss, Reorder, ServiceTime};
-use weir_netsim::plan::{Fault, Plan, RouterPlan, StagePlan, StagesPlan, WhenFull};
+use weir_netsim::plan::{CpuPlan, Fault, Plan, RouterPlan, StagePlan, StagesPlan, WhenFull};
 use weir_netsim::workload::{Arrivals, Demand, Names, Popularity, Sizes};
 use weir_netsim::{Event, Network, Observer, Summary};
 
@@ -85,10 +85,17 @@ impl Draw {
         })
     }
 
+    fn cpu(&mut self) -> CpuPlan {
+        let mut service = || ServiceTime::Exponential { mean_ns: self.between(1000, 200_000) };
+        let (interest, data) = (service(), service());
+        CpuPlan { interest, data, capacity: self.between(2, 200) as u32 }
+    }
+
     fn router(&mut self) -> RouterPlan {
         let stages = self.one_in(4).then(|| {
             let store = self.stage(true);
             StagesPlan {
+                cpu: self.one_in(3).then(|| self.cpu()),
                 store_miss: (store.is_some() && self.one_in(2))
                     .then_some(ServiceTime::Constant { ns: 2000 }),
                 store,

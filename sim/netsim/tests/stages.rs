@@ -5,7 +5,7 @@ mod common;
 use common::{Builder, MS, S, consumer, names, producer};
 use weir_netem::{LinkConfig, ServiceTime};
 use weir_netsim::event::{Queue, RouterSample};
-use weir_netsim::plan::{Fault, Plan, RouterPlan, StagePlan, StagesPlan, WhenFull};
+use weir_netsim::plan::{CpuPlan, Fault, Plan, RouterPlan, StagePlan, StagesPlan, WhenFull};
 use weir_netsim::workload::{Arrivals, Demand, Popularity};
 use weir_netsim::{Event, EventKind, Network};
 
@@ -75,6 +75,7 @@ fn every_stage_takes_its_time() {
         fib: stage(300, 9, WhenFull::Drop),
         pit_data: stage(40, 9, WhenFull::Drop),
         store_miss: None,
+        cpu: None,
     };
     let misses = rtts_ns(&run(&plan(100.0, 0.0, stages.clone())));
     assert!(misses.len() > 90);
@@ -142,4 +143,28 @@ fn a_stalled_store_answers_nobody() {
     assert_eq!(rtts_ns(&events).len(), 100);
     let sample = last_sample(&events);
     assert!((24..=26).contains(&sample.store_misses), "{sample:?}");
+}
+
+#[test]
+fn one_processor_serves_both_kinds() {
+    let constant = |ns| ServiceTime::Constant { ns };
+    let cpu = |capacity| {
+        let cpu = CpuPlan { interest: constant(100_000), data: constant(300_000), capacity };
+        StagesPlan { cpu: Some(cpu), ..StagesPlan::default() }
+    };
+    let events = run(&plan(100.0, 0.0, cpu(100)));
+    assert!(rtts_ns(&events).iter().all(|&rtt_ns| rtt_ns == 400_000));
+    let events = run(&plan(100.0, 1.0, cpu(100)));
+    assert!(rtts_ns(&events).iter().all(|&rtt_ns| rtt_ns == 100_000));
+    // 5,000 a second are twice what it can do: it is always busy, and Interests are dropped; Data
+    // comes when there is room for sure, since it was served just before.
+    let events = run(&plan(5000.0, 0.0, cpu(40)));
+    let (_, dropped) = full(&events, Queue::Cpu);
+    assert!((2300..2700).contains(&rtts_ns(&events).len()), "{}", rtts_ns(&events).len());
+    assert!(dropped > 2300, "{dropped}");
+    let busy = events.iter().rev().find_map(|event| match event.kind {
+        EventKind::RouterSample(sample) if event.at_ns == S => Some(sample.cpu_ns),
+        _ => None,
+    });
+    assert!((990 * MS..=S).contains(&busy.unwrap()), "{busy:?}");
 }

@@ -169,6 +169,17 @@ impl Network {
                 return self.hand_to_shard(node, shard, Input::Packet { face, header, packet });
             }
         };
+        let now = self.now();
+        let Some(stages) = self.stages(node) else { return };
+        match stages.enter_cpu(now, is_interest, job) {
+            Entered::Waits => {}
+            Entered::AtOnce(job) => self.begin(node, is_interest, job, observer),
+            Entered::Full(..) => self.on_full(node, Queue::Cpu, false, observer),
+        }
+    }
+
+    /// A packet that the router looks at for the first time.
+    fn begin(&mut self, node: u32, is_interest: bool, job: Job, observer: &mut dyn Observer) {
         if is_interest {
             return self.walk(node, InterestStage::Arrival, job, observer);
         }
@@ -272,6 +283,7 @@ impl Network {
         }
         while let Some(served) = self.stages(node).and_then(|stages| stages.take_served(now)) {
             match served {
+                Served::Arrival(is_interest, job) => self.begin(node, is_interest, job, observer),
                 Served::Data(job) => self.serve_data(node, job, observer),
                 Served::Interest(stage, job) => {
                     if let Some(next) = self.serve(node, stage, &job) {

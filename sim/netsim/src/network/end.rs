@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use weir_base::{FaceId, Packet};
+use weir_base::{FaceId, Packet, prefetch_read};
 use weir_link::{Link, LinkConfig};
 use weir_netem::LinkModel;
 
@@ -79,6 +79,25 @@ impl End {
         let at = self.in_flight.partition_point(|other| other.moment < frame.moment);
         self.in_flight.insert(at, frame);
         at == 0
+    }
+
+    /// Asks for what the arrival of a frame from here touches.
+    #[inline]
+    pub(crate) fn prefetch_arrival(&self) {
+        prefetch_read(&self.in_flight);
+        prefetch_read(&self.model);
+        if let Some(first) = self.in_flight.front() {
+            first.frame.prefetch();
+        }
+    }
+
+    /// Asks for what the delivery of a packet here touches.
+    #[inline]
+    pub(crate) fn prefetch_delivery(&self) {
+        prefetch_read(&self.node);
+        prefetch_read(&self.link);
+        prefetch_read(self.link.counters());
+        prefetch_read(&self.answers);
     }
 
     /// The face begins anew, as that of a router that crashed.

@@ -83,13 +83,14 @@ impl Network {
     }
 
     fn crash(&mut self, node: usize) -> u32 {
+        let now = self.now();
         let state = &mut self.nodes[node];
         state.downs += 1;
         state.wake = Moment::NEVER;
         if state.downs == 1
             && let NodeKind::Router(router) = &mut state.kind
         {
-            router.crash();
+            router.crash(now);
             for &end in &state.ends {
                 self.ends[end as usize].restart();
             }

@@ -15,7 +15,7 @@ pub(crate) use self::build::{choose_segments, producers_of};
 pub(crate) use self::router::filler_name;
 pub(crate) use self::validate::check as validate;
 
-use weir_base::{Instant, Pool, Rng};
+use weir_base::{Instant, Pool, Rng, prefetch_read};
 use weir_forward::{Input, Outbox};
 
 use self::end::End;
@@ -178,6 +178,7 @@ impl Network {
         while let Some(moment) = self.queue.pop_until(until_ns) {
             self.now_ns = moment.at_ns();
             self.summary.steps += 1;
+            self.prefetch_next();
             match moment.due() {
                 Due::Arrival(end) => self.arrive(end, moment, observer)?,
                 Due::Wake(node) => self.wake(node, moment, observer)?,
@@ -188,6 +189,22 @@ impl Network {
         }
         self.now_ns = until_ns;
         Ok(())
+    }
+
+    /// Asks for the memory that the next step will touch, while this one is taken: in large networks
+    /// most steps wait for memory.
+    #[inline]
+    fn prefetch_next(&self) {
+        let Some(next) = self.queue.peek() else { return };
+        match next.due() {
+            Due::Arrival(end) => {
+                let (from, to) = (&self.ends[end as usize], &self.ends[(end ^ 1) as usize]);
+                from.prefetch_arrival();
+                to.prefetch_delivery();
+            }
+            Due::Wake(node) => prefetch_read(&self.nodes[node as usize]),
+            _ => {}
+        }
     }
 
     /// Lets what is on its way end, with consumers and producers silent, and looks whether every

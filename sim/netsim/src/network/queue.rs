@@ -81,6 +81,12 @@ impl EventQueue {
         self.heap.push(Reverse(moment));
     }
 
+    /// The next moment, which stays.
+    #[inline]
+    pub(crate) fn peek(&self) -> Option<Moment> {
+        self.heap.peek().map(|Reverse(moment)| *moment)
+    }
+
     /// The next moment, unless it is later than `until_ns`.
     #[inline]
     pub(crate) fn pop_until(&mut self, until_ns: u64) -> Option<Moment> {

@@ -141,8 +141,8 @@ impl RouterNode {
     }
 
     /// Everything it knew is lost.
-    pub(crate) fn crash(&mut self) {
-        self.past = self.counters();
+    pub(crate) fn crash(&mut self, now: Instant) {
+        self.past = self.counters(now);
         self.past.store_entries = 0;
         self.past.pit_entries = 0;
         self.shards.clear();
@@ -253,8 +253,11 @@ impl RouterNode {
     }
 
     /// Counters since the start of the run, but those of the faces.
-    pub(crate) fn counters(&self) -> RouterSample {
+    pub(crate) fn counters(&mut self, now: Instant) -> RouterSample {
         let mut sum = self.past;
+        if let Some(stages) = &mut self.stages {
+            sum.cpu_ns += stages.cpu_busy_ns(now);
+        }
         for shard in &self.shards {
             add(&mut sum, &shard.stats());
         }

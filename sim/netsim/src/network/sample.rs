@@ -24,14 +24,15 @@ impl Network {
     }
 
     fn sample_node(&mut self, node: u32, observer: &mut dyn Observer) {
-        match &self.nodes[node as usize].kind {
+        let now = self.now();
+        match &mut self.nodes[node as usize].kind {
             NodeKind::App(app) => {
                 if let Some(kind) = app.sample() {
                     self.emit(node, kind, observer);
                 }
             }
             NodeKind::Router(router) => {
-                let mut sample = router.counters();
+                let mut sample = router.counters(now);
                 if let Some(stages) = &router.stages {
                     let lengths: Vec<_> = stages.lengths().collect();
                     for (queue, packets, _) in lengths {

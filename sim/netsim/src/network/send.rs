@@ -66,19 +66,14 @@ impl Network {
     fn flush(&mut self, end_index: u32, now: Instant) {
         loop {
             let end = &mut self.ends[end_index as usize];
-            let Some(frame) = end.link.front_frame() else { return };
+            let Some(frame) = end.link.take_frame() else { return };
             let bytes = frame.len() as u32;
-            let transit = end.model.send(now, bytes);
-            let octets = match transit {
-                Transit::Arrives(_) => Some(joined(frame, &mut self.pool)),
-                Transit::Dropped(_) => None,
-            };
-            end.link.frames_sent(1);
-            let (Transit::Arrives(at), Some(mut frame)) = (transit, octets) else {
+            let Transit::Arrives(at) = end.model.send(now, bytes) else {
                 let (node, face) = (end.node, end.face.0 as u32);
                 self.note(node, face, Happened::DroppedByLink, bytes);
                 continue;
             };
+            let mut frame = joined(frame, &mut self.pool);
             if end.wrong_bytes > 0.0 {
                 frame = self.damage(end_index, frame);
             }
@@ -112,11 +107,12 @@ impl Network {
 
 /// The octets of a frame. A bare packet is passed on as it is, without a copy.
 #[inline]
-fn joined(frame: &Frame, pool: &mut Pool) -> Packet {
+fn joined(frame: Frame, pool: &mut Pool) -> Packet {
+    let frame = match frame.into_bare() {
+        Ok(packet) => return packet,
+        Err(frame) => frame,
+    };
     let prefix = frame.prefix();
-    if prefix.is_empty() {
-        return frame.payload().clone();
-    }
     let len = frame.len();
     let mut block = pool.alloc(len);
     block[..prefix.len()].copy_from_slice(prefix);

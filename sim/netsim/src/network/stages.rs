@@ -7,7 +7,7 @@ use weir_wire::LpHeader;
 
 use crate::check::bounds;
 use crate::event::Queue;
-use crate::plan::{StagePlan, StagesPlan, WhenFull};
+use crate::plan::{CpuPlan, StagePlan, StagesPlan, WhenFull};
 
 /// A packet that waits for a stage.
 pub(crate) struct Job {
@@ -36,8 +36,16 @@ impl<T> Stage<T> {
     }
 }
 
+/// The processor, where it is a limit.
+struct Cpu {
+    plan: CpuPlan,
+    server: Server<(bool, Job)>,
+    rng: Rng,
+}
+
 /// The stages of a router.
 pub(crate) struct Stages {
+    cpu: Option<Cpu>,
     store: Option<Stage<Job>>,
     /// What an Interest that the store cannot answer costs it, where that is another time.
     store_miss: Option<ServiceTime>,
@@ -60,6 +68,8 @@ pub(crate) enum Entered {
 
 /// A packet whose service has ended.
 pub(crate) enum Served {
+    /// It has had its time on the processor; whether it is an Interest.
+    Arrival(bool, Job),
     Interest(InterestStage, Job),
     Data(Job),
 }
@@ -69,7 +79,20 @@ impl Stages {
         fn stage<T>(plan: &Option<StagePlan>, seed: u64) -> Option<Stage<T>> {
             plan.as_ref().map(|plan| Stage::new(plan, seed))
         }
+        let cpu = plan.cpu.clone().map(|plan| Cpu {
+            server: Server::new(
+                ServerConfig {
+                    service: plan.interest.clone(),
+                    parallelism: 1,
+                    capacity: plan.capacity,
+                },
+                seed.wrapping_add(6),
+            ),
+            rng: Rng::from_seed(seed.wrapping_add(7)),
+            plan,
+        });
         Self {
+            cpu,
             store: stage(&plan.store, seed),
             store_miss: plan.store_miss.clone(),
             miss_rng: Rng::from_seed(seed.wrapping_add(5)),
@@ -80,9 +103,25 @@ impl Stages {
         }
     }
 
+    /// Time that the processor has been busy for, ns.
+    pub(crate) fn cpu_busy_ns(&mut self, now: Instant) -> u64 {
+        self.cpu.as_mut().map_or(0, |cpu| cpu.server.busy_ns(now))
+    }
+
     /// Whether it matters to the store's queue that an Interest will find nothing there.
     pub(crate) fn tells_misses_apart(&self) -> bool {
         self.store_miss.is_some()
+    }
+
+    /// A packet before the processor.
+    pub(crate) fn enter_cpu(&mut self, now: Instant, is_interest: bool, job: Job) -> Entered {
+        let Some(cpu) = &mut self.cpu else { return Entered::AtOnce(job) };
+        let service = if is_interest { &cpu.plan.interest } else { &cpu.plan.data };
+        let service_ns = service.sample(&mut cpu.rng);
+        match cpu.server.offer_with(now, (is_interest, job), service_ns) {
+            Ok(()) => Entered::Waits,
+            Err((_, job)) => Entered::Full(job, WhenFull::Drop),
+        }
     }
 
     /// An Interest before the store, which has nothing for it.
@@ -124,6 +163,10 @@ impl Stages {
         if let Some(stage) = &mut self.store_write {
             while stage.server.complete(now).is_some() {}
         }
+        if let Some((is_interest, job)) = self.cpu.as_mut().and_then(|cpu| cpu.server.complete(now))
+        {
+            return Some(Served::Arrival(is_interest, job));
+        }
         if let Some(job) = complete(&mut self.pit_data, now) {
             return Some(Served::Data(job));
         }
@@ -142,7 +185,8 @@ impl Stages {
         let jobs = [&self.store, &self.pit, &self.pit_data, &self.fib];
         let jobs = jobs.into_iter().flatten().filter_map(|stage| stage.server.next_completion());
         let writes = self.store_write.as_ref().and_then(|stage| stage.server.next_completion());
-        jobs.chain(writes).min()
+        let cpu = self.cpu.as_ref().and_then(|cpu| cpu.server.next_completion());
+        jobs.chain(writes).chain(cpu).min()
     }
 
     /// The store serves nobody until then.
@@ -165,7 +209,9 @@ impl Stages {
         fn of<T>(queue: Queue, stage: &Option<Stage<T>>) -> Option<(Queue, u32, u32)> {
             stage.as_ref().map(|stage| (queue, stage.server.len() as u32, stage.capacity))
         }
+        let cpu = self.cpu.as_ref();
         [
+            cpu.map(|cpu| (Queue::Cpu, cpu.server.len() as u32, cpu.plan.capacity)),
             of(Queue::Store, &self.store),
             of(Queue::StoreWrite, &self.store_write),
             of(Queue::Pit, &self.pit),

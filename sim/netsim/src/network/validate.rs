@@ -63,6 +63,15 @@ fn check_router(router: &RouterPlan, name: &str) -> Result<(), PlanError> {
         return Err(value(&place, "pit_entries_max", "is 0; without a PIT nothing is forwarded"));
     }
     let Some(stages) = &router.stages else { return Ok(()) };
+    if let Some(cpu) = &stages.cpu {
+        for (key, service) in
+            [("stages.cpu.interest", &cpu.interest), ("stages.cpu.data", &cpu.data)]
+        {
+            let service = service.clone();
+            let config = ServerConfig { service, parallelism: 1, capacity: cpu.capacity };
+            config.check().map_err(|error| value(&place, key, error.to_string()))?;
+        }
+    }
     let named = [
         ("stages.store", &stages.store),
         ("stages.store_write", &stages.store_write),
