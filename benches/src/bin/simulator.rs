@@ -42,7 +42,8 @@ fn main() -> Result<()> {
     let arguments = Arguments::parse();
     let shapes = ["line", "tree", "fetch", "large"];
     println!(
-        "shape   routers consumers  virtual s   Mhops  Mhops/s  ns/hop  steps/hop  peak MiB  build s"
+        "shape   routers consumers  virtual s   Mhops  Mhops/s  ns/hop  steps/hop  peak MiB \
+         build s"
     );
     for shape in shapes {
         if arguments.shape.as_deref().is_none_or(|wanted| wanted == shape) {

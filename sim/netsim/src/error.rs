@@ -41,7 +41,8 @@ pub enum PlanError {
     },
     /// A consumer or producer has no link, or several, or one that leads to no router.
     #[error(
-        "node `{node}` has {links} links to routers and {others} others; it must have one, to a router"
+        "node `{node}` has {links} links to routers and {others} others; it must have one, to a \
+         router"
     )]
     AppLinks {
         /// The node's name.
@@ -61,7 +62,8 @@ pub enum PlanError {
     },
     /// A route leaves by a link that is not the router's.
     #[error(
-        "route {route} of `{prefix}` at node `{node}` leaves by link {link}, which does not touch that node"
+        "route {route} of `{prefix}` at node `{node}` leaves by link {link}, which does not touch \
+         that node"
     )]
     RouteLink {
         /// The route.

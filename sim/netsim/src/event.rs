@@ -233,8 +233,8 @@ pub struct RouterSample {
     pub store_entries: u64,
     /// Pending Interests now.
     pub pit_entries: u64,
-    /// Processor time that the router has used, ns: in the simulator that of the plan's `cpu` stage,
-    /// 0 without one.
+    /// Processor time that the router has used, ns: in the simulator that of the plan's `cpu`
+    /// stage, 0 without one.
     pub cpu_ns: u64,
     /// Packets dropped, for whatever reason.
     pub dropped: u64,

@@ -1,8 +1,8 @@
 //! At most one Data, or Nack, for each Interest and link direction.
 //!
-//! Kept at the end of a link that answers: an Interest is counted when it has been delivered there,
-//! an answer when it leaves. What is lost on the link before or after so excuses nothing and accuses
-//! nobody.
+//! Kept at the end of a link that answers: an Interest is counted when it has been delivered
+//! there, an answer when it leaves. What is lost on the link before or after so excuses nothing and
+//! accuses nobody.
 
 use weir_wire::DataView;
 

@@ -1,5 +1,5 @@
-//! What must hold in every run. Each promise is a small module of its own; the engine asks them all,
-//! always.
+//! What must hold in every run. Each promise is a small module of its own; the engine asks them
+//! all, always.
 
 pub(crate) mod answers;
 pub(crate) mod bounds;

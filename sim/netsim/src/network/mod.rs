@@ -46,8 +46,8 @@ pub struct Summary {
     pub virtual_ns: u64,
     /// Frames that a fault damaged.
     pub damaged_frames: u64,
-    /// Times that a consumer found wrong octets in Data, all of it because of such a fault: else the
-    /// run would have ended.
+    /// Times that a consumer found wrong octets in Data, all of it because of such a fault: else
+    /// the run would have ended.
     pub damage_noticed: u64,
     /// Interests and Data that found a stage full, whether they passed by or were dropped.
     pub stage_full: u64,
@@ -191,8 +191,8 @@ impl Network {
         Ok(())
     }
 
-    /// Asks for the memory that the next step will touch, while this one is taken: in large networks
-    /// most steps wait for memory.
+    /// Asks for the memory that the next step will touch, while this one is taken: in large
+    /// networks most steps wait for memory.
     #[inline]
     fn prefetch_next(&self) {
         let Some(next) = self.queue.peek() else { return };
