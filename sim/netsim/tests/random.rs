@@ -246,6 +246,12 @@ fn random_networks_keep_their_promises() {
     assert!(hops > 100_000, "something happens: {hops} hops");
 }
 
+/// Found by the long test: a fault made the lifetime of an Interest longer than any of the plan.
+#[test]
+fn a_damaged_lifetime_is_waited_for() {
+    run(10_959);
+}
+
 #[test]
 #[ignore = "takes minutes"]
 fn thousands_of_random_networks_keep_their_promises() {

@@ -38,14 +38,15 @@ fn key(name: &[u8], can_be_prefix: bool) -> u64 {
 }
 
 impl Answers {
-    /// An Interest was delivered. It may be answered until `patience_ns` after its lifetime.
+    /// An Interest was delivered. It may be answered until `patience_ns` after its lifetime, which
+    /// is the result, ns.
     pub(crate) fn on_interest(
         &mut self,
         now_ns: u64,
         packet: &[u8],
         peek: &Peek,
         patience_ns: u64,
-    ) {
+    ) -> u64 {
         let name = peek.name_value(packet);
         let (can_be_prefix, lifetime_ms) = peek.selectors(packet);
         let lifetime_ns = lifetime_ms.saturating_mul(1_000_000);
@@ -60,6 +61,7 @@ impl Answers {
         });
         entry.count += 1;
         entry.expires_ns = entry.expires_ns.max(expires_ns);
+        lifetime_ns
     }
 
     /// Forgets what can no longer be answered, so that memory follows what is outstanding.

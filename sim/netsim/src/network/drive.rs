@@ -99,7 +99,9 @@ impl Network {
         let peek = Peek::of(&packet);
         let what = match &peek {
             Some(peek) if peek.is_interest && header.nack.is_none() => {
-                end.answers.on_interest(self.now_ns, &packet, peek, end.patience_ns);
+                let patience_ns = end.patience_ns;
+                let lifetime_ns = end.answers.on_interest(self.now_ns, &packet, peek, patience_ns);
+                self.lifetime_max_ns = self.lifetime_max_ns.max(lifetime_ns);
                 Happened::Interest
             }
             Some(peek) if peek.is_interest => Happened::Nack,

@@ -80,7 +80,8 @@ pub struct Network {
     now_ns: u64,
     end_ns: u64,
     sample_ns: u64,
-    /// The longest lifetime that a consumer of the plan gives its Interests, ns.
+    /// The longest lifetime of an Interest, ns: of those that the plan tells of, and of those that
+    /// were delivered, which a fault may have changed.
     lifetime_max_ns: u64,
     names: Vec<String>,
     faults: Vec<FaultPlan>,
