@@ -206,20 +206,25 @@ pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
         .map(|(_, candidate)| candidate)
 }
 
-/// Insertions, deletions and replacements that turn one word into the other.
+/// Insertions, deletions, replacements and swaps of neighbours that turn one word into the other.
 fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            rows[i][j] = if i == 0 || j == 0 {
+                i + j
+            } else {
+                let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+                let mut least = replaced.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+                if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                    least = least.min(rows[i - 2][j - 2] + 1);
+                }
+                least
+            };
         }
     }
-    row[b.len()]
+    rows[a.len()][b.len()]
 }
 
 /// `; did you mean "x"?` or the list of what there is.
@@ -276,8 +281,12 @@ impl<'a> Reader<'a> {
         known: &[&str],
     ) -> Result<Option<Reader<'a>>, ScenarioError> {
         let Some(node) = self.node.at(key) else { return Ok(None) };
-        let place = self.place.trim_end_matches(']').trim_start_matches('[');
-        let place = if place.is_empty() { format!("[{key}]") } else { format!("[{place}.{key}]") };
+        let place = match self.place.strip_prefix('[') {
+            Some(place) => {
+                format!("[{}.{key}]", place.trim_start_matches('[').trim_end_matches(']'))
+            }
+            None => format!("[{key}]"),
+        };
         Reader::new(&self.file, place, node, known).map(Some)
     }
 

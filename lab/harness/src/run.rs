@@ -332,3 +332,51 @@ impl Observer for Watch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Size, find_scenario};
+    use weir_netsim::ViolationKind;
+
+    #[test]
+    fn parts_share_all_tasks() {
+        let scenario = find_scenario("examples/tree").expect("an example");
+        let experiment = scenario.experiment(Size::Smoke).expect("right");
+        let all = tasks(&experiment, None);
+        assert_eq!(all.len(), 8);
+        let mut shared: Vec<Task> =
+            (1..=3).flat_map(|part| tasks(&experiment, Some((part, 3)))).collect();
+        shared.sort_by_key(|task| (task.point, task.seed));
+        assert_eq!(shared, all);
+    }
+
+    #[test]
+    fn a_violation_leaves_its_last_events() {
+        let scenario = find_scenario("examples/tree").expect("an example");
+        let experiment = scenario.experiment(Size::Smoke).expect("right");
+        let out = tempfile::tempdir().expect("folder");
+        let folder = ResultFolder::new(out.path());
+        let options = RunOptions::default();
+        let runner = Runner {
+            experiment: &experiment,
+            folder: &folder,
+            options: &options,
+            progress: &|_| (),
+        };
+        let violation = Violation {
+            kind: ViolationKind::Liveness,
+            what: "nothing moves".into(),
+            at_ns: 5,
+            node: "r0".into(),
+            seed: 2,
+            last_events: vec!["first".into(), "second".into()],
+        };
+        let error = runner.violation(Task { point: 1, seed: 2 }, violation);
+        let RunError::Violation { point, file, .. } = &error else { panic!("{error}") };
+        assert_eq!(point, "capacity=50 exponent=1");
+        let text = std::fs::read_to_string(file).expect("written");
+        assert!(text.contains("nothing moves") && text.ends_with("first\nsecond\n"), "{text}");
+        assert!(error.to_string().contains("liveness violated at 5 ns at node `r0` (seed 2)"));
+    }
+}

@@ -321,9 +321,13 @@ pub fn merge(folders: &[PathBuf], program: &Program) -> Result<Session, SessionE
         let part = read_run(&other)?;
         other.open(&session.file, false)?;
         run.elapsed_s += part.elapsed_s;
-        for record in other.records(&session.experiment)?.records.values() {
-            if target.record(record.point, record.seed)?.is_none() {
-                target.write_record(record)?;
+        for task in run::tasks(&session.experiment, None) {
+            let from = other.record_path(task.point, task.seed);
+            let to = target.record_path(task.point, task.seed);
+            if other.record(task.point, task.seed)?.is_some() && !to.exists() {
+                // Copied, not written again: what is read may differ in the last bit of a number.
+                let bytes = std::fs::read(&from).map_err(record::file_error(&from))?;
+                record::write_atomically(&to, &bytes)?;
             }
         }
     }

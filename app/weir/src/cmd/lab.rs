@@ -84,7 +84,7 @@ fn program() -> Program {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     Program {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        commit: option_env!("WEIR_COMMIT").unwrap_or("unknown").to_owned(),
+        commit: env!("WEIR_COMMIT").to_owned(),
         command: format!("weir {}", arguments.join(" ")),
         date: utc(std::time::SystemTime::now()),
         machine: weir_harness::session::machine(),

@@ -171,7 +171,7 @@ impl Parser<'_> {
                     self.at += 1;
                     filter.push((word, self.value()));
                 }
-                Some(',' | ')') if word.starts_with(|c: char| c.is_ascii_alphabetic()) => {
+                Some(',' | ')') | None if word.starts_with(|c: char| c.is_ascii_alphabetic()) => {
                     words.push(word);
                 }
                 _ => {

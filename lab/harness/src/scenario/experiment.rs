@@ -105,6 +105,11 @@ impl Experiment {
         for point in &self.points {
             let prepared = self.prepare(point, seed)?;
             self.nodes_of_metrics(&prepared)?;
+            prepared.plan.check().map_err(|error| ScenarioError {
+                file: self.file.to_string(),
+                line: None,
+                message: format!("{}: {error}", self.point_name(point)),
+            })?;
         }
         Ok(())
     }

@@ -40,9 +40,9 @@ of = "p"
 rate = "100pps"
 
 [[sweep]]
-axis = "rate"
-path = "consumer.c.rate"
-values = ["100pps", "1kpps"]
+axis = "delay"
+path = "producer.p.delay"
+values = ["1ms", "20ms"]
 
 [[metric]]
 id = "goodput"
@@ -50,7 +50,7 @@ measure = "goodput"
 
 [[plot]]
 id = "goodput"
-x = "rate"
+x = "delay"
 y = "goodput"
 "#;
 
@@ -79,6 +79,7 @@ fn error(line: &str, instead: &str) -> String {
 
 #[test]
 fn what_is_wrong_is_told_with_line_and_remedy() {
+    let mut wrong = Vec::new();
     for (line, instead, expected) in [
         ("id = \"good\"", "id = \"a b\"", "test.toml:2: `id` is \"a b\"; write letters"),
         (
@@ -183,8 +184,8 @@ fn what_is_wrong_is_told_with_line_and_remedy() {
         ),
         (
             "path",
-            "path = \"consumer.c.rat\"",
-            "test.toml:36: unknown key `rat` in [[consumer]]; did you mean `rate`?",
+            "path = \"consumer.c.rates\"",
+            "test.toml:36: unknown key `rates` in [[consumer]]; did you mean `rate`?",
         ),
         (
             "path",
@@ -197,17 +198,13 @@ fn what_is_wrong_is_told_with_line_and_remedy() {
             "test.toml:35: the path `metric.goodput.id` cannot be swept",
         ),
         ("values", "values = []", "test.toml:36: `values` must be a list of at least one value"),
+        ("values", "values = [\"1ms\", \"1ms\"]", "test.toml:36: axis \"delay\" has \"1ms\" twice"),
         (
             "values",
-            "values = [\"1pps\", \"1pps\"]",
-            "test.toml:36: axis \"rate\" has \"1pps\" twice",
-        ),
-        (
-            "values",
-            "values = [\"1pps\"]\nlabels = [\"a\", \"b\"]",
+            "values = [\"1ms\"]\nlabels = [\"a\", \"b\"]",
             "test.toml:37: `labels` has 2 texts for 1",
         ),
-        ("values", "values = [\"1pps\", \"1\"]", "test.toml:36: `rate`: \"1\" has no unit"),
+        ("values", "values = [\"1ms\", \"1\"]", "test.toml:36: `delay`: \"1\" has no unit"),
         (
             "measure",
             "measure = \"godput\"",
@@ -222,8 +219,8 @@ fn what_is_wrong_is_told_with_line_and_remedy() {
         ("measure", "measure = \"goodput\"\nstatistic = \"max\"", "is no matter of samples"),
         (
             "x = ",
-            "x = \"rates\"",
-            "test.toml:44: the sweep has no axis \"rates\"; did you mean `rate`?",
+            "x = \"delays\"",
+            "test.toml:44: the sweep has no axis \"delays\"; did you mean `delay`?",
         ),
         (
             "x = ",
@@ -235,11 +232,18 @@ fn what_is_wrong_is_told_with_line_and_remedy() {
             "y = \"goodputs\"",
             "test.toml:45: no [[metric]] has the id \"goodputs\"; did you mean",
         ),
-        ("y = ", "y = \"goodput\"\nseries = \"rate\"", "axis \"rate\" is used twice in this plot"),
+        (
+            "y = ",
+            "y = \"goodput\"\nseries = \"delay\"",
+            "axis \"delay\" is used twice in this plot",
+        ),
     ] {
         let text = error(line, instead);
-        assert!(text.contains(expected), "{instead}\n  gave     {text}\n  expected {expected}");
+        if !text.contains(expected) {
+            wrong.push(format!("{instead}\n  gave     {text}\n  expected {expected}\n"));
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.concat());
 }
 
 #[test]
@@ -247,7 +251,8 @@ fn the_good_scenario_becomes_plans() {
     let experiment = read(GOOD).expect("good");
     assert_eq!(experiment.seeds, [1]);
     assert_eq!(experiment.points.len(), 2);
-    assert_eq!(experiment.axes[0].unit, "packets/s");
+    assert_eq!(experiment.axes[0].unit, "s");
+    assert_eq!(experiment.axes[0].points[1].number, Some(0.02));
     let prepared = experiment.prepare(&experiment.points[1], 7).expect("a plan");
     let plan = &prepared.plan;
     let names: Vec<&str> = plan.nodes.iter().map(|node| node.name.as_str()).collect();
@@ -259,7 +264,7 @@ fn the_good_scenario_becomes_plans() {
     let Role::Consumer(consumer) = &plan.nodes[4].role else { panic!("c asks") };
     assert_eq!(
         consumer.demand,
-        Demand::Arrivals { arrivals: Arrivals::Poisson { rate_hz: 1000.0 } }
+        Demand::Arrivals { arrivals: Arrivals::Poisson { rate_hz: 100.0 } }
     );
     assert_eq!(consumer.names.popularity, Popularity::Sequential { objects: 10 });
     assert_eq!(consumer.names.prefix, "/p");
@@ -296,7 +301,7 @@ fn axes_are_crossed_and_lists_zipped() {
     );
     let experiment = read(&text).expect("good");
     assert_eq!(experiment.points.len(), 4);
-    assert_eq!(experiment.point_name(&experiment.points[1]), "rate=100pps medium=slow");
+    assert_eq!(experiment.point_name(&experiment.points[1]), "delay=1ms medium=slow");
     let link = |point: usize| {
         let plan = experiment.prepare(&experiment.points[point], 1).expect("a plan").plan;
         (plan.links[0].a_to_b.rate_bps, plan.links[0].a_to_b.delay_ns)

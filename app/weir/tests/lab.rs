@@ -1,0 +1,127 @@
+//! `weir lab` from the command line: exit codes, objects for machines, files.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn weir(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir"))
+        .current_dir(folder)
+        .arg("lab")
+        .args(arguments)
+        .output()
+        .expect("started")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What it prints for machines, when it succeeds.
+fn object(folder: &Path, arguments: &[&str]) -> Value {
+    let output = weir(folder, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn a_scenario_runs_and_its_report_is_written_again() {
+    let folder = tempfile::tempdir().expect("folder");
+    let line = ["run", "examples/line", "--smoke", "--seed", "3", "--json"];
+    let ran = object(folder.path(), &line);
+    assert_eq!(ran["scenario"], "line");
+    assert_eq!(ran["seeds"], serde_json::json!([3]));
+    assert_eq!(ran["points"].as_array().expect("points").len(), 3);
+    assert!(ran["points"][0]["metrics"]["goodput"]["mean"].as_f64().expect("a number") > 1e6);
+    assert_ne!(ran["commit"], "");
+    let out = ran["out"].as_str().expect("a folder");
+    assert_eq!(out, "lab-results/other/line-smoke-seed3");
+    let report = folder.path().join(out).join("report.html");
+    let page = std::fs::read_to_string(&report).expect("a page");
+    assert!(page.contains("weir lab run examples/line --smoke"));
+    std::fs::remove_file(&report).expect("removed");
+    let again = object(folder.path(), &["report", out, "--json"]);
+    assert_eq!(again["points"], ran["points"]);
+    assert!(report.is_file());
+    let again = weir(folder.path(), &line);
+    assert!(text(&again.stderr).contains("3 runs were there already"), "{}", text(&again.stderr));
+}
+
+#[test]
+fn events_are_written_when_asked_for() {
+    let folder = tempfile::tempdir().expect("folder");
+    let line = ["run", "examples/line", "--smoke", "--seed", "1", "--out", "o", "--events"];
+    assert!(weir(folder.path(), &line).status.success());
+    let events =
+        std::fs::read_to_string(folder.path().join("o/events/00000-1.csv")).expect("events");
+    assert!(events.starts_with("at_ns,node,event,"));
+    assert!(events.lines().any(|line| line.contains(",consumer,data-received,")));
+}
+
+#[test]
+fn what_is_wrong_has_exit_code_2_and_nothing_runs() {
+    let folder = tempfile::tempdir().expect("folder");
+    std::fs::write(folder.path().join("bad.toml"), "[scenario]\nid = \"x\"\ntitel = \"y\"\n")
+        .expect("written");
+    for (arguments, expected) in [
+        (&["run", "bad.toml"][..], "bad.toml:3: unknown key `titel`"),
+        (&["run", "examples/lin"], "did you mean `examples/line`?"),
+        (&["run", "examples/tree", "--arm", "real"], "has no arm \"real\""),
+        (&["run", "examples/tree", "--part", "3/2"], "1 <= K <= N"),
+        (&["reproduce", "nb-cash"], "did you mean `nb-cache`?"),
+        (&["report", "nowhere"], "nowhere holds no results"),
+        (&["draw", "geant", "-o", "g.gif"], "neither in .svg nor in .png"),
+    ] {
+        let output = weir(folder.path(), arguments);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(error.contains(expected), "{arguments:?}: {error}");
+    }
+    assert!(!folder.path().join("lab-results").exists());
+}
+
+#[test]
+fn a_claim_that_does_not_hold_has_exit_code_3() {
+    let folder = tempfile::tempdir().expect("folder");
+    let paper = folder.path().join("paper");
+    std::fs::create_dir(&paper).expect("made");
+    std::fs::write(paper.join("table.csv"), "A,B,y\n-1,-1,1\n1,-1,2\n-1,1,5\n1,1,6\n")
+        .expect("written");
+    let claims = |least: u32| {
+        format!(
+            "paper = \"p\"\n[[claim]]\nid = \"b-counts\"\nfigure = \"Table 1\"\nmetric = \"B\"\n\
+             data = \"table.csv\"\nmeasure = \"variation(B)\"\nat_least = {least}\n"
+        )
+    };
+    std::fs::write(paper.join("claims.toml"), claims(90)).expect("written");
+    let found = object(folder.path(), &["reproduce", "paper", "--json"]);
+    let claim = &found["claims"][0];
+    assert_eq!(claim["holds"], true);
+    // Effects 0.5 and 2: 4 of 4.25.
+    assert!((claim["measured"].as_f64().expect("a number") - 400.0 / 4.25).abs() < 1e-9);
+    for key in ["id", "figure", "metric", "paper", "measured", "low", "high", "holds", "note"] {
+        assert!(claim.get(key).is_some(), "{key}");
+    }
+    std::fs::write(paper.join("claims.toml"), claims(99)).expect("written");
+    let output = weir(folder.path(), &["reproduce", "paper"]);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("b-counts"));
+}
+
+#[test]
+fn job_files_and_pictures_are_written() {
+    let folder = tempfile::tempdir().expect("folder");
+    let job =
+        ["run", "examples/tree", "--smoke", "--job", "slurm", "--parts", "4", "--out", "jobs"];
+    assert!(weir(folder.path(), &job).status.success());
+    let script = std::fs::read_to_string(folder.path().join("jobs/tree.sbatch")).expect("a script");
+    assert!(script.contains("weir lab run examples/tree --smoke"));
+    assert!(script.contains("--array=1-4"));
+    assert!(weir(folder.path(), &["draw", "geant", "-o", "geant.png"]).status.success());
+    let picture = std::fs::read(folder.path().join("geant.png")).expect("a picture");
+    assert!(picture.starts_with(b"\x89PNG"));
+    assert!(weir(folder.path(), &["draw", "examples/tree", "-o", "tree.svg"]).status.success());
+    let list = object(folder.path(), &["list", "--json"]);
+    assert!(list.as_array().expect("a list").iter().any(|row| row["scenario"] == "nb-cache/fig2"));
+}
