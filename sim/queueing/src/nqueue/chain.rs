@@ -12,7 +12,7 @@ pub struct ChainOptions {
     pub states_max: usize,
     /// Residual at which the iteration ends: the most that flow into a state is off from flow out of
     /// it, relative to the flow, whatever the state's probability. When rounding stops it above
-    /// this, up to 50 times as much is accepted.
+    /// this, up to 20 times as much is accepted.
     pub residual_max: f64,
     /// Sweeps after which it gives up, for each number of queues.
     pub sweeps_max: usize,
@@ -20,7 +20,7 @@ pub struct ChainOptions {
 
 impl Default for ChainOptions {
     fn default() -> Self {
-        Self { states_max: 20_000_000, residual_max: 2e-15, sweeps_max: 20_000 }
+        Self { states_max: 20_000_000, residual_max: 5e-15, sweeps_max: 20_000 }
     }
 }
 
@@ -40,9 +40,10 @@ pub struct ChainSolution {
 /// Solves the balance equations of all `(threshold + 1)^queues` states (paper nb-cache, Eq. 13).
 ///
 /// The first n queues are a chain of their own, as later ones never act on earlier ones. So chains
-/// of 1, 2, .. N queues are solved in turn, each by Gauss-Seidel sweeps. After each sweep two
-/// aggregations remove the slow errors: the last queue's levels get the weights that balance flow
-/// between neighbouring levels, and the states of the first n - 1 queues their known sums.
+/// of 1, 2, .. N queues are solved in turn, each by Gauss-Seidel sweeps from what the one before
+/// says. After each sweep the last queue's levels get the weights that balance flow between
+/// neighbouring levels: this is the error that sweeps alone are slow to remove. (Giving the states
+/// of the first n - 1 queues their known sums as well does not converge from four queues on.)
 ///
 /// # Errors
 ///
@@ -103,11 +104,11 @@ fn too_many(model: &Model, states_max: usize) -> NQueueError {
 ///
 /// A state's number has the last queue's length as its highest digit to base K + 1 and the first
 /// queue's as its lowest, so that the states of one length of the last queue are contiguous.
-struct Level<'a> {
+struct Level {
     load: f64,
     threshold: usize,
-    /// Probabilities of the states of the queues before.
-    prefix: &'a [f64],
+    /// Number of states of the queues before.
+    size: usize,
     /// Probabilities of the states.
     shares: Vec<f64>,
     /// Distance in number between states that differ by one packet in each queue.
@@ -142,9 +143,9 @@ impl Lengths {
     }
 }
 
-impl<'a> Level<'a> {
+impl Level {
     /// Starts with a last queue that knows only how often the others are all full.
-    fn new(model: &Model, prefix: &'a [f64], full: f64) -> Self {
+    fn new(model: &Model, prefix: &[f64], full: f64) -> Self {
         let (threshold, load) = (model.threshold, model.load);
         let rise = (load * full).min(1e6);
         let mut weights = vec![1.0];
@@ -160,7 +161,7 @@ impl<'a> Level<'a> {
         while strides[strides.len() - 1] < prefix.len() {
             strides.push(strides[strides.len() - 1] * (threshold + 1));
         }
-        Self { load, threshold, prefix, shares, strides }
+        Self { load, threshold, size: prefix.len(), shares, strides }
     }
 
     /// Sweeps until the residual is reached; the number of sweeps and the residual.
@@ -170,14 +171,13 @@ impl<'a> Level<'a> {
         for sweep in 1..=options.sweeps_max {
             self.sweep(sweep % 2 == 0);
             self.balance_last_queue();
-            self.restore_prefix();
             if sweep % 4 != 0 && self.shares.len() > 1000 {
                 continue;
             }
             let now = self.residual();
             stalled = if now < 0.9 * residual { 0 } else { stalled + 1 };
             residual = residual.min(now);
-            let rounded = stalled >= 10 && residual <= 50.0 * options.residual_max;
+            let rounded = stalled >= 10 && residual <= 20.0 * options.residual_max;
             if now <= options.residual_max || rounded {
                 return Ok((sweep, now));
             }
@@ -232,7 +232,7 @@ impl<'a> Level<'a> {
     /// Gives the last queue's levels the weights with which as much flow rises from each (arrivals
     /// that find all other queues full) as falls back to it.
     fn balance_last_queue(&mut self) {
-        let size = self.prefix.len();
+        let size = self.size;
         let (mut weight, mut sum) = (1.0, 0.0);
         let mut scales = Vec::with_capacity(self.threshold + 1);
         for level in self.shares.chunks_exact(size) {
@@ -244,20 +244,6 @@ impl<'a> Level<'a> {
         }
         for (level, scale) in self.shares.chunks_exact_mut(size).zip(scales) {
             level.iter_mut().for_each(|share| *share *= scale / sum);
-        }
-    }
-
-    /// Gives every state of the other queues the probability that it is known to have.
-    fn restore_prefix(&mut self) {
-        let size = self.prefix.len();
-        let mut sums = vec![0.0; size];
-        for level in self.shares.chunks_exact(size) {
-            sums.iter_mut().zip(level).for_each(|(sum, share)| *sum += share);
-        }
-        let scale = |(sum, known): (&f64, &f64)| if *sum > 0.0 { known / sum } else { 0.0 };
-        let scales: Vec<f64> = sums.iter().zip(self.prefix).map(scale).collect();
-        for level in self.shares.chunks_exact_mut(size) {
-            level.iter_mut().zip(&scales).for_each(|(share, scale)| *share *= scale);
         }
     }
 
@@ -280,6 +266,6 @@ impl<'a> Level<'a> {
 
     /// Probabilities of the last queue's lengths.
     fn marginal(&self) -> Vec<f64> {
-        self.shares.chunks_exact(self.prefix.len()).map(|level| level.iter().sum()).collect()
+        self.shares.chunks_exact(self.size).map(|level| level.iter().sum()).collect()
     }
 }

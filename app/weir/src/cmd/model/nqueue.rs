@@ -144,6 +144,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
+/// What is printed: the solution, and of a simulation what its figures may be off by.
+#[derive(serde::Serialize)]
+struct Json<'a> {
+    #[serde(flatten)]
+    solution: &'a Solution,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    half_widths: Option<&'a Solution>,
+}
+
 fn print(
     args: &Args,
     model: &Model,
@@ -152,11 +161,8 @@ fn print(
     note: &str,
 ) -> anyhow::Result<()> {
     if args.json {
-        let mut value = serde_json::to_value(solution)?;
-        if let Some(simulation) = simulation {
-            value["half_widths"] = serde_json::to_value(&simulation.half_widths)?;
-        }
-        return print_json(&value);
+        let half_widths = simulation.map(|simulation| &simulation.half_widths);
+        return print_json(&Json { solution, half_widths });
     }
     let widths = simulation.map(|simulation| &simulation.half_widths);
     let with = |value: f64, width: Option<f64>| match width {

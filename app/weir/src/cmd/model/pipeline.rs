@@ -136,11 +136,11 @@ fn figure(rows: &[SweepRow]) -> Figure {
     // Limits far above the lowest one would flatten it.
     let top = rows.iter().map(|row| row.arrival_rate_max).fold(0.0, f64::max) * 2.0;
     let stage_series = Stage::ALL.into_iter().enumerate().map(|(index, stage)| {
-        let point = |row: &SweepRow| {
-            let limit = row.stage_limits[index].filter(|limit| *limit <= top);
-            Point::new(row.store_hit, limit.unwrap_or(f64::NAN))
-        };
-        Series::curve(label(stage), rows.iter().map(point).collect())
+        let points = rows.iter().filter_map(|row| {
+            let limit = row.stage_limits[index].filter(|limit| *limit <= top)?;
+            Some(Point::new(row.store_hit, limit))
+        });
+        Series::curve(label(stage), points.collect())
     });
     let most = rows.iter().map(|row| Point::new(row.store_hit, row.arrival_rate_max));
     let whole = Series::curve("router", most.collect());
