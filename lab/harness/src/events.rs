@@ -67,6 +67,7 @@ struct Row {
 
 fn queue_name(queue: Queue) -> String {
     match queue {
+        Queue::Cpu => "cpu".to_owned(),
         Queue::Store => "store".to_owned(),
         Queue::StoreWrite => "store-write".to_owned(),
         Queue::Pit => "pit".to_owned(),

@@ -290,7 +290,7 @@ fn metric(reader: &Reader<'_>) -> Result<Metric, ScenarioError> {
     let word = reader.required("measure", "\"goodput\"", reader.word("measure", &words)?)?;
     let measure = Measure::ALL.iter().copied().find(|measure| measure.word() == word);
     let measure = reader.required("measure", "\"goodput\"", measure)?;
-    let queues = ["store", "store-write", "pit", "pit-data", "fib"];
+    let queues = ["cpu", "store", "store-write", "pit", "pit-data", "fib"];
     let queue = reader.word("queue", &queues)?;
     if queue.is_some() != measure.is_of_queue() {
         let message = match queue {
@@ -319,6 +319,7 @@ fn metric(reader: &Reader<'_>) -> Result<Metric, ScenarioError> {
         label: reader.text("label")?.unwrap_or(measure.label()).to_owned(),
         unit: reader.text("unit")?.unwrap_or(measure.unit()).to_owned(),
         queue: queue.map(|queue| match queue {
+            "cpu" => Queue::Cpu,
             "store" => Queue::Store,
             "store-write" => Queue::StoreWrite,
             "pit" => Queue::Pit,

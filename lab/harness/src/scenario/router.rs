@@ -1,7 +1,7 @@
 //! `[router]` and `[[routers]]`.
 
 use weir_netem::ServiceTime;
-use weir_netsim::plan::{RouterPlan, StagePlan, StagesPlan, WhenFull};
+use weir_netsim::plan::{CpuPlan, RouterPlan, StagePlan, StagesPlan, WhenFull};
 
 use crate::document::{Reader, ScenarioError};
 
@@ -12,7 +12,8 @@ pub(super) const KNOWN_SOME: &[&str] =
     &["at", "store", "pit_entries", "strategy", "shards", "fib_filler", "stages"];
 
 const STORE: &[&str] = &["bytes", "packets", "policy", "index", "compare", "admits", "filled"];
-const STAGES: &[&str] = &["store", "store_miss", "store_write", "pit", "pit_data", "fib"];
+const STAGES: &[&str] = &["cpu", "store", "store_miss", "store_write", "pit", "pit_data", "fib"];
+const CPU: &[&str] = &["interest", "data", "capacity"];
 const STAGE: &[&str] = &["rate", "time", "service", "bins", "capacity", "when_full"];
 
 /// A router's plan, and what becomes part of it when the workload is known.
@@ -79,6 +80,9 @@ impl RouterSettings {
 }
 
 fn stages_with(table: &Reader<'_>, stages: &mut StagesPlan) -> Result<(), ScenarioError> {
+    if let Some(reader) = table.table("cpu", CPU)? {
+        stages.cpu = Some(cpu_with(&reader, stages.cpu.as_ref())?);
+    }
     for (key, stage) in [
         ("store", &mut stages.store),
         ("store_write", &mut stages.store_write),
@@ -94,6 +98,22 @@ fn stages_with(table: &Reader<'_>, stages: &mut StagesPlan) -> Result<(), Scenar
         stages.store_miss = Some(service(&reader, stages.store_miss.as_ref())?);
     }
     Ok(())
+}
+
+/// The processor: a time for packets of each kind.
+fn cpu_with(reader: &Reader<'_>, before: Option<&CpuPlan>) -> Result<CpuPlan, ScenarioError> {
+    let constant = |ns: u64| ServiceTime::Constant { ns };
+    let interest = reader.duration_ns("interest")?.map(constant);
+    let data = reader.duration_ns("data")?.map(constant);
+    let capacity = reader.count_u32("capacity", 1)?;
+    let otherwise = before.cloned();
+    let interest = interest.or(otherwise.as_ref().map(|cpu| cpu.interest.clone()));
+    let data = data.or(otherwise.as_ref().map(|cpu| cpu.data.clone()));
+    Ok(CpuPlan {
+        interest: reader.required("interest", "\"2us\"", interest)?,
+        data: reader.required("data", "\"3us\"", data)?,
+        capacity: capacity.or(otherwise.map(|cpu| cpu.capacity)).unwrap_or(100_000),
+    })
 }
 
 fn stage_with(reader: &Reader<'_>, before: Option<&StagePlan>) -> Result<StagePlan, ScenarioError> {
