@@ -17,9 +17,9 @@ pub struct Plan {
     pub seed: u64,
     /// When consumers stop asking for new things, ns from the start.
     pub duration_ns: u64,
-    /// Time after `duration_ns` in which what is outstanding may end, ns. When it is over, consumers
-    /// and producers are silent, and once all lifetimes have passed the PIT of every router must be
-    /// empty.
+    /// Time after `duration_ns` in which what is outstanding may end, ns. When it is over,
+    /// consumers and producers are silent, and once all lifetimes have passed the PIT of every
+    /// router must be empty.
     pub drain_ns: u64,
     /// Queue lengths, counters and windows are sampled at this period, ns; 0 samples nothing.
     pub sample_ns: u64,
