@@ -514,7 +514,8 @@ pub(crate) fn parse_frequency_hz(text: &str) -> Result<f64, String> {
         "" => return Err(format!("\"{text}\" has no unit; write \"{text}pps\" or \"{text}kpps\"")),
         _ => {
             return Err(format!(
-                "\"{unit}\" in \"{text}\" is no unit of packets a second; write pps, kpps, Mpps, /s, Hz, kHz or MHz"
+                "\"{unit}\" in \"{text}\" is no unit of packets a second; write pps, kpps, Mpps, \
+                    /s, Hz, kHz or MHz"
             ));
         }
     };

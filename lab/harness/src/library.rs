@@ -58,7 +58,10 @@ impl Folder {
             Self::Embedded(dir, within) => folded(&format!("{within}/{file}"))
                 .and_then(|path| dir.get_file(path)?.contents_utf8().map(str::to_owned))
                 .ok_or_else(|| {
-                    format!("{file} does not come with the program; paths are relative to the file that names them")
+                    format!(
+                        "{file} does not come with the program; paths are relative to the \
+                        file that names them"
+                    )
                 }),
         }
     }

@@ -106,7 +106,8 @@ pub enum RecordError {
     },
     /// The folder holds another run.
     #[error(
-        "{} holds results of {difference}; start over with --fresh, or choose another folder with --out", path.display()
+        "{} holds results of {difference}; start over with --fresh, or choose another folder \
+            with --out", path.display()
     )]
     Other {
         /// The folder.

@@ -39,8 +39,8 @@ pub struct ScenarioReport<'a> {
 }
 
 impl ScenarioReport<'_> {
-    /// Writes `metrics.csv`, `summary.csv` and the figures, and makes the section of them. `beside` is
-    /// the folder of the report, to which links are relative.
+    /// Writes `metrics.csv`, `summary.csv` and the figures, and makes the section of them. `beside`
+    /// is the folder of the report, to which links are relative.
     ///
     /// # Errors
     /// A file could not be written.

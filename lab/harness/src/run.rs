@@ -102,7 +102,7 @@ pub enum RunError {
         /// The seed.
         seed: u64,
         /// What is wrong.
-        source: PlanError,
+        source: Box<PlanError>,
     },
     /// A promise was broken.
     #[error("{point}: {violation}")]
@@ -122,7 +122,7 @@ pub enum RunError {
         /// The seed.
         seed: u64,
         /// What happened.
-        source: RealError,
+        source: Box<RealError>,
     },
     /// Results could not be kept.
     #[error(transparent)]
@@ -144,8 +144,8 @@ pub fn tasks(experiment: &Experiment, part: Option<(usize, usize)>) -> Vec<Task>
     all.enumerate().filter(|(at, _)| at % parts == part - 1).map(|(_, task)| task).collect()
 }
 
-/// Runs what of `experiment` is not in `folder` yet. The caller adds the time it took to the folder's
-/// `run.json`.
+/// Runs what of `experiment` is not in `folder` yet. The caller adds the time it took to the
+/// folder's `run.json`.
 ///
 /// # Errors
 /// The first error of any task; the others end after the one they are at.
@@ -168,7 +168,8 @@ pub fn run(
         }
     }
     progress(Progress::Started { tasks: open.len(), resumed: all.len() - open.len() });
-    // Processes of the real arm share the cores of this machine; side by side they disturb each other.
+    // Processes of the real arm share the cores of this machine; side by side they disturb each
+    // other.
     let jobs = if options.arm == Arm::Real { 1 } else { options.jobs.max(1) };
     let jobs = jobs.min(open.len());
     let open = Mutex::new(open);
@@ -256,7 +257,7 @@ impl Runner<'_> {
             file: self.experiment.file.to_string(),
             point: self.point_name(task),
             seed: task.seed,
-            source,
+            source: Box::new(source),
         })?;
         let end_ns = network.end_ns();
         let mut at_ns = 0;
@@ -289,7 +290,7 @@ impl Runner<'_> {
         real::run(&prepared.plan, &self.options.real, observer).map_err(|source| RunError::Real {
             point: self.point_name(task),
             seed: task.seed,
-            source,
+            source: Box::new(source),
         })
     }
 

@@ -1,5 +1,5 @@
-//! Runs of small scenarios in the simulator: the same seed gives the same records; runs that are cut
-//! short go on; parts put together are one run; papers give what is expected of them.
+//! Runs of small scenarios in the simulator: the same seed gives the same records; runs that are
+//! cut short go on; parts put together are one run; papers give what is expected of them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -12,9 +12,9 @@ use weir_netsim::ViolationKind;
 
 /// Experiments: run scenarios, simulated or on real processes, and reproduce papers.
 ///
-/// Exit codes: 0 all of it was done; 1 something failed; 2 a scenario, claims or the command line is
-/// wrong, nothing has run; 3 a claim does not hold; 10 a run broke an invariant; 11 a run made no
-/// progress; 12 a run delivered wrong content; 130 interrupted.
+/// Exit codes: 0 all of it was done; 1 something failed; 2 a scenario, claims or the command line
+/// is wrong, nothing has run; 3 a claim does not hold; 10 a run broke an invariant; 11 a run made
+/// no progress; 12 a run delivered wrong content; 130 interrupted.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]

@@ -7,8 +7,8 @@
 //! argument   = expression | metric | axis "=" value
 //! ```
 //!
-//! Everything is computed for each seed on its own, so that a ratio of two numbers of one seed has a
-//! confidence interval, too.
+//! Everything is computed for each seed on its own, so that a ratio of two numbers of one seed has
+//! a confidence interval, too.
 
 use crate::document::suggestion;
 use crate::record::Record;
@@ -160,8 +160,8 @@ impl Parser<'_> {
         }
         let (mut arguments, mut words, mut filter) = (Vec::new(), Vec::new(), Vec::new());
         while !self.takes(')') {
-            if !(arguments.is_empty() && words.is_empty() && filter.is_empty()) && !self.takes(',')
-            {
+            let is_first = arguments.is_empty() && words.is_empty() && filter.is_empty();
+            if !is_first && !self.takes(',') {
                 return Err(self.problem("`,` or `)`"));
             }
             let before = self.at;
@@ -211,7 +211,8 @@ fn check_call(name: &str, words: usize, numbers: usize, has_filter: bool) -> Res
     };
     if words != *wanted_words || numbers != *wanted_numbers {
         return Err(format!(
-            "`{name}` takes {wanted_words} name and {wanted_numbers} numbers, not {words} and {numbers}"
+            "`{name}` takes {wanted_words} name and {wanted_numbers} numbers, not {words} and \
+                {numbers}"
         ));
     }
     if has_filter && !takes_axes {

@@ -77,8 +77,8 @@ impl Design {
         responses.iter().all(|response| response.is_finite()).then_some(Self { factors, responses })
     }
 
-    /// A table in CSV: a column for each factor with levels -1 and 1, then the response; several rows
-    /// of one combination are averaged.
+    /// A table in CSV: a column for each factor with levels -1 and 1, then the response; several
+    /// rows of one combination are averaged.
     pub(crate) fn of_csv(text: &str) -> Result<Self, String> {
         let mut reader =
             csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());

@@ -188,7 +188,8 @@ fn claim(reader: &Reader<'_>, paper: &Paper) -> Result<Claim, ScenarioError> {
             Expression::Binary('/', Box::new(first.clone()), Box::new(second.clone()))
         }
         _ => {
-            let message = "[[claim]] lacks `measure`, such as measure = \"mean(goodput)\", or an `order` of at least two";
+            let message = "[[claim]] lacks `measure`, such as measure = \"mean(goodput)\", or an \
+                `order` of at least two";
             return Err(reader.error(reader.line(), message));
         }
     };
@@ -205,7 +206,8 @@ fn claim(reader: &Reader<'_>, paper: &Paper) -> Result<Claim, ScenarioError> {
             .error_at("within", "`within` compares with `paper`; write the paper's value, too"));
     }
     if order.is_empty() && !needs_paper && rules.at_least.is_none() && rules.at_most.is_none() {
-        let message = "[[claim]] has no rule; write `within`, `within_absolute`, `at_least`, `at_most` or `order`";
+        let message = "[[claim]] has no rule; write `within`, `within_absolute`, `at_least`, \
+            `at_most` or `order`";
         return Err(reader.error(reader.line(), message));
     }
     Ok(Claim {

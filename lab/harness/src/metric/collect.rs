@@ -98,9 +98,9 @@ impl Sum {
 }
 
 impl Collector {
-    /// A collector of `metrics` for a run of `plan`; `at` holds the nodes of each metric, `None` for
-    /// all. Numbers are those of the time from `warm_up_ns` to the plan's duration; what is answered
-    /// later counts where it was asked for in that time.
+    /// A collector of `metrics` for a run of `plan`; `at` holds the nodes of each metric, `None`
+    /// for all. Numbers are those of the time from `warm_up_ns` to the plan's duration; what is
+    /// answered later counts where it was asked for in that time.
     #[must_use]
     pub fn new(
         plan: &Plan,

@@ -1,9 +1,9 @@
 //! Measures: what is computed from the events of a run.
 //!
-//! A metric is a measure at some nodes. Every measure is one of three kinds: samples (queue lengths,
-//! round-trip times), a rate of amounts (octets, packets), or a ratio of two amounts (hits of
-//! look-ups). That makes it a number over the measured part of a run, a series over time in bins,
-//! or a number for every node.
+//! A metric is a measure at some nodes. Every measure is one of three kinds: samples (queue
+//! lengths, round-trip times), a rate of amounts (octets, packets), or a ratio of two amounts (hits
+//! of look-ups). That makes it a number over the measured part of a run, a series over time in
+//! bins, or a number for every node.
 
 mod collect;
 mod histogram;
@@ -64,7 +64,10 @@ pub enum Statistic {
 }
 
 macro_rules! measures {
-    ($($(#[doc = $doc:literal])* $variant:ident = $word:literal, $label:literal, $unit:literal;)*) => {
+    ($(
+        $(#[doc = $doc:literal])*
+        $variant:ident = $word:literal, $label:literal, $unit:literal;
+    )*) => {
         /// What can be measured.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Measure {
@@ -115,7 +118,8 @@ measures! {
     RepeatedShare = "repeated-share", "Interests repeated", "%";
     /// Data with a congestion mark, of those received.
     MarkedShare = "marked-share", "Data marked", "%";
-    /// Time from the first Interest for an object to its last segment (content download time, CDoT).
+    /// Time from the first Interest for an object to its last segment (content download time,
+    /// CDoT).
     DownloadTime = "download-time", "Download time", "s";
     /// Time from the first Interest of any consumer for an object until every consumer has it
     /// (content distribution time, CDiT): a sample for each object.

@@ -126,7 +126,8 @@ fn statistics_of_samples() {
 #[test]
 fn nothing_to_measure_is_no_number() {
     let metrics = metrics_of(
-        "[[metric]]\nid = \"rtt\"\nmeasure = \"rtt\"\n[[metric]]\nid = \"hits\"\nmeasure = \"hit-ratio\"\n\
+        "[[metric]]\nid = \"rtt\"\nmeasure = \"rtt\"\n[[metric]]\nid = \"hits\"\nmeasure = \
+            \"hit-ratio\"\n\
          [[metric]]\nid = \"goodput\"\nmeasure = \"goodput\"\n",
     );
     let values = measure(&metrics, 0, &[]).values;
@@ -136,7 +137,8 @@ fn nothing_to_measure_is_no_number() {
 #[test]
 fn counters_of_routers_are_differences() {
     let metrics = metrics_of(
-        "[[metric]]\nid = \"hits\"\nmeasure = \"hit-ratio\"\n[[metric]]\nid = \"out\"\nmeasure = \"out-throughput\"\n\
+        "[[metric]]\nid = \"hits\"\nmeasure = \"hit-ratio\"\n[[metric]]\nid = \"out\"\nmeasure = \
+            \"out-throughput\"\n\
          [[metric]]\nid = \"cpu\"\nmeasure = \"cpu-per-packet\"\n",
     );
     let sample = |hits, misses, out_bytes, interests, cpu_ns| {

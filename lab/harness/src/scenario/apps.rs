@@ -310,7 +310,8 @@ fn popularity(reader: &Reader<'_>, folder: &Folder) -> Result<Asked, ScenarioErr
     ] {
         if reader.has(key) && !words.contains(&word) {
             let message = format!(
-                "`{key}` has no meaning for popularity = \"{word}\"; leave it out, or write popularity = \"{}\"",
+                "`{key}` has no meaning for popularity = \"{word}\"; leave it out, or write \
+                    popularity = \"{}\"",
                 words[0]
             );
             return Err(reader.error_at(key, message));
@@ -384,7 +385,8 @@ fn demand(reader: &Reader<'_>) -> Result<Demand, ScenarioError> {
             "a consumer asks at a `rate` or keeps a `window`; keep one of them",
         )),
         (None, None) => {
-            let message = "[[consumer]] does not say how it asks; write rate = \"1kpps\", or window = 16, or objects = true";
+            let message = "[[consumer]] does not say how it asks; write rate = \"1kpps\", or \
+                window = 16, or objects = true";
             Err(reader.error(reader.line(), message))
         }
     }

@@ -188,7 +188,8 @@ fn seeds(top: &Reader<'_>, size: Size) -> Result<Vec<u64>, ScenarioError> {
     }
     if size == Size::Full && seeds.len() < SEEDS_FULL_MIN {
         let message = format!(
-            "a full run has at least {SEEDS_FULL_MIN} seeds, for its confidence intervals; write seeds = {{ smoke = {}, full = {SEEDS_FULL_MIN} }}",
+            "a full run has at least {SEEDS_FULL_MIN} seeds, for its confidence intervals; write \
+                seeds = {{ smoke = {}, full = {SEEDS_FULL_MIN} }}",
             seeds.len()
         );
         return Err(run.error_at("seeds", message));

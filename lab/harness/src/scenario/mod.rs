@@ -1,8 +1,8 @@
 //! Scenario files: what they hold, checked before anything runs.
 //!
-//! `docs/lab.md` lists every key. A [`Scenario`] is a file as it was read; with a [`Size`] it becomes
-//! an [`Experiment`]: points of a sweep, seeds, metrics and figures. [`Experiment::prepare`] makes
-//! the [`Plan`] of one point and seed.
+//! `docs/lab.md` lists every key. A [`Scenario`] is a file as it was read; with a [`Size`] it
+//! becomes an [`Experiment`]: points of a sweep, seeds, metrics and figures.
+//! [`Experiment::prepare`] makes the [`Plan`](weir_netsim::Plan) of one point and seed.
 
 mod apps;
 mod experiment;

@@ -1,6 +1,7 @@
 //! From a scenario to a [`Plan`].
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use weir_base::Rng;
@@ -85,11 +86,7 @@ pub(super) fn prepare(
     let topology = topology(&top, folder, seed)?;
     let mut builder = Builder::new(topology, seed);
     builder.routers(&top)?;
-    let link = match top.table("link", links::KNOWN)? {
-        Some(table) => Some(table),
-        None => None,
-    };
-    builder.links(link.as_ref())?;
+    builder.links(top.table("link", links::KNOWN)?.as_ref())?;
     let access = match top.table("access", links::KNOWN)? {
         Some(table) => LinkSettings::local().with(&table)?,
         None => LinkSettings::local(),
@@ -168,7 +165,8 @@ fn topology(top: &Reader<'_>, folder: &Folder, seed: u64) -> Result<Topology, Sc
     if parts.len() > 1 {
         let name = &topology.nodes()[parts[1][0]].name;
         let message = format!(
-            "the topology is in {} parts that no link joins; node \"{name}\" cannot reach the first one. Choose a connected topology",
+            "the topology is in {} parts that no link joins; node \"{name}\" cannot reach the \
+                first one. Choose a connected topology",
             parts.len()
         );
         return Err(reader.error(reader.line(), message));
@@ -294,7 +292,11 @@ impl Builder {
             }
         }
         if indices.is_empty() {
-            return Err(top.error_at("topology", "the topology has no routers, only hosts; give at least one node the role of a router"));
+            return Err(top.error_at(
+                "topology",
+                "the topology has no routers, only hosts; give \
+                at least one node the role of a router",
+            ));
         }
         self.groups.insert("routers".into(), indices);
         Ok(())
@@ -427,7 +429,14 @@ impl Builder {
                 })
                 .collect();
             let [own] = own.as_slice() else {
-                return Err(reader.error(line, format!("host \"{host}\" has {} links; a host of consumers or producers has one, to a router", own.len())));
+                return Err(reader.error(
+                    line,
+                    format!(
+                        "host \"{host}\" has {} links; a host of \
+                    consumers or producers has one, to a router",
+                        own.len()
+                    ),
+                ));
             };
             let router = self.topology.links()[*own].other(node);
             if self.router_of[router].is_none() {
@@ -697,10 +706,10 @@ impl Builder {
                     ..plan.clone()
                 }
             );
-            if !sizes.contains_key(&key) {
+            if let Entry::Vacant(vacant) = sizes.entry(key) {
                 let bytes = super::store::packet_bytes(plan)
                     .map_err(|error| top.error_at("producer", error.to_string()))?;
-                sizes.insert(key, bytes);
+                vacant.insert(bytes);
             }
         }
         let packet_bytes = sizes.values().copied().max().unwrap_or(0);

@@ -238,7 +238,8 @@ fn check(
         if used.iter().filter(|other| *other == axis).count() > 1 || plot.filter.contains_key(axis)
         {
             let message = format!(
-                "axis \"{axis}\" is used twice in this plot; use it in one of x, series, panels and where"
+                "axis \"{axis}\" is used twice in this plot; use it in one of x, series, panels \
+                    and where"
             );
             return Err(reader.error(reader.line(), message));
         }

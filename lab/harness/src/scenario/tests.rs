@@ -77,167 +77,142 @@ fn error(line: &str, instead: &str) -> String {
     }
 }
 
+/// The line of `GOOD` that is replaced, what by, and what the error says.
+const WRONG: &[(&str, &str, &str)] = &[
+    ("id = \"good\"", "id = \"a b\"", "test.toml:2: `id` is \"a b\"; write letters"),
+    (
+        "title",
+        "titel = \"x\"",
+        "test.toml:3: unknown key `titel` in [scenario]; did you mean `title`?",
+    ),
+    ("title", "", "test.toml:1: [scenario] lacks `title`"),
+    (
+        "duration",
+        "duration = \"1\"",
+        "test.toml:6: `duration`: \"1\" has no unit; write \"1ms\" or \"1s\"",
+    ),
+    ("duration", "duration = 1", "test.toml:6: `duration` is 1 without a unit; write for example"),
+    ("duration", "duration = \"1s", "test.toml:6: "),
+    ("duration", "duration = { smoke = \"1s\" }", "test.toml:6: a value by size has both sizes"),
+    ("duration", "duration = \"1s\"\nwarm_up = \"2s\"", "test.toml:7: the warm-up takes the whole"),
+    (
+        "duration",
+        "duration = \"1s\"\nseeds = [1, 1]",
+        "test.toml:7: `seeds` is empty or has a seed twice",
+    ),
+    ("[run]", "[runs]", "test.toml:5: unknown key `runs` in the scenario; did you mean `run`?"),
+    (
+        "generator",
+        "generator = \"lines\"",
+        "test.toml:10: `generator` cannot be \"lines\"; did you mean `line`?",
+    ),
+    (
+        "generator",
+        "generator = \"tree\"",
+        "test.toml:11: generator \"tree\" has no parameter `nodes`",
+    ),
+    (
+        "generator",
+        "generator = \"line\"\nfile = \"x\"",
+        "test.toml:9: [topology] has exactly one of",
+    ),
+    ("nodes", "nodes = -1", "test.toml:11: `nodes` is -1; write a whole number"),
+    ("nodes", "nodes = 0", "test.toml:9: line with nodes = 0"),
+    (
+        "delay",
+        "delay = \"5mss\"",
+        "test.toml:14: `delay`: \"mss\" in \"5mss\" is no unit of duration",
+    ),
+    ("delay", "loss = 2", "test.toml:14: `loss` is 2; write a number from 0 to 1"),
+    ("rate = \"10M", "rate = \"0Mbit/s\"", "test.toml:15: a rate of 0 would carry nothing"),
+    ("rate = \"10M", "local = true", "test.toml:15: a local link has no rate, delay or loss"),
+    ("bytes", "bytes = \"1MiB\"\npackets = 3", "test.toml:19: the store is bounded in"),
+    ("bytes", "policy = \"lur\"", "test.toml:18: `policy` cannot be \"lur\"; did you mean `lru`?"),
+    ("bytes", "filled = 1.5", "test.toml:18: `filled` is 1.5; write a number from 0 to 1"),
+    (
+        "at = \"last\"",
+        "at = \"r9\"",
+        "test.toml:22: the topology has no node \"r9\"; did you mean `r0`?",
+    ),
+    ("at = \"last\"", "at = \"producers\"", "test.toml:22: \"producers\" selects no node"),
+    ("segment", "segment = \"9KiB\"", "test.toml:25: `segment` must be from 1B to 8KiB"),
+    ("size", "sizes_file = \"none.csv\"", "test.toml:24: cannot read /no-such-folder/none.csv"),
+    ("of = ", "of = \"q\"", "test.toml:30: no [[producer]] has the id \"q\"; did you mean `p`?"),
+    ("of = ", "of = \"p\"\nspread = 2", "test.toml:27: `spread` is 2, but group \"p\" has 1"),
+    ("rate = \"100pps\"", "", "test.toml:27: [[consumer]] does not say how it asks"),
+    (
+        "rate = \"100pps\"",
+        "rate = \"100\"",
+        "test.toml:31: `rate`: \"100\" has no unit; write \"100pps\"",
+    ),
+    (
+        "rate = \"100pps\"",
+        "rate = \"1pps\"\nexponent = 0.8",
+        "test.toml:32: `exponent` has no meaning",
+    ),
+    (
+        "rate = \"100pps\"",
+        "rate = \"1pps\"\npopularity = \"zipf\"",
+        "test.toml:27: [[consumer]] lacks `exponent`",
+    ),
+    (
+        "rate = \"100pps\"",
+        "rate = \"1pps\"\npopularity = \"trace\"\ntrace = \"gone.csv\"",
+        "test.toml:33: cannot read /no-such-folder/gone.csv",
+    ),
+    (
+        "path",
+        "path = \"consumer.c.rates\"",
+        "test.toml:36: unknown key `rates` in [[consumer]]; did you mean `rate`?",
+    ),
+    (
+        "path",
+        "path = \"consumer.d.rate\"",
+        "test.toml:36: the path `consumer.d.rate` does not exist",
+    ),
+    (
+        "path",
+        "path = \"metric.goodput.id\"",
+        "test.toml:35: the path `metric.goodput.id` cannot be swept",
+    ),
+    ("values", "values = []", "test.toml:36: `values` must be a list of at least one value"),
+    ("values", "values = [\"1ms\", \"1ms\"]", "test.toml:36: axis \"delay\" has \"1ms\" twice"),
+    (
+        "values",
+        "values = [\"1ms\"]\nlabels = [\"a\", \"b\"]",
+        "test.toml:37: `labels` has 2 texts for 1",
+    ),
+    ("values", "values = [\"1ms\", \"1\"]", "test.toml:36: `delay`: \"1\" has no unit"),
+    (
+        "measure",
+        "measure = \"godput\"",
+        "test.toml:40: `measure` cannot be \"godput\"; did you mean `goodput`?",
+    ),
+    ("measure", "measure = \"queue-length\"", "is one of a queue; write queue"),
+    (
+        "measure",
+        "measure = \"goodput\"\nat = \"d\"",
+        "metric \"goodput\" is at \"d\", which is neither",
+    ),
+    ("measure", "measure = \"goodput\"\nstatistic = \"max\"", "is no matter of samples"),
+    (
+        "x = ",
+        "x = \"delays\"",
+        "test.toml:44: the sweep has no axis \"delays\"; did you mean `delay`?",
+    ),
+    ("x = ", "x = \"time\"", "metric \"goodput\" is not recorded that way; write over_time = true"),
+    (
+        "y = ",
+        "y = \"goodputs\"",
+        "test.toml:45: no [[metric]] has the id \"goodputs\"; did you mean",
+    ),
+    ("y = ", "y = \"goodput\"\nseries = \"delay\"", "axis \"delay\" is used twice in this plot"),
+];
+
 #[test]
 fn what_is_wrong_is_told_with_line_and_remedy() {
     let mut wrong = Vec::new();
-    for (line, instead, expected) in [
-        ("id = \"good\"", "id = \"a b\"", "test.toml:2: `id` is \"a b\"; write letters"),
-        (
-            "title",
-            "titel = \"x\"",
-            "test.toml:3: unknown key `titel` in [scenario]; did you mean `title`?",
-        ),
-        ("title", "", "test.toml:1: [scenario] lacks `title`"),
-        (
-            "duration",
-            "duration = \"1\"",
-            "test.toml:6: `duration`: \"1\" has no unit; write \"1ms\" or \"1s\"",
-        ),
-        (
-            "duration",
-            "duration = 1",
-            "test.toml:6: `duration` is 1 without a unit; write for example",
-        ),
-        ("duration", "duration = \"1s", "test.toml:6: "),
-        (
-            "duration",
-            "duration = { smoke = \"1s\" }",
-            "test.toml:6: a value by size has both sizes",
-        ),
-        (
-            "duration",
-            "duration = \"1s\"\nwarm_up = \"2s\"",
-            "test.toml:7: the warm-up takes the whole",
-        ),
-        (
-            "duration",
-            "duration = \"1s\"\nseeds = [1, 1]",
-            "test.toml:7: `seeds` is empty or has a seed twice",
-        ),
-        ("[run]", "[runs]", "test.toml:5: unknown key `runs` in the scenario; did you mean `run`?"),
-        (
-            "generator",
-            "generator = \"lines\"",
-            "test.toml:10: `generator` cannot be \"lines\"; did you mean `line`?",
-        ),
-        (
-            "generator",
-            "generator = \"tree\"",
-            "test.toml:11: generator \"tree\" has no parameter `nodes`",
-        ),
-        (
-            "generator",
-            "generator = \"line\"\nfile = \"x\"",
-            "test.toml:9: [topology] has exactly one of",
-        ),
-        ("nodes", "nodes = -1", "test.toml:11: `nodes` is -1; write a whole number"),
-        ("nodes", "nodes = 0", "test.toml:9: line with nodes = 0"),
-        (
-            "delay",
-            "delay = \"5mss\"",
-            "test.toml:14: `delay`: \"mss\" in \"5mss\" is no unit of duration",
-        ),
-        ("delay", "loss = 2", "test.toml:14: `loss` is 2; write a number from 0 to 1"),
-        ("rate = \"10M", "rate = \"0Mbit/s\"", "test.toml:15: a rate of 0 would carry nothing"),
-        ("rate = \"10M", "local = true", "test.toml:15: a local link has no rate, delay or loss"),
-        ("bytes", "bytes = \"1MiB\"\npackets = 3", "test.toml:19: the store is bounded in"),
-        (
-            "bytes",
-            "policy = \"lur\"",
-            "test.toml:18: `policy` cannot be \"lur\"; did you mean `lru`?",
-        ),
-        ("bytes", "filled = 1.5", "test.toml:18: `filled` is 1.5; write a number from 0 to 1"),
-        (
-            "at = \"last\"",
-            "at = \"r9\"",
-            "test.toml:22: the topology has no node \"r9\"; did you mean `r0`?",
-        ),
-        ("at = \"last\"", "at = \"producers\"", "test.toml:22: \"producers\" selects no node"),
-        ("segment", "segment = \"9KiB\"", "test.toml:25: `segment` must be from 1B to 8KiB"),
-        ("size", "sizes_file = \"none.csv\"", "test.toml:24: cannot read /no-such-folder/none.csv"),
-        (
-            "of = ",
-            "of = \"q\"",
-            "test.toml:30: no [[producer]] has the id \"q\"; did you mean `p`?",
-        ),
-        ("of = ", "of = \"p\"\nspread = 2", "test.toml:27: `spread` is 2, but group \"p\" has 1"),
-        ("rate = \"100pps\"", "", "test.toml:27: [[consumer]] does not say how it asks"),
-        (
-            "rate = \"100pps\"",
-            "rate = \"100\"",
-            "test.toml:31: `rate`: \"100\" has no unit; write \"100pps\"",
-        ),
-        (
-            "rate = \"100pps\"",
-            "rate = \"1pps\"\nexponent = 0.8",
-            "test.toml:32: `exponent` has no meaning",
-        ),
-        (
-            "rate = \"100pps\"",
-            "rate = \"1pps\"\npopularity = \"zipf\"",
-            "test.toml:27: [[consumer]] lacks `exponent`",
-        ),
-        (
-            "rate = \"100pps\"",
-            "rate = \"1pps\"\npopularity = \"trace\"\ntrace = \"gone.csv\"",
-            "test.toml:33: cannot read /no-such-folder/gone.csv",
-        ),
-        (
-            "path",
-            "path = \"consumer.c.rates\"",
-            "test.toml:36: unknown key `rates` in [[consumer]]; did you mean `rate`?",
-        ),
-        (
-            "path",
-            "path = \"consumer.d.rate\"",
-            "test.toml:36: the path `consumer.d.rate` does not exist",
-        ),
-        (
-            "path",
-            "path = \"metric.goodput.id\"",
-            "test.toml:35: the path `metric.goodput.id` cannot be swept",
-        ),
-        ("values", "values = []", "test.toml:36: `values` must be a list of at least one value"),
-        ("values", "values = [\"1ms\", \"1ms\"]", "test.toml:36: axis \"delay\" has \"1ms\" twice"),
-        (
-            "values",
-            "values = [\"1ms\"]\nlabels = [\"a\", \"b\"]",
-            "test.toml:37: `labels` has 2 texts for 1",
-        ),
-        ("values", "values = [\"1ms\", \"1\"]", "test.toml:36: `delay`: \"1\" has no unit"),
-        (
-            "measure",
-            "measure = \"godput\"",
-            "test.toml:40: `measure` cannot be \"godput\"; did you mean `goodput`?",
-        ),
-        ("measure", "measure = \"queue-length\"", "is one of a queue; write queue"),
-        (
-            "measure",
-            "measure = \"goodput\"\nat = \"d\"",
-            "metric \"goodput\" is at \"d\", which is neither",
-        ),
-        ("measure", "measure = \"goodput\"\nstatistic = \"max\"", "is no matter of samples"),
-        (
-            "x = ",
-            "x = \"delays\"",
-            "test.toml:44: the sweep has no axis \"delays\"; did you mean `delay`?",
-        ),
-        (
-            "x = ",
-            "x = \"time\"",
-            "metric \"goodput\" is not recorded that way; write over_time = true",
-        ),
-        (
-            "y = ",
-            "y = \"goodputs\"",
-            "test.toml:45: no [[metric]] has the id \"goodputs\"; did you mean",
-        ),
-        (
-            "y = ",
-            "y = \"goodput\"\nseries = \"delay\"",
-            "axis \"delay\" is used twice in this plot",
-        ),
-    ] {
+    for (line, instead, expected) in WRONG {
         let text = error(line, instead);
         if !text.contains(expected) {
             wrong.push(format!("{instead}\n  gave     {text}\n  expected {expected}\n"));
@@ -297,7 +272,8 @@ fn sizes_choose_among_values() {
 fn axes_are_crossed_and_lists_zipped() {
     let text = format!(
         "{GOOD}\n[[sweep]]\naxis = \"medium\"\nlabels = [\"fast\", \"slow\"]\n\
-         [sweep.zip]\n\"link.rate\" = [\"1Gbit/s\", \"1Mbit/s\"]\n\"link.delay\" = [\"1ms\", \"2ms\"]\n"
+         [sweep.zip]\n\"link.rate\" = [\"1Gbit/s\", \"1Mbit/s\"]\n\
+         \"link.delay\" = [\"1ms\", \"2ms\"]\n"
     );
     let experiment = read(&text).expect("good");
     assert_eq!(experiment.points.len(), 4);

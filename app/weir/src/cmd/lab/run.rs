@@ -38,7 +38,8 @@ pub(crate) struct RunArgs {
     /// Write all events of every run, too
     #[arg(long, value_enum, num_args = 0..=1, default_missing_value = "csv", value_name = "FORMAT")]
     events: Option<Events>,
-    /// Write a job file that runs the scenario in parts on a cluster, to --out or here, and run nothing
+    /// Write a job file that runs the scenario in parts on a cluster, to --out or here, and run
+    /// nothing
     #[arg(long, value_enum, value_name = "CLUSTER")]
     job: Option<Job>,
     /// Parts of the job
