@@ -10,6 +10,7 @@ use weir_netsim::plan::{Plan, RouterPlan, StagePlan, StagesPlan, WhenFull};
 use weir_netsim::workload::Popularity;
 use weir_netsim::{EventKind, Network};
 use weir_queueing::nqueue::{ChainOptions, Model, chain as chain_of};
+use weir_queueing::pipeline::{Pipeline, Probabilities};
 
 /// Service of 1 ms in the mean, so that rates are loads in thousands.
 const SERVICE_NS: u64 = 1_000_000;
@@ -136,5 +137,72 @@ fn a_chain_of_routers_is_the_bypass_model() {
         let loss: Vec<_> =
             runs.iter().map(|run| run.iter().map(|queue| queue.0).product::<f64>()).collect();
         assert_agrees(&format!("loss of {routers} at {load}"), &loss, theory.loss);
+    }
+}
+
+/// The stages in the order of paper nb-cache, Fig. 1: mu_1 to mu_5.
+const STAGES: [Queue; 5] =
+    [Queue::Store, Queue::StoreWrite, Queue::Pit, Queue::PitData, Queue::Fib];
+
+/// One router with all five stages, 40 % of what is asked for in its store.
+fn pipeline(seed: u64, service_rates: [f64; 5], arrival_rate: f64) -> Plan {
+    let mut builder = Builder::new(seed, 60 * S);
+    builder.plan.sample_ns = 7_000_000;
+    builder.local = LinkConfig::default();
+    let stage = |rate: f64| {
+        let service = ServiceTime::Exponential { mean_ns: (1e9 / rate) as u64 };
+        Some(StagePlan { service, capacity: 10_000, when_full: WhenFull::Drop })
+    };
+    let [store, store_write, pit, pit_data, fib] = service_rates.map(stage);
+    let router = builder.router(RouterPlan {
+        store_filled: 0.4,
+        store_admits: false,
+        stages: Some(StagesPlan {
+            store,
+            store_write,
+            pit,
+            pit_data,
+            fib,
+            ..StagesPlan::default()
+        }),
+        ..RouterPlan::default()
+    });
+    let content = names("/p", Popularity::Sequential { objects: 20_000 }, 100, 100);
+    builder.consumer(router, consumer(content.clone(), poisson(arrival_rate)));
+    builder.producer(router, producer(content));
+    builder.plan
+}
+
+/// Mean packets in each stage over the run.
+fn stage_lengths(plan: &Plan) -> [f64; 5] {
+    let mut events = Vec::new();
+    Network::new(plan).unwrap().run(&mut events).unwrap();
+    STAGES.map(|stage| {
+        let samples: Vec<u32> = events
+            .iter()
+            .filter(|event| event.at_ns < plan.duration_ns)
+            .filter_map(|event| match event.kind {
+                EventKind::QueueLength { queue, packets } if queue == stage => Some(packets),
+                _ => None,
+            })
+            .collect();
+        f64::from(samples.iter().sum::<u32>()) / samples.len() as f64
+    })
+}
+
+/// Paper nb-cache, Eq. 1 to 5: every stage is an M/M/1 queue of its own throughput.
+#[test]
+fn a_router_with_all_stages_is_the_pipeline_model() {
+    let (service_rates, arrival_rate) = ([800.0, 900.0, 550.0, 500.0, 600.0], 500.0);
+    let probabilities = Probabilities { store_hit: 0.4, pit_hit: 0.0, fib_hit: 1.0, caching: 1.0 };
+    let model = Pipeline::new(service_rates, probabilities).unwrap();
+    let theory = model.report(arrival_rate).unwrap();
+    let runs: Vec<_> = (0..SEEDS)
+        .map(|seed| stage_lengths(&pipeline(seed, service_rates, arrival_rate)))
+        .collect();
+    for (index, expected) in theory.stages.iter().enumerate() {
+        let lengths: Vec<_> = runs.iter().map(|run| run[index]).collect();
+        let what = format!("length of {:?}", STAGES[index]);
+        assert_agrees(&what, &lengths, expected.mean_packets.unwrap());
     }
 }
