@@ -398,7 +398,7 @@ impl<'a> Drawer<'a> {
 /// What a point of an axis is called beside others: its label where that speaks for itself.
 fn point_name(axis: &Axis, _at: usize, label: &str) -> String {
     if axis.is_numeric() || label.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
-        format!("{} {label}", axis.label.to_lowercase())
+        format!("{} {label}", axis.label)
     } else {
         label.to_owned()
     }
