@@ -22,7 +22,7 @@ pub use hash::{HashKey, NameHasher, PrefixHasher};
 pub use packet::{Packet, PacketMut};
 pub use pool::Pool;
 pub use prefetch::prefetch_read;
-pub use rng::Rng;
+pub use rng::{Rng, mix, unit};
 pub use slab::Slab;
 pub use table::Table;
 pub use time::{Instant, NS_PER_MS, NS_PER_S, NS_PER_US};

@@ -1,6 +1,21 @@
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
+/// A bijection of 64 bits after which neighbouring numbers are unrelated; 0 stays 0 (the finaliser
+/// of SplitMix64, Steele, Lea and Flood 2014).
+#[inline]
+pub const fn mix(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    number ^ (number >> 31)
+}
+
+/// 64 uniform bits as a number uniform in `0..1`, of 53 bits.
+#[inline]
+pub const fn unit(bits: u64) -> f64 {
+    (bits >> 11) as f64 / (1_u64 << 53) as f64
+}
+
 /// A seeded random number generator (PCG XSL RR 128/64): one seed, one sequence, on every machine.
 ///
 /// Not for keys or anything that a stranger must not guess.
@@ -38,6 +53,12 @@ impl Rng {
         (product >> 32) as u32
     }
 
+    /// A number uniform in `0..1`, of 53 bits.
+    #[inline]
+    pub fn unit(&mut self) -> f64 {
+        unit(self.next_u64())
+    }
+
     /// Fills `bytes` with uniform octets.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         self.0.fill_bytes(bytes);
@@ -63,6 +84,28 @@ mod tests {
         let mut counts = [0u32; 6];
         for _ in 0..6_000 {
             counts[rng.below(6) as usize] += 1;
+        }
+        assert!(counts.iter().all(|&count| (850..1150).contains(&count)), "{counts:?}");
+    }
+
+    /// The first numbers of the published generator with seed 0.
+    #[test]
+    fn mix_is_the_finaliser_of_splitmix64() {
+        let step = |number: u64| mix(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        assert_eq!(step(1), 0xE220_A839_7B1D_CDAF);
+        assert_eq!(step(2), 0x6E78_9E6A_A1B9_65F4);
+        assert_eq!(mix(0), 0);
+    }
+
+    #[test]
+    fn unit_is_in_range_and_even() {
+        assert_eq!(unit(0), 0.0);
+        assert_eq!(unit(1 << 63), 0.5);
+        assert!(unit(u64::MAX) < 1.0);
+        let mut rng = Rng::from_seed(5);
+        let mut counts = [0u32; 8];
+        for _ in 0..8_000 {
+            counts[(rng.unit() * 8.0) as usize] += 1;
         }
         assert!(counts.iter().all(|&count| (850..1150).contains(&count)), "{counts:?}");
     }

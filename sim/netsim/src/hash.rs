@@ -1,15 +1,9 @@
 //! Cheap hashes that are the same on every machine. For checks and digests of runs; nothing here
 //! faces strangers.
 
-const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
+use weir_base::mix;
 
-/// SplitMix64's finaliser: neighbouring numbers give unrelated ones.
-#[inline]
-pub(crate) fn finish(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
-}
+const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// A hash of octets.
 #[inline]
@@ -21,7 +15,7 @@ pub(crate) fn of_octets(octets: &[u8]) -> u64 {
     }
     let mut last = [0; 8];
     last[..rest.len()].copy_from_slice(rest);
-    finish(fold(hash ^ u64::from_le_bytes(last)).wrapping_add(MULTIPLIER))
+    mix(fold(hash ^ u64::from_le_bytes(last)).wrapping_add(MULTIPLIER))
 }
 
 /// Both halves of the product: a difference in any bit reaches all bits. With the lower half alone,
@@ -34,9 +28,7 @@ fn fold(word: u64) -> u64 {
 
 /// The seed of one of many parts that share `seed`: what one part draws changes nothing for others.
 pub(crate) fn seed_of(seed: u64, part: Part, index: u64) -> u64 {
-    finish(
-        finish(seed.wrapping_add((part as u64 + 1).wrapping_mul(MULTIPLIER))).wrapping_add(index),
-    )
+    mix(mix(seed.wrapping_add((part as u64 + 1).wrapping_mul(MULTIPLIER))).wrapping_add(index))
 }
 
 /// What draws random numbers.
@@ -63,7 +55,7 @@ impl Digest {
 
     #[inline]
     pub(crate) fn value(self) -> u64 {
-        finish(self.0)
+        mix(self.0)
     }
 }
 

@@ -285,8 +285,7 @@ pub(crate) fn choose_segments(
         let collection = producer.collection();
         for object in 0..collection.object_count() {
             for segment in 0..=collection.shape(object).last_segment() {
-                let draw = (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
-                if draw < share {
+                if rng.unit() < share {
                     chosen.push((index, object, segment));
                 }
             }

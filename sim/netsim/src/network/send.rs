@@ -90,7 +90,7 @@ impl Network {
     #[cold]
     fn damage(&mut self, end_index: u32, frame: Packet) -> Packet {
         let end = &self.ends[end_index as usize];
-        let draw = (self.damage_rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+        let draw = self.damage_rng.unit();
         if draw >= end.wrong_bytes || frame.is_empty() {
             return frame;
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_base::Rng;
 
-use super::random::{below, unit};
+use super::random::below;
 use super::{Popularity, WorkloadError};
 
 /// Ranks are computed in floating point, which has these integers exactly.
@@ -127,7 +127,7 @@ impl Zipf {
     #[inline]
     fn draw(&self, rng: &mut Rng) -> u64 {
         loop {
-            let area = self.area_last + unit(rng.next_u64()) * (self.area_first - self.area_last);
+            let area = self.area_last + rng.unit() * (self.area_first - self.area_last);
             let x = self.area_inverse(area);
             let rank = libm::floor(x + 0.5).clamp(1.0, self.ranks);
             if rank - x <= self.near || area >= self.area(rank + 0.5) - self.weight(rank) {

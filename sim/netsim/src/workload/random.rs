@@ -3,25 +3,16 @@
 
 use weir_base::Rng;
 
-/// A bijection of 64 bits that leaves no pattern (SplitMix64, Steele, Lea and Flood 2014).
+/// Whatever is put in, 0 as well, gives a number without a pattern: one step of SplitMix64.
 #[inline]
 pub(crate) const fn mix(number: u64) -> u64 {
-    let number = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    number ^ (number >> 31)
-}
-
-/// 64 uniform bits as a number of `0..1`.
-#[inline]
-pub(crate) fn unit(bits: u64) -> f64 {
-    (bits >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
+    weir_base::mix(number.wrapping_add(0x9E37_79B9_7F4A_7C15))
 }
 
 /// Exponentially distributed with this mean.
 #[inline]
 pub(crate) fn exponential(rng: &mut Rng, mean: f64) -> f64 {
-    -mean * libm::log1p(-unit(rng.next_u64()))
+    -mean * libm::log1p(-rng.unit())
 }
 
 /// Uniform in `0..bound` without bias (Lemire's method), 0 when `bound` is 0.

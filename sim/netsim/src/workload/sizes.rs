@@ -3,7 +3,7 @@
 use std::f64::consts::{PI, SQRT_2};
 use std::sync::Arc;
 
-use super::random::{mix, unit};
+use super::random::mix;
 use super::{Sizes, WorkloadError};
 
 /// Sizes of objects, which follow from a key and the object's number.
@@ -43,7 +43,7 @@ impl SizeLaw {
     pub(crate) fn bytes(&self, object: u64) -> u64 {
         match &self.kind {
             Kind::Fixed(bytes) => *bytes,
-            Kind::LogNormal(law) => law.quantile(unit(mix(self.key ^ mix(object)))),
+            Kind::LogNormal(law) => law.quantile(weir_base::unit(mix(self.key ^ mix(object)))),
             Kind::List(bytes) => bytes[(object % bytes.len() as u64) as usize],
         }
     }
