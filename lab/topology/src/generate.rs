@@ -1,4 +1,5 @@
-//! Topologies by rule: regular ones, and random ones that follow from a seed.
+//! Topologies by rule: regular ones, and random ones that follow from a seed. Plans are made from
+//! them, so they come from `libm`, whose results are the same on every machine.
 
 use serde::{Deserialize, Serialize};
 use weir_base::Rng;
@@ -168,11 +169,6 @@ fn make(name: String, nodes: Vec<Node>, links: Vec<Link>) -> Result<Topology, Ge
     Ok(Topology::new(name, Coordinates::Plane, nodes, links)?)
 }
 
-/// A point of the unit square's finest grid of 2^-53.
-fn unit(rng: &mut Rng) -> f64 {
-    (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
-}
-
 /// Routers `r0` to `r(nodes-1)` in a row.
 pub fn line(nodes: usize, link: &LinkDefaults) -> Result<Topology, GeneratorError> {
     check_count("line", "nodes", nodes, 1)?;
@@ -188,7 +184,7 @@ pub fn star(leaves: usize, link: &LinkDefaults) -> Result<Topology, GeneratorErr
             return (0.0, 0.0);
         }
         let angle = (index - 1) as f64 / leaves as f64 * std::f64::consts::TAU;
-        (angle.sin(), angle.cos())
+        (libm::sin(angle), libm::cos(angle))
     };
     let links = (1..=leaves).map(|index| link.link(0, index)).collect();
     make(format!("star-{leaves}"), routers(leaves + 1, at), links)
@@ -291,7 +287,7 @@ pub fn waxman(
         }
     }
     let mut rng = Rng::from_seed(seed);
-    let places: Vec<_> = (0..nodes).map(|_| (unit(&mut rng), unit(&mut rng))).collect();
+    let places: Vec<_> = (0..nodes).map(|_| (rng.unit(), rng.unit())).collect();
     let distance = |a: usize, b: usize| {
         let (dx, dy) = (places[a].0 - places[b].0, places[a].1 - places[b].1);
         (dx * dx + dy * dy).sqrt()
@@ -300,7 +296,7 @@ pub fn waxman(
     let mut pairs = Vec::new();
     for a in 0..nodes {
         for b in a + 1..nodes {
-            if unit(&mut rng) < beta * (-distance(a, b) / reach).exp() {
+            if rng.unit() < beta * libm::exp(-distance(a, b) / reach) {
                 pairs.push((a, b));
             }
         }

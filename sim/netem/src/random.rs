@@ -1,47 +1,24 @@
-//! Draws from the workspace's seeded generator.
+//! Draws from the workspace's seeded generator. Logarithms come from `libm`, whose results are the
+//! same on every machine, unlike those of the platform's library.
 
-use std::convert::Infallible;
-
-use rand_core::TryRng;
-use rand_distr::{Distribution as _, Exp1, StandardNormal};
-use weir_base::Rng;
-
-/// Lets distributions draw from [`Rng`].
-struct Source<'a>(&'a mut Rng);
-
-impl TryRng for Source<'_> {
-    type Error = Infallible;
-
-    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
-        Ok(self.0.next_u32())
-    }
-
-    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
-        Ok(self.0.next_u64())
-    }
-
-    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
-        self.0.fill(bytes);
-        Ok(())
-    }
-}
+use weir_base::{Rng, mix};
 
 /// Exponential with mean 1.
 #[inline]
 pub(crate) fn exponential(rng: &mut Rng) -> f64 {
-    Exp1.sample(&mut Source(rng))
+    -libm::log1p(-rng.unit())
 }
 
-/// Normal with mean 0 and standard deviation 1.
+/// Normal with mean 0 and standard deviation 1 (Marsaglia's polar method).
 #[inline]
 pub(crate) fn normal(rng: &mut Rng) -> f64 {
-    StandardNormal.sample(&mut Source(rng))
-}
-
-/// Uniform in [0, 1), of 53 bits.
-#[inline]
-pub(crate) fn unit(rng: &mut Rng) -> f64 {
-    (rng.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    loop {
+        let (x, y) = (2.0 * rng.unit() - 1.0, 2.0 * rng.unit() - 1.0);
+        let square = x * x + y * y;
+        if square > 0.0 && square < 1.0 {
+            return x * libm::sqrt(-2.0 * libm::log(square) / square);
+        }
+    }
 }
 
 /// Uniform in 0 to `max`, both included. The bias is below `max` / 2^64.
@@ -54,11 +31,10 @@ pub(crate) fn up_to(rng: &mut Rng, max: u64) -> u64 {
 /// A generator for one purpose of many that share `seed`, so that what one purpose draws changes
 /// nothing for the others.
 pub(crate) fn stream(seed: u64, purpose: u64) -> Rng {
-    // SplitMix64's finaliser: neighbouring seeds and purposes give unrelated states.
-    let mut z = seed.wrapping_add(purpose.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    Rng::from_seed(z ^ (z >> 31))
+    // Neighbouring seeds and purposes give unrelated states.
+    Rng::from_seed(mix(
+        seed.wrapping_add(purpose.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    ))
 }
 
 /// An event with a fixed probability, decided by comparing integers.

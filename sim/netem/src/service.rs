@@ -46,7 +46,7 @@ impl ServiceTime {
             Self::Exponential { mean_ns } => exponential(*mean_ns, rng),
             Self::Histogram { bins } => {
                 let total: f64 = bins.iter().map(|&(_, weight)| weight).sum();
-                let point = random::unit(rng) * total;
+                let point = rng.unit() * total;
                 let mut sum = 0.0;
                 let reached = bins.iter().find(|&&(_, weight)| {
                     sum += weight;
@@ -124,7 +124,7 @@ impl Sampler {
             Self::Exponential { mean_ns } => exponential(*mean_ns, rng),
             Self::Histogram { times_ns, sums } => {
                 let Some(&total) = sums.last() else { return 0 };
-                let point = random::unit(rng) * total;
+                let point = rng.unit() * total;
                 let index = sums.partition_point(|&sum| sum <= point);
                 times_ns[index.min(times_ns.len() - 1)]
             }

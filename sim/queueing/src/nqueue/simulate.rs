@@ -164,16 +164,11 @@ impl<'a> Run<'a> {
         Solution { loss: self.lost as f64 / arrivals as f64, ..Solution::from_queues(queues) }
     }
 
-    /// A uniform number in [0, 1).
-    fn uniform(&mut self) -> f64 {
-        (self.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
     /// One event; whether it was an arrival.
     fn step(&mut self) -> bool {
         let rate = self.model.load + self.busy.len() as f64;
-        self.now -= (1.0 - self.uniform()).ln() / rate;
-        if self.uniform() * rate < self.model.load {
+        self.now -= libm::log(1.0 - self.rng.unit()) / rate;
+        if self.rng.unit() * rate < self.model.load {
             self.arrive();
             return true;
         }
