@@ -28,8 +28,8 @@ pub struct Profiler(());
 /// A function and how often it was found running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionSamples {
-    /// Its path, or `(unknown)`. What the compiler put into it from the standard library is a part
-    /// of it.
+    /// Its module and name, its symbol if it is not of this program, or `(unknown)`. What the
+    /// compiler put into it from other crates is a part of it.
     pub function: String,
     /// Samples in itself, not in what it called.
     pub samples: u64,
@@ -132,20 +132,48 @@ unsafe fn program_counter(context: *const libc::ucontext_t) -> usize {
 }
 
 /// The function that holds an instruction: of those that the compiler has put into one another the
-/// innermost that is not of the standard library.
+/// innermost of this program, the standard library and other people's crates left out.
 fn function_at(place: usize) -> String {
     let mut chain = Vec::new();
     backtrace::resolve(std::ptr::without_provenance_mut(place), |symbol| {
         if let Some(name) = symbol.name() {
-            chain.push(format!("{name:#}"));
+            let file = symbol.filename().map(std::path::Path::to_path_buf).unwrap_or_default();
+            chain.push((format!("{name:#}"), file));
         }
     });
-    let is_own = |name: &&String| {
-        let name = name.trim_start_matches(['<', '&', '[']);
-        !["core::", "alloc::", "std::"].iter().any(|library| name.starts_with(library))
-    };
-    let found = chain.iter().find(is_own).or(chain.last());
-    found.cloned().unwrap_or_else(|| "(unknown)".to_owned())
+    let own = chain.iter().find_map(|(name, file)| Some(label(name, &module_of(file)?)));
+    let outermost = chain.last().map(|(name, _)| name.clone());
+    own.or(outermost).unwrap_or_else(|| "(unknown)".to_owned())
+}
+
+/// `forward::interest` of `core/forward/src/interest.rs`: names of functions that were put into
+/// others come without their module. `None` for files that are not of this program.
+fn module_of(file: &std::path::Path) -> Option<String> {
+    let text = file.to_str()?;
+    if text.starts_with("/rustc/") || text.contains("/rustlib/") || text.contains("/registry/") {
+        return None;
+    }
+    let (before, within) = text.rsplit_once("/src/")?;
+    let package = before.rsplit('/').next()?;
+    let module = within.trim_end_matches(".rs").trim_end_matches("/mod").replace('/', "::");
+    Some(format!("{package}::{module}"))
+}
+
+/// A function by its module and its own name, whatever types it is made for.
+fn label(name: &str, module: &str) -> String {
+    // `<T as Trace>::name`, `path::name<T>` and `name<T>` alike.
+    let (mut depth, mut plain) = (0_u32, String::new());
+    for letter in name.chars() {
+        match letter {
+            '<' => depth += 1,
+            '>' => depth = depth.saturating_sub(1),
+            _ if depth == 0 => plain.push(letter),
+            _ => {}
+        }
+    }
+    let mut parts = plain.rsplit("::").filter(|part| !part.is_empty());
+    let own = parts.find(|part| !part.starts_with('{')).unwrap_or("(closure)");
+    format!("{module}::{own}")
 }
 
 #[cfg(test)]
@@ -159,6 +187,19 @@ mod tests {
             sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(number));
         }
         sum
+    }
+
+    #[test]
+    fn functions_are_named_by_module() {
+        let module = |file: &str| module_of(std::path::Path::new(file));
+        assert_eq!(module("/x/core/forward/src/interest.rs").as_deref(), Some("forward::interest"));
+        assert_eq!(module("/x/io/runtime/src/worker/mod.rs").as_deref(), Some("runtime::worker"));
+        assert_eq!(module("/rustc/5980/library/core/src/slice/mod.rs"), None);
+        assert_eq!(module("/home/x/.cargo/registry/src/i/mio-1.2.4/src/poll.rs"), None);
+        for name in ["push", "push<u8>", "<a::B<C> as d::E>::push", "f::push::{closure#0}"] {
+            assert_eq!(label(name, "link::egress"), "link::egress::push");
+        }
+        assert_eq!(label("{closure#0}", "a::b"), "a::b::(closure)");
     }
 
     /// It works until enough samples have come, however long that takes, so that nothing depends

@@ -328,6 +328,7 @@ impl Driver {
     fn turn(&mut self) -> Result<(), AppError> {
         let now = self.now();
         let due = self.app.next_wakeup().filter(|&at| at <= now);
+        let now = self.in_time(due, now);
         if let Some(due) = due {
             self.lateness.record(now.ns_since(due));
             self.report.lateness_max_ns = self.report.lateness_max_ns.max(now.ns_since(due));
@@ -351,6 +352,19 @@ impl Driver {
         match self.connection.flush(&mut self.pool) {
             Ok(()) => Ok(()),
             Err(error) => self.reconnect(error),
+        }
+    }
+
+    /// What was due just before a consumer stops asking is asked for although this process woke up
+    /// late, so that a busy machine asks for as much as an idle one.
+    fn in_time(&self, due: Option<Instant>, now: Instant) -> Instant {
+        let Role::Consumer(plan) = &self.spec.role else {
+            return now;
+        };
+        let stop_ns = plan.stop_ns.unwrap_or(u64::MAX).min(self.spec.duration_ns);
+        match due {
+            Some(due) if due.as_ns() < stop_ns => Instant::from_ns(now.as_ns().min(stop_ns - 1)),
+            _ => now,
         }
     }
 
@@ -380,15 +394,15 @@ impl Driver {
         now: Instant,
         kind: &weir_netsim::event::EventKind,
     ) -> Result<(), AppError> {
-        self.events.write(now.as_ns(), kind).map_err(self.write_failed())
+        self.events.write(now.as_ns(), kind).map_err(|source| self.write_failed(source))
     }
 
     fn flush_events(&mut self) -> Result<(), AppError> {
-        self.events.flush().map_err(self.write_failed())
+        self.events.flush().map_err(|source| self.write_failed(source))
     }
 
-    fn write_failed(&self) -> impl FnOnce(io::Error) -> AppError + use<> {
-        system(format!("cannot write {}", self.spec.events.display()))
+    fn write_failed(&self, source: io::Error) -> AppError {
+        system(format!("cannot write {}", self.spec.events.display()))(source)
     }
 
     /// The router is gone, for a time perhaps.

@@ -35,7 +35,10 @@ pub(super) fn fill(plan: &Plan, router: &mut Router) -> Result<(), RealError> {
         .peekable();
     let uri = FaceUri::Unix(router.at.unix.clone());
     let mut client = Client::connect(&uri).map_err(|error| failed(error.to_string()))?;
-    let mut sent = 0;
+    // What management has answered was stored too.
+    let before =
+        metrics::fetch_store(router.at.metrics).map_err(|error| failed(error.to_string()))?;
+    let mut sent = before.insertions;
     while packets.peek().is_some() {
         for packet in packets.by_ref().take(CHUNK) {
             client
@@ -66,7 +69,7 @@ fn await_store(
         }
         if Instant::now() > deadline {
             return Err(format!(
-                "it stored {} of {sent}; is the store large enough for one of them?",
+                "{} of {sent} were stored; is the store large enough for one of them?",
                 store.insertions
             ));
         }

@@ -15,6 +15,8 @@ use super::RealError;
 
 /// Lines of a log that are shown when its process fails.
 const LOG_LINES: usize = 20;
+/// How long a process may take to end once its sockets and its output are closed.
+pub(super) const END_PATIENCE: Duration = Duration::from_millis(500);
 /// How long a process may take to end once it was asked to.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -117,13 +119,8 @@ impl Process {
     /// The error of a process that did `what`, with its exit status and last words.
     pub(super) fn failure(&mut self, what: &str) -> RealError {
         // Its output closes a moment before it can be waited for.
-        let deadline = Instant::now() + Duration::from_millis(500);
-        let mut status = self.child.try_wait().ok().flatten();
-        while status.is_none() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(5));
-            status = self.child.try_wait().ok().flatten();
-        }
-        let what = match status {
+        self.ends_within(END_PATIENCE);
+        let what = match self.child.try_wait().ok().flatten() {
             Some(status) => format!("{what} ({status})"),
             None => what.to_owned(),
         };
@@ -160,9 +157,18 @@ impl Process {
         self.child.try_wait().ok().flatten().and_then(|status| status.code())
     }
 
-    /// Whether it has ended.
-    pub(super) fn has_ended(&mut self) -> bool {
-        self.child.try_wait().ok().flatten().is_some()
+    /// Whether it has ended, or does within `patience`: its sockets close some time before.
+    pub(super) fn ends_within(&mut self, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        loop {
+            if self.child.try_wait().ok().flatten().is_some() {
+                return true;
+            }
+            if Instant::now() > deadline {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Ends it as a crash would.

@@ -223,7 +223,8 @@ impl Router {
             .map_err(|error| self.silent(&error))
     }
 
-    /// Takes what management has answered out of the store: it is no part of the run.
+    /// Takes what management has answered out of the store: it is no part of the run. The answer
+    /// to this stays, if the store admits it.
     pub(super) fn forget_management(&mut self) -> Result<(), RealError> {
         let parameters =
             ControlParameters { name: "/localhost".parse().ok(), ..ControlParameters::default() };

@@ -15,7 +15,7 @@ use weir_netsim::plan::{Plan, Role, Transport};
 
 use super::app::{AppSpec, EXIT_WRONG_BYTES};
 use super::links::EmulatedLink;
-use super::process::{Launch, Process, Said};
+use super::process::{END_PATIENCE, Launch, Process, Said};
 use super::router::{Addresses, Router, config_text};
 use super::{RealError, RealOptions, check, fill};
 
@@ -105,8 +105,8 @@ impl<'a> Site<'a> {
             self.add_routes(node)?;
             self.wait_for_filler(node, deadline)?;
             let router = self.routers.get_mut(&node).expect("every router was started");
-            router.forget_management()?;
             fill::fill(self.plan, router)?;
+            router.forget_management()?;
         }
         Ok(())
     }
@@ -540,7 +540,7 @@ impl<'a> Site<'a> {
             // When a router dies, its applications follow; the router is the news.
             if let Some((_, router)) = check::app_link(self.plan, node)
                 && let Some(router) = self.routers.get_mut(&router)
-                && router.process.has_ended()
+                && router.process.ends_within(END_PATIENCE)
             {
                 return router.process.failure("ended before its time");
             }
