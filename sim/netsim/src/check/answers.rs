@@ -4,17 +4,50 @@
 //! there, an answer when it leaves. What is lost on the link before or after so excuses nothing and
 //! accuses nobody.
 
+use std::collections::hash_map::Entry;
+
 use weir_wire::DataView;
 
 use crate::hash::{HashedMap, of_octets};
 use crate::peek::{Peek, ends_in_digest, prefix_ends};
 
-/// Interests that may be answered.
-#[derive(Clone, Copy, Debug)]
+/// Interests of one name that may be answered, by when: until then they are worth an answer, ns.
+/// Nearly always there is one only, so that it has its place without an allocation.
+#[derive(Clone, Debug)]
 struct Open {
-    count: u32,
-    /// When the last of them has been given up by who asked, ns.
-    expires_ns: u64,
+    last_ns: u64,
+    /// Those that expire no later than the last one, in order.
+    earlier_ns: Vec<u64>,
+}
+
+impl Open {
+    fn new(expires_ns: u64) -> Self {
+        Self { last_ns: expires_ns, earlier_ns: Vec::new() }
+    }
+
+    /// One more, after the void ones are gone.
+    fn add(&mut self, now_ns: u64, expires_ns: u64) {
+        if self.last_ns < now_ns {
+            *self = Self::new(expires_ns);
+            return;
+        }
+        self.earlier_ns.retain(|&at_ns| at_ns >= now_ns);
+        let earlier_ns = self.last_ns.min(expires_ns);
+        self.last_ns = self.last_ns.max(expires_ns);
+        let at = self.earlier_ns.partition_point(|&at_ns| at_ns <= earlier_ns);
+        self.earlier_ns.insert(at, earlier_ns);
+    }
+
+    /// Takes the valid one that expires first. Whether there was one, and whether none is left.
+    fn take(&mut self, now_ns: u64) -> (bool, bool) {
+        if self.last_ns < now_ns {
+            return (false, true);
+        }
+        let void = self.earlier_ns.partition_point(|&at_ns| at_ns < now_ns);
+        let is_last = void == self.earlier_ns.len();
+        self.earlier_ns.drain(..if is_last { void } else { void + 1 });
+        (true, is_last)
+    }
 }
 
 /// Sweep when there are so many names.
@@ -55,18 +88,19 @@ impl Answers {
         if self.open.len() >= self.sweep_at.max(SWEEP_MIN) {
             self.sweep(now_ns);
         }
-        let entry = self.open.entry(key(name, can_be_prefix)).or_insert_with(|| {
-            self.prefixes += u32::from(can_be_prefix);
-            Open { count: 0, expires_ns: 0 }
-        });
-        entry.count += 1;
-        entry.expires_ns = entry.expires_ns.max(expires_ns);
+        match self.open.entry(key(name, can_be_prefix)) {
+            Entry::Occupied(mut open) => open.get_mut().add(now_ns, expires_ns),
+            Entry::Vacant(place) => {
+                self.prefixes += u32::from(can_be_prefix);
+                place.insert(Open::new(expires_ns));
+            }
+        }
         lifetime_ns
     }
 
     /// Forgets what can no longer be answered, so that memory follows what is outstanding.
     fn sweep(&mut self, now_ns: u64) {
-        self.open.retain(|_, open| open.expires_ns >= now_ns);
+        self.open.retain(|_, open| open.last_ns >= now_ns);
         if self.open.is_empty() {
             self.prefixes = 0;
             self.has_digests = false;
@@ -79,45 +113,45 @@ impl Answers {
         *self = Self::default();
     }
 
-    /// A Data leaves. Whether an Interest is there that it answers.
-    pub(crate) fn on_data(&mut self, packet: &[u8], peek: &Peek) -> bool {
+    /// A Data leaves. Whether an Interest is there that it answers and that has not expired.
+    pub(crate) fn on_data(&mut self, now_ns: u64, packet: &[u8], peek: &Peek) -> bool {
         let name = peek.name_value(packet);
-        self.take(of_octets(name))
-            || self.prefixes > 0 && self.take_prefix(name)
-            || self.has_digests && self.take_digest(packet, name)
+        self.take(now_ns, of_octets(name))
+            || self.prefixes > 0 && self.take_prefix(now_ns, name)
+            || self.has_digests && self.take_digest(now_ns, packet, name)
     }
 
-    /// A Nack of an Interest leaves. Whether that Interest is there.
-    pub(crate) fn on_nack(&mut self, packet: &[u8], peek: &Peek) -> bool {
+    /// A Nack of an Interest leaves. Whether that Interest is there and has not expired.
+    pub(crate) fn on_nack(&mut self, now_ns: u64, packet: &[u8], peek: &Peek) -> bool {
         let (can_be_prefix, _) = peek.selectors(packet);
-        self.take(key(peek.name_value(packet), can_be_prefix))
+        self.take(now_ns, key(peek.name_value(packet), can_be_prefix))
     }
 
     #[inline]
-    fn take(&mut self, key: u64) -> bool {
-        let std::collections::hash_map::Entry::Occupied(mut entry) = self.open.entry(key) else {
+    fn take(&mut self, now_ns: u64, key: u64) -> bool {
+        let Entry::Occupied(mut entry) = self.open.entry(key) else {
             return false;
         };
-        entry.get_mut().count -= 1;
-        if entry.get().count == 0 {
+        let (is_valid, is_used_up) = entry.get_mut().take(now_ns);
+        if is_used_up {
             entry.remove();
         }
-        true
+        is_valid
     }
 
     /// The longest name first: fewest Data can answer it, so no later Data misses it.
-    fn take_prefix(&mut self, name: &[u8]) -> bool {
+    fn take_prefix(&mut self, now_ns: u64, name: &[u8]) -> bool {
         let ends = prefix_ends(name);
         let mut lengths = std::iter::once(name.len()).chain(ends.into_iter().rev());
-        lengths.any(|end| self.take(key(&name[..end], true)))
+        lengths.any(|end| self.take(now_ns, key(&name[..end], true)))
     }
 
-    fn take_digest(&mut self, packet: &[u8], name: &[u8]) -> bool {
+    fn take_digest(&mut self, now_ns: u64, packet: &[u8], name: &[u8]) -> bool {
         let Ok(data) = DataView::decode(packet) else { return false };
         let mut full_name = name.to_vec();
         full_name.extend_from_slice(&[1, 32]);
         full_name.extend_from_slice(&data.implicit_digest());
-        self.take(of_octets(&full_name)) || self.take(key(&full_name, true))
+        self.take(now_ns, of_octets(&full_name)) || self.take(now_ns, key(&full_name, true))
     }
 }
 
@@ -140,7 +174,11 @@ mod tests {
     }
 
     fn answer(answers: &mut Answers, wire: &[u8]) -> bool {
-        answers.on_data(wire, &Peek::of(wire).unwrap())
+        answer_at(answers, 0, wire)
+    }
+
+    fn answer_at(answers: &mut Answers, now_ns: u64, wire: &[u8]) -> bool {
+        answers.on_data(now_ns, wire, &Peek::of(wire).unwrap())
     }
 
     #[test]
@@ -174,8 +212,41 @@ mod tests {
         assert!(!answer(&mut answers, &wire));
         let wire = interest("/n", true);
         ask(&mut answers, 0, &wire);
-        assert!(answers.on_nack(&wire, &Peek::of(&wire).unwrap()));
-        assert!(!answers.on_nack(&wire, &Peek::of(&wire).unwrap()));
+        assert!(answers.on_nack(0, &wire, &Peek::of(&wire).unwrap()));
+        assert!(!answers.on_nack(0, &wire, &Peek::of(&wire).unwrap()));
+    }
+
+    /// The first Interest came to nothing; only its retransmission is worth an answer.
+    #[test]
+    fn what_has_expired_excuses_no_second_data() {
+        const S: u64 = 1_000_000_000;
+        let mut answers = Answers::default();
+        let wire = interest("/a/1", false);
+        ask(&mut answers, 0, &wire);
+        assert!(!answer_at(&mut answers, S + 1, &data("/a/1")), "too late");
+        ask(&mut answers, 0, &wire);
+        ask(&mut answers, 2 * S, &wire);
+        assert!(answer_at(&mut answers, 2 * S + 1, &data("/a/1")));
+        assert!(!answer_at(&mut answers, 2 * S + 2, &data("/a/1")), "a second one");
+        // Retransmitted before it expires: two answers until then, one after it.
+        for (answered_ns, count) in [(S, 2), (S + 1, 1)] {
+            let mut answers = Answers::default();
+            ask(&mut answers, 0, &wire);
+            ask(&mut answers, S / 2, &wire);
+            let found = (0..3).filter(|_| answer_at(&mut answers, answered_ns, &data("/a/1")));
+            assert_eq!(found.count(), count);
+        }
+        // A shorter lifetime later does not shorten that of the first.
+        let short = Interest::new("/a/1".parse().unwrap()).lifetime_ms(100).encode();
+        let mut answers = Answers::default();
+        ask(&mut answers, 0, &wire);
+        ask(&mut answers, S / 2, &short);
+        assert!(answer_at(&mut answers, S, &data("/a/1")));
+        assert!(!answer_at(&mut answers, S, &data("/a/1")));
+        // Nor is a Nack due for what has been given up.
+        ask(&mut answers, 2 * S, &wire);
+        let peek = Peek::of(&wire).unwrap();
+        assert!(!answers.on_nack(3 * S + 1, &wire, &peek));
     }
 
     #[test]

@@ -9,11 +9,10 @@ use weir_netem::LinkModel;
 use weir_store::{Compare, IndexKind, StoreConfig};
 use weir_wire::{LpHeader, Name};
 
-use super::drive::patience_ns;
 use super::end::End;
 use super::queue::{Due, EventQueue, Moment};
 use super::router::{RouterNode, Setup};
-use super::{Network, Node, NodeKind, Summary};
+use super::{Network, Node, NodeKind, Summary, stages};
 use crate::app::{App, AppOutbox, Producer};
 use crate::check::liveness::Progress;
 use crate::check::octets::Produced;
@@ -46,12 +45,9 @@ pub(super) fn build(plan: &Plan) -> Result<Network, PlanError> {
             Role::Consumer(consumer) => Some(Progress::new(consumer.lifetime_ms)),
             _ => None,
         };
-        let delay_ns = match &node.role {
-            Role::Producer(producer) => producer.delay_ns,
-            _ => 0,
-        };
+        let patience_ns = patience_ns(plan, index);
         for &end in &node_ends {
-            ends[end as usize].patience_ns = patience_ns(&kind, delay_ns);
+            ends[end as usize].patience_ns = patience_ns;
         }
         nodes.push(Node { kind, ends: node_ends, wake: Moment::NEVER, downs: 0, progress });
     }
@@ -102,6 +98,26 @@ impl Network {
             self.wake_at(node, wakeup_ns);
         }
     }
+}
+
+/// How long after its lifetime an Interest may be answered by a node that holds it up: a producer
+/// that takes its time, a router with queues between its stages, whose store may be stalled, too.
+fn patience_ns(plan: &Plan, index: usize) -> u64 {
+    let stalls = || {
+        let for_ns = plan.faults.iter().filter_map(|fault| match fault.fault {
+            Fault::StoreStall { node, for_ns, .. } if node == index => Some(for_ns),
+            _ => None,
+        });
+        for_ns.fold(0, u64::saturating_add)
+    };
+    let held_up_ns = match &plan.nodes[index].role {
+        Role::Producer(producer) => producer.delay_ns,
+        Role::Router(RouterPlan { stages: Some(plan), .. }) => {
+            stages::interest_wait_max_ns(plan).saturating_add(stalls())
+        }
+        Role::Router(_) | Role::Consumer(_) => 0,
+    };
+    held_up_ns.saturating_add(NS_PER_MS)
 }
 
 fn lifetime_max_ns(plan: &Plan) -> u64 {

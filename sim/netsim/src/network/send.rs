@@ -33,8 +33,8 @@ impl Network {
         };
         if what != Happened::SentInterest {
             let is_expected = Peek::of(&packet).is_some_and(|peek| match is_nack {
-                true => end.answers.on_nack(&packet, &peek),
-                false => end.answers.on_data(&packet, &peek),
+                true => end.answers.on_nack(now.as_ns(), &packet, &peek),
+                false => end.answers.on_data(now.as_ns(), &packet, &peek),
             });
             if !is_expected {
                 self.note(node, face, what, len);

@@ -230,6 +230,40 @@ impl Stages {
     }
 }
 
+/// The longest that the stages of a router hold an Interest up, as long as they are not stalled, ns.
+/// Data that answers it waits before it is looked for in the PIT, so that its wait is part of the
+/// Interest's lifetime.
+pub(crate) fn interest_wait_max_ns(plan: &StagesPlan) -> u64 {
+    let cpu = plan.cpu.as_ref().map_or(0, |cpu| {
+        let longest = [&cpu.interest, &cpu.data].map(|time| wait_max_ns(time, cpu.capacity));
+        longest[0].max(longest[1])
+    });
+    let of = |stage: &Option<StagePlan>| {
+        stage.as_ref().map_or(0, |stage| wait_max_ns(&stage.service, stage.capacity))
+    };
+    let misses = match (&plan.store, &plan.store_miss) {
+        (Some(store), Some(miss)) => wait_max_ns(miss, store.capacity),
+        _ => 0,
+    };
+    [cpu, of(&plan.store).max(misses), of(&plan.pit), of(&plan.fib)]
+        .into_iter()
+        .fold(0, u64::saturating_add)
+}
+
+/// The longest time from coming to a stage to leaving it, ns. What is drawn from an exponential
+/// distribution has no bound; that many services last longer with a probability below 1e-25.
+fn wait_max_ns(service: &ServiceTime, capacity: u32) -> u64 {
+    let capacity = u64::from(capacity);
+    match service {
+        ServiceTime::Constant { ns } => ns.saturating_mul(capacity),
+        ServiceTime::Exponential { mean_ns } => mean_ns.saturating_mul(2 * capacity + 64),
+        ServiceTime::Histogram { bins } => {
+            let longest_ns = bins.iter().map(|&(ns, _)| ns).max().unwrap_or(0);
+            longest_ns.saturating_mul(capacity)
+        }
+    }
+}
+
 fn offer(queue: &mut Option<Stage<Job>>, now: Instant, job: Job) -> Entered {
     let Some(stage) = queue else { return Entered::AtOnce(job) };
     match stage.server.offer(now, job) {
@@ -248,5 +282,47 @@ pub(crate) fn queue_of(stage: InterestStage) -> Queue {
         InterestStage::Arrival | InterestStage::Store => Queue::Store,
         InterestStage::Pit => Queue::Pit,
         InterestStage::Fib => Queue::Fib,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stage(service: ServiceTime, capacity: u32) -> Option<StagePlan> {
+        Some(StagePlan { service, capacity, when_full: WhenFull::Drop })
+    }
+
+    /// What an Interest waits for is bounded by what its stages hold; Data has no part in it.
+    #[test]
+    fn the_wait_of_an_interest_is_bounded() {
+        let constant = |ns| ServiceTime::Constant { ns };
+        assert_eq!(interest_wait_max_ns(&StagesPlan::default()), 0);
+        let plan = StagesPlan {
+            cpu: Some(CpuPlan { interest: constant(2), data: constant(3), capacity: 10 }),
+            store: stage(constant(100), 7),
+            store_miss: Some(constant(1)),
+            store_write: stage(constant(1 << 40), 1 << 20),
+            pit: stage(ServiceTime::Exponential { mean_ns: 1_000 }, 20),
+            pit_data: stage(constant(1 << 40), 1 << 20),
+            fib: stage(ServiceTime::Histogram { bins: vec![(5, 0.5), (50_000, 0.5)] }, 2),
+        };
+        assert_eq!(interest_wait_max_ns(&plan), 30 + 700 + 104_000 + 100_000);
+        let endless = StagesPlan { pit: stage(constant(u64::MAX), 2), ..StagesPlan::default() };
+        assert_eq!(interest_wait_max_ns(&endless), u64::MAX);
+    }
+
+    /// The sum of as many draws as the stage holds stays below its bound.
+    #[test]
+    fn exponential_waits_stay_below_their_bound() {
+        let service = ServiceTime::Exponential { mean_ns: 1_000 };
+        let mut rng = Rng::from_seed(2);
+        for capacity in [1, 2, 10, 100] {
+            let bound = wait_max_ns(&service, capacity);
+            for _ in 0..10_000 {
+                let wait: u64 = (0..capacity).map(|_| service.sample(&mut rng)).sum();
+                assert!(wait < bound, "{capacity}: {wait}");
+            }
+        }
     }
 }
