@@ -3,7 +3,7 @@
 
 use weir_wire::DataView;
 
-use crate::hash::{HashedMap, of_octets};
+use crate::hash::{Digest, HashedMap, of_octets};
 
 /// What every producer has produced, by name.
 #[derive(Debug, Default)]
@@ -15,16 +15,26 @@ impl Produced {
     /// A producer made this Data.
     pub(crate) fn on_produced(&mut self, packet: &[u8]) {
         if let Ok(data) = DataView::decode(packet) {
-            self.contents.insert(of_octets(data.name.value()), of_octets(data.content));
+            self.contents.insert(of_octets(data.name.value()), digest(&data));
         }
     }
 
-    /// Whether content and name of a Data are as produced.
+    /// Whether name, content, type and last segment of a Data are as produced.
     pub(crate) fn is_genuine(&self, packet: &[u8]) -> bool {
         let Ok(data) = DataView::decode(packet) else { return false };
         let content = self.contents.get(&of_octets(data.name.value()));
-        content == Some(&of_octets(data.content))
+        content == Some(&digest(&data))
     }
+}
+
+/// All that consumers look at.
+fn digest(data: &DataView<'_>) -> u64 {
+    let last_segment = data.final_block_id.and_then(|component| component.as_segment());
+    let mut digest = Digest::default();
+    digest.mix(of_octets(data.content));
+    digest.mix(data.content_type);
+    digest.mix(last_segment.unwrap_or(u64::MAX));
+    digest.value()
 }
 
 /// A consumer was given a Data that `is_genuine` or not, and counted it `as_received` or not.
@@ -33,6 +43,16 @@ pub(crate) fn received(is_genuine: bool, as_received: bool) -> Result<(), String
         return Ok(());
     }
     Err("the consumer counts Data as received whose octets are not those produced".into())
+}
+
+/// A consumer complains, in words, of a Data that `is_genuine` or not; `is_damaged` if a fault has
+/// damaged frames. Only damage can be a reason.
+pub(crate) fn complained(is_genuine: bool, is_damaged: bool, what: String) -> Result<(), String> {
+    match (is_genuine, is_damaged) {
+        (false, true) => Ok(()),
+        (true, true) => Err(format!("{what}, though they are those produced")),
+        (_, false) => Err(what),
+    }
 }
 
 #[cfg(test)]
@@ -51,8 +71,19 @@ mod tests {
         assert!(produced.is_genuine(&data(b"right")));
         assert!(!produced.is_genuine(&data(b"wrong")));
         assert!(!produced.is_genuine(&[6, 200, 1]));
+        let typed = Data::new("/a/1".parse().unwrap()).content(b"right").content_type(3);
+        assert!(!produced.is_genuine(&typed.encode_with_digest()), "another type");
         assert!(received(false, true).is_err());
         assert_eq!(received(false, false), Ok(()));
         assert_eq!(received(true, true), Ok(()));
+    }
+
+    #[test]
+    fn only_damage_excuses_a_complaint() {
+        let wrong = || "wrong octets".to_owned();
+        assert_eq!(complained(false, true, wrong()), Ok(()));
+        assert!(complained(true, true, wrong()).is_err(), "damage elsewhere is no excuse");
+        assert!(complained(true, false, wrong()).is_err());
+        assert!(complained(false, false, wrong()).is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! What comes to a node: packets, and its own time.
 
-use weir_base::{FaceId, Instant, NS_PER_MS, Packet};
+use weir_base::{FaceId, Instant, Packet};
 use weir_forward::{Input, InterestStage};
 use weir_link::Received;
 use weir_wire::{LpHeader, PacketView};
@@ -321,7 +321,7 @@ impl Network {
         self.app_inputs.clear();
         liveness::wants_wakeup(is_done, wakeup.is_some())
             .map_err(|what| Broken::liveness(node, what))?;
-        self.take_verdict(node, out.violation.take())?;
+        self.take_verdict(node, out.violation.take(), is_genuine)?;
         for kind in out.events.drain(..) {
             self.on_report(node, &kind, is_genuine)?;
             self.emit(node, kind, observer);
@@ -348,12 +348,17 @@ impl Network {
     }
 
     /// A consumer found wrong octets, or not.
-    fn take_verdict(&mut self, node: u32, wrong: Option<String>) -> Result<(), Broken> {
+    fn take_verdict(
+        &mut self,
+        node: u32,
+        wrong: Option<String>,
+        is_genuine: bool,
+    ) -> Result<(), Broken> {
         let Some(what) = wrong else { return Ok(()) };
         // What was damaged may lie in a store for long.
-        if self.summary.damaged_frames == 0 {
-            return Err(Broken::correctness(node, what));
-        }
+        let is_damaged = self.summary.damaged_frames > 0;
+        octets::complained(is_genuine, is_damaged, what)
+            .map_err(|what| Broken::correctness(node, what))?;
         self.summary.damage_noticed += 1;
         Ok(())
     }
@@ -374,15 +379,5 @@ impl Network {
             }
             _ => Ok(()),
         }
-    }
-}
-
-/// How long after its lifetime an Interest may be answered by a node that holds it up: a producer
-/// that takes its time, a router with queues between its stages.
-pub(super) fn patience_ns(kind: &NodeKind, producer_delay_ns: u64) -> u64 {
-    match kind {
-        NodeKind::Router(router) if router.stages.is_some() => u64::MAX,
-        NodeKind::Router(_) => NS_PER_MS,
-        NodeKind::App(_) => producer_delay_ns.saturating_add(NS_PER_MS),
     }
 }
