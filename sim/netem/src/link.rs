@@ -48,6 +48,8 @@ pub struct LinkStats {
     pub dropped_down: u64,
     /// Frames on their way when the link was cut, as [`LinkModel::survives`] was asked.
     pub lost_in_cuts: u64,
+    /// Octets of those.
+    pub lost_in_cuts_bytes: u64,
     /// Frames held back to arrive out of order.
     pub reordered_frames: u64,
     /// Time spent sending, whole nanoseconds: divided by the time that passed, the utilisation.
@@ -318,11 +320,14 @@ impl LinkModel {
     }
 
     /// Whether a frame whose arrival was announced when [`cuts`](Self::cuts) was `cuts_when_sent`
-    /// has arrived; counts it if not. Ask once for each frame, when its time of arrival has come.
+    /// has arrived with its `bytes` octets; counts it if not. Ask once for each frame, when its time of arrival has come.
     #[inline]
-    pub fn survives(&mut self, cuts_when_sent: u32) -> bool {
+    pub fn survives(&mut self, cuts_when_sent: u32, bytes: u32) -> bool {
         let survives = self.cuts == cuts_when_sent;
-        self.stats.lost_in_cuts += u64::from(!survives);
+        if !survives {
+            self.stats.lost_in_cuts += 1;
+            self.stats.lost_in_cuts_bytes += u64::from(bytes);
+        }
         survives
     }
 
@@ -336,11 +341,6 @@ impl LinkModel {
     pub fn queue_packets(&mut self, now: Instant) -> u32 {
         self.advance(now);
         self.waiting.len() as u32
-    }
-
-    /// Time until a frame offered at `now` would begin to be sent.
-    pub fn queueing_delay_ns(&self, now: Instant) -> u64 {
-        self.busy_until_ns.saturating_sub(now.as_ns())
     }
 
     /// What the link did so far.

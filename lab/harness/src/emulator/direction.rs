@@ -116,7 +116,8 @@ impl Direction {
             && self.pending.front().is_some_and(|first| first.due_ns <= now_ns)
             && let Some(first) = self.pending.pop_front()
         {
-            if self.model.survives(first.cuts) {
+            let bytes = u32::try_from(first.frame.len()).unwrap_or(u32::MAX);
+            if self.model.survives(first.cuts, bytes) {
                 self.due.push(first.frame);
                 self.due_ns.push(first.due_ns);
             } else {

@@ -98,7 +98,6 @@ fn bytes_that_wait_are_bounded_with_their_overhead() {
     // The second begins to be sent at 120 and waits no more.
     assert_eq!((link.queue_bytes(at(119)), link.queue_packets(at(119))), (240, 2));
     assert_eq!((link.queue_bytes(at(120)), link.queue_packets(at(120))), (120, 1));
-    assert_eq!(link.queueing_delay_ns(at(120)), 240);
     assert_eq!((link.stats().queue_bytes_peak, link.stats().queue_packets_peak), (240, 2));
 }
 
@@ -368,9 +367,9 @@ fn a_link_that_goes_down_loses_its_queue_and_what_is_on_its_way() {
     assert_eq!(link.cuts(), before + 1, "a second time down is no second cut");
     // Free at once: what was to be sent is gone.
     assert_eq!(link.send(at(700), 1000), Transit::Arrives(at(11_700)));
-    assert!(!link.survives(before));
-    assert!(link.survives(link.cuts()));
-    assert_eq!(link.stats().lost_in_cuts, 1);
+    assert!(!link.survives(before, 1000));
+    assert!(link.survives(link.cuts(), 1000));
+    assert_eq!((link.stats().lost_in_cuts, link.stats().lost_in_cuts_bytes), (1, 1000));
     assert_eq!(link.stats().dropped_down, 1);
 }
 

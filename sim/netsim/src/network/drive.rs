@@ -33,11 +33,11 @@ impl Network {
         if let Some(next) = sender.in_flight.front() {
             self.queue.push(next.moment);
         }
-        let survives = sender.model.survives(arrived.cuts);
+        let bytes = arrived.frame.len() as u32;
+        let survives = sender.model.survives(arrived.cuts, bytes);
         let end_index = from_end ^ 1;
         let end = &mut self.ends[end_index as usize];
         let (node, face) = (end.node, end.face);
-        let bytes = arrived.frame.len() as u32;
         if !survives {
             self.note(node, face.0 as u32, Happened::LostInCut, bytes);
             return Ok(());

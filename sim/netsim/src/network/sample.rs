@@ -65,7 +65,7 @@ impl Network {
         let sample = EventKind::LinkSample {
             link,
             frames: stats.delivered_frames - stats.lost_in_cuts,
-            bytes: stats.delivered_bytes,
+            bytes: stats.delivered_bytes - stats.lost_in_cuts_bytes,
             dropped: stats.dropped_frames(),
         };
         self.emit(node, EventKind::QueueLength { queue: Queue::Link(link), packets }, observer);
