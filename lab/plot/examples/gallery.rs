@@ -99,7 +99,7 @@ fn effects() -> Figure {
         name: name.to_owned(),
         values: values
             .iter()
-            .map(|(y, half)| Point::value_with_interval(*y, y - half, y + half))
+            .map(|(y, half)| Point::with_interval(0.0, *y, y - half, y + half))
             .collect(),
     };
     Figure::bars(

@@ -243,11 +243,6 @@ impl Point {
     pub fn value(y: f64) -> Point {
         Point::new(0.0, y)
     }
-
-    /// A bar's value with the ends of its interval.
-    pub fn value_with_interval(y: f64, low: f64, high: f64) -> Point {
-        Point::with_interval(0.0, y, low, high)
-    }
 }
 
 impl Series {

@@ -1,6 +1,6 @@
 //! Nodes and links.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
@@ -117,18 +117,6 @@ impl Link {
         }
     }
 
-    /// The same link with a delay of one direction.
-    #[must_use]
-    pub fn with_delay_ns(self, delay_ns: u64) -> Self {
-        Self { delay_ns, ..self }
-    }
-
-    /// The same link with a rate of one direction.
-    #[must_use]
-    pub fn with_rate_bps(self, rate_bps: u64) -> Self {
-        Self { rate_bps: Some(rate_bps), ..self }
-    }
-
     /// The end that is not `node`.
     pub fn other(&self, node: usize) -> usize {
         if node == self.a { self.b } else { self.a }
@@ -222,14 +210,6 @@ impl Topology {
         Ok(self.links.len() - 1)
     }
 
-    /// Gives a node another role.
-    ///
-    /// # Panics
-    /// When `node` is not the index of a node.
-    pub fn set_role(&mut self, node: usize, role: Role) {
-        self.nodes[node].role = role;
-    }
-
     /// Changes every link with `edit` (index and link); nothing changes when a result is invalid.
     pub fn edit_links(&mut self, mut edit: impl FnMut(usize, &mut Link)) -> Result<(), Invalid> {
         let mut links = self.links.clone();
@@ -279,13 +259,15 @@ impl Topology {
     }
 
     /// Whether every node reaches every other. A topology without nodes is connected.
-    pub fn is_connected(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_connected(&self) -> bool {
         self.components().len() <= 1
     }
 
     /// Pairs of nodes that more than one link joins, each pair once, sorted.
-    pub fn parallel_links(&self) -> Vec<(usize, usize)> {
-        let mut seen = HashSet::new();
+    #[cfg(test)]
+    pub(crate) fn parallel_links(&self) -> Vec<(usize, usize)> {
+        let mut seen = std::collections::HashSet::new();
         let mut pairs: Vec<_> = self
             .links
             .iter()

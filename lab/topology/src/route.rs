@@ -60,7 +60,8 @@ pub struct Routes {
 
 impl Routes {
     /// The hops from `node` to the destination, empty at it, `None` when there is no path.
-    pub fn path_from(&self, node: usize) -> Option<Vec<Hop>> {
+    #[cfg(test)]
+    pub(crate) fn path_from(&self, node: usize) -> Option<Vec<Hop>> {
         self.distance.get(node).copied().flatten()?;
         let next = |hop: Option<Hop>| self.next[hop.map_or(node, |hop| hop.node)];
         Some(std::iter::successors(next(None), |&hop| next(Some(hop))).collect())

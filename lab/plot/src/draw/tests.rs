@@ -216,7 +216,7 @@ fn decimation_keeps_every_peak() {
 fn bars_stand_on_zero_and_name_their_categories() {
     let group = |name: &str, y: f64| BarGroup {
         name: name.to_owned(),
-        values: vec![Point::value(y), Point::value_with_interval(y + 1.0, y, y + 2.0)],
+        values: vec![Point::value(y), Point::with_interval(0.0, y + 1.0, y, y + 2.0)],
     };
     let figure = Figure::bars(
         "t",

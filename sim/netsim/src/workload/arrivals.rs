@@ -104,17 +104,6 @@ fn check_rate(rate_hz: f64) -> Result<f64, WorkloadError> {
 }
 
 impl Arrivals {
-    /// Arrivals a second in the mean over long times.
-    pub fn mean_rate_hz(&self) -> f64 {
-        match *self {
-            Self::Constant { rate_hz } | Self::Poisson { rate_hz } => rate_hz,
-            Self::OnOff { rate_hz, on_ns, off_ns } => {
-                let (on, off) = (on_ns as f64, off_ns as f64);
-                rate_hz * on / (on + off)
-            }
-        }
-    }
-
     /// Arrivals a second when there are most.
     pub(crate) fn peak_rate_hz(&self) -> f64 {
         match *self {
