@@ -320,7 +320,8 @@ impl LinkModel {
     }
 
     /// Whether a frame whose arrival was announced when [`cuts`](Self::cuts) was `cuts_when_sent`
-    /// has arrived with its `bytes` octets; counts it if not. Ask once for each frame, when its time of arrival has come.
+    /// has arrived with its `bytes` octets; counts it if not. Ask once for each frame, when its
+    /// time of arrival has come.
     #[inline]
     pub fn survives(&mut self, cuts_when_sent: u32, bytes: u32) -> bool {
         let survives = self.cuts == cuts_when_sent;

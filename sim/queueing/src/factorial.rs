@@ -187,8 +187,8 @@ impl Design {
 
     /// Effects, variation and, when there are replications, intervals of the given confidence.
     ///
-    /// The error of every effect is `s / sqrt(2^k r)`, with `s^2` the squares within treatments over
-    /// their `2^k (r - 1)` degrees of freedom.
+    /// The error of every effect is `s / sqrt(2^k r)`, with `s^2` the squares within treatments
+    /// over their `2^k (r - 1)` degrees of freedom.
     pub fn analyse(&self, confidence: f64) -> Result<Analysis, FactorialError> {
         if !(confidence > 0.0 && confidence < 1.0) {
             return Err(FactorialError::Confidence(confidence));

@@ -1,5 +1,5 @@
-//! How long a file takes over one path or several (paper multipath-cache-management, section 6), and
-//! a simulation that shows where the paper's formulas are too simple.
+//! How long a file takes over one path or several (paper multipath-cache-management, section 6),
+//! and a simulation that shows where the paper's formulas are too simple.
 
 mod simulate;
 

@@ -122,7 +122,8 @@ pub(super) fn draw(topology: &Topology, options: &DrawOptions) -> String {
     let _ = writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" \
-         viewBox=\"0 {} {} {}\" font-family=\"DejaVu Sans, Verdana, sans-serif\" fill=\"{TEXT_COLOUR}\" role=\"img\" \
+         viewBox=\"0 {} {} {}\" font-family=\"DejaVu Sans, Verdana, sans-serif\" \
+         fill=\"{TEXT_COLOUR}\" role=\"img\" \
          aria-label=\"{}\">",
         number(outer),
         number(outer * view_height / view_width),

@@ -151,13 +151,11 @@ fn files_are_read_and_written() {
     );
 }
 
-/// Each wrong text, the line of the error, and words of problem and remedy.
-fn wrong() -> Vec<(String, Option<usize>, &'static str, &'static str)> {
+/// A wrong text, the line of the error, and words of problem and remedy.
+type Wrong = (String, Option<usize>, &'static str, &'static str);
+
+fn wrong_own() -> Vec<Wrong> {
     let own = |text: &str| format!("[[node]]\nname = \"aa\"\n[[node]]\nname = \"bb\"\n{text}");
-    let mini = |text: &str| format!("[nodes]\naa: _\nbb: _\n[links]\n{text}");
-    let sim = |text: &str| format!("router\naa\nbb\nlink\n{text}");
-    let xml =
-        |text: &str| format!("<graphml>\n<graph>\n<node id='1'/>\n{text}\n</graph></graphml>");
     vec![
         (own("[[node]]\nname = \"aa\""), Some(6), "described on line 2 already", "name of its own"),
         (own("[[node]]\nname = \"a b\""), Some(6), "has space", "use letters"),
@@ -201,6 +199,13 @@ fn wrong() -> Vec<(String, Option<usize>, &'static str, &'static str)> {
             "has position (200, 1)",
             "longitude in -180..180",
         ),
+    ]
+}
+
+fn wrong_columns() -> Vec<Wrong> {
+    let mini = |text: &str| format!("[nodes]\naa: _\nbb: _\n[links]\n{text}");
+    let sim = |text: &str| format!("router\naa\nbb\nlink\n{text}");
+    vec![
         (mini("aa:bb bw=10"), None, "", ""),
         (mini("aa:cc delay=1ms"), Some(5), "no node \"cc\"", "describe"),
         (mini("aa bb delay=1ms"), Some(5), "names no two nodes", "a:b"),
@@ -224,6 +229,13 @@ fn wrong() -> Vec<(String, Option<usize>, &'static str, &'static str)> {
         ("router\na NA 1".into(), Some(2), "yPos without xPos", "both or none"),
         ("router\na NA one two".into(), Some(2), "no pair of numbers", "3.5"),
         ("router\na\n".into(), None, "no section \"link\"", "write sections"),
+    ]
+}
+
+fn wrong_graphml() -> Vec<Wrong> {
+    let xml =
+        |text: &str| format!("<graphml>\n<graph>\n<node id='1'/>\n{text}\n</graph></graphml>");
+    vec![
         (xml("<edge source='1' target='2'/>"), Some(4), "no node with id \"2\"", "add the node"),
         (xml("<edge source='1'/>"), Some(4), "without a target", "id"),
         (xml("<edge source='1' target='1'/>"), Some(4), "link to itself", "two different"),
@@ -232,6 +244,11 @@ fn wrong() -> Vec<(String, Option<usize>, &'static str, &'static str)> {
         (xml("<hyperedge/>"), Some(4), "<hyperedge> is not supported", "keep"),
         (xml("<edge source='1'"), Some(5), "not XML", "correct"),
         ("<graphml/>".into(), None, "no graph", "keep one"),
+    ]
+}
+
+fn wrong_formats() -> Vec<Wrong> {
+    vec![
         ("hello\n".into(), None, "no format", "[[node]]"),
         ("[nodes]\n".into(), None, "no nodes", "at least one"),
     ]
@@ -239,7 +256,8 @@ fn wrong() -> Vec<(String, Option<usize>, &'static str, &'static str)> {
 
 #[test]
 fn errors_name_the_place_and_a_remedy() {
-    for (text, line, problem, remedy) in wrong() {
+    let wrong = [wrong_own(), wrong_columns(), wrong_graphml(), wrong_formats()];
+    for (text, line, problem, remedy) in wrong.into_iter().flatten() {
         let result = Topology::parse(&text, "net", &ReadOptions::default());
         if (line, problem) == (None, "") {
             result.unwrap_or_else(|error| panic!("{text}: {error}"));

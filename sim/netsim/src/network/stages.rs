@@ -230,9 +230,9 @@ impl Stages {
     }
 }
 
-/// The longest that the stages of a router hold an Interest up, as long as they are not stalled, ns.
-/// Data that answers it waits before it is looked for in the PIT, so that its wait is part of the
-/// Interest's lifetime.
+/// The longest that the stages of a router hold an Interest up, as long as they are not stalled,
+/// ns. Data that answers it waits before it is looked for in the PIT, so that its wait is part of
+/// the Interest's lifetime.
 pub(crate) fn interest_wait_max_ns(plan: &StagesPlan) -> u64 {
     let cpu = plan.cpu.as_ref().map_or(0, |cpu| {
         let longest = [&cpu.interest, &cpu.data].map(|time| wait_max_ns(time, cpu.capacity));

@@ -2,10 +2,10 @@
 
 use super::{Design, FACTORS_MAX, Factor, FactorialError};
 
-/// Reads a design: a header with the factors and then `y`, and a row for each run. Levels are -1 and
-/// 1, or two words a factor: of two numbers the smaller becomes -1, of two other words the one that
-/// comes first in the file. Rows of the same levels are replications. Empty lines and lines that
-/// begin with `#` are passed over.
+/// Reads a design: a header with the factors and then `y`, and a row for each run. Levels are -1
+/// and 1, or two words a factor: of two numbers the smaller becomes -1, of two other words the one
+/// that comes first in the file. Rows of the same levels are replications. Empty lines and lines
+/// that begin with `#` are passed over.
 pub fn parse(text: &str) -> Result<Design, FactorialError> {
     let mut reader = csv::ReaderBuilder::new()
         .has_headers(false)

@@ -31,8 +31,8 @@ fn table_5_gives_table_6() {
     assert!(analysis.effects.iter().all(|effect| effect.low.is_none() && effect.high.is_none()));
 }
 
-/// Jain, The Art of Computer Systems Performance Analysis, section 18.2: memory and cache with three
-/// replications. q = 41, 21.5, 9.5, 5; s_e = 3.57; t[0.95; 8] = 1.86; half-width 1.92.
+/// Jain, The Art of Computer Systems Performance Analysis, section 18.2: memory and cache with
+/// three replications. q = 41, 21.5, 9.5, 5; s_e = 3.57; t[0.95; 8] = 1.86; half-width 1.92.
 #[test]
 fn replications_give_error_and_intervals() {
     let text = "A,B,y

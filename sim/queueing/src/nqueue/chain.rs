@@ -10,8 +10,8 @@ use super::{Model, NQueueError, QueueSolution, Solution};
 pub struct ChainOptions {
     /// The most states to allocate; each takes 16 octets.
     pub states_max: usize,
-    /// Residual at which the iteration ends: the most that flow into a state is off from flow out of
-    /// it, relative to the flow, whatever the state's probability. When rounding stops it above
+    /// Residual at which the iteration ends: the most that flow into a state is off from flow out
+    /// of it, relative to the flow, whatever the state's probability. When rounding stops it above
     /// this, up to 20 times as much is accepted.
     pub residual_max: f64,
     /// Sweeps after which it gives up, for each number of queues.

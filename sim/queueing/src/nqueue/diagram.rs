@@ -34,8 +34,8 @@ pub enum MoveKind {
     Service,
 }
 
-/// The whole diagram of a small model: by section IV-C every state has one move by arrival, into the
-/// first queue with room (none when all are full), and one by service for each queue in use.
+/// The whole diagram of a small model: by section IV-C every state has one move by arrival, into
+/// the first queue with room (none when all are full), and one by service for each queue in use.
 ///
 /// The caller bounds the number of states, `(threshold + 1)^queues`.
 pub fn diagram(model: &Model) -> Diagram {

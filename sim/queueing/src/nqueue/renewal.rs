@@ -21,8 +21,8 @@ pub const RENEWAL_THRESHOLD_MAX: usize = 1024;
 const STEP: f64 = 0.1;
 /// How much wider the samples of the second, coarser computation are.
 const COARSER: f64 = 1.25;
-/// What the two computations may differ by, in any figure of any queue: absolutely for figures below
-/// 1, relatively for those above.
+/// What the two computations may differ by, in any figure of any queue: absolutely for figures
+/// below 1, relatively for those above.
 const DIFFERENCE_MAX: f64 = 1e-8;
 /// How often the spacing is refined until they agree.
 const REFINEMENTS: usize = 3;
@@ -46,8 +46,8 @@ pub struct RenewalSolution {
 ///
 /// # Errors
 ///
-/// [`NQueueError::RenewalThreshold`] above [`RENEWAL_THRESHOLD_MAX`]; [`NQueueError::Accuracy`] when
-/// two resolutions differ by more than 1e-8.
+/// [`NQueueError::RenewalThreshold`] above [`RENEWAL_THRESHOLD_MAX`]; [`NQueueError::Accuracy`]
+/// when two resolutions differ by more than 1e-8.
 ///
 /// # Panics
 ///

@@ -15,15 +15,15 @@ const LANES: usize = 8;
 ///
 /// The samples lie at `offset (1 + i sinh w)`, w a multiple of the step. With the trapezoidal rule
 /// on them Cauchy's integral converges exponentially, also for a point close to the line once its
-/// own pole is accounted for: the sum is the integral over `1 - q`, where `q = exp(-2 pi i w / step)`
-/// at the complex parameter w of the point.
+/// own pole is accounted for: the sum is the integral over `1 - q`, where `q = exp(-2 pi i w /
+/// step)` at the complex parameter w of the point.
 pub(super) struct Line {
     /// The samples with Im s >= 0; the others are their conjugates.
     pub(super) points: Vec<Complex64>,
     /// Coefficients wanted: of x^0 to x^threshold.
     pub(super) terms: usize,
-    /// Length of half a row, a multiple of [`LANES`]: the first half has the factors of the samples'
-    /// real parts, the second those of their imaginary parts.
+    /// Length of half a row, a multiple of [`LANES`]: the first half has the factors of the
+    /// samples' real parts, the second those of their imaginary parts.
     half: usize,
     /// Rows for s = 0 (real parts alone), coefficient by coefficient.
     origin: Vec<f64>,
@@ -148,8 +148,9 @@ pub(super) struct Packed {
 
 /// The imaginary part beyond which the sampled functions are below rounding.
 ///
-/// They are what emptying a queue adds to a transform (see [`super::stage`]), which takes K services
-/// of rate 1 and K arrivals: |E| is of the order of N ((1 + y^2)(1 + y^2 / load^2))^(-K/2).
+/// They are what emptying a queue adds to a transform (see [`super::stage`]), which takes K
+/// services of rate 1 and K arrivals: |E| is of the order of N ((1 + y^2)(1 + y^2 /
+/// load^2))^(-K/2).
 fn height(model: &Model) -> f64 {
     let threshold = model.threshold as f64;
     let wanted = (1e17 * model.queues as f64).ln();

@@ -276,8 +276,8 @@ impl Lanes {
     }
 }
 
-/// The discriminant's root of the base: `sqrt((s + load + queues)^2 - 4 load queues)`, by factors so
-/// that the branch is the one that is positive for positive s.
+/// The discriminant's root of the base: `sqrt((s + load + queues)^2 - 4 load queues)`, by factors
+/// so that the branch is the one that is positive for positive s.
 fn base_root(centre: Complex64, load: f64, queues: f64) -> Complex64 {
     let width = 2.0 * (load * queues).sqrt();
     (centre - width).sqrt() * (centre + width).sqrt()
