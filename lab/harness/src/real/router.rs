@@ -217,10 +217,9 @@ impl Router {
         }
     }
 
-    /// How many prefixes have next hops.
-    pub(super) fn fib_entries(&mut self) -> Result<u64, RealError> {
-        metrics::fetch_gauge(self.at.metrics, "weir_fib_entries")
-            .map_err(|error| self.silent(&error))
+    /// How many prefixes have next hops; `None` when it has no time to answer.
+    pub(super) fn fib_entries(&mut self) -> Option<u64> {
+        metrics::fetch_gauge(self.at.metrics, "weir_fib_entries").ok()
     }
 
     /// Takes what management has answered out of the store: it is no part of the run. The answer

@@ -19,6 +19,8 @@ use super::process::{END_PATIENCE, Launch, Process, Said};
 use super::router::{Addresses, Router, config_text};
 use super::{RealError, RealOptions, check, fill};
 
+/// How long a router may take for each prefix that leads nowhere, beyond the usual.
+const FILLER_PATIENCE_NS: u64 = 100_000;
 /// How often the wish to stop is looked for.
 const STOP_CHECK: Duration = Duration::from_millis(20);
 
@@ -94,8 +96,11 @@ impl<'a> Site<'a> {
 
     /// Starts everything and joins it; when this returns, all wait for the start.
     pub(super) fn start(&mut self) -> Result<(), RealError> {
-        let deadline = Instant::now() + Duration::from_nanos(self.options.start_timeout_ns);
+        let deadline = self.start_deadline();
         self.start_routers(deadline)?;
+        for node in self.router_nodes() {
+            self.wait_for_filler(node, deadline)?;
+        }
         self.start_apps(deadline)?;
         self.join_links()?;
         for node in self.app_nodes() {
@@ -103,12 +108,21 @@ impl<'a> Site<'a> {
         }
         for node in self.router_nodes() {
             self.add_routes(node)?;
-            self.wait_for_filler(node, deadline)?;
             let router = self.routers.get_mut(&node).expect("every router was started");
             fill::fill(self.plan, router)?;
             router.forget_management()?;
         }
         Ok(())
+    }
+
+    /// Large tables take their time, and more on a busy machine.
+    fn start_deadline(&self) -> Instant {
+        let fillers = self.plan.nodes.iter().map(|node| match &node.role {
+            Role::Router(router) => u64::from(router.fib_filler),
+            Role::Consumer(_) | Role::Producer(_) => 0,
+        });
+        let extra_ns = fillers.sum::<u64>() * FILLER_PATIENCE_NS;
+        Instant::now() + Duration::from_nanos(self.options.start_timeout_ns + extra_ns)
     }
 
     pub(super) fn router_nodes(&self) -> Vec<usize> {
@@ -388,18 +402,18 @@ impl<'a> Site<'a> {
         Ok(())
     }
 
-    /// Routes from a file are there a while after the router.
+    /// Routes from a file are there a while after the router, and until then it answers nobody.
     fn wait_for_filler(&mut self, node: usize, deadline: Instant) -> Result<(), RealError> {
         let Role::Router(plan) = &self.plan.nodes[node].role else {
             return Ok(());
         };
         let wanted = u64::from(plan.fib_filler);
         let router = self.routers.get_mut(&node).expect("every router was started");
-        while router.fib_entries()? < wanted {
+        while wanted > 0 && router.fib_entries().is_none_or(|entries| entries < wanted) {
             if self.options.stop.load(Ordering::Relaxed) {
                 return Err(RealError::Interrupted);
             }
-            if Instant::now() > deadline {
+            if router.process.ends_within(Duration::ZERO) || Instant::now() > deadline {
                 return Err(router.process.failure("did not read its routes in time"));
             }
             std::thread::sleep(STOP_CHECK);
@@ -409,10 +423,11 @@ impl<'a> Site<'a> {
 
     /// Starts a router that crashed once more, where it was, with its faces and routes.
     pub(super) fn revive(&mut self, node: usize) -> Result<(), RealError> {
-        let deadline = Instant::now() + Duration::from_nanos(self.options.start_timeout_ns);
+        let deadline = self.start_deadline();
         let at = self.routers[&node].at.clone();
         let process = self.start_router(node, &at)?;
         self.await_router(node, process, at, deadline)?;
+        self.wait_for_filler(node, deadline)?;
         for index in 0..self.plan.links.len() {
             let link = &self.plan.links[index];
             if link.transport != Transport::Udp || ![link.a, link.b].contains(&node) {
