@@ -8,7 +8,6 @@ pub mod generate;
 pub mod geo;
 pub mod model;
 pub mod route;
-pub mod units;
 
 pub use draw::{DrawOptions, LinkLabels, Placement, draw_svg};
 pub use error::{Invalid, TopologyError};
@@ -16,3 +15,4 @@ pub use format::{Format, ReadOptions, builtin_names};
 pub use generate::{Generator, GeneratorError, LinkDefaults};
 pub use model::{Coordinates, Link, Node, Role, Topology};
 pub use route::{Alternatives, Hop, Metric, RoutePlanner, Routes, routes_to};
+pub use weir_netem::units;

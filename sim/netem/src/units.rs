@@ -10,13 +10,12 @@ use std::str::FromStr;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// Why a text is no quantity: what was read, and what would be right.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not {expected}")]
-pub struct UnitError {
-    text: String,
-    expected: &'static str,
-}
+mod text;
+
+pub use self::text::{
+    UnitError, bytes, duration_ns, format_bytes, format_duration_ns, format_rate_bps, parse_bytes,
+    parse_duration_ns, parse_probability, parse_rate_bps, rate_bps,
+};
 
 /// Bits a second, for example `"40Mbit"` or `"1.5 Gbit/s"`. Decimal prefixes, as for links.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,72 +47,24 @@ pub struct Fraction {
 
 const RATE: &str = "a rate; write a number with bit, kbit, Mbit, Gbit or Tbit (a second), for \
                     example \"40Mbit\"";
-const TIME: &str = "a time; write a number with ns, us, ms, s, m or h, for example \"10ms\"";
+const TIME: &str = "a time; write a number with ns, us, ms, s, min or h, for example \"10ms\"";
 const SIZE: &str = "a size; write a number with B, KiB, MiB, GiB, TiB, kB, MB, GB or TB, for \
                     example \"256KiB\"";
 const FRACTION: &str = "a fraction; write a number from 0 to 1, or a percentage such as \"1%\"";
 const SERVICE: &str = "a service time; write a time such as \"213us\", or a rate of service such \
                        as \"4700/s\"";
 
-/// Digits after the point that are read.
-const DECIMALS_MAX: usize = 18;
-
-/// `number` times `scale`, rounded to the nearest; exact, since the number is read as decimal
-/// digits.
-fn scaled(number: &str, scale: u64) -> Option<u64> {
-    let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
-    let is_digits = |text: &str| text.bytes().all(|octet| octet.is_ascii_digit());
-    let is_number = is_digits(whole) && is_digits(decimals);
-    if !is_number || (whole.is_empty() && decimals.is_empty()) || decimals.len() > DECIMALS_MAX {
-        return None;
-    }
-    let whole: u128 = if whole.is_empty() { 0 } else { u128::from(whole.parse::<u64>().ok()?) };
-    let divisor = 10u128.pow(decimals.len() as u32);
-    let part: u128 = if decimals.is_empty() { 0 } else { decimals.parse().ok()? };
-    let scale = u128::from(scale);
-    let total = whole.checked_mul(scale)? + (part * scale + divisor / 2) / divisor;
-    u64::try_from(total).ok()
-}
-
-/// The number and the unit of a text.
-fn split_unit(text: &str) -> (&str, &str) {
-    let text = text.trim();
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    (&text[..end], text[end..].trim_start())
-}
-
-fn parse(text: &str, expected: &'static str, scale_of: fn(&str) -> Option<u64>) -> Parsed {
-    let (number, unit) = split_unit(text);
-    scale_of(unit)
-        .and_then(|scale| scaled(number, scale))
-        .ok_or_else(|| UnitError { text: text.to_owned(), expected })
-}
-
-type Parsed = Result<u64, UnitError>;
-
 impl FromStr for Rate {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let scale_of = |unit: &str| {
-            let unit = unit.strip_suffix("/s").or(unit.strip_suffix("ps")).unwrap_or(unit);
-            match unit {
-                "bit" | "b" => Some(1),
-                "kbit" | "kb" | "Kbit" => Some(1_000),
-                "Mbit" | "Mb" | "mbit" => Some(1_000_000),
-                "Gbit" | "Gb" | "gbit" => Some(1_000_000_000),
-                "Tbit" | "Tb" | "tbit" => Some(1_000_000_000_000),
-                _ => None,
-            }
-        };
-        let bps = parse(text, RATE, scale_of)?;
-        if bps == 0 {
-            return Err(UnitError {
+        match parse_rate_bps(text)? {
+            0 => Err(UnitError::Refused {
                 text: text.to_owned(),
                 expected: "a rate above 0; a link that is to carry nothing is one that is down",
-            });
+            }),
+            bps => Ok(Self { bps }),
         }
-        Ok(Self { bps })
     }
 }
 
@@ -121,20 +72,7 @@ impl FromStr for Time {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let scale_of = |unit: &str| match unit {
-            "ns" => Some(1),
-            "us" | "µs" => Some(1_000),
-            "ms" => Some(1_000_000),
-            "s" => Some(1_000_000_000),
-            "m" | "min" => Some(60_000_000_000),
-            "h" => Some(3_600_000_000_000),
-            _ => None,
-        };
-        match parse(text, TIME, scale_of) {
-            // The one number that needs no unit.
-            Err(_) if text.trim() == "0" => Ok(Self { ns: 0 }),
-            parsed => parsed.map(|ns| Self { ns }),
-        }
+        parse_duration_ns(text).map(|ns| Self { ns })
     }
 }
 
@@ -142,19 +80,7 @@ impl FromStr for Size {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let scale_of = |unit: &str| match unit.to_ascii_lowercase().as_str() {
-            "" | "b" => Some(1),
-            "k" | "kib" => Some(1 << 10),
-            "m" | "mib" => Some(1 << 20),
-            "g" | "gib" => Some(1 << 30),
-            "t" | "tib" => Some(1 << 40),
-            "kb" => Some(1_000),
-            "mb" => Some(1_000_000),
-            "gb" => Some(1_000_000_000),
-            "tb" => Some(1_000_000_000_000),
-            _ => None,
-        };
-        parse(text, SIZE, scale_of).map(|bytes| Self { bytes })
+        parse_bytes(text).map(|bytes| Self { bytes })
     }
 }
 
@@ -162,16 +88,7 @@ impl FromStr for Fraction {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let trimmed = text.trim();
-        let (number, divisor) = match trimmed.strip_suffix('%') {
-            Some(percent) => (percent.trim_end(), 100.0),
-            None => (trimmed, 1.0),
-        };
-        let value = number.parse::<f64>().ok().map(|number| number / divisor);
-        match value {
-            Some(value) if (0.0..=1.0).contains(&value) => Ok(Self { value }),
-            _ => Err(UnitError { text: text.to_owned(), expected: FRACTION }),
-        }
+        parse_probability(text).map(|value| Self { value })
     }
 }
 
@@ -185,7 +102,7 @@ impl FromStr for ServiceText {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let error = || UnitError { text: text.to_owned(), expected: SERVICE };
+        let error = || UnitError::Refused { text: text.to_owned(), expected: SERVICE };
         if let Some(rate) = text.trim().strip_suffix("/s") {
             let per_s: f64 = rate.trim_end().parse().map_err(|_| error())?;
             let ns = 1e9 / per_s;
@@ -199,38 +116,21 @@ impl FromStr for ServiceText {
     }
 }
 
-/// The largest unit that gives a whole number, or a plain count of the smallest.
-fn write_whole(f: &mut fmt::Formatter<'_>, value: u64, units: &[(u64, &str)]) -> fmt::Result {
-    let fits = |&&(scale, _): &&(u64, &str)| value >= scale && value.is_multiple_of(scale);
-    let (scale, unit) = units.iter().find(fits).or(units.last()).copied().unwrap_or((1, ""));
-    write!(f, "{}{unit}", value / scale)
-}
-
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [
-            (1_000_000_000_000, "Tbit"),
-            (1_000_000_000, "Gbit"),
-            (1_000_000, "Mbit"),
-            (1_000, "kbit"),
-            (1, "bit"),
-        ];
-        write_whole(f, self.bps, &units)
+        f.write_str(&format_rate_bps(self.bps))
     }
 }
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
-        write_whole(f, self.ns, &units)
+        f.write_str(&format_duration_ns(self.ns))
     }
 }
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units =
-            [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")];
-        write_whole(f, self.bytes, &units)
+        f.write_str(&format_bytes(self.bytes))
     }
 }
 
@@ -287,7 +187,7 @@ impl Visitor<'_> for FractionVisitor {
         if (0.0..=1.0).contains(&value) {
             Ok(Fraction { value })
         } else {
-            Err(E::custom(UnitError { text: value.to_string(), expected: FRACTION }))
+            Err(E::custom(UnitError::Refused { text: value.to_string(), expected: FRACTION }))
         }
     }
 

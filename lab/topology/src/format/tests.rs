@@ -210,7 +210,7 @@ fn wrong_columns() -> Vec<Wrong> {
         (mini("aa:cc delay=1ms"), Some(5), "no node \"cc\"", "describe"),
         (mini("aa bb delay=1ms"), Some(5), "names no two nodes", "a:b"),
         (mini("aa:bb delay=10"), Some(5), "has no unit", "10ms"),
-        (mini("aa:bb delay=1ms bw=fast"), Some(5), "bw:", "100Mbit/s"),
+        (mini("aa:bb delay=1ms bw=fast"), Some(5), "bw:", "40Mbit/s"),
         (mini("aa:bb delay=1ms loss=101"), Some(5), "too large", "100%"),
         (mini("aa:bb delay=1ms los=1"), Some(5), "unknown key \"los\"", "loss (%)"),
         (mini("aa:bb delay = 1ms"), Some(5), "is no key and value", "without space"),

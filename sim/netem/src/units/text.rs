@@ -56,6 +56,14 @@ pub enum UnitError {
         /// The unit that is stored.
         base: &'static str,
     },
+    /// Read, but of no use here.
+    #[error("{text:?} is not {expected}")]
+    Refused {
+        /// What was read.
+        text: String,
+        /// What would be right, ready to print.
+        expected: &'static str,
+    },
     /// Does not fit.
     #[error("{text:?} is too large; the most is {max}")]
     TooLarge {
@@ -89,7 +97,7 @@ const DURATION: Quantity = Quantity {
 
 const RATE: Quantity = Quantity {
     name: "rate",
-    example: "100Mbit/s",
+    example: "40Mbit/s",
     base: "bits a second",
     accepted: "bit/s, kbit/s, Mbit/s, Gbit/s, Tbit/s (\"/s\" may be left out, bps and b/s mean the \
                same), B/s, kB/s, MB/s, GB/s, KiB/s, MiB/s, GiB/s",
@@ -262,7 +270,10 @@ pub fn parse_probability(text: &str) -> Result<f64, UnitError> {
     })?;
     let value = if percent { value / 100.0 } else { value };
     if value > 1.0 {
-        return Err(UnitError::TooLarge { text: trimmed.to_owned(), max: "1 (that is, 100%)" });
+        return Err(UnitError::TooLarge {
+            text: trimmed.to_owned(),
+            max: "1 or 100%, for example \"1%\"",
+        });
     }
     Ok(value)
 }
@@ -366,13 +377,13 @@ macro_rules! serde_with_unit {
 }
 
 serde_with_unit!(
-    /// For `#[serde(with = "weir_topology::units::duration_ns")]`: nanoseconds as `"10ms"`.
+    /// For `#[serde(with = "weir_netem::units::duration_ns")]`: nanoseconds as `"10ms"`.
     duration_ns, crate::units::parse_duration_ns, crate::units::format_duration_ns);
 serde_with_unit!(
-    /// For `#[serde(with = "weir_topology::units::rate_bps")]`: bits a second as `"100Mbit/s"`.
+    /// For `#[serde(with = "weir_netem::units::rate_bps")]`: bits a second as `"100Mbit/s"`.
     rate_bps, crate::units::parse_rate_bps, crate::units::format_rate_bps);
 serde_with_unit!(
-    /// For `#[serde(with = "weir_topology::units::bytes")]`: octets as `"256KiB"`.
+    /// For `#[serde(with = "weir_netem::units::bytes")]`: octets as `"256KiB"`.
     bytes, crate::units::parse_bytes, crate::units::format_bytes);
 
 #[cfg(test)]
