@@ -33,8 +33,8 @@ pub struct Collector {
     names: Vec<String>,
     /// The last sample of each router and when it was.
     routers: Vec<(u64, RouterSample)>,
-    /// The last sample of each sender and link: octets, frames, dropped.
-    links: BTreeMap<(u32, u32), (u64, u64, u64)>,
+    /// The last sample of each sender and link, and when it was: octets, frames, dropped.
+    links: BTreeMap<(u32, u32), (u64, (u64, u64, u64))>,
     /// For each consumer which producer's names it asks for.
     content: Vec<usize>,
     spreads: BTreeMap<(usize, u64), Spread>,
@@ -72,6 +72,35 @@ struct Sum {
 enum Count {
     Sample(f64),
     Amount { amount: f64, of: f64 },
+}
+
+/// The time between two samples of counters.
+#[derive(Clone, Copy)]
+struct Span {
+    from_ns: u64,
+    to_ns: u64,
+}
+
+impl Span {
+    const fn length_ns(self) -> u64 {
+        self.to_ns.saturating_sub(self.from_ns)
+    }
+
+    /// How much of it lies within another one, 0 to 1.
+    fn share_within(self, other: Self) -> f64 {
+        if self.length_ns() == 0 {
+            return f64::from(u8::from(other.from_ns < self.to_ns && self.to_ns <= other.to_ns));
+        }
+        let from_ns = self.from_ns.max(other.from_ns);
+        let common_ns = self.to_ns.min(other.to_ns).saturating_sub(from_ns);
+        common_ns as f64 / self.length_ns() as f64
+    }
+}
+
+/// By how much a counter has grown. Routers that crashed go on from what they had counted.
+fn grown(now: u64, before: u64) -> f64 {
+    assert!(now >= before, "a counter ran backwards, from {before} to {now}");
+    (now - before) as f64
 }
 
 impl Sum {
@@ -158,6 +187,18 @@ impl Collector {
         self.put(measure, at_ns, node, Count::Amount { amount, of });
     }
 
+    /// Gives what was counted over a time (and what it is a share of) to every meter of `measure`
+    /// at `node`, as much of it as lies within the measured time: samples of real processes come
+    /// a little late.
+    fn spread(&mut self, measure: Measure, over: Span, node: u32, (amount, of): (f64, f64)) {
+        let range = (self.warm_up_ns, self.duration_ns, self.bin_ns);
+        for meter in &mut self.meters {
+            if meter.metric.measure == measure {
+                meter.spread(over, node, (amount, of), range);
+            }
+        }
+    }
+
     fn sample(&mut self, measure: Measure, at_ns: u64, node: u32, sample: f64) {
         self.put(measure, at_ns, node, Count::Sample(sample));
     }
@@ -166,43 +207,40 @@ impl Collector {
         use Measure as M;
         let Some(slot) = self.routers.get_mut(node as usize) else { return };
         let (before_ns, before) = std::mem::replace(slot, (at_ns, *now));
-        // A router that crashed counts from 0 again.
-        let delta = |now: u64, before: u64| if now >= before { now - before } else { now } as f64;
-        // What a sample tells happened before it.
-        let t = at_ns.saturating_sub(1);
-        let bits = |now, before| delta(now, before) * 8.0;
-        let in_interests = delta(now.in_interests, before.in_interests);
+        let over = Span { from_ns: before_ns, to_ns: at_ns };
+        let bits = |now, before| grown(now, before) * 8.0;
+        let in_interests = grown(now.in_interests, before.in_interests);
         let packets = in_interests
-            + delta(now.in_data, before.in_data)
-            + delta(now.in_nacks, before.in_nacks);
-        let hits = delta(now.store_hits, before.store_hits);
-        let misses = delta(now.store_misses, before.store_misses);
-        let cpu_s = delta(now.cpu_ns, before.cpu_ns) / 1e9;
+            + grown(now.in_data, before.in_data)
+            + grown(now.in_nacks, before.in_nacks);
+        let hits = grown(now.store_hits, before.store_hits);
+        let misses = grown(now.store_misses, before.store_misses);
+        let cpu_s = grown(now.cpu_ns, before.cpu_ns) / 1e9;
         let out_bits = bits(now.out_bytes, before.out_bytes);
-        self.amount(M::InThroughput, t, node, bits(now.in_bytes, before.in_bytes));
-        self.amount(M::OutThroughput, t, node, out_bits);
-        self.amount(M::InPackets, t, node, packets);
-        self.amount(M::InInterests, t, node, in_interests);
-        self.amount(M::OutInterests, t, node, delta(now.out_interests, before.out_interests));
-        self.amount(M::OutData, t, node, delta(now.out_data, before.out_data));
-        self.amount(M::RouterDrops, t, node, delta(now.dropped, before.dropped));
-        self.share(M::HitRatio, t, node, hits, hits + misses);
-        self.share(M::CpuLoad, t, node, cpu_s, at_ns.saturating_sub(before_ns) as f64 / 1e9);
+        let mut amount = |measure, amount| self.spread(measure, over, node, (amount, 0.0));
+        amount(M::InThroughput, bits(now.in_bytes, before.in_bytes));
+        amount(M::OutThroughput, out_bits);
+        amount(M::InPackets, packets);
+        amount(M::InInterests, in_interests);
+        amount(M::OutInterests, grown(now.out_interests, before.out_interests));
+        amount(M::OutData, grown(now.out_data, before.out_data));
+        amount(M::RouterDrops, grown(now.dropped, before.dropped));
+        self.spread(M::HitRatio, over, node, (hits, hits + misses));
+        self.spread(M::CpuLoad, over, node, (cpu_s, over.length_ns() as f64 / 1e9));
         if cpu_s > 0.0 {
-            self.share(M::CpuPerPacket, t, node, cpu_s, packets);
-            self.share(M::OutPerCpu, t, node, out_bits, cpu_s);
+            self.spread(M::CpuPerPacket, over, node, (cpu_s, packets));
+            self.spread(M::OutPerCpu, over, node, (out_bits, cpu_s));
         }
         self.sample(M::StoreEntries, at_ns, node, now.store_entries as f64);
         self.sample(M::PitEntries, at_ns, node, now.pit_entries as f64);
     }
 
     fn link(&mut self, at_ns: u64, node: u32, link: u32, now: (u64, u64, u64)) {
-        let before = self.links.insert((node, link), now).unwrap_or_default();
-        let delta = |now: u64, before: u64| now.saturating_sub(before) as f64;
-        let t = at_ns.saturating_sub(1);
-        let (frames, dropped) = (delta(now.1, before.1), delta(now.2, before.2));
-        self.amount(Measure::LinkThroughput, t, node, delta(now.0, before.0) * 8.0);
-        self.share(Measure::LinkLoss, t, node, dropped, frames + dropped);
+        let (before_ns, before) = self.links.insert((node, link), (at_ns, now)).unwrap_or_default();
+        let over = Span { from_ns: before_ns, to_ns: at_ns };
+        let (frames, dropped) = (grown(now.1, before.1), grown(now.2, before.2));
+        self.spread(Measure::LinkThroughput, over, node, (grown(now.0, before.0) * 8.0, 0.0));
+        self.spread(Measure::LinkLoss, over, node, (dropped, frames + dropped));
     }
 
     fn object_started(&mut self, at_ns: u64, node: u32, object: u64) {
@@ -271,6 +309,40 @@ impl Collector {
 }
 
 impl Meter {
+    fn is_at(&self, node: u32) -> bool {
+        self.at.as_ref().is_none_or(|at| at.get(node as usize).is_some_and(|is_in| *is_in))
+    }
+
+    fn spread(
+        &mut self,
+        over: Span,
+        node: u32,
+        (amount, of): (f64, f64),
+        (warm_up_ns, duration_ns, bin_ns): (u64, u64, u64),
+    ) {
+        if !self.is_at(node) {
+            return;
+        }
+        let within = |from_ns, to_ns| {
+            let share = over.share_within(Span { from_ns, to_ns });
+            (share > 0.0).then_some(Count::Amount { amount: amount * share, of: of * share })
+        };
+        if let Some(count) = within(warm_up_ns, duration_ns) {
+            self.whole.add(count);
+            if self.metric.per_node {
+                self.nodes.entry(node).or_default().add(count);
+            }
+        }
+        let last = (over.to_ns.saturating_sub(1) / bin_ns) as usize;
+        let bins = self.bins.iter_mut().enumerate().take(last + 1);
+        for (bin, sum) in bins.skip((over.from_ns.saturating_sub(1) / bin_ns) as usize) {
+            let from_ns = bin as u64 * bin_ns;
+            if let Some(count) = within(from_ns, (from_ns + bin_ns).min(duration_ns)) {
+                sum.add(count);
+            }
+        }
+    }
+
     fn put(
         &mut self,
         at_ns: u64,
@@ -278,7 +350,7 @@ impl Meter {
         count: Count,
         (warm_up_ns, duration_ns, bin_ns): (u64, u64, u64),
     ) {
-        if self.at.as_ref().is_some_and(|at| !at.get(node as usize).is_some_and(|is_in| *is_in)) {
+        if !self.is_at(node) {
             return;
         }
         let is_late = at_ns > duration_ns;

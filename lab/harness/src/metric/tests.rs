@@ -154,13 +154,72 @@ fn counters_of_routers_are_differences() {
     let events = [
         (2 * S, 2, sample(100, 100, 1_000, 1_000, S)),
         (6 * S, 2, sample(110, 130, 2_000, 1_100, S + 1_000)),
-        // It crashed and counts from 0 again.
-        (8 * S, 2, sample(5, 15, 500, 100, 3_000)),
+        (8 * S, 2, sample(115, 145, 2_500, 1_200, S + 4_000)),
     ];
     let values = measure(&metrics, 2 * S, &events).values;
     assert_eq!(values["hits"], Some(100.0 * 15.0 / 60.0), "10 of 40, then 5 of 20");
     assert_eq!(values["out"], Some(1_500.0));
     assert!((values["cpu"].expect("measured") - 20e-9).abs() < 1e-18);
+}
+
+#[test]
+#[should_panic(expected = "a counter ran backwards, from 9 to 8")]
+fn a_counter_that_runs_backwards_is_a_fault() {
+    let metrics = metrics_of("[[metric]]\nid = \"hits\"\nmeasure = \"hit-ratio\"\n");
+    let sample = |store_hits| {
+        EventKind::RouterSample(RouterSample { store_hits, ..RouterSample::default() })
+    };
+    measure(&metrics, 0, &[(S, 2, sample(9)), (2 * S, 2, sample(8))]);
+}
+
+#[test]
+fn samples_that_come_late_measure_the_same_time() {
+    let metrics = metrics_of(
+        "[[metric]]\nid = \"out\"\nmeasure = \"out-throughput\"\nover_time = true\n\
+         per_node = true\n\
+         [[metric]]\nid = \"hits\"\nmeasure = \"hit-ratio\"\n\
+         [[metric]]\nid = \"link\"\nmeasure = \"link-throughput\"\nover_time = true\n",
+    );
+    const MS: u64 = 1_000_000;
+    // 1 000 octets/s until 5 s, then 3 000 octets/s; all look-ups before 5 s hit, none after.
+    let octets_at = |at_ns: u64| {
+        let (early_ms, late_ms) = (at_ns.min(5 * S) / MS, at_ns.saturating_sub(5 * S) / MS);
+        (early_ms + 3 * late_ms, early_ms, late_ms)
+    };
+    let events = |late_ns: u64| {
+        let samples = (1..=11).flat_map(move |k| {
+            let at_ns = k * S + late_ns;
+            let (out_bytes, store_hits, store_misses) = octets_at(at_ns);
+            let sample =
+                RouterSample { out_bytes, store_hits, store_misses, ..RouterSample::default() };
+            let (frames, bytes, dropped) = (store_hits, out_bytes, 0);
+            [
+                (at_ns, 2, EventKind::RouterSample(sample)),
+                (at_ns, 2, EventKind::LinkSample { link: 0, frames, bytes, dropped }),
+            ]
+        });
+        samples.collect::<Vec<_>>()
+    };
+    for warm_up_ns in [0, 2 * S] {
+        let grid = measure(&metrics, warm_up_ns, &events(0));
+        let late = measure(&metrics, warm_up_ns, &events(MS));
+        let time_s = (10 * S - warm_up_ns) as f64 / 1e9;
+        let octets = octets_at(10 * S).0 - octets_at(warm_up_ns).0;
+        assert_eq!(grid.values["out"], Some(octets as f64 * 8.0 / time_s));
+        for (id, value) in &grid.values {
+            let (grid, late) = (value.expect("measured"), late.values[id].expect("measured"));
+            assert!((grid / late - 1.0).abs() < 1e-3, "{id}: {grid} on the grid, {late} late");
+        }
+        for id in ["out", "link"] {
+            let (grid, late) = (&grid.series[id], &late.series[id]);
+            assert_eq!((grid.len(), late.len()), (10, 10));
+            assert_eq!((grid[0].1, grid[4].1, grid[5].1), (8_000.0, 8_000.0, 24_000.0));
+            for ((_, grid), (_, late)) in grid.iter().zip(late) {
+                assert!((grid / late - 1.0).abs() < 3e-3, "{id}: {grid} {late}");
+            }
+        }
+        assert_eq!(grid.nodes["out"][0].1, grid.values["out"]);
+    }
 }
 
 #[test]
