@@ -4,7 +4,7 @@ use crate::{Bars, Boxes, Figure, Point, Scale};
 
 use super::canvas::{Anchor, Area, Canvas, INK, Ink, PAPER, stroke, text_of};
 use super::notes::Notes;
-use super::scale::{drawable, significant};
+use super::scale::drawable;
 use super::{Frame, NOTE, font, series, style};
 
 /// Bars up to which each has its value written above it.
@@ -139,17 +139,12 @@ fn ends(
         notes.error_bars = true;
         end = frame.at_y(if point.y >= 0.0 { interval.1 } else { interval.0 });
     }
-    let text = significant(rounded(point.y));
+    let text = frame.y.shown(point.y);
     if labelled && font::width(&text, NOTE, false) <= width + 8.0 && frame.y.contains(point.y) {
         let y = if point.y >= 0.0 { end - 5.0 } else { end + 5.0 + NOTE * 0.75 };
         let look = text_of(NOTE, INK).anchor(Anchor::Middle);
         canvas.text((x, y.max(frame.area.y - 2.0)), &text, look);
     }
-}
-
-/// Three significant digits.
-fn rounded(value: f64) -> f64 {
-    format!("{value:.2e}").parse().unwrap_or(value)
 }
 
 /// Quartiles and whiskers of samples.

@@ -4,7 +4,7 @@ use crate::{Axis, Figure, Heat, Scale};
 
 use super::canvas::{Anchor, Area, Canvas, DIM, GRID, INK, stroke, text_of};
 use super::notes::Notes;
-use super::scale::{self, drawable, significant};
+use super::scale::{self, drawable};
 use super::{LABEL, MARGIN, NOTE, TICK, font, series, style};
 
 /// Room for the colour bar.
@@ -59,7 +59,7 @@ pub(super) fn draw(
             let told = format!("{name}: {}", scale::readable(value, &heat.bar.unit));
             canvas.open(Some(&told));
             canvas.tile(cell, &colour);
-            let text = significant(format!("{value:.2e}").parse().unwrap_or(value));
+            let text = bar.shown(value);
             let fits = font::width(&text, NOTE, false) < width - 4.0 && height > NOTE * 1.4;
             if rows * columns <= LABELLED && fits {
                 let place = (x + width / 2.0, y + height / 2.0 + NOTE * 0.36);

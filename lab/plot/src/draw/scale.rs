@@ -23,6 +23,17 @@ pub(crate) struct Fitted {
     /// Label and unit, as written beside the axis.
     pub(crate) title: String,
     pub(crate) ticks: Vec<Tick>,
+    /// How values are written beside it.
+    pub(crate) values: Values,
+}
+
+/// How values are written, so that they read as the ticks of their axis do.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Values {
+    /// Over this power of ten, with this behind it.
+    Scaled(i32, &'static str),
+    /// With this unit, prefixed as each value needs.
+    WithUnit(String),
 }
 
 /// Whether a value can be drawn on an axis of this scale.
@@ -41,6 +52,17 @@ impl Fitted {
             (value - self.low) / (self.high - self.low)
         };
         if share.is_nan() { 0.5 } else { share.clamp(-10.0, 11.0) }
+    }
+
+    /// `value` to three significant digits, as the axis writes its own.
+    pub(crate) fn shown(&self, value: f64) -> String {
+        let rounded = |value: f64| format!("{value:.2e}").parse().unwrap_or(value);
+        match &self.values {
+            Values::Scaled(exponent, suffix) => {
+                format!("{}{suffix}", significant(rounded(scaled(value, -exponent))))
+            }
+            Values::WithUnit(unit) => readable(rounded(value), unit),
+        }
     }
 
     /// Whether `value` lies within the axis, with a little tolerance for rounding.
@@ -252,7 +274,8 @@ fn fit_linear(axis: &Axis, unit: &Unit<'_>, low: f64, high: f64, wanted: usize) 
             Tick { value, label: text }
         })
         .collect();
-    Fitted { low, high, log: false, title: unit.title(&axis.label, exponent), ticks }
+    let values = Values::Scaled(shift + thousands, suffix);
+    Fitted { low, high, log: false, title: unit.title(&axis.label, exponent), ticks, values }
 }
 
 fn scaled(value: f64, exponent: i32) -> f64 {
@@ -321,7 +344,11 @@ fn fit_log(axis: &Axis, unit: &Unit<'_>, low: f64, high: f64) -> Fitted {
         Some(base) => Unit { name: base, base: None, exponent: 0 }.title(&axis.label, 0),
         None => unit.title(&axis.label, 0),
     };
-    Fitted { low, high, log: true, title, ticks }
+    let values = match unit.base {
+        Some(_) => Values::WithUnit(axis.unit.clone()),
+        None => Values::Scaled(0, ""),
+    };
+    Fitted { low, high, log: true, title, ticks, values }
 }
 
 /// How decades are written: one way for a whole axis.

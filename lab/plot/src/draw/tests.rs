@@ -232,6 +232,34 @@ fn bars_stand_on_zero_and_name_their_categories() {
 }
 
 #[test]
+fn values_are_written_as_their_axis_is_scaled() {
+    let group = |values: &[f64]| BarGroup {
+        name: "ours".to_owned(),
+        values: values.iter().copied().map(Point::value).collect(),
+    };
+    let bars = |y: Axis, values: &[f64]| {
+        let names = (0..values.len()).map(|at| format!("c{at}")).collect();
+        Figure::bars("t", Axis::linear("x", ""), y, names, vec![group(values)]).to_svg()
+    };
+    let svg = bars(Axis::linear("Delay", "s"), &[0.0972, 0.2]);
+    assert!(has(&svg, "Delay (ms)") && has(&svg, "97.2"), "{:?}", texts(&svg));
+    let svg = bars(Axis::linear("Rate", "packets/s"), &[15_320.0, 40_000.0]);
+    assert!(has(&svg, "40k") && has(&svg, "15.3k"), "{:?}", texts(&svg));
+    let svg = bars(Axis::linear("Loss", ""), &[2.34e-6, 4e-6]);
+    assert!(has(&svg, "Loss (×10⁻⁶)") && has(&svg, "2.34"), "{:?}", texts(&svg));
+    let svg = bars(Axis::log("Delay", "s"), &[0.0972, 10.0]);
+    assert!(has(&svg, "100 ms") && has(&svg, "97.2 ms"), "{:?}", texts(&svg));
+    let heat = Heat {
+        columns: vec!["c".to_owned(), "d".to_owned()],
+        rows: vec!["r".to_owned()],
+        values: vec![vec![1.5e7, 4e7]],
+        bar: Axis::linear("Goodput", "bit/s"),
+    };
+    let svg = Figure::heat("t", Axis::linear("k", ""), Axis::linear("a", ""), heat).to_svg();
+    assert!(has(&svg, "Goodput (Mbit/s)") && has(&svg, "15"), "{:?}", texts(&svg));
+}
+
+#[test]
 fn stacked_bars_reach_their_sum() {
     let group = |y: f64| BarGroup { name: "g".to_owned(), values: vec![Point::value(y)] };
     let bars = crate::Bars {
