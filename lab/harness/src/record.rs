@@ -299,6 +299,14 @@ impl Results {
             .collect()
     }
 
+    /// Whether every run of the experiment is there: parts may be missing.
+    #[must_use]
+    pub fn is_complete(&self, experiment: &Experiment) -> bool {
+        (0..experiment.points.len()).all(|point| {
+            experiment.seeds.iter().all(|seed| self.records.contains_key(&(point, *seed)))
+        })
+    }
+
     /// The records of a point, in the order of seeds.
     pub fn of_point(&self, point: usize) -> impl Iterator<Item = &Record> {
         self.records.range((point, 0)..=(point, u64::MAX)).map(|(_, record)| record)

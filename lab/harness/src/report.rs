@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use weir_plot::{ClaimRow, Graphic, Holds, Report, Section, Table};
+use weir_queueing::factorial::{Analysis, Effect};
 
-use crate::claims::{ClaimResult, Design};
+use crate::claims::{self, ClaimResult};
 use crate::events::write_text;
 use crate::figures::Drawer;
 use crate::record::{RecordError, ResultFolder, Results, RunFile};
@@ -125,17 +126,17 @@ impl ScenarioReport<'_> {
     /// Effects and shares of variation, for factorial designs.
     fn factorial_table(&self) -> Option<Table> {
         let factorial = self.experiment.factorial.as_ref()?;
-        let designs: Vec<Design> = self
+        let analyses: Vec<Analysis> = self
             .experiment
             .seeds
             .iter()
-            .filter_map(|seed| Design::of_seed(self.experiment, self.results, *seed))
+            .filter_map(|seed| claims::of_seed(self.experiment, self.results, *seed))
             .collect();
-        let first = designs.first()?;
-        let estimate = |name: &str, number: fn(&crate::claims::Effect) -> f64| {
-            let values: Vec<f64> = designs
+        let first = analyses.first()?;
+        let estimate = |name: &str, number: fn(&Effect) -> f64| {
+            let values: Vec<f64> = analyses
                 .iter()
-                .filter_map(|d| d.effects().iter().find(|e| e.name == name).map(number))
+                .filter_map(|a| a.effects.iter().find(|e| e.effect == name).map(number))
                 .collect();
             Estimate::of(&values)
         };
@@ -145,13 +146,13 @@ impl ScenarioReport<'_> {
             })
         };
         let mut rows: Vec<(f64, Vec<String>)> = first
-            .effects()
+            .effects
             .iter()
             .map(|effect| {
-                let variation = estimate(&effect.name, |effect| effect.variation_percent);
+                let variation = estimate(&effect.effect, |effect| effect.variation_percent);
                 let share = variation.map_or(0.0, |variation| variation.mean);
-                let value = text(estimate(&effect.name, |effect| effect.effect));
-                (share, vec![effect.name.clone(), value, text(variation)])
+                let value = text(estimate(&effect.effect, |effect| effect.coefficient));
+                (share, vec![effect.effect.clone(), value, text(variation)])
             })
             .collect();
         rows.sort_by(|a, b| b.0.total_cmp(&a.0));

@@ -172,6 +172,8 @@ impl Session {
     /// Why a task failed.
     pub fn run(&self, options: &RunOptions, progress: OnProgress<'_>) -> Result<(), SessionError> {
         let options = RunOptions { arm: self.arm, ..options.clone() };
+        // What a claim asks in vain should not come out when everything has run.
+        self.claims()?;
         let before = Instant::now();
         let done = run::run(&self.experiment, &self.folder, &self.file, &options, progress);
         let mut file = match self.folder.run_file()? {
@@ -320,16 +322,23 @@ pub fn merge(folders: &[PathBuf], program: &Program) -> Result<Session, SessionE
         let other = ResultFolder::new(path);
         let part = read_run(&other)?;
         other.open(&session.file, false)?;
-        run.elapsed_s += part.elapsed_s;
+        let (mut there, mut copied) = (0_u32, 0_u32);
         for task in run::tasks(&session.experiment, None) {
             let from = other.record_path(task.point, task.seed);
             let to = target.record_path(task.point, task.seed);
-            if other.record(task.point, task.seed)?.is_some() && !to.exists() {
+            if other.record(task.point, task.seed)?.is_none() {
+                continue;
+            }
+            there += 1;
+            if !to.exists() {
+                copied += 1;
                 // Copied, not written again: what is read may differ in the last bit of a number.
                 let bytes = std::fs::read(&from).map_err(record::file_error(&from))?;
                 record::write_atomically(&to, &bytes)?;
             }
         }
+        // The time of what was taken over before is in the sum already.
+        run.elapsed_s += part.elapsed_s * f64::from(copied) / f64::from(there.max(1));
     }
     if !others.is_empty() {
         target.write_run_file(&run)?;

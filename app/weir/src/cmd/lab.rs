@@ -6,6 +6,7 @@ mod list;
 mod run;
 
 use clap::Subcommand;
+use weir_harness::real::RealError;
 use weir_harness::run::RunError;
 use weir_harness::session::{Program, SessionError};
 use weir_netsim::ViolationKind;
@@ -68,6 +69,7 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
         Some(SessionError::Run(error)) => match error {
             RunError::Scenario(_) | RunError::Plan { .. } => 2,
             RunError::Interrupted => 130,
+            RunError::Real { source, .. } if matches!(**source, RealError::Interrupted) => 130,
             RunError::Violation { violation, .. } => match violation.kind {
                 ViolationKind::Invariant => 10,
                 ViolationKind::Liveness => 11,

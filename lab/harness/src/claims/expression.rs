@@ -323,11 +323,11 @@ fn call(
     let points = experiment.points.iter().enumerate();
     let values: Vec<f64> = points
         .filter(|(_, point)| holds(experiment, point, filter))
-        .filter_map(|(index, _)| {
+        .map(|(index, _)| {
             let record = of.results.records.get(&(index, seed))?;
             at_point(record, function, metric, numbers, node)
         })
-        .collect();
+        .collect::<Option<_>>()?;
     let count = values.len() as f64;
     match function {
         "min_over" => values.into_iter().reduce(f64::min),

@@ -8,6 +8,7 @@ mod tests;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use weir_queueing::factorial::Analysis;
 
 use crate::document::{self, Reader, ScenarioError};
 use crate::library::Paper;
@@ -17,7 +18,7 @@ use crate::stats::Estimate;
 use crate::{Arm, Size};
 
 use expression::Expression;
-pub use factorial::{Design, Effect};
+pub(crate) use factorial::of_seed;
 
 /// All claims of a paper.
 #[derive(Clone, Debug)]
@@ -65,8 +66,8 @@ pub enum Source {
         /// The arm; the scenario's first one when `None`.
         arm: Option<Arm>,
     },
-    /// A table of the paper: a factorial design.
-    Data(Design),
+    /// A table of the paper: a factorial design, analysed.
+    Data(Analysis),
 }
 
 /// What must hold of the measured value. All that are given must.
@@ -120,7 +121,7 @@ pub struct Reproduction {
 pub(crate) struct Evaluation<'a> {
     pub(crate) experiment: Option<&'a Experiment>,
     pub(crate) results: &'a Results,
-    pub(crate) data: Option<&'a Design>,
+    pub(crate) data: Option<&'a Analysis>,
 }
 
 const KNOWN: &[&str] = &[
@@ -248,9 +249,10 @@ fn source(reader: &Reader<'_>, paper: &Paper) -> Result<Source, ScenarioError> {
         (None, Some(data)) => {
             let text =
                 paper.folder.read(data).map_err(|message| reader.error_at("data", message))?;
-            let design = Design::of_csv(&text)
-                .map_err(|message| reader.error_at("data", format!("{data}: {message}")))?;
-            Ok(Source::Data(design))
+            let analysis = weir_queueing::factorial::parse(&text)
+                .and_then(|design| design.analyse(factorial::CONFIDENCE))
+                .map_err(|error| reader.error_at("data", format!("{data}: {error}")))?;
+            Ok(Source::Data(analysis))
         }
         _ => {
             Err(reader
@@ -265,6 +267,10 @@ impl Claim {
     /// # Errors
     /// What is wrong, with the claim's line.
     pub fn check(&self, experiment: Option<&Experiment>) -> Result<(), ScenarioError> {
+        // A sweep may have other values at the other size.
+        if !self.is_sized(experiment) {
+            return Ok(());
+        }
         let all = std::iter::once(&self.measure).chain(&self.order);
         for expression in all {
             expression.check(experiment).map_err(|message| ScenarioError {
@@ -276,11 +282,16 @@ impl Claim {
         Ok(())
     }
 
+    /// Whether it is checked at the experiment's size.
+    fn is_sized(&self, experiment: Option<&Experiment>) -> bool {
+        experiment.is_none_or(|experiment| self.sizes.contains(&experiment.size))
+    }
+
     /// The claim over the results of its scenario; over its own data when `experiment` is `None`.
     #[must_use]
     pub fn evaluate(&self, experiment: Option<&Experiment>, results: &Results) -> ClaimResult {
         let data = match &self.source {
-            Source::Data(design) => Some(design),
+            Source::Data(analysis) => Some(analysis),
             Source::Scenario { .. } => None,
         };
         let of = Evaluation { experiment, results, data };
@@ -291,14 +302,16 @@ impl Claim {
         let estimate = |expression: &Expression| {
             let values: Vec<f64> =
                 seeds.iter().filter_map(|seed| expression.value(&of, *seed)).collect();
+            let values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
             // A number that some seeds lack would be one of those that have it.
             if values.len() < seeds.len() { None } else { Estimate::of(&values) }
         };
         let measured = estimate(&self.measure);
         let order: Vec<Option<f64>> =
             self.order.iter().map(|e| estimate(e).map(|e| e.mean)).collect();
-        let is_sized = experiment.is_none_or(|experiment| self.sizes.contains(&experiment.size));
-        let holds = if is_sized { self.holds(measured.as_ref(), &order) } else { None };
+        let is_sized = self.is_sized(experiment);
+        let is_complete = experiment.is_none_or(|experiment| results.is_complete(experiment));
+        let holds = (is_sized && is_complete).then(|| self.holds(measured.as_ref(), &order));
         let finite = |value: f64| value.is_finite().then_some(value);
         let metric = match self.unit.as_str() {
             "" => self.metric.clone(),
@@ -317,10 +330,12 @@ impl Claim {
         }
     }
 
-    fn holds(&self, measured: Option<&Estimate>, order: &[Option<f64>]) -> Option<bool> {
-        let order: Vec<f64> = order.iter().copied().collect::<Option<_>>()?;
+    fn holds(&self, measured: Option<&Estimate>, order: &[Option<f64>]) -> bool {
+        let Some(order) = order.iter().copied().collect::<Option<Vec<f64>>>() else {
+            return false;
+        };
         if !order.windows(2).all(|pair| pair[0] > pair[1]) {
-            return Some(false);
+            return false;
         }
         let rules = &self.rules;
         let has_bound = rules.within.is_some()
@@ -328,17 +343,17 @@ impl Claim {
             || rules.at_least.is_some()
             || rules.at_most.is_some();
         if !has_bound {
-            return Some(true);
+            return true;
         }
-        let value = measured?.mean;
+        // What cannot be measured although every run is there does not hold either.
+        let Some(measured) = measured else { return false };
+        let value = measured.mean;
         let paper = rules.paper.unwrap_or(0.0);
         let difference = (value - paper).abs();
-        Some(
-            rules.within.is_none_or(|most| difference <= most * paper.abs())
-                && rules.within_absolute.is_none_or(|most| difference <= most)
-                && rules.at_least.is_none_or(|least| value >= least)
-                && rules.at_most.is_none_or(|most| value <= most),
-        )
+        rules.within.is_none_or(|most| difference <= most * paper.abs())
+            && rules.within_absolute.is_none_or(|most| difference <= most)
+            && rules.at_least.is_none_or(|least| value >= least)
+            && rules.at_most.is_none_or(|most| value <= most)
     }
 
     fn note(&self, is_missing: bool, is_sized: bool) -> String {

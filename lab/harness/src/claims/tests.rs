@@ -159,10 +159,19 @@ fn rules_hold_or_not() {
 }
 
 #[test]
-fn what_some_seeds_lack_is_not_measured() {
-    let result = evaluated("measure = \"first_time(y, 11, window=1)\"\nat_most = 1\n");
-    assert_eq!((result.measured, result.holds), (None, None));
-    assert!(result.note.contains("Not measured with every seed"));
+fn what_cannot_be_measured_with_every_seed_does_not_hold() {
+    for measure in ["first_time(y, 11, window=1)", "mean(y, window=1) / 0"] {
+        let result = evaluated(&format!("measure = \"{measure}\"\nat_least = 1\n"));
+        assert_eq!((result.measured, result.holds), (None, Some(false)), "{measure}");
+        assert!(result.note.contains("Not measured with every seed"));
+    }
+}
+
+#[test]
+fn nothing_is_said_of_runs_that_are_missing() {
+    let claim = claim_of("measure = \"mean(y, window=1)\"\nat_least = 1\n")
+        .unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(claim.evaluate(Some(&experiment()), &Results::default()).holds, None);
 }
 
 #[test]
