@@ -254,3 +254,16 @@ pub enum Fault {
         probability: f64,
     },
 }
+
+impl Fault {
+    /// How long it lasts, ns.
+    #[must_use]
+    pub fn for_ns(&self) -> u64 {
+        match *self {
+            Self::LinkDown { for_ns, .. }
+            | Self::Crash { for_ns, .. }
+            | Self::StoreStall { for_ns, .. }
+            | Self::WrongBytes { for_ns, .. } => for_ns,
+        }
+    }
+}

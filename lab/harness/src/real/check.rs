@@ -1,7 +1,7 @@
 //! What processes on one machine cannot do is refused before any of them is started.
 
 use weir_netem::{Jitter, LinkConfig, Loss};
-use weir_netsim::plan::{Fault, LinkPlan, Plan, Role, Transport};
+use weir_netsim::plan::{Fault, FaultPlan, LinkPlan, Plan, Role, Transport};
 
 use super::RealError;
 
@@ -81,7 +81,28 @@ pub(super) fn check(plan: &Plan) -> Result<(), RealError> {
             ));
         }
     }
-    plan.faults.iter().try_for_each(|planned| check_fault(plan, &planned.fault))
+    plan.faults.iter().try_for_each(|planned| check_fault(plan, &planned.fault))?;
+    check_overlaps(plan)
+}
+
+/// Faults of one link or router one after the other: processes know no two reasons to be away.
+fn check_overlaps(plan: &Plan) -> Result<(), RealError> {
+    let target = |fault: &Fault| match *fault {
+        Fault::LinkDown { link, .. } | Fault::WrongBytes { link, .. } => ("link", link),
+        Fault::Crash { node, .. } | Fault::StoreStall { node, .. } => ("node", node),
+    };
+    let end_ns = |planned: &FaultPlan| planned.at_ns.saturating_add(planned.fault.for_ns());
+    for (index, one) in plan.faults.iter().enumerate() {
+        for other in &plan.faults[..index] {
+            let is_same = target(&one.fault) == target(&other.fault);
+            if is_same && one.at_ns <= end_ns(other) && other.at_ns <= end_ns(one) {
+                let (kind, number) = target(&one.fault);
+                let what = format!("two faults of {kind} {number} overlap; let one end first");
+                return Err(RealError::Unsupported(what));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn check_link(plan: &Plan, index: usize, link: &LinkPlan) -> Result<(), RealError> {

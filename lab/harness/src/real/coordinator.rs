@@ -66,14 +66,9 @@ impl<'a> Run<'a> {
             tasks.extend((1..=samples).map(|at| (at * plan.sample_ns, Task::Sample)));
         }
         for (index, planned) in plan.faults.iter().enumerate() {
-            let for_ns = match planned.fault {
-                Fault::LinkDown { for_ns, .. }
-                | Fault::Crash { for_ns, .. }
-                | Fault::StoreStall { for_ns, .. }
-                | Fault::WrongBytes { for_ns, .. } => for_ns,
-            };
+            let end_ns = planned.at_ns.saturating_add(planned.fault.for_ns());
             tasks.push((planned.at_ns, Task::FaultBegins(index)));
-            tasks.push((planned.at_ns.saturating_add(for_ns), Task::FaultEnds(index)));
+            tasks.push((end_ns, Task::FaultEnds(index)));
         }
         tasks.sort_by_key(|&(at_ns, _)| std::cmp::Reverse(at_ns));
         Ok(Self {
@@ -142,7 +137,8 @@ impl<'a> Run<'a> {
         let mut apps = self.site.apps.values_mut();
         match apps.find(|app| app.is_consumer && !app.is_done) {
             Some(app) => app.process.failure("did not end with the run"),
-            None => RealError::Interrupted,
+            // A router that a fault keeps away for longer than the run.
+            None => RealError::Unsupported("a fault lasts beyond the end of the run".into()),
         }
     }
 

@@ -9,18 +9,6 @@ use crate::check::recent::Happened;
 use crate::event::{EventKind, Observer};
 use crate::plan::{Fault, FaultPlan};
 
-impl Fault {
-    /// How long it lasts, ns.
-    fn for_ns(&self) -> u64 {
-        match *self {
-            Self::LinkDown { for_ns, .. }
-            | Self::Crash { for_ns, .. }
-            | Self::StoreStall { for_ns, .. }
-            | Self::WrongBytes { for_ns, .. } => for_ns,
-        }
-    }
-}
-
 impl Network {
     /// Puts all faults into the event queue.
     pub(super) fn schedule_faults(&mut self) {
