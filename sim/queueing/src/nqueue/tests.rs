@@ -283,3 +283,18 @@ fn impossible_models_are_refused() {
     let stopped = chain(&model(3, 3, 2.0), &few);
     assert!(matches!(stopped, Err(NQueueError::Convergence { sweeps: 1, .. })), "{stopped:?}");
 }
+
+/// High loads made `rate * (1 - blocking)` cancel: utilisations above 1, and a panic.
+#[test]
+fn the_highest_loads_have_a_solution_or_an_error() {
+    for (queues, threshold) in [(1, 1), (1, 64), (3, 2), (20, 8)] {
+        for exponent in 0..13 {
+            let model = Model::new(queues, threshold, 10f64.powi(exponent)).unwrap();
+            let Ok(RenewalSolution { solution, .. }) = renewal(&model) else { continue };
+            for queue in &solution.queues {
+                assert!((0.0..=1.0).contains(&queue.utilisation), "{model:?}: {queue:?}");
+                assert!((0.0..=1.0).contains(&queue.blocking), "{model:?}: {queue:?}");
+            }
+        }
+    }
+}
