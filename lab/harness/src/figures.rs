@@ -405,8 +405,8 @@ fn point_name(axis: &Axis, _at: usize, label: &str) -> String {
 }
 
 fn place(x: f64, estimate: &Estimate) -> Place {
-    if estimate.count < 2 {
-        return Place::new(x, estimate.mean);
+    match estimate.low.zip(estimate.high) {
+        Some((low, high)) => Place::with_interval(x, estimate.mean, low, high),
+        None => Place::new(x, estimate.mean),
     }
-    Place::with_interval(x, estimate.mean, estimate.low, estimate.high)
 }

@@ -100,13 +100,11 @@ impl ScenarioReport<'_> {
             let labels = experiment.coordinates(point).into_iter().map(|(_, l)| l.to_owned());
             let mut row: Vec<String> = labels.collect();
             for metric in &experiment.metrics {
-                row.push(Estimate::of(&self.results.values(index, &metric.id)).map_or_else(
-                    || "-".to_owned(),
-                    |estimate| match estimate.count {
-                        0 | 1 => shown(estimate.mean),
-                        _ => format!("{} ± {}", shown(estimate.mean), shown(estimate.half_width())),
-                    },
-                ));
+                let estimate = Estimate::of(&self.results.values(index, &metric.id));
+                row.push(match estimate {
+                    Some(estimate) => with_interval(&estimate),
+                    None => "-".to_owned(),
+                });
             }
             row
         };
@@ -140,11 +138,8 @@ impl ScenarioReport<'_> {
                 .collect();
             Estimate::of(&values)
         };
-        let text = |estimate: Option<Estimate>| {
-            estimate.map_or_else(String::new, |e| {
-                format!("{} ± {}", shown(e.mean), shown(e.half_width()))
-            })
-        };
+        let text =
+            |estimate: Option<Estimate>| estimate.as_ref().map_or_else(String::new, with_interval);
         let mut rows: Vec<(f64, Vec<String>)> = first
             .effects
             .iter()
@@ -209,7 +204,9 @@ impl ScenarioReport<'_> {
                     experiment.coordinates(point).iter().map(|(_, label)| (*label).to_owned()),
                 );
                 row.extend([metric.id.clone(), metric.unit.clone()]);
-                row.extend([estimate.mean, estimate.low, estimate.high].map(|n| n.to_string()));
+                row.push(estimate.mean.to_string());
+                let ends = [estimate.low, estimate.high];
+                row.extend(ends.map(|end| end.map_or_else(String::new, |end| end.to_string())));
                 row.push(estimate.count.to_string());
                 text.push_str(&line(&row));
             }
@@ -221,6 +218,15 @@ impl ScenarioReport<'_> {
 fn line(fields: &[String]) -> String {
     let fields: Vec<String> = fields.iter().map(|field| weir_plot::csv_field(field)).collect();
     format!("{}\n", fields.join(","))
+}
+
+/// The mean, and half the width of its interval where it has one.
+#[must_use]
+pub fn with_interval(estimate: &Estimate) -> String {
+    match estimate.half_width() {
+        Some(half) => format!("{} ± {}", shown(estimate.mean), shown(half)),
+        None => shown(estimate.mean),
+    }
 }
 
 /// A number with four digits that matter.

@@ -7,10 +7,10 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 pub struct Estimate {
     /// The mean.
     pub mean: f64,
-    /// Lower end; the mean itself where there is one sample only.
-    pub low: f64,
+    /// Lower end; `None` of one sample, which tells nothing of the others.
+    pub low: Option<f64>,
     /// Upper end.
-    pub high: f64,
+    pub high: Option<f64>,
     /// Samples.
     pub count: usize,
 }
@@ -26,19 +26,18 @@ impl Estimate {
         }
         let n = count as f64;
         let mean = samples.iter().sum::<f64>() / n;
-        let half = if count < 2 {
-            0.0
-        } else {
+        let half = (count > 1).then(|| {
             let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
             student_975(count - 1) * (squares / (n - 1.0) / n).sqrt()
-        };
-        Some(Self { mean, low: mean - half, high: mean + half, count })
+        });
+        let (low, high) = (half.map(|half| mean - half), half.map(|half| mean + half));
+        Some(Self { mean, low, high, count })
     }
 
     /// Half of the interval's width.
     #[must_use]
-    pub fn half_width(&self) -> f64 {
-        (self.high - self.low) / 2.0
+    pub fn half_width(&self) -> Option<f64> {
+        Some((self.high? - self.low?) / 2.0)
     }
 }
 
@@ -64,14 +63,18 @@ mod tests {
         // Mean 3, standard deviation sqrt(2.5), t(4) = 2.776: 3 +- 1.963.
         let estimate = Estimate::of(&[1.0, 2.0, 3.0, 4.0, 5.0]).expect("samples");
         assert!((estimate.mean - 3.0).abs() < 1e-12);
-        assert!((estimate.half_width() - 1.963).abs() < 1e-3, "{estimate:?}");
+        let half = estimate.half_width().expect("five samples");
+        assert!((half - 1.963).abs() < 1e-3, "{estimate:?}");
     }
 
     #[test]
     fn few_samples() {
         assert_eq!(Estimate::of(&[]), None);
         let one = Estimate::of(&[7.0]).expect("a sample");
-        assert_eq!((one.low, one.mean, one.high, one.count), (7.0, 7.0, 7.0, 1));
+        assert_eq!((one.mean, one.low, one.high, one.count), (7.0, None, None, 1));
+        assert_eq!(one.half_width(), None);
+        let json = serde_json::to_value(one).expect("JSON");
+        assert_eq!(json, serde_json::json!({"mean": 7.0, "low": null, "high": null, "count": 1}));
     }
 
     #[test]
@@ -85,7 +88,8 @@ mod tests {
                 let samples: Vec<f64> =
                     (0..5).map(|_| (0..12).map(|_| uniform()).sum::<f64>()).collect();
                 let estimate = Estimate::of(&samples).expect("samples");
-                (estimate.low..=estimate.high).contains(&6.0)
+                let (low, high) = estimate.low.zip(estimate.high).expect("five samples");
+                (low..=high).contains(&6.0)
             })
             .count();
         let share = f64::from(held as u32) / f64::from(trials);

@@ -323,8 +323,8 @@ impl Claim {
             metric,
             paper: self.rules.paper,
             measured: measured.and_then(|estimate| finite(estimate.mean)),
-            low: measured.and_then(|estimate| finite(estimate.low)),
-            high: measured.and_then(|estimate| finite(estimate.high)),
+            low: measured.and_then(|estimate| estimate.low).and_then(finite),
+            high: measured.and_then(|estimate| estimate.high).and_then(finite),
             holds,
             note: self.note(measured.is_none() || order.contains(&None), is_sized),
         }

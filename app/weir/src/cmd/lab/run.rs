@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use weir_harness::claims::{ClaimResult, Reproduction};
 use weir_harness::events::EventFormat;
 use weir_harness::jobs::{Cluster, job_file};
-use weir_harness::report::{claim_rows, shown};
+use weir_harness::report::{claim_rows, with_interval};
 use weir_harness::run::{Progress, RunError, RunOptions, Task};
 use weir_harness::session::{
     Order, Outcome, PaperOrder, PaperSession, Session, SessionError, merge,
@@ -275,10 +275,7 @@ fn show(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
         outln!("{name}")?;
         for (metric, estimate) in &point.metrics {
             match estimate {
-                Some(e) if e.count > 1 => {
-                    outln!("  {metric}: {} ± {}", shown(e.mean), shown(e.half_width()))?;
-                }
-                Some(e) => outln!("  {metric}: {}", shown(e.mean))?,
+                Some(estimate) => outln!("  {metric}: {}", with_interval(estimate))?,
                 None => outln!("  {metric}: nothing to measure")?,
             }
         }
