@@ -103,7 +103,8 @@ impl ScenarioReport<'_> {
                 let estimate = Estimate::of(&self.results.values(index, &metric.id));
                 row.push(match estimate {
                     Some(estimate) => with_interval(&estimate),
-                    None => "-".to_owned(),
+                    None if metric.measure.is_measured_in(self.run.identity.arm) => "-".to_owned(),
+                    None => "not measured in this arm".to_owned(),
                 });
             }
             row

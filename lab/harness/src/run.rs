@@ -218,7 +218,7 @@ impl Runner<'_> {
         let point = &self.experiment.points[task.point];
         let prepared = self.experiment.prepare(point, task.seed)?;
         let mut observer = Watch {
-            collector: self.experiment.collector(&prepared)?,
+            collector: self.experiment.collector(&prepared, self.options.arm)?,
             writer: match self.options.events {
                 Some(format) => {
                     let folder = self.folder.path.join("events");

@@ -85,6 +85,8 @@ pub struct Outcome {
     pub report: PathBuf,
     /// Runs that are there, of those that the scenario has.
     pub runs: (usize, usize),
+    /// Metrics that the arm cannot give.
+    pub not_measured: Vec<String>,
     /// Every point.
     pub points: Vec<OutcomePoint>,
     /// The paper's claims about the scenario.
@@ -142,6 +144,14 @@ impl Session {
         let mut experiment = scenario.experiment(order.size)?;
         if let Some(seed) = order.seed {
             experiment.seeds = vec![seed];
+        }
+        if experiment.not_measured_in(arm).len() == experiment.metrics.len() {
+            return Err(SessionError::Usage(format!(
+                "none of the metrics of {} can be measured in the {}; choose the other arm with \
+                    --arm",
+                scenario.file,
+                arm.noun()
+            )));
         }
         let identity = Identity {
             scenario: header.id.clone(),
@@ -278,6 +288,7 @@ impl Session {
             out: self.folder.path.clone(),
             report,
             runs: (results.records.len(), experiment.points.len() * experiment.seeds.len()),
+            not_measured: experiment.not_measured_in(self.arm),
             points: experiment.points.iter().enumerate().map(point).collect(),
             claims,
         }

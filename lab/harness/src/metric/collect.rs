@@ -33,14 +33,22 @@ pub struct Collector {
     names: Vec<String>,
     /// The last sample of each router and when it was.
     routers: Vec<(u64, RouterSample)>,
-    /// The last sample of each sender and link, and when it was: octets, frames, dropped.
-    links: BTreeMap<(u32, u32), (u64, (u64, u64, u64))>,
+    /// The last sample of each sender and link, and when it was.
+    links: BTreeMap<(u32, u32), (u64, Carried)>,
     /// For each consumer which producer's names it asks for.
     content: Vec<usize>,
     spreads: BTreeMap<(usize, u64), Spread>,
     duration_ns: u64,
     warm_up_ns: u64,
     bin_ns: u64,
+}
+
+/// What a link has done.
+#[derive(Clone, Copy, Default)]
+struct Carried {
+    bytes: u64,
+    frames: u64,
+    dropped: u64,
 }
 
 /// How an object spreads over consumers.
@@ -119,6 +127,8 @@ impl Sum {
             Kind::Samples => self.samples.statistic(metric.statistic)?,
             Kind::Rate => self.amount / time_s,
             Kind::Total => self.amount,
+            // Nobody counted processor time: the simulator does where a router has a `cpu` stage.
+            Kind::Ratio if metric.measure == Measure::CpuLoad && self.amount == 0.0 => return None,
             Kind::Ratio if self.of > 0.0 => self.amount / self.of,
             Kind::Ratio => return None,
         };
@@ -235,11 +245,13 @@ impl Collector {
         self.sample(M::PitEntries, at_ns, node, now.pit_entries as f64);
     }
 
-    fn link(&mut self, at_ns: u64, node: u32, link: u32, now: (u64, u64, u64)) {
+    fn link(&mut self, at_ns: u64, node: u32, link: u32, now: Carried) {
         let (before_ns, before) = self.links.insert((node, link), (at_ns, now)).unwrap_or_default();
         let over = Span { from_ns: before_ns, to_ns: at_ns };
-        let (frames, dropped) = (grown(now.1, before.1), grown(now.2, before.2));
-        self.spread(Measure::LinkThroughput, over, node, (grown(now.0, before.0) * 8.0, 0.0));
+        let bits = grown(now.bytes, before.bytes) * 8.0;
+        let frames = grown(now.frames, before.frames);
+        let dropped = grown(now.dropped, before.dropped);
+        self.spread(Measure::LinkThroughput, over, node, (bits, 0.0));
         self.spread(Measure::LinkLoss, over, node, (dropped, frames + dropped));
     }
 
@@ -427,7 +439,8 @@ impl Observer for Collector {
             }
             EventKind::RouterSample(sample) => self.router(t, node, sample),
             EventKind::LinkSample { link, frames, bytes, dropped } => {
-                self.link(t, node, *link, (*bytes, *frames, *dropped));
+                let (bytes, frames, dropped) = (*bytes, *frames, *dropped);
+                self.link(t, node, *link, Carried { bytes, frames, dropped });
             }
             _ => {}
         }

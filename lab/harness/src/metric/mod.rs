@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use weir_netsim::event::Queue;
 
+use crate::Arm;
 use crate::document::{Reader, ScenarioError, suggestion};
 
 pub use collect::{Collector, Measured};
@@ -158,12 +159,14 @@ measures! {
     PitEntries = "pit-entries", "Pending Interests", "";
     /// Packets that routers dropped, over time.
     RouterDrops = "router-drops", "Dropped by routers", "packets/s";
-    /// Processor time of routers, of the time that passed; real processes only.
+    /// Processor time of routers, of the time that passed; in the simulator of routers with a
+    /// `cpu` stage.
     CpuLoad = "cpu-load", "Processor load of the router", "%";
-    /// Processor time of routers for each packet that came in; real processes only.
+    /// Processor time of routers for each packet that came in; in the simulator of routers with a
+    /// `cpu` stage.
     CpuPerPacket = "cpu-per-packet", "Processor time per packet", "s";
     /// Octets that left routers in a second of their processor time: what a router carries whose
-    /// one core is busy; real processes only.
+    /// one core is busy; in the simulator of routers with a `cpu` stage.
     OutPerCpu = "out-per-cpu", "Throughput at a busy core", "bit/s";
     /// Octets that links carried, over time; `node` is the sender.
     LinkThroughput = "link-throughput", "Throughput of links", "bit/s";
@@ -250,6 +253,18 @@ impl Measure {
     #[must_use]
     pub const fn is_of_queue(self) -> bool {
         matches!(self, Self::QueueLength | Self::StageDrops | Self::StageBypasses)
+    }
+
+    /// Whether an arm can give it: real processes do not tell of their queues, and links not of
+    /// what they carried by when.
+    #[must_use]
+    pub const fn is_measured_in(self, arm: Arm) -> bool {
+        match arm {
+            Arm::Sim => true,
+            Arm::Real => {
+                !self.is_of_queue() && !matches!(self, Self::LinkThroughput | Self::LinkLoss)
+            }
+        }
     }
 
     /// What numbers are multiplied with: shares are told in percent.

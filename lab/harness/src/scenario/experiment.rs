@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_netsim::Plan;
 use weir_topology::Topology;
 
-use super::{Axis, Header, Plot, Point, Scenario, Size, TOP, network, outputs, sweep};
+use super::{Arm, Axis, Header, Plot, Point, Scenario, Size, TOP, network, outputs, sweep};
 use crate::document::{Node, Reader, ScenarioError, Value, suggestion};
 use crate::library::Folder;
 use crate::metric::{self, Collector, Metric};
@@ -80,6 +80,18 @@ impl Experiment {
             );
             return Err(top.error(metric.line, message));
         }
+        let arms = &scenario.header.arms;
+        let is_measured =
+            |metric: &Metric| arms.iter().any(|arm| metric.measure.is_measured_in(*arm));
+        if let Some(metric) = metrics.iter().find(|metric| !is_measured(metric)) {
+            let message = format!(
+                "metric \"{}\" cannot be measured in any of the scenario's arms; \"{}\" is for the \
+                    simulator: add \"sim\" to `arms`, or leave the metric out",
+                metric.id,
+                metric.measure.word()
+            );
+            return Err(top.error(metric.line, message));
+        }
         let factorial = factorial(&top, &axes, &metrics)?;
         let points = sweep::points(&axes);
         let experiment = Self {
@@ -123,13 +135,23 @@ impl Experiment {
         network::prepare(&self.file, &root, &self.folder, seed)
     }
 
-    /// A collector for a run of `prepared`.
+    /// A collector for a run of `prepared` in `arm`, of the metrics that the arm can give.
     ///
     /// # Errors
     /// A metric is measured at nodes that do not exist.
-    pub fn collector(&self, prepared: &Prepared) -> Result<Collector, ScenarioError> {
+    pub fn collector(&self, prepared: &Prepared, arm: Arm) -> Result<Collector, ScenarioError> {
         let at = self.nodes_of_metrics(prepared)?;
-        Ok(Collector::new(&prepared.plan, &self.metrics, &at, prepared.warm_up_ns))
+        let all = self.metrics.iter().cloned().zip(at);
+        let (metrics, at): (Vec<Metric>, Vec<_>) =
+            all.filter(|(metric, _)| metric.measure.is_measured_in(arm)).unzip();
+        Ok(Collector::new(&prepared.plan, &metrics, &at, prepared.warm_up_ns))
+    }
+
+    /// The metrics that an arm cannot give.
+    #[must_use]
+    pub fn not_measured_in(&self, arm: Arm) -> Vec<String> {
+        let metrics = self.metrics.iter().filter(|metric| !metric.measure.is_measured_in(arm));
+        metrics.map(|metric| metric.id.clone()).collect()
     }
 
     fn nodes_of_metrics(

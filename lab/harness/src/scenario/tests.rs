@@ -352,3 +352,24 @@ fn scenarios_of_the_program_are_right_at_both_sizes() {
     }
     assert!(count >= 4, "{count}");
 }
+
+#[test]
+fn what_an_arm_cannot_measure_is_left_out_or_refused() {
+    let with = |arms: &str| {
+        let link = "[[metric]]\nid = \"carried\"\nmeasure = \"link-throughput\"\n";
+        GOOD.replacen("title = \"Good\"", &format!("title = \"Good\"\narms = {arms}"), 1) + link
+    };
+    let both = read(&with("[\"sim\", \"real\"]")).expect("right");
+    assert!(both.not_measured_in(Arm::Sim).is_empty());
+    assert_eq!(both.not_measured_in(Arm::Real), ["carried"]);
+    let prepared = both.prepare(&both.points[0], 1).expect("a plan");
+    for (arm, metrics) in [(Arm::Sim, vec!["carried", "goodput"]), (Arm::Real, vec!["goodput"])] {
+        let measured = both.collector(&prepared, arm).expect("metrics").finish();
+        assert_eq!(measured.values.keys().collect::<Vec<_>>(), metrics);
+    }
+    let refused = read(&with("[\"real\"]")).expect_err("no arm gives it").to_string();
+    assert!(refused.contains("\"carried\" cannot be measured"), "{refused}");
+    let queue = "measure = \"queue-length\"\nqueue = \"store\"\n";
+    let text = GOOD.replacen("measure = \"goodput\"\n", queue, 1);
+    assert_eq!(read(&text).expect("right").not_measured_in(Arm::Real), ["goodput"]);
+}

@@ -276,6 +276,9 @@ fn show(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
         for (metric, estimate) in &point.metrics {
             match estimate {
                 Some(estimate) => outln!("  {metric}: {}", with_interval(estimate))?,
+                None if outcome.not_measured.contains(metric) => {
+                    outln!("  {metric}: not measured in this arm")?;
+                }
                 None => outln!("  {metric}: nothing to measure")?,
             }
         }
@@ -301,6 +304,15 @@ fn fail_of(claims: &[ClaimResult]) -> anyhow::Result<()> {
 
 /// Runs with a progress bar where someone looks, and tells of a violation what must be known.
 fn run_shown(session: &Session, options: &RunOptions) -> anyhow::Result<()> {
+    let not_measured = session.experiment.not_measured_in(session.arm);
+    if !not_measured.is_empty() {
+        eprintln!(
+            "{}: not measured in the {}: {}",
+            session.scenario.header.id,
+            session.arm.noun(),
+            not_measured.join(", ")
+        );
+    }
     let bar = Bar::new(&session.scenario.header.id);
     let done = session.run(options, &|progress| bar.on_progress(&progress));
     bar.finish();
