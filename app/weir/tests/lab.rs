@@ -118,6 +118,20 @@ fn job_files_and_pictures_are_written() {
     let script = std::fs::read_to_string(folder.path().join("jobs/tree.sbatch")).expect("a script");
     assert!(script.contains("weir lab run examples/tree --smoke"));
     assert!(script.contains("--array=1-4"));
+    let all: Vec<&str> = "--router-cores 0,2 --app-cores 1 --jobs 2 --events --seed 7"
+        .split(' ')
+        .chain(job[1..].iter().copied())
+        .collect();
+    assert!(weir(folder.path(), &[&["run"], &all[..]].concat()).status.success());
+    let script = std::fs::read_to_string(folder.path().join("jobs/tree.sbatch")).expect("a script");
+    for option in ["'--router-cores=0,2'", "--app-cores=1", "--events=csv", "--seed=7"] {
+        assert!(script.contains(option), "{option} in {script}");
+    }
+    assert!(script.contains("--cpus-per-task=2"), "{script}");
+    for option in ["--fresh", "--json", "--part=1/2"] {
+        let refused = weir(folder.path(), &[&job[..], &[option]].concat());
+        assert_eq!(refused.status.code(), Some(2), "{option}: {}", text(&refused.stderr));
+    }
     assert!(weir(folder.path(), &["draw", "geant", "-o", "geant.png"]).status.success());
     let picture = std::fs::read(folder.path().join("geant.png")).expect("a picture");
     assert!(picture.starts_with(b"\x89PNG"));

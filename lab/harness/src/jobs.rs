@@ -31,16 +31,25 @@ fn quoted(arguments: &[String]) -> String {
     arguments.iter().map(quote).collect::<Vec<_>>().join(" ")
 }
 
-/// The job file for `parts` parts of a run with these arguments; `id` is the scenario's.
+/// Runs at the same time, and cores, of a part when nothing else is said.
+pub const JOBS_DEFAULT: usize = 4;
+
+/// The job file for `parts` parts of a run with these arguments, each of which has `jobs` runs at
+/// the same time and as many cores; `id` is the scenario's.
 #[must_use]
-pub fn job_file(cluster: Cluster, id: &str, arguments: &[String], parts: usize) -> JobFile {
+pub fn job_file(
+    cluster: Cluster,
+    id: &str,
+    arguments: &[String],
+    (parts, jobs): (usize, usize),
+) -> JobFile {
     match cluster {
-        Cluster::Slurm => slurm(id, &quoted(arguments), parts),
-        Cluster::Kubernetes => kubernetes(id, &quoted(arguments), parts),
+        Cluster::Slurm => slurm(id, &quoted(arguments), parts, jobs),
+        Cluster::Kubernetes => kubernetes(id, &quoted(arguments), parts, jobs),
     }
 }
 
-fn slurm(id: &str, arguments: &str, parts: usize) -> JobFile {
+fn slurm(id: &str, arguments: &str, parts: usize, jobs: usize) -> JobFile {
     let text = format!(
         "#!/bin/bash
 # Runs {id} in {parts} parts: sbatch {id}.sbatch
@@ -49,7 +58,7 @@ fn slurm(id: &str, arguments: &str, parts: usize) -> JobFile {
 #SBATCH --array=1-{parts}
 #SBATCH --nodes=1
 #SBATCH --ntasks=1
-#SBATCH --cpus-per-task=4
+#SBATCH --cpus-per-task={jobs}
 #SBATCH --mem=8G
 #SBATCH --time=04:00:00
 #SBATCH --output=%x-%a.log
@@ -65,7 +74,7 @@ exec weir lab run {arguments} \\
     JobFile { name: format!("{id}.sbatch"), text }
 }
 
-fn kubernetes(id: &str, arguments: &str, parts: usize) -> JobFile {
+fn kubernetes(id: &str, arguments: &str, parts: usize, jobs: usize) -> JobFile {
     let name = id.to_ascii_lowercase().replace(['_', '.'], "-");
     let text = format!(
         "# Runs {id} in {parts} parts: kubectl apply -f {id}-job.yaml
@@ -93,9 +102,9 @@ spec:
             - >-
               part=$((JOB_COMPLETION_INDEX + 1));
               exec weir lab run {arguments}
-              --part \"$part/{parts}\" --jobs 4 --out \"{id}-part-$part\"
+              --part \"$part/{parts}\" --jobs {jobs} --out \"{id}-part-$part\"
           resources:
-            requests: {{ cpu: \"4\", memory: 8Gi }}
+            requests: {{ cpu: \"{jobs}\", memory: 8Gi }}
             limits: {{ memory: 8Gi }}
           volumeMounts:
             - name: results
@@ -119,24 +128,26 @@ mod tests {
 
     #[test]
     fn an_array_has_a_task_for_each_part() {
-        let file = job_file(Cluster::Slurm, "fig2", &arguments(), 7);
+        let file = job_file(Cluster::Slurm, "fig2", &arguments(), (7, 4));
         assert_eq!(file.name, "fig2.sbatch");
         assert!(file.text.starts_with("#!/bin/bash\n"));
         assert!(file.text.contains("#SBATCH --array=1-7\n"));
         assert!(file.text.contains(r"weir lab run nb-cache/fig2 --smoke 'it'\''s' \"));
+        assert!(file.text.contains("#SBATCH --cpus-per-task=4\n"));
         assert!(file.text.contains("--part \"$SLURM_ARRAY_TASK_ID/7\""));
     }
 
     #[test]
     fn an_indexed_job_counts_from_one() {
-        let file = job_file(Cluster::Kubernetes, "a_b", &arguments(), 3);
+        let file = job_file(Cluster::Kubernetes, "a_b", &arguments(), (3, 2));
         assert_eq!(file.name, "a_b-job.yaml");
         for line in [
             "  name: weir-a-b\n",
             "  completionMode: Indexed\n",
             "  completions: 3\n",
             "part=$((JOB_COMPLETION_INDEX + 1));",
-            "--part \"$part/3\"",
+            "--part \"$part/3\" --jobs 2",
+            "requests: { cpu: \"2\",",
         ] {
             assert!(file.text.contains(line), "{line} in {}", file.text);
         }

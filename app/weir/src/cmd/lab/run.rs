@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use weir_harness::claims::{ClaimResult, Reproduction};
 use weir_harness::events::EventFormat;
-use weir_harness::jobs::{Cluster, job_file};
+use weir_harness::jobs::{Cluster, JOBS_DEFAULT, job_file};
 use weir_harness::report::{claim_rows, with_interval};
 use weir_harness::run::{Progress, RunError, RunOptions, Task};
 use weir_harness::session::{
@@ -40,7 +40,7 @@ pub(crate) struct RunArgs {
     events: Option<Events>,
     /// Write a job file that runs the scenario in parts on a cluster, to --out or here, and run
     /// nothing
-    #[arg(long, value_enum, value_name = "CLUSTER")]
+    #[arg(long, value_enum, value_name = "CLUSTER", conflicts_with_all = ["part", "fresh", "json"])]
     job: Option<Job>,
     /// Parts of the job
     #[arg(long, requires = "job", value_parser = clap::value_parser!(u16).range(1..))]
@@ -210,13 +210,21 @@ fn write_job(args: &RunArgs, job: Job, session: &Session) -> anyhow::Result<()> 
         let format = if events == Events::Csv { "csv" } else { "parquet" };
         arguments.push(format!("--events={format}"));
     }
+    for (option, cores) in [("router", &args.common.router_cores), ("app", &args.common.app_cores)]
+    {
+        if !cores.is_empty() {
+            let cores: Vec<String> = cores.iter().map(usize::to_string).collect();
+            arguments.push(format!("--{option}-cores={}", cores.join(",")));
+        }
+    }
     let cluster = match job {
         Job::Slurm => Cluster::Slurm,
         Job::Kubernetes => Cluster::Kubernetes,
     };
     let tasks = session.experiment.points.len() * session.experiment.seeds.len();
     let parts = args.parts.map_or_else(|| tasks.min(16), usize::from);
-    let file = job_file(cluster, &session.scenario.header.id, &arguments, parts);
+    let jobs = args.common.jobs.map_or(JOBS_DEFAULT, usize::from);
+    let file = job_file(cluster, &session.scenario.header.id, &arguments, (parts, jobs));
     let folder = args.common.out.clone().unwrap_or_else(|| PathBuf::from("."));
     std::fs::create_dir_all(&folder)?;
     let path = folder.join(&file.name);
