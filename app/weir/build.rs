@@ -1,8 +1,20 @@
 //! Tells the program which commit it is built from: `WEIR_COMMIT` where that is set, as by who
-//! packages a release without its history, otherwise what git says.
+//! packages a release without its history, otherwise what git says, with `-dirty` where the
+//! sources are not those of the commit.
 
 use std::path::Path;
 use std::process::Command;
+
+/// What the program is made of, from this package's folder.
+const SOURCES: [&str; 7] = [
+    "..",
+    "../../core",
+    "../../io",
+    "../../sim",
+    "../../lab",
+    "../../Cargo.toml",
+    "../../Cargo.lock",
+];
 
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).output().ok()?;
@@ -21,8 +33,15 @@ fn main() {
             println!("cargo::rerun-if-changed={path}");
         }
     }
-    println!("cargo::rerun-if-changed=build.rs");
+    for source in SOURCES {
+        println!("cargo::rerun-if-changed={source}");
+    }
     let commit = std::env::var("WEIR_COMMIT").ok().filter(|commit| !commit.is_empty());
-    let commit = commit.or_else(|| git(&["rev-parse", "--short=12", "HEAD"]));
+    let commit = commit.or_else(|| {
+        let status = ["--no-optional-locks", "status", "--porcelain", "--"];
+        let is_dirty = git(&[&status[..], &SOURCES].concat()).is_some();
+        let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
+        Some(if is_dirty { format!("{commit}-dirty") } else { commit })
+    });
     println!("cargo::rustc-env=WEIR_COMMIT={}", commit.as_deref().unwrap_or("unknown"));
 }

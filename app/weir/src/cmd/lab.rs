@@ -5,7 +5,10 @@ mod draw;
 mod list;
 mod run;
 
+use std::sync::OnceLock;
+
 use clap::Subcommand;
+use sha2::{Digest as _, Sha256};
 use weir_harness::real::RealError;
 use weir_harness::run::RunError;
 use weir_harness::session::{Program, SessionError};
@@ -81,12 +84,29 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
     }
 }
 
+/// The commit of this program. One that has none, or was built with changes, adds a hash of
+/// itself: what two such programs compute must not be taken for the same.
+fn commit() -> &'static str {
+    static COMMIT: OnceLock<String> = OnceLock::new();
+    COMMIT.get_or_init(|| {
+        let commit = env!("WEIR_COMMIT");
+        if commit != "unknown" && !commit.ends_with("-dirty") {
+            return commit.to_owned();
+        }
+        match std::env::current_exe().and_then(std::fs::read) {
+            Ok(program) => format!("{commit}-{}", &hex::encode(Sha256::digest(program))[..12]),
+            // Nothing that could be confused with it later.
+            Err(_) => format!("{commit}-at-{}", utc(std::time::SystemTime::now())),
+        }
+    })
+}
+
 /// What this program is, for records and reports.
 fn program() -> Program {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     Program {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        commit: env!("WEIR_COMMIT").to_owned(),
+        commit: commit().to_owned(),
         command: format!("weir {}", arguments.join(" ")),
         date: utc(std::time::SystemTime::now()),
         machine: weir_harness::session::machine(),
