@@ -147,10 +147,10 @@ impl Session {
         }
         if experiment.not_measured_in(arm).len() == experiment.metrics.len() {
             return Err(SessionError::Usage(format!(
-                "none of the metrics of {} can be measured in the {}; choose the other arm with \
+                "none of the metrics of {} can be measured in arm \"{}\"; choose the other one with \
                     --arm",
                 scenario.file,
-                arm.noun()
+                arm.as_str()
             )));
         }
         let identity = Identity {

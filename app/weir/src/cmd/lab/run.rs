@@ -315,9 +315,9 @@ fn run_shown(session: &Session, options: &RunOptions) -> anyhow::Result<()> {
     let not_measured = session.experiment.not_measured_in(session.arm);
     if !not_measured.is_empty() {
         eprintln!(
-            "{}: not measured in the {}: {}",
+            "{}: not measured in arm \"{}\": {}",
             session.scenario.header.id,
-            session.arm.noun(),
+            session.arm.as_str(),
             not_measured.join(", ")
         );
     }
