@@ -310,7 +310,12 @@ impl Claim {
         let order: Vec<Option<f64>> =
             self.order.iter().map(|e| estimate(e).map(|e| e.mean)).collect();
         let is_sized = self.is_sized(experiment);
-        let is_complete = experiment.is_none_or(|experiment| results.is_complete(experiment));
+        let is_complete = match &self.source {
+            Source::Data(_) => true,
+            Source::Scenario { .. } => {
+                experiment.is_some_and(|experiment| results.is_complete(experiment))
+            }
+        };
         let holds = (is_sized && is_complete).then(|| self.holds(measured.as_ref(), &order));
         let finite = |value: f64| value.is_finite().then_some(value);
         let metric = match self.unit.as_str() {

@@ -5,7 +5,7 @@
 //! | it says | it is told |
 //! |---|---|
 //! | `{"bound":"udp4://..."}` (`null` without UDP) | `connect URI` |
-//! | `{"ready":true}`: connected, its prefixes registered | `start NS`: the common start, on the monotonic clock |
+//! | `{"ready":true}`: connected and registered | `start NS`: the common start (monotonic) |
 //! | `{"done":true}`: a consumer has nothing left to do | `stop` |
 //! | `{"report":{...}}`, and it ends | |
 //!

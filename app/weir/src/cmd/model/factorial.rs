@@ -10,10 +10,10 @@ use crate::table::{Align, Table, count, out, outln};
 
 /// Which factor of a two-level experiment explains how much of its result
 ///
-/// The file has a column for each factor and then `y`, the response. A factor has two levels, -1 and
-/// 1 or two words: of two numbers the smaller becomes -1, of other words the first in the file. It
-/// needs a row for every combination of levels; more rows of one combination are replications and
-/// give the error and confidence intervals.
+/// The file has a column for each factor and then `y`, the response. A factor has two levels, -1
+/// and 1 or two words: of two numbers the smaller becomes -1, of other words the first in the file.
+/// It needs a row for every combination of levels; more rows of one combination are replications
+/// and give the error and confidence intervals.
 ///
 /// Example:
 ///   printf 'A,B,y\n-1,-1,15\n1,-1,45\n-1,1,25\n1,1,75\n' > runs.csv

@@ -24,8 +24,13 @@ const NS_PER_MS: f64 = 1e6;
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
-    /// A path: milliseconds for a segment, pipeline depth, and Mbit/s (1000 when left out)
-    #[arg(long = "path", value_name = "MS,DEPTH[,MBITS]", required = true, value_parser = parse_path)]
+    /// A path: milliseconds for a segment, pipeline depth, and Mbit/s (1000 if left out)
+    #[arg(
+        long = "path",
+        value_name = "MS,DEPTH[,MBITS]",
+        required = true,
+        value_parser = parse_path
+    )]
     paths: Vec<Path>,
     /// Segments of the file
     #[arg(long, value_name = "N", default_value_t = 100)]
