@@ -147,8 +147,8 @@ impl Session {
         }
         if experiment.not_measured_in(arm).len() == experiment.metrics.len() {
             return Err(SessionError::Usage(format!(
-                "none of the metrics of {} can be measured in arm \"{}\"; choose the other one with \
-                    --arm",
+                "none of the metrics of {} can be measured in arm \"{}\"; choose the other one \
+                 with --arm",
                 scenario.file,
                 arm.as_str()
             )));

@@ -404,21 +404,24 @@ impl Observer for Collector {
             EventKind::InterestSent { is_repeated, .. } => {
                 self.amount(M::InterestRate, t, node, 1.0);
                 self.share(M::RepeatedShare, t, node, f64::from(u8::from(*is_repeated)), 1.0);
-                self.share(M::Loss, t, node, 0.0, 1.0);
-                self.share(M::NackShare, t, node, 0.0, 1.0);
             }
             EventKind::DataReceived { content_bytes, packet_bytes, rtt_ns, is_marked, .. } => {
                 self.amount(M::Goodput, t, node, f64::from(*content_bytes) * 8.0);
                 self.amount(M::Throughput, t, node, f64::from(*packet_bytes) * 8.0);
                 self.amount(M::DataRate, t, node, 1.0);
+                self.share(M::Loss, t, node, 0.0, 1.0);
+                self.share(M::NackShare, t, node, 0.0, 1.0);
                 self.share(M::MarkedShare, t, node, f64::from(u8::from(*is_marked)), 1.0);
                 self.sample(M::RoundTripTime, t, node, *rtt_ns as f64 / 1e9);
             }
             EventKind::NackReceived { .. } => {
-                self.share(M::NackShare, t, node, 1.0, 0.0);
-                self.share(M::Loss, t, node, 1.0, 0.0);
+                self.share(M::NackShare, t, node, 1.0, 1.0);
+                self.share(M::Loss, t, node, 1.0, 1.0);
             }
-            EventKind::TimedOut { .. } => self.share(M::Loss, t, node, 1.0, 0.0),
+            EventKind::TimedOut { .. } => {
+                self.share(M::NackShare, t, node, 0.0, 1.0);
+                self.share(M::Loss, t, node, 1.0, 1.0);
+            }
             EventKind::ObjectStarted { object } => self.object_started(t, node, *object),
             EventKind::ObjectCompleted { object, elapsed_ns, .. } => {
                 self.object_completed(t, node, *object);

@@ -111,9 +111,9 @@ measures! {
     InterestRate = "interest-rate", "Interests sent", "packets/s";
     /// Time from the last Interest for a segment to its Data.
     RoundTripTime = "rtt", "Round-trip time", "s";
-    /// Interests without an answer, of those sent.
+    /// Interests that got a Nack or no answer, of those that ended.
     Loss = "loss", "Interests lost", "%";
-    /// Interests answered by a Nack, of those sent.
+    /// Interests answered by a Nack, of those that ended.
     NackShare = "nack-share", "Interests refused", "%";
     /// Interests for what had been asked for before, of those sent.
     RepeatedShare = "repeated-share", "Interests repeated", "%";

@@ -251,8 +251,16 @@ fn loss_counts_what_is_told_after_the_end() {
     let metrics = metrics_of("[[metric]]\nid = \"loss\"\nmeasure = \"loss\"\n");
     let sent = EventKind::InterestSent { object: 0, segment: 0, is_repeated: false };
     let lost = EventKind::TimedOut { object: 0, segment: 0 };
-    let events = [(S, 0, sent.clone()), (9 * S, 0, sent), (11 * S - 1, 0, lost)];
+    let events = [
+        (S, 0, sent.clone()),
+        (2 * S, 0, data(100, S)),
+        (9 * S, 0, sent),
+        (11 * S - 1, 0, lost.clone()),
+    ];
     assert_eq!(measure(&metrics, 0, &events).values["loss"], Some(50.0));
+    // Interests from before the warm-up that end in the measured part are no more than all.
+    let lost_only = [(2 * S, 0, lost.clone()), (3 * S, 0, lost)];
+    assert_eq!(measure(&metrics, S, &lost_only).values["loss"], Some(100.0));
 }
 
 #[test]

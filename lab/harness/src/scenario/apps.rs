@@ -151,7 +151,11 @@ fn id(reader: &Reader<'_>) -> Result<String, ScenarioError> {
 }
 
 fn at(reader: &Reader<'_>) -> Result<Vec<String>, ScenarioError> {
-    reader.required("at", "\"leaves\"", reader.texts("at")?)
+    let at = reader.required("at", "\"leaves\"", reader.texts("at")?)?;
+    if at.is_empty() {
+        return Err(reader.error_at("at", "`at` names no place; write for example [\"leaves\"]"));
+    }
+    Ok(at)
 }
 
 fn link(reader: &Reader<'_>, access: &LinkSettings) -> Result<LinkSettings, ScenarioError> {

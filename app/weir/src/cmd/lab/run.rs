@@ -174,6 +174,10 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     };
     let session = Session::new(&order, &program())?;
     if args.check {
+        // A sweep that is wrong at its full size should not come out on a cluster.
+        for size in [Size::Smoke, Size::Full] {
+            session.scenario.experiment(size).map_err(SessionError::Scenario)?;
+        }
         let (points, seeds) = (session.experiment.points.len(), session.experiment.seeds.len());
         outln!("{}: {points} points, {seeds} seeds, nothing is wrong", session.scenario.file)?;
         return Ok(());
