@@ -200,9 +200,9 @@ fn tree(store_bytes: u64, seconds: f64) -> Plan {
     let app = net.add(producer(&names));
     let link = net.link(routers[0], app, 100_000_000_000, 1000);
     net.route(routers[0], "/p", link);
-    for leaf in 63..127 {
+    for &leaf in &routers[63..] {
         let app = net.add(poisson(&names, 2000.0));
-        net.link(app, routers[leaf], 10_000_000_000, 1000);
+        net.link(app, leaf, 10_000_000_000, 1000);
     }
     net.plan(seconds)
 }

@@ -247,7 +247,7 @@ fn describe(stats: &EmulatorStats) -> String {
     row("datagrams received", &|direction| direction.received_frames.to_string());
     row("datagrams sent", &|direction| direction.sent_frames.to_string());
     row("octets sent", &|direction| octets(direction.sent_bytes));
-    row("mean rate, Mbit/s", &|direction| {
+    row("mean rate of the whole time, Mbit/s", &|direction| {
         format!("{:.3}", direction.sent_bytes as f64 * 8e-6 / seconds.max(1e-9))
     });
     for (name, count) in drops() {

@@ -256,6 +256,10 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> anyhow::Result<()> {
         show_claims(&reproduction)?;
         outln!("report: {}", path.display())?;
     }
+    if reproduction.claims.iter().all(|claim| claim.holds.is_none()) {
+        let text = format!("none of the claims of {} was measured; leave --arm out", args.paper);
+        return Err(SessionError::Usage(text).into());
+    }
     fail_of(&reproduction.claims)
 }
 
