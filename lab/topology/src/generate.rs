@@ -72,7 +72,7 @@ impl LinkDefaults {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Generator {
-    /// See [`line`].
+    /// See [`line()`].
     Line {
         /// Routers.
         nodes: usize,
