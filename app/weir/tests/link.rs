@@ -105,7 +105,7 @@ fn people_get_a_table_on_interrupt() {
 fn what_cannot_be_is_refused_with_the_remedy() {
     for (arguments, needle) in [
         (&["link", "--a", "127.0.0.1:0"][..], "--b 127.0.0.1:7002"),
-        (&["link", "--a", "127.0.0.1:0", "--b", "127.0.0.1:0", "--rate", "1"], "40Mbit"),
+        (&["link", "--a", "127.0.0.1:0", "--b", "127.0.0.1:0", "--rate", "1"], "1Mbit/s"),
         (&["link", "--a", "127.0.0.1:0", "--b", "127.0.0.1:0", "--peer-a", "[::1]:5"], "IPv6"),
         (&["link", "--config", "/nowhere/link.toml"], "/nowhere/link.toml"),
     ] {
