@@ -42,7 +42,7 @@ struct Args {
     #[arg(long, default_value_t = 1.0)]
     loss_percent: f64,
     /// Time that the emulator spins before a frame is due.
-    #[arg(long, value_delimiter = ',', default_value = "0,20us")]
+    #[arg(long, value_delimiter = ',', default_value = "0us,20us")]
     spins: Vec<Time>,
     /// Length of each run.
     #[arg(long, default_value = "3s")]
