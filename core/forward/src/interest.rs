@@ -230,7 +230,7 @@ impl Router {
                 self.sender.data(to, source, hit.packet, &mut self.stats, out);
                 true
             }
-            Lookup::Miss => false,
+            Lookup::OnDisk(_) | Lookup::Miss => false,
         }
     }
 

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use weir_base::{FaceId, Packet};
 use weir_store::StoreConfig;
+use weir_store::disk::{DiskOp, DiskOpId, DiskOutcome};
 use weir_wire::{LpHeader, Name};
 
 use crate::strategy::Strategy;
@@ -24,6 +25,13 @@ pub enum Input {
     },
     /// A change of configuration or tables.
     Command(Command),
+    /// An operation of [`Outbox::disk_ops`] has ended.
+    DiskDone {
+        /// Which.
+        id: DiskOpId,
+        /// How.
+        outcome: DiskOutcome,
+    },
     /// Nothing but the time has come: see [`Router::next_wakeup`](crate::Router::next_wakeup).
     Wakeup,
 }
@@ -165,4 +173,6 @@ pub struct Outbox {
     pub packets: Vec<OutPacket>,
     /// Other news, in order.
     pub events: Vec<Event>,
+    /// What to do on the disks of the store. Each must be answered by [`Input::DiskDone`].
+    pub disk_ops: Vec<DiskOp>,
 }

@@ -4,6 +4,7 @@
 
 extern crate alloc;
 
+mod busy;
 mod command;
 mod data;
 mod dead_nonce;
@@ -18,6 +19,7 @@ pub mod shard;
 mod stats;
 pub mod strategy;
 
+pub use busy::{BusyPolicy, Bypass, Mark, StoreIo};
 pub use interest::InterestStage;
 pub use io::{
     Command, Event, FaceScope, Input, LinkType, NextHop, OutPacket, Outbox, PacketKind,

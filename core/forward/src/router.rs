@@ -5,9 +5,11 @@ use core::mem;
 
 use arrayvec::ArrayVec;
 use weir_base::{FaceId, HashKey, Instant, NS_PER_S, Packet, Pool, Rng, Slab, Table};
+use weir_store::disk::DiskTierConfig;
 use weir_store::{NameHashes, Store, StoreConfig};
 use weir_wire::{InterestView, LpHeader, NackReason, Name, PacketView, PitToken, tlv};
 
+use crate::busy::BusyPolicy;
 use crate::dead_nonce::DeadNonceList;
 use crate::io::{
     FaceScope, Input, LinkType, NextHop, OutPacket, Outbox, PacketKind, UnsolicitedPolicy,
@@ -31,6 +33,10 @@ pub struct RouterConfig {
     pub seed: u64,
     /// This shard's content store.
     pub store: StoreConfig,
+    /// Its disk tier.
+    pub disk: Option<DiskTierConfig>,
+    /// What to do when its disks are busy.
+    pub busy: BusyPolicy,
     /// Pending Interests held at most; beyond it, a Nack for congestion.
     pub pit_entries_max: usize,
     /// Pending Interests that one face waits for at most; beyond it, a Nack for congestion.
@@ -53,6 +59,8 @@ impl Default for RouterConfig {
             hash_key: HashKey::new([0, 0]),
             seed: 0,
             store: StoreConfig::default(),
+            disk: None,
+            busy: BusyPolicy::default(),
             pit_entries_max: 1 << 20,
             pit_entries_per_face_max: 250_000,
             dead_nonces_max: 1 << 18,
@@ -296,7 +304,10 @@ impl Router {
             fib: PrefixTable::new(),
             strategies: PrefixTable::new(),
             default_strategy: Strategy::best_route(),
-            store: Store::new(config.store.clone()),
+            store: match &config.disk {
+                Some(disk) => Store::with_disk(config.store.clone(), disk.clone()),
+                None => Store::new(config.store.clone()),
+            },
             dead_nonces: DeadNonceList::new(config.dead_nonce_lifetime_ns, config.dead_nonces_max),
             producer_regions: Vec::new(),
             pool: Pool::new(config.pool_bytes_max),
@@ -445,7 +456,11 @@ impl Router {
             Err(error) => {
                 self.stats.drop_packet(DropReason::Malformed);
                 *self.stats.malformed.entry(error.reason()).or_default() += 1;
-                Arrival { from, parsed: None, hashes: NameHashes { whole: 0, parent: None } }
+                Arrival {
+                    from,
+                    parsed: None,
+                    hashes: NameHashes { whole: 0, parent: None, grandparent: None },
+                }
             }
         }
     }
@@ -477,7 +492,7 @@ pub(crate) fn hash_name(key: &HashKey, packet: &PacketView<'_>) -> NameHashes {
             .fold(0, |end, component| end + component.wire.len());
         parent = (parent_end > 0).then(|| hasher.hash_to(parent_end));
     }
-    NameHashes { whole: hasher.hash_to(name.value().len()), parent }
+    NameHashes { whole: hasher.hash_to(name.value().len()), parent, grandparent: None }
 }
 
 #[inline]

@@ -1,3 +1,4 @@
+use crate::disk::DiskTierStats;
 use core::fmt;
 use core::str::FromStr;
 
@@ -126,6 +127,8 @@ pub struct StoreStats {
     pub evictions: u64,
     /// Data removed by [`Store::erase`](crate::Store::erase).
     pub erasures: u64,
+    /// The disk tier, if there is one.
+    pub disk: DiskTierStats,
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ extern crate alloc;
 extern crate std;
 
 mod config;
+pub mod disk;
 mod entry;
 mod ordered;
 mod policy;

@@ -1,4 +1,7 @@
 use crate::config::{Compare, IndexKind, StoreConfig, StoreStats};
+use crate::disk::{
+    DiskOp, DiskOpId, DiskOutcome, DiskTierConfig, FinishedRead, OnDisk, ReadId, ReadRefused,
+};
 use crate::entry::{Entry, Links, NONE, entry_bytes};
 use crate::ordered::{ORDERED_BYTES, Ordered, Path};
 use crate::policy::Policy;
@@ -25,6 +28,9 @@ pub struct NameHashes {
     /// That of the name without its last component; none when nothing is left. An Interest may
     /// leave it out unless its last component is an implicit digest.
     pub parent: Option<u64>,
+    /// That of the name without its last two components; none when nothing is left. Only needed
+    /// where the last component is an implicit digest and the store has a disk tier.
+    pub grandparent: Option<u64>,
 }
 
 /// What an Interest asks of the store.
@@ -45,6 +51,8 @@ pub struct Query<'a> {
 pub enum Lookup {
     /// The store has matching Data.
     Hit(Hit),
+    /// It is on a disk: the caller may [`Store::begin_read`], or have it from elsewhere.
+    OnDisk(OnDisk),
     /// It has not.
     Miss,
 }
@@ -92,6 +100,75 @@ impl Store {
             stats: StoreStats::default(),
             path: Vec::new(),
         }
+    }
+
+    /// An empty store with a disk tier, which begins to read in what is on its disks.
+    pub fn with_disk(config: StoreConfig, disk: DiskTierConfig) -> Self {
+        let _ = disk;
+        Self::new(config)
+    }
+
+    /// Whether there is a disk tier. Then an Interest's [`NameHashes`] must have all of them.
+    #[inline]
+    pub fn has_disk(&self) -> bool {
+        false
+    }
+
+    /// Begins to read what [`Store::lookup`] has just found, or joins the read that is under way.
+    ///
+    /// # Errors
+    /// As many reads as may be wait for the disk.
+    pub fn begin_read(&mut self, now: Instant, found: &OnDisk) -> Result<ReadId, ReadRefused> {
+        let _ = (now, found);
+        Err(ReadRefused)
+    }
+
+    /// An operation has ended.
+    pub fn on_disk_done(&mut self, now: Instant, id: DiskOpId, outcome: DiskOutcome) {
+        let _ = (now, id, outcome);
+    }
+
+    /// The next read that has ended; call until `None` after [`Store::on_disk_done`] and
+    /// [`Store::handle_timeout`].
+    pub fn next_finished(&mut self) -> Option<FinishedRead> {
+        None
+    }
+
+    /// Puts Data that was read into RAM. Returns the packet to send on.
+    pub fn promote(
+        &mut self,
+        now: Instant,
+        data: (&Packet, &DataView<'_>),
+        fresh_until: Instant,
+        hashes: NameHashes,
+        prefixes: impl FnOnce(&mut Vec<u64>),
+        pool: &mut Pool,
+    ) {
+        let _ = (now, data, fresh_until, hashes, prefixes, pool);
+    }
+
+    /// Appends what is to be done on disks. Call after every batch.
+    #[inline]
+    pub fn take_disk_ops(&mut self, now: Instant, ops: &mut Vec<DiskOp>) {
+        let _ = (now, ops);
+    }
+
+    /// Does what is due: writes that have waited long enough, stalls.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let _ = now;
+    }
+
+    /// When [`Store::handle_timeout`] must be called at the latest.
+    #[inline]
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Offers all that is in RAM to the disks, bounds of the queues aside, as before a stop. Says
+    /// whether something has yet to be written; call again as operations end, until no.
+    pub fn flush(&mut self, now: Instant) -> bool {
+        let _ = now;
+        false
     }
 
     /// How the store behaves at present.

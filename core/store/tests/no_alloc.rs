@@ -9,7 +9,11 @@ const OBJECTS: u32 = 40;
 const SEGMENTS: u32 = 50;
 
 fn hashes_at(hashes: &[u64; 8], depth: usize) -> NameHashes {
-    NameHashes { whole: hashes[depth - 1], parent: depth.checked_sub(2).map(|at| hashes[at]) }
+    NameHashes {
+        whole: hashes[depth - 1],
+        parent: depth.checked_sub(2).map(|at| hashes[at]),
+        grandparent: None,
+    }
 }
 
 fn hash_all(name: NameView<'_>, hashes: &mut [u64; 8]) -> usize {

@@ -20,6 +20,7 @@ fn hashes(name: NameView<'_>) -> NameHashes {
     NameHashes {
         whole: KEY.hash(name.value()),
         parent: (!parent.is_empty()).then(|| KEY.hash(parent.value())),
+        grandparent: None,
     }
 }
 
@@ -79,7 +80,7 @@ impl Bed {
         let query = Query { name: name.as_view(), hashes, can_be_prefix, must_be_fresh };
         match self.store.lookup(self.now, &query) {
             Lookup::Hit(hit) => Some(hit),
-            Lookup::Miss => None,
+            Lookup::OnDisk(_) | Lookup::Miss => None,
         }
     }
 
@@ -361,7 +362,7 @@ fn equal_hashes_of_different_names_are_told_apart() {
     let clash = |uri: &str, bed: &mut Bed| {
         let wire = wire(uri, 0, b"");
         let data = DataView::decode(&wire).unwrap();
-        let hashes = NameHashes { whole: 5, parent: Some(5) };
+        let hashes = NameHashes { whole: 5, parent: Some(5), grandparent: None };
         let prefixes = |path: &mut Vec<u64>| path.resize(data.name.component_count() - 1, 5);
         bed.store.insert(bed.now, &data, hashes, prefixes, &mut bed.pool);
     };
@@ -371,7 +372,7 @@ fn equal_hashes_of_different_names_are_told_apart() {
     bed.store.check();
     for (uri, answer) in [("/c/e", "/c/e"), ("/c", "/c/d"), ("/a", "/a/b"), ("/f", "/f/g/h")] {
         let name = name(uri);
-        let hashes = NameHashes { whole: 5, parent: Some(5) };
+        let hashes = NameHashes { whole: 5, parent: Some(5), grandparent: None };
         let query =
             Query { name: name.as_view(), hashes, can_be_prefix: true, must_be_fresh: false };
         let Lookup::Hit(hit) = bed.store.lookup(bed.now, &query) else { panic!("{uri}") };

@@ -35,6 +35,7 @@ pub(super) fn packet_bytes(plan: &ProducerPlan) -> Result<u64, WorkloadError> {
         let hashes = NameHashes {
             whole: key.hash(data.name.value()),
             parent: (!parent.is_empty()).then(|| key.hash(parent.value())),
+            grandparent: None,
         };
         let prefixes = |path: &mut Vec<u64>| {
             let count = data.name.component_count();

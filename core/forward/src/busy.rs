@@ -1,0 +1,71 @@
+//! What a router does when its store's disks are busy (paper nb-cache, III).
+
+use weir_base::NS_PER_MS;
+
+/// Whether an Interest that waits for a disk keeps others from being looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StoreIo {
+    /// It does: Interests queue before the store while one of them is read for, as before a thread
+    /// that blocks (paper nb-cache, cases A and C).
+    Blocking,
+    /// It does not (cases B and D).
+    #[default]
+    Async,
+}
+
+/// When an Interest goes to the next hop although the store has what it asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bypass {
+    /// Never.
+    Off,
+    /// When as many reads as the threshold says wait for the disk and there is another hop (paper
+    /// nb-cache, III-C).
+    #[default]
+    Threshold,
+    /// When it is likely to be answered sooner there: the expected wait here against the time that
+    /// answers have taken from there.
+    Adaptive,
+}
+
+/// Which Data carries a congestion mark because of the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mark {
+    /// None.
+    Off,
+    /// All that leaves the store while its queue is over the threshold.
+    Ecn,
+    /// That for which the queue was over the threshold and no available hop was left (paper
+    /// nb-cache, III-E). Neighbours tell each other whether they are available.
+    #[default]
+    NbCc,
+}
+
+/// What a router does when its store's disks are busy. The threshold is
+/// [`DiskTierConfig::threshold`](weir_store::disk::DiskTierConfig::threshold).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BusyPolicy {
+    /// Whether reads block.
+    pub io: StoreIo,
+    /// When Interests pass the store by.
+    pub bypass: Bypass,
+    /// Which Data is marked.
+    pub mark: Mark,
+    /// With [`Mark::NbCc`]: how often neighbours are told that this router's store is over its
+    /// threshold, ns.
+    pub announce_period_ns: u64,
+    /// With [`StoreIo::Blocking`]: Interests that queue before the store at most; beyond it, a Nack
+    /// for congestion.
+    pub interests_waiting_max: usize,
+}
+
+impl Default for BusyPolicy {
+    fn default() -> Self {
+        Self {
+            io: StoreIo::default(),
+            bypass: Bypass::default(),
+            mark: Mark::default(),
+            announce_period_ns: 10 * NS_PER_MS,
+            interests_waiting_max: 20_000,
+        }
+    }
+}

@@ -1,0 +1,34 @@
+use weir_base::{Instant, Packet};
+
+/// Data that an Interest asks for and that lies on a disk, as far as the index can tell.
+#[derive(Copy, Clone, Debug)]
+pub struct OnDisk {
+    /// The disk, an index into [`DiskTierConfig::disks`](super::DiskTierConfig::disks).
+    pub disk: u8,
+    /// Reads that wait for the disk or are under way, not counting those this one would share.
+    pub reads_waiting: u32,
+    /// How long the read would take, from what the last ones took, ns.
+    pub expected_wait_ns: u64,
+    /// Whether the disk has not answered for long.
+    pub is_stalled: bool,
+}
+
+/// Identifies a read that Interests wait for; never used again.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+pub struct ReadId(pub u64);
+
+/// A read was not begun: as many as may be are waiting.
+#[derive(Copy, Clone, Eq, PartialEq, Debug, thiserror::Error)]
+#[error("as many reads as may be are waiting for the disk")]
+pub struct ReadRefused;
+
+/// A read has ended, or is not to be waited for any longer.
+#[derive(Debug)]
+pub struct FinishedRead {
+    /// Which.
+    pub read: ReadId,
+    /// What was read: a whole Data TLV that no one has decoded yet, and until when it is fresh.
+    /// Nothing when the record was damaged, the disk failed or is stalled: those who wait must go
+    /// on. A read that was let go may still end with Data later.
+    pub data: Option<(Packet, Instant)>,
+}

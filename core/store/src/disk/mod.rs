@@ -1,0 +1,18 @@
+//! The disk tier: what RAM has no room for, in logs on one or more disks.
+//!
+//! The store decides what is read and written where; a driver does it and says how it went. What
+//! lies on a disk, the queues before it and how its index is found again after a crash are all
+//! decided here.
+
+mod config;
+mod lookup;
+mod op;
+pub mod record;
+mod stats;
+
+pub use config::{
+    Admission, Checksum, Contention, DiskGeometry, DiskTierConfig, FilterKind, OfferAt,
+};
+pub use lookup::{FinishedRead, OnDisk, ReadId, ReadRefused};
+pub use op::{DiskFailure, DiskOp, DiskOpId, DiskOpKind, DiskOutcome, RecordFault, WritePart};
+pub use stats::DiskTierStats;

@@ -1,0 +1,191 @@
+//! What a record looks like on disk.
+//!
+//! A header of [`HEADER_BYTES`], integers little-endian, then what it is about, then zeros to the
+//! end of the block. The header says which store wrote it, in which use of the region and where, so
+//! that nothing else passes for it: octets inside a stranger's Data, a record of an earlier use, or
+//! a block that the disk has put or found in the wrong place.
+//!
+//! | octets | what |
+//! |---|---|
+//! | 0..4 | [`MAGIC`] |
+//! | 4..8 | checksum of all that follows, padding not included |
+//! | 8..16 | the store |
+//! | 16..24 | the offset of the record on the disk |
+//! | 24..28 | sequence number of the region |
+//! | 28..32 | octets after the header |
+//! | 32..40 | until when the Data is fresh, ms since 1970 |
+//! | 40..44 | [`Kind`] |
+//! | 44..48 | zeros |
+
+use super::config::Checksum;
+use super::op::{RecordFault, WritePart};
+
+/// Octets of a record's header.
+pub const HEADER_BYTES: usize = 48;
+
+/// The first octets of a record.
+pub const MAGIC: [u8; 4] = *b"WRec";
+
+/// What a record is about.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    /// A Data TLV.
+    Data = 1,
+    /// The beginning of a region.
+    Region = 2,
+    /// What a region holds, written when it is full.
+    Checkpoint = 3,
+    /// Where the checkpoint of a region is, in its last block.
+    Footer = 4,
+    /// Names that were erased.
+    Erasures = 5,
+}
+
+impl Kind {
+    fn of(number: u32) -> Option<Self> {
+        [Self::Data, Self::Region, Self::Checkpoint, Self::Footer, Self::Erasures]
+            .into_iter()
+            .find(|&kind| kind as u32 == number)
+    }
+}
+
+/// Where a record is, and whose.
+#[derive(Copy, Clone, Debug)]
+pub struct Place {
+    /// The store: [`DiskTierConfig::store_id`](super::DiskTierConfig::store_id).
+    pub store_id: u64,
+    /// From the start of the file or device.
+    pub offset: u64,
+    /// Sequence number of the region.
+    pub sequence: u32,
+}
+
+/// A record as it was found.
+#[derive(Copy, Clone, Debug)]
+pub struct Record<'a> {
+    /// What it is about.
+    pub kind: Kind,
+    /// Sequence number of the region.
+    pub sequence: u32,
+    /// Until when the Data is fresh, ms since 1970.
+    pub fresh_until_unix_ms: u64,
+    /// What follows the header.
+    pub body: &'a [u8],
+}
+
+/// Octets on disk of a record with a body of so many.
+#[inline]
+#[must_use]
+pub fn size(body_len: usize, block_bytes: u32) -> u64 {
+    ((HEADER_BYTES + body_len) as u64).next_multiple_of(u64::from(block_bytes))
+}
+
+impl WritePart {
+    /// Octets on disk.
+    #[must_use]
+    pub fn size(&self, block_bytes: u32) -> u64 {
+        match self {
+            Self::Data { packet, .. } => size(packet.len(), block_bytes),
+            Self::Raw(octets) => (octets.len() as u64).next_multiple_of(u64::from(block_bytes)),
+        }
+    }
+}
+
+/// Writes the header of a record whose body is already behind it.
+///
+/// # Panics
+/// When `octets` has no room for a header.
+pub fn seal(
+    octets: &mut [u8],
+    place: &Place,
+    kind: Kind,
+    fresh_until_unix_ms: u64,
+    checksum: Checksum,
+) {
+    let body_len = octets.len() - HEADER_BYTES;
+    octets[..4].copy_from_slice(&MAGIC);
+    octets[8..16].copy_from_slice(&place.store_id.to_le_bytes());
+    octets[16..24].copy_from_slice(&place.offset.to_le_bytes());
+    octets[24..28].copy_from_slice(&place.sequence.to_le_bytes());
+    octets[28..32].copy_from_slice(&(body_len as u32).to_le_bytes());
+    octets[32..40].copy_from_slice(&fresh_until_unix_ms.to_le_bytes());
+    octets[40..44].copy_from_slice(&(kind as u32).to_le_bytes());
+    octets[44..48].fill(0);
+    let sum = checksum(&octets[8..]);
+    octets[4..8].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Lays out the parts of a write one after another.
+///
+/// # Panics
+/// When `out` is not as long as all parts with their padding.
+pub fn lay_out(
+    parts: &[WritePart],
+    first: &Place,
+    block_bytes: u32,
+    checksum: Checksum,
+    out: &mut [u8],
+) {
+    let mut at = 0;
+    for part in parts {
+        let end = at + part.size(block_bytes) as usize;
+        let block = &mut out[at..end];
+        let used = match part {
+            WritePart::Data { packet, fresh_until_unix_ms } => {
+                let used = HEADER_BYTES + packet.len();
+                block[HEADER_BYTES..used].copy_from_slice(packet);
+                let place = Place { offset: first.offset + at as u64, ..*first };
+                seal(&mut block[..used], &place, Kind::Data, *fresh_until_unix_ms, checksum);
+                used
+            }
+            WritePart::Raw(octets) => {
+                block[..octets.len()].copy_from_slice(octets);
+                octets.len()
+            }
+        };
+        block[used..].fill(0);
+        at = end;
+    }
+    assert_eq!(at, out.len(), "a write is as long as its parts");
+}
+
+/// The record at the beginning of `octets`, which were read at `place`, of any region's use.
+///
+/// # Errors
+/// See [`RecordFault`].
+pub fn open_any<'a>(
+    octets: &'a [u8],
+    store_id: u64,
+    offset: u64,
+    checksum: Checksum,
+) -> Result<Record<'a>, RecordFault> {
+    let header = octets.get(..HEADER_BYTES).ok_or(RecordFault::Truncated)?;
+    let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|octet| header[at + octet]));
+    let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
+    if header[..4] != MAGIC || long(8) != store_id || long(16) != offset {
+        return Err(RecordFault::Foreign);
+    }
+    let kind = Kind::of(word(40)).ok_or(RecordFault::Foreign)?;
+    let end = HEADER_BYTES.saturating_add(word(28) as usize);
+    let covered = octets.get(8..end).ok_or(RecordFault::Truncated)?;
+    if checksum(covered) != word(4) {
+        return Err(RecordFault::Checksum);
+    }
+    let body = &octets[HEADER_BYTES..end];
+    Ok(Record { kind, sequence: word(24), fresh_until_unix_ms: long(32), body })
+}
+
+/// The Data record at the beginning of `octets`, which were read at `place`.
+///
+/// # Errors
+/// See [`RecordFault`].
+pub fn open_data<'a>(
+    octets: &'a [u8],
+    place: &Place,
+    checksum: Checksum,
+) -> Result<Record<'a>, RecordFault> {
+    let record = open_any(octets, place.store_id, place.offset, checksum)?;
+    let is_it = record.kind == Kind::Data && record.sequence == place.sequence;
+    if is_it { Ok(record) } else { Err(RecordFault::Foreign) }
+}

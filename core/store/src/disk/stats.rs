@@ -1,0 +1,54 @@
+/// What the disk tier holds, and what happened so far.
+#[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
+pub struct DiskTierStats {
+    /// Records in the index.
+    pub entries: u64,
+    /// Octets that they take on disk.
+    pub bytes: u64,
+    /// Octets of RAM of index and filter.
+    pub index_bytes: u64,
+    /// Whether what was on disk before is still being read in.
+    pub is_recovering: bool,
+    /// Records found on disk at the start.
+    pub recovered: u64,
+    /// Reads that wait or are under way, now.
+    pub reads_waiting: u64,
+    /// Records that wait to be written or are being written, now.
+    pub writes_waiting: u64,
+    /// Lookups that the filter ended.
+    pub filter_negatives: u64,
+    /// Lookups that passed the filter and were not in the index.
+    pub filter_false_positives: u64,
+    /// Lookups answered from records that wait to be written.
+    pub hits_unwritten: u64,
+    /// Records read for Interests.
+    pub reads: u64,
+    /// Lookups that joined a read that was under way.
+    pub reads_shared: u64,
+    /// Reads refused because as many as may be were waiting.
+    pub reads_refused: u64,
+    /// Reads that the system failed.
+    pub read_errors: u64,
+    /// Records read that were not what they should be; never served.
+    pub damaged: u64,
+    /// Records written.
+    pub writes: u64,
+    /// Octets written, padding and checkpoints included.
+    pub written_bytes: u64,
+    /// Writes that the system failed; what they held is not stored.
+    pub write_errors: u64,
+    /// Data that the admission policy did not let on the disk.
+    pub not_admitted: u64,
+    /// Data that passed by because as many records as may be were waiting to be written.
+    pub passed_by: u64,
+    /// Data not stored because no disk takes any, or the index may not grow.
+    pub no_room: u64,
+    /// Records that made room for others.
+    pub evictions: u64,
+    /// Records erased by command.
+    pub erasures: u64,
+    /// Times that a disk was found stalled.
+    pub stalls: u64,
+    /// Disks that are stalled, now.
+    pub stalled: u64,
+}
