@@ -5,6 +5,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod bloom;
 mod class;
 mod face;
 mod hash;
@@ -17,6 +18,7 @@ mod table;
 mod time;
 mod wheel;
 
+pub use bloom::CountingBloom;
 pub use face::FaceId;
 pub use hash::{HashKey, NameHasher, PrefixHasher};
 pub use packet::{Packet, PacketMut};

@@ -5,8 +5,10 @@
 //! decided here.
 
 mod config;
+pub mod index;
 mod lookup;
 mod op;
+pub mod place;
 pub mod record;
 mod stats;
 

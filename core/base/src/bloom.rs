@@ -1,0 +1,238 @@
+use crate::prefetch::prefetch_read;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// Counters in a block.
+const COUNTERS: usize = 128;
+/// Counters in a word: 4 bits each.
+const COUNTERS_PER_WORD: u32 = 16;
+/// What a counter reaches at most; there it stays.
+const STUCK: u64 = 15;
+/// More probes would not find room in one hash.
+const PROBES_MAX: usize = 8;
+
+/// A cache line of counters.
+#[repr(C, align(64))]
+#[derive(Copy, Clone)]
+struct Block([u64; COUNTERS / COUNTERS_PER_WORD as usize]);
+
+/// A set of hashes that may say yes to what is not in it, but never no to what is: a counting Bloom
+/// filter (Fan, Cao, Almeida and Broder, 2000) in blocks of one cache line (Putze, Sanders and
+/// Singler, 2009), as paper nb-cache, III-B puts it before a store.
+///
+/// A hash has one block and a few of its 128 counters of 4 bits, so a query reads one line. Hashes
+/// must be uniform and, where names come from strangers, keyed. One may be in it more than once.
+///
+/// A counter that reaches 15 sticks, since nobody knows any more how many share it: it is never
+/// counted down, so that no removal makes the filter forget another hash. Such counters only cost
+/// false positives and are told by [`CountingBloom::saturated`]; with a filter of the right size
+/// there are practically none, and [`CountingBloom::clear`] ends them.
+///
+/// # False positives
+///
+/// Blocks get unequal shares, which costs more than the classic formula says. With `n` hashes in `b`
+/// blocks of `m = 128` counters the load of a block is Poisson with mean `n / b`, and a given set of
+/// `d` counters of it is untouched by a hash of `k` probes with probability `(1 - d/m)^k`, so by all
+/// of them with
+///
+/// ```text
+/// e(d) = exp(-n/b * (1 - (1 - d/m)^k))
+/// ```
+///
+/// A query is `k` probes, each uniform among the `m` counters. Let `D(i, d)` be the probability
+/// that `i` probes meet `d` different counters; then `i` given probes all meet zeros with
+/// probability `sum_d D(i, d) e(d)`, and by inclusion and exclusion all `k` meet counters in use
+/// with
+///
+/// ```text
+/// f = sum_i (-1)^i C(k, i) sum_d D(i, d) e(d)
+/// ```
+///
+/// This is exact but for the Poisson law in place of the binomial. The constructor takes the `k`
+/// that needs the fewest blocks.
+#[derive(Clone)]
+pub struct CountingBloom {
+    blocks: Vec<Block>,
+    probes: u32,
+    saturated: u64,
+}
+
+impl CountingBloom {
+    /// An empty filter that says yes to at most `false_positives_ppm` of a million other hashes
+    /// when it holds `entries`. With more entries it only says yes more often.
+    ///
+    /// The rate is taken as between 1 and 500,000.
+    pub fn new(entries: u64, false_positives_ppm: u32) -> Self {
+        let wanted = f64::from(false_positives_ppm.clamp(1, 500_000)) / 1e6;
+        let (mut load, mut probes) = (0.0, 1);
+        for candidate in 1..=PROBES_MAX {
+            let candidate_load = load_max(candidate, wanted);
+            if candidate_load > load {
+                (load, probes) = (candidate_load, candidate);
+            }
+        }
+        // Rounded up: a cast rounds down.
+        let blocks = (entries as f64 / load) as usize + 1;
+        Self { blocks: vec![Block([0; 8]); blocks], probes: probes as u32, saturated: 0 }
+    }
+
+    /// The number of the hash's block, and 64 bits whose upper ones are its probes, 7 bits each.
+    ///
+    /// The hash is read as a fraction of 1: times the number of blocks, the whole part is the block
+    /// and what is left is independent of it.
+    #[inline(always)]
+    fn place(&self, hash: u64) -> (usize, u64) {
+        let product = u128::from(hash) * self.blocks.len() as u128;
+        let rest = product as u64;
+        // The lowest bits of the rest are zeros when the number of blocks is even.
+        let probes = (rest ^ rest >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        ((product >> 64) as usize, probes)
+    }
+
+    /// Adds a hash.
+    #[inline]
+    pub fn insert(&mut self, hash: u64) {
+        let (block, mut bits) = self.place(hash);
+        for _ in 0..self.probes {
+            bits = bits.rotate_left(7);
+            let (word, shift) = counter(bits);
+            let word = &mut self.blocks[block].0[word];
+            let count = *word >> shift & STUCK;
+            if count != STUCK {
+                *word += 1 << shift;
+                self.saturated += u64::from(count == STUCK - 1);
+            }
+        }
+    }
+
+    /// Takes a hash out that was added before.
+    ///
+    /// It must never be called for one that is not in it: that would make the filter forget others.
+    #[inline]
+    pub fn remove(&mut self, hash: u64) {
+        debug_assert!(self.contains(hash), "only what was added can be removed");
+        let (block, mut bits) = self.place(hash);
+        for _ in 0..self.probes {
+            bits = bits.rotate_left(7);
+            let (word, shift) = counter(bits);
+            let word = &mut self.blocks[block].0[word];
+            let count = *word >> shift & STUCK;
+            if count != STUCK && count != 0 {
+                *word -= 1 << shift;
+            }
+        }
+    }
+
+    /// Whether the hash may be in it; no means that it is not.
+    #[inline]
+    pub fn contains(&self, hash: u64) -> bool {
+        let (block, mut bits) = self.place(hash);
+        let block = &self.blocks[block].0;
+        for _ in 0..self.probes {
+            bits = bits.rotate_left(7);
+            let (word, shift) = counter(bits);
+            if block[word] >> shift & STUCK == 0 {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Asks for the line of `hash`, so that a later call does not wait for memory.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch_read(&self.blocks[self.place(hash).0]);
+    }
+
+    /// Removes all hashes. Keeps the memory.
+    pub fn clear(&mut self) {
+        self.blocks.fill(Block([0; 8]));
+        self.saturated = 0;
+    }
+
+    /// Octets of memory the filter takes.
+    pub fn memory_bytes(&self) -> usize {
+        self.blocks.capacity() * size_of::<Block>()
+    }
+
+    /// Counters that reached 15 and stick there.
+    #[inline]
+    pub fn saturated(&self) -> u64 {
+        self.saturated
+    }
+
+    /// Counters of a hash.
+    #[inline]
+    pub fn probes(&self) -> u32 {
+        self.probes
+    }
+
+    /// The probability, 0 to 1, that it says yes to a hash that is not in it when it holds
+    /// `entries`, by the theory above.
+    pub fn false_positive_rate(&self, entries: u64) -> f64 {
+        rate(self.probes as usize, entries as f64 / self.blocks.len() as f64)
+    }
+}
+
+impl fmt::Debug for CountingBloom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CountingBloom")
+            .field("blocks", &self.blocks.len())
+            .field("probes", &self.probes)
+            .field("saturated", &self.saturated)
+            .finish()
+    }
+}
+
+/// The word, and how far up in it, of the counter that the lowest 7 bits say.
+#[inline(always)]
+fn counter(bits: u64) -> (usize, u64) {
+    ((bits & 7) as usize, bits >> 1 & 0x3C)
+}
+
+/// The highest mean load of a block, in hashes, at which there are no more than `wanted` false
+/// positives.
+fn load_max(probes: usize, wanted: f64) -> f64 {
+    let (mut low, mut high) = (0.0, COUNTERS as f64 * 4.0);
+    for _ in 0..48 {
+        let middle = (low + high) / 2.0;
+        if rate(probes, middle) <= wanted {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+/// The probability of a false positive with this mean load of a block: `f` above.
+fn rate(probes: usize, load: f64) -> f64 {
+    let counters = COUNTERS as f64;
+    let mut untouched = [1.0; PROBES_MAX + 1]; // e(d)
+    for (different, untouched) in untouched.iter_mut().enumerate() {
+        let miss = 1.0 - different as f64 / counters;
+        let all_miss = (0..probes).fold(1.0, |product, _| product * miss);
+        *untouched = libm::exp(-load * (1.0 - all_miss));
+    }
+    let mut meets = [0.0; PROBES_MAX + 1]; // D(i, d)
+    meets[0] = 1.0;
+    let (mut sum, mut choices) = (0.0, 1.0); // (-1)^i C(k, i)
+    for taken in 0..=probes {
+        let all_zero: f64 = meets.iter().zip(&untouched).map(|(meets, all)| meets * all).sum();
+        sum += choices * all_zero;
+        choices *= -((probes - taken) as f64) / (taken + 1) as f64;
+        for different in (0..=PROBES_MAX).rev() {
+            let stays = meets[different] * different as f64 / counters;
+            let grows = match different {
+                0 => 0.0,
+                _ => meets[different - 1] * (counters - (different - 1) as f64) / counters,
+            };
+            meets[different] = stays + grows;
+        }
+    }
+    sum.clamp(0.0, 1.0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! Where a record lies, and what Data is known by.
+
+use core::fmt;
+use core::num::NonZeroU64;
+use weir_base::mix;
+
+/// Octets that offsets and lengths of records are counted in.
+pub const UNIT_BYTES: u64 = 512;
+/// Units that a store's part of one disk may have: 32 TiB.
+pub const OFFSET_UNITS_MAX: u64 = 1 << OFFSET_BITS;
+
+const OFFSET_BITS: u32 = 36;
+const GENERATION_AT: u32 = OFFSET_BITS;
+const UNITS_AT: u32 = GENERATION_AT + 8;
+const DISK_AT: u32 = UNITS_AT + 8;
+/// A bit that is always set: no place is 0.
+const PLACE: NonZeroU64 = NonZeroU64::new(1 << 60).unwrap();
+/// Bits that no place sets; the index keeps what it likes there.
+pub(super) const SPARE_BITS: u64 = 0b111 << 61;
+
+/// Where a record lies, in 8 octets: disk 4 bits, units of [`UNIT_BYTES`] that it takes 8 bits,
+/// generation 8 bits, offset in units 36 bits.
+///
+/// The generation is the low bits of the sequence number of the region when the record was written.
+/// Once the region is used again they differ, and the place says nothing any more.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place(NonZeroU64);
+
+impl Place {
+    /// The record of `units` at `offset_units` of the store's part of disk number `disk`.
+    ///
+    /// # Panics
+    /// In debug builds, when `disk` is over 15 or `offset_units` not below [`OFFSET_UNITS_MAX`].
+    #[inline]
+    pub fn new(disk: u8, offset_units: u64, units: u8, generation: u8) -> Self {
+        debug_assert!(disk < 16 && offset_units < OFFSET_UNITS_MAX);
+        let fields = u64::from(disk & 15) << DISK_AT
+            | u64::from(units) << UNITS_AT
+            | u64::from(generation) << GENERATION_AT
+            | offset_units & (OFFSET_UNITS_MAX - 1);
+        Self(PLACE | fields)
+    }
+
+    /// The disk, an index into the disks of the store.
+    #[inline]
+    pub fn disk(self) -> u8 {
+        (self.0.get() >> DISK_AT & 15) as u8
+    }
+
+    /// Where the record begins in the store's part of the disk, in units.
+    #[inline]
+    pub fn offset_units(self) -> u64 {
+        self.0.get() & (OFFSET_UNITS_MAX - 1)
+    }
+
+    /// Units that the record takes.
+    #[inline]
+    pub fn units(self) -> u8 {
+        (self.0.get() >> UNITS_AT) as u8
+    }
+
+    /// The low bits of the sequence number of its region.
+    #[inline]
+    pub fn generation(self) -> u8 {
+        (self.0.get() >> GENERATION_AT) as u8
+    }
+
+    #[inline]
+    pub(super) fn to_word(self) -> u64 {
+        self.0.get()
+    }
+
+    /// The place in a word, whose spare bits are not looked at.
+    #[inline]
+    pub(super) fn from_word(word: u64) -> Option<Self> {
+        if word & PLACE.get() == 0 {
+            return None;
+        }
+        NonZeroU64::new(word & !SPARE_BITS).map(Self)
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place")
+            .field("disk", &self.disk())
+            .field("offset_units", &self.offset_units())
+            .field("units", &self.units())
+            .field("generation", &self.generation())
+            .finish()
+    }
+}
+
+/// The [`Key::segment`] of Data whose name does not end with a segment number.
+pub const WHOLE: u64 = u64::MAX;
+
+/// What the disk tier knows Data by.
+///
+/// Data whose name ends with a segment component is the hash of the name before it and the number,
+/// any other Data the hash of its whole name and [`WHOLE`]. The segment number 2^64 - 1 would read
+/// as [`WHOLE`], so such Data counts as any other too.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Key {
+    /// The hash of the object's name.
+    pub object: u64,
+    /// The number of the segment, or [`WHOLE`].
+    pub segment: u64,
+}
+
+impl Key {
+    /// The hash that stands for this Data in the filter.
+    #[inline]
+    pub fn filter_hash(self) -> u64 {
+        // The steps of SplitMix64 from the object's hash on.
+        mix(self.object.wrapping_add(self.segment.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
+    }
+}
