@@ -39,6 +39,7 @@ impl Router {
                 let limit_reached = erased == limit;
                 out.events.push(Event::StoreErased { transaction, erased, limit_reached });
             }
+            Command::FlushStore { transaction } => self.flush_store(now, transaction, out),
             Command::SetProducerRegions(regions) => self.producer_regions = regions,
         }
     }

@@ -32,6 +32,14 @@ pub enum Input {
         /// How.
         outcome: DiskOutcome,
     },
+    /// A neighbour says whether its store has room for Interests that could go elsewhere (paper
+    /// nb-cache, III-E). On a router of several shards each gets this.
+    Availability {
+        /// The face it is at.
+        face: FaceId,
+        /// For how long it has none, milliseconds; 0 when it has again.
+        unavailable_ms: u64,
+    },
     /// Nothing but the time has come: see [`Router::next_wakeup`](crate::Router::next_wakeup).
     Wakeup,
 }
@@ -123,6 +131,12 @@ pub enum Command {
         /// At most this many Data.
         limit: usize,
     },
+    /// Writes all that is in RAM to the store's disks, as before a stop; answered by
+    /// [`Event::StoreFlushed`] when it is done, at once where there is no disk.
+    FlushStore {
+        /// Identifies the answer.
+        transaction: u64,
+    },
     /// Sets the names whose forwarding hints mean "here" (NFD, producer region).
     SetProducerRegions(Vec<Name>),
 }
@@ -152,6 +166,16 @@ pub struct OutPacket {
     pub kind: PacketKind,
 }
 
+/// What the neighbour at a face is to be told of this router's store, see
+/// [`Input::Availability`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Availability {
+    /// The face it is at.
+    pub face: FaceId,
+    /// For how long there is no room, milliseconds; 0 when there is again.
+    pub unavailable_ms: u64,
+}
+
 /// Something a driver should know that is not a packet.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
@@ -164,6 +188,11 @@ pub enum Event {
         /// The limit was reached: there may be more.
         limit_reached: bool,
     },
+    /// Answers [`Command::FlushStore`].
+    StoreFlushed {
+        /// The command's.
+        transaction: u64,
+    },
 }
 
 /// What a shard wants done, appended by the shard and drained by the driver.
@@ -171,6 +200,8 @@ pub enum Event {
 pub struct Outbox {
     /// Packets to send, in order.
     pub packets: Vec<OutPacket>,
+    /// What to tell neighbours with `Link::enqueue_availability`.
+    pub announcements: Vec<Availability>,
     /// Other news, in order.
     pub events: Vec<Event>,
     /// What to do on the disks of the store. Each must be answered by [`Input::DiskDone`].

@@ -9,6 +9,7 @@ mod command;
 mod data;
 mod dead_nonce;
 mod direct;
+mod disk;
 mod interest;
 mod io;
 mod nack;
@@ -22,12 +23,12 @@ pub mod strategy;
 pub use busy::{BusyPolicy, Bypass, Mark, StoreIo};
 pub use interest::InterestStage;
 pub use io::{
-    Command, Event, FaceScope, Input, LinkType, NextHop, OutPacket, Outbox, PacketKind,
-    UnsolicitedPolicy,
+    Availability, Command, Event, FaceScope, Input, LinkType, NextHop, OutPacket, Outbox,
+    PacketKind, UnsolicitedPolicy,
 };
 pub use prefix_table::PREFIX_COMPONENTS_MAX;
 pub use router::{Router, RouterConfig};
-pub use stats::{DropReason, LatencyHistogram, RouterStats};
+pub use stats::{BusyStats, DropReason, LatencyHistogram, RouterStats};
 
 #[cfg(test)]
 mod tests;

@@ -339,8 +339,8 @@ impl Router {
             rest = after;
             if packets > 0 {
                 self.handle_packets(now, batch, out);
-            } else if let Input::Command(command) = mem::replace(&mut batch[0], Input::Wakeup) {
-                self.apply(now, command, out);
+            } else {
+                self.handle_other(now, mem::replace(&mut batch[0], Input::Wakeup), out);
             }
         }
     }

@@ -138,6 +138,103 @@ pub struct RouterStats {
     pub store: StoreStats,
     /// Time from the last sending of an Interest to its Data.
     pub upstream_latency: LatencyHistogram,
+    /// What busy disks led to.
+    pub busy: BusyStats,
+}
+
+/// What a router did about its store's disks. Every Interest for Data on a disk counts in exactly
+/// one of `reads_begun`, `reads_refused` and the `bypassed_*`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BusyStats {
+    /// Interests that began to wait for a disk, or joined others that do for the same Data.
+    pub reads_begun: u64,
+    /// Of those, Interests that joined a pending one with the same name and selectors, which are in
+    /// no other count.
+    pub reads_joined: u64,
+    /// Interests refused for congestion because as many reads as may be were waiting.
+    pub reads_refused: u64,
+    /// Interests that passed the store by because as many reads as the threshold says were waiting.
+    pub bypassed_queue_full: u64,
+    /// Interests that passed by because they were likely to be answered sooner elsewhere.
+    pub bypassed_slower: u64,
+    /// Interests that passed by to find out how long answers take from elsewhere.
+    pub bypassed_probe: u64,
+    /// Interests that went on because the disk had not answered for long.
+    pub bypassed_stalled: u64,
+    /// Reads begun over the threshold for want of a next hop, or of an available one.
+    pub waited_over_threshold: u64,
+    /// Pending Interests that were answered from a disk.
+    pub answered: u64,
+    /// Pending Interests that waited for a disk and went on: the record was damaged, the disk failed
+    /// or stalled, or the Data did not do.
+    pub went_on: u64,
+    /// Pending Interests whose Data came from elsewhere, or whose time passed, before the read was
+    /// done.
+    pub overtaken: u64,
+    /// Retransmissions that went upstream while a disk was still reading.
+    pub hedged: u64,
+    /// Reads that nobody waited for any more when they were done.
+    pub reads_late: u64,
+    /// Records read whose checksum was right but that were no Data, or not that which was asked for.
+    pub reads_malformed: u64,
+    /// Data that left with a congestion mark because of the store.
+    pub marked: u64,
+    /// Interests that queue before a store that blocks, now.
+    pub interests_waiting: u64,
+    /// Interests that found a store that blocks busy, and queued.
+    pub interests_queued: u64,
+    /// Interests refused for congestion because that queue was full.
+    pub interests_refused: u64,
+    /// Neighbours told that this store has no room.
+    pub alphas_sent: u64,
+    /// Neighbours told that it has again.
+    pub betas_sent: u64,
+    /// Times that a neighbour said that its store has no room.
+    pub alphas_received: u64,
+    /// Times that one said that it has again.
+    pub betas_received: u64,
+    /// Time from the beginning of a wait for a disk to its end with Data.
+    pub read_latency: LatencyHistogram,
+    /// Time to Data of Interests that passed the store by.
+    pub bypass_latency: LatencyHistogram,
+}
+
+impl BusyStats {
+    /// Adds another shard's counts.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.counts_mut().into_iter().zip(other.clone().counts_mut()) {
+            *mine += *theirs;
+        }
+        self.read_latency.merge(&other.read_latency);
+        self.bypass_latency.merge(&other.bypass_latency);
+    }
+
+    fn counts_mut(&mut self) -> [&mut u64; 22] {
+        [
+            &mut self.reads_begun,
+            &mut self.reads_joined,
+            &mut self.reads_refused,
+            &mut self.bypassed_queue_full,
+            &mut self.bypassed_slower,
+            &mut self.bypassed_probe,
+            &mut self.bypassed_stalled,
+            &mut self.waited_over_threshold,
+            &mut self.answered,
+            &mut self.went_on,
+            &mut self.overtaken,
+            &mut self.hedged,
+            &mut self.reads_late,
+            &mut self.reads_malformed,
+            &mut self.marked,
+            &mut self.interests_waiting,
+            &mut self.interests_queued,
+            &mut self.interests_refused,
+            &mut self.alphas_sent,
+            &mut self.betas_sent,
+            &mut self.alphas_received,
+            &mut self.betas_received,
+        ]
+    }
 }
 
 impl RouterStats {

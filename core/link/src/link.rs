@@ -21,8 +21,14 @@ pub enum Received {
     },
     /// A fragment of a packet that is not complete yet.
     Partial,
-    /// An LpPacket without a fragment.
+    /// An LpPacket without a fragment that says nothing to the forwarder.
     Idle,
+    /// An LpPacket without a fragment in which the neighbour says for how long its store has no
+    /// room for Interests that could go elsewhere (paper nb-cache, III-E).
+    Availability {
+        /// Milliseconds; 0 when it has room again.
+        unavailable_ms: u64,
+    },
     /// Dropped and counted.
     Drop(LinkDrop),
 }

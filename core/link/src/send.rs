@@ -1,5 +1,5 @@
 use weir_base::{Instant, Packet};
-use weir_wire::lp::{LP_PREFIX_MAX, LpHeader};
+use weir_wire::lp::{LP_PREFIX_MAX, LpHeader, encode_availability};
 use weir_wire::{PACKET_SIZE_MAX, tlv};
 
 use crate::config::FRAGMENT_COUNT_MAX;
@@ -33,6 +33,27 @@ impl Link {
             Ok(()) => self.counters.out_interests += 1,
         }
         result
+    }
+
+    /// Queues an LpPacket without a fragment that says for how long this router's store has no room
+    /// for Interests that could go elsewhere, 0 for that it has again.
+    ///
+    /// # Errors
+    /// [`LinkDrop::QueueFull`] or [`LinkDrop::TooLargeForMtu`]; counted already.
+    pub fn enqueue_availability(&mut self, unavailable_ms: u64) -> Result<(), LinkDrop> {
+        let octets = encode_availability(unavailable_ms);
+        let charge = self.egress.charged_bytes() + Egress::charge_of(octets.len());
+        let refusal = match () {
+            () if charge > self.config.queue_bytes_max => Some(LinkDrop::QueueFull),
+            () if octets.len() > self.config.mtu => Some(LinkDrop::TooLargeForMtu),
+            () => None,
+        };
+        if let Some(reason) = refusal {
+            self.counters.drops.count(reason);
+            return Err(reason);
+        }
+        self.egress.push(Frame::bare(Packet::from(octets)));
+        Ok(())
     }
 
     fn try_enqueue(

@@ -472,7 +472,7 @@ proptest! {
                     prop_assert!(matches!(packet[0], 5 | 6));
                 }
                 Received::Drop(_) => dropped += 1,
-                Received::Partial | Received::Idle => {}
+                Received::Partial | Received::Idle | Received::Availability { .. } => {}
             }
         }
         let counters = link.counters();

@@ -162,6 +162,17 @@ impl Default for LpHeader {
     }
 }
 
+/// An IDLE LpPacket that says for how many milliseconds the sender is unavailable, 0 for available
+/// again: what paper nb-cache, III-E calls Nack-alpha and Nack-beta. Who does not know the field
+/// passes over it.
+pub fn encode_availability(unavailable_ms: u64) -> Vec<u8> {
+    let mut body = Writer::with_capacity(16);
+    body.tlv(tlv::LP_UNAVAILABLE, &tlv::encode_nni(unavailable_ms));
+    let mut out = Writer::with_capacity(body.len() + 8);
+    out.tlv(tlv::LP_PACKET, body.as_slice());
+    out.into_vec()
+}
+
 impl LpHeader {
     /// Whether a bare packet says the same.
     #[inline]
@@ -297,6 +308,10 @@ pub struct LpView<'a> {
     pub cache_policy: Option<u64>,
     /// Value of PrefixAnnouncement: a Data TLV, whose outermost type and length have been checked.
     pub prefix_announcement: Option<&'a [u8]>,
+    /// Of an IDLE packet: for how many milliseconds the sender's store has no room for Interests
+    /// that could go elsewhere; 0 when it has again (paper nb-cache, III-E). The number of this
+    /// field is not assigned, so whatever else bears it is passed over like a field unknown.
+    pub unavailable_ms: Option<u64>,
     /// From the first Ack to the last.
     acks: &'a [u8],
     acks_at: usize,
@@ -318,6 +333,7 @@ impl<'a> LpView<'a> {
             fragment_at: 0,
             cache_policy: None,
             prefix_announcement: None,
+            unavailable_ms: None,
             acks: &[],
             acks_at: 0,
             body: &[],
@@ -361,6 +377,9 @@ impl<'a> LpView<'a> {
             }
             if !is_field(field.typ) {
                 check_unrecognised(tlv::LP_PACKET, field.typ)?;
+                if field.typ == tlv::LP_UNAVAILABLE && self.unavailable_ms.is_none() {
+                    self.unavailable_ms = tlv::nni(field.value);
+                }
                 continue;
             }
             let (within, element) = (tlv::LP_PACKET, field.typ);
@@ -417,7 +436,10 @@ impl<'a> LpView<'a> {
         Ok(())
     }
 
-    fn check_fragment(&self) -> Result<(), DecodeError> {
+    fn check_fragment(&mut self) -> Result<(), DecodeError> {
+        if self.fragment.is_some() {
+            self.unavailable_ms = None;
+        }
         let header = &self.header;
         if header.frag_index >= header.frag_count {
             return Err(DecodeError::FragmentIndex);

@@ -78,6 +78,7 @@ types! {
     LP_TX_SEQUENCE = 840, "TxSequence";
     LP_NON_DISCOVERY = 844, "NonDiscovery";
     LP_PREFIX_ANNOUNCEMENT = 848, "PrefixAnnouncement";
+    LP_UNAVAILABLE = 952, "Unavailable";
 }
 
 /// Whether an element of this type must be understood: types up to 31 and all odd ones.

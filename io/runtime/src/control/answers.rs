@@ -151,6 +151,8 @@ impl Control {
                     self.continue_erasure(transaction, job);
                 }
             }
+            // Nobody here asks for it yet.
+            Event::StoreFlushed { .. } => {}
         }
     }
 }

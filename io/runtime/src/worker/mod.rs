@@ -271,7 +271,7 @@ impl Worker {
         }
     }
 
-    fn mark_dirty(&mut self, slot: u32) {
+    pub(super) fn mark_dirty(&mut self, slot: u32) {
         if let Some(face) = self.faces.at(slot)
             && !std::mem::replace(&mut face.is_dirty, true)
         {

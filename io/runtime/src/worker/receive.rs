@@ -125,7 +125,21 @@ impl Worker {
                     self.timers.schedule(slot, at);
                 }
             }
+            Received::Availability { unavailable_ms } => {
+                let id = face.id;
+                self.hand_availability(id, unavailable_ms);
+            }
             Received::Idle | Received::Drop(_) => {}
+        }
+    }
+
+    /// What a neighbour says of itself concerns every shard.
+    fn hand_availability(&mut self, face: FaceId, unavailable_ms: u64) {
+        self.inputs.push(Input::Availability { face, unavailable_ms });
+        if let Some(shards) = &mut self.shards {
+            for index in (0..shards.count).filter(|&index| index != self.index) {
+                shards.ports.push(index, Crossing::AvailabilityIn { face, unavailable_ms });
+            }
         }
     }
 
@@ -205,6 +219,10 @@ impl Worker {
                     self.inputs.push(Input::Packet { face, header, packet });
                 }
                 Crossing::Out(out) => self.send_here(now, out),
+                Crossing::AvailabilityIn { face, unavailable_ms } => {
+                    self.inputs.push(Input::Availability { face, unavailable_ms });
+                }
+                Crossing::AvailabilityOut(out) => self.announce_here(out),
             }
             if self.inputs.len() >= BATCH_PACKETS {
                 self.process(now);

@@ -5,7 +5,7 @@ use std::mem;
 use mio::Interest;
 use weir_base::{FaceId, Instant};
 use weir_face::SendStatus;
-use weir_forward::OutPacket;
+use weir_forward::{Availability, OutPacket};
 
 use super::face::Socket;
 use super::{BATCH_PACKETS, Source, Worker};
@@ -27,6 +27,11 @@ impl Worker {
             self.send_packet(now, out);
         }
         self.outbox.packets = packets;
+        let mut announcements = mem::take(&mut self.outbox.announcements);
+        for out in announcements.drain(..) {
+            self.announce(out);
+        }
+        self.outbox.announcements = announcements;
         for event in self.outbox.events.drain(..) {
             self.control.send(ToControl::Event { event });
         }
@@ -48,6 +53,27 @@ impl Worker {
             return;
         }
         self.send_here(now, out);
+    }
+
+    /// Tells a neighbour whether this shard's store has room.
+    fn announce(&mut self, out: Availability) {
+        if let Some(shards) = &mut self.shards
+            && let Some(&owner) = shards.owners.get(&out.face)
+        {
+            shards.ports.push(owner, Crossing::AvailabilityOut(out));
+            return;
+        }
+        self.announce_here(out);
+    }
+
+    pub(super) fn announce_here(&mut self, out: Availability) {
+        let Some(slot) = self.faces.slot_of(out.face) else { return };
+        let Some(face) = self.faces.at(slot) else { return };
+        // A refusal is counted by the link; a face that is down has nobody to tell.
+        let is_down = matches!(face.socket, Socket::Down);
+        if !is_down && face.link.enqueue_availability(out.unavailable_ms).is_ok() {
+            self.mark_dirty(slot);
+        }
     }
 
     /// Queues a packet on a face of this thread.

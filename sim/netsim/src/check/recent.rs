@@ -26,6 +26,7 @@ pub(crate) enum Happened {
     FaultBegins,
     FaultEnds,
     StageFull,
+    Announcement,
 }
 
 impl Happened {
@@ -48,6 +49,7 @@ impl Happened {
             Self::FaultBegins => "is hit by a fault",
             Self::FaultEnds => "recovers from a fault",
             Self::StageFull => "has a full stage",
+            Self::Announcement => "heard from a neighbour's store",
         }
     }
 }

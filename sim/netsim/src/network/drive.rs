@@ -57,11 +57,33 @@ impl Network {
                 self.note(node, face.0 as u32, Happened::Fragment, bytes);
                 Ok(())
             }
+            Received::Availability { unavailable_ms } => {
+                self.note(node, face.0 as u32, Happened::Announcement, bytes);
+                self.hear_availability(node, face, unavailable_ms)
+            }
             Received::Idle | Received::Drop(_) => {
                 self.note(node, face.0 as u32, Happened::Refused, bytes);
                 Ok(())
             }
         }
+    }
+
+    /// What the neighbour at a face says of itself concerns every shard.
+    fn hear_availability(
+        &mut self,
+        node: u32,
+        face: FaceId,
+        unavailable_ms: u64,
+    ) -> Result<(), Broken> {
+        let shards = match &self.nodes[node as usize].kind {
+            NodeKind::Router(router) => router.shards.len(),
+            NodeKind::App(_) => 0,
+        };
+        for shard in 0..shards {
+            self.hand_to_shard(node, shard, Input::Availability { face, unavailable_ms });
+            self.after_router(node, shard)?;
+        }
+        Ok(())
     }
 
     fn schedule_reassembly(&mut self, end_index: u32) {
@@ -151,6 +173,14 @@ impl Network {
             }
         }
         self.outbox.packets = packets;
+        let mut announcements = std::mem::take(&mut self.outbox.announcements);
+        for out in announcements.drain(..) {
+            let slot = out.face.0.wrapping_sub(FaceId::FIRST.0) as usize;
+            if let Some(&end) = self.nodes[node as usize].ends.get(slot) {
+                self.announce(end, out.unavailable_ms);
+            }
+        }
+        self.outbox.announcements = announcements;
         self.outbox.events.clear();
         let NodeKind::Router(router) = &mut self.nodes[node as usize].kind else { return Ok(()) };
         let checked = router.check_sometimes(shard);

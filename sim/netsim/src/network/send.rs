@@ -61,6 +61,14 @@ impl Network {
         Ok(())
     }
 
+    /// Tells the neighbour at a face whether this router's store has room.
+    pub(super) fn announce(&mut self, end_index: u32, unavailable_ms: u64) {
+        let now = self.now();
+        if self.ends[end_index as usize].link.enqueue_availability(unavailable_ms).is_ok() {
+            self.flush(end_index, now);
+        }
+    }
+
     /// Gives the frames of a face to its link.
     #[inline]
     fn flush(&mut self, end_index: u32, now: Instant) {
