@@ -73,6 +73,9 @@ fn queue_name(queue: Queue) -> String {
         Queue::Pit => "pit".to_owned(),
         Queue::PitData => "pit-data".to_owned(),
         Queue::Fib => "fib".to_owned(),
+        Queue::DiskBlocked => "disk-blocked".to_owned(),
+        Queue::DiskReads => "disk-reads".to_owned(),
+        Queue::DiskWrites => "disk-writes".to_owned(),
         Queue::Link(link) => format!("link {link}"),
     }
 }

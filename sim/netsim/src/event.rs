@@ -162,7 +162,13 @@ impl EventKind {
             }
             Self::QueueLength { queue, packets } => mix(&[10, queue.number(), packets.into()]),
             Self::StageFull { queue, is_bypass } => mix(&[11, queue.number(), is_bypass.into()]),
-            Self::RouterSample(ref sample) => mix(&sample.numbers()),
+            Self::RouterSample(ref sample) => {
+                mix(&sample.numbers());
+                // Runs without disks keep the digest that they always had.
+                if sample.disk != DiskSample::default() {
+                    mix(&sample.disk.numbers());
+                }
+            }
             Self::LinkSample { link, frames, bytes, dropped } => {
                 mix(&[13, link.into(), frames, bytes, dropped]);
             }
@@ -187,6 +193,12 @@ pub enum Queue {
     PitData,
     /// Interests before the FIB.
     Fib,
+    /// Interests before a store that blocks.
+    DiskBlocked,
+    /// Reads that wait for the disks of a router or are under way.
+    DiskReads,
+    /// Records that wait to be written to the disks of a router or are being written.
+    DiskWrites,
     /// Frames before a link, an index into [`Plan::links`](crate::plan::Plan::links).
     Link(u32),
 }
@@ -201,6 +213,9 @@ impl Queue {
             Self::Fib => 4,
             Self::Cpu => 5,
             Self::Link(link) => 6 + u64::from(link),
+            Self::DiskReads => 1 << 32,
+            Self::DiskWrites => (1 << 32) + 1,
+            Self::DiskBlocked => (1 << 32) + 2,
         }
     }
 }
@@ -238,6 +253,121 @@ pub struct RouterSample {
     pub cpu_ns: u64,
     /// Packets dropped, for whatever reason.
     pub dropped: u64,
+    /// What its disks did; zeros without any.
+    #[serde(flatten)]
+    pub disk: DiskSample,
+}
+
+/// What the disks of a router did since the start of the run, and what the router did because of
+/// them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DiskSample {
+    /// Records in the index now.
+    pub disk_entries: u64,
+    /// Records read for Interests.
+    pub disk_reads: u64,
+    /// Look-ups that joined a read that was under way.
+    pub disk_reads_shared: u64,
+    /// Interests refused because as many reads, or Interests before a store that blocks, as may be
+    /// were waiting.
+    pub disk_reads_refused: u64,
+    /// Interests answered from a disk.
+    pub disk_answers: u64,
+    /// The time that those answers took, the wait included, ns: over `disk_answers` it is the mean.
+    pub disk_answer_ns: u64,
+    /// Records written.
+    pub disk_writes: u64,
+    /// Octets written.
+    pub disk_written_bytes: u64,
+    /// Data that passed by because as many records as may be were waiting to be written.
+    pub disk_writes_passed_by: u64,
+    /// Records that made room for others.
+    pub disk_evictions: u64,
+    /// Look-ups that the filter ended.
+    pub filter_negatives: u64,
+    /// Look-ups that the filter let pass for nothing.
+    pub filter_false_positives: u64,
+    /// Operations that failed.
+    pub disk_errors: u64,
+    /// Records read that were not what they should be.
+    pub disk_damaged: u64,
+    /// Interests that passed the disks by since as many reads waited as the threshold says.
+    pub bypass_threshold: u64,
+    /// Interests that passed the disks by since an answer was likely to come sooner from elsewhere.
+    pub bypass_adaptive: u64,
+    /// Interests that passed the disks by to find out how long answers take from elsewhere.
+    pub bypass_probe: u64,
+    /// Interests that passed the disks by since the disk did not answer.
+    pub bypass_stalled: u64,
+    /// Interests that waited for a disk over its threshold, for want of another hop.
+    pub waited_over_threshold: u64,
+    /// Data marked because of the disks.
+    pub store_marks: u64,
+    /// Neighbours told that this router is not available (paper nb-cache, III-E).
+    pub alphas_out: u64,
+    /// Neighbours told that it is available again.
+    pub betas_out: u64,
+    /// Times that a neighbour said that it is not available.
+    pub alphas_in: u64,
+    /// Times that a neighbour said that it is available again.
+    pub betas_in: u64,
+}
+
+impl DiskSample {
+    /// As if counting had begun at `before`; what there is now is not counted.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        self.joined(before, u64::saturating_sub)
+    }
+
+    /// Of a router that lived before, with these counts, and lives again.
+    #[must_use]
+    pub fn after(&self, before: &Self) -> Self {
+        self.joined(before, u64::saturating_add)
+    }
+
+    fn joined(mut self, other: &Self, join: impl Fn(u64, u64) -> u64) -> Self {
+        let disk_entries = self.disk_entries;
+        let mut others = *other;
+        for (mine, theirs) in self.numbers_mut().into_iter().zip(others.numbers_mut()) {
+            *mine = join(*mine, *theirs);
+        }
+        Self { disk_entries, ..self }
+    }
+
+    fn numbers(mut self) -> [u64; 24] {
+        self.numbers_mut().map(|number| *number)
+    }
+
+    fn numbers_mut(&mut self) -> [&mut u64; 24] {
+        [
+            &mut self.disk_entries,
+            &mut self.disk_reads,
+            &mut self.disk_reads_shared,
+            &mut self.disk_reads_refused,
+            &mut self.disk_answers,
+            &mut self.disk_answer_ns,
+            &mut self.disk_writes,
+            &mut self.disk_written_bytes,
+            &mut self.disk_writes_passed_by,
+            &mut self.disk_evictions,
+            &mut self.filter_negatives,
+            &mut self.filter_false_positives,
+            &mut self.disk_errors,
+            &mut self.disk_damaged,
+            &mut self.bypass_threshold,
+            &mut self.bypass_adaptive,
+            &mut self.bypass_probe,
+            &mut self.bypass_stalled,
+            &mut self.waited_over_threshold,
+            &mut self.store_marks,
+            &mut self.alphas_out,
+            &mut self.betas_out,
+            &mut self.alphas_in,
+            &mut self.betas_in,
+        ]
+    }
 }
 
 impl RouterSample {

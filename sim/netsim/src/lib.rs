@@ -14,6 +14,6 @@ pub mod workload;
 
 pub use draws::filler_prefix;
 pub use error::{PlanError, Violation, ViolationKind};
-pub use event::{Event, EventKind, Observer};
+pub use event::{DiskSample, Event, EventKind, Observer};
 pub use network::{Network, Summary};
 pub use plan::Plan;

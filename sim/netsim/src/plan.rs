@@ -4,9 +4,15 @@
 //! [`Network`](crate::Network) from it; the laboratory's real arm starts processes from it. Nothing
 //! in a plan refers to a file.
 
+mod disk;
+
 use serde::{Deserialize, Serialize};
 use weir_netem::{LinkConfig, ServiceTime};
 
+pub use self::disk::{
+    DISKS_MAX, DiskAdmission, DiskBypass, DiskContention, DiskFilter, DiskIo, DiskMark, DiskOffer,
+    DiskPlan,
+};
 use crate::workload::{ConsumerPlan, ProducerPlan};
 
 /// One run.
@@ -72,6 +78,8 @@ pub struct RouterPlan {
     /// The share of the segments of every producer of the plan that is in the store from the start,
     /// 0 to 1, drawn by the seed, as far as it fits.
     pub store_filled: f64,
+    /// Its disks, if it has any.
+    pub disk: Option<DiskPlan>,
     /// Pending Interests held at most.
     pub pit_entries_max: u32,
     /// Strategy of `/`: `best-route` or `multicast`.
@@ -94,6 +102,7 @@ impl Default for RouterPlan {
             store_compare: "stored".into(),
             store_admits: true,
             store_filled: 0.0,
+            disk: None,
             pit_entries_max: 1 << 16,
             strategy: "best-route".into(),
             shards: 1,
@@ -237,7 +246,7 @@ pub enum Fault {
         /// For how long it is away, ns.
         for_ns: u64,
     },
-    /// The store of a router (its stage, where it has one) serves nobody for a time.
+    /// The store of a router (its disks, its stage, where it has them) serves nobody for a time.
     StoreStall {
         /// An index into [`Plan::nodes`].
         node: usize,
@@ -253,6 +262,50 @@ pub enum Fault {
         /// The share of frames that are hit.
         probability: f64,
     },
+    /// One disk of a router answers nothing for a time.
+    DiskStall {
+        /// An index into [`Plan::nodes`].
+        node: usize,
+        /// Which of its disks, from 0.
+        disk: u8,
+        /// For how long, ns.
+        for_ns: u64,
+    },
+    /// One disk of a router fails operations for a time.
+    DiskErrors {
+        /// An index into [`Plan::nodes`].
+        node: usize,
+        /// Which of its disks, from 0.
+        disk: u8,
+        /// For how long, ns.
+        for_ns: u64,
+        /// The share of operations that fail. Of a write that fails, any part may be written.
+        probability: f64,
+    },
+    /// One disk of a router says that all is well for a time, and it is not.
+    DiskDamage {
+        /// An index into [`Plan::nodes`].
+        node: usize,
+        /// Which of its disks, from 0.
+        disk: u8,
+        /// For how long, ns.
+        for_ns: u64,
+        /// The share of reads in which bits are flipped.
+        flipped: f64,
+        /// The share of writes of which nothing is written.
+        lost: f64,
+        /// The share of writes of which only the first blocks are written.
+        torn: f64,
+    },
+    /// One disk of a router has no space left for a time: writes fail.
+    DiskFull {
+        /// An index into [`Plan::nodes`].
+        node: usize,
+        /// Which of its disks, from 0.
+        disk: u8,
+        /// For how long, ns.
+        for_ns: u64,
+    },
 }
 
 impl Fault {
@@ -263,7 +316,11 @@ impl Fault {
             Self::LinkDown { for_ns, .. }
             | Self::Crash { for_ns, .. }
             | Self::StoreStall { for_ns, .. }
-            | Self::WrongBytes { for_ns, .. } => for_ns,
+            | Self::WrongBytes { for_ns, .. }
+            | Self::DiskStall { for_ns, .. }
+            | Self::DiskErrors { for_ns, .. }
+            | Self::DiskDamage { for_ns, .. }
+            | Self::DiskFull { for_ns, .. } => for_ns,
         }
     }
 }

@@ -89,7 +89,12 @@ pub(super) fn check(plan: &Plan) -> Result<(), RealError> {
 fn check_overlaps(plan: &Plan) -> Result<(), RealError> {
     let target = |fault: &Fault| match *fault {
         Fault::LinkDown { link, .. } | Fault::WrongBytes { link, .. } => ("link", link),
-        Fault::Crash { node, .. } | Fault::StoreStall { node, .. } => ("node", node),
+        Fault::Crash { node, .. }
+        | Fault::StoreStall { node, .. }
+        | Fault::DiskStall { node, .. }
+        | Fault::DiskErrors { node, .. }
+        | Fault::DiskDamage { node, .. }
+        | Fault::DiskFull { node, .. } => ("node", node),
     };
     let end_ns = |planned: &FaultPlan| planned.at_ns.saturating_add(planned.fault.for_ns());
     for (index, one) in plan.faults.iter().enumerate() {
@@ -151,6 +156,12 @@ fn check_fault(plan: &Plan, fault: &Fault) -> Result<(), RealError> {
         }
         Fault::WrongBytes { .. } => {
             refuse("a link that flips octets is for the simulator alone".to_owned())
+        }
+        Fault::DiskStall { .. }
+        | Fault::DiskErrors { .. }
+        | Fault::DiskDamage { .. }
+        | Fault::DiskFull { .. } => {
+            refuse("faults of disks are for the simulator alone".to_owned())
         }
     }
 }

@@ -181,7 +181,11 @@ impl<'a> Run<'a> {
                 node
             }
             // Refused before the start.
-            Fault::StoreStall { node, .. } => node,
+            Fault::StoreStall { node, .. }
+            | Fault::DiskStall { node, .. }
+            | Fault::DiskErrors { node, .. }
+            | Fault::DiskDamage { node, .. }
+            | Fault::DiskFull { node, .. } => node,
             Fault::WrongBytes { link, .. } => self.plan.links[link].a,
         };
         let at_ns = self.now_ns();

@@ -111,6 +111,7 @@ pub(super) fn since(now: &RouterSample, before: &RouterSample) -> RouterSample {
         cpu_ns: now.cpu_ns.saturating_sub(before.cpu_ns),
         store_entries: now.store_entries,
         pit_entries: now.pit_entries,
+        disk: now.disk.since(&before.disk),
     }
 }
 
@@ -131,6 +132,7 @@ pub(super) fn sum(now: &RouterSample, before: &RouterSample) -> RouterSample {
         cpu_ns: now.cpu_ns + before.cpu_ns,
         store_entries: now.store_entries,
         pit_entries: now.pit_entries,
+        disk: now.disk.after(&before.disk),
     }
 }
 

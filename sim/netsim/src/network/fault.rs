@@ -39,6 +39,10 @@ impl Network {
             Fault::WrongBytes { link, probability, .. } => {
                 self.set_damage(link, if begins { probability } else { -probability })
             }
+            Fault::DiskStall { node, .. }
+            | Fault::DiskErrors { node, .. }
+            | Fault::DiskDamage { node, .. }
+            | Fault::DiskFull { node, .. } => node as u32,
         };
         let what = if begins { Happened::FaultBegins } else { Happened::FaultEnds };
         self.note(node, 0, what, fault);

@@ -213,6 +213,10 @@ fn check_faults(plan: &Plan) -> Result<(), PlanError> {
             Fault::Crash { node, .. } | Fault::StoreStall { node, .. } => {
                 check_is_router(plan, node, &place)?;
             }
+            Fault::DiskStall { node, .. }
+            | Fault::DiskErrors { node, .. }
+            | Fault::DiskDamage { node, .. }
+            | Fault::DiskFull { node, .. } => check_is_router(plan, node, &place)?,
             Fault::WrongBytes { link, probability, .. } => {
                 check_link(plan, link, &place)?;
                 if !(0.0..=1.0).contains(&probability) {

@@ -1,0 +1,270 @@
+//! A router's disks and what it does with them.
+
+use serde::{Deserialize, Serialize};
+use weir_base::NS_PER_MS;
+use weir_forward::{BusyPolicy, Bypass, Mark, StoreIo};
+use weir_netem::DiskConfig;
+use weir_store::disk::{Admission, Contention, FilterKind, OfferAt};
+
+/// Disks that a router may have.
+pub const DISKS_MAX: u8 = 16;
+
+/// The disks of a router. In the real arm they are files, or block devices, of these sizes, paced
+/// to the times of `device`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DiskPlan {
+    /// How many there are, side by side; at most [`DISKS_MAX`].
+    pub disks: u8,
+    /// Octets of each, for all shards of the router together.
+    pub bytes: u64,
+    /// Octets of a region, which is evicted as a whole; a multiple of `block_bytes`.
+    pub region_bytes: u64,
+    /// Octets that reads and writes are aligned to: 512 or 4,096.
+    pub block_bytes: u32,
+    /// How fast each disk is. Its queue is not used: the router has queues of its own.
+    pub device: DiskConfig,
+    /// How many of the objects of all producers of the plan are on the disks from the start, drawn
+    /// by the seed, as far as they fit.
+    pub filled_objects: u32,
+    /// And the share of all segments that are, 0 to 1, as
+    /// [`RouterPlan::store_filled`](super::RouterPlan::store_filled) has it for RAM.
+    pub filled: f64,
+    /// What stands before the index.
+    pub filter: DiskFilter,
+    /// Whether reads block the router.
+    pub io: DiskIo,
+    /// When Interests pass the disks by.
+    pub bypass: DiskBypass,
+    /// Which Data is marked for congestion.
+    pub mark: DiskMark,
+    /// Reads before a disk from which on Interests go elsewhere if they can.
+    pub threshold: u32,
+    /// Whose turn it is when reads and writes wait for one disk.
+    pub contention: DiskContention,
+    /// Which Data may go on disk.
+    pub admission: DiskAdmission,
+    /// When it is offered to the disk.
+    pub offer: DiskOffer,
+    /// Operations under way at a disk at most, for each shard.
+    pub depth: u32,
+    /// Reads that wait for a disk, or are under way, at most.
+    pub reads_max: u32,
+    /// Records that wait to be written to a disk, or are being written, at most.
+    pub writes_max: u32,
+    /// Octets written at once at most, unless one record is longer.
+    pub write_bytes_max: u32,
+    /// How long a record may wait for others to be written with, ns.
+    pub write_delay_ns: u64,
+    /// An operation that takes longer says that the disk is stalled, ns.
+    pub stalled_after_ns: u64,
+    /// How often neighbours are told that the disks are over the threshold, ns.
+    pub announce_period_ns: u64,
+    /// With [`DiskIo::Blocking`]: Interests that queue before the store at most.
+    pub interests_waiting_max: u32,
+    /// False positives of the filter among a million, once the disks are full.
+    pub false_positives_ppm: u32,
+    /// Octets of a typical record, by which the filter is sized.
+    pub record_bytes_typical: u32,
+}
+
+impl Default for DiskPlan {
+    fn default() -> Self {
+        Self {
+            disks: 1,
+            bytes: 1 << 30,
+            region_bytes: 4 << 20,
+            block_bytes: 4096,
+            device: DiskConfig::default(),
+            filled_objects: 0,
+            filled: 0.0,
+            filter: DiskFilter::default(),
+            io: DiskIo::default(),
+            bypass: DiskBypass::default(),
+            mark: DiskMark::default(),
+            threshold: 64,
+            contention: DiskContention::default(),
+            admission: DiskAdmission::default(),
+            offer: DiskOffer::default(),
+            depth: 64,
+            reads_max: 4096,
+            writes_max: 4096,
+            write_bytes_max: 256 << 10,
+            write_delay_ns: 5 * NS_PER_MS,
+            stalled_after_ns: 500 * NS_PER_MS,
+            announce_period_ns: 10 * NS_PER_MS,
+            interests_waiting_max: 20_000,
+            false_positives_ppm: 10_000,
+            record_bytes_typical: 8192 + 512,
+        }
+    }
+}
+
+impl DiskPlan {
+    /// What the router does when its disks are busy.
+    #[must_use]
+    pub fn busy_policy(&self) -> BusyPolicy {
+        BusyPolicy {
+            io: self.io.into(),
+            bypass: self.bypass.into(),
+            mark: self.mark.into(),
+            announce_period_ns: self.announce_period_ns,
+            interests_waiting_max: self.interests_waiting_max as usize,
+        }
+    }
+}
+
+/// What stands before the index on disk (paper nb-cache, III-B).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiskFilter {
+    /// A counting Bloom filter.
+    #[default]
+    Bloom,
+    /// Nothing: the index itself is asked.
+    Index,
+}
+
+/// Whether reads block the router (paper nb-cache, Fig. 14).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiskIo {
+    /// Interests queue while one of them is read for (cases A and C).
+    Blocking,
+    /// They do not (cases B and D).
+    #[default]
+    Async,
+}
+
+/// When Interests pass the disks by (paper nb-cache, III-C).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiskBypass {
+    /// Never.
+    Off,
+    /// With as many reads waiting as the threshold says, if there is another hop.
+    #[default]
+    Threshold,
+    /// When an answer is likely to come sooner from elsewhere.
+    Adaptive,
+}
+
+/// Which Data carries a congestion mark because of the disks (paper nb-cache, III-E).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiskMark {
+    /// None.
+    Off,
+    /// All that leaves the store while its queue is over the threshold.
+    Ecn,
+    /// That for which no available hop was left.
+    #[default]
+    NbCc,
+}
+
+/// Whose turn it is at a disk (paper nb-cache, VI-B.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiskContention {
+    /// Whoever came first.
+    Fifo,
+    /// Writes of Data.
+    DataFirst,
+    /// Reads for Interests.
+    #[default]
+    InterestFirst,
+}
+
+/// Which Data may go on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiskAdmission {
+    /// All of it.
+    #[default]
+    All,
+    /// What was used at least once since it came.
+    SecondHit,
+    /// Packets of a size.
+    Size {
+        /// The least octets of a Data packet.
+        bytes_min: u32,
+    },
+}
+
+/// When Data is offered to the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiskOffer {
+    /// When RAM has no room for it any more.
+    #[default]
+    Eviction,
+    /// When it comes.
+    Arrival,
+}
+
+impl From<DiskFilter> for FilterKind {
+    fn from(filter: DiskFilter) -> Self {
+        match filter {
+            DiskFilter::Bloom => Self::Bloom,
+            DiskFilter::Index => Self::Index,
+        }
+    }
+}
+
+impl From<DiskIo> for StoreIo {
+    fn from(io: DiskIo) -> Self {
+        match io {
+            DiskIo::Blocking => Self::Blocking,
+            DiskIo::Async => Self::Async,
+        }
+    }
+}
+
+impl From<DiskBypass> for Bypass {
+    fn from(bypass: DiskBypass) -> Self {
+        match bypass {
+            DiskBypass::Off => Self::Off,
+            DiskBypass::Threshold => Self::Threshold,
+            DiskBypass::Adaptive => Self::Adaptive,
+        }
+    }
+}
+
+impl From<DiskMark> for Mark {
+    fn from(mark: DiskMark) -> Self {
+        match mark {
+            DiskMark::Off => Self::Off,
+            DiskMark::Ecn => Self::Ecn,
+            DiskMark::NbCc => Self::NbCc,
+        }
+    }
+}
+
+impl From<DiskContention> for Contention {
+    fn from(contention: DiskContention) -> Self {
+        match contention {
+            DiskContention::Fifo => Self::Fifo,
+            DiskContention::DataFirst => Self::DataFirst,
+            DiskContention::InterestFirst => Self::InterestFirst,
+        }
+    }
+}
+
+impl From<DiskAdmission> for Admission {
+    fn from(admission: DiskAdmission) -> Self {
+        match admission {
+            DiskAdmission::All => Self::All,
+            DiskAdmission::SecondHit => Self::SecondHit,
+            DiskAdmission::Size { bytes_min } => Self::Size { bytes_min },
+        }
+    }
+}
+
+impl From<DiskOffer> for OfferAt {
+    fn from(offer: DiskOffer) -> Self {
+        match offer {
+            DiskOffer::Eviction => Self::Eviction,
+            DiskOffer::Arrival => Self::Arrival,
+        }
+    }
+}
