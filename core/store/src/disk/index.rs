@@ -1,95 +1,372 @@
-//! Which Data lies where on the disks.
-use super::place::{Key, Place};
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
+//! Which Data lies where on the disks, a few octets for each.
 
-/// Where all Data on the disks is, by name and by prefix, a few octets for each.
-#[derive(Debug, Default)]
+mod cells;
+mod nodes;
+mod segments;
+
+use super::place::{Key, Place, WHOLE};
+use alloc::vec::Vec;
+use core::fmt;
+use nodes::{NONE, Nodes, ROOT};
+use segments::{EMPTY, Segments};
+
+/// Marks the number of a cell with two words: the place of the Data of the node's very name, and
+/// its segments.
+const BOTH: u64 = 1 << 63;
+
+/// Where all Data on the disks is, by name and by prefix.
+///
+/// There is a node of 32 octets for each prefix of a name, the object's name included, beside its
+/// share of the table of hashes. The places of segments are in a radix tree for each object, 8.4
+/// octets a segment where segments follow one another. Data without a segment number, or with
+/// number 0 alone, lies in the node itself.
+///
+/// Names are not kept: whoever finds something here compares the name of what is read. Two prefixes
+/// of one hash share a node, and then lookups by prefix may find what is not below it, or miss
+/// something.
 pub struct DiskIndex {
-    places: BTreeMap<Key, Place>,
+    nodes: Nodes,
+    segments: Segments,
+    len: usize,
+    cursor: Cursor,
+    /// Scratch: the hashes of a name's prefixes.
+    path: Vec<u64>,
+}
+
+/// Where a sweep goes on: at what of which node.
+#[derive(Copy, Clone, Default)]
+struct Cursor {
+    node: u32,
+    at: Entry,
+}
+
+/// Data of a node. In this order they are found.
+#[derive(Copy, Clone, Default)]
+enum Entry {
+    /// That of the very name.
+    #[default]
+    Whole,
+    /// The first from this segment on.
+    From(u64),
+}
+
+impl Entry {
+    fn after(key: Key) -> Self {
+        match key.segment {
+            WHOLE => Self::From(0),
+            segment => Self::From(segment + 1),
+        }
+    }
 }
 
 impl DiskIndex {
     /// An empty index.
+    #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            nodes: Nodes::new(),
+            segments: Segments::new(),
+            len: 0,
+            cursor: Cursor::default(),
+            path: Vec::new(),
+        }
     }
 
     /// Data in the index.
+    #[inline]
+    #[must_use]
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.len
     }
 
     /// Whether there is none.
+    #[inline]
+    #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len == 0
     }
 
-    /// Octets of memory that the index takes, tables included.
+    /// Prefixes in the index, names of objects included.
+    #[must_use]
+    pub fn prefixes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Octets of memory that the index takes: all that is allocated, tables included.
+    #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.len() * 16
+        size_of::<Self>()
+            + self.nodes.memory_bytes()
+            + self.segments.memory_bytes()
+            + self.path.capacity() * size_of::<u64>()
+    }
+
+    /// Asks for the memory of an object, so that a later call does not wait for it: the first of
+    /// two stages.
+    #[inline]
+    pub fn prefetch(&self, object: u64) {
+        self.nodes.prefetch_table(object);
+    }
+
+    /// The second stage, some time after [`DiskIndex::prefetch`].
+    #[inline]
+    pub fn prefetch_object(&self, object: u64) {
+        self.nodes.prefetch(object);
     }
 
     /// Where `key`'s Data is.
+    #[inline]
+    #[must_use]
     pub fn find(&self, key: Key) -> Option<Place> {
-        self.places.get(&key).copied()
+        let node = self.nodes.find(key.object)?;
+        let (whole, segments) = self.parts(self.nodes.get(node).content);
+        match key.segment {
+            WHOLE => Place::from_word(whole),
+            segment => self.segments.find(segments, segment),
+        }
     }
 
-    /// Says where `key`'s Data is, and returns where it was before. `path` is called only when the
-    /// object is new: it appends the hashes of all proper prefixes of the object's name but the
-    /// empty one, shortest first.
+    /// Says where `key`'s Data is, and returns where it was before.
+    ///
+    /// `path` is called only when the object is new: it appends the hashes of all proper prefixes
+    /// of the object's name but the empty one, shortest first.
     pub fn insert(
         &mut self,
         key: Key,
         place: Place,
         path: impl FnOnce(&mut Vec<u64>),
     ) -> Option<Place> {
-        path(&mut Vec::new());
-        self.places.insert(key, place)
+        let node = match self.nodes.find(key.object) {
+            Some(node) => node,
+            None => {
+                self.path.clear();
+                path(&mut self.path);
+                self.path.push(key.object);
+                self.nodes.find_or_insert(&self.path)
+            }
+        };
+        let content = self.nodes.get(node).content;
+        let (whole, segments) = self.parts(content);
+        let (whole, segments, before) = match key.segment {
+            WHOLE => (place.to_word(), segments, Place::from_word(whole)),
+            segment => {
+                let (segments, before) = self.segments.insert(segments, segment, place);
+                (whole, segments, before)
+            }
+        };
+        self.nodes.get_mut(node).content = self.join(content, whole, segments);
+        self.len += usize::from(before.is_none());
+        before
     }
 
     /// Removes `key` if it is at `place`. Says whether it was.
     pub fn remove(&mut self, key: Key, place: Place) -> bool {
-        self.find(key) == Some(place) && self.places.remove(&key).is_some()
+        if self.find(key) != Some(place) {
+            return false;
+        }
+        let Some(node) = self.nodes.find(key.object) else { return false };
+        self.take(node, key.segment);
+        self.nodes.prune(node);
+        true
     }
 
     /// The first wanted Data at or below a prefix, given by its hash; none is the empty prefix.
-    /// Looks at `visits_max` nodes and Data at most.
+    ///
+    /// The order is: Data of the very name, its segments, lowest first, and what is below its
+    /// children, the newest child first. Takes `visits_max` steps at most, from node to node or
+    /// Data to Data.
     pub fn below(
         &self,
-        _prefix: Option<u64>,
-        _visits_max: usize,
-        _is_wanted: impl FnMut(Key, Place) -> bool,
+        prefix: Option<u64>,
+        visits_max: usize,
+        mut is_wanted: impl FnMut(Key, Place) -> bool,
     ) -> Option<(Key, Place)> {
+        let top = self.top(prefix)?;
+        let mut at = top;
+        let mut visits = 0;
+        loop {
+            let mut entry = Entry::Whole;
+            while let Some((key, place)) = self.entry(at, entry) {
+                visits += 1;
+                if visits > visits_max {
+                    return None;
+                }
+                if is_wanted(key, place) {
+                    return Some((key, place));
+                }
+                entry = Entry::after(key);
+            }
+            at = self.node_after(at, top, &mut visits)?;
+            if visits > visits_max {
+                return None;
+            }
+        }
+    }
+
+    /// Removes all Data at or below a prefix, given by its hash, `limit` at most. Says how many
+    /// that were: fewer than `limit` when none is left.
+    pub fn erase_below(
+        &mut self,
+        prefix: Option<u64>,
+        limit: usize,
+        mut erased: impl FnMut(Key, Place),
+    ) -> usize {
+        let Some(top) = self.top(prefix) else { return 0 };
+        let mut count = 0;
+        let mut at = top;
+        while count < limit {
+            if let Some((key, place)) = self.entry(at, Entry::Whole) {
+                self.take(at, key.segment);
+                erased(key, place);
+                count += 1;
+                continue;
+            }
+            let child = self.nodes.get(at).first_child;
+            if child != NONE {
+                at = child;
+                continue;
+            }
+            self.nodes.prune(at);
+            if at == ROOT || self.nodes.get(top).is_vacant() {
+                return count;
+            }
+            at = top;
+        }
+        self.nodes.prune(at);
+        count
+    }
+
+    /// Goes on through all Data from where it stopped, `steps` further, and removes what `keep`
+    /// says no to. Behind the last it begins again with the first. Says how many it removed.
+    ///
+    /// Data that is there all the time comes once in each round. Whatever comes or goes between
+    /// the calls does not disturb it; what is new may be left out until the next round.
+    pub fn sweep(&mut self, steps: usize, mut keep: impl FnMut(Key, Place) -> bool) -> usize {
+        let mut removed = 0;
+        for _ in 0..steps {
+            let mut found = self.entry(self.cursor.node, self.cursor.at);
+            if found.is_none() && matches!(self.cursor.at, Entry::From(_)) {
+                // What follows the last Data of a node costs no step.
+                self.advance();
+                found = self.entry(self.cursor.node, self.cursor.at);
+            }
+            let Some((key, place)) = found else {
+                self.advance();
+                continue;
+            };
+            self.cursor.at = Entry::after(key);
+            if !keep(key, place) {
+                self.take(self.cursor.node, key.segment);
+                self.nodes.prune(self.cursor.node);
+                removed += 1;
+            }
+        }
+        removed
+    }
+
+    /// Steps that [`DiskIndex::sweep`] needs at most to get once around: one for each Data, and one
+    /// for each prefix there is or was at once.
+    #[inline]
+    #[must_use]
+    pub fn round_steps(&self) -> usize {
+        self.len + self.nodes.slots() as usize
+    }
+
+    fn advance(&mut self) {
+        let next = self.cursor.node + 1;
+        self.cursor =
+            Cursor { node: if next < self.nodes.slots() { next } else { 0 }, at: Entry::Whole };
+    }
+
+    fn top(&self, prefix: Option<u64>) -> Option<u32> {
+        prefix.map_or(Some(ROOT), |hash| self.nodes.find(hash))
+    }
+
+    /// The node that follows `at` below `top`. Counts its steps.
+    fn node_after(&self, mut at: u32, top: u32, visits: &mut usize) -> Option<u32> {
+        *visits += 1;
+        let first_child = self.nodes.get(at).first_child;
+        if first_child != NONE {
+            return Some(first_child);
+        }
+        while at != top {
+            *visits += 1;
+            let node = self.nodes.get(at);
+            if node.next != NONE {
+                return Some(node.next);
+            }
+            at = node.parent;
+        }
         None
     }
 
-    /// Removes all Data at or below a prefix, `limit` at most, and says how many that were: fewer
-    /// than `limit` when none is left.
-    pub fn erase_below(
-        &mut self,
-        _prefix: Option<u64>,
-        _limit: usize,
-        _erased: impl FnMut(Key, Place),
-    ) -> usize {
-        0
+    /// The first Data of a node from `from` on.
+    fn entry(&self, node: u32, from: Entry) -> Option<(Key, Place)> {
+        let node = self.nodes.get(node);
+        let (whole, segments) = self.parts(node.content);
+        let first = match from {
+            Entry::From(first) => first,
+            Entry::Whole => match Place::from_word(whole) {
+                Some(place) => return Some((Key { object: node.hash, segment: WHOLE }, place)),
+                None => 0,
+            },
+        };
+        let (segment, place) = self.segments.first_from(segments, first)?;
+        Some((Key { object: node.hash, segment }, place))
     }
 
-    /// Goes on through the index, `steps` further, and removes the Data that `keep` says no to;
-    /// begins again at the end. Says how many it removed.
-    pub fn sweep(&mut self, _steps: usize, _keep: impl FnMut(Key, Place) -> bool) -> usize {
-        0
+    /// Takes Data out that is there, and leaves the node.
+    fn take(&mut self, node: u32, segment: u64) {
+        let content = self.nodes.get(node).content;
+        let (whole, segments) = self.parts(content);
+        let (whole, segments) = match segment {
+            WHOLE => (EMPTY, segments),
+            segment => (whole, self.segments.remove(segments, segment).0),
+        };
+        self.nodes.get_mut(node).content = self.join(content, whole, segments);
+        self.len -= 1;
     }
 
-    /// Steps that [`DiskIndex::sweep`] takes to get once around.
-    pub fn round_steps(&self) -> usize {
-        self.len()
+    /// What a node holds: the place of the Data of its very name, and the word of its segments.
+    #[inline(always)]
+    fn parts(&self, content: u64) -> (u64, u64) {
+        if content & BOTH != 0 {
+            let words = self.segments.cells().words(content as u32);
+            return (words[0], words[1]);
+        }
+        if Segments::is(content) { (EMPTY, content) } else { (content, EMPTY) }
     }
 
-    /// Asks for the memory of an object, so that a later call does not wait for it: the first of
-    /// two stages.
-    pub fn prefetch(&self, _object: u64) {}
-
-    /// The second stage.
-    pub fn prefetch_object(&self, _object: u64) {}
+    /// The content of a node that holds these, and held what `content` says.
+    fn join(&mut self, content: u64, whole: u64, segments: u64) -> u64 {
+        let cells = self.segments.cells_mut();
+        let has_both = whole != EMPTY && segments != EMPTY;
+        if !has_both {
+            if content & BOTH != 0 {
+                cells.free(content as u32);
+            }
+            return whole | segments;
+        }
+        let cell = if content & BOTH != 0 { content as u32 } else { cells.allocate(0) };
+        cells.words_mut(cell)[..2].copy_from_slice(&[whole, segments]);
+        BOTH | u64::from(cell)
+    }
 }
+
+impl Default for DiskIndex {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for DiskIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DiskIndex")
+            .field("len", &self.len)
+            .field("prefixes", &self.prefixes())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

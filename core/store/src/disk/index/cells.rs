@@ -1,0 +1,204 @@
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Words of a page; a cell's number has room for no more.
+const PAGE_WORDS: usize = 1 << PAGE_BITS;
+const PAGE_BITS: u32 = 12;
+const NONE: u32 = u32::MAX;
+/// The end of a page's list of free cells.
+const END: u16 = u16::MAX;
+
+/// Words before the entries of a cell.
+pub(super) const HEADER_WORDS: usize = 2;
+/// Entries that a cell of each class has room for. From one to the next a cell wastes a third at
+/// most, an eighth where most memory is.
+pub(super) const CAPACITIES: [u8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 32, 40, 48, 56, 64];
+
+/// Small arrays of words in a few sizes, named by `u32`.
+///
+/// Pages of 32 KiB hold cells of one class each, so that a cell costs its words and nothing else.
+/// A page without a cell in use goes back to the allocator, but one
+/// that is kept lest pages come and go with single cells. No page is ever moved or copied.
+pub(super) struct Cells {
+    pages: Vec<Page>,
+    /// The first page of each class that has room, or [`NONE`].
+    open: [u32; CAPACITIES.len()],
+    /// The first number without a page, or [`NONE`].
+    vacant: u32,
+    /// A page that no class has.
+    spare: Option<Box<[u64]>>,
+    /// Pages there are, the spare one included.
+    held: usize,
+}
+
+struct Page {
+    words: Box<[u64]>,
+    class: u8,
+    /// Cells in use.
+    used: u16,
+    /// The first cell given back, or [`END`]; each has the next in its first word.
+    free: u16,
+    /// Words handed out at least once.
+    fresh: u16,
+    /// Among the pages of its class that have room, or the numbers without a page.
+    next: u32,
+    previous: u32,
+}
+
+fn cell_words(class: u8) -> usize {
+    HEADER_WORDS + usize::from(CAPACITIES[usize::from(class)])
+}
+
+/// The smallest class with room for so many entries.
+pub(super) fn class_for(entries: usize) -> u8 {
+    let fits = CAPACITIES.iter().position(|&capacity| usize::from(capacity) >= entries);
+    fits.unwrap_or(CAPACITIES.len() - 1) as u8
+}
+
+impl Cells {
+    pub(super) fn new() -> Self {
+        Self {
+            pages: Vec::new(),
+            open: [NONE; CAPACITIES.len()],
+            vacant: NONE,
+            spare: None,
+            held: 0,
+        }
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.held * PAGE_WORDS * size_of::<u64>() + self.pages.capacity() * size_of::<Page>()
+    }
+
+    /// Pages there are.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
+    #[inline(always)]
+    fn page_of(cell: u32) -> (usize, usize) {
+        ((cell >> PAGE_BITS) as usize, cell as usize & (PAGE_WORDS - 1))
+    }
+
+    #[inline(always)]
+    pub(super) fn class(&self, cell: u32) -> u8 {
+        self.pages[Self::page_of(cell).0].class
+    }
+
+    /// The words of a cell and whatever follows in its page.
+    #[inline(always)]
+    pub(super) fn words(&self, cell: u32) -> &[u64] {
+        let (page, at) = Self::page_of(cell);
+        &self.pages[page].words[at..]
+    }
+
+    #[inline(always)]
+    pub(super) fn words_mut(&mut self, cell: u32) -> &mut [u64] {
+        let (page, at) = Self::page_of(cell);
+        &mut self.pages[page].words[at..]
+    }
+
+    /// A cell whose words may be anything.
+    ///
+    /// # Panics
+    /// When there are 2^20 - 1 pages, 32 GiB.
+    pub(super) fn allocate(&mut self, class: u8) -> u32 {
+        let mut number = self.open[usize::from(class)];
+        if number == NONE {
+            number = self.add_page(class);
+        }
+        let page = &mut self.pages[number as usize];
+        let size = cell_words(class);
+        let at = page.free;
+        let at = if at == END {
+            let at = page.fresh;
+            page.fresh += size as u16;
+            at
+        } else {
+            page.free = page.words[usize::from(at)] as u16;
+            at
+        };
+        page.used += 1;
+        if !page.has_room() {
+            self.close(number);
+        }
+        number << PAGE_BITS | u32::from(at)
+    }
+
+    pub(super) fn free(&mut self, cell: u32) {
+        let (number, at) = Self::page_of(cell);
+        let page = &mut self.pages[number];
+        let had_room = page.has_room();
+        page.words[at] = u64::from(page.free);
+        page.free = at as u16;
+        page.used -= 1;
+        let is_empty = page.used == 0;
+        let number = number as u32;
+        if !had_room {
+            self.open(number);
+        }
+        if is_empty {
+            self.close(number);
+            let page = &mut self.pages[number as usize];
+            let words = core::mem::take(&mut page.words);
+            page.next = core::mem::replace(&mut self.vacant, number);
+            if self.spare.replace(words).is_some() {
+                self.held -= 1;
+            }
+        }
+    }
+
+    fn add_page(&mut self, class: u8) -> u32 {
+        let words = self.spare.take().unwrap_or_else(|| {
+            self.held += 1;
+            vec![0; PAGE_WORDS].into_boxed_slice()
+        });
+        let page = Page { words, class, used: 0, free: END, fresh: 0, next: NONE, previous: NONE };
+        let number = self.vacant;
+        let number = if number == NONE {
+            assert!(
+                self.pages.len() < NONE as usize >> PAGE_BITS,
+                "the index holds 32 GiB at most"
+            );
+            self.pages.push(page);
+            self.pages.len() as u32 - 1
+        } else {
+            self.vacant = core::mem::replace(&mut self.pages[number as usize], page).next;
+            number
+        };
+        self.open(number);
+        number
+    }
+
+    /// Puts a page first among those of its class that have room.
+    fn open(&mut self, number: u32) {
+        let class = usize::from(self.pages[number as usize].class);
+        let next = core::mem::replace(&mut self.open[class], number);
+        let page = &mut self.pages[number as usize];
+        (page.next, page.previous) = (next, NONE);
+        if next != NONE {
+            self.pages[next as usize].previous = number;
+        }
+    }
+
+    /// Takes a page out of those that have room.
+    fn close(&mut self, number: u32) {
+        let page = &self.pages[number as usize];
+        let (next, previous, class) = (page.next, page.previous, usize::from(page.class));
+        if next != NONE {
+            self.pages[next as usize].previous = previous;
+        }
+        match previous {
+            NONE => self.open[class] = next,
+            previous => self.pages[previous as usize].next = next,
+        }
+    }
+}
+
+impl Page {
+    fn has_room(&self) -> bool {
+        self.free != END || usize::from(self.fresh) + cell_words(self.class) <= PAGE_WORDS
+    }
+}

@@ -1,0 +1,331 @@
+use super::super::place::{Place, SPARE_BITS};
+use super::cells::{CAPACITIES, Cells, HEADER_WORDS, class_for};
+
+/// The word of an object without segments.
+pub(super) const EMPTY: u64 = 0;
+/// Marks the place of segment 0, which is alone.
+const SOLE: u64 = 1 << 61;
+/// Marks the number of a cell.
+const ROOT: u64 = 1 << 62;
+/// Digits of 6 bits in a segment number.
+const LEVELS: usize = 11;
+/// The bits of a cell's first word that hold its level.
+const LEVEL_BITS: u64 = 63;
+
+/// Where the segments of all objects are: for each object one word, which its node keeps.
+///
+/// A radix tree with 64 ways. A cell is about the segment numbers that agree but for their last
+/// `level + 1` digits of 6 bits: its first word has those numbers' common part and the level, the
+/// second a bit for each digit that occurs, and then come the places (level 0) or the cells below,
+/// in order and without gaps. A cell above level 0 has at least two below it. 64 segments in a row
+/// cost 66 words and the one that leads there.
+pub(super) struct Segments {
+    cells: Cells,
+}
+
+/// How a cell or place was reached.
+#[derive(Copy, Clone)]
+struct Step {
+    cell: u32,
+    /// Of the entry.
+    at: usize,
+}
+
+/// The common part of the numbers below a cell of this level that holds `segment`.
+#[inline(always)]
+fn base(segment: u64, level: u32) -> u64 {
+    // Two shifts, for at level 10 they are more than 63 bits together.
+    segment >> (6 * level) >> 6 << 6 << (6 * level)
+}
+
+#[inline(always)]
+fn digit(segment: u64, level: u32) -> u32 {
+    (segment >> (6 * level) & 63) as u32
+}
+
+/// The header of a cell: common part, level, and the digits that occur.
+#[derive(Copy, Clone)]
+struct Header {
+    base: u64,
+    level: u32,
+    digits: u64,
+}
+
+impl Header {
+    #[inline(always)]
+    fn of(words: &[u64]) -> Self {
+        let [first, digits] = [words[0], words[1]];
+        Self { base: first & !LEVEL_BITS, level: (first & LEVEL_BITS) as u32, digits }
+    }
+
+    /// Whether the number of `segment` begins like those in the cell.
+    #[inline(always)]
+    fn covers(self, segment: u64) -> bool {
+        (segment ^ self.base) >> (6 * self.level) >> 6 == 0
+    }
+
+    /// Where the entry of a digit is, or would be.
+    #[inline(always)]
+    fn position(self, digit: u32) -> usize {
+        HEADER_WORDS + (self.digits & ((1 << digit) - 1)).count_ones() as usize
+    }
+
+    #[inline(always)]
+    fn has(self, digit: u32) -> bool {
+        self.digits >> digit & 1 != 0
+    }
+
+    /// The first digit from this one on that occurs. `digit` may be 64.
+    fn digit_from(self, digit: u32) -> Option<u32> {
+        let digits = self.digits & u64::MAX.checked_shl(digit).unwrap_or(0);
+        (digits != 0).then(|| digits.trailing_zeros())
+    }
+}
+
+impl Segments {
+    pub(super) fn new() -> Self {
+        Self { cells: Cells::new() }
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.cells.memory_bytes()
+    }
+
+    /// Whether a word is that of an object with segments.
+    #[inline(always)]
+    pub(super) fn is(word: u64) -> bool {
+        word & (SOLE | ROOT) != 0
+    }
+
+    /// The cells, of which the owner may have some too.
+    pub(super) fn cells(&self) -> &Cells {
+        &self.cells
+    }
+
+    pub(super) fn cells_mut(&mut self) -> &mut Cells {
+        &mut self.cells
+    }
+
+    #[inline]
+    pub(super) fn find(&self, object: u64, segment: u64) -> Option<Place> {
+        if object & ROOT == 0 {
+            return Place::from_word(object).filter(|_| segment == 0);
+        }
+        let mut cell = object as u32;
+        loop {
+            let words = self.cells.words(cell);
+            let header = Header::of(words);
+            let digit = digit(segment, header.level);
+            if !header.covers(segment) || !header.has(digit) {
+                return None;
+            }
+            let entry = words[header.position(digit)];
+            if header.level == 0 {
+                return Place::from_word(entry);
+            }
+            cell = entry as u32;
+        }
+    }
+
+    /// The first segment from number `from` on.
+    pub(super) fn first_from(&self, object: u64, from: u64) -> Option<(u64, Place)> {
+        if object & ROOT == 0 {
+            return Place::from_word(object).filter(|_| from == 0).map(|place| (0, place));
+        }
+        self.first_in(object as u32, from)
+    }
+
+    /// Calls itself for the cells below: as deep as there are levels.
+    fn first_in(&self, cell: u32, from: u64) -> Option<(u64, Place)> {
+        let words = self.cells.words(cell);
+        let header = Header::of(words);
+        let mut from = from.max(header.base);
+        if !header.covers(from) {
+            return None;
+        }
+        let mut next = header.digit_from(digit(from, header.level));
+        while let Some(digit) = next {
+            let entry = words[header.position(digit)];
+            let least = header.base | u64::from(digit) << (6 * header.level);
+            from = from.max(least);
+            let found = match header.level {
+                0 => Place::from_word(entry).map(|place| (least, place)),
+                _ => self.first_in(entry as u32, from),
+            };
+            if found.is_some() {
+                return found;
+            }
+            next = header.digit_from(digit + 1);
+        }
+        None
+    }
+
+    /// Says where a segment is. Returns the object's word from now on, and where the segment was.
+    pub(super) fn insert(
+        &mut self,
+        object: u64,
+        segment: u64,
+        place: Place,
+    ) -> (u64, Option<Place>) {
+        let word = place.to_word();
+        if object & ROOT == 0 {
+            let Some(sole) = Place::from_word(object) else {
+                let is_sole = segment == 0;
+                return (if is_sole { SOLE | word } else { self.leaf(segment, word) }, None);
+            };
+            if segment == 0 {
+                return (SOLE | word, Some(sole));
+            }
+            let root = self.leaf(0, sole.to_word());
+            return self.insert(root, segment, place);
+        }
+        let mut root = object;
+        let mut above: Option<Step> = None;
+        let mut cell = object as u32;
+        loop {
+            let words = self.cells.words_mut(cell);
+            let header = Header::of(words);
+            let digit = digit(segment, header.level);
+            if !header.covers(segment) {
+                let fork = self.fork(cell, header.base, segment, word);
+                self.link(&mut root, above, fork);
+                return (root, None);
+            }
+            let at = header.position(digit);
+            if !header.has(digit) {
+                let entry = if header.level == 0 { word } else { self.leaf(segment, word) };
+                let grown = self.add(cell, header, digit, entry);
+                self.link(&mut root, above, grown);
+                return (root, None);
+            }
+            if header.level == 0 {
+                return (root, Place::from_word(core::mem::replace(&mut words[at], word)));
+            }
+            above = Some(Step { cell, at });
+            cell = words[at] as u32;
+        }
+    }
+
+    /// Removes a segment if there is one. Returns the object's word from now on, and where the
+    /// segment was.
+    pub(super) fn remove(&mut self, object: u64, segment: u64) -> (u64, Option<Place>) {
+        if object & ROOT == 0 {
+            let place = Place::from_word(object).filter(|_| segment == 0);
+            return (if place.is_some() { EMPTY } else { object }, place);
+        }
+        let mut path = [Step { cell: 0, at: 0 }; LEVELS];
+        let mut depth = 0;
+        let mut cell = object as u32;
+        let place = loop {
+            let words = self.cells.words(cell);
+            let header = Header::of(words);
+            let digit = digit(segment, header.level);
+            if !header.covers(segment) || !header.has(digit) {
+                return (object, None);
+            }
+            let at = header.position(digit);
+            path[depth] = Step { cell, at };
+            depth += 1;
+            if header.level == 0 {
+                break Place::from_word(words[at]);
+            }
+            cell = words[at] as u32;
+        };
+        let mut root = object;
+        for step in (0..depth).rev() {
+            let above = step.checked_sub(1).map(|above| path[above]);
+            if let Some(left) = self.take(path[step]) {
+                self.link(&mut root, above, left);
+                return (root, place);
+            }
+        }
+        (EMPTY, place)
+    }
+
+    /// Lets the object, or the entry above, lead to this cell.
+    fn link(&mut self, root: &mut u64, above: Option<Step>, cell: u64) {
+        match above {
+            None => *root = cell,
+            Some(Step { cell: above, at }) => self.cells.words_mut(above)[at] = cell,
+        }
+    }
+
+    /// A cell of level 0 with one place.
+    fn leaf(&mut self, segment: u64, word: u64) -> u64 {
+        self.cell(segment, 0, 1 << digit(segment, 0), &[word])
+    }
+
+    fn cell(&mut self, segment: u64, level: u32, digits: u64, entries: &[u64]) -> u64 {
+        let cell = self.cells.allocate(class_for(entries.len()));
+        let words = self.cells.words_mut(cell);
+        words[0] = base(segment, level) | u64::from(level);
+        words[1] = digits;
+        words[HEADER_WORDS..HEADER_WORDS + entries.len()].copy_from_slice(entries);
+        ROOT | u64::from(cell)
+    }
+
+    /// A cell above `cell`, whose numbers begin like `base`, and a new one for `segment`.
+    fn fork(&mut self, cell: u32, base: u64, segment: u64, word: u64) -> u64 {
+        let level = (segment ^ base).ilog2() / 6;
+        let (old, new) = (digit(base, level), digit(segment, level));
+        let mut entries = [ROOT | u64::from(cell), self.leaf(segment, word)];
+        if new < old {
+            entries.reverse();
+        }
+        self.cell(segment, level, 1 << old | 1 << new, &entries)
+    }
+
+    /// Puts an entry in a cell, which may have to move for it.
+    fn add(&mut self, cell: u32, header: Header, digit: u32, entry: u64) -> u64 {
+        let at = header.position(digit);
+        let end = HEADER_WORDS + header.digits.count_ones() as usize;
+        let class = self.cells.class(cell);
+        let mut target = cell;
+        if end == HEADER_WORDS + usize::from(CAPACITIES[usize::from(class)]) {
+            target = self.relocate(cell, class + 1, end);
+        }
+        let words = self.cells.words_mut(target);
+        words.copy_within(at..end, at + 1);
+        words[at] = entry;
+        words[1] |= 1 << digit;
+        ROOT | u64::from(target)
+    }
+
+    /// Takes an entry out of a cell. Returns what is to be in the cell's place: it may have moved,
+    /// or have a single one below it, or be gone.
+    fn take(&mut self, Step { cell, at }: Step) -> Option<u64> {
+        let class = self.cells.class(cell);
+        let words = self.cells.words_mut(cell);
+        let header = Header::of(words);
+        let count = header.digits.count_ones() as usize - 1;
+        let end = HEADER_WORDS + count;
+        let mut digits = header.digits;
+        for _ in HEADER_WORDS..at {
+            digits &= digits - 1;
+        }
+        words[1] = header.digits & !(digits & digits.wrapping_neg());
+        words.copy_within(at + 1..=end, at);
+        if count == 0 || (count == 1 && header.level > 0) {
+            let below = (count == 1).then_some(words[HEADER_WORDS]);
+            self.cells.free(cell);
+            return below;
+        }
+        // Two classes down, lest a cell goes to and fro.
+        let is_loose = class >= 3 && count <= usize::from(CAPACITIES[usize::from(class) - 2]);
+        let target = if is_loose { self.relocate(cell, class - 1, end) } else { cell };
+        Some(ROOT | u64::from(target))
+    }
+
+    /// Moves the first `len` words to a cell of another class.
+    fn relocate(&mut self, cell: u32, class: u8, len: usize) -> u32 {
+        let mut copy = [0; HEADER_WORDS + 64];
+        copy[..len].copy_from_slice(&self.cells.words(cell)[..len]);
+        // Freed first: it may be what the new one takes the page of.
+        self.cells.free(cell);
+        let target = self.cells.allocate(class);
+        self.cells.words_mut(target)[..len].copy_from_slice(&copy[..len]);
+        target
+    }
+}
+
+const _: () = assert!((SOLE | ROOT) & SPARE_BITS == SOLE | ROOT);

@@ -1,0 +1,412 @@
+use super::*;
+use alloc::collections::{BTreeMap, BTreeSet};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use weir_base::{Rng, mix};
+
+const ALL: usize = usize::MAX;
+
+/// A name: its components, all alike but for a number.
+type Path = Vec<u8>;
+
+fn place(number: u64) -> Place {
+    Place::new((number % 16) as u8, number, (number % 251) as u8, (number % 256) as u8)
+}
+
+/// Different names have different hashes.
+fn hash(path: &[u8]) -> u64 {
+    path.iter().fold(1, |hash, &component| mix(hash ^ u64::from(component) << 32))
+}
+
+/// Few hashes for all names, in all ways of sharing.
+fn poor_hash(path: &[u8]) -> u64 {
+    mix(hash(path) % 5)
+}
+
+type HashOf = fn(&[u8]) -> u64;
+
+fn insert(
+    index: &mut DiskIndex,
+    hash_of: HashOf,
+    path: &[u8],
+    segment: u64,
+    place: Place,
+) -> Option<Place> {
+    index.insert(Key { object: hash_of(path), segment }, place, |prefixes| {
+        prefixes.extend((1..path.len()).map(|len| hash_of(&path[..len])));
+    })
+}
+
+fn whole_order(key: &Key) -> u64 {
+    key.segment.wrapping_add(1)
+}
+
+/// All Data at or below a prefix, in the order of lookups.
+fn all_below(index: &DiskIndex, prefix: Option<u64>) -> Vec<(Key, Place)> {
+    let mut found = Vec::new();
+    let none = index.below(prefix, ALL, |key, place| {
+        found.push((key, place));
+        false
+    });
+    assert!(none.is_none());
+    found
+}
+
+/// Every node leads somewhere, and every one in the table can be reached from the root.
+fn check_nodes(index: &DiskIndex) {
+    let mut reached = 0;
+    let mut open = vec![ROOT];
+    while let Some(at) = open.pop() {
+        let node = index.nodes.get(at);
+        let mut child = node.first_child;
+        assert!(at == ROOT || node.content != 0 || child != NONE, "node {at} leads nowhere");
+        assert!(at == ROOT || index.nodes.find(node.hash) == Some(at));
+        while child != NONE {
+            assert_eq!(index.nodes.get(child).parent, at);
+            reached += 1;
+            open.push(child);
+            child = index.nodes.get(child).next;
+        }
+    }
+    assert_eq!(reached, index.prefixes());
+}
+
+use std::vec;
+
+fn segment_number() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        4 => 0u64..4,
+        4 => 0u64..300,
+        2 => (0u64..20).prop_map(|number| number * 64),
+        1 => (0u32..64).prop_map(|bit| 1 << bit),
+        1 => (1u64..70).prop_map(|number| u64::MAX - number),
+        3 => Just(WHOLE),
+    ]
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Insert(Path, u64, u64),
+    Remove(usize),
+    RemoveElsewhere(usize),
+    Erase(Path, usize),
+    Sweep(usize, u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let path = || vec(0u8..3, 0..5);
+    prop_oneof![
+        12 => (path(), segment_number(), 0u64..1 << 36)
+            .prop_map(|(path, segment, number)| Step::Insert(path, segment, number)),
+        4 => any::<usize>().prop_map(Step::Remove),
+        1 => any::<usize>().prop_map(Step::RemoveElsewhere),
+        1 => (path(), 0usize..20).prop_map(|(path, limit)| Step::Erase(path, limit)),
+        1 => (0usize..60, any::<u64>()).prop_map(|(steps, salt)| Step::Sweep(steps, salt)),
+    ]
+}
+
+#[derive(Default)]
+struct Model {
+    index: DiskIndex,
+    places: BTreeMap<Key, Place>,
+    /// A name of each object; of one hash there may be several.
+    paths: BTreeMap<u64, BTreeSet<Path>>,
+}
+
+impl Model {
+    fn nth(&self, at: usize) -> Option<(Key, Place)> {
+        let at = at % self.places.len().max(1);
+        self.places.iter().nth(at).map(|(&key, &place)| (key, place))
+    }
+
+    fn is_below(&self, key: Key, prefix: &[u8]) -> bool {
+        self.paths[&key.object].iter().any(|path| path.starts_with(prefix))
+    }
+
+    fn apply(&mut self, step: Step, hash_of: HashOf, is_injective: bool) {
+        match step {
+            Step::Insert(path, segment, number) => {
+                let key = Key { object: hash_of(&path), segment };
+                let before = insert(&mut self.index, hash_of, &path, segment, place(number));
+                assert_eq!(before, self.places.insert(key, place(number)));
+                self.paths.entry(key.object).or_default().insert(path);
+            }
+            Step::Remove(at) => {
+                let Some((key, place)) = self.nth(at) else { return };
+                assert!(self.index.remove(key, place));
+                assert!(!self.index.remove(key, place));
+                self.places.remove(&key);
+            }
+            Step::RemoveElsewhere(at) => {
+                let Some((key, at)) = self.nth(at) else { return };
+                assert!(!self.index.remove(key, place(at.offset_units() ^ 1)));
+            }
+            Step::Erase(path, limit) => {
+                let mut erased = Vec::new();
+                let prefix = (!path.is_empty()).then(|| hash_of(&path));
+                let count =
+                    self.index.erase_below(prefix, limit, |key, place| erased.push((key, place)));
+                assert_eq!(count, erased.len());
+                for (key, place) in erased {
+                    assert_eq!(self.places.remove(&key), Some(place));
+                    assert!(!is_injective || self.is_below(key, &path));
+                }
+                if is_injective && count < limit {
+                    assert!(!self.places.keys().any(|&key| self.is_below(key, &path)));
+                }
+            }
+            Step::Sweep(steps, salt) => {
+                let mut removed = 0;
+                let places = &mut self.places;
+                let swept = self.index.sweep(steps, |key, place| {
+                    assert_eq!(places.get(&key), Some(&place));
+                    let keep = mix(salt ^ place.offset_units()) % 4 != 0;
+                    if !keep {
+                        places.remove(&key);
+                        removed += 1;
+                    }
+                    keep
+                });
+                assert_eq!(swept, removed);
+            }
+        }
+    }
+
+    fn check(&self) {
+        check_nodes(&self.index);
+        assert_eq!(self.index.len(), self.places.len());
+        for (&key, &place) in &self.places {
+            assert_eq!(self.index.find(key), Some(place));
+            let beside = Key { segment: key.segment ^ 1, ..key };
+            assert_eq!(self.index.find(beside), self.places.get(&beside).copied());
+        }
+        assert!(
+            all_below(&self.index, None).into_iter().collect::<BTreeMap<_, _>>() == self.places
+        );
+    }
+
+    /// What lookups by every prefix find; only where no hash stands for two names.
+    fn check_prefixes(&self) {
+        for len in 0..4 {
+            for code in 0..3usize.pow(len) {
+                let prefix: Path = (0..len).map(|at| (code / 3usize.pow(at) % 3) as u8).collect();
+                let found = all_below(&self.index, (len > 0).then(|| hash(&prefix)));
+                let expected: BTreeMap<Key, Place> = self
+                    .places
+                    .iter()
+                    .filter(|(key, _)| self.is_below(**key, &prefix))
+                    .map(|(&key, &place)| (key, place))
+                    .collect();
+                assert_eq!(found.len(), expected.len());
+                for pair in found.windows(2) {
+                    let [(before, _), (after, _)] = pair else { unreachable!() };
+                    let is_next_object = before.object != after.object;
+                    assert!(is_next_object || whole_order(before) < whole_order(after));
+                }
+                assert_eq!(found.into_iter().collect::<BTreeMap<_, _>>(), expected);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 256 }))]
+
+    #[test]
+    fn equals_a_map_with_prefixes(steps in vec(step(), 0..200)) {
+        let mut model = Model::default();
+        for step in steps {
+            model.apply(step, hash, true);
+        }
+        model.check();
+        model.check_prefixes();
+    }
+
+    #[test]
+    fn names_that_share_hashes_do_no_harm(steps in vec(step(), 0..200)) {
+        let mut model = Model::default();
+        for step in steps {
+            model.apply(step, poor_hash, false);
+            check_nodes(&model.index);
+        }
+        model.check();
+        let all = model.index.len();
+        prop_assert_eq!(model.index.erase_below(None, ALL, |_, _| ()), all);
+        prop_assert_eq!((model.index.len(), model.index.prefixes()), (0, 0));
+    }
+
+    #[test]
+    fn segments_equal_an_ordered_map(
+        steps in vec((any::<bool>(), segment_number(), 1u64..1 << 30), 0..600),
+    ) {
+        let mut segments = Segments::new();
+        let mut model = BTreeMap::new();
+        let mut object = EMPTY;
+        for (is_insertion, segment, number) in steps {
+            if segment == WHOLE {
+                let from = number % 400;
+                let expected = model.range(from..).next().map(|(&at, &place)| (at, place));
+                prop_assert_eq!(segments.first_from(object, from), expected);
+                continue;
+            }
+            let before;
+            if is_insertion {
+                (object, before) = segments.insert(object, segment, place(number));
+                prop_assert_eq!(before, model.insert(segment, place(number)));
+            } else {
+                (object, before) = segments.remove(object, segment);
+                prop_assert_eq!(before, model.remove(&segment));
+            }
+            prop_assert_eq!(object == EMPTY, model.is_empty());
+        }
+        let mut from = 0;
+        for (&segment, &place) in &model {
+            prop_assert_eq!(segments.find(object, segment), Some(place));
+            prop_assert_eq!(segments.first_from(object, from), Some((segment, place)));
+            from = segment + 1;
+        }
+        prop_assert_eq!(segments.first_from(object, from), None);
+    }
+}
+
+#[test]
+fn a_place_keeps_what_it_was_made_of() {
+    for (disk, offset, units, generation) in
+        [(0, 0, 0, 0), (15, (1 << 36) - 1, 255, 255), (3, 1 << 35, 17, 200)]
+    {
+        let place = Place::new(disk, offset, units, generation);
+        assert_eq!(place.disk(), disk);
+        assert_eq!(place.offset_units(), offset);
+        assert_eq!(place.units(), units);
+        assert_eq!(place.generation(), generation);
+        assert_eq!(Place::from_word(place.to_word()), Some(place));
+    }
+    assert_eq!(size_of::<Option<Place>>(), 8);
+    assert_eq!(Place::from_word(0), None);
+}
+
+#[test]
+fn lookups_by_prefix_take_the_newest_child_and_no_more_steps_than_they_may() {
+    let mut index = DiskIndex::new();
+    for (path, segment) in [(&[1, 1][..], 5), (&[1, 2], WHOLE), (&[1, 2], 3), (&[1, 3], 9)] {
+        insert(&mut index, hash, path, segment, place(segment & 0xFF));
+    }
+    let order: Vec<(u64, u64)> = all_below(&index, Some(hash(&[1])))
+        .into_iter()
+        .map(|(key, _)| (key.object, key.segment))
+        .collect();
+    let [one, two, three] = [[1, 1], [1, 2], [1, 3]].map(|path| hash(&path));
+    assert_eq!(order, [(three, 9), (two, WHOLE), (two, 3), (one, 5)]);
+    let first = |visits| index.below(None, visits, |_, _| true);
+    assert!(first(2).is_none());
+    assert_eq!(first(3).unwrap().0, Key { object: three, segment: 9 });
+    assert!(index.below(Some(hash(&[7])), ALL, |_, _| true).is_none());
+}
+
+#[test]
+fn the_path_is_asked_for_only_when_the_object_is_new() {
+    let mut index = DiskIndex::new();
+    let mut calls = 0;
+    for segment in 0..100 {
+        index.insert(Key { object: 77, segment }, place(segment), |_| calls += 1);
+    }
+    assert_eq!((calls, index.prefixes()), (1, 1));
+}
+
+#[test]
+fn a_round_meets_all_that_is_there_all_the_time() {
+    let mut index = DiskIndex::new();
+    let mut rng = Rng::from_seed(4);
+    let lasting: BTreeSet<Key> = (0..500u64)
+        .map(|number| {
+            let path = [number as u8 % 7, number as u8 % 5];
+            insert(&mut index, hash, &path, 1000 + number, place(number));
+            Key { object: hash(&path), segment: 1000 + number }
+        })
+        .collect();
+    let mut seen = BTreeSet::new();
+    let mut passing = Vec::new();
+    for _ in 0..2 {
+        // What comes and goes meanwhile adds to a round; it is in the count of every call.
+        let mut steps = index.round_steps() * 2;
+        while steps > 0 {
+            index.sweep(1, |key, _| {
+                seen.insert(key);
+                true
+            });
+            steps -= 1;
+            let path = [rng.below(9) as u8, rng.below(9) as u8, rng.below(3) as u8];
+            let segment = u64::from(rng.below(900));
+            insert(&mut index, hash, &path, segment, place(segment));
+            passing.push((Key { object: hash(&path), segment }, place(segment)));
+            if passing.len() > 5 {
+                let (key, place) = passing.swap_remove(rng.below(5) as usize);
+                index.remove(key, place);
+            }
+        }
+        assert!(lasting.is_subset(&seen));
+        seen.clear();
+    }
+}
+
+#[test]
+fn one_round_over_a_still_index_meets_everything_once() {
+    let mut index = DiskIndex::new();
+    for number in 0..2_000u64 {
+        insert(&mut index, hash, &[(number % 50) as u8, 1], number / 50, place(number));
+    }
+    let mut seen = BTreeMap::new();
+    let steps = index.round_steps();
+    index.sweep(steps, |key, _| {
+        *seen.entry(key).or_insert(0) += 1;
+        true
+    });
+    assert_eq!(seen.len(), 2_000);
+    let removed = index.sweep(2 * steps, |key, _| key.segment % 2 == 0);
+    assert_eq!((removed, index.len()), (1_000, 1_000));
+    check_nodes(&index);
+}
+
+#[test]
+fn memory_is_counted_to_the_octet_and_given_back() {
+    let mut index = DiskIndex::new();
+    let empty = allocation_counter::measure(|| drop(DiskIndex::new())).bytes_max;
+    let mut rng = Rng::from_seed(9);
+    let mut keys = Vec::with_capacity(20_000);
+    let mut held = empty as i64;
+    for round in 0..4u8 {
+        let info = allocation_counter::measure(|| {
+            for number in 0..5_000 {
+                let path = [round, (number / 500) as u8, 3];
+                let segment = u64::from(rng.below(1_000)) * u64::from(rng.below(3));
+                if insert(&mut index, hash, &path, segment, place(number)).is_none() {
+                    keys.push(Key { object: hash(&path), segment });
+                }
+            }
+        });
+        held += info.bytes_current;
+        assert_eq!(index.memory_bytes() - size_of::<DiskIndex>(), held as usize);
+    }
+    let info = allocation_counter::measure(|| {
+        for key in keys {
+            let place = index.find(key).unwrap();
+            assert!(index.remove(key, place));
+        }
+    });
+    // The list of keys goes too.
+    held += info.bytes_current + 20_000 * size_of::<Key>() as i64;
+    assert_eq!(index.memory_bytes() - size_of::<DiskIndex>(), held as usize);
+    assert!(index.is_empty());
+    assert_eq!(index.segments.cells().held(), 1);
+}
+
+/// 8.4 octets a segment, 8.25 of them in the cell of 64.
+#[test]
+fn segments_in_a_row_cost_little_more_than_their_places() {
+    let mut index = DiskIndex::new();
+    for segment in 0..1 << 20 {
+        insert(&mut index, hash, &[1, 2, 3], segment, place(segment));
+    }
+    let per_segment = index.memory_bytes() as f64 / f64::from(1 << 20);
+    assert!((8.375..8.55).contains(&per_segment), "{per_segment}");
+}
