@@ -18,6 +18,7 @@ mod numbers;
 mod parameters;
 mod rib;
 mod status;
+mod store_disk;
 mod strategy;
 
 pub use authorize::{AccessPolicy, AnchorLookup};
@@ -39,6 +40,7 @@ pub use status::{
     ChannelStatus, CsInfo, FaceCounters, FaceEventNotification, FaceInfo, FaceQueryFilter,
     FaceStatus, FibEntry, GeneralStatus, NextHopRecord, RibEntry, RouteStatus, StrategyChoice,
 };
+pub use store_disk::CsDiskInfo;
 pub use strategy::{ParameterKind, StrategyKind};
 
 /// FIB, RIB and strategy prefixes have at most this many components (NFD).

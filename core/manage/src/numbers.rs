@@ -52,6 +52,10 @@ pub mod types {
     pub const STORE_BYTES: u32 = 0xf580;
     /// Weir's own, as [`STORE_BYTES`]: the capacity in octets.
     pub const STORE_CAPACITY_BYTES: u32 = 0xf582;
+    /// Weir's own, as [`STORE_BYTES`]: the disks, an element of elements.
+    pub const STORE_DISK: u32 = 0xf584;
+    /// The first of the numbers in [`STORE_DISK`].
+    pub const STORE_DISK_FIRST: u32 = 0xf600;
 
     pub const NFD_VERSION: u32 = 128;
     pub const START_TIMESTAMP: u32 = 129;

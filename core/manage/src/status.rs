@@ -7,6 +7,7 @@ use weir_wire::Name;
 
 use crate::element::{DecodeError, Element, Elements, Writer};
 use crate::numbers::{FaceEventKind, FacePersistency, FaceScope, LinkType, types};
+use crate::store_disk::CsDiskInfo;
 
 fn required<T>(field: Option<T>, element: &'static str) -> Result<T, DecodeError> {
     field.ok_or(DecodeError::Missing { element })
@@ -525,6 +526,8 @@ pub struct CsInfo {
     pub bytes: Option<u64>,
     /// Capacity in octets. An extension: other routers do not say.
     pub capacity_bytes: Option<u64>,
+    /// The disks, if there are any. An extension: other routers do not say.
+    pub disk: Option<CsDiskInfo>,
 }
 
 impl Element for CsInfo {
@@ -533,7 +536,7 @@ impl Element for CsInfo {
     fn decode_value(value: &[u8]) -> Result<Self, DecodeError> {
         let (mut capacity, mut flags, mut entries) = (None, None, None);
         let (mut hits, mut misses) = (None, None);
-        let (mut bytes, mut capacity_bytes) = (None, None);
+        let (mut bytes, mut capacity_bytes, mut disk) = (None, None, None);
         for element in Elements::new(value) {
             let element = element?;
             match element.typ {
@@ -544,6 +547,7 @@ impl Element for CsInfo {
                 types::N_MISSES => misses = Some(element.number()?),
                 types::STORE_BYTES => bytes = Some(element.number()?),
                 types::STORE_CAPACITY_BYTES => capacity_bytes = Some(element.number()?),
+                types::STORE_DISK => disk = Some(CsDiskInfo::decode_value(element.value)?),
                 _ => element.skip()?,
             }
         }
@@ -555,6 +559,7 @@ impl Element for CsInfo {
             misses: required(misses, "NMisses")?,
             bytes,
             capacity_bytes,
+            disk,
         })
     }
 
@@ -567,6 +572,9 @@ impl Element for CsInfo {
             .number(types::N_MISSES, self.misses)
             .number_if(types::STORE_BYTES, self.bytes)
             .number_if(types::STORE_CAPACITY_BYTES, self.capacity_bytes);
+        if let Some(disk) = &self.disk {
+            writer.element(disk);
+        }
     }
 }
 

@@ -52,3 +52,44 @@ pub struct DiskTierStats {
     /// Disks that are stalled, now.
     pub stalled: u64,
 }
+
+impl DiskTierStats {
+    /// Adds another shard's.
+    pub fn merge(&mut self, other: &Self) {
+        self.is_recovering |= other.is_recovering;
+        let mut theirs = *other;
+        for (mine, theirs) in self.counts_mut().into_iter().zip(theirs.counts_mut()) {
+            *mine += *theirs;
+        }
+        // Shards share the disks: each sees the same one stall.
+        self.stalled = self.stalled.max(other.stalled);
+    }
+
+    fn counts_mut(&mut self) -> [&mut u64; 23] {
+        [
+            &mut self.entries,
+            &mut self.bytes,
+            &mut self.index_bytes,
+            &mut self.recovered,
+            &mut self.reads_waiting,
+            &mut self.writes_waiting,
+            &mut self.filter_negatives,
+            &mut self.filter_false_positives,
+            &mut self.hits_unwritten,
+            &mut self.reads,
+            &mut self.reads_shared,
+            &mut self.reads_refused,
+            &mut self.read_errors,
+            &mut self.damaged,
+            &mut self.writes,
+            &mut self.written_bytes,
+            &mut self.write_errors,
+            &mut self.not_admitted,
+            &mut self.passed_by,
+            &mut self.no_room,
+            &mut self.evictions,
+            &mut self.erasures,
+            &mut self.stalls,
+        ]
+    }
+}
