@@ -7,7 +7,7 @@ use weir_wire::{Name, NameView};
 
 use crate::io::{Command, Event, NextHop, Outbox};
 use crate::prefix_table::PrefixHashes;
-use crate::router::Router;
+use crate::router::{FibEntry, Router};
 use crate::strategy::Strategy;
 
 impl Router {
@@ -62,7 +62,11 @@ impl Router {
             return;
         }
         next_hops.sort_by_key(|hop| (hop.cost, hop.face));
-        let before = self.fib.insert(prefix.clone(), next_hops.clone(), key).unwrap_or_default();
+        let id = self.fib_id(prefix.as_view());
+        let key = &self.config.hash_key;
+        let entry = FibEntry { id, next_hops: next_hops.clone() };
+        let before = self.fib.insert(prefix.clone(), entry, key);
+        let before = before.map_or_else(Vec::new, |entry| entry.next_hops);
         if !self.may_use_multicast(prefix.as_view()) {
             return;
         }
@@ -71,6 +75,15 @@ impl Router {
                 self.offer_new_next_hop(now, &prefix, hop, out);
             }
         }
+    }
+
+    /// The number of the FIB entry of a prefix, a new one when it has none.
+    fn fib_id(&mut self, prefix: NameView<'_>) -> u32 {
+        if let Some(entry) = self.fib.value(prefix, &self.config.hash_key) {
+            return entry.id;
+        }
+        self.fib_id_next = self.fib_id_next.wrapping_add(1);
+        self.fib_id_next
     }
 
     /// Whether Interests under `prefix` can have a strategy that wants to know of new next hops.

@@ -40,7 +40,21 @@ impl Router {
         self.matched = matched;
     }
 
-    fn find_pending(&mut self, data: &DataView<'_>, hashes: NameHashes, matched: &mut Vec<u32>) {
+    /// Appends the entries that `data` matches by name, whatever they ask of its freshness.
+    pub(crate) fn find_pending(
+        &mut self,
+        data: &DataView<'_>,
+        hashes: NameHashes,
+        matched: &mut Vec<u32>,
+    ) {
+        self.find_by_name(data, hashes, matched);
+        if self.pit.wants_digest(data.name.component_count()) {
+            self.find_by_digest(data, matched);
+        }
+    }
+
+    #[inline]
+    fn find_by_name(&mut self, data: &DataView<'_>, hashes: NameHashes, matched: &mut Vec<u32>) {
         self.pit.matches(data.name, hashes.whole, matched);
         if self.pit.has_prefixes() {
             self.prefix_hashes.clear();
@@ -48,20 +62,18 @@ impl Router {
             hash_proper_prefixes(key, data.name, &mut self.prefix_hashes);
             self.pit.matches_by_prefix(data.name, &self.prefix_hashes, matched);
         }
-        if self.pit.wants_digest(data.name.component_count()) {
-            let digest = data.implicit_digest();
-            self.full_name.clear();
-            self.full_name.extend_from_slice(data.name.value());
-            self.full_name.extend_from_slice(&[
-                tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as u8,
-                digest.len() as u8,
-            ]);
-            self.full_name.extend_from_slice(&digest);
-            let hash = self.config.hash_key.hash(&self.full_name);
-            let full_name =
-                NameView::from_value(&self.full_name).expect("a name and one component");
-            self.pit.matches(full_name, hash, matched);
-        }
+    }
+
+    fn find_by_digest(&mut self, data: &DataView<'_>, matched: &mut Vec<u32>) {
+        let digest = data.implicit_digest();
+        self.full_name.clear();
+        self.full_name.extend_from_slice(data.name.value());
+        self.full_name
+            .extend_from_slice(&[tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as u8, digest.len() as u8]);
+        self.full_name.extend_from_slice(&digest);
+        let hash = self.config.hash_key.hash(&self.full_name);
+        let full_name = NameView::from_value(&self.full_name).expect("a name and one component");
+        self.pit.matches(full_name, hash, matched);
     }
 
     pub(crate) fn store(
@@ -115,17 +127,34 @@ impl Router {
         };
         // The stored copy is sent on: a slice of what was received would pin a whole receive block.
         let packet = stored.unwrap_or_else(|| from.packet.clone());
+        let source = (from.face, from.header.congestion_mark);
+        self.send_down(now, source, face.is_ad_hoc(), &packet, data, matched, out);
+    }
+
+    /// Sends Data to everybody who waits at the entries in `matched`, which end. `source` is where it
+    /// comes from and its congestion mark.
+    #[expect(clippy::too_many_arguments, reason = "one stage of two paths")]
+    #[inline]
+    pub(crate) fn send_down(
+        &mut self,
+        now: Instant,
+        source: (FaceId, u64),
+        may_return: bool,
+        packet: &Packet,
+        data: &DataView<'_>,
+        matched: &[u32],
+        out: &mut Outbox,
+    ) {
         self.downstreams.clear();
         for &index in matched {
-            self.collect_downstreams(now, index, from.face, face.is_ad_hoc(), matched.len() > 1);
-            self.finish_satisfied(now, index, from.face, data.freshness_ms);
+            self.collect_downstreams(now, index, source.0, may_return, matched.len() > 1);
+            self.finish_satisfied(now, index, source.0, data.freshness_ms);
         }
         if matched.len() > 1 {
             // The table's order of entries is not the same in every shard layout.
             self.downstreams.sort_unstable_by_key(|(downstream, _)| *downstream);
         }
         let stays_here = is_localhost(data.name);
-        let source = (from.face, from.header.congestion_mark);
         for &(downstream, token) in &self.downstreams {
             let Some(egress) = self.faces.find(downstream) else { continue };
             if stays_here && !egress.is_local() {
@@ -175,6 +204,7 @@ impl Router {
                 self.dead_nonces.insert(now, entry.hash, record.nonce);
             }
         }
+        self.leave_way(now, index, Some(upstream));
         self.stats.satisfied += 1;
         self.pit.remove(index);
     }

@@ -2,9 +2,10 @@
 
 use weir_base::{Instant, Packet};
 use weir_store::Query;
+use weir_store::disk::DiskTierStats;
 use weir_wire::{DataView, InterestView, PacketView};
 
-use crate::router::{Router, hash_name};
+use crate::router::Router;
 
 impl Router {
     /// Stores a Data as if it had been asked for and had come just now, with no trace in PIT and
@@ -12,15 +13,33 @@ impl Router {
     /// store now.
     pub fn preload(&mut self, now: Instant, packet: &Packet) -> bool {
         let Ok(data) = DataView::decode(packet) else { return false };
-        let hashes = hash_name(&self.config.hash_key, &PacketView::Data(data));
+        let hashes = self.hash_name(&PacketView::Data(data));
         self.store(now, &data, hashes).is_some()
+    }
+
+    /// What the disk tier of the store holds, without all other counters.
+    #[must_use]
+    pub fn disk_stats(&self) -> DiskTierStats {
+        self.store.stats().disk
+    }
+
+    /// Whether the store, RAM or disk, knows a Data of the name of this one. Changes nothing,
+    /// counters included.
+    #[must_use]
+    pub fn would_find(&self, now: Instant, packet: &Packet) -> bool {
+        let Ok(data) = DataView::decode(packet) else { return false };
+        let hashes = self.hash_name(&PacketView::Data(data));
+        self.store.has_answer(
+            now,
+            &Query { name: data.name, hashes, can_be_prefix: false, must_be_fresh: false },
+        )
     }
 
     /// Whether the store would answer this Interest now. Changes nothing, counters included.
     #[must_use]
     pub fn would_hit(&self, now: Instant, packet: &Packet) -> bool {
         let Ok(interest) = InterestView::decode(packet) else { return false };
-        let hashes = hash_name(&self.config.hash_key, &PacketView::Interest(interest));
+        let hashes = self.hash_name(&PacketView::Interest(interest));
         self.store.has_answer(
             now,
             &Query {

@@ -1,21 +1,355 @@
-//! Interests that wait for a disk.
+//! Interests that wait for a disk, and what comes of it (paper nb-cache, III-D).
 
-use weir_base::Instant;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
-use crate::io::{Event, Input, Outbox};
-use crate::router::Router;
+use weir_base::{FaceId, Instant, Packet};
+use weir_store::disk::{FinishedRead, OnDisk, ReadId};
+use weir_wire::{DataView, InterestView, NackReason, PacketView};
+
+use crate::adaptive::Adaptive;
+use crate::blocking::{Queued, Turn};
+use crate::busy::{Mark, StoreIo};
+use crate::bypass::Detours;
+use crate::interest::{Asked, Course, Origin};
+use crate::io::{Event, Input, NextHop, Outbox};
+use crate::neighbours::Neighbours;
+use crate::pit::Way;
+use crate::prefix_table::{PrefixHashes, hash_proper_prefixes};
+use crate::reads::{Reads, Waiter};
+use crate::router::{From, Router, RouterConfig};
+use crate::stats::DropReason;
+use crate::strategy::{NackVerdict, judge_nacks};
+
+/// What a router knows of its store's disks and of who waits for them. A router without disks has
+/// an empty one.
+pub(crate) struct DiskState {
+    pub(crate) reads: Reads,
+    pub(crate) neighbours: Neighbours,
+    pub(crate) detours: Detours,
+    pub(crate) adaptive: Adaptive,
+    /// Reads before a disk from which on Interests go elsewhere if they can.
+    pub(crate) threshold: u32,
+    /// Scratch: next hops that an Interest may go to instead of waiting.
+    pub(crate) hops: Vec<NextHop>,
+    /// With [`StoreIo::Blocking`]: Interests that wait for their turn.
+    pub(crate) queue: VecDeque<Queued>,
+    /// With [`StoreIo::Blocking`]: the read that everything waits for.
+    pub(crate) blocked_on: Option<ReadId>,
+    /// Commands to flush that have not been answered.
+    flushes: Vec<u64>,
+    /// Scratch: who waited for a read that has ended.
+    finished: Vec<Waiter>,
+}
+
+/// A read that was begun, or joined, for an Interest.
+pub(crate) struct BegunRead {
+    id: ReadId,
+    found: OnDisk,
+    /// Whether the Data is to be marked.
+    is_marked: bool,
+}
+
+impl DiskState {
+    pub(crate) fn new(config: &RouterConfig) -> Self {
+        Self {
+            reads: Reads::new(),
+            neighbours: Neighbours::new(config.busy.announce_period_ns),
+            detours: Detours::default(),
+            adaptive: Adaptive::new(config.seed),
+            threshold: config.disk.as_ref().map_or(0, |disk| disk.threshold),
+            hops: Vec::new(),
+            queue: VecDeque::new(),
+            blocked_on: None,
+            flushes: Vec::new(),
+            finished: Vec::new(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.blocked_on.is_some()
+    }
+
+    /// What the threshold is compared with where no single disk is meant: Interests before a store
+    /// that blocks, reads before the busiest disk of one that does not.
+    fn queue_len(&self, io: StoreIo) -> u32 {
+        match io {
+            StoreIo::Blocking => u32::try_from(self.queue.len()).unwrap_or(u32::MAX),
+            StoreIo::Async => self.reads.longest_queue(),
+        }
+    }
+}
 
 impl Router {
     /// An input that is no packet.
     pub(crate) fn handle_other(&mut self, now: Instant, input: Input, out: &mut Outbox) {
-        if let Input::Command(command) = input {
-            self.apply(now, command, out);
+        match input {
+            Input::Command(command) => self.apply(now, command, out),
+            Input::DiskDone { id, outcome } => {
+                self.store.on_disk_done(now, id, outcome);
+                self.take_finished_reads(now, out);
+            }
+            Input::Availability { face, unavailable_ms } => {
+                if let Some(face) = self.faces.find(face) {
+                    let stats = &mut self.stats.busy;
+                    self.disk.neighbours.label(now, &face, unavailable_ms, stats);
+                }
+            }
+            Input::Packet { .. } | Input::Wakeup => {}
         }
     }
 
-    pub(crate) fn flush_store(&mut self, now: Instant, transaction: u64, out: &mut Outbox) {
-        if !self.store.flush(now) {
-            out.events.push(Event::StoreFlushed { transaction });
+    /// What the store's disks want by this time.
+    #[inline]
+    pub(crate) fn tend_disk(&mut self, now: Instant, out: &mut Outbox) {
+        if self.store.has_disk() && self.store.next_wakeup().is_some_and(|at| at <= now) {
+            self.store.handle_timeout(now);
+            self.take_finished_reads(now, out);
         }
+    }
+
+    /// What is to be done on disks after a batch, and what neighbours are to be told.
+    #[inline]
+    pub(crate) fn finish_batch(&mut self, now: Instant, out: &mut Outbox) {
+        if self.store.has_disk() {
+            self.finish_batch_with_disk(now, out);
+        }
+    }
+
+    #[inline(never)]
+    fn finish_batch_with_disk(&mut self, now: Instant, out: &mut Outbox) {
+        self.take_finished_reads(now, out);
+        if self.config.busy.mark == Mark::NbCc {
+            let is_over = self.is_over_threshold();
+            self.disk.neighbours.announce(now, is_over, &mut self.stats.busy, out);
+        }
+        if !self.disk.flushes.is_empty() && !self.store.flush(now) {
+            let done = self.disk.flushes.drain(..);
+            out.events.extend(done.map(|transaction| Event::StoreFlushed { transaction }));
+        }
+        self.store.take_disk_ops(now, &mut out.disk_ops);
+    }
+
+    fn is_over_threshold(&self) -> bool {
+        self.disk.queue_len(self.config.busy.io) >= self.disk.threshold.max(1)
+    }
+
+    pub(crate) fn flush_store(&mut self, now: Instant, transaction: u64, out: &mut Outbox) {
+        match self.store.flush(now) {
+            true => self.disk.flushes.push(transaction),
+            false => out.events.push(Event::StoreFlushed { transaction }),
+        }
+    }
+
+    /// Has the store read what it has found; past the bound of reads, a Nack.
+    pub(crate) fn begin_read(
+        &mut self,
+        now: Instant,
+        from: &From<'_>,
+        asked: &Asked<'_>,
+        found: &OnDisk,
+        is_marked: bool,
+        out: &mut Outbox,
+    ) -> Option<Course> {
+        // Before the read, which would be in vain.
+        if !self.has_pit_room(from, asked) {
+            self.refuse(from, asked.face, NackReason::Congestion, DropReason::PitFull, out);
+            return None;
+        }
+        match self.store.begin_read(now, found) {
+            Ok(id) => Some(Course::Read(BegunRead { id, found: *found, is_marked })),
+            Err(_) => {
+                self.stats.busy.reads_refused += 1;
+                self.refuse(from, asked.face, NackReason::Congestion, DropReason::DiskBusy, out);
+                None
+            }
+        }
+    }
+
+    /// The entry waits for a read.
+    pub(crate) fn wait_for_disk(
+        &mut self,
+        now: Instant,
+        index: u32,
+        from: &From<'_>,
+        begun: &BegunRead,
+    ) {
+        self.stats.busy.reads_begun += 1;
+        if self.config.busy.io == StoreIo::Blocking {
+            self.disk.blocked_on = Some(begun.id);
+        }
+        if self.pit.entry(index).way == Way::Disk {
+            return;
+        }
+        self.leave_way(now, index, None);
+        self.pit.entry_mut(index).way = Way::Disk;
+        let waiter = Waiter {
+            entry: index,
+            since: now,
+            ingress: from.face,
+            next_hop_face: from.header.next_hop_face,
+            is_marked: begun.is_marked,
+            ahead: begun.found.reads_waiting,
+        };
+        self.disk.reads.wait(begun.id, begun.found.disk, waiter);
+    }
+
+    /// An Interest finds its entry waiting for a disk. A retransmission goes upstream as well, but
+    /// not before its time; one from elsewhere waits with the others.
+    pub(crate) fn join_reading(
+        &mut self,
+        now: Instant,
+        from: &From<'_>,
+        index: u32,
+        interest: &InterestView<'_>,
+    ) -> Course {
+        let entry = self.pit.entry(index);
+        if !entry.out_records.is_empty() {
+            return Course::Upstream;
+        }
+        if !self.is_waiting(index, from.face) {
+            self.stats.busy.reads_joined += 1;
+            return Course::Join;
+        }
+        let hashes =
+            PrefixHashes::of(&self.config.hash_key, interest.name, self.strategies.lengths());
+        let strategy =
+            self.strategies.longest_match(interest.name, &hashes).unwrap_or(&self.default_strategy);
+        let since = self.disk.reads.waiter(index).map_or(now, |waiter| waiter.since);
+        if now.ns_since(since) < strategy.retransmission_ns(entry) {
+            self.stats.drop_packet(DropReason::Suppressed);
+            return Course::Join;
+        }
+        self.stats.busy.hedged += 1;
+        Course::Upstream
+    }
+
+    /// An entry that is about to end, or to go another way, leaves where it is noted beside the PIT.
+    /// `upstream`: who has answered it.
+    #[inline]
+    pub(crate) fn leave_way(&mut self, now: Instant, index: u32, upstream: Option<FaceId>) {
+        match self.pit.entry(index).way {
+            Way::Upstream => {}
+            Way::Disk => {
+                self.disk.reads.leave(index);
+                self.stats.busy.overtaken += 1;
+            }
+            Way::PastStore => self.end_detour(now, index, upstream),
+        }
+    }
+
+    /// Answers or sends on everybody whose read has ended.
+    pub(crate) fn take_finished_reads(&mut self, now: Instant, out: &mut Outbox) {
+        while let Some(FinishedRead { read, data }) = self.store.next_finished() {
+            let mut waiters = core::mem::take(&mut self.disk.finished);
+            waiters.clear();
+            let disk = self.disk.reads.finish(read, &mut waiters);
+            for waiter in &waiters {
+                self.pit.entry_mut(waiter.entry).way = Way::Upstream;
+            }
+            if let Some((packet, fresh_until)) = data {
+                self.stats.busy.reads_late += u64::from(waiters.is_empty());
+                let is_over = disk.is_some_and(|disk| self.is_disk_over_threshold(disk));
+                self.answer_from_disk(now, is_over, &packet, fresh_until, &mut waiters, out);
+            }
+            for waiter in waiters.drain(..) {
+                self.go_on(now, &waiter, out);
+            }
+            self.disk.finished = waiters;
+            if self.disk.blocked_on == Some(read) {
+                self.disk.blocked_on = None;
+                self.let_queue_pass(now, out);
+            }
+        }
+    }
+
+    fn is_disk_over_threshold(&self, disk: u8) -> bool {
+        match self.config.busy.io {
+            StoreIo::Blocking => self.is_over_threshold(),
+            StoreIo::Async => self.disk.reads.queue_of(disk) >= self.disk.threshold,
+        }
+    }
+
+    /// Sends Data that was read to all who wait for its name, and puts it into RAM. Who is not
+    /// answered by it stays in `waiters`.
+    fn answer_from_disk(
+        &mut self,
+        now: Instant,
+        is_over: bool,
+        packet: &Packet,
+        fresh_until: Instant,
+        waiters: &mut Vec<Waiter>,
+        out: &mut Outbox,
+    ) {
+        let Ok(data) = DataView::decode(packet) else {
+            self.stats.busy.reads_malformed += 1;
+            return;
+        };
+        let hashes = self.hash_name(&PacketView::Data(data));
+        let mut matched = core::mem::take(&mut self.matched);
+        matched.clear();
+        self.find_pending(&data, hashes, &mut matched);
+        let is_asked = waiters.iter().any(|waiter| matched.contains(&waiter.entry));
+        if !waiters.is_empty() && !is_asked {
+            self.stats.busy.reads_malformed += 1;
+        }
+        if fresh_until <= now {
+            matched.retain(|&index| !self.pit.entry(index).must_be_fresh);
+        }
+        let mut is_marked = is_over && self.config.busy.mark == Mark::Ecn;
+        waiters.retain(|waiter| {
+            let is_answered = matched.contains(&waiter.entry);
+            if is_answered {
+                is_marked |= waiter.is_marked;
+                let took_ns = now.ns_since(waiter.since);
+                self.stats.busy.answered += 1;
+                self.stats.busy.read_latency.record(took_ns);
+                self.disk.adaptive.on_read(waiter.ahead, took_ns);
+            }
+            !is_answered
+        });
+        let key = &self.config.hash_key;
+        let prefixes = |path: &mut Vec<u64>| hash_proper_prefixes(key, data.name, path);
+        self.store.promote(now, (packet, &data), fresh_until, hashes, prefixes, &mut self.pool);
+        if !matched.is_empty() {
+            let sent = self.stats.out_data;
+            let source = (FaceId::CONTENT_STORE, u64::from(is_marked));
+            self.send_down(now, source, false, packet, &data, &matched, out);
+            if is_marked {
+                self.stats.busy.marked += self.stats.out_data - sent;
+            }
+        }
+        self.matched = matched;
+    }
+
+    /// The congestion mark of a Data from RAM: only an Interest that had to wait before a store that
+    /// blocks can have earned it.
+    #[inline]
+    pub(crate) fn mark_of_hit(&mut self, from: &From<'_>) -> u64 {
+        let is_marked = from.turn == Turn::ComesToBeMarked;
+        self.stats.busy.marked += u64::from(is_marked);
+        u64::from(is_marked)
+    }
+
+    /// The disk did not help: on to FIB and strategy, unless a retransmission has gone there.
+    fn go_on(&mut self, now: Instant, waiter: &Waiter, out: &mut Outbox) {
+        self.stats.busy.went_on += 1;
+        let index = waiter.entry;
+        let entry = self.pit.entry_mut(index);
+        let is_out =
+            |record: &crate::pit::OutRecord| record.nacked.is_none() && record.expiry > now;
+        if entry.out_records.iter().any(is_out) {
+            return;
+        }
+        let is_refused = entry.out_records.iter().any(|record| record.nacked.is_some());
+        if let (true, NackVerdict::AllRefused(reason)) = (is_refused, judge_nacks(now, entry)) {
+            self.sender.nack_all(entry, reason, &mut self.faces, &mut self.stats, out);
+            return self.finish_unsatisfied(now, index);
+        }
+        let packet = entry.interest.clone();
+        let interest = InterestView::decode(&packet).expect("the PIT holds valid Interests");
+        let origin = Origin { face: waiter.ingress, next_hop_face: waiter.next_hop_face };
+        self.forward(now, index, origin, None, &interest, out);
     }
 }

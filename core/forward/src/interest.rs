@@ -6,10 +6,13 @@ use weir_base::{FaceId, HashKey, Instant, Packet};
 use weir_store::{Lookup, NameHashes, Query};
 use weir_wire::{InterestView, LpHeader, NackReason, PacketView, rewrite_interest, tlv};
 
+use crate::blocking::Turn;
+use crate::bypass::PastStore;
+use crate::disk::BegunRead;
 use crate::io::{NextHop, Outbox};
-use crate::pit::{InRecord, PitKey};
+use crate::pit::{InRecord, PitKey, Way};
 use crate::prefix_table::{PrefixHashes, PrefixTable};
-use crate::router::{Face, From, Router, hash_name};
+use crate::router::{Face, FibEntry, From, Router};
 use crate::stats::DropReason;
 use crate::strategy::{Context, is_localhost, lifetime_ns};
 
@@ -30,12 +33,37 @@ pub enum InterestStage {
 }
 
 /// What is known of an Interest once it may pass.
-struct Asked<'a> {
-    key: PitKey<'a>,
-    face: Face,
-    nonce: u32,
+pub(crate) struct Asked<'a> {
+    pub(crate) key: PitKey<'a>,
+    pub(crate) face: Face,
+    pub(crate) nonce: u32,
     /// The PIT entry for it, if there is one.
-    pending: Option<u32>,
+    pub(crate) pending: Option<u32>,
+}
+
+/// Where an Interest goes that the store has not answered.
+pub(crate) enum Course {
+    /// To FIB and strategy.
+    Upstream,
+    /// There too, although a disk has what it asks for.
+    PastStore(PastStore),
+    /// Nowhere: a disk is asked.
+    Read(BegunRead),
+    /// Nowhere: others wait for the same.
+    Join,
+}
+
+/// What forwarding needs of the packet that brought an Interest.
+#[derive(Clone, Copy)]
+pub(crate) struct Origin {
+    pub(crate) face: FaceId,
+    pub(crate) next_hop_face: Option<u64>,
+}
+
+impl Origin {
+    pub(crate) fn of(from: &From<'_>) -> Self {
+        Self { face: from.face, next_hop_face: from.header.next_hop_face }
+    }
 }
 
 impl Router {
@@ -48,21 +76,40 @@ impl Router {
         hashes: NameHashes,
         out: &mut Outbox,
     ) {
-        self.stats.in_interests += 1;
         let Some(asked) = self.check(from, interest, hashes, out) else { return };
-        if self.serve_from_store(now, from, &asked, hashes, out) {
-            return;
-        }
+        let course = self.ask_store(now, from, interest, &asked, hashes, out);
+        let Some(course) = course else { return };
         let Some(index) = self.enter_pit(now, from, interest, &asked, out) else { return };
-        self.forward(now, index, from, interest, out);
+        self.follow(now, course, index, from, interest, out);
+    }
+
+    /// A new Interest: to its path, or before it the queue of a store that blocks.
+    #[inline]
+    pub(crate) fn take_interest(
+        &mut self,
+        now: Instant,
+        from: &From<'_>,
+        interest: &InterestView<'_>,
+        hashes: NameHashes,
+        out: &mut Outbox,
+    ) {
+        self.stats.in_interests += 1;
+        match self.disk.is_blocked() {
+            true => self.meet_blocked_store(now, from, interest, hashes, out),
+            false => self.on_interest(now, from, interest, hashes, out),
+        }
     }
 
     /// One stage of the path of Interests alone, for a driver that has them wait between stages.
     /// Begin with [`InterestStage::Arrival`]. Returns the stage that the same Interest is to be
     /// given to next; nothing when it has come to its end.
     ///
-    /// An Interest that passes the store by is given to [`InterestStage::Pit`] instead. While it
+    /// An Interest that waits for a disk has come to its end here: it goes on by itself if the disk
+    /// cannot help. An Interest that passes the store by is given to [`InterestStage::Pit`] instead. While it
     /// waits for the FIB its entry may be answered or expire; then nothing is left to do.
+    ///
+    /// A store that blocks ([`StoreIo::Blocking`](crate::StoreIo)) has a queue of its own and no
+    /// stages.
     ///
     /// # Panics
     /// When `packet` is no valid Interest, or `header` bears a Nack: those have no stages.
@@ -75,10 +122,25 @@ impl Router {
     ) -> Option<InterestStage> {
         assert!(header.nack.is_none(), "a Nack does not pass the stages of Interests");
         let view = PacketView::decode(packet).expect("who keeps an Interest has decoded it");
-        let hashes = hash_name(&self.config.hash_key, &view);
+        let hashes = self.hash_name(&view);
         let PacketView::Interest(interest) = &view else { panic!("Data has no such stages") };
-        let from = &From { face, header, packet };
+        let from = &From { face, header, packet, turn: Turn::Arrives };
         self.expire(now);
+        self.tend_disk(now, out);
+        let next = self.do_stage(now, stage, from, interest, hashes, out);
+        self.finish_batch(now, out);
+        next
+    }
+
+    fn do_stage(
+        &mut self,
+        now: Instant,
+        stage: InterestStage,
+        from: &From<'_>,
+        interest: &InterestView<'_>,
+        hashes: NameHashes,
+        out: &mut Outbox,
+    ) -> Option<InterestStage> {
         match stage {
             InterestStage::Arrival => {
                 self.stats.in_interests += 1;
@@ -86,8 +148,18 @@ impl Router {
             }
             InterestStage::Store => {
                 let asked = self.check(from, interest, hashes, out)?;
-                let is_answered = self.serve_from_store(now, from, &asked, hashes, out);
-                (!is_answered).then_some(InterestStage::Pit)
+                match self.ask_store(now, from, interest, &asked, hashes, out)? {
+                    Course::Read(read) => {
+                        let index = self.enter_pit(now, from, interest, &asked, out)?;
+                        self.follow(now, Course::Read(read), index, from, interest, out);
+                        None
+                    }
+                    Course::Join => {
+                        self.enter_pit(now, from, interest, &asked, out);
+                        None
+                    }
+                    Course::Upstream | Course::PastStore(_) => Some(InterestStage::Pit),
+                }
             }
             InterestStage::Pit => {
                 let asked = self.check(from, interest, hashes, out)?;
@@ -96,7 +168,7 @@ impl Router {
             }
             InterestStage::Fib => {
                 let index = self.pit.find(&pit_key(interest, hashes))?;
-                self.forward(now, index, from, interest, out);
+                self.forward(now, index, Origin::of(from), None, interest, out);
                 None
             }
         }
@@ -104,7 +176,7 @@ impl Router {
 
     /// Scope, hop limit, loop.
     #[inline(always)]
-    fn check<'a>(
+    pub(crate) fn check<'a>(
         &mut self,
         from: &From<'_>,
         interest: &InterestView<'a>,
@@ -135,7 +207,7 @@ impl Router {
 
     /// Insert or join; past a bound, a Nack.
     #[inline]
-    fn enter_pit(
+    pub(crate) fn enter_pit(
         &mut self,
         now: Instant,
         from: &From<'_>,
@@ -143,21 +215,32 @@ impl Router {
         asked: &Asked<'_>,
         out: &mut Outbox,
     ) -> Option<u32> {
-        let Asked { key, face, nonce, pending } = asked;
-        let is_waiting = pending.is_some_and(|index| {
-            self.pit.entry(index).in_records.iter().any(|record| record.face == from.face)
-        });
-        let is_over_share = !is_waiting && face.waits_for() >= self.config.pit_entries_per_face_max;
-        if is_over_share || pending.is_none() && self.pit.is_full() {
-            self.refuse(from, *face, NackReason::Congestion, DropReason::PitFull, out);
+        if !self.has_pit_room(from, asked) {
+            self.refuse(from, asked.face, NackReason::Congestion, DropReason::PitFull, out);
             return None;
         }
+        let Asked { key, face, nonce, pending } = asked;
         let index = match *pending {
             Some(index) => self.renew_pending(index, interest, *nonce),
             None => self.insert_pending(key, interest, *nonce),
         };
         self.note_downstream(now, index, from, face.slot(), interest, *nonce);
         Some(index)
+    }
+
+    /// Whether the PIT may take what is asked.
+    #[inline]
+    pub(crate) fn has_pit_room(&self, from: &From<'_>, asked: &Asked<'_>) -> bool {
+        let Asked { face, pending, .. } = asked;
+        let is_waiting = pending.is_some_and(|index| self.is_waiting(index, from.face));
+        let is_over_share = !is_waiting && face.waits_for() >= self.config.pit_entries_per_face_max;
+        !(is_over_share || pending.is_none() && self.pit.is_full())
+    }
+
+    /// Whether `face` waits at an entry.
+    #[inline]
+    pub(crate) fn is_waiting(&self, index: u32, face: FaceId) -> bool {
+        self.pit.entry(index).in_records.iter().any(|record| record.face == face)
     }
 
     /// A nonce that is dead, or that this entry has from elsewhere. The same nonce again from the
@@ -186,7 +269,7 @@ impl Router {
     }
 
     /// Counts the drop and, where a single peer listens, says why.
-    fn refuse(
+    pub(crate) fn refuse(
         &mut self,
         from: &From<'_>,
         face: Face,
@@ -201,20 +284,26 @@ impl Router {
         }
     }
 
-    /// What others wait for already is not in the store.
+    /// Answers from the store, or says where the Interest is to go. What others wait for already is
+    /// not in RAM.
     #[inline]
-    fn serve_from_store(
+    fn ask_store(
         &mut self,
         now: Instant,
         from: &From<'_>,
+        interest: &InterestView<'_>,
         asked: &Asked<'_>,
         hashes: NameHashes,
         out: &mut Outbox,
-    ) -> bool {
-        let is_waited_for =
-            asked.pending.is_some_and(|index| !self.pit.entry(index).in_records.is_empty());
-        if is_waited_for {
-            return false;
+    ) -> Option<Course> {
+        if let Some(index) = asked.pending
+            && let entry = self.pit.entry(index)
+            && !entry.in_records.is_empty()
+        {
+            return match entry.way {
+                Way::Disk => Some(self.join_reading(now, from, index, interest)),
+                _ => Some(Course::Upstream),
+            };
         }
         let key = &asked.key;
         let query = Query {
@@ -226,11 +315,31 @@ impl Router {
         match self.store.lookup(now, &query) {
             Lookup::Hit(hit) => {
                 let to = (from.face, from.header.pit_token);
-                let source = (FaceId::CONTENT_STORE, 0);
+                let source = (FaceId::CONTENT_STORE, self.mark_of_hit(from));
                 self.sender.data(to, source, hit.packet, &mut self.stats, out);
-                true
+                None
             }
-            Lookup::OnDisk(_) | Lookup::Miss => false,
+            Lookup::OnDisk(found) => self.decide(now, from, interest, asked, &found, out),
+            Lookup::Miss => Some(Course::Upstream),
+        }
+    }
+
+    /// Takes the course that the store has left.
+    #[inline]
+    pub(crate) fn follow(
+        &mut self,
+        now: Instant,
+        course: Course,
+        index: u32,
+        from: &From<'_>,
+        interest: &InterestView<'_>,
+        out: &mut Outbox,
+    ) {
+        match course {
+            Course::Upstream => self.forward(now, index, Origin::of(from), None, interest, out),
+            Course::PastStore(past) => self.pass_store(now, index, from, past, interest, out),
+            Course::Read(begun) => self.wait_for_disk(now, index, from, &begun),
+            Course::Join => {}
         }
     }
 
@@ -272,7 +381,7 @@ impl Router {
         block.freeze(len)
     }
 
-    fn is_in_producer_region(&self, interest: &InterestView<'_>) -> bool {
+    pub(crate) fn is_in_producer_region(&self, interest: &InterestView<'_>) -> bool {
         !self.producer_regions.is_empty()
             && interest.forwarding_hint.iter().any(|delegation| {
                 self.producer_regions.iter().any(|region| delegation.is_prefix_of(region.as_view()))
@@ -314,25 +423,28 @@ impl Router {
         self.pit.timers.schedule(index, last);
     }
 
-    fn forward(
+    /// FIB and strategy; `only` are the next hops to choose from where something else has chosen
+    /// them.
+    pub(crate) fn forward(
         &mut self,
         now: Instant,
         index: u32,
-        from: &From<'_>,
+        origin: Origin,
+        only: Option<&[NextHop]>,
         interest: &InterestView<'_>,
         out: &mut Outbox,
     ) {
-        let chosen =
-            from.header.next_hop_face.map(|face| [NextHop { face: FaceId(face), cost: 0 }]);
+        let chosen = origin.next_hop_face.map(|face| [NextHop { face: FaceId(face), cost: 0 }]);
         let is_home = self.is_in_producer_region(interest);
         let lengths = self.fib.lengths() | self.strategies.lengths();
         let hashes = PrefixHashes::of(&self.config.hash_key, interest.name, lengths);
-        let next_hops = match &chosen {
-            Some(chosen) => chosen.as_slice(),
-            None if interest.forwarding_hint.is_empty() || is_home => {
-                self.fib.longest_match(interest.name, &hashes).map_or(&[][..], Vec::as_slice)
+        let next_hops = match (&chosen, only) {
+            (Some(chosen), _) => chosen.as_slice(),
+            (None, Some(only)) => only,
+            (None, None) => {
+                let entry = fib_entry(&self.fib, &self.config.hash_key, interest, &hashes, is_home);
+                entry.map_or(&[][..], |entry| entry.next_hops.as_slice())
             }
-            None => lookup_delegations(&self.fib, &self.config.hash_key, interest),
         };
         let strategy =
             self.strategies.longest_match(interest.name, &hashes).unwrap_or(&self.default_strategy);
@@ -340,7 +452,7 @@ impl Router {
             now,
             pit: &mut self.pit,
             entry: index,
-            ingress: from.face,
+            ingress: origin.face,
             next_hops,
             lifetime_ns: lifetime_ns(interest),
             faces: &mut self.faces,
@@ -394,7 +506,7 @@ impl Router {
         let is_chosen = self
             .fib
             .longest_match(interest.name, &hashes)
-            .is_some_and(|next_hops| next_hops.contains(&hop));
+            .is_some_and(|entry| entry.next_hops.contains(&hop));
         if !is_chosen {
             return;
         }
@@ -423,20 +535,23 @@ fn pit_key<'a>(interest: &InterestView<'a>, hashes: NameHashes) -> PitKey<'a> {
     }
 }
 
-/// The next hops of the first delegation of a forwarding hint that has any.
-fn lookup_delegations<'a>(
-    fib: &'a PrefixTable<Vec<NextHop>>,
+/// The FIB entry of an Interest: of its name, whose prefixes hash to `hashes`, or of the first
+/// delegation of a forwarding hint that has one. `is_home`: the hint has led it here.
+#[inline]
+pub(crate) fn fib_entry<'a>(
+    fib: &'a PrefixTable<FibEntry>,
     key: &HashKey,
     interest: &InterestView<'_>,
-) -> &'a [NextHop] {
-    interest
-        .forwarding_hint
-        .iter()
-        .find_map(|delegation| {
-            let hashes = PrefixHashes::of(key, delegation, fib.lengths());
-            fib.longest_match(delegation, &hashes).map(Vec::as_slice)
-        })
-        .unwrap_or_default()
+    hashes: &PrefixHashes,
+    is_home: bool,
+) -> Option<&'a FibEntry> {
+    if interest.forwarding_hint.is_empty() || is_home {
+        return fib.longest_match(interest.name, hashes);
+    }
+    interest.forwarding_hint.iter().find_map(|delegation| {
+        let hashes = PrefixHashes::of(key, delegation, fib.lengths());
+        fib.longest_match(delegation, &hashes)
+    })
 }
 
 /// Where the name's TLV-VALUE lies in an encoded Interest.

@@ -4,7 +4,10 @@
 
 extern crate alloc;
 
+mod adaptive;
+mod blocking;
 mod busy;
+mod bypass;
 mod command;
 mod data;
 mod dead_nonce;
@@ -13,8 +16,10 @@ mod disk;
 mod interest;
 mod io;
 mod nack;
+mod neighbours;
 mod pit;
 mod prefix_table;
+mod reads;
 mod router;
 pub mod shard;
 mod stats;

@@ -5,7 +5,7 @@ use weir_store::NameHashes;
 use weir_wire::{InterestView, NackReason};
 
 use crate::io::Outbox;
-use crate::pit::PitKey;
+use crate::pit::{PitKey, Way};
 use crate::router::{From, Router, with_nonce};
 use crate::stats::DropReason;
 use crate::strategy::{NackVerdict, judge_nacks};
@@ -33,6 +33,9 @@ impl Router {
             return self.stats.drop_packet(DropReason::UnexpectedNack);
         };
         record.nacked = Some(reason);
+        if entry.way == Way::Disk {
+            return;
+        }
         match judge_nacks(now, entry) {
             NackVerdict::Wait => {}
             NackVerdict::AllRefused(reason) => {

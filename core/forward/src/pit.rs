@@ -72,6 +72,19 @@ impl<T> Records<T> {
     }
 }
 
+/// Where the Data of a pending Interest is to come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Upstream, for want of another.
+    #[default]
+    Upstream,
+    /// A disk of the store: [`Reads`](crate::reads::Reads) has a waiter for it. A retransmission may
+    /// have gone upstream as well.
+    Disk,
+    /// Upstream, although the store has it: [`Detours`](crate::bypass::Detours) has it.
+    PastStore,
+}
+
 /// A pending Interest.
 pub(crate) struct PitEntry {
     /// Keyed hash of the whole name.
@@ -85,6 +98,8 @@ pub(crate) struct PitEntry {
     pub(crate) must_be_fresh: bool,
     /// The last component is an implicit digest.
     pub(crate) has_digest: bool,
+    /// Where its Data is to come from.
+    pub(crate) way: Way,
     /// Nonce and HopLimit of `interest`.
     pub(crate) nonce: u32,
     pub(crate) hop_limit: Option<u8>,
@@ -249,6 +264,7 @@ impl Pit {
             can_be_prefix: key.can_be_prefix,
             must_be_fresh: key.must_be_fresh,
             has_digest,
+            way: Way::Upstream,
             nonce,
             hop_limit,
             in_records: Records::new(),

@@ -7,17 +7,19 @@ use arrayvec::ArrayVec;
 use weir_base::{FaceId, HashKey, Instant, NS_PER_S, Packet, Pool, Rng, Slab, Table};
 use weir_store::disk::DiskTierConfig;
 use weir_store::{NameHashes, Store, StoreConfig};
-use weir_wire::{InterestView, LpHeader, NackReason, Name, PacketView, PitToken, tlv};
+use weir_wire::{InterestView, LpHeader, NackReason, Name, NameView, PacketView, PitToken, tlv};
 
+use crate::blocking::Turn;
 use crate::busy::BusyPolicy;
 use crate::dead_nonce::DeadNonceList;
+use crate::disk::DiskState;
 use crate::io::{
     FaceScope, Input, LinkType, NextHop, OutPacket, Outbox, PacketKind, UnsolicitedPolicy,
 };
 use crate::pit::{Pit, PitEntry};
 use crate::prefix_table::PrefixTable;
 use crate::shard;
-use crate::stats::{DropReason, RouterStats};
+use crate::stats::{BusyStats, DropReason, RouterStats};
 use crate::strategy::Strategy;
 
 /// Bounds and policies of a shard.
@@ -84,6 +86,10 @@ pub(crate) struct Face {
 }
 
 impl Face {
+    pub(crate) fn id(&self) -> FaceId {
+        self.id
+    }
+
     pub(crate) fn slot(&self) -> u32 {
         self.slot
     }
@@ -272,10 +278,13 @@ pub struct Router {
     pub(crate) config: RouterConfig,
     pub(crate) faces: FaceTable,
     pub(crate) pit: Pit,
-    pub(crate) fib: PrefixTable<Vec<NextHop>>,
+    pub(crate) fib: PrefixTable<FibEntry>,
+    /// The number of the next new FIB entry.
+    pub(crate) fib_id_next: u32,
     pub(crate) strategies: PrefixTable<Strategy>,
     pub(crate) default_strategy: Strategy,
     pub(crate) store: Store,
+    pub(crate) disk: DiskState,
     pub(crate) dead_nonces: DeadNonceList,
     pub(crate) producer_regions: Vec<Name>,
     pub(crate) pool: Pool,
@@ -302,12 +311,14 @@ impl Router {
             faces: FaceTable::new(),
             pit: Pit::new(now, config.pit_entries_max),
             fib: PrefixTable::new(),
+            fib_id_next: 0,
             strategies: PrefixTable::new(),
             default_strategy: Strategy::best_route(),
             store: match &config.disk {
                 Some(disk) => Store::with_disk(config.store.clone(), disk.clone()),
                 None => Store::new(config.store.clone()),
             },
+            disk: DiskState::new(&config),
             dead_nonces: DeadNonceList::new(config.dead_nonce_lifetime_ns, config.dead_nonces_max),
             producer_regions: Vec::new(),
             pool: Pool::new(config.pool_bytes_max),
@@ -331,6 +342,7 @@ impl Router {
     /// prefetched, then they are processed in order.
     pub fn handle(&mut self, now: Instant, inputs: &mut [Input], out: &mut Outbox) {
         self.expire(now);
+        self.tend_disk(now, out);
         let mut rest = inputs;
         while !rest.is_empty() {
             let is_packet = |input: &Input| matches!(input, Input::Packet { .. });
@@ -343,12 +355,20 @@ impl Router {
                 self.handle_other(now, mem::replace(&mut batch[0], Input::Wakeup), out);
             }
         }
+        self.finish_batch(now, out);
     }
 
     /// When [`Router::handle`] must be called again at the latest, even with nothing to give it.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Instant> {
-        self.pit.timers.next_wakeup()
+        let pit = self.pit.timers.next_wakeup();
+        if !self.store.has_disk() {
+            return pit;
+        }
+        [pit, self.store.next_wakeup(), self.disk.neighbours.next_wakeup()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Counters and table sizes as they are now.
@@ -359,8 +379,17 @@ impl Router {
             fib_entries: self.fib.len(),
             dead_nonces: self.dead_nonces.len(),
             store: self.store.stats(),
+            busy: BusyStats {
+                interests_waiting: self.disk.queue.len() as u64,
+                ..self.stats.busy.clone()
+            },
             ..self.stats.clone()
         }
+    }
+
+    #[inline]
+    pub(crate) fn hash_name(&self, packet: &PacketView<'_>) -> NameHashes {
+        hash_name(&self.config.hash_key, packet, self.store.has_disk())
     }
 
     pub(crate) fn expire(&mut self, now: Instant) {
@@ -382,6 +411,7 @@ impl Router {
         for record in entry.in_records.iter() {
             self.faces.end_wait(record.face_slot, record.face);
         }
+        self.leave_way(now, index, None);
         self.stats.unsatisfied += 1;
         self.pit.remove(index);
     }
@@ -390,7 +420,7 @@ impl Router {
         let mut arrivals = ArrayVec::<Arrival<'_>, BATCH>::new();
         for input in batch {
             let Input::Packet { face, header, packet } = input else { continue };
-            let arrival = self.parse(From { face: *face, header, packet });
+            let arrival = self.parse(From { face: *face, header, packet, turn: Turn::Arrives });
             self.prefetch_tables(&arrival);
             arrivals.push(arrival);
         }
@@ -450,7 +480,7 @@ impl Router {
     fn parse<'a>(&mut self, from: From<'a>) -> Arrival<'a> {
         match PacketView::decode(from.packet) {
             Ok(parsed) => {
-                let hashes = hash_name(&self.config.hash_key, &parsed);
+                let hashes = self.hash_name(&parsed);
                 Arrival { from, parsed: Some(parsed), hashes }
             }
             Err(error) => {
@@ -469,7 +499,7 @@ impl Router {
         let Arrival { from, hashes, .. } = arrival;
         match &arrival.parsed {
             Some(PacketView::Interest(interest)) => match from.header.nack {
-                None => self.on_interest(now, from, interest, *hashes, out),
+                None => self.take_interest(now, from, interest, *hashes, out),
                 Some(reason) => self.on_nack(now, from, interest, reason, *hashes, out),
             },
             Some(PacketView::Data(data)) => self.on_data(now, from, data, *hashes, out),
@@ -479,34 +509,44 @@ impl Router {
 }
 
 /// The hashes that a packet needs, in one pass over its name. The parent is asked for by Data,
-/// which is stored below it, and by Interests that end in an implicit digest.
+/// which is stored below it, by Interests that end in an implicit digest, and by all Interests where
+/// there is a disk tier, which also wants the grandparent of those that end in a digest.
 #[inline]
-pub(crate) fn hash_name(key: &HashKey, packet: &PacketView<'_>) -> NameHashes {
+fn hash_name(key: &HashKey, packet: &PacketView<'_>, has_disk: bool) -> NameHashes {
     let name = packet.name();
     let mut hasher = key.prefixes(name.value());
-    let mut parent = None;
-    if needs_parent(packet) {
-        let parent_end = name
-            .components()
-            .take(name.component_count().saturating_sub(1))
-            .fold(0, |end, component| end + component.wire.len());
-        parent = (parent_end > 0).then(|| hasher.hash_to(parent_end));
+    let is_data = matches!(packet, PacketView::Data(_));
+    let has_digest = !is_data && seems_to_end_in_digest(name);
+    let mut hashes = NameHashes { whole: 0, parent: None, grandparent: None };
+    if is_data || has_digest || has_disk {
+        let (mut grandparent_end, mut parent_end, mut end) = (0, 0, 0);
+        for component in name.components() {
+            (grandparent_end, parent_end) = (parent_end, end);
+            end += component.wire.len();
+        }
+        if has_disk && has_digest && grandparent_end > 0 {
+            hashes.grandparent = Some(hasher.hash_to(grandparent_end));
+        }
+        hashes.parent = (parent_end > 0).then(|| hasher.hash_to(parent_end));
     }
-    NameHashes { whole: hasher.hash_to(name.value().len()), parent, grandparent: None }
+    hashes.whole = hasher.hash_to(name.value().len());
+    hashes
 }
 
+/// Octets that look like a digest but belong to a longer component cost one hash too many.
 #[inline]
-fn needs_parent(packet: &PacketView<'_>) -> bool {
+fn seems_to_end_in_digest(name: NameView<'_>) -> bool {
     const DIGEST_HEADER: [u8; 2] = [tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as u8, 32];
-    match packet {
-        PacketView::Data(_) => true,
-        // Octets that look like it but belong to a longer component cost one hash too many.
-        PacketView::Interest(interest) => interest
-            .name
-            .value()
-            .split_last_chunk::<34>()
-            .is_some_and(|(_, last)| last.starts_with(&DIGEST_HEADER)),
-    }
+    name.value().split_last_chunk::<34>().is_some_and(|(_, last)| last.starts_with(&DIGEST_HEADER))
+}
+
+/// The next hops of a prefix.
+#[derive(Clone, Debug)]
+pub(crate) struct FibEntry {
+    /// Stays when the next hops change.
+    pub(crate) id: u32,
+    /// By rising cost.
+    pub(crate) next_hops: Vec<NextHop>,
 }
 
 /// Where a packet came from, and the packet as it came.
@@ -514,4 +554,6 @@ pub(crate) struct From<'a> {
     pub(crate) face: FaceId,
     pub(crate) header: &'a LpHeader,
     pub(crate) packet: &'a Packet,
+    /// Whether it is an Interest that has waited before a store that blocks.
+    pub(crate) turn: Turn,
 }

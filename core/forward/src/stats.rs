@@ -30,11 +30,15 @@ pub enum DropReason {
     UnexpectedNack,
     /// An outgoing Interest whose HopLimit has run out.
     HopLimitSpent,
+    /// As many reads as may be wait for the disk that has the Data.
+    DiskBusy,
+    /// As many Interests as may be wait before a store that blocks.
+    StoreBusy,
 }
 
 impl DropReason {
     /// All reasons, in order of their number.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Malformed,
         Self::UnknownFace,
         Self::Scope,
@@ -46,6 +50,8 @@ impl DropReason {
         Self::Unsolicited,
         Self::UnexpectedNack,
         Self::HopLimitSpent,
+        Self::DiskBusy,
+        Self::StoreBusy,
     ];
 
     /// The reason as a metric label.
@@ -63,6 +69,8 @@ impl DropReason {
             Self::Unsolicited => "unsolicited",
             Self::UnexpectedNack => "unexpected-nack",
             Self::HopLimitSpent => "hop-limit-spent",
+            Self::DiskBusy => "disk-busy",
+            Self::StoreBusy => "store-busy",
         }
     }
 }

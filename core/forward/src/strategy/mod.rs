@@ -13,7 +13,7 @@ use weir_wire::{InterestView, NackReason, Name, NameView};
 
 use crate::io::{NextHop, Outbox};
 use crate::pit::{OutRecord, Pit, PitEntry};
-use crate::router::{FaceTable, Sender};
+use crate::router::{Face, FaceTable, Sender};
 use crate::stats::{DropReason, RouterStats};
 
 /// A strategy instance: what a prefix is forwarded by.
@@ -136,6 +136,11 @@ impl Strategy {
         }
     }
 
+    /// How long after the last of its Interests a retransmission of an entry may go on.
+    pub(crate) fn retransmission_ns(&self, entry: &PitEntry) -> u64 {
+        entry.suppression_ns.max(self.suppression.initial_ns)
+    }
+
     pub(crate) fn after_new_next_hop(&self, context: &mut Context<'_>) {
         if self.is_multicast() {
             multicast::after_interest(&self.suppression, context);
@@ -204,15 +209,7 @@ impl Context<'_> {
     /// Whether the Interest may go to `hop` at all: not back where it came from, unless those
     /// there do not hear one another, and not out of its scope.
     pub(crate) fn is_eligible(&self, hop: &NextHop) -> bool {
-        let Some(egress) = self.faces.find(hop.face) else { return false };
-        if hop.face == self.ingress && !egress.is_ad_hoc() {
-            return false;
-        }
-        match scope_of(self.entry().name_value()) {
-            Scope::Global => true,
-            Scope::Localhost => egress.is_local(),
-            Scope::Localhop => egress.is_local() || self.is_local(self.ingress),
-        }
+        is_eligible(self.faces, self.ingress, self.entry().name_value(), hop.face).is_some()
     }
 
     fn is_local(&self, face: FaceId) -> bool {
@@ -268,6 +265,28 @@ impl Context<'_> {
             self.out,
         );
     }
+}
+
+/// The face `egress`, when an Interest from `ingress` may go there at all.
+#[inline]
+pub(crate) fn is_eligible(
+    faces: &FaceTable,
+    ingress: FaceId,
+    name_value: &[u8],
+    egress: FaceId,
+) -> Option<Face> {
+    let found = faces.find(egress)?;
+    if egress == ingress && !found.is_ad_hoc() {
+        return None;
+    }
+    let is_in_scope = match scope_of(name_value) {
+        Scope::Global => true,
+        Scope::Localhost => found.is_local(),
+        Scope::Localhop => {
+            found.is_local() || faces.find(ingress).is_some_and(|face| face.is_local())
+        }
+    };
+    is_in_scope.then_some(found)
 }
 
 /// How far a name reaches (NFD, name-based scope control).

@@ -1,0 +1,92 @@
+//! A store that blocks (paper nb-cache, cases A and C): Interests queue before it while one of them
+//! is read for, as before a thread that does nothing else.
+
+use weir_base::{FaceId, Instant, Packet};
+use weir_store::NameHashes;
+use weir_wire::{InterestView, LpHeader, NackReason, PacketView};
+
+use crate::adaptive::Home;
+use crate::bypass::Verdict;
+use crate::interest::Course;
+use crate::io::Outbox;
+use crate::router::{From, Router};
+use crate::stats::DropReason;
+
+/// When an Interest is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// As it arrives.
+    Arrives,
+    /// After it has waited before the store.
+    Comes,
+    /// The same, and it had nowhere else to go when the queue was over its threshold.
+    ComesToBeMarked,
+}
+
+/// An Interest that waits before the store.
+pub(crate) struct Queued {
+    face: FaceId,
+    header: LpHeader,
+    packet: Packet,
+    turn: Turn,
+}
+
+impl Router {
+    /// An Interest comes while the store reads: it queues, or passes by over the threshold, whether
+    /// the store has its Data or not. Past the bound, a Nack.
+    #[cold]
+    pub(crate) fn meet_blocked_store(
+        &mut self,
+        now: Instant,
+        from: &From<'_>,
+        interest: &InterestView<'_>,
+        hashes: NameHashes,
+        out: &mut Outbox,
+    ) {
+        let Some(face) = self.faces.find(from.face) else {
+            return self.stats.drop_packet(DropReason::UnknownFace);
+        };
+        self.disk.neighbours.note_asked(now, &face);
+        let queue = u32::try_from(self.disk.queue.len()).unwrap_or(u32::MAX);
+        let expected_wait_ns = self.disk.adaptive.read_ns() * (u64::from(queue) + 1);
+        let turn = match self.judge(now, from, interest, Home { queue, expected_wait_ns }) {
+            Verdict::PassBy(past) => {
+                let Some(asked) = self.check(from, interest, hashes, out) else { return };
+                let is_waited_for = asked.pending.is_some_and(|index| {
+                    let entry = self.pit.entry(index);
+                    !entry.in_records.is_empty()
+                });
+                let course = match is_waited_for {
+                    true => Course::Upstream,
+                    false => Course::PastStore(past),
+                };
+                if let Some(index) = self.enter_pit(now, from, interest, &asked, out) {
+                    self.follow(now, course, index, from, interest, out);
+                }
+                return;
+            }
+            Verdict::Wait { is_marked: false } => Turn::Comes,
+            Verdict::Wait { is_marked: true } => Turn::ComesToBeMarked,
+        };
+        if self.disk.queue.len() >= self.config.busy.interests_waiting_max {
+            self.stats.busy.interests_refused += 1;
+            return self.refuse(from, face, NackReason::Congestion, DropReason::StoreBusy, out);
+        }
+        self.stats.busy.interests_queued += 1;
+        let (header, packet) = (from.header.clone(), from.packet.clone());
+        self.disk.queue.push_back(Queued { face: from.face, header, packet, turn });
+    }
+
+    /// The store has read: those who waited have their turn, until one of them has it read again.
+    pub(crate) fn let_queue_pass(&mut self, now: Instant, out: &mut Outbox) {
+        while !self.disk.is_blocked()
+            && let Some(Queued { face, header, packet, turn }) = self.disk.queue.pop_front()
+        {
+            let view = PacketView::decode(&packet).expect("what queues has been decoded");
+            let hashes = self.hash_name(&view);
+            let PacketView::Interest(interest) = &view else { unreachable!("no Data queues") };
+            let from = From { face, header: &header, packet: &packet, turn };
+            self.on_interest(now, &from, interest, hashes, out);
+        }
+    }
+}

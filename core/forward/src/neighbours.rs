@@ -1,0 +1,136 @@
+//! What neighbours and this router tell each other about room in their stores (paper nb-cache,
+//! III-E): soft state of faces, which ends by itself.
+
+use alloc::vec::Vec;
+
+use weir_base::{FaceId, Instant, NS_PER_MS, NS_PER_S};
+
+use crate::io::{Availability, Outbox};
+use crate::router::Face;
+use crate::stats::BusyStats;
+
+/// Neighbours that have not asked for so long are told nothing.
+const ASKED_NS: u64 = NS_PER_S;
+/// A label holds for so many periods, so that one may get lost.
+const LABEL_PERIODS: u64 = 3;
+/// How often a neighbour is told that there is room again.
+const BETAS: u8 = 2;
+
+#[derive(Clone, Copy)]
+struct Neighbour {
+    id: FaceId,
+    /// When it last asked for Data that is on a disk.
+    asked_at: Option<Instant>,
+    /// Until when its store has no room.
+    unavailable_until: Instant,
+    /// How often it has yet to be told that there is room again.
+    betas_left: u8,
+}
+
+impl Neighbour {
+    fn new(id: FaceId) -> Self {
+        Self { id, asked_at: None, unavailable_until: Instant::ZERO, betas_left: 0 }
+    }
+}
+
+/// All neighbours that were heard of, by slot of the face table.
+pub(crate) struct Neighbours {
+    period_ns: u64,
+    by_slot: Vec<Neighbour>,
+    /// When neighbours are to be told again; nothing while there is nothing to tell.
+    next_at: Option<Instant>,
+    /// When they were told last.
+    told_at: Option<Instant>,
+}
+
+impl Neighbours {
+    pub(crate) fn new(period_ns: u64) -> Self {
+        let period_ns = period_ns.max(NS_PER_MS);
+        Self { period_ns, by_slot: Vec::new(), next_at: None, told_at: None }
+    }
+
+    fn of(&mut self, face: &Face) -> &mut Neighbour {
+        let slot = face.slot() as usize;
+        if self.by_slot.len() <= slot {
+            self.by_slot.resize(slot + 1, Neighbour::new(FaceId(u64::MAX)));
+        }
+        let neighbour = &mut self.by_slot[slot];
+        if neighbour.id != face.id() {
+            *neighbour = Neighbour::new(face.id());
+        }
+        neighbour
+    }
+
+    /// An Interest for Data on a disk came from `face`. Programs of this host and faces that lead
+    /// to several are not told anything.
+    pub(crate) fn note_asked(&mut self, now: Instant, face: &Face) {
+        if !face.is_local() && face.is_point_to_point() {
+            self.of(face).asked_at = Some(now);
+        }
+    }
+
+    /// The neighbour at `face` says for how long its store has no room.
+    pub(crate) fn label(
+        &mut self,
+        now: Instant,
+        face: &Face,
+        unavailable_ms: u64,
+        stats: &mut BusyStats,
+    ) {
+        match unavailable_ms {
+            0 => stats.betas_received += 1,
+            _ => stats.alphas_received += 1,
+        }
+        self.of(face).unavailable_until = now.plus_ns(unavailable_ms.saturating_mul(NS_PER_MS));
+    }
+
+    /// Whether the store behind `face` has room, as far as is known.
+    pub(crate) fn is_available(&self, now: Instant, face: &Face) -> bool {
+        let known = self.by_slot.get(face.slot() as usize);
+        known.is_none_or(|one| one.id != face.id() || one.unavailable_until <= now)
+    }
+
+    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
+        self.next_at
+    }
+
+    /// Tells neighbours what is to be told now. `is_over`: the queue of the store is over its
+    /// threshold. Nobody is told more than once a period, so that a queue that swings about the
+    /// threshold costs no more than one that stays above.
+    pub(crate) fn announce(
+        &mut self,
+        now: Instant,
+        is_over: bool,
+        stats: &mut BusyStats,
+        out: &mut Outbox,
+    ) {
+        let due_at = match (self.next_at, self.told_at) {
+            (Some(next_at), _) => next_at,
+            (None, _) if !is_over => return,
+            (None, Some(told_at)) => told_at.plus_ns(self.period_ns),
+            (None, None) => now,
+        };
+        if due_at > now {
+            self.next_at = Some(due_at);
+            return;
+        }
+        let label_ms = (LABEL_PERIODS * self.period_ns).div_ceil(NS_PER_MS);
+        let mut is_more_due = is_over;
+        for neighbour in &mut self.by_slot {
+            let face = neighbour.id;
+            let is_asking = neighbour.asked_at.is_some_and(|at| now.ns_since(at) <= ASKED_NS);
+            if is_over && is_asking {
+                stats.alphas_sent += 1;
+                neighbour.betas_left = BETAS;
+                out.announcements.push(Availability { face, unavailable_ms: label_ms });
+            } else if !is_over && neighbour.betas_left > 0 {
+                stats.betas_sent += 1;
+                neighbour.betas_left -= 1;
+                is_more_due |= neighbour.betas_left > 0;
+                out.announcements.push(Availability { face, unavailable_ms: 0 });
+            }
+        }
+        self.told_at = Some(now);
+        self.next_at = is_more_due.then(|| now.plus_ns(self.period_ns));
+    }
+}
