@@ -1,0 +1,298 @@
+//! The first octets of a file or device that the disk tier writes to: whose it is, which of a set
+//! it is, and how it is divided.
+//!
+//! Two copies of [`SUPERBLOCK_BYTES`] lie at [`COPY_OFFSETS`], the second behind the first, so that
+//! a torn write of one leaves the other. Integers are little-endian; what is not named is zero.
+//!
+//! | octets | what |
+//! |---|---|
+//! | 0..8 | [`SUPERBLOCK_MAGIC`] |
+//! | 8..12 | version |
+//! | 12..16 | checksum of all that follows, up to the end |
+//! | 16..24 | the set |
+//! | 24..32 | the store |
+//! | 32..48 | key of the name hashes |
+//! | 48..56 | generation |
+//! | 56..64 | octets of the disk that are in use |
+//! | 64..72 | where region 0 begins |
+//! | 72..80 | octets of a region |
+//! | 80..84 | octets of a block |
+//! | 84..88 | disks of the set |
+//! | 88..92 | which of them this is |
+//! | 92..96 | shards of the store |
+
+use super::config::{Checksum, DiskGeometry};
+use alloc::boxed::Box;
+use weir_base::HashKey;
+
+/// Octets of one copy.
+pub const SUPERBLOCK_BYTES: usize = 4096;
+/// Where the copies are.
+pub const COPY_OFFSETS: [u64; 2] = [0, SUPERBLOCK_BYTES as u64];
+/// The first octets of a copy.
+pub const SUPERBLOCK_MAGIC: [u8; 8] = *b"WeirDisk";
+/// What this program writes and reads.
+pub const SUPERBLOCK_VERSION: u32 = 1;
+/// Disks of a set at most.
+pub const DISKS_MAX: u32 = 16;
+/// Octets of a region at least.
+pub const REGION_BYTES_MIN: u64 = 64 << 10;
+/// Octets of a region at most.
+pub const REGION_BYTES_MAX: u64 = 1 << 30;
+
+const CHECKED_FROM: usize = 16;
+
+/// What a superblock says. Keys are secrets: who knows them can make records that pass for the
+/// store's own, and names that fall into one slot of its tables.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Superblock {
+    /// Marks the disks that belong together. Random, drawn when the set is made.
+    pub set_id: u64,
+    /// Marks the records of the store; drawn anew when it begins empty.
+    pub store_id: u64,
+    /// The key of the name hashes.
+    pub hash_key: [u64; 2],
+    /// The copy with the higher one holds.
+    pub generation: u64,
+    /// Octets in use, from the start of the file or device.
+    pub bytes: u64,
+    /// Where region 0 begins.
+    pub data_offset: u64,
+    /// Octets of a region.
+    pub region_bytes: u64,
+    /// Octets that reads and writes are aligned to: 512 or 4,096.
+    pub block_bytes: u32,
+    /// Disks of the set.
+    pub disks: u32,
+    /// Which of them this is, from 0.
+    pub disk: u32,
+    /// Shards of the store, between which regions go round.
+    pub shards: u32,
+}
+
+impl core::fmt::Debug for Superblock {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        // Without the secrets: a key that is in a log is no key any more.
+        f.debug_struct("Superblock")
+            .field("generation", &self.generation)
+            .field("bytes", &self.bytes)
+            .field("data_offset", &self.data_offset)
+            .field("region_bytes", &self.region_bytes)
+            .field("block_bytes", &self.block_bytes)
+            .field("disks", &self.disks)
+            .field("disk", &self.disk)
+            .field("shards", &self.shards)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why octets are no superblock.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SuperblockFault {
+    /// The magic octets are not there.
+    #[error("it does not begin as a disk of Weir does")]
+    Foreign,
+    /// Written by a version of the program that this one does not know.
+    #[error("its format is version {0}, this program knows {SUPERBLOCK_VERSION}")]
+    Version(u32),
+    /// The checksum is wrong, or there are too few octets.
+    #[error("its checksum does not match")]
+    Checksum,
+    /// The checksum is right and yet the values make no sense.
+    #[error("its values make no sense")]
+    Senseless,
+}
+
+impl Superblock {
+    /// The octets of one copy.
+    #[must_use]
+    pub fn encode(&self, checksum: Checksum) -> Box<[u8; SUPERBLOCK_BYTES]> {
+        let mut octets = Box::new([0; SUPERBLOCK_BYTES]);
+        octets[..8].copy_from_slice(&SUPERBLOCK_MAGIC);
+        octets[8..12].copy_from_slice(&SUPERBLOCK_VERSION.to_le_bytes());
+        let [key_low, key_high] = self.hash_key;
+        let longs = [
+            self.set_id,
+            self.store_id,
+            key_low,
+            key_high,
+            self.generation,
+            self.bytes,
+            self.data_offset,
+            self.region_bytes,
+        ];
+        for (index, long) in longs.into_iter().enumerate() {
+            octets[16 + 8 * index..24 + 8 * index].copy_from_slice(&long.to_le_bytes());
+        }
+        let words = [self.block_bytes, self.disks, self.disk, self.shards];
+        for (index, word) in words.into_iter().enumerate() {
+            octets[80 + 4 * index..84 + 4 * index].copy_from_slice(&word.to_le_bytes());
+        }
+        let sum = checksum(&octets[CHECKED_FROM..]);
+        octets[12..16].copy_from_slice(&sum.to_le_bytes());
+        octets
+    }
+
+    /// Reads one copy.
+    ///
+    /// # Errors
+    /// See [`SuperblockFault`].
+    pub fn decode(octets: &[u8], checksum: Checksum) -> Result<Self, SuperblockFault> {
+        if !octets.starts_with(&SUPERBLOCK_MAGIC) {
+            return Err(SuperblockFault::Foreign);
+        }
+        let octets = octets.get(..SUPERBLOCK_BYTES).ok_or(SuperblockFault::Checksum)?;
+        let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|octet| octets[at + octet]));
+        let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
+        if word(8) != SUPERBLOCK_VERSION {
+            return Err(SuperblockFault::Version(word(8)));
+        }
+        if checksum(&octets[CHECKED_FROM..]) != word(12) {
+            return Err(SuperblockFault::Checksum);
+        }
+        let superblock = Self {
+            set_id: long(16),
+            store_id: long(24),
+            hash_key: [long(32), long(40)],
+            generation: long(48),
+            bytes: long(56),
+            data_offset: long(64),
+            region_bytes: long(72),
+            block_bytes: word(80),
+            disks: word(84),
+            disk: word(88),
+            shards: word(92),
+        };
+        if superblock.makes_sense() { Ok(superblock) } else { Err(SuperblockFault::Senseless) }
+    }
+
+    fn makes_sense(&self) -> bool {
+        let block_bytes = u64::from(self.block_bytes);
+        matches!(self.block_bytes, 512 | 4096)
+            && (1..=DISKS_MAX).contains(&self.disks)
+            && self.disk < self.disks
+            && (1..=1 << 16).contains(&self.shards)
+            && (REGION_BYTES_MIN..=REGION_BYTES_MAX).contains(&self.region_bytes)
+            && self.region_bytes.is_multiple_of(block_bytes)
+            && self.data_offset >= COPY_OFFSETS[1] + SUPERBLOCK_BYTES as u64
+            && self.data_offset.is_multiple_of(block_bytes)
+            && self.bytes >= self.data_offset
+    }
+
+    /// Whole regions of the disk.
+    #[must_use]
+    pub fn regions(&self) -> u32 {
+        let regions = (self.bytes - self.data_offset) / self.region_bytes;
+        u32::try_from(regions).unwrap_or(u32::MAX)
+    }
+
+    /// The part of one shard's store.
+    ///
+    /// # Panics
+    /// When there is no such shard.
+    #[must_use]
+    pub fn geometry(&self, shard: u32, is_writable: bool) -> DiskGeometry {
+        assert!(shard < self.shards, "a store of {} shards has no shard {shard}", self.shards);
+        DiskGeometry {
+            data_offset: self.data_offset,
+            region_bytes: self.region_bytes,
+            block_bytes: self.block_bytes,
+            first: shard,
+            stride: self.shards,
+            regions: self.regions().saturating_sub(shard).div_ceil(self.shards),
+            is_writable,
+        }
+    }
+
+    /// The key of the name hashes, to hash with.
+    #[must_use]
+    pub fn name_key(&self) -> HashKey {
+        HashKey::new(self.hash_key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    fn sum(octets: &[u8]) -> u32 {
+        octets.iter().fold(1, |sum: u32, &octet| sum.rotate_left(5) ^ (u32::from(octet) + 7))
+    }
+
+    fn sample() -> Superblock {
+        Superblock {
+            set_id: 0x1122_3344_5566_7788,
+            store_id: 0x99aa_bbcc_ddee_ff00,
+            hash_key: [0xdead_beef_0bad_cafe, u64::MAX - 1],
+            generation: 7,
+            bytes: 8192 + 10 * (1 << 20) + 4096,
+            data_offset: 8192,
+            region_bytes: 1 << 20,
+            block_bytes: 512,
+            disks: 3,
+            disk: 2,
+            shards: 4,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let octets = sample().encode(sum);
+        assert_eq!(Superblock::decode(&octets[..], sum), Ok(sample()));
+    }
+
+    #[test]
+    fn every_flipped_octet_is_noticed() {
+        let octets = sample().encode(sum);
+        for at in 0..SUPERBLOCK_BYTES {
+            let mut flipped = octets.clone();
+            flipped[at] ^= 0x10;
+            assert!(Superblock::decode(&flipped[..], sum).is_err(), "octet {at}");
+        }
+        assert_eq!(Superblock::decode(&octets[..4095], sum), Err(SuperblockFault::Checksum));
+        assert_eq!(Superblock::decode(&[], sum), Err(SuperblockFault::Foreign));
+    }
+
+    #[test]
+    fn senseless_values_are_refused_though_the_checksum_is_right() {
+        let broken: [fn(&mut Superblock); 8] = [
+            |block| block.block_bytes = 1024,
+            |block| block.disks = 17,
+            |block| block.disk = 3,
+            |block| block.shards = 0,
+            |block| block.region_bytes = 0,
+            |block| block.region_bytes += 1,
+            |block| block.data_offset = 4096,
+            |block| block.bytes = 512,
+        ];
+        for (index, break_it) in broken.into_iter().enumerate() {
+            let mut superblock = sample();
+            break_it(&mut superblock);
+            let octets = superblock.encode(sum);
+            let read = Superblock::decode(&octets[..], sum);
+            assert_eq!(read, Err(SuperblockFault::Senseless), "{index}");
+        }
+    }
+
+    #[test]
+    fn regions_go_round_the_shards_and_none_is_left_out() {
+        let superblock = sample();
+        assert_eq!(superblock.regions(), 10);
+        let mut owners = [0; 10];
+        for shard in 0..4 {
+            let part = superblock.geometry(shard, true);
+            assert_eq!((part.first, part.stride), (shard, 4));
+            (0..part.regions).for_each(|k| owners[(part.first + k * part.stride) as usize] += 1);
+        }
+        assert_eq!(owners, [1; 10]);
+    }
+
+    #[test]
+    fn its_debug_form_keeps_the_secrets() {
+        let text = format!("{:?}", sample());
+        assert!(text.contains("shards: 4"), "{text}");
+        assert!(!text.contains(&format!("{}", sample().store_id)), "{text}");
+        assert!(!text.contains(&format!("{}", sample().hash_key[1])), "{text}");
+    }
+}

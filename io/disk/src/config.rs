@@ -1,0 +1,86 @@
+use std::path::PathBuf;
+
+use crate::fault::Faults;
+
+/// One disk of a set: a file or a block device.
+#[derive(Clone, Debug)]
+pub struct DiskFileConfig {
+    /// The file, which is made when it does not exist, or the block device.
+    pub path: PathBuf,
+    /// Octets that it takes. None: all of a block device; a file keeps the size that it has.
+    pub bytes: Option<u64>,
+    /// Octets of a region, the unit of eviction: a multiple of 4,096, from 64 KiB to 1 GiB. None: a
+    /// 64th of the disk, within 1 and 64 MiB, or what the disk was made with. Another value than
+    /// the disk was made with empties the store.
+    pub region_bytes: Option<u64>,
+    /// Past the page cache (`O_DIRECT`). Where the file system cannot, there is a warning.
+    pub direct: bool,
+    /// How it is read and written.
+    pub engine: Engine,
+    /// Holds answers back, so that the disk seems to be as slow as this.
+    pub pace: Option<Pace>,
+    /// What goes wrong, for tests. Needs [`Engine::Threads`], and gets it from [`Engine::Auto`].
+    pub faults: Option<Faults>,
+}
+
+impl DiskFileConfig {
+    /// Defaults for a file or device of so many octets.
+    pub fn new(path: impl Into<PathBuf>, bytes: Option<u64>) -> Self {
+        Self {
+            path: path.into(),
+            bytes,
+            region_bytes: None,
+            direct: true,
+            engine: Engine::default(),
+            pace: None,
+            faults: None,
+        }
+    }
+}
+
+/// How a disk is read and written.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Engine {
+    /// io_uring, or 16 threads where the system does not let us use it.
+    #[default]
+    Auto,
+    /// io_uring, or it does not start.
+    IoUring,
+    /// So many threads (1 to 256), each with one operation at a time.
+    Threads(u16),
+}
+
+/// How fast a paced disk seems to be: operations are served by `parallelism` servers from one queue
+/// in order of arrival. A write of several records counts as so many operations. A disk that is
+/// slower by itself stays so.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Pace {
+    /// Operations a second of all servers together, above 0.
+    pub ops_per_s: f64,
+    /// Operations served at the same time, at least 1.
+    pub parallelism: u32,
+    /// How the time of an operation is drawn.
+    pub service: Service,
+}
+
+impl Pace {
+    /// The SSD of paper nb-cache, V-A.
+    pub const PAPER_SSD: Self =
+        Self { ops_per_s: 4700.0, parallelism: 1, service: Service::Constant };
+    /// The HDD of paper nb-cache, V-A.
+    pub const PAPER_HDD: Self =
+        Self { ops_per_s: 414.0, parallelism: 1, service: Service::Constant };
+}
+
+/// How the time of an operation of a paced disk is drawn.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Service {
+    /// Always the same.
+    #[default]
+    Constant,
+    /// Exponential, with this seed.
+    Exponential {
+        /// Of the random numbers.
+        seed: u64,
+    },
+}

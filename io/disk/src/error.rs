@@ -1,0 +1,306 @@
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use weir_store::disk::superblock::{DISKS_MAX, REGION_BYTES_MAX, REGION_BYTES_MIN};
+
+/// The process that holds a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockHolder {
+    /// Its number.
+    pub pid: u32,
+    /// Its name, where the system tells it.
+    pub name: Option<String>,
+}
+
+impl fmt::Display for LockHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "process {} ({name})", self.pid),
+            None => write!(f, "process {}", self.pid),
+        }
+    }
+}
+
+fn who(holder: &Option<LockHolder>) -> String {
+    holder.as_ref().map_or_else(|| "another process".into(), ToString::to_string)
+}
+
+/// Why the disks of a store cannot be used. Each says what to do next.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// No disk, or more than there may be.
+    #[error("a store has 1 to {DISKS_MAX} disks, not {0}; name at least one file or device")]
+    Number(usize),
+    /// No shard, or more than there may be.
+    #[error("a store has 1 to 65536 shards, not {0}")]
+    Shards(u32),
+    /// A value of the configuration makes no sense.
+    #[error("{}: {reason}", path.display())]
+    Config {
+        /// The disk.
+        path: PathBuf,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+    /// The size of a region is out of bounds.
+    #[error(
+        "{}: regions are multiples of 4096 octets from {REGION_BYTES_MIN} to {REGION_BYTES_MAX}, \
+         not {region_bytes}; leave the size out to have one chosen", path.display()
+    )]
+    RegionBytes {
+        /// The disk.
+        path: PathBuf,
+        /// What was asked for.
+        region_bytes: u64,
+    },
+    /// One file or device is named twice.
+    #[error("{}: named twice; each disk of a store is another file or device", path.display())]
+    Twice {
+        /// The disk.
+        path: PathBuf,
+    },
+    /// The size of a new file is missing.
+    #[error("{}: say how many octets the file may take", path.display())]
+    SizeNeeded {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A call of the system failed.
+    #[error("{}: cannot {what}: {source}", path.display())]
+    System {
+        /// The disk.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The folder of a new file does not exist.
+    #[error("{}: its folder does not exist; make it, or mount what belongs there", path.display())]
+    NoFolder {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The path is neither a file nor a block device.
+    #[error("{}: {kind}, not a file or block device; name a file in it or another path", path.display())]
+    NotADisk {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        kind: &'static str,
+    },
+    /// The user of the process may not open it.
+    #[error(
+        "{}: permission denied; give it to the user that the router runs as (chown), or run the \
+         router as its owner", path.display()
+    )]
+    Permission {
+        /// The disk.
+        path: PathBuf,
+    },
+    /// It holds something else.
+    #[error(
+        "{}: not empty and not a disk of Weir, so nothing was written to it; name another path, or \
+         empty it first if its content is of no use (rm FILE, or wipefs -a DEVICE and \
+         dd if=/dev/zero of=DEVICE bs=1M count=1)", path.display()
+    )]
+    Foreign {
+        /// The disk.
+        path: PathBuf,
+    },
+    /// A superblock of another version.
+    #[error(
+        "{}: made by another version of Weir (format {version}); use that version, or remove the \
+         file to begin anew", path.display()
+    )]
+    Version {
+        /// The disk.
+        path: PathBuf,
+        /// Its format.
+        version: u32,
+    },
+    /// Both copies of the superblock are damaged.
+    #[error(
+        "{}: both copies of its superblock are damaged; check the disk, then remove the file (or \
+         zero the first MiB of the device) to begin anew", path.display()
+    )]
+    Damaged {
+        /// The disk.
+        path: PathBuf,
+    },
+    /// Another process has it open.
+    #[error(
+        "{}: in use by {}; stop that router, or give this one another path", path.display(), who(holder)
+    )]
+    Locked {
+        /// The disk.
+        path: PathBuf,
+        /// Who, if it can be known.
+        holder: Option<LockHolder>,
+    },
+    /// The device is mounted or part of something else.
+    #[error("{}: the system uses this device (is it mounted?); unmount it first", path.display())]
+    DeviceInUse {
+        /// The device.
+        path: PathBuf,
+    },
+    /// It belongs to another store than those before it.
+    #[error(
+        "{}: belongs to another store than {}; name the disks of one store, or remove one of the \
+         files to begin anew with it", path.display(), first.display()
+    )]
+    OtherSet {
+        /// The disk.
+        path: PathBuf,
+        /// The disk that it was compared with.
+        first: PathBuf,
+    },
+    /// The disks are in another order than they were.
+    #[error(
+        "{}: is disk {disk} of its store, but named as disk {place} (from 0); name the disks in \
+         the order they had", path.display()
+    )]
+    WrongOrder {
+        /// The disk.
+        path: PathBuf,
+        /// Which it is.
+        disk: u32,
+        /// Which it was named as.
+        place: u32,
+    },
+    /// A disk of the set is not there.
+    #[error(
+        "disk {disk} (from 0) of the {disks} disks of this store is not there{}; mount or name it, \
+         or, if it is lost, put an empty file in its place",
+        path.as_ref().map(|path| format!(" ({})", path.display())).unwrap_or_default()
+    )]
+    Missing {
+        /// Which.
+        disk: u32,
+        /// Disks of the set.
+        disks: u32,
+        /// Where it should be, if it was named.
+        path: Option<PathBuf>,
+    },
+    /// The file system has no room for the file.
+    #[error(
+        "{}: {missing_bytes} octets are missing on its file system; free them, or configure a \
+         smaller store", path.display()
+    )]
+    NoSpace {
+        /// The file.
+        path: PathBuf,
+        /// How many more octets are needed.
+        missing_bytes: u64,
+    },
+    /// It has no room for two regions for each shard.
+    #[error(
+        "{}: {bytes} octets are too few, at least {bytes_min} are needed (two regions for each \
+         shard); make it larger, or its regions smaller", path.display()
+    )]
+    TooSmall {
+        /// The disk.
+        path: PathBuf,
+        /// What there is.
+        bytes: u64,
+        /// What is needed.
+        bytes_min: u64,
+    },
+    /// It cannot be written to and holds no store.
+    #[error("{}: read-only, and there is no store on it; make it writable", path.display())]
+    ReadOnlyEmpty {
+        /// The disk.
+        path: PathBuf,
+    },
+    /// No random numbers for the keys.
+    #[error("the system gives no random numbers: {0}")]
+    Random(String),
+}
+
+/// What the operator should know although the disks can be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenWarning {
+    /// Octets are not reserved.
+    #[error("{}: the file system cannot reserve {bytes} octets; writes fail when it is full", path.display())]
+    Sparse {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+    },
+    /// No direct input and output.
+    #[error("{}: no direct I/O on this file system; the page cache is used", path.display())]
+    Buffered {
+        /// The disk.
+        path: PathBuf,
+    },
+    /// It cannot be written to.
+    #[error("{}: read-only; what is there is served, nothing is stored", path.display())]
+    ReadOnly {
+        /// The disk.
+        path: PathBuf,
+    },
+    /// Others may read it, keys included.
+    #[error("{}: mode {mode:o} lets others read the store's keys; chmod 600", path.display())]
+    Mode {
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// It is shorter than it was.
+    #[error(
+        "{}: {bytes} octets of {bytes_before} are left; made as long as it was, what was there is \
+         gone", path.display()
+    )]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        bytes: u64,
+        /// What it should be.
+        bytes_before: u64,
+    },
+    /// It has more octets now.
+    #[error("{}: grown from {bytes_before} to {bytes} octets", path.display())]
+    Grown {
+        /// The disk.
+        path: PathBuf,
+        /// Before.
+        bytes_before: u64,
+        /// Now.
+        bytes: u64,
+    },
+    /// It has fewer octets now; the regions at its end are gone.
+    #[error(
+        "{}: shrunk from {bytes_before} to {bytes} octets; what was at its end is gone",
+        path.display()
+    )]
+    Shrunk {
+        /// The disk.
+        path: PathBuf,
+        /// Before.
+        bytes_before: u64,
+        /// Now.
+        bytes: u64,
+    },
+    /// A disk of the set was replaced by an empty one, or one was added.
+    #[error("{}: a new disk of the store, empty", path.display())]
+    NewDisk {
+        /// The disk.
+        path: PathBuf,
+    },
+    /// The store begins empty.
+    #[error("the store begins empty: {reason}")]
+    Emptied {
+        /// Why.
+        reason: String,
+    },
+    /// One copy of the superblock was damaged and has been written anew.
+    #[error("{}: one copy of the superblock was damaged", path.display())]
+    Repaired {
+        /// The disk.
+        path: PathBuf,
+    },
+}

@@ -1,0 +1,146 @@
+//! Things that go wrong, on purpose.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use weir_base::Rng;
+
+/// What goes wrong with a disk, each with its probability in a million operations. For tests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Of the random numbers.
+    pub seed: u64,
+    /// Reads that end in an error.
+    pub read_errors_ppm: u32,
+    /// Writes that end in an error after a part was written.
+    pub write_errors_ppm: u32,
+    /// Writes that end for want of space, nothing written.
+    pub no_space_ppm: u32,
+    /// Reads of which one bit is flipped.
+    pub flips_ppm: u32,
+    /// Writes of which only a part is written although all of it is acknowledged.
+    pub torn_writes_ppm: u32,
+    /// Reads and writes that do a part of what was asked and say so, which is no error.
+    pub short_ppm: u32,
+    /// Reads and writes that are interrupted by a signal.
+    pub interrupts_ppm: u32,
+    /// Reads and writes that take [`Self::stall`] longer.
+    pub stalls_ppm: u32,
+    /// How much longer.
+    pub stall: Duration,
+    /// The operation that ends with a panic of the thread that does it.
+    pub panic_at: Option<u64>,
+}
+
+/// Reads and writes at places of a file.
+pub(crate) trait PositionedIo: Send + Sync {
+    fn read_at(&self, octets: &mut [u8], offset: u64) -> io::Result<usize>;
+    fn write_at(&self, octets: &[u8], offset: u64) -> io::Result<usize>;
+}
+
+impl PositionedIo for File {
+    fn read_at(&self, octets: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(self, octets, offset)
+    }
+
+    fn write_at(&self, octets: &[u8], offset: u64) -> io::Result<usize> {
+        FileExt::write_at(self, octets, offset)
+    }
+}
+
+/// A disk of which some operations fail.
+pub(crate) struct FaultyIo<F> {
+    inner: F,
+    faults: Faults,
+    /// Parts of operations are cut to multiples of it, as direct I/O needs.
+    block_bytes: usize,
+    state: Mutex<(Rng, u64)>,
+}
+
+/// What happens to one operation.
+struct Fate {
+    is_interrupted: bool,
+    is_error: bool,
+    is_no_space: bool,
+    is_torn: bool,
+    is_stalled: bool,
+    /// Octets done, if not all.
+    short: Option<usize>,
+    /// The bit to flip, if any.
+    flip: Option<usize>,
+    /// Octets of a write that fails or is torn that reach the disk.
+    part: usize,
+}
+
+impl<F> FaultyIo<F> {
+    pub(crate) fn new(inner: F, faults: Faults, block_bytes: u32) -> Self {
+        let state = Mutex::new((Rng::from_seed(faults.seed), 0));
+        Self { inner, faults, block_bytes: block_bytes as usize, state }
+    }
+
+    fn fate(&self, len: usize, is_write: bool) -> Fate {
+        let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let (rng, operations) = &mut *state;
+        *operations += 1;
+        let is_last = self.faults.panic_at == Some(*operations);
+        let mut happens = |ppm: u32| rng.below(1_000_000) < ppm;
+        let faults = &self.faults;
+        let is_short = happens(faults.short_ppm);
+        let is_flipped = happens(faults.flips_ppm) && !is_write && len > 0;
+        let is_error =
+            happens(if is_write { faults.write_errors_ppm } else { faults.read_errors_ppm });
+        let fate = Fate {
+            is_interrupted: happens(faults.interrupts_ppm),
+            is_error,
+            is_no_space: happens(faults.no_space_ppm) && is_write,
+            is_torn: happens(faults.torn_writes_ppm) && is_write,
+            is_stalled: happens(faults.stalls_ppm),
+            flip: is_flipped.then(|| rng.below(len as u32 * 8) as usize),
+            part: rng.below((len / self.block_bytes) as u32) as usize * self.block_bytes,
+            short: None,
+        };
+        drop(state);
+        assert!(!is_last, "a fault that was asked for");
+        Fate { short: (is_short && fate.part > 0).then_some(fate.part), ..fate }
+    }
+
+    fn before(&self, fate: &Fate) -> io::Result<()> {
+        if fate.is_stalled {
+            std::thread::sleep(self.faults.stall);
+        }
+        if fate.is_interrupted { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
+    }
+}
+
+impl<F: PositionedIo> PositionedIo for FaultyIo<F> {
+    fn read_at(&self, octets: &mut [u8], offset: u64) -> io::Result<usize> {
+        let fate = self.fate(octets.len(), false);
+        self.before(&fate)?;
+        if fate.is_error {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
+        let len = fate.short.unwrap_or(octets.len());
+        let read = self.inner.read_at(&mut octets[..len], offset)?;
+        if let Some(bit) = fate.flip.filter(|bit| bit / 8 < read) {
+            octets[bit / 8] ^= 1 << (bit % 8);
+        }
+        Ok(read)
+    }
+
+    fn write_at(&self, octets: &[u8], offset: u64) -> io::Result<usize> {
+        let fate = self.fate(octets.len(), true);
+        self.before(&fate)?;
+        if fate.is_no_space {
+            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        }
+        if fate.is_error || fate.is_torn {
+            self.inner.write_at(&octets[..fate.part], offset)?;
+            let error = || io::Error::from_raw_os_error(libc::EIO);
+            return if fate.is_error { Err(error()) } else { Ok(octets.len()) };
+        }
+        self.inner.write_at(&octets[..fate.short.unwrap_or(octets.len())], offset)
+    }
+}

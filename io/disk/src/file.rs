@@ -1,0 +1,370 @@
+//! One file or block device: what it is, what is on it, and room for what will be.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{FallocateFlags, FcntlArg, OFlag, fallocate, fcntl};
+use nix::unistd::{Whence, lseek};
+use weir_store::disk::superblock::{COPY_OFFSETS, SUPERBLOCK_BYTES, Superblock, SuperblockFault};
+
+use crate::buffer::Buffer;
+use crate::checksum;
+use crate::config::DiskFileConfig;
+use crate::error::{OpenError, OpenWarning};
+use crate::lock::{Locked, lock};
+
+/// What is looked at to tell an empty device from one in use.
+const PROBE_BYTES: usize = 1 << 20;
+
+/// A disk that is open and locked, before anything was written to it.
+pub(crate) struct OpenDisk {
+    pub(crate) path: PathBuf,
+    pub(crate) file: File,
+    pub(crate) is_device: bool,
+    /// Made just now.
+    pub(crate) is_new: bool,
+    pub(crate) is_writable: bool,
+    /// Octets that it has.
+    pub(crate) bytes: u64,
+    /// What reads and writes must be aligned to.
+    pub(crate) block_bytes: u32,
+    pub(crate) superblock: Option<Superblock>,
+    identity: (u64, u64),
+}
+
+impl OpenDisk {
+    pub(crate) fn open(
+        config: &DiskFileConfig,
+        warnings: &mut Vec<OpenWarning>,
+    ) -> Result<Self, OpenError> {
+        let path = &config.path;
+        let (file, is_new, is_writable) = open_file(path)?;
+        let system = |what| move |source| system(path, what, source);
+        let metadata = file.metadata().map_err(system("look at it"))?;
+        let is_device = metadata.file_type().is_block_device();
+        match lock(&file).map_err(system("lock it"))? {
+            Locked::Yes => {}
+            Locked::No(holder) => return Err(OpenError::Locked { path: path.clone(), holder }),
+        }
+        if is_device {
+            check_unused(path, is_writable)?;
+        }
+        let end = lseek(&file, 0, Whence::SeekEnd)
+            .map_err(|error| system("learn its size")(io::Error::from(error)))?;
+        let block_bytes = alignment(&file, is_device, config.direct, path, warnings);
+        let mut disk = Self {
+            path: path.clone(),
+            file,
+            is_device,
+            is_new,
+            is_writable,
+            bytes: end.unsigned_abs(),
+            block_bytes,
+            superblock: None,
+            identity: if is_device {
+                (u64::MAX, metadata.rdev())
+            } else {
+                (metadata.dev(), metadata.ino())
+            },
+        };
+        disk.superblock = disk.read_superblock(warnings)?;
+        if disk.superblock.is_none() {
+            disk.check_empty()?;
+        }
+        if !is_writable {
+            if disk.superblock.is_none() {
+                return Err(OpenError::ReadOnlyEmpty { path: path.clone() });
+            }
+            warnings.push(OpenWarning::ReadOnly { path: path.clone() });
+        }
+        let mode = metadata.mode() & 0o777;
+        if !is_device && mode & 0o077 != 0 {
+            warnings.push(OpenWarning::Mode { path: path.clone(), mode });
+        }
+        Ok(disk)
+    }
+
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.identity == other.identity
+    }
+
+    fn read_superblock(
+        &self,
+        warnings: &mut Vec<OpenWarning>,
+    ) -> Result<Option<Superblock>, OpenError> {
+        let mut best: Option<Superblock> = None;
+        let mut faults = Vec::new();
+        for offset in COPY_OFFSETS {
+            let octets = self.read(offset, SUPERBLOCK_BYTES)?;
+            match Superblock::decode(&octets, checksum) {
+                Ok(superblock) => {
+                    if best.as_ref().is_none_or(|best| superblock.generation > best.generation) {
+                        best = Some(superblock);
+                    }
+                }
+                Err(fault) => faults.push(fault),
+            }
+        }
+        let path = || self.path.clone();
+        if best.is_some() {
+            if !faults.is_empty() {
+                warnings.push(OpenWarning::Repaired { path: path() });
+            }
+            return Ok(best);
+        }
+        for fault in &faults {
+            if let SuperblockFault::Version(version) = *fault {
+                return Err(OpenError::Version { path: path(), version });
+            }
+        }
+        if faults.iter().any(|fault| *fault != SuperblockFault::Foreign) {
+            return Err(OpenError::Damaged { path: path() });
+        }
+        Ok(None)
+    }
+
+    /// Refuses what holds something else.
+    fn check_empty(&self) -> Result<(), OpenError> {
+        let is_empty = if self.is_device {
+            let last = self.bytes.saturating_sub(PROBE_BYTES as u64).next_multiple_of(4096);
+            self.is_zero(0)? && self.is_zero(last)?
+        } else {
+            self.bytes == 0
+                || matches!(lseek(&self.file, 0, Whence::SeekData), Err(nix::errno::Errno::ENXIO))
+        };
+        if is_empty { Ok(()) } else { Err(OpenError::Foreign { path: self.path.clone() }) }
+    }
+
+    fn is_zero(&self, offset: u64) -> Result<bool, OpenError> {
+        Ok(self.read(offset, PROBE_BYTES)?.iter().all(|&octet| octet == 0))
+    }
+
+    /// What can be read of so many octets.
+    fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, OpenError> {
+        let mut buffer = Buffer::new(len, None);
+        let mut done = 0;
+        while done < len {
+            match self.file.read_at(&mut buffer[done..len], offset + done as u64) {
+                Ok(0) => break,
+                Ok(octets) => done += octets,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => return Err(system(&self.path, "read it", source)),
+            }
+            if !done.is_multiple_of(self.block_bytes as usize) {
+                break; // The end of the file, beyond which direct I/O cannot go on.
+            }
+        }
+        Ok(buffer[..done].to_vec())
+    }
+
+    /// Writes both copies of the superblock, the second first, and has them reach the disk.
+    pub(crate) fn write_superblock(&mut self, superblock: Superblock) -> Result<(), OpenError> {
+        let octets = superblock.encode(checksum);
+        let mut buffer = Buffer::new(SUPERBLOCK_BYTES, None);
+        buffer[..SUPERBLOCK_BYTES].copy_from_slice(&octets[..]);
+        for offset in COPY_OFFSETS.into_iter().rev() {
+            let written = self.file.write_all_at(&buffer[..SUPERBLOCK_BYTES], offset);
+            written
+                .and_then(|()| self.file.sync_data())
+                .map_err(|source| system(&self.path, "write its superblock", source))?;
+        }
+        self.superblock = Some(superblock);
+        Ok(())
+    }
+
+    /// Makes a file so long, with its octets reserved where the file system can.
+    pub(crate) fn set_len(
+        &mut self,
+        bytes: u64,
+        warnings: &mut Vec<OpenWarning>,
+    ) -> Result<(), OpenError> {
+        if bytes < self.bytes {
+            let cut = self.file.set_len(bytes);
+            cut.map_err(|source| system(&self.path, "shrink it", source))?;
+        } else {
+            self.reserve(bytes, warnings)?;
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    fn reserve(&self, bytes: u64, warnings: &mut Vec<OpenWarning>) -> Result<(), OpenError> {
+        let too_large =
+            || system(&self.path, "reserve its octets", io::ErrorKind::FileTooLarge.into());
+        let len = i64::try_from(bytes).map_err(|_| too_large())?;
+        let reserved = loop {
+            match fallocate(&self.file, FallocateFlags::empty(), 0, len) {
+                Err(nix::errno::Errno::EINTR) => {}
+                other => break other,
+            }
+        };
+        match reserved {
+            Ok(()) => Ok(()),
+            Err(nix::errno::Errno::EOPNOTSUPP) => {
+                warnings.push(OpenWarning::Sparse { path: self.path.clone(), bytes });
+                let grown = self.file.set_len(bytes);
+                grown.map_err(|source| system(&self.path, "grow it", source))
+            }
+            Err(error) => {
+                let missing_bytes = self.missing_bytes(bytes);
+                self.give_up_growing();
+                if matches!(error, nix::errno::Errno::ENOSPC | nix::errno::Errno::EDQUOT) {
+                    return Err(OpenError::NoSpace { path: self.path.clone(), missing_bytes });
+                }
+                Err(system(&self.path, "reserve its octets", error.into()))
+            }
+        }
+    }
+
+    /// Leaves no octets reserved that nobody will use.
+    fn give_up_growing(&self) {
+        let cut = self.file.set_len(self.bytes);
+        if self.is_new && self.bytes == 0 {
+            let _ = std::fs::remove_file(&self.path);
+        }
+        if let Err(error) = cut {
+            tracing::warn!(path = %self.path.display(), %error, "cannot give octets back");
+        }
+    }
+
+    fn missing_bytes(&self, bytes: u64) -> u64 {
+        let taken = self.file.metadata().map_or(0, |metadata| metadata.blocks() * 512);
+        let free = nix::sys::statvfs::fstatvfs(&self.file)
+            .map_or(0, |status| status.blocks_available() * status.fragment_size());
+        bytes.saturating_sub(taken).saturating_sub(free).max(1)
+    }
+}
+
+fn system(path: &Path, what: &'static str, source: io::Error) -> OpenError {
+    OpenError::System { path: path.into(), what, source }
+}
+
+/// Opens for reading and writing, or for reading alone. Says whether it is new and writable.
+fn open_file(path: &Path) -> Result<(File, bool, bool), OpenError> {
+    if let Ok(metadata) = std::fs::metadata(path) {
+        let kind = metadata.file_type();
+        let refused = match () {
+            () if kind.is_dir() => Some("a folder"),
+            () if kind.is_file() || kind.is_block_device() => None,
+            () if kind.is_char_device() => Some("a character device"),
+            () => Some("a pipe or socket"),
+        };
+        if let Some(kind) = refused {
+            return Err(OpenError::NotADisk { path: path.into(), kind });
+        }
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600).custom_flags(libc::O_CLOEXEC);
+    let error = match options.open(path) {
+        Ok(file) => return Ok((file, false, true)),
+        Err(error) => error,
+    };
+    match error.kind() {
+        io::ErrorKind::NotFound => match options.create_new(true).open(path) {
+            Ok(file) => Ok((file, true, true)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(OpenError::NoFolder { path: path.into() })
+            }
+            Err(error) => Err(open_error(path, error)),
+        },
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            match OpenOptions::new().read(true).open(path) {
+                Ok(file) => Ok((file, false, false)),
+                Err(_) => Err(open_error(path, error)),
+            }
+        }
+        _ => Err(open_error(path, error)),
+    }
+}
+
+fn open_error(path: &Path, source: io::Error) -> OpenError {
+    if source.kind() == io::ErrorKind::PermissionDenied {
+        return OpenError::Permission { path: path.into() };
+    }
+    system(path, "open it", source)
+}
+
+/// Refuses a device that is mounted: the system opens those exclusively.
+fn check_unused(path: &Path, is_writable: bool) -> Result<(), OpenError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(is_writable).custom_flags(libc::O_EXCL | libc::O_CLOEXEC);
+    match options.open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+            Err(OpenError::DeviceInUse { path: path.into() })
+        }
+        Err(error) => Err(open_error(path, error)),
+    }
+}
+
+/// Turns direct I/O on if it is wanted and possible. What reads and writes must be aligned to.
+fn alignment(
+    file: &File,
+    is_device: bool,
+    is_direct: bool,
+    path: &Path,
+    warnings: &mut Vec<OpenWarning>,
+) -> u32 {
+    const BUFFERED: u32 = 512;
+    if !is_direct {
+        return BUFFERED;
+    }
+    if let Some(block_bytes) = direct_block_bytes(file, is_device)
+        && set_direct(file)
+    {
+        return block_bytes;
+    }
+    warnings.push(OpenWarning::Buffered { path: path.into() });
+    BUFFERED
+}
+
+fn set_direct(file: &File) -> bool {
+    let Ok(flags) = fcntl(file, FcntlArg::F_GETFL) else { return false };
+    let flags = OFlag::from_bits_retain(flags) | OFlag::O_DIRECT;
+    fcntl(file, FcntlArg::F_SETFL(flags)).is_ok()
+}
+
+/// The blocks of direct I/O, if there is any: 512 or 4,096 octets.
+fn direct_block_bytes(file: &File, is_device: bool) -> Option<u32> {
+    let known = if is_device { sector_bytes(file) } else { None };
+    match known.or_else(|| statx_block_bytes(file)) {
+        Some(0) => None,
+        Some(1..=512) => Some(512),
+        Some(513..=4096) => Some(4096),
+        Some(_) => None,
+        // The file system does not say. Pages are aligned enough for all that are known.
+        None => Some(4096),
+    }
+}
+
+fn sector_bytes(device: &File) -> Option<u32> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the call writes an int to where the pointer says.
+    let result = unsafe { libc::ioctl(device.as_raw_fd(), libc::BLKSSZGET, &raw mut bytes) };
+    if result == 0 { u32::try_from(bytes).ok().filter(|&bytes| bytes > 0) } else { None }
+}
+
+/// 0 when there is no direct I/O on the file, nothing when the kernel does not say.
+fn statx_block_bytes(file: &File) -> Option<u32> {
+    let mut status = std::mem::MaybeUninit::<libc::statx>::zeroed();
+    // SAFETY: the path is empty and ends with 0; the kernel writes one statx to the pointer.
+    let result = unsafe {
+        libc::statx(
+            file.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            libc::STATX_DIOALIGN,
+            status.as_mut_ptr(),
+        )
+    };
+    if result != 0 {
+        return None;
+    }
+    // SAFETY: integers alone, cleared before and written by the kernel.
+    let status = unsafe { status.assume_init() };
+    let is_known = status.stx_mask & libc::STATX_DIOALIGN != 0;
+    is_known.then_some(status.stx_dio_offset_align)
+}

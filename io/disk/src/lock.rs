@@ -1,0 +1,90 @@
+//! One router for one store.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+use crate::error::LockHolder;
+
+/// How long to wait for a holder that is alive, or unknown: it may be about to end.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// How long to wait for one that is dead: the kernel still carries out what it asked of the disk.
+const PATIENCE_WITH_THE_DEAD: Duration = Duration::from_secs(5);
+
+/// How it went.
+pub(crate) enum Locked {
+    Yes,
+    No(Option<LockHolder>),
+}
+
+/// Locks the file until all that is open of this opening is closed.
+pub(crate) fn lock(file: &File) -> io::Result<Locked> {
+    let begin = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(Locked::Yes),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        let holder = holder(file);
+        let is_dead = holder.as_ref().is_some_and(|(_, is_alive)| !is_alive);
+        let patience = if is_dead { PATIENCE_WITH_THE_DEAD } else { PATIENCE };
+        if begin.elapsed() > patience {
+            return Ok(Locked::No(holder.map(|(holder, _)| holder)));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Who holds the lock, as far as the system says, and whether it is alive.
+fn holder(file: &File) -> Option<(LockHolder, bool)> {
+    let metadata = file.metadata().ok()?;
+    let (major, minor) = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
+    let place = format!("{major:02x}:{minor:02x}:{}", metadata.ino());
+    let pid = holder_in(&std::fs::read_to_string("/proc/locks").ok()?, &place)?;
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok();
+    let is_alive = name.is_some();
+    Some((LockHolder { pid, name: name.map(|name| name.trim().to_owned()) }, is_alive))
+}
+
+/// The holder of the lock on `place` (device and inode) in the text of `/proc/locks`.
+fn holder_in(locks: &str, place: &str) -> Option<u32> {
+    locks.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        match fields[..] {
+            [_, "FLOCK", _, "WRITE", pid, at, ..] if at == place => pid.parse().ok(),
+            _ => None,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_is_found_among_locks_of_others() {
+        let locks = "1: POSIX  ADVISORY  WRITE 77 fe:00:5 0 EOF\n\
+                     2: FLOCK  ADVISORY  READ  78 fe:00:5 0 EOF\n\
+                     2: -> FLOCK  ADVISORY  WRITE 80 fe:00:5 0 EOF\n\
+                     3: FLOCK  ADVISORY  WRITE 79 fe:00:5 0 EOF\n";
+        assert_eq!(holder_in(locks, "fe:00:5"), Some(79));
+        assert_eq!(holder_in(locks, "fe:00:6"), None);
+    }
+
+    #[test]
+    fn a_second_opening_is_refused_and_told_by_whom() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let first = file.reopen().unwrap();
+        assert!(matches!(lock(&first), Ok(Locked::Yes)));
+        match lock(&file.reopen().unwrap()).unwrap() {
+            Locked::No(Some(holder)) => assert_eq!(holder.pid, std::process::id()),
+            Locked::No(None) => eprintln!("this system does not say who holds a lock"),
+            Locked::Yes => panic!("locked twice"),
+        }
+        drop(first);
+        assert!(matches!(lock(&file.reopen().unwrap()), Ok(Locked::Yes)));
+    }
+}

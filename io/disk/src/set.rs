@@ -1,0 +1,404 @@
+use std::fmt;
+
+use weir_base::HashKey;
+use weir_store::disk::DiskGeometry;
+use weir_store::disk::superblock::{
+    COPY_OFFSETS, DISKS_MAX, REGION_BYTES_MAX, REGION_BYTES_MIN, SUPERBLOCK_BYTES, Superblock,
+};
+
+use crate::config::{DiskFileConfig, Engine};
+use crate::engine::{DiskEngine, ReadyDisk, StartError};
+use crate::error::{OpenError, OpenWarning};
+use crate::file::OpenDisk;
+use crate::port::{DiskPorts, Waker};
+
+const MIB: u64 = 1 << 20;
+
+/// Sizes of files and places of regions are multiples of it, whatever the blocks.
+const GRAIN: u64 = 4096;
+
+/// Disks from this size on keep their regions at whole mebibytes, as flash likes it.
+const ALIGNED_FROM: u64 = 64 * MIB;
+
+/// Regions that each shard needs on a disk to store anything.
+const REGIONS_MIN: u64 = 2;
+
+/// All disks of one store, open and locked.
+pub struct DiskSet {
+    disks: Vec<SetDisk>,
+    hash_key: [u64; 2],
+    store_id: u64,
+    warnings: Vec<OpenWarning>,
+}
+
+struct SetDisk {
+    ready: ReadyDisk,
+    superblock: Superblock,
+    /// Its records are of this store.
+    is_current: bool,
+}
+
+/// Opens the disks of a store, and makes them where they are not there yet. Nothing is written to
+/// a file or device that holds anything else.
+///
+/// What the disks remember holds unless the configuration says otherwise: more octets add regions,
+/// fewer drop those at the end; another size of regions or number of shards empties the store. An
+/// empty file or device in the place of a disk, or behind the last, becomes part of the set.
+///
+/// # Errors
+/// See [`OpenError`]. What was opened until then is closed again.
+pub fn open(configs: &[DiskFileConfig], shards: u32) -> Result<DiskSet, OpenError> {
+    check(configs, shards)?;
+    let mut warnings = Vec::new();
+    let mut disks: Vec<OpenDisk> = Vec::new();
+    for config in configs {
+        let disk = OpenDisk::open(config, &mut warnings)?;
+        if disks.iter().any(|other| other.is_same(&disk)) {
+            return Err(OpenError::Twice { path: disk.path });
+        }
+        disks.push(disk);
+    }
+    check_membership(&disks)?;
+    let identity = Identity::of(&disks)?;
+    let mut plan = Vec::new();
+    for (index, (disk, config)) in disks.iter().zip(configs).enumerate() {
+        let superblock = identity.superblock(disk, config, index, configs.len(), shards)?;
+        check_room(disk, &superblock)?;
+        plan.push(superblock);
+    }
+    let store_id = store_id(&disks, &plan, &identity, &mut warnings)?;
+    let mut set = DiskSet { disks: Vec::new(), hash_key: identity.hash_key, store_id, warnings };
+    // The first disk last: while it does not tell of the others, they are not missed.
+    let together = disks.into_iter().zip(configs).zip(plan).rev();
+    for ((disk, config), superblock) in together {
+        let superblock = Superblock { store_id, ..superblock };
+        let disk = settle(disk, config, superblock, &mut set.warnings)?;
+        set.disks.insert(0, disk);
+    }
+    for warning in &set.warnings {
+        tracing::warn!("{warning}");
+    }
+    Ok(set)
+}
+
+fn check(configs: &[DiskFileConfig], shards: u32) -> Result<(), OpenError> {
+    if configs.is_empty() || configs.len() > DISKS_MAX as usize {
+        return Err(OpenError::Number(configs.len()));
+    }
+    if shards == 0 || shards > 1 << 16 {
+        return Err(OpenError::Shards(shards));
+    }
+    for config in configs {
+        let path = || config.path.clone();
+        if let Some(region_bytes) = config.region_bytes {
+            let is_in_bounds = (REGION_BYTES_MIN..=REGION_BYTES_MAX).contains(&region_bytes);
+            if !is_in_bounds || !region_bytes.is_multiple_of(GRAIN) {
+                return Err(OpenError::RegionBytes { path: path(), region_bytes });
+            }
+        }
+        let reason = match (&config.pace, config.engine) {
+            (Some(pace), _) if !pace.ops_per_s.is_finite() || pace.ops_per_s < 1e-3 => {
+                "a pace is a number of operations a second, at least 0.001"
+            }
+            (Some(pace), _) if !(1..=4096).contains(&pace.parallelism) => {
+                "the parallelism of a pace is 1 to 4096"
+            }
+            (_, Engine::Threads(threads)) if !(1..=256).contains(&threads) => {
+                "a disk has 1 to 256 threads"
+            }
+            (_, Engine::IoUring) if config.faults.is_some() => "faults need the threads engine",
+            _ => continue,
+        };
+        return Err(OpenError::Config { path: path(), reason: reason.into() });
+    }
+    Ok(())
+}
+
+/// Refuses disks of several sets, in another order, or not all of them.
+fn check_membership(disks: &[OpenDisk]) -> Result<(), OpenError> {
+    let mut first: Option<(&OpenDisk, &Superblock)> = None;
+    let mut count = 0;
+    for (place, disk) in (0..).zip(disks) {
+        let Some(superblock) = &disk.superblock else { continue };
+        let (first_disk, first_superblock) = *first.get_or_insert((disk, superblock));
+        let path = || disk.path.clone();
+        if superblock.set_id != first_superblock.set_id {
+            return Err(OpenError::OtherSet { path: path(), first: first_disk.path.clone() });
+        }
+        if superblock.disk != place {
+            return Err(OpenError::WrongOrder { path: path(), disk: superblock.disk, place });
+        }
+        count = count.max(superblock.disks);
+    }
+    // A file that had to be made is not a new disk but one that is not mounted, say.
+    let made = disks.iter().take(count as usize).position(|disk| disk.is_new);
+    let named = disks.len() as u32;
+    let missing = made.map(|at| at as u32).or_else(|| (named < count).then_some(named));
+    match missing {
+        None => Ok(()),
+        Some(disk) => {
+            let made = made.map(|at| &disks[at]);
+            for made in disks.iter().filter(|disk| disk.is_new) {
+                let _ = std::fs::remove_file(&made.path);
+            }
+            let path = made.map(|made| made.path.clone());
+            Err(OpenError::Missing { disk, disks: count, path })
+        }
+    }
+}
+
+fn random() -> Result<u64, OpenError> {
+    getrandom::u64().map_err(|error| OpenError::Random(error.to_string()))
+}
+
+/// What all disks of a set have in common.
+struct Identity {
+    set_id: u64,
+    store_id: u64,
+    hash_key: [u64; 2],
+}
+
+impl Identity {
+    /// That of the disks, or a new one.
+    fn of(disks: &[OpenDisk]) -> Result<Self, OpenError> {
+        let known = disks.iter().find_map(|disk| disk.superblock.as_ref());
+        Ok(match known {
+            Some(superblock) => Self {
+                set_id: superblock.set_id,
+                store_id: superblock.store_id,
+                hash_key: superblock.hash_key,
+            },
+            None => {
+                Self { set_id: random()?, store_id: random()?, hash_key: [random()?, random()?] }
+            }
+        })
+    }
+
+    /// What the superblock of a disk shall be, but for the store and the generation.
+    fn superblock(
+        &self,
+        disk: &OpenDisk,
+        config: &DiskFileConfig,
+        index: usize,
+        disks: usize,
+        shards: u32,
+    ) -> Result<Superblock, OpenError> {
+        let before = disk.superblock.as_ref();
+        let bytes = bytes_wanted(disk, config)?;
+        let alike = before.filter(|before| before.block_bytes.is_multiple_of(disk.block_bytes));
+        let region_bytes = config
+            .region_bytes
+            .or(before.map(|before| before.region_bytes))
+            .unwrap_or_else(|| (bytes / 64).clamp(MIB, 64 * MIB) / GRAIN * GRAIN);
+        let superblocks_end = COPY_OFFSETS[1] + SUPERBLOCK_BYTES as u64;
+        let data_offset = match alike {
+            Some(before) => before.data_offset,
+            None if bytes >= ALIGNED_FROM => MIB,
+            None => superblocks_end,
+        };
+        Ok(Superblock {
+            set_id: self.set_id,
+            store_id: before.map_or(self.store_id, |before| before.store_id),
+            hash_key: self.hash_key,
+            generation: before.map_or(0, |before| before.generation),
+            bytes,
+            data_offset,
+            region_bytes,
+            block_bytes: alike.map_or(disk.block_bytes, |before| before.block_bytes),
+            disks: disks as u32,
+            disk: index as u32,
+            shards,
+        })
+    }
+}
+
+/// Octets that a disk shall have.
+fn bytes_wanted(disk: &OpenDisk, config: &DiskFileConfig) -> Result<u64, OpenError> {
+    let path = || disk.path.clone();
+    let known = disk.superblock.as_ref().map(|superblock| superblock.bytes);
+    let bytes = match (config.bytes, disk.is_device) {
+        (Some(bytes), true) if bytes > disk.bytes => {
+            return Err(OpenError::Config {
+                path: path(),
+                reason: format!(
+                    "the device has {} octets, not {bytes}; leave the size out to take all of it",
+                    disk.bytes
+                ),
+            });
+        }
+        (Some(bytes), _) => bytes,
+        (None, true) => disk.bytes,
+        (None, false) => match known {
+            Some(bytes) => bytes,
+            None if disk.bytes > 0 => disk.bytes,
+            None => return Err(OpenError::SizeNeeded { path: path() }),
+        },
+    };
+    // What cannot be written to stays as it is.
+    let bytes = if disk.is_writable { bytes } else { known.unwrap_or(bytes).min(disk.bytes) };
+    Ok(bytes / GRAIN * GRAIN)
+}
+
+fn check_room(disk: &OpenDisk, superblock: &Superblock) -> Result<(), OpenError> {
+    let regions = REGIONS_MIN * u64::from(superblock.shards);
+    let bytes_min = superblock.data_offset + regions * superblock.region_bytes;
+    if superblock.bytes >= bytes_min || !disk.is_writable {
+        return Ok(());
+    }
+    if disk.is_new {
+        let _ = std::fs::remove_file(&disk.path);
+    }
+    let path = disk.path.clone();
+    Err(OpenError::TooSmall { path, bytes: superblock.bytes, bytes_min })
+}
+
+/// The store that the disks hold, or a new one when what is on them cannot be found any more.
+fn store_id(
+    disks: &[OpenDisk],
+    plan: &[Superblock],
+    identity: &Identity,
+    warnings: &mut Vec<OpenWarning>,
+) -> Result<u64, OpenError> {
+    let mut reason = None;
+    for (disk, wanted) in disks.iter().zip(plan) {
+        let Some(before) = &disk.superblock else { continue };
+        let path = disk.path.display();
+        if before.shards != wanted.shards {
+            reason = Some(format!("{} shards instead of {}", wanted.shards, before.shards));
+        } else if before.region_bytes != wanted.region_bytes {
+            let (was, is) = (before.region_bytes, wanted.region_bytes);
+            reason = Some(format!("regions of {is} octets on {path} instead of {was}"));
+        } else if before.block_bytes != wanted.block_bytes {
+            let (was, is) = (before.block_bytes, wanted.block_bytes);
+            reason = Some(format!("blocks of {is} octets on {path} instead of {was}"));
+        } else if before.store_id != identity.store_id {
+            reason = Some(format!("{path} was not there when it was emptied"));
+        }
+    }
+    let Some(reason) = reason else { return Ok(identity.store_id) };
+    warnings.push(OpenWarning::Emptied { reason });
+    random()
+}
+
+/// Makes a disk what its superblock will say, then writes that.
+fn settle(
+    mut disk: OpenDisk,
+    config: &DiskFileConfig,
+    mut superblock: Superblock,
+    warnings: &mut Vec<OpenWarning>,
+) -> Result<SetDisk, OpenError> {
+    let before = disk.superblock.clone();
+    if disk.is_writable {
+        tell_of_size(&disk, before.as_ref(), &superblock, warnings);
+        if !disk.is_device && disk.bytes != superblock.bytes {
+            disk.set_len(superblock.bytes, warnings)?;
+        } else if before.is_none() && !disk.is_device {
+            disk.set_len(superblock.bytes, warnings)?;
+        }
+        if before.as_ref() != Some(&superblock) || is_repair(&disk, warnings) {
+            superblock.generation += 1;
+            disk.write_superblock(superblock.clone())?;
+        }
+    }
+    let is_current = before.is_none_or(|before| {
+        disk.is_writable
+            || (before.store_id == superblock.store_id && before.shards == superblock.shards)
+    });
+    let OpenDisk { file, is_writable, .. } = disk;
+    let block_bytes = superblock.block_bytes;
+    let ready = ReadyDisk { config: config.clone(), file, block_bytes, is_writable };
+    Ok(SetDisk { ready, superblock, is_current })
+}
+
+fn is_repair(disk: &OpenDisk, warnings: &[OpenWarning]) -> bool {
+    warnings.contains(&OpenWarning::Repaired { path: disk.path.clone() })
+}
+
+fn tell_of_size(
+    disk: &OpenDisk,
+    before: Option<&Superblock>,
+    superblock: &Superblock,
+    warnings: &mut Vec<OpenWarning>,
+) {
+    let path = || disk.path.clone();
+    let bytes = superblock.bytes;
+    let Some(before) = before else {
+        if superblock.generation == 0 && superblock.disks > 1 && !disk.is_new {
+            warnings.push(OpenWarning::NewDisk { path: path() });
+        }
+        return;
+    };
+    let bytes_before = before.bytes;
+    if disk.bytes < bytes_before && !disk.is_device {
+        warnings.push(OpenWarning::Truncated { path: path(), bytes: disk.bytes, bytes_before });
+    }
+    match bytes.cmp(&bytes_before) {
+        std::cmp::Ordering::Greater => {
+            warnings.push(OpenWarning::Grown { path: path(), bytes_before, bytes });
+        }
+        std::cmp::Ordering::Less => {
+            warnings.push(OpenWarning::Shrunk { path: path(), bytes_before, bytes });
+        }
+        std::cmp::Ordering::Equal => {}
+    }
+}
+
+impl DiskSet {
+    /// The key of the name hashes, the same in all lives of the store.
+    #[must_use]
+    pub fn hash_key(&self) -> HashKey {
+        HashKey::new(self.hash_key)
+    }
+
+    /// What marks the records of the store.
+    #[must_use]
+    pub fn store_id(&self) -> u64 {
+        self.store_id
+    }
+
+    /// Disks of the store.
+    #[must_use]
+    pub fn disks(&self) -> usize {
+        self.disks.len()
+    }
+
+    /// The part of a disk that belongs to a shard's store. Without regions when the disk is
+    /// read-only and holds another store's records.
+    ///
+    /// # Panics
+    /// When there is no such disk or shard.
+    #[must_use]
+    pub fn geometry(&self, disk: usize, shard: u32) -> DiskGeometry {
+        let SetDisk { ready, superblock, is_current } = &self.disks[disk];
+        let geometry = superblock.geometry(shard, ready.is_writable);
+        if *is_current { geometry } else { DiskGeometry { regions: 0, ..geometry } }
+    }
+
+    /// What the operator should know. It has been logged.
+    #[must_use]
+    pub fn warnings(&self) -> &[OpenWarning] {
+        &self.warnings
+    }
+
+    /// Starts the threads of all disks, for a shard with each waker. `depth` is
+    /// [`DiskTierConfig::depth`](weir_store::disk::DiskTierConfig::depth): so many operations each
+    /// shard may have under way at each disk.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn start(
+        self,
+        depth: u32,
+        wakers: Vec<Waker>,
+    ) -> Result<(DiskEngine, Vec<DiskPorts>), StartError> {
+        let disks = self.disks.into_iter().map(|disk| disk.ready).collect();
+        DiskEngine::start(disks, self.store_id, depth, wakers)
+    }
+}
+
+impl fmt::Debug for DiskSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let superblocks: Vec<_> = self.disks.iter().map(|disk| &disk.superblock).collect();
+        f.debug_struct("DiskSet").field("disks", &superblocks).finish_non_exhaustive()
+    }
+}
