@@ -344,7 +344,9 @@ fn a_trace_is_asked_for_in_its_order() {
     names.popularity = Popularity::Trace { requests: requests.into() };
     let window = Demand::Window { window: 2, count: Some(12) };
     let arrivals = Demand::Arrivals { arrivals: Arrivals::Poisson { rate_hz: 600.0 } };
-    for demand in [window, arrivals] {
+    let controlled =
+        Demand::Controlled { controller: "aimd".into(), window: None, count: Some(40) };
+    for demand in [window, arrivals, controlled] {
         let run = Run::new(&consumer(names.clone(), demand), NS_PER_S, Channel::default(), 1).run();
         let asked = run.events.iter().filter_map(|(_, event)| match *event {
             EventKind::InterestSent { object, segment, .. } => Some((object, segment)),

@@ -27,6 +27,8 @@ pub struct DiskPlan {
     /// How many of the objects of all producers of the plan are on the disks from the start, drawn
     /// by the seed, as far as they fit.
     pub filled_objects: u32,
+    /// And objects of every producer that are, by their numbers: first and last of each range.
+    pub filled_ranges: Vec<(u64, u64)>,
     /// And the share of all segments that are, 0 to 1, as
     /// [`RouterPlan::store_filled`](super::RouterPlan::store_filled) has it for RAM.
     pub filled: f64,
@@ -77,6 +79,7 @@ impl Default for DiskPlan {
             block_bytes: 4096,
             device: DiskConfig::default(),
             filled_objects: 0,
+            filled_ranges: Vec::new(),
             filled: 0.0,
             filter: DiskFilter::default(),
             io: DiskIo::default(),

@@ -65,6 +65,20 @@ pub enum Demand {
         #[serde(default)]
         count: Option<u64>,
     },
+    /// As many Interests outstanding as a congestion controller of the transport allows, over the
+    /// same things as [`Demand::Window`] (the consumer of paper nb-cache, III-E.4, which goes on
+    /// sending while no more than its window is unanswered). The window shrinks at most once a
+    /// round trip.
+    Controlled {
+        /// `cubic`, `aimd`, `fixed` or `nb-cc`.
+        controller: String,
+        /// Initial window; `None`: the controller's own.
+        #[serde(default)]
+        window: Option<u32>,
+        /// Interests to be answered in all; `None`: until the end. It may end amid an object.
+        #[serde(default)]
+        count: Option<u64>,
+    },
     /// Whole objects, by the transport's own fetcher with its congestion control. Of a trace only
     /// the objects count.
     Objects {

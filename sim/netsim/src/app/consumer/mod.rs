@@ -1,6 +1,7 @@
 //! Consumers.
 
 mod arrivals;
+mod limit;
 mod objects;
 mod pending;
 mod window;
@@ -124,7 +125,9 @@ impl Consumer {
         core.collection.check_trace(&plan.names.popularity)?;
         let mode = match &plan.demand {
             Demand::Arrivals { .. } => Mode::Arrivals(OpenLoop::new(plan, &core, seed)?),
-            Demand::Window { .. } => Mode::Window(WindowLoop::new(plan, seed)?),
+            Demand::Window { .. } | Demand::Controlled { .. } => {
+                Mode::Window(WindowLoop::new(plan, seed)?)
+            }
             Demand::Objects { .. } => Mode::Objects(Box::new(ObjectLoop::new(plan, &core, seed)?)),
         };
         Ok(Self { core, mode })

@@ -20,8 +20,8 @@ pub(super) struct Entry {
     pub(super) sends: u32,
     /// Its lifetime is over; an answer would do all the same.
     pub(super) is_expired: bool,
-    /// Tells its last sending from all others.
-    sequence: u64,
+    /// Tells its last sending from all others: its place in the order of sending, from 1.
+    pub(super) sequence: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +60,11 @@ impl Pending {
     /// Interests in flight, and those that are kept beyond their lifetime.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// Interests sent so far.
+    pub(super) fn sent(&self) -> u64 {
+        self.sequence
     }
 
     /// Whether no lifetime runs.

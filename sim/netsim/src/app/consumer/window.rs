@@ -1,5 +1,5 @@
-//! A constant number of Interests outstanding over objects one after another, as ccncatchunks2 has
-//! it.
+//! A number of Interests outstanding over objects one after another: a constant one, as
+//! ccncatchunks2 has it, or what a congestion controller allows.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,14 +7,13 @@ use std::collections::BinaryHeap;
 use weir_base::{Instant, NS_PER_MS, Slab};
 use weir_wire::NackReason;
 
+use super::limit::Limit;
 use super::pending::Entry;
 use super::{Answer, AppOutbox, Core};
 use crate::event::EventKind;
 use crate::workload::random::mix;
 use crate::workload::{ConsumerPlan, Demand, ObjectChooser, WorkloadError};
 
-/// Interests outstanding at most.
-const WINDOW_MAX: u32 = 1 << 16;
 /// A segment is asked for so often before its object is given up.
 const SENDS_MAX: u32 = 16;
 /// After a Nack a segment rests, longer each time, and at most so much longer.
@@ -26,7 +25,7 @@ const NOBODY: u64 = u64::MAX;
 /// See the module's text.
 #[derive(Debug)]
 pub(super) struct WindowLoop {
-    window: usize,
+    limit: Limit,
     /// Interests to be answered in all.
     count: u64,
     answered: u64,
@@ -36,8 +35,8 @@ pub(super) struct WindowLoop {
     /// The object that new segments are asked for of.
     current: Option<Current>,
     resting: BinaryHeap<Reverse<Resting>>,
-    /// Who waited for one Data; here so that its memory stays.
-    owners: Vec<u64>,
+    /// What waited for one Data; here so that its memory stays.
+    taken: Vec<Entry>,
 }
 
 /// An object of which something is outstanding.
@@ -71,15 +70,15 @@ struct Resting {
 
 impl WindowLoop {
     pub(super) fn new(plan: &ConsumerPlan, seed: u64) -> Result<Self, WorkloadError> {
-        let Demand::Window { window, count } = plan.demand else {
-            unreachable!("the caller looked")
+        let (limit, count) = match &plan.demand {
+            Demand::Window { window, count } => (Limit::fixed(*window)?, *count),
+            Demand::Controlled { controller, window, count } => {
+                (Limit::controlled(controller, *window)?, *count)
+            }
+            Demand::Arrivals { .. } | Demand::Objects { .. } => unreachable!("the caller looked"),
         };
-        if window == 0 || window > WINDOW_MAX {
-            let problem = format!("is {window}; it must be from 1 to {WINDOW_MAX}");
-            return Err(WorkloadError::value("window", problem));
-        }
         Ok(Self {
-            window: window as usize,
+            limit,
             count: count.unwrap_or(u64::MAX),
             answered: 0,
             has_begun: false,
@@ -87,7 +86,7 @@ impl WindowLoop {
             objects: Slab::new(),
             current: None,
             resting: BinaryHeap::new(),
-            owners: Vec::new(),
+            taken: Vec::new(),
         })
     }
 
@@ -97,10 +96,13 @@ impl WindowLoop {
 
     pub(super) fn answered(&mut self, core: &mut Core, answer: &Answer<'_>, out: &mut AppOutbox) {
         // Several, when one object was drawn again before it was complete.
-        core.take_all(answer, out, |entry| self.owners.push(entry.owner));
-        while let Some(owner) = self.owners.pop() {
+        let outstanding = self.outstanding(core);
+        core.take_all(answer, out, |entry| self.taken.push(*entry));
+        let is_marked = answer.header.congestion_mark != 0;
+        while let Some(entry) = self.taken.pop() {
+            self.limit.answered(core.now, &entry, is_marked, outstanding, core.pending.sent());
             self.answered += 1;
-            self.settled(core, owner, true, out);
+            self.settled(core, entry.owner, true, out);
         }
     }
 
@@ -138,6 +140,9 @@ impl WindowLoop {
             return;
         }
         let Entry { object, segment, owner, sends, .. } = entry;
+        if reason == NackReason::Congestion {
+            self.limit.refused(core.now, &entry, core.pending.sent());
+        }
         if sends >= SENDS_MAX {
             self.settled(core, owner, false, out);
             return;
@@ -153,6 +158,7 @@ impl WindowLoop {
 
     pub(super) fn expired(&mut self, core: &mut Core, slot: u32, out: &mut AppOutbox) {
         let Some(entry) = core.pending.get(slot).copied() else { return };
+        self.limit.timed_out(core.now, &entry, core.pending.sent());
         if core.may_send() && entry.sends < SENDS_MAX {
             core.send_again(slot, out);
             return;
@@ -181,7 +187,7 @@ impl WindowLoop {
         loop {
             let outstanding = self.outstanding(core);
             let committed = self.answered.saturating_add(outstanding as u64);
-            if outstanding >= self.window || committed >= self.count {
+            if outstanding >= self.limit.interests() || committed >= self.count {
                 return;
             }
             let Some((asked, owner)) = self.next_segment(core, out) else { return };
@@ -238,6 +244,6 @@ impl WindowLoop {
 
     pub(super) fn sample(&self, core: &Core) -> EventKind {
         let outstanding = core.pending.len() as u32;
-        EventKind::Window { window: self.window as f64, outstanding }
+        EventKind::Window { window: self.limit.window(), outstanding }
     }
 }
