@@ -4,13 +4,22 @@
 //! lies on a disk, the queues before it and how its index is found again after a crash are all
 //! decided here.
 
+mod append;
+mod checkpoint;
 mod config;
+mod device;
 pub mod index;
+mod io;
 mod lookup;
+mod notes;
 mod op;
 pub mod place;
+mod queue;
 pub mod record;
+mod recover;
 mod stats;
+pub mod superblock;
+mod tier;
 
 pub use config::{
     Admission, Checksum, Contention, DiskGeometry, DiskTierConfig, FilterKind, OfferAt,
@@ -18,3 +27,6 @@ pub use config::{
 pub use lookup::{FinishedRead, OnDisk, ReadId, ReadRefused};
 pub use op::{DiskFailure, DiskOp, DiskOpId, DiskOpKind, DiskOutcome, RecordFault, WritePart};
 pub use stats::DiskTierStats;
+
+pub(crate) use append::Offer;
+pub(crate) use tier::{DiskTier, key_of};
