@@ -57,6 +57,14 @@ impl Entry {
             segment => Self::From(segment + 1),
         }
     }
+
+    /// Whether a segment is the first of 64 that was found from here on.
+    fn is_first_of_cell(self, key: Key) -> bool {
+        match self {
+            Self::Whole => true,
+            Self::From(from) => from % 64 == 0 || from / 64 != key.segment / 64,
+        }
+    }
 }
 
 impl DiskIndex {
@@ -240,7 +248,8 @@ impl DiskIndex {
     /// says no to. Behind the last it begins again with the first. Says how many it removed.
     ///
     /// Data that is there all the time comes once in each round. Whatever comes or goes between
-    /// the calls does not disturb it; what is new may be left out until the next round.
+    /// the calls does not disturb it; what is new may be left out until the next round. A round
+    /// also gathers what is scattered over memory, so that the rest can be given back.
     pub fn sweep(&mut self, steps: usize, mut keep: impl FnMut(Key, Place) -> bool) -> usize {
         let mut removed = 0;
         for _ in 0..steps {
@@ -254,6 +263,9 @@ impl DiskIndex {
                 self.advance();
                 continue;
             };
+            if self.cursor.at.is_first_of_cell(key) {
+                self.settle(self.cursor.node, key.segment);
+            }
             self.cursor.at = Entry::after(key);
             if !keep(key, place) {
                 self.take(self.cursor.node, key.segment);
@@ -325,6 +337,16 @@ impl DiskIndex {
         };
         self.nodes.get_mut(node).content = self.join(content, whole, segments);
         self.len -= 1;
+    }
+
+    /// Gives the memory of a segment a better place, if there is one.
+    fn settle(&mut self, node: u32, segment: u64) {
+        let content = self.nodes.get(node).content;
+        let (whole, segments) = self.parts(content);
+        let settled = self.segments.settle(segments, segment);
+        if settled != segments {
+            self.nodes.get_mut(node).content = self.join(content, whole, settled);
+        }
     }
 
     /// What a node holds: the place of the Data of its very name, and the word of its segments.

@@ -35,6 +35,8 @@ pub(super) struct Cells {
 struct Page {
     words: Box<[u64]>,
     class: u8,
+    /// Whether it gives no cells any more and waits for its last to go.
+    is_leaving: bool,
     /// Cells in use.
     used: u16,
     /// The first cell given back, or [`END`]; each has the next in its first word.
@@ -134,13 +136,15 @@ impl Cells {
         page.words[at] = u64::from(page.free);
         page.free = at as u16;
         page.used -= 1;
-        let is_empty = page.used == 0;
+        let (is_empty, is_leaving) = (page.used == 0, page.is_leaving);
         let number = number as u32;
-        if !had_room {
+        if !had_room && !is_leaving {
             self.open(number);
         }
         if is_empty {
-            self.close(number);
+            if !is_leaving {
+                self.close(number);
+            }
             let page = &mut self.pages[number as usize];
             let words = core::mem::take(&mut page.words);
             page.next = core::mem::replace(&mut self.vacant, number);
@@ -150,12 +154,47 @@ impl Cells {
         }
     }
 
+    /// Moves a cell, of which the first `len` words matter, out of a page that is half empty or more
+    /// if another has room, so that the page can go in the end.
+    pub(super) fn evacuate(&mut self, cell: u32, len: usize) -> Option<u32> {
+        let (number, _) = Self::page_of(cell);
+        let page = &mut self.pages[number];
+        if !page.is_leaving {
+            let open = self.open[usize::from(page.class)];
+            if page.is_crowded() || open == NONE || open == number as u32 {
+                return None;
+            }
+            page.is_leaving = true;
+            self.close(number as u32);
+        }
+        Some(self.relocate(cell, self.class(cell), len))
+    }
+
+    /// Moves the first `len` words to a cell of another class, or another cell of this one.
+    pub(super) fn relocate(&mut self, cell: u32, class: u8, len: usize) -> u32 {
+        let mut copy = [0; HEADER_WORDS + 64];
+        copy[..len].copy_from_slice(&self.words(cell)[..len]);
+        let target = self.allocate(class);
+        self.words_mut(target)[..len].copy_from_slice(&copy[..len]);
+        self.free(cell);
+        target
+    }
+
     fn add_page(&mut self, class: u8) -> u32 {
         let words = self.spare.take().unwrap_or_else(|| {
             self.held += 1;
             vec![0; PAGE_WORDS].into_boxed_slice()
         });
-        let page = Page { words, class, used: 0, free: END, fresh: 0, next: NONE, previous: NONE };
+        let page = Page {
+            words,
+            class,
+            is_leaving: false,
+            used: 0,
+            free: END,
+            fresh: 0,
+            next: NONE,
+            previous: NONE,
+        };
         let number = self.vacant;
         let number = if number == NONE {
             assert!(
@@ -198,6 +237,11 @@ impl Cells {
 }
 
 impl Page {
+    /// Whether more than half of it is in use.
+    fn is_crowded(&self) -> bool {
+        usize::from(self.used) * cell_words(self.class) * 2 > PAGE_WORDS
+    }
+
     fn has_room(&self) -> bool {
         self.free != END || usize::from(self.fresh) + cell_words(self.class) <= PAGE_WORDS
     }

@@ -242,6 +242,31 @@ impl Segments {
         (EMPTY, place)
     }
 
+    /// Moves the cells that lead to a segment out of pages that are nearly empty. Returns the
+    /// object's word from now on.
+    pub(super) fn settle(&mut self, object: u64, segment: u64) -> u64 {
+        let mut root = object;
+        let mut above = None;
+        let mut word = object;
+        while word & ROOT != 0 {
+            let mut cell = word as u32;
+            let header = Header::of(self.cells.words(cell));
+            let len = HEADER_WORDS + header.digits.count_ones() as usize;
+            if let Some(moved) = self.cells.evacuate(cell, len) {
+                self.link(&mut root, above, ROOT | u64::from(moved));
+                cell = moved;
+            }
+            let digit = digit(segment, header.level);
+            if header.level == 0 || !header.covers(segment) || !header.has(digit) {
+                break;
+            }
+            let at = header.position(digit);
+            above = Some(Step { cell, at });
+            word = self.cells.words(cell)[at];
+        }
+        root
+    }
+
     /// Lets the object, or the entry above, lead to this cell.
     fn link(&mut self, root: &mut u64, above: Option<Step>, cell: u64) {
         match above {
@@ -282,7 +307,7 @@ impl Segments {
         let class = self.cells.class(cell);
         let mut target = cell;
         if end == HEADER_WORDS + usize::from(CAPACITIES[usize::from(class)]) {
-            target = self.relocate(cell, class + 1, end);
+            target = self.cells.relocate(cell, class + 1, end);
         }
         let words = self.cells.words_mut(target);
         words.copy_within(at..end, at + 1);
@@ -312,19 +337,8 @@ impl Segments {
         }
         // Two classes down, lest a cell goes to and fro.
         let is_loose = class >= 3 && count <= usize::from(CAPACITIES[usize::from(class) - 2]);
-        let target = if is_loose { self.relocate(cell, class - 1, end) } else { cell };
+        let target = if is_loose { self.cells.relocate(cell, class - 1, end) } else { cell };
         Some(ROOT | u64::from(target))
-    }
-
-    /// Moves the first `len` words to a cell of another class.
-    fn relocate(&mut self, cell: u32, class: u8, len: usize) -> u32 {
-        let mut copy = [0; HEADER_WORDS + 64];
-        copy[..len].copy_from_slice(&self.cells.words(cell)[..len]);
-        // Freed first: it may be what the new one takes the page of.
-        self.cells.free(cell);
-        let target = self.cells.allocate(class);
-        self.cells.words_mut(target)[..len].copy_from_slice(&copy[..len]);
-        target
     }
 }
 
