@@ -26,10 +26,17 @@ pub(crate) struct Entry {
     pub(crate) queue: Links,
     /// What the eviction policy remembers.
     pub(crate) mark: u32,
-    /// Where in the packet the components start.
-    pub(crate) name_at: u16,
+    /// Where in the packet the components start: behind two headers of at most four octets each.
+    pub(crate) name_at: u8,
+    /// What the disk tier remembers.
+    pub(crate) flags: u8,
     pub(crate) name_len: u16,
 }
+
+/// In an entry's flags: it was used since it came.
+pub(crate) const USED: u8 = 1;
+/// In an entry's flags: what is on disk under its name may be other Data.
+pub(crate) const UNSURE: u8 = 2;
 
 const _: () = assert!(size_of::<Option<Entry>>() == 64);
 

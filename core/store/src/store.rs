@@ -1,17 +1,18 @@
 use crate::config::{Compare, IndexKind, StoreConfig, StoreStats};
-use crate::disk::{
-    DiskOp, DiskOpId, DiskOutcome, DiskTierConfig, FinishedRead, OnDisk, ReadId, ReadRefused,
-};
-use crate::entry::{Entry, Links, NONE, entry_bytes};
+use crate::disk::OnDisk;
+use crate::entry::{Entry, Links, NONE, USED, entry_bytes};
 use crate::ordered::{ORDERED_BYTES, Ordered, Path};
 use crate::policy::Policy;
 use crate::tree::{NODE_BYTES, Tree};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::{fmt, mem};
 use weir_base::{Instant, NS_PER_MS, Packet, Pool, Slab, Table};
 use weir_wire::name::DIGEST_SIZE;
 use weir_wire::tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as DIGEST_COMPONENT;
 use weir_wire::{DataView, NameView};
+
+mod tiered;
 
 /// Names of more components are not stored: each prefix may need a node of its own.
 pub const COMPONENTS_MAX: usize = 128;
@@ -84,6 +85,8 @@ pub struct Store {
     stats: StoreStats,
     /// Scratch: hashes of the prefixes of the name being inserted.
     path: Vec<u64>,
+    /// What RAM has no room for.
+    disk: Option<Box<tiered::Tiered>>,
 }
 
 impl Store {
@@ -99,76 +102,8 @@ impl Store {
             entry_bytes: 0,
             stats: StoreStats::default(),
             path: Vec::new(),
+            disk: None,
         }
-    }
-
-    /// An empty store with a disk tier, which begins to read in what is on its disks.
-    pub fn with_disk(config: StoreConfig, disk: DiskTierConfig) -> Self {
-        let _ = disk;
-        Self::new(config)
-    }
-
-    /// Whether there is a disk tier. Then an Interest's [`NameHashes`] must have all of them.
-    #[inline]
-    pub fn has_disk(&self) -> bool {
-        false
-    }
-
-    /// Begins to read what [`Store::lookup`] has just found, or joins the read that is under way.
-    ///
-    /// # Errors
-    /// As many reads as may be wait for the disk.
-    pub fn begin_read(&mut self, now: Instant, found: &OnDisk) -> Result<ReadId, ReadRefused> {
-        let _ = (now, found);
-        Err(ReadRefused)
-    }
-
-    /// An operation has ended.
-    pub fn on_disk_done(&mut self, now: Instant, id: DiskOpId, outcome: DiskOutcome) {
-        let _ = (now, id, outcome);
-    }
-
-    /// The next read that has ended; call until `None` after [`Store::on_disk_done`] and
-    /// [`Store::handle_timeout`].
-    pub fn next_finished(&mut self) -> Option<FinishedRead> {
-        None
-    }
-
-    /// Puts Data that was read into RAM. Returns the packet to send on.
-    pub fn promote(
-        &mut self,
-        now: Instant,
-        data: (&Packet, &DataView<'_>),
-        fresh_until: Instant,
-        hashes: NameHashes,
-        prefixes: impl FnOnce(&mut Vec<u64>),
-        pool: &mut Pool,
-    ) {
-        let _ = (now, data, fresh_until, hashes, prefixes, pool);
-    }
-
-    /// Appends what is to be done on disks. Call after every batch.
-    #[inline]
-    pub fn take_disk_ops(&mut self, now: Instant, ops: &mut Vec<DiskOp>) {
-        let _ = (now, ops);
-    }
-
-    /// Does what is due: writes that have waited long enough, stalls.
-    pub fn handle_timeout(&mut self, now: Instant) {
-        let _ = now;
-    }
-
-    /// When [`Store::handle_timeout`] must be called at the latest.
-    #[inline]
-    pub fn next_wakeup(&self) -> Option<Instant> {
-        None
-    }
-
-    /// Offers all that is in RAM to the disks, bounds of the queues aside, as before a stop. Says
-    /// whether something has yet to be written; call again as operations end, until no.
-    pub fn flush(&mut self, now: Instant) -> bool {
-        let _ = now;
-        false
     }
 
     /// How the store behaves at present.
@@ -211,6 +146,7 @@ impl Store {
             entries: self.entries.len(),
             bytes: self.bytes(),
             capacity_bytes: self.config.capacity_bytes,
+            disk: self.disk_stats(),
             ..self.stats
         }
     }
@@ -281,22 +217,36 @@ impl Store {
                 self.stats.hits += 1;
                 self.policy.on_hit(&mut self.entries, index);
                 let entry = &mut self.entries[index];
+                entry.flags |= USED;
                 Lookup::Hit(Hit {
                     packet: entry.packet.share(),
                     freshness_ms: entry.freshness_ms.into(),
                     is_fresh: entry.is_fresh(now),
                 })
             }
-            None => {
+            None if self.disk.is_none() => {
                 self.stats.misses += 1;
                 Lookup::Miss
             }
+            None => self.look_further(now, query),
         }
     }
 
-    /// Whether [`Store::lookup`] would hit, without a trace in policy and counters.
+    /// Looks on the disks.
+    fn look_further(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
+        let answer = self.lookup_on_disk(now, query);
+        match answer {
+            Lookup::Hit(_) => self.stats.hits += 1,
+            Lookup::OnDisk(_) | Lookup::Miss => self.stats.misses += 1,
+        }
+        answer
+    }
+
+    /// Whether [`Store::lookup`] would hit or find it on a disk, without a trace in policy and
+    /// counters.
     pub fn has_answer(&self, now: Instant, query: &Query<'_>) -> bool {
-        self.config.serve && self.find_answer(now, query).is_some()
+        self.config.serve
+            && (self.find_answer(now, query).is_some() || self.has_answer_on_disk(query))
     }
 
     #[inline]
@@ -435,27 +385,52 @@ impl Store {
         if !self.config.admit || data.name.is_empty() {
             return None;
         }
-        let hash = hashes.whole;
+        self.note_insertion(now);
         let fresh_until = now.plus_ns(data.freshness_ms.saturating_mul(NS_PER_MS));
-        if let Some(index) = self.find(hash, data.name.value()) {
-            if *self.entries[index].packet == *data.wire {
+        let flags = match self.find(hashes.whole, data.name.value()) {
+            Some(index) if *self.entries[index].packet == *data.wire => {
                 return Some(self.refresh(index, fresh_until));
             }
-            self.policy.on_remove(&mut self.entries, index);
-            pool.recycle(self.discard(index));
-        }
-        let mut path = mem::take(&mut self.path);
-        path.clear();
-        let node = self
-            .make_room(data, hashes.parent, &mut path, prefixes, pool)
-            .map(|(nearest, missing)| self.tree.extend(nearest, &path[path.len() - missing..]));
-        self.path = path;
-        let Some(node) = node else {
-            self.stats.rejections += 1;
-            return None;
+            Some(index) => {
+                self.policy.on_remove(&mut self.entries, index);
+                pool.recycle(self.discard(index));
+                self.replace_on_disk(data, hashes);
+                0
+            }
+            None => self.flags_of_new(data, hashes),
         };
+        if !self.is_storable(data) {
+            let stored = self.offer_past_memory(data, hashes, flags, prefixes, pool);
+            self.stats.rejections += u64::from(stored.is_none());
+            return stored;
+        }
         let mut packet = pool.copy(data.wire);
         let stored = packet.share();
+        let index = self.put(stored, data, hashes, fresh_until, flags, prefixes, pool);
+        self.offer_on_arrival(index);
+        self.stats.insertions += 1;
+        Some(packet)
+    }
+
+    /// Puts Data into memory that is not there and may be.
+    #[inline]
+    #[expect(clippy::too_many_arguments, reason = "all that an entry is made of")]
+    fn put(
+        &mut self,
+        stored: Packet,
+        data: &DataView<'_>,
+        hashes: NameHashes,
+        fresh_until: Instant,
+        flags: u8,
+        prefixes: impl FnOnce(&mut Vec<u64>),
+        pool: &mut Pool,
+    ) -> u32 {
+        let hash = hashes.whole;
+        let mut path = mem::take(&mut self.path);
+        path.clear();
+        let (nearest, missing) = self.make_room(data, hashes.parent, &mut path, prefixes, pool);
+        let node = self.tree.extend(nearest, &path[path.len() - missing..]);
+        self.path = path;
         let name_value = data.name.value();
         let index = self.entries.insert(Entry {
             packet: stored,
@@ -466,8 +441,9 @@ impl Store {
             siblings: Links::NONE,
             queue: Links::NONE,
             mark: 0,
-            // `make_room` has checked that both fit.
-            name_at: (name_value.as_ptr().addr() - data.wire.as_ptr().addr()) as u16,
+            // At most two headers of four octets, and `is_storable` has checked that the other fits.
+            name_at: (name_value.as_ptr().addr() - data.wire.as_ptr().addr()) as u8,
+            flags,
             name_len: name_value.len() as u16,
         });
         debug_assert_eq!(self.entries[index].name_value(), name_value);
@@ -476,22 +452,38 @@ impl Store {
         self.put_in_order(index);
         self.policy.on_insert(&mut self.entries, index);
         self.entry_bytes += entry_bytes(data.wire.len());
-        self.stats.insertions += 1;
-        Some(packet)
+        index
     }
 
     fn refresh(&mut self, index: u32, fresh_until: Instant) -> Packet {
         self.stats.refreshes += 1;
         let entry = &mut self.entries[index];
         entry.fresh_until = fresh_until;
+        entry.flags |= USED;
         let packet = entry.packet.share();
         self.policy.on_hit(&mut self.entries, index);
         packet
     }
 
-    /// Evicts until there is room for `data`. Returns the node nearest to it and how many of its
-    /// prefixes are beyond, or nothing when it cannot be stored at all. Fills in `path`, the hashes
-    /// of the prefixes, if some are beyond.
+    /// Octets of memory that Data takes, nodes aside.
+    #[inline]
+    fn bytes_of(&self, data: &DataView<'_>) -> u64 {
+        let order_bytes = if self.ordered.is_some() { ORDERED_BYTES } else { 0 };
+        entry_bytes(data.wire.len()) + order_bytes
+    }
+
+    /// Whether memory can hold Data at all.
+    #[inline]
+    fn is_storable(&self, data: &DataView<'_>) -> bool {
+        let depth = data.name.component_count() - 1;
+        depth < COMPONENTS_MAX
+            && data.wire.len() <= usize::from(u16::MAX)
+            && self.bytes_of(data) + depth as u64 * NODE_BYTES <= self.config.capacity_bytes
+    }
+
+    /// Evicts until there is room for `data`, which is storable. Returns the node nearest to it and
+    /// how many of its prefixes are beyond. Fills in `path`, the hashes of the prefixes, if some
+    /// are beyond.
     fn make_room(
         &mut self,
         data: &DataView<'_>,
@@ -499,16 +491,8 @@ impl Store {
         path: &mut Vec<u64>,
         prefixes: impl FnOnce(&mut Vec<u64>),
         pool: &mut Pool,
-    ) -> Option<(u32, usize)> {
-        let order_bytes = if self.ordered.is_some() { ORDERED_BYTES } else { 0 };
-        let bytes = entry_bytes(data.wire.len()) + order_bytes;
-        let depth = data.name.component_count() - 1;
-        let is_storable = depth < COMPONENTS_MAX
-            && data.wire.len() <= usize::from(u16::MAX)
-            && bytes + depth as u64 * NODE_BYTES <= self.config.capacity_bytes;
-        if !is_storable {
-            return None;
-        }
+    ) -> (u32, usize) {
+        let bytes = self.bytes_of(data);
         let mut prefixes = Some(prefixes);
         loop {
             let nodes = self.tree.len();
@@ -518,7 +502,7 @@ impl Store {
                 None => {
                     if let Some(prefixes) = prefixes.take() {
                         prefixes(path);
-                        debug_assert_eq!(path.len(), depth);
+                        debug_assert_eq!(path.len(), data.name.component_count() - 1);
                     }
                     self.tree.nearest(path)
                 }
@@ -527,7 +511,7 @@ impl Store {
             // An eviction may take a node of the path with it.
             while self.tree.len() == nodes {
                 if self.bytes() + needed <= self.config.capacity_bytes {
-                    return Some((nearest, missing));
+                    return (nearest, missing);
                 }
                 pool.recycle(self.evict());
             }
@@ -537,6 +521,9 @@ impl Store {
     fn evict(&mut self) -> Packet {
         let victim = self.policy.take_victim(&mut self.entries);
         let index = victim.unwrap_or_else(|| unreachable!("what takes memory can be evicted"));
+        if self.disk.is_some() {
+            self.offer_entry(index, false);
+        }
         let packet = self.discard(index);
         self.stats.evictions += 1;
         self.prefetch_victims();
@@ -599,10 +586,11 @@ impl Store {
                 erased += 1;
             }
         }
-        erased
+        erased + self.erase_on_disk(prefix, prefix_hash, limit - erased)
     }
 
     fn erase_entry(&mut self, index: u32) {
+        self.erase_entry_on_disk(index);
         self.policy.on_remove(&mut self.entries, index);
         self.discard(index);
         self.stats.erasures += 1;

@@ -1,4 +1,5 @@
 use crate::entry::{Entry, List, NONE, Siblings};
+use alloc::vec::Vec;
 use weir_base::{Slab, Table};
 
 /// Octets a node costs: itself, its place on the slab's list of vacant ones, and its share of the
@@ -67,6 +68,26 @@ impl Tree {
     #[inline]
     pub(crate) fn prefetch_node(&self, node: u32) {
         self.nodes.prefetch(node);
+    }
+
+    /// The hash of a node's prefix; none is the empty name.
+    pub(crate) fn hash(&self, node: u32) -> Option<u64> {
+        (node != self.root).then(|| self.nodes[node].hash)
+    }
+
+    /// Appends the hashes of the proper prefixes of a node's prefix but the empty one, and that of
+    /// the prefix itself if it is asked for, shortest first.
+    pub(crate) fn path(&self, node: u32, with_itself: bool, path: &mut Vec<u64>) {
+        let begin = path.len();
+        let mut at = match with_itself || node == self.root {
+            true => node,
+            false => self.nodes[node].parent,
+        };
+        while at != self.root {
+            path.push(self.nodes[at].hash);
+            at = self.nodes[at].parent;
+        }
+        path[begin..].reverse();
     }
 
     /// The Data of `hash`'s node that came last, or [`NONE`].

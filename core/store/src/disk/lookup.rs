@@ -1,3 +1,4 @@
+use super::place::{Key, Place};
 use weir_base::{Instant, Packet};
 
 /// Data that an Interest asks for and that lies on a disk, as far as the index can tell.
@@ -11,6 +12,8 @@ pub struct OnDisk {
     pub expected_wait_ns: u64,
     /// Whether the disk has not answered for long.
     pub is_stalled: bool,
+    pub(super) key: Key,
+    pub(super) place: Place,
 }
 
 /// Identifies a read that Interests wait for; never used again.

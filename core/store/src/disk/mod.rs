@@ -30,3 +30,6 @@ pub use stats::DiskTierStats;
 
 pub(crate) use append::Offer;
 pub(crate) use tier::{DiskTier, key_of};
+
+#[cfg(test)]
+mod tests;

@@ -26,6 +26,7 @@ impl Bed {
             siblings: Links::NONE,
             queue: Links::NONE,
             mark: 0,
+            flags: 0,
             name_at: 0,
             name_len: 0,
         };

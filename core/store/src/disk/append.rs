@@ -1,0 +1,364 @@
+//! What goes onto the disks, and what is taken off them.
+
+use super::checkpoint::{Erasure, RECORD_BYTES_MAX};
+use super::config::Admission;
+use super::device::{Region, Reused};
+use super::op::WritePart;
+use super::place::{Key, UNIT_BYTES};
+use super::tier::{DiskTier, Pending};
+use alloc::vec::Vec;
+use core::mem;
+use weir_base::{Instant, Packet};
+
+/// Data that RAM offers.
+pub(crate) struct Offer<'a> {
+    pub(crate) key: Key,
+    pub(crate) packet: &'a mut Packet,
+    /// Nothing when it never was.
+    pub(crate) fresh_until: Option<Instant>,
+    /// Whether it was used since it came.
+    pub(crate) was_used: bool,
+    /// Whether what is on disk under its name may be other Data.
+    pub(crate) is_unsure: bool,
+    /// Whether the bounds of the queues do not hold.
+    pub(crate) is_forced: bool,
+}
+
+impl DiskTier {
+    /// Stores Data if admission, room and the queues allow it, and it is not there yet. `path`
+    /// appends the hashes of all proper prefixes of the object's name but the empty one, shortest
+    /// first. Says whether it will be found.
+    pub(crate) fn offer(
+        &mut self,
+        now: Instant,
+        offer: Offer<'_>,
+        path: impl FnOnce(&mut Vec<u64>),
+    ) -> bool {
+        self.now = now;
+        if let Some(is_kept) = self.offer_again(&offer) {
+            return is_kept;
+        }
+        let is_admitted = match self.config.admission {
+            Admission::All => true,
+            Admission::SecondHit => offer.was_used,
+            Admission::Size { bytes_min } => offer.packet.len() as u64 >= u64::from(bytes_min),
+        };
+        if !is_admitted {
+            self.stats.not_admitted += 1;
+            return self.pass_by(&offer);
+        }
+        if self.memory_bytes() >= self.config.index_bytes_max {
+            self.stats.no_room += 1;
+            return self.pass_by(&offer);
+        }
+        let size = offer.packet.len();
+        let Some(disk) = self.choose_disk(now, size, offer.is_forced) else {
+            return self.pass_by(&offer);
+        };
+        if !self.make_room(now, disk, size) {
+            self.stats.passed_by += 1;
+            return self.pass_by(&offer);
+        }
+        self.append(now, disk, offer, path);
+        true
+    }
+
+    /// What is to be done about Data that is on disk already; nothing if it is to be stored.
+    fn offer_again(&mut self, offer: &Offer<'_>) -> Option<bool> {
+        let place = self.find(offer.key)?;
+        if let Some(at) = self.find_pending(place) {
+            if *self.pending[at].packet == **offer.packet {
+                return Some(true);
+            }
+            self.erase_key(offer.key);
+            return None;
+        }
+        let device = &self.devices[usize::from(place.disk())];
+        if offer.was_used && device.will_go_soon(place) {
+            if offer.is_unsure || self.notes.find(offer.key).is_some() {
+                self.erase_key(offer.key);
+            }
+            return None;
+        }
+        if offer.is_unsure {
+            self.note(offer.key, offer.packet);
+        }
+        Some(true)
+    }
+
+    /// Data goes that is not stored. What is not read in yet may hold other Data of its name.
+    fn pass_by(&mut self, offer: &Offer<'_>) -> bool {
+        if offer.is_unsure && self.is_recovering() {
+            self.note(offer.key, offer.packet);
+        }
+        false
+    }
+
+    /// From now on only this Data is served under this key.
+    fn note(&mut self, key: Key, packet: &Packet) {
+        let fingerprint = self.config.hash_key.hash(packet);
+        if let Some(unknown) = self.notes.insert(key, fingerprint) {
+            self.erase_key(unknown);
+        }
+    }
+
+    /// The disk with the fewest records waiting that takes any, ties in turn.
+    fn choose_disk(&mut self, now: Instant, len: usize, is_forced: bool) -> Option<usize> {
+        let writes_max = self.config.writes_max;
+        let count = self.devices.len();
+        let mut chosen: Option<(u32, usize)> = None;
+        let (mut is_full, mut is_held_up) = (false, false);
+        for step in 0..count {
+            let disk = (self.next_disk + step) % count;
+            let device = &self.devices[disk];
+            if !device.is_of_use() || !device.fits_empty(device.record_bytes(len), RECORD_BYTES_MAX)
+            {
+                continue;
+            }
+            if now < device.paused_until {
+                continue;
+            }
+            if device.is_stalled || !device.is_ready {
+                is_held_up = true;
+                continue;
+            }
+            if device.records_waiting >= writes_max && !is_forced {
+                is_full = true;
+                continue;
+            }
+            if chosen.is_none_or(|(fewest, _)| device.records_waiting < fewest) {
+                chosen = Some((device.records_waiting, disk));
+            }
+        }
+        match chosen {
+            Some((_, disk)) => {
+                self.next_disk = disk + 1;
+                Some(disk)
+            }
+            None => {
+                match is_full || is_held_up {
+                    true => self.stats.passed_by += 1,
+                    false => self.stats.no_room += 1,
+                }
+                None
+            }
+        }
+    }
+
+    /// Makes room for a packet of `len` octets in the region that a disk fills, after all erasures
+    /// that wait for it.
+    fn make_room(&mut self, now: Instant, disk: usize, len: usize) -> bool {
+        let size = self.devices[disk].record_bytes(len);
+        self.append_erasures(now, disk) && self.ensure_room(now, disk, size, RECORD_BYTES_MAX)
+    }
+
+    fn ensure_room(&mut self, now: Instant, disk: usize, size: u64, growth: usize) -> bool {
+        if self.devices[disk].fits(size, growth) {
+            return true;
+        }
+        if !self.devices[disk].fits_empty(size, growth) {
+            return false;
+        }
+        self.devices[disk].close();
+        self.seal_closed(now, disk);
+        let ticket = self.ticket();
+        let device = &mut self.devices[disk];
+        let Some(reused) = device.open_next(now, &mut self.last_sequence, ticket) else {
+            return false;
+        };
+        let Reused { before: Region { records, .. }, batch } = reused;
+        device.writes.push_back(batch);
+        self.stats.evictions += u64::from(records);
+        true
+    }
+
+    pub(super) fn seal_closed(&mut self, now: Instant, disk: usize) {
+        let last_ticket = &mut self.last_ticket;
+        self.devices[disk].seal_closed(now, || {
+            *last_ticket += 1;
+            *last_ticket
+        });
+    }
+
+    /// Notes in the log what was erased. Says whether nothing is left to note.
+    pub(super) fn append_erasures(&mut self, now: Instant, disk: usize) -> bool {
+        while !self.devices[disk].erasures.is_empty() {
+            let (size, growth) = self.devices[disk].erasure_room();
+            if !self.ensure_room(now, disk, size, growth) {
+                return false;
+            }
+            let write_bytes_max = u64::from(self.config.write_bytes_max);
+            let last_ticket = &mut self.last_ticket;
+            self.devices[disk].append_erasures(now, write_bytes_max, || {
+                *last_ticket += 1;
+                *last_ticket
+            });
+        }
+        true
+    }
+
+    /// Puts Data into the region that is being filled, which has room.
+    fn append(
+        &mut self,
+        now: Instant,
+        disk: usize,
+        offer: Offer<'_>,
+        path: impl FnOnce(&mut Vec<u64>),
+    ) {
+        let fresh_until_unix_ms = offer.fresh_until.map_or(0, |until| self.unix_ms(until));
+        let Offer { key, packet, .. } = offer;
+        let device = &mut self.devices[disk];
+        let size = device.record_bytes(packet.len());
+        let Some(log) = &mut device.open else { unreachable!("room was made") };
+        let (region, at) = (log.region, log.at);
+        let mut path = Some(path);
+        let mut prefixes = mem::take(&mut self.path);
+        prefixes.clear();
+        let is_known = log.checkpoint.knows(key.object);
+        if let (false, Some(path)) = (is_known, path.take()) {
+            path(&mut prefixes);
+        }
+        let (at_units, units) = ((at / UNIT_BYTES) as u32, (size / UNIT_BYTES) as u8);
+        log.checkpoint.record(key, &prefixes, at_units, units);
+        let place = device.place(disk as u8, region, at, size);
+        device.regions[region as usize].records += 1;
+        device.regions[region as usize].bytes += size;
+        let before = self.index.insert(key, place, |out| match path.take() {
+            Some(path) => path(out),
+            None => out.extend_from_slice(&prefixes),
+        });
+        self.path = prefixes;
+        match before {
+            Some(before) => self.uncount(before),
+            None => {
+                if let Some(filter) = &mut self.filter {
+                    filter.insert(key.filter_hash());
+                }
+            }
+        }
+        self.notes.remove(key);
+        let packet = packet.share();
+        let pending = Pending { key, place, packet: packet.clone(), fresh_until_unix_ms };
+        let pending = self.insert_pending(pending);
+        let write_bytes_max = u64::from(self.config.write_bytes_max);
+        let last_ticket = &mut self.last_ticket;
+        let device = &mut self.devices[disk];
+        let batch = device.batch_for(now, size, write_bytes_max, || {
+            *last_ticket += 1;
+            *last_ticket
+        });
+        debug_assert_eq!(batch.at + batch.len, at);
+        batch.len += size;
+        batch.parts.push(WritePart::Data { packet, fresh_until_unix_ms });
+        batch.records.push(pending);
+        if batch.len >= write_bytes_max {
+            device.finish_batch();
+        }
+        if let Some(log) = &mut device.open {
+            log.at += size;
+        }
+        device.records_waiting += 1;
+        self.sweep(size);
+    }
+
+    /// Goes on through the index for stale entries, fast enough to come around in less than an
+    /// eighth of the log.
+    pub(super) fn sweep(&mut self, appended: u64) {
+        let round = self.index.round_steps() as u128 + 1;
+        let steps = round * u128::from(appended) * 10 / u128::from(self.log_bytes.max(1)) + 1;
+        let Self { index, devices, filter, .. } = self;
+        index.sweep(steps as usize, |key, place| {
+            let device = devices.get(usize::from(place.disk()));
+            let is_kept = device.is_some_and(|device| device.is_valid(place));
+            if let (false, Some(filter)) = (is_kept, filter.as_mut()) {
+                filter.remove(key.filter_hash());
+            }
+            is_kept
+        });
+    }
+
+    /// New Data has come that RAM did not have. Says whether what is on disk under its name may be
+    /// other Data.
+    pub(crate) fn is_unsure(&mut self, key: Key, wire: &[u8]) -> bool {
+        if self.filter.as_ref().is_some_and(|filter| !filter.contains(key.filter_hash())) {
+            return self.is_recovering();
+        }
+        let Some(place) = self.find(key) else { return self.is_recovering() };
+        match self.find_pending(place) {
+            Some(at) if *self.pending[at].packet == *wire => false,
+            Some(_) => {
+                self.erase_key(key);
+                false
+            }
+            None => true,
+        }
+    }
+
+    /// What was stored under this key is not to be served again, now or after a restart. Says
+    /// whether there was anything.
+    pub(crate) fn erase_key(&mut self, key: Key) -> bool {
+        self.notes.remove(key);
+        self.recovery.on_erased(Erasure::Key(key));
+        let Some(place) = self.index.find(key) else {
+            if self.is_recovering() {
+                self.devices.iter_mut().for_each(|device| device.erase(Erasure::Key(key)));
+            }
+            return false;
+        };
+        let is_valid = self.is_valid(place);
+        self.remove_from_index(key, place);
+        if is_valid {
+            self.outdate_read(place);
+            self.devices[usize::from(place.disk())].erase(Erasure::Key(key));
+        }
+        is_valid
+    }
+
+    /// Erases one Data by command.
+    pub(crate) fn erase_by_command(&mut self, key: Key) -> bool {
+        let was_there = self.erase_key(key);
+        self.stats.erasures += u64::from(was_there);
+        was_there
+    }
+
+    pub(super) fn outdate_read(&mut self, place: super::place::Place) {
+        if let Some(at) = self.find_read(place) {
+            self.reads[at].is_outdated = true;
+        }
+    }
+
+    /// Erases what is at or below a prefix, `limit` at most, and says how many that were.
+    pub(crate) fn erase_below(&mut self, prefix: Option<u64>, limit: usize) -> usize {
+        let mut removed = Vec::new();
+        let mut erased = 0;
+        while erased < limit {
+            // Stale entries among them count for nothing.
+            let count = self.index.erase_below(prefix, limit - erased, |key, place| {
+                removed.push((key, place));
+            });
+            let is_all = count < limit - erased;
+            for (key, place) in removed.drain(..) {
+                let is_valid = self.is_valid(place);
+                self.on_removed(key, place);
+                if !is_valid {
+                    continue;
+                }
+                erased += 1;
+                self.notes.remove(key);
+                self.outdate_read(place);
+                if !is_all {
+                    self.devices[usize::from(place.disk())].erase(Erasure::Key(key));
+                }
+            }
+            if is_all {
+                self.recovery.on_erased(Erasure::Below(prefix));
+                for device in &mut self.devices {
+                    device.erase(Erasure::Below(prefix));
+                }
+                break;
+            }
+        }
+        self.stats.erasures += erased as u64;
+        erased
+    }
+}

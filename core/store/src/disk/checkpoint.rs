@@ -1,0 +1,306 @@
+//! What a region holds, so that a start need not read the region itself.
+//!
+//! The body of a checkpoint is a run of items in the order in which they were appended: numbers in
+//! LEB128, hashes in 8 octets. A node is a name prefix; it is written once a region, and known by
+//! its number among the nodes from then on.
+
+use super::place::Key;
+use super::record::HEADER_BYTES;
+use alloc::vec;
+use alloc::vec::Vec;
+use weir_base::Table;
+
+/// Octets that one record, with nodes for the longest path, adds at most.
+pub(super) const RECORD_BYTES_MAX: usize = 14 * crate::COMPONENTS_MAX + 32;
+/// Octets that one erasure adds at most.
+pub(super) const ERASURE_BYTES_MAX: usize = 32;
+/// The parent of a node that has none but the empty name.
+const ROOT: u32 = 0;
+
+const NODE: u8 = 1;
+const RECORD: u8 = 2;
+const ERASED_KEY: u8 = 3;
+const ERASED_BELOW: u8 = 4;
+
+/// What was erased.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Erasure {
+    /// One Data.
+    Key(Key),
+    /// All Data at or below a prefix; none is the empty prefix.
+    Below(Option<u64>),
+}
+
+/// An item of a region, with its place in it in units of 512 octets.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Item {
+    /// A Data record.
+    Record {
+        /// What it is known by.
+        key: Key,
+        /// The number of its object's node.
+        node: u32,
+        /// Where it begins in the region.
+        at_units: u32,
+        /// Units that it takes.
+        units: u8,
+    },
+    /// Something was erased that had been appended before.
+    Erased {
+        /// What.
+        erasure: Erasure,
+        /// Where that is noted in the region.
+        at_units: u32,
+    },
+}
+
+/// A checkpoint that grows with its region.
+#[derive(Debug)]
+pub(super) struct Builder {
+    /// Room for the header, then the items.
+    octets: Vec<u8>,
+    nodes: Table,
+    hashes: Vec<u64>,
+}
+
+impl Builder {
+    pub(super) fn new() -> Self {
+        Self { octets: vec![0; HEADER_BYTES], nodes: Table::with_capacity(0), hashes: Vec::new() }
+    }
+
+    /// Octets of the record, header included.
+    pub(super) fn len(&self) -> usize {
+        self.octets.len()
+    }
+
+    /// The record, without a valid header.
+    pub(super) fn into_octets(self) -> Vec<u8> {
+        self.octets
+    }
+
+    fn node(&self, hash: u64) -> Option<u32> {
+        self.nodes.find(hash, |index| self.hashes[index as usize] == hash)
+    }
+
+    /// Whether [`Builder::record`] needs no path for this object.
+    #[inline]
+    pub(super) fn knows(&self, object: u64) -> bool {
+        self.node(object).is_some()
+    }
+
+    /// Adds a record. `path` are the hashes of all proper prefixes of the object's name, shortest
+    /// first, if the object is not known.
+    pub(super) fn record(&mut self, key: Key, path: &[u64], at_units: u32, units: u8) {
+        let node = match self.node(key.object) {
+            Some(node) => node + 1,
+            None => {
+                let parent = path.iter().fold(ROOT, |parent, &hash| self.extend(parent, hash));
+                self.extend(parent, key.object)
+            }
+        };
+        self.octets.push(RECORD);
+        self.number(node.into());
+        self.number(key.segment.wrapping_add(1));
+        self.number(at_units.into());
+        self.octets.push(units);
+    }
+
+    fn extend(&mut self, parent: u32, hash: u64) -> u32 {
+        if let Some(node) = self.node(hash) {
+            return node + 1;
+        }
+        self.octets.push(NODE);
+        self.number(parent.into());
+        self.octets.extend_from_slice(&hash.to_le_bytes());
+        let index = self.hashes.len() as u32;
+        self.hashes.push(hash);
+        self.nodes.insert(hash, index);
+        index + 1
+    }
+
+    pub(super) fn erased(&mut self, erasure: Erasure, at_units: u32) {
+        encode_erasure(erasure, &mut self.octets);
+        self.number(at_units.into());
+    }
+
+    fn number(&mut self, number: u64) {
+        push_number(number, &mut self.octets);
+    }
+}
+
+fn push_number(mut number: u64, octets: &mut Vec<u8>) {
+    while number >= 0x80 {
+        octets.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    octets.push(number as u8);
+}
+
+/// Appends an erasure as it stands in checkpoints and in records of erasures.
+pub(super) fn encode_erasure(erasure: Erasure, octets: &mut Vec<u8>) {
+    match erasure {
+        Erasure::Key(key) => {
+            octets.push(ERASED_KEY);
+            octets.extend_from_slice(&key.object.to_le_bytes());
+            push_number(key.segment.wrapping_add(1), octets);
+        }
+        Erasure::Below(prefix) => {
+            octets.push(ERASED_BELOW);
+            octets.push(u8::from(prefix.is_some()));
+            octets.extend_from_slice(&prefix.unwrap_or(0).to_le_bytes());
+        }
+    }
+}
+
+/// What a checkpoint says.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    /// Parent's number plus 1, or [`ROOT`], and hash.
+    nodes: Vec<(u32, u64)>,
+    /// In the order in which they were appended.
+    pub(super) items: Vec<Item>,
+}
+
+impl Contents {
+    /// Reads the body of a checkpoint; nothing when it is malformed.
+    pub(super) fn decode(body: &[u8]) -> Option<Self> {
+        let mut reader = Reader(body);
+        let mut contents = Self::default();
+        while let Some(tag) = reader.octet() {
+            match tag {
+                NODE => {
+                    let parent = u32::try_from(reader.number()?).ok()?;
+                    if parent as usize > contents.nodes.len() {
+                        return None;
+                    }
+                    contents.nodes.push((parent, reader.hash()?));
+                }
+                RECORD => {
+                    let node = u32::try_from(reader.number()?).ok()?.checked_sub(1)?;
+                    let object = contents.nodes.get(node as usize)?.1;
+                    let key = Key { object, segment: reader.number()?.wrapping_sub(1) };
+                    let at_units = u32::try_from(reader.number()?).ok()?;
+                    let units = reader.octet()?;
+                    contents.items.push(Item::Record { key, node, at_units, units });
+                }
+                _ => {
+                    let erasure = reader.erasure(tag)?;
+                    let at_units = u32::try_from(reader.number()?).ok()?;
+                    contents.items.push(Item::Erased { erasure, at_units });
+                }
+            }
+        }
+        Some(contents)
+    }
+
+    /// Adds the hashes of all proper prefixes of the object's name that `node` stands for, shortest
+    /// first.
+    pub(super) fn path(&self, node: u32, path: &mut Vec<u64>) {
+        let begin = path.len();
+        let mut parent = self.nodes[node as usize].0;
+        while parent != ROOT {
+            let (above, hash) = self.nodes[parent as usize - 1];
+            path.push(hash);
+            parent = above;
+        }
+        path[begin..].reverse();
+    }
+}
+
+/// Reads the body of a record of erasures; nothing when it is malformed.
+pub(super) fn decode_erasures(body: &[u8]) -> Option<Vec<Erasure>> {
+    let mut reader = Reader(body);
+    let mut erasures = Vec::new();
+    while let Some(tag) = reader.octet() {
+        erasures.push(reader.erasure(tag)?);
+    }
+    Some(erasures)
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn octet(&mut self) -> Option<u8> {
+        let (&octet, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(octet)
+    }
+
+    fn hash(&mut self) -> Option<u64> {
+        let (octets, rest) = self.0.split_first_chunk::<8>()?;
+        self.0 = rest;
+        Some(u64::from_le_bytes(*octets))
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let octet = self.octet()?;
+            number |= u64::from(octet & 0x7F) << shift;
+            if octet < 0x80 {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    fn erasure(&mut self, tag: u8) -> Option<Erasure> {
+        match tag {
+            ERASED_KEY => {
+                let object = self.hash()?;
+                let segment = self.number()?.wrapping_sub(1);
+                Some(Erasure::Key(Key { object, segment }))
+            }
+            ERASED_BELOW => {
+                let is_some = self.octet()? != 0;
+                let hash = self.hash()?;
+                Some(Erasure::Below(is_some.then_some(hash)))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::place::WHOLE;
+    use super::*;
+
+    #[test]
+    fn what_was_appended_is_read_back() {
+        let mut builder = Builder::new();
+        let object = |object, segment| Key { object, segment };
+        builder.record(object(30, 0), &[10, 20], 8, 17);
+        builder.record(object(30, u64::MAX - 1), &[], 25, 1);
+        builder.record(object(31, WHOLE), &[10], u32::MAX, 255);
+        builder.erased(Erasure::Key(object(30, 0)), 300);
+        builder.erased(Erasure::Below(None), 301);
+        builder.erased(Erasure::Below(Some(10)), 302);
+        assert!(builder.knows(20) && !builder.knows(40));
+        let octets = builder.into_octets();
+        let contents = Contents::decode(&octets[HEADER_BYTES..]).unwrap();
+        let record = |key, node, at_units, units| Item::Record { key, node, at_units, units };
+        let erased = |erasure, at_units| Item::Erased { erasure, at_units };
+        let expected = [
+            record(object(30, 0), 2, 8, 17),
+            record(object(30, u64::MAX - 1), 2, 25, 1),
+            record(object(31, WHOLE), 3, u32::MAX, 255),
+            erased(Erasure::Key(object(30, 0)), 300),
+            erased(Erasure::Below(None), 301),
+            erased(Erasure::Below(Some(10)), 302),
+        ];
+        assert_eq!(contents.items, expected);
+        let mut path = vec![];
+        contents.path(2, &mut path);
+        assert_eq!(path, [10, 20]);
+        path.clear();
+        contents.path(3, &mut path);
+        assert_eq!(path, [10]);
+        for end in HEADER_BYTES..octets.len() {
+            // Cut anywhere, it is either malformed or the items before.
+            if let Some(cut) = Contents::decode(&octets[HEADER_BYTES..end]) {
+                assert_eq!(cut.items[..], expected[..cut.items.len()]);
+            }
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! One disk: its regions, the one being filled, and what waits for it.
+
+use super::checkpoint::{Builder, ERASURE_BYTES_MAX, Erasure, encode_erasure};
+use super::config::{Checksum, DiskGeometry};
+use super::op::{DiskOpId, WritePart};
+use super::place::{Place, UNIT_BYTES};
+use super::queue::ServiceTime;
+use super::record::{self, HEADER_BYTES, Kind};
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use weir_base::Instant;
+
+/// Erasures in one record of them at most.
+const ERASURES_PER_RECORD: usize = 1024;
+/// Erasures that wait for a disk at most. Beyond it all that is on the disk will be taken for
+/// erased when it is next read in.
+const ERASURES_WAITING_MAX: usize = 1 << 16;
+
+/// What is known of a region.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct Region {
+    /// Of its present use; 0 when it holds nothing.
+    pub(super) sequence: u32,
+    /// Of its last use, if it holds nothing.
+    pub(super) former: u32,
+    /// Records in it that the index leads to.
+    pub(super) records: u32,
+    /// Octets that these take.
+    pub(super) bytes: u64,
+}
+
+/// A region that is being filled or closed.
+#[derive(Debug)]
+pub(super) struct Log {
+    pub(super) region: u32,
+    pub(super) sequence: u32,
+    /// Where the next record begins in the region.
+    pub(super) at: u64,
+    pub(super) checkpoint: Builder,
+    /// Whether its header is on disk: other writes wait for that, so that a start never takes the
+    /// region for what it was before.
+    pub(super) has_header: bool,
+    /// Writes that have not ended.
+    pub(super) writes: u32,
+    /// Whether a write failed: then nobody knows what the region holds until it is read.
+    pub(super) has_failed: bool,
+    /// Whether its checkpoint is on its way.
+    pub(super) is_sealed: bool,
+}
+
+/// What a write is for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Content {
+    Header,
+    Records,
+    Checkpoint,
+}
+
+/// A write that is gathered, waits or is under way.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) ticket: u64,
+    pub(super) content: Content,
+    pub(super) region: u32,
+    pub(super) sequence: u32,
+    /// Where it begins in the region.
+    pub(super) at: u64,
+    pub(super) len: u64,
+    pub(super) parts: Vec<WritePart>,
+    /// The records that wait to be written with it.
+    pub(super) records: Vec<u32>,
+    /// The erasures that are noted with it.
+    pub(super) erasures: Vec<Erasure>,
+    /// When its first part came.
+    pub(super) began: Instant,
+}
+
+/// A region to be filled, and what was in it before.
+pub(super) struct Reused {
+    pub(super) before: Region,
+    pub(super) batch: Batch,
+}
+
+/// One disk.
+pub(super) struct Device {
+    pub(super) geometry: DiskGeometry,
+    pub(super) store_id: u64,
+    pub(super) checksum: Checksum,
+    pub(super) regions: Vec<Region>,
+    pub(super) open: Option<Log>,
+    pub(super) closing: Vec<Log>,
+    /// Being gathered.
+    pub(super) batch: Option<Batch>,
+    /// Gathered; in the order in which they go.
+    pub(super) writes: VecDeque<Batch>,
+    /// Reads that wait.
+    pub(super) reads: VecDeque<u32>,
+    pub(super) under_way: u32,
+    /// Operations in the order in which they were begun. Some may have ended.
+    pub(super) begun: VecDeque<(Instant, DiskOpId)>,
+    /// Reads that wait or are under way.
+    pub(super) reads_waiting: u32,
+    /// Records that wait or are being written.
+    pub(super) records_waiting: u32,
+    pub(super) service: ServiceTime,
+    /// What was erased and is not noted on the disk yet.
+    pub(super) erasures: Vec<Erasure>,
+    pub(super) is_stalled: bool,
+    /// Operations begun before count as begun now: the disk has answered since.
+    pub(super) patient_since: Instant,
+    /// Regions of lower sequence numbers are the oldest eighth of a full log.
+    pub(super) old_below: u32,
+    /// Whether what it held before is known well enough to write.
+    pub(super) is_ready: bool,
+    /// Writes that failed one after another.
+    pub(super) write_failures: u32,
+    /// Reads that failed one after another.
+    pub(super) read_failures: u32,
+    /// Nothing is appended before.
+    pub(super) paused_until: Instant,
+}
+
+impl Device {
+    pub(super) fn new(geometry: DiskGeometry, store_id: u64, checksum: Checksum) -> Self {
+        Self {
+            regions: vec![Region::default(); geometry.regions as usize],
+            geometry,
+            store_id,
+            checksum,
+            open: None,
+            closing: Vec::new(),
+            batch: None,
+            writes: VecDeque::new(),
+            reads: VecDeque::new(),
+            under_way: 0,
+            begun: VecDeque::new(),
+            reads_waiting: 0,
+            records_waiting: 0,
+            service: ServiceTime::default(),
+            erasures: Vec::new(),
+            is_stalled: false,
+            patient_since: Instant::ZERO,
+            old_below: 0,
+            is_ready: true,
+            write_failures: 0,
+            read_failures: 0,
+            paused_until: Instant::ZERO,
+        }
+    }
+
+    /// Whether it may ever store anything.
+    #[inline]
+    pub(super) fn is_of_use(&self) -> bool {
+        self.geometry.is_writable && self.geometry.regions >= 2
+    }
+
+    /// The region of a place, and where in it.
+    #[inline]
+    pub(super) fn locate(&self, place: Place) -> (usize, u64) {
+        let at = place.offset_units() * UNIT_BYTES;
+        let region = at / self.geometry.region_bytes;
+        (region as usize, at - region * self.geometry.region_bytes)
+    }
+
+    /// Whether what was written there is still there.
+    #[inline]
+    pub(super) fn is_valid(&self, place: Place) -> bool {
+        self.regions.get(self.locate(place).0).is_some_and(|region| {
+            region.sequence != 0 && region.sequence as u8 == place.generation()
+        })
+    }
+
+    /// Whether what was written there will soon make room for other records.
+    #[inline]
+    pub(super) fn will_go_soon(&self, place: Place) -> bool {
+        self.regions[self.locate(place).0].sequence < self.old_below
+    }
+
+    /// Finds out which regions are the oldest eighth.
+    pub(super) fn sort_by_age(&mut self) {
+        let mut sequences: Vec<u32> = self.regions.iter().map(|region| region.sequence).collect();
+        sequences.sort_unstable();
+        let is_full = sequences.first().is_some_and(|&sequence| sequence != 0);
+        self.old_below = if is_full { sequences[sequences.len() / 8] } else { 0 };
+    }
+
+    /// The place of a record.
+    pub(super) fn place(&self, disk: u8, region: u32, at: u64, size: u64) -> Place {
+        let offset = u64::from(region) * self.geometry.region_bytes + at;
+        let generation = self.regions[region as usize].sequence as u8;
+        Place::new(disk, offset / UNIT_BYTES, (size / UNIT_BYTES) as u8, generation)
+    }
+
+    /// Octets from the start of the file or device to a place in a region.
+    #[inline]
+    pub(super) fn offset(&self, region: u32, at: u64) -> u64 {
+        let geometry = &self.geometry;
+        let region = u64::from(geometry.first) + u64::from(region) * u64::from(geometry.stride);
+        geometry.data_offset + region * geometry.region_bytes + at
+    }
+
+    pub(super) fn record_place(&self, region: u32, at: u64, sequence: u32) -> record::Place {
+        record::Place { store_id: self.store_id, offset: self.offset(region, at), sequence }
+    }
+
+    /// Octets of a record with a body of so many.
+    #[inline]
+    pub(super) fn record_bytes(&self, body_len: usize) -> u64 {
+        record::size(body_len, self.geometry.block_bytes)
+    }
+
+    /// Whether a region, with so many octets used and a checkpoint of so many, has room for `size`
+    /// more, of which the checkpoint grows by `checkpoint_growth`.
+    fn has_room(&self, at: u64, checkpoint_len: usize, size: u64, growth: usize) -> bool {
+        let block_bytes = u64::from(self.geometry.block_bytes);
+        let checkpoint = ((checkpoint_len + growth) as u64).next_multiple_of(block_bytes);
+        at + size + checkpoint + block_bytes <= self.geometry.region_bytes
+    }
+
+    /// Whether the open region has room.
+    #[inline]
+    pub(super) fn fits(&self, size: u64, growth: usize) -> bool {
+        let Some(log) = &self.open else { return false };
+        self.has_room(log.at, log.checkpoint.len(), size, growth)
+    }
+
+    /// Whether an empty region has room.
+    pub(super) fn fits_empty(&self, size: u64, growth: usize) -> bool {
+        self.has_room(u64::from(self.geometry.block_bytes), HEADER_BYTES, size, growth)
+    }
+
+    /// The next region to fill: one that holds nothing, else the oldest.
+    fn next_region(&self) -> Option<u32> {
+        let is_busy = |region: u32| self.closing.iter().any(|log| log.region == region);
+        let regions = self.regions.iter().zip(0_u32..);
+        let idle = regions.filter(|&(_, index)| !is_busy(index));
+        idle.min_by_key(|(region, _)| region.sequence).map(|(_, index)| index)
+    }
+
+    /// Begins to fill the next region. Nothing when all are still being written.
+    pub(super) fn open_next(
+        &mut self,
+        now: Instant,
+        last_sequence: &mut u32,
+        ticket: u64,
+    ) -> Option<Reused> {
+        debug_assert!(self.open.is_none() && self.batch.is_none());
+        let region = self.next_region()?;
+        let before = self.regions[region as usize];
+        *last_sequence += 1;
+        if *last_sequence as u8 == before.sequence.max(before.former) as u8 {
+            *last_sequence += 1; // So that places of its last use are told apart.
+        }
+        let sequence = *last_sequence;
+        self.regions[region as usize] = Region { sequence, ..Region::default() };
+        self.sort_by_age();
+        let mut header = vec![0; HEADER_BYTES];
+        header.extend_from_slice(&self.geometry.first.to_le_bytes());
+        header.extend_from_slice(&self.geometry.stride.to_le_bytes());
+        let place = self.record_place(region, 0, sequence);
+        record::seal(&mut header, &place, Kind::Region, 0, self.checksum);
+        let block_bytes = u64::from(self.geometry.block_bytes);
+        self.open = Some(Log {
+            region,
+            sequence,
+            at: block_bytes,
+            checkpoint: Builder::new(),
+            has_header: false,
+            writes: 1,
+            has_failed: false,
+            is_sealed: false,
+        });
+        let batch = Batch {
+            ticket,
+            content: Content::Header,
+            region,
+            sequence,
+            at: 0,
+            len: block_bytes,
+            parts: vec![WritePart::Raw(header)],
+            records: Vec::new(),
+            erasures: Vec::new(),
+            began: now,
+        };
+        Some(Reused { before, batch })
+    }
+
+    /// The write that the next part goes into.
+    pub(super) fn batch_for(
+        &mut self,
+        now: Instant,
+        size: u64,
+        write_bytes_max: u64,
+        ticket: impl FnOnce() -> u64,
+    ) -> &mut Batch {
+        if self.batch.as_ref().is_some_and(|batch| batch.len + size > write_bytes_max) {
+            self.finish_batch();
+        }
+        let log = self.open.as_mut().unwrap_or_else(|| unreachable!("asked for with room"));
+        self.batch.get_or_insert_with(|| {
+            log.writes += 1;
+            Batch {
+                ticket: ticket(),
+                content: Content::Records,
+                region: log.region,
+                sequence: log.sequence,
+                at: log.at,
+                len: 0,
+                parts: Vec::new(),
+                records: Vec::new(),
+                erasures: Vec::new(),
+                began: now,
+            }
+        })
+    }
+
+    /// Nothing more goes into the write that is being gathered.
+    pub(super) fn finish_batch(&mut self) {
+        self.writes.extend(self.batch.take());
+    }
+
+    /// Nothing more goes into the region that is being filled.
+    pub(super) fn close(&mut self) {
+        self.finish_batch();
+        self.closing.extend(self.open.take());
+    }
+
+    /// The log of a region, unless it is done with.
+    pub(super) fn log_mut(&mut self, region: u32, sequence: u32) -> Option<&mut Log> {
+        let open = self.open.as_mut();
+        open.into_iter()
+            .chain(&mut self.closing)
+            .find(|log| log.region == region && log.sequence == sequence)
+    }
+
+    /// Whether this write must wait until the header of its region is on disk.
+    pub(super) fn must_wait(&self, batch: &Batch) -> bool {
+        let mut logs = self.open.iter().chain(&self.closing);
+        batch.content == Content::Records
+            && logs.any(|log| log.sequence == batch.sequence && !log.has_header)
+    }
+
+    /// Writes checkpoint and footer of closed regions whose records are all written, and lets go of
+    /// those that have them or cannot have them.
+    pub(super) fn seal_closed(&mut self, now: Instant, mut ticket: impl FnMut() -> u64) {
+        let mut at = 0;
+        while at < self.closing.len() {
+            let log = &self.closing[at];
+            if log.writes > 0 {
+                at += 1;
+                continue;
+            }
+            let log = self.closing.swap_remove(at);
+            if log.has_failed || log.is_sealed {
+                continue;
+            }
+            let Log { region, sequence, checkpoint, at: log_at, .. } = log;
+            let batch = self.checkpoint(now, region, sequence, checkpoint, ticket());
+            debug_assert!(batch.at >= log_at, "room was kept for the checkpoint");
+            self.writes.push_back(batch);
+            self.closing.push(Log {
+                region,
+                sequence,
+                at: self.geometry.region_bytes,
+                checkpoint: Builder::new(),
+                has_header: true,
+                writes: 1,
+                has_failed: false,
+                is_sealed: true,
+            });
+        }
+    }
+
+    fn checkpoint(
+        &self,
+        now: Instant,
+        region: u32,
+        sequence: u32,
+        checkpoint: Builder,
+        ticket: u64,
+    ) -> Batch {
+        let block_bytes = u64::from(self.geometry.block_bytes);
+        let mut octets = checkpoint.into_octets();
+        let checkpoint_len = (octets.len() as u64).next_multiple_of(block_bytes);
+        let footer_at = self.geometry.region_bytes - block_bytes;
+        let at = footer_at - checkpoint_len;
+        let place = self.record_place(region, at, sequence);
+        record::seal(&mut octets, &place, Kind::Checkpoint, 0, self.checksum);
+        let mut footer = vec![0; HEADER_BYTES];
+        footer.extend_from_slice(&at.to_le_bytes());
+        footer.extend_from_slice(&checkpoint_len.to_le_bytes());
+        let place = self.record_place(region, footer_at, sequence);
+        record::seal(&mut footer, &place, Kind::Footer, 0, self.checksum);
+        Batch {
+            ticket,
+            content: Content::Checkpoint,
+            region,
+            sequence,
+            at,
+            len: checkpoint_len + block_bytes,
+            parts: vec![WritePart::Raw(octets), WritePart::Raw(footer)],
+            records: Vec::new(),
+            erasures: Vec::new(),
+            began: now,
+        }
+    }
+
+    /// Notes that something is to be erased from what is on the disk by now.
+    pub(super) fn erase(&mut self, erasure: Erasure) {
+        if !self.geometry.is_writable {
+            return; // Nothing can be noted there; a start reads it as it is.
+        }
+        if self.erasures.len() >= ERASURES_WAITING_MAX {
+            self.erasures.clear();
+            self.erasures.push(Erasure::Below(None));
+        }
+        self.erasures.push(erasure);
+    }
+
+    /// The size of the record of the next erasures, and what it adds to the checkpoint at most.
+    pub(super) fn erasure_room(&self) -> (u64, usize) {
+        let octets = self.erasures.len().min(ERASURES_PER_RECORD) * ERASURE_BYTES_MAX;
+        (self.record_bytes(octets), octets)
+    }
+
+    /// Puts the next erasures into the open region, which has room.
+    pub(super) fn append_erasures(
+        &mut self,
+        now: Instant,
+        write_bytes_max: u64,
+        ticket: impl FnOnce() -> u64,
+    ) {
+        let count = self.erasures.len().min(ERASURES_PER_RECORD);
+        let mut octets = vec![0; HEADER_BYTES];
+        let Some(log) = &mut self.open else { return };
+        let (region, sequence, at) = (log.region, log.sequence, log.at);
+        let noted: Vec<Erasure> = self.erasures.drain(..count).collect();
+        for &erasure in &noted {
+            encode_erasure(erasure, &mut octets);
+            log.checkpoint.erased(erasure, (at / UNIT_BYTES) as u32);
+        }
+        let place = self.record_place(region, at, sequence);
+        record::seal(&mut octets, &place, Kind::Erasures, 0, self.checksum);
+        let size = (octets.len() as u64).next_multiple_of(u64::from(self.geometry.block_bytes));
+        let batch = self.batch_for(now, size, write_bytes_max, ticket);
+        batch.len += size;
+        batch.parts.push(WritePart::Raw(octets));
+        batch.erasures.extend(noted);
+        if let Some(log) = &mut self.open {
+            log.at += size;
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! What is asked of the disks, and what they answer.
+
+use super::checkpoint::Erasure;
+use super::device::{Batch, Content, Region};
+use super::lookup::FinishedRead;
+use super::op::{DiskFailure, DiskOp, DiskOpId, DiskOpKind, DiskOutcome};
+use super::place::UNIT_BYTES;
+use super::queue::{Turn, turn};
+use super::tier::{DiskTier, Purpose, Read, Running};
+use alloc::vec::Vec;
+use core::mem;
+use weir_base::{Instant, NS_PER_S, Packet};
+
+/// Writes that fail one after another before a disk gets a rest from them.
+const FAILURES_MAX: u32 = 3;
+/// The first rest, ns; each further failure doubles it.
+const PAUSE_NS: u64 = NS_PER_S;
+/// The longest rest, ns.
+const PAUSE_MAX_NS: u64 = 60 * NS_PER_S;
+
+impl DiskTier {
+    /// Appends what the disks are to do now.
+    pub(crate) fn take_ops(&mut self, now: Instant, ops: &mut Vec<DiskOp>) {
+        self.now = now;
+        for disk in 0..self.devices.len() {
+            self.prepare(now, disk);
+            while let Some(op) = self.next_op(now, disk) {
+                ops.push(op);
+            }
+        }
+    }
+
+    /// Hands over writes that have waited long enough, and erasures.
+    fn prepare(&mut self, now: Instant, disk: usize) {
+        let device = &self.devices[disk];
+        let takes_writes = device.is_ready && !device.is_stalled && now >= device.paused_until;
+        if !device.erasures.is_empty() && takes_writes && device.is_of_use() {
+            self.append_erasures(now, disk);
+        }
+        let delay_ns = self.config.write_delay_max_ns;
+        let device = &mut self.devices[disk];
+        if device.batch.as_ref().is_some_and(|batch| batch.began.plus_ns(delay_ns) <= now) {
+            device.finish_batch();
+        }
+        if !device.closing.is_empty() {
+            self.seal_closed(now, disk);
+        }
+    }
+
+    fn next_op(&mut self, now: Instant, disk: usize) -> Option<DiskOp> {
+        let device = &self.devices[disk];
+        if device.is_stalled || device.under_way >= self.config.depth {
+            return None;
+        }
+        if let Some((purpose, kind)) = self.recovery.next_read(disk, self.config.depth) {
+            return Some(self.begin(now, disk, purpose, kind));
+        }
+        let read = device.reads.front().map(|&at| self.reads[at].ticket);
+        let write = device.writes.front();
+        let write = write.filter(|batch| !device.must_wait(batch)).map(|batch| batch.ticket);
+        match turn(self.config.contention, read, write)? {
+            Turn::Read => self.begin_next_read(now, disk),
+            Turn::Write => self.begin_next_write(now, disk),
+        }
+    }
+
+    fn begin(&mut self, now: Instant, disk: usize, purpose: Purpose, kind: DiskOpKind) -> DiskOp {
+        let id = DiskOpId(0);
+        let slot = self.running.insert(Running { id, disk: disk as u8, purpose });
+        // Never the same again, and it says where to look.
+        self.serial += 1;
+        let id = DiskOpId(self.serial << 16 | u64::from(slot));
+        self.running[slot].id = id;
+        let device = &mut self.devices[disk];
+        device.under_way += 1;
+        device.begun.push_back((now, id));
+        if device.begun.len() > 2 * self.config.depth as usize + 64 {
+            let running = &self.running;
+            device.begun.retain(|&(_, id)| is_running(running, id));
+        }
+        DiskOp { id, disk: disk as u8, kind }
+    }
+
+    fn begin_next_read(&mut self, now: Instant, disk: usize) -> Option<DiskOp> {
+        let at = self.devices[disk].reads.pop_front()?;
+        let place = self.reads[at].place;
+        let device = &self.devices[disk];
+        let (region, within) = device.locate(place);
+        let kind = DiskOpKind::ReadRecord {
+            offset: device.offset(region as u32, within),
+            len: (u64::from(place.units()) * UNIT_BYTES) as u32,
+            // Of its use at present: if that is another, the record will not be found.
+            sequence: device.regions[region].sequence,
+        };
+        Some(self.begin(now, disk, Purpose::Read(at), kind))
+    }
+
+    fn begin_next_write(&mut self, now: Instant, disk: usize) -> Option<DiskOp> {
+        let mut batch = self.devices[disk].writes.pop_front()?;
+        let kind = DiskOpKind::Write {
+            offset: self.devices[disk].offset(batch.region, batch.at),
+            len: batch.len as u32,
+            sequence: batch.sequence,
+            parts: mem::take(&mut batch.parts),
+        };
+        Some(self.begin(now, disk, Purpose::Write(batch), kind))
+    }
+
+    /// An operation has ended.
+    pub(crate) fn on_done(&mut self, now: Instant, id: DiskOpId, outcome: DiskOutcome) {
+        self.now = now;
+        let slot = (id.0 & 0xFFFF) as u32;
+        if self.running.get(slot).is_none_or(|running| running.id != id) {
+            return;
+        }
+        let Running { disk, purpose, .. } = self.running.remove(slot);
+        let disk = usize::from(disk);
+        let device = &mut self.devices[disk];
+        device.under_way -= 1;
+        if device.is_stalled {
+            device.is_stalled = false;
+            device.patient_since = now;
+        }
+        self.forget_ended(disk);
+        match purpose {
+            Purpose::Read(at) => self.on_read(now, disk, at, outcome),
+            Purpose::Write(batch) => self.on_write(now, disk, batch, &outcome),
+            Purpose::Recovery(tag) => self.on_recovery_read(now, disk, tag, outcome),
+        }
+    }
+
+    fn forget_ended(&mut self, disk: usize) {
+        let begun = &mut self.devices[disk].begun;
+        while begun.front().is_some_and(|&(_, id)| !is_running(&self.running, id)) {
+            begun.pop_front();
+        }
+    }
+
+    fn on_read(&mut self, now: Instant, disk: usize, at: u32, outcome: DiskOutcome) {
+        let read = self.remove_read(at);
+        let device = &mut self.devices[disk];
+        device.reads_waiting -= 1;
+        device.service.on_end(now);
+        if !matches!(outcome, DiskOutcome::Failed(_)) {
+            device.read_failures = 0;
+        }
+        let data = match outcome {
+            DiskOutcome::Record { packet, fresh_until_unix_ms } => {
+                self.check_read(&read, &packet).then(|| (packet, self.instant(fresh_until_unix_ms)))
+            }
+            DiskOutcome::Failed(_) => {
+                self.on_read_failed(disk, &read);
+                None
+            }
+            DiskOutcome::Damaged(_) | DiskOutcome::Raw(_) | DiskOutcome::Written => {
+                // Where the region was used again meanwhile, it is only gone.
+                if self.is_valid(read.place) {
+                    self.stats.damaged += 1;
+                    self.remove_from_index(read.key, read.place);
+                }
+                None
+            }
+        };
+        self.stats.reads += u64::from(data.is_some());
+        if data.is_some() || !read.is_let_go {
+            self.finished.push_back(FinishedRead { read: read.id, data });
+        }
+    }
+
+    /// Whether what was read may be served.
+    fn check_read(&mut self, read: &Read, packet: &Packet) -> bool {
+        if read.is_outdated {
+            return false;
+        }
+        let Some(fingerprint) = self.notes.find(read.key) else { return true };
+        if self.config.hash_key.hash(packet) == fingerprint {
+            self.notes.remove(read.key);
+            return true;
+        }
+        self.stats.damaged += 1;
+        self.erase_key(read.key);
+        false
+    }
+
+    /// A single bad place is given up; when a disk fails altogether, what is on it is kept.
+    fn on_read_failed(&mut self, disk: usize, read: &Read) {
+        self.stats.read_errors += 1;
+        let device = &mut self.devices[disk];
+        device.read_failures = device.read_failures.saturating_add(1);
+        if device.read_failures == 1 {
+            self.remove_from_index(read.key, read.place);
+        }
+    }
+
+    fn on_write(&mut self, now: Instant, disk: usize, batch: Batch, outcome: &DiskOutcome) {
+        let failure = match outcome {
+            DiskOutcome::Written => None,
+            DiskOutcome::Failed(failure) => Some(*failure),
+            _ => Some(DiskFailure::Io),
+        };
+        let device = &mut self.devices[disk];
+        if let Some(log) = device.log_mut(batch.region, batch.sequence) {
+            log.writes -= 1;
+            log.has_failed |= failure.is_some();
+            log.has_header |= batch.content == Content::Header && failure.is_none();
+        }
+        if let Some(failure) = failure {
+            self.stats.write_errors += 1;
+            self.drop_parts(disk, &batch);
+            self.on_write_failed(now, disk, &batch, failure);
+        } else {
+            device.write_failures = 0;
+            device.paused_until = Instant::ZERO;
+            device.records_waiting -= batch.records.len() as u32;
+            self.stats.writes += batch.records.len() as u64;
+            self.stats.written_bytes += batch.len;
+            for &record in &batch.records {
+                self.remove_pending(record);
+            }
+        }
+        self.seal_closed(now, disk);
+    }
+
+    /// Records that nobody can say are on the disk are not served, and not after a restart either.
+    fn drop_parts(&mut self, disk: usize, batch: &Batch) {
+        self.devices[disk].records_waiting -= batch.records.len() as u32;
+        for &record in &batch.records {
+            let pending = self.remove_pending(record);
+            if self.remove_from_index(pending.key, pending.place) {
+                self.devices[disk].erase(Erasure::Key(pending.key));
+            }
+        }
+        for &erasure in &batch.erasures {
+            let is_there_again = match erasure {
+                Erasure::Key(key) => self.index.find(key).is_some(),
+                Erasure::Below(_) => false,
+            };
+            if !is_there_again {
+                self.devices[disk].erase(erasure);
+            }
+        }
+    }
+
+    fn on_write_failed(&mut self, now: Instant, disk: usize, batch: &Batch, failure: DiskFailure) {
+        let device = &mut self.devices[disk];
+        device.write_failures = device.write_failures.saturating_add(1);
+        if let Some(doubled) = device.write_failures.checked_sub(FAILURES_MAX) {
+            let pause_ns = (PAUSE_NS << doubled.min(16)).min(PAUSE_MAX_NS);
+            device.paused_until = now.plus_ns(pause_ns);
+        }
+        if batch.content == Content::Header {
+            return self.give_up_region(disk, batch, failure);
+        }
+        let is_open = device.open.as_ref().is_some_and(|log| log.sequence == batch.sequence);
+        // Where there is no space, there is none elsewhere either: no other region is given up.
+        if is_open && failure == DiskFailure::Io {
+            device.close();
+        }
+    }
+
+    /// A region without a header holds nothing.
+    fn give_up_region(&mut self, disk: usize, header: &Batch, failure: DiskFailure) {
+        let device = &mut self.devices[disk];
+        device.finish_batch();
+        let is_of_region = |batch: &Batch| batch.sequence == header.sequence;
+        let writes = mem::take(&mut device.writes);
+        let (dropped, kept): (Vec<Batch>, Vec<Batch>) = writes.into_iter().partition(is_of_region);
+        device.writes.extend(kept);
+        device.open.take_if(|log| log.sequence == header.sequence);
+        device.closing.retain(|log| log.sequence != header.sequence);
+        for batch in dropped {
+            self.drop_parts(disk, &batch);
+        }
+        if failure != DiskFailure::Io {
+            // It is the first to be tried again.
+            let region = &mut self.devices[disk].regions[header.region as usize];
+            *region = Region { former: header.sequence, ..Region::default() };
+        }
+        // Sequence numbers go by without a record: stale entries must still go before they look
+        // valid.
+        self.sweep(self.devices[disk].geometry.region_bytes);
+    }
+
+    /// Does what is due: stalls are found; the rest is done when operations are taken.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        for disk in 0..self.devices.len() {
+            if self.stalls_at(disk).is_some_and(|at| at <= now) {
+                self.on_stall(disk);
+            }
+        }
+        self.recover_further(now);
+    }
+
+    /// When the disk is taken for stalled unless it answers.
+    fn stalls_at(&self, disk: usize) -> Option<Instant> {
+        let device = &self.devices[disk];
+        let &(begun, _) = device.begun.front().filter(|_| !device.is_stalled)?;
+        Some(begun.max(device.patient_since).plus_ns(self.config.stalled_after_ns))
+    }
+
+    /// Lets go all who wait for a disk.
+    fn on_stall(&mut self, disk: usize) {
+        self.stats.stalls += 1;
+        let device = &mut self.devices[disk];
+        device.is_stalled = true;
+        let waiting = mem::take(&mut device.reads);
+        device.reads_waiting -= waiting.len() as u32;
+        for at in waiting {
+            let read = self.remove_read(at);
+            self.finished.push_back(FinishedRead { read: read.id, data: None });
+        }
+        for (_, running) in self.running.iter() {
+            if usize::from(running.disk) != disk {
+                continue;
+            }
+            if let Purpose::Read(at) = running.purpose
+                && !mem::replace(&mut self.reads[at].is_let_go, true)
+            {
+                let read = self.reads[at].id;
+                self.finished.push_back(FinishedRead { read, data: None });
+            }
+        }
+    }
+
+    /// When [`DiskTier::handle_timeout`] or [`DiskTier::take_ops`] has something to do.
+    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
+        let mut next = if self.recovery.has_work() { Some(self.now) } else { None };
+        let mut consider = |at: Instant| next = Some(next.map_or(at, |next: Instant| next.min(at)));
+        for (disk, device) in self.devices.iter().enumerate() {
+            if let Some(at) = self.stalls_at(disk) {
+                consider(at);
+            }
+            if let Some(batch) = &device.batch {
+                consider(batch.began.plus_ns(self.config.write_delay_max_ns));
+            }
+            let waits = !device.erasures.is_empty() && device.is_ready && !device.is_stalled;
+            if waits && device.is_of_use() && device.paused_until > self.now {
+                consider(device.paused_until);
+            }
+        }
+        next
+    }
+
+    /// Hands over all that is gathered. Says whether something has yet to be written by a disk that
+    /// works.
+    pub(crate) fn flush(&mut self, now: Instant) -> bool {
+        self.now = now;
+        self.devices.iter_mut().for_each(super::device::Device::finish_batch);
+        self.devices.iter().any(|device| {
+            let is_held_up = device.is_stalled || now < device.paused_until;
+            !is_held_up && (device.records_waiting > 0 || !device.is_ready && device.is_of_use())
+        })
+    }
+
+    /// Whether all disks that may be written to are known well enough for it.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.devices.iter().all(|device| device.is_ready || !device.is_of_use())
+    }
+}
+
+fn is_running(running: &weir_base::Slab<Running>, id: DiskOpId) -> bool {
+    running.get((id.0 & 0xFFFF) as u32).is_some_and(|running| running.id == id)
+}

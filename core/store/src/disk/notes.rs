@@ -1,0 +1,51 @@
+//! What is known of Data that may differ from what lies on a disk under its name.
+
+use super::place::Key;
+use alloc::collections::{BTreeMap, VecDeque};
+
+/// Notes that are kept.
+const NOTES_MAX: usize = 1 << 16;
+
+/// Fingerprints of Data that came from the network while other Data of its name, or the same, was
+/// on a disk: nobody knows which until the record is read. It is only served if it is the same.
+///
+/// So Data that passed by a busy disk need not be written a second time.
+#[derive(Default)]
+pub(super) struct Notes {
+    fingerprints: BTreeMap<Key, u64>,
+    /// Oldest first. Some may be gone.
+    order: VecDeque<Key>,
+}
+
+impl Notes {
+    /// The fingerprint that the record must have to be served.
+    #[inline]
+    pub(super) fn find(&self, key: Key) -> Option<u64> {
+        if self.fingerprints.is_empty() {
+            return None;
+        }
+        self.fingerprints.get(&key).copied()
+    }
+
+    /// Adds or replaces a note. Returns a key whose note had to go for it: what is on a disk under
+    /// that key must not be served any more.
+    #[must_use]
+    pub(super) fn insert(&mut self, key: Key, fingerprint: u64) -> Option<Key> {
+        self.fingerprints.insert(key, fingerprint);
+        self.order.push_back(key);
+        let oldest = if self.order.len() > NOTES_MAX { self.order.pop_front() } else { None };
+        oldest.filter(|oldest| self.fingerprints.remove(oldest).is_some())
+    }
+
+    #[inline]
+    pub(super) fn remove(&mut self, key: Key) {
+        if !self.fingerprints.is_empty() {
+            self.fingerprints.remove(&key);
+        }
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.fingerprints.len() * 2 * size_of::<(Key, u64)>()
+            + self.order.capacity() * size_of::<Key>()
+    }
+}

@@ -1,0 +1,268 @@
+//! A store over disks that are octets in memory.
+
+use super::super::*;
+use crate::{Hit, Lookup, NameHashes, Query, Store, StoreConfig};
+use std::collections::VecDeque;
+use std::vec::Vec;
+use std::{format, vec};
+use weir_base::{HashKey, Instant, NS_PER_MS, Packet, Pool};
+use weir_wire::{Data, DataView, Name, NameView};
+
+pub(super) const KEY: HashKey = HashKey::new([7, 8]);
+pub(super) const STORE_ID: u64 = 0x0123_4567_89AB_CDEF;
+
+/// FNV-1a: enough to find what tests flip.
+pub(super) fn checksum(octets: &[u8]) -> u32 {
+    octets
+        .iter()
+        .fold(0x811C_9DC5, |sum, &octet| (sum ^ u32::from(octet)).wrapping_mul(0x0100_0193))
+}
+
+pub(super) fn geometry(regions: u32, region_bytes: u64, block_bytes: u32) -> DiskGeometry {
+    DiskGeometry {
+        data_offset: 4096,
+        region_bytes,
+        block_bytes,
+        first: 1,
+        stride: 2,
+        regions,
+        is_writable: true,
+    }
+}
+
+pub(super) fn tier_config(disks: Vec<DiskGeometry>) -> DiskTierConfig {
+    DiskTierConfig {
+        unix_ms_at_zero: 1_700_000_000_000,
+        record_bytes_typical: 1024,
+        ..DiskTierConfig::new(disks, STORE_ID, KEY, checksum)
+    }
+}
+
+/// The octets of one disk.
+#[derive(Clone, Default)]
+pub(super) struct Octets(pub(super) Vec<u8>);
+
+impl Octets {
+    /// Zeros for all regions.
+    pub(super) fn of(geometry: &DiskGeometry) -> Self {
+        let regions = u64::from(geometry.first + geometry.stride * geometry.regions);
+        Self(vec![0; (geometry.data_offset + regions * geometry.region_bytes) as usize])
+    }
+
+    pub(super) fn read(&self, offset: u64, len: u32) -> Vec<u8> {
+        let begin = (offset as usize).min(self.0.len());
+        let end = (begin + len as usize).min(self.0.len());
+        self.0[begin..end].to_vec()
+    }
+
+    pub(super) fn write(&mut self, offset: u64, octets: &[u8]) {
+        self.0[offset as usize..offset as usize + octets.len()].copy_from_slice(octets);
+    }
+}
+
+/// What a write puts where.
+pub(super) fn laid_out(config: &DiskTierConfig, op: &DiskOp) -> Option<(u64, Vec<u8>)> {
+    let DiskOpKind::Write { offset, len, sequence, parts } = &op.kind else { return None };
+    let geometry = &config.disks[usize::from(op.disk)];
+    let block_bytes = u64::from(geometry.block_bytes);
+    assert!(offset % block_bytes == 0 && u64::from(*len) % block_bytes == 0);
+    let mut octets = vec![0xEE; *len as usize];
+    let place = record::Place { store_id: STORE_ID, offset: *offset, sequence: *sequence };
+    record::lay_out(parts, &place, geometry.block_bytes, checksum, &mut octets);
+    Some((*offset, octets))
+}
+
+/// What a read gives.
+pub(super) fn read(disk: &Octets, op: &DiskOpKind) -> DiskOutcome {
+    match *op {
+        DiskOpKind::ReadRaw { offset, len } => DiskOutcome::Raw(disk.read(offset, len)),
+        DiskOpKind::ReadRecord { offset, len, sequence } => {
+            let octets = disk.read(offset, len);
+            let place = record::Place { store_id: STORE_ID, offset, sequence };
+            match record::open_data(&octets, &place, checksum) {
+                Ok(record) => DiskOutcome::Record {
+                    packet: Packet::from(record.body),
+                    fresh_until_unix_ms: record.fresh_until_unix_ms,
+                },
+                Err(fault) => DiskOutcome::Damaged(fault),
+            }
+        }
+        DiskOpKind::Write { .. } => panic!("not a read"),
+    }
+}
+
+pub(super) fn name(uri: &str) -> Name {
+    uri.parse().unwrap()
+}
+
+pub(super) fn hashes(name: NameView<'_>) -> NameHashes {
+    let hash = |name: NameView<'_>| (!name.is_empty()).then(|| KEY.hash(name.value()));
+    NameHashes {
+        whole: KEY.hash(name.value()),
+        parent: hash(name.parent()),
+        grandparent: hash(name.parent().parent()),
+    }
+}
+
+pub(super) fn prefixes(name: NameView<'_>, path: &mut Vec<u64>) {
+    path.extend((1..name.component_count()).map(|n| KEY.hash(name.prefix(n).value())));
+}
+
+pub(super) fn wire(name: &Name, freshness_ms: u64, content: &[u8]) -> Vec<u8> {
+    Data::new(name.clone()).freshness_ms(freshness_ms).content(content).encode_with_digest()
+}
+
+/// A segment of an object.
+pub(super) fn segment(uri: &str, number: u64) -> Name {
+    let mut name = name(uri);
+    name.append_segment(number);
+    name
+}
+
+pub(super) enum Found {
+    Nothing,
+    Memory(Hit),
+    Disk(OnDisk),
+}
+
+/// A store with its disks, and operations under way.
+pub(super) struct Bed {
+    pub(super) store: Store,
+    pub(super) disks: Vec<Octets>,
+    pub(super) config: DiskTierConfig,
+    pub(super) memory: StoreConfig,
+    pub(super) ops: VecDeque<DiskOp>,
+    pub(super) pool: Pool,
+    pub(super) now: Instant,
+}
+
+impl Bed {
+    pub(super) fn with(config: DiskTierConfig, memory: StoreConfig) -> Self {
+        let disks = config.disks.iter().map(Octets::of).collect();
+        Self {
+            store: Store::with_disk(memory.clone(), config.clone()),
+            disks,
+            config,
+            memory,
+            ops: VecDeque::new(),
+            pool: Pool::new(1 << 20),
+            now: Instant::from_ns(1),
+        }
+    }
+
+    /// One disk of 8 regions of 64 KiB, and next to no RAM.
+    pub(super) fn small() -> Self {
+        Self::with(
+            tier_config(vec![geometry(8, 64 << 10, 512)]),
+            StoreConfig { capacity_bytes: 0, ..StoreConfig::default() },
+        )
+    }
+
+    /// As after a crash: what is under way is lost.
+    pub(super) fn restart(&mut self) {
+        self.ops.clear();
+        self.store = Store::with_disk(self.memory.clone(), self.config.clone());
+        self.now = Instant::from_ns(1);
+    }
+
+    pub(super) fn wait_ms(&mut self, ms: u64) {
+        self.now = self.now.plus_ns(ms * NS_PER_MS);
+        self.tick();
+    }
+
+    pub(super) fn tick(&mut self) {
+        self.store.handle_timeout(self.now);
+        self.take();
+    }
+
+    pub(super) fn take(&mut self) {
+        let mut ops = Vec::new();
+        self.store.take_disk_ops(self.now, &mut ops);
+        self.ops.extend(ops);
+    }
+
+    /// Does all that is asked of the disks, and what comes of it.
+    pub(super) fn settle(&mut self) {
+        for _ in 0..100_000 {
+            self.take();
+            if let Some(op) = self.ops.pop_front() {
+                self.perform(op);
+            } else if let Some(at) = self.store.next_wakeup() {
+                self.now = self.now.max(at);
+                self.store.handle_timeout(self.now);
+            } else {
+                return;
+            }
+        }
+        panic!("it does not come to rest");
+    }
+
+    pub(super) fn perform(&mut self, op: DiskOp) {
+        let outcome = match laid_out(&self.config, &op) {
+            Some((offset, octets)) => {
+                self.disks[usize::from(op.disk)].write(offset, &octets);
+                DiskOutcome::Written
+            }
+            None => read(&self.disks[usize::from(op.disk)], &op.kind),
+        };
+        self.store.on_disk_done(self.now, op.id, outcome);
+    }
+
+    pub(super) fn put_wire(&mut self, wire: &[u8]) -> bool {
+        let data = DataView::decode(wire).unwrap();
+        let name = data.name;
+        let fill = |path: &mut Vec<u64>| prefixes(name, path);
+        self.store.insert(self.now, &data, hashes(name), fill, &mut self.pool).is_some()
+    }
+
+    pub(super) fn put(&mut self, name: &Name, content: &[u8]) -> bool {
+        self.put_wire(&wire(name, 0, content))
+    }
+
+    pub(super) fn look(&mut self, name: &Name, can_be_prefix: bool, must_be_fresh: bool) -> Found {
+        let hashes = hashes(name.as_view());
+        let query = Query { name: name.as_view(), hashes, can_be_prefix, must_be_fresh };
+        match self.store.lookup(self.now, &query) {
+            Lookup::Hit(hit) => Found::Memory(hit),
+            Lookup::OnDisk(found) => Found::Disk(found),
+            Lookup::Miss => Found::Nothing,
+        }
+    }
+
+    /// What an Interest gets from RAM or disk.
+    pub(super) fn fetch_with(&mut self, name: &Name, can_be_prefix: bool) -> Option<Vec<u8>> {
+        match self.look(name, can_be_prefix, false) {
+            Found::Nothing => None,
+            Found::Memory(hit) => Some(hit.packet.to_vec()),
+            Found::Disk(found) => {
+                let read = self.store.begin_read(self.now, &found).unwrap();
+                self.settle();
+                let finished = self.store.next_finished().expect("the read has ended");
+                assert_eq!(finished.read, read);
+                finished.data.map(|(packet, _)| packet.to_vec())
+            }
+        }
+    }
+
+    pub(super) fn fetch(&mut self, name: &Name) -> Option<Vec<u8>> {
+        self.fetch_with(name, false)
+    }
+
+    pub(super) fn content(&mut self, name: &Name) -> Option<Vec<u8>> {
+        self.fetch(name).map(|wire| DataView::decode(&wire).unwrap().content.to_vec())
+    }
+
+    pub(super) fn erase(&mut self, uri: &str, limit: usize) -> usize {
+        let name = name(uri);
+        self.store.erase(name.as_view(), KEY.hash(name.value()), limit)
+    }
+
+    pub(super) fn stats(&self) -> DiskTierStats {
+        self.store.stats().disk
+    }
+
+    pub(super) fn uri(&mut self, uri: &str, can_be_prefix: bool) -> Option<std::string::String> {
+        let wire = self.fetch_with(&name(uri), can_be_prefix)?;
+        Some(format!("{}", DataView::decode(&wire).unwrap().name))
+    }
+}

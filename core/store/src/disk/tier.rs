@@ -1,0 +1,482 @@
+//! The disk tier as the store sees it: what is where, and what of it is asked for.
+
+use super::config::{DiskTierConfig, FilterKind};
+use super::device::{Batch, Device};
+use super::index::DiskIndex;
+use super::lookup::{FinishedRead, OnDisk, ReadId, ReadRefused};
+use super::notes::Notes;
+use super::op::DiskOpId;
+use super::place::{Key, Place, UNIT_BYTES, WHOLE};
+use super::recover::Recovery;
+use super::stats::DiskTierStats;
+use crate::store::{Hit, Lookup, NameHashes, PREFIX_VISITS_MAX, Query};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use weir_base::{CountingBloom, Instant, NS_PER_MS, Packet, Slab, Table, mix};
+use weir_wire::name::DIGEST_SIZE;
+use weir_wire::{DataView, NameView, tlv};
+
+/// A record that is not known to be on disk yet.
+pub(super) struct Pending {
+    pub(super) key: Key,
+    pub(super) place: Place,
+    pub(super) packet: Packet,
+    pub(super) fresh_until_unix_ms: u64,
+}
+
+/// A read that Interests wait for.
+pub(super) struct Read {
+    pub(super) id: ReadId,
+    pub(super) key: Key,
+    pub(super) place: Place,
+    pub(super) ticket: u64,
+    /// Those who waited have been told to go on.
+    pub(super) is_let_go: bool,
+    /// What is there was erased or replaced after the read was begun.
+    pub(super) is_outdated: bool,
+}
+
+/// What an operation that is under way is for.
+pub(super) enum Purpose {
+    Read(u32),
+    Write(Batch),
+    Recovery(u32),
+}
+
+/// An operation that is under way.
+pub(super) struct Running {
+    pub(super) id: DiskOpId,
+    pub(super) disk: u8,
+    pub(super) purpose: Purpose,
+}
+
+/// What RAM has no room for, on disks.
+pub(crate) struct DiskTier {
+    pub(super) config: DiskTierConfig,
+    pub(super) devices: Vec<Device>,
+    pub(super) index: DiskIndex,
+    pub(super) filter: Option<CountingBloom>,
+    pub(super) pending: Slab<Pending>,
+    pub(super) pending_places: Table,
+    pub(super) reads: Slab<Read>,
+    pub(super) read_places: Table,
+    pub(super) running: Slab<Running>,
+    pub(super) finished: VecDeque<FinishedRead>,
+    pub(super) notes: Notes,
+    pub(super) recovery: Recovery,
+    /// Operations so far.
+    pub(super) serial: u64,
+    pub(super) last_read: u64,
+    pub(super) last_ticket: u64,
+    /// That of the region opened last.
+    pub(super) last_sequence: u32,
+    /// Where to look first for a disk to append to.
+    pub(super) next_disk: usize,
+    /// Octets of all disks that are of use.
+    pub(super) log_bytes: u64,
+    /// The latest time that anyone told.
+    pub(super) now: Instant,
+    pub(super) stats: DiskTierStats,
+    /// Scratch: the prefixes of an object's name.
+    pub(super) path: Vec<u64>,
+}
+
+/// The key of Data of this name. `parent` is the hash of the name without its last component.
+#[inline]
+pub(crate) fn key_of(name: NameView<'_>, whole: u64, parent: Option<u64>) -> Key {
+    match (segment_of(name), parent) {
+        (Some(segment), Some(object)) => Key { object, segment },
+        _ => Key { object: whole, segment: WHOLE },
+    }
+}
+
+/// The number of the segment that the name ends with, if it is written in the shortest form and
+/// does not read as [`WHOLE`].
+#[inline]
+fn segment_of(name: NameView<'_>) -> Option<u64> {
+    const SEGMENT: u8 = tlv::SEGMENT_NAME_COMPONENT as u8;
+    // Most names that do not end so are told by their last octets, without a walk through them.
+    let value = name.value();
+    let ends_so = |size: usize| {
+        let at = value.len().wrapping_sub(size + 2);
+        value.get(at..at.wrapping_add(2)).is_some_and(|header| *header == [SEGMENT, size as u8])
+    };
+    if !(ends_so(1) || ends_so(2) || ends_so(4) || ends_so(8)) {
+        return None;
+    }
+    let last = name.last()?;
+    let segment = last.as_segment()?;
+    (tlv::nni_size(segment) == last.value.len() && segment != WHOLE).then_some(segment)
+}
+
+#[inline]
+fn place_hash(place: Place) -> u64 {
+    mix(u64::from(place.disk()) << 36 | place.offset_units())
+}
+
+impl DiskTier {
+    pub(crate) fn new(config: DiskTierConfig) -> Self {
+        let config = DiskTierConfig {
+            // Numbers of operations under way have 16 bits, disks 4.
+            depth: config.depth.clamp(1, 4095),
+            writes_max: config.writes_max.max(1),
+            ..config
+        };
+        let device = |geometry| Device::new(geometry, config.store_id, config.checksum);
+        let devices: Vec<_> = config.disks.iter().take(16).cloned().map(device).collect();
+        let octets =
+            |device: &Device| u64::from(device.geometry.regions) * device.geometry.region_bytes;
+        let log_bytes = devices.iter().map(octets).sum();
+        Self {
+            filter: filter_for(&config, log_bytes),
+            recovery: Recovery::new(&devices),
+            devices,
+            index: DiskIndex::new(),
+            pending: Slab::new(),
+            pending_places: Table::with_capacity(0),
+            reads: Slab::new(),
+            read_places: Table::with_capacity(0),
+            running: Slab::new(),
+            finished: VecDeque::new(),
+            notes: Notes::default(),
+            serial: 0,
+            last_read: 0,
+            last_ticket: 0,
+            last_sequence: 0,
+            next_disk: 0,
+            log_bytes,
+            now: Instant::ZERO,
+            stats: DiskTierStats::default(),
+            path: Vec::new(),
+            config,
+        }
+    }
+
+    pub(crate) fn config(&self) -> &DiskTierConfig {
+        &self.config
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.now
+    }
+
+    pub(crate) fn set_now(&mut self, now: Instant) {
+        self.now = now;
+    }
+
+    pub(super) fn ticket(&mut self) -> u64 {
+        self.last_ticket += 1;
+        self.last_ticket
+    }
+
+    #[inline]
+    pub(super) fn is_valid(&self, place: Place) -> bool {
+        let device = self.devices.get(usize::from(place.disk()));
+        device.is_some_and(|device| device.is_valid(place))
+    }
+
+    /// Octets of memory for index and filter.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let filter = self.filter.as_ref().map_or(0, CountingBloom::memory_bytes);
+        (self.index.memory_bytes() + filter + self.notes.memory_bytes()) as u64
+    }
+
+    pub(crate) fn stats(&self) -> DiskTierStats {
+        let sum =
+            |of: fn(&Device) -> u32| self.devices.iter().map(|device| u64::from(of(device))).sum();
+        let regions = || self.devices.iter().flat_map(|device| &device.regions);
+        DiskTierStats {
+            entries: regions().map(|region| u64::from(region.records)).sum(),
+            bytes: regions().map(|region| region.bytes).sum(),
+            index_bytes: self.memory_bytes(),
+            is_recovering: self.is_recovering(),
+            reads_waiting: sum(|device| device.reads_waiting),
+            writes_waiting: sum(|device| device.records_waiting),
+            stalled: sum(|device| device.is_stalled.into()),
+            ..self.stats
+        }
+    }
+
+    pub(crate) fn is_recovering(&self) -> bool {
+        !self.recovery.is_over()
+    }
+
+    pub(super) fn unix_ms(&self, instant: Instant) -> u64 {
+        self.config.unix_ms_at_zero.saturating_add(instant.as_ns() / NS_PER_MS)
+    }
+
+    pub(super) fn instant(&self, unix_ms: u64) -> Instant {
+        let ms = unix_ms.saturating_sub(self.config.unix_ms_at_zero);
+        Instant::from_ns(ms.saturating_mul(NS_PER_MS))
+    }
+
+    pub(super) fn find_pending(&self, place: Place) -> Option<u32> {
+        if self.pending_places.is_empty() {
+            return None;
+        }
+        self.pending_places.find(place_hash(place), |at| self.pending[at].place == place)
+    }
+
+    pub(super) fn insert_pending(&mut self, pending: Pending) -> u32 {
+        let hash = place_hash(pending.place);
+        let at = self.pending.insert(pending);
+        self.pending_places.insert(hash, at);
+        at
+    }
+
+    pub(super) fn remove_pending(&mut self, at: u32) -> Pending {
+        let pending = self.pending.remove(at);
+        self.pending_places.remove(place_hash(pending.place), at);
+        pending
+    }
+
+    pub(super) fn find_read(&self, place: Place) -> Option<u32> {
+        self.read_places.find(place_hash(place), |at| self.reads[at].place == place)
+    }
+
+    pub(super) fn remove_read(&mut self, at: u32) -> Read {
+        let read = self.reads.remove(at);
+        self.read_places.remove(place_hash(read.place), at);
+        read
+    }
+
+    /// Asks for the line of the filter that a lookup of this name will look at.
+    #[inline]
+    pub(crate) fn prefetch_filter(&self, name: NameView<'_>, hashes: &NameHashes) {
+        let key = key_of(name, hashes.whole, hashes.parent);
+        match &self.filter {
+            Some(filter) => filter.prefetch(key.filter_hash()),
+            None => self.index.prefetch(key.object),
+        }
+    }
+
+    /// What the store has of an Interest that RAM has no answer to.
+    #[inline]
+    pub(crate) fn lookup(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
+        let key = key_of(query.name, query.hashes.whole, query.hashes.parent);
+        if self.may_have(key) {
+            if let answer @ (Lookup::Hit(_) | Lookup::OnDisk(_)) =
+                self.look_in_index(now, query, key)
+            {
+                return answer;
+            }
+        }
+        self.lookup_other(now, query)
+    }
+
+    #[inline]
+    fn may_have(&mut self, key: Key) -> bool {
+        let Some(filter) = &self.filter else { return true };
+        let may_have = filter.contains(key.filter_hash());
+        self.stats.filter_negatives += u64::from(!may_have);
+        may_have
+    }
+
+    /// Whether there is Data of the very name, or with CanBePrefix below it, without a trace.
+    pub(crate) fn has_answer(&self, query: &Query<'_>) -> bool {
+        let key = key_of(query.name, query.hashes.whole, query.hashes.parent);
+        if self.index.find(key).is_some_and(|place| self.is_valid(place)) {
+            return true;
+        }
+        let prefix = (!query.name.is_empty()).then_some(query.hashes.whole);
+        let is_wanted = |_, place| self.is_valid(place);
+        query.can_be_prefix && self.index.below(prefix, PREFIX_VISITS_MAX, is_wanted).is_some()
+    }
+
+    /// Answers by the digest that the name ends with, or by Data below it.
+    #[inline]
+    fn lookup_other(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
+        const DIGEST: [u8; 2] = [tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as u8, DIGEST_SIZE as u8];
+        let value = query.name.value();
+        let at = value.len().wrapping_sub(DIGEST_SIZE + 2);
+        if value.get(at..at.wrapping_add(2)) == Some(&DIGEST) {
+            let answer = self.lookup_by_digest(now, query);
+            if !matches!(answer, Lookup::Miss) {
+                return answer;
+            }
+        }
+        if query.can_be_prefix { self.lookup_below(now, query) } else { Lookup::Miss }
+    }
+
+    #[cold]
+    fn lookup_by_digest(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
+        let is_digest = query.name.last().is_some_and(|last| last.is_implicit_digest());
+        let (true, Some(whole)) = (is_digest, query.hashes.parent) else { return Lookup::Miss };
+        let key = key_of(query.name.parent(), whole, query.hashes.grandparent);
+        match self.may_have(key) {
+            true => self.look_in_index(now, query, key),
+            false => Lookup::Miss,
+        }
+    }
+
+    /// Looks for Data that has passed the filter.
+    fn look_in_index(&mut self, now: Instant, query: &Query<'_>, key: Key) -> Lookup {
+        match self.find(key) {
+            Some(place) => self.answer(now, query, key, place),
+            None => {
+                self.stats.filter_false_positives += u64::from(self.filter.is_some());
+                Lookup::Miss
+            }
+        }
+    }
+
+    /// Where Data is, if it still is.
+    pub(super) fn find(&mut self, key: Key) -> Option<Place> {
+        let place = self.index.find(key)?;
+        if self.is_valid(place) {
+            return Some(place);
+        }
+        self.remove_from_index(key, place);
+        None
+    }
+
+    /// Removes an entry that may be stale. Says whether it was there.
+    pub(super) fn remove_from_index(&mut self, key: Key, place: Place) -> bool {
+        let was_there = self.index.remove(key, place);
+        if was_there {
+            self.on_removed(key, place);
+        }
+        was_there
+    }
+
+    /// Filter and sums, after an entry has gone from the index.
+    pub(super) fn on_removed(&mut self, key: Key, place: Place) {
+        if let Some(filter) = &mut self.filter {
+            filter.remove(key.filter_hash());
+        }
+        self.uncount(place);
+    }
+
+    /// The index leads no more to what is in a place.
+    pub(super) fn uncount(&mut self, place: Place) {
+        let Some(device) = self.devices.get_mut(usize::from(place.disk())) else { return };
+        if device.is_valid(place) {
+            let region = device.locate(place).0;
+            let region = &mut device.regions[region];
+            debug_assert!(region.records > 0, "what leads to a region is counted there");
+            region.records = region.records.saturating_sub(1);
+            region.bytes = region.bytes.saturating_sub(u64::from(place.units()) * UNIT_BYTES);
+        }
+    }
+
+    #[cold]
+    fn lookup_below(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
+        let prefix = (!query.name.is_empty()).then_some(query.hashes.whole);
+        let now_unix_ms = self.unix_ms(now);
+        let found = self.index.below(prefix, PREFIX_VISITS_MAX, |_, place| {
+            let is_fresh_enough = |at: u32| {
+                !query.must_be_fresh || now_unix_ms < self.pending[at].fresh_until_unix_ms
+            };
+            self.is_valid(place) && self.find_pending(place).is_none_or(is_fresh_enough)
+        });
+        match found {
+            Some((key, place)) => self.answer(now, query, key, place),
+            None => Lookup::Miss,
+        }
+    }
+
+    /// The answer from a place that is valid.
+    fn answer(&mut self, now: Instant, query: &Query<'_>, key: Key, place: Place) -> Lookup {
+        if let Some(at) = self.find_pending(place) {
+            return self.answer_unwritten(now, query, at);
+        }
+        let device = &self.devices[usize::from(place.disk())];
+        let is_shared = !self.read_places.is_empty() && self.find_read(place).is_some();
+        let reads_waiting = device.reads_waiting - u32::from(is_shared);
+        let is_busy = device.reads_waiting > 0;
+        Lookup::OnDisk(OnDisk {
+            disk: place.disk(),
+            reads_waiting,
+            expected_wait_ns: device.service.expected_ns(now, reads_waiting + 1, is_busy),
+            is_stalled: device.is_stalled,
+            key,
+            place,
+        })
+    }
+
+    fn answer_unwritten(&mut self, now: Instant, query: &Query<'_>, at: u32) -> Lookup {
+        let is_fresh = self.unix_ms(now) < self.pending[at].fresh_until_unix_ms;
+        let packet = self.pending[at].packet.share();
+        let freshness_ms = {
+            let Ok(data) = DataView::decode(&packet) else { return Lookup::Miss };
+            if !satisfies(&data, query) || query.must_be_fresh && !is_fresh {
+                return Lookup::Miss;
+            }
+            data.freshness_ms.min(u32::MAX.into())
+        };
+        self.stats.hits_unwritten += 1;
+        Lookup::Hit(Hit { packet, freshness_ms, is_fresh })
+    }
+
+    /// Begins a read, or joins one. What is not there any more ends at once without Data, so that
+    /// those who ask go on.
+    pub(crate) fn begin_read(
+        &mut self,
+        now: Instant,
+        found: &OnDisk,
+    ) -> Result<ReadId, ReadRefused> {
+        self.now = now;
+        let place = found.place;
+        if let Some(at) = self.find_read(place) {
+            let read = &mut self.reads[at];
+            if !read.is_outdated {
+                read.is_let_go = false;
+                self.stats.reads_shared += 1;
+                return Ok(read.id);
+            }
+        }
+        let reads_max = self.config.reads_max;
+        let is_there = self.index.find(found.key) == Some(place) && self.is_valid(place);
+        let device = &mut self.devices[usize::from(found.disk)];
+        if is_there && !device.is_stalled && device.reads_waiting >= reads_max {
+            self.stats.reads_refused += 1;
+            return Err(ReadRefused);
+        }
+        self.last_read += 1;
+        let id = ReadId(self.last_read);
+        if !is_there || device.is_stalled {
+            self.finished.push_back(FinishedRead { read: id, data: None });
+            return Ok(id);
+        }
+        if device.reads_waiting == 0 {
+            device.service.on_begin(now);
+        }
+        device.reads_waiting += 1;
+        let ticket = self.ticket();
+        let read = Read { id, key: found.key, place, ticket, is_let_go: false, is_outdated: false };
+        let at = self.reads.insert(read);
+        self.read_places.insert(place_hash(place), at);
+        self.devices[usize::from(found.disk)].reads.push_back(at);
+        Ok(id)
+    }
+
+    pub(crate) fn next_finished(&mut self) -> Option<FinishedRead> {
+        self.finished.pop_front()
+    }
+}
+
+/// Whether Data answers a query, freshness aside.
+fn satisfies(data: &DataView<'_>, query: &Query<'_>) -> bool {
+    if data.name == query.name || query.can_be_prefix && query.name.is_prefix_of(data.name) {
+        return true;
+    }
+    let digest = query.name.last().filter(|last| last.is_implicit_digest());
+    digest.is_some_and(|digest| {
+        data.name == query.name.parent() && data.implicit_digest() == *digest.value
+    })
+}
+
+/// A filter for as many records as the disks hold, within half of the memory for the index.
+fn filter_for(config: &DiskTierConfig, log_bytes: u64) -> Option<CountingBloom> {
+    if config.filter == FilterKind::Index {
+        return None;
+    }
+    let record_bytes = u64::from(config.record_bytes_typical.max(1));
+    let entries = log_bytes / record_bytes;
+    // A first one, of a size that needs hardly any memory, tells what an entry takes.
+    let sample = CountingBloom::new(10_000, config.false_positives_ppm);
+    let bytes_max = u128::from(config.index_bytes_max / 2);
+    let affordable = bytes_max * 10_000 / sample.memory_bytes() as u128;
+    let entries = u128::from(entries).min(affordable) as u64;
+    Some(CountingBloom::new(entries, config.false_positives_ppm))
+}

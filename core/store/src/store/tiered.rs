@@ -1,0 +1,273 @@
+//! The store with its disk tier.
+
+use super::{Lookup, NameHashes, Query, Store};
+use crate::config::StoreConfig;
+use crate::disk::{
+    DiskOp, DiskOpId, DiskOutcome, DiskTier, DiskTierConfig, FinishedRead, Offer, OfferAt, OnDisk,
+    ReadId, ReadRefused, key_of,
+};
+use crate::entry::{UNSURE, USED};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use weir_base::{Instant, NS_PER_MS, Packet, Pool};
+use weir_wire::{DataView, NameView};
+
+/// A store's disks, and what the store itself has to remember for them.
+pub(super) struct Tiered {
+    tier: DiskTier,
+    /// Whether all that is in RAM was offered by [`Store::flush`].
+    is_flushed: bool,
+}
+
+impl Store {
+    /// An empty store with a disk tier, which begins to read in what is on its disks.
+    pub fn with_disk(config: StoreConfig, disk: DiskTierConfig) -> Self {
+        let tiered = Tiered { tier: DiskTier::new(disk), is_flushed: false };
+        Self { disk: Some(Box::new(tiered)), ..Self::new(config) }
+    }
+
+    /// Whether there is a disk tier. Then an Interest's [`NameHashes`] must have all of them.
+    #[inline]
+    pub fn has_disk(&self) -> bool {
+        self.disk.is_some()
+    }
+
+    /// How the disk tier behaves, if there is one.
+    pub fn disk_config(&self) -> Option<&DiskTierConfig> {
+        Some(self.disk.as_ref()?.tier.config())
+    }
+
+    /// First stage before a lookup of a store with a disk tier, beside [`Store::prefetch_table`]:
+    /// asks for the line of the filter.
+    #[inline]
+    pub fn prefetch_filter(&self, name: NameView<'_>, hashes: &NameHashes) {
+        if let Some(disk) = &self.disk {
+            disk.tier.prefetch_filter(name, hashes);
+        }
+    }
+
+    pub(super) fn lookup_on_disk(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
+        let Some(disk) = self.disk.as_mut().filter(|_| self.config.serve) else {
+            return Lookup::Miss;
+        };
+        disk.tier.lookup(now, query)
+    }
+
+    pub(super) fn has_answer_on_disk(&self, query: &Query<'_>) -> bool {
+        self.disk.as_ref().is_some_and(|disk| disk.tier.has_answer(query))
+    }
+
+    /// Begins to read what [`Store::lookup`] has just found, or joins the read that is under way.
+    /// Where the disk is stalled, or the record gone, the read ends at once without Data.
+    ///
+    /// # Errors
+    /// As many reads as may be wait for the disk.
+    pub fn begin_read(&mut self, now: Instant, found: &OnDisk) -> Result<ReadId, ReadRefused> {
+        let disk = self.disk.as_mut().ok_or(ReadRefused)?;
+        let read = disk.tier.begin_read(now, found)?;
+        // The lookup took it for one that is not answered.
+        self.stats.misses = self.stats.misses.saturating_sub(1);
+        self.stats.hits += 1;
+        Ok(read)
+    }
+
+    /// An operation has ended.
+    pub fn on_disk_done(&mut self, now: Instant, id: DiskOpId, outcome: DiskOutcome) {
+        if let Some(disk) = &mut self.disk {
+            disk.tier.on_done(now, id, outcome);
+        }
+    }
+
+    /// The next read that has ended; call until `None` after [`Store::begin_read`],
+    /// [`Store::on_disk_done`] and [`Store::handle_timeout`].
+    #[inline]
+    pub fn next_finished(&mut self) -> Option<FinishedRead> {
+        self.disk.as_mut()?.tier.next_finished()
+    }
+
+    /// Appends what is to be done on disks. Call after every batch.
+    #[inline]
+    pub fn take_disk_ops(&mut self, now: Instant, ops: &mut Vec<DiskOp>) {
+        if let Some(disk) = &mut self.disk {
+            disk.tier.take_ops(now, ops);
+        }
+    }
+
+    /// Does what is due: writes that have waited long enough, stalls.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if let Some(disk) = &mut self.disk {
+            disk.tier.handle_timeout(now);
+        }
+    }
+
+    /// When [`Store::handle_timeout`] and then [`Store::take_disk_ops`] must be called at the
+    /// latest.
+    #[inline]
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        self.disk.as_ref()?.tier.next_wakeup()
+    }
+
+    /// Offers all that is in RAM to the disks, bounds of the queues aside, as before a stop. Says
+    /// whether something has yet to be written by a disk that works; call again as operations end,
+    /// until no.
+    pub fn flush(&mut self, now: Instant) -> bool {
+        let Some(disk) = &mut self.disk else { return false };
+        if disk.tier.is_ready() && !disk.is_flushed {
+            disk.is_flushed = true;
+            disk.tier.set_now(now);
+            let indices: Vec<u32> = self.entries.iter().map(|(index, _)| index).collect();
+            for index in indices {
+                self.offer_entry(index, true);
+            }
+        }
+        self.disk.as_mut().is_some_and(|disk| disk.tier.flush(now))
+    }
+
+    /// Puts Data that was read into RAM.
+    pub fn promote(
+        &mut self,
+        now: Instant,
+        data: (&Packet, &DataView<'_>),
+        fresh_until: Instant,
+        hashes: NameHashes,
+        prefixes: impl FnOnce(&mut Vec<u64>),
+        pool: &mut Pool,
+    ) {
+        let (packet, data) = data;
+        if !self.config.admit || data.name.is_empty() || !self.is_storable(data) {
+            return;
+        }
+        // What has come meanwhile is newer.
+        if self.find(hashes.whole, data.name.value()).is_some() {
+            return;
+        }
+        self.note_insertion(now);
+        self.put(packet.clone(), data, hashes, fresh_until, 0, prefixes, pool);
+    }
+
+    /// To be called before an insertion.
+    #[inline]
+    pub(super) fn note_insertion(&mut self, now: Instant) {
+        if let Some(disk) = &mut self.disk {
+            disk.tier.set_now(now);
+            disk.is_flushed = false;
+        }
+    }
+
+    /// The flags of new Data that RAM does not have.
+    #[inline]
+    pub(super) fn flags_of_new(&mut self, data: &DataView<'_>, hashes: NameHashes) -> u8 {
+        let Some(disk) = &mut self.disk else { return 0 };
+        let key = key_of(data.name, hashes.whole, hashes.parent);
+        if disk.tier.is_unsure(key, data.wire) { UNSURE } else { 0 }
+    }
+
+    /// Other Data of a name has come: what is on disk under it is not to be served any more.
+    #[inline]
+    pub(super) fn replace_on_disk(&mut self, data: &DataView<'_>, hashes: NameHashes) {
+        if let Some(disk) = &mut self.disk {
+            disk.tier.erase_key(key_of(data.name, hashes.whole, hashes.parent));
+        }
+    }
+
+    /// Offers Data to the disks for which RAM has no room. Returns the stored copy.
+    #[cold]
+    pub(super) fn offer_past_memory(
+        &mut self,
+        data: &DataView<'_>,
+        hashes: NameHashes,
+        flags: u8,
+        prefixes: impl FnOnce(&mut Vec<u64>),
+        pool: &mut Pool,
+    ) -> Option<Packet> {
+        let disk = self.disk.as_mut()?;
+        let is_storable = data.name.component_count() <= super::COMPONENTS_MAX
+            && data.wire.len() <= usize::from(u16::MAX);
+        if !is_storable {
+            return None;
+        }
+        let now = disk.tier.now();
+        let key = key_of(data.name, hashes.whole, hashes.parent);
+        let mut packet = pool.copy(data.wire);
+        let fresh_until = now.plus_ns(data.freshness_ms.saturating_mul(NS_PER_MS));
+        let offer = Offer {
+            key,
+            packet: &mut packet,
+            fresh_until: (data.freshness_ms > 0).then_some(fresh_until),
+            was_used: false,
+            is_unsure: flags & UNSURE != 0,
+            is_forced: false,
+        };
+        let is_kept = disk.tier.offer(now, offer, |path| {
+            prefixes(path);
+            if key.object != hashes.whole {
+                path.pop(); // The last prefix is the object itself.
+            }
+        });
+        is_kept.then_some(packet)
+    }
+
+    /// Offers new Data to the disks, if they are to have it when it comes.
+    #[inline]
+    pub(super) fn offer_on_arrival(&mut self, index: u32) {
+        let is_due = |disk: &Tiered| disk.tier.config().offer_at == OfferAt::Arrival;
+        if self.disk.as_deref().is_some_and(is_due) {
+            self.offer_entry(index, false);
+        }
+    }
+
+    /// Offers Data that is in RAM to the disks.
+    pub(super) fn offer_entry(&mut self, index: u32, is_forced: bool) {
+        let Self { disk: Some(disk), entries, tree, .. } = self else { return };
+        let entry = &mut entries[index];
+        let Ok(name) = NameView::from_value(entry.name_value()) else { return };
+        let key = key_of(name, entry.hash, tree.hash(entry.node));
+        let (node, is_whole) = (entry.node, key.object == entry.hash);
+        let offer = Offer {
+            key,
+            fresh_until: (entry.freshness_ms > 0).then_some(entry.fresh_until),
+            was_used: entry.flags & USED != 0,
+            is_unsure: entry.flags & UNSURE != 0,
+            is_forced,
+            packet: &mut entry.packet,
+        };
+        let now = disk.tier.now();
+        disk.tier.offer(now, offer, |path| tree.path(node, is_whole, path));
+    }
+
+    /// Data goes from RAM by command.
+    pub(super) fn erase_entry_on_disk(&mut self, index: u32) {
+        let Self { disk: Some(disk), entries, tree, .. } = self else { return };
+        let entry = &entries[index];
+        if let Ok(name) = NameView::from_value(entry.name_value()) {
+            disk.tier.erase_by_command(key_of(name, entry.hash, tree.hash(entry.node)));
+        }
+    }
+
+    /// Erases what is on disk under a name, as [`Store::erase`] does.
+    pub(super) fn erase_on_disk(
+        &mut self,
+        prefix: NameView<'_>,
+        prefix_hash: u64,
+        limit: usize,
+    ) -> usize {
+        let Some(disk) = &mut self.disk else { return 0 };
+        if limit == 0 {
+            return 0;
+        }
+        if prefix.is_empty() {
+            return disk.tier.erase_below(None, limit);
+        }
+        let parent = prefix.parent();
+        let hash_key = disk.tier.config().hash_key;
+        let parent = (!parent.is_empty()).then(|| hash_key.hash(parent.value()));
+        let key = key_of(prefix, prefix_hash, parent);
+        let is_segment = key.object != prefix_hash;
+        let erased = usize::from(is_segment && disk.tier.erase_by_command(key));
+        erased + disk.tier.erase_below(Some(prefix_hash), limit - erased)
+    }
+
+    pub(super) fn disk_stats(&self) -> crate::disk::DiskTierStats {
+        self.disk.as_ref().map_or_else(Default::default, |disk| disk.tier.stats())
+    }
+}
