@@ -23,6 +23,12 @@ impl Router {
         self.store.stats().disk
     }
 
+    /// Reads that wait for the disks of the store, and Interests that wait before it.
+    #[must_use]
+    pub fn interests_waiting(&self) -> u64 {
+        self.store.stats().disk.reads_waiting + self.disk.queue.len() as u64
+    }
+
     /// Whether the store, RAM or disk, knows a Data of the name of this one. Changes nothing,
     /// counters included.
     #[must_use]

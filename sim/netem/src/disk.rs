@@ -219,6 +219,20 @@ impl DiskModel {
         self.server.stall(now, until);
     }
 
+    /// From now on, operations end in [`DiskError`] with this probability. Those that have been
+    /// taken end as they would have.
+    pub fn set_error_probability(&mut self, probability: f64) {
+        self.error = Chance::new(probability);
+    }
+
+    /// Forgets all operations, as when its host crashes, and gives them back in the order of their
+    /// numbers. They count as taken.
+    pub fn clear(&mut self) -> Vec<DiskOp> {
+        let mut ops: Vec<_> = self.server.clear().map(|(op, _)| op).collect();
+        ops.sort_unstable_by_key(|op| op.id);
+        ops
+    }
+
     /// Operations waiting and in service.
     pub fn len(&self) -> usize {
         self.server.len()

@@ -9,7 +9,7 @@ use weir_wire::Name;
 use crate::error::PlanError;
 use crate::hash::{Part, seed_of};
 use crate::network;
-use crate::plan::{Plan, Role};
+use crate::plan::{Plan, Role, RouterPlan};
 
 impl Plan {
     /// The seed of a consumer or producer.
@@ -53,6 +53,30 @@ impl Plan {
                 network::choose_segments(&producers, share, &mut rng)
             }
             false => Vec::new(),
+        };
+        Ok(chosen.into_iter().filter_map(move |(producer, object, segment)| {
+            Some(producers.get_mut(&producer)?.segment(object, segment))
+        }))
+    }
+
+    /// The Data that is on the disks of a router from the start
+    /// ([`DiskPlan::filled_objects`](crate::plan::DiskPlan::filled_objects) and
+    /// [`DiskPlan::filled`](crate::plan::DiskPlan::filled)), in the order in which it is put there;
+    /// only what can be asked for, where all consumers follow traces.
+    ///
+    /// # Errors
+    /// A producer of the plan is wrong.
+    pub fn on_disk_at_start(
+        &self,
+        node: usize,
+    ) -> Result<impl Iterator<Item = Packet> + use<>, PlanError> {
+        let mut producers = network::producers_of(self)?;
+        let chosen = match self.nodes.get(node).map(|node| &node.role) {
+            Some(Role::Router(RouterPlan { disk: Some(disk), .. })) => {
+                let mut rng = Rng::from_seed(seed_of(self.seed, Part::FillDisk, node as u64));
+                network::choose_on_disk(self, &producers, disk, &mut rng)
+            }
+            _ => Vec::new(),
         };
         Ok(chosen.into_iter().filter_map(move |(producer, object, segment)| {
             Some(producers.get_mut(&producer)?.segment(object, segment))

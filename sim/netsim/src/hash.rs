@@ -41,6 +41,8 @@ pub(crate) enum Part {
     Stage,
     Fill,
     WrongBytes,
+    Disk,
+    FillDisk,
 }
 
 /// The digest of a stream of numbers.

@@ -1,12 +1,16 @@
 //! Random small networks with random workloads and faults must end without a violation, and twice
-//! alike. A failure prints its seed: `SEED=n cargo test -p weir-netsim --test random one_seed`.
+//! alike. A failure prints its seed: `SEED=n cargo test -p weir-netsim --test random one_seed`, with
+//! `DISKS=1` for those with disks.
 
 mod common;
 
 use common::{Builder, MS, S, consumer, names, producer};
 use weir_base::Rng;
-use weir_netem::{Jitter, LinkConfig, Loss, Reorder, ServiceTime};
-use weir_netsim::plan::{CpuPlan, Fault, Plan, RouterPlan, StagePlan, StagesPlan, WhenFull};
+use weir_netem::{DiskConfig, Jitter, LinkConfig, Loss, Reorder, ServiceTime};
+use weir_netsim::plan::{
+    CpuPlan, DiskAdmission, DiskBypass, DiskContention, DiskFilter, DiskIo, DiskMark, DiskOffer,
+    DiskPlan, Fault, FaultPlan, Plan, Role, RouterPlan, StagePlan, StagesPlan, WhenFull,
+};
 use weir_netsim::workload::{Arrivals, Demand, Names, Popularity, Sizes};
 use weir_netsim::{Event, Network, Observer, Summary};
 
@@ -121,6 +125,95 @@ impl Draw {
             shards: if self.one_in(3) { self.between(2, 5) as u16 } else { 1 },
             fib_filler: self.below(50),
             stages,
+            disk: None,
+        }
+    }
+
+    fn service(&mut self, low_ns: u64, high_ns: u64) -> ServiceTime {
+        let mean_ns = self.between(low_ns, high_ns);
+        match self.below(4) {
+            0 => ServiceTime::Constant { ns: mean_ns },
+            1 => ServiceTime::Constant { ns: 0 },
+            2 => ServiceTime::Exponential { mean_ns },
+            _ => ServiceTime::Histogram { bins: vec![(mean_ns, 0.95), (20 * mean_ns, 0.05)] },
+        }
+    }
+
+    fn device(&mut self) -> DiskConfig {
+        DiskConfig {
+            read: self.service(1000, 5 * MS),
+            write: self.service(1000, 5 * MS),
+            read_ns_per_kib: u64::from(self.below(2000)),
+            write_ns_per_kib: u64::from(self.below(2000)),
+            parallelism: self.between(1, 9) as u32,
+            ..DiskConfig::default()
+        }
+    }
+
+    fn disk(&mut self) -> DiskPlan {
+        let block_bytes = if self.one_in(2) { 512 } else { 4096 };
+        let region_bytes = u64::from(block_bytes) * self.between(40, 300);
+        DiskPlan {
+            disks: self.between(1, 4) as u8,
+            bytes: region_bytes * self.between(2, 40),
+            region_bytes,
+            block_bytes,
+            device: self.device(),
+            filled_objects: if self.one_in(2) { self.below(60) } else { 0 },
+            filled_ranges: if self.one_in(4) { vec![(2, 4), (4, 9)] } else { Vec::new() },
+            filled: if self.one_in(3) { self.share() } else { 0.0 },
+            filter: if self.one_in(3) { DiskFilter::Index } else { DiskFilter::Bloom },
+            io: if self.one_in(3) { DiskIo::Blocking } else { DiskIo::Async },
+            bypass: match self.below(3) {
+                0 => DiskBypass::Off,
+                1 => DiskBypass::Threshold,
+                _ => DiskBypass::Adaptive,
+            },
+            mark: match self.below(3) {
+                0 => DiskMark::Off,
+                1 => DiskMark::Ecn,
+                _ => DiskMark::NbCc,
+            },
+            threshold: self.below(20),
+            contention: match self.below(3) {
+                0 => DiskContention::Fifo,
+                1 => DiskContention::DataFirst,
+                _ => DiskContention::InterestFirst,
+            },
+            admission: match self.below(4) {
+                0 => DiskAdmission::SecondHit,
+                1 => DiskAdmission::Size { bytes_min: self.below(5000) },
+                _ => DiskAdmission::All,
+            },
+            offer: if self.one_in(2) { DiskOffer::Arrival } else { DiskOffer::Eviction },
+            depth: self.between(1, 70) as u32,
+            reads_max: self.between(1, 200) as u32,
+            writes_max: self.between(1, 200) as u32,
+            write_bytes_max: self.between(1, 300_000) as u32,
+            write_delay_ns: self.between(0, 20 * MS),
+            stalled_after_ns: self.between(10 * MS, 600 * MS),
+            announce_period_ns: self.between(MS, 50 * MS),
+            interests_waiting_max: self.between(1, 500) as u32,
+            false_positives_ppm: self.between(100, 200_000) as u32,
+            record_bytes_typical: self.between(500, 9000) as u32,
+        }
+    }
+
+    fn disk_fault(&mut self, node: usize, disk: u8) -> Fault {
+        let for_ns = self.between(MS, S);
+        match self.below(5) {
+            0 => Fault::DiskStall { node, disk, for_ns },
+            1 => Fault::DiskErrors { node, disk, for_ns, probability: self.share() },
+            2 => Fault::DiskDamage {
+                node,
+                disk,
+                for_ns,
+                flipped: 0.5 * self.share(),
+                lost: 0.3 * self.share(),
+                torn: 0.3 * self.share(),
+            },
+            3 => Fault::DiskFull { node, disk, for_ns },
+            _ => Fault::Crash { node, for_ns },
         }
     }
 
@@ -225,9 +318,42 @@ fn plan(seed: u64) -> Plan {
     builder.plan
 }
 
+/// The plan of a seed, with disks at some of its routers and faults of them.
+fn plan_with_disks(seed: u64) -> Plan {
+    let mut plan = plan(seed);
+    let mut draw = Draw(Rng::from_seed(!seed));
+    let mut disks = Vec::new();
+    for (node, state) in plan.nodes.iter_mut().enumerate() {
+        let Role::Router(router) = &mut state.role else { continue };
+        if draw.one_in(4) {
+            continue;
+        }
+        let disk = draw.disk();
+        disks.push((node, disk.disks));
+        router.disk = Some(disk);
+        // Else nothing ever reaches the disks.
+        if draw.one_in(2) {
+            router.store_bytes = draw.between(0, 100_000);
+        }
+    }
+    let faults = if disks.is_empty() || draw.one_in(3) { 0 } else { draw.below(5) };
+    for _ in 0..faults {
+        let (node, count) = disks[draw.below(disks.len() as u32) as usize];
+        let disk = draw.below(count.into()) as u8;
+        let at_ns = draw.between(0, 2 * S);
+        let fault = draw.disk_fault(node, disk);
+        plan.faults.push(FaultPlan { at_ns, fault });
+    }
+    plan
+}
+
 fn run(seed: u64) -> Summary {
-    let plan = plan(seed);
-    let mut network = Network::new(&plan).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    run_plan(&plan(seed))
+}
+
+fn run_plan(plan: &Plan) -> Summary {
+    let seed = plan.seed;
+    let mut network = Network::new(plan).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     network.run(&mut Blind).unwrap_or_else(|violation| {
         panic!("seed {seed}: {violation}\n{}", violation.last_events.join("\n"))
     })
@@ -241,6 +367,21 @@ fn random_networks_keep_their_promises() {
         hops += summary.packet_hops;
         if seed % 20 == 0 {
             assert_eq!(run(seed), summary, "seed {seed} twice");
+        }
+    }
+    assert!(hops > 100_000, "something happens: {hops} hops");
+}
+
+/// The same with disks of any kind, under faults of their own.
+#[test]
+fn random_networks_with_disks_keep_their_promises() {
+    let mut hops = 0;
+    for seed in 0..300 {
+        let plan = plan_with_disks(seed);
+        let summary = run_plan(&plan);
+        hops += summary.packet_hops;
+        if seed % 20 == 0 {
+            assert_eq!(run_plan(&plan), summary, "seed {seed} twice");
         }
     }
     assert!(hops > 100_000, "something happens: {hops} hops");
@@ -262,8 +403,19 @@ fn thousands_of_random_networks_keep_their_promises() {
 }
 
 #[test]
-#[ignore = "for one seed that failed, given in SEED"]
+#[ignore = "takes minutes"]
+fn thousands_of_random_networks_with_disks_keep_their_promises() {
+    let count = std::env::var("SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(5000);
+    for seed in 300..300 + count {
+        run_plan(&plan_with_disks(seed));
+    }
+}
+
+#[test]
+#[ignore = "for one seed that failed, given in SEED; with disks if DISKS is set"]
 fn one_seed() {
     let seed = std::env::var("SEED").expect("SEED is set").parse().expect("SEED is a number");
-    println!("{:#?}\n{:?}", plan(seed), run(seed));
+    let has_disks = std::env::var_os("DISKS").is_some();
+    let plan = if has_disks { plan_with_disks(seed) } else { plan(seed) };
+    println!("{plan:#?}\n{:?}", run_plan(&plan));
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod answers;
 pub(crate) mod bounds;
+pub(crate) mod disk;
 pub(crate) mod liveness;
 pub(crate) mod octets;
 pub(crate) mod recent;

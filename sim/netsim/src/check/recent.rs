@@ -27,6 +27,10 @@ pub(crate) enum Happened {
     FaultEnds,
     StageFull,
     Announcement,
+    DiskRead,
+    DiskWritten,
+    DiskFailed,
+    DiskDamaged,
 }
 
 impl Happened {
@@ -50,6 +54,10 @@ impl Happened {
             Self::FaultEnds => "recovers from a fault",
             Self::StageFull => "has a full stage",
             Self::Announcement => "heard from a neighbour's store",
+            Self::DiskRead => "has read from a disk",
+            Self::DiskWritten => "has written to a disk",
+            Self::DiskFailed => "has a disk that failed",
+            Self::DiskDamaged => "has a disk that did something else than it said",
         }
     }
 }

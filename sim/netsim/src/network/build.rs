@@ -1,6 +1,6 @@
 //! A network from a plan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weir_base::{FaceId, Instant, NS_PER_MS, Pool, Rng};
 use weir_forward::strategy::Strategy;
@@ -9,10 +9,11 @@ use weir_netem::LinkModel;
 use weir_store::{Compare, IndexKind, StoreConfig};
 use weir_wire::{LpHeader, Name};
 
+use super::disk::Library;
 use super::end::End;
 use super::queue::{Due, EventQueue, Moment};
 use super::router::{RouterNode, Setup};
-use super::{Network, Node, NodeKind, Summary, stages};
+use super::{Network, Node, NodeKind, Summary, disk, stages};
 use crate::app::{App, AppOutbox, Producer};
 use crate::check::liveness::Progress;
 use crate::check::octets::Produced;
@@ -20,7 +21,8 @@ use crate::check::recent::Recent;
 use crate::error::PlanError;
 use crate::hash::{Digest, Part, seed_of};
 use crate::peek::Peek;
-use crate::plan::{Fault, Plan, Role, RouterPlan};
+use crate::plan::{DiskIo, DiskPlan, Fault, Plan, Role, RouterPlan};
+use crate::workload::{Demand, Popularity};
 
 /// Octets of free packet blocks that all routers keep together, and one shard at least and at most.
 const POOLS_BYTES: usize = 256 << 20;
@@ -31,14 +33,16 @@ const LOSSY: f64 = 0.2;
 
 /// The network of a plan that has been checked.
 pub(super) fn build(plan: &Plan) -> Result<Network, PlanError> {
+    let has_fault = |is_it: fn(&Fault) -> bool| plan.faults.iter().any(|it| is_it(&it.fault));
     let has_damage =
-        plan.faults.iter().any(|fault| matches!(fault.fault, Fault::WrongBytes { .. }));
+        has_fault(|fault| matches!(fault, Fault::WrongBytes { .. } | Fault::DiskDamage { .. }));
+    let mut library = library(plan)?;
     let (node_ends, mut ends) = build_ends(plan);
     let mut setups = router_setups(plan, &ends, &node_ends)?;
     let mut nodes = Vec::with_capacity(plan.nodes.len());
     for (index, (node, node_ends)) in plan.nodes.iter().zip(node_ends).enumerate() {
         let kind = match setups.remove(&index) {
-            Some(setup) => NodeKind::Router(Box::new(RouterNode::new(setup))),
+            Some(setup) => NodeKind::Router(Box::new(RouterNode::new(setup, &mut library))),
             None => NodeKind::App(build_app(plan, index)?),
         };
         let progress = match &node.role {
@@ -64,6 +68,7 @@ pub(super) fn build(plan: &Plan) -> Result<Network, PlanError> {
         nodes,
         ends,
         pool: Pool::new(POOL_BYTES_MAX),
+        library,
         digest: Digest::default(),
         summary: Summary::default(),
         recent: Recent::default(),
@@ -71,6 +76,12 @@ pub(super) fn build(plan: &Plan) -> Result<Network, PlanError> {
         damage_rng: Rng::from_seed(seed_of(plan.seed, Part::WrongBytes, 0)),
         excused_until_ns: 0,
         is_lossy: plan.links.iter().any(|link| lossy(link.a_to_b.loss) || lossy(link.b_to_a.loss)),
+        are_disks_true: !has_fault(|fault| {
+            matches!(
+                fault,
+                Fault::DiskErrors { .. } | Fault::DiskDamage { .. } | Fault::DiskFull { .. }
+            )
+        }),
         is_settling: false,
         is_over: false,
         inputs: Vec::new(),
@@ -78,6 +89,7 @@ pub(super) fn build(plan: &Plan) -> Result<Network, PlanError> {
         app_inputs: Vec::new(),
         app_outbox: AppOutbox::default(),
     };
+    fill_disks(plan, &mut network)?;
     fill_stores(plan, &mut network)?;
     network.schedule_first();
     Ok(network)
@@ -105,17 +117,25 @@ impl Network {
 fn patience_ns(plan: &Plan, index: usize) -> u64 {
     let stalls = || {
         let for_ns = plan.faults.iter().filter_map(|fault| match fault.fault {
-            Fault::StoreStall { node, for_ns, .. } if node == index => Some(for_ns),
+            Fault::StoreStall { node, for_ns, .. } | Fault::DiskStall { node, for_ns, .. }
+                if node == index =>
+            {
+                Some(for_ns)
+            }
             _ => None,
         });
         for_ns.fold(0, u64::saturating_add)
     };
     let held_up_ns = match &plan.nodes[index].role {
         Role::Producer(producer) => producer.delay_ns,
-        Role::Router(RouterPlan { stages: Some(plan), .. }) => {
-            stages::interest_wait_max_ns(plan).saturating_add(stalls())
+        Role::Router(router) => {
+            let in_stages = router.stages.as_ref().map(stages::interest_wait_max_ns);
+            let blocked = router.disk.as_ref().filter(|disk| disk.io == DiskIo::Blocking);
+            let blocked = blocked.map(disk::interest_wait_max_ns);
+            let waits = in_stages.into_iter().chain(blocked).reduce(u64::saturating_add);
+            waits.map_or(0, |wait_ns| wait_ns.saturating_add(stalls()))
         }
-        Role::Router(_) | Role::Consumer(_) => 0,
+        Role::Consumer(_) => 0,
     };
     held_up_ns.saturating_add(NS_PER_MS)
 }
@@ -274,6 +294,95 @@ fn fill_stores(plan: &Plan, network: &mut Network) -> Result<(), PlanError> {
     Ok(())
 }
 
+/// What the producers of a plan can make again, if there are disks to hold it.
+fn library(plan: &Plan) -> Result<Library, PlanError> {
+    let has_disk = |role: &Role| matches!(role, Role::Router(RouterPlan { disk: Some(_), .. }));
+    match plan.nodes.iter().any(|node| has_disk(&node.role)) {
+        true => Ok(Library::new(producers_of(plan)?.into_values())),
+        false => Ok(Library::default()),
+    }
+}
+
+/// Puts what plans say on the disks.
+fn fill_disks(plan: &Plan, network: &mut Network) -> Result<(), PlanError> {
+    for (index, node) in plan.nodes.iter().enumerate() {
+        let Role::Router(RouterPlan { disk: Some(disk), .. }) = &node.role else { continue };
+        if disk.filled_objects == 0 && disk.filled_ranges.is_empty() && disk.filled <= 0.0 {
+            continue;
+        }
+        let packets = plan.on_disk_at_start(index)?;
+        let packets = packets.inspect(|packet| {
+            if let Some(produced) = &mut network.produced {
+                produced.on_produced(packet);
+            }
+        });
+        if let NodeKind::Router(node) = &mut network.nodes[index].kind {
+            node.fill_disks(packets, &mut network.library);
+        }
+    }
+    Ok(())
+}
+
+/// What can be asked for, by object and segment, when all consumers follow traces.
+fn traced(plan: &Plan) -> Option<BTreeSet<(u64, u64)>> {
+    let mut asked = BTreeSet::new();
+    for node in &plan.nodes {
+        let Role::Consumer(consumer) = &node.role else { continue };
+        let Popularity::Trace { requests } = &consumer.names.popularity else { return None };
+        // Whole objects are fetched of a trace's objects.
+        if matches!(consumer.demand, Demand::Objects { .. }) {
+            return None;
+        }
+        asked.extend(requests.iter().copied());
+    }
+    Some(asked)
+}
+
+/// What of the producers' is on the disks of a router from the start: so many whole objects and a
+/// share of all segments, of what can be asked for. Producer, object, segment.
+pub(crate) fn choose_on_disk(
+    plan: &Plan,
+    producers: &BTreeMap<usize, Producer>,
+    disk: &DiskPlan,
+    rng: &mut Rng,
+) -> Vec<(usize, u64, u64)> {
+    let mut objects: Vec<(usize, u64)> = Vec::new();
+    for (&index, producer) in producers {
+        let count = producer.collection().object_count();
+        objects.extend((0..count).map(|object| (index, object)));
+    }
+    let is_named = |object: u64| {
+        disk.filled_ranges.iter().any(|&(first, last)| (first..=last).contains(&object))
+    };
+    let (mut named, mut objects): (Vec<_>, Vec<_>) =
+        objects.into_iter().partition(|&(_, object)| is_named(object));
+    shuffle(&mut objects, rng);
+    objects.truncate(disk.filled_objects as usize);
+    objects.append(&mut named);
+    let mut chosen = Vec::new();
+    for &(index, object) in &objects {
+        let last = producers[&index].collection().shape(object).last_segment();
+        chosen.extend((0..=last).map(|segment| (index, object, segment)));
+    }
+    if disk.filled > 0.0 {
+        let objects: BTreeSet<(usize, u64)> = objects.into_iter().collect();
+        let more = choose_segments(producers, disk.filled, rng);
+        let is_new = |it: &(usize, u64, u64)| !objects.contains(&(it.0, it.1));
+        chosen.extend(more.into_iter().filter(is_new));
+    }
+    if let Some(asked) = traced(plan) {
+        chosen.retain(|&(_, object, segment)| asked.contains(&(object, segment)));
+    }
+    chosen
+}
+
+fn shuffle<T>(list: &mut [T], rng: &mut Rng) {
+    for at in (1..list.len()).rev() {
+        let other = ((u128::from(rng.next_u64()) * (at as u128 + 1)) >> 64) as usize;
+        list.swap(at, other);
+    }
+}
+
 /// The producers of a plan, by node.
 pub(crate) fn producers_of(plan: &Plan) -> Result<BTreeMap<usize, Producer>, PlanError> {
     let mut producers = BTreeMap::new();
@@ -307,9 +416,6 @@ pub(crate) fn choose_segments(
             }
         }
     }
-    for at in (1..chosen.len()).rev() {
-        let other = ((u128::from(rng.next_u64()) * (at as u128 + 1)) >> 64) as usize;
-        chosen.swap(at, other);
-    }
+    shuffle(&mut chosen, rng);
     chosen
 }

@@ -58,6 +58,7 @@ impl Network {
                 Ok(())
             }
             Received::Availability { unavailable_ms } => {
+                end.was_unavailable |= unavailable_ms > 0;
                 self.note(node, face.0 as u32, Happened::Announcement, bytes);
                 self.hear_availability(node, face, unavailable_ms)
             }
@@ -122,6 +123,7 @@ impl Network {
         let what = match &peek {
             Some(peek) if peek.is_interest && header.nack.is_none() => {
                 let patience_ns = end.patience_ns;
+                end.has_asked = true;
                 let lifetime_ns = end.answers.on_interest(self.now_ns, &packet, peek, patience_ns);
                 self.lifetime_max_ns = self.lifetime_max_ns.max(lifetime_ns);
                 Happened::Interest
@@ -158,16 +160,34 @@ impl Network {
         let now = self.now();
         let NodeKind::Router(router) = &mut self.nodes[node as usize].kind else { return };
         self.inputs.push(input);
-        router.shards[shard].handle(now, &mut self.inputs, &mut self.outbox);
+        router.handle(shard, now, &mut self.inputs, &mut self.outbox);
         self.inputs.clear();
     }
 
     /// Sends what a router wants sent, and sees when it wants to be called again.
     #[inline]
     pub(super) fn after_router(&mut self, node: u32, shard: usize) -> Result<(), Broken> {
+        self.send_out(node, shard)?;
+        let NodeKind::Router(router) = &mut self.nodes[node as usize].kind else { return Ok(()) };
+        let asked = router.disks.as_mut().map_or(Ok(()), |disks| disks.take_broken());
+        let checked = asked.and_then(|()| router.check_sometimes(shard));
+        let wakeup_ns = router.next_wakeup_ns();
+        checked.map_err(|what| Broken::invariant(node, what))?;
+        self.wake_at(node, wakeup_ns);
+        Ok(())
+    }
+
+    /// Sends what a router wants sent.
+    #[inline]
+    fn send_out(&mut self, node: u32, shard: usize) -> Result<(), Broken> {
         let mut packets = std::mem::take(&mut self.outbox.packets);
         for out in packets.drain(..) {
             let slot = out.face.0.wrapping_sub(FaceId::FIRST.0) as usize;
+            if out.header.congestion_mark > 0
+                && out.header.incoming_face == Some(FaceId::CONTENT_STORE.0)
+            {
+                self.check_mark(node, shard, &out.packet)?;
+            }
             if let Some(&end) = self.nodes[node as usize].ends.get(slot) {
                 self.send(end, out.header, out.packet)?;
             }
@@ -182,12 +202,22 @@ impl Network {
         }
         self.outbox.announcements = announcements;
         self.outbox.events.clear();
-        let NodeKind::Router(router) = &mut self.nodes[node as usize].kind else { return Ok(()) };
-        let checked = router.check_sometimes(shard);
-        let wakeup_ns = router.next_wakeup_ns();
-        checked.map_err(|what| Broken::invariant(node, what))?;
-        self.wake_at(node, wakeup_ns);
         Ok(())
+    }
+
+    /// The store of a router marks a Data.
+    #[cold]
+    fn check_mark(&self, node: u32, shard: usize, data: &[u8]) -> Result<(), Broken> {
+        let state = &self.nodes[node as usize];
+        let NodeKind::Router(router) = &state.kind else { return Ok(()) };
+        // A neighbour that asks may be who asked for this, and one that was not available once may
+        // have been so when it mattered.
+        let is_available = |face: &FaceId| {
+            let slot = face.0.wrapping_sub(FaceId::FIRST.0) as usize;
+            let end = state.ends.get(slot).map(|&end| &self.ends[end as usize]);
+            end.is_some_and(|end| !end.has_asked && !end.was_unavailable)
+        };
+        router.check_mark(shard, data, is_available).map_err(|what| Broken::invariant(node, what))
     }
 
     /// A packet for a router with queues between its stages.
@@ -273,7 +303,10 @@ impl Network {
         let now = self.now();
         let NodeKind::Router(router) = &mut self.nodes[node as usize].kind else { return None };
         let input = (job.face, &job.header, &job.packet);
-        router.shards[job.shard].handle_interest_stage(now, stage, input, &mut self.outbox)
+        let next =
+            router.shards[job.shard].handle_interest_stage(now, stage, input, &mut self.outbox);
+        router.after_shard(job.shard, now, &mut self.outbox);
+        next
     }
 
     /// The router takes a Data, and writes it to the store if there is room to.
@@ -324,13 +357,29 @@ impl Network {
                 }
             }
         }
+        self.end_disk_operations(node)?;
         let NodeKind::Router(router) = &mut self.nodes[node as usize].kind else { return Ok(()) };
-        for shard in &mut router.shards {
-            if shard.next_wakeup().is_some_and(|at| at <= now) {
-                shard.handle(now, &mut [Input::Wakeup], &mut self.outbox);
+        for shard in 0..router.shards.len() {
+            if router.shards[shard].next_wakeup().is_some_and(|at| at <= now) {
+                router.handle(shard, now, &mut [Input::Wakeup], &mut self.outbox);
             }
         }
         self.after_router(node, 0)
+    }
+
+    /// Tells a router of the operations of its disks that have ended.
+    fn end_disk_operations(&mut self, node: u32) -> Result<(), Broken> {
+        let now = self.now();
+        loop {
+            let NodeKind::Router(router) = &mut self.nodes[node as usize].kind else { break };
+            let Some(disks) = &mut router.disks else { break };
+            let Some(done) = disks.complete(now, &mut self.library) else { break };
+            let input = Input::DiskDone { id: done.id, outcome: done.outcome };
+            router.handle(done.shard, now, &mut [input], &mut self.outbox);
+            self.note(node, 0, done.what, done.bytes);
+            self.send_out(node, done.shard)?;
+        }
+        Ok(())
     }
 
     /// Gives an application what came and carries out what it wants.

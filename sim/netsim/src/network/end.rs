@@ -33,6 +33,10 @@ pub(crate) struct End {
     pub(crate) answers: Answers,
     /// How long after its lifetime an Interest may still be answered, ns.
     pub(crate) patience_ns: u64,
+    /// An Interest came here.
+    pub(crate) has_asked: bool,
+    /// The neighbour here has said that it is not available.
+    pub(crate) was_unavailable: bool,
     /// The share of frames that are damaged now.
     pub(crate) wrong_bytes: f64,
     /// Faults that keep the link down.
@@ -61,6 +65,8 @@ impl End {
             in_flight: VecDeque::new(),
             answers: Answers::default(),
             patience_ns: 0,
+            has_asked: false,
+            was_unavailable: false,
             wrong_bytes: 0.0,
             downs: 0,
             reassembly: Moment::NEVER,

@@ -2,6 +2,7 @@
 
 use weir_base::Instant;
 
+use super::disk::DiskFaults;
 use super::queue::{Due, Moment};
 use super::{Network, NodeKind};
 use crate::check::Broken;
@@ -39,10 +40,20 @@ impl Network {
             Fault::WrongBytes { link, probability, .. } => {
                 self.set_damage(link, if begins { probability } else { -probability })
             }
-            Fault::DiskStall { node, .. }
-            | Fault::DiskErrors { node, .. }
-            | Fault::DiskDamage { node, .. }
-            | Fault::DiskFull { node, .. } => node as u32,
+            Fault::DiskStall { node, disk, .. } if begins => self.stall_disk(node, disk, ends_ns),
+            Fault::DiskStall { node, .. } => node as u32,
+            Fault::DiskErrors { node, disk, probability, .. } => {
+                let faults = DiskFaults { errors: probability, ..DiskFaults::default() };
+                self.change_disk(node, disk, faults, begins)
+            }
+            Fault::DiskDamage { node, disk, flipped, lost, torn, .. } => {
+                let faults = DiskFaults { flipped, lost, torn, ..DiskFaults::default() };
+                self.change_disk(node, disk, faults, begins)
+            }
+            Fault::DiskFull { node, disk, .. } => {
+                let faults = DiskFaults { full: 1.0, ..DiskFaults::default() };
+                self.change_disk(node, disk, faults, begins)
+            }
         };
         let what = if begins { Happened::FaultBegins } else { Happened::FaultEnds };
         self.note(node, 0, what, fault);
@@ -82,7 +93,7 @@ impl Network {
         if state.downs == 1
             && let NodeKind::Router(router) = &mut state.kind
         {
-            router.crash(now);
+            router.crash(now, &mut self.library);
             for &end in &state.ends {
                 self.ends[end as usize].restart();
             }
@@ -108,6 +119,25 @@ impl Network {
         match begins {
             true => router.begin_stall(now, Instant::from_ns(ends_ns), &mut self.outbox),
             false => router.end_stall(now, &mut self.outbox),
+        }
+        node as u32
+    }
+
+    fn stall_disk(&mut self, node: usize, disk: u8, ends_ns: u64) -> u32 {
+        let now = self.now();
+        if let NodeKind::Router(router) = &mut self.nodes[node].kind
+            && let Some(disks) = &mut router.disks
+        {
+            disks.stall(now, Some(disk), Instant::from_ns(ends_ns));
+        }
+        node as u32
+    }
+
+    fn change_disk(&mut self, node: usize, disk: u8, faults: DiskFaults, begins: bool) -> u32 {
+        if let NodeKind::Router(router) = &mut self.nodes[node].kind
+            && let Some(disks) = &mut router.disks
+        {
+            disks.change_faults(disk, faults, begins);
         }
         node as u32
     }

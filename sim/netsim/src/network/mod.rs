@@ -1,6 +1,7 @@
 //! The event engine: nodes, links and faults under virtual time.
 
 mod build;
+mod disk;
 mod drive;
 mod end;
 mod fault;
@@ -11,13 +12,14 @@ mod send;
 mod stages;
 mod validate;
 
-pub(crate) use self::build::{choose_segments, producers_of};
+pub(crate) use self::build::{choose_on_disk, choose_segments, producers_of};
 pub(crate) use self::router::filler_name;
 pub(crate) use self::validate::check as validate;
 
 use weir_base::{Instant, Pool, Rng, prefetch_read};
 use weir_forward::{Input, Outbox};
 
+use self::disk::Library;
 use self::end::End;
 use self::queue::{Due, EventQueue, Moment};
 use self::router::RouterNode;
@@ -89,6 +91,8 @@ pub struct Network {
     nodes: Vec<Node>,
     ends: Vec<End>,
     pool: Pool,
+    /// Only where a router has disks.
+    library: Library,
     digest: Digest,
     summary: Summary,
     recent: Recent,
@@ -99,6 +103,8 @@ pub struct Network {
     excused_until_ns: u64,
     /// The links lose so much that nobody can promise progress.
     is_lossy: bool,
+    /// No fault makes a disk fail or lie, so that what was acknowledged must be there.
+    are_disks_true: bool,
     /// The run is over for consumers and producers; what is on its way ends.
     is_settling: bool,
     is_over: bool,
@@ -220,7 +226,7 @@ impl Network {
             until_ns = until_ns.saturating_add(self.lifetime_max_ns).saturating_add(1_000_000);
             self.advance(until_ns, observer)?;
             let is_quiet = self.ends.iter().all(|end| end.in_flight.is_empty())
-                && self.nodes.iter().all(Node::has_empty_stages);
+                && self.nodes.iter().all(Node::is_quiet);
             if is_quiet {
                 break;
             }
@@ -277,12 +283,9 @@ impl Network {
 }
 
 impl Node {
-    fn has_empty_stages(&self) -> bool {
+    fn is_quiet(&self) -> bool {
         match &self.kind {
-            NodeKind::Router(router) => router
-                .stages
-                .as_ref()
-                .is_none_or(|stages| stages.lengths().all(|(_, len, _)| len == 0)),
+            NodeKind::Router(router) => router.is_quiet(),
             NodeKind::App(_) => true,
         }
     }

@@ -7,17 +7,25 @@ use weir_forward::{
     strategy::Strategy,
 };
 use weir_store::StoreConfig;
+use weir_store::disk::{Admission, DiskOp, DiskTierConfig, OfferAt};
 use weir_wire::{LpHeader, Name, NameView};
 
+use super::disk::{Disks, Library};
 use super::stages::Stages;
-use crate::check::bounds;
-use crate::event::RouterSample;
+use crate::check::{bounds, disk};
+use crate::event::{DiskSample, Queue, RouterSample};
 use crate::hash::{Part, seed_of};
 use crate::peek::{Peek, component_end};
-use crate::plan::RouterPlan;
+use crate::plan::{DiskBypass, DiskMark, RouterPlan};
 
 /// Inputs after which the bounds of a shard are looked at.
 const CHECK_INTERVAL: u32 = 256;
+/// Data put on the disks before the first run, after which what they are asked for is done.
+const FILL_BATCH: usize = 64;
+/// Octets of RAM of the store that fills the disks.
+const FILL_BYTES: u64 = 1 << 20;
+/// Records looked for on each disk to see that none is lost.
+const RECORDS_LOOKED_FOR: usize = 2_000;
 
 /// What a router is made from.
 pub(crate) struct Setup {
@@ -30,6 +38,21 @@ pub(crate) struct Setup {
     pub(crate) routes: Vec<(Name, Vec<NextHop>)>,
 }
 
+/// Reads and Interests that wait for the disks of a shard.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waiting {
+    now: u64,
+    /// The most of them since none did; kept until there are new ones.
+    peak: u64,
+}
+
+impl Waiting {
+    fn become_now(&mut self, waiting: u64) {
+        self.peak = if self.now == 0 { waiting } else { self.peak.max(waiting) };
+        self.now = waiting;
+    }
+}
+
 /// A router.
 pub(crate) struct RouterNode {
     setup: Setup,
@@ -37,6 +60,10 @@ pub(crate) struct RouterNode {
     pub(crate) shards: Vec<Router>,
     configs: Vec<RouterConfig>,
     pub(crate) stages: Option<Box<Stages>>,
+    /// They outlive the shards.
+    pub(crate) disks: Option<Box<Disks>>,
+    /// What waits for the disks of each shard.
+    waiting: Vec<Waiting>,
     /// Counters of lives that ended in a crash.
     past: RouterSample,
     lives: u64,
@@ -47,7 +74,10 @@ pub(crate) struct RouterNode {
 }
 
 impl RouterNode {
-    pub(crate) fn new(setup: Setup) -> Self {
+    pub(crate) fn new(setup: Setup, library: &mut Library) -> Self {
+        let disk_seed = seed_of(setup.seed, Part::Disk, 0);
+        let disks = setup.plan.disk.as_ref();
+        let disks = disks.map(|plan| Box::new(Disks::new(plan, setup.plan.shards, disk_seed)));
         let mut router = Self {
             key: HashKey::new([
                 seed_of(setup.seed, Part::HashKey, 0),
@@ -56,6 +86,8 @@ impl RouterNode {
             shards: Vec::new(),
             configs: Vec::new(),
             stages: None,
+            disks,
+            waiting: Vec::new(),
             past: RouterSample::default(),
             lives: 0,
             until_check: CHECK_INTERVAL,
@@ -63,12 +95,22 @@ impl RouterNode {
             stalled_until: Instant::ZERO,
             setup,
         };
-        router.start(Instant::ZERO);
+        router.start_at_once(library);
         router
     }
 
-    /// Begins with nothing but what is configured.
-    fn start(&mut self, now: Instant) {
+    /// Begins, and knows what is on its disks before the run does.
+    fn start_at_once(&mut self, library: &mut Library) {
+        let ops = self.start(Instant::ZERO);
+        let Some(disks) = &mut self.disks else { return };
+        for (shard, ops) in self.shards.iter_mut().zip(ops) {
+            work_at_once(shard, ops, disks, library);
+        }
+    }
+
+    /// Begins with nothing but what is configured, and with what is on its disks. Returns what each
+    /// shard wants of them.
+    fn start(&mut self, now: Instant) -> Vec<Vec<DiskOp>> {
         let life = self.lives;
         self.lives += 1;
         let Setup { seed, plan, store, pool_bytes_max, .. } = &self.setup;
@@ -87,6 +129,8 @@ impl RouterNode {
             pit_entries_max: entries_max,
             pit_entries_per_face_max: entries_max,
             pool_bytes_max: *pool_bytes_max,
+            disk: self.disks.as_ref().map(|disks| disks.tier(shard, self.key)),
+            busy: plan.disk.as_ref().map(|disk| disk.busy_policy()).unwrap_or_default(),
             ..RouterConfig::default()
         };
         self.configs = (0..plan.shards).map(config).collect();
@@ -95,8 +139,10 @@ impl RouterNode {
             .stages
             .as_ref()
             .map(|stages| Box::new(Stages::new(stages, seed_of(seed, Part::Stage, 0))));
-        let mut out = Outbox::default();
+        self.waiting = vec![Waiting::default(); count];
+        let mut ops = Vec::with_capacity(count);
         for shard in &mut self.shards {
+            let mut out = Outbox::default();
             for &(face, scope) in &self.setup.faces {
                 let link_type = LinkType::PointToPoint;
                 apply(shard, now, Command::AddFace { face, scope, link_type }, &mut out);
@@ -113,7 +159,61 @@ impl RouterNode {
                 let next_hops = vec![NextHop { face: FaceId::NULL, cost: 0 }];
                 apply(shard, now, Command::SetNextHops { prefix, next_hops }, &mut out);
             }
+            ops.push(out.disk_ops);
         }
+        ops
+    }
+
+    /// Puts Data on the disks, as an earlier life would have left it there, as long as all of it has
+    /// room; then begins anew.
+    pub(crate) fn fill_disks(
+        &mut self,
+        packets: impl IntoIterator<Item = Packet>,
+        library: &mut Library,
+    ) {
+        let Some(mut disks) = self.disks.take() else { return };
+        self.shards = self.configs.iter().map(|config| filler(config.clone())).collect();
+        for (number, packet) in packets.into_iter().enumerate() {
+            let peek = Peek::of(&packet);
+            let shard = self.shard_of(&LpHeader::default(), peek.as_ref(), &packet);
+            let shard = &mut self.shards[shard];
+            shard.preload(Instant::ZERO, &packet);
+            if number % FILL_BATCH == 0 {
+                work_at_once(shard, Vec::new(), &mut disks, library);
+                if shard.stats().store.disk.evictions > 0 {
+                    break;
+                }
+            }
+        }
+        for shard in &mut self.shards {
+            let mut out = Outbox::default();
+            apply(shard, Instant::ZERO, Command::FlushStore { transaction: 0 }, &mut out);
+            work_at_once(shard, out.disk_ops, &mut disks, library);
+        }
+        self.disks = Some(disks);
+        self.lives = 0;
+        self.start_at_once(library);
+    }
+
+    /// Has a shard take inputs, and the disks what it wants of them.
+    #[inline]
+    pub(crate) fn handle(
+        &mut self,
+        shard: usize,
+        now: Instant,
+        inputs: &mut [Input],
+        out: &mut Outbox,
+    ) {
+        self.shards[shard].handle(now, inputs, out);
+        self.after_shard(shard, now, out);
+    }
+
+    /// Gives the disks what a shard wants of them.
+    #[inline]
+    pub(crate) fn after_shard(&mut self, shard: usize, now: Instant, out: &mut Outbox) {
+        let Some(disks) = &mut self.disks else { return };
+        disks.submit(now, shard, &mut out.disk_ops);
+        self.waiting[shard].become_now(self.shards[shard].interests_waiting());
     }
 
     /// Has the store take what it is given, whether it admits what passes or not.
@@ -134,19 +234,23 @@ impl RouterNode {
 
     fn configure_stores(&mut self, change: impl Fn(StoreConfig) -> StoreConfig) {
         let mut out = Outbox::default();
-        for (shard, config) in self.shards.iter_mut().zip(&self.configs) {
-            let store = change(config.store.clone());
-            apply(shard, Instant::ZERO, Command::ConfigureStore(store), &mut out);
+        for shard in 0..self.shards.len() {
+            let store = change(self.configs[shard].store.clone());
+            self.command(shard, Instant::ZERO, Command::ConfigureStore(store), &mut out);
         }
     }
 
-    /// Everything it knew is lost.
-    pub(crate) fn crash(&mut self, now: Instant) {
+    /// Everything it knew is lost, but what its disks hold.
+    pub(crate) fn crash(&mut self, now: Instant, library: &mut Library) {
         self.past = self.counters(now);
         self.past.store_entries = 0;
         self.past.pit_entries = 0;
+        self.past.disk.disk_entries = 0;
         self.shards.clear();
         self.stages = None;
+        if let Some(disks) = &mut self.disks {
+            disks.crash(library);
+        }
     }
 
     /// The shard that a packet belongs to, as the runtime spreads them.
@@ -178,15 +282,21 @@ impl RouterNode {
         self.until_check = CHECK_INTERVAL;
         // A router that has crashed has no shards.
         match (self.shards.get(shard), self.configs.get(shard)) {
-            (Some(shard), Some(config)) => bounds::router(&shard.stats(), config),
+            (Some(shard), Some(config)) => self.check_shard(shard, config),
             _ => Ok(()),
         }
+    }
+
+    fn check_shard(&self, shard: &Router, config: &RouterConfig) -> Result<(), String> {
+        let stats = shard.stats();
+        bounds::router(&stats, config)?;
+        self.setup.plan.disk.as_ref().map_or(Ok(()), |plan| disk::queues(&stats, plan))
     }
 
     /// The bounds of everything.
     pub(crate) fn check(&self) -> Result<(), String> {
         for (shard, config) in self.shards.iter().zip(&self.configs) {
-            bounds::router(&shard.stats(), config)?;
+            self.check_shard(shard, config)?;
         }
         self.stages.as_ref().map_or(Ok(()), |stages| stages.check())
     }
@@ -196,12 +306,87 @@ impl RouterNode {
         self.shards.iter().map(|shard| shard.stats().pit_entries).sum()
     }
 
+    /// Nothing is pending, and nothing waits for a disk.
+    pub(crate) fn check_drained(&self) -> Result<(), String> {
+        bounds::drained(self.pit_entries())?;
+        let Some(disks) = &self.disks else { return Ok(()) };
+        self.shards.iter().try_for_each(|shard| disk::drained(&shard.stats(), disks.under_way()))
+    }
+
+    /// Whether nothing is on its way within the router.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let has_empty_stages =
+            self.stages.as_ref().is_none_or(|stages| stages.lengths().all(|(_, len, _)| len == 0));
+        let is_idle = self.disks.as_ref().is_none_or(|disks| disks.under_way() == 0);
+        has_empty_stages && is_idle && self.disk_queues().all(|(_, len)| len == 0)
+    }
+
+    /// What waits for the disks.
+    pub(crate) fn disk_queues(&self) -> impl Iterator<Item = (Queue, u32)> + use<> {
+        let mut lengths = [(Queue::DiskReads, 0), (Queue::DiskWrites, 0), (Queue::DiskBlocked, 0)];
+        for shard in self.shards.iter().filter(|_| self.disks.is_some()) {
+            let stats = shard.stats();
+            lengths[0].1 += stats.store.disk.reads_waiting as u32;
+            lengths[1].1 += stats.store.disk.writes_waiting as u32;
+            lengths[2].1 += stats.busy.interests_waiting as u32;
+        }
+        let count = if self.disks.is_some() { lengths.len() } else { 0 };
+        lengths.into_iter().take(count)
+    }
+
+    /// A Data that was marked leaves the store.
+    #[cold]
+    pub(crate) fn check_mark(
+        &self,
+        shard: usize,
+        data: &[u8],
+        is_available: impl Fn(&FaceId) -> bool,
+    ) -> Result<(), String> {
+        let plan = self.setup.plan.disk.as_ref();
+        let (mark, threshold) = plan.map_or((DiskMark::Off, 0), |plan| (plan.mark, plan.threshold));
+        let peak = self.waiting.get(shard).map_or(0, |waiting| waiting.peak);
+        disk::mark(mark, peak, threshold)?;
+        let can_pass = plan.is_some_and(|plan| plan.bypass != DiskBypass::Off);
+        if mark != DiskMark::NbCc || !can_pass {
+            return Ok(());
+        }
+        let hops = self.next_hops_of(data).iter().map(|hop| hop.face);
+        disk::lazy_mark(hops.filter(is_available).count())
+    }
+
+    /// The next hops of the longest prefix of the name of a Data.
+    fn next_hops_of(&self, data: &[u8]) -> &[NextHop] {
+        let Some(peek) = Peek::of(data) else { return &[] };
+        let name = peek.name_value(data);
+        let is_prefix = |prefix: &Name| name.starts_with(prefix.as_view().value());
+        let matching = self.setup.routes.iter().filter(|(prefix, _)| is_prefix(prefix));
+        let longest = matching.max_by_key(|(prefix, _)| prefix.as_view().value().len());
+        longest.map_or(&[], |(_, next_hops)| next_hops)
+    }
+
+    /// No shard has lost a record that was acknowledged; nothing is said while one is still reading
+    /// in what it has.
+    pub(crate) fn check_records(&self, now: Instant, library: &mut Library) -> Result<(), String> {
+        let Some(disks) = &self.disks else { return Ok(()) };
+        let is_recovering = |shard: &Router| shard.disk_stats().is_recovering;
+        if self.shards.is_empty() || self.shards.iter().any(is_recovering) {
+            return Ok(());
+        }
+        let skip = now.as_ns() as usize;
+        for (shard, record) in disks.acknowledged(RECORDS_LOOKED_FOR, skip, library) {
+            let is_found = self.shards[shard].would_find(now, &record.packet);
+            disk::acknowledged(is_found, record.offset, record.sequence)?;
+        }
+        Ok(())
+    }
+
     /// When the first shard or stage wants to be called, ns.
     #[inline]
     pub(crate) fn next_wakeup_ns(&self) -> Option<u64> {
         let shards = self.shards.iter().filter_map(Router::next_wakeup).min();
         let stages = self.stages.as_ref().and_then(|stages| stages.next_completion());
-        shards.into_iter().chain(stages).min().map(Instant::as_ns)
+        let disks = self.disks.as_ref().and_then(|disks| disks.next_completion());
+        shards.into_iter().chain(stages).chain(disks).min().map(Instant::as_ns)
     }
 
     /// A fault keeps the store from serving until then.
@@ -214,15 +399,20 @@ impl RouterNode {
     /// One fault less keeps the store from serving.
     pub(crate) fn end_stall(&mut self, now: Instant, out: &mut Outbox) {
         self.store_stalls -= 1;
-        if self.store_stalls == 0 && !self.has_store_stage() {
+        if self.store_stalls == 0 && !self.has_store_stage() && self.disks.is_none() {
             self.set_store_serves(now, true, out);
         }
     }
 
-    /// Holds the store's stage up, or the store itself where it has none.
+    /// Holds the store's disks and stage up, or the store itself where it has none.
     fn stall(&mut self, now: Instant, out: &mut Outbox) {
+        let until = self.stalled_until;
+        if let Some(disks) = &mut self.disks {
+            disks.stall(now, None, until);
+        }
         match &mut self.stages {
-            Some(stages) if stages.has_store() => stages.stall_store(now, self.stalled_until),
+            Some(stages) if stages.has_store() => stages.stall_store(now, until),
+            _ if self.disks.is_some() => {}
             _ => self.set_store_serves(now, false, out),
         }
     }
@@ -233,7 +423,12 @@ impl RouterNode {
 
     /// Begins anew after a crash; what holds up the store still does.
     pub(crate) fn restart(&mut self, now: Instant, out: &mut Outbox) {
-        self.start(now);
+        let ops = self.start(now);
+        if let Some(disks) = &mut self.disks {
+            for (shard, mut ops) in ops.into_iter().enumerate() {
+                disks.submit(now, shard, &mut ops);
+            }
+        }
         if self.store_stalls > 0 {
             self.stall(now, out);
         }
@@ -241,15 +436,19 @@ impl RouterNode {
 
     /// Has the store answer nobody, and store nothing, or lets it again.
     fn set_store_serves(&mut self, now: Instant, serves: bool, out: &mut Outbox) {
-        for (shard, config) in self.shards.iter_mut().zip(&self.configs) {
-            let StoreConfig { admit, serve, .. } = config.store;
+        for shard in 0..self.shards.len() {
+            let StoreConfig { admit, serve, .. } = self.configs[shard].store;
             let store = StoreConfig {
                 admit: admit && serves,
                 serve: serve && serves,
-                ..config.store.clone()
+                ..self.configs[shard].store.clone()
             };
-            apply(shard, now, Command::ConfigureStore(store), out);
+            self.command(shard, now, Command::ConfigureStore(store), out);
         }
+    }
+
+    fn command(&mut self, shard: usize, now: Instant, command: Command, out: &mut Outbox) {
+        self.handle(shard, now, &mut [Input::Command(command)], out);
     }
 
     /// Counters since the start of the run, but those of the faces.
@@ -262,6 +461,42 @@ impl RouterNode {
             add(&mut sum, &shard.stats());
         }
         sum
+    }
+}
+
+/// A shard that takes all that it is given to its disks.
+fn filler(config: RouterConfig) -> Router {
+    let disk = config.disk.map(|disk| DiskTierConfig {
+        admission: Admission::All,
+        offer_at: OfferAt::Arrival,
+        writes_max: u32::MAX,
+        write_delay_max_ns: 0,
+        ..disk
+    });
+    let store = StoreConfig { capacity_bytes: FILL_BYTES, admit: true, ..config.store };
+    Router::new(Instant::ZERO, RouterConfig { disk, store, ..config })
+}
+
+/// Does on the disks what a shard wants, at the beginning of time, until it wants no more.
+fn work_at_once(
+    shard: &mut Router,
+    mut ops: Vec<DiskOp>,
+    disks: &mut Disks,
+    library: &mut Library,
+) {
+    let mut out = Outbox::default();
+    loop {
+        let done = |op: DiskOp| {
+            let id = op.id;
+            Input::DiskDone { id, outcome: disks.do_at_once(op, library) }
+        };
+        let mut inputs: Vec<Input> = ops.drain(..).map(done).collect();
+        inputs.push(Input::Wakeup);
+        shard.handle(Instant::ZERO, &mut inputs, &mut out);
+        std::mem::swap(&mut ops, &mut out.disk_ops);
+        if ops.is_empty() {
+            return;
+        }
     }
 }
 
@@ -281,6 +516,40 @@ fn add(sum: &mut RouterSample, stats: &RouterStats) {
     sum.store_entries += stats.store.entries as u64;
     sum.pit_entries += stats.pit_entries as u64;
     sum.dropped += stats.drops.iter().sum::<u64>();
+    if stats.store.disk != Default::default() || stats.busy != Default::default() {
+        sum.disk = sum.disk.after(&disk_sample(stats));
+        sum.disk.disk_entries += stats.store.disk.entries;
+    }
+}
+
+fn disk_sample(stats: &RouterStats) -> DiskSample {
+    let (disk, busy) = (&stats.store.disk, &stats.busy);
+    DiskSample {
+        disk_entries: disk.entries,
+        disk_reads: disk.reads,
+        disk_reads_shared: disk.reads_shared,
+        disk_reads_refused: busy.reads_refused + busy.interests_refused,
+        disk_answers: busy.answered,
+        disk_answer_ns: busy.read_latency.sum_ns,
+        disk_writes: disk.writes,
+        disk_written_bytes: disk.written_bytes,
+        disk_writes_passed_by: disk.passed_by,
+        disk_evictions: disk.evictions,
+        filter_negatives: disk.filter_negatives,
+        filter_false_positives: disk.filter_false_positives,
+        disk_errors: disk.read_errors + disk.write_errors,
+        disk_damaged: disk.damaged,
+        bypass_threshold: busy.bypassed_queue_full,
+        bypass_adaptive: busy.bypassed_slower,
+        bypass_probe: busy.bypassed_probe,
+        bypass_stalled: busy.bypassed_stalled,
+        waited_over_threshold: busy.waited_over_threshold,
+        store_marks: busy.marked,
+        alphas_out: busy.alphas_sent,
+        betas_out: busy.betas_sent,
+        alphas_in: busy.alphas_received,
+        betas_in: busy.betas_received,
+    }
 }
 
 /// A prefix that nobody asks for.

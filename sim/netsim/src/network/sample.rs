@@ -33,11 +33,11 @@ impl Network {
             }
             NodeKind::Router(router) => {
                 let mut sample = router.counters(now);
-                if let Some(stages) = &router.stages {
-                    let lengths: Vec<_> = stages.lengths().collect();
-                    for (queue, packets, _) in lengths {
-                        self.emit(node, EventKind::QueueLength { queue, packets }, observer);
-                    }
+                let stages = router.stages.iter().flat_map(|stages| stages.lengths());
+                let stages = stages.map(|(queue, packets, _)| (queue, packets));
+                let lengths: Vec<_> = stages.chain(router.disk_queues()).collect();
+                for (queue, packets) in lengths {
+                    self.emit(node, EventKind::QueueLength { queue, packets }, observer);
                 }
                 self.add_faces(node, &mut sample);
                 self.emit(node, EventKind::RouterSample(sample), observer);
@@ -74,8 +74,8 @@ impl Network {
 
     /// Tables and queues are within their bounds.
     pub(super) fn check_bounds(&mut self) -> Result<(), Broken> {
-        for (node, state) in self.nodes.iter().enumerate() {
-            if let NodeKind::Router(router) = &state.kind {
+        for (node, state) in self.nodes.iter_mut().enumerate() {
+            if let NodeKind::Router(router) = &mut state.kind {
                 router.check().map_err(|what| Broken::invariant(node as u32, what))?;
             }
         }
@@ -93,11 +93,18 @@ impl Network {
         Ok(())
     }
 
-    /// Every PIT is empty.
-    pub(super) fn check_drained(&self) -> Result<(), Broken> {
+    /// Every PIT is empty, no disk is busy, and no record is lost.
+    pub(super) fn check_drained(&mut self) -> Result<(), Broken> {
+        let now = self.now();
         for (node, state) in self.nodes.iter().enumerate() {
             if let NodeKind::Router(router) = &state.kind {
-                bounds::drained(router.pit_entries())
+                let library = &mut self.library;
+                router
+                    .check_drained()
+                    .and_then(|()| match self.are_disks_true {
+                        true => router.check_records(now, library),
+                        false => Ok(()),
+                    })
                     .map_err(|what| Broken::invariant(node as u32, what))?;
             }
         }

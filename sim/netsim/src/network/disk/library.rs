@@ -1,0 +1,54 @@
+//! What producers can make again at any time, so that a simulated disk need not hold it.
+
+use weir_base::Packet;
+use weir_wire::NameView;
+
+use crate::app::Producer;
+use crate::peek::Peek;
+
+/// A segment of a producer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Made {
+    /// An index into the library.
+    producer: u32,
+    object: u64,
+    segment: u64,
+}
+
+/// All producers of a plan.
+#[derive(Debug, Default)]
+pub(crate) struct Library {
+    producers: Vec<Producer>,
+}
+
+impl Library {
+    pub(crate) fn new(producers: impl IntoIterator<Item = Producer>) -> Self {
+        Self { producers: producers.into_iter().collect() }
+    }
+
+    /// Who makes this Data, if it is exactly what somebody makes.
+    pub(crate) fn find(&mut self, packet: &Packet) -> Option<Made> {
+        let peek = Peek::of(packet)?;
+        let name = NameView::from_value(peek.name_value(packet)).ok()?;
+        (0..self.producers.len()).find_map(|index| {
+            let producer = &mut self.producers[index];
+            let asked = producer.collection().naming().parse(name.value())?;
+            let (object, segment) = (asked.object, asked.segment);
+            let collection = producer.collection();
+            let has_it = asked.digest.is_none()
+                && object < collection.object_count()
+                && segment < collection.shape(object).segments;
+            let producer_number = index as u32;
+            (has_it && *producer.segment(object, segment) == **packet).then_some(Made {
+                producer: producer_number,
+                object,
+                segment,
+            })
+        })
+    }
+
+    /// The Data again.
+    pub(crate) fn make(&mut self, made: &Made) -> Packet {
+        self.producers[made.producer as usize].segment(made.object, made.segment)
+    }
+}
