@@ -1,9 +1,9 @@
 //! One file or block device: what it is, what is on it, and room for what will be.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{FallocateFlags, FcntlArg, OFlag, fallocate, fcntl};
@@ -80,11 +80,19 @@ impl OpenDisk {
             }
             warnings.push(OpenWarning::ReadOnly { path: path.clone() });
         }
-        let mode = metadata.mode() & 0o777;
-        if !is_device && mode & 0o077 != 0 {
-            warnings.push(OpenWarning::Mode { path: path.clone(), mode });
-        }
+        disk.check_mode(metadata.mode() & 0o777, warnings);
         Ok(disk)
+    }
+
+    /// Keeps the keys from others: in a file that becomes ours, or by telling the operator.
+    fn check_mode(&self, mode: u32, warnings: &mut Vec<OpenWarning>) {
+        if self.is_device || mode & 0o077 == 0 {
+            return;
+        }
+        let secret = Permissions::from_mode(0o600);
+        if self.superblock.is_some() || self.file.set_permissions(secret).is_err() {
+            warnings.push(OpenWarning::Mode { path: self.path.clone(), mode });
+        }
     }
 
     pub(crate) fn is_same(&self, other: &Self) -> bool {

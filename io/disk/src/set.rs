@@ -67,6 +67,10 @@ pub fn open(configs: &[DiskFileConfig], shards: u32) -> Result<DiskSet, OpenErro
         plan.push(superblock);
     }
     let store_id = store_id(&disks, &plan, &identity, &mut warnings)?;
+    let is_known = disks.iter().any(|disk| disk.superblock.is_some());
+    for disk in disks.iter().filter(|disk| is_known && disk.superblock.is_none()) {
+        warnings.push(OpenWarning::NewDisk { path: disk.path.clone() });
+    }
     let mut set = DiskSet { disks: Vec::new(), hash_key: identity.hash_key, store_id, warnings };
     // The first disk last: while it does not tell of the others, they are not missed.
     let together = disks.into_iter().zip(configs).zip(plan).rev();
@@ -322,12 +326,7 @@ fn tell_of_size(
 ) {
     let path = || disk.path.clone();
     let bytes = superblock.bytes;
-    let Some(before) = before else {
-        if superblock.generation == 0 && superblock.disks > 1 && !disk.is_new {
-            warnings.push(OpenWarning::NewDisk { path: path() });
-        }
-        return;
-    };
+    let Some(before) = before else { return };
     let bytes_before = before.bytes;
     if disk.bytes < bytes_before && !disk.is_device {
         warnings.push(OpenWarning::Truncated { path: path(), bytes: disk.bytes, bytes_before });

@@ -1,0 +1,287 @@
+//! The disk engine against fio on the same file: records read at random and written, block by block
+//! the same, in alternating rounds.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use clap::{Parser, ValueEnum};
+use weir_base::{Packet, Rng};
+use weir_disk::{DiskFileConfig, DiskPorts, Engine, Waker, open};
+use weir_store::disk::{
+    DiskGeometry, DiskOp, DiskOpId, DiskOpKind, DiskOutcome, WritePart, record,
+};
+
+/// Octets of a Data of 8,192 octets of content, with a name, MetaInfo and an ECDSA signature.
+const DATA_BYTES: usize = 8192 + 160;
+
+/// Measures the disk engine against fio.
+#[derive(Parser)]
+struct Options {
+    /// The file, which is made; on a file system that is steady enough to compare.
+    #[arg(long)]
+    path: PathBuf,
+    /// Its size in MiB.
+    #[arg(long, default_value_t = 1024)]
+    mib: u64,
+    /// Seconds of each measurement.
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Measurements of each kind, of which the median is told.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Which engine.
+    #[arg(long, value_enum, default_value_t = Which::Uring)]
+    engine: Which,
+    /// Have fio register file and buffers too.
+    #[arg(long)]
+    fio_registered: bool,
+    /// Through the page cache.
+    #[arg(long)]
+    buffered: bool,
+    /// Only rows whose name begins so.
+    #[arg(long)]
+    only: Option<String>,
+}
+
+#[derive(Copy, Clone, ValueEnum, PartialEq)]
+enum Which {
+    Uring,
+    Threads,
+}
+
+/// One row of the table.
+#[derive(Clone)]
+struct Row {
+    name: String,
+    is_write: bool,
+    is_random: bool,
+    /// Records of one operation.
+    records: u64,
+    depth: u32,
+}
+
+fn rows() -> Vec<Row> {
+    let row = |name: &str, is_write, is_random, records, depth| Row {
+        name: format!("{name} depth {depth}"),
+        is_write,
+        is_random,
+        records,
+        depth,
+    };
+    let reads = [1, 16, 64].map(|depth| row("read record,", false, true, 1, depth));
+    let gathered = [1, 4, 16].map(|depth| row("write 30 records,", true, false, 30, depth));
+    let single = [1, 16, 64].map(|depth| row("write record,", true, true, 1, depth));
+    reads.into_iter().chain(gathered).chain(single).collect()
+}
+
+/// Drives one engine as a packet thread does.
+struct Driver {
+    ports: DiskPorts,
+    geometry: DiskGeometry,
+    packet: Packet,
+    rng: Rng,
+    next: u64,
+    outcomes: Vec<(DiskOpId, DiskOutcome)>,
+}
+
+impl Driver {
+    fn record_bytes(&self) -> u64 {
+        record::size(DATA_BYTES, self.geometry.block_bytes)
+    }
+
+    /// Places of operations of so many records.
+    fn places(&self, records: u64) -> u64 {
+        let data = u64::from(self.geometry.regions) * self.geometry.region_bytes;
+        data / (self.record_bytes() * records)
+    }
+
+    fn offset(&self, place: u64, records: u64) -> u64 {
+        self.geometry.data_offset + place * records * self.record_bytes()
+    }
+
+    fn submit(&mut self, row: &Row) {
+        let places = self.places(row.records);
+        let place = if row.is_random {
+            self.rng.next_u64() % places
+        } else {
+            self.next % places
+        };
+        let offset = self.offset(place, row.records);
+        let len = (row.records * self.record_bytes()) as u32;
+        let kind = if row.is_write {
+            let part = || WritePart::Data { packet: self.packet.clone(), fresh_until_unix_ms: 0 };
+            let parts = (0..row.records).map(|_| part()).collect();
+            DiskOpKind::Write { offset, len, sequence: 1, parts }
+        } else {
+            DiskOpKind::ReadRecord { offset, len, sequence: 1 }
+        };
+        self.ports.submit(DiskOp { id: DiskOpId(self.next), disk: 0, kind });
+        self.next += 1;
+    }
+
+    /// Operations a second while `goes_on` says so, given what was begun and the time.
+    fn work(&mut self, row: &Row, goes_on: impl Fn(u64, Duration) -> bool) -> anyhow::Result<f64> {
+        let begin = Instant::now();
+        let (mut begun, mut ended) = (0, 0_u64);
+        loop {
+            while begun - ended < u64::from(row.depth) && goes_on(begun, begin.elapsed()) {
+                self.submit(row);
+                begun += 1;
+            }
+            self.ports.flush();
+            if ended == begun {
+                break;
+            }
+            self.ports.drain(&mut self.outcomes);
+            if self.outcomes.is_empty() {
+                std::thread::park();
+                continue;
+            }
+            ended += self.outcomes.len() as u64;
+            for (_, outcome) in self.outcomes.drain(..) {
+                match outcome {
+                    DiskOutcome::Written => {}
+                    DiskOutcome::Record { packet, .. } => ensure!(packet == self.packet),
+                    other => bail!("an operation ended with {other:?}"),
+                }
+            }
+        }
+        Ok(ended as f64 / begin.elapsed().as_secs_f64())
+    }
+
+    /// Writes a record to every place.
+    fn fill(&mut self) -> anyhow::Result<()> {
+        let row = Row { is_write: true, is_random: false, records: 30, depth: 4, name: "".into() };
+        self.next = 0;
+        let places = self.places(row.records);
+        self.work(&row, |begun, _| begun < places)?;
+        let row = Row { records: 1, ..row };
+        // What is left behind the last whole group.
+        let all = self.places(1);
+        self.next = places * 30;
+        let left = all - self.next;
+        self.work(&row, |begun, _| begun < left)?;
+        Ok(())
+    }
+}
+
+fn fio(options: &Options, row: &Row, driver: &Driver) -> anyhow::Result<f64> {
+    let bytes = row.records * driver.record_bytes();
+    let kind = match (row.is_write, row.is_random) {
+        (false, _) => "randread",
+        (true, true) => "randwrite",
+        (true, false) => "write",
+    };
+    let mut command = Command::new("fio");
+    command
+        .args(["--name=row", "--ioengine=io_uring", "--output-format=json", "--norandommap"])
+        .args(["--time_based", "--group_reporting", "--randrepeat=0", "--allow_file_create=0"])
+        .arg(format!("--filename={}", options.path.display()))
+        .arg(format!("--rw={kind}"))
+        .arg(format!("--bs={bytes}"))
+        .arg(format!("--iodepth={}", row.depth))
+        .arg(format!("--direct={}", u8::from(!options.buffered)))
+        .arg(format!("--offset={}", driver.geometry.data_offset))
+        .arg(format!("--size={}", driver.places(row.records) * bytes))
+        .arg(format!("--runtime={}ms", (options.seconds * 1000.0) as u64));
+    if options.fio_registered {
+        command.args(["--fixedbufs", "--registerfiles"]);
+    }
+    let output = command.output().context("cannot start fio")?;
+    if !output.status.success() {
+        bail!("fio failed: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let report: serde_json::Value =
+        serde_json::from_str(&text[text.find('{').context("fio reports nothing")?..])?;
+    let job = &report["jobs"][0][if row.is_write { "write" } else { "read" }];
+    job["iops"].as_f64().context("fio reports no rate")
+}
+
+fn median(figures: &mut [f64]) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+fn has_fio() -> bool {
+    Command::new("fio").arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+fn load() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().unwrap_or("?").to_owned()
+}
+
+fn begin(options: &Options, path: &Path, depth: u32) -> anyhow::Result<(weir_disk::DiskEngine, Driver)> {
+    let engine = match options.engine {
+        Which::Uring => Engine::IoUring,
+        Which::Threads => Engine::Threads(16),
+    };
+    let config = DiskFileConfig {
+        engine,
+        direct: !options.buffered,
+        ..DiskFileConfig::new(path, Some(options.mib << 20))
+    };
+    let set = open(&[config], 1)?;
+    let geometry = set.geometry(0, 0);
+    let this = std::thread::current();
+    let waker: Waker = Arc::new(move || this.unpark());
+    let (engine, mut ports) = set.start(depth, vec![waker])?;
+    let mut octets = vec![0; DATA_BYTES];
+    Rng::from_seed(7).fill(&mut octets);
+    let driver = Driver {
+        ports: ports.remove(0),
+        geometry,
+        packet: Packet::from(octets),
+        rng: Rng::from_seed(1),
+        next: 0,
+        outcomes: Vec::new(),
+    };
+    Ok((engine, driver))
+}
+
+fn main() -> anyhow::Result<()> {
+    let options = Options::parse();
+    let has_fio = has_fio();
+    if !has_fio {
+        println!("fio is NOT installed: the engine's figures alone, nothing is compared");
+    }
+    let (engine, mut driver) = begin(&options, &options.path, 64)?;
+    driver.fill()?;
+    println!(
+        "{} ({}), {} MiB; a Data of {} octets (8192 of content) takes {} octets on disk; load {}",
+        options.path.display(),
+        engine.kind(0),
+        options.mib,
+        DATA_BYTES,
+        driver.record_bytes(),
+        load(),
+    );
+    println!("{:28} {:>12} {:>12} {:>7} {:>7}", "operations a second", "weir", "fio", "ratio", "load");
+    for row in rows() {
+        if options.only.as_ref().is_some_and(|only| !row.name.starts_with(only.as_str())) {
+            continue;
+        }
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        let time = Duration::from_secs_f64(options.seconds);
+        for _ in 0..options.rounds {
+            ours.push(driver.work(&row, |_, elapsed| elapsed < time)?);
+            if has_fio {
+                theirs.push(fio(&options, &row, &driver)?);
+            }
+        }
+        let ours = median(&mut ours);
+        let (theirs, ratio) = if has_fio {
+            let theirs = median(&mut theirs);
+            (format!("{theirs:.0}"), format!("{:.1} %", 100.0 * ours / theirs))
+        } else {
+            ("-".into(), "-".into())
+        };
+        println!("{:28} {ours:>12.0} {theirs:>12} {ratio:>7} {:>7}", row.name, load());
+    }
+    ensure!(engine.stop(Duration::from_secs(5)), "the disk does not answer");
+    Ok(())
+}

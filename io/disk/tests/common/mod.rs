@@ -1,0 +1,120 @@
+//! A small stand-in for the store: keeps to its depth, knows what it wrote.
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use weir_base::Packet;
+use weir_disk::{DiskEngine, DiskFileConfig, DiskPorts, DiskSet, Engine, Waker, open};
+use weir_store::disk::{DiskOp, DiskOpId, DiskOpKind, DiskOutcome, WritePart};
+
+pub(crate) const MIB: u64 = 1 << 20;
+
+/// Longer than anything takes; only a hang gets there.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+pub(crate) fn config(path: &std::path::Path, mib: u64) -> DiskFileConfig {
+    DiskFileConfig { region_bytes: Some(MIB), ..DiskFileConfig::new(path, Some(mib * MIB)) }
+}
+
+/// All ways to read and write a disk.
+pub(crate) fn ways() -> Vec<(Engine, bool)> {
+    let mut ways = vec![(Engine::Threads(4), true), (Engine::Threads(4), false)];
+    if has_io_uring() {
+        ways.extend([(Engine::IoUring, true), (Engine::IoUring, false)]);
+    } else {
+        eprintln!("no io_uring here: it is NOT tested");
+    }
+    ways
+}
+
+fn has_io_uring() -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(&folder.path().join("probe"), 4);
+    config.engine = Engine::IoUring;
+    let waker: Waker = Arc::new(|| {});
+    open(&[config], 1).unwrap().start(1, vec![waker]).is_ok()
+}
+
+/// One shard's driver.
+pub(crate) struct Shard {
+    pub(crate) ports: DiskPorts,
+    woken: Receiver<()>,
+    next: u64,
+    outcomes: Vec<(DiskOpId, DiskOutcome)>,
+}
+
+pub(crate) fn start(set: DiskSet, depth: u32, shards: usize) -> (DiskEngine, Vec<Shard>) {
+    let mut wakers: Vec<Waker> = Vec::new();
+    let mut receivers = Vec::new();
+    for _ in 0..shards {
+        let (sender, receiver) = channel();
+        receivers.push(receiver);
+        wakers.push(Arc::new(move || {
+            let _ = sender.send(());
+        }));
+    }
+    let (engine, ports) = set.start(depth, wakers).unwrap();
+    let shards = ports.into_iter().zip(receivers).map(|(ports, woken)| Shard {
+        ports,
+        woken,
+        next: 0,
+        outcomes: Vec::new(),
+    });
+    (engine, shards.collect())
+}
+
+impl Shard {
+    pub(crate) fn submit(&mut self, disk: u8, kind: DiskOpKind) -> DiskOpId {
+        self.next += 1;
+        let id = DiskOpId(self.next);
+        self.ports.submit(DiskOp { id, disk, kind });
+        id
+    }
+
+    /// What has ended, at least one unless the time is over.
+    pub(crate) fn wait(&mut self, time: Duration) -> Vec<(DiskOpId, DiskOutcome)> {
+        self.ports.flush();
+        let until = Instant::now() + time;
+        loop {
+            self.ports.drain(&mut self.outcomes);
+            if !self.outcomes.is_empty() {
+                return std::mem::take(&mut self.outcomes);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if self.woken.recv_timeout(left).is_err() {
+                return Vec::new();
+            }
+        }
+    }
+
+    /// The outcome of one operation, when it is the only one.
+    pub(crate) fn one(&mut self, disk: u8, kind: DiskOpKind) -> DiskOutcome {
+        let id = self.submit(disk, kind);
+        let outcomes = self.wait(LONG);
+        assert_eq!(outcomes.len(), 1, "one answer for one operation");
+        assert_eq!(outcomes[0].0, id);
+        outcomes.into_iter().next().unwrap().1
+    }
+}
+
+pub(crate) fn data(len: usize, seed: u64) -> Packet {
+    let mut octets = vec![0; len];
+    weir_base::Rng::from_seed(seed).fill(&mut octets);
+    Packet::from(octets)
+}
+
+pub(crate) fn write(
+    offset: u64,
+    sequence: u32,
+    parts: Vec<WritePart>,
+    block_bytes: u32,
+) -> DiskOpKind {
+    let len = parts.iter().map(|part| part.size(block_bytes)).sum::<u64>() as u32;
+    DiskOpKind::Write { offset, len, sequence, parts }
+}
+
+pub(crate) fn record(packet: Packet) -> WritePart {
+    WritePart::Data { packet, fresh_until_unix_ms: 77 }
+}

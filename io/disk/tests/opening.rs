@@ -1,0 +1,410 @@
+//! What is found on a disk, and what is done about it.
+
+mod common;
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use common::{LONG, MIB, config, data, record, start, write};
+use weir_disk::{DiskFileConfig, DiskSet, Engine, OpenError, OpenWarning, open};
+use weir_store::disk::superblock::Superblock;
+use weir_store::disk::{DiskFailure, DiskOpKind, DiskOutcome};
+
+fn open_one(config: &DiskFileConfig) -> Result<DiskSet, OpenError> {
+    open(std::slice::from_ref(config), 1)
+}
+
+/// Writes a record at the start of region 0 of disk 0, and says where and how long it is.
+fn put(set: DiskSet) -> (u64, u32) {
+    let geometry = set.geometry(0, 0);
+    let (engine, mut shards) = start(set, 4, 1);
+    let part = record(data(5000, 1));
+    let len = part.size(geometry.block_bytes) as u32;
+    let kind = write(geometry.data_offset, 3, vec![part], geometry.block_bytes);
+    assert!(matches!(shards[0].one(0, kind), DiskOutcome::Written));
+    assert!(engine.stop(LONG));
+    (geometry.data_offset, len)
+}
+
+fn is_there(set: DiskSet, (offset, len): (u64, u32)) -> bool {
+    let (_engine, mut shards) = start(set, 4, 1);
+    let outcome = shards[0].one(0, DiskOpKind::ReadRecord { offset, len, sequence: 3 });
+    matches!(outcome, DiskOutcome::Record { packet, .. } if packet == data(5000, 1))
+}
+
+#[test]
+fn a_new_file_is_reserved_secret_and_remembered() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk");
+    let set = open_one(&config(&path, 8)).unwrap();
+    let metadata = fs::metadata(&path).unwrap();
+    assert_eq!(metadata.len(), 8 * MIB);
+    assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+    let (id, key) = (set.store_id(), set.hash_key().hash(b"name"));
+    assert_eq!(set.geometry(0, 0).regions, 7);
+    let place = put(set);
+    // Size and size of regions are remembered.
+    let set = open_one(&DiskFileConfig::new(&path, None)).unwrap();
+    assert_eq!((set.store_id(), set.hash_key().hash(b"name")), (id, key));
+    assert_eq!((set.geometry(0, 0).regions, set.geometry(0, 0).region_bytes), (7, MIB));
+    assert!(set.warnings().iter().all(|w| matches!(w, OpenWarning::Buffered { .. })));
+    assert!(is_there(set, place));
+    let other = open_one(&config(&folder.path().join("other"), 8)).unwrap();
+    assert_ne!(other.store_id(), id, "stores are drawn at random");
+}
+
+#[test]
+fn regions_are_chosen_from_the_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let region_bytes = |mib: u64| {
+        let path = folder.path().join(mib.to_string());
+        let config = DiskFileConfig::new(path, Some(mib * MIB));
+        let set = open_one(&config).unwrap();
+        set.geometry(0, 0).region_bytes
+    };
+    assert_eq!(region_bytes(8), MIB);
+    assert_eq!(region_bytes(256), 4 * MIB);
+}
+
+#[test]
+fn what_is_not_ours_is_never_written_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("thesis.tex");
+    for content in [&b"x"[..], &[7; 20_000], &[0; 20_000]] {
+        fs::write(&path, content).unwrap();
+        let error = open_one(&config(&path, 8)).unwrap_err();
+        assert!(matches!(error, OpenError::Foreign { .. }), "{error}");
+        assert!(error.to_string().contains("nothing was written"), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), content);
+    }
+    // Octets far inside are octets too.
+    let file = File::create(&path).unwrap();
+    file.write_all_at(b"data", 5 * MIB).unwrap();
+    assert!(matches!(open_one(&config(&path, 8)), Err(OpenError::Foreign { .. })));
+    // A hole is empty.
+    File::create(&path).unwrap().set_len(3 * MIB).unwrap();
+    open_one(&config(&path, 8)).unwrap();
+}
+
+#[test]
+fn paths_that_are_no_disks_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |path: &Path| open_one(&config(path, 8)).unwrap_err();
+    assert!(matches!(refused(folder.path()), OpenError::NotADisk { kind: "a folder", .. }));
+    assert!(matches!(refused(Path::new("/dev/null")), OpenError::NotADisk { .. }));
+    let deep = folder.path().join("no/such/folder");
+    assert!(matches!(refused(&deep), OpenError::NoFolder { .. }));
+    let path = folder.path().join("disk");
+    let error = open_one(&DiskFileConfig::new(&path, None)).unwrap_err();
+    assert!(matches!(error, OpenError::SizeNeeded { .. }), "{error}");
+    let error = open_one(&config(&path, 2)).unwrap_err();
+    assert!(matches!(error, OpenError::TooSmall { bytes_min, .. } if bytes_min == 2 * MIB + 8192));
+    assert!(!path.exists() || fs::metadata(&path).unwrap().len() == 0);
+    let error = open(&[config(&path, 8), config(&path, 8)], 1).unwrap_err();
+    assert!(matches!(error, OpenError::Twice { .. } | OpenError::Locked { .. }), "{error}");
+    assert!(matches!(open(&[], 1), Err(OpenError::Number(0))));
+    assert!(matches!(open(&[config(&path, 8)], 0), Err(OpenError::Shards(0))));
+    let odd = DiskFileConfig { region_bytes: Some(MIB + 512), ..config(&path, 8) };
+    assert!(matches!(open_one(&odd), Err(OpenError::RegionBytes { .. })));
+    let odd = DiskFileConfig { engine: Engine::Threads(0), ..config(&path, 8) };
+    assert!(matches!(open_one(&odd), Err(OpenError::Config { .. })));
+}
+
+#[test]
+fn two_routers_never_share_a_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk");
+    let set = open_one(&config(&path, 8)).unwrap();
+    let error = open_one(&config(&path, 8)).unwrap_err();
+    assert!(matches!(error, OpenError::Locked { .. }), "{error}");
+    let (engine, shards) = start(set, 4, 1);
+    assert!(matches!(open_one(&config(&path, 8)), Err(OpenError::Locked { .. })));
+    drop(engine);
+    drop(shards);
+    open_one(&config(&path, 8)).unwrap();
+}
+
+#[test]
+fn another_process_that_holds_the_lock_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk");
+    open_one(&config(&path, 8)).unwrap();
+    let held = Command::new("flock")
+        .arg(&path)
+        .args(["sh", "-c", "echo held; read line"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let Ok(mut held) = held else {
+        eprintln!("no flock(1) here: NOT tested");
+        return;
+    };
+    let mut line = [0; 5];
+    std::io::Read::read_exact(held.stdout.as_mut().unwrap(), &mut line).unwrap();
+    let error = open_one(&config(&path, 8)).unwrap_err();
+    match &error {
+        OpenError::Locked { holder: Some(holder), .. } => {
+            assert_eq!(holder.pid, held.id());
+            assert!(error.to_string().contains("(flock)"), "{error}");
+        }
+        OpenError::Locked { holder: None, .. } => eprintln!("the holder is not known here"),
+        other => panic!("{other}"),
+    }
+    held.stdin.take().unwrap().write_all(b"\n").unwrap();
+    held.wait().unwrap();
+    open_one(&config(&path, 8)).unwrap();
+}
+
+#[test]
+fn sets_keep_their_disks_and_their_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| config(&folder.path().join(name), 8);
+    let id = open(&[at("a"), at("b"), at("c")], 2).unwrap().store_id();
+    assert_eq!(open(&[at("a"), at("b"), at("c")], 2).unwrap().store_id(), id);
+    let error = open(&[at("b"), at("a"), at("c")], 2).unwrap_err();
+    assert!(matches!(error, OpenError::WrongOrder { disk: 1, place: 0, .. }), "{error}");
+    let error = open(&[at("a"), at("b")], 2).unwrap_err();
+    assert!(matches!(error, OpenError::Missing { disk: 2, disks: 3, path: None }), "{error}");
+    open(&[at("x"), at("y")], 2).unwrap();
+    let error = open(&[at("a"), at("y"), at("c")], 2).unwrap_err();
+    assert!(matches!(error, OpenError::OtherSet { .. }), "{error}");
+    // Not mounted is not empty; and nothing is left where it should be mounted.
+    fs::remove_file(folder.path().join("b")).unwrap();
+    let error = open(&[at("a"), at("b"), at("c")], 2).unwrap_err();
+    assert!(matches!(error, OpenError::Missing { disk: 1, path: Some(_), .. }), "{error}");
+    assert!(!folder.path().join("b").exists());
+    // But an empty file takes its place, and one more its place behind.
+    File::create(folder.path().join("b")).unwrap();
+    let set = open(&[at("a"), at("b"), at("c"), at("d")], 2).unwrap();
+    assert_eq!((set.store_id(), set.disks()), (id, 4));
+    let is_new = |w: &&OpenWarning| matches!(w, OpenWarning::NewDisk { .. });
+    assert_eq!(set.warnings().iter().filter(is_new).count(), 2, "{:?}", set.warnings());
+    drop(set);
+    assert!(matches!(open(&[at("a"), at("b")], 2), Err(OpenError::Missing { .. })));
+}
+
+#[test]
+fn growing_keeps_what_is_there_and_shrinking_what_still_fits() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk");
+    let place = put(open_one(&config(&path, 8)).unwrap());
+    let set = open_one(&config(&path, 16)).unwrap();
+    assert_eq!(set.geometry(0, 0).regions, 15);
+    assert!(set.warnings().iter().any(|w| matches!(w, OpenWarning::Grown { .. })));
+    assert_eq!(fs::metadata(&path).unwrap().len(), 16 * MIB);
+    assert!(is_there(set, place));
+    let set = open_one(&config(&path, 4)).unwrap();
+    assert_eq!(set.geometry(0, 0).regions, 3);
+    assert!(set.warnings().iter().any(|w| matches!(w, OpenWarning::Shrunk { .. })));
+    assert_eq!(fs::metadata(&path).unwrap().len(), 4 * MIB);
+    assert!(is_there(set, place));
+}
+
+#[test]
+fn a_truncated_file_is_made_whole_and_what_is_left_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk");
+    let place = put(open_one(&config(&path, 8)).unwrap());
+    File::options().write(true).open(&path).unwrap().set_len(3 * MIB).unwrap();
+    let set = open_one(&config(&path, 8)).unwrap();
+    let is_told = |w: &OpenWarning| matches!(w, OpenWarning::Truncated { .. });
+    assert!(set.warnings().iter().any(is_told), "{:?}", set.warnings());
+    assert_eq!((fs::metadata(&path).unwrap().len(), set.geometry(0, 0).regions), (8 * MIB, 7));
+    assert!(is_there(set, place));
+}
+
+#[test]
+fn other_shards_or_regions_empty_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk");
+    let set = open_one(&config(&path, 8)).unwrap();
+    let (id, key) = (set.store_id(), set.hash_key().hash(b"name"));
+    let place = put(set);
+    let set = open(&[config(&path, 8)], 2).unwrap();
+    assert_ne!(set.store_id(), id);
+    assert_eq!(set.hash_key().hash(b"name"), key);
+    let text = set.warnings().iter().map(ToString::to_string).collect::<String>();
+    assert!(text.contains("begins empty: 2 shards instead of 1"), "{text}");
+    assert_eq!((set.geometry(0, 0).regions, set.geometry(0, 1).regions), (4, 3));
+    let id = set.store_id();
+    drop(set);
+    let other = DiskFileConfig { region_bytes: Some(MIB / 2), ..config(&path, 8) };
+    let set = open(std::slice::from_ref(&other), 2).unwrap();
+    assert_ne!(set.store_id(), id);
+    drop(set);
+    let set = open_one(&other).unwrap();
+    assert!(!is_there(set, place));
+}
+
+#[test]
+fn one_damaged_superblock_is_repaired_and_two_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk");
+    let id = open_one(&config(&path, 8)).unwrap().store_id();
+    let break_copy = |at: u64| {
+        let file = File::options().write(true).open(&path).unwrap();
+        file.write_all_at(&[0xff; 100], at + 40).unwrap();
+    };
+    for at in [0, 4096] {
+        break_copy(at);
+        let set = open_one(&config(&path, 8)).unwrap();
+        assert_eq!(set.store_id(), id);
+        assert!(set.warnings().iter().any(|w| matches!(w, OpenWarning::Repaired { .. })));
+        drop(set);
+        let set = open_one(&config(&path, 8)).unwrap();
+        assert!(!set.warnings().iter().any(|w| matches!(w, OpenWarning::Repaired { .. })));
+    }
+    break_copy(0);
+    break_copy(4096);
+    assert!(matches!(open_one(&config(&path, 8)), Err(OpenError::Damaged { .. })));
+    let version = File::options().write(true).open(&path).unwrap();
+    version.write_all_at(&9_u32.to_le_bytes(), 8).unwrap();
+    let error = open_one(&config(&path, 8)).unwrap_err();
+    assert!(matches!(error, OpenError::Version { version: 9, .. }), "{error}");
+}
+
+#[test]
+fn a_crash_between_the_superblocks_of_a_set_is_mended() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| config(&folder.path().join(name), 8);
+    open(&[at("a"), at("b")], 1).unwrap();
+    let superblock = |name: &str| {
+        let octets = fs::read(folder.path().join(name)).unwrap();
+        Superblock::decode(&octets[..4096], weir_disk::checksum).unwrap()
+    };
+    // As if the store had been emptied, with the second disk done and the first not.
+    let mut changed = superblock("b");
+    changed.store_id ^= 1;
+    changed.shards = 2;
+    changed.generation += 1;
+    let file = File::options().write(true).open(folder.path().join("b")).unwrap();
+    file.write_all_at(&changed.encode(weir_disk::checksum)[..], 0).unwrap();
+    let set = open(&[at("a"), at("b")], 2).unwrap();
+    assert!(set.warnings().iter().any(|w| matches!(w, OpenWarning::Emptied { .. })));
+    assert_eq!(superblock("a").store_id, set.store_id());
+    assert_eq!(superblock("b").store_id, set.store_id());
+}
+
+#[test]
+fn others_who_may_read_the_keys_are_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk");
+    open_one(&config(&path, 8)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    let set = open_one(&config(&path, 8)).unwrap();
+    let is_told = |w: &OpenWarning| matches!(w, OpenWarning::Mode { mode: 0o644, .. });
+    assert!(set.warnings().iter().any(is_told), "{:?}", set.warnings());
+}
+
+/// A mount that ends with the test; none without the right to mount.
+struct Mount(std::path::PathBuf);
+
+impl Mount {
+    fn tmpfs(path: &Path, options: &str) -> Option<Self> {
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", options, "none"])
+            .arg(path)
+            .stderr(Stdio::null())
+            .status();
+        if mounted.is_ok_and(|status| status.success()) {
+            return Some(Self(path.to_owned()));
+        }
+        eprintln!("may not mount here: NOT tested");
+        None
+    }
+
+    fn remount(&self, options: &str) {
+        // Busy until the kernel has let go of what was just closed.
+        for _ in 0..100 {
+            let mut mount = Command::new("mount");
+            mount.args(["-o", options]).arg(&self.0).stderr(Stdio::null());
+            if mount.status().unwrap().success() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        panic!("cannot remount");
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_read_only_disk_serves_and_stores_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mount) = Mount::tmpfs(folder.path(), "size=32m") else { return };
+    let path = folder.path().join("disk");
+    let place = put(open_one(&config(&path, 8)).unwrap());
+    File::create(folder.path().join("empty")).unwrap();
+    mount.remount("remount,ro");
+    let error = open_one(&config(&folder.path().join("empty"), 8)).unwrap_err();
+    assert!(matches!(error, OpenError::ReadOnlyEmpty { .. }), "{error}");
+    // Another size is not asked of it.
+    let set = open_one(&config(&path, 16)).unwrap();
+    assert!(set.warnings().iter().any(|w| matches!(w, OpenWarning::ReadOnly { .. })));
+    let geometry = set.geometry(0, 0);
+    assert_eq!((geometry.is_writable, geometry.regions), (false, 7));
+    let (engine, mut shards) = start(set, 4, 1);
+    let kind = write(geometry.data_offset, 1, vec![record(data(10, 1))], geometry.block_bytes);
+    let outcome = shards[0].one(0, kind);
+    assert!(matches!(outcome, DiskOutcome::Failed(DiskFailure::ReadOnly)), "{outcome:?}");
+    assert!(engine.stop(LONG));
+    assert!(is_there(open_one(&config(&path, 8)).unwrap(), place));
+    // What cannot be emptied is left out.
+    let set = open(&[config(&path, 8)], 2).unwrap();
+    assert_eq!((set.geometry(0, 0).regions, set.geometry(0, 1).regions), (0, 0));
+}
+
+#[test]
+fn a_full_file_system_says_how_much_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(_mount) = Mount::tmpfs(folder.path(), "size=8m") else { return };
+    let path = folder.path().join("disk");
+    match open_one(&config(&path, 12)).unwrap_err() {
+        OpenError::NoSpace { missing_bytes, .. } => assert_eq!(missing_bytes, 4 * MIB),
+        other => panic!("{other}"),
+    }
+    assert!(!path.exists(), "nothing is left behind");
+    open_one(&config(&path, 6)).unwrap();
+    match open_one(&config(&path, 12)).unwrap_err() {
+        OpenError::NoSpace { missing_bytes, .. } => assert_eq!(missing_bytes, 4 * MIB),
+        other => panic!("{other}"),
+    }
+    let set = open_one(&config(&path, 6)).unwrap();
+    assert_eq!(set.geometry(0, 0).regions, 5);
+}
+
+#[test]
+fn a_disk_that_gets_full_fails_writes_and_goes_on_reading() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(_mount) = Mount::tmpfs(folder.path(), "size=8m") else { return };
+    for direct in [true, false] {
+        for engine in [Engine::Auto, Engine::Threads(2)] {
+            let path = folder.path().join("disk");
+            let config = DiskFileConfig { direct, engine, ..config(&path, 4) };
+            let place = put(open_one(&config).unwrap());
+            // As if the file were sparse: its end is given back, and somebody else takes it.
+            File::options().write(true).open(&path).unwrap().set_len(2 * MIB).unwrap();
+            File::options().write(true).open(&path).unwrap().set_len(4 * MIB).unwrap();
+            fs::write(folder.path().join("hog"), vec![1; 6 * MIB as usize]).unwrap_or_default();
+            let set = open_one(&config).unwrap();
+            let geometry = set.geometry(0, 0);
+            let (engine, mut shards) = start(set, 4, 1);
+            let parts = (0..100).map(|seed| record(data(8000, seed))).collect();
+            let kind = write(3 * MIB, 9, parts, geometry.block_bytes);
+            let outcome = shards[0].one(0, kind);
+            assert!(matches!(outcome, DiskOutcome::Failed(DiskFailure::NoSpace)), "{outcome:?}");
+            assert!(engine.stop(LONG));
+            assert!(is_there(open_one(&config).unwrap(), place));
+            fs::remove_file(&path).unwrap();
+            fs::remove_file(folder.path().join("hog")).unwrap();
+        }
+    }
+}
