@@ -78,6 +78,12 @@ impl Builder {
         self.octets
     }
 
+    /// What it says.
+    pub(super) fn contents(&self) -> Contents {
+        Contents::decode(&self.octets[HEADER_BYTES..])
+            .unwrap_or_else(|| unreachable!("what was encoded can be decoded"))
+    }
+
     fn node(&self, hash: u64) -> Option<u32> {
         self.nodes.find(hash, |index| self.hashes[index as usize] == hash)
     }

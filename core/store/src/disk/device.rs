@@ -142,7 +142,7 @@ impl Device {
             is_stalled: false,
             patient_since: Instant::ZERO,
             old_below: 0,
-            is_ready: true,
+            is_ready: false,
             write_failures: 0,
             read_failures: 0,
             paused_until: Instant::ZERO,
@@ -212,7 +212,13 @@ impl Device {
 
     /// Whether a region, with so many octets used and a checkpoint of so many, has room for `size`
     /// more, of which the checkpoint grows by `checkpoint_growth`.
-    fn has_room(&self, at: u64, checkpoint_len: usize, size: u64, growth: usize) -> bool {
+    pub(super) fn has_room(
+        &self,
+        at: u64,
+        checkpoint_len: usize,
+        size: u64,
+        growth: usize,
+    ) -> bool {
         let block_bytes = u64::from(self.geometry.block_bytes);
         let checkpoint = ((checkpoint_len + growth) as u64).next_multiple_of(block_bytes);
         at + size + checkpoint + block_bytes <= self.geometry.region_bytes

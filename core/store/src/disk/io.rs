@@ -52,9 +52,10 @@ impl DiskTier {
         if device.is_stalled || device.under_way >= self.config.depth {
             return None;
         }
-        if let Some((purpose, kind)) = self.recovery.next_read(disk, self.config.depth) {
+        if let Some((purpose, kind)) = self.next_recovery_read(disk) {
             return Some(self.begin(now, disk, purpose, kind));
         }
+        let device = &self.devices[disk];
         let read = device.reads.front().map(|&at| self.reads[at].ticket);
         let write = device.writes.front();
         let write = write.filter(|batch| !device.must_wait(batch)).map(|batch| batch.ticket);
@@ -125,7 +126,7 @@ impl DiskTier {
         match purpose {
             Purpose::Read(at) => self.on_read(now, disk, at, outcome),
             Purpose::Write(batch) => self.on_write(now, disk, batch, &outcome),
-            Purpose::Recovery(tag) => self.on_recovery_read(now, disk, tag, outcome),
+            Purpose::Recovery(tag) => self.on_recovery_read(now, tag, outcome),
         }
     }
 

@@ -17,6 +17,7 @@ pub mod place;
 mod queue;
 pub mod record;
 mod recover;
+mod scan;
 mod stats;
 pub mod superblock;
 mod tier;

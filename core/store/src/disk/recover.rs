@@ -1,37 +1,507 @@
 //! How what is on the disks is found again at a start.
+//!
+//! First the two ends of every region are read: its header says of which use it is, its footer
+//! where the checkpoint is. Regions without a checkpoint are read whole. Of each disk the newest
+//! region is taken in first: what it erases or replaces is never taken in from an older one, and
+//! lookups may go on all the time with what is known so far.
 
-use super::checkpoint::Erasure;
-use super::device::Device;
+use super::checkpoint::{Contents, Erasure, Item};
+use super::device::{Device, Log};
 use super::op::{DiskOpKind, DiskOutcome};
+use super::place::{Key, UNIT_BYTES};
+use super::record::{self, HEADER_BYTES, Kind};
+use super::scan::{Medium, Scan};
 use super::tier::{DiskTier, Purpose};
-use weir_base::Instant;
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::vec;
+use alloc::vec::Vec;
+use weir_base::{Instant, Slab};
 
-pub(super) struct Recovery {}
+/// How often a read is tried that the system fails.
+const ATTEMPTS_MAX: u32 = 3;
+/// Regions that are read at a time.
+const JOBS_AT_ONCE: usize = 4;
+/// Records that are taken in before others get a turn.
+const STEP_ITEMS: usize = 1024;
+
+/// What a read of the recovery is for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum What {
+    Header(u32),
+    Footer(u32),
+    /// The next of a region's job.
+    Job(u32),
+}
+
+struct Request {
+    disk: usize,
+    what: What,
+    attempts: u32,
+}
+
+/// What the ends of a region say.
+#[derive(Copy, Clone, Default)]
+struct Ends {
+    /// The sequence number of a valid header.
+    header: Option<u32>,
+    /// That of a valid footer, and where the checkpoint is.
+    footer: Option<(u32, u64, u32)>,
+    /// Whether something is there that is not valid.
+    is_odd: bool,
+}
+
+enum Source {
+    Checkpoint { at: u64, len: u32 },
+    Scan(Scan),
+}
+
+/// A region that is taken in.
+struct Job {
+    region: u32,
+    sequence: u32,
+    source: Source,
+    is_reading: bool,
+    /// What the region holds, once that is known.
+    contents: Option<Contents>,
+    /// Items of it that have yet to be looked at.
+    left: usize,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Stage {
+    /// The ends of the regions are read.
+    Ends,
+    /// Regions are read of which nobody knows the sequence number.
+    Unknown,
+    /// All is known that new regions need.
+    Regions,
+}
+
+struct DiskRecovery {
+    stage: Stage,
+    ends: Vec<Ends>,
+    /// Ends that are asked for next, then those that failed.
+    next_end: u32,
+    again: Vec<(What, u32)>,
+    /// Reads under way.
+    reading: u32,
+    /// Newest first, once [`Stage::Regions`] is reached.
+    jobs: VecDeque<Job>,
+    /// Regions whose turn comes then.
+    later: Vec<Job>,
+    erased: BTreeSet<Erasure>,
+}
+
+/// What is left to be read in.
+pub(super) struct Recovery {
+    disks: Vec<DiskRecovery>,
+    requests: Slab<Request>,
+}
 
 impl Recovery {
-    pub(super) fn new(_devices: &[Device]) -> Self {
-        Self {}
+    pub(super) fn new(devices: &[Device]) -> Self {
+        let disk = |device: &Device| DiskRecovery {
+            stage: Stage::Ends,
+            ends: vec![Ends::default(); device.regions.len()],
+            next_end: 0,
+            again: Vec::new(),
+            reading: 0,
+            jobs: VecDeque::new(),
+            later: Vec::new(),
+            erased: BTreeSet::new(),
+        };
+        Self { disks: devices.iter().map(disk).collect(), requests: Slab::new() }
     }
+
     pub(super) fn is_over(&self) -> bool {
-        true
+        self.disks.is_empty()
     }
+
+    /// Whether there is something to do without waiting for a disk.
     pub(super) fn has_work(&self) -> bool {
-        false
+        self.disks.iter().any(DiskRecovery::has_work)
     }
-    pub(super) fn on_erased(&mut self, _erasure: Erasure) {}
-    pub(super) fn next_read(&mut self, _disk: usize, _depth: u32) -> Option<(Purpose, DiskOpKind)> {
-        None
+
+    /// What is erased now must not be taken in later.
+    pub(super) fn on_erased(&mut self, erasure: Erasure) {
+        for disk in &mut self.disks {
+            disk.erased.insert(erasure);
+        }
+    }
+}
+
+impl DiskRecovery {
+    fn has_work(&self) -> bool {
+        let is_known = |job: &Job| job.contents.is_some();
+        match self.stage {
+            Stage::Ends => self.ends.is_empty(),
+            Stage::Unknown => self.jobs.iter().all(is_known),
+            Stage::Regions => self.jobs.front().is_none_or(is_known),
+        }
+    }
+
+    /// What to read next.
+    fn next_what(&mut self) -> Option<(What, u32)> {
+        if let Some(again) = self.again.pop() {
+            return Some(again);
+        }
+        if self.stage == Stage::Ends {
+            let region = self.next_end / 2;
+            if region as usize >= self.ends.len() {
+                return None;
+            }
+            let is_header = self.next_end.is_multiple_of(2);
+            self.next_end += 1;
+            return Some((if is_header { What::Header(region) } else { What::Footer(region) }, 0));
+        }
+        let window = if self.stage == Stage::Regions { JOBS_AT_ONCE } else { usize::MAX };
+        let jobs = self.jobs.iter_mut().take(window);
+        let mut unread = jobs.filter(|job| job.contents.is_none()).take(JOBS_AT_ONCE);
+        let job = unread.find(|job| !job.is_reading)?;
+        job.is_reading = true;
+        Some((What::Job(job.region), 0))
+    }
+
+    fn is_erased(&self, key: Key, path: &[u64]) -> bool {
+        if self.erased.is_empty() {
+            return false;
+        }
+        let has = |erasure| self.erased.contains(&erasure);
+        has(Erasure::Key(key))
+            || has(Erasure::Below(None))
+            || has(Erasure::Below(Some(key.object)))
+            || path.iter().any(|&prefix| has(Erasure::Below(Some(prefix))))
     }
 }
 
 impl DiskTier {
-    pub(super) fn on_recovery_read(
-        &mut self,
-        _now: Instant,
-        _disk: usize,
-        _tag: u32,
-        _outcome: DiskOutcome,
-    ) {
+    /// The next read of the recovery, if it may have one.
+    pub(super) fn next_recovery_read(&mut self, disk: usize) -> Option<(Purpose, DiskOpKind)> {
+        let share = (self.config.depth / 4).clamp(1, 32);
+        let recovery = self.recovery.disks.get_mut(disk)?;
+        if recovery.reading >= share {
+            return None;
+        }
+        let (what, attempts) = recovery.next_what()?;
+        recovery.reading += 1;
+        let tag = self.recovery.requests.insert(Request { disk, what, attempts });
+        let device = &self.devices[disk];
+        let block_bytes = device.geometry.block_bytes;
+        let (region, at, len) = match what {
+            What::Header(region) => (region, 0, block_bytes),
+            What::Footer(region) => {
+                (region, device.geometry.region_bytes - u64::from(block_bytes), block_bytes)
+            }
+            What::Job(region) => {
+                let medium = self.medium(disk, region);
+                let jobs = &self.recovery.disks[disk].jobs;
+                let job = jobs.iter().find(|job| job.region == region);
+                let part = job.and_then(|job| match &job.source {
+                    Source::Checkpoint { at, len } => Some((*at, *len)),
+                    Source::Scan(scan) => scan.next_read(&medium),
+                });
+                // A job that asks for nothing more has its contents.
+                let (at, len) = part.unwrap_or((0, block_bytes));
+                (region, at, len)
+            }
+        };
+        let kind = DiskOpKind::ReadRaw { offset: device.offset(region, at), len };
+        Some((Purpose::Recovery(tag), kind))
     }
-    pub(super) fn recover_further(&mut self, _now: Instant) {}
+
+    fn medium(&self, disk: usize, region: u32) -> Medium {
+        let device = &self.devices[disk];
+        Medium {
+            store_id: device.store_id,
+            checksum: device.checksum,
+            hash_key: self.config.hash_key,
+            offset: device.offset(region, 0),
+            region_bytes: device.geometry.region_bytes,
+            block_bytes: device.geometry.block_bytes,
+        }
+    }
+
+    pub(super) fn on_recovery_read(&mut self, now: Instant, tag: u32, outcome: DiskOutcome) {
+        let Request { disk, what, attempts } = self.recovery.requests.remove(tag);
+        let Some(recovery) = self.recovery.disks.get_mut(disk) else { return };
+        recovery.reading -= 1;
+        let octets = match outcome {
+            DiskOutcome::Raw(octets) => Some(octets),
+            _ => {
+                self.stats.read_errors += 1;
+                if attempts + 1 < ATTEMPTS_MAX {
+                    recovery.again.push((what, attempts + 1));
+                    return;
+                }
+                None
+            }
+        };
+        match what {
+            What::Header(region) => self.on_header(disk, region, octets.as_deref()),
+            What::Footer(region) => self.on_footer(disk, region, octets.as_deref()),
+            What::Job(region) => self.on_job_read(disk, region, octets.as_deref()),
+        }
+        self.recover_further(now);
+    }
+
+    fn on_header(&mut self, disk: usize, region: u32, octets: Option<&[u8]>) {
+        let Medium { store_id, checksum, offset, .. } = self.medium(disk, region);
+        let ends = &mut self.recovery.disks[disk].ends[region as usize];
+        match octets.map(|octets| record::open_any(octets, store_id, offset, checksum)) {
+            Some(Ok(record)) if record.kind == Kind::Region => ends.header = Some(record.sequence),
+            _ => ends.is_odd |= is_odd(octets),
+        }
+    }
+
+    fn on_footer(&mut self, disk: usize, region: u32, octets: Option<&[u8]>) {
+        let Medium { store_id, checksum, offset, region_bytes, block_bytes, .. } =
+            self.medium(disk, region);
+        let ends = &mut self.recovery.disks[disk].ends[region as usize];
+        let at = region_bytes - u64::from(block_bytes);
+        let opened = octets.map(|octets| record::open_any(octets, store_id, offset + at, checksum));
+        match opened {
+            Some(Ok(record)) if record.kind == Kind::Footer && record.body.len() == 16 => {
+                let word = |at: usize| {
+                    record.body[at..at + 8]
+                        .iter()
+                        .rev()
+                        .fold(0, |word, &octet| word << 8 | u64::from(octet))
+                };
+                let (begin, len) = (word(0), word(8));
+                let is_sensible = begin.checked_add(len) == Some(at) && len >= HEADER_BYTES as u64;
+                ends.footer = is_sensible.then_some((record.sequence, begin, len as u32));
+            }
+            _ => ends.is_odd |= is_odd(octets),
+        }
+    }
+
+    fn on_job_read(&mut self, disk: usize, region: u32, octets: Option<&[u8]>) {
+        let medium = self.medium(disk, region);
+        let jobs = &mut self.recovery.disks[disk].jobs;
+        let Some(job) = jobs.iter_mut().find(|job| job.region == region) else { return };
+        job.is_reading = false;
+        match &mut job.source {
+            Source::Checkpoint { at, .. } => {
+                let offset = medium.offset + *at;
+                let record = octets.and_then(|octets| {
+                    record::open_any(octets, medium.store_id, offset, medium.checksum).ok()
+                });
+                let is_it = |record: &record::Record<'_>| {
+                    record.kind == Kind::Checkpoint && record.sequence == job.sequence
+                };
+                match record.filter(is_it).and_then(|record| Contents::decode(record.body)) {
+                    Some(contents) => job.know(contents),
+                    None => {
+                        let scan = Scan::new(job.sequence, medium.block_bytes);
+                        job.source = Source::Scan(scan);
+                    }
+                }
+            }
+            Source::Scan(scan) => {
+                match octets {
+                    Some(octets) => scan.read(octets, &medium),
+                    None => scan.skip(&medium),
+                }
+                if scan.next_read(&medium).is_none() {
+                    job.sequence = scan.sequence;
+                    let contents = scan.checkpoint.contents();
+                    job.know(contents);
+                }
+            }
+        }
+    }
+
+    /// Goes on with what needs no disk, for a while.
+    pub(super) fn recover_further(&mut self, _now: Instant) {
+        if self.recovery.is_over() {
+            return;
+        }
+        let count = self.recovery.disks.len();
+        for disk in 0..count {
+            self.plan(disk);
+        }
+        let is_planned = |disk: &DiskRecovery| disk.stage == Stage::Regions;
+        if !self.recovery.disks.iter().all(is_planned) {
+            return;
+        }
+        for disk in 0..count {
+            self.take_in(disk);
+        }
+        if self.recovery.disks.iter().all(|disk| disk.jobs.is_empty() && disk.reading == 0) {
+            self.recovery.disks = Vec::new();
+        }
+    }
+
+    /// From one stage to the next, where all that it needs is known.
+    fn plan(&mut self, disk: usize) {
+        let recovery = &mut self.recovery.disks[disk];
+        let device = &mut self.devices[disk];
+        let block_bytes = device.geometry.block_bytes;
+        let is_at_rest = recovery.reading == 0 && recovery.again.is_empty();
+        if recovery.stage == Stage::Ends {
+            if !is_at_rest || (recovery.next_end as usize) < 2 * recovery.ends.len() {
+                return;
+            }
+            for (ends, region) in recovery.ends.iter().zip(0..) {
+                recovery.jobs.extend(Job::of(ends, region, block_bytes));
+            }
+            // First those of which nobody knows how old they are.
+            let (unknown, known): (Vec<_>, Vec<_>) =
+                recovery.jobs.drain(..).partition(|job| job.sequence == 0);
+            recovery.jobs.extend(unknown);
+            for job in known {
+                device.regions[job.region as usize].sequence = job.sequence;
+                self.last_sequence = self.last_sequence.max(job.sequence);
+                recovery.later.push(job);
+            }
+            recovery.stage = Stage::Unknown;
+        }
+        let is_known = |job: &Job| job.contents.is_some();
+        if recovery.stage == Stage::Unknown && recovery.jobs.iter().all(is_known) {
+            for job in recovery.jobs.drain(..).filter(|job| job.sequence != 0) {
+                device.regions[job.region as usize].sequence = job.sequence;
+                self.last_sequence = self.last_sequence.max(job.sequence);
+                recovery.later.push(job);
+            }
+            recovery.later.sort_unstable_by_key(|job| core::cmp::Reverse(job.sequence));
+            recovery.jobs.extend(recovery.later.drain(..));
+            recovery.stage = Stage::Regions;
+            device.sort_by_age();
+        }
+    }
+
+    /// Takes in what is known of a disk, newest first.
+    fn take_in(&mut self, disk: usize) {
+        let mut budget = STEP_ITEMS;
+        while let Some(mut job) = self.recovery.disks[disk].jobs.pop_front() {
+            if job.contents.is_none() && !self.is_used_again(disk, &job) {
+                // Until the newest region is known as far as it was written, it cannot be written
+                // on; older ones need no waiting for.
+                self.devices[disk].is_ready |= matches!(job.source, Source::Checkpoint { .. });
+                self.recovery.disks[disk].jobs.push_front(job);
+                return;
+            }
+            if !self.is_used_again(disk, &job) {
+                self.take_in_some(disk, &mut job, &mut budget);
+                if job.left > 0 {
+                    self.recovery.disks[disk].jobs.push_front(job);
+                    return;
+                }
+                self.on_taken_in(disk, job);
+            }
+            self.devices[disk].is_ready = true;
+        }
+        self.devices[disk].is_ready = true;
+    }
+
+    /// Whether a region was used again before it was taken in.
+    fn is_used_again(&self, disk: usize, job: &Job) -> bool {
+        let sequence = self.devices[disk].regions[job.region as usize].sequence;
+        sequence != job.sequence && job.contents.is_none() || sequence > job.sequence
+    }
+
+    fn take_in_some(&mut self, disk: usize, job: &mut Job, budget: &mut usize) {
+        let Some(contents) = &job.contents else { return };
+        // A scan may have found that it is of a later use than its header says.
+        let region = &mut self.devices[disk].regions[job.region as usize];
+        region.sequence = job.sequence;
+        self.last_sequence = self.last_sequence.max(job.sequence);
+        while job.left > 0 && *budget > 0 {
+            job.left -= 1;
+            *budget -= 1;
+            match contents.items[job.left] {
+                Item::Erased { erasure, .. } => {
+                    self.recovery.disks[disk].erased.insert(erasure);
+                }
+                Item::Record { key, node, at_units, units } => {
+                    self.path.clear();
+                    contents.path(node, &mut self.path);
+                    self.take_in_record(disk, job.region, key, at_units, units);
+                }
+            }
+        }
+    }
+
+    fn take_in_record(&mut self, disk: usize, region: u32, key: Key, at_units: u32, units: u8) {
+        let device = &self.devices[disk];
+        let (at, size) = (u64::from(at_units) * UNIT_BYTES, u64::from(units) * UNIT_BYTES);
+        let is_sensible = size > 0
+            && at + size <= device.geometry.region_bytes
+            && (at | size).is_multiple_of(device.geometry.block_bytes.into());
+        if !is_sensible || self.recovery.disks[disk].is_erased(key, &self.path) {
+            return;
+        }
+        let place = device.place(disk as u8, region, at, size);
+        if self.find(key).is_some() {
+            return; // What is known already is newer.
+        }
+        if self.memory_bytes() >= self.config.index_bytes_max {
+            self.stats.no_room += 1;
+            return;
+        }
+        let path = &self.path;
+        let before = self.index.insert(key, place, |out| out.extend_from_slice(path));
+        debug_assert!(before.is_none());
+        if let Some(filter) = &mut self.filter {
+            filter.insert(key.filter_hash());
+        }
+        let region = &mut self.devices[disk].regions[region as usize];
+        region.records += 1;
+        region.bytes += size;
+        self.stats.recovered += 1;
+    }
+
+    /// A region that was read whole is written on if it is the newest of its disk, else it gets its
+    /// checkpoint now.
+    fn on_taken_in(&mut self, disk: usize, job: Job) {
+        let Source::Scan(scan) = job.source else { return };
+        let device = &mut self.devices[disk];
+        if scan.has_gaps || !device.is_of_use() {
+            return;
+        }
+        let has_header =
+            self.recovery.disks[disk].ends[job.region as usize].header == Some(job.sequence);
+        let log = Log {
+            region: job.region,
+            sequence: job.sequence,
+            at: scan.end,
+            checkpoint: scan.checkpoint,
+            has_header,
+            writes: 0,
+            has_failed: false,
+            is_sealed: false,
+        };
+        if !device.has_room(log.at, log.checkpoint.len(), 0, 0) {
+            return;
+        }
+        if device.is_ready || !has_header {
+            device.closing.push(log);
+        } else {
+            device.open = Some(log);
+        }
+    }
+}
+
+impl Job {
+    fn of(ends: &Ends, region: u32, block_bytes: u32) -> Option<Self> {
+        let scan = |sequence| Source::Scan(Scan::new(sequence, block_bytes));
+        let (sequence, source) = match (ends.header, ends.footer) {
+            (Some(header), Some((footer, ..))) if header > footer => (header, scan(header)),
+            (_, Some((footer, at, len))) => (footer, Source::Checkpoint { at, len }),
+            (Some(header), None) => (header, scan(header)),
+            (None, None) if ends.is_odd => (0, scan(0)),
+            (None, None) => return None,
+        };
+        Some(Self { region, sequence, source, is_reading: false, contents: None, left: 0 })
+    }
+
+    fn know(&mut self, contents: Contents) {
+        self.left = contents.items.len();
+        self.contents = Some(contents);
+    }
+}
+
+/// Whether there is something else than zeros, or nobody can tell.
+fn is_odd(octets: Option<&[u8]>) -> bool {
+    octets.is_none_or(|octets| octets.iter().any(|&octet| octet != 0))
 }

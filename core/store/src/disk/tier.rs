@@ -255,9 +255,8 @@ impl DiskTier {
     pub(crate) fn lookup(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
         let key = key_of(query.name, query.hashes.whole, query.hashes.parent);
         if self.may_have(key) {
-            if let answer @ (Lookup::Hit(_) | Lookup::OnDisk(_)) =
-                self.look_in_index(now, query, key)
-            {
+            let answer = self.look_in_index(now, query, key);
+            if !matches!(answer, Lookup::Miss) {
                 return answer;
             }
         }

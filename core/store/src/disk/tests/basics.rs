@@ -26,3 +26,132 @@ fn what_memory_has_no_room_for_is_found_on_disk() {
     assert_eq!(bed.stats().reads, 20);
     assert_eq!(bed.store.stats().hits, 21);
 }
+
+/// Fills the bed's log with `count` Data of about 1.5 KB, written one after another.
+fn fill(bed: &mut Bed, count: u64) -> Vec<weir_wire::Name> {
+    let names: Vec<_> = (0..count).map(|number| segment("/object/v=1", number)).collect();
+    for (number, name) in names.iter().enumerate() {
+        assert!(bed.put(name, &[number as u8; 1400]));
+        bed.settle();
+    }
+    names
+}
+
+#[test]
+fn all_that_was_written_is_found_after_a_restart() {
+    for count in [0, 1, 20, 100, 200] {
+        let mut bed = Bed::small();
+        bed.settle();
+        let names = fill(&mut bed, count);
+        let before = bed.stats();
+        bed.restart();
+        assert!(bed.stats().is_recovering);
+        bed.settle();
+        let stats = bed.stats();
+        assert_eq!((stats.entries, stats.bytes), (before.entries, before.bytes));
+        assert_eq!((stats.recovered, stats.is_recovering), (count, false));
+        for (number, name) in names.iter().enumerate() {
+            assert_eq!(bed.content(name), Some(vec![number as u8; 1400]), "{count}: {number}");
+        }
+        assert_eq!(bed.uri("/object", true), (count > 0).then(|| "/object/v=1/seg=0".into()));
+        // What is written then is found as well.
+        assert!(bed.put(&name("/more"), b"1"));
+        bed.settle();
+        bed.restart();
+        bed.settle();
+        assert_eq!(bed.content(&name("/more")), Some(b"1".to_vec()));
+        assert_eq!(bed.stats().entries, count + 1);
+    }
+}
+
+#[test]
+fn the_oldest_region_makes_room_at_once() {
+    let mut bed = Bed::small();
+    bed.settle();
+    let names = fill(&mut bed, 1_000);
+    let stats = bed.stats();
+    assert!(stats.evictions > 600 && stats.entries + stats.evictions == 1_000, "{stats:?}");
+    assert_eq!(stats.entries * 1536, stats.bytes);
+    let mut found = 0;
+    for (number, name) in names.iter().enumerate() {
+        if let Some(content) = bed.content(name) {
+            assert_eq!(content, vec![number as u8; 1400]);
+            assert!(number as u64 >= stats.evictions);
+            found += 1;
+        }
+    }
+    assert_eq!(found, stats.entries);
+    bed.restart();
+    bed.settle();
+    assert_eq!(bed.stats().entries, stats.entries);
+    for (number, name) in names.iter().enumerate().skip(stats.evictions as usize) {
+        assert_eq!(bed.content(name), Some(vec![number as u8; 1400]));
+    }
+}
+
+#[test]
+fn what_is_erased_does_not_come_back() {
+    let mut bed = Bed::small();
+    bed.settle();
+    for uri in ["/a", "/a/b", "/a/b/c", "/a/d/e", "/ab", "/f"] {
+        assert!(bed.put(&name(uri), uri.as_bytes()));
+    }
+    for number in 0..5 {
+        assert!(bed.put(&segment("/s/v=1", number), b"x"));
+    }
+    bed.settle();
+    assert_eq!(bed.erase("/a/b", 1), 1);
+    assert_eq!(bed.erase("/s/v=1/seg=2", 9), 1);
+    assert_eq!(bed.erase("/x", 9), 0);
+    assert_eq!(bed.stats().erasures, 2);
+    for _ in 0..2 {
+        bed.settle();
+        assert_eq!(bed.stats().entries, 9);
+        assert!(bed.fetch(&segment("/s/v=1", 2)).is_none());
+        assert!(bed.fetch(&segment("/s/v=1", 3)).is_some());
+        bed.restart();
+        bed.settle();
+    }
+    assert_eq!(bed.erase("/a", 99), 3);
+    assert!(bed.put(&name("/a/b"), b"again"));
+    bed.settle();
+    bed.restart();
+    bed.settle();
+    assert_eq!(bed.content(&name("/a/b")), Some(b"again".to_vec()));
+    assert!(bed.fetch(&name("/a")).is_none());
+    assert!(bed.fetch(&name("/ab")).is_some());
+    assert_eq!(bed.erase("/", 99), 7);
+    bed.settle();
+    bed.restart();
+    bed.settle();
+    assert_eq!(bed.stats().entries, 0);
+}
+
+#[test]
+fn other_data_of_a_name_replaces_what_is_on_disk() {
+    let mut bed = Bed::small();
+    bed.settle();
+    let name = name("/a/b");
+    assert!(bed.put(&name, b"one"));
+    assert!(bed.put(&name, b"two"), "replaces what is not written yet");
+    bed.settle();
+    assert_eq!(bed.content(&name), Some(b"two".to_vec()));
+    bed.put(&name, b"three");
+    bed.settle();
+    assert!(bed.content(&name).is_none_or(|content| content == b"three"));
+    assert!(bed.put(&name, b"four"));
+    bed.settle();
+    assert!(bed.content(&name).is_none_or(|content| content == b"four"));
+}
+
+#[test]
+fn the_same_data_is_not_written_again() {
+    let mut bed = Bed::small();
+    bed.settle();
+    for _ in 0..3 {
+        assert!(bed.put(&name("/a/b"), b"one"));
+        bed.settle();
+        assert_eq!(bed.content(&name("/a/b")), Some(b"one".to_vec()));
+    }
+    assert_eq!((bed.stats().writes, bed.stats().damaged), (1, 0));
+}

@@ -1,0 +1,171 @@
+//! Reading a region whose checkpoint is missing: record by record, and on from the next block where
+//! there is none.
+
+use super::checkpoint::{Builder, decode_erasures};
+use super::config::Checksum;
+use super::op::RecordFault;
+use super::place::UNIT_BYTES;
+use super::record::{self, HEADER_BYTES, Kind, Record};
+use super::tier::key_of;
+use alloc::vec::Vec;
+use weir_base::HashKey;
+use weir_wire::{DataView, NameView};
+
+/// Octets read at once.
+const CHUNK_BYTES: u64 = 256 << 10;
+/// The longest record but for checkpoints.
+const RECORD_LEN_MAX: usize = HEADER_BYTES + u16::MAX as usize;
+/// Octets after which a region that nobody knows anything of, and without a record, is left alone.
+const PROBE_BYTES: u64 = 1 << 20;
+
+/// What a scan needs to know of the disk.
+pub(super) struct Medium {
+    pub(super) store_id: u64,
+    pub(super) checksum: Checksum,
+    pub(super) hash_key: HashKey,
+    /// Octets from the start of the file or device to the region.
+    pub(super) offset: u64,
+    pub(super) region_bytes: u64,
+    pub(super) block_bytes: u32,
+}
+
+/// A region as far as it was read.
+pub(super) struct Scan {
+    /// Of the records that count; 0 while none is known.
+    pub(super) sequence: u32,
+    /// Where the next chunk begins.
+    next_at: u64,
+    /// What is left of the last one.
+    carry: Vec<u8>,
+    /// What was found.
+    pub(super) checkpoint: Builder,
+    /// Where the last record ends.
+    pub(super) end: u64,
+    /// Whether a part of it could not be read.
+    pub(super) has_gaps: bool,
+    /// Scratch.
+    hashes: Vec<u64>,
+}
+
+impl Scan {
+    /// Of a region whose header bears this sequence number, or 0 when nobody knows.
+    pub(super) fn new(sequence: u32, block_bytes: u32) -> Self {
+        Self {
+            sequence,
+            next_at: 0,
+            carry: Vec::new(),
+            checkpoint: Builder::new(),
+            end: block_bytes.into(),
+            has_gaps: false,
+            hashes: Vec::new(),
+        }
+    }
+
+    /// Where to read next, and how much; nothing when all is read.
+    pub(super) fn next_read(&self, medium: &Medium) -> Option<(u64, u32)> {
+        let is_hopeless = self.sequence == 0 && self.next_at >= PROBE_BYTES;
+        let len = CHUNK_BYTES.min(medium.region_bytes - self.next_at);
+        (len > 0 && !is_hopeless).then_some((self.next_at, len as u32))
+    }
+
+    /// A chunk could not be read.
+    pub(super) fn skip(&mut self, medium: &Medium) {
+        self.has_gaps = true;
+        self.carry.clear();
+        self.next_at = (self.next_at + CHUNK_BYTES).min(medium.region_bytes);
+    }
+
+    /// A chunk has been read; it is short where the file ends.
+    pub(super) fn read(&mut self, octets: &[u8], medium: &Medium) {
+        let base = self.next_at - self.carry.len() as u64;
+        self.next_at = match octets.is_empty() {
+            true => medium.region_bytes,
+            false => self.next_at + octets.len() as u64,
+        };
+        let mut buffer = core::mem::take(&mut self.carry);
+        buffer.extend_from_slice(octets);
+        let is_last = self.next_at >= medium.region_bytes;
+        let block_bytes = medium.block_bytes as usize;
+        let mut at = 0;
+        while at + block_bytes <= buffer.len() {
+            let rest = &buffer[at..];
+            let offset = medium.offset + base + at as u64;
+            match record::open_any(rest, medium.store_id, offset, medium.checksum) {
+                Ok(record) => {
+                    let size = record::size(record.body.len(), medium.block_bytes);
+                    self.on_record(&record, base + at as u64, size, medium);
+                    at += size as usize;
+                }
+                Err(RecordFault::Truncated) if !is_last && claims_little(rest) => break,
+                Err(_) => at += block_bytes,
+            }
+        }
+        if at > buffer.len() {
+            // Only padding was cut off.
+            self.next_at = (base + at as u64).min(medium.region_bytes);
+            at = buffer.len();
+        }
+        buffer.drain(..at);
+        if !is_last {
+            // Chunks begin at blocks, also behind a short one.
+            let odd = self.next_at % u64::from(medium.block_bytes);
+            self.next_at -= odd;
+            buffer.truncate(buffer.len().saturating_sub(odd as usize));
+            self.carry = buffer;
+        }
+    }
+
+    fn on_record(&mut self, record: &Record<'_>, at: u64, size: u64, medium: &Medium) {
+        if record.sequence < self.sequence || at + size > medium.region_bytes {
+            return;
+        }
+        if record.sequence > self.sequence {
+            // What was found so far is from an earlier use.
+            self.sequence = record.sequence;
+            self.checkpoint = Builder::new();
+            self.end = medium.block_bytes.into();
+        }
+        let at_units = (at / UNIT_BYTES) as u32;
+        match record.kind {
+            Kind::Data => {
+                let Ok(data) = DataView::decode(record.body) else { return };
+                self.on_data(data.name, at_units, (size / UNIT_BYTES) as u8, medium);
+            }
+            Kind::Erasures => {
+                for erasure in decode_erasures(record.body).unwrap_or_default() {
+                    self.checkpoint.erased(erasure, at_units);
+                }
+            }
+            Kind::Region => {}
+            Kind::Checkpoint | Kind::Footer => return,
+        }
+        self.end = self.end.max(at + size);
+    }
+
+    fn on_data(&mut self, name: NameView<'_>, at_units: u32, units: u8, medium: &Medium) {
+        if name.is_empty() || name.component_count() > crate::COMPONENTS_MAX {
+            return;
+        }
+        let hashes = &mut self.hashes;
+        hashes.clear();
+        let mut hasher = medium.hash_key.prefixes(name.value());
+        let mut end = 0;
+        hashes.extend(name.components().map(|component| {
+            end += component.wire.len();
+            hasher.hash_to(end)
+        }));
+        let whole = hashes.pop().unwrap_or_default();
+        let key = key_of(name, whole, hashes.last().copied());
+        if key.object != whole {
+            hashes.pop();
+        }
+        self.checkpoint.record(key, hashes, at_units, units);
+    }
+}
+
+/// Whether the header says no more octets than a record may have.
+fn claims_little(octets: &[u8]) -> bool {
+    let Some(len) = octets.get(28..32) else { return true };
+    let len = u32::from_le_bytes([len[0], len[1], len[2], len[3]]);
+    (len as usize).saturating_add(HEADER_BYTES) <= RECORD_LEN_MAX
+}
