@@ -48,8 +48,9 @@ impl Router {
         };
         self.disk.neighbours.note_asked(now, &face);
         let queue = u32::try_from(self.disk.queue.len()).unwrap_or(u32::MAX);
-        let expected_wait_ns = self.disk.adaptive.read_ns() * (u64::from(queue) + 1);
-        let turn = match self.judge(now, from, interest, Home { queue, expected_wait_ns }) {
+        let expected_wait_ns = self.disk.adaptive.read_ns(0) * (u64::from(queue) + 1);
+        let turn = match self.judge(now, from, interest, Home { disk: 0, queue, expected_wait_ns })
+        {
             Verdict::PassBy(past) => {
                 let Some(asked) = self.check(from, interest, hashes, out) else { return };
                 let is_waited_for = asked.pending.is_some_and(|index| {

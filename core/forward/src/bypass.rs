@@ -83,7 +83,8 @@ impl Router {
         let verdict = match from.turn {
             Turn::Arrives => {
                 let queue = found.reads_waiting;
-                let home = Home { queue, expected_wait_ns: found.expected_wait_ns };
+                let home =
+                    Home { disk: found.disk, queue, expected_wait_ns: found.expected_wait_ns };
                 self.judge(now, from, interest, home)
             }
             // That was decided when it came.
@@ -119,8 +120,8 @@ impl Router {
             let hops = self.disk.hops.iter().map(|hop| hop.face);
             match self.disk.adaptive.choose(now, home, threshold, fib, hops) {
                 Choice::Home => {}
-                Choice::Away { hop, is_probe, trip } => {
-                    match is_probe {
+                Choice::Away { hop, is_trial, trip } => {
+                    match is_trial {
                         true => stats.bypassed_probe += 1,
                         false => stats.bypassed_slower += 1,
                     }

@@ -190,6 +190,7 @@ impl Router {
             ingress: from.face,
             next_hop_face: from.header.next_hop_face,
             is_marked: begun.is_marked,
+            disk: begun.found.disk,
             ahead: begun.found.reads_waiting,
         };
         self.disk.reads.wait(begun.id, begun.found.disk, waiter);
@@ -305,7 +306,7 @@ impl Router {
                 let took_ns = now.ns_since(waiter.since);
                 self.stats.busy.answered += 1;
                 self.stats.busy.read_latency.record(took_ns);
-                self.disk.adaptive.on_read(waiter.ahead, took_ns);
+                self.disk.adaptive.on_read(now, waiter.disk, waiter.ahead, took_ns);
             }
             !is_answered
         });

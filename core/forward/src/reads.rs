@@ -23,6 +23,8 @@ pub(crate) struct Waiter {
     pub(crate) next_hop_face: Option<u64>,
     /// Whether its Data is to be marked.
     pub(crate) is_marked: bool,
+    /// The disk.
+    pub(crate) disk: u8,
     /// Reads that waited for the disk when it came.
     pub(crate) ahead: u32,
 }
@@ -158,6 +160,7 @@ mod tests {
             ingress: FaceId(1),
             next_hop_face: None,
             is_marked: false,
+            disk: 0,
             ahead: 0,
         }
     }

@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// How to find the segments
     #[arg(long, value_enum, default_value_t = Discovery::Metadata)]
     discovery: Discovery,
-    /// How the number of Interests under way is controlled: cubic, aimd or fixed
+    /// How the number of Interests under way is controlled: cubic, aimd, fixed or nb-cc
     #[arg(long, value_name = "KIND", default_value_t = Controller::Cubic)]
     pipeline: Controller,
     /// Interests under way: always with fixed, else at first

@@ -4,10 +4,12 @@
 mod aimd;
 mod cubic;
 mod fixed;
+mod nb_cc;
 
 pub use aimd::{Aimd, AimdConfig};
 pub use cubic::{Cubic, CubicConfig};
 pub use fixed::Fixed;
+pub use nb_cc::{NbCc, NbCcConfig};
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -73,11 +75,13 @@ pub enum Controller {
     Aimd,
     /// [`Fixed`]: always the same window.
     Fixed,
+    /// [`NbCc`]: what the consumer of paper nb-cache does.
+    NbCc,
 }
 
 impl Controller {
     /// Every controller, in the order shown to people.
-    pub const ALL: [Self; 3] = [Self::Cubic, Self::Aimd, Self::Fixed];
+    pub const ALL: [Self; 4] = [Self::Cubic, Self::Aimd, Self::Fixed, Self::NbCc];
 
     /// Makes the controller. `window` is the window of [`Fixed`] and the initial one of the others
     /// (`None`: their defaults); `window_max` bounds all.
@@ -103,6 +107,13 @@ impl Controller {
                     window.map_or(fixed::DEFAULT_WINDOW, |window| f64::from(window.max(1)));
                 Box::new(Fixed::new(window.min(window_max)))
             }
+            Self::NbCc => {
+                let mut config = NbCcConfig { window_max, ..NbCcConfig::default() };
+                if let Some(window) = window {
+                    config.initial_window = f64::from(window.max(1));
+                }
+                Box::new(NbCc::new(config))
+            }
         }
     }
 }
@@ -113,13 +124,14 @@ impl fmt::Display for Controller {
             Self::Cubic => "cubic",
             Self::Aimd => "aimd",
             Self::Fixed => "fixed",
+            Self::NbCc => "nb-cc",
         })
     }
 }
 
 /// The text names no controller.
 #[derive(Clone, Eq, PartialEq, Debug, thiserror::Error)]
-#[error("unknown congestion controller: use cubic, aimd or fixed")]
+#[error("unknown congestion controller: use cubic, aimd, fixed or nb-cc")]
 pub struct UnknownController;
 
 impl FromStr for Controller {
@@ -132,6 +144,7 @@ impl FromStr for Controller {
                 Self::Cubic => text == "cubic",
                 Self::Aimd => text == "aimd",
                 Self::Fixed => text == "fixed",
+                Self::NbCc => text == "nb-cc",
             })
             .ok_or(UnknownController)
     }

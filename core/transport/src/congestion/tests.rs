@@ -47,6 +47,20 @@ fn slow_start_doubles_then_aimd_adds_one() {
 }
 
 #[test]
+fn nb_cc_adds_one_for_each_data_and_halves_on_a_mark() {
+    let mut control = NbCc::new(NbCcConfig::default());
+    assert_eq!(rounds(&mut control, 4, 1e9), [2.0, 4.0, 8.0, 16.0]);
+    control.on_congestion(Instant::ZERO, Congestion::Mark);
+    assert_eq!(rounds(&mut control, 2, 1e9), [16.0, 32.0], "it goes on as before");
+    for _ in 0..20 {
+        control.on_congestion(Instant::ZERO, Congestion::Mark);
+    }
+    assert_eq!(control.window(), 1.0);
+    control.on_timeout(Instant::ZERO);
+    assert_eq!(control.window(), 1.0, "a timeout is no reason to grow");
+}
+
+#[test]
 fn cubic_shrinks_by_beta_and_comes_back_to_its_maximum() {
     let config = CubicConfig { initial_window: 100.0, ..CubicConfig::default() };
     let mut cubic = Cubic::new(config);

@@ -88,7 +88,7 @@ pub enum Demand {
         /// Objects to fetch in all; `None`: until the end.
         #[serde(default)]
         count: Option<u64>,
-        /// `cubic`, `aimd` or `fixed`.
+        /// `cubic`, `aimd`, `fixed` or `nb-cc`.
         controller: String,
         /// Initial window, or that of `fixed`.
         #[serde(default)]

@@ -63,7 +63,7 @@ impl ObjectLoop {
             unreachable!("the caller looked")
         };
         let Ok(controller) = Controller::from_str(controller) else {
-            let problem = format!("is `{controller}`; it must be cubic, aimd or fixed");
+            let problem = format!("is `{controller}`; it must be cubic, aimd, fixed or nb-cc");
             return Err(WorkloadError::value("controller", problem));
         };
         let default = FetchConfig::default();
