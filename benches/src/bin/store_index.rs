@@ -209,7 +209,7 @@ fn main() -> anyhow::Result<()> {
         return measure(&args, workload);
     }
     println!(
-        "Octets of each Data: index before and after a sweep, filter, both; resident before. Prefixes.\n\
+        "Octets each: index before and after a sweep, filter, both; resident before. Prefixes.\n\
          ns each: insert, find, filter that says yes or no, step of the sweep. False positives."
     );
     println!(

@@ -34,10 +34,10 @@ struct Block([u64; COUNTERS / COUNTERS_PER_WORD as usize]);
 ///
 /// # False positives
 ///
-/// Blocks get unequal shares, which costs more than the classic formula says. With `n` hashes in `b`
-/// blocks of `m = 128` counters the load of a block is Poisson with mean `n / b`, and a given set of
-/// `d` counters of it is untouched by a hash of `k` probes with probability `(1 - d/m)^k`, so by all
-/// of them with
+/// Blocks get unequal shares, which costs more than the classic formula says. With `n` hashes in
+/// `b` blocks of `m = 128` counters the load of a block is Poisson with mean `n / b`, and a given
+/// set of `d` counters of it is untouched by a hash of `k` probes with probability `(1 - d/m)^k`,
+/// so by all of them with
 ///
 /// ```text
 /// e(d) = exp(-n/b * (1 - (1 - d/m)^k))
@@ -53,8 +53,8 @@ struct Block([u64; COUNTERS / COUNTERS_PER_WORD as usize]);
 /// ```
 ///
 /// This is exact but for the Poisson law in place of the binomial. The constructor takes the
-/// `k` that needs the fewest blocks, or a smaller one when it needs hardly more: for 1 % it is 5, at
-/// 5.5 octets a hash.
+/// `k` that needs the fewest blocks, or a smaller one when it needs hardly more: for 1 % it is 5,
+/// at 5.5 octets a hash.
 #[derive(Clone)]
 pub struct CountingBloom {
     blocks: Vec<Block>,

@@ -154,8 +154,8 @@ impl Cells {
         }
     }
 
-    /// Moves a cell, of which the first `len` words matter, out of a page that is half empty or more
-    /// if another has room, so that the page can go in the end.
+    /// Moves a cell, of which the first `len` words matter, out of a page that is half empty or
+    /// more if another has room, so that the page can go in the end.
     pub(super) fn evacuate(&mut self, cell: u32, len: usize) -> Option<u32> {
         let (number, _) = Self::page_of(cell);
         let page = &mut self.pages[number];

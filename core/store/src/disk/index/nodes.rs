@@ -11,8 +11,8 @@ pub(super) const ROOT: u32 = 0;
 /// Nodes in a page.
 const PAGE_NODES: usize = 1024;
 
-/// A prefix of stored names, known by the keyed hash of the prefix alone. Has Data or a child, or is
-/// the root.
+/// A prefix of stored names, known by the keyed hash of the prefix alone. Has Data or a child, or
+/// is the root.
 #[repr(align(32))]
 #[derive(Copy, Clone)]
 pub(super) struct Node {
