@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use weir_netsim::event::{Event, EventKind, Observer, RouterSample};
+use weir_netsim::event::{DiskSample, Event, EventKind, Observer, Queue, RouterSample};
 use weir_netsim::plan::{Plan, Role};
 
-use super::{Histogram, Kind, Measure, Metric};
+use super::{Histogram, Kind, Measure, Metric, Statistic};
 
 /// Places of a distribution that are recorded.
 const DISTRIBUTION_POINTS: usize = 200;
@@ -33,6 +33,8 @@ pub struct Collector {
     names: Vec<String>,
     /// The last sample of each router and when it was.
     routers: Vec<(u64, RouterSample)>,
+    /// Reads that waited for the disks of each node when that was sampled last.
+    disk_reads: Vec<u32>,
     /// The last sample of each sender and link, and when it was.
     links: BTreeMap<(u32, u32), (u64, Carried)>,
     /// For each consumer which producer's names it asks for.
@@ -127,6 +129,11 @@ impl Sum {
             Kind::Samples => self.samples.statistic(metric.statistic)?,
             Kind::Rate => self.amount / time_s,
             Kind::Total => self.amount,
+            Kind::Span => {
+                let first_s = self.samples.statistic(Statistic::Min)?;
+                let span_s = self.samples.statistic(Statistic::Max)? - first_s;
+                (span_s > 0.0).then(|| self.samples.count() as f64 / span_s)?
+            }
             // Nobody counted processor time: the simulator does where a router has a `cpu` stage.
             Kind::Ratio if metric.measure == Measure::CpuLoad && self.amount == 0.0 => return None,
             Kind::Ratio if self.of > 0.0 => self.amount / self.of,
@@ -171,6 +178,7 @@ impl Collector {
             meters: metrics.iter().zip(at).map(meter).collect(),
             names: plan.nodes.iter().map(|node| node.name.clone()).collect(),
             routers: vec![(0, RouterSample::default()); plan.nodes.len()],
+            disk_reads: vec![0; plan.nodes.len()],
             links: BTreeMap::new(),
             spreads: BTreeMap::new(),
             duration_ns: plan.duration_ns,
@@ -241,8 +249,43 @@ impl Collector {
             self.spread(M::CpuPerPacket, over, node, (cpu_s, packets));
             self.spread(M::OutPerCpu, over, node, (out_bits, cpu_s));
         }
+        self.disks(over, node, &now.disk, &before.disk);
         self.sample(M::StoreEntries, at_ns, node, now.store_entries as f64);
+        self.sample(M::DiskEntries, at_ns, node, now.disk.disk_entries as f64);
         self.sample(M::PitEntries, at_ns, node, now.pit_entries as f64);
+    }
+
+    fn disks(&mut self, over: Span, node: u32, now: &DiskSample, before: &DiskSample) {
+        use Measure as M;
+        let counted = now.since(before);
+        let bypasses = [
+            (M::BypassThreshold, counted.bypass_threshold),
+            (M::BypassAdaptive, counted.bypass_adaptive),
+            (M::BypassProbe, counted.bypass_probe),
+            (M::BypassStalled, counted.bypass_stalled),
+        ];
+        let all_bypasses = bypasses.iter().map(|(_, count)| count).sum();
+        let told = counted.alphas_out + counted.betas_out;
+        for (measure, count) in bypasses.into_iter().chain([
+            (M::Bypasses, all_bypasses),
+            (M::DiskReads, counted.disk_reads),
+            (M::DiskAnswers, counted.disk_answers),
+            (M::DiskReadsShared, counted.disk_reads_shared),
+            (M::DiskReadsRefused, counted.disk_reads_refused),
+            (M::DiskWrites, counted.disk_writes),
+            (M::DiskWritesPassedBy, counted.disk_writes_passed_by),
+            (M::FilterNegatives, counted.filter_negatives),
+            (M::WaitedOverThreshold, counted.waited_over_threshold),
+            (M::StoreMarks, counted.store_marks),
+            (M::Announcements, told),
+        ]) {
+            self.spread(measure, over, node, (count as f64, 0.0));
+        }
+        let answers = counted.disk_answers as f64;
+        self.spread(M::DiskReadTime, over, node, (counted.disk_answer_ns as f64 / 1e9, answers));
+        let false_positives = counted.filter_false_positives as f64;
+        let all = counted.filter_negatives as f64 + false_positives;
+        self.spread(M::FilterFalsePositives, over, node, (false_positives, all));
     }
 
     fn link(&mut self, at_ns: u64, node: u32, link: u32, now: Carried) {
@@ -386,6 +429,8 @@ impl Measure {
         matches!(
             self,
             Self::RoundTripTime
+                | Self::DeliveryRate
+                | Self::DeliveryTime
                 | Self::Loss
                 | Self::NackShare
                 | Self::DownloadTime
@@ -413,6 +458,8 @@ impl Observer for Collector {
                 self.share(M::NackShare, t, node, 0.0, 1.0);
                 self.share(M::MarkedShare, t, node, f64::from(u8::from(*is_marked)), 1.0);
                 self.sample(M::RoundTripTime, t, node, *rtt_ns as f64 / 1e9);
+                self.sample(M::DeliveryRate, t, node, t as f64 / 1e9);
+                self.sample(M::DeliveryTime, t, node, t as f64 / 1e9);
             }
             EventKind::NackReceived { .. } => {
                 self.share(M::NackShare, t, node, 1.0, 1.0);
@@ -435,6 +482,7 @@ impl Observer for Collector {
             }
             EventKind::QueueLength { queue, packets } => {
                 self.queue(M::QueueLength, *queue, t, node, Count::Sample(f64::from(*packets)));
+                self.disk_queue(t, node, *queue, *packets);
             }
             EventKind::StageFull { queue, is_bypass } => {
                 let measure = if *is_bypass { M::StageBypasses } else { M::StageDrops };
@@ -451,14 +499,21 @@ impl Observer for Collector {
 }
 
 impl Collector {
-    fn queue(
-        &mut self,
-        measure: Measure,
-        queue: weir_netsim::event::Queue,
-        at_ns: u64,
-        node: u32,
-        count: Count,
-    ) {
+    /// Interests wait for reads, or before a store that blocks; the two are sampled together, in
+    /// this order.
+    fn disk_queue(&mut self, at_ns: u64, node: u32, queue: Queue, packets: u32) {
+        let Some(reads) = self.disk_reads.get_mut(node as usize) else { return };
+        match queue {
+            Queue::DiskReads => *reads = packets,
+            Queue::DiskBlocked => {
+                let interests = f64::from(*reads) + f64::from(packets);
+                self.sample(Measure::DiskQueue, at_ns, node, interests);
+            }
+            _ => {}
+        }
+    }
+
+    fn queue(&mut self, measure: Measure, queue: Queue, at_ns: u64, node: u32, count: Count) {
         let range = (self.warm_up_ns, self.duration_ns, self.bin_ns);
         for meter in &mut self.meters {
             if meter.metric.measure == measure && meter.metric.queue == Some(queue) {

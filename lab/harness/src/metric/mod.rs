@@ -168,6 +168,50 @@ measures! {
     /// Octets that left routers in a second of their processor time: what a router carries whose
     /// one core is busy; in the simulator of routers with a `cpu` stage.
     OutPerCpu = "out-per-cpu", "Throughput at a busy core", "bit/s";
+    /// Data that consumers received, over the time from the first to the last of them (paper
+    /// nb-cache, VI-B.4).
+    DeliveryRate = "delivery-rate", "Throughput", "packets/s";
+    /// When consumers received Data, from the start of the run.
+    DeliveryTime = "delivery-time", "Time of delivery", "s";
+    /// Records that routers read from their disks, over time.
+    DiskReads = "disk-reads", "Records read from disk", "packets/s";
+    /// Interests that routers answered from their disks, over time.
+    DiskAnswers = "disk-answers", "Answers from disk", "packets/s";
+    /// Time that answers from disk took, the wait included.
+    DiskReadTime = "disk-read-time", "Time of a read, with its wait", "s";
+    /// Interests that joined a read that was under way, over time.
+    DiskReadsShared = "disk-reads-shared", "Reads shared", "packets/s";
+    /// Interests refused since too many waited for a disk, over time.
+    DiskReadsRefused = "disk-reads-refused", "Refused for full disk queues", "packets/s";
+    /// Records that routers wrote to their disks, over time.
+    DiskWrites = "disk-writes", "Records written to disk", "packets/s";
+    /// Data that was not stored since too much waited to be written, over time.
+    DiskWritesPassedBy = "disk-writes-passed-by", "Data not stored", "packets/s";
+    /// Look-ups that the filter before the disks ended, over time.
+    FilterNegatives = "filter-negatives", "Look-ups ended by the filter", "packets/s";
+    /// Look-ups that the filter let pass for nothing, of all that had to be ended.
+    FilterFalsePositives = "filter-false-positives", "False positives", "%";
+    /// Interests that passed the disks by, for whatever reason, over time.
+    Bypasses = "bypasses", "Disks passed by", "packets/s";
+    /// Those since as many reads waited as the threshold says.
+    BypassThreshold = "bypass-threshold", "Passed by: over the threshold", "packets/s";
+    /// Those since an answer was likely to come sooner from elsewhere.
+    BypassAdaptive = "bypass-adaptive", "Passed by: sooner elsewhere", "packets/s";
+    /// Those that found out how long answers take from elsewhere.
+    BypassProbe = "bypass-probe", "Passed by: to measure", "packets/s";
+    /// Those since the disk did not answer.
+    BypassStalled = "bypass-stalled", "Passed by: disk stalled", "packets/s";
+    /// Interests that waited for a disk over its threshold, for want of another hop, over time.
+    WaitedOverThreshold = "waited-over-threshold", "Waited over the threshold", "packets/s";
+    /// Data marked because of the disks, over time.
+    StoreMarks = "store-marks", "Data marked by stores", "packets/s";
+    /// Times that neighbours were told that a store has room, or none, over time.
+    Announcements = "announcements", "Announcements to neighbours", "packets/s";
+    /// Samples of the Interests that wait at routers because of their disks: for reads, and before
+    /// a store that blocks.
+    DiskQueue = "disk-queue", "Interests before the disks", "packets";
+    /// Samples of records on disk.
+    DiskEntries = "disk-entries", "Records on disk", "packets";
     /// Octets that links carried, over time; `node` is the sender.
     LinkThroughput = "link-throughput", "Throughput of links", "bit/s";
     /// Frames that links dropped, of those handed to them.
@@ -185,6 +229,8 @@ pub enum Kind {
     Total,
     /// One amount over another one.
     Ratio,
+    /// Amounts over the time from the first to the last of them.
+    Span,
 }
 
 impl Measure {
@@ -199,7 +245,11 @@ impl Measure {
             | Self::Outstanding
             | Self::QueueLength
             | Self::StoreEntries
+            | Self::DiskEntries
+            | Self::DiskQueue
+            | Self::DeliveryTime
             | Self::PitEntries => Kind::Samples,
+            Self::DeliveryRate => Kind::Span,
             Self::ObjectsCompleted | Self::ObjectsFailed => Kind::Total,
             Self::Loss
             | Self::NackShare
@@ -209,6 +259,8 @@ impl Measure {
             | Self::CpuLoad
             | Self::CpuPerPacket
             | Self::OutPerCpu
+            | Self::DiskReadTime
+            | Self::FilterFalsePositives
             | Self::LinkLoss => Kind::Ratio,
             _ => Kind::Rate,
         }
@@ -223,6 +275,7 @@ impl Measure {
                 Self::Window
                     | Self::Outstanding
                     | Self::QueueLength
+                    | Self::DiskQueue
                     | Self::LinkThroughput
                     | Self::LinkLoss
             )
@@ -246,6 +299,32 @@ impl Measure {
                 | Self::CpuLoad
                 | Self::CpuPerPacket
                 | Self::OutPerCpu
+        ) || self.is_of_disks()
+    }
+
+    /// Whether it comes from what routers count of their disks.
+    #[must_use]
+    pub const fn is_of_disks(self) -> bool {
+        matches!(
+            self,
+            Self::DiskReads
+                | Self::DiskAnswers
+                | Self::DiskReadTime
+                | Self::DiskReadsShared
+                | Self::DiskReadsRefused
+                | Self::DiskWrites
+                | Self::DiskWritesPassedBy
+                | Self::FilterNegatives
+                | Self::FilterFalsePositives
+                | Self::Bypasses
+                | Self::BypassThreshold
+                | Self::BypassAdaptive
+                | Self::BypassProbe
+                | Self::BypassStalled
+                | Self::WaitedOverThreshold
+                | Self::StoreMarks
+                | Self::Announcements
+                | Self::DiskEntries
         )
     }
 
@@ -262,7 +341,8 @@ impl Measure {
         match arm {
             Arm::Sim => true,
             Arm::Real => {
-                !self.is_of_queue() && !matches!(self, Self::LinkThroughput | Self::LinkLoss)
+                !self.is_of_queue()
+                    && !matches!(self, Self::DiskQueue | Self::LinkThroughput | Self::LinkLoss)
             }
         }
     }
@@ -284,6 +364,19 @@ const KNOWN: &[&str] = &[
     "per_node",
     "over_time",
     "distribution",
+];
+
+/// What files call the queues of a node.
+const QUEUES: &[(&str, Queue)] = &[
+    ("cpu", Queue::Cpu),
+    ("store", Queue::Store),
+    ("store-write", Queue::StoreWrite),
+    ("pit", Queue::Pit),
+    ("pit-data", Queue::PitData),
+    ("fib", Queue::Fib),
+    ("disk-reads", Queue::DiskReads),
+    ("disk-writes", Queue::DiskWrites),
+    ("disk-blocked", Queue::DiskBlocked),
 ];
 
 /// Reads `[[metric]]`.
@@ -309,7 +402,7 @@ fn metric(reader: &Reader<'_>) -> Result<Metric, ScenarioError> {
     let word = reader.required("measure", "\"goodput\"", reader.word("measure", &words)?)?;
     let measure = Measure::ALL.iter().copied().find(|measure| measure.word() == word);
     let measure = reader.required("measure", "\"goodput\"", measure)?;
-    let queues = ["cpu", "store", "store-write", "pit", "pit-data", "fib"];
+    let queues: Vec<&str> = QUEUES.iter().map(|(word, _)| *word).collect();
     let queue = reader.word("queue", &queues)?;
     if queue.is_some() != measure.is_of_queue() {
         let message = match queue {
@@ -337,14 +430,9 @@ fn metric(reader: &Reader<'_>) -> Result<Metric, ScenarioError> {
         id,
         label: reader.text("label")?.unwrap_or(measure.label()).to_owned(),
         unit: reader.text("unit")?.unwrap_or(measure.unit()).to_owned(),
-        queue: queue.map(|queue| match queue {
-            "cpu" => Queue::Cpu,
-            "store" => Queue::Store,
-            "store-write" => Queue::StoreWrite,
-            "pit" => Queue::Pit,
-            "pit-data" => Queue::PitData,
-            _ => Queue::Fib,
-        }),
+        queue: queue
+            .and_then(|queue| QUEUES.iter().find(|(word, _)| *word == queue))
+            .map(|(_, queue)| *queue),
         measure,
         at: reader.texts("at")?.unwrap_or_default(),
         statistic,

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use weir_base::Rng;
 use weir_netsim::workload::{
-    Arrivals, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes,
+    Arrivals, Collection, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes,
+    WorkloadError,
 };
+use weir_transport::Controller;
 
 use super::links::{self, LinkSettings};
 use crate::document::{Node, Reader, ScenarioError, Value};
@@ -35,6 +38,7 @@ pub(super) const CONSUMER: &[&str] = &[
     "exponent",
     "shift",
     "trace",
+    "requests",
     "arrivals",
     "rate",
     "on",
@@ -48,6 +52,9 @@ pub(super) const CONSUMER: &[&str] = &[
     "stop",
     "lifetime",
 ];
+
+/// Requests of a generated trace at most.
+const REQUESTS_MAX: u64 = 10_000_000;
 
 /// Producers that are alike.
 #[derive(Clone, Debug)]
@@ -93,9 +100,18 @@ pub(super) struct ConsumerGroup {
 enum Asked {
     Sequential,
     Uniform,
-    Zipf { exponent: f64 },
-    ZipfMandelbrot { exponent: f64, shift: f64 },
+    Zipf {
+        exponent: f64,
+    },
+    ZipfMandelbrot {
+        exponent: f64,
+        shift: f64,
+    },
     Trace(Arc<[(u64, u64)]>),
+    /// So many requests for one object after another, for any of its segments.
+    Turns {
+        requests: u64,
+    },
 }
 
 pub(super) fn producers(
@@ -305,12 +321,13 @@ fn consumer(
 }
 
 fn popularity(reader: &Reader<'_>, folder: &Folder) -> Result<Asked, ScenarioError> {
-    let known = ["sequential", "uniform", "zipf", "zipf-mandelbrot", "trace"];
+    let known = ["sequential", "uniform", "zipf", "zipf-mandelbrot", "trace", "turns"];
     let word = reader.word("popularity", &known)?.unwrap_or("sequential");
     for (key, words) in [
         ("exponent", ["zipf", "zipf-mandelbrot"]),
         ("shift", ["zipf-mandelbrot"; 2]),
         ("trace", ["trace"; 2]),
+        ("requests", ["turns"; 2]),
     ] {
         if reader.has(key) && !words.contains(&word) {
             let message = format!(
@@ -336,6 +353,14 @@ fn popularity(reader: &Reader<'_>, folder: &Folder) -> Result<Asked, ScenarioErr
             shift: positive("shift", "5")?,
         },
         "trace" => Asked::Trace(trace(reader, folder)?),
+        "turns" => {
+            let requests = reader.required("requests", "20000", reader.count("requests", 1)?)?;
+            if requests > REQUESTS_MAX {
+                let message = format!("`requests` is {requests}; the most is {REQUESTS_MAX}");
+                return Err(reader.error_at("requests", message));
+            }
+            Asked::Turns { requests }
+        }
         _ => Asked::Sequential,
     })
 }
@@ -362,16 +387,21 @@ fn demand(reader: &Reader<'_>) -> Result<Demand, ScenarioError> {
     let arrivals = arrivals(reader)?;
     let count = reader.count("count", 1)?;
     let window = reader.count_u32("window", 1)?;
+    let controllers: Vec<String> = Controller::ALL.iter().map(Controller::to_string).collect();
+    let controllers: Vec<&str> = controllers.iter().map(String::as_str).collect();
+    let controller = reader.word("controller", &controllers)?.map(str::to_owned);
     if reader.truth("objects")? == Some(true) {
-        let controllers = ["cubic", "aimd", "fixed"];
-        let controller = reader.word("controller", &controllers)?.unwrap_or("cubic").to_owned();
+        let controller = controller.unwrap_or_else(|| Controller::default().to_string());
         return Ok(Demand::Objects { arrivals, count, controller, window });
     }
-    if reader.has("controller") {
-        return Err(reader.error_at(
-            "controller",
-            "only whole objects are fetched by a `controller`; write objects = true, too",
-        ));
+    if let Some(controller) = controller {
+        if arrivals.is_some() {
+            return Err(reader.error_at(
+                "rate",
+                "a consumer asks at a `rate` or as its `controller` allows; keep one of them",
+            ));
+        }
+        return Ok(Demand::Controlled { controller, window, count });
     }
     match (arrivals, window) {
         (Some(arrivals), None) => {
@@ -427,7 +457,13 @@ fn arrivals(reader: &Reader<'_>) -> Result<Option<Arrivals>, ScenarioError> {
 
 impl ConsumerGroup {
     /// The plan of the `index`-th consumer, which asks for what the producer of `prefix` has.
-    pub(super) fn plan(&self, index: usize, of: &ProducerGroup, prefix: &str) -> ConsumerPlan {
+    pub(super) fn plan(
+        &self,
+        index: usize,
+        of: &ProducerGroup,
+        prefix: &str,
+        seed: u64,
+    ) -> Result<ConsumerPlan, WorkloadError> {
         let objects = of.objects;
         let popularity = match &self.popularity {
             Asked::Sequential => Popularity::Sequential { objects },
@@ -437,13 +473,30 @@ impl ConsumerGroup {
                 Popularity::ZipfMandelbrot { objects, exponent: *exponent, shift: *shift }
             }
             Asked::Trace(requests) => Popularity::Trace { requests: Arc::clone(requests) },
+            Asked::Turns { requests } => {
+                let names = of.names(prefix, Popularity::Sequential { objects });
+                let seed = seed ^ (index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                Popularity::Trace { requests: turns(&names, *requests, seed)? }
+            }
         };
-        ConsumerPlan {
+        Ok(ConsumerPlan {
             start_ns: self.start_ns + self.stagger_ns * index as u64,
             stop_ns: self.stop_ns,
             lifetime_ms: self.lifetime_ms,
             names: of.names(prefix, popularity),
             demand: self.demand.clone(),
-        }
+        })
     }
+}
+
+/// Requests for one object after another, round and round, each for any of its segments.
+fn turns(names: &Names, requests: u64, seed: u64) -> Result<Arc<[(u64, u64)]>, WorkloadError> {
+    let collection = Collection::new(names)?;
+    let mut rng = Rng::from_seed(seed);
+    let request = |number: u64| {
+        let object = number % collection.object_count();
+        let segments = u128::from(collection.shape(object).segments);
+        (object, ((u128::from(rng.next_u64()) * segments) >> 64) as u64)
+    };
+    Ok((0..requests).map(request).collect())
 }

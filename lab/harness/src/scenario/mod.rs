@@ -5,6 +5,7 @@
 //! [`Experiment::prepare`] makes the [`Plan`](weir_netsim::Plan) of one point and seed.
 
 mod apps;
+mod disk;
 mod experiment;
 mod links;
 mod network;

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use weir_base::Rng;
 use weir_netsim::plan::{Fault, FaultPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan};
-use weir_netsim::workload::{Names, ProducerPlan};
+use weir_netsim::workload::{Collection, Names, ProducerPlan};
 use weir_topology::generate::{Generator, LinkDefaults};
 use weir_topology::{Metric, ReadOptions, RoutePlanner, Topology};
 
 use super::apps::{self, ConsumerGroup, ProducerGroup};
+use super::disk;
 use super::links::{self, LinkSettings};
 use super::router::{self, RouterSettings};
 use super::{Prepared, TOP};
@@ -19,8 +20,8 @@ use crate::library::Folder;
 
 const RUN: &[&str] = &["duration", "drain", "warm_up", "sample", "seeds", "seed"];
 const ROUTES: &[&str] = &["metric", "only_given"];
-const ROUTE: &[&str] = &["at", "prefix", "to", "cost"];
-const FAULT: &[&str] = &["at", "kind", "link", "node", "for", "probability"];
+const ROUTE: &[&str] = &["at", "prefix", "of", "objects", "to", "cost"];
+const FAULT: &[&str] = &["at", "kind", "link", "node", "disk", "for", "probability"];
 const TOPOLOGY: &[&str] = &[
     "builtin",
     "file",
@@ -534,7 +535,10 @@ impl Builder {
             for (index, place) in places.iter().enumerate() {
                 let prefix = &prefixes[index % turns as usize];
                 let name = app_name(&group.id, index, places.len());
-                let app = NodePlan { name, role: Role::Consumer(group.plan(index, of, prefix)) };
+                let plan = group
+                    .plan(index, of, prefix, self.seed)
+                    .map_err(|error| top.error(group.line, error.to_string()))?;
+                let app = NodePlan { name, role: Role::Consumer(plan) };
                 own.push(self.attach(top, group.at_line, *place, app, &group.link)?.0);
             }
             members.extend_from_slice(&own);
@@ -609,10 +613,45 @@ impl Builder {
             let name = &self.nodes[node].name;
             return Err(reader.error_at("at", format!("\"{name}\" is no router and has no routes")));
         }
-        let prefix = reader.required_text("prefix")?.to_owned();
         let cost = reader.count("cost", 0)?.unwrap_or(0);
-        self.routes.push(RoutePlan { node, prefix, link, cost });
+        let prefixes = match reader.text("of")? {
+            Some(of) => self.object_prefixes(reader, of)?,
+            None if reader.has("objects") => {
+                let message = "`objects` needs `of`, the producer whose they are";
+                return Err(reader.error_at("objects", message));
+            }
+            None => vec![reader.required_text("prefix")?.to_owned()],
+        };
+        let route = |prefix| RoutePlan { node, prefix, link, cost };
+        self.routes.extend(prefixes.into_iter().map(route));
         Ok(())
+    }
+
+    /// The prefixes of a producer's objects, of those that `objects` names.
+    fn object_prefixes(&self, reader: &Reader<'_>, of: &str) -> Result<Vec<String>, ScenarioError> {
+        if reader.has("prefix") {
+            let message = "a route is of a `prefix` or `of` a producer's objects; keep one";
+            return Err(reader.error_at("prefix", message));
+        }
+        let Some(node) = self.named(of) else { return Err(self.unknown_node(reader, "of", of)) };
+        let Role::Producer(producer) = &self.nodes[node].role else {
+            return Err(reader.error_at("of", format!("\"{of}\" is no producer")));
+        };
+        let collection = Collection::new(&producer.names)
+            .map_err(|error| reader.error_at("of", error.to_string()))?;
+        let list = reader.node("objects");
+        let list = reader.required("objects", "[[0, 49], [100, 149]]", list)?;
+        let mut prefixes = Vec::new();
+        for (first, last) in disk::ranges(reader, "objects", list)? {
+            if last >= collection.object_count() {
+                let count = collection.object_count();
+                let message = format!("\"{of}\" has objects 0 to {}, not {last}", count - 1);
+                return Err(reader.error_at("objects", message));
+            }
+            let name = |object| collection.naming().object_name(object).to_string();
+            prefixes.extend((first..=last).map(name));
+        }
+        Ok(prefixes)
     }
 
     fn link_between(&self, a: usize, b: usize) -> Option<usize> {
@@ -645,21 +684,36 @@ impl Builder {
                 ));
             }
             let for_ns = reader.required("for", "\"500ms\"", reader.duration_ns("for")?)?;
-            let kinds = ["link-down", "crash", "store-stall", "wrong-bytes"];
+            let kinds = [
+                "link-down",
+                "crash",
+                "store-stall",
+                "wrong-bytes",
+                "disk-stall",
+                "disk-errors",
+                "disk-full",
+            ];
             let kind = reader.required("kind", "\"link-down\"", reader.word("kind", &kinds)?)?;
             let fault = match kind {
                 "link-down" => Fault::LinkDown { link: self.fault_link(&reader)?, for_ns },
                 "crash" => Fault::Crash { node: self.fault_router(&reader)?, for_ns },
                 "store-stall" => Fault::StoreStall { node: self.fault_router(&reader)?, for_ns },
-                _ => Fault::WrongBytes {
+                "wrong-bytes" => Fault::WrongBytes {
                     link: self.fault_link(&reader)?,
                     for_ns,
-                    probability: reader.required(
-                        "probability",
-                        "0.01",
-                        reader.share("probability")?,
-                    )?,
+                    probability: probability(&reader)?,
                 },
+                kind => {
+                    let (node, disk) = self.fault_disk(&reader)?;
+                    match kind {
+                        "disk-stall" => Fault::DiskStall { node, disk, for_ns },
+                        "disk-full" => Fault::DiskFull { node, disk, for_ns },
+                        _ => {
+                            let probability = probability(&reader)?;
+                            Fault::DiskErrors { node, disk, for_ns, probability }
+                        }
+                    }
+                }
             };
             faults.push(FaultPlan { at_ns, fault });
         }
@@ -674,6 +728,24 @@ impl Builder {
         let name = &self.nodes[node].name;
         Err(reader
             .error_at("node", format!("\"{name}\" is no router; this fault is one of routers")))
+    }
+
+    /// A router and one of its disks.
+    fn fault_disk(&self, reader: &Reader<'_>) -> Result<(usize, u8), ScenarioError> {
+        let node = self.fault_router(reader)?;
+        let disk = reader.count("disk", 0)?.unwrap_or(0);
+        let disks = match &self.nodes[node].role {
+            Role::Router(plan) => plan.disk.as_ref().map_or(0, |disk| disk.disks),
+            Role::Consumer(_) | Role::Producer(_) => 0,
+        };
+        match u8::try_from(disk).ok().filter(|disk| *disk < disks) {
+            Some(disk) => Ok((node, disk)),
+            None => {
+                let name = &self.nodes[node].name;
+                let message = format!("\"{name}\" has {disks} disks, counted from 0");
+                Err(reader.error_at("disk", message))
+            }
+        }
     }
 
     fn fault_link(&self, reader: &Reader<'_>) -> Result<usize, ScenarioError> {
@@ -720,6 +792,10 @@ impl Builder {
         }
         Ok(())
     }
+}
+
+fn probability(reader: &Reader<'_>) -> Result<f64, ScenarioError> {
+    reader.required("probability", "0.01", reader.share("probability")?)
 }
 
 fn same_id(top: &Reader<'_>, line: usize, id: &str) -> ScenarioError {

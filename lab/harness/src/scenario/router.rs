@@ -3,13 +3,14 @@
 use weir_netem::ServiceTime;
 use weir_netsim::plan::{CpuPlan, RouterPlan, StagePlan, StagesPlan, WhenFull};
 
+use super::disk;
 use crate::document::{Reader, ScenarioError};
 
 pub(super) const KNOWN: &[&str] =
-    &["store", "pit_entries", "strategy", "shards", "fib_filler", "stages"];
+    &["store", "disk", "pit_entries", "strategy", "shards", "fib_filler", "stages"];
 /// `[[routers]]` has these beside [`KNOWN`].
 pub(super) const KNOWN_SOME: &[&str] =
-    &["at", "store", "pit_entries", "strategy", "shards", "fib_filler", "stages"];
+    &["at", "store", "disk", "pit_entries", "strategy", "shards", "fib_filler", "stages"];
 
 const STORE: &[&str] = &["bytes", "packets", "policy", "index", "compare", "admits", "filled"];
 const STAGES: &[&str] = &["cpu", "store", "store_miss", "store_write", "pit", "pit_data", "fib"];
@@ -30,6 +31,9 @@ impl RouterSettings {
         let mut settings = self.clone();
         if let Some(store) = reader.table("store", STORE)? {
             settings.store(&store)?;
+        }
+        if let Some(table) = reader.table("disk", disk::KNOWN)? {
+            settings.plan.disk = disk::with(&table, settings.plan.disk.as_ref())?;
         }
         let plan = &mut settings.plan;
         plan.pit_entries_max = reader.count_u32("pit_entries", 1)?.unwrap_or(plan.pit_entries_max);
