@@ -301,7 +301,7 @@ impl Adaptive {
         let Some((best, meter)) = best else { return Choice::Home };
         let away_ns = match self.meters[meter].0.curve.is_known() {
             true => self.meters[meter].0.expected_ns(now),
-            false if home.queue >= threshold => 0.0,
+            false if home.queue >= threshold => -1.0,
             false => f64::INFINITY,
         };
         let before_ns = self.disks[disk].cost_ns(home.queue.saturating_sub(1), guess_ns);

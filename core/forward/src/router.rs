@@ -442,6 +442,7 @@ impl Router {
             Some(PacketView::Interest(interest)) => {
                 self.pit.prefetch_table(hash);
                 self.store.prefetch_table(hash);
+                self.store.prefetch_filter(interest.name, &arrival.hashes);
                 if let Some(nonce) = interest.nonce {
                     self.dead_nonces.prefetch(hash, nonce);
                 }

@@ -12,6 +12,7 @@ use crate::{
     Router, RouterConfig,
 };
 
+mod disk;
 mod forwarding;
 mod scope;
 mod sharding;

@@ -1,0 +1,711 @@
+//! Interests for what is on disks, which are octets in memory here.
+
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::String;
+
+use proptest::prelude::*;
+use weir_base::{HashKey, NS_PER_S};
+use weir_store::disk::{
+    DiskFailure, DiskGeometry, DiskOp, DiskOpKind, DiskOutcome, DiskTierConfig, RecordFault, record,
+};
+
+use super::*;
+use crate::{Availability, BusyPolicy, BusyStats, Bypass, Mark, StoreIo};
+
+const STORE_ID: u64 = 0x5157_0BE5;
+const KEY: HashKey = HashKey::new([11, 12]);
+/// A neighbour that asks.
+const ASKER: FaceId = FaceId(300);
+const REGIONS: u32 = 8;
+const REGION_BYTES: u64 = 64 << 10;
+
+fn checksum(octets: &[u8]) -> u32 {
+    octets
+        .iter()
+        .fold(0x811C_9DC5, |sum, &octet| (sum ^ u32::from(octet)).wrapping_mul(0x0100_0193))
+}
+
+/// A router over one or more disks.
+struct DiskBed {
+    bed: Bed,
+    disks: Vec<Vec<u8>>,
+    /// What the router wants done and nobody has done yet.
+    ops: VecDeque<DiskOp>,
+    nonce: u32,
+}
+
+impl core::ops::Deref for DiskBed {
+    type Target = Bed;
+
+    fn deref(&self) -> &Bed {
+        &self.bed
+    }
+}
+
+impl core::ops::DerefMut for DiskBed {
+    fn deref_mut(&mut self) -> &mut Bed {
+        &mut self.bed
+    }
+}
+
+impl DiskBed {
+    /// No RAM, so that all Data is on disk; a threshold of 2, no more than 4 reads.
+    fn new(busy: BusyPolicy) -> Self {
+        Self::with(busy, 0, 1, |_| {})
+    }
+
+    fn with(
+        busy: BusyPolicy,
+        capacity_bytes: u64,
+        disks: usize,
+        change: impl FnOnce(&mut DiskTierConfig),
+    ) -> Self {
+        let geometry = DiskGeometry {
+            data_offset: 4096,
+            region_bytes: REGION_BYTES,
+            block_bytes: 512,
+            first: 0,
+            stride: 1,
+            regions: REGIONS,
+            is_writable: true,
+        };
+        let mut disk = DiskTierConfig {
+            threshold: 2,
+            reads_max: 4,
+            record_bytes_typical: 1024,
+            ..DiskTierConfig::new(vec![geometry; disks], STORE_ID, KEY, checksum)
+        };
+        change(&mut disk);
+        let config = RouterConfig {
+            hash_key: KEY,
+            store: StoreConfig { capacity_bytes, ..StoreConfig::default() },
+            disk: Some(disk),
+            busy,
+            ..RouterConfig::default()
+        };
+        let octets = vec![0; (4096 + u64::from(REGIONS) * REGION_BYTES) as usize];
+        let mut bed = Self {
+            bed: Bed::with_config(config),
+            disks: vec![octets; disks],
+            ops: VecDeque::new(),
+            nonce: 1_000_000,
+        };
+        bed.command(Command::AddFace {
+            face: ASKER,
+            scope: FaceScope::NonLocal,
+            link_type: LinkType::PointToPoint,
+        });
+        bed.settle();
+        bed
+    }
+
+    fn collect(&mut self) {
+        let ops = core::mem::take(&mut self.bed.out.disk_ops);
+        self.ops.extend(ops);
+    }
+
+    /// What a disk answers to an operation that goes well.
+    fn carry_out(&mut self, op: &DiskOp) -> DiskOutcome {
+        let disk = &mut self.disks[usize::from(op.disk)];
+        match &op.kind {
+            DiskOpKind::Write { offset, len, sequence, parts } => {
+                let place =
+                    record::Place { store_id: STORE_ID, offset: *offset, sequence: *sequence };
+                let (at, len) = (*offset as usize, *len as usize);
+                record::lay_out(parts, &place, 512, checksum, &mut disk[at..at + len]);
+                DiskOutcome::Written
+            }
+            &DiskOpKind::ReadRaw { offset, len } => {
+                DiskOutcome::Raw(disk[offset as usize..][..len as usize].to_vec())
+            }
+            &DiskOpKind::ReadRecord { offset, len, sequence } => {
+                let place = record::Place { store_id: STORE_ID, offset, sequence };
+                let octets = &disk[offset as usize..][..len as usize];
+                match record::open_data(octets, &place, checksum) {
+                    Ok(found) => DiskOutcome::Record {
+                        packet: Packet::from(found.body),
+                        fresh_until_unix_ms: found.fresh_until_unix_ms,
+                    },
+                    Err(fault) => DiskOutcome::Damaged(fault),
+                }
+            }
+        }
+    }
+
+    fn done(&mut self, op: DiskOp, outcome: DiskOutcome) {
+        let now = self.now;
+        let mut inputs = [Input::DiskDone { id: op.id, outcome }];
+        self.bed.router.handle(now, &mut inputs, &mut self.bed.out);
+    }
+
+    /// The disk does the oldest operation; what then leaves.
+    fn step(&mut self) -> Vec<OutPacket> {
+        self.collect();
+        let op = self.ops.pop_front().expect("something is to be done");
+        let outcome = self.carry_out(&op);
+        self.done(op, outcome);
+        self.take()
+    }
+
+    /// The disk answers the oldest operation with `outcome`; what then leaves.
+    fn fail(&mut self, outcome: DiskOutcome) -> Vec<OutPacket> {
+        self.collect();
+        let op = self.ops.pop_front().expect("something is to be done");
+        self.done(op, outcome);
+        self.take()
+    }
+
+    /// Lets time pass and disks work until nothing is left to do.
+    fn settle(&mut self) {
+        for _ in 0..100 {
+            self.pass_ms(1);
+            self.collect();
+            while !self.ops.is_empty() {
+                self.step();
+                self.collect();
+            }
+        }
+    }
+
+    /// Puts Data on the disk.
+    fn put(&mut self, name: &str, freshness_ms: u64) {
+        self.route("/", &[(U, 0)]);
+        self.nonce += 1;
+        let ask = Ask::new(name, self.nonce);
+        self.ask(LOCAL, &ask);
+        let out = self.answer(U, data(name, freshness_ms));
+        assert_eq!(out.len(), 1);
+        self.route("/", &[]);
+        self.settle();
+    }
+
+    fn busy(&self) -> BusyStats {
+        self.router.stats().busy
+    }
+
+    /// A fresh Interest for `/d/seg=<segment>`.
+    fn want(&mut self, segment: u32) -> Vec<OutPacket> {
+        self.nonce += 1;
+        let ask = Ask::new(&format!("/d/seg={segment}"), self.nonce);
+        self.ask(ASKER, &ask)
+    }
+
+    fn put_segments(&mut self, count: u32) {
+        (0..count).for_each(|segment| self.put(&format!("/d/seg={segment}"), 1000));
+    }
+}
+
+fn policy(bypass: Bypass, mark: Mark) -> BusyPolicy {
+    BusyPolicy { bypass, mark, ..BusyPolicy::default() }
+}
+
+fn uri(packet: &OutPacket) -> String {
+    format!("{}", weir_wire::DataView::decode(&packet.packet).unwrap().name)
+}
+
+#[test]
+fn one_read_answers_all_who_wait_for_the_name() {
+    let mut bed = DiskBed::new(policy(Bypass::Off, Mark::Off));
+    bed.put("/a/b/seg=1", 60_000);
+    let wire = data("/a/b/seg=1", 60_000);
+    let digest = weir_wire::DataView::decode(&wire).unwrap().implicit_digest();
+    let mut full_name: Name = "/a/b/seg=1".parse().unwrap();
+    full_name.append_implicit_digest(digest);
+    assert!(bed.packet(LOCAL, token(&[1]), Ask::new("/a/b/seg=1", 1).wire()).is_empty());
+    assert!(bed.packet(V, token(&[2]), Ask::new("/a/b/seg=1", 2).wire()).is_empty());
+    assert!(bed.ask(LOCAL2, &Ask::new("/a", 3).prefix().fresh()).is_empty());
+    assert!(bed.ask(U, &Ask { name: full_name, ..Ask::new("/a", 4) }).is_empty());
+    bed.collect();
+    assert_eq!(bed.ops.len(), 1, "one read for all");
+    let out = bed.step();
+    let faces: Vec<FaceId> = out.iter().map(|packet| packet.face).collect();
+    assert_eq!(faces, vec![LOCAL, LOCAL2, U, V]);
+    assert_eq!(out[3].header.pit_token.as_slice(), &[2]);
+    assert!(out.iter().all(|packet| *packet.packet == wire));
+    assert_eq!(out[0].header.incoming_face, Some(FaceId::CONTENT_STORE.0));
+    let stats = bed.router.stats();
+    assert_eq!((stats.pit_entries, stats.busy.reads_begun, stats.busy.reads_joined), (0, 3, 1));
+    assert_eq!((stats.busy.answered, stats.unsatisfied), (3, 0));
+    assert_eq!(stats.busy.read_latency.buckets.iter().sum::<u64>(), 3);
+}
+
+#[test]
+fn what_was_read_is_in_memory_then() {
+    let mut bed = DiskBed::with(policy(Bypass::Off, Mark::Off), 3000, 1, |_| {});
+    bed.put_segments(20);
+    assert!(bed.want(0).is_empty(), "on disk");
+    let out = bed.step();
+    assert_eq!((out.len(), uri(&out[0])), (1, "/d/seg=0".into()));
+    let out = bed.want(0);
+    assert_eq!((out.len(), uri(&out[0])), (1, "/d/seg=0".into()));
+}
+
+#[test]
+fn what_a_disk_cannot_give_is_asked_of_the_next_hop() {
+    let outcomes = [
+        DiskOutcome::Damaged(RecordFault::Checksum),
+        DiskOutcome::Failed(DiskFailure::Io),
+        DiskOutcome::Record { packet: Packet::from(vec![6, 1]), fresh_until_unix_ms: 0 },
+        DiskOutcome::Record { packet: data("/d/seg=9", 0).into(), fresh_until_unix_ms: 0 },
+    ];
+    for outcome in outcomes {
+        let mut bed = DiskBed::new(BusyPolicy::default());
+        bed.put_segments(1);
+        bed.route("/d", &[(U, 0)]);
+        assert!(bed.want(0).is_empty());
+        let out = bed.fail(outcome);
+        assert_eq!(sent(&out), vec![(U, PacketKind::Interest)]);
+        assert_eq!((bed.busy().went_on, bed.busy().answered), (1, 0));
+        let out = bed.answer(U, data("/d/seg=0", 0));
+        assert_eq!(sent(&out), vec![(ASKER, PacketKind::Data)]);
+        assert_eq!(bed.router.stats().pit_entries, 0);
+    }
+    // Without a next hop, downstreams are told.
+    let mut bed = DiskBed::new(BusyPolicy::default());
+    bed.put_segments(1);
+    bed.want(0);
+    let out = bed.fail(DiskOutcome::Failed(DiskFailure::Io));
+    assert_eq!(out[0].header.nack, Some(NackReason::NoRoute));
+    assert_eq!(bed.router.stats().pit_entries, 0);
+}
+
+#[test]
+fn what_is_not_fresh_answers_only_who_does_not_mind() {
+    let mut bed = DiskBed::new(BusyPolicy::default());
+    bed.put("/d/seg=0", 10);
+    bed.route("/d", &[(U, 0)]);
+    assert!(bed.ask(LOCAL, &Ask::new("/d/seg=0", 1).fresh()).is_empty(), "who knows");
+    assert!(bed.ask(LOCAL2, &Ask::new("/d/seg=0", 2)).is_empty());
+    let out = bed.step();
+    let kinds = vec![(LOCAL2, PacketKind::Data), (U, PacketKind::Interest)];
+    assert_eq!(sent(&out), kinds);
+    assert_eq!((bed.busy().answered, bed.busy().went_on), (1, 1));
+    assert_eq!(bed.busy().reads_malformed, 0);
+}
+
+#[test]
+fn a_retransmission_goes_upstream_but_never_twice_to_the_disk() {
+    let mut bed = DiskBed::new(BusyPolicy::default());
+    bed.put_segments(1);
+    bed.route("/d", &[(U, 0)]);
+    assert!(bed.want(0).is_empty());
+    bed.pass_ms(5);
+    assert!(bed.want(0).is_empty(), "too soon");
+    assert_eq!(bed.drops(DropReason::Suppressed), 1);
+    bed.pass_ms(6);
+    assert_eq!(sent(&bed.want(0)), vec![(U, PacketKind::Interest)]);
+    assert_eq!(bed.busy().hedged, 1);
+    bed.collect();
+    assert_eq!(bed.ops.len(), 1, "the read that was under way");
+    let out = bed.answer(U, data("/d/seg=0", 1000));
+    assert_eq!(sent(&out), vec![(ASKER, PacketKind::Data)]);
+    assert_eq!((bed.busy().overtaken, bed.router.stats().satisfied), (1, 2));
+    assert!(bed.step().is_empty(), "too late");
+    assert_eq!(bed.busy().reads_late, 1);
+    // The other way round, the answer from upstream finds nobody.
+    bed.want(0);
+    bed.pass_ms(11);
+    assert_eq!(bed.want(0).len(), 1);
+    assert_eq!(sent(&bed.step()), vec![(ASKER, PacketKind::Data)]);
+    assert!(bed.answer(U, data("/d/seg=0", 1000)).is_empty());
+}
+
+#[test]
+fn a_nack_from_upstream_does_not_end_the_wait_for_a_disk() {
+    for is_read in [true, false] {
+        let mut bed = DiskBed::new(BusyPolicy::default());
+        bed.put_segments(1);
+        bed.route("/d", &[(U, 0)]);
+        bed.want(0);
+        bed.pass_ms(11);
+        let out = bed.want(0);
+        assert!(bed.nack(U, NackReason::NoRoute, &out[0].packet).is_empty());
+        let out = match is_read {
+            true => bed.step(),
+            false => bed.fail(DiskOutcome::Failed(DiskFailure::Io)),
+        };
+        let kind = if is_read { PacketKind::Data } else { PacketKind::Nack };
+        assert_eq!(sent(&out), vec![(ASKER, kind)]);
+        assert_eq!(bed.router.stats().pit_entries, 0);
+    }
+}
+
+#[test]
+fn whoever_has_gone_gets_nothing_from_a_disk() {
+    let mut bed = DiskBed::new(policy(Bypass::Off, Mark::Off));
+    bed.put_segments(2);
+    bed.want(0);
+    bed.pass_ms(4_200);
+    assert_eq!((bed.router.stats().pit_entries, bed.busy().overtaken), (0, 1));
+    // Another Interest takes the place in the PIT.
+    bed.route("/x", &[(U, 0)]);
+    bed.ask(LOCAL, &Ask::new("/x", 5));
+    assert!(bed.step().is_empty());
+    assert_eq!(bed.router.stats().pit_entries, 1);
+}
+
+#[test]
+fn over_the_threshold_interests_pass_by_where_they_can() {
+    let mut bed = DiskBed::new(policy(Bypass::Threshold, Mark::NbCc));
+    bed.put_segments(6);
+    bed.route("/d", &[(U, 0), (V, 1)]);
+    assert!(bed.want(0).is_empty() && bed.want(1).is_empty(), "below");
+    assert_eq!(sent(&bed.want(2)), vec![(U, PacketKind::Interest)]);
+    assert_eq!((bed.busy().bypassed_queue_full, bed.busy().reads_begun), (1, 2));
+    // The best hop has no room: the next.
+    let now = bed.now;
+    let label = |face, unavailable_ms| Input::Availability { face, unavailable_ms };
+    bed.bed.router.handle(now, &mut [label(U, 30)], &mut bed.bed.out);
+    assert_eq!(sent(&bed.want(3)), vec![(V, PacketKind::Interest)]);
+    // None has: it waits, and its Data is marked.
+    bed.bed.router.handle(now, &mut [label(V, 30)], &mut bed.bed.out);
+    assert!(bed.want(4).is_empty());
+    assert_eq!(bed.busy().waited_over_threshold, 1);
+    // Past the hard bound, a Nack.
+    assert!(bed.want(5).is_empty());
+    bed.put_aside();
+    let out = bed.want(0);
+    assert!(out.is_empty(), "joins");
+    let marks: Vec<_> =
+        (0..4).flat_map(|_| bed.step()).map(|out| out.header.congestion_mark).collect();
+    assert_eq!(marks, vec![0, 0, 1, 1]);
+    assert_eq!(bed.busy().marked, 2);
+    let out = bed.answer(U, data("/d/seg=2", 0));
+    assert_eq!(sent(&out), vec![(ASKER, PacketKind::Data)]);
+    assert_eq!(bed.busy().bypass_latency.buckets.iter().sum::<u64>(), 1);
+    // The label of U is withdrawn, that of V passes.
+    bed.want(0);
+    bed.want(1);
+    bed.bed.router.handle(now, &mut [label(U, 0)], &mut bed.bed.out);
+    assert_eq!(sent(&bed.want(2)), vec![(U, PacketKind::Interest)]);
+    bed.bed.router.handle(now, &mut [label(U, 1000)], &mut bed.bed.out);
+    bed.pass_ms(31);
+    assert_eq!(sent(&bed.want(4)), vec![(V, PacketKind::Interest)]);
+}
+
+impl DiskBed {
+    /// What waits for a disk stays there.
+    fn put_aside(&mut self) {
+        self.collect();
+    }
+}
+
+#[test]
+fn past_the_hard_bound_there_is_a_nack() {
+    let mut bed = DiskBed::new(policy(Bypass::Threshold, Mark::NbCc));
+    bed.put_segments(6);
+    for segment in 0..4 {
+        assert!(bed.want(segment).is_empty());
+    }
+    let out = bed.want(4);
+    assert_eq!(out[0].header.nack, Some(NackReason::Congestion));
+    assert_eq!((bed.busy().reads_refused, bed.drops(DropReason::DiskBusy)), (1, 1));
+    assert_eq!(bed.router.stats().pit_entries, 4);
+    bed.step();
+    assert!(bed.want(4).is_empty(), "there is room again");
+}
+
+#[test]
+fn plain_marking_goes_by_the_queue_alone() {
+    let mut bed = DiskBed::new(policy(Bypass::Off, Mark::Ecn));
+    bed.put_segments(4);
+    (0..4).for_each(|segment| assert!(bed.want(segment).is_empty()));
+    let marks: Vec<_> = (0..4).map(|_| bed.step()[0].header.congestion_mark).collect();
+    assert_eq!(marks, vec![1, 1, 0, 0], "with 3 and 2 left behind, the threshold is 2");
+}
+
+#[test]
+fn a_stalled_disk_lets_everybody_go() {
+    let mut bed = DiskBed::new(policy(Bypass::Off, Mark::Off));
+    bed.put_segments(3);
+    bed.route("/d", &[(U, 0)]);
+    bed.want(0);
+    bed.want(1);
+    bed.collect();
+    bed.pass_ms(600);
+    let out = bed.take();
+    assert_eq!(sent(&out), vec![(U, PacketKind::Interest), (U, PacketKind::Interest)]);
+    assert_eq!(sent(&bed.want(2)), vec![(U, PacketKind::Interest)]);
+    assert_eq!((bed.busy().went_on, bed.busy().bypassed_stalled), (2, 1));
+    assert_eq!(bed.router.stats().store.disk.stalled, 1);
+    // It wakes up: late reads only fill the store.
+    while !bed.ops.is_empty() {
+        assert!(sent(&bed.step()).iter().all(|&(_, kind)| kind == PacketKind::Data));
+        bed.collect();
+    }
+    assert_eq!(bed.router.stats().store.disk.stalled, 0);
+}
+
+fn announcements(bed: &mut DiskBed) -> Vec<(FaceId, u64)> {
+    let said = core::mem::take(&mut bed.bed.out.announcements);
+    said.into_iter().map(|Availability { face, unavailable_ms }| (face, unavailable_ms)).collect()
+}
+
+#[test]
+fn neighbours_are_told_while_the_store_is_over_its_threshold() {
+    let mut bed = DiskBed::new(policy(Bypass::Threshold, Mark::NbCc));
+    bed.put_segments(4);
+    bed.ask(LOCAL, &Ask::new("/d/seg=0", 1));
+    bed.want(1);
+    assert_eq!(announcements(&mut bed), vec![(ASKER, 30)], "over with two, programs are not told");
+    bed.want(2);
+    assert_eq!(announcements(&mut bed), vec![], "once a period");
+    bed.pass_ms(10);
+    assert_eq!(announcements(&mut bed), vec![(ASKER, 30)]);
+    (0..3).for_each(|_| drop(bed.step()));
+    assert_eq!(announcements(&mut bed), vec![], "not before the period is over");
+    for betas in [1, 1, 0, 0] {
+        bed.pass_ms(10);
+        assert_eq!(announcements(&mut bed), vec![(ASKER, 0); betas]);
+    }
+    assert_eq!(bed.router.next_wakeup(), None, "nothing is left to tell");
+    // Who has not asked for long is not told.
+    bed.pass_ms(2_000);
+    bed.ask(LOCAL, &Ask::new("/d/seg=0", 2));
+    bed.ask(LOCAL, &Ask::new("/d/seg=1", 3));
+    assert_eq!(announcements(&mut bed), vec![]);
+    assert_eq!((bed.busy().alphas_sent, bed.busy().betas_sent), (2, 2));
+    // Plain marking tells nobody.
+    let mut bed = DiskBed::new(policy(Bypass::Threshold, Mark::Ecn));
+    bed.put_segments(4);
+    (0..4).for_each(|segment| drop(bed.want(segment)));
+    bed.pass_ms(10);
+    assert_eq!(announcements(&mut bed), vec![]);
+}
+
+fn blocking(bypass: Bypass, interests_waiting_max: usize) -> BusyPolicy {
+    let io = StoreIo::Blocking;
+    BusyPolicy { io, interests_waiting_max, ..policy(bypass, Mark::NbCc) }
+}
+
+#[test]
+fn before_a_store_that_blocks_interests_wait_their_turn() {
+    let mut bed = DiskBed::new(blocking(Bypass::Off, 4));
+    bed.put_segments(3);
+    bed.route("/", &[(U, 0)]);
+    assert!(bed.want(0).is_empty());
+    assert!(bed.want(1).is_empty());
+    assert!(bed.ask(V, &Ask::new("/miss", 1)).is_empty(), "even what is not here");
+    assert!(bed.want(2).is_empty());
+    assert_eq!(bed.busy().interests_waiting, 3);
+    bed.collect();
+    assert_eq!(bed.ops.len(), 1, "one at a time");
+    assert_eq!(bed.answer(U, data("/d/seg=2", 0)).len(), 0, "Data is not held up");
+    assert_eq!(bed.drops(DropReason::Unsolicited), 1);
+    // Past the bound, a Nack.
+    assert!(bed.ask(V, &Ask::new("/miss/2", 2)).is_empty());
+    let out = bed.ask(V, &Ask::new("/miss/3", 3));
+    assert_eq!(out[0].header.nack, Some(NackReason::Congestion));
+    assert_eq!((bed.busy().interests_refused, bed.drops(DropReason::StoreBusy)), (1, 1));
+    assert_eq!(sent(&bed.step()), vec![(ASKER, PacketKind::Data)]);
+    let out = bed.step();
+    let kinds = vec![(ASKER, PacketKind::Data), (U, PacketKind::Interest)];
+    assert_eq!(sent(&out), kinds, "in their order");
+    let out = bed.step();
+    let kinds = vec![(ASKER, PacketKind::Data), (U, PacketKind::Interest)];
+    assert_eq!(sent(&out), kinds);
+    assert_eq!((bed.busy().interests_waiting, bed.busy().interests_queued), (0, 4));
+    assert!(!bed.router.disk.is_blocked());
+}
+
+#[test]
+fn over_the_threshold_interests_pass_a_store_that_blocks() {
+    let mut bed = DiskBed::new(blocking(Bypass::Threshold, 100));
+    bed.put_segments(6);
+    bed.route("/d", &[(U, 0)]);
+    (0..3).for_each(|segment| assert!(bed.want(segment).is_empty()));
+    assert_eq!(bed.busy().interests_waiting, 2);
+    assert_eq!(sent(&bed.want(3)), vec![(U, PacketKind::Interest)]);
+    assert_eq!(announcements(&mut bed), vec![(ASKER, 30)]);
+    let now = bed.now;
+    let label = Input::Availability { face: U, unavailable_ms: 1000 };
+    bed.bed.router.handle(now, &mut [label], &mut bed.bed.out);
+    assert!(bed.want(4).is_empty(), "nowhere to go");
+    let marks: Vec<_> =
+        (0..4).flat_map(|_| bed.step()).map(|out| out.header.congestion_mark).collect();
+    assert_eq!(marks, vec![0, 0, 0, 1]);
+}
+
+#[test]
+fn adaptive_passes_by_over_the_threshold_until_it_knows_better() {
+    let mut bed = DiskBed::with(policy(Bypass::Adaptive, Mark::Off), 0, 1, |disk| {
+        disk.reads_max = 64;
+    });
+    bed.put_segments(40);
+    bed.route("/d", &[(U, 0)]);
+    assert_eq!(sent(&bed.want(0)), vec![(U, PacketKind::Interest)], "tried once");
+    assert!(bed.want(1).is_empty() && bed.want(2).is_empty());
+    assert_eq!(bed.want(3).len(), 1, "nothing is known yet: the threshold");
+    assert_eq!((bed.busy().bypassed_probe, bed.busy().bypassed_slower), (1, 1));
+    // The disk takes 10 ms, the next hop 1 ms.
+    bed.pass_ms(1);
+    bed.answer(U, data("/d/seg=0", 0));
+    bed.answer(U, data("/d/seg=3", 0));
+    bed.pass_ms(9);
+    bed.step();
+    bed.step();
+    let before = bed.busy().reads_begun;
+    for segment in 4..20 {
+        let out = bed.want(segment);
+        bed.pass_ms(1);
+        for packet in out {
+            let name = InterestView::decode(&packet.packet).unwrap().name;
+            let name = format!("{name}");
+            bed.answer(U, data(&name, 0));
+        }
+    }
+    assert!(bed.busy().reads_begun - before <= 1, "{:?}", bed.busy());
+}
+
+#[test]
+fn a_flush_is_answered_when_all_is_written() {
+    let mut bed = DiskBed::with(BusyPolicy::default(), 1 << 20, 1, |_| {});
+    bed.put_segments(3);
+    assert_eq!(bed.router.stats().store.disk.entries, 0, "all in RAM");
+    bed.command(Command::FlushStore { transaction: 5 });
+    assert!(bed.out.events.is_empty());
+    bed.settle();
+    assert_eq!(bed.out.events.pop(), Some(Event::StoreFlushed { transaction: 5 }));
+    assert_eq!(bed.router.stats().store.disk.writes, 3);
+    let mut bed = Bed::new();
+    bed.command(Command::FlushStore { transaction: 6 });
+    assert_eq!(bed.out.events.pop(), Some(Event::StoreFlushed { transaction: 6 }), "no disk");
+}
+
+/// What may happen to a router with disks.
+#[derive(Clone, Debug)]
+enum Happening {
+    Interest { face: u64, name: u8, prefix: bool, fresh: bool },
+    Data { face: u64, name: u8, freshness_ms: u64 },
+    Nack { name: u8 },
+    Disk { which: usize, fault: u8 },
+    Label { face: u64, ms: u64 },
+    Pass { ms: u64 },
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    let face = || 256..260_u64;
+    prop_oneof![
+        6 => (face(), 0..24_u8, any::<bool>(), any::<bool>()).prop_map(
+            |(face, name, prefix, fresh)| Happening::Interest { face, name, prefix, fresh }),
+        4 => (face(), 0..24_u8, 0..50_u64)
+            .prop_map(|(face, name, freshness_ms)| Happening::Data { face, name, freshness_ms }),
+        1 => (0..24_u8).prop_map(|name| Happening::Nack { name }),
+        6 => (0..8_usize, 0..12_u8).prop_map(|(which, fault)| Happening::Disk { which, fault }),
+        1 => (face(), 0..40_u64).prop_map(|(face, ms)| Happening::Label { face, ms }),
+        3 => (0..20_u64).prop_map(|ms| Happening::Pass { ms }),
+        1 => (0..5_000_u64).prop_map(|ms| Happening::Pass { ms }),
+    ]
+}
+
+fn name_of(number: u8) -> String {
+    match number % 3 {
+        0 => format!("/d/seg={}", number / 3),
+        1 => format!("/d/{}", number / 3),
+        _ => format!("/d/{}/x", number / 3),
+    }
+}
+
+impl DiskBed {
+    fn play(&mut self, happening: &Happening) -> Vec<OutPacket> {
+        match *happening {
+            Happening::Interest { face, name, prefix, fresh } => {
+                self.nonce += 1;
+                let mut ask = Ask::new(&name_of(name), self.nonce);
+                ask.can_be_prefix = prefix;
+                ask.must_be_fresh = fresh;
+                self.ask(FaceId(face), &ask)
+            }
+            Happening::Data { face, name, freshness_ms } => {
+                self.answer(FaceId(face), data(&name_of(name), freshness_ms))
+            }
+            Happening::Nack { name } => {
+                let interest = Packet::from(Ask::new(&name_of(name), self.nonce).wire());
+                self.nack(U, NackReason::Congestion, &interest)
+            }
+            Happening::Disk { which, fault } => {
+                self.collect();
+                let Some(op) = self.ops.remove(which) else { return Vec::new() };
+                let outcome = match fault {
+                    0 => DiskOutcome::Failed(DiskFailure::Io),
+                    1 if matches!(op.kind, DiskOpKind::ReadRecord { .. }) => {
+                        DiskOutcome::Damaged(RecordFault::Checksum)
+                    }
+                    _ => self.carry_out(&op),
+                };
+                self.done(op, outcome);
+                self.take()
+            }
+            Happening::Label { face, ms } => {
+                let now = self.now;
+                let label = Input::Availability { face: FaceId(face), unavailable_ms: ms };
+                self.bed.router.handle(now, &mut [label], &mut self.bed.out);
+                Vec::new()
+            }
+            Happening::Pass { ms } => {
+                self.pass_ms(ms);
+                self.take()
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(192))]
+
+    /// Whatever happens, no face gets more Data and Nacks than it has asked, Data is what was asked
+    /// for, and in the end nothing waits any more, here or beside the PIT.
+    #[test]
+    fn everything_ends(
+        happenings in proptest::collection::vec(happening(), 1..160),
+        io in 0..2_u8,
+        bypass in 0..3_u8,
+        mark in 0..3_u8,
+        capacity in prop_oneof![Just(0_u64), Just(4000)],
+    ) {
+        let busy = BusyPolicy {
+            io: if io == 0 { StoreIo::Async } else { StoreIo::Blocking },
+            bypass: [Bypass::Off, Bypass::Threshold, Bypass::Adaptive][usize::from(bypass)],
+            mark: [Mark::Off, Mark::Ecn, Mark::NbCc][usize::from(mark)],
+            interests_waiting_max: 8,
+            ..BusyPolicy::default()
+        };
+        let mut bed = DiskBed::with(busy, capacity, 2, |_| {});
+        bed.route("/d", &[(U, 0), (V, 1)]);
+        let mut credit = alloc::collections::BTreeMap::<FaceId, i64>::new();
+        let mut note = |happening: Option<&Happening>, out: &[OutPacket]| {
+            if let Some(Happening::Interest { face, .. }) = happening {
+                *credit.entry(FaceId(*face)).or_default() += 1;
+            }
+            for packet in out.iter().filter(|packet| packet.kind != PacketKind::Interest) {
+                let left = credit.entry(packet.face).or_default();
+                *left -= 1;
+                assert!(*left >= 0, "{} gets more than it asked for", packet.face);
+            }
+        };
+        for happening in &happenings {
+            let out = bed.play(happening);
+            note(Some(happening), &out);
+        }
+        bed.collect();
+        for _ in 0..1_000 {
+            let out = match bed.ops.is_empty() {
+                true => { bed.pass_ms(50); bed.take() }
+                false => bed.step(),
+            };
+            note(None, &out);
+            bed.collect();
+        }
+        let stats = bed.router.stats();
+        prop_assert_eq!(stats.pit_entries, 0);
+        prop_assert_eq!((stats.busy.interests_waiting, stats.store.disk.reads_waiting), (0, 0));
+        prop_assert_eq!(bed.router.disk.reads.longest_queue(), 0);
+        prop_assert_eq!(stats.satisfied + stats.unsatisfied,
+            stats.satisfied + stats.unsatisfied);
+        let waits_end = stats.busy.answered + stats.busy.went_on + stats.busy.overtaken;
+        prop_assert!(waits_end <= stats.busy.reads_begun);
+        prop_assert_eq!(bed.router.next_wakeup(), None);
+        prop_assert!(bed.now.as_ns() < 10_000 * NS_PER_S);
+    }
+}
