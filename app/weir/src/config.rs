@@ -1,6 +1,8 @@
 //! The router's configuration file (TOML): every key has a default, an unknown key is an error, and
 //! `default-config.toml` documents them all.
 
+mod disk;
+
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -17,6 +19,8 @@ use weir_runtime::{
 use weir_store::{Compare, EvictionPolicy, IndexKind, StoreConfig};
 use weir_wire::{Name, PACKET_SIZE_MAX};
 
+use self::disk::{DiskSection, DisksSection};
+
 /// The commented default configuration, as `weir router --print-default-config` prints it.
 pub(crate) const DEFAULT_CONFIG: &str = include_str!("default-config.toml");
 
@@ -26,10 +30,12 @@ pub(crate) const DEFAULT_CONFIG: &str = include_str!("default-config.toml");
 pub(crate) struct FileConfig {
     pub(crate) router: RouterSection,
     pub(crate) store: StoreSection,
+    pub(crate) disks: DisksSection,
     pub(crate) faces: FacesSection,
     pub(crate) management: ManagementSection,
     pub(crate) metrics: MetricsSection,
     pub(crate) log: LogSection,
+    pub(crate) disk: Vec<DiskSection>,
     pub(crate) face: Vec<FaceSection>,
     pub(crate) route: Vec<RouteSection>,
     pub(crate) strategy: Vec<StrategySection>,
@@ -651,6 +657,7 @@ impl FileConfig {
                 admit: self.store.admit,
                 serve: self.store.serve,
             },
+            disks: self.disks.to_runtime(&self.disk)?,
             pit_entries_max: self.router.pit_entries_max,
             pit_entries_per_face_max: self.router.pit_entries_per_face_max,
             fib_entries_max: self.router.fib_entries_max,

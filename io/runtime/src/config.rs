@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_forward::UnsolicitedPolicy;
+use weir_disk::DiskFileConfig;
+use weir_forward::{BusyPolicy, UnsolicitedPolicy};
 use weir_security::{Certificate, Verifier};
 use weir_store::StoreConfig;
+use weir_store::disk::DiskTierConfig;
 use weir_wire::Name;
 
 /// Everything [`Runtime::start`](crate::Runtime::start) needs to know.
@@ -18,6 +20,8 @@ pub struct RuntimeConfig {
     pub threads: usize,
     /// The content store, all shards together.
     pub store: StoreConfig,
+    /// Disks for what memory has no room for.
+    pub disks: Option<DisksConfig>,
     /// Most PIT entries, all shards together; an Interest beyond it is answered with a Nack.
     pub pit_entries_max: usize,
     /// Most PIT entries of one shard that one face waits for; likewise.
@@ -45,6 +49,26 @@ pub struct RuntimeConfig {
     pub metrics: Option<SocketAddr>,
     /// Whether SIGTERM and SIGINT stop the router. Off in tests, where the process is not ours.
     pub handle_signals: bool,
+}
+
+/// The disks of the content store.
+#[derive(Clone, Debug)]
+pub struct DisksConfig {
+    /// Files and devices, at least one.
+    pub files: Vec<DiskFileConfig>,
+    /// For tests and experiments, for each of `files`: while a file of this path is there, the disk
+    /// gives no answers.
+    pub stalled_while: Vec<Option<PathBuf>>,
+    /// How the disks are used, by all shards together. What the files themselves say (geometry,
+    /// keys) and `index_bytes_max` are filled in at the start.
+    pub tier: DiskTierConfig,
+    /// Octets of RAM for index and filter, all shards together. None: what twice as many typical
+    /// records take as the disks have room for.
+    pub index_bytes_max: Option<u64>,
+    /// What the router does when they are busy.
+    pub busy: BusyPolicy,
+    /// How long a router that is told to stop may write what is in memory to its disks.
+    pub stop_timeout: Duration,
 }
 
 /// Most packet threads.

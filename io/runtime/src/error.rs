@@ -24,6 +24,23 @@ pub enum StartError {
         /// What the system says.
         source: io::Error,
     },
+    /// A disk of the content store cannot be used. The error says what to do.
+    #[error("{0}")]
+    Disk(#[from] weir_disk::OpenError),
+    /// A disk's threads do not start.
+    #[error("{0}")]
+    DiskEngine(#[from] weir_disk::StartError),
+    /// The disks did not answer while they were being opened.
+    #[error(
+        "the disks of the content store gave no answer in {seconds} s ({paths}); see whether the \
+         devices or mounts behind them hang, or start without them"
+    )]
+    DisksHang {
+        /// How long was waited.
+        seconds: u64,
+        /// Which.
+        paths: String,
+    },
     /// The address of `/metrics` is taken or not ours.
     #[error("cannot serve metrics on {address}: {reason}; choose another [metrics] address")]
     Metrics {

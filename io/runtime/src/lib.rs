@@ -13,10 +13,11 @@ mod snapshot;
 mod worker;
 
 pub use config::{
-    FaceDefaults, Listener, ManagementConfig, RuntimeConfig, StaticFace, THREADS_MAX, TrustAnchor,
+    DisksConfig, FaceDefaults, Listener, ManagementConfig, RuntimeConfig, StaticFace, THREADS_MAX,
+    TrustAnchor,
 };
 pub use error::{StartError, StopError};
 pub use handle::{Handle, Runtime};
 pub use profile::{FunctionSamples, Profiler};
-pub use snapshot::{FaceSnapshot, Snapshot};
-pub use weir_forward::UnsolicitedPolicy;
+pub use snapshot::{DiskSnapshot, FaceSnapshot, Snapshot};
+pub use weir_forward::{BusyPolicy, Bypass, Mark, StoreIo, UnsolicitedPolicy};

@@ -8,6 +8,7 @@ use weir_face::{StreamSocket, UdpCounters, UdpPort};
 use weir_forward::{FaceScope, LinkType, RouterStats};
 use weir_link::{LinkConfig, LinkCounters, LinkDrop};
 use weir_manage::FacePersistency;
+use weir_store::disk::DiskTierStats;
 use weir_wire::LpHeader;
 
 /// Identifies a shared UDP port within the whole router.
@@ -146,6 +147,8 @@ pub(crate) enum ToControl {
     PeerFace { worker: u16, id: FaceId, port: PortId, peer: SocketAddr },
     /// A face's socket is closed. The face itself is gone too, unless it is permanent.
     FaceClosed { id: FaceId, reason: CloseReason, removed: bool },
+    /// What a shard counts of its disks, now and then.
+    Disks { worker: u16, stats: Box<DiskTierStats> },
     /// An event of a shard.
     Event { event: weir_forward::Event },
     /// Answer to [`ToWorker::Snapshot`].

@@ -1,6 +1,8 @@
 //! `/metrics` in the Prometheus text form. Every scrape takes one [`Snapshot`]; nothing is counted
 //! here.
 
+mod disk;
+
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -139,6 +141,9 @@ impl Collector for SnapshotCollector {
         self.face_counters(&mut encoder)?;
         self.drops(&mut encoder)?;
         self.tables(&mut encoder)?;
+        if !self.0.disks.is_empty() {
+            disk::encode(&self.0, &mut encoder)?;
+        }
         self.latency(&mut encoder)
     }
 }
@@ -252,23 +257,27 @@ impl SnapshotCollector {
     }
 
     fn latency(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
-        let latency = &self.0.router.upstream_latency;
-        let last = LatencyHistogram::BUCKETS - 1;
-        let bounds = (0..LatencyHistogram::BUCKETS).map(|bucket| match bucket {
-            _ if bucket == last => f64::INFINITY,
-            _ => LatencyHistogram::upper_us(bucket) as f64 / 1e6,
-        });
-        let buckets: Vec<(f64, u64)> = bounds.zip(latency.buckets).collect();
-        let count = latency.buckets.iter().sum();
-        encoder
-            .encode_descriptor(
-                "upstream_latency_seconds",
-                "Time from an Interest sent to its Data",
-                None,
-                MetricType::Histogram,
-            )?
-            .encode_histogram::<NoLabelSet>(latency.sum_ns as f64 / 1e9, count, &buckets, None)
+        let help = "Time from an Interest sent to its Data";
+        histogram(encoder, "upstream_latency_seconds", help, &self.0.router.upstream_latency)
     }
+}
+
+fn histogram(
+    encoder: &mut DescriptorEncoder,
+    name: &str,
+    help: &str,
+    latency: &LatencyHistogram,
+) -> Result<(), fmt::Error> {
+    let last = LatencyHistogram::BUCKETS - 1;
+    let bounds = (0..LatencyHistogram::BUCKETS).map(|bucket| match bucket {
+        _ if bucket == last => f64::INFINITY,
+        _ => LatencyHistogram::upper_us(bucket) as f64 / 1e6,
+    });
+    let buckets: Vec<(f64, u64)> = bounds.zip(latency.buckets).collect();
+    let count = latency.buckets.iter().sum();
+    encoder
+        .encode_descriptor(name, help, None, MetricType::Histogram)?
+        .encode_histogram::<NoLabelSet>(latency.sum_ns as f64 / 1e9, count, &buckets, None)
 }
 
 #[cfg(test)]
@@ -306,6 +315,29 @@ mod tests {
             "weir_pit_entries 0".into(),
             "weir_upstream_latency_seconds_bucket{le=\"0.000016\"} 2".into(),
             "weir_upstream_latency_seconds_bucket{le=\"+Inf\"} 2".into(),
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+    }
+    #[test]
+    fn disks_are_told_of_when_there_are_any() {
+        assert!(!encode(Snapshot::default()).contains("disk_"));
+        let mut snapshot = Snapshot::default();
+        snapshot.disks.push(crate::DiskSnapshot {
+            path: "/d".into(),
+            engine: "threads",
+            capacity_bytes: 99,
+            counters: weir_disk::DiskCounters { reads: 4, ..Default::default() },
+            is_dead: false,
+        });
+        snapshot.router.store.disk.damaged = 3;
+        snapshot.router.busy.bypassed_stalled = 2;
+        let text = encode(snapshot);
+        for line in [
+            "weir_disk_damaged_total 3",
+            "weir_disk_bypassed_total{reason=\"stalled\"} 2",
+            "weir_disk_device_reads_total{disk=\"/d\"} 4",
+            "weir_disk_device_capacity_bytes{disk=\"/d\"} 99",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }

@@ -1,6 +1,9 @@
 //! The state of the whole router at one time, summed over its packet threads.
 
+use std::path::PathBuf;
+
 use weir_base::FaceId;
+use weir_disk::DiskCounters;
 use weir_face::UdpCounters;
 use weir_forward::RouterStats;
 use weir_link::{LinkCounters, LinkDrop};
@@ -20,6 +23,23 @@ pub struct Snapshot {
     pub link_drops: Vec<(LinkDrop, u64)>,
     /// Drops that belong to neither a link nor a shard: reason and count.
     pub runtime_drops: Vec<(&'static str, u64)>,
+    /// The disks of the store, in the order of the configuration.
+    pub disks: Vec<DiskSnapshot>,
+}
+
+/// One disk.
+#[derive(Clone, Debug)]
+pub struct DiskSnapshot {
+    /// The file or device.
+    pub path: PathBuf,
+    /// How it is read and written: `io_uring` or `threads`.
+    pub engine: &'static str,
+    /// Octets that it has for records.
+    pub capacity_bytes: u64,
+    /// What was done.
+    pub counters: DiskCounters,
+    /// Its engine has ended, for good.
+    pub is_dead: bool,
 }
 
 /// One face.
@@ -89,7 +109,12 @@ impl Snapshot {
         store.hits += theirs.hits;
         store.misses += theirs.misses;
         store.insertions += theirs.insertions;
+        store.refreshes += theirs.refreshes;
+        store.rejections += theirs.rejections;
         store.evictions += theirs.evictions;
+        store.erasures += theirs.erasures;
+        store.disk.merge(&theirs.disk);
+        sum.busy.merge(&shard.busy);
     }
 
     /// Adds the counters of a packet thread.

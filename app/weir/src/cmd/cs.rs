@@ -4,7 +4,7 @@ use anyhow::{Context, bail};
 use clap::Subcommand;
 use serde_json::{Value, json};
 use weir_manage::commands::Command;
-use weir_manage::{ControlParameters, CsInfo, STORE_PACKET_BYTES, store_flags};
+use weir_manage::{ControlParameters, CsDiskInfo, CsInfo, STORE_PACKET_BYTES, store_flags};
 use weir_wire::Name;
 
 use crate::cmd::face::Switch;
@@ -157,7 +157,106 @@ pub(crate) fn store_text(info: &CsInfo) -> String {
         ("answered", answered),
         ("state", state.to_owned()),
     ];
-    rows.iter().map(|(label, text)| format!("  {label:<10} {text}\n")).collect()
+    let disk = info.disk.as_ref().map_or_else(Vec::new, disk_rows);
+    let rows = rows.into_iter().chain(disk);
+    rows.map(|(label, text)| format!("  {label:<10} {text}\n")).collect()
+}
+
+/// What there is to say of the disks; trouble only where there was some.
+fn disk_rows(disk: &CsDiskInfo) -> Vec<(&'static str, String)> {
+    let disks = count(disk.disks, "disk", "disks");
+    let bypassed = disk.bypassed_queue_full
+        + disk.bypassed_slower
+        + disk.bypassed_probe
+        + disk.bypassed_stalled;
+    let mut state = match disk.stalled {
+        0 => "well".to_owned(),
+        stalled => format!("{stalled} of {disks} not answering"),
+    };
+    if disk.is_recovering > 0 {
+        state.push_str(", still reading in what is there");
+    }
+    let records = count(disk.entries, "packet", "packets");
+    let mut rows = vec![
+        (
+            "on disk",
+            format!("{} of {} in {records}", octets(disk.bytes), octets(disk.capacity_bytes)),
+        ),
+        ("disks", format!("{disks}, {state}; index {}", octets(disk.index_bytes))),
+        (
+            "disk reads",
+            format!("{} ({} waiting), {} damaged", disk.reads, disk.reads_waiting, disk.damaged),
+        ),
+        (
+            "writes",
+            format!(
+                "{} in {} ({} waiting)",
+                disk.writes,
+                octets(disk.written_bytes),
+                disk.writes_waiting
+            ),
+        ),
+        (
+            "bypassed",
+            format!(
+                "{bypassed} Interests: {} busy, {} slower, {} to probe, {} stalled",
+                disk.bypassed_queue_full,
+                disk.bypassed_slower,
+                disk.bypassed_probe,
+                disk.bypassed_stalled
+            ),
+        ),
+    ];
+    if disk.read_errors + disk.write_errors + disk.stalls > 0 {
+        let text = format!(
+            "{} read errors, {} write errors, {} stalls",
+            disk.read_errors, disk.write_errors, disk.stalls
+        );
+        rows.push(("trouble", text));
+    }
+    if disk.passed_by + disk.no_room > 0 {
+        let text = format!("{} writes too many, {} no room", disk.passed_by, disk.no_room);
+        rows.push(("not stored", text));
+    }
+    rows
+}
+
+fn disk_json(disk: &CsDiskInfo) -> Value {
+    json!({
+        "disks": disk.disks,
+        "stalled": disk.stalled,
+        "capacityBytes": disk.capacity_bytes,
+        "entries": disk.entries,
+        "bytes": disk.bytes,
+        "indexBytes": disk.index_bytes,
+        "recovering": disk.is_recovering > 0,
+        "recovered": disk.recovered,
+        "readsWaiting": disk.reads_waiting,
+        "writesWaiting": disk.writes_waiting,
+        "reads": disk.reads,
+        "readsShared": disk.reads_shared,
+        "readsRefused": disk.reads_refused,
+        "readErrors": disk.read_errors,
+        "damaged": disk.damaged,
+        "writes": disk.writes,
+        "writtenBytes": disk.written_bytes,
+        "writeErrors": disk.write_errors,
+        "notAdmitted": disk.not_admitted,
+        "passedBy": disk.passed_by,
+        "noRoom": disk.no_room,
+        "evictions": disk.evictions,
+        "stalls": disk.stalls,
+        "hitsUnwritten": disk.hits_unwritten,
+        "answered": disk.answered,
+        "bypassed": {
+            "queueFull": disk.bypassed_queue_full,
+            "slower": disk.bypassed_slower,
+            "probe": disk.bypassed_probe,
+            "stalled": disk.bypassed_stalled,
+        },
+        "wentOn": disk.went_on,
+        "marked": disk.marked,
+    })
 }
 
 /// The store for programs.
@@ -171,5 +270,6 @@ pub(crate) fn store_json(info: &CsInfo) -> Value {
         "misses": info.misses,
         "admit": info.flags & store_flags::ADMIT != 0,
         "serve": info.flags & store_flags::SERVE != 0,
+        "disk": info.disk.as_ref().map(disk_json),
     })
 }

@@ -1,3 +1,7 @@
+use weir_disk::{Engine, Service};
+use weir_runtime::{BusyPolicy, Bypass, Mark, StoreIo};
+use weir_store::disk::{Admission, Contention, FilterKind, OfferAt};
+
 use super::*;
 
 fn parse(text: &str) -> anyhow::Result<FileConfig> {
@@ -44,6 +48,8 @@ fn every_key_is_documented() {
     for section in [
         "router",
         "store",
+        "disks",
+        "[disk]",
         "faces",
         "management",
         "metrics",
@@ -98,6 +104,19 @@ fn errors_name_key_line_and_remedy() {
         ("[[strategy]]\nprefix = \"/a\"\nstrategy = \"best\"\n", &["line 3", "best-route"]),
         ("[[strategy]]\nprefix = \"a\"\nstrategy = \"multicast\"\n", &["line 2", "\"/a\""]),
         ("[management]\nlocalhop = true\n", &["localhop", "trust_anchors", "localhop = false"]),
+        ("[disks]\nmark = \"nbcc\"\n", &["line 2", "mark", "nb-cc"]),
+        ("[disks]\nbypass = true\n", &["line 2", "bypass"]),
+        ("[disks]\nthreshold = -1\n", &["line 2", "threshold", "64"]),
+        ("[disks]\ndepth = 0\n", &["line 2", "depth", "1 to 1024"]),
+        ("[disks]\nadmission = \"third-hit\"\n", &["line 2", "admission", "second-hit"]),
+        ("[disks]\nstalled_after = \"0s\"\n", &["line 2", "stalled_after", "500ms"]),
+        ("[disks]\nindex_memory_max = \"much\"\n", &["line 2", "index_memory_max", "auto"]),
+        ("[[disk]]\nsize = \"1GiB\"\n", &["line 1", "missing field `path`"]),
+        ("[[disk]]\npath = \"\"\n", &["line 2", "path", "block device"]),
+        ("[[disk]]\npath = \"/d\"\nsize = \"1 disk\"\n", &["line 3", "size", "256MiB"]),
+        ("[[disk]]\npath = \"/d\"\nregion_size = 1\n", &["line 3", "region_size", "65536"]),
+        ("[[disk]]\npath = \"/d\"\npace = { ops_per_s = 0 }\n", &["line 3", "pace", "4700"]),
+        ("[[disk]]\npath = \"/d\"\nengine = \"uring\"\n", &["line 3", "engine", "io-uring"]),
         ("[log]\nlevel = \"info,=\"\n", &["line 2", "level"]),
         ("[log]\nlevel = \"loud\"\n", &["line 2", "loud", "error, warn, info"]),
     ];
@@ -118,6 +137,54 @@ fn what_the_router_is_to_do_with_data_and_hints_reaches_it() {
     assert_eq!(config.producer_regions, ["/net/x".parse().unwrap()]);
     let config = FileConfig::default().to_runtime().unwrap();
     assert_eq!(config.unsolicited, UnsolicitedPolicy::DropAll);
+}
+
+#[test]
+fn two_lines_make_a_disk_store() {
+    let text = "[[disk]]\npath = \"/var/lib/weir/store\"\nsize = \"100GiB\"\n";
+    let disks = parse(text).unwrap().to_runtime().unwrap().disks.unwrap();
+    assert_eq!(disks.files.len(), 1);
+    assert_eq!(disks.files[0].path, PathBuf::from("/var/lib/weir/store"));
+    assert_eq!(disks.files[0].bytes, Some(100 << 30));
+    assert!(disks.files[0].direct);
+    assert_eq!(disks.files[0].engine, Engine::Auto);
+    assert_eq!(disks.busy, BusyPolicy::default());
+    assert_eq!((disks.tier.threshold, disks.tier.depth), (64, 64));
+    assert!(FileConfig::default().to_runtime().unwrap().disks.is_none());
+}
+
+#[test]
+fn what_disks_are_to_do_reaches_the_router() {
+    let text = "[disks]\nfilter = \"index\"\nio = \"blocking\"\nbypass = \"adaptive\"\n\
+                mark = \"ecn\"\nthreshold = 600\nadmission = \"4KiB\"\noffer = \"arrival\"\n\
+                contention = \"data-first\"\nstop_timeout = \"0s\"\nindex_memory_max = \"1GiB\"\n\
+                [[disk]]\npath = \"/a\"\nengine = \"threads\"\nio_threads = 8\ndirect = false\n\
+                [[disk]]\npath = \"/b\"\nregion_size = \"16MiB\"\nstalled_while = \"/c\"\n\
+                pace = { ops_per_s = 414, service = \"exponential\", seed = 7 }\n";
+    let disks = parse(text).unwrap().to_runtime().unwrap().disks.unwrap();
+    assert_eq!(disks.tier.filter, FilterKind::Index);
+    assert_eq!(disks.busy.io, StoreIo::Blocking);
+    assert_eq!(disks.busy.bypass, Bypass::Adaptive);
+    assert_eq!(disks.busy.mark, Mark::Ecn);
+    assert_eq!(disks.tier.threshold, 600);
+    assert_eq!(disks.tier.admission, Admission::Size { bytes_min: 4096 });
+    assert_eq!(disks.tier.offer_at, OfferAt::Arrival);
+    assert_eq!(disks.tier.contention, Contention::DataFirst);
+    assert_eq!(disks.stop_timeout, Duration::ZERO);
+    assert_eq!(disks.index_bytes_max, Some(1 << 30));
+    assert_eq!(disks.files[0].engine, Engine::Threads(8));
+    assert!(!disks.files[0].direct);
+    assert_eq!(disks.files[1].region_bytes, Some(16 << 20));
+    let pace = disks.files[1].pace.unwrap();
+    assert_eq!((pace.ops_per_s, pace.service), (414.0, Service::Exponential { seed: 7 }));
+    assert_eq!(disks.stalled_while, [None, Some(PathBuf::from("/c"))]);
+}
+
+#[test]
+fn seventeen_disks_are_too_many() {
+    let text: String = (0..17).map(|disk| format!("[[disk]]\npath = \"/{disk}\"\n")).collect();
+    let error = parse(&text).unwrap().to_runtime().unwrap_err();
+    assert!(format!("{error:#}").contains("at most 16"), "{error:#}");
 }
 
 #[test]

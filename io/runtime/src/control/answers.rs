@@ -3,8 +3,8 @@
 use crossbeam_channel::Sender;
 use weir_forward::{Command, Event};
 use weir_manage::{
-    CsInfo, FaceCounters, FaceStatus, GeneralStatus, ManagerInput, Snapshot as ManagerSnapshot,
-    SnapshotKind,
+    CsDiskInfo, CsInfo, FaceCounters, FaceStatus, GeneralStatus, ManagerInput,
+    Snapshot as ManagerSnapshot, SnapshotKind,
 };
 use weir_wire::Name;
 
@@ -66,6 +66,7 @@ impl Control {
             && let Some(mut job) = self.snapshots.remove(&transaction)
         {
             job.sum.faces.sort_by_key(|face| face.id);
+            job.sum.disks = self.disks.as_ref().map_or_else(Vec::new, |disks| disks.snapshots());
             job.sum.add_runtime_drop("connection-refused", self.refused_connections);
             self.answer_snapshot(job);
         }
@@ -151,8 +152,7 @@ impl Control {
                     self.continue_erasure(transaction, job);
                 }
             }
-            // Nobody here asks for it yet.
-            Event::StoreFlushed { .. } => {}
+            Event::StoreFlushed { transaction } => self.on_store_flushed(transaction),
         }
     }
 }
@@ -164,7 +164,46 @@ fn store_info(sum: &Snapshot) -> CsInfo {
         misses: sum.router.store.misses,
         bytes: Some(sum.router.store.bytes),
         capacity_bytes: Some(sum.router.store.capacity_bytes),
+        disk: (!sum.disks.is_empty()).then(|| disk_info(sum)),
         ..CsInfo::default()
+    }
+}
+
+fn disk_info(sum: &Snapshot) -> CsDiskInfo {
+    let (tier, busy) = (&sum.router.store.disk, &sum.router.busy);
+    let dead = sum.disks.iter().filter(|disk| disk.is_dead).count() as u64;
+    CsDiskInfo {
+        disks: sum.disks.len() as u64,
+        stalled: tier.stalled.max(dead),
+        capacity_bytes: sum.disks.iter().map(|disk| disk.capacity_bytes).sum(),
+        entries: tier.entries,
+        bytes: tier.bytes,
+        index_bytes: tier.index_bytes,
+        is_recovering: u64::from(tier.is_recovering),
+        recovered: tier.recovered,
+        reads_waiting: tier.reads_waiting,
+        writes_waiting: tier.writes_waiting,
+        reads: tier.reads,
+        reads_shared: tier.reads_shared,
+        reads_refused: tier.reads_refused,
+        read_errors: tier.read_errors,
+        damaged: tier.damaged,
+        writes: tier.writes,
+        written_bytes: tier.written_bytes,
+        write_errors: tier.write_errors,
+        not_admitted: tier.not_admitted,
+        passed_by: tier.passed_by,
+        no_room: tier.no_room,
+        evictions: tier.evictions,
+        stalls: tier.stalls,
+        hits_unwritten: tier.hits_unwritten,
+        answered: busy.answered,
+        bypassed_queue_full: busy.bypassed_queue_full,
+        bypassed_slower: busy.bypassed_slower,
+        bypassed_probe: busy.bypassed_probe,
+        bypassed_stalled: busy.bypassed_stalled,
+        went_on: busy.went_on,
+        marked: busy.marked,
     }
 }
 

@@ -4,6 +4,7 @@
 mod anchors;
 mod answers;
 mod connect;
+mod disks;
 mod faces;
 mod management;
 mod start;
@@ -96,6 +97,7 @@ struct Control {
     next_worker: usize,
     shared: Arc<Shared>,
     shard_key: weir_base::HashKey,
+    disks: Option<disks::Disks>,
     faces: FaceTable,
     ports: BTreeMap<PortId, PortRecord>,
     /// Attempts so far to make each face of the configuration.
@@ -131,7 +133,7 @@ impl Control {
             for event in &events {
                 match event.token() {
                     WAKER_TOKEN => {}
-                    SIGNAL_TOKEN => self.is_stopping |= self.was_signalled(),
+                    SIGNAL_TOKEN => self.on_signal(now),
                     Token(number) => self.accept(number - LISTENER_TOKEN_FIRST),
                 }
             }
@@ -144,17 +146,17 @@ impl Control {
 
     fn poll_timeout(&self) -> Option<Duration> {
         let retry = self.retries.iter().map(|(at, _)| *at).min();
-        let deadlines = [self.manager.next_wakeup(), retry, self.accept_again];
+        let disks = self.disks.as_ref().and_then(disks::Disks::next_wakeup);
+        let deadlines = [self.manager.next_wakeup(), retry, self.accept_again, disks];
         let deadline = deadlines.into_iter().flatten().min()?;
         sleep_until(self.clock.now(), deadline)
     }
 
-    fn was_signalled(&mut self) -> bool {
-        let was_raised = self.signals.as_mut().is_some_and(start::Signals::was_raised);
-        if was_raised {
+    fn on_signal(&mut self, now: Instant) {
+        if self.signals.as_mut().is_some_and(start::Signals::was_raised) {
             tracing::info!("stopping: a signal asks for it");
+            self.begin_stop(now);
         }
-        was_raised
     }
 
     fn run_timers(&mut self, now: Instant) {
@@ -173,6 +175,7 @@ impl Control {
                 index += 1;
             }
         }
+        self.run_disk_timers(now);
         if self.manager.next_wakeup().is_some_and(|at| at <= now) {
             self.manager_inputs.push_back(ManagerInput::Wakeup);
         }
@@ -202,6 +205,11 @@ impl Control {
             ToControl::FaceClosed { id, reason, removed } => {
                 self.on_face_closed(now, id, &reason, removed);
             }
+            ToControl::Disks { worker, stats } => {
+                if let Some(disks) = &mut self.disks {
+                    disks.on_report(now, worker, *stats);
+                }
+            }
             ToControl::Event { event } => self.on_event(event),
             ToControl::Snapshot { transaction, snapshot } => {
                 self.on_snapshot(transaction, &snapshot);
@@ -216,7 +224,7 @@ impl Control {
             }
             ToControl::Query(answer) => self.start_snapshot(answers::SnapshotFor::Query(answer)),
             ToControl::Connected(outcome) => self.on_connected(now, *outcome),
-            ToControl::Stop => self.is_stopping = true,
+            ToControl::Stop => self.begin_stop(now),
         }
     }
 
@@ -241,7 +249,7 @@ impl Control {
     }
 
     fn end(mut self) -> Result<(), StopError> {
-        start::notify_stopping();
+        start::notify_stopping(STOP_TIMEOUT);
         // Closes the sockets and removes the socket file: a new router may start at once.
         self.listeners.clear();
         self.tell_all(|| ToWorker::Stop);
@@ -257,6 +265,9 @@ impl Control {
             if failed && self.failure.is_none() {
                 self.failure = Some(StopError::Panicked { thread: format!("packet ({index})") });
             }
+        }
+        if let Some(disks) = &mut self.disks {
+            disks.stop();
         }
         tracing::info!("stopped");
         self.failure.take().map_or(Ok(()), Err)

@@ -6,21 +6,25 @@ use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mio::{Interest, Poll, Token, Waker};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use weir_base::HashKey;
 use weir_face::{BindError, TcpListener, UdpOptions, UdpPort, UnixListener, unix_time_ms};
-use weir_forward::{Command, RouterConfig};
+use weir_forward::{BusyPolicy, Command, RouterConfig};
 use weir_link::LinkConfig;
 use weir_manage::{Manager, ManagerConfig, ManagerInput, ManagerOutbox, StoreSettings};
+use weir_store::disk::DiskTierConfig;
 
 use super::anchors::Anchors;
 use super::connect::Connector;
+use super::disks::{Disks, OpenDisks};
 use super::management::shard_store;
 use super::table::FaceTable;
 use super::{
-    Control, LISTENER_TOKEN_FIRST, SIGNAL_TOKEN, StreamListener, WAKER_TOKEN, WorkerHandle,
+    Control, LISTENER_TOKEN_FIRST, SIGNAL_TOKEN, STOP_TIMEOUT, StreamListener, WAKER_TOKEN,
+    WorkerHandle,
 };
 use crate::clock::Clock;
 use crate::config::{FaceDefaults, Listener, RuntimeConfig, THREADS_MAX};
@@ -75,13 +79,17 @@ struct Sockets {
 }
 
 /// Opens the sockets, starts the threads.
-pub(crate) fn start(config: RuntimeConfig) -> Result<Handle, StartError> {
+pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
     check(&config)?;
     if let Err(error) = weir_face::raise_file_limit() {
         tracing::warn!(%error, "cannot raise the limit of open files");
     }
     let system = |what| move |source| StartError::System { what, source };
     let sockets = open_sockets(&config.listeners)?;
+    let disks = match config.disks.take() {
+        Some(disks) => Some(OpenDisks::open(disks, config.threads)?),
+        None => None,
+    };
     let poll = Poll::new().map_err(system("an event queue"))?;
     let waker = Waker::new(poll.registry(), WAKER_TOKEN).map_err(system("an event queue"))?;
     let (sender, receiver) = ControlSender::new(Arc::new(waker));
@@ -94,7 +102,7 @@ pub(crate) fn start(config: RuntimeConfig) -> Result<Handle, StartError> {
         false => None,
     };
     let listening = sockets.listening.clone();
-    let control = build(config, sockets, poll, (sender.clone(), receiver), signals)?;
+    let control = build(config, (sockets, disks), poll, (sender.clone(), receiver), signals)?;
     let thread = std::thread::Builder::new()
         .name("weir-control".into())
         .spawn(move || control.run())
@@ -105,8 +113,13 @@ pub(crate) fn start(config: RuntimeConfig) -> Result<Handle, StartError> {
     Ok(handle)
 }
 
-pub(super) fn notify_stopping() {
-    let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+/// Tells systemd that it may take so long, with some more for the threads to end.
+pub(super) fn notify_stopping(within: Duration) {
+    let within_us = (within + STOP_TIMEOUT).as_micros();
+    let extend = u32::try_from(within_us).unwrap_or(u32::MAX);
+    let states =
+        [sd_notify::NotifyState::Stopping, sd_notify::NotifyState::ExtendTimeoutUsec(extend)];
+    let _ = sd_notify::notify(&states);
 }
 
 fn check(config: &RuntimeConfig) -> Result<(), StartError> {
@@ -204,16 +217,19 @@ fn random_u64() -> u64 {
 
 fn build(
     config: RuntimeConfig,
-    sockets: Sockets,
+    (sockets, disks): (Sockets, Option<OpenDisks>),
     poll: Poll,
     (sender, receiver): (ControlSender, ControlReceiver),
     signals: Option<Signals>,
 ) -> Result<Control, StartError> {
     let clock = Clock::start();
     let start_unix_ms = unix_time_ms();
-    let shard_key = HashKey::new([random_u64(), random_u64()]);
+    let shard_key = match &disks {
+        Some(disks) => disks.hash_key(),
+        None => HashKey::new([random_u64(), random_u64()]),
+    };
     let shared = Arc::new(Shared::new(config.faces_max));
-    let workers = start_workers(&config, clock, shard_key, &shared, &sender)?;
+    let (workers, disks) = start_workers(&config, clock, (shard_key, disks), &shared, &sender)?;
     let mut manager_outbox = ManagerOutbox::default();
     let manager = Manager::new(manager_config(&config, start_unix_ms), &mut manager_outbox);
     let mut manager_inputs = VecDeque::new();
@@ -235,6 +251,7 @@ fn build(
         next_worker: 0,
         shared,
         shard_key,
+        disks,
         faces: FaceTable::default(),
         ports: BTreeMap::new(),
         connector: Connector::new(sender),
@@ -295,10 +312,10 @@ fn manager_config(config: &RuntimeConfig, start_unix_ms: u64) -> ManagerConfig {
 fn start_workers(
     config: &RuntimeConfig,
     clock: Clock,
-    shard_key: HashKey,
+    (shard_key, disks): (HashKey, Option<OpenDisks>),
     shared: &Arc<Shared>,
     control: &ControlSender,
-) -> Result<Vec<WorkerHandle>, StartError> {
+) -> Result<(Vec<WorkerHandle>, Option<Disks>), StartError> {
     let system = |what| move |source| StartError::System { what, source };
     let count = config.threads;
     let mut polls = Vec::new();
@@ -312,6 +329,17 @@ fn start_workers(
     }
     let channels: Vec<_> = (0..count).map(|_| crossbeam_channel::unbounded::<ToWorker>()).collect();
     let siblings: Vec<_> = channels.iter().map(|(sender, _)| sender.clone()).collect();
+    let mut tiers: Vec<Option<DiskTierConfig>> = (0..count)
+        .map(|shard| disks.as_ref().map(|disks| disks.shard_tier(clock, shard)))
+        .collect();
+    let busy = disks.as_ref().map_or_else(BusyPolicy::default, OpenDisks::busy);
+    let (disks, mut disk_ports) = match disks {
+        Some(disks) => {
+            let (disks, ports) = disks.start(&wakers, clock.now())?;
+            (Some(disks), ports.into_iter().map(Some).collect())
+        }
+        None => (None, (0..count).map(|_| None).collect::<Vec<_>>()),
+    };
     let mut rings = CrossPorts::connect_all(&wakers).into_iter();
     let mut handles = Vec::new();
     for (index, (poll, (commands, receiver))) in polls.into_iter().zip(channels).enumerate() {
@@ -333,6 +361,8 @@ fn start_workers(
                 hash_key: shard_key,
                 seed: random_u64(),
                 store: shard_store(&config.store, count),
+                disk: tiers[index].take(),
+                busy: busy.clone(),
                 pit_entries_max: config.pit_entries_max / count,
                 pit_entries_per_face_max: config.pit_entries_per_face_max,
                 unsolicited: config.unsolicited,
@@ -343,6 +373,7 @@ fn start_workers(
             control: control.clone(),
             shared: Arc::clone(shared),
             shards,
+            disks: disk_ports[index].take(),
         };
         let thread = std::thread::Builder::new()
             .name(format!("weir-packet-{index}"))
@@ -354,5 +385,5 @@ fn start_workers(
             thread: Some(thread),
         });
     }
-    Ok(handles)
+    Ok((handles, disks))
 }

@@ -6,6 +6,7 @@
 //! sleep.
 
 mod command;
+mod disks;
 mod face;
 mod receive;
 mod send;
@@ -20,6 +21,7 @@ use std::time::Duration;
 use crossbeam_channel::Receiver;
 use mio::{Events, Poll, Token};
 use weir_base::{FaceId, Instant, NS_PER_MS, NS_PER_S, Packet, Pool, Slab, TimerWheel};
+use weir_disk::DiskPorts;
 use weir_face::{Datagram, UdpPort};
 use weir_forward::{Command, FaceScope, Input, Outbox, Router, RouterConfig};
 use weir_link::LinkDrop;
@@ -28,6 +30,7 @@ use crate::clock::{Clock, sleep_until};
 use crate::control::LINK_TYPE;
 use crate::handle::ControlSender;
 use crate::message::{PeerLinks, PortId, ToControl, ToWorker, WorkerCounters};
+use disks::Disks;
 use face::Faces;
 pub(crate) use shards::{SHARD_COMPONENTS, Shards};
 
@@ -120,6 +123,7 @@ pub(crate) struct WorkerSetup {
     pub(crate) control: ControlSender,
     pub(crate) shared: Arc<Shared>,
     pub(crate) shards: Option<Shards>,
+    pub(crate) disks: Option<DiskPorts>,
 }
 
 /// A packet thread.
@@ -136,6 +140,7 @@ pub(crate) struct Worker {
     control: ControlSender,
     shared: Arc<Shared>,
     shards: Option<Shards>,
+    disks: Option<Disks>,
     idle_timeout_ns: u64,
     sweep_at: Instant,
     /// Reassembly timeouts, by face slot.
@@ -176,6 +181,7 @@ impl Worker {
             control: setup.control,
             shared: setup.shared,
             shards: setup.shards,
+            disks: setup.disks.map(|ports| Disks::new(ports, now)),
             idle_timeout_ns,
             sweep_at: now.plus_ns(sweep_interval_ns(idle_timeout_ns)),
             timers: TimerWheel::new(NS_PER_MS, now),
@@ -206,6 +212,7 @@ impl Worker {
             let now = self.clock.now();
             self.counters.loops += 1;
             self.take_events(&events);
+            self.take_disk_outcomes(now);
             self.take_commands_and_crossings(now);
             self.read_ready(now);
             self.run_timers(now);
@@ -221,7 +228,9 @@ impl Worker {
         }
         let router = self.router.next_wakeup();
         let timers = self.timers.next_wakeup();
-        let deadline = [router, timers].into_iter().flatten().fold(self.sweep_at, Instant::min);
+        let disks = self.disks.as_ref().map(Disks::next_report);
+        let deadlines = [router, timers, disks];
+        let deadline = deadlines.into_iter().flatten().fold(self.sweep_at, Instant::min);
         sleep_until(self.clock.now(), deadline)
     }
 
@@ -294,6 +303,7 @@ impl Worker {
         if self.router.next_wakeup().is_some_and(|at| at <= now) {
             self.inputs.push(Input::Wakeup);
         }
+        self.report_disks(now);
         if self.sweep_at <= now {
             self.sweep_at = now.plus_ns(sweep_interval_ns(self.idle_timeout_ns));
             self.close_idle(now);

@@ -32,6 +32,7 @@ impl Worker {
             self.announce(out);
         }
         self.outbox.announcements = announcements;
+        self.submit_disk_ops();
         for event in self.outbox.events.drain(..) {
             self.control.send(ToControl::Event { event });
         }
@@ -107,6 +108,7 @@ impl Worker {
         if let Some(shards) = &mut self.shards {
             shards.ports.wake_pending();
         }
+        self.rouse_disks();
     }
 
     fn flush_face(&mut self, slot: u32) {

@@ -37,6 +37,7 @@ pub(crate) fn config(path: PathBuf) -> RuntimeConfig {
     RuntimeConfig {
         threads: 1,
         store: StoreConfig { capacity_bytes: 16 << 20, ..StoreConfig::default() },
+        disks: None,
         pit_entries_max: 10_000,
         pit_entries_per_face_max: 10_000,
         fib_entries_max: 10_000,

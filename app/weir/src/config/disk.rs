@@ -1,0 +1,422 @@
+//! Disks of the content store: `[disks]`, what holds for all of them, and a `[[disk]]` for each.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::ensure;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use weir_base::HashKey;
+use weir_disk::{DiskFileConfig, Engine, Pace, Service};
+use weir_runtime::{BusyPolicy, Bypass, DisksConfig, Mark, StoreIo};
+use weir_store::disk::{Admission, Contention, DiskTierConfig, FilterKind, OfferAt};
+
+use super::{ByteSize, DurationText, Scalar, TextOrInteger, above_zero};
+
+/// What holds for all disks together.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct DisksSection {
+    pub(crate) admission: AdmissionChoice,
+    pub(crate) offer: OfferName,
+    pub(crate) filter: FilterName,
+    #[serde(deserialize_with = "parts_per_million")]
+    pub(crate) filter_false_positives_ppm: u32,
+    #[serde(deserialize_with = "record_size")]
+    pub(crate) record_size_typical: ByteSize,
+    pub(crate) index_memory_max: MemoryChoice,
+    pub(crate) io: IoName,
+    pub(crate) interests_waiting_max: Count<1_000_000>,
+    pub(crate) bypass: BypassName,
+    #[serde(deserialize_with = "threshold")]
+    pub(crate) threshold: u32,
+    pub(crate) mark: MarkName,
+    #[serde(deserialize_with = "announce_period")]
+    pub(crate) announce_period: DurationText,
+    pub(crate) contention: ContentionName,
+    pub(crate) depth: Count<1024>,
+    pub(crate) reads_max: Count<1_000_000>,
+    pub(crate) writes_max: Count<1_000_000>,
+    #[serde(deserialize_with = "write_size")]
+    pub(crate) write_size_max: ByteSize,
+    pub(crate) write_delay_max: DurationText,
+    #[serde(deserialize_with = "stalled_after")]
+    pub(crate) stalled_after: DurationText,
+    pub(crate) stop_timeout: DurationText,
+}
+
+impl Default for DisksSection {
+    fn default() -> Self {
+        let tier = template();
+        let busy = BusyPolicy::default();
+        Self {
+            admission: AdmissionChoice(tier.admission),
+            offer: OfferName::Eviction,
+            filter: FilterName::Bloom,
+            filter_false_positives_ppm: tier.false_positives_ppm,
+            record_size_typical: ByteSize(u64::from(tier.record_bytes_typical)),
+            index_memory_max: MemoryChoice(None),
+            io: IoName::Async,
+            interests_waiting_max: Count(busy.interests_waiting_max as u32),
+            bypass: BypassName::Threshold,
+            threshold: tier.threshold,
+            mark: MarkName::NbCc,
+            announce_period: DurationText(Duration::from_nanos(busy.announce_period_ns)),
+            contention: ContentionName::InterestFirst,
+            depth: Count(tier.depth),
+            reads_max: Count(tier.reads_max),
+            writes_max: Count(tier.writes_max),
+            write_size_max: ByteSize(u64::from(tier.write_bytes_max)),
+            write_delay_max: DurationText(Duration::from_nanos(tier.write_delay_max_ns)),
+            stalled_after: DurationText(Duration::from_nanos(tier.stalled_after_ns)),
+            stop_timeout: DurationText(Duration::from_secs(30)),
+        }
+    }
+}
+
+/// The store's own defaults, without disks.
+fn template() -> DiskTierConfig {
+    DiskTierConfig::new(Vec::new(), 0, HashKey::new([0, 0]), weir_disk::checksum)
+}
+
+/// Names of what stands before the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum FilterName {
+    Bloom,
+    Index,
+}
+
+/// Names of whether reads keep Interests waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum IoName {
+    Async,
+    Blocking,
+}
+
+/// Names of when Interests pass the store by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum BypassName {
+    Threshold,
+    Adaptive,
+    Off,
+}
+
+/// Names of which Data is marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum MarkName {
+    NbCc,
+    Ecn,
+    Off,
+}
+
+/// Names of when Data is offered to the disks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum OfferName {
+    Eviction,
+    Arrival,
+}
+
+/// Names of whose turn it is at a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ContentionName {
+    Fifo,
+    DataFirst,
+    InterestFirst,
+}
+
+/// A number from 1 to `MAX`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Count<const MAX: u32>(pub(crate) u32);
+
+impl<'de, const MAX: u32> Deserialize<'de> for Count<MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let count = i64::deserialize(deserializer)?;
+        u32::try_from(count)
+            .ok()
+            .filter(|count| (1..=MAX).contains(count))
+            .map(Self)
+            .ok_or_else(|| D::Error::custom(format!("{count} cannot be; give 1 to {MAX}")))
+    }
+}
+
+/// "all", "second-hit", or the least size of what goes to disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AdmissionChoice(pub(crate) Admission);
+
+impl<'de> Deserialize<'de> for AdmissionChoice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let expected = "\"all\", \"second-hit\" or a least size such as \"4KiB\"";
+        let size = match deserializer.deserialize_any(TextOrInteger(expected))? {
+            Scalar::Text(text) => match text.as_str() {
+                "all" => return Ok(Self(Admission::All)),
+                "second-hit" => return Ok(Self(Admission::SecondHit)),
+                text => text.parse::<ByteSize>().map_err(|_| {
+                    D::Error::custom(format!("`{text}` cannot be; write {expected}"))
+                })?,
+            },
+            Scalar::Integer(bytes) => ByteSize(bytes),
+        };
+        let bytes_min = u32::try_from(size.0).unwrap_or(u32::MAX);
+        Ok(Self(Admission::Size { bytes_min }))
+    }
+}
+
+/// Octets of memory, or "auto" (`None`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MemoryChoice(pub(crate) Option<ByteSize>);
+
+impl<'de> Deserialize<'de> for MemoryChoice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match deserializer.deserialize_any(TextOrInteger("a size such as \"1GiB\", or \"auto\""))? {
+            Scalar::Text(text) if text == "auto" => Ok(Self(None)),
+            Scalar::Text(text) => match text.parse() {
+                Ok(size) => Ok(Self(Some(size))),
+                Err(error) => Err(D::Error::custom(format!("{error}, or write \"auto\""))),
+            },
+            Scalar::Integer(bytes) => Ok(Self(Some(ByteSize(bytes)))),
+        }
+    }
+}
+
+fn parts_per_million<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let parts = u32::deserialize(deserializer)?;
+    if (1..=500_000).contains(&parts) {
+        return Ok(parts);
+    }
+    Err(D::Error::custom(format!(
+        "{parts} of a million cannot be; give 1 to 500000, for example 10000 for one in a hundred"
+    )))
+}
+
+fn threshold<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let reads = i64::deserialize(deserializer)?;
+    u32::try_from(reads).map_err(|_| {
+        D::Error::custom(format!("{reads} reads cannot wait; give a number from 0, for example 64"))
+    })
+}
+
+fn size_within<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    least: u64,
+    most: u64,
+) -> Result<ByteSize, D::Error> {
+    let size = ByteSize::deserialize(deserializer)?;
+    if (least..=most).contains(&size.0) {
+        return Ok(size);
+    }
+    Err(D::Error::custom(format!("{} octets cannot be; give {least} to {most}", size.0)))
+}
+
+fn record_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
+    size_within(deserializer, 64, 1 << 20)
+}
+
+fn write_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
+    size_within(deserializer, 4 << 10, 4 << 20)
+}
+
+fn region_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ByteSize>, D::Error> {
+    let size = size_within(deserializer, 64 << 10, 1 << 30)?;
+    if size.0.is_multiple_of(4096) {
+        return Ok(Some(size));
+    }
+    Err(D::Error::custom(format!("{} octets are no multiple of 4096; give \"16MiB\"", size.0)))
+}
+
+fn announce_period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DurationText, D::Error> {
+    let remedy = "a period of 0 would tell neighbours all the time; give for example \"10ms\", or \
+                  tell them nothing with `mark = \"off\"`";
+    above_zero(DurationText::deserialize(deserializer)?, remedy)
+}
+
+fn stalled_after<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DurationText, D::Error> {
+    let remedy = "every disk takes longer than 0; give for example \"500ms\"";
+    above_zero(DurationText::deserialize(deserializer)?, remedy)
+}
+
+/// One disk.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DiskSection {
+    #[serde(deserialize_with = "disk_path")]
+    pub(crate) path: PathBuf,
+    #[serde(default)]
+    pub(crate) size: Option<ByteSize>,
+    #[serde(default)]
+    pub(crate) engine: EngineName,
+    #[serde(default = "io_threads_default")]
+    pub(crate) io_threads: Count<256>,
+    #[serde(default = "yes")]
+    pub(crate) direct: bool,
+    #[serde(default, deserialize_with = "region_size")]
+    pub(crate) region_size: Option<ByteSize>,
+    #[serde(default)]
+    pub(crate) pace: Option<PaceTable>,
+    #[serde(default)]
+    pub(crate) stalled_while: Option<PathBuf>,
+}
+
+fn disk_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+    let path = String::deserialize(deserializer)?;
+    if path.is_empty() {
+        return Err(D::Error::custom("an empty path; name a file or a block device"));
+    }
+    Ok(path.into())
+}
+
+fn io_threads_default() -> Count<256> {
+    Count(16)
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Names of the ways to read and write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum EngineName {
+    #[default]
+    Auto,
+    IoUring,
+    Threads,
+}
+
+/// How slow a disk is made.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PaceTable {
+    #[serde(deserialize_with = "rate")]
+    ops_per_s: f64,
+    #[serde(default = "one_server")]
+    parallelism: Count<1024>,
+    #[serde(default)]
+    service: ServiceName,
+    #[serde(default)]
+    seed: u64,
+}
+
+fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let rate = f64::deserialize(deserializer)?;
+    if rate.is_finite() && rate > 0.0 {
+        return Ok(rate);
+    }
+    Err(D::Error::custom(format!("{rate} operations a second cannot be; give for example 4700")))
+}
+
+fn one_server() -> Count<1024> {
+    Count(1)
+}
+
+/// Names of how the time of an operation is drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ServiceName {
+    #[default]
+    Constant,
+    Exponential,
+}
+
+impl PaceTable {
+    fn to_pace(self) -> Pace {
+        let service = match self.service {
+            ServiceName::Constant => Service::Constant,
+            ServiceName::Exponential => Service::Exponential { seed: self.seed },
+        };
+        Pace { ops_per_s: self.ops_per_s, parallelism: self.parallelism.0, service }
+    }
+}
+
+impl DiskSection {
+    fn to_file(&self) -> DiskFileConfig {
+        DiskFileConfig {
+            region_bytes: self.region_size.map(|size| size.0),
+            direct: self.direct,
+            engine: match self.engine {
+                EngineName::Auto => Engine::Auto,
+                EngineName::IoUring => Engine::IoUring,
+                EngineName::Threads => Engine::Threads(self.io_threads.0 as u16),
+            },
+            pace: self.pace.map(PaceTable::to_pace),
+            ..DiskFileConfig::new(&self.path, self.size.map(|size| size.0))
+        }
+    }
+}
+
+impl DisksSection {
+    fn tier(&self) -> DiskTierConfig {
+        DiskTierConfig {
+            filter: match self.filter {
+                FilterName::Bloom => FilterKind::Bloom,
+                FilterName::Index => FilterKind::Index,
+            },
+            false_positives_ppm: self.filter_false_positives_ppm,
+            record_bytes_typical: self.record_size_typical.0 as u32,
+            admission: self.admission.0,
+            offer_at: match self.offer {
+                OfferName::Eviction => OfferAt::Eviction,
+                OfferName::Arrival => OfferAt::Arrival,
+            },
+            contention: match self.contention {
+                ContentionName::Fifo => Contention::Fifo,
+                ContentionName::DataFirst => Contention::DataFirst,
+                ContentionName::InterestFirst => Contention::InterestFirst,
+            },
+            depth: self.depth.0,
+            reads_max: self.reads_max.0,
+            writes_max: self.writes_max.0,
+            threshold: self.threshold,
+            write_bytes_max: self.write_size_max.0 as u32,
+            write_delay_max_ns: nanoseconds(self.write_delay_max),
+            stalled_after_ns: nanoseconds(self.stalled_after),
+            ..template()
+        }
+    }
+
+    fn busy(&self) -> BusyPolicy {
+        BusyPolicy {
+            io: match self.io {
+                IoName::Async => StoreIo::Async,
+                IoName::Blocking => StoreIo::Blocking,
+            },
+            bypass: match self.bypass {
+                BypassName::Threshold => Bypass::Threshold,
+                BypassName::Adaptive => Bypass::Adaptive,
+                BypassName::Off => Bypass::Off,
+            },
+            mark: match self.mark {
+                MarkName::NbCc => Mark::NbCc,
+                MarkName::Ecn => Mark::Ecn,
+                MarkName::Off => Mark::Off,
+            },
+            announce_period_ns: nanoseconds(self.announce_period),
+            interests_waiting_max: self.interests_waiting_max.0 as usize,
+        }
+    }
+
+    /// What the runtime is given; nothing when there is no disk.
+    pub(crate) fn to_runtime(&self, disks: &[DiskSection]) -> anyhow::Result<Option<DisksConfig>> {
+        if disks.is_empty() {
+            return Ok(None);
+        }
+        ensure!(disks.len() <= 16, "{} [[disk]] tables are too many; give at most 16", disks.len());
+        Ok(Some(DisksConfig {
+            files: disks.iter().map(DiskSection::to_file).collect(),
+            stalled_while: disks.iter().map(|disk| disk.stalled_while.clone()).collect(),
+            tier: self.tier(),
+            index_bytes_max: self.index_memory_max.0.map(|size| size.0),
+            busy: self.busy(),
+            stop_timeout: self.stop_timeout.0,
+        }))
+    }
+}
+
+fn nanoseconds(time: DurationText) -> u64 {
+    u64::try_from(time.0.as_nanos()).unwrap_or(u64::MAX)
+}

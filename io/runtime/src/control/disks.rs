@@ -1,0 +1,362 @@
+//! The disks of the content store, seen from the control thread: opening them, telling what becomes
+//! of them, writing memory to them before the end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::Waker;
+use weir_base::{HashKey, Instant, NS_PER_MS, NS_PER_S};
+use weir_disk::{DiskEngine, DiskPorts, DiskSet, StallHandle};
+use weir_face::unix_time_ms;
+use weir_forward::{BusyPolicy, Command};
+use weir_store::disk::{DiskTierConfig, DiskTierStats};
+
+use super::{Control, start};
+use crate::clock::Clock;
+use crate::config::DisksConfig;
+use crate::error::StartError;
+use crate::message::ToWorker;
+use crate::snapshot::DiskSnapshot;
+
+/// How long disks may take to be opened: a device that hangs must not make the start hang.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the disks may take to end what is under way.
+const ENGINE_STOP_TIMEOUT: Duration = Duration::from_secs(2);
+/// Octets of RAM that index and filter may take for a typical record, twice what they need.
+const INDEX_BYTES_PER_RECORD: u64 = 32;
+/// What they may take however small the disks are.
+const INDEX_BYTES_MIN: u64 = 16 << 20;
+/// How often the same kind of trouble is logged, at most.
+const LOG_INTERVAL_NS: u64 = 10 * NS_PER_S;
+/// How often the progress of the last writes is logged.
+const PROGRESS_INTERVAL_NS: u64 = 2 * NS_PER_S;
+/// How often the files that stall disks are looked for.
+const STALL_CHECK_NS: u64 = 20 * NS_PER_MS;
+/// A stall of an experiment lasts until its file is gone.
+const STALL_TIME: Duration = Duration::from_secs(86_400);
+/// Supervisors send two signals in a row and mean one.
+const SECOND_SIGNAL_NS: u64 = 200 * NS_PER_MS;
+
+/// Disks that are open and locked, and not used yet.
+pub(super) struct OpenDisks {
+    set: DiskSet,
+    config: DisksConfig,
+    shards: usize,
+}
+
+impl OpenDisks {
+    /// Opens and locks all of them, or none.
+    pub(super) fn open(config: DisksConfig, shards: usize) -> Result<Self, StartError> {
+        let (answer, answered) = crossbeam_channel::bounded(1);
+        let files = config.files.clone();
+        std::thread::Builder::new()
+            .name("weir-disks".into())
+            .spawn(move || {
+                // Nobody waits any more if it took too long.
+                let _ = answer.send(weir_disk::open(&files, shards as u32));
+            })
+            .map_err(|source| StartError::System { what: "a thread", source })?;
+        let Ok(opened) = answered.recv_timeout(OPEN_TIMEOUT) else {
+            let paths: Vec<String> =
+                config.files.iter().map(|file| file.path.display().to_string()).collect();
+            let seconds = OPEN_TIMEOUT.as_secs();
+            return Err(StartError::DisksHang { seconds, paths: paths.join(", ") });
+        };
+        Ok(Self { set: opened?, config, shards })
+    }
+
+    /// The key of all name hashes: the index on disk knows names by them.
+    pub(super) fn hash_key(&self) -> HashKey {
+        self.set.hash_key()
+    }
+
+    pub(super) fn busy(&self) -> BusyPolicy {
+        self.config.busy.clone()
+    }
+
+    /// One shard's part of the disk tier.
+    pub(super) fn shard_tier(&self, clock: Clock, shard: usize) -> DiskTierConfig {
+        let geometries = (0..self.set.disks())
+            .map(|disk| self.set.geometry(disk, shard as u32))
+            .collect::<Vec<_>>();
+        let tier = &self.config.tier;
+        let capacity_bytes: u64 =
+            geometries.iter().map(|part| u64::from(part.regions) * part.region_bytes).sum();
+        let shards = self.shards as u32;
+        let index_bytes_max = match self.config.index_bytes_max {
+            Some(bytes) => bytes / self.shards as u64,
+            None => {
+                let records = capacity_bytes / u64::from(tier.record_bytes_typical.max(1));
+                (records * INDEX_BYTES_PER_RECORD).max(INDEX_BYTES_MIN)
+            }
+        };
+        DiskTierConfig {
+            disks: geometries,
+            store_id: self.set.store_id(),
+            hash_key: self.set.hash_key(),
+            unix_ms_at_zero: unix_time_ms() - clock.now().as_ns() / NS_PER_MS,
+            index_bytes_max,
+            depth: (tier.depth / shards).max(1),
+            reads_max: (tier.reads_max / shards).max(1),
+            writes_max: (tier.writes_max / shards).max(1),
+            threshold: tier.threshold.div_ceil(shards),
+            ..tier.clone()
+        }
+    }
+
+    /// Octets for records.
+    fn capacity_bytes(&self, disk: usize) -> u64 {
+        let parts = (0..self.shards).map(|shard| self.set.geometry(disk, shard as u32));
+        parts.map(|part| u64::from(part.regions) * part.region_bytes).sum()
+    }
+
+    /// Starts their threads. `wakers[i]` rouses packet thread `i`.
+    pub(super) fn start(
+        self,
+        wakers: &[Arc<Waker>],
+        now: Instant,
+    ) -> Result<(Disks, Vec<DiskPorts>), StartError> {
+        let capacities: Vec<u64> =
+            (0..self.set.disks()).map(|disk| self.capacity_bytes(disk)).collect();
+        let depth = (self.config.tier.depth / self.shards as u32).max(1);
+        let wakers = wakers.iter().map(|waker| {
+            let waker = Arc::clone(waker);
+            // It fails only when its poll is gone, that is, at the end.
+            Arc::new(move || drop(waker.wake())) as weir_disk::Waker
+        });
+        let (engine, ports) = self.set.start(depth, wakers.collect())?;
+        let stalls = self.config.stalled_while.iter().enumerate().filter_map(|(disk, path)| {
+            let path = path.clone()?;
+            Some(Stall { path, handle: engine.stall_handle(disk), is_on: false })
+        });
+        let stalls: Vec<Stall> = stalls.collect();
+        for (disk, file) in self.config.files.iter().enumerate() {
+            let path = file.path.display();
+            let (bytes, engine) = (capacities[disk], engine.kind(disk));
+            tracing::info!(%path, bytes, engine, "disk of the content store");
+        }
+        let disks = Disks {
+            engine: Some(engine),
+            paths: self.config.files.iter().map(|file| file.path.clone()).collect(),
+            capacities,
+            stall_check_at: (!stalls.is_empty()).then_some(now),
+            stalls,
+            reports: vec![None; self.shards],
+            started: now,
+            news: News::default(),
+            stop_timeout: self.config.stop_timeout,
+            last_writes: None,
+        };
+        Ok((disks, ports))
+    }
+}
+
+/// A disk that gives no answers while a file is there.
+struct Stall {
+    path: PathBuf,
+    handle: StallHandle,
+    is_on: bool,
+}
+
+/// What was said of the disks last.
+#[derive(Default)]
+struct News {
+    has_recovered: bool,
+    stalled: u64,
+    damaged: Repeated,
+    no_room: Repeated,
+}
+
+/// Trouble that comes often and is told of seldom.
+#[derive(Default)]
+struct Repeated {
+    told: u64,
+    told_at: Option<Instant>,
+}
+
+impl Repeated {
+    /// How much there is that is new, if it is time to say so.
+    fn news(&mut self, now: Instant, count: u64) -> Option<u64> {
+        let is_time = self.told_at.is_none_or(|at| now.ns_since(at) >= LOG_INTERVAL_NS);
+        if count == self.told || !is_time {
+            return None;
+        }
+        self.told_at = Some(now);
+        Some(count - std::mem::replace(&mut self.told, count))
+    }
+}
+
+/// Writing what is in memory to the disks, before the end.
+struct LastWrites {
+    began: Instant,
+    until: Instant,
+    told_at: Instant,
+    /// Transactions that shards have not answered.
+    waiting: Vec<u64>,
+}
+
+/// The control thread's side of the disks.
+pub(super) struct Disks {
+    engine: Option<DiskEngine>,
+    paths: Vec<PathBuf>,
+    capacities: Vec<u64>,
+    stalls: Vec<Stall>,
+    stall_check_at: Option<Instant>,
+    /// The last report of each packet thread.
+    reports: Vec<Option<DiskTierStats>>,
+    started: Instant,
+    news: News,
+    stop_timeout: Duration,
+    last_writes: Option<LastWrites>,
+}
+
+impl Disks {
+    /// When [`Control::run_disk_timers`] wants to be called.
+    pub(super) fn next_wakeup(&self) -> Option<Instant> {
+        let writes = self
+            .last_writes
+            .as_ref()
+            .map(|writes| writes.until.min(writes.told_at.plus_ns(PROGRESS_INTERVAL_NS)));
+        [writes, self.stall_check_at].into_iter().flatten().min()
+    }
+
+    pub(super) fn snapshots(&self) -> Vec<DiskSnapshot> {
+        let Some(engine) = &self.engine else { return Vec::new() };
+        let disks = self.paths.iter().zip(&self.capacities).enumerate();
+        let disks = disks.map(|(disk, (path, &capacity_bytes))| DiskSnapshot {
+            path: path.clone(),
+            engine: engine.kind(disk),
+            capacity_bytes,
+            counters: engine.counters(disk),
+            is_dead: engine.is_dead(disk),
+        });
+        disks.collect()
+    }
+
+    /// A packet thread's counts; logs what an operator should know.
+    pub(super) fn on_report(&mut self, now: Instant, worker: u16, stats: DiskTierStats) {
+        self.reports[usize::from(worker)] = Some(stats);
+        let mut sum = DiskTierStats::default();
+        for report in &self.reports {
+            let Some(report) = report else { return };
+            sum.merge(report);
+        }
+        let news = &mut self.news;
+        if !sum.is_recovering && !std::mem::replace(&mut news.has_recovered, true) {
+            let ms = now.ns_since(self.started) / NS_PER_MS;
+            tracing::info!(records = sum.recovered, ms, "what is on the disks is read in");
+        }
+        let (disks, before) = (self.paths.len(), std::mem::replace(&mut news.stalled, sum.stalled));
+        if sum.stalled > before {
+            let stalled = sum.stalled;
+            tracing::warn!(
+                stalled,
+                disks,
+                "a disk does not answer; what it holds is asked for elsewhere until it does"
+            );
+        } else if sum.stalled < before {
+            tracing::info!(stalled = sum.stalled, disks, "a disk answers again");
+        }
+        if let Some(records) = news.damaged.news(now, sum.damaged) {
+            let total = sum.damaged;
+            tracing::warn!(records, total, "damaged records found on disk; none was served");
+        }
+        if let Some(packets) = news.no_room.news(now, sum.no_room) {
+            let (index_bytes, total) = (sum.index_bytes, sum.no_room);
+            tracing::warn!(
+                packets,
+                total,
+                index_bytes,
+                "Data not stored on disk: no disk takes any, or the index may not grow \
+                 (index_memory_max in [disks])"
+            );
+        }
+    }
+
+    /// Logs how far the last writes are, and says whether they are to be waited for still.
+    fn is_writing(&mut self, now: Instant) -> bool {
+        let Some(writes) = &mut self.last_writes else { return false };
+        let records: u64 = self.reports.iter().flatten().map(|report| report.writes_waiting).sum();
+        if writes.waiting.is_empty() {
+            let ms = now.ns_since(writes.began) / NS_PER_MS;
+            tracing::info!(ms, "what was in memory is on the disks");
+            return false;
+        }
+        if writes.until <= now {
+            let what = "stopping without all of memory on the disks: stop_timeout is over";
+            tracing::warn!(records, "{what}");
+            return false;
+        }
+        if now.ns_since(writes.told_at) >= PROGRESS_INTERVAL_NS {
+            writes.told_at = now;
+            tracing::info!(records, "still writing what is in memory to the disks");
+        }
+        true
+    }
+
+    fn check_stalls(&mut self, now: Instant) {
+        if self.stall_check_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.stall_check_at = Some(now.plus_ns(STALL_CHECK_NS));
+        for stall in &mut self.stalls {
+            let is_on = stall.path.exists();
+            if is_on != std::mem::replace(&mut stall.is_on, is_on) {
+                stall.handle.stall_for(if is_on { STALL_TIME } else { Duration::ZERO });
+            }
+        }
+    }
+
+    /// Ends the disks' threads. The packet threads have ended.
+    pub(super) fn stop(&mut self) {
+        if let Some(engine) = self.engine.take() {
+            // It says itself which disk does not answer.
+            let _ = engine.stop(ENGINE_STOP_TIMEOUT);
+        }
+    }
+}
+
+impl Control {
+    /// The router is to stop. With disks it first writes what is in memory to them, and goes on
+    /// forwarding meanwhile.
+    pub(super) fn begin_stop(&mut self, now: Instant) {
+        let Some(disks) = self.disks.as_mut().filter(|disks| !disks.stop_timeout.is_zero()) else {
+            self.is_stopping = true;
+            return;
+        };
+        if let Some(writes) = &disks.last_writes {
+            if now.ns_since(writes.began) >= SECOND_SIGNAL_NS {
+                tracing::warn!("asked to stop once more: ending without the last writes");
+                self.is_stopping = true;
+            }
+            return;
+        }
+        let timeout_ns = u64::try_from(disks.stop_timeout.as_nanos()).unwrap_or(u64::MAX);
+        start::notify_stopping(disks.stop_timeout);
+        tracing::info!("writing what is in memory to the disks before stopping");
+        let first = self.next_transaction;
+        self.next_transaction += self.workers.len() as u64;
+        for (transaction, worker) in (first..).zip(&self.workers) {
+            worker.send(ToWorker::Router(Command::FlushStore { transaction }));
+        }
+        let until = now.plus_ns(timeout_ns);
+        let waiting = (first..self.next_transaction).collect();
+        disks.last_writes = Some(LastWrites { began: now, until, told_at: now, waiting });
+    }
+
+    pub(super) fn on_store_flushed(&mut self, transaction: u64) {
+        if let Some(writes) = self.disks.as_mut().and_then(|disks| disks.last_writes.as_mut()) {
+            writes.waiting.retain(|&waiting| waiting != transaction);
+        }
+    }
+
+    pub(super) fn run_disk_timers(&mut self, now: Instant) {
+        let Some(disks) = &mut self.disks else { return };
+        disks.check_stalls(now);
+        if disks.last_writes.is_some() && !disks.is_writing(now) {
+            disks.last_writes = None;
+            self.is_stopping = true;
+        }
+    }
+}
