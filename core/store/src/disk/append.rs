@@ -74,7 +74,9 @@ impl DiskTier {
             return None;
         }
         let device = &self.devices[usize::from(place.disk())];
-        if offer.was_used && device.will_go_soon(place) {
+        let is_due_again = offer.was_used && device.will_go_soon(place);
+        // Before a stop nobody can remember what it must be compared with.
+        if is_due_again || offer.is_forced && offer.is_unsure {
             if offer.is_unsure || self.notes.find(offer.key).is_some() {
                 self.erase_key(offer.key);
             }
@@ -214,8 +216,9 @@ impl DiskTier {
         let mut path = Some(path);
         let mut prefixes = mem::take(&mut self.path);
         prefixes.clear();
-        let is_known = log.checkpoint.knows(key.object);
-        if let (false, Some(path)) = (is_known, path.take()) {
+        if !log.checkpoint.knows(key.object)
+            && let Some(path) = path.take()
+        {
             path(&mut prefixes);
         }
         let (at_units, units) = ((at / UNIT_BYTES) as u32, (size / UNIT_BYTES) as u8);
@@ -298,6 +301,7 @@ impl DiskTier {
     /// whether there was anything.
     pub(crate) fn erase_key(&mut self, key: Key) -> bool {
         self.notes.remove(key);
+        self.outdate_reads(key);
         self.recovery.on_erased(Erasure::Key(key));
         let Some(place) = self.index.find(key) else {
             if self.is_recovering() {
@@ -308,7 +312,6 @@ impl DiskTier {
         let is_valid = self.is_valid(place);
         self.remove_from_index(key, place);
         if is_valid {
-            self.outdate_read(place);
             self.devices[usize::from(place.disk())].erase(Erasure::Key(key));
         }
         is_valid
@@ -321,14 +324,11 @@ impl DiskTier {
         was_there
     }
 
-    pub(super) fn outdate_read(&mut self, place: super::place::Place) {
-        if let Some(at) = self.find_read(place) {
-            self.reads[at].is_outdated = true;
-        }
-    }
-
     /// Erases what is at or below a prefix, `limit` at most, and says how many that were.
     pub(crate) fn erase_below(&mut self, prefix: Option<u64>, limit: usize) -> usize {
+        // A record that made room since its read was begun is not in the index any more, so nobody
+        // can tell whether it is among them.
+        self.outdate_all_reads();
         let mut removed = Vec::new();
         let mut erased = 0;
         while erased < limit {
@@ -345,7 +345,6 @@ impl DiskTier {
                 }
                 erased += 1;
                 self.notes.remove(key);
-                self.outdate_read(place);
                 if !is_all {
                     self.devices[usize::from(place.disk())].erase(Erasure::Key(key));
                 }

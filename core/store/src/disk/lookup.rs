@@ -17,7 +17,7 @@ pub struct OnDisk {
 }
 
 /// Identifies a read that Interests wait for; never used again.
-#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
 pub struct ReadId(pub u64);
 
 /// A read was not begun: as many as may be are waiting.

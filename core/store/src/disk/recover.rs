@@ -486,9 +486,12 @@ impl Job {
     fn of(ends: &Ends, region: u32, block_bytes: u32) -> Option<Self> {
         let scan = |sequence| Source::Scan(Scan::new(sequence, block_bytes));
         let (sequence, source) = match (ends.header, ends.footer) {
-            (Some(header), Some((footer, ..))) if header > footer => (header, scan(header)),
-            (_, Some((footer, at, len))) => (footer, Source::Checkpoint { at, len }),
-            (Some(header), None) => (header, scan(header)),
+            (Some(header), Some((footer, at, len))) if header == footer => {
+                (header, Source::Checkpoint { at, len })
+            }
+            (Some(header), _) => (header, scan(header)),
+            // The footer may be that of an earlier use.
+            (None, Some(_)) => (0, scan(0)),
             (None, None) if ends.is_odd => (0, scan(0)),
             (None, None) => return None,
         };

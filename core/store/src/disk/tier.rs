@@ -59,7 +59,7 @@ pub(crate) struct DiskTier {
     pub(super) pending: Slab<Pending>,
     pub(super) pending_places: Table,
     pub(super) reads: Slab<Read>,
-    pub(super) read_places: Table,
+    pub(super) read_keys: Table,
     pub(super) running: Slab<Running>,
     pub(super) finished: VecDeque<FinishedRead>,
     pub(super) notes: Notes,
@@ -135,7 +135,7 @@ impl DiskTier {
             pending: Slab::new(),
             pending_places: Table::with_capacity(0),
             reads: Slab::new(),
-            read_places: Table::with_capacity(0),
+            read_keys: Table::with_capacity(0),
             running: Slab::new(),
             finished: VecDeque::new(),
             notes: Notes::default(),
@@ -230,13 +230,34 @@ impl DiskTier {
         pending
     }
 
-    pub(super) fn find_read(&self, place: Place) -> Option<u32> {
-        self.read_places.find(place_hash(place), |at| self.reads[at].place == place)
+    /// The read of this record that others may join.
+    fn find_read(&self, key: Key, place: Place) -> Option<u32> {
+        self.read_keys.find(key.filter_hash(), |at| {
+            let read = &self.reads[at];
+            read.key == key && read.place == place && !read.is_outdated
+        })
+    }
+
+    /// What is being read under this key is not to be served any more.
+    pub(super) fn outdate_reads(&mut self, key: Key) {
+        let Self { read_keys, reads, .. } = self;
+        if read_keys.is_empty() {
+            return;
+        }
+        read_keys.for_each_candidate(key.filter_hash(), |at| {
+            let read = &mut reads[at];
+            read.is_outdated |= read.key == key;
+        });
+    }
+
+    /// What is being read is not to be served any more.
+    pub(super) fn outdate_all_reads(&mut self) {
+        self.reads.iter_mut().for_each(|(_, read)| read.is_outdated = true);
     }
 
     pub(super) fn remove_read(&mut self, at: u32) -> Read {
         let read = self.reads.remove(at);
-        self.read_places.remove(place_hash(read.place), at);
+        self.read_keys.remove(read.key.filter_hash(), at);
         read
     }
 
@@ -380,7 +401,7 @@ impl DiskTier {
             return self.answer_unwritten(now, query, at);
         }
         let device = &self.devices[usize::from(place.disk())];
-        let is_shared = !self.read_places.is_empty() && self.find_read(place).is_some();
+        let is_shared = !self.read_keys.is_empty() && self.find_read(key, place).is_some();
         let reads_waiting = device.reads_waiting - u32::from(is_shared);
         let is_busy = device.reads_waiting > 0;
         Lookup::OnDisk(OnDisk {
@@ -416,13 +437,11 @@ impl DiskTier {
     ) -> Result<ReadId, ReadRefused> {
         self.now = now;
         let place = found.place;
-        if let Some(at) = self.find_read(place) {
+        if let Some(at) = self.find_read(found.key, place) {
             let read = &mut self.reads[at];
-            if !read.is_outdated {
-                read.is_let_go = false;
-                self.stats.reads_shared += 1;
-                return Ok(read.id);
-            }
+            read.is_let_go = false;
+            self.stats.reads_shared += 1;
+            return Ok(read.id);
         }
         let reads_max = self.config.reads_max;
         let is_there = self.index.find(found.key) == Some(place) && self.is_valid(place);
@@ -444,7 +463,7 @@ impl DiskTier {
         let ticket = self.ticket();
         let read = Read { id, key: found.key, place, ticket, is_let_go: false, is_outdated: false };
         let at = self.reads.insert(read);
-        self.read_places.insert(place_hash(place), at);
+        self.read_keys.insert(found.key.filter_hash(), at);
         self.devices[usize::from(found.disk)].reads.push_back(at);
         Ok(id)
     }
