@@ -107,3 +107,30 @@ fn configurations_are_read_and_checked() {
     bad = DiskConfig { parallelism: 0, ..config };
     assert_eq!(bad.check(), Err(ConfigError::Zero("parallelism")));
 }
+
+#[test]
+fn a_crash_forgets_what_was_taken() {
+    let mut disk = DiskModel::new(DiskConfig { parallelism: 2, ..config() }, 1);
+    for id in [7, 3, 5] {
+        disk.submit(at(0), op(id, DiskOpKind::Read, 0)).unwrap();
+    }
+    let ids: Vec<u64> = disk.clear().iter().map(|op| op.id).collect();
+    assert_eq!(ids, [3, 5, 7]);
+    assert_eq!((disk.len(), disk.next_completion(), disk.stats().reads), (0, None, 3));
+    disk.submit(at(500), op(9, DiskOpKind::Read, 0)).unwrap();
+    assert_eq!(disk.next_completion(), Some(at(600)));
+}
+
+#[test]
+fn errors_begin_and_end() {
+    let mut disk = DiskModel::new(config(), 1);
+    let fails = |disk: &mut DiskModel, now| {
+        disk.submit(at(now), op(now, DiskOpKind::Read, 0)).unwrap();
+        disk.complete(at(now + 100)).unwrap().result.is_err()
+    };
+    assert!(!fails(&mut disk, 0));
+    disk.set_error_probability(1.0);
+    assert!(fails(&mut disk, 200));
+    disk.set_error_probability(0.0);
+    assert!(!fails(&mut disk, 400));
+}

@@ -102,3 +102,76 @@ pub(crate) fn filter(refused: u64) -> Result<(), String> {
     }
     Err(format!("the filter refuses {refused} records that are in the index"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_beyond_depth_or_beside_blocks_are_noticed() {
+        assert_eq!(under_way(8, 8), Ok(()));
+        assert!(under_way(9, 8).unwrap_err().contains("9 operations"));
+        let read = |offset, len| DiskOpKind::ReadRaw { offset, len };
+        assert_eq!(aligned(&read(4096, 8192), 4096), Ok(()));
+        assert!(aligned(&read(4097, 8192), 4096).is_err());
+        assert!(aligned(&read(4096, 512), 4096).is_err());
+        assert!(aligned(&read(4096, 0), 4096).is_err());
+    }
+
+    #[test]
+    fn queues_beyond_their_bounds_are_noticed() {
+        let plan = DiskPlan {
+            disks: 2,
+            reads_max: 5,
+            writes_max: 7,
+            interests_waiting_max: 9,
+            ..DiskPlan::default()
+        };
+        let mut stats = RouterStats::default();
+        stats.store.disk.reads_waiting = 10;
+        stats.store.disk.writes_waiting = 14;
+        stats.busy.interests_waiting = 9;
+        assert_eq!(queues(&stats, &plan), Ok(()));
+        stats.store.disk.reads_waiting = 11;
+        assert!(queues(&stats, &plan).unwrap_err().contains("11 reads"));
+        stats.store.disk.reads_waiting = 0;
+        stats.store.disk.writes_waiting = 15;
+        assert!(queues(&stats, &plan).unwrap_err().contains("15 records"));
+        stats.store.disk.writes_waiting = 0;
+        stats.busy.interests_waiting = 10;
+        assert!(queues(&stats, &plan).unwrap_err().contains("10 Interests"));
+    }
+
+    #[test]
+    fn what_is_left_in_the_end_is_noticed() {
+        let mut stats = RouterStats::default();
+        assert_eq!(drained(&stats, 0), Ok(()));
+        assert!(drained(&stats, 1).is_err());
+        stats.store.disk.reads_waiting = 1;
+        assert!(drained(&stats, 0).unwrap_err().contains("reads"));
+        stats.store.disk.reads_waiting = 0;
+        stats.store.disk.writes_waiting = 2;
+        assert!(drained(&stats, 0).unwrap_err().contains("2 records"));
+        stats.store.disk.writes_waiting = 0;
+        stats.busy.interests_waiting = 1;
+        assert!(drained(&stats, 0).unwrap_err().contains("Interests"));
+    }
+
+    #[test]
+    fn marks_out_of_place_are_noticed() {
+        assert_eq!(mark(DiskMark::Ecn, 64, 64), Ok(()));
+        assert!(mark(DiskMark::Ecn, 63, 64).unwrap_err().contains("63 reads"));
+        assert!(mark(DiskMark::NbCc, 0, 1).is_err());
+        assert!(mark(DiskMark::Off, 1000, 64).unwrap_err().contains("switched off"));
+        assert_eq!(lazy_mark(0), Ok(()));
+        assert!(lazy_mark(1).unwrap_err().contains("1 other"));
+    }
+
+    #[test]
+    fn lost_records_and_a_filter_that_lies_are_noticed() {
+        assert_eq!(acknowledged(true, 4096, 3), Ok(()));
+        assert!(acknowledged(false, 4096, 3).unwrap_err().contains("4096"));
+        assert_eq!(filter(0), Ok(()));
+        assert!(filter(2).unwrap_err().contains("2 records"));
+    }
+}

@@ -8,6 +8,8 @@ const UNANSWERED_MIN: u32 = 64;
 const LIFETIMES: u64 = 10;
 /// Deliveries to one consumer at one moment, beyond which time stands still.
 const AT_ONCE_MAX: u32 = 1 << 20;
+/// Calls in a row after each of which a router wants to be called again at once.
+const CALLS_AT_ONCE_MAX: u32 = 10_000;
 /// And this much time.
 const PATIENCE_MIN_NS: u64 = 10 * NS_PER_S;
 
@@ -73,6 +75,18 @@ pub(crate) fn wants_wakeup(is_done: bool, has_wakeup: bool) -> Result<(), String
     Err("the application has work to do but waits for nothing".into())
 }
 
+/// A shard that has just been called for the `count`th time in a row still wants to be called at
+/// once. It may have work that it does bit by bit, but not for ever.
+pub(crate) fn comes_to_rest(count: u32) -> Result<(), String> {
+    if count <= CALLS_AT_ONCE_MAX {
+        return Ok(());
+    }
+    Err(format!(
+        "the router has been called {CALLS_AT_ONCE_MAX} times in a row and still wants to be \
+         called at once"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,6 +130,12 @@ mod tests {
             last = ask(NS_PER_S);
         }
         assert!(last.unwrap_err().contains("stands still"));
+    }
+
+    #[test]
+    fn a_router_that_never_rests_is_noticed() {
+        assert_eq!(comes_to_rest(CALLS_AT_ONCE_MAX), Ok(()));
+        assert!(comes_to_rest(CALLS_AT_ONCE_MAX + 1).unwrap_err().contains("at once"));
     }
 
     #[test]

@@ -359,11 +359,7 @@ impl Network {
         }
         self.end_disk_operations(node)?;
         let NodeKind::Router(router) = &mut self.nodes[node as usize].kind else { return Ok(()) };
-        for shard in 0..router.shards.len() {
-            if router.shards[shard].next_wakeup().is_some_and(|at| at <= now) {
-                router.handle(shard, now, &mut [Input::Wakeup], &mut self.outbox);
-            }
-        }
+        router.wake(now, &mut self.outbox).map_err(|what| Broken::liveness(node, what))?;
         self.after_router(node, 0)
     }
 

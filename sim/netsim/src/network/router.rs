@@ -12,7 +12,7 @@ use weir_wire::{LpHeader, Name, NameView};
 
 use super::disk::{Disks, Library};
 use super::stages::Stages;
-use crate::check::{bounds, disk};
+use crate::check::{bounds, disk, liveness};
 use crate::event::{DiskSample, Queue, RouterSample};
 use crate::hash::{Part, seed_of};
 use crate::peek::{Peek, component_end};
@@ -68,6 +68,8 @@ pub(crate) struct RouterNode {
     past: RouterSample,
     lives: u64,
     until_check: u32,
+    /// Calls in a row after each of which a shard wanted the next one at once.
+    calls_at_once: u32,
     /// Faults that keep the store from serving.
     store_stalls: u32,
     stalled_until: Instant,
@@ -91,6 +93,7 @@ impl RouterNode {
             past: RouterSample::default(),
             lives: 0,
             until_check: CHECK_INTERVAL,
+            calls_at_once: 0,
             store_stalls: 0,
             stalled_until: Instant::ZERO,
             setup,
@@ -206,6 +209,20 @@ impl RouterNode {
     ) {
         self.shards[shard].handle(now, inputs, out);
         self.after_shard(shard, now, out);
+    }
+
+    /// Calls the shards whose time has come.
+    pub(crate) fn wake(&mut self, now: Instant, out: &mut Outbox) -> Result<(), String> {
+        let is_due = |shard: &Router| shard.next_wakeup().is_some_and(|at| at <= now);
+        let mut is_hurried = false;
+        for shard in 0..self.shards.len() {
+            if is_due(&self.shards[shard]) {
+                self.handle(shard, now, &mut [Input::Wakeup], out);
+                is_hurried |= is_due(&self.shards[shard]);
+            }
+        }
+        self.calls_at_once = if is_hurried { self.calls_at_once + 1 } else { 0 };
+        liveness::comes_to_rest(self.calls_at_once)
     }
 
     /// Gives the disks what a shard wants of them.
