@@ -1,45 +1,35 @@
-//! Wait for a disk, or go to the next hop? What is likely to cost everybody less, from what both
-//! have taken lately.
+//! Wait for a disk, or go to the next hop? What is likely to cost everybody less, from what was seen
+//! of both lately.
 //!
 //! A threshold of reads before the disk is right for one arrival rate, one disk and one distance to
 //! the next hop only. Here the same question is answered from measurements:
 //!
-//! - **Both ways** are curves of what requests have taken over the number that were ahead
-//!   ([`Curve`]): as long as one takes alone, or as long as it takes to serve all ahead. Load that has
-//!   just gone somewhere shows at once in that number, before any answer tells of it.
-//! - **Waiting here delays those who come after.** The cost of one more read is not its own wait but
-//!   that of all until the queue is empty again ([`Tolls`]; Naor 1969, "The regulation of queue size by
-//!   levying tolls"). It grows with the rate at which Interests arrive. An Interest that only looked
-//!   at its own wait would fill the queue to the break-even point, where the disk gains nobody
-//!   anything.
+//! - **Every way is a station** ([`Station`]): a disk with reads in it, a next hop of a FIB entry with
+//!   Interests outstanding there. How long it spends with how many in it, and how many leave it then,
+//!   is all that is measured. Load that has just gone somewhere shows at once in that number, before
+//!   any answer tells of it.
+//! - **Joining a queue delays those who come after.** What one more costs is not its own wait but the
+//!   time that all are in the queue longer until it is empty again (Naor 1969, "The regulation of
+//!   queue size by levying tolls"). An Interest that only looked at its own wait would fill the queue
+//!   to the break-even point, where the disk gains nobody anything. The least toll wins.
 //! - **Near the break-even point** chance decides, in proportion.
 //! - **What is seldom used is tried** when what was used instead has taken a hundred times as long:
 //!   trying costs no more than about 1 %, however bad that way may be.
 
+mod station;
+
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use weir_base::{FaceId, Instant, NS_PER_S, Rng, Slab};
+use weir_base::{FaceId, Instant, Rng, Slab};
+
+use self::station::Station;
 
 /// Next hops of FIB entries that are measured at most; beyond it those that were used longest ago
 /// are forgotten.
-const METERS_MAX: usize = 4096;
+const METERS_MAX: usize = 1024;
 /// A way is tried when what was used instead has taken so many times as long.
 const TRIAL_SHARE: f64 = 100.0;
-/// What was measured so long ago counts for half as much as what is measured now.
-const HALF_LIFE_NS: f64 = NS_PER_S as f64;
-/// Answers of about equal weight.
-const ANSWERS: f64 = 256.0;
-/// Less than this is not looked at while there is more elsewhere.
-const WEIGHT_MIN: f64 = 8.0;
-/// Numbers ahead are told apart by their logarithm.
-const BUCKETS: usize = 13;
-/// Interests after which tolls are computed again.
-const TOLLS_HOLD: u32 = 32;
-/// Longer queues cost what the longest of these does.
-const TOLLS_MAX: usize = 4096;
-/// Interests over which the rate of arrivals is averaged.
-const ARRIVALS: f64 = 128.0;
 /// Disks of a store.
 const DISKS_MAX: usize = 16;
 
@@ -59,6 +49,7 @@ pub(crate) struct Home {
 pub(crate) struct Trip {
     meter: u32,
     face: FaceId,
+    /// Outstanding there when it began.
     ahead: u32,
 }
 
@@ -78,78 +69,11 @@ pub(crate) enum Choice {
     },
 }
 
-/// What requests took that had about as many ahead.
-#[derive(Clone, Copy, Debug, Default)]
-struct Bucket {
-    /// How many, recent ones counting for more.
-    weight: f64,
-    mean_ns: f64,
-    /// Mean of the time over the place in the queue.
-    mean_share_ns: f64,
-    at: Instant,
-}
-
-/// What a request takes by how many are ahead of it, in a queue with any number of servers or on a
-/// path with a delay: `max(alone, place * interval)`.
-#[derive(Clone, Copy, Debug, Default)]
-struct Curve {
-    /// By the logarithm of the place in the queue.
-    buckets: [Bucket; BUCKETS],
-    /// What a request takes with few ahead, ns; 0 when nothing is known.
-    alone_ns: f64,
-    /// Between two requests when all servers are busy, ns: no more than this.
-    interval_ns: f64,
-}
-
-impl Curve {
-    fn is_known(&self) -> bool {
-        self.alone_ns > 0.0
-    }
-
-    fn add(&mut self, now: Instant, ahead: u32, took_ns: u64) {
-        let place = f64::from(ahead) + 1.0;
-        let took_ns = took_ns.max(1) as f64;
-        let index = ((ahead.saturating_add(1)).ilog2() as usize).min(BUCKETS - 1);
-        let bucket = &mut self.buckets[index];
-        bucket.weight = bucket.weight_at(now) * (1.0 - 1.0 / ANSWERS) + 1.0;
-        bucket.at = now;
-        bucket.mean_ns += (took_ns - bucket.mean_ns) / bucket.weight;
-        bucket.mean_share_ns += (took_ns / place - bucket.mean_share_ns) / bucket.weight;
-        self.fit(now);
-    }
-
-    fn fit(&mut self, now: Instant) {
-        let known = |bucket: &&Bucket| bucket.weight_at(now) >= WEIGHT_MIN;
-        let least = |least: f64, ns: f64| least.min(ns);
-        let known = || self.buckets.iter().filter(known);
-        let mut alone_ns = known().map(|bucket| bucket.mean_ns).fold(f64::INFINITY, least);
-        let mut interval_ns = known().map(|bucket| bucket.mean_share_ns).fold(f64::INFINITY, least);
-        if !alone_ns.is_finite() {
-            let all = self.buckets.iter().filter(|bucket| bucket.weight > 0.0);
-            (alone_ns, interval_ns) = all.fold((f64::INFINITY, f64::INFINITY), |least, bucket| {
-                (least.0.min(bucket.mean_ns), least.1.min(bucket.mean_share_ns))
-            });
-        }
-        (self.alone_ns, self.interval_ns) = (alone_ns, interval_ns);
-    }
-
-    /// What a request takes with so many ahead, ns.
-    fn expected_ns(&self, ahead: f64) -> f64 {
-        self.alone_ns.max((ahead + 1.0) * self.interval_ns)
-    }
-}
-
-impl Bucket {
-    fn weight_at(&self, now: Instant) -> f64 {
-        self.weight * HALF_LIFE_NS / (HALF_LIFE_NS + now.ns_since(self.at) as f64)
-    }
-}
-
-/// A disk, or the way to a next hop.
-#[derive(Clone, Copy, Debug, Default)]
+/// A next hop.
+#[derive(Clone, Debug, Default)]
 struct Meter {
-    curve: Curve,
-    /// Requests under way there.
+    station: Station,
+    /// Interests under way there.
     outstanding: u32,
     /// Since when nothing has come back although something is outstanding.
     silent_since: Option<Instant>,
@@ -160,126 +84,61 @@ struct Meter {
 }
 
 impl Meter {
-    /// What a request sent there now is likely to take, ns.
-    fn expected_ns(&self, now: Instant) -> f64 {
-        let silent_ns = self.silent_since.map_or(0, |since| now.ns_since(since));
-        self.curve.expected_ns(f64::from(self.outstanding)).max(silent_ns as f64)
+    /// At least what it has been silent for, ns.
+    fn silent_ns(&self, now: Instant) -> f64 {
+        self.silent_since.map_or(0, |since| now.ns_since(since)) as f64
     }
+
+    fn toll_ns(&self, now: Instant) -> f64 {
+        self.station.toll_ns(self.outstanding).max(self.silent_ns(now))
+    }
+
+    fn expected_ns(&self, now: Instant) -> f64 {
+        self.station.expected_ns(self.outstanding).max(self.silent_ns(now))
+    }
+}
+
+/// A disk.
+#[derive(Clone, Debug, Default)]
+struct Disk {
+    station: Station,
+    /// What the ways taken instead have taken since a read was last chosen, ns.
+    forgone_ns: f64,
 }
 
 /// All that is measured.
 pub(crate) struct Adaptive {
     rng: Rng,
-    disks: [Disk; DISKS_MAX],
+    disks: Vec<Disk>,
     by_hop: BTreeMap<(u32, FaceId), u32>,
     meters: Slab<(Meter, (u32, FaceId))>,
 }
 
-/// What is known of a disk.
-#[derive(Clone, Debug, Default)]
-struct Disk {
-    curve: Curve,
-    /// Time between Interests for what is on it, ns; 0 before the second.
-    gap_ns: f64,
-    last_at: Option<Instant>,
-    /// What the ways taken instead have taken since a read was last chosen, ns.
-    forgone_ns: f64,
-    tolls: Tolls,
-}
-
-impl Disk {
-    fn note_arrival(&mut self, now: Instant) {
-        let Some(last_at) = self.last_at.replace(now) else { return };
-        let gap_ns = now.ns_since(last_at) as f64;
-        if self.gap_ns == 0.0 {
-            self.gap_ns = gap_ns;
-        }
-        // A pause tells little of the rate before and after it.
-        self.gap_ns += (gap_ns.min(4.0 * self.gap_ns) - self.gap_ns) / ARRIVALS;
-    }
-
-    /// What one more read with so many ahead costs all together, ns.
-    fn cost_ns(&mut self, ahead: u32, guess_ns: f64) -> f64 {
-        if !self.curve.is_known() {
-            return guess_ns * (f64::from(ahead) + 1.0);
-        }
-        if self.tolls.left == 0 {
-            let rate = if self.gap_ns > 0.0 { 1.0 / self.gap_ns } else { 0.0 };
-            self.tolls.begin(rate, &self.curve);
-        }
-        self.tolls.left = self.tolls.left.saturating_sub(1);
-        self.tolls.of(ahead as usize)
-    }
-}
-
-/// What joining a queue costs all who are in it until it is empty, by how many are ahead.
-///
-/// The queue is a birth and death process: `rate` arrivals, and with `k` in it
-/// `min(k / alone, 1 / interval)` departures an ns. Let it take no more than `n`. In the long run
-/// those who find it full pay `T` elsewhere, those in it pay their time. One place more is worth its
-/// price while `T` is above
-///
-/// ```text
-/// ((n + 1) Z(n) - S(n)) / (departures(n + 1) Z(n) - rate Z(n - 1))
-/// ```
-///
-/// where `Z` and `S` are the sums of `w(k)` and `k w(k)` to `n`, and `w(k)` how likely `k` are in it,
-/// up to a factor. For one server this is Naor's toll.
-#[derive(Clone, Debug, Default)]
-struct Tolls {
-    ns: Vec<f64>,
-    rate: f64,
-    alone_ns: f64,
-    interval_ns: f64,
-    /// `w(n)`, `Z(n)`, `S(n)` for the next `n`.
-    likely: f64,
-    sum: f64,
-    sum_in: f64,
-    /// Uses until they are computed anew.
-    left: u32,
-}
-
-impl Tolls {
-    fn begin(&mut self, rate: f64, curve: &Curve) {
-        self.ns.clear();
-        self.rate = rate;
-        (self.alone_ns, self.interval_ns) = (curve.alone_ns, curve.interval_ns);
-        (self.likely, self.sum, self.sum_in) = (1.0, 1.0, 0.0);
-        self.left = TOLLS_HOLD;
-    }
-
-    fn of(&mut self, ahead: usize) -> f64 {
-        while self.ns.len() <= ahead.min(TOLLS_MAX) {
-            self.next();
-        }
-        self.ns[ahead.min(TOLLS_MAX)]
-    }
-
-    fn next(&mut self) {
-        let place = self.ns.len() as f64 + 1.0;
-        let departures = (place / self.alone_ns).min(1.0 / self.interval_ns);
-        let price_ns = (place * self.sum - self.sum_in)
-            / (departures * self.sum - self.rate * (self.sum - self.likely));
-        self.ns.push(price_ns);
-        self.likely *= self.rate / departures;
-        self.sum += self.likely;
-        self.sum_in += place * self.likely;
-        if self.sum > 1e100 {
-            self.likely *= 1e-100;
-            self.sum *= 1e-100;
-            self.sum_in *= 1e-100;
-        }
-    }
+/// What it costs to go somewhere.
+#[derive(Clone, Copy)]
+struct Price {
+    /// All, ns.
+    toll_ns: f64,
+    /// Whoever goes there, ns.
+    own_ns: f64,
 }
 
 impl Adaptive {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             rng: Rng::from_seed(seed ^ 0xADA9),
-            disks: core::array::from_fn(|_| Disk::default()),
+            disks: Vec::new(),
             by_hop: BTreeMap::new(),
             meters: Slab::new(),
         }
+    }
+
+    fn disk(&mut self, disk: u8) -> &mut Disk {
+        let disk = usize::from(disk) % DISKS_MAX;
+        if self.disks.len() <= disk {
+            self.disks.resize_with(disk + 1, Disk::default);
+        }
+        &mut self.disks[disk]
     }
 
     /// Whether an Interest is to wait at `home` or to go to one of the next hops of the FIB entry
@@ -292,47 +151,60 @@ impl Adaptive {
         fib: u32,
         hops: impl Iterator<Item = FaceId> + Clone,
     ) -> Choice {
-        let disk = usize::from(home.disk) % DISKS_MAX;
-        self.disks[disk].note_arrival(now);
-        let guess_ns = home.expected_wait_ns as f64 / (f64::from(home.queue) + 1.0);
-        let own_ns = self.disks[disk].curve.expected_ns(f64::from(home.queue));
-        let cost_ns = self.disks[disk].cost_ns(home.queue, guess_ns);
-        let best = self.best_hop(now, fib, hops.clone());
-        let Some((best, meter)) = best else { return Choice::Home };
-        let away_ns = match self.meters[meter].0.curve.is_known() {
-            true => self.meters[meter].0.expected_ns(now),
-            false if home.queue >= threshold => -1.0,
-            false => f64::INFINITY,
+        self.disk(home.disk).station.pass(now, home.queue);
+        let Some((best, meter)) = self.best_hop(now, fib, hops.clone()) else {
+            return Choice::Home;
         };
-        let before_ns = self.disks[disk].cost_ns(home.queue.saturating_sub(1), guess_ns);
-        let is_home = if cost_ns <= away_ns {
-            true
-        } else if home.queue == 0 || before_ns >= away_ns {
-            false
-        } else {
-            self.rng.unit() * (cost_ns - before_ns) < away_ns - before_ns
+        let away = match self.meters[meter].0.station.is_known() {
+            true => {
+                let meter = &self.meters[meter].0;
+                Price { toll_ns: meter.toll_ns(now), own_ns: meter.expected_ns(now) }
+            }
+            // Nothing is known of any.
+            false if home.queue >= threshold => Price { toll_ns: -1.0, own_ns: 0.0 },
+            false => Price { toll_ns: f64::INFINITY, own_ns: 0.0 },
         };
-        let spent_ns = if is_home { own_ns } else { away_ns };
-        if let Some((hop, meter)) =
-            self.trial_hop(now, fib, hops, (!is_home).then_some(meter), spent_ns)
-        {
+        let (is_home, home_own_ns) = self.compare(home, away.toll_ns);
+        let spent_ns = if is_home { home_own_ns } else { away.own_ns };
+        let chosen = (!is_home).then_some(meter);
+        if let Some((hop, meter)) = self.due_hop(now, fib, hops, chosen, spent_ns) {
             return self.go(now, hop, meter, true);
         }
-        if is_home {
-            self.disks[disk].forgone_ns = 0.0;
-            return Choice::Home;
+        let disk = self.disk(home.disk);
+        if !is_home {
+            disk.forgone_ns += spent_ns;
+            if disk.forgone_ns <= TRIAL_SHARE * home_own_ns {
+                return self.go(now, best, meter, false);
+            }
         }
-        self.disks[disk].forgone_ns += spent_ns;
-        if self.disks[disk].forgone_ns > TRIAL_SHARE * own_ns && self.disks[disk].curve.is_known() {
-            self.disks[disk].forgone_ns = 0.0;
-            return Choice::Home;
+        disk.forgone_ns = 0.0;
+        Choice::Home
+    }
+
+    /// Whether waiting is the better choice where going on costs `away_ns`, and how long the wait is
+    /// likely to be.
+    fn compare(&mut self, home: Home, away_ns: f64) -> (bool, f64) {
+        let station = &self.disk(home.disk).station;
+        if !station.is_known() {
+            let wait_ns = home.expected_wait_ns as f64;
+            return (wait_ns <= away_ns, wait_ns);
         }
-        self.go(now, best, meter, false)
+        let toll_ns = station.toll_ns(home.queue);
+        let before_ns = station.toll_ns(home.queue.saturating_sub(1));
+        let own_ns = station.expected_ns(home.queue);
+        if toll_ns <= away_ns {
+            return (true, own_ns);
+        }
+        if home.queue == 0 || before_ns >= away_ns {
+            return (false, own_ns);
+        }
+        (self.rng.unit() * (toll_ns - before_ns) < away_ns - before_ns, own_ns)
     }
 
     fn go(&mut self, now: Instant, hop: usize, index: u32, is_trial: bool) -> Choice {
         let (meter, (_, face)) = &mut self.meters[index];
         let trip = Trip { meter: index, face: *face, ahead: meter.outstanding };
+        meter.station.pass(now, meter.outstanding);
         meter.outstanding += 1;
         meter.forgone_ns = 0.0;
         meter.used_at = Some(now);
@@ -340,7 +212,7 @@ impl Adaptive {
         Choice::Away { hop, is_trial, trip: Some(trip) }
     }
 
-    /// The next hop that is likely to answer first, and its meter.
+    /// The next hop that costs least, and its meter.
     fn best_hop(
         &mut self,
         now: Instant,
@@ -351,19 +223,19 @@ impl Adaptive {
         for (hop, face) in hops.enumerate() {
             let Some(index) = self.meter(now, fib, face) else { continue };
             let meter = &self.meters[index].0;
-            let expected_ns = match meter.curve.is_known() {
-                true => meter.expected_ns(now),
+            let toll_ns = match meter.station.is_known() {
+                true => meter.toll_ns(now),
                 false => f64::MAX,
             };
-            if best.is_none_or(|(least_ns, ..)| expected_ns < least_ns) {
-                best = Some((expected_ns, hop, index));
+            if best.is_none_or(|(least_ns, ..)| toll_ns < least_ns) {
+                best = Some((toll_ns, hop, index));
             }
         }
         best.map(|(_, hop, index)| (hop, index))
     }
 
     /// A next hop whose turn it is to be tried instead of what takes `spent_ns`.
-    fn trial_hop(
+    fn due_hop(
         &mut self,
         now: Instant,
         fib: u32,
@@ -378,7 +250,7 @@ impl Adaptive {
             }
             let meter = &mut self.meters[index].0;
             meter.forgone_ns += spent_ns;
-            let is_due = match meter.curve.is_known() {
+            let is_due = match meter.station.is_known() {
                 true => meter.forgone_ns > TRIAL_SHARE * meter.expected_ns(now),
                 false => true,
             };
@@ -406,14 +278,9 @@ impl Adaptive {
         Some(index)
     }
 
-    /// A read has ended that had `ahead` before it.
-    pub(crate) fn on_read(&mut self, now: Instant, disk: u8, ahead: u32, took_ns: u64) {
-        self.disks[usize::from(disk) % DISKS_MAX].curve.add(now, ahead, took_ns);
-    }
-
-    /// What one more read ahead takes, ns.
-    pub(crate) fn read_ns(&self, disk: u8) -> u64 {
-        self.disks[usize::from(disk) % DISKS_MAX].curve.interval_ns as u64
+    /// A read has ended that found `ahead` in the queue and leaves `left`.
+    pub(crate) fn on_read(&mut self, now: Instant, disk: u8, (ahead, left): (u32, u32), took_ns: u64) {
+        self.disk(disk).station.leave(now, left.saturating_add(1), ahead, took_ns);
     }
 
     /// A trip has ended after `took_ns`: with Data from `upstream`, or without.
@@ -425,15 +292,16 @@ impl Adaptive {
         upstream: Option<FaceId>,
     ) {
         let meter = &mut self.meters[trip.meter].0;
+        let before = meter.outstanding;
         meter.outstanding -= 1;
         match upstream {
             Some(face) if face == trip.face => {
-                meter.curve.add(now, trip.ahead, took_ns);
-                meter.silent_since = (meter.outstanding > 0).then_some(now);
+                meter.station.leave(now, before, trip.ahead, took_ns);
+                meter.silent_since = Some(now);
             }
             // The store had it in the end, which says nothing of the next hop.
-            Some(FaceId::CONTENT_STORE) => {}
-            _ => meter.curve.add(now, trip.ahead, took_ns),
+            Some(FaceId::CONTENT_STORE) => meter.station.pass(now, before),
+            _ => meter.station.leave(now, before, trip.ahead, took_ns),
         }
         if meter.outstanding == 0 {
             meter.silent_since = None;

@@ -48,9 +48,8 @@ impl Router {
         };
         self.disk.neighbours.note_asked(now, &face);
         let queue = u32::try_from(self.disk.queue.len()).unwrap_or(u32::MAX);
-        let expected_wait_ns = self.disk.adaptive.read_ns(0) * (u64::from(queue) + 1);
-        let turn = match self.judge(now, from, interest, Home { disk: 0, queue, expected_wait_ns })
-        {
+        let home = Home { disk: 0, queue, expected_wait_ns: 0 };
+        let turn = match self.judge(now, from, interest, home) {
             Verdict::PassBy(past) => {
                 let Some(asked) = self.check(from, interest, hashes, out) else { return };
                 let is_waited_for = asked.pending.is_some_and(|index| {

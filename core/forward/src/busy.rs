@@ -23,7 +23,7 @@ pub enum Bypass {
     #[default]
     Threshold,
     /// When it is likely to be answered sooner there: the expected wait here against the time that
-    /// answers have taken from there.
+    /// answers have taken from there. With [`StoreIo::Blocking`] this is [`Bypass::Threshold`].
     Adaptive,
 }
 

@@ -8,7 +8,7 @@ use weir_wire::InterestView;
 
 use crate::adaptive::{Choice, Home, Trip};
 use crate::blocking::Turn;
-use crate::busy::{Bypass, Mark};
+use crate::busy::{Bypass, Mark, StoreIo};
 use crate::interest::{Asked, Course, Origin, fib_entry};
 use crate::io::{NextHop, Outbox};
 use crate::pit::Way;
@@ -107,7 +107,11 @@ impl Router {
     ) -> Verdict {
         let threshold = self.disk.threshold;
         let is_over = home.queue >= threshold;
-        let bypass = self.config.busy.bypass;
+        let bypass = match (self.config.busy.bypass, self.config.busy.io) {
+            // What a queue before a store that blocks takes is not measured.
+            (Bypass::Adaptive, StoreIo::Blocking) => Bypass::Threshold,
+            (bypass, _) => bypass,
+        };
         let may_pass = match bypass {
             Bypass::Off => false,
             Bypass::Threshold => is_over,

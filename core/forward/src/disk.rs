@@ -306,7 +306,9 @@ impl Router {
                 let took_ns = now.ns_since(waiter.since);
                 self.stats.busy.answered += 1;
                 self.stats.busy.read_latency.record(took_ns);
-                self.disk.adaptive.on_read(now, waiter.disk, waiter.ahead, took_ns);
+                let left = self.disk.reads.queue_of(waiter.disk);
+                let (disk, ahead) = (waiter.disk, waiter.ahead);
+                self.disk.adaptive.on_read(now, disk, (ahead, left), took_ns);
             }
             !is_answered
         });

@@ -196,7 +196,8 @@ impl Model {
     fn read_done(&mut self, request: usize) {
         let took_ns = self.count(request);
         let now = Instant::from_ns(self.now_ns);
-        self.adaptive.on_read(now, 0, self.requests[request].ahead, took_ns);
+        let ahead = self.requests[request].ahead;
+        self.adaptive.on_read(now, 0, (ahead, self.disk.len() - 1), took_ns);
         self.leave(false);
     }
 

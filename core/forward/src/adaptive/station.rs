@@ -1,0 +1,262 @@
+//! A place where requests wait and are served: a disk, or all that lies behind a next hop.
+
+use weir_base::{Instant, NS_PER_S};
+
+/// Answers of about equal weight among those that found about as many in the station.
+const ANSWERS: f64 = 256.0;
+/// What found other numbers in the station is forgotten more slowly: in so many answers, or so long.
+const KEEP_ANSWERS: f64 = 8192.0;
+const KEEP_NS: f64 = 10.0 * NS_PER_S as f64;
+/// Departures over which it is seen how full the station is.
+const DEPARTURES: f64 = 512.0;
+/// Answers after which the station is looked at anew.
+const FIT_AFTER: u32 = 16;
+/// How much worse, in squared relative errors of an answer, more servers may fit and are assumed
+/// nevertheless: then the queue grows a little, and shows.
+const MARGIN: f64 = 4.0;
+/// Numbers below this are told apart, those above in eight parts of an octave.
+const EXACT: u32 = 16;
+/// Eight octaves above [`EXACT`], to 4,096.
+const BUCKETS: usize = 16 + 8 * 8;
+/// A pause counts for no more than so many times the usual time between two events.
+const PAUSE: f64 = 16.0;
+
+/// What is seen with about so many in the station.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket {
+    /// How long they were.
+    time_ns: f64,
+    /// Answers to requests that found so many, and what they took.
+    answers: f64,
+    mean_ns: f64,
+    /// When the last of those came.
+    at: Instant,
+    order: u64,
+}
+
+/// Sums to a bucket, itself included, over the time spent with `k` in the station.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    /// Of the time, ns.
+    time: f64,
+    /// Of the time times `k`.
+    load: f64,
+    /// Of the time times the servers that are busy then.
+    busy: f64,
+}
+
+/// A station of some number of like servers, as it seems: a request takes `alone_ns`, or, when it
+/// finds all servers busy, as long as it takes them to get to it. A path with a delay has many
+/// servers.
+#[derive(Clone, Debug)]
+pub(super) struct Station {
+    buckets: [Bucket; BUCKETS],
+    sums: [Sums; BUCKETS],
+    /// The weight of the time that passes now. It grows, which is how what was before is forgotten.
+    weight: f64,
+    at: Option<Instant>,
+    /// Usual time between two events, ns.
+    pause_ns: f64,
+    answers: u64,
+    pub(super) servers: f64,
+    /// 0 while nothing is known.
+    pub(super) alone_ns: f64,
+}
+
+impl Default for Station {
+    fn default() -> Self {
+        Self {
+            buckets: [Bucket::default(); BUCKETS],
+            sums: [Sums::default(); BUCKETS],
+            weight: 1.0,
+            at: None,
+            pause_ns: 0.0,
+            answers: 0,
+            servers: 1.0,
+            alone_ns: 0.0,
+        }
+    }
+}
+
+impl Bucket {
+    /// How much its answers count after `order` of the station.
+    fn answers_at(&self, now: Instant, order: u64) -> f64 {
+        let later = (order - self.order) as f64;
+        let idle_ns = now.ns_since(self.at) as f64;
+        self.answers * KEEP_ANSWERS / (KEEP_ANSWERS + later) * KEEP_NS / (KEEP_NS + idle_ns)
+    }
+}
+
+fn bucket_of(number: u32) -> usize {
+    if number < EXACT {
+        return number as usize;
+    }
+    let octave = number.ilog2();
+    let part = (number >> (octave - 3)) & 7;
+    ((EXACT + 8 * (octave - 4) + part) as usize).min(BUCKETS - 1)
+}
+
+/// The middle of a bucket.
+fn number_of(bucket: usize) -> f64 {
+    if bucket < EXACT as usize {
+        return bucket as f64;
+    }
+    let (octave, part) = (4 + (bucket - 16) / 8, (bucket - 16) % 8);
+    let width = 1_u64 << (octave - 3);
+    ((8 + part as u64) * width) as f64 + (width - 1) as f64 / 2.0
+}
+
+impl Station {
+    pub(super) fn is_known(&self) -> bool {
+        self.alone_ns > 0.0
+    }
+
+    /// Until now `number` were in the station.
+    pub(super) fn pass(&mut self, now: Instant, number: u32) {
+        let Some(at) = self.at.replace(now) else { return };
+        let passed_ns = now.ns_since(at) as f64;
+        if self.pause_ns == 0.0 {
+            self.pause_ns = passed_ns;
+        }
+        // A long pause tells little of the load before and after it.
+        let counted_ns = passed_ns.min(PAUSE * self.pause_ns);
+        self.pause_ns += (counted_ns - self.pause_ns) / 64.0;
+        self.buckets[bucket_of(number)].time_ns += self.weight * counted_ns;
+    }
+
+    /// One of `number` leaves now. It found `ahead`, and took `took_ns`.
+    pub(super) fn leave(&mut self, now: Instant, number: u32, ahead: u32, took_ns: u64) {
+        self.pass(now, number);
+        self.weight *= DEPARTURES / (DEPARTURES - 1.0);
+        self.answers += 1;
+        let bucket = &mut self.buckets[bucket_of(ahead)];
+        let before = bucket.answers_at(now, self.answers);
+        bucket.answers = before * (1.0 - 1.0 / ANSWERS) + 1.0;
+        bucket.mean_ns += (took_ns.max(1) as f64 - bucket.mean_ns) / bucket.answers;
+        (bucket.at, bucket.order) = (now, self.answers);
+        if self.answers.is_multiple_of(u64::from(FIT_AFTER)) || self.answers <= 4 {
+            self.fit(now);
+        }
+    }
+
+    /// Finds the servers that explain best what answers took.
+    fn fit(&mut self, now: Instant) {
+        if self.weight > 1e12 {
+            let scale = 1.0 / self.weight;
+            self.buckets.iter_mut().for_each(|bucket| bucket.time_ns *= scale);
+            self.weight = 1.0;
+        }
+        let mut seen = [(0.0, 0.0, 0.0); BUCKETS];
+        let mut count = 0;
+        for (index, bucket) in self.buckets.iter().enumerate() {
+            if bucket.answers > 0.0 {
+                let answers = bucket.answers_at(now, self.answers);
+                seen[count] = (number_of(index) + 1.0, answers, bucket.mean_ns);
+                count += 1;
+            }
+        }
+        let seen = &seen[..count];
+        let mut least = f64::INFINITY;
+        let mut servers = 1.0;
+        while servers <= 4096.0 {
+            least = least.min(misfit(seen, servers).0);
+            servers = next_servers(servers);
+        }
+        servers = 1.0;
+        while servers <= 4096.0 {
+            let (error, alone_ns) = misfit(seen, servers);
+            if error <= least + MARGIN {
+                (self.servers, self.alone_ns) = (servers, alone_ns);
+            }
+            servers = next_servers(servers);
+        }
+        self.sum_up();
+    }
+
+    fn sum_up(&mut self) {
+        let mut sums = Sums::default();
+        for (index, bucket) in self.buckets.iter().enumerate() {
+            let number = number_of(index);
+            sums.time += bucket.time_ns;
+            sums.load += bucket.time_ns * number;
+            sums.busy += bucket.time_ns * number.min(self.servers);
+            self.sums[index] = sums;
+        }
+    }
+
+    /// What a request takes that finds so many in the station, ns.
+    pub(super) fn expected_ns(&self, ahead: u32) -> f64 {
+        self.alone_ns * ((f64::from(ahead) + 1.0) / self.servers).max(1.0)
+    }
+
+    /// What a request that finds `n` in the station costs all together, ns.
+    ///
+    /// Let the station take no more than `n`; others pay `T` elsewhere. It is worth `T` to let it take
+    /// one more while
+    ///
+    /// ```text
+    /// (n + 1) Z - S <= T (m(n + 1) Z - X)
+    /// ```
+    ///
+    /// where `Z`, `S` and `X` are sums over `k` to `n` of the time spent with `k`, of that times `k`,
+    /// and of that times `m(k)`, the rate at which requests leave then. The time is seen, not
+    /// computed: that arrivals depend on what else there is to choose is in it. For one server and
+    /// steady arrivals this is Naor's toll.
+    pub(super) fn toll_ns(&self, ahead: u32) -> f64 {
+        let bucket = bucket_of(ahead);
+        let Sums { time, load, busy } = self.sums[bucket];
+        let place = number_of(bucket) + 1.0;
+        let own_ns = self.expected_ns(ahead);
+        let worst_ns = 1e9 * own_ns;
+        let cost = place * time - load;
+        let gain = (place.min(self.servers) * time - busy) / self.alone_ns;
+        if time <= 0.0 {
+            own_ns
+        } else if gain * worst_ns <= cost {
+            worst_ns
+        } else {
+            (cost / gain).max(own_ns)
+        }
+    }
+}
+
+/// How badly so many servers explain what was seen (place in the station, answers, their mean), and
+/// the best time of one.
+fn misfit(seen: &[(f64, f64, f64)], servers: f64) -> (f64, f64) {
+    let (mut all, mut sum) = (0.0, 0.0);
+    for &(place, answers, mean_ns) in seen {
+        all += answers;
+        sum += answers * mean_ns / (place / servers).max(1.0);
+    }
+    let alone_ns = sum / all;
+    let error = |&(place, answers, mean_ns): &(f64, f64, f64)| {
+        let off = mean_ns / ((place / servers).max(1.0) * alone_ns) - 1.0;
+        answers * off * off
+    };
+    (seen.iter().map(error).sum(), alone_ns)
+}
+
+/// About half as many again: 1, 2, 3, 4, 6, 8, 12 and so on.
+fn next_servers(servers: f64) -> f64 {
+    if servers < 2.0 {
+        return 2.0;
+    }
+    let is_power = (servers as u64).is_power_of_two();
+    if is_power { servers * 1.5 } else { servers / 1.5 * 2.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_in_order_and_hold_their_middle() {
+        for number in 0..4095 {
+            assert!(bucket_of(number) <= bucket_of(number + 1));
+        }
+        for bucket in 0..BUCKETS {
+            assert_eq!(bucket_of(number_of(bucket) as u32), bucket);
+        }
+        assert_eq!(bucket_of(u32::MAX), BUCKETS - 1);
+    }
+}
