@@ -28,6 +28,32 @@ const INTERRUPTIONS_MAX: u32 = 1000;
 /// Completions after which shards are told, though there are more.
 const NOTIFY_EVERY: usize = 8;
 
+/// How long the thread looks for operations before it sleeps, if they have been coming this fast:
+/// to fall asleep and be woken takes both sides about as long.
+const SPIN: Duration = Duration::from_micros(15);
+
+/// Says whether it is worth to wait awake: whether the last idle times were short on average.
+struct Patience {
+    idle_ns_average: u64,
+}
+
+impl Patience {
+    fn new() -> Self {
+        Self { idle_ns_average: u64::MAX / 16 }
+    }
+
+    fn is_worth_it(&self) -> bool {
+        self.idle_ns_average < SPIN.as_nanos() as u64
+    }
+
+    /// Notes an idle time. A long one counts for little more than a wasted spin.
+    fn note(&mut self, idle: Duration) {
+        let idle_ns = idle.min(4 * SPIN).as_nanos() as u64;
+        self.idle_ns_average = self.idle_ns_average.min(4 * SPIN.as_nanos() as u64);
+        self.idle_ns_average = (self.idle_ns_average * 7 + idle_ns) / 8;
+    }
+}
+
 /// A read or write of a backend: all of `range` of the buffer at `offset`.
 pub(crate) struct Transfer {
     pub(crate) token: u32,
@@ -162,6 +188,17 @@ impl LoopParts {
         }
     }
 
+    fn has_operations(&self) -> bool {
+        self.lanes.iter().any(|lane| !lane.ops.is_empty())
+    }
+
+    /// Looks for operations for a short time.
+    fn await_operations(&self, since: Instant) {
+        while !self.has_operations() && since.elapsed() < SPIN && self.held.is_empty() {
+            std::hint::spin_loop();
+        }
+    }
+
     pub(crate) fn buffers(&self) -> &Buffers {
         &self.buffers
     }
@@ -262,20 +299,34 @@ impl<B: Backend> DiskLoop<B> {
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let shared = Arc::clone(&self.parts.shared);
         let mut done = Vec::new();
+        let mut patience = Patience::new();
         loop {
             if let Some(until) = shared.stop_by() {
                 return self.wind_up(until);
             }
             self.take_all()?;
+            self.parts.notify();
+            let idle_since = self.parts.is_idle().then(Instant::now);
+            if let Some(since) = idle_since
+                && patience.is_worth_it()
+            {
+                self.parts.await_operations(since);
+            }
             shared.doorbell.fall_asleep();
-            let has_work =
-                shared.stop_by().is_some() || self.parts.lanes.iter().any(|l| !l.ops.is_empty());
+            let has_work = self.parts.has_operations() || shared.stop_by().is_some();
             let timeout = self.parts.timeout();
             let may_sleep = !has_work && timeout != Some(Duration::ZERO);
-            self.backend.wait(may_sleep, timeout, &mut done)?;
+            if may_sleep || !self.parts.is_idle() {
+                self.backend.wait(may_sleep, timeout, &mut done)?;
+            }
             shared.doorbell.wake_up();
+            if let Some(since) = idle_since {
+                patience.note(since.elapsed());
+            }
             self.finish_all(&mut done)?;
-            self.parts.release(Instant::now());
+            if !self.parts.held.is_empty() {
+                self.parts.release(Instant::now());
+            }
             self.parts.notify();
         }
     }

@@ -294,9 +294,8 @@ fn settle(
     let before = disk.superblock.clone();
     if disk.is_writable {
         tell_of_size(&disk, before.as_ref(), &superblock, warnings);
-        if !disk.is_device && disk.bytes != superblock.bytes {
-            disk.set_len(superblock.bytes, warnings)?;
-        } else if before.is_none() && !disk.is_device {
+        let is_sized = disk.bytes == superblock.bytes && before.is_some();
+        if !disk.is_device && !is_sized {
             disk.set_len(superblock.bytes, warnings)?;
         }
         if before.as_ref() != Some(&superblock) || is_repair(&disk, warnings) {
