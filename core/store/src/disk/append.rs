@@ -4,7 +4,7 @@ use super::checkpoint::{Erasure, RECORD_BYTES_MAX};
 use super::config::Admission;
 use super::device::{Region, Reused};
 use super::op::WritePart;
-use super::place::{Key, UNIT_BYTES};
+use super::place::{Key, Place, UNIT_BYTES};
 use super::tier::{DiskTier, Pending};
 use alloc::vec::Vec;
 use core::mem;
@@ -24,6 +24,19 @@ pub(crate) struct Offer<'a> {
     pub(crate) is_forced: bool,
 }
 
+/// What is on disk under the key of Data that is offered.
+#[derive(Copy, Clone)]
+enum Before {
+    /// Nothing that matters.
+    Nothing,
+    /// The same, or it will be compared when it is read: it need not be written.
+    Same,
+    /// Other Data.
+    Other(Place),
+    /// The same or other Data.
+    Perhaps(Place),
+}
+
 impl DiskTier {
     /// Stores Data if admission, room and the queues allow it, and it is not there yet. `path`
     /// appends the hashes of all proper prefixes of the object's name but the empty one, shortest
@@ -35,9 +48,28 @@ impl DiskTier {
         path: impl FnOnce(&mut Vec<u64>),
     ) -> bool {
         self.now = now;
-        if let Some(is_kept) = self.offer_again(&offer) {
-            return is_kept;
+        let before = self.before(&offer);
+        if matches!(before, Before::Same) {
+            return true;
         }
+        let Some(disk) = self.admit(now, &offer) else {
+            self.pass_by(&offer, before);
+            return matches!(before, Before::Perhaps(_));
+        };
+        match before {
+            // On one disk what is newer counts, so that nothing is lost if it dies meanwhile.
+            Before::Perhaps(place) | Before::Other(place) if usize::from(place.disk()) != disk => {
+                self.erase_key(offer.key);
+            }
+            Before::Perhaps(_) | Before::Other(_) => self.outdate_reads(offer.key),
+            Before::Nothing | Before::Same => {}
+        }
+        self.append(now, disk, offer, path);
+        true
+    }
+
+    /// The disk that has room for Data that may be stored.
+    fn admit(&mut self, now: Instant, offer: &Offer<'_>) -> Option<usize> {
         let is_admitted = match self.config.admission {
             Admission::All => true,
             Admission::SecondHit => offer.was_used,
@@ -45,55 +77,56 @@ impl DiskTier {
         };
         if !is_admitted {
             self.stats.not_admitted += 1;
-            return self.pass_by(&offer);
+            return None;
         }
         if self.memory_bytes() >= self.config.index_bytes_max {
             self.stats.no_room += 1;
-            return self.pass_by(&offer);
+            return None;
         }
-        let size = offer.packet.len();
-        let Some(disk) = self.choose_disk(now, size, offer.is_forced) else {
-            return self.pass_by(&offer);
-        };
-        if !self.make_room(now, disk, size) {
+        let disk = self.choose_disk(now, offer.packet.len(), offer.is_forced)?;
+        if !self.make_room(now, disk, offer.packet.len()) {
             self.stats.passed_by += 1;
-            return self.pass_by(&offer);
+            return None;
         }
-        self.append(now, disk, offer, path);
-        true
+        Some(disk)
     }
 
-    /// What is to be done about Data that is on disk already; nothing if it is to be stored.
-    fn offer_again(&mut self, offer: &Offer<'_>) -> Option<bool> {
-        let place = self.find(offer.key)?;
+    /// What is on disk under the key of Data that is offered. Nothing where it is to be written
+    /// anew although it is there.
+    fn before(&mut self, offer: &Offer<'_>) -> Before {
+        let Some(place) = self.find(offer.key) else { return Before::Nothing };
         if let Some(at) = self.find_pending(place) {
-            if *self.pending[at].packet == **offer.packet {
-                return Some(true);
-            }
-            self.erase_key(offer.key);
-            return None;
+            let is_same = *self.pending[at].packet == **offer.packet;
+            return if is_same { Before::Same } else { Before::Other(place) };
         }
         let device = &self.devices[usize::from(place.disk())];
         let is_due_again = offer.was_used && device.will_go_soon(place);
-        // Before a stop nobody can remember what it must be compared with.
-        if is_due_again || offer.is_forced && offer.is_unsure {
-            if offer.is_unsure || self.notes.find(offer.key).is_some() {
-                self.erase_key(offer.key);
+        let is_unsure = offer.is_unsure || self.notes.find(offer.key).is_some();
+        match (is_unsure, is_due_again) {
+            (true, false) if offer.is_forced => Before::Perhaps(place),
+            (true, false) => {
+                self.note(offer.key, offer.packet);
+                Before::Same
             }
-            return None;
+            (true, true) => Before::Perhaps(place),
+            (false, false) => Before::Same,
+            (false, true) => Before::Nothing,
         }
-        if offer.is_unsure {
-            self.note(offer.key, offer.packet);
-        }
-        Some(true)
     }
 
-    /// Data goes that is not stored. What is not read in yet may hold other Data of its name.
-    fn pass_by(&mut self, offer: &Offer<'_>) -> bool {
-        if offer.is_unsure && self.is_recovering() {
-            self.note(offer.key, offer.packet);
+    /// Data goes that is not stored: other Data of its name is not to be served.
+    fn pass_by(&mut self, offer: &Offer<'_>, before: Before) {
+        match before {
+            Before::Other(_) => {
+                self.erase_key(offer.key);
+            }
+            Before::Perhaps(_) => self.note(offer.key, offer.packet),
+            // What is not read in yet may be other Data.
+            Before::Nothing if offer.is_unsure && self.is_recovering() => {
+                self.note(offer.key, offer.packet);
+            }
+            Before::Nothing | Before::Same => {}
         }
-        false
     }
 
     /// From now on only this Data is served under this key.

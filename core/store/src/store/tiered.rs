@@ -270,4 +270,16 @@ impl Store {
     pub(super) fn disk_stats(&self) -> crate::disk::DiskTierStats {
         self.disk.as_ref().map_or_else(Default::default, |disk| disk.tier.stats())
     }
+
+    #[cfg(test)]
+    pub(crate) fn is_on_disk(&self, query: &Query<'_>) -> bool {
+        self.has_answer_on_disk(query)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn check_disk(&mut self) {
+        if let Some(disk) = &mut self.disk {
+            disk.tier.check();
+        }
+    }
 }

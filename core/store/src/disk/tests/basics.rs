@@ -155,3 +155,16 @@ fn the_same_data_is_not_written_again() {
     }
     assert_eq!((bed.stats().writes, bed.stats().damaged), (1, 0));
 }
+
+#[test]
+fn all_below_a_prefix_is_erased() {
+    let mut bed = Bed::small();
+    bed.settle();
+    for object in 0..3 {
+        for number in 0..12 {
+            assert!(bed.put(&segment(&std::format!("/o/{object}"), number), b"x"));
+        }
+    }
+    bed.settle();
+    assert_eq!(bed.erase("/o", 1_000), 36);
+}

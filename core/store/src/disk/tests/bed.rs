@@ -229,6 +229,12 @@ impl Bed {
         }
     }
 
+    pub(super) fn on_disk(&self, name: &Name, can_be_prefix: bool) -> bool {
+        let hashes = hashes(name.as_view());
+        let query = Query { name: name.as_view(), hashes, can_be_prefix, must_be_fresh: false };
+        self.store.is_on_disk(&query)
+    }
+
     /// What an Interest gets from RAM or disk.
     pub(super) fn fetch_with(&mut self, name: &Name, can_be_prefix: bool) -> Option<Vec<u8>> {
         match self.look(name, can_be_prefix, false) {

@@ -1,2 +1,4 @@
 mod basics;
 mod bed;
+mod check;
+mod model;

@@ -1,0 +1,49 @@
+//! What must hold inside the tier at any time.
+
+use super::super::DiskTier;
+use super::super::place::UNIT_BYTES;
+use std::collections::BTreeMap;
+
+impl DiskTier {
+    /// Filter, sums and queues agree with the index.
+    pub(crate) fn check(&mut self) {
+        let mut regions = BTreeMap::<(u8, usize), (u32, u64)>::new();
+        let mut entries = 0;
+        let Self { index, devices, filter, .. } = self;
+        let steps = 2 * index.round_steps() + 2;
+        let mut seen = std::collections::BTreeSet::new();
+        index.sweep(steps, |key, place| {
+            if !seen.insert(key) {
+                return true;
+            }
+            entries += 1;
+            if let Some(filter) = filter {
+                assert!(filter.contains(key.filter_hash()), "a false negative: {key:?}");
+            }
+            let device = &devices[usize::from(place.disk())];
+            if device.is_valid(place) {
+                let region = regions.entry((place.disk(), device.locate(place).0)).or_default();
+                region.0 += 1;
+                region.1 += u64::from(place.units()) * UNIT_BYTES;
+            }
+            true
+        });
+        assert_eq!(entries, self.index.len(), "the sweep comes around");
+        for (disk, device) in self.devices.iter().enumerate() {
+            for (at, region) in device.regions.iter().enumerate() {
+                let counted = regions.remove(&(disk as u8, at)).unwrap_or_default();
+                assert_eq!((region.records, region.bytes), counted, "region {at} of disk {disk}");
+            }
+            let of_disk =
+                |running: &&super::super::tier::Running| usize::from(running.disk) == disk;
+            let under_way = self.running.iter().map(|(_, running)| running).filter(of_disk);
+            assert_eq!(under_way.count(), device.under_way as usize);
+            assert!(device.under_way <= self.config.depth);
+            assert!(device.reads_waiting <= self.config.reads_max);
+        }
+        let waiting: u32 = self.devices.iter().map(|device| device.records_waiting).sum();
+        assert_eq!(waiting as usize, self.pending.len());
+        let reads: u32 = self.devices.iter().map(|device| device.reads_waiting).sum();
+        assert_eq!(reads as usize, self.reads.len());
+    }
+}
