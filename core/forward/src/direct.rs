@@ -41,6 +41,16 @@ impl Router {
         )
     }
 
+    /// Whether the filter before the disks refuses the name of this Data although it is in their
+    /// index. Never, unless something is wrong; changes nothing.
+    #[must_use]
+    pub fn is_filter_wrong(&self, packet: &Packet) -> bool {
+        let Ok(data) = DataView::decode(packet) else { return false };
+        let hashes = self.hash_name(&PacketView::Data(data));
+        let (can_be_prefix, must_be_fresh) = (false, false);
+        self.store.is_filter_wrong(&Query { name: data.name, hashes, can_be_prefix, must_be_fresh })
+    }
+
     /// Whether the store would answer this Interest now. Changes nothing, counters included.
     #[must_use]
     pub fn would_hit(&self, now: Instant, packet: &Packet) -> bool {

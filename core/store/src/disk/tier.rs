@@ -298,9 +298,17 @@ impl DiskTier {
         if self.index.find(key).is_some_and(|place| self.is_valid(place)) {
             return true;
         }
-        let prefix = (!query.name.is_empty()).then_some(query.hashes.whole);
+        let prefix = Some(query.hashes.whole);
         let is_wanted = |_, place| self.is_valid(place);
-        query.can_be_prefix && self.index.below(prefix, PREFIX_VISITS_MAX, is_wanted).is_some()
+        let asks_below = query.can_be_prefix && !query.name.is_empty();
+        asks_below && self.index.below(prefix, PREFIX_VISITS_MAX, is_wanted).is_some()
+    }
+
+    /// Whether the filter refuses what the index has.
+    pub(crate) fn is_filter_wrong(&self, query: &Query<'_>) -> bool {
+        let key = key_of(query.name, query.hashes.whole, query.hashes.parent);
+        let is_known = self.index.find(key).is_some_and(|place| self.is_valid(place));
+        is_known && self.filter.as_ref().is_some_and(|filter| !filter.contains(key.filter_hash()))
     }
 
     /// Answers by the digest that the name ends with, or by Data below it.
@@ -315,7 +323,12 @@ impl DiskTier {
                 return answer;
             }
         }
-        if query.can_be_prefix { self.lookup_below(now, query) } else { Lookup::Miss }
+        // As in RAM, the empty name asks for nothing.
+        if query.can_be_prefix && !query.name.is_empty() {
+            self.lookup_below(now, query)
+        } else {
+            Lookup::Miss
+        }
     }
 
     #[cold]
@@ -381,7 +394,7 @@ impl DiskTier {
 
     #[cold]
     fn lookup_below(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
-        let prefix = (!query.name.is_empty()).then_some(query.hashes.whole);
+        let prefix = Some(query.hashes.whole);
         let now_unix_ms = self.unix_ms(now);
         let found = self.index.below(prefix, PREFIX_VISITS_MAX, |_, place| {
             let is_fresh_enough = |at: u32| {

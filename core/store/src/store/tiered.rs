@@ -6,7 +6,7 @@ use crate::disk::{
     DiskOp, DiskOpId, DiskOutcome, DiskTier, DiskTierConfig, FinishedRead, Offer, OfferAt, OnDisk,
     ReadId, ReadRefused, key_of,
 };
-use crate::entry::{UNSURE, USED};
+use crate::entry::USED;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use weir_base::{Instant, NS_PER_MS, Packet, Pool};
@@ -55,6 +55,13 @@ impl Store {
 
     pub(super) fn has_answer_on_disk(&self, query: &Query<'_>) -> bool {
         self.disk.as_ref().is_some_and(|disk| disk.tier.has_answer(query))
+    }
+
+    /// Whether the filter refuses a name that is in the index, which it must never do. For checks;
+    /// changes nothing.
+    #[must_use]
+    pub fn is_filter_wrong(&self, query: &Query<'_>) -> bool {
+        self.disk.as_ref().is_some_and(|disk| disk.tier.is_filter_wrong(query))
     }
 
     /// Begins to read what [`Store::lookup`] has just found, or joins the read that is under way.
@@ -142,7 +149,7 @@ impl Store {
             return;
         }
         self.note_insertion(now);
-        self.put(packet.clone(), data, hashes, fresh_until, 0, prefixes, pool);
+        self.put(packet.clone(), data, hashes, fresh_until, prefixes, pool);
     }
 
     /// To be called before an insertion.
@@ -154,12 +161,12 @@ impl Store {
         }
     }
 
-    /// The flags of new Data that RAM does not have.
+    /// Data has come that RAM does not have.
     #[inline]
-    pub(super) fn flags_of_new(&mut self, data: &DataView<'_>, hashes: NameHashes) -> u8 {
-        let Some(disk) = &mut self.disk else { return 0 };
-        let key = key_of(data.name, hashes.whole, hashes.parent);
-        if disk.tier.is_unsure(key, data.wire) { UNSURE } else { 0 }
+    pub(super) fn note_new(&mut self, data: &DataView<'_>, hashes: NameHashes) {
+        if let Some(disk) = &mut self.disk {
+            disk.tier.on_new(key_of(data.name, hashes.whole, hashes.parent), data.wire);
+        }
     }
 
     /// Other Data of a name has come: what is on disk under it is not to be served any more.
@@ -176,7 +183,6 @@ impl Store {
         &mut self,
         data: &DataView<'_>,
         hashes: NameHashes,
-        flags: u8,
         prefixes: impl FnOnce(&mut Vec<u64>),
         pool: &mut Pool,
     ) -> Option<Packet> {
@@ -195,7 +201,6 @@ impl Store {
             packet: &mut packet,
             fresh_until: (data.freshness_ms > 0).then_some(fresh_until),
             was_used: false,
-            is_unsure: flags & UNSURE != 0,
             is_forced: false,
         };
         let is_kept = disk.tier.offer(now, offer, |path| {
@@ -227,7 +232,6 @@ impl Store {
             key,
             fresh_until: (entry.freshness_ms > 0).then_some(entry.fresh_until),
             was_used: entry.flags & USED != 0,
-            is_unsure: entry.flags & UNSURE != 0,
             is_forced,
             packet: &mut entry.packet,
         };

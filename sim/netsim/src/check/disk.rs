@@ -95,12 +95,12 @@ pub(crate) fn acknowledged(is_found: bool, offset: u64, sequence: u32) -> Result
     ))
 }
 
-/// The filter lets everything pass that is in the index.
-pub(crate) fn filter(refused: u64) -> Result<(), String> {
-    if refused == 0 {
+/// The filter lets a record pass that is in the index, or not.
+pub(crate) fn filter(is_wrong: bool, offset: u64) -> Result<(), String> {
+    if !is_wrong {
         return Ok(());
     }
-    Err(format!("the filter refuses {refused} records that are in the index"))
+    Err(format!("the filter refuses the record at {offset} of a disk, which is in the index"))
 }
 
 #[cfg(test)]
@@ -171,7 +171,7 @@ mod tests {
     fn lost_records_and_a_filter_that_lies_are_noticed() {
         assert_eq!(acknowledged(true, 4096, 3), Ok(()));
         assert!(acknowledged(false, 4096, 3).unwrap_err().contains("4096"));
-        assert_eq!(filter(0), Ok(()));
-        assert!(filter(2).unwrap_err().contains("2 records"));
+        assert_eq!(filter(false, 512), Ok(()));
+        assert!(filter(true, 512).unwrap_err().contains("512"));
     }
 }

@@ -381,9 +381,14 @@ impl RouterNode {
         longest.map_or(&[], |(_, next_hops)| next_hops)
     }
 
-    /// No shard has lost a record that was acknowledged; nothing is said while one is still reading
-    /// in what it has.
-    pub(crate) fn check_records(&self, now: Instant, library: &mut Library) -> Result<(), String> {
+    /// No filter refuses what it must not, and no shard has lost a record that was acknowledged, if
+    /// `are_disks_true`; nothing is said while one is still reading in what it has.
+    pub(crate) fn check_records(
+        &self,
+        now: Instant,
+        are_disks_true: bool,
+        library: &mut Library,
+    ) -> Result<(), String> {
         let Some(disks) = &self.disks else { return Ok(()) };
         let is_recovering = |shard: &Router| shard.disk_stats().is_recovering;
         if self.shards.is_empty() || self.shards.iter().any(is_recovering) {
@@ -391,8 +396,12 @@ impl RouterNode {
         }
         let skip = now.as_ns() as usize;
         for (shard, record) in disks.acknowledged(RECORDS_LOOKED_FOR, skip, library) {
-            let is_found = self.shards[shard].would_find(now, &record.packet);
-            disk::acknowledged(is_found, record.offset, record.sequence)?;
+            let shard = &self.shards[shard];
+            disk::filter(shard.is_filter_wrong(&record.packet), record.offset)?;
+            if are_disks_true {
+                let is_found = shard.would_find(now, &record.packet);
+                disk::acknowledged(is_found, record.offset, record.sequence)?;
+            }
         }
         Ok(())
     }

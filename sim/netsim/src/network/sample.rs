@@ -98,13 +98,10 @@ impl Network {
         let now = self.now();
         for (node, state) in self.nodes.iter().enumerate() {
             if let NodeKind::Router(router) = &state.kind {
-                let library = &mut self.library;
+                let (are_disks_true, library) = (self.are_disks_true, &mut self.library);
                 router
                     .check_drained()
-                    .and_then(|()| match self.are_disks_true {
-                        true => router.check_records(now, library),
-                        false => Ok(()),
-                    })
+                    .and_then(|()| router.check_records(now, are_disks_true, library))
                     .map_err(|what| Broken::invariant(node as u32, what))?;
             }
         }

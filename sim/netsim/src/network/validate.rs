@@ -7,6 +7,7 @@ use weir_netem::{LinkConfig, ServerConfig};
 use weir_wire::Name;
 
 use super::build::{store_config, strategy};
+use super::disk;
 use super::queue::INDEX_MAX;
 use crate::error::PlanError;
 use crate::plan::{Fault, Plan, Role, RouterPlan, StagePlan, Transport, WhenFull};
@@ -23,7 +24,7 @@ pub(crate) fn check(plan: &Plan) -> Result<(), PlanError> {
     check_faults(plan)
 }
 
-fn value(place: &str, key: &'static str, problem: impl Into<String>) -> PlanError {
+pub(super) fn value(place: &str, key: &'static str, problem: impl Into<String>) -> PlanError {
     PlanError::Value { place: place.into(), key, problem: problem.into() }
 }
 
@@ -61,6 +62,9 @@ fn check_router(router: &RouterPlan, name: &str) -> Result<(), PlanError> {
     }
     if router.pit_entries_max == 0 {
         return Err(value(&place, "pit_entries_max", "is 0; without a PIT nothing is forwarded"));
+    }
+    if let Some(disk) = &router.disk {
+        disk::check(disk, &place)?;
     }
     let Some(stages) = &router.stages else { return Ok(()) };
     if let Some(cpu) = &stages.cpu {
@@ -205,6 +209,27 @@ fn check_routes(plan: &Plan) -> Result<(), PlanError> {
     Ok(())
 }
 
+fn check_share(place: &str, key: &'static str, share: f64) -> Result<(), PlanError> {
+    if (0.0..=1.0).contains(&share) {
+        return Ok(());
+    }
+    Err(value(place, key, format!("is {share}; a probability is from 0 to 1")))
+}
+
+fn check_disk(plan: &Plan, node: usize, disk: u8, place: &str) -> Result<(), PlanError> {
+    check_is_router(plan, node, place)?;
+    let count = match &plan.nodes[node].role {
+        Role::Router(RouterPlan { disk: Some(disk), .. }) => disk.disks,
+        _ => 0,
+    };
+    if disk < count {
+        return Ok(());
+    }
+    let name = &plan.nodes[node].name;
+    let problem = format!("names disk {disk} of node `{name}`, which has {count}, from 0");
+    Err(value(place, "disk", problem))
+}
+
 fn check_faults(plan: &Plan) -> Result<(), PlanError> {
     for (index, fault) in plan.faults.iter().enumerate() {
         let place = format!("fault {index}");
@@ -213,16 +238,23 @@ fn check_faults(plan: &Plan) -> Result<(), PlanError> {
             Fault::Crash { node, .. } | Fault::StoreStall { node, .. } => {
                 check_is_router(plan, node, &place)?;
             }
-            Fault::DiskStall { node, .. }
-            | Fault::DiskErrors { node, .. }
-            | Fault::DiskDamage { node, .. }
-            | Fault::DiskFull { node, .. } => check_is_router(plan, node, &place)?,
+            Fault::DiskStall { node, disk, .. } | Fault::DiskFull { node, disk, .. } => {
+                check_disk(plan, node, disk, &place)?;
+            }
+            Fault::DiskErrors { node, disk, probability, .. } => {
+                check_disk(plan, node, disk, &place)?;
+                check_share(&place, "probability", probability)?;
+            }
+            Fault::DiskDamage { node, disk, flipped, lost, torn, .. } => {
+                check_disk(plan, node, disk, &place)?;
+                check_share(&place, "flipped", flipped)?;
+                check_share(&place, "lost", lost)?;
+                check_share(&place, "torn", torn)?;
+                check_share(&place, "lost, torn", lost + torn)?;
+            }
             Fault::WrongBytes { link, probability, .. } => {
                 check_link(plan, link, &place)?;
-                if !(0.0..=1.0).contains(&probability) {
-                    let problem = format!("is {probability}; a probability is from 0 to 1");
-                    return Err(value(&place, "probability", problem));
-                }
+                check_share(&place, "probability", probability)?;
             }
         }
     }

@@ -2,6 +2,7 @@
 
 mod image;
 mod library;
+mod validate;
 
 use weir_base::{HashKey, Instant, Rng, Slab};
 use weir_netem::{DiskConfig, DiskModel, DiskOp as Job, DiskOpKind as JobKind, ServiceTime};
@@ -12,6 +13,7 @@ use weir_store::disk::{
 pub(crate) use self::image::Acknowledged;
 use self::image::{Blocks, Format, Image};
 pub(crate) use self::library::Library;
+pub(crate) use self::validate::check;
 use crate::check::disk as promises;
 use crate::check::recent::Happened;
 use crate::hash::of_octets;
