@@ -1,0 +1,64 @@
+//! Disks that cannot be.
+
+use super::super::validate::value;
+use super::regions_of;
+use crate::error::PlanError;
+use crate::plan::{DISKS_MAX, DiskPlan};
+
+/// The fewest blocks of a region that is of any use.
+const BLOCKS_MIN: u64 = 4;
+
+/// Looks for what makes no sense in the disks of a router.
+pub(crate) fn check(plan: &DiskPlan, place: &str) -> Result<(), PlanError> {
+    let refuse = |key, problem: String| Err(value(place, key, problem));
+    if plan.disks == 0 || plan.disks > DISKS_MAX {
+        let problem = format!("is {}; a router has 1 to {DISKS_MAX} disks, or none", plan.disks);
+        return refuse("disk.disks", problem);
+    }
+    if ![512, 4096].contains(&plan.block_bytes) {
+        let problem = format!("is {}; blocks have 512 or 4096 octets", plan.block_bytes);
+        return refuse("disk.block_bytes", problem);
+    }
+    let blocks = plan.region_bytes / u64::from(plan.block_bytes);
+    let is_whole = plan.region_bytes.is_multiple_of(plan.block_bytes.into());
+    if !is_whole || !(BLOCKS_MIN..=1 << 20).contains(&blocks) {
+        let problem = format!(
+            "is {}; it must be {BLOCKS_MIN} or more, at most a million, blocks of {} octets",
+            plan.region_bytes, plan.block_bytes
+        );
+        return refuse("disk.region_bytes", problem);
+    }
+    if regions_of(plan) < 2 || plan.bytes > 1 << 44 {
+        let problem = format!(
+            "is {}; a disk has room for 2 regions of {} octets or more, up to 16 TiB",
+            plan.bytes, plan.region_bytes
+        );
+        return refuse("disk.bytes", problem);
+    }
+    if !(0.0..=1.0).contains(&plan.filled) {
+        let problem = format!("is {}; it is a share from 0 to 1", plan.filled);
+        return refuse("disk.filled", problem);
+    }
+    if let Some((first, last)) = plan.filled_ranges.iter().find(|(first, last)| first > last) {
+        let problem = format!("goes from {first} to {last}; write the lower number first");
+        return refuse("disk.filled_ranges", problem);
+    }
+    let positive = [
+        ("disk.depth", u64::from(plan.depth)),
+        ("disk.reads_max", plan.reads_max.into()),
+        ("disk.writes_max", plan.writes_max.into()),
+        ("disk.write_bytes_max", plan.write_bytes_max.into()),
+        ("disk.stalled_after_ns", plan.stalled_after_ns),
+        ("disk.announce_period_ns", plan.announce_period_ns),
+        ("disk.interests_waiting_max", plan.interests_waiting_max.into()),
+        ("disk.record_bytes_typical", plan.record_bytes_typical.into()),
+    ];
+    if let Some((key, _)) = positive.iter().find(|(_, number)| *number == 0) {
+        return refuse(key, "is 0; give at least 1".into());
+    }
+    if !(1..1_000_000).contains(&plan.false_positives_ppm) {
+        let problem = format!("is {}; give 1 to 999999", plan.false_positives_ppm);
+        return refuse("disk.false_positives_ppm", problem);
+    }
+    plan.device.check().map_err(|error| value(place, "disk.device", error.to_string()))
+}

@@ -1,0 +1,328 @@
+//! Routers with disks: what is found there, what passes by, and what faults do.
+
+mod common;
+
+use common::{Builder, MS, S, consumer, names, poisson, producer};
+use weir_netem::{DiskConfig, LinkConfig, ServiceTime};
+use weir_netsim::event::{DiskSample, Queue};
+use weir_netsim::plan::{DiskBypass, DiskIo, DiskMark, DiskPlan, Fault, Plan, Role, RouterPlan};
+use weir_netsim::workload::{Demand, Popularity};
+use weir_netsim::{Event, EventKind, Network, Summary};
+
+fn run(plan: &Plan) -> (Summary, Vec<Event>) {
+    let mut events = Vec::new();
+    let mut network = Network::new(plan).unwrap_or_else(|error| panic!("{error}"));
+    let summary = network.run(&mut events).unwrap_or_else(|violation| {
+        panic!("{violation}\n{}", violation.last_events.join("\n"));
+    });
+    (summary, events)
+}
+
+fn count(events: &[Event], is_counted: impl Fn(&EventKind) -> bool) -> usize {
+    events.iter().filter(|event| is_counted(&event.kind)).count()
+}
+
+fn received(events: &[Event]) -> usize {
+    count(events, |kind| matches!(kind, EventKind::DataReceived { .. }))
+}
+
+fn received_between(events: &[Event], from_ns: u64, to_ns: u64) -> usize {
+    let is_it = |event: &&Event| {
+        (from_ns..to_ns).contains(&event.at_ns)
+            && matches!(event.kind, EventKind::DataReceived { .. })
+    };
+    events.iter().filter(is_it).count()
+}
+
+/// What the disks of a node had done at the last sample.
+fn disk_of(events: &[Event], node: u32) -> DiskSample {
+    let sample = events.iter().rev().find_map(|event| match event.kind {
+        EventKind::RouterSample(sample) if event.node == node => Some(sample.disk),
+        _ => None,
+    });
+    sample.expect("routers are sampled")
+}
+
+/// Disks that read in a millisecond, one record after the other.
+fn disk() -> DiskPlan {
+    DiskPlan {
+        bytes: 64 << 20,
+        device: DiskConfig {
+            read: ServiceTime::Constant { ns: MS },
+            write: ServiceTime::Constant { ns: MS },
+            ..DiskConfig::default()
+        },
+        filled: 1.0,
+        ..DiskPlan::default()
+    }
+}
+
+fn router(disk: DiskPlan) -> RouterPlan {
+    RouterPlan { store_bytes: 0, store_admits: false, disk: Some(disk), ..RouterPlan::default() }
+}
+
+const OBJECTS: u64 = 2000;
+
+/// A consumer at router 0, which has everything on disk, and a producer behind it, 20 ms away and
+/// back.
+fn plan(disk: DiskPlan, rate_hz: f64) -> Plan {
+    let mut builder = Builder::new(1, 2 * S);
+    builder.plan.sample_ns = 10 * MS;
+    let near = builder.router(router(disk));
+    let far = builder.router(RouterPlan { store_bytes: 0, ..RouterPlan::default() });
+    builder.link(near, far, &LinkConfig { delay_ns: 10 * MS, ..LinkConfig::default() });
+    let content = names("/p", Popularity::Sequential { objects: OBJECTS }, 1000, 1000);
+    builder.consumer(near, consumer(content.clone(), poisson(rate_hz)));
+    builder.producer(far, producer(content));
+    builder.plan
+}
+
+fn disk_mut(plan: &mut Plan, node: usize) -> &mut DiskPlan {
+    match &mut plan.nodes[node].role {
+        Role::Router(RouterPlan { disk: Some(disk), .. }) => disk,
+        _ => panic!("no disk"),
+    }
+}
+
+#[test]
+fn what_is_on_disk_is_read_and_shared() {
+    let plan = plan(disk(), 300.0);
+    let (summary, events) = run(&plan);
+    let disk = disk_of(&events, 0);
+    assert_eq!(disk.disk_entries, OBJECTS);
+    assert_eq!(received(&events) as u64, disk.disk_answers);
+    assert!(disk.disk_reads > 500 && disk.disk_errors + disk.disk_damaged == 0, "{disk:?}");
+    let mean_ns = disk.disk_answer_ns / disk.disk_answers;
+    assert!((MS..2 * MS).contains(&mean_ns), "a bit more than a read: {mean_ns}");
+    assert_eq!(run(&plan), (summary, events), "twice alike");
+}
+
+/// The disks fill as Data passes; what has no room in them goes, the oldest first.
+#[test]
+fn disks_fill_with_what_passes() {
+    let mut plan =
+        plan(DiskPlan { filled: 0.0, bytes: 4 << 20, region_bytes: 1 << 18, ..disk() }, 1000.0);
+    plan.duration_ns = 4 * S;
+    let Role::Router(router) = &mut plan.nodes[0].role else { panic!() };
+    (router.store_admits, router.store_bytes) = (true, 100_000);
+    let (_, events) = run(&plan);
+    let disk = disk_of(&events, 0);
+    // A record takes one block of 4,096 octets.
+    assert!((800..1024).contains(&disk.disk_entries), "{disk:?}");
+    assert!(disk.disk_writes > 2000 && disk.disk_evictions > 1000, "{disk:?}");
+    assert!(disk.disk_reads == 0, "it is gone before it is asked for again: {disk:?}");
+}
+
+/// Killed, and with the producer out of reach: what was on disk is served all the same.
+#[test]
+fn a_crash_loses_nothing_on_disk() {
+    for shards in [1, 3] {
+        let mut plan = plan(DiskPlan { bypass: DiskBypass::Off, ..disk() }, 300.0);
+        let Role::Router(router) = &mut plan.nodes[0].role else { panic!() };
+        router.shards = shards;
+        plan.duration_ns = 4 * S;
+        let fault = |at_ns, fault| weir_netsim::plan::FaultPlan { at_ns, fault };
+        plan.faults = vec![
+            fault(0, Fault::LinkDown { link: 0, for_ns: 10 * S }),
+            fault(S, Fault::Crash { node: 0, for_ns: S / 10 }),
+        ];
+        let (_, events) = run(&plan);
+        assert!(received_between(&events, 2 * S, 4 * S) > 500, "{shards} shards");
+        let disk = disk_of(&events, 0);
+        assert_eq!(disk.disk_entries, OBJECTS, "{shards} shards");
+    }
+}
+
+#[test]
+fn what_was_written_outlives_a_crash() {
+    let mut plan = plan(DiskPlan { filled: 0.0, ..disk() }, 900.0);
+    let Role::Router(router) = &mut plan.nodes[0].role else { panic!() };
+    (router.store_admits, router.store_bytes) = (true, 10_000);
+    plan.duration_ns = 8 * S;
+    let fault = |at_ns, fault| weir_netsim::plan::FaultPlan { at_ns, fault };
+    plan.faults = vec![
+        fault(4 * S, Fault::LinkDown { link: 0, for_ns: 10 * S }),
+        fault(4 * S, Fault::Crash { node: 0, for_ns: S / 10 }),
+    ];
+    let (_, events) = run(&plan);
+    assert!(received_between(&events, 5 * S, 8 * S) > 2500);
+}
+
+#[test]
+fn over_the_threshold_interests_go_elsewhere() {
+    let with = |bypass, threshold| {
+        let (_, events) = run(&plan(DiskPlan { bypass, threshold, ..disk() }, 1500.0));
+        let longest = events.iter().filter_map(|event| match event.kind {
+            EventKind::QueueLength { queue: Queue::DiskReads, packets } => Some(packets),
+            _ => None,
+        });
+        (disk_of(&events, 0), longest.max().unwrap())
+    };
+    let (off, longest) = with(DiskBypass::Off, 64);
+    assert!(longest > 500 && off.bypass_threshold == 0, "{longest} {off:?}");
+    let (threshold, longest) = with(DiskBypass::Threshold, 64);
+    assert_eq!(longest, 64);
+    assert!(threshold.bypass_threshold > 800, "{threshold:?}");
+    let (never_waits, longest) = with(DiskBypass::Threshold, 1);
+    assert!(longest == 1 && never_waits.bypass_threshold > threshold.bypass_threshold);
+}
+
+#[test]
+fn past_the_hard_bound_interests_are_refused() {
+    let plan = plan(DiskPlan { bypass: DiskBypass::Off, reads_max: 20, ..disk() }, 1500.0);
+    let (_, events) = run(&plan);
+    let refused = count(&events, |kind| matches!(kind, EventKind::NackReceived { .. }));
+    let disk = disk_of(&events, 0);
+    assert!(refused > 800 && refused as u64 == disk.disk_reads_refused, "{refused} {disk:?}");
+}
+
+#[test]
+fn a_store_that_blocks_makes_interests_queue() {
+    let plan = plan(
+        DiskPlan {
+            io: DiskIo::Blocking,
+            bypass: DiskBypass::Off,
+            interests_waiting_max: 50,
+            ..disk()
+        },
+        1500.0,
+    );
+    let (_, events) = run(&plan);
+    let lengths = |wanted| {
+        let lengths = events.iter().filter_map(move |event| match event.kind {
+            EventKind::QueueLength { queue, packets } if queue == wanted => Some(packets),
+            _ => None,
+        });
+        lengths.max().unwrap()
+    };
+    assert_eq!((lengths(Queue::DiskBlocked), lengths(Queue::DiskReads)), (50, 1));
+    assert!(disk_of(&events, 0).disk_reads_refused > 800);
+}
+
+fn marked(events: &[Event]) -> usize {
+    count(events, |kind| matches!(kind, EventKind::DataReceived { is_marked: true, .. }))
+}
+
+#[test]
+fn marks_come_over_the_threshold_and_lazily_with_nb_cc() {
+    let with = |mark, bypass| {
+        let disk = DiskPlan { mark, bypass, threshold: 16, ..disk() };
+        let (_, events) = run(&plan(disk, 1500.0));
+        (marked(&events), disk_of(&events, 0).store_marks)
+    };
+    assert_eq!(with(DiskMark::Off, DiskBypass::Off), (0, 0));
+    let (seen, set) = with(DiskMark::Ecn, DiskBypass::Off);
+    assert!(seen > 1000 && set >= seen as u64, "{seen} {set}");
+    let (seen, _) = with(DiskMark::NbCc, DiskBypass::Off);
+    assert!(seen > 1000, "nowhere else to go: {seen}");
+    assert_eq!(with(DiskMark::NbCc, DiskBypass::Threshold), (0, 0), "there is another hop");
+}
+
+/// Router 1 is over its threshold and says so; router 0 sends it nothing that could go elsewhere,
+/// and marks what cannot.
+#[test]
+fn neighbours_learn_who_is_not_available() {
+    let mut builder = Builder::new(3, 2 * S);
+    builder.plan.sample_ns = 10 * MS;
+    let full = DiskPlan { threshold: 16, ..disk() };
+    let near = builder.router(router(full.clone()));
+    let next = builder.router(router(full));
+    let link = LinkConfig { delay_ns: MS, ..LinkConfig::default() };
+    builder.link(near, next, &link);
+    let content = names("/p", Popularity::Uniform { objects: OBJECTS }, 1000, 1000);
+    builder.consumer(near, consumer(content.clone(), poisson(2500.0)));
+    builder.producer(next, producer(content.clone()));
+    // The way from router 1 to the producer is as good as cut: nobody can take what it cannot.
+    builder.plan.routes.retain(|route| route.node != next);
+    let (_, events) = run(&builder.plan);
+    let (near, next) = (disk_of(&events, 0), disk_of(&events, 1));
+    assert!(next.alphas_out > 20 && near.alphas_in == next.alphas_out, "{near:?} {next:?}");
+    assert!(near.bypass_threshold > 100 && near.store_marks > 100, "{near:?}");
+    assert!(near.waited_over_threshold > 100, "{near:?}");
+    assert!(marked(&events) > 500);
+}
+
+#[test]
+fn a_stalled_disk_stops_nobody() {
+    let mut plan = plan(DiskPlan { stalled_after_ns: 50 * MS, disks: 2, ..disk() }, 500.0);
+    let fault = |at_ns, fault| weir_netsim::plan::FaultPlan { at_ns, fault };
+    plan.faults = vec![fault(S / 2, Fault::DiskStall { node: 0, disk: 1, for_ns: S })];
+    let (_, events) = run(&plan);
+    let during = received_between(&events, S / 2 + 100 * MS, 3 * S / 2);
+    assert!((400..500).contains(&during), "{during} of about 450 were answered");
+    let disk = disk_of(&events, 0);
+    assert!(disk.bypass_stalled > 100 && disk.disk_answers > 500, "{disk:?}");
+    // With all of them stalled everything comes from the producer.
+    plan.faults = vec![fault(S / 2, Fault::StoreStall { node: 0, for_ns: S })];
+    let (_, events) = run(&plan);
+    assert!(received_between(&events, S / 2 + 100 * MS, 3 * S / 2) > 400);
+    assert!(disk_of(&events, 0).bypass_stalled > 350);
+}
+
+#[test]
+fn damage_and_errors_are_never_served() {
+    let window = Demand::Window { window: 8, count: None };
+    for (number, fault) in [
+        Fault::DiskErrors { node: 0, disk: 0, for_ns: S, probability: 0.3 },
+        Fault::DiskDamage { node: 0, disk: 0, for_ns: S, flipped: 0.3, lost: 0.2, torn: 0.2 },
+        Fault::DiskFull { node: 0, disk: 0, for_ns: S },
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut plan = plan(DiskPlan { filled: 0.5, ..disk() }, 1.0);
+        let Role::Consumer(consumer) = &mut plan.nodes[2].role else { panic!("the consumer") };
+        consumer.demand = window.clone();
+        let Role::Router(router) = &mut plan.nodes[0].role else { panic!() };
+        (router.store_admits, router.store_bytes) = (true, 30_000);
+        plan.faults.push(weir_netsim::plan::FaultPlan { at_ns: S / 4, fault });
+        let (summary, events) = run(&plan);
+        assert!(received(&events) > 500, "fault {number}");
+        assert_eq!(summary.damage_noticed, 0, "fault {number}");
+        let disk = disk_of(&events, 0);
+        let seen = [disk.disk_errors, disk.disk_damaged, disk.disk_errors][number];
+        // A full disk is left alone after a few attempts.
+        assert!(seen > [10, 10, 2][number], "fault {number}: {disk:?}");
+    }
+}
+
+#[test]
+fn bad_disks_are_refused_by_name() {
+    let refused = |change: &dyn Fn(&mut Plan), words: &[&str]| {
+        let mut plan = plan(disk(), 100.0);
+        change(&mut plan);
+        let Err(error) = Network::new(&plan) else { panic!("accepted") };
+        let text = error.to_string();
+        words.iter().for_each(|word| assert!(text.contains(word), "{text}: no {word}"));
+    };
+    let bad = |change: fn(&mut DiskPlan), words: &[&str]| {
+        refused(&|plan| change(disk_mut(plan, 0)), words);
+    };
+    bad(|disk| disk.disks = 0, &["r0", "disk.disks", "1 to 16"]);
+    bad(|disk| disk.disks = 17, &["r0", "disk.disks", "17"]);
+    bad(|disk| disk.block_bytes = 1000, &["r0", "disk.block_bytes", "512 or 4096"]);
+    bad(|disk| disk.region_bytes = 10_000, &["r0", "disk.region_bytes", "4096"]);
+    bad(|disk| disk.region_bytes = 4096, &["r0", "disk.region_bytes"]);
+    bad(|disk| disk.bytes = 1 << 22, &["r0", "disk.bytes", "2 regions"]);
+    bad(|disk| disk.filled = 1.5, &["r0", "disk.filled", "1.5"]);
+    bad(|disk| disk.depth = 0, &["r0", "disk.depth"]);
+    bad(|disk| disk.reads_max = 0, &["r0", "disk.reads_max"]);
+    bad(|disk| disk.false_positives_ppm = 0, &["r0", "disk.false_positives_ppm"]);
+    bad(|disk| disk.device.parallelism = 0, &["r0", "disk.device", "parallelism"]);
+    bad(|disk| disk.announce_period_ns = 0, &["r0", "disk.announce_period_ns"]);
+    let fault = |fault: Fault| {
+        move |plan: &mut Plan| {
+            let fault = fault.clone();
+            plan.faults.push(weir_netsim::plan::FaultPlan { at_ns: 0, fault });
+        }
+    };
+    let stall = |node, disk| Fault::DiskStall { node, disk, for_ns: 1 };
+    refused(&fault(stall(0, 1)), &["fault 0", "r0", "disk 1"]);
+    refused(&fault(stall(1, 0)), &["fault 0", "r1", "disk 0"]);
+    refused(&fault(stall(2, 0)), &["fault 0", "router"]);
+    let errors = Fault::DiskErrors { node: 0, disk: 0, for_ns: 1, probability: 2.0 };
+    refused(&fault(errors), &["fault 0", "probability", "2"]);
+    let damage =
+        Fault::DiskDamage { node: 0, disk: 0, for_ns: 1, flipped: 0.0, lost: 0.7, torn: 0.7 };
+    refused(&fault(damage), &["fault 0", "lost, torn"]);
+}
