@@ -47,7 +47,9 @@ pub enum StartError {
         source: io::Error,
     },
     /// No thread or descriptor is left.
-    #[error("{}: cannot start its threads: {source}; raise the limits of the process", path.display())]
+    #[error(
+        "{}: cannot start its threads: {source}; raise the limits of the process", path.display()
+    )]
     Threads {
         /// The disk.
         path: PathBuf,
@@ -364,7 +366,7 @@ impl Setup {
         };
         if let Some(words) = words {
             let disk = shared.path.display();
-            tracing::error!(%disk, "the engine of the disk has died of {words}; it is used no more");
+            tracing::error!(%disk, "the disk is used no more: its engine died of {words}");
         }
         shared.is_dead.store(true, Ordering::Release);
         signals.iter().for_each(|signal| signal.set());

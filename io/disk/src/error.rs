@@ -83,7 +83,10 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The path is neither a file nor a block device.
-    #[error("{}: {kind}, not a file or block device; name a file in it or another path", path.display())]
+    #[error(
+        "{}: {kind}, not a file or block device; name a file in it or another path",
+        path.display()
+    )]
     NotADisk {
         /// The path.
         path: PathBuf,
@@ -131,7 +134,9 @@ pub enum OpenError {
     },
     /// Another process has it open.
     #[error(
-        "{}: in use by {}; stop that router, or give this one another path", path.display(), who(holder)
+        "{}: in use by {}; stop that router, or give this one another path",
+        path.display(),
+        who(holder)
     )]
     Locked {
         /// The disk.
@@ -222,7 +227,10 @@ pub enum OpenError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenWarning {
     /// Octets are not reserved.
-    #[error("{}: the file system cannot reserve {bytes} octets; writes fail when it is full", path.display())]
+    #[error(
+        "{}: the file system cannot reserve {bytes} octets; writes fail when it is full",
+        path.display()
+    )]
     Sparse {
         /// The file.
         path: PathBuf,
