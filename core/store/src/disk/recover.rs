@@ -119,7 +119,9 @@ impl Recovery {
 
     /// Whether there is something to do without waiting for a disk.
     pub(super) fn has_work(&self) -> bool {
-        self.disks.iter().any(DiskRecovery::has_work)
+        // Regions are taken in once all disks have come so far.
+        let are_planned = self.disks.iter().all(|disk| disk.stage == Stage::Regions);
+        self.disks.iter().any(|disk| disk.has_work(are_planned))
     }
 
     /// What is erased now must not be taken in later.
@@ -131,12 +133,12 @@ impl Recovery {
 }
 
 impl DiskRecovery {
-    fn has_work(&self) -> bool {
+    fn has_work(&self, are_planned: bool) -> bool {
         let is_known = |job: &Job| job.contents.is_some();
         match self.stage {
             Stage::Ends => self.ends.is_empty(),
             Stage::Unknown => self.jobs.iter().all(is_known),
-            Stage::Regions => self.jobs.front().is_none_or(is_known),
+            Stage::Regions => are_planned && self.jobs.front().is_some_and(is_known),
         }
     }
 
