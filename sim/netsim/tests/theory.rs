@@ -4,9 +4,11 @@
 mod common;
 
 use common::{Builder, S, consumer, names, poisson, producer};
-use weir_netem::{LinkConfig, ServiceTime};
+use weir_netem::{DiskConfig, LinkConfig, ServiceTime};
 use weir_netsim::event::Queue;
-use weir_netsim::plan::{Plan, RouterPlan, StagePlan, StagesPlan, WhenFull};
+use weir_netsim::plan::{
+    DiskBypass, DiskMark, DiskPlan, Plan, RouterPlan, StagePlan, StagesPlan, WhenFull,
+};
 use weir_netsim::workload::Popularity;
 use weir_netsim::{EventKind, Network};
 use weir_queueing::nqueue::{ChainOptions, Model, chain as chain_of};
@@ -138,6 +140,122 @@ fn a_chain_of_routers_is_the_bypass_model() {
             runs.iter().map(|run| run.iter().map(|queue| queue.0).product::<f64>()).collect();
         assert_agrees(&format!("loss of {routers} at {load}"), &loss, theory.loss);
     }
+}
+
+/// Routers in a line with ideal links, everything that is asked for on the disk of each, which
+/// reads one record after another. At most `reads` of them wait or are read.
+fn chain_of_disks(seed: u64, routers: usize, load: f64, reads: u32, bypass: DiskBypass) -> Plan {
+    let mut builder = Builder::new(seed, 60 * S);
+    builder.plan.sample_ns = 7_000_000;
+    builder.local = LinkConfig::default();
+    let disk = DiskPlan {
+        bytes: 64 << 20,
+        device: DiskConfig {
+            read: ServiceTime::Exponential { mean_ns: SERVICE_NS },
+            ..DiskConfig::default()
+        },
+        filled: 1.0,
+        bypass,
+        mark: DiskMark::Off,
+        threshold: reads,
+        reads_max: reads,
+        stalled_after_ns: 60 * S,
+        ..DiskPlan::default()
+    };
+    let router = RouterPlan {
+        store_bytes: 0,
+        store_admits: false,
+        disk: Some(disk),
+        ..RouterPlan::default()
+    };
+    let numbers: Vec<_> = (0..routers).map(|_| builder.router(router.clone())).collect();
+    for pair in numbers.windows(2) {
+        builder.link(pair[0], pair[1], &LinkConfig::default());
+    }
+    // No two Interests for one name at a time: they would share a read.
+    let content = names("/p", Popularity::Sequential { objects: 5000 }, 100, 100);
+    builder.consumer(numbers[0], consumer(content.clone(), poisson(load * 1000.0)));
+    builder.producer(numbers[routers - 1], producer(content));
+    builder.plan
+}
+
+/// What one run measured of the disks: for each router the share of what it was asked that its disk
+/// did not take, and the mean number of reads; and the mean time of an answer, ns.
+fn measure_disks(plan: &Plan, routers: usize) -> (Vec<(f64, f64)>, f64) {
+    let mut events = Vec::new();
+    Network::new(plan).unwrap().run(&mut events).unwrap();
+    let mut samples = vec![(0, 0); routers];
+    let mut lengths = vec![(0u64, 0u64); routers];
+    let (mut answers, mut rtts_ns) = (0u64, 0u64);
+    for event in &events {
+        match event.kind {
+            EventKind::DataReceived { rtt_ns, .. } => {
+                answers += 1;
+                rtts_ns += rtt_ns;
+            }
+            EventKind::RouterSample(sample) => {
+                let not_taken = sample.disk.bypass_threshold + sample.disk.disk_reads_refused;
+                samples[event.node as usize] = (sample.in_interests, not_taken);
+            }
+            EventKind::QueueLength { queue: Queue::DiskReads, packets }
+                if event.at_ns < plan.duration_ns =>
+            {
+                let (sum, count) = &mut lengths[event.node as usize];
+                *sum += u64::from(packets);
+                *count += 1;
+            }
+            _ => {}
+        }
+    }
+    let each = samples.into_iter().zip(lengths).map(|((asked, not_taken), (sum, count))| {
+        (not_taken as f64 / asked as f64, sum as f64 / count as f64)
+    });
+    (each.collect(), rtts_ns as f64 / answers as f64)
+}
+
+/// One at a time, exponential, with a hard bound: the time from an Interest to its Data is that of
+/// M/M/1/K, by Little's law its mean length over what it lets in.
+#[test]
+fn a_disk_with_a_hard_bound_is_an_mm1k_queue() {
+    for (load, reads) in [(0.7, 4), (1.2, 6)] {
+        let runs: Vec<_> = (0..SEEDS)
+            .map(|seed| {
+                let plan = chain_of_disks(seed, 1, load, reads, DiskBypass::Off);
+                measure_disks(&plan, 1)
+            })
+            .collect();
+        let (blocking, length) = mm1k(load, reads);
+        let answer_ns = length / (load * (1.0 - blocking)) * SERVICE_NS as f64;
+        let of =
+            |pick: fn(&(Vec<(f64, f64)>, f64)) -> f64| runs.iter().map(pick).collect::<Vec<_>>();
+        assert_agrees(&format!("refused at {load}"), &of(|run| run.0[0].0), blocking);
+        assert_agrees(&format!("reads at {load}"), &of(|run| run.0[0].1), length);
+        assert_agrees(&format!("time of an answer at {load}"), &of(|run| run.1), answer_ns);
+    }
+}
+
+/// The store's own bypass over its threshold, on disks, is the N-queue bypass model of paper
+/// nb-cache, IV.
+#[test]
+fn disks_with_a_threshold_are_the_bypass_model() {
+    let (routers, load, threshold) = (2, 1.5, 3);
+    let model = Model::new(routers, threshold as usize, load).unwrap();
+    let theory = chain_of(&model, &ChainOptions::default()).unwrap().solution;
+    let runs: Vec<_> = (0..SEEDS)
+        .map(|seed| {
+            let plan = chain_of_disks(seed, routers, load, threshold, DiskBypass::Threshold);
+            measure_disks(&plan, routers).0
+        })
+        .collect();
+    for (queue, expected) in theory.queues.iter().enumerate() {
+        let blocking: Vec<_> = runs.iter().map(|run| run[queue].0).collect();
+        let length: Vec<_> = runs.iter().map(|run| run[queue].1).collect();
+        assert_agrees(&format!("bypass of disk {queue}"), &blocking, expected.blocking);
+        assert_agrees(&format!("reads of disk {queue}"), &length, expected.mean_packets);
+    }
+    let loss: Vec<_> =
+        runs.iter().map(|run| run.iter().map(|queue| queue.0).product::<f64>()).collect();
+    assert_agrees("what both pass by", &loss, theory.loss);
 }
 
 /// The stages in the order of paper nb-cache, Fig. 1: mu_1 to mu_5.
