@@ -35,8 +35,6 @@ pub(crate) struct Entry {
 
 /// In an entry's flags: it was used since it came.
 pub(crate) const USED: u8 = 1;
-/// In an entry's flags: what is on disk under its name may be other Data.
-pub(crate) const UNSURE: u8 = 2;
 
 const _: () = assert!(size_of::<Option<Entry>>() == 64);
 

@@ -387,7 +387,7 @@ impl Store {
         }
         self.note_insertion(now);
         let fresh_until = now.plus_ns(data.freshness_ms.saturating_mul(NS_PER_MS));
-        let flags = match self.find(hashes.whole, data.name.value()) {
+        match self.find(hashes.whole, data.name.value()) {
             Some(index) if *self.entries[index].packet == *data.wire => {
                 return Some(self.refresh(index, fresh_until));
             }
@@ -395,18 +395,17 @@ impl Store {
                 self.policy.on_remove(&mut self.entries, index);
                 pool.recycle(self.discard(index));
                 self.replace_on_disk(data, hashes);
-                0
             }
-            None => self.flags_of_new(data, hashes),
-        };
+            None => self.note_new(data, hashes),
+        }
         if !self.is_storable(data) {
-            let stored = self.offer_past_memory(data, hashes, flags, prefixes, pool);
+            let stored = self.offer_past_memory(data, hashes, prefixes, pool);
             self.stats.rejections += u64::from(stored.is_none());
             return stored;
         }
         let mut packet = pool.copy(data.wire);
         let stored = packet.share();
-        let index = self.put(stored, data, hashes, fresh_until, flags, prefixes, pool);
+        let index = self.put(stored, data, hashes, fresh_until, prefixes, pool);
         self.offer_on_arrival(index);
         self.stats.insertions += 1;
         Some(packet)
@@ -421,7 +420,6 @@ impl Store {
         data: &DataView<'_>,
         hashes: NameHashes,
         fresh_until: Instant,
-        flags: u8,
         prefixes: impl FnOnce(&mut Vec<u64>),
         pool: &mut Pool,
     ) -> u32 {
@@ -443,7 +441,7 @@ impl Store {
             mark: 0,
             // At most two headers of four octets, and `is_storable` has checked that the other fits.
             name_at: (name_value.as_ptr().addr() - data.wire.as_ptr().addr()) as u8,
-            flags,
+            flags: 0,
             name_len: name_value.len() as u16,
         });
         debug_assert_eq!(self.entries[index].name_value(), name_value);

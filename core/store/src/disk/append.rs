@@ -8,7 +8,7 @@ use super::place::{Key, Place, UNIT_BYTES};
 use super::tier::{DiskTier, Pending};
 use alloc::vec::Vec;
 use core::mem;
-use weir_base::{Instant, Packet};
+use weir_base::{CountingBloom, Instant, Packet};
 
 /// Data that RAM offers.
 pub(crate) struct Offer<'a> {
@@ -18,8 +18,6 @@ pub(crate) struct Offer<'a> {
     pub(crate) fresh_until: Option<Instant>,
     /// Whether it was used since it came.
     pub(crate) was_used: bool,
-    /// Whether what is on disk under its name may be other Data.
-    pub(crate) is_unsure: bool,
     /// Whether the bounds of the queues do not hold.
     pub(crate) is_forced: bool,
 }
@@ -52,24 +50,27 @@ impl DiskTier {
         if matches!(before, Before::Same) {
             return true;
         }
-        let Some(disk) = self.admit(now, &offer) else {
-            self.pass_by(&offer, before);
-            return matches!(before, Before::Perhaps(_));
+        // On one disk what is newer counts, so that nothing is lost if it dies between a note of
+        // what was erased and what was written instead.
+        let only = match before {
+            Before::Perhaps(place) | Before::Other(place) => Some(usize::from(place.disk())),
+            Before::Nothing | Before::Same => None,
         };
-        match before {
-            // On one disk what is newer counts, so that nothing is lost if it dies meanwhile.
-            Before::Perhaps(place) | Before::Other(place) if usize::from(place.disk()) != disk => {
+        let Some(disk) = self.admit(now, &offer, only) else {
+            if let Before::Other(_) = before {
                 self.erase_key(offer.key);
             }
-            Before::Perhaps(_) | Before::Other(_) => self.outdate_reads(offer.key),
-            Before::Nothing | Before::Same => {}
+            return matches!(before, Before::Perhaps(_));
+        };
+        if only.is_some() {
+            self.outdate_reads(offer.key);
         }
         self.append(now, disk, offer, path);
         true
     }
 
     /// The disk that has room for Data that may be stored.
-    fn admit(&mut self, now: Instant, offer: &Offer<'_>) -> Option<usize> {
+    fn admit(&mut self, now: Instant, offer: &Offer<'_>, only: Option<usize>) -> Option<usize> {
         let is_admitted = match self.config.admission {
             Admission::All => true,
             Admission::SecondHit => offer.was_used,
@@ -83,7 +84,7 @@ impl DiskTier {
             self.stats.no_room += 1;
             return None;
         }
-        let disk = self.choose_disk(now, offer.packet.len(), offer.is_forced)?;
+        let disk = self.choose_disk(now, offer, only)?;
         if !self.make_room(now, disk, offer.packet.len()) {
             self.stats.passed_by += 1;
             return None;
@@ -101,44 +102,31 @@ impl DiskTier {
         }
         let device = &self.devices[usize::from(place.disk())];
         let is_due_again = offer.was_used && device.will_go_soon(place);
-        let is_unsure = offer.is_unsure || self.notes.find(offer.key).is_some();
-        match (is_unsure, is_due_again) {
+        match (self.notes.find(offer.key).is_some(), is_due_again) {
+            // Before a stop nobody can remember what it must be compared with.
             (true, false) if offer.is_forced => Before::Perhaps(place),
-            (true, false) => {
-                self.note(offer.key, offer.packet);
-                Before::Same
-            }
             (true, true) => Before::Perhaps(place),
-            (false, false) => Before::Same,
+            (_, false) => Before::Same,
             (false, true) => Before::Nothing,
         }
     }
 
-    /// Data goes that is not stored: other Data of its name is not to be served.
-    fn pass_by(&mut self, offer: &Offer<'_>, before: Before) {
-        match before {
-            Before::Other(_) => {
-                self.erase_key(offer.key);
-            }
-            Before::Perhaps(_) => self.note(offer.key, offer.packet),
-            // What is not read in yet may be other Data.
-            Before::Nothing if offer.is_unsure && self.is_recovering() => {
-                self.note(offer.key, offer.packet);
-            }
-            Before::Nothing | Before::Same => {}
-        }
-    }
-
     /// From now on only this Data is served under this key.
-    fn note(&mut self, key: Key, packet: &Packet) {
-        let fingerprint = self.config.hash_key.hash(packet);
+    fn note(&mut self, key: Key, wire: &[u8]) {
+        let fingerprint = self.config.hash_key.hash(wire);
         if let Some(unknown) = self.notes.insert(key, fingerprint) {
             self.erase_key(unknown);
         }
     }
 
     /// The disk with the fewest records waiting that takes any, ties in turn.
-    fn choose_disk(&mut self, now: Instant, len: usize, is_forced: bool) -> Option<usize> {
+    fn choose_disk(
+        &mut self,
+        now: Instant,
+        offer: &Offer<'_>,
+        only: Option<usize>,
+    ) -> Option<usize> {
+        let len = offer.packet.len();
         let writes_max = self.config.writes_max;
         let count = self.devices.len();
         let mut chosen: Option<(u32, usize)> = None;
@@ -150,14 +138,14 @@ impl DiskTier {
             {
                 continue;
             }
-            if now < device.paused_until {
+            if now < device.paused_until || only.is_some_and(|only| only != disk) {
                 continue;
             }
             if device.is_stalled || !device.is_ready {
                 is_held_up = true;
                 continue;
             }
-            if device.records_waiting >= writes_max && !is_forced {
+            if device.records_waiting >= writes_max && !offer.is_forced {
                 is_full = true;
                 continue;
             }
@@ -313,20 +301,20 @@ impl DiskTier {
         });
     }
 
-    /// New Data has come that RAM did not have. Says whether what is on disk under its name may be
-    /// other Data.
-    pub(crate) fn is_unsure(&mut self, key: Key, wire: &[u8]) -> bool {
-        if self.filter.as_ref().is_some_and(|filter| !filter.contains(key.filter_hash())) {
-            return self.is_recovering();
+    /// New Data has come that RAM did not have: what is on disk under its name may be other Data.
+    pub(crate) fn on_new(&mut self, key: Key, wire: &[u8]) {
+        let may_have = |filter: &CountingBloom| filter.contains(key.filter_hash());
+        if self.filter.as_ref().is_some_and(|filter| !may_have(filter)) && !self.is_recovering() {
+            return;
         }
-        let Some(place) = self.find(key) else { return self.is_recovering() };
-        match self.find_pending(place) {
-            Some(at) if *self.pending[at].packet == *wire => false,
+        let place = self.find(key);
+        match place.and_then(|place| self.find_pending(place)) {
+            Some(at) if *self.pending[at].packet == *wire => {}
             Some(_) => {
                 self.erase_key(key);
-                false
             }
-            None => true,
+            None if place.is_some() || self.is_recovering() => self.note(key, wire),
+            None => {}
         }
     }
 

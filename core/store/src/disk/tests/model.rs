@@ -162,7 +162,7 @@ impl Model {
         let uri = self.any_name();
         let mut asked = name(&uri);
         let can_be_prefix = self.rng.below(4) == 0;
-        if can_be_prefix && self.rng.below(2) == 0 {
+        if can_be_prefix && asked.as_view().component_count() > 1 && self.rng.below(2) == 0 {
             asked.pop();
         }
         match self.bed.look(&asked, can_be_prefix, false) {
