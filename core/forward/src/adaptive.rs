@@ -13,8 +13,8 @@
 //!   queue size by levying tolls"). An Interest that only looked at its own wait would fill the queue
 //!   to the break-even point, where the disk gains nobody anything. The least toll wins.
 //! - **Near the break-even point** chance decides, in proportion.
-//! - **What is seldom used is tried** when what was used instead has taken a hundred times as long:
-//!   trying costs no more than about 1 %, however bad that way may be.
+//! - **What is seldom used is tried** when what was used instead has taken two hundred times as long:
+//!   trying costs no more than about 0.5 %, however bad that way may be.
 
 mod station;
 
@@ -29,7 +29,7 @@ use self::station::Station;
 /// are forgotten.
 const METERS_MAX: usize = 1024;
 /// A way is tried when what was used instead has taken so many times as long.
-const TRIAL_SHARE: f64 = 100.0;
+const TRIAL_SHARE: f64 = 200.0;
 /// Disks of a store.
 const DISKS_MAX: usize = 16;
 
@@ -279,7 +279,13 @@ impl Adaptive {
     }
 
     /// A read has ended that found `ahead` in the queue and leaves `left`.
-    pub(crate) fn on_read(&mut self, now: Instant, disk: u8, (ahead, left): (u32, u32), took_ns: u64) {
+    pub(crate) fn on_read(
+        &mut self,
+        now: Instant,
+        disk: u8,
+        (ahead, left): (u32, u32),
+        took_ns: u64,
+    ) {
         self.disk(disk).station.leave(now, left.saturating_add(1), ahead, took_ns);
     }
 

@@ -143,6 +143,18 @@ impl Router {
         Verdict::Wait { is_marked: is_last_resort && self.config.busy.mark == Mark::NbCc }
     }
 
+    /// Whether there is anywhere an Interest could go to at this time.
+    pub(crate) fn has_next_hop(
+        &mut self,
+        now: Instant,
+        from: &From<'_>,
+        interest: &InterestView<'_>,
+    ) -> bool {
+        self.disk.hops.clear();
+        self.find_available_hops(now, from, interest);
+        !self.disk.hops.is_empty()
+    }
+
     /// Fills in the next hops that an Interest may go to and whose store has room, by rising cost,
     /// and returns the number of their FIB entry.
     fn find_available_hops(

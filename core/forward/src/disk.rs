@@ -197,7 +197,8 @@ impl Router {
     }
 
     /// An Interest finds its entry waiting for a disk. A retransmission goes upstream as well, but
-    /// not before its time; one from elsewhere waits with the others.
+    /// not before its time, and not where there is no next hop; one from elsewhere waits with the
+    /// others.
     pub(crate) fn join_reading(
         &mut self,
         now: Instant,
@@ -218,7 +219,8 @@ impl Router {
         let strategy =
             self.strategies.longest_match(interest.name, &hashes).unwrap_or(&self.default_strategy);
         let since = self.disk.reads.waiter(index).map_or(now, |waiter| waiter.since);
-        if now.ns_since(since) < strategy.retransmission_ns(entry) {
+        let is_early = now.ns_since(since) < strategy.retransmission_ns(entry);
+        if is_early || !self.has_next_hop(now, from, interest) {
             self.stats.drop_packet(DropReason::Suppressed);
             return Course::Join;
         }

@@ -6,14 +6,14 @@ use weir_base::{Instant, NS_PER_S};
 const ANSWERS: f64 = 256.0;
 /// What found other numbers in the station is forgotten more slowly: in so many answers, or so long.
 const KEEP_ANSWERS: f64 = 8192.0;
-const KEEP_NS: f64 = 10.0 * NS_PER_S as f64;
+const KEEP_NS: f64 = 60.0 * NS_PER_S as f64;
 /// Departures over which it is seen how full the station is.
-const DEPARTURES: f64 = 512.0;
+const DEPARTURES: f64 = 1024.0;
 /// Answers after which the station is looked at anew.
 const FIT_AFTER: u32 = 16;
 /// How much worse, in squared relative errors of an answer, more servers may fit and are assumed
 /// nevertheless: then the queue grows a little, and shows.
-const MARGIN: f64 = 4.0;
+const MARGIN: f64 = 1.0;
 /// Numbers below this are told apart, those above in eight parts of an octave.
 const EXACT: u32 = 16;
 /// Eight octaves above [`EXACT`], to 4,096.
@@ -58,9 +58,9 @@ pub(super) struct Station {
     /// Usual time between two events, ns.
     pause_ns: f64,
     answers: u64,
-    pub(super) servers: f64,
+    servers: f64,
     /// 0 while nothing is known.
-    pub(super) alone_ns: f64,
+    alone_ns: f64,
 }
 
 impl Default for Station {

@@ -4,7 +4,6 @@
 extern crate std;
 
 use alloc::collections::{BinaryHeap, VecDeque};
-use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
@@ -30,6 +29,8 @@ struct Station {
 #[derive(Clone, Copy, Debug)]
 struct Scene {
     gap_ns: f64,
+    /// The same in the second half.
+    later_gap_ns: f64,
     disk: Station,
     delay_ns: f64,
     upstream: Station,
@@ -179,7 +180,9 @@ impl Model {
             Choice::Away { .. } => self.push(self.scene.delay_ns as u64, What::Upstream(request)),
         }
         if self.requests.len() < count {
-            let gap_ns = self.exponential(self.scene.gap_ns);
+            let is_later = self.requests.len() > count / 2;
+            let mean_ns = if is_later { self.scene.later_gap_ns } else { self.scene.gap_ns };
+            let gap_ns = self.exponential(mean_ns);
             self.push(gap_ns, What::Arrival);
         }
     }
@@ -211,6 +214,7 @@ impl Model {
     }
 }
 
+/// Where the best threshold is looked for.
 const THRESHOLDS: [u32; 22] = [
     0,
     1,
@@ -236,63 +240,151 @@ const THRESHOLDS: [u32; 22] = [
     u32::MAX,
 ];
 
-fn sweep(count: usize) -> Vec<(Scene, f64, u32, f64, f64)> {
-    let mut results = Vec::new();
-    for service in [Service::Exponential, Service::Constant] {
-        for (servers, mean_ns) in [(1, 200_000.0), (32, 3_200_000.0), (1, 2_400_000.0)] {
-            let disk = Station { servers, mean_ns, service };
-            let interval_ns = mean_ns / f64::from(servers);
-            for delay in [0.5, 4.0, 32.0, 256.0] {
-                for upstream in [0.0, 1.0, 4.0] {
-                    for load in [0.3, 0.7, 0.9, 1.0, 1.2, 1.8, 4.0] {
-                        if upstream > 0.0 && load > 0.93 * (1.0 + upstream) {
-                            continue;
-                        }
-                        let upstream = match upstream {
-                            0.0 => Station { servers: 0, mean_ns: 0.1 * interval_ns, service },
-                            times => Station { servers: 1, mean_ns: interval_ns / times, service },
-                        };
-                        let delay_ns = delay * interval_ns;
-                        let scene = Scene { gap_ns: interval_ns / load, disk, delay_ns, upstream };
-                        results.push(measure(scene, count));
-                    }
-                }
+/// Mean times in services of the disk.
+#[derive(Debug)]
+#[expect(dead_code, reason = "what went where is printed")]
+struct Outcome {
+    scene: Scene,
+    adaptive: f64,
+    best: f64,
+    best_threshold: u32,
+    default: f64,
+}
+
+impl Outcome {
+    fn of(scene: Scene, count: usize) -> Self {
+        let unit = scene.disk.mean_ns / f64::from(scene.disk.servers);
+        let run = |policy| Model::run(scene, policy, count, 1) / unit;
+        let (best, best_threshold) = THRESHOLDS
+            .into_iter()
+            .map(|threshold| (run(Policy::Threshold(threshold)), threshold))
+            .min_by(|one, other| one.0.total_cmp(&other.0))
+            .unwrap();
+        let adaptive = run(Policy::Adaptive);
+        Self { scene, adaptive, best, best_threshold, default: run(Policy::Threshold(64)) }
+    }
+
+    fn against_best(&self) -> f64 {
+        self.adaptive / self.best
+    }
+}
+
+const LOADS: [f64; 7] = [0.3, 0.7, 0.9, 1.0, 1.2, 1.8, 4.0];
+
+/// One disk of such servers, with so many services of delay to the next hop, which serves so many
+/// times as fast, or without any queue.
+fn scenes(disk: Station, delays: &[f64], speeds: &[f64], loads: &[f64]) -> Vec<Scene> {
+    let interval_ns = disk.mean_ns / f64::from(disk.servers);
+    let service = disk.service;
+    let mut scenes = Vec::new();
+    for &delay in delays {
+        for &speed in speeds {
+            let upstream = match speed {
+                0.0 => Station { servers: 0, mean_ns: 0.1 * interval_ns, service },
+                speed => Station { servers: 1, mean_ns: interval_ns / speed, service },
+            };
+            // What both together cannot serve has no mean time.
+            let is_bearable = |load: &&f64| speed == 0.0 || **load <= 0.93 * (1.0 + speed);
+            for &load in loads.iter().filter(is_bearable) {
+                let (gap_ns, delay_ns) = (interval_ns / load, delay * interval_ns);
+                scenes.push(Scene { gap_ns, later_gap_ns: gap_ns, disk, delay_ns, upstream });
             }
         }
     }
-    results
-}
-
-/// Adaptive, the best threshold and its number, and 64, in services.
-fn measure(scene: Scene, count: usize) -> (Scene, f64, u32, f64, f64) {
-    let unit = scene.disk.mean_ns / f64::from(scene.disk.servers);
-    let run = |policy| Model::run(scene, policy, count, 1) / unit;
-    let (best, threshold) = THRESHOLDS
-        .into_iter()
-        .map(|threshold| (run(Policy::Threshold(threshold)), threshold))
-        .min_by(|one, other| one.0.total_cmp(&other.0))
-        .unwrap();
-    (scene, run(Policy::Adaptive), threshold, best, run(Policy::Threshold(64)))
+    scenes
 }
 
 #[test]
-#[ignore = "a sweep of minutes; prints what it finds"]
-fn sweeps() {
-    let mut results = sweep(60_000);
-    results.sort_by(|one, other| (other.1 / other.3).total_cmp(&(one.1 / one.3)));
-    for (scene, adaptive, threshold, best, default) in &results {
-        std::println!(
-            "{:.3} of best ({threshold}: {best:.2}), {:.3} of 64: {adaptive:.2} {:?} x{} {} up x{} {} delay {} load {:.1}",
-            adaptive / best,
-            adaptive / default,
-            scene.disk.service,
-            scene.disk.servers,
-            scene.disk.mean_ns,
-            scene.upstream.servers,
-            scene.upstream.mean_ns,
-            scene.delay_ns,
-            scene.disk.mean_ns / f64::from(scene.disk.servers) / scene.gap_ns,
-        );
+fn no_threshold_is_much_better() {
+    let service = Service::Exponential;
+    let mut outcomes = Vec::new();
+    for (servers, mean_ns) in [(1, 200_000.0), (32, 3_200_000.0)] {
+        let disk = Station { servers, mean_ns, service };
+        for scene in scenes(disk, &[4.0, 32.0], &[0.0, 4.0], &[0.7, 1.0, 1.8]) {
+            outcomes.push(Outcome::of(scene, 20_000));
+        }
     }
-    let _ = vec![0];
+    for outcome in &outcomes {
+        assert!(outcome.against_best() < 1.1, "{outcome:?}");
+    }
+    let is_much_better = |outcome: &&Outcome| outcome.adaptive < 0.8 * outcome.default;
+    assert!(outcomes.iter().filter(is_much_better).count() >= 4, "{outcomes:?}");
+}
+
+#[test]
+fn it_follows_a_load_that_changes() {
+    let service = Service::Exponential;
+    let disk = Station { servers: 1, mean_ns: 200_000.0, service };
+    for (before, after) in [(0.5, 4.0), (4.0, 0.5)] {
+        let mut scene = scenes(disk, &[32.0], &[4.0], &[before])[0];
+        scene.later_gap_ns = disk.mean_ns / after;
+        let outcome = Outcome::of(scene, 30_000);
+        assert!(outcome.against_best() < 1.1, "{outcome:?}");
+    }
+}
+
+#[test]
+#[ignore = "thousands of runs"]
+fn no_threshold_is_better_by_more_than_a_twentieth() {
+    let mut outcomes = Vec::new();
+    for service in [Service::Exponential, Service::Constant] {
+        for (servers, mean_ns) in [(1, 200_000.0), (32, 3_200_000.0), (1, 2_400_000.0)] {
+            let disk = Station { servers, mean_ns, service };
+            for scene in scenes(disk, &[0.5, 4.0, 32.0, 256.0], &[0.0, 1.0, 4.0], &LOADS) {
+                outcomes.push(Outcome::of(scene, 60_000));
+            }
+        }
+    }
+    outcomes.sort_by(|one, other| other.against_best().total_cmp(&one.against_best()));
+    for outcome in &outcomes[..20] {
+        std::println!("{:.3} of the best: {outcome:?}", outcome.against_best());
+    }
+    let count = outcomes.len() as f64;
+    let mean = outcomes.iter().map(Outcome::against_best).sum::<f64>() / count;
+    let is_much_better = |outcome: &&Outcome| outcome.adaptive < 0.8 * outcome.default;
+    let much_better = outcomes.iter().filter(is_much_better).count();
+    std::println!(
+        "{count} scenes, {mean:.3} of the best in the mean; {much_better} below 0.8 of 64"
+    );
+    // One run has an error of its own.
+    assert!(outcomes[0].against_best() < 1.07 && mean < 1.0 && much_better > 40);
+}
+
+#[test]
+fn a_next_hop_that_falls_silent_is_left() {
+    let mut adaptive = Adaptive::new(1);
+    let hops = || [HOP, FaceId(301)].into_iter();
+    let home = Home { disk: 0, queue: 1000, expected_wait_ns: 1_000_000_000 };
+    let mut went = [0; 2];
+    for step in 0..4000_u64 {
+        let now = Instant::from_ns(step * 100_000);
+        let Choice::Away { hop, trip: Some(trip), .. } = adaptive.choose(now, home, 64, 7, hops())
+        else {
+            continue;
+        };
+        // The first answers at once until it falls silent, the second takes 1 ms.
+        let is_silent = hop == 0 && step >= 2000;
+        if step >= 2100 {
+            went[hop] += 1;
+        }
+        let took_ns = if hop == 0 { 10_000 } else { 1_000_000 };
+        if !is_silent {
+            let upstream = Some([HOP, FaceId(301)][hop]);
+            adaptive.end_trip(now.plus_ns(took_ns), &trip, took_ns, upstream);
+        }
+    }
+    assert!(went[0] < 20 && went[1] > 1500, "{went:?}");
+}
+
+#[test]
+fn meters_are_bounded() {
+    let mut adaptive = Adaptive::new(1);
+    let home = Home { disk: 3, queue: 100, expected_wait_ns: 1_000_000 };
+    for fib in 0..3 * METERS_MAX as u32 {
+        let now = Instant::from_ns(u64::from(fib) * 1000);
+        let choice = adaptive.choose(now, home, 64, fib, [HOP].into_iter());
+        let Choice::Away { trip: Some(trip), .. } = choice else { panic!("nothing is known") };
+        adaptive.end_trip(now, &trip, 1000, None);
+    }
+    assert_eq!((adaptive.meters.len(), adaptive.by_hop.len()), (METERS_MAX, METERS_MAX));
 }

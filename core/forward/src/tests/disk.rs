@@ -312,6 +312,17 @@ fn a_retransmission_goes_upstream_but_never_twice_to_the_disk() {
 }
 
 #[test]
+fn a_retransmission_that_can_go_nowhere_waits_for_the_disk() {
+    let mut bed = DiskBed::new(BusyPolicy::default());
+    bed.put_segments(1);
+    assert!(bed.want(0).is_empty());
+    bed.pass_ms(11);
+    assert!(bed.want(0).is_empty(), "no Nack ends a wait that will be over");
+    assert_eq!((bed.busy().hedged, bed.drops(DropReason::Suppressed)), (0, 1));
+    assert_eq!(sent(&bed.step()), vec![(ASKER, PacketKind::Data)]);
+}
+
+#[test]
 fn a_nack_from_upstream_does_not_end_the_wait_for_a_disk() {
     for is_read in [true, false] {
         let mut bed = DiskBed::new(BusyPolicy::default());
