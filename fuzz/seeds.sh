@@ -28,6 +28,10 @@ for file in ("valid.jsonl", "invalid.jsonl", "divergent.jsonl"):
         for key in ("name", "nameAlt"):
             if key in record["expect"]:
                 seed("name_uri", record["expect"][key].encode())
+# LpPackets without fragment: Unavailable, and a field unknown.
+for octets in ("6405fd03b8011e", "6405fd03b80100", "6404fd03b800", "6405fd03bc011e"):
+    for target in ("lp", "frame"):
+        seed(target, bytes.fromhex(octets))
 for record in records("name-uri.jsonl"):
     seed("name_uri", record["uri"].encode())
 PYTHON

@@ -2,7 +2,7 @@
 //! is read for, as before a thread that does nothing else.
 
 use weir_base::{FaceId, Instant, Packet};
-use weir_store::NameHashes;
+use weir_store::{NameHashes, Query};
 use weir_wire::{InterestView, LpHeader, NackReason, PacketView};
 
 use crate::adaptive::Home;
@@ -32,8 +32,9 @@ pub(crate) struct Queued {
 }
 
 impl Router {
-    /// An Interest comes while the store reads: it queues, or passes by over the threshold, whether
-    /// the store has its Data or not. Past the bound, a Nack.
+    /// An Interest comes while the store reads. What the filter of the store, which is before the
+    /// queue, rules out does not wait (the first bypass). Anything else queues, or passes by over the
+    /// threshold, whether the store has its Data or not. Past the bound, a Nack.
     #[cold]
     pub(crate) fn meet_blocked_store(
         &mut self,
@@ -46,6 +47,9 @@ impl Router {
         let Some(face) = self.faces.find(from.face) else {
             return self.stats.drop_packet(DropReason::UnknownFace);
         };
+        if self.is_ruled_out(now, interest, hashes) {
+            return self.on_interest(now, from, interest, hashes, out);
+        }
         self.disk.neighbours.note_asked(now, &face);
         let queue = u32::try_from(self.disk.queue.len()).unwrap_or(u32::MAX);
         let home = Home { disk: 0, queue, expected_wait_ns: 0 };
@@ -75,6 +79,19 @@ impl Router {
         self.stats.busy.interests_queued += 1;
         let (header, packet) = (from.header.clone(), from.packet.clone());
         self.disk.queue.push_back(Queued { face: from.face, header, packet, turn });
+    }
+
+    /// Whether an Interest need not ask the store: only its filter was asked, and memory has nothing.
+    fn is_ruled_out(&self, now: Instant, interest: &InterestView<'_>, hashes: NameHashes) -> bool {
+        let query = Query {
+            name: interest.name,
+            hashes,
+            can_be_prefix: interest.can_be_prefix,
+            must_be_fresh: interest.must_be_fresh,
+        };
+        !interest.can_be_prefix
+            && self.store.is_ruled_out(interest.name, &hashes)
+            && !self.store.has_answer(now, &query)
     }
 
     /// The store has read: those who waited have their turn, until one of them has it read again.

@@ -208,6 +208,28 @@ fn local_fields_are_sent_only_where_they_are_on() {
 }
 
 #[test]
+fn neighbours_hear_whether_there_is_room() {
+    let mut link = Link::new(LinkConfig::datagram(1420));
+    for unavailable_ms in [30, 0] {
+        link.enqueue_availability(unavailable_ms).unwrap();
+        let frames = sent(&mut link);
+        assert_eq!(frames.len(), 1);
+        let heard = received(&mut link, frames[0].clone());
+        assert!(
+            matches!(heard, Received::Availability { unavailable_ms: ms } if ms == unavailable_ms)
+        );
+    }
+    // A link that does not know the field sees one it does not know either: nothing.
+    let unknown = Packet::from(&[0x64, 5, 0xFD, 0x03, 0xBC, 1, 30][..]);
+    assert!(matches!(received(&mut link, unknown), Received::Idle));
+    assert_eq!(link.counters().drops.total(), 0);
+    // The queue's bound holds for it, too.
+    let mut full = Link::new(LinkConfig { queue_bytes_max: 0, ..LinkConfig::datagram(1420) });
+    assert_eq!(full.enqueue_availability(1), Err(LinkDrop::QueueFull));
+    assert_eq!((full.counters().drops[LinkDrop::QueueFull], full.frames().len()), (1, 0));
+}
+
+#[test]
 fn what_is_no_packet_ends_in_a_counter() {
     let mut link = Link::new(LinkConfig::datagram(1420));
     let idle = Packet::from(LpHeader::default().encode(&[7, 8], None));

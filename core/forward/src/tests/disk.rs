@@ -7,7 +7,8 @@ use alloc::string::String;
 use proptest::prelude::*;
 use weir_base::{HashKey, NS_PER_S};
 use weir_store::disk::{
-    DiskFailure, DiskGeometry, DiskOp, DiskOpKind, DiskOutcome, DiskTierConfig, RecordFault, record,
+    DiskFailure, DiskGeometry, DiskOp, DiskOpKind, DiskOutcome, DiskTierConfig, FilterKind,
+    RecordFault, record,
 };
 
 use super::*;
@@ -492,7 +493,9 @@ fn blocking(bypass: Bypass, interests_waiting_max: usize) -> BusyPolicy {
 
 #[test]
 fn before_a_store_that_blocks_interests_wait_their_turn() {
-    let mut bed = DiskBed::new(blocking(Bypass::Off, 4));
+    let mut bed = DiskBed::with(blocking(Bypass::Off, 4), 0, 1, |disk| {
+        disk.filter = FilterKind::Index;
+    });
     bed.put_segments(3);
     bed.route("/", &[(U, 0)]);
     assert!(bed.want(0).is_empty());
@@ -518,6 +521,18 @@ fn before_a_store_that_blocks_interests_wait_their_turn() {
     assert_eq!(sent(&out), kinds);
     assert_eq!((bed.busy().interests_waiting, bed.busy().interests_queued), (0, 4));
     assert!(!bed.router.disk.is_blocked());
+}
+
+#[test]
+fn what_the_filter_rules_out_does_not_wait_before_a_store_that_blocks() {
+    let mut bed = DiskBed::new(blocking(Bypass::Off, 4));
+    bed.put_segments(3);
+    bed.route("/", &[(U, 0)]);
+    assert!(bed.want(0).is_empty());
+    assert_eq!(sent(&bed.ask(V, &Ask::new("/miss", 1))), vec![(U, PacketKind::Interest)]);
+    assert!(bed.ask(V, &Ask::new("/miss", 2).prefix()).is_empty(), "who knows what is below");
+    assert!(bed.want(1).is_empty());
+    assert_eq!(bed.busy().interests_waiting, 2);
 }
 
 #[test]

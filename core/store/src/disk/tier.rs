@@ -292,6 +292,12 @@ impl DiskTier {
         may_have
     }
 
+    /// Whether the filter alone says that there is no Data of the very name, without a trace.
+    pub(crate) fn is_ruled_out(&self, name: NameView<'_>, hashes: &NameHashes) -> bool {
+        let key = key_of(name, hashes.whole, hashes.parent);
+        self.filter.as_ref().is_some_and(|filter| !filter.contains(key.filter_hash()))
+    }
+
     /// Whether there is Data of the very name, or with CanBePrefix below it, without a trace.
     pub(crate) fn has_answer(&self, query: &Query<'_>) -> bool {
         let key = key_of(query.name, query.hashes.whole, query.hashes.parent);
