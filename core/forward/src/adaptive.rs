@@ -1,20 +1,20 @@
-//! Wait for a disk, or go to the next hop? What is likely to cost everybody less, from what was seen
-//! of both lately.
+//! Wait for a disk, or go to the next hop? What is likely to cost everybody less, from what was
+//! seen of both lately.
 //!
 //! A threshold of reads before the disk is right for one arrival rate, one disk and one distance to
 //! the next hop only. Here the same question is answered from measurements:
 //!
-//! - **Every way is a station** ([`Station`]): a disk with reads in it, a next hop of a FIB entry with
-//!   Interests outstanding there. How long it spends with how many in it, and how many leave it then,
-//!   is all that is measured. Load that has just gone somewhere shows at once in that number, before
-//!   any answer tells of it.
-//! - **Joining a queue delays those who come after.** What one more costs is not its own wait but the
-//!   time that all are in the queue longer until it is empty again (Naor 1969, "The regulation of
-//!   queue size by levying tolls"). An Interest that only looked at its own wait would fill the queue
-//!   to the break-even point, where the disk gains nobody anything. The least toll wins.
+//! - **Every way is a station** ([`Station`]): a disk with reads in it, a next hop of a FIB entry
+//!   with Interests outstanding there. How long it spends with how many in it, and how many leave
+//!   it then, is all that is measured. Load that has just gone somewhere shows at once in that
+//!   number, before any answer tells of it.
+//! - **Joining a queue delays those who come after.** What one more costs is not its own wait but
+//!   the time that all are in the queue longer until it is empty again (Naor 1969, "The regulation
+//!   of queue size by levying tolls"). An Interest that only looked at its own wait would fill the
+//!   queue to the break-even point, where the disk gains nobody anything. The least toll wins.
 //! - **Near the break-even point** chance decides, in proportion.
-//! - **What is seldom used is tried** when what was used instead has taken two hundred times as long:
-//!   trying costs no more than about 0.5 %, however bad that way may be.
+//! - **What is seldom used is tried** when what was used instead has taken two hundred times as
+//!   long: trying costs no more than about 0.5 %, however bad that way may be.
 
 mod station;
 
@@ -181,8 +181,8 @@ impl Adaptive {
         Choice::Home
     }
 
-    /// Whether waiting is the better choice where going on costs `away_ns`, and how long the wait is
-    /// likely to be.
+    /// Whether waiting is the better choice where going on costs `away_ns`, and how long the wait
+    /// is likely to be.
     fn compare(&mut self, home: Home, away_ns: f64) -> (bool, f64) {
         let station = &self.disk(home.disk).station;
         if !station.is_known() {

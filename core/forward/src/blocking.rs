@@ -33,8 +33,8 @@ pub(crate) struct Queued {
 
 impl Router {
     /// An Interest comes while the store reads. What the filter of the store, which is before the
-    /// queue, rules out does not wait (the first bypass). Anything else queues, or passes by over the
-    /// threshold, whether the store has its Data or not. Past the bound, a Nack.
+    /// queue, rules out does not wait (the first bypass). Anything else queues, or passes by over
+    /// the threshold, whether the store has its Data or not. Past the bound, a Nack.
     #[cold]
     pub(crate) fn meet_blocked_store(
         &mut self,
@@ -81,7 +81,8 @@ impl Router {
         self.disk.queue.push_back(Queued { face: from.face, header, packet, turn });
     }
 
-    /// Whether an Interest need not ask the store: only its filter was asked, and memory has nothing.
+    /// Whether an Interest need not ask the store: only its filter was asked, and memory has
+    /// nothing.
     fn is_ruled_out(&self, now: Instant, interest: &InterestView<'_>, hashes: NameHashes) -> bool {
         let query = Query {
             name: interest.name,

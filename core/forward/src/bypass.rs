@@ -181,7 +181,7 @@ impl Router {
                 continue;
             };
             let has_room = !has_labels || self.disk.neighbours.is_available(now, &egress);
-            if has_room && !(is_last_hop && !egress.is_local()) {
+            if has_room && (!is_last_hop || egress.is_local()) {
                 self.disk.hops.push(*hop);
             }
         }

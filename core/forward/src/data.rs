@@ -131,8 +131,8 @@ impl Router {
         self.send_down(now, source, face.is_ad_hoc(), &packet, data, matched, out);
     }
 
-    /// Sends Data to everybody who waits at the entries in `matched`, which end. `source` is where it
-    /// comes from and its congestion mark.
+    /// Sends Data to everybody who waits at the entries in `matched`, which end. `source` is where
+    /// it comes from and its congestion mark.
     #[expect(clippy::too_many_arguments, reason = "one stage of two paths")]
     #[inline]
     pub(crate) fn send_down(

@@ -228,8 +228,8 @@ impl Router {
         Course::Upstream
     }
 
-    /// An entry that is about to end, or to go another way, leaves where it is noted beside the PIT.
-    /// `upstream`: who has answered it.
+    /// An entry that is about to end, or to go another way, leaves where it is noted beside the
+    /// PIT. `upstream`: who has answered it.
     #[inline]
     pub(crate) fn leave_way(&mut self, now: Instant, index: u32, upstream: Option<FaceId>) {
         match self.pit.entry(index).way {
@@ -328,8 +328,8 @@ impl Router {
         self.matched = matched;
     }
 
-    /// The congestion mark of a Data from RAM: only an Interest that had to wait before a store that
-    /// blocks can have earned it.
+    /// The congestion mark of a Data from RAM: only an Interest that had to wait before a store
+    /// that blocks can have earned it.
     #[inline]
     pub(crate) fn mark_of_hit(&mut self, from: &From<'_>) -> u64 {
         let is_marked = from.turn == Turn::ComesToBeMarked;

@@ -105,8 +105,9 @@ impl Router {
     /// given to next; nothing when it has come to its end.
     ///
     /// An Interest that waits for a disk has come to its end here: it goes on by itself if the disk
-    /// cannot help. An Interest that passes the store by is given to [`InterestStage::Pit`] instead. While it
-    /// waits for the FIB its entry may be answered or expire; then nothing is left to do.
+    /// cannot help. An Interest that passes the store by is given to [`InterestStage::Pit`]
+    /// instead. While it waits for the FIB its entry may be answered or expire; then nothing is
+    /// left to do.
     ///
     /// A store that blocks ([`StoreIo::Blocking`](crate::StoreIo)) has a queue of its own and no
     /// stages.

@@ -78,8 +78,8 @@ pub(crate) enum Way {
     /// Upstream, for want of another.
     #[default]
     Upstream,
-    /// A disk of the store: [`Reads`](crate::reads::Reads) has a waiter for it. A retransmission may
-    /// have gone upstream as well.
+    /// A disk of the store: [`Reads`](crate::reads::Reads) has a waiter for it. A retransmission
+    /// may have gone upstream as well.
     Disk,
     /// Upstream, although the store has it: [`Detours`](crate::bypass::Detours) has it.
     PastStore,

@@ -510,8 +510,8 @@ impl Router {
 }
 
 /// The hashes that a packet needs, in one pass over its name. The parent is asked for by Data,
-/// which is stored below it, by Interests that end in an implicit digest, and by all Interests where
-/// there is a disk tier, which also wants the grandparent of those that end in a digest.
+/// which is stored below it, by Interests that end in an implicit digest, and by all Interests
+/// where there is a disk tier, which also wants the grandparent of those that end in a digest.
 #[inline]
 fn hash_name(key: &HashKey, packet: &PacketView<'_>, has_disk: bool) -> NameHashes {
     let name = packet.name();

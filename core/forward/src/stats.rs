@@ -173,8 +173,8 @@ pub struct BusyStats {
     pub waited_over_threshold: u64,
     /// Pending Interests that were answered from a disk.
     pub answered: u64,
-    /// Pending Interests that waited for a disk and went on: the record was damaged, the disk failed
-    /// or stalled, or the Data did not do.
+    /// Pending Interests that waited for a disk and went on: the record was damaged, the disk
+    /// failed or stalled, or the Data did not do.
     pub went_on: u64,
     /// Pending Interests whose Data came from elsewhere, or whose time passed, before the read was
     /// done.
@@ -183,7 +183,8 @@ pub struct BusyStats {
     pub hedged: u64,
     /// Reads that nobody waited for any more when they were done.
     pub reads_late: u64,
-    /// Records read whose checksum was right but that were no Data, or not that which was asked for.
+    /// Records read whose checksum was right but that were no Data, or not that which was asked
+    /// for.
     pub reads_malformed: u64,
     /// Data that left with a congestion mark because of the store.
     pub marked: u64,

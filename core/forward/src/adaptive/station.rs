@@ -4,7 +4,8 @@ use weir_base::{Instant, NS_PER_S};
 
 /// Answers of about equal weight among those that found about as many in the station.
 const ANSWERS: f64 = 256.0;
-/// What found other numbers in the station is forgotten more slowly: in so many answers, or so long.
+/// What found other numbers in the station is forgotten more slowly: in so many answers, or so
+/// long.
 const KEEP_ANSWERS: f64 = 8192.0;
 const KEEP_NS: f64 = 60.0 * NS_PER_S as f64;
 /// Departures over which it is seen how full the station is.
@@ -191,15 +192,15 @@ impl Station {
 
     /// What a request that finds `n` in the station costs all together, ns.
     ///
-    /// Let the station take no more than `n`; others pay `T` elsewhere. It is worth `T` to let it take
-    /// one more while
+    /// Let the station take no more than `n`; others pay `T` elsewhere. It is worth `T` to let it
+    /// take one more while
     ///
     /// ```text
     /// (n + 1) Z - S <= T (m(n + 1) Z - X)
     /// ```
     ///
-    /// where `Z`, `S` and `X` are sums over `k` to `n` of the time spent with `k`, of that times `k`,
-    /// and of that times `m(k)`, the rate at which requests leave then. The time is seen, not
+    /// where `Z`, `S` and `X` are sums over `k` to `n` of the time spent with `k`, of that times
+    /// `k`, and of that times `m(k)`, the rate at which requests leave then. The time is seen, not
     /// computed: that arrivals depend on what else there is to choose is in it. For one server and
     /// steady arrivals this is Naor's toll.
     pub(super) fn toll_ns(&self, ahead: u32) -> f64 {

@@ -20,8 +20,8 @@ impl Default for NbCcConfig {
 }
 
 /// One Interest more for every unmarked Data, half as many on a mark: a window that doubles each
-/// round trip until a router says that its store, and those behind it, can take no more. Routers say
-/// so late (lazy notification), so it grows boldly.
+/// round trip until a router says that its store, and those behind it, can take no more. Routers
+/// say so late (lazy notification), so it grows boldly.
 #[derive(Clone, Debug)]
 pub struct NbCc {
     config: NbCcConfig,
