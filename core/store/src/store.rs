@@ -413,7 +413,6 @@ impl Store {
 
     /// Puts Data into memory that is not there and may be.
     #[inline]
-    #[expect(clippy::too_many_arguments, reason = "all that an entry is made of")]
     fn put(
         &mut self,
         stored: Packet,

@@ -24,6 +24,8 @@ pub(super) struct Region {
     pub(super) sequence: u32,
     /// Of its last use, if it holds nothing.
     pub(super) former: u32,
+    /// Times that its header could not be written, one after another.
+    pub(super) failures: u8,
     /// Records in it that the index leads to.
     pub(super) records: u32,
     /// Octets that these take.
@@ -241,7 +243,13 @@ impl Device {
         let is_busy = |region: u32| self.closing.iter().any(|log| log.region == region);
         let regions = self.regions.iter().zip(0_u32..);
         let idle = regions.filter(|&(_, index)| !is_busy(index));
-        idle.min_by_key(|(region, _)| region.sequence).map(|(_, index)| index)
+        // One that cannot be written is tried again before another one is given up, but then it
+        // waits for its turn.
+        let age = |region: &Region| match region.failures {
+            0 | 1 => (region.sequence, region.failures),
+            _ => (region.sequence.max(region.former), 0),
+        };
+        idle.min_by_key(|(region, _)| age(region)).map(|(_, index)| index)
     }
 
     /// Begins to fill the next region. Nothing when all are still being written.
@@ -259,7 +267,8 @@ impl Device {
             *last_sequence += 1; // So that places of its last use are told apart.
         }
         let sequence = *last_sequence;
-        self.regions[region as usize] = Region { sequence, ..Region::default() };
+        let failures = before.failures;
+        self.regions[region as usize] = Region { sequence, failures, ..Region::default() };
         self.sort_by_age();
         let mut header = vec![0; HEADER_BYTES];
         header.extend_from_slice(&self.geometry.first.to_le_bytes());

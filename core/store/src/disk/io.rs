@@ -210,6 +210,9 @@ impl DiskTier {
             self.drop_parts(disk, &batch);
             self.on_write_failed(now, disk, &batch, failure);
         } else {
+            if batch.content == Content::Header {
+                device.regions[batch.region as usize].failures = 0;
+            }
             device.write_failures = 0;
             device.paused_until = Instant::ZERO;
             device.records_waiting -= batch.records.len() as u32;
@@ -272,11 +275,11 @@ impl DiskTier {
         for batch in dropped {
             self.drop_parts(disk, &batch);
         }
-        if failure != DiskFailure::Io {
-            // It is the first to be tried again.
-            let region = &mut self.devices[disk].regions[header.region as usize];
-            *region = Region { former: header.sequence, ..Region::default() };
-        }
+        // Where there is no space, there is none elsewhere either.
+        let is_its_own = u8::from(failure == DiskFailure::Io);
+        let region = &mut self.devices[disk].regions[header.region as usize];
+        let failures = region.failures.saturating_add(is_its_own);
+        *region = Region { former: header.sequence, failures, ..Region::default() };
         // Sequence numbers go by without a record: stale entries must still go before they look
         // valid.
         self.sweep(self.devices[disk].geometry.region_bytes);

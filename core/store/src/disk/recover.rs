@@ -119,9 +119,7 @@ impl Recovery {
 
     /// Whether there is something to do without waiting for a disk.
     pub(super) fn has_work(&self) -> bool {
-        // Regions are taken in once all disks have come so far.
-        let are_planned = self.disks.iter().all(|disk| disk.stage == Stage::Regions);
-        self.disks.iter().any(|disk| disk.has_work(are_planned))
+        self.disks.iter().any(DiskRecovery::has_work)
     }
 
     /// What is erased now must not be taken in later.
@@ -133,12 +131,12 @@ impl Recovery {
 }
 
 impl DiskRecovery {
-    fn has_work(&self, are_planned: bool) -> bool {
+    fn has_work(&self) -> bool {
         let is_known = |job: &Job| job.contents.is_some();
         match self.stage {
             Stage::Ends => self.ends.is_empty(),
             Stage::Unknown => self.jobs.iter().all(is_known),
-            Stage::Regions => are_planned && self.jobs.front().is_some_and(is_known),
+            Stage::Regions => self.jobs.front().is_some_and(is_known),
         }
     }
 
@@ -321,15 +319,15 @@ impl DiskTier {
         let count = self.recovery.disks.len();
         for disk in 0..count {
             self.plan(disk);
+            // No disk waits for another: sequence numbers are compared within one.
+            if self.recovery.disks[disk].stage == Stage::Regions {
+                self.take_in(disk);
+            }
         }
-        let is_planned = |disk: &DiskRecovery| disk.stage == Stage::Regions;
-        if !self.recovery.disks.iter().all(is_planned) {
-            return;
-        }
-        for disk in 0..count {
-            self.take_in(disk);
-        }
-        if self.recovery.disks.iter().all(|disk| disk.jobs.is_empty() && disk.reading == 0) {
+        let is_over = |disk: &DiskRecovery| {
+            disk.stage == Stage::Regions && disk.jobs.is_empty() && disk.reading == 0
+        };
+        if self.recovery.disks.iter().all(is_over) {
             self.recovery.disks = Vec::new();
         }
     }

@@ -78,8 +78,9 @@ impl Scan {
     /// A chunk has been read; it is short where the file ends.
     pub(super) fn read(&mut self, octets: &[u8], medium: &Medium) {
         let base = self.next_at - self.carry.len() as u64;
-        self.next_at = match octets.is_empty() {
-            true => medium.region_bytes,
+        let asked = self.next_read(medium).map_or(0, |(_, len)| len as usize);
+        self.next_at = match octets.len() < asked {
+            true => medium.region_bytes, // The file ends here.
             false => self.next_at + octets.len() as u64,
         };
         let mut buffer = core::mem::take(&mut self.carry);
@@ -107,10 +108,6 @@ impl Scan {
         }
         buffer.drain(..at);
         if !is_last {
-            // Chunks begin at blocks, also behind a short one.
-            let odd = self.next_at % u64::from(medium.block_bytes);
-            self.next_at -= odd;
-            buffer.truncate(buffer.len().saturating_sub(odd as usize));
             self.carry = buffer;
         }
     }

@@ -1,4 +1,5 @@
 mod basics;
 mod bed;
 mod check;
+mod faults;
 mod model;

@@ -1,0 +1,313 @@
+//! One fault at a time, everywhere.
+
+use super::super::*;
+use super::bed::*;
+use crate::StoreConfig;
+use std::vec;
+use std::vec::Vec;
+use weir_base::NS_PER_MS;
+use weir_wire::Name;
+
+/// A store with one disk whose second region is half full, and what it holds, oldest first.
+fn filled() -> (Bed, Vec<Name>) {
+    let mut bed = Bed::with(
+        tier_config(vec![geometry(3, 16 << 10, 512)]),
+        StoreConfig { capacity_bytes: 0, ..StoreConfig::default() },
+    );
+    bed.settle();
+    let names: Vec<_> = (0..20).map(|number| segment("/object/v=1", number)).collect();
+    for (number, name) in names.iter().enumerate() {
+        assert!(bed.put(name, &content(number)));
+        bed.settle();
+    }
+    let in_second = bed.stats().bytes > 16 << 10;
+    assert!(in_second && bed.stats().evictions == 0);
+    (bed, names)
+}
+
+fn content(number: usize) -> Vec<u8> {
+    vec![number as u8; 100 + number * 97 % 1_500]
+}
+
+/// Starts anew. Which of the names are found; none of them with wrong content.
+fn found(bed: &mut Bed, names: &[Name]) -> Vec<bool> {
+    bed.restart();
+    bed.settle();
+    bed.store.check_disk();
+    let mut found = Vec::new();
+    for (number, name) in names.iter().enumerate() {
+        let got = bed.content(name);
+        assert!(got.as_ref().is_none_or(|got| *got == content(number)), "wrong octets");
+        found.push(got.is_some());
+    }
+    bed.store.check_disk();
+    found
+}
+
+/// Where the records of the names begin and end on the disk.
+fn extents(bed: &mut Bed, names: &[Name]) -> Vec<(usize, usize)> {
+    let mut extents = Vec::new();
+    for name in names {
+        let Found::Disk(on_disk) = bed.look(name, false, false) else { panic!("not on disk") };
+        bed.store.begin_read(bed.now, &on_disk).unwrap();
+        bed.take();
+        let op = bed.ops.pop_front().unwrap();
+        let DiskOpKind::ReadRecord { offset, len, .. } = op.kind else { panic!("no read") };
+        extents.push((offset as usize, offset as usize + len as usize));
+        bed.perform(op);
+        bed.store.next_finished();
+    }
+    extents
+}
+
+#[test]
+fn the_log_may_be_cut_at_any_block() {
+    let (mut bed, names) = filled();
+    let extents = extents(&mut bed, &names);
+    let whole = bed.disks[0].clone();
+    let region = bed.config.disks[0].region_bytes as usize;
+    let begin = extents.iter().map(|&(begin, _)| begin).min().unwrap() / 512 * 512 - 512;
+    // Regions of this store are every other one of the disk.
+    for cut in (begin..begin + 3 * region).step_by(512) {
+        // As if nothing from there on had been written, in this region or later.
+        bed.disks[0] = whole.clone();
+        bed.disks[0].0[cut..].fill(0);
+        let found = found(&mut bed, &names);
+        for (found, &(_, end)) in found.iter().zip(&extents) {
+            assert_eq!(*found, end <= cut, "cut at {cut}, record ends at {end}");
+        }
+        // The file itself may end there as well.
+        bed.disks[0] = whole.clone();
+        bed.disks[0].0.truncate(cut + 100);
+        bed.restart();
+        bed.settle();
+        for (number, name) in names.iter().enumerate() {
+            assert!(bed.content(name).is_none_or(|got| got == content(number)));
+        }
+    }
+}
+
+#[test]
+fn any_octet_of_what_is_not_data_may_flip() {
+    let (mut bed, names) = filled();
+    let extents = extents(&mut bed, &names);
+    let whole = bed.disks[0].clone();
+    let region = bed.config.disks[0].region_bytes as usize;
+    let first = extents[0].0 - 512;
+    for begin in [first, first + 2 * region] {
+        let header = begin..begin + 56;
+        let footer = begin + region - 512..begin + region - 512 + 64;
+        let checkpoint = begin + region - 1024..begin + region - 512;
+        for at in header.chain(footer).chain(checkpoint.step_by(7)) {
+            bed.disks[0] = whole.clone();
+            bed.disks[0].0[at] ^= 0x10;
+            let found = found(&mut bed, &names);
+            assert!(found.iter().all(|&found| found), "octet {at}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn a_record_with_any_flipped_octet_is_not_served() {
+    let (mut bed, names) = filled();
+    let extents = extents(&mut bed, &names);
+    let whole = bed.disks[0].clone();
+    for victim in [2, 19] {
+        let (begin, _) = extents[victim];
+        let len = 48 + 30 + content(victim).len();
+        for at in (begin..begin + 48).chain((begin + 48..begin + len).step_by(11)) {
+            bed.disks[0] = whole.clone();
+            bed.disks[0].0[at] ^= 1;
+            let found = found(&mut bed, &names);
+            let expected: Vec<_> = (0..names.len()).map(|number| number != victim).collect();
+            assert_eq!(found, expected, "octet {at}");
+            let stats = bed.stats();
+            assert!(stats.damaged == 1 || stats.recovered == 19, "{stats:?}");
+        }
+    }
+}
+
+#[test]
+fn any_part_of_the_last_writes_may_be_missing() {
+    let (mut bed, names) = filled();
+    bed.config.write_bytes_max = 512;
+    bed.restart();
+    bed.settle();
+    let more: Vec<_> = (0..6).map(|number| segment("/more/v=1", number)).collect();
+    more.iter().for_each(|name| assert!(bed.put(name, b"more")));
+    bed.take();
+    let writes: Vec<_> = bed.ops.iter().map(|op| laid_out(&bed.config, op).unwrap()).collect();
+    assert_eq!(writes.len(), 6);
+    let before = bed.disks[0].clone();
+    for subset in 0..1 << writes.len() {
+        bed.disks[0] = before.clone();
+        let happened = |at: usize| subset >> at & 1 == 1;
+        for (at, (offset, octets)) in writes.iter().enumerate() {
+            if happened(at) {
+                bed.disks[0].write(*offset, octets);
+            }
+        }
+        assert!(found(&mut bed, &names).iter().all(|&found| found));
+        for (at, name) in more.iter().enumerate() {
+            assert_eq!(bed.content(name).is_some(), happened(at));
+        }
+        // What follows does not get in the way of what is there.
+        assert!(bed.put(&name("/later"), b"later"));
+        bed.settle();
+        assert!(found(&mut bed, &names).iter().all(|&found| found));
+        assert_eq!(bed.content(&name("/later")).unwrap(), b"later");
+        for (at, name) in more.iter().enumerate() {
+            assert_eq!(bed.content(name).is_some(), happened(at));
+        }
+    }
+}
+
+#[test]
+fn a_disk_of_another_store_is_taken_for_empty() {
+    let (mut bed, names) = filled();
+    bed.config.store_id ^= 1;
+    bed.restart();
+    bed.settle();
+    assert_eq!((bed.stats().entries, bed.stats().recovered), (0, 0));
+    assert!(names.iter().all(|name| matches!(bed.look(name, true, false), Found::Nothing)));
+}
+
+fn fail_all(bed: &mut Bed, failure: DiskFailure) -> usize {
+    bed.take();
+    let ops: Vec<_> = bed.ops.drain(..).collect();
+    for op in &ops {
+        bed.store.on_disk_done(bed.now, op.id, DiskOutcome::Failed(failure));
+    }
+    ops.len()
+}
+
+#[test]
+fn a_disk_that_cannot_be_written_to_gets_a_rest_and_goes_on_serving() {
+    for failure in [DiskFailure::NoSpace, DiskFailure::ReadOnly, DiskFailure::Io] {
+        let (mut bed, names) = filled();
+        for attempt in 0..3 {
+            let name = segment("/new/v=1", attempt);
+            assert!(bed.put(&name, b"new"));
+            bed.wait_ms(10);
+            assert!(fail_all(&mut bed, failure) > 0);
+            assert!(matches!(bed.look(&name, false, false), Found::Nothing));
+        }
+        assert!(bed.stats().write_errors >= 3);
+        assert!(!bed.put(&name("/x"), b"x"), "it has a rest from writes");
+        assert_eq!(bed.stats().no_room, 1);
+        assert_eq!(bed.content(&names[19]), Some(content(19)), "it still reads");
+        bed.store.check_disk();
+        bed.wait_ms(61_000);
+        assert!(bed.put(&name("/x"), b"x"));
+        bed.settle();
+        assert_eq!(bed.content(&name("/x")), Some(b"x".to_vec()));
+        let kept = names.iter().filter(|name| bed.content(name).is_some()).count();
+        match failure {
+            DiskFailure::Io => assert!(kept >= 5),
+            _ => assert_eq!(kept, names.len(), "nothing was given up for it"),
+        }
+    }
+}
+
+#[test]
+fn a_stalled_disk_holds_nobody_up() {
+    let (mut bed, names) = filled();
+    let stalled_after_ms = bed.config.stalled_after_ns / NS_PER_MS;
+    bed.config.depth = 1;
+    bed.restart();
+    bed.settle();
+    let mut reads = Vec::new();
+    for name in &names[..3] {
+        let Found::Disk(on_disk) = bed.look(name, false, false) else { panic!("not on disk") };
+        reads.push(bed.store.begin_read(bed.now, &on_disk).unwrap());
+    }
+    bed.take();
+    assert_eq!(bed.ops.len(), 1);
+    assert!(bed.store.next_wakeup().unwrap() <= bed.now.plus_ns(bed.config.stalled_after_ns));
+    bed.wait_ms(stalled_after_ms);
+    let mut let_go = Vec::new();
+    while let Some(finished) = bed.store.next_finished() {
+        assert!(finished.data.is_none());
+        let_go.push(finished.read);
+    }
+    let_go.sort();
+    assert_eq!(let_go, reads);
+    assert_eq!((bed.stats().stalls, bed.stats().stalled), (1, 1));
+    let Found::Disk(on_disk) = bed.look(&names[5], false, false) else { panic!("not on disk") };
+    assert!(on_disk.is_stalled);
+    assert!(!bed.put(&name("/x"), b"x") && bed.stats().passed_by == 1);
+    assert!(!bed.store.flush(bed.now), "nobody waits for it to stop");
+    assert_eq!(bed.store.next_wakeup(), None);
+    // It answers: what was let go comes after all, and all goes on.
+    let op = bed.ops.pop_front().unwrap();
+    bed.perform(op);
+    let late = bed.store.next_finished().unwrap();
+    assert!(late.read == reads[0] && late.data.is_some());
+    assert_eq!(bed.stats().stalled, 0);
+    assert_eq!(bed.content(&names[5]), Some(content(5)));
+    assert!(bed.put(&name("/x"), b"x"));
+    bed.store.check_disk();
+}
+
+#[test]
+fn reads_are_shared_and_refused_past_the_bound() {
+    let (mut bed, names) = filled();
+    bed.config.reads_max = 2;
+    bed.restart();
+    bed.settle();
+    let ask = |bed: &mut Bed, name: &Name| {
+        let Found::Disk(on_disk) = bed.look(name, false, false) else { panic!("not on disk") };
+        (on_disk.reads_waiting, bed.store.begin_read(bed.now, &on_disk))
+    };
+    let first = ask(&mut bed, &names[0]);
+    assert_eq!(ask(&mut bed, &names[0]), (0, first.1));
+    assert_eq!(ask(&mut bed, &names[1]).0, 1);
+    assert_eq!(ask(&mut bed, &names[2]), (2, Err(ReadRefused)));
+    assert_eq!(ask(&mut bed, &names[1]).0, 1);
+    let stats = bed.stats();
+    assert_eq!((stats.reads_shared, stats.reads_refused, stats.reads_waiting), (2, 1, 2));
+    bed.settle();
+    assert!(bed.store.next_finished().is_some() && bed.store.next_finished().is_some());
+    assert!(bed.store.next_finished().is_none(), "one answer for all who share");
+    assert_eq!(bed.stats().reads, 2);
+}
+
+#[test]
+fn a_failed_read_gives_up_one_record_but_not_all() {
+    let (mut bed, names) = filled();
+    for name in &names[..3] {
+        let Found::Disk(on_disk) = bed.look(name, false, false) else { panic!("not on disk") };
+        bed.store.begin_read(bed.now, &on_disk).unwrap();
+        fail_all(&mut bed, DiskFailure::Io);
+        assert!(bed.store.next_finished().unwrap().data.is_none());
+    }
+    assert_eq!(bed.stats().read_errors, 3);
+    assert_eq!(bed.content(&names[0]), None, "a bad place");
+    assert_eq!(bed.content(&names[1]), Some(content(1)), "the disk as a whole was in trouble");
+}
+
+#[test]
+fn memory_and_writes_waiting_are_bounded() {
+    let bytes_max = 200_000;
+    let config = DiskTierConfig {
+        index_bytes_max: bytes_max,
+        writes_max: 3,
+        ..tier_config(vec![geometry(8, 1 << 20, 512)])
+    };
+    let memory = StoreConfig { capacity_bytes: 0, ..StoreConfig::default() };
+    let mut bed = Bed::with(config, memory);
+    bed.settle();
+    for number in 0..5 {
+        assert_eq!(bed.put(&segment("/y", number), b"y"), number < 3);
+    }
+    assert_eq!(bed.stats().passed_by, 2);
+    bed.settle();
+    for number in 0..3_000 {
+        bed.put(&name(&std::format!("/{number}/{number}/{number}")), b"y");
+        bed.settle();
+    }
+    let stats = bed.stats();
+    assert!(stats.no_room > 0 && stats.entries > 100, "{stats:?}");
+    // What it holds may grow by one step of its tables.
+    assert!(stats.index_bytes < 2 * bytes_max, "{stats:?}");
+}
