@@ -1,0 +1,227 @@
+//! The adaptive bypass against every fixed threshold, over arrival rates, disk speeds and distances
+//! to the next hop. The whole grid, with its table:
+//! `cargo test --release -p weir-netsim --test sweep -- --ignored --nocapture`.
+
+mod common;
+
+use common::{Builder, MS, S, consumer, names, poisson, producer};
+use weir_netem::{DiskConfig, LinkConfig, ServiceTime};
+use weir_netsim::plan::{DiskBypass, DiskMark, DiskPlan, Plan, RouterPlan};
+use weir_netsim::workload::Popularity;
+use weir_netsim::{Event, EventKind, Network, Observer};
+
+/// Objects of one segment, asked for in turn: more than can wait, so that no two Interests share a
+/// read.
+const OBJECTS: u64 = 5000;
+/// Answers are counted of Interests sent after this share of a run.
+const WARM_UP: f64 = 0.15;
+const SEEDS: [u64; 2] = [1, 2];
+
+/// Fixed thresholds; `None` never passes by.
+const THRESHOLDS: [Option<u32>; 9] =
+    [Some(0), Some(8), Some(16), Some(32), Some(64), Some(128), Some(256), Some(400), None];
+const DEFAULT: Option<u32> = Some(64);
+
+/// What lies behind the next hop.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Beyond {
+    /// A producer that answers any number at once.
+    Producer,
+    /// A router with such a disk of its own, and the producer behind it, as far away again.
+    Disk,
+}
+
+/// One point of the grid.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    beyond: Beyond,
+    /// Mean time of a read, ns; one is read at a time.
+    read_ns: u64,
+    /// Arrivals over what the disk can read.
+    load: f64,
+    /// There and back, ns.
+    round_trip_ns: u64,
+    interests: u64,
+}
+
+/// Sums up how long answers took.
+struct Times {
+    from_ns: u64,
+    sum_ns: u64,
+    count: u64,
+}
+
+impl Observer for Times {
+    fn observe(&mut self, event: &Event) {
+        if let EventKind::DataReceived { rtt_ns, .. } = event.kind
+            && event.at_ns - rtt_ns >= self.from_ns
+        {
+            self.sum_ns += rtt_ns;
+            self.count += 1;
+        }
+    }
+}
+
+fn plan(cell: &Cell, seed: u64, bypass: DiskBypass, threshold: u32) -> Plan {
+    let rate_hz = cell.load * 1e9 / cell.read_ns as f64;
+    let mut builder = Builder::new(seed, (cell.interests as f64 / rate_hz * 1e9) as u64);
+    builder.plan.drain_ns = 30 * S;
+    builder.local = LinkConfig::default();
+    let disk = DiskPlan {
+        bytes: 64 << 20,
+        device: DiskConfig {
+            read: ServiceTime::Exponential { mean_ns: cell.read_ns },
+            ..DiskConfig::default()
+        },
+        filled: 1.0,
+        bypass,
+        threshold,
+        mark: DiskMark::Off,
+        stalled_after_ns: 20 * S,
+        ..DiskPlan::default()
+    };
+    let with_disk = RouterPlan {
+        store_bytes: 0,
+        store_admits: false,
+        disk: Some(disk),
+        ..RouterPlan::default()
+    };
+    let plain = RouterPlan { store_bytes: 0, ..RouterPlan::default() };
+    let link = LinkConfig {
+        delay_ns: cell.round_trip_ns / 2,
+        queue_packets_max: 1 << 20,
+        ..LinkConfig::default()
+    };
+    let near = builder.router(with_disk.clone());
+    let mut last = near;
+    if cell.beyond == Beyond::Disk {
+        last = builder.router(with_disk);
+        builder.link(near, last, &link);
+    }
+    let far = builder.router(plain);
+    builder.link(last, far, &link);
+    let content = names("/p", Popularity::Sequential { objects: OBJECTS }, 100, 100);
+    let mut asks = consumer(content.clone(), poisson(rate_hz));
+    asks.lifetime_ms = 60_000;
+    builder.consumer(near, asks);
+    builder.producer(far, producer(content));
+    builder.plan
+}
+
+/// The mean time of an answer, ns.
+fn mean_ns(cell: &Cell, bypass: DiskBypass, threshold: u32) -> f64 {
+    let means = SEEDS.map(|seed| {
+        let plan = plan(cell, seed, bypass, threshold);
+        let from_ns = (plan.duration_ns as f64 * WARM_UP) as u64;
+        let mut times = Times { from_ns, sum_ns: 0, count: 0 };
+        let run = Network::new(&plan).unwrap().run(&mut times);
+        run.unwrap_or_else(|violation| panic!("{cell:?}: {violation}"));
+        times.sum_ns as f64 / times.count as f64
+    });
+    means.iter().sum::<f64>() / means.len() as f64
+}
+
+/// What a cell gave.
+struct Outcome {
+    cell: Cell,
+    best: (Option<u32>, f64),
+    default_ns: f64,
+    adaptive_ns: f64,
+}
+
+impl Outcome {
+    fn of(cell: Cell) -> Self {
+        let fixed = THRESHOLDS.map(|threshold| {
+            let bypass = if threshold.is_some() { DiskBypass::Threshold } else { DiskBypass::Off };
+            (threshold, mean_ns(&cell, bypass, threshold.unwrap_or(64)))
+        });
+        let best = fixed.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap();
+        let default_ns = fixed.iter().find(|(threshold, _)| *threshold == DEFAULT).unwrap().1;
+        let adaptive_ns = mean_ns(&cell, DiskBypass::Adaptive, 64);
+        Self { cell, best, default_ns, adaptive_ns }
+    }
+
+    /// How much longer than with the best threshold.
+    fn regret(&self) -> f64 {
+        self.adaptive_ns / self.best.1 - 1.0
+    }
+
+    /// How much shorter than with the default.
+    fn gain(&self) -> f64 {
+        1.0 - self.adaptive_ns / self.default_ns
+    }
+
+    fn print(&self) {
+        let Cell { beyond, read_ns, load, round_trip_ns, .. } = self.cell;
+        let (threshold, best_ns) = self.best;
+        let threshold = threshold.map_or("off".into(), |threshold| threshold.to_string());
+        println!(
+            "{beyond:>8?} read {:>5.2} ms, load {load:>4}, round trip {:>6.1} ms: best {threshold:>3} \
+             {:>8.3} ms, 64 {:>8.3} ms, adaptive {:>8.3} ms: {:>+6.1} % of best, {:>+6.1} % of 64",
+            read_ns as f64 / 1e6,
+            round_trip_ns as f64 / 1e6,
+            best_ns / 1e6,
+            self.default_ns / 1e6,
+            self.adaptive_ns / 1e6,
+            100.0 * self.regret(),
+            -100.0 * self.gain(),
+        );
+    }
+}
+
+fn sweep(cells: impl Iterator<Item = Cell>) {
+    let outcomes: Vec<Outcome> = cells
+        .map(|cell| {
+            let outcome = Outcome::of(cell);
+            outcome.print();
+            outcome
+        })
+        .collect();
+    let worst = outcomes.iter().map(Outcome::regret).fold(f64::MIN, f64::max);
+    let most = outcomes.iter().map(Outcome::gain).fold(f64::MIN, f64::max);
+    let better = outcomes.iter().filter(|outcome| outcome.gain() >= 0.2).count();
+    println!(
+        "{} cells: at worst {:+.1} % of the best threshold; 20 % better than 64 in {better}, at most \
+         {:.1} %",
+        outcomes.len(),
+        100.0 * worst,
+        100.0 * most
+    );
+    assert!(worst <= 0.05, "adaptive is {:.1} % worse than the best threshold", 100.0 * worst);
+    assert!(most >= 0.2, "adaptive is nowhere more than {:.1} % better than 64", 100.0 * most);
+}
+
+#[test]
+fn adaptive_keeps_up_with_the_best_threshold() {
+    let cells = [
+        (MS / 10, 0.7, 2 * MS),
+        (MS / 10, 1.5, 2 * MS),
+        (2 * MS, 1.5, 10 * MS),
+        (2 * MS, 3.0, 200 * MS),
+    ];
+    sweep(cells.into_iter().map(|(read_ns, load, round_trip_ns)| Cell {
+        beyond: Beyond::Producer,
+        read_ns,
+        load,
+        round_trip_ns,
+        interests: 10_000,
+    }));
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn adaptive_keeps_up_with_the_best_threshold_everywhere() {
+    let mut cells = Vec::new();
+    // A fast SSD, that of paper nb-cache and its HDD.
+    for read_ns in [MS / 10, 213_000, 2_415_000] {
+        for beyond in [Beyond::Producer, Beyond::Disk] {
+            for load in [0.5, 0.9, 1.1, 1.5, 3.0] {
+                for round_trip_ns in [MS / 2, 2 * MS, 10 * MS, 50 * MS, 200 * MS] {
+                    let interests = 20_000;
+                    cells.push(Cell { beyond, read_ns, load, round_trip_ns, interests });
+                }
+            }
+        }
+    }
+    sweep(cells.into_iter());
+}
