@@ -11,10 +11,12 @@ const KEEP_NS: f64 = 60.0 * NS_PER_S as f64;
 /// Departures over which it is seen how full the station is.
 const DEPARTURES: f64 = 1024.0;
 /// Answers after which the station is looked at anew.
-const FIT_AFTER: u32 = 16;
+const FIT_AFTER: u32 = 32;
 /// How much worse, in squared relative errors of an answer, more servers may fit and are assumed
 /// nevertheless: then the queue grows a little, and shows.
 const MARGIN: f64 = 1.0;
+/// Numbers of servers that are tried: 1, 2, 3, 4, 6, 8, 12 and so on to 4,096.
+const FITS: usize = 24;
 /// Numbers below this are told apart, those above in eight parts of an octave.
 const EXACT: u32 = 16;
 /// Eight octaves above [`EXACT`], to 4,096.
@@ -157,19 +159,17 @@ impl Station {
             }
         }
         let seen = &seen[..count];
-        let mut least = f64::INFINITY;
+        let mut fits = [(0.0, 0.0, 0.0); FITS];
         let mut servers = 1.0;
-        while servers <= 4096.0 {
-            least = least.min(misfit(seen, servers).0);
+        for fit in &mut fits {
+            let (error, alone_ns) = misfit(seen, servers);
+            *fit = (error, servers, alone_ns);
             servers = next_servers(servers);
         }
-        servers = 1.0;
-        while servers <= 4096.0 {
-            let (error, alone_ns) = misfit(seen, servers);
-            if error <= least + MARGIN {
-                (self.servers, self.alone_ns) = (servers, alone_ns);
-            }
-            servers = next_servers(servers);
+        let least = fits.iter().fold(f64::INFINITY, |least, fit| least.min(fit.0));
+        let most = fits.iter().rev().find(|fit| fit.0 <= least + MARGIN);
+        if let Some(&(_, servers, alone_ns)) = most {
+            (self.servers, self.alone_ns) = (servers, alone_ns);
         }
         self.sum_up();
     }
@@ -224,17 +224,16 @@ impl Station {
 /// How badly so many servers explain what was seen (place in the station, answers, their mean), and
 /// the best time of one.
 fn misfit(seen: &[(f64, f64, f64)], servers: f64) -> (f64, f64) {
-    let (mut all, mut sum) = (0.0, 0.0);
+    let per_server = 1.0 / servers;
+    let (mut all, mut sum, mut sum_of_squares) = (0.0, 0.0, 0.0);
     for &(place, answers, mean_ns) in seen {
+        let alone_ns = if place > servers { mean_ns / (place * per_server) } else { mean_ns };
         all += answers;
-        sum += answers * mean_ns / (place / servers).max(1.0);
+        sum += answers * alone_ns;
+        sum_of_squares += answers * alone_ns * alone_ns;
     }
-    let alone_ns = sum / all;
-    let error = |&(place, answers, mean_ns): &(f64, f64, f64)| {
-        let off = mean_ns / ((place / servers).max(1.0) * alone_ns) - 1.0;
-        answers * off * off
-    };
-    (seen.iter().map(error).sum(), alone_ns)
+    let mean_ns = sum / all;
+    ((sum_of_squares / (mean_ns * mean_ns) - all).max(0.0), mean_ns)
 }
 
 /// About half as many again: 1, 2, 3, 4, 6, 8, 12 and so on.
