@@ -341,8 +341,7 @@ impl Measure {
         match arm {
             Arm::Sim => true,
             Arm::Real => {
-                !self.is_of_queue()
-                    && !matches!(self, Self::DiskQueue | Self::LinkThroughput | Self::LinkLoss)
+                !self.is_of_queue() && !matches!(self, Self::LinkThroughput | Self::LinkLoss)
             }
         }
     }

@@ -1,9 +1,9 @@
 //! What processes on one machine cannot do is refused before any of them is started.
 
 use weir_netem::{Jitter, LinkConfig, Loss};
-use weir_netsim::plan::{Fault, FaultPlan, LinkPlan, Plan, Role, Transport};
+use weir_netsim::plan::{DiskPlan, Fault, FaultPlan, LinkPlan, Plan, Role, Transport};
 
-use super::RealError;
+use super::{RealError, disks};
 
 /// Whether a link does nothing to what it carries.
 fn is_ideal(link: &LinkConfig) -> bool {
@@ -40,6 +40,14 @@ pub(super) fn is_router(plan: &Plan, node: usize) -> bool {
     matches!(plan.nodes[node].role, Role::Router(_))
 }
 
+/// The disks of a router.
+pub(super) fn disk(plan: &Plan, node: usize) -> Option<&DiskPlan> {
+    match &plan.nodes.get(node)?.role {
+        Role::Router(router) => router.disk.as_ref(),
+        Role::Consumer(_) | Role::Producer(_) => None,
+    }
+}
+
 /// The link of a consumer or producer, and its router.
 pub(super) fn app_link(plan: &Plan, node: usize) -> Option<(usize, usize)> {
     let mut links =
@@ -68,6 +76,12 @@ pub(super) fn check(plan: &Plan) -> Result<(), RealError> {
             return refuse(format!(
                 "node `{}`: `store_filled` is {}; it is a share, from 0 to 1",
                 node.name, router.store_filled
+            ));
+        }
+        if let Some(what) = disk(plan, index).and_then(|disk| disks::unsupported(&disk.device)) {
+            return refuse(format!(
+                "the disks of node `{}` have {what}, and real ones can only be paced",
+                node.name
             ));
         }
     }
@@ -151,17 +165,20 @@ fn check_fault(plan: &Plan, fault: &Fault) -> Result<(), RealError> {
             }
             Ok(())
         }
-        Fault::StoreStall { .. } => {
-            refuse("a store that stalls is for the simulator alone".to_owned())
+        Fault::StoreStall { node, .. } if disk(plan, node).is_none() => {
+            refuse("a store that stalls and has no disk is for the simulator alone".to_owned())
         }
+        Fault::DiskStall { node, disk: at, .. }
+            if disk(plan, node).is_none_or(|disk| at >= disk.disks) =>
+        {
+            refuse(format!("disk {at} of node {node} stalls, and there is none"))
+        }
+        Fault::StoreStall { .. } | Fault::DiskStall { .. } => Ok(()),
         Fault::WrongBytes { .. } => {
             refuse("a link that flips octets is for the simulator alone".to_owned())
         }
-        Fault::DiskStall { .. }
-        | Fault::DiskErrors { .. }
-        | Fault::DiskDamage { .. }
-        | Fault::DiskFull { .. } => {
-            refuse("faults of disks are for the simulator alone".to_owned())
+        Fault::DiskErrors { .. } | Fault::DiskDamage { .. } | Fault::DiskFull { .. } => {
+            refuse("faults of disks but stalls are for the simulator alone".to_owned())
         }
     }
 }

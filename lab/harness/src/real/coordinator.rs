@@ -153,10 +153,15 @@ impl<'a> Run<'a> {
     fn sample(&mut self) -> Result<(), RealError> {
         for (&node, router) in &mut self.site.routers {
             if !self.away.contains(&node) {
-                let sample = router.sample()?;
+                let (sample, queues) = router.sample_with_queues()?;
                 let at_ns = monotonic_ns().saturating_sub(self.start_ns);
-                let kind = EventKind::RouterSample(sample);
-                self.events.push(Event { at_ns, node: node as u32, kind });
+                let has_disk = check::disk(self.plan, node).is_some();
+                let lengths = queues.lengths().into_iter().filter(|_| has_disk);
+                let lengths =
+                    lengths.map(|(queue, packets)| EventKind::QueueLength { queue, packets });
+                for kind in lengths.chain([EventKind::RouterSample(sample)]) {
+                    self.events.push(Event { at_ns, node: node as u32, kind });
+                }
             }
         }
         Ok(())
@@ -180,10 +185,16 @@ impl<'a> Run<'a> {
                 self.away.retain(|&away| away != node);
                 node
             }
+            Fault::StoreStall { node, .. } => {
+                self.site.stall_disks(node, None, begins)?;
+                node
+            }
+            Fault::DiskStall { node, disk, .. } => {
+                self.site.stall_disks(node, Some(disk), begins)?;
+                node
+            }
             // Refused before the start.
-            Fault::StoreStall { node, .. }
-            | Fault::DiskStall { node, .. }
-            | Fault::DiskErrors { node, .. }
+            Fault::DiskErrors { node, .. }
             | Fault::DiskDamage { node, .. }
             | Fault::DiskFull { node, .. } => node,
             Fault::WrongBytes { link, .. } => self.plan.links[link].a,

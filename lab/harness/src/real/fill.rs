@@ -54,6 +54,46 @@ pub(super) fn fill(plan: &Plan, router: &mut Router) -> Result<(), RealError> {
     router.set_admission(settings.store_admits)
 }
 
+/// Puts on the disks of `router` what the plan says.
+pub(super) fn fill_disks(plan: &Plan, router: &Router) -> Result<(), RealError> {
+    let failed = |reason: String| RealError::Command {
+        router: router.name.clone(),
+        what: "Data for its disks".into(),
+        reason,
+    };
+    let mut packets = plan
+        .on_disk_at_start(router.node)
+        .map_err(|error| RealError::Unsupported(error.to_string()))?
+        .peekable();
+    let uri = FaceUri::Unix(router.at.unix.clone());
+    let mut client = Client::connect(&uri).map_err(|error| failed(error.to_string()))?;
+    let counts = || metrics::fetch_disk(router.at.metrics).map_err(|error| error.to_string());
+    let mut settled = counts().map_err(failed)?;
+    while packets.peek().is_some() {
+        let mut sent = 0;
+        for packet in packets.by_ref().take(CHUNK) {
+            client
+                .send(LpHeader::default(), packet)
+                .map_err(|drop| failed(drop.name().to_owned()))?;
+            sent += 1;
+        }
+        let deadline = Instant::now() + PATIENCE;
+        let wanted = settled + sent;
+        while settled < wanted {
+            client.poll_send(None).map_err(|error| failed(error.to_string()))?;
+            std::thread::sleep(Duration::from_millis(1));
+            settled = counts().map_err(failed)?;
+            if Instant::now() > deadline {
+                return Err(failed(format!(
+                    "{} of {wanted} were written; are the disks large enough?",
+                    settled
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Waits until the store has taken in all that was sent.
 fn await_store(
     client: &mut Client,

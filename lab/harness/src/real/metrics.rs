@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use weir_netsim::event::RouterSample;
+use weir_netsim::event::{DiskSample, Queue, RouterSample};
 
 /// How long a router may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -17,9 +17,35 @@ pub(super) struct StoreCounts {
     pub(super) evictions: u64,
 }
 
-/// The counters of the router whose metrics are at `address`, since it started.
-pub(super) fn fetch(address: SocketAddr) -> io::Result<RouterSample> {
-    fetch_text(address).map(|text| parse(&text))
+/// What waits because of a router's disks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Queues {
+    pub(super) reads: u32,
+    pub(super) writes: u32,
+    pub(super) interests: u32,
+}
+
+impl Queues {
+    /// As events tell of them.
+    pub(super) fn lengths(self) -> [(Queue, u32); 3] {
+        [
+            (Queue::DiskReads, self.reads),
+            (Queue::DiskWrites, self.writes),
+            (Queue::DiskBlocked, self.interests),
+        ]
+    }
+}
+
+/// The counters of the router whose metrics are at `address`, since it started, and its queues.
+pub(super) fn fetch(address: SocketAddr) -> io::Result<(RouterSample, Queues)> {
+    let text = fetch_text(address)?;
+    let length = |name| u32::try_from(value_of(&text, name)).unwrap_or(u32::MAX);
+    let queues = Queues {
+        reads: length("weir_disk_reads_waiting"),
+        writes: length("weir_disk_writes_waiting"),
+        interests: length("weir_disk_interests_waiting"),
+    };
+    Ok((parse(&text), queues))
 }
 
 /// Those of its store that a sample lacks.
@@ -29,6 +55,13 @@ pub(super) fn fetch_store(address: SocketAddr) -> io::Result<StoreCounts> {
         insertions: value_of(&text, "weir_store_insertions_total"),
         evictions: value_of(&text, "weir_store_evictions_total"),
     })
+}
+
+/// Records that a router has written to its disks, or had no room for.
+pub(super) fn fetch_disk(address: SocketAddr) -> io::Result<u64> {
+    let text = fetch_text(address)?;
+    let counters = ["weir_disk_writes_total", "weir_disk_no_room_total"];
+    Ok(counters.iter().map(|name| value_of(&text, name)).sum())
 }
 
 /// One that has no labels, by its name.
@@ -87,11 +120,56 @@ fn parse(text: &str) -> RouterSample {
             "weir_store_misses_total" => &mut sample.store_misses,
             "weir_store_entries" => &mut sample.store_entries,
             "weir_pit_entries" => &mut sample.pit_entries,
-            _ => continue,
+            _ => match disk_field(name, labels, &mut sample.disk) {
+                Some(field) => field,
+                None => continue,
+            },
         };
         *field += value;
     }
+    sample.disk.disk_answer_ns = answer_ns(text);
     sample
+}
+
+/// What a metric of the disks is counted in.
+fn disk_field<'a>(name: &str, labels: &str, disk: &'a mut DiskSample) -> Option<&'a mut u64> {
+    let has = |label: &str| labels.contains(label);
+    Some(match name {
+        "weir_disk_entries" => &mut disk.disk_entries,
+        "weir_disk_reads_total" => &mut disk.disk_reads,
+        "weir_disk_reads_shared_total" => &mut disk.disk_reads_shared,
+        "weir_disk_reads_refused_total" | "weir_disk_interests_refused_total" => {
+            &mut disk.disk_reads_refused
+        }
+        "weir_disk_answered_total" => &mut disk.disk_answers,
+        "weir_disk_writes_total" => &mut disk.disk_writes,
+        "weir_disk_written_bytes_total" => &mut disk.disk_written_bytes,
+        "weir_disk_passed_by_total" => &mut disk.disk_writes_passed_by,
+        "weir_disk_evictions_total" => &mut disk.disk_evictions,
+        "weir_disk_filter_negatives_total" => &mut disk.filter_negatives,
+        "weir_disk_filter_false_positives_total" => &mut disk.filter_false_positives,
+        "weir_disk_read_errors_total" | "weir_disk_write_errors_total" => &mut disk.disk_errors,
+        "weir_disk_damaged_total" => &mut disk.disk_damaged,
+        "weir_disk_bypassed_total" if has("\"queue-full\"") => &mut disk.bypass_threshold,
+        "weir_disk_bypassed_total" if has("\"slower\"") => &mut disk.bypass_adaptive,
+        "weir_disk_bypassed_total" if has("\"probe\"") => &mut disk.bypass_probe,
+        "weir_disk_bypassed_total" => &mut disk.bypass_stalled,
+        "weir_disk_waited_over_threshold_total" => &mut disk.waited_over_threshold,
+        "weir_disk_marked_total" => &mut disk.store_marks,
+        "weir_disk_alphas_sent_total" => &mut disk.alphas_out,
+        "weir_disk_betas_sent_total" => &mut disk.betas_out,
+        "weir_disk_alphas_received_total" => &mut disk.alphas_in,
+        "weir_disk_betas_received_total" => &mut disk.betas_in,
+        _ => return None,
+    })
+}
+
+/// The sum of the times that answers from disk took, ns.
+fn answer_ns(text: &str) -> u64 {
+    let mut rows = text.lines().filter_map(|line| {
+        line.strip_prefix("weir_disk_read_latency_seconds_sum")?.trim().parse::<f64>().ok()
+    });
+    rows.next().map_or(0, |seconds| (seconds * 1e9).round() as u64)
 }
 
 /// `now` as if counting had begun at `before`; what is in the tables is not counted.
@@ -155,6 +233,10 @@ weir_store_hits_total 4
 weir_store_entries 9
 weir_pit_entries 3
 weir_upstream_latency_seconds_sum 0.25
+weir_disk_answered_total 3
+weir_disk_bypassed_total{reason=\"queue-full\"} 5
+weir_disk_bypassed_total{reason=\"stalled\"} 1
+weir_disk_read_latency_seconds_sum 0.5
 ";
         let sample = parse(text);
         let expected = RouterSample {
@@ -165,6 +247,13 @@ weir_upstream_latency_seconds_sum 0.25
             store_hits: 4,
             store_entries: 9,
             pit_entries: 3,
+            disk: DiskSample {
+                disk_answers: 3,
+                disk_answer_ns: 500_000_000,
+                bypass_threshold: 5,
+                bypass_stalled: 1,
+                ..DiskSample::default()
+            },
             ..RouterSample::default()
         };
         assert_eq!(sample, expected);

@@ -14,6 +14,7 @@ mod clock;
 mod codec;
 mod connection;
 mod coordinator;
+mod disks;
 mod fill;
 mod links;
 mod merge;

@@ -13,6 +13,7 @@ use weir_netsim::event::RouterSample;
 use weir_netsim::plan::RouterPlan;
 use weir_socket::{Client, CommandError};
 
+use super::disks::{self, Place};
 use super::process::Process;
 use super::{RealError, metrics, proc};
 
@@ -55,13 +56,26 @@ impl Addresses {
     }
 }
 
-/// The configuration file of a router; `filler` is a file of prefixes that lead nowhere.
-pub(super) fn config_text(
-    plan: &RouterPlan,
-    routes: usize,
-    at: &Addresses,
-    filler: Option<&Path>,
-) -> String {
+/// What a router's configuration says beside its plan.
+#[derive(Debug)]
+pub(super) struct Setting<'a> {
+    /// Where it listens.
+    pub(super) at: &'a Addresses,
+    /// Routes that it will have.
+    pub(super) routes: usize,
+    /// A file of prefixes that lead nowhere.
+    pub(super) filler: Option<&'a Path>,
+    /// Where its disks are, and whether this life of it is there to fill them.
+    pub(super) disks: (&'a Place, bool),
+}
+
+/// Octets of memory of a router that fills its disks.
+const FILL_STORE_BYTES: u64 = 16 << 20;
+
+/// The configuration file of a router.
+pub(super) fn config_text(plan: &RouterPlan, setting: &Setting<'_>) -> String {
+    let Setting { at, routes, filler, disks: (place, is_filled) } = *setting;
+    let is_open = is_filled || plan.store_filled > 0.0;
     let mut text = String::new();
     let quoted = |text: &str| Value::from(text).to_string();
     let fib_entries_max = u64::from(plan.fib_filler) + routes as u64 + FIB_ENTRIES_SPARE;
@@ -76,13 +90,13 @@ pub(super) fn config_text(
          [metrics]\naddress = \"{}\"\n\n[log]\nlevel = \"warn\"\n\n\
          [[strategy]]\nprefix = \"/\"\nstrategy = {}\n",
         plan.shards,
-        plan.store_bytes,
+        if is_filled { FILL_STORE_BYTES } else { plan.store_bytes },
         quoted(&plan.store_policy),
         quoted(&plan.store_index),
         quoted(&plan.store_compare),
         // What is in the store from the start has to get there.
-        plan.store_admits || plan.store_filled > 0.0,
-        if plan.store_filled > 0.0 { "admit-local" } else { "drop-all" },
+        plan.store_admits || is_open,
+        if is_open { "admit-local" } else { "drop-all" },
         quoted(&at.unix.display().to_string()),
         at.udp,
         at.tcp,
@@ -90,6 +104,9 @@ pub(super) fn config_text(
         quoted(&plan.strategy),
         pit = plan.pit_entries_max,
     );
+    if let Some(disk) = &plan.disk {
+        text.push_str(&disks::config_text(disk, place, is_filled));
+    }
     if let Some(filler) = filler {
         let path = quoted(&filler.display().to_string());
         let _ = write!(text, "\n[[face]]\nuri = \"{NOWHERE}\"\nroutes_file = {path}\n");
@@ -235,21 +252,28 @@ impl Router {
 
     /// Counting begins.
     pub(super) fn begin(&mut self) -> Result<(), RealError> {
-        self.before = self.counted()?;
+        self.before = self.counted()?.0;
         Ok(())
     }
 
     /// What it counted since the run began.
     pub(super) fn sample(&mut self) -> Result<RouterSample, RealError> {
-        let counted = self.counted()?;
-        Ok(metrics::sum(&metrics::since(&counted, &self.before), &self.earlier))
+        self.sample_with_queues().map(|(sample, _)| sample)
+    }
+
+    /// The same, and what waits because of its disks.
+    pub(super) fn sample_with_queues(
+        &mut self,
+    ) -> Result<(RouterSample, metrics::Queues), RealError> {
+        let (counted, queues) = self.counted()?;
+        Ok((metrics::sum(&metrics::since(&counted, &self.before), &self.earlier), queues))
     }
 
     /// Its counters since it started. A router that does not answer has ended, most likely.
-    fn counted(&mut self) -> Result<RouterSample, RealError> {
-        let sample = metrics::fetch(self.at.metrics).and_then(|sample| {
+    fn counted(&mut self) -> Result<(RouterSample, metrics::Queues), RealError> {
+        let sample = metrics::fetch(self.at.metrics).and_then(|(sample, queues)| {
             let cpu_ns = proc::cpu_ns(self.process.id())?;
-            Ok(RouterSample { cpu_ns, ..sample })
+            Ok((RouterSample { cpu_ns, ..sample }, queues))
         });
         sample.map_err(|error| self.silent(&error))
     }
@@ -297,7 +321,10 @@ mod tests {
     fn a_configuration_is_toml() {
         let at = Addresses::any("/tmp/\"odd\".sock".into());
         let plan = RouterPlan { fib_filler: 5, ..RouterPlan::default() };
-        let text = config_text(&plan, 3, &at, Some(Path::new("/tmp/filler.txt")));
+        let place = Place::new(Path::new("/tmp"), 0, 1);
+        let filler = Some(Path::new("/tmp/filler.txt"));
+        let setting = Setting { at: &at, routes: 3, filler, disks: (&place, false) };
+        let text = config_text(&plan, &setting);
         let value: toml::Value = toml::from_str(&text).unwrap();
         assert_eq!(value["faces"]["unix"].as_str(), Some("/tmp/\"odd\".sock"));
         assert_eq!(value["face"][0]["routes_file"].as_str(), Some("/tmp/filler.txt"));

@@ -14,9 +14,10 @@ use weir_face::FaceUri;
 use weir_netsim::plan::{Plan, Role, Transport};
 
 use super::app::{AppSpec, EXIT_WRONG_BYTES};
+use super::disks::{self, Place};
 use super::links::EmulatedLink;
 use super::process::{END_PATIENCE, Launch, Process, Said};
-use super::router::{Addresses, Router, config_text};
+use super::router::{Addresses, Router, Setting, config_text};
 use super::{RealError, RealOptions, check, fill};
 
 /// How long a router may take for each prefix that leads nowhere, beyond the usual.
@@ -160,10 +161,15 @@ impl<'a> Site<'a> {
     }
 
     fn start_routers(&mut self, deadline: Instant) -> Result<(), RealError> {
+        for node in self.router_nodes() {
+            if check::disk(self.plan, node).is_some_and(disks::is_filled) {
+                self.fill_disks(node)?;
+            }
+        }
         let mut started = Vec::new();
         for node in self.router_nodes() {
             let at = Addresses::any(self.temporary.path().join(format!("{node}.sock")));
-            started.push((node, self.start_router(node, &at)?, at));
+            started.push((node, self.start_router(node, &at, false)?, at));
         }
         for (node, process, at) in started {
             self.await_router(node, process, at, deadline)?;
@@ -171,7 +177,42 @@ impl<'a> Site<'a> {
         Ok(())
     }
 
-    fn start_router(&mut self, node: usize, at: &Addresses) -> Result<Process, RealError> {
+    /// A life of a router in which it takes in what its disks hold from the start.
+    fn fill_disks(&mut self, node: usize) -> Result<(), RealError> {
+        let deadline = self.start_deadline();
+        let at = Addresses::any(self.temporary.path().join(format!("{node}.sock")));
+        let process = self.start_router(node, &at, true)?;
+        self.await_router(node, process, at, deadline)?;
+        let mut router = self.routers.remove(&node).expect("it was started");
+        fill::fill_disks(self.plan, &router)?;
+        self.nodes.retain(|_, &mut of| of != node);
+        router.process.stop()
+    }
+
+    fn disks_of(&self, node: usize) -> Place {
+        Place::new(&self.dir, node, self.plan.app_seed(node))
+    }
+
+    /// Has a disk of a router, or all of them, stall or go on.
+    pub(super) fn stall_disks(
+        &self,
+        node: usize,
+        disk: Option<u8>,
+        begins: bool,
+    ) -> Result<(), RealError> {
+        match check::disk(self.plan, node) {
+            Some(plan) => self.disks_of(node).stall(plan, disk, begins),
+            None => Ok(()),
+        }
+    }
+
+    /// Starts a router; `is_filled` has it fill its disks.
+    fn start_router(
+        &mut self,
+        node: usize,
+        at: &Addresses,
+        is_filled: bool,
+    ) -> Result<Process, RealError> {
         let Role::Router(plan) = &self.plan.nodes[node].role else {
             return Err(RealError::Unsupported(format!("`{}` is no router", self.name(node))));
         };
@@ -184,7 +225,8 @@ impl<'a> Site<'a> {
             }
         };
         let routes = self.plan.routes.iter().filter(|route| route.node == node).count();
-        let text = config_text(plan, routes, at, filler.as_deref());
+        let disks = (&self.disks_of(node), is_filled);
+        let text = config_text(plan, &Setting { at, routes, filler: filler.as_deref(), disks });
         let path = self.dir.join(format!("node-{node}.toml"));
         write_file(&path, text.as_bytes())?;
         let path = path.display().to_string();
@@ -425,7 +467,7 @@ impl<'a> Site<'a> {
     pub(super) fn revive(&mut self, node: usize) -> Result<(), RealError> {
         let deadline = self.start_deadline();
         let at = self.routers[&node].at.clone();
-        let process = self.start_router(node, &at)?;
+        let process = self.start_router(node, &at, false)?;
         self.await_router(node, process, at, deadline)?;
         self.wait_for_filler(node, deadline)?;
         for index in 0..self.plan.links.len() {

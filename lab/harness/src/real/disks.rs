@@ -1,0 +1,233 @@
+//! Disks of routers: files of the run, as fast as the plan says.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use weir_netem::{DiskConfig, ServiceTime};
+use weir_netsim::plan::{
+    DiskAdmission, DiskBypass, DiskContention, DiskFilter, DiskIo, DiskMark, DiskOffer, DiskPlan,
+};
+
+use super::RealError;
+
+/// Records that may wait to be written while a disk is filled.
+const FILL_WRITES_MAX: u32 = 1_000_000;
+
+/// Where the disks of one router are, and how they are drawn.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    dir: PathBuf,
+    node: usize,
+    seed: u64,
+}
+
+impl Place {
+    /// In `dir`; `seed` is the run's.
+    pub(super) fn new(dir: &Path, node: usize, seed: u64) -> Self {
+        Self { dir: dir.to_owned(), node, seed }
+    }
+
+    fn path(&self, disk: u8) -> PathBuf {
+        self.dir.join(format!("node-{}-disk-{disk}", self.node))
+    }
+
+    /// While this file is there, a disk answers nothing.
+    fn stall_path(&self, disk: u8) -> PathBuf {
+        self.dir.join(format!("node-{}-disk-{disk}-stalled", self.node))
+    }
+
+    /// Has a disk, or all for `None`, stall or go on.
+    pub(super) fn stall(
+        &self,
+        plan: &DiskPlan,
+        disk: Option<u8>,
+        begins: bool,
+    ) -> Result<(), RealError> {
+        for at in (0..plan.disks).filter(|at| disk.is_none_or(|disk| disk == *at)) {
+            let path = self.stall_path(at);
+            let done = match begins {
+                true => std::fs::write(&path, []),
+                false => std::fs::remove_file(&path),
+            };
+            done.map_err(|source| RealError::System {
+                what: format!("cannot change {}", path.display()),
+                source,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// What the device of a plan has that the pacing of a real one has not.
+pub(super) fn unsupported(device: &DiskConfig) -> Option<&'static str> {
+    if device.read_ns_per_kib > 0 || device.write_ns_per_kib > 0 {
+        Some("time that grows with the size of an operation")
+    } else if device.error_probability > 0.0 {
+        Some("errors")
+    } else if device.read != device.write {
+        Some("reads and writes of different times")
+    } else if matches!(device.read, ServiceTime::Histogram { .. }) {
+        Some("times of a histogram")
+    } else {
+        None
+    }
+}
+
+/// The part of a configuration that is about disks. Disks that are being `filled` are as fast as
+/// they can be and take all that comes.
+pub(super) fn config_text(plan: &DiskPlan, place: &Place, is_filled: bool) -> String {
+    let mut text = String::new();
+    let quoted = |path: &Path| Value::from(path.display().to_string()).to_string();
+    for disk in 0..plan.disks {
+        // Writing to a String cannot fail.
+        let _ = write!(
+            text,
+            "\n[[disk]]\npath = {}\nsize = {}\nregion_size = {}\n",
+            quoted(&place.path(disk)),
+            plan.bytes,
+            plan.region_bytes,
+        );
+        if !is_filled {
+            let _ = writeln!(text, "stalled_while = {}", quoted(&place.stall_path(disk)));
+            text.push_str(&pace(&plan.device, place.seed.wrapping_add(disk.into())));
+        }
+    }
+    let (offer, writes_max, admission) = match is_filled {
+        true => ("arrival", FILL_WRITES_MAX, "all".to_owned()),
+        false => (offer(plan.offer), plan.writes_max, admission(plan.admission)),
+    };
+    let _ = write!(
+        text,
+        "\n[disks]\nadmission = \"{admission}\"\noffer = \"{offer}\"\nfilter = \"{}\"\n\
+         filter_false_positives_ppm = {}\nrecord_size_typical = {}\nio = \"{}\"\n\
+         interests_waiting_max = {}\nbypass = \"{}\"\nthreshold = {}\nmark = \"{}\"\n\
+         announce_period = \"{}ns\"\ncontention = \"{}\"\ndepth = {}\nreads_max = {}\n\
+         writes_max = {writes_max}\nwrite_size_max = {}\nwrite_delay_max = \"{}ns\"\n\
+         stalled_after = \"{}ns\"\n",
+        filter(plan.filter),
+        plan.false_positives_ppm,
+        plan.record_bytes_typical,
+        if plan.io == DiskIo::Blocking { "blocking" } else { "async" },
+        plan.interests_waiting_max,
+        bypass(plan.bypass),
+        plan.threshold,
+        mark(plan.mark),
+        plan.announce_period_ns,
+        contention(plan.contention),
+        plan.depth,
+        plan.reads_max,
+        plan.write_bytes_max,
+        plan.write_delay_ns,
+        plan.stalled_after_ns,
+    );
+    text
+}
+
+/// How slow a disk is made; one of a plan that takes no time is left as it is.
+fn pace(device: &DiskConfig, seed: u64) -> String {
+    let mean_ns = device.read.mean_ns();
+    if mean_ns <= 0.0 {
+        return String::new();
+    }
+    let service = match device.read {
+        ServiceTime::Exponential { .. } => "exponential",
+        _ => "constant",
+    };
+    let ops_per_s = f64::from(device.parallelism) * 1e9 / mean_ns;
+    format!(
+        "pace = {{ ops_per_s = {ops_per_s:?}, parallelism = {}, service = \"{service}\", seed = {} \
+         }}\n",
+        device.parallelism,
+        // TOML has no larger numbers.
+        seed & i64::MAX as u64,
+    )
+}
+
+fn filter(filter: DiskFilter) -> &'static str {
+    match filter {
+        DiskFilter::Bloom => "bloom",
+        DiskFilter::Index => "index",
+    }
+}
+
+fn bypass(bypass: DiskBypass) -> &'static str {
+    match bypass {
+        DiskBypass::Off => "off",
+        DiskBypass::Threshold => "threshold",
+        DiskBypass::Adaptive => "adaptive",
+    }
+}
+
+fn mark(mark: DiskMark) -> &'static str {
+    match mark {
+        DiskMark::Off => "off",
+        DiskMark::Ecn => "ecn",
+        DiskMark::NbCc => "nb-cc",
+    }
+}
+
+fn contention(contention: DiskContention) -> &'static str {
+    match contention {
+        DiskContention::Fifo => "fifo",
+        DiskContention::DataFirst => "data-first",
+        DiskContention::InterestFirst => "interest-first",
+    }
+}
+
+fn offer(offer: DiskOffer) -> &'static str {
+    match offer {
+        DiskOffer::Eviction => "eviction",
+        DiskOffer::Arrival => "arrival",
+    }
+}
+
+fn admission(admission: DiskAdmission) -> String {
+    match admission {
+        DiskAdmission::All => "all".to_owned(),
+        DiskAdmission::SecondHit => "second-hit".to_owned(),
+        DiskAdmission::Size { bytes_min } => bytes_min.to_string(),
+    }
+}
+
+/// Whether a plan puts anything on the disks.
+pub(super) fn is_filled(plan: &DiskPlan) -> bool {
+    plan.filled_objects > 0 || plan.filled > 0.0 || !plan.filled_ranges.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_is_toml_and_paces_what_the_plan_says() {
+        let place = Place::new(Path::new("/tmp/\"odd\""), 3, u64::MAX);
+        let read = ServiceTime::Exponential { mean_ns: 212_766 };
+        let device = DiskConfig {
+            read: read.clone(),
+            write: read,
+            parallelism: 4,
+            ..DiskConfig::default()
+        };
+        let plan = DiskPlan { disks: 2, device, ..DiskPlan::default() };
+        assert_eq!(unsupported(&plan.device), None);
+        let value: toml::Value = toml::from_str(&config_text(&plan, &place, false)).unwrap();
+        let disks = value["disk"].as_array().unwrap();
+        assert_eq!(disks[1]["path"].as_str(), Some("/tmp/\"odd\"/node-3-disk-1"));
+        let rate = disks[0]["pace"]["ops_per_s"].as_float().unwrap();
+        assert!((rate - 18_800.0).abs() < 0.1, "{rate}");
+        assert_eq!(disks[0]["pace"]["service"].as_str(), Some("exponential"));
+        assert_eq!(value["disks"]["offer"].as_str(), Some("eviction"));
+        let value: toml::Value = toml::from_str(&config_text(&plan, &place, true)).unwrap();
+        assert!(value["disk"][0].get("pace").is_none());
+        assert_eq!(value["disks"]["offer"].as_str(), Some("arrival"));
+    }
+
+    #[test]
+    fn what_cannot_be_paced_is_named() {
+        let slow = DiskConfig { read_ns_per_kib: 1, ..DiskConfig::default() };
+        assert!(unsupported(&slow).unwrap().contains("size"));
+        let odd = DiskConfig { write: ServiceTime::Constant { ns: 5 }, ..DiskConfig::default() };
+        assert!(unsupported(&odd).unwrap().contains("different times"));
+    }
+}
