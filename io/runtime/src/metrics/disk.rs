@@ -88,9 +88,17 @@ fn busy(snapshot: &Snapshot, encoder: &mut DescriptorEncoder) -> Result<(), fmt:
         ("disk_answered", "Pending Interests answered from a disk", busy.answered),
         ("disk_went_on", "Pending Interests that went on without a disk", busy.went_on),
         ("disk_overtaken", "Pending Interests answered before the disk", busy.overtaken),
+        (
+            "disk_waited_over_threshold",
+            "Interests that waited though the queue was over its threshold",
+            busy.waited_over_threshold,
+        ),
+        ("disk_interests_refused", "Interests refused before a full queue", busy.interests_refused),
         ("disk_marked", "Data marked because of the disks", busy.marked),
         ("disk_alphas_sent", "Neighbours told that there is no room", busy.alphas_sent),
+        ("disk_betas_sent", "Neighbours told that there is room again", busy.betas_sent),
         ("disk_alphas_received", "Neighbours that had no room", busy.alphas_received),
+        ("disk_betas_received", "Neighbours that had room again", busy.betas_received),
     ] {
         counter(encoder, name, help, value)?;
     }

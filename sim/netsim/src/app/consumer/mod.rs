@@ -263,6 +263,8 @@ impl Consumer {
     pub fn sample(&self) -> Option<EventKind> {
         match &self.mode {
             Mode::Arrivals(_) => None,
+            // What is left of a window when all is answered is no window.
+            Mode::Window(window) if window.is_done(&self.core) => None,
             Mode::Window(window) => Some(window.sample(&self.core)),
             Mode::Objects(objects) => Some(objects.sample()),
         }
