@@ -2,12 +2,14 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod disk_store;
 mod process;
 mod relay;
 mod router;
 mod site;
 
 pub use client::{Client, Library, interop_is_skipped};
+pub use disk_store::DiskStore;
 pub use process::{Finished, PATIENCE, Process};
 pub use relay::Relay;
 pub use router::{Router, RouterOptions};

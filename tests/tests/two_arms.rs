@@ -87,7 +87,7 @@ impl Story {
     fn samples(&self) -> BTreeMap<u32, RouterSample> {
         let mut samples = BTreeMap::new();
         for event in &self.events {
-            if let EventKind::RouterSample(sample) = event.kind {
+            if let EventKind::RouterSample(sample) = &event.kind {
                 samples.insert(event.node, sample);
             }
         }

@@ -163,7 +163,8 @@ struct Stall {
 #[derive(Default)]
 struct News {
     has_recovered: bool,
-    stalled: u64,
+    stalls: u64,
+    is_stalled: bool,
     damaged: Repeated,
     no_room: Repeated,
 }
@@ -247,16 +248,18 @@ impl Disks {
             let ms = now.ns_since(self.started) / NS_PER_MS;
             tracing::info!(records = sum.recovered, ms, "what is on the disks is read in");
         }
-        let (disks, before) = (self.paths.len(), std::mem::replace(&mut news.stalled, sum.stalled));
-        if sum.stalled > before {
-            let stalled = sum.stalled;
+        let (stalled, disks) = (sum.stalled, self.paths.len());
+        if sum.stalls > std::mem::replace(&mut news.stalls, sum.stalls) {
+            news.is_stalled = true;
             tracing::warn!(
                 stalled,
                 disks,
                 "a disk does not answer; what it holds is asked for elsewhere until it does"
             );
-        } else if sum.stalled < before {
-            tracing::info!(stalled = sum.stalled, disks, "a disk answers again");
+        }
+        if news.is_stalled && stalled == 0 {
+            news.is_stalled = false;
+            tracing::info!(disks, "all disks answer again");
         }
         if let Some(records) = news.damaged.news(now, sum.damaged) {
             let total = sum.damaged;
@@ -280,7 +283,12 @@ impl Disks {
         let records: u64 = self.reports.iter().flatten().map(|report| report.writes_waiting).sum();
         if writes.waiting.is_empty() {
             let ms = now.ns_since(writes.began) / NS_PER_MS;
-            tracing::info!(ms, "what was in memory is on the disks");
+            let stalled: u64 = self.reports.iter().flatten().map(|report| report.stalled).sum();
+            if stalled == 0 {
+                tracing::info!(ms, "what was in memory is on the disks");
+            } else {
+                tracing::warn!(ms, "stopping without all of memory on the disks: one is stalled");
+            }
             return false;
         }
         if writes.until <= now {

@@ -86,6 +86,11 @@ pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
     }
     let system = |what| move |source| StartError::System { what, source };
     let sockets = open_sockets(&config.listeners)?;
+    // Before whatever may take time: a signal that comes meanwhile stops the router cleanly.
+    let signals = match config.handle_signals {
+        true => Some(Signals::register().map_err(system("signal handlers"))?),
+        false => None,
+    };
     let disks = match config.disks.take() {
         Some(disks) => Some(OpenDisks::open(disks, config.threads)?),
         None => None,
@@ -96,10 +101,6 @@ pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
     let metrics = match config.metrics {
         Some(address) => Some(MetricsServer::start(address, sender.clone())?),
         None => None,
-    };
-    let signals = match config.handle_signals {
-        true => Some(Signals::register().map_err(system("signal handlers"))?),
-        false => None,
     };
     let listening = sockets.listening.clone();
     let control = build(config, (sockets, disks), poll, (sender.clone(), receiver), signals)?;

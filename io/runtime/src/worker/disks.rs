@@ -1,6 +1,6 @@
 //! Between the shard and the disks of its store. Nothing here waits for a disk.
 
-use weir_base::{Instant, NS_PER_MS, NS_PER_S};
+use weir_base::{Instant, NS_PER_MS};
 use weir_disk::DiskPorts;
 use weir_forward::Input;
 use weir_store::disk::{DiskOpId, DiskOutcome};
@@ -9,7 +9,7 @@ use super::{BATCH_PACKETS, Worker};
 use crate::message::ToControl;
 
 /// How often the control thread is told what became of the disks, which it logs.
-const REPORT_INTERVAL_NS: u64 = NS_PER_S;
+const REPORT_INTERVAL_NS: u64 = 200 * NS_PER_MS;
 /// The same while what was on disk before is being read in.
 const RECOVERY_REPORT_INTERVAL_NS: u64 = 20 * NS_PER_MS;
 
@@ -58,9 +58,13 @@ impl Worker {
     }
 
     pub(super) fn report_disks(&mut self, now: Instant) {
-        let Some(disks) = self.disks.as_mut().filter(|disks| disks.report_at <= now) else {
-            return;
-        };
+        if self.disks.as_ref().is_some_and(|disks| disks.report_at <= now) {
+            self.report_disks_now(now);
+        }
+    }
+
+    pub(super) fn report_disks_now(&mut self, now: Instant) {
+        let Some(disks) = &mut self.disks else { return };
         let stats = Box::new(self.router.stats().store.disk);
         let interval_ns = match stats.is_recovering {
             true => RECOVERY_REPORT_INTERVAL_NS,

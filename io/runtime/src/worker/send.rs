@@ -33,8 +33,12 @@ impl Worker {
         }
         self.outbox.announcements = announcements;
         self.submit_disk_ops();
-        for event in self.outbox.events.drain(..) {
-            self.control.send(ToControl::Event { event });
+        if !self.outbox.events.is_empty() {
+            // Whoever is told that the store is flushed wants to know how that went.
+            self.report_disks_now(now);
+            for event in self.outbox.events.drain(..) {
+                self.control.send(ToControl::Event { event });
+            }
         }
     }
 

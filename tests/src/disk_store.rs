@@ -1,0 +1,148 @@
+//! Routers whose content store has disks.
+
+use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use weir_base::Rng;
+
+use crate::{PATIENCE, Router, RouterOptions, Site};
+
+/// Octets at the start of a disk that hold its superblock, both copies of it.
+const SUPERBLOCK_AREA_BYTES: u64 = 8192;
+
+/// The configuration of a router with disks.
+#[derive(Debug, Clone)]
+pub struct DiskStore {
+    /// Name of the configuration, of the socket and of the files of the disks.
+    pub name: String,
+    /// How many disks.
+    pub disks: usize,
+    /// Size of each, as the configuration has it.
+    pub size: String,
+    /// Memory of the store, as the configuration has it.
+    pub memory: String,
+    /// Lines of `[disks]`.
+    pub settings: String,
+    /// Lines of each `[[disk]]`.
+    pub each: String,
+    /// Where the files are; in the site when there is nothing here.
+    pub folder: Option<PathBuf>,
+    /// More arguments for `weir router`.
+    pub arguments: Vec<String>,
+}
+
+impl DiskStore {
+    /// One disk of 64 MiB behind 1 MiB of memory, written to as Data comes.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            disks: 1,
+            size: "64MiB".into(),
+            memory: "1MiB".into(),
+            settings: "offer = \"arrival\"\n".into(),
+            each: String::new(),
+            folder: None,
+            arguments: Vec::new(),
+        }
+    }
+
+    /// The file of a disk.
+    #[must_use]
+    pub fn file(&self, site: &Site, disk: usize) -> PathBuf {
+        let name = format!("{}.disk{disk}", self.name);
+        self.folder.as_ref().map_or_else(|| site.path(&name), |folder| folder.join(&name))
+    }
+
+    /// A path whose file, while it is there, stalls a disk.
+    #[must_use]
+    pub fn stall_file(&self, site: &Site, disk: usize) -> PathBuf {
+        site.path(&format!("{}.stall{disk}", self.name))
+    }
+
+    /// Writes the configuration and returns its path.
+    pub fn write_config(&self, site: &Site) -> PathBuf {
+        let Self { memory, settings, size, each, .. } = self;
+        let mut text = format!("[store]\nsize = {memory:?}\n[disks]\n{settings}");
+        for disk in 0..self.disks {
+            let (path, stall) = (self.file(site, disk), self.stall_file(site, disk));
+            let _ = write!(
+                text,
+                "[[disk]]\npath = {path:?}\nsize = {size:?}\nstalled_while = {stall:?}\n{each}"
+            );
+        }
+        site.write(&format!("{}.toml", self.name), text.as_bytes())
+    }
+
+    /// Starts a router with these disks.
+    pub fn start(&self, site: &Site) -> Router {
+        let config = self.write_config(site);
+        let mut arguments = vec!["-c".into(), config.to_str().expect("UTF-8").into()];
+        arguments.extend(self.arguments.iter().cloned());
+        Router::start_with(site, &RouterOptions { socket: self.name.clone(), arguments })
+    }
+
+    /// Flips so many bits of each disk, anywhere but in the superblocks.
+    ///
+    /// # Panics
+    /// If a file cannot be read or written.
+    pub fn flip_bits(&self, site: &Site, flips: usize, seed: u64) {
+        let mut rng = Rng::from_seed(seed);
+        for disk in 0..self.disks {
+            flip_bits(&self.file(site, disk), SUPERBLOCK_AREA_BYTES, flips, &mut rng);
+        }
+    }
+}
+
+fn flip_bits(path: &Path, from: u64, flips: usize, rng: &mut Rng) {
+    let file = OpenOptions::new().read(true).write(true).open(path).expect("file of a disk");
+    let len = file.metadata().expect("its length").len();
+    for _ in 0..flips {
+        let at = from + rng.next_u64() % (len - from);
+        let mut octet = [0];
+        file.read_exact_at(&mut octet, at).expect("an octet");
+        octet[0] ^= 1 << (rng.next_u64() % 8);
+        file.write_all_at(&octet, at).expect("an octet");
+    }
+}
+
+impl Router {
+    /// What the router says of its disks now.
+    ///
+    /// # Panics
+    /// If it has none.
+    pub fn disk_status(&self, site: &Site) -> Value {
+        let status = self.weir_json(site, &["status", "cs"]);
+        let disk = status["cs"]["disk"].clone();
+        assert!(disk.is_object(), "no disks: {status}");
+        disk
+    }
+
+    /// Waits until what the router says of its disks is as wanted, and returns it.
+    ///
+    /// # Panics
+    /// If [`PATIENCE`] runs out first.
+    pub fn disks_become(&self, site: &Site, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let disk = self.disk_status(site);
+            if is_so(&disk) {
+                return disk;
+            }
+            assert!(Instant::now() < deadline, "{what} did not come about: {disk}");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until what was on the disks is read in and nothing waits to be written.
+    pub fn disks_settle(&self, site: &Site) -> Value {
+        self.disks_become(site, "rest", |disk| {
+            disk["recovering"] == false && disk["writesWaiting"] == 0
+        })
+    }
+}
