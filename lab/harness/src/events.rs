@@ -394,7 +394,10 @@ mod tests {
                 is_marked: false,
             },
             EventKind::QueueLength { queue: Queue::Link(3), packets: 12 },
-            EventKind::RouterSample(RouterSample { store_hits: 4, ..RouterSample::default() }),
+            EventKind::RouterSample(Box::new(RouterSample {
+                store_hits: 4,
+                ..RouterSample::default()
+            })),
         ];
         let at = |(i, kind)| Event { at_ns: 10 * i as u64, node: (i % 2) as u32, kind };
         kinds.into_iter().enumerate().map(at).collect()

@@ -109,7 +109,7 @@ pub enum EventKind {
         is_bypass: bool,
     },
     /// A sample of a router's counters, all since the start of the run.
-    RouterSample(RouterSample),
+    RouterSample(Box<RouterSample>),
     /// A sample of what one direction of a link has carried since the start; `node` sends.
     LinkSample {
         /// An index into [`Plan::links`](crate::plan::Plan::links).

@@ -52,6 +52,7 @@ pub struct NodePlan {
 /// What a node does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[allow(clippy::large_enum_variant, reason = "a plan has few nodes, and each is made once")]
 pub enum Role {
     /// Forwards.
     Router(RouterPlan),

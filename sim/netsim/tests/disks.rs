@@ -37,7 +37,7 @@ fn received_between(events: &[Event], from_ns: u64, to_ns: u64) -> usize {
 /// What the disks of a node had done at the last sample.
 fn disk_of(events: &[Event], node: u32) -> DiskSample {
     let sample = events.iter().rev().find_map(|event| match event.kind {
-        EventKind::RouterSample(sample) if event.node == node => Some(sample.disk),
+        EventKind::RouterSample(ref sample) if event.node == node => Some(sample.disk),
         _ => None,
     });
     sample.expect("routers are sampled")

@@ -60,7 +60,7 @@ fn full(events: &[Event], wanted: Queue) -> (usize, usize) {
 
 fn last_sample(events: &[Event]) -> RouterSample {
     let mut samples = events.iter().rev().filter_map(|event| match event.kind {
-        EventKind::RouterSample(sample) => Some(sample),
+        EventKind::RouterSample(ref sample) => Some(**sample),
         _ => None,
     });
     samples.next().expect("samples were asked for")
@@ -163,7 +163,7 @@ fn one_processor_serves_both_kinds() {
     assert!((2300..2700).contains(&rtts_ns(&events).len()), "{}", rtts_ns(&events).len());
     assert!(dropped > 2300, "{dropped}");
     let busy = events.iter().rev().find_map(|event| match event.kind {
-        EventKind::RouterSample(sample) if event.at_ns == S => Some(sample.cpu_ns),
+        EventKind::RouterSample(ref sample) if event.at_ns == S => Some(sample.cpu_ns),
         _ => None,
     });
     assert!((990 * MS..=S).contains(&busy.unwrap()), "{busy:?}");

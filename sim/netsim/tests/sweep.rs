@@ -156,8 +156,8 @@ impl Outcome {
         let (threshold, best_ns) = self.best;
         let threshold = threshold.map_or("off".into(), |threshold| threshold.to_string());
         println!(
-            "{beyond:>8?} read {:>5.2} ms, load {load:>4}, round trip {:>6.1} ms: best {threshold:>3} \
-             {:>8.3} ms, 64 {:>8.3} ms, adaptive {:>8.3} ms: {:>+6.1} % of best, {:>+6.1} % of 64",
+            "{beyond:>8?} read {:>5.2} ms, load {load:>4}, round trip {:>6.1} ms: \
+             best {threshold:>3} {:>8.3} ms, 64 {:>8.3} ms, adaptive {:>8.3} ms: {:>+6.1} % of best, {:>+6.1} % of 64",
             read_ns as f64 / 1e6,
             round_trip_ns as f64 / 1e6,
             best_ns / 1e6,
@@ -181,8 +181,8 @@ fn sweep(cells: impl Iterator<Item = Cell>) {
     let most = outcomes.iter().map(Outcome::gain).fold(f64::MIN, f64::max);
     let better = outcomes.iter().filter(|outcome| outcome.gain() >= 0.2).count();
     println!(
-        "{} cells: at worst {:+.1} % of the best threshold; 20 % better than 64 in {better}, at most \
-         {:.1} %",
+        "{} cells: at worst {:+.1} % of the best threshold; 20 % better than 64 in {better}, at \
+         most {:.1} %",
         outcomes.len(),
         100.0 * worst,
         100.0 * most

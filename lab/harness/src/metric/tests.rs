@@ -142,14 +142,14 @@ fn counters_of_routers_are_differences() {
          [[metric]]\nid = \"cpu\"\nmeasure = \"cpu-per-packet\"\n",
     );
     let sample = |hits, misses, out_bytes, interests, cpu_ns| {
-        EventKind::RouterSample(RouterSample {
+        EventKind::RouterSample(Box::new(RouterSample {
             store_hits: hits,
             store_misses: misses,
             out_bytes,
             in_interests: interests,
             cpu_ns,
             ..RouterSample::default()
-        })
+        }))
     };
     let events = [
         (2 * S, 2, sample(100, 100, 1_000, 1_000, S)),
@@ -167,7 +167,7 @@ fn counters_of_routers_are_differences() {
 fn a_counter_that_runs_backwards_is_a_fault() {
     let metrics = metrics_of("[[metric]]\nid = \"hits\"\nmeasure = \"hit-ratio\"\n");
     let sample = |store_hits| {
-        EventKind::RouterSample(RouterSample { store_hits, ..RouterSample::default() })
+        EventKind::RouterSample(Box::new(RouterSample { store_hits, ..RouterSample::default() }))
     };
     measure(&metrics, 0, &[(S, 2, sample(9)), (2 * S, 2, sample(8))]);
 }
@@ -194,7 +194,7 @@ fn samples_that_come_late_measure_the_same_time() {
                 RouterSample { out_bytes, store_hits, store_misses, ..RouterSample::default() };
             let (frames, bytes, dropped) = (store_hits, out_bytes, 0);
             [
-                (at_ns, 2, EventKind::RouterSample(sample)),
+                (at_ns, 2, EventKind::RouterSample(Box::new(sample))),
                 (at_ns, 2, EventKind::LinkSample { link: 0, frames, bytes, dropped }),
             ]
         });

@@ -237,7 +237,10 @@ mod tests {
             (1 << 44, EventKind::QueueLength { queue: Queue::Link(3), packets: 4 }),
             (
                 u64::MAX,
-                EventKind::RouterSample(RouterSample { in_interests: 3, ..Default::default() }),
+                EventKind::RouterSample(Box::new(RouterSample {
+                    in_interests: 3,
+                    ..Default::default()
+                })),
             ),
         ]
     }

@@ -159,7 +159,7 @@ impl<'a> Run<'a> {
                 let lengths = queues.lengths().into_iter().filter(|_| has_disk);
                 let lengths =
                     lengths.map(|(queue, packets)| EventKind::QueueLength { queue, packets });
-                for kind in lengths.chain([EventKind::RouterSample(sample)]) {
+                for kind in lengths.chain([EventKind::RouterSample(Box::new(sample))]) {
                     self.events.push(Event { at_ns, node: node as u32, kind });
                 }
             }
@@ -217,7 +217,7 @@ impl<'a> Run<'a> {
         for (&node, router) in &mut self.site.routers {
             let sample = router.sample()?;
             if self.plan.sample_ns > 0 {
-                let kind = EventKind::RouterSample(sample);
+                let kind = EventKind::RouterSample(Box::new(sample));
                 self.events.push(Event { at_ns: elapsed_ns, node: node as u32, kind });
             }
             report.routers.push(router_report(node, &router.name, &sample, elapsed_ns));

@@ -366,10 +366,10 @@ impl Network {
     /// Tells a router of the operations of its disks that have ended.
     fn end_disk_operations(&mut self, node: u32) -> Result<(), Broken> {
         let now = self.now();
-        loop {
-            let NodeKind::Router(router) = &mut self.nodes[node as usize].kind else { break };
-            let Some(disks) = &mut router.disks else { break };
-            let Some(done) = disks.complete(now, &mut self.library) else { break };
+        while let NodeKind::Router(router) = &mut self.nodes[node as usize].kind
+            && let Some(disks) = &mut router.disks
+            && let Some(done) = disks.complete(now, &mut self.library)
+        {
             let input = Input::DiskDone { id: done.id, outcome: done.outcome };
             router.handle(done.shard, now, &mut [input], &mut self.outbox);
             self.note(node, 0, done.what, done.bytes);

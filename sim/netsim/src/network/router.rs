@@ -167,8 +167,8 @@ impl RouterNode {
         ops
     }
 
-    /// Puts Data on the disks, as an earlier life would have left it there, as long as all of it has
-    /// room; then begins anew.
+    /// Puts Data on the disks, as an earlier life would have left it there, as long as all of it
+    /// has room; then begins anew.
     pub(crate) fn fill_disks(
         &mut self,
         packets: impl IntoIterator<Item = Packet>,

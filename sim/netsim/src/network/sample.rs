@@ -40,7 +40,7 @@ impl Network {
                     self.emit(node, EventKind::QueueLength { queue, packets }, observer);
                 }
                 self.add_faces(node, &mut sample);
-                self.emit(node, EventKind::RouterSample(sample), observer);
+                self.emit(node, EventKind::RouterSample(Box::new(sample)), observer);
             }
         }
     }
