@@ -260,7 +260,9 @@ impl DiskTier {
                 }
             }
         }
-        self.notes.remove(key);
+        if self.notes.remove(key) && self.is_recovering() {
+            self.supersede(disk, key);
+        }
         let packet = packet.share();
         let pending = Pending { key, place, packet: packet.clone(), fresh_until_unix_ms };
         let pending = self.insert_pending(pending);
@@ -283,6 +285,16 @@ impl DiskTier {
         }
         device.records_waiting += 1;
         self.sweep(size);
+    }
+
+    /// What has yet to be read in under this key is older than what was just appended to a disk.
+    fn supersede(&mut self, disk: usize, key: Key) {
+        self.recovery.on_erased(Erasure::Key(key));
+        for (other, device) in self.devices.iter_mut().enumerate() {
+            if other != disk {
+                device.erase(Erasure::Key(key));
+            }
+        }
     }
 
     /// Goes on through the index for stale entries, fast enough to come around in less than an
@@ -323,19 +335,23 @@ impl DiskTier {
     pub(crate) fn erase_key(&mut self, key: Key) -> bool {
         self.notes.remove(key);
         self.outdate_reads(key);
-        self.recovery.on_erased(Erasure::Key(key));
-        let Some(place) = self.index.find(key) else {
-            if self.is_recovering() {
-                self.devices.iter_mut().for_each(|device| device.erase(Erasure::Key(key)));
-            }
-            return false;
-        };
-        let is_valid = self.is_valid(place);
-        self.remove_from_index(key, place);
-        if is_valid {
-            self.devices[usize::from(place.disk())].erase(Erasure::Key(key));
+        let place = self.find(key);
+        if let Some(place) = place {
+            self.remove_from_index(key, place);
         }
-        is_valid
+        self.note_erased(key, place);
+        place.is_some()
+    }
+
+    /// Has it noted on disk that what is there under this key, or may be, was erased.
+    fn note_erased(&mut self, key: Key, place: Option<Place>) {
+        self.recovery.on_erased(Erasure::Key(key));
+        let is_recovering = self.is_recovering();
+        for (disk, device) in self.devices.iter_mut().enumerate() {
+            if is_recovering || place.is_some_and(|place| usize::from(place.disk()) == disk) {
+                device.erase(Erasure::Key(key));
+            }
+        }
     }
 
     /// Erases one Data by command.
@@ -367,7 +383,7 @@ impl DiskTier {
                 erased += 1;
                 self.notes.remove(key);
                 if !is_all {
-                    self.devices[usize::from(place.disk())].erase(Erasure::Key(key));
+                    self.note_erased(key, Some(place));
                 }
             }
             if is_all {

@@ -37,11 +37,10 @@ impl Notes {
         oldest.filter(|oldest| self.fingerprints.remove(oldest).is_some())
     }
 
+    /// Removes a note. Says whether there was one.
     #[inline]
-    pub(super) fn remove(&mut self, key: Key) {
-        if !self.fingerprints.is_empty() {
-            self.fingerprints.remove(&key);
-        }
+    pub(super) fn remove(&mut self, key: Key) -> bool {
+        !self.fingerprints.is_empty() && self.fingerprints.remove(&key).is_some()
     }
 
     pub(super) fn memory_bytes(&self) -> usize {

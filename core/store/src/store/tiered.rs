@@ -286,6 +286,12 @@ impl Store {
         self.has_answer_on_disk(query)
     }
 
+    /// Of the use at present of a region of the disk, this store's or not.
+    #[cfg(test)]
+    pub(crate) fn region_sequence(&self, disk: u8, region: u64) -> u32 {
+        self.disk.as_ref().map_or(0, |tiered| tiered.tier.region_sequence(disk, region))
+    }
+
     #[cfg(test)]
     pub(crate) fn check_disk(&mut self) {
         if let Some(disk) = &mut self.disk {

@@ -5,6 +5,14 @@ use super::super::place::UNIT_BYTES;
 use std::collections::BTreeMap;
 
 impl DiskTier {
+    /// Of the use at present of a region, which is counted from the start of the disk.
+    pub(crate) fn region_sequence(&self, disk: u8, region: u64) -> u32 {
+        let device = &self.devices[usize::from(disk)];
+        let geometry = &device.geometry;
+        let at = (region - u64::from(geometry.first)) / u64::from(geometry.stride);
+        device.regions[at as usize].sequence
+    }
+
     /// Filter, sums and queues agree with the index.
     pub(crate) fn check(&mut self) {
         let mut regions = BTreeMap::<(u8, usize), (u32, u64)>::new();

@@ -188,7 +188,10 @@ impl Model {
     /// Whether this must be found.
     fn is_required(&self, known: &Known) -> bool {
         let Some(written) = &known.written else { return false };
-        let is_there = self.sequence_at(written.disk, written.begin) == written.sequence;
+        // A region makes room before the disk hears of it.
+        let (_, region) = self.region_of(written.disk, written.begin);
+        let is_there = self.sequence_at(written.disk, written.begin) == written.sequence
+            && self.bed.store.region_sequence(written.disk, region) <= written.sequence;
         let is_over = !self.bed.stats().is_recovering;
         written.is_acknowledged
             && is_there
