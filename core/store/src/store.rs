@@ -438,7 +438,7 @@ impl Store {
             siblings: Links::NONE,
             queue: Links::NONE,
             mark: 0,
-            // At most two headers of four octets, and `is_storable` has checked that the other fits.
+            // Two headers of four octets at most; `is_storable` has checked that the other fits.
             name_at: (name_value.as_ptr().addr() - data.wire.as_ptr().addr()) as u8,
             flags: 0,
             name_len: name_value.len() as u16,

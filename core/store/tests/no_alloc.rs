@@ -1,6 +1,7 @@
 //! A store at its working size allocates nothing, whatever comes and goes.
 
 use weir_base::{HashKey, Instant, NS_PER_MS, Pool, Rng};
+use weir_store::disk::{DiskGeometry, DiskOp, DiskOpKind, DiskOutcome, DiskTierConfig};
 use weir_store::{EvictionPolicy, Lookup, NameHashes, Query, Store, StoreConfig};
 use weir_wire::{Data, DataView, Name, NameView};
 
@@ -12,7 +13,7 @@ fn hashes_at(hashes: &[u64; 8], depth: usize) -> NameHashes {
     NameHashes {
         whole: hashes[depth - 1],
         parent: depth.checked_sub(2).map(|at| hashes[at]),
-        grandparent: None,
+        grandparent: depth.checked_sub(3).map(|at| hashes[at]),
     }
 }
 
@@ -103,4 +104,84 @@ fn a_store_at_its_working_size_allocates_nothing() {
         assert!(after.refreshes > before.refreshes, "{policy}: and refreshes");
         assert_eq!(counted.count_total, 0, "{policy}: allocations");
     }
+}
+
+/// Two disks of which nobody reads anything.
+fn with_disks(config: StoreConfig) -> Store {
+    let geometry = DiskGeometry {
+        data_offset: 4096,
+        region_bytes: 1 << 20,
+        block_bytes: 4096,
+        first: 0,
+        stride: 1,
+        regions: 64,
+        is_writable: true,
+    };
+    let disks = vec![geometry.clone(), geometry];
+    Store::with_disk(config, DiskTierConfig::new(disks, 1, KEY, |_| 0))
+}
+
+fn work_off(store: &mut Store, now: Instant) {
+    let mut ops: Vec<DiskOp> = Vec::new();
+    loop {
+        store.handle_timeout(now);
+        store.take_disk_ops(now, &mut ops);
+        if ops.is_empty() {
+            return;
+        }
+        for op in ops.drain(..) {
+            let outcome = match op.kind {
+                DiskOpKind::Write { .. } => DiskOutcome::Written,
+                DiskOpKind::ReadRaw { len, .. } => DiskOutcome::Raw(vec![0; len as usize]),
+                DiskOpKind::ReadRecord { .. } => panic!("nobody asked for it"),
+            };
+            store.on_disk_done(now, op.id, outcome);
+        }
+    }
+}
+
+#[test]
+fn lookups_of_a_store_with_disks_allocate_nothing() {
+    let mut bed = Bed::new(EvictionPolicy::S3Fifo);
+    bed.store = with_disks(bed.store.config().clone());
+    work_off(&mut bed.store, bed.now);
+    let packets = std::mem::take(&mut bed.packets);
+    for packet in &packets {
+        let data = DataView::decode(packet).unwrap();
+        let mut hashes = [0; 8];
+        let count = hash_all(data.name, &mut hashes);
+        let prefixes = |path: &mut Vec<u64>| path.extend(&hashes[..count - 1]);
+        let known = hashes_at(&hashes, count);
+        bed.store.insert(bed.now, &data, known, prefixes, &mut bed.pool).unwrap();
+        bed.now = bed.now.plus_ns(NS_PER_MS);
+        work_off(&mut bed.store, bed.now);
+    }
+    bed.now = bed.now.plus_ns(10 * NS_PER_MS);
+    work_off(&mut bed.store, bed.now);
+    let mut ask = |name: NameView<'_>| {
+        let mut hashes = [0; 8];
+        let count = hash_all(name, &mut hashes);
+        let hashes = hashes_at(&hashes, count);
+        let query = Query { name, hashes, can_be_prefix: false, must_be_fresh: false };
+        bed.store.prefetch_filter(name, &hashes);
+        bed.store.lookup(bed.now, &query)
+    };
+    let names: Vec<_> = packets.iter().map(|packet| DataView::decode(packet).unwrap()).collect();
+    let mut strange: Name = "/site/7/none".parse().unwrap();
+    strange.append_version(1).append_segment(3);
+    let (mut hits, mut on_disk, mut misses) = (0, 0, 0);
+    let counted = allocation_counter::measure(|| {
+        for data in &names {
+            match ask(data.name) {
+                Lookup::Hit(_) => hits += 1,
+                Lookup::OnDisk(_) => on_disk += 1,
+                Lookup::Miss => misses += 1,
+            }
+            misses += u32::from(matches!(ask(strange.as_view()), Lookup::Miss));
+        }
+    });
+    let all = OBJECTS * SEGMENTS;
+    assert!(hits > all / 5 && on_disk > all / 2 && hits + on_disk == all, "{hits} {on_disk}");
+    assert_eq!(misses, all);
+    assert_eq!(counted.count_total, 0, "allocations");
 }
