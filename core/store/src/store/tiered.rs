@@ -286,6 +286,13 @@ impl Store {
         self.has_answer_on_disk(query)
     }
 
+    /// Where the record of a name is: the disk, and octets from its start.
+    #[cfg(test)]
+    pub(crate) fn offset_of(&self, name: NameView<'_>, hashes: NameHashes) -> Option<(u8, u64)> {
+        let key = key_of(name, hashes.whole, hashes.parent);
+        self.disk.as_ref()?.tier.offset_of(key)
+    }
+
     /// Of the use at present of a region of the disk, this store's or not.
     #[cfg(test)]
     pub(crate) fn region_sequence(&self, disk: u8, region: u64) -> u32 {

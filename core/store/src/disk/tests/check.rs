@@ -1,10 +1,18 @@
 //! What must hold inside the tier at any time.
 
 use super::super::DiskTier;
-use super::super::place::UNIT_BYTES;
+use super::super::place::{Key, UNIT_BYTES};
 use std::collections::BTreeMap;
 
 impl DiskTier {
+    /// Where the record of a key is: the disk, and octets from its start.
+    pub(crate) fn offset_of(&self, key: Key) -> Option<(u8, u64)> {
+        let place = self.index.find(key)?;
+        let device = &self.devices[usize::from(place.disk())];
+        let (region, at) = device.locate(place);
+        Some((place.disk(), device.offset(region as u32, at)))
+    }
+
     /// Of the use at present of a region, which is counted from the start of the disk.
     pub(crate) fn region_sequence(&self, disk: u8, region: u64) -> u32 {
         let device = &self.devices[usize::from(disk)];

@@ -324,7 +324,11 @@ impl Model {
             if let WritePart::Data { packet, .. } = part {
                 let known = self.names.get_mut(&self.all[&packet[..]]).unwrap();
                 known.after_crash.insert(packet.to_vec());
-                if known.current.as_deref() == Some(&packet[..]) {
+                let data = DataView::decode(packet).unwrap();
+                // The same Data may have been appended, erased, and appended again.
+                let place = self.bed.store.offset_of(data.name, hashes(data.name));
+                let is_latest = place == Some((op.disk, begin));
+                if is_latest && known.current.as_deref() == Some(&packet[..]) {
                     known.written = (!fails && !known.may_be_erased).then(|| Written {
                         wire: packet.to_vec(),
                         disk: op.disk,
