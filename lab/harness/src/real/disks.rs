@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use weir_base::NS_PER_MS;
 use weir_netem::{DiskConfig, ServiceTime};
 use weir_netsim::plan::{
     DiskAdmission, DiskBypass, DiskContention, DiskFilter, DiskIo, DiskMark, DiskOffer, DiskPlan,
@@ -74,8 +75,8 @@ pub(super) fn unsupported(device: &DiskConfig) -> Option<&'static str> {
     }
 }
 
-/// The part of a configuration that is about disks. Disks that are being `filled` are as fast as
-/// they can be and take all that comes.
+/// The part of a configuration that is about disks; times are in whole milliseconds, rounded up.
+/// Disks that are being filled are as fast as they can be and take all that comes.
 pub(super) fn config_text(plan: &DiskPlan, place: &Place, is_filled: bool) -> String {
     let mut text = String::new();
     let quoted = |path: &Path| Value::from(path.display().to_string()).to_string();
@@ -102,9 +103,9 @@ pub(super) fn config_text(plan: &DiskPlan, place: &Place, is_filled: bool) -> St
         "\n[disks]\nadmission = \"{admission}\"\noffer = \"{offer}\"\nfilter = \"{}\"\n\
          filter_false_positives_ppm = {}\nrecord_size_typical = {}\nio = \"{}\"\n\
          interests_waiting_max = {}\nbypass = \"{}\"\nthreshold = {}\nmark = \"{}\"\n\
-         announce_period = \"{}ns\"\ncontention = \"{}\"\ndepth = {}\nreads_max = {}\n\
-         writes_max = {writes_max}\nwrite_size_max = {}\nwrite_delay_max = \"{}ns\"\n\
-         stalled_after = \"{}ns\"\n",
+         announce_period = \"{}ms\"\ncontention = \"{}\"\ndepth = {}\nreads_max = {}\n\
+         writes_max = {writes_max}\nwrite_size_max = {}\nwrite_delay_max = \"{}ms\"\n\
+         stalled_after = \"{}ms\"\n",
         filter(plan.filter),
         plan.false_positives_ppm,
         plan.record_bytes_typical,
@@ -113,13 +114,13 @@ pub(super) fn config_text(plan: &DiskPlan, place: &Place, is_filled: bool) -> St
         bypass(plan.bypass),
         plan.threshold,
         mark(plan.mark),
-        plan.announce_period_ns,
+        plan.announce_period_ns.div_ceil(NS_PER_MS),
         contention(plan.contention),
         plan.depth,
         plan.reads_max,
         plan.write_bytes_max,
-        plan.write_delay_ns,
-        plan.stalled_after_ns,
+        plan.write_delay_ns.div_ceil(NS_PER_MS),
+        plan.stalled_after_ns.div_ceil(NS_PER_MS),
     );
     text
 }
