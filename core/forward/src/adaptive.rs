@@ -28,8 +28,10 @@ use self::station::Station;
 /// Next hops of FIB entries that are measured at most; beyond it those that were used longest ago
 /// are forgotten.
 const METERS_MAX: usize = 1024;
-/// A way is tried when what was used instead has taken so many times as long.
+/// A way is tried when what was used instead has taken so many times as long,
 const TRIAL_SHARE: f64 = 200.0;
+/// or less, as long as little is known of it, but at least this.
+const TRIAL_SHARE_MIN: f64 = 5.0;
 /// Disks of a store.
 const DISKS_MAX: usize = 16;
 
@@ -123,6 +125,10 @@ struct Price {
     own_ns: f64,
 }
 
+fn trial_share(station: &Station) -> f64 {
+    TRIAL_SHARE_MIN + (TRIAL_SHARE - TRIAL_SHARE_MIN) * station.certainty()
+}
+
 impl Adaptive {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
@@ -173,7 +179,7 @@ impl Adaptive {
         let disk = self.disk(home.disk);
         if !is_home {
             disk.forgone_ns += spent_ns;
-            if disk.forgone_ns <= TRIAL_SHARE * home_own_ns {
+            if disk.forgone_ns <= trial_share(&disk.station) * home_own_ns {
                 return self.go(now, best, meter, false);
             }
         }
@@ -251,7 +257,10 @@ impl Adaptive {
             let meter = &mut self.meters[index].0;
             meter.forgone_ns += spent_ns;
             let is_due = match meter.station.is_known() {
-                true => meter.forgone_ns > TRIAL_SHARE * meter.expected_ns(now),
+                true => {
+                    let own_ns = meter.expected_ns(now);
+                    meter.forgone_ns > trial_share(&meter.station) * own_ns
+                }
                 false => true,
             };
             if is_due && meter.outstanding == 0 {

@@ -11,7 +11,9 @@ const KEEP_NS: f64 = 60.0 * NS_PER_S as f64;
 /// Departures over which it is seen how full the station is.
 const DEPARTURES: f64 = 1024.0;
 /// Answers after which the station is looked at anew.
-const FIT_AFTER: u32 = 32;
+const FIT_AFTER: u64 = 32;
+/// So few answers say little yet.
+const ANSWERS_FEW: u64 = 64;
 /// How much worse, in squared relative errors of an answer, more servers may fit and are assumed
 /// nevertheless: then the queue grows a little, and shows.
 const MARGIN: f64 = 1.0;
@@ -137,9 +139,14 @@ impl Station {
         bucket.answers = before * (1.0 - 1.0 / ANSWERS) + 1.0;
         bucket.mean_ns += (took_ns.max(1) as f64 - bucket.mean_ns) / bucket.answers;
         (bucket.at, bucket.order) = (now, self.answers);
-        if self.answers.is_multiple_of(u64::from(FIT_AFTER)) || self.answers <= 4 {
+        if self.answers.is_multiple_of(FIT_AFTER) || self.answers <= ANSWERS_FEW {
             self.fit(now);
         }
+    }
+
+    /// How well it is known, from 0 to 1.
+    pub(super) fn certainty(&self) -> f64 {
+        self.answers.min(ANSWERS_FEW) as f64 / ANSWERS_FEW as f64
     }
 
     /// Finds the servers that explain best what answers took.
