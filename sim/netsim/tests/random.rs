@@ -417,5 +417,6 @@ fn one_seed() {
     let seed = std::env::var("SEED").expect("SEED is set").parse().expect("SEED is a number");
     let has_disks = std::env::var_os("DISKS").is_some();
     let plan = if has_disks { plan_with_disks(seed) } else { plan(seed) };
-    println!("{plan:#?}\n{:?}", run_plan(&plan));
+    println!("{plan:#?}");
+    println!("{:?}", run_plan(&plan));
 }

@@ -10,11 +10,13 @@ use weir_netsim::plan::{DiskBypass, DiskMark, DiskPlan, Plan, RouterPlan};
 use weir_netsim::workload::Popularity;
 use weir_netsim::{Event, EventKind, Network, Observer};
 
-/// Objects of one segment, asked for in turn: more than can wait, so that no two Interests share a
-/// read.
-const OBJECTS: u64 = 5000;
+/// Objects of one segment, asked for in turn: more than can wait or be on their way, so that no two
+/// Interests share a read or an answer.
+const OBJECTS: u64 = 10_000;
 /// Answers are counted of Interests sent after this share of a run.
 const WARM_UP: f64 = 0.15;
+/// Runs last so many round trips at least.
+const ROUND_TRIPS: f64 = 20.0;
 const SEEDS: [u64; 2] = [1, 2];
 
 /// Fixed thresholds; `None` never passes by.
@@ -64,7 +66,9 @@ impl Observer for Times {
 
 fn plan(cell: &Cell, seed: u64, bypass: DiskBypass, threshold: u32) -> Plan {
     let rate_hz = cell.load * 1e9 / cell.read_ns as f64;
-    let mut builder = Builder::new(seed, (cell.interests as f64 / rate_hz * 1e9) as u64);
+    let asking_ns = cell.interests as f64 / rate_hz * 1e9;
+    let duration_ns = asking_ns.max(ROUND_TRIPS * cell.round_trip_ns as f64);
+    let mut builder = Builder::new(seed, duration_ns as u64);
     builder.plan.drain_ns = 30 * S;
     builder.local = LinkConfig::default();
     let disk = DiskPlan {

@@ -76,10 +76,13 @@ pub(super) fn build(plan: &Plan) -> Result<Network, PlanError> {
         damage_rng: Rng::from_seed(seed_of(plan.seed, Part::WrongBytes, 0)),
         excused_until_ns: 0,
         is_lossy: plan.links.iter().any(|link| lossy(link.a_to_b.loss) || lossy(link.b_to_a.loss)),
-        are_disks_true: !has_fault(|fault| {
+        are_records_kept: !has_fault(|fault| {
             matches!(
                 fault,
-                Fault::DiskErrors { .. } | Fault::DiskDamage { .. } | Fault::DiskFull { .. }
+                Fault::WrongBytes { .. }
+                    | Fault::DiskErrors { .. }
+                    | Fault::DiskDamage { .. }
+                    | Fault::DiskFull { .. }
             )
         }),
         is_settling: false,

@@ -103,8 +103,9 @@ pub struct Network {
     excused_until_ns: u64,
     /// The links lose so much that nobody can promise progress.
     is_lossy: bool,
-    /// No fault makes a disk fail or lie, so that what was acknowledged must be there.
-    are_disks_true: bool,
+    /// What was acknowledged must be on the disks: no fault makes one fail or lie, or brings other
+    /// Data of a name, which replaces what is there.
+    are_records_kept: bool,
     /// The run is over for consumers and producers; what is on its way ends.
     is_settling: bool,
     is_over: bool,

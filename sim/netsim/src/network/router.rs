@@ -382,11 +382,11 @@ impl RouterNode {
     }
 
     /// No filter refuses what it must not, and no shard has lost a record that was acknowledged, if
-    /// `are_disks_true`; nothing is said while one is still reading in what it has.
+    /// `are_records_kept`; nothing is said while one is still reading in what it has.
     pub(crate) fn check_records(
         &self,
         now: Instant,
-        are_disks_true: bool,
+        are_records_kept: bool,
         library: &mut Library,
     ) -> Result<(), String> {
         let Some(disks) = &self.disks else { return Ok(()) };
@@ -398,7 +398,7 @@ impl RouterNode {
         for (shard, record) in disks.acknowledged(RECORDS_LOOKED_FOR, skip, library) {
             let shard = &self.shards[shard];
             disk::filter(shard.is_filter_wrong(&record.packet), record.offset)?;
-            if are_disks_true {
+            if are_records_kept {
                 let is_found = shard.would_find(now, &record.packet);
                 disk::acknowledged(is_found, record.offset, record.sequence)?;
             }

@@ -98,10 +98,10 @@ impl Network {
         let now = self.now();
         for (node, state) in self.nodes.iter().enumerate() {
             if let NodeKind::Router(router) = &state.kind {
-                let (are_disks_true, library) = (self.are_disks_true, &mut self.library);
+                let (are_records_kept, library) = (self.are_records_kept, &mut self.library);
                 router
                     .check_drained()
-                    .and_then(|()| router.check_records(now, are_disks_true, library))
+                    .and_then(|()| router.check_records(now, are_records_kept, library))
                     .map_err(|what| Broken::invariant(node as u32, what))?;
             }
         }
