@@ -406,7 +406,8 @@ fn point_name(axis: &Axis, _at: usize, label: &str) -> String {
 
 fn place(x: f64, estimate: &Estimate) -> Place {
     match estimate.low.zip(estimate.high) {
-        Some((low, high)) => Place::with_interval(x, estimate.mean, low, high),
+        // No measure can be below 0; an interval of few seeds could.
+        Some((low, high)) => Place::with_interval(x, estimate.mean, low.max(0.0), high),
         None => Place::new(x, estimate.mean),
     }
 }
