@@ -161,7 +161,8 @@ impl Outcome {
         let threshold = threshold.map_or("off".into(), |threshold| threshold.to_string());
         println!(
             "{beyond:>8?} read {:>5.2} ms, load {load:>4}, round trip {:>6.1} ms: \
-             best {threshold:>3} {:>8.3} ms, 64 {:>8.3} ms, adaptive {:>8.3} ms: {:>+6.1} % of best, {:>+6.1} % of 64",
+             best {threshold:>3} {:>8.3} ms, 64 {:>8.3} ms, adaptive {:>8.3} ms: \
+             {:>+6.1} % of best, {:>+6.1} % of 64",
             read_ns as f64 / 1e6,
             round_trip_ns as f64 / 1e6,
             best_ns / 1e6,
