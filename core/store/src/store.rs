@@ -224,7 +224,7 @@ impl Store {
                     is_fresh: entry.is_fresh(now),
                 })
             }
-            None if self.disk.is_none() => {
+            None if self.ends_here(query) => {
                 self.stats.misses += 1;
                 Lookup::Miss
             }

@@ -397,7 +397,8 @@ impl DiskTier {
     /// Whether a region was used again before it was taken in.
     fn is_used_again(&self, disk: usize, job: &Job) -> bool {
         let sequence = self.devices[disk].regions[job.region as usize].sequence;
-        sequence != job.sequence && job.contents.is_none() || sequence > job.sequence
+        let is_other = sequence != job.sequence && job.contents.is_none();
+        sequence == 0 || is_other || sequence > job.sequence
     }
 
     fn take_in_some(&mut self, disk: usize, job: &mut Job, budget: &mut usize) {

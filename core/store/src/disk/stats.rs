@@ -51,6 +51,8 @@ pub struct DiskTierStats {
     pub stalls: u64,
     /// Disks that are stalled, now.
     pub stalled: u64,
+    /// Which: bit n for disk n of [`DiskTierConfig::disks`](super::DiskTierConfig::disks).
+    pub stalled_set: u64,
 }
 
 impl DiskTierStats {
@@ -62,7 +64,8 @@ impl DiskTierStats {
             *mine += *theirs;
         }
         // Shards share the disks: each sees the same one stall.
-        self.stalled = self.stalled.max(other.stalled);
+        self.stalled_set |= other.stalled_set;
+        self.stalled = u64::from(self.stalled_set.count_ones());
     }
 
     fn counts_mut(&mut self) -> [&mut u64; 23] {

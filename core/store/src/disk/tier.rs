@@ -82,31 +82,47 @@ pub(crate) struct DiskTier {
 }
 
 /// The key of Data of this name. `parent` is the hash of the name without its last component.
+///
+/// The last octets of a name say whether it ends with a segment number: a walk through its
+/// components would cost more than the filter. A long last component may end in the same octets; it
+/// is then known by its parent and that number, which only matters where the parent has the very
+/// segment too: the two get in each other's way, and names are compared anyway.
 #[inline]
 pub(crate) fn key_of(name: NameView<'_>, whole: u64, parent: Option<u64>) -> Key {
-    match (segment_of(name), parent) {
+    match (segment_at_end(name.value()), parent) {
         (Some(segment), Some(object)) => Key { object, segment },
         _ => Key { object: whole, segment: WHOLE },
     }
 }
 
-/// The number of the segment that the name ends with, if it is written in the shortest form and
-/// does not read as [`WHOLE`].
+/// The number of the segment that a name seems to end with, if it is in the shortest form and does
+/// not read as [`WHOLE`]. Longer numbers come first: their last octets may look like shorter ones.
 #[inline]
-fn segment_of(name: NameView<'_>) -> Option<u64> {
+fn segment_at_end(value: &[u8]) -> Option<u64> {
     const SEGMENT: u8 = tlv::SEGMENT_NAME_COMPONENT as u8;
-    // Most names that do not end so are told by their last octets, without a walk through them.
-    let value = name.value();
-    let ends_so = |size: usize| {
-        let at = value.len().wrapping_sub(size + 2);
-        value.get(at..at.wrapping_add(2)).is_some_and(|header| *header == [SEGMENT, size as u8])
-    };
-    if !(ends_so(1) || ends_so(2) || ends_so(4) || ends_so(8)) {
-        return None;
+    let Some(end) = value.last_chunk::<10>() else { return segment_of_short(value) };
+    let number =
+        u64::from_be_bytes([end[2], end[3], end[4], end[5], end[6], end[7], end[8], end[9]]);
+    if end[..2] == [SEGMENT, 8] && number > u32::MAX.into() && number != WHOLE {
+        Some(number)
+    } else if end[4..6] == [SEGMENT, 4] && number as u32 > u16::MAX.into() {
+        Some(number & 0xFFFF_FFFF)
+    } else if end[6..8] == [SEGMENT, 2] && end[8] != 0 {
+        Some(number & 0xFFFF)
+    } else if end[7..9] == [SEGMENT, 1] {
+        Some(number & 0xFF)
+    } else {
+        None
     }
-    let last = name.last()?;
-    let segment = last.as_segment()?;
-    (tlv::nni_size(segment) == last.value.len() && segment != WHOLE).then_some(segment)
+}
+
+/// The same of a name that has no room for the longest number.
+#[cold]
+fn segment_of_short(value: &[u8]) -> Option<u64> {
+    let mut padded = [0; 10];
+    let begin = padded.len() - value.len();
+    padded[begin..].copy_from_slice(value);
+    segment_at_end(&padded)
 }
 
 #[inline]
@@ -193,6 +209,9 @@ impl DiskTier {
             reads_waiting: sum(|device| device.reads_waiting),
             writes_waiting: sum(|device| device.records_waiting),
             stalled: sum(|device| device.is_stalled.into()),
+            stalled_set: (0..)
+                .zip(&self.devices)
+                .fold(0, |set, (at, device)| set | u64::from(device.is_stalled) << at),
             ..self.stats
         }
     }
@@ -271,8 +290,16 @@ impl DiskTier {
         }
     }
 
-    /// What the store has of an Interest that RAM has no answer to.
+    /// Whether the filter says that there is no answer. Not counted unless it does.
     #[inline]
+    pub(crate) fn ends_at_filter(&mut self, query: &Query<'_>) -> bool {
+        let asks_more = query.can_be_prefix || ends_like_digest(query.name);
+        let ends = !asks_more && self.is_ruled_out(query.name, &query.hashes);
+        self.stats.filter_negatives += u64::from(ends);
+        ends
+    }
+
+    /// What the store has of an Interest that RAM has no answer to.
     pub(crate) fn lookup(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
         let key = key_of(query.name, query.hashes.whole, query.hashes.parent);
         if self.may_have(key) {
@@ -293,6 +320,7 @@ impl DiskTier {
     }
 
     /// Whether the filter alone says that there is no Data of the very name, without a trace.
+    #[inline]
     pub(crate) fn is_ruled_out(&self, name: NameView<'_>, hashes: &NameHashes) -> bool {
         let key = key_of(name, hashes.whole, hashes.parent);
         self.filter.as_ref().is_some_and(|filter| !filter.contains(key.filter_hash()))
@@ -320,10 +348,7 @@ impl DiskTier {
     /// Answers by the digest that the name ends with, or by Data below it.
     #[inline]
     fn lookup_other(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
-        const DIGEST: [u8; 2] = [tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as u8, DIGEST_SIZE as u8];
-        let value = query.name.value();
-        let at = value.len().wrapping_sub(DIGEST_SIZE + 2);
-        if value.get(at..at.wrapping_add(2)) == Some(&DIGEST) {
+        if ends_like_digest(query.name) {
             let answer = self.lookup_by_digest(now, query);
             if !matches!(answer, Lookup::Miss) {
                 return answer;
@@ -490,6 +515,15 @@ impl DiskTier {
     pub(crate) fn next_finished(&mut self) -> Option<FinishedRead> {
         self.finished.pop_front()
     }
+}
+
+/// Whether the last octets of a name may be an implicit digest.
+#[inline]
+fn ends_like_digest(name: NameView<'_>) -> bool {
+    const DIGEST: [u8; 2] = [tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as u8, DIGEST_SIZE as u8];
+    let value = name.value();
+    let at = value.len().wrapping_sub(DIGEST_SIZE + 2);
+    value.get(at..at.wrapping_add(2)) == Some(&DIGEST)
 }
 
 /// Whether Data answers a query, freshness aside.

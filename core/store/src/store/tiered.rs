@@ -52,6 +52,12 @@ impl Store {
         }
     }
 
+    /// Whether there is no need to look on disks for what RAM has not.
+    #[inline]
+    pub(super) fn ends_here(&mut self, query: &Query<'_>) -> bool {
+        self.disk.as_mut().is_none_or(|disk| disk.tier.ends_at_filter(query))
+    }
+
     pub(super) fn lookup_on_disk(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
         let Some(disk) = self.disk.as_mut().filter(|_| self.config.serve) else {
             return Lookup::Miss;
