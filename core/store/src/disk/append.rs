@@ -190,6 +190,7 @@ impl DiskTier {
             return false;
         };
         let Reused { before: Region { records, .. }, batch } = reused;
+        self.recovery.on_reused(disk, batch.region);
         device.writes.push_back(batch);
         self.stats.evictions += u64::from(records);
         true

@@ -122,6 +122,13 @@ impl Recovery {
         self.disks.iter().any(DiskRecovery::has_work)
     }
 
+    /// A region is used again: what was in it is not taken in.
+    pub(super) fn on_reused(&mut self, disk: usize, region: u32) {
+        if let Some(disk) = self.disks.get_mut(disk) {
+            disk.jobs.retain(|job| job.region != region);
+        }
+    }
+
     /// What is erased now must not be taken in later.
     pub(super) fn on_erased(&mut self, erasure: Erasure) {
         for disk in &mut self.disks {
@@ -374,31 +381,22 @@ impl DiskTier {
     fn take_in(&mut self, disk: usize) {
         let mut budget = STEP_ITEMS;
         while let Some(mut job) = self.recovery.disks[disk].jobs.pop_front() {
-            if job.contents.is_none() && !self.is_used_again(disk, &job) {
+            if job.contents.is_none() {
                 // Until the newest region is known as far as it was written, it cannot be written
                 // on; older ones need no waiting for.
                 self.devices[disk].is_ready |= matches!(job.source, Source::Checkpoint { .. });
                 self.recovery.disks[disk].jobs.push_front(job);
                 return;
             }
-            if !self.is_used_again(disk, &job) {
-                self.take_in_some(disk, &mut job, &mut budget);
-                if job.left > 0 {
-                    self.recovery.disks[disk].jobs.push_front(job);
-                    return;
-                }
-                self.on_taken_in(disk, job);
+            self.take_in_some(disk, &mut job, &mut budget);
+            if job.left > 0 {
+                self.recovery.disks[disk].jobs.push_front(job);
+                return;
             }
+            self.on_taken_in(disk, job);
             self.devices[disk].is_ready = true;
         }
         self.devices[disk].is_ready = true;
-    }
-
-    /// Whether a region was used again before it was taken in.
-    fn is_used_again(&self, disk: usize, job: &Job) -> bool {
-        let sequence = self.devices[disk].regions[job.region as usize].sequence;
-        let is_other = sequence != job.sequence && job.contents.is_none();
-        sequence == 0 || is_other || sequence > job.sequence
     }
 
     fn take_in_some(&mut self, disk: usize, job: &mut Job, budget: &mut usize) {
