@@ -108,7 +108,8 @@ pub struct DiskTierConfig {
     /// Records that wait to be written to a disk, or are under way, at most: beyond it Data passes
     /// by without being stored (paper nb-cache, V-C.1).
     pub writes_max: u32,
-    /// Reads before a disk from which on Interests go elsewhere if they can (paper nb-cache, III-C).
+    /// Reads before a disk from which on Interests go elsewhere if they can (paper nb-cache,
+    /// III-C).
     pub threshold: u32,
     /// Octets written at once at most, unless one record is longer.
     pub write_bytes_max: u32,

@@ -32,8 +32,8 @@ impl Store {
         self.disk.is_some()
     }
 
-    /// Whether the filter alone says that no Data of a name is on the disks. Never where there is no
-    /// filter (paper nb-cache, III-B: the first bypass).
+    /// Whether the filter alone says that no Data of a name is on the disks. Never where there is
+    /// no filter (paper nb-cache, III-B: the first bypass).
     pub fn is_ruled_out(&self, name: NameView<'_>, hashes: &NameHashes) -> bool {
         self.disk.as_ref().is_some_and(|disk| disk.tier.is_ruled_out(name, hashes))
     }

@@ -1,5 +1,6 @@
 //! The main path, piece by piece.
 
+use super::super::place;
 use super::bed::*;
 use std::vec;
 use std::vec::Vec;
@@ -167,4 +168,24 @@ fn all_below_a_prefix_is_erased() {
     }
     bed.settle();
     assert_eq!(bed.erase("/o", 1_000), 36);
+}
+
+#[test]
+fn keys_tell_segments_by_the_end_of_a_name() {
+    let key = |name: &weir_wire::Name| {
+        let hashes = hashes(name.as_view());
+        super::super::key_of(name.as_view(), hashes.whole, hashes.parent)
+    };
+    let object = name("/object/v=1");
+    for number in [0, 1, 255, 256, 65_535, 65_536, 0x0032_0105, u64::MAX >> 1, u64::MAX - 1] {
+        let key = key(&segment("/object/v=1", number));
+        assert_eq!((key.object, key.segment), (KEY.hash(object.value()), number), "{number}");
+    }
+    for whole in ["/object/v=1", "/object/50=%00%01", "/object/50=%01%02%03", "/seg=1", "/2%01"] {
+        let whole = name(whole);
+        let expected = (KEY.hash(whole.value()), place::WHOLE);
+        assert_eq!((key(&whole).object, key(&whole).segment), expected, "{whole}");
+    }
+    assert_eq!(key(&segment("/o", u64::MAX)).segment, place::WHOLE);
+    assert_eq!(key(&segment("/o", 7)).segment, 7, "shorter than the longest number");
 }
