@@ -31,7 +31,7 @@ const METERS_MAX: usize = 1024;
 /// A way is tried when what was used instead has taken so many times as long,
 const TRIAL_SHARE: f64 = 200.0;
 /// or less, as long as little is known of it, but at least this.
-const TRIAL_SHARE_MIN: f64 = 5.0;
+const TRIAL_SHARE_MIN: f64 = 10.0;
 /// Disks of a store.
 const DISKS_MAX: usize = 16;
 

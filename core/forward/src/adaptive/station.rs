@@ -12,8 +12,10 @@ const KEEP_NS: f64 = 60.0 * NS_PER_S as f64;
 const DEPARTURES: f64 = 1024.0;
 /// Answers after which the station is looked at anew.
 const FIT_AFTER: u64 = 32;
-/// So few answers say little yet.
+/// So few answers say little yet: each is looked at.
 const ANSWERS_FEW: u64 = 64;
+/// So many are enough not to look for more at any price.
+const ANSWERS_SOME: u64 = 16;
 /// How much worse, in squared relative errors of an answer, more servers may fit and are assumed
 /// nevertheless: then the queue grows a little, and shows.
 const MARGIN: f64 = 1.0;
@@ -146,7 +148,7 @@ impl Station {
 
     /// How well it is known, from 0 to 1.
     pub(super) fn certainty(&self) -> f64 {
-        self.answers.min(ANSWERS_FEW) as f64 / ANSWERS_FEW as f64
+        self.answers.min(ANSWERS_SOME) as f64 / ANSWERS_SOME as f64
     }
 
     /// Finds the servers that explain best what answers took.

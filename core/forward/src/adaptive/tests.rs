@@ -252,9 +252,12 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn of(scene: Scene, count: usize) -> Self {
-        let unit = scene.disk.mean_ns / f64::from(scene.disk.servers);
-        let run = |policy| Model::run(scene, policy, count, 1) / unit;
+    /// Means over so many runs: near saturation a single one has an error of some 10 %.
+    fn of(scene: Scene, count: usize, runs: u64) -> Self {
+        let unit = scene.disk.mean_ns / f64::from(scene.disk.servers) * runs as f64;
+        let run = |policy| {
+            (1..=runs).map(|seed| Model::run(scene, policy, count, seed)).sum::<f64>() / unit
+        };
         let (best, best_threshold) = THRESHOLDS
             .into_iter()
             .map(|threshold| (run(Policy::Threshold(threshold)), threshold))
@@ -301,7 +304,7 @@ fn no_threshold_is_much_better() {
     for (servers, mean_ns) in [(1, 200_000.0), (32, 3_200_000.0)] {
         let disk = Station { servers, mean_ns, service };
         for scene in scenes(disk, &[4.0, 32.0], &[0.0, 4.0], &[0.7, 1.0, 1.8]) {
-            outcomes.push(Outcome::of(scene, 20_000));
+            outcomes.push(Outcome::of(scene, 20_000, 1));
         }
     }
     for outcome in &outcomes {
@@ -318,7 +321,7 @@ fn it_follows_a_load_that_changes() {
     for (before, after) in [(0.5, 4.0), (4.0, 0.5)] {
         let mut scene = scenes(disk, &[32.0], &[4.0], &[before])[0];
         scene.later_gap_ns = disk.mean_ns / after;
-        let outcome = Outcome::of(scene, 30_000);
+        let outcome = Outcome::of(scene, 30_000, 1);
         assert!(outcome.against_best() < 1.1, "{outcome:?}");
     }
 }
@@ -331,7 +334,7 @@ fn no_threshold_is_better_by_more_than_a_twentieth() {
         for (servers, mean_ns) in [(1, 200_000.0), (32, 3_200_000.0), (1, 2_400_000.0)] {
             let disk = Station { servers, mean_ns, service };
             for scene in scenes(disk, &[0.5, 4.0, 32.0, 256.0], &[0.0, 1.0, 4.0], &LOADS) {
-                outcomes.push(Outcome::of(scene, 60_000));
+                outcomes.push(Outcome::of(scene, 60_000, 3));
             }
         }
     }
@@ -346,8 +349,7 @@ fn no_threshold_is_better_by_more_than_a_twentieth() {
     std::println!(
         "{count} scenes, {mean:.3} of the best in the mean; {much_better} below 0.8 of 64"
     );
-    // One run has an error of its own.
-    assert!(outcomes[0].against_best() < 1.06 && mean < 1.0 && much_better > 300);
+    assert!(outcomes[0].against_best() < 1.05 && mean < 1.0 && much_better > 300);
 }
 
 #[test]
