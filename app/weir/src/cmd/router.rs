@@ -19,6 +19,9 @@ use crate::config::{
 ///
 /// Without arguments it serves this machine's applications on a Unix socket that they find by
 /// themselves, and peers on UDP and TCP port 6363. It runs until SIGTERM or Ctrl-C.
+///
+/// Disks for copies of Data, faces and routes are in the configuration file: a [[disk]] with a path
+/// and a size keeps what memory has no room for, also when the router is stopped or killed.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Configuration file; default: ~/.config/weir/weir.toml or /etc/weir/weir.toml, if there

@@ -164,7 +164,7 @@ struct Stall {
 struct News {
     has_recovered: bool,
     stalls: u64,
-    is_stalled: bool,
+    stalled_set: u64,
     damaged: Repeated,
     no_room: Repeated,
 }
@@ -248,19 +248,23 @@ impl Disks {
             let ms = now.ns_since(self.started) / NS_PER_MS;
             tracing::info!(records = sum.recovered, ms, "what is on the disks is read in");
         }
-        let (stalled, disks) = (sum.stalled, self.paths.len());
-        if sum.stalls > std::mem::replace(&mut news.stalls, sum.stalls) {
-            news.is_stalled = true;
-            tracing::warn!(
-                stalled,
-                disks,
-                "a disk does not answer; what it holds is asked for elsewhere until it does"
-            );
+        for (disk, path) in self.paths.iter().enumerate() {
+            let path = path.display();
+            let (is_stalled, was_stalled) =
+                (sum.stalled_set >> disk & 1 == 1, news.stalled_set >> disk & 1 == 1);
+            if is_stalled && !was_stalled {
+                tracing::warn!(
+                    %path,
+                    "a disk does not answer; what it holds is asked for elsewhere until it does"
+                );
+            } else if was_stalled && !is_stalled {
+                tracing::info!(%path, "the disk answers again");
+            }
         }
-        if news.is_stalled && stalled == 0 {
-            news.is_stalled = false;
-            tracing::info!(disks, "all disks answer again");
+        if sum.stalls > news.stalls && sum.stalled_set == 0 && news.stalled_set == 0 {
+            tracing::warn!(stalls = sum.stalls, "a disk did not answer for a moment");
         }
+        (news.stalled_set, news.stalls) = (sum.stalled_set, sum.stalls);
         if let Some(records) = news.damaged.news(now, sum.damaged) {
             let total = sum.damaged;
             tracing::warn!(records, total, "damaged records found on disk; none was served");
