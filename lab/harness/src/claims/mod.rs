@@ -44,6 +44,8 @@ pub struct Claim {
     pub text: String,
     /// Unit of the numbers.
     pub unit: String,
+    /// Why it does not hold here, where it is known not to; else empty.
+    pub differs: String,
     /// Where the results come from.
     pub source: Source,
     /// What must hold.
@@ -106,6 +108,9 @@ pub struct ClaimResult {
     pub holds: Option<bool>,
     /// The rule, and what the paper says.
     pub note: String,
+    /// Why it does not hold, where that is known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub differs: String,
 }
 
 /// The object that `weir lab reproduce --json` prints.
@@ -130,6 +135,7 @@ const KNOWN: &[&str] = &[
     "metric",
     "text",
     "unit",
+    "differs",
     "scenario",
     "arm",
     "data",
@@ -217,6 +223,7 @@ fn claim(reader: &Reader<'_>, paper: &Paper) -> Result<Claim, ScenarioError> {
         metric: reader.required_text("metric")?.to_owned(),
         text: reader.text("text")?.unwrap_or_default().to_owned(),
         unit: reader.text("unit")?.unwrap_or_default().to_owned(),
+        differs: reader.text("differs")?.unwrap_or_default().to_owned(),
         source,
         rules,
         sizes: sizes(reader)?,
@@ -332,6 +339,7 @@ impl Claim {
             high: measured.and_then(|estimate| estimate.high).and_then(finite),
             holds,
             note: self.note(measured.is_none() || order.contains(&None), is_sized),
+            differs: if holds == Some(false) { self.differs.clone() } else { String::new() },
         }
     }
 
@@ -397,5 +405,10 @@ impl Reproduction {
     #[must_use]
     pub fn holds(&self) -> bool {
         self.claims.iter().all(|claim| claim.holds != Some(false))
+    }
+
+    /// Claims that fail, and nobody knows why.
+    pub fn unexplained(&self) -> impl Iterator<Item = &ClaimResult> {
+        self.claims.iter().filter(|claim| claim.holds == Some(false) && claim.differs.is_empty())
     }
 }

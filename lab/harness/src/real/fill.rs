@@ -8,7 +8,7 @@ use weir_socket::Client;
 use weir_wire::LpHeader;
 
 use super::router::Router;
-use super::{RealError, metrics};
+use super::{RealError, check, metrics};
 
 /// Data between two looks at the store.
 const CHUNK: usize = 256;
@@ -68,6 +68,7 @@ pub(super) fn fill_disks(plan: &Plan, router: &Router) -> Result<(), RealError> 
     let uri = FaceUri::Unix(router.at.unix.clone());
     let mut client = Client::connect(&uri).map_err(|error| failed(error.to_string()))?;
     let counts = || metrics::fetch_disk(router.at.metrics).map_err(|error| error.to_string());
+    await_recovery(router).map_err(failed)?;
     let mut settled = counts().map_err(failed)?;
     while packets.peek().is_some() {
         let mut sent = 0;
@@ -85,11 +86,35 @@ pub(super) fn fill_disks(plan: &Plan, router: &Router) -> Result<(), RealError> 
             settled = counts().map_err(failed)?;
             if Instant::now() > deadline {
                 return Err(failed(format!(
-                    "{} of {wanted} were written; are the disks large enough?",
-                    settled
+                    "{settled} of {wanted} were written; are the disks large enough?"
                 )));
             }
         }
+    }
+    Ok(())
+}
+
+/// Waits until a router that has disks knows all that is on them.
+pub(super) fn await_disks(plan: &Plan, router: &Router) -> Result<(), RealError> {
+    match check::disk(plan, router.node) {
+        Some(_) => await_recovery(router).map_err(|reason| RealError::Command {
+            router: router.name.clone(),
+            what: "a look at its disks".into(),
+            reason,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Waits until a router knows what its disks hold: until then it writes nothing.
+fn await_recovery(router: &Router) -> Result<(), String> {
+    let deadline = Instant::now() + PATIENCE;
+    let is_recovering = || metrics::fetch_gauge(router.at.metrics, "weir_disk_recovering");
+    while is_recovering().map_err(|error| error.to_string())? > 0 {
+        if Instant::now() > deadline {
+            return Err("its disks are still being read in".into());
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
     Ok(())
 }

@@ -110,6 +110,7 @@ impl<'a> Site<'a> {
         for node in self.router_nodes() {
             self.add_routes(node)?;
             let router = self.routers.get_mut(&node).expect("every router was started");
+            fill::await_disks(self.plan, router)?;
             fill::fill(self.plan, router)?;
             router.forget_management()?;
         }
