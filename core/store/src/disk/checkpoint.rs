@@ -31,6 +31,16 @@ pub(super) enum Erasure {
     Below(Option<u64>),
 }
 
+/// A position in the log of a disk: the sequence number of the region, and units in it.
+pub(super) type Position = (u32, u32);
+
+/// What was erased, of what lies before a position on the same disk.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Erased {
+    pub(super) erasure: Erasure,
+    pub(super) before: Position,
+}
+
 /// An item of a region, with its place in it in units of 512 octets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Item {
@@ -46,12 +56,7 @@ pub(super) enum Item {
         units: u8,
     },
     /// Something was erased that had been appended before.
-    Erased {
-        /// What.
-        erasure: Erasure,
-        /// Where that is noted in the region.
-        at_units: u32,
-    },
+    Erased(Erased),
 }
 
 /// A checkpoint that grows with its region.
@@ -124,9 +129,8 @@ impl Builder {
         index + 1
     }
 
-    pub(super) fn erased(&mut self, erasure: Erasure, at_units: u32) {
-        encode_erasure(erasure, &mut self.octets);
-        self.number(at_units.into());
+    pub(super) fn erased(&mut self, erased: Erased) {
+        encode_erased(erased, &mut self.octets);
     }
 
     fn number(&mut self, number: u64) {
@@ -143,8 +147,8 @@ fn push_number(mut number: u64, octets: &mut Vec<u8>) {
 }
 
 /// Appends an erasure as it stands in checkpoints and in records of erasures.
-pub(super) fn encode_erasure(erasure: Erasure, octets: &mut Vec<u8>) {
-    match erasure {
+pub(super) fn encode_erased(erased: Erased, octets: &mut Vec<u8>) {
+    match erased.erasure {
         Erasure::Key(key) => {
             octets.push(ERASED_KEY);
             octets.extend_from_slice(&key.object.to_le_bytes());
@@ -156,6 +160,8 @@ pub(super) fn encode_erasure(erasure: Erasure, octets: &mut Vec<u8>) {
             octets.extend_from_slice(&prefix.unwrap_or(0).to_le_bytes());
         }
     }
+    push_number(erased.before.0.into(), octets);
+    push_number(erased.before.1.into(), octets);
 }
 
 /// What a checkpoint says.
@@ -190,9 +196,7 @@ impl Contents {
                     contents.items.push(Item::Record { key, node, at_units, units });
                 }
                 _ => {
-                    let erasure = reader.erasure(tag)?;
-                    let at_units = u32::try_from(reader.number()?).ok()?;
-                    contents.items.push(Item::Erased { erasure, at_units });
+                    contents.items.push(Item::Erased(reader.erased(tag)?));
                 }
             }
         }
@@ -214,11 +218,11 @@ impl Contents {
 }
 
 /// Reads the body of a record of erasures; nothing when it is malformed.
-pub(super) fn decode_erasures(body: &[u8]) -> Option<Vec<Erasure>> {
+pub(super) fn decode_erasures(body: &[u8]) -> Option<Vec<Erased>> {
     let mut reader = Reader(body);
     let mut erasures = Vec::new();
     while let Some(tag) = reader.octet() {
-        erasures.push(reader.erasure(tag)?);
+        erasures.push(reader.erased(tag)?);
     }
     Some(erasures)
 }
@@ -250,6 +254,12 @@ impl Reader<'_> {
         None
     }
 
+    fn erased(&mut self, tag: u8) -> Option<Erased> {
+        let erasure = self.erasure(tag)?;
+        let mut half = || u32::try_from(self.number()?).ok();
+        Some(Erased { erasure, before: (half()?, half()?) })
+    }
+
     fn erasure(&mut self, tag: u8) -> Option<Erasure> {
         match tag {
             ERASED_KEY => {
@@ -279,21 +289,22 @@ mod tests {
         builder.record(object(30, 0), &[10, 20], 8, 17);
         builder.record(object(30, u64::MAX - 1), &[], 25, 1);
         builder.record(object(31, WHOLE), &[10], u32::MAX, 255);
-        builder.erased(Erasure::Key(object(30, 0)), 300);
-        builder.erased(Erasure::Below(None), 301);
-        builder.erased(Erasure::Below(Some(10)), 302);
+        let of = |erasure, before| Erased { erasure, before };
+        builder.erased(of(Erasure::Key(object(30, 0)), (3, 300)));
+        builder.erased(of(Erasure::Below(None), (u32::MAX, 0)));
+        builder.erased(of(Erasure::Below(Some(10)), (0, u32::MAX)));
         assert!(builder.knows(20) && !builder.knows(40));
         let octets = builder.into_octets();
         let contents = Contents::decode(&octets[HEADER_BYTES..]).unwrap();
         let record = |key, node, at_units, units| Item::Record { key, node, at_units, units };
-        let erased = |erasure, at_units| Item::Erased { erasure, at_units };
+        let erased = |erasure, before| Item::Erased(of(erasure, before));
         let expected = [
             record(object(30, 0), 2, 8, 17),
             record(object(30, u64::MAX - 1), 2, 25, 1),
             record(object(31, WHOLE), 3, u32::MAX, 255),
-            erased(Erasure::Key(object(30, 0)), 300),
-            erased(Erasure::Below(None), 301),
-            erased(Erasure::Below(Some(10)), 302),
+            erased(Erasure::Key(object(30, 0)), (3, 300)),
+            erased(Erasure::Below(None), (u32::MAX, 0)),
+            erased(Erasure::Below(Some(10)), (0, u32::MAX)),
         ];
         assert_eq!(contents.items, expected);
         let mut path = vec![];

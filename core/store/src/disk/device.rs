@@ -1,6 +1,6 @@
 //! One disk: its regions, the one being filled, and what waits for it.
 
-use super::checkpoint::{Builder, ERASURE_BYTES_MAX, Erasure, encode_erasure};
+use super::checkpoint::{Builder, ERASURE_BYTES_MAX, Erased, Erasure, Position, encode_erased};
 use super::config::{Checksum, DiskGeometry};
 use super::op::{DiskOpId, WritePart};
 use super::place::{Place, UNIT_BYTES};
@@ -73,7 +73,7 @@ pub(super) struct Batch {
     /// The records that wait to be written with it.
     pub(super) records: Vec<u32>,
     /// The erasures that are noted with it.
-    pub(super) erasures: Vec<Erasure>,
+    pub(super) erasures: Vec<Erased>,
     /// When its first part came.
     pub(super) began: Instant,
 }
@@ -106,8 +106,9 @@ pub(super) struct Device {
     /// Records that wait or are being written.
     pub(super) records_waiting: u32,
     pub(super) service: ServiceTime,
-    /// What was erased and is not noted on the disk yet.
-    pub(super) erasures: Vec<Erasure>,
+    /// What was erased and is not noted on the disk yet, and before which position: that at which
+    /// it will be noted, unless this has failed at another one.
+    pub(super) erasures: Vec<(Erasure, Option<Position>)>,
     pub(super) is_stalled: bool,
     /// Operations begun before count as begun now: the disk has answered since.
     pub(super) patient_since: Instant,
@@ -423,14 +424,19 @@ impl Device {
 
     /// Notes that something is to be erased from what is on the disk by now.
     pub(super) fn erase(&mut self, erasure: Erasure) {
+        self.erase_before(erasure, None);
+    }
+
+    /// Notes that something is to be erased from what is before a position.
+    pub(super) fn erase_before(&mut self, erasure: Erasure, before: Option<Position>) {
         if !self.geometry.is_writable {
             return; // Nothing can be noted there; a start reads it as it is.
         }
         if self.erasures.len() >= ERASURES_WAITING_MAX {
             self.erasures.clear();
-            self.erasures.push(Erasure::Below(None));
+            self.erasures.push((Erasure::Below(None), None));
         }
-        self.erasures.push(erasure);
+        self.erasures.push((erasure, before));
     }
 
     /// The size of the record of the next erasures, and what it adds to the checkpoint at most.
@@ -450,10 +456,15 @@ impl Device {
         let mut octets = vec![0; HEADER_BYTES];
         let Some(log) = &mut self.open else { return };
         let (region, sequence, at) = (log.region, log.sequence, log.at);
-        let noted: Vec<Erasure> = self.erasures.drain(..count).collect();
-        for &erasure in &noted {
-            encode_erasure(erasure, &mut octets);
-            log.checkpoint.erased(erasure, (at / UNIT_BYTES) as u32);
+        let here = (sequence, (at / UNIT_BYTES) as u32);
+        let erased = |(erasure, before): (Erasure, Option<Position>)| Erased {
+            erasure,
+            before: before.unwrap_or(here),
+        };
+        let noted: Vec<Erased> = self.erasures.drain(..count).map(erased).collect();
+        for &erased in &noted {
+            encode_erased(erased, &mut octets);
+            log.checkpoint.erased(erased);
         }
         let place = self.record_place(region, at, sequence);
         record::seal(&mut octets, &place, Kind::Erasures, 0, self.checksum);

@@ -1,6 +1,6 @@
 //! What is asked of the disks, and what they answer.
 
-use super::checkpoint::Erasure;
+use super::checkpoint::{Erased, Erasure};
 use super::device::{Batch, Content, Region};
 use super::lookup::FinishedRead;
 use super::op::{DiskFailure, DiskOp, DiskOpId, DiskOpKind, DiskOutcome};
@@ -228,20 +228,15 @@ impl DiskTier {
     /// Records that nobody can say are on the disk are not served, and not after a restart either.
     fn drop_parts(&mut self, disk: usize, batch: &Batch) {
         self.devices[disk].records_waiting -= batch.records.len() as u32;
+        let end = (batch.sequence, ((batch.at + batch.len) / UNIT_BYTES) as u32);
         for &record in &batch.records {
             let pending = self.remove_pending(record);
-            if self.remove_from_index(pending.key, pending.place) {
-                self.devices[disk].erase(Erasure::Key(pending.key));
-            }
+            self.remove_from_index(pending.key, pending.place);
+            self.devices[disk].erase_before(Erasure::Key(pending.key), Some(end));
         }
-        for &erasure in &batch.erasures {
-            let is_there_again = match erasure {
-                Erasure::Key(key) => self.index.find(key).is_some(),
-                Erasure::Below(_) => false,
-            };
-            if !is_there_again {
-                self.devices[disk].erase(erasure);
-            }
+        // What came since then is not to be erased with it.
+        for &Erased { erasure, before } in &batch.erasures {
+            self.devices[disk].erase_before(erasure, Some(before));
         }
     }
 

@@ -5,14 +5,14 @@
 //! region is taken in first: what it erases or replaces is never taken in from an older one, and
 //! lookups may go on all the time with what is known so far.
 
-use super::checkpoint::{Contents, Erasure, Item};
+use super::checkpoint::{Contents, Erased, Erasure, Item, Position};
 use super::device::{Device, Log};
 use super::op::{DiskOpKind, DiskOutcome};
 use super::place::{Key, UNIT_BYTES};
 use super::record::{self, HEADER_BYTES, Kind};
 use super::scan::{Medium, Scan};
 use super::tier::{DiskTier, Purpose};
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 use weir_base::{Instant, Slab};
@@ -89,7 +89,8 @@ struct DiskRecovery {
     jobs: VecDeque<Job>,
     /// Regions whose turn comes then.
     later: Vec<Job>,
-    erased: BTreeSet<Erasure>,
+    /// What was erased, of what lies before which position.
+    erased: BTreeMap<Erasure, Position>,
 }
 
 /// What is left to be read in.
@@ -108,7 +109,7 @@ impl Recovery {
             reading: 0,
             jobs: VecDeque::new(),
             later: Vec::new(),
-            erased: BTreeSet::new(),
+            erased: BTreeMap::new(),
         };
         Self { disks: devices.iter().map(disk).collect(), requests: Slab::new() }
     }
@@ -132,7 +133,7 @@ impl Recovery {
     /// What is erased now must not be taken in later.
     pub(super) fn on_erased(&mut self, erasure: Erasure) {
         for disk in &mut self.disks {
-            disk.erased.insert(erasure);
+            disk.erased.insert(erasure, (u32::MAX, u32::MAX));
         }
     }
 }
@@ -169,11 +170,11 @@ impl DiskRecovery {
         Some((What::Job(job.region), 0))
     }
 
-    fn is_erased(&self, key: Key, path: &[u64]) -> bool {
+    fn is_erased(&self, key: Key, path: &[u64], at: Position) -> bool {
         if self.erased.is_empty() {
             return false;
         }
-        let has = |erasure| self.erased.contains(&erasure);
+        let has = |erasure| self.erased.get(&erasure).is_some_and(|&before| at < before);
         has(Erasure::Key(key))
             || has(Erasure::Below(None))
             || has(Erasure::Below(Some(key.object)))
@@ -409,8 +410,9 @@ impl DiskTier {
             job.left -= 1;
             *budget -= 1;
             match contents.items[job.left] {
-                Item::Erased { erasure, .. } => {
-                    self.recovery.disks[disk].erased.insert(erasure);
+                Item::Erased(Erased { erasure, before }) => {
+                    let known = self.recovery.disks[disk].erased.entry(erasure).or_default();
+                    *known = before.max(*known);
                 }
                 Item::Record { key, node, at_units, units } => {
                     self.path.clear();
@@ -427,7 +429,8 @@ impl DiskTier {
         let is_sensible = size > 0
             && at + size <= device.geometry.region_bytes
             && (at | size).is_multiple_of(device.geometry.block_bytes.into());
-        if !is_sensible || self.recovery.disks[disk].is_erased(key, &self.path) {
+        let position = (device.regions[region as usize].sequence, at_units);
+        if !is_sensible || self.recovery.disks[disk].is_erased(key, &self.path, position) {
             return;
         }
         let place = device.place(disk as u8, region, at, size);

@@ -129,9 +129,8 @@ impl Scan {
                 self.on_data(data.name, at_units, (size / UNIT_BYTES) as u8, medium);
             }
             Kind::Erasures => {
-                for erasure in decode_erasures(record.body).unwrap_or_default() {
-                    self.checkpoint.erased(erasure, at_units);
-                }
+                let erasures = decode_erasures(record.body).unwrap_or_default();
+                erasures.into_iter().for_each(|erased| self.checkpoint.erased(erased));
             }
             Kind::Region => {}
             Kind::Checkpoint | Kind::Footer => return,
