@@ -260,7 +260,10 @@ pub fn claim_rows(claims: &[ClaimResult]) -> Vec<ClaimRow> {
             Some(false) => Holds::No,
             None => Holds::NotApplicable,
         },
-        note: claim.note.clone(),
+        note: match claim.differs.as_str() {
+            "" => claim.note.clone(),
+            why => format!("{} Why not: {why}", claim.note),
+        },
     };
     claims.iter().map(row).collect()
 }

@@ -204,12 +204,8 @@ mod tests {
     fn a_configuration_is_toml_and_paces_what_the_plan_says() {
         let place = Place::new(Path::new("/tmp/\"odd\""), 3, u64::MAX);
         let read = ServiceTime::Exponential { mean_ns: 212_766 };
-        let device = DiskConfig {
-            read: read.clone(),
-            write: read,
-            parallelism: 4,
-            ..DiskConfig::default()
-        };
+        let device =
+            DiskConfig { read: read.clone(), write: read, parallelism: 4, ..DiskConfig::default() };
         let plan = DiskPlan { disks: 2, device, ..DiskPlan::default() };
         assert_eq!(unsupported(&plan.device), None);
         let value: toml::Value = toml::from_str(&config_text(&plan, &place, false)).unwrap();
