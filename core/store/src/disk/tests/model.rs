@@ -67,6 +67,8 @@ struct Model {
     sequences: BTreeMap<(u8, u64), u32>,
     /// Reads begun: which, for what, and what it may give.
     reading: BTreeMap<ReadId, BTreeSet<Vec<u8>>>,
+    /// Names that reads were begun for; the Data may be below them.
+    asked: BTreeMap<ReadId, Vec<Name>>,
     snapshots: Vec<Vec<Octets>>,
     counter: u32,
     served: u64,
@@ -114,6 +116,7 @@ impl Model {
             all: BTreeMap::new(),
             sequences: BTreeMap::new(),
             reading: BTreeMap::new(),
+            asked: BTreeMap::new(),
             snapshots: Vec::new(),
             counter: 0,
             served: 0,
@@ -170,6 +173,7 @@ impl Model {
             Found::Disk(found) => {
                 if let Ok(read) = self.bed.store.begin_read(self.bed.now, &found) {
                     self.reading.entry(read).or_default();
+                    self.asked.entry(read).or_default().push(asked.clone());
                 }
             }
             Found::Nothing => {
@@ -227,6 +231,13 @@ impl Model {
             let may_give = may_give.expect("nobody asked for it");
             self.served += 1;
             let uri = &self.all[&packet[..]];
+            // A router compares the names. Only a disk that gives what lay there once, in the same
+            // use of the region, has it find that they differ.
+            let data_name = name(uri);
+            let is_asked = |asked: &Name| asked.as_view().is_prefix_of(data_name.as_view());
+            if self.weather == Weather::Lying && !self.asked[&finished.read].iter().any(is_asked) {
+                continue;
+            }
             assert!(
                 may_give.contains(&packet[..]),
                 "read of {uri}, which is not right any more: {}",
@@ -428,6 +439,7 @@ impl Model {
         }
         self.drain();
         self.reading.clear();
+        self.asked.clear();
         if matches!(self.weather, Weather::Fair) {
             for known in self.names.values_mut() {
                 // What was erased is noted by now. What came while other Data of its name was on
@@ -452,6 +464,7 @@ impl Model {
             }
         }
         self.reading.clear();
+        self.asked.clear();
         self.bed.restart();
         if self.weather == Weather::Lying {
             self.anything_may_come_back();
@@ -533,6 +546,7 @@ fn run(seed: u64, weather: Weather) {
             Found::Disk(found) => {
                 if let Ok(read) = model.bed.store.begin_read(model.bed.now, &found) {
                     model.reading.entry(read).or_default();
+                    model.asked.entry(read).or_default().push(asked.clone());
                     model.note_what_reads_may_give();
                     model.settle();
                 }
