@@ -48,7 +48,7 @@ impl Router {
             return self.stats.drop_packet(DropReason::UnknownFace);
         };
         if self.is_ruled_out(now, interest, hashes) {
-            return self.on_interest(now, from, interest, hashes, out);
+            return self.resume_interest(now, from, interest, hashes, out);
         }
         self.disk.neighbours.note_asked(now, &face);
         let queue = u32::try_from(self.disk.queue.len()).unwrap_or(u32::MAX);
@@ -104,7 +104,7 @@ impl Router {
             let hashes = self.hash_name(&view);
             let PacketView::Interest(interest) = &view else { unreachable!("no Data queues") };
             let from = From { face, header: &header, packet: &packet, turn };
-            self.on_interest(now, &from, interest, hashes, out);
+            self.resume_interest(now, &from, interest, hashes, out);
         }
     }
 }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use weir_base::{FaceId, Instant, Slab};
 use weir_store::disk::OnDisk;
-use weir_wire::InterestView;
+use weir_wire::{InterestView, NackReason};
 
 use crate::adaptive::{Choice, Home, Trip};
 use crate::blocking::Turn;
@@ -14,6 +14,7 @@ use crate::io::{NextHop, Outbox};
 use crate::pit::Way;
 use crate::prefix_table::PrefixHashes;
 use crate::router::{From, Router};
+use crate::stats::DropReason;
 use crate::strategy::is_eligible;
 
 /// An Interest that passes the store by. Where it may go is in
@@ -79,6 +80,11 @@ impl Router {
         if found.is_stalled {
             self.stats.busy.bypassed_stalled += 1;
             return Some(Course::Upstream);
+        }
+        // Before a read or a measured detour, which would be in vain.
+        if !self.has_pit_room(from, asked) {
+            self.refuse(from, asked.face, NackReason::Congestion, DropReason::PitFull, out);
+            return None;
         }
         let verdict = match from.turn {
             Turn::Arrives => {
@@ -204,6 +210,13 @@ impl Router {
         let hops = core::mem::take(&mut self.disk.hops);
         self.forward(now, index, Origin::of(from), Some(&hops), interest, out);
         self.disk.hops = hops;
+    }
+
+    /// An Interest that was to pass the store by does so unmeasured.
+    pub(crate) fn forget_trip(&mut self, now: Instant, past: &PastStore) {
+        if let Some(trip) = &past.trip {
+            self.disk.adaptive.end_trip(now, trip, 0, Some(FaceId::CONTENT_STORE));
+        }
     }
 
     /// An entry that has passed the store by ends: by an answer of `upstream`, or without.

@@ -134,7 +134,7 @@ impl Router {
     /// Sends Data to everybody who waits at the entries in `matched`, which end. `source` is where
     /// it comes from and its congestion mark.
     #[expect(clippy::too_many_arguments, reason = "one stage of two paths")]
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send_down(
         &mut self,
         now: Instant,
@@ -192,6 +192,7 @@ impl Router {
         }
     }
 
+    #[inline(always)]
     fn finish_satisfied(&mut self, now: Instant, index: u32, upstream: FaceId, freshness_ms: u64) {
         let entry = self.pit.entry(index);
         for record in entry.out_records.iter() {

@@ -152,11 +152,6 @@ impl Router {
         is_marked: bool,
         out: &mut Outbox,
     ) -> Option<Course> {
-        // Before the read, which would be in vain.
-        if !self.has_pit_room(from, asked) {
-            self.refuse(from, asked.face, NackReason::Congestion, DropReason::PitFull, out);
-            return None;
-        }
         match self.store.begin_read(now, found) {
             Ok(id) => Some(Course::Read(BegunRead { id, found: *found, is_marked })),
             Err(_) => {
@@ -270,12 +265,13 @@ impl Router {
     fn is_disk_over_threshold(&self, disk: u8) -> bool {
         match self.config.busy.io {
             StoreIo::Blocking => self.is_over_threshold(),
-            StoreIo::Async => self.disk.reads.queue_of(disk) >= self.disk.threshold,
+            StoreIo::Async => self.disk.reads.queue_of(disk) >= self.disk.threshold.max(1),
         }
     }
 
     /// Sends Data that was read to all who wait for its name, and puts it into RAM. Who is not
     /// answered by it stays in `waiters`.
+    #[inline(never)]
     fn answer_from_disk(
         &mut self,
         now: Instant,

@@ -68,7 +68,8 @@ impl Origin {
 
 impl Router {
     /// parse -> **scope, hop limit, loop -> store -> PIT -> FIB, strategy** -> egress.
-    pub(crate) fn on_interest(
+    #[inline(always)]
+    fn on_interest(
         &mut self,
         now: Instant,
         from: &From<'_>,
@@ -84,7 +85,7 @@ impl Router {
     }
 
     /// A new Interest: to its path, or before it the queue of a store that blocks.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_interest(
         &mut self,
         now: Instant,
@@ -98,6 +99,20 @@ impl Router {
             true => self.meet_blocked_store(now, from, interest, hashes, out),
             false => self.on_interest(now, from, interest, hashes, out),
         }
+    }
+
+    /// The path of an Interest that does not take the usual way to it.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn resume_interest(
+        &mut self,
+        now: Instant,
+        from: &From<'_>,
+        interest: &InterestView<'_>,
+        hashes: NameHashes,
+        out: &mut Outbox,
+    ) {
+        self.on_interest(now, from, interest, hashes, out);
     }
 
     /// One stage of the path of Interests alone, for a driver that has them wait between stages.
@@ -159,7 +174,11 @@ impl Router {
                         self.enter_pit(now, from, interest, &asked, out);
                         None
                     }
-                    Course::Upstream | Course::PastStore(_) => Some(InterestStage::Pit),
+                    Course::PastStore(past) => {
+                        self.forget_trip(now, &past);
+                        Some(InterestStage::Pit)
+                    }
+                    Course::Upstream => Some(InterestStage::Pit),
                 }
             }
             InterestStage::Pit => {
@@ -246,6 +265,7 @@ impl Router {
 
     /// A nonce that is dead, or that this entry has from elsewhere. The same nonce again from the
     /// same point-to-point face is a retransmission.
+    #[inline(always)]
     fn is_loop(
         &self,
         hash: u64,
@@ -287,7 +307,7 @@ impl Router {
 
     /// Answers from the store, or says where the Interest is to go. What others wait for already is
     /// not in RAM.
-    #[inline]
+    #[inline(always)]
     fn ask_store(
         &mut self,
         now: Instant,
@@ -326,7 +346,7 @@ impl Router {
     }
 
     /// Takes the course that the store has left.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn follow(
         &mut self,
         now: Instant,

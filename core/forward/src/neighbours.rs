@@ -69,7 +69,8 @@ impl Neighbours {
         }
     }
 
-    /// The neighbour at `face` says for how long its store has no room.
+    /// The neighbour at `face` says for how long its store has no room. It is believed for
+    /// [`LABEL_MS_MAX`] at most: a label has to end by itself, whoever sent it.
     pub(crate) fn label(
         &mut self,
         now: Instant,
@@ -81,7 +82,8 @@ impl Neighbours {
             0 => stats.betas_received += 1,
             _ => stats.alphas_received += 1,
         }
-        self.of(face).unavailable_until = now.plus_ns(unavailable_ms.saturating_mul(NS_PER_MS));
+        let label_ns = unavailable_ms.min(LABEL_MS_MAX) * NS_PER_MS;
+        self.of(face).unavailable_until = now.plus_ns(label_ns);
     }
 
     /// Whether the store behind `face` has room, as far as is known.

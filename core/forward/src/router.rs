@@ -387,7 +387,8 @@ impl Router {
         }
     }
 
-    #[inline]
+    /// Out of line: the usual way is [`Router::parse`].
+    #[inline(never)]
     pub(crate) fn hash_name(&self, packet: &PacketView<'_>) -> NameHashes {
         hash_name(&self.config.hash_key, packet, self.store.has_disk())
     }
@@ -478,10 +479,12 @@ impl Router {
         }
     }
 
+    #[inline(always)]
     fn parse<'a>(&mut self, from: From<'a>) -> Arrival<'a> {
         match PacketView::decode(from.packet) {
             Ok(parsed) => {
-                let hashes = self.hash_name(&parsed);
+                let has_disk = self.store.has_disk();
+                let hashes = hash_name(&self.config.hash_key, &parsed, has_disk);
                 Arrival { from, parsed: Some(parsed), hashes }
             }
             Err(error) => {
@@ -512,7 +515,7 @@ impl Router {
 /// The hashes that a packet needs, in one pass over its name. The parent is asked for by Data,
 /// which is stored below it, by Interests that end in an implicit digest, and by all Interests
 /// where there is a disk tier, which also wants the grandparent of those that end in a digest.
-#[inline]
+#[inline(always)]
 fn hash_name(key: &HashKey, packet: &PacketView<'_>, has_disk: bool) -> NameHashes {
     let name = packet.name();
     let mut hasher = key.prefixes(name.value());
