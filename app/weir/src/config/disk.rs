@@ -232,7 +232,11 @@ fn region_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Byte
 fn announce_period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DurationText, D::Error> {
     let remedy = "a period of 0 would tell neighbours all the time; give for example \"10ms\", or \
                   tell them nothing with `mark = \"off\"`";
-    above_zero(DurationText::deserialize(deserializer)?, remedy)
+    let period = above_zero(DurationText::deserialize(deserializer)?, remedy)?;
+    if period.0 > Duration::from_secs(3) {
+        return Err(D::Error::custom("neighbours believe it for 10 s; give at most \"3s\""));
+    }
+    Ok(period)
 }
 
 fn stalled_after<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DurationText, D::Error> {
