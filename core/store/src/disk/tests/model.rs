@@ -361,8 +361,8 @@ impl Model {
         if self.weather != Weather::Lying || self.rng.below(4) != 0 {
             return read(&self.bed.disks[disk], &op.kind);
         }
-        // Nobody can be asked for what a disk denies; one that has lied about what it holds may have
-        // been written on in the wrong place.
+        // Nobody can be asked for what a disk denies; one that has lied about what it holds may
+        // have been written on in the wrong place.
         self.has_lied_at_start |= matches!(op.kind, DiskOpKind::ReadRaw { .. });
         self.names.values_mut().for_each(|known| known.written = None);
         let octets = match self.rng.below(4) {
