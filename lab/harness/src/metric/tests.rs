@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use weir_netsim::event::{Event, EventKind, Observer, RouterSample};
+use weir_netsim::event::{DiskSample, Event, EventKind, Observer, Queue, RouterSample};
 use weir_netsim::plan::{NodePlan, Role};
 use weir_netsim::workload::{ConsumerPlan, Demand, Names, Popularity, Sizes};
 
@@ -282,4 +282,45 @@ fn percentiles_are_those_of_sorted_samples() {
     let curve = histogram.distribution(100);
     assert!(curve.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1));
     assert_eq!(curve.last().map(|place| place.1), Some(1.0));
+}
+
+#[test]
+fn disks_are_measured_by_what_they_count_and_by_their_queues() {
+    let metrics = metrics_of(
+        "[[metric]]\nid = \"queue\"\nmeasure = \"disk-queue\"\nstatistic = \"max\"\n\
+         [[metric]]\nid = \"reads\"\nmeasure = \"queue-length\"\nqueue = \"disk-reads\"\n\
+         statistic = \"max\"\n\
+         [[metric]]\nid = \"time\"\nmeasure = \"disk-read-time\"\n\
+         [[metric]]\nid = \"bypasses\"\nmeasure = \"bypasses\"\n\
+         [[metric]]\nid = \"rate\"\nmeasure = \"delivery-rate\"\n\
+         [[metric]]\nid = \"last\"\nmeasure = \"delivery-time\"\nstatistic = \"max\"\n",
+    );
+    let length = |queue, packets| EventKind::QueueLength { queue, packets };
+    let sample = |disk_answers, disk_answer_ns, bypass_threshold, bypass_stalled| {
+        let disk = DiskSample {
+            disk_answers,
+            disk_answer_ns,
+            bypass_threshold,
+            bypass_stalled,
+            ..DiskSample::default()
+        };
+        EventKind::RouterSample(Box::new(RouterSample { disk, ..RouterSample::default() }))
+    };
+    let events = [
+        (S, 2, length(Queue::DiskReads, 7)),
+        (S, 2, length(Queue::DiskWrites, 100)),
+        (S, 2, length(Queue::DiskBlocked, 3)),
+        (S, 2, sample(10, 5 * S, 0, 0)),
+        (2 * S, 0, data(1, 1)),
+        (3 * S, 0, data(1, 1)),
+        (4 * S, 0, data(1, 1)),
+        (5 * S, 2, sample(14, 7 * S, 30, 10)),
+    ];
+    let values = measure(&metrics, 0, &events).values;
+    assert_eq!((values["queue"], values["reads"]), (Some(10.0), Some(7.0)));
+    assert_eq!(values["time"], Some(0.5));
+    assert_eq!(values["bypasses"], Some(4.0), "40 in 10 s");
+    assert_eq!((values["rate"], values["last"]), (Some(1.5), Some(4.0)), "3 within 2 s");
+    let none = measure(&metrics, 0, &[(2 * S, 0, data(1, 1))]).values;
+    assert_eq!((none["rate"], none["time"]), (None, None));
 }

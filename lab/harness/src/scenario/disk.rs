@@ -262,9 +262,7 @@ mod tests {
         reader.and_then(|reader| with(&reader, None)).map_err(|error| error.to_string())
     }
 
-    #[test]
-    fn every_key_is_read() {
-        let text = r#"
+    const EVERY_KEY: &str = r#"
 disks = 2
 bytes = "64MiB"
 region = "1MiB"
@@ -297,6 +295,9 @@ interests_waiting_max = 6
 false_positives = "0.1%"
 record = "4500B"
 "#;
+
+    #[test]
+    fn every_key_is_read() {
         let expected = DiskPlan {
             disks: 2,
             bytes: 64 << 20,
@@ -332,7 +333,7 @@ record = "4500B"
             false_positives_ppm: 1000,
             record_bytes_typical: 4500,
         };
-        assert_eq!(read(text), Ok(Some(expected)));
+        assert_eq!(read(EVERY_KEY), Ok(Some(expected)));
         assert_eq!(read("none = true"), Ok(None));
         assert_eq!(read(""), Ok(Some(DiskPlan::default())));
     }

@@ -373,3 +373,40 @@ fn what_an_arm_cannot_measure_is_left_out_or_refused() {
     let text = GOOD.replacen("measure = \"goodput\"\n", queue, 1);
     assert_eq!(read(&text).expect("right").not_measured_in(Arm::Real), ["goodput"]);
 }
+
+/// `GOOD` with a disk at the second router, routes by object, and a consumer with a controller.
+fn with_disk(consumer: &str) -> Result<Experiment, ScenarioError> {
+    let route = "[[route]]\nat = \"r0\"\nof = \"p\"\nobjects = [[0, 2], [9, 9]]\nto = \"r1\"\n";
+    let disk = "[[routers]]\nat = \"r1\"\ndisk.filled_ranges = [[0, 4]]\ndisk.rate = \"1kpps\"\n";
+    let text = GOOD.replace("rate = \"100pps\"", consumer).replace(
+        "[[sweep]]",
+        &format!("{route}\n{disk}\n[routes]\nonly_given = true\n\n[[sweep]]"),
+    );
+    read(&text)
+}
+
+#[test]
+fn disks_routes_by_object_and_controllers_are_read() {
+    let consumer = "popularity = \"turns\"\nrequests = 25\ncontroller = \"nb-cc\"\ncount = 7";
+    let experiment = with_disk(consumer).unwrap();
+    let plan = experiment.prepare(&experiment.points[0], 1).unwrap().plan;
+    let prefixes: Vec<&str> = plan.routes.iter().map(|route| route.prefix.as_str()).collect();
+    assert_eq!(prefixes, ["/p/00000000", "/p/00000001", "/p/00000002", "/p/00000009"]);
+    let Role::Router(router) = &plan.nodes[1].role else { panic!("r1 is a router") };
+    let disk = router.disk.as_ref().expect("it has a disk");
+    assert_eq!((disk.filled_ranges.as_slice(), disk.disks), ([(0, 4)].as_slice(), 1));
+    assert!(matches!(&plan.nodes[0].role, Role::Router(router) if router.disk.is_none()));
+    let consumer = plan.nodes.iter().find_map(|node| match &node.role {
+        Role::Consumer(consumer) => Some(consumer),
+        _ => None,
+    });
+    let consumer = consumer.expect("there is one");
+    let expected = Demand::Controlled { controller: "nb-cc".into(), window: None, count: Some(7) };
+    assert_eq!(consumer.demand, expected);
+    let Popularity::Trace { requests } = &consumer.names.popularity else { panic!("a trace") };
+    let objects: Vec<u64> = requests.iter().map(|request| request.0).collect();
+    assert_eq!(objects, (0..25).map(|number| number % 10).collect::<Vec<u64>>());
+    assert!(requests.iter().all(|request| request.1 < 10));
+    let error = with_disk("controller = \"nb-cc\"\nrate = \"1kpps\"").unwrap_err().to_string();
+    assert!(error.contains("at a `rate` or as its `controller` allows"), "{error}");
+}
