@@ -78,6 +78,11 @@ impl Router {
     ) -> Option<Course> {
         self.disk.neighbours.note_asked(now, &asked.face);
         if found.is_stalled {
+            if !self.has_next_hop(now, Origin::of(from), interest) {
+                // There is a way to it, only not now.
+                self.refuse(from, asked.face, NackReason::Congestion, DropReason::DiskBusy, out);
+                return None;
+            }
             self.stats.busy.bypassed_stalled += 1;
             return Some(Course::Upstream);
         }
@@ -124,7 +129,8 @@ impl Router {
             Bypass::Adaptive => true,
         };
         self.disk.hops.clear();
-        let fib = if may_pass { self.find_available_hops(now, from, interest) } else { 0 };
+        let fib =
+            if may_pass { self.find_available_hops(now, Origin::of(from), interest) } else { 0 };
         let stats = &mut self.stats.busy;
         if bypass == Bypass::Adaptive {
             let hops = self.disk.hops.iter().map(|hop| hop.face);
@@ -153,11 +159,11 @@ impl Router {
     pub(crate) fn has_next_hop(
         &mut self,
         now: Instant,
-        from: &From<'_>,
+        origin: Origin,
         interest: &InterestView<'_>,
     ) -> bool {
         self.disk.hops.clear();
-        self.find_available_hops(now, from, interest);
+        self.find_available_hops(now, origin, interest);
         !self.disk.hops.is_empty()
     }
 
@@ -166,10 +172,10 @@ impl Router {
     fn find_available_hops(
         &mut self,
         now: Instant,
-        from: &From<'_>,
+        origin: Origin,
         interest: &InterestView<'_>,
     ) -> u32 {
-        let chosen = from.header.next_hop_face;
+        let chosen = origin.next_hop_face;
         let chosen = chosen.map(|face| [NextHop { face: FaceId(face), cost: 0 }]);
         let is_home = self.is_in_producer_region(interest);
         let hashes = PrefixHashes::of(&self.config.hash_key, interest.name, self.fib.lengths());
@@ -183,7 +189,7 @@ impl Router {
         let is_last_hop = interest.hop_limit == Some(1);
         let name = interest.name.value();
         for hop in next_hops {
-            let Some(egress) = is_eligible(&self.faces, from.face, name, hop.face) else {
+            let Some(egress) = is_eligible(&self.faces, origin.face, name, hop.face) else {
                 continue;
             };
             let has_room = !has_labels || self.disk.neighbours.is_available(now, &egress);

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use weir_base::{FaceId, Instant, Packet};
 use weir_store::disk::{FinishedRead, OnDisk, ReadId};
+use weir_store::{Lookup, NameHashes, Query};
 use weir_wire::{DataView, InterestView, NackReason, PacketView};
 
 use crate::adaptive::Adaptive;
@@ -167,7 +168,7 @@ impl Router {
         &mut self,
         now: Instant,
         index: u32,
-        from: &From<'_>,
+        origin: Origin,
         begun: &BegunRead,
     ) {
         self.stats.busy.reads_begun += 1;
@@ -182,8 +183,8 @@ impl Router {
         let waiter = Waiter {
             entry: index,
             since: now,
-            ingress: from.face,
-            next_hop_face: from.header.next_hop_face,
+            ingress: origin.face,
+            next_hop_face: origin.next_hop_face,
             is_marked: begun.is_marked,
             disk: begun.found.disk,
             ahead: begun.found.reads_waiting,
@@ -215,12 +216,42 @@ impl Router {
             self.strategies.longest_match(interest.name, &hashes).unwrap_or(&self.default_strategy);
         let since = self.disk.reads.waiter(index).map_or(now, |waiter| waiter.since);
         let is_early = now.ns_since(since) < strategy.retransmission_ns(entry);
-        if is_early || !self.has_next_hop(now, from, interest) {
+        if is_early || !self.has_next_hop(now, Origin::of(from), interest) {
             self.stats.drop_packet(DropReason::Suppressed);
             return Course::Join;
         }
         self.stats.busy.hedged += 1;
         Course::Upstream
+    }
+
+    /// Has a disk read after all for an entry that has passed by: the next hop does not answer, or
+    /// has refused. Not where the store blocks: it has a queue of its own.
+    #[cold]
+    pub(crate) fn come_back(
+        &mut self,
+        now: Instant,
+        index: u32,
+        interest: &InterestView<'_>,
+        hashes: NameHashes,
+        origin: Origin,
+    ) -> bool {
+        if self.config.busy.io == StoreIo::Blocking {
+            return false;
+        }
+        let query = Query {
+            name: interest.name,
+            hashes,
+            can_be_prefix: interest.can_be_prefix,
+            must_be_fresh: interest.must_be_fresh,
+        };
+        let Lookup::OnDisk(found) = self.store.lookup(now, &query) else { return false };
+        if found.is_stalled {
+            return false;
+        }
+        let Ok(id) = self.store.begin_read(now, &found) else { return false };
+        self.stats.busy.came_back += 1;
+        self.wait_for_disk(now, index, origin, &BegunRead { id, found, is_marked: false });
+        true
     }
 
     /// An entry that is about to end, or to go another way, leaves where it is noted beside the
@@ -246,13 +277,14 @@ impl Router {
             for waiter in &waiters {
                 self.pit.entry_mut(waiter.entry).way = Way::Upstream;
             }
+            let is_stalled = data.is_none() && self.store.stats().disk.stalled > 0;
             if let Some((packet, fresh_until)) = data {
                 self.stats.busy.reads_late += u64::from(waiters.is_empty());
                 let is_over = disk.is_some_and(|disk| self.is_disk_over_threshold(disk));
                 self.answer_from_disk(now, is_over, &packet, fresh_until, &mut waiters, out);
             }
             for waiter in waiters.drain(..) {
-                self.go_on(now, &waiter, out);
+                self.go_on(now, &waiter, is_stalled, out);
             }
             self.disk.finished = waiters;
             if self.disk.blocked_on == Some(read) {
@@ -334,7 +366,7 @@ impl Router {
     }
 
     /// The disk did not help: on to FIB and strategy, unless a retransmission has gone there.
-    fn go_on(&mut self, now: Instant, waiter: &Waiter, out: &mut Outbox) {
+    fn go_on(&mut self, now: Instant, waiter: &Waiter, is_stalled: bool, out: &mut Outbox) {
         self.stats.busy.went_on += 1;
         let index = waiter.entry;
         let entry = self.pit.entry_mut(index);
@@ -351,6 +383,13 @@ impl Router {
         let packet = entry.interest.clone();
         let interest = InterestView::decode(&packet).expect("the PIT holds valid Interests");
         let origin = Origin { face: waiter.ingress, next_hop_face: waiter.next_hop_face };
+        if is_stalled && !self.has_next_hop(now, origin, &interest) {
+            // There is a way to it, only not now.
+            let entry = self.pit.entry_mut(index);
+            let reason = NackReason::Congestion;
+            self.sender.nack_all(entry, reason, &mut self.faces, &mut self.stats, out);
+            return self.finish_unsatisfied(now, index);
+        }
         self.forward(now, index, origin, None, &interest, out);
     }
 }

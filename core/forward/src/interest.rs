@@ -49,6 +49,8 @@ pub(crate) enum Course {
     PastStore(PastStore),
     /// Nowhere: a disk is asked.
     Read(BegunRead),
+    /// To the disk that it had passed by, or else to FIB and strategy.
+    Back(NameHashes),
     /// Nowhere: others wait for the same.
     Join,
 }
@@ -178,7 +180,7 @@ impl Router {
                         self.forget_trip(now, &past);
                         Some(InterestStage::Pit)
                     }
-                    Course::Upstream => Some(InterestStage::Pit),
+                    Course::Upstream | Course::Back(_) => Some(InterestStage::Pit),
                 }
             }
             InterestStage::Pit => {
@@ -323,6 +325,7 @@ impl Router {
         {
             return match entry.way {
                 Way::Disk => Some(self.join_reading(now, from, index, interest)),
+                Way::PastStore if self.is_waiting(index, from.face) => Some(Course::Back(hashes)),
                 _ => Some(Course::Upstream),
             };
         }
@@ -359,7 +362,12 @@ impl Router {
         match course {
             Course::Upstream => self.forward(now, index, Origin::of(from), None, interest, out),
             Course::PastStore(past) => self.pass_store(now, index, from, past, interest, out),
-            Course::Read(begun) => self.wait_for_disk(now, index, from, &begun),
+            Course::Read(begun) => self.wait_for_disk(now, index, Origin::of(from), &begun),
+            Course::Back(hashes) => {
+                if !self.come_back(now, index, interest, hashes, Origin::of(from)) {
+                    self.forward(now, index, Origin::of(from), None, interest, out);
+                }
+            }
             Course::Join => {}
         }
     }

@@ -4,6 +4,7 @@ use weir_base::Instant;
 use weir_store::NameHashes;
 use weir_wire::{InterestView, NackReason};
 
+use crate::interest::Origin;
 use crate::io::Outbox;
 use crate::pit::{PitKey, Way};
 use crate::router::{From, Router, with_nonce};
@@ -38,11 +39,14 @@ impl Router {
         }
         match judge_nacks(now, entry) {
             NackVerdict::Wait => {}
+            NackVerdict::AllRefused(_) if self.is_back_at_store(now, index, interest, hashes) => {}
             NackVerdict::AllRefused(reason) => {
+                let entry = self.pit.entry_mut(index);
                 self.sender.nack_all(entry, reason, &mut self.faces, &mut self.stats, out);
                 self.finish_unsatisfied(now, index);
             }
             NackVerdict::OnlyDownstreamLeft(face, reason) => {
+                let entry = self.pit.entry_mut(index);
                 if let Some(record) = entry.in_records.remove(|record| record.face == face) {
                     self.faces.end_wait(record.face_slot, record.face);
                     let interest = with_nonce(entry, record.nonce);
@@ -50,6 +54,20 @@ impl Router {
                 }
             }
         }
+    }
+
+    /// Whether an entry that has passed the store by is there again.
+    fn is_back_at_store(
+        &mut self,
+        now: Instant,
+        index: u32,
+        interest: &InterestView<'_>,
+        hashes: NameHashes,
+    ) -> bool {
+        let entry = self.pit.entry(index);
+        let Some(first) = entry.in_records.iter().next() else { return false };
+        let origin = Origin { face: first.face, next_hop_face: None };
+        entry.way == Way::PastStore && self.come_back(now, index, interest, hashes, origin)
     }
 
     fn find_nacked(

@@ -181,6 +181,9 @@ pub struct BusyStats {
     pub overtaken: u64,
     /// Retransmissions that went upstream while a disk was still reading.
     pub hedged: u64,
+    /// Interests that had passed by and were then read for, as the next hop did not answer a first
+    /// time or refused.
+    pub came_back: u64,
     /// Reads that nobody waited for any more when they were done.
     pub reads_late: u64,
     /// Records read whose checksum was right but that were no Data, or not that which was asked
@@ -218,7 +221,7 @@ impl BusyStats {
         self.bypass_latency.merge(&other.bypass_latency);
     }
 
-    fn counts_mut(&mut self) -> [&mut u64; 22] {
+    fn counts_mut(&mut self) -> [&mut u64; 23] {
         [
             &mut self.reads_begun,
             &mut self.reads_joined,
@@ -232,6 +235,7 @@ impl BusyStats {
             &mut self.went_on,
             &mut self.overtaken,
             &mut self.hedged,
+            &mut self.came_back,
             &mut self.reads_late,
             &mut self.reads_malformed,
             &mut self.marked,

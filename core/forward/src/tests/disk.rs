@@ -404,6 +404,28 @@ impl DiskBed {
 }
 
 #[test]
+fn a_next_hop_that_is_dead_or_refuses_does_not_keep_from_the_disk() {
+    let mut bed = DiskBed::new(policy(Bypass::Threshold, Mark::Off));
+    bed.put_segments(6);
+    bed.route("/d", &[(U, 0)]);
+    assert!(bed.want(0).is_empty() && bed.want(1).is_empty());
+    assert_eq!(sent(&bed.want(2)), vec![(U, PacketKind::Interest)]);
+    let passed = bed.want(3);
+    assert_eq!(sent(&passed), vec![(U, PacketKind::Interest)]);
+    // Nobody answers the one; the other is refused.
+    bed.pass_ms(20);
+    assert!(bed.want(2).is_empty());
+    let nack = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
+    let input = Input::Packet { face: U, header: nack, packet: passed[0].packet.clone() };
+    let now = bed.now;
+    bed.bed.router.handle(now, &mut [input], &mut bed.bed.out);
+    assert_eq!(bed.busy().came_back, 2);
+    let answers: Vec<_> = (0..4).flat_map(|_| bed.step()).collect();
+    assert_eq!(sent(&answers), vec![(ASKER, PacketKind::Data); 4]);
+    assert_eq!(bed.router.stats().pit_entries, 0);
+}
+
+#[test]
 fn past_the_hard_bound_there_is_a_nack() {
     let mut bed = DiskBed::new(policy(Bypass::Threshold, Mark::NbCc));
     bed.put_segments(6);
@@ -582,6 +604,19 @@ fn adaptive_passes_by_over_the_threshold_until_it_knows_better() {
         }
     }
     assert!(bed.busy().reads_begun - before <= 1, "{:?}", bed.busy());
+}
+
+#[test]
+fn a_stalled_disk_and_no_other_way_is_congestion() {
+    let mut bed = DiskBed::new(policy(Bypass::Threshold, Mark::Off));
+    bed.put_segments(3);
+    bed.want(0);
+    bed.collect();
+    bed.pass_ms(600);
+    let reasons = |out: Vec<OutPacket>| out.iter().map(|out| out.header.nack).collect::<Vec<_>>();
+    assert_eq!(reasons(bed.take()), vec![Some(NackReason::Congestion)]);
+    assert_eq!(reasons(bed.want(2)), vec![Some(NackReason::Congestion)]);
+    assert_eq!(bed.router.stats().pit_entries, 0);
 }
 
 #[test]
