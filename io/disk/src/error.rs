@@ -33,7 +33,7 @@ pub enum OpenError {
     #[error("a store has 1 to {DISKS_MAX} disks, not {0}; name at least one file or device")]
     Number(usize),
     /// No shard, or more than there may be.
-    #[error("a store has 1 to 65536 shards, not {0}")]
+    #[error("a store is divided between 1 to 65536 packet threads, not {0}")]
     Shards(u32),
     /// A value of the configuration makes no sense.
     #[error("{}: {reason}", path.display())]
@@ -55,10 +55,17 @@ pub enum OpenError {
         region_bytes: u64,
     },
     /// One file or device is named twice.
-    #[error("{}: named twice; each disk of a store is another file or device", path.display())]
+    #[error(
+        "{}: disk {first} and disk {second} (from 0) are the same file or device; give each disk \
+         of a store its own", path.display()
+    )]
     Twice {
-        /// The disk.
+        /// The disk, as it is named the second time.
         path: PathBuf,
+        /// Which disk it is the first time.
+        first: usize,
+        /// Which it is the second time.
+        second: usize,
     },
     /// The size of a new file is missing.
     #[error("{}: say how many octets the file may take", path.display())]
@@ -81,6 +88,17 @@ pub enum OpenError {
     NoFolder {
         /// The file.
         path: PathBuf,
+    },
+    /// A symbolic link to nothing.
+    #[error(
+        "{}: a symbolic link that leads nowhere, to {}; mount what belongs there, or remove the \
+         link", path.display(), target.display()
+    )]
+    LeadsNowhere {
+        /// The link.
+        path: PathBuf,
+        /// Where it leads.
+        target: PathBuf,
     },
     /// The path is neither a file nor a block device.
     #[error(
@@ -188,6 +206,48 @@ pub enum OpenError {
         /// Where it should be, if it was named.
         path: Option<PathBuf>,
     },
+    /// The store was made with another number of threads, between which its disks are divided.
+    #[error(
+        "{}: the store was made with {made} packet thread{}, not {wanted}, and keeps that number; \
+         set `threads = {made}` again, or remove all files of the store (zero the first MiB of \
+         devices) to begin anew", path.display(), if *made == 1 { "" } else { "s" }
+    )]
+    OtherThreads {
+        /// The disk.
+        path: PathBuf,
+        /// Threads it was made with.
+        made: u32,
+        /// Threads there are now.
+        wanted: u32,
+    },
+    /// The disk was made with regions of another size.
+    #[error(
+        "{}: made with `region_size = {made}`, not {wanted}, and keeps that; set it again or \
+         leave it out, or remove all files of the store (zero the first MiB of devices) to begin \
+         anew", path.display()
+    )]
+    OtherRegions {
+        /// The disk.
+        path: PathBuf,
+        /// Octets of its regions.
+        made: u64,
+        /// What was asked for.
+        wanted: u64,
+    },
+    /// The disk was made with smaller blocks than direct I/O takes where it is now.
+    #[error(
+        "{}: made with blocks of {made} octets, but direct I/O takes {wanted} here; set \
+         `direct = false` for this disk, or remove all files of the store (zero the first MiB of \
+         devices) to begin anew", path.display()
+    )]
+    OtherBlocks {
+        /// The disk.
+        path: PathBuf,
+        /// Octets of its blocks.
+        made: u32,
+        /// Octets of blocks here.
+        wanted: u32,
+    },
     /// The file system has no room for the file.
     #[error(
         "{}: {missing_bytes} octets are missing on its file system; free them, or configure a \
@@ -199,10 +259,10 @@ pub enum OpenError {
         /// How many more octets are needed.
         missing_bytes: u64,
     },
-    /// It has no room for two regions for each shard.
+    /// It has no room for two regions for each thread.
     #[error(
         "{}: {bytes} octets are too few, at least {bytes_min} are needed (two regions for each \
-         shard); make it larger, or its regions smaller", path.display()
+         packet thread); make it larger, or its regions smaller", path.display()
     )]
     TooSmall {
         /// The disk.

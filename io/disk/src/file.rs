@@ -38,6 +38,7 @@ pub(crate) struct OpenDisk {
 impl OpenDisk {
     pub(crate) fn open(
         config: &DiskFileConfig,
+        others: &[Self],
         warnings: &mut Vec<OpenWarning>,
     ) -> Result<Self, OpenError> {
         let path = &config.path;
@@ -45,6 +46,13 @@ impl OpenDisk {
         let system = |what| move |source| system(path, what, source);
         let metadata = file.metadata().map_err(system("look at it"))?;
         let is_device = metadata.file_type().is_block_device();
+        let identity = match is_device {
+            true => (u64::MAX, metadata.rdev()),
+            false => (metadata.dev(), metadata.ino()),
+        };
+        if let Some(first) = others.iter().position(|other| other.identity == identity) {
+            return Err(OpenError::Twice { path: path.clone(), first, second: others.len() });
+        }
         match lock(&file).map_err(system("lock it"))? {
             Locked::Yes => {}
             Locked::No(holder) => return Err(OpenError::Locked { path: path.clone(), holder }),
@@ -64,11 +72,7 @@ impl OpenDisk {
             bytes: end.unsigned_abs(),
             block_bytes,
             superblock: None,
-            identity: if is_device {
-                (u64::MAX, metadata.rdev())
-            } else {
-                (metadata.dev(), metadata.ino())
-            },
+            identity,
         };
         disk.superblock = disk.read_superblock(warnings)?;
         if disk.superblock.is_none() {
@@ -93,10 +97,6 @@ impl OpenDisk {
         if self.superblock.is_some() || self.file.set_permissions(secret).is_err() {
             warnings.push(OpenWarning::Mode { path: self.path.clone(), mode });
         }
-    }
-
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.identity == other.identity
     }
 
     fn read_superblock(
@@ -229,11 +229,7 @@ impl OpenDisk {
 
     /// Leaves no octets reserved that nobody will use.
     fn give_up_growing(&self) {
-        let cut = self.file.set_len(self.bytes);
-        if self.is_new && self.bytes == 0 {
-            let _ = std::fs::remove_file(&self.path);
-        }
-        if let Err(error) = cut {
+        if let Err(error) = self.file.set_len(self.bytes) {
             tracing::warn!(path = %self.path.display(), %error, "cannot give octets back");
         }
     }
@@ -264,6 +260,7 @@ fn open_file(path: &Path) -> Result<(File, bool, bool), OpenError> {
             return Err(OpenError::NotADisk { path: path.into(), kind });
         }
     }
+    let is_link = std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600).custom_flags(libc::O_CLOEXEC);
     let error = match options.open(path) {
@@ -271,6 +268,10 @@ fn open_file(path: &Path) -> Result<(File, bool, bool), OpenError> {
         Err(error) => error,
     };
     match error.kind() {
+        io::ErrorKind::NotFound if is_link => {
+            let target = std::fs::read_link(path).unwrap_or_default();
+            Err(OpenError::LeadsNowhere { path: path.into(), target })
+        }
         io::ErrorKind::NotFound => match options.create_new(true).open(path) {
             Ok(file) => Ok((file, true, true)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -1,4 +1,6 @@
 use std::fmt;
+use std::fs::File;
+use std::path::PathBuf;
 
 use weir_base::HashKey;
 use weir_store::disk::DiskGeometry;
@@ -42,19 +44,46 @@ struct SetDisk {
 /// a file or device that holds anything else.
 ///
 /// What the disks remember holds unless the configuration says otherwise: more octets add regions,
-/// fewer drop those at the end; another size of regions or number of shards empties the store. An
-/// empty file or device in the place of a disk, or behind the last, becomes part of the set.
+/// fewer drop those at the end. An empty file or device in the place of a disk, or behind the last,
+/// becomes part of the set. The number of shards and the sizes of regions and blocks are those that
+/// the disks were made with: with others what is there could not be found any more.
 ///
 /// # Errors
-/// See [`OpenError`]. What was opened until then is closed again.
+/// See [`OpenError`]. What was opened until then is closed again, and files that were made are gone.
 pub fn open(configs: &[DiskFileConfig], shards: u32) -> Result<DiskSet, OpenError> {
     check(configs, shards)?;
+    let mut made = Made(Vec::new());
+    let set = open_all(configs, shards, &mut made)?;
+    made.0.clear();
+    Ok(set)
+}
+
+/// Files that were made just now, held open so that they stay locked. Dropping it removes them.
+struct Made(Vec<(PathBuf, File)>);
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        for (path, _) in &self.0 {
+            if let Err(error) = std::fs::remove_file(path) {
+                tracing::warn!(path = %path.display(), %error, "cannot remove a file just made");
+            }
+        }
+    }
+}
+
+fn open_all(
+    configs: &[DiskFileConfig],
+    shards: u32,
+    made: &mut Made,
+) -> Result<DiskSet, OpenError> {
     let mut warnings = Vec::new();
     let mut disks: Vec<OpenDisk> = Vec::new();
     for config in configs {
-        let disk = OpenDisk::open(config, &mut warnings)?;
-        if disks.iter().any(|other| other.is_same(&disk)) {
-            return Err(OpenError::Twice { path: disk.path });
+        let disk = OpenDisk::open(config, &disks, &mut warnings)?;
+        if disk.is_new
+            && let Ok(file) = disk.file.try_clone()
+        {
+            made.0.push((disk.path.clone(), file));
         }
         disks.push(disk);
     }
@@ -63,10 +92,11 @@ pub fn open(configs: &[DiskFileConfig], shards: u32) -> Result<DiskSet, OpenErro
     let mut plan = Vec::new();
     for (index, (disk, config)) in disks.iter().zip(configs).enumerate() {
         let superblock = identity.superblock(disk, config, index, configs.len(), shards)?;
+        check_made(disk, &superblock)?;
         check_room(disk, &superblock)?;
         plan.push(superblock);
     }
-    let store_id = store_id(&disks, &plan, &identity, &mut warnings)?;
+    let store_id = store_id(&disks, &identity, &mut warnings)?;
     let is_known = disks.iter().any(|disk| disk.superblock.is_some());
     for disk in disks.iter().filter(|disk| is_known && disk.superblock.is_none()) {
         warnings.push(OpenWarning::NewDisk { path: disk.path.clone() });
@@ -141,11 +171,7 @@ fn check_membership(disks: &[OpenDisk]) -> Result<(), OpenError> {
     match missing {
         None => Ok(()),
         Some(disk) => {
-            let made = made.map(|at| &disks[at]);
-            for made in disks.iter().filter(|disk| disk.is_new) {
-                let _ = std::fs::remove_file(&made.path);
-            }
-            let path = made.map(|made| made.path.clone());
+            let path = made.map(|at| disks[at].path.clone());
             Err(OpenError::Missing { disk, disks: count, path })
         }
     }
@@ -243,43 +269,47 @@ fn bytes_wanted(disk: &OpenDisk, config: &DiskFileConfig) -> Result<u64, OpenErr
     Ok(bytes / GRAIN * GRAIN)
 }
 
+/// Refuses what would make all that is on the disk impossible to find.
+fn check_made(disk: &OpenDisk, wanted: &Superblock) -> Result<(), OpenError> {
+    let Some(before) = &disk.superblock else { return Ok(()) };
+    let path = disk.path.clone();
+    if before.shards != wanted.shards {
+        let (made, wanted) = (before.shards, wanted.shards);
+        return Err(OpenError::OtherThreads { path, made, wanted });
+    }
+    if before.region_bytes != wanted.region_bytes {
+        let (made, wanted) = (before.region_bytes, wanted.region_bytes);
+        return Err(OpenError::OtherRegions { path, made, wanted });
+    }
+    if before.block_bytes != wanted.block_bytes {
+        let (made, wanted) = (before.block_bytes, wanted.block_bytes);
+        return Err(OpenError::OtherBlocks { path, made, wanted });
+    }
+    Ok(())
+}
+
 fn check_room(disk: &OpenDisk, superblock: &Superblock) -> Result<(), OpenError> {
     let regions = REGIONS_MIN * u64::from(superblock.shards);
     let bytes_min = superblock.data_offset + regions * superblock.region_bytes;
     if superblock.bytes >= bytes_min || !disk.is_writable {
         return Ok(());
     }
-    if disk.is_new {
-        let _ = std::fs::remove_file(&disk.path);
-    }
     let path = disk.path.clone();
     Err(OpenError::TooSmall { path, bytes: superblock.bytes, bytes_min })
 }
 
-/// The store that the disks hold, or a new one when what is on them cannot be found any more.
+/// The store that the disks hold, or a new one when they do not agree: somebody died while emptying
+/// it.
 fn store_id(
     disks: &[OpenDisk],
-    plan: &[Superblock],
     identity: &Identity,
     warnings: &mut Vec<OpenWarning>,
 ) -> Result<u64, OpenError> {
-    let mut reason = None;
-    for (disk, wanted) in disks.iter().zip(plan) {
-        let Some(before) = &disk.superblock else { continue };
-        let path = disk.path.display();
-        if before.shards != wanted.shards {
-            reason = Some(format!("{} shards instead of {}", wanted.shards, before.shards));
-        } else if before.region_bytes != wanted.region_bytes {
-            let (was, is) = (before.region_bytes, wanted.region_bytes);
-            reason = Some(format!("regions of {is} octets on {path} instead of {was}"));
-        } else if before.block_bytes != wanted.block_bytes {
-            let (was, is) = (before.block_bytes, wanted.block_bytes);
-            reason = Some(format!("blocks of {is} octets on {path} instead of {was}"));
-        } else if before.store_id != identity.store_id {
-            reason = Some(format!("{path} was not there when it was emptied"));
-        }
-    }
-    let Some(reason) = reason else { return Ok(identity.store_id) };
+    let is_other = |disk: &&OpenDisk| {
+        disk.superblock.as_ref().is_some_and(|before| before.store_id != identity.store_id)
+    };
+    let Some(other) = disks.iter().find(is_other) else { return Ok(identity.store_id) };
+    let reason = format!("{} was not there when it was emptied", other.path.display());
     warnings.push(OpenWarning::Emptied { reason });
     random()
 }
@@ -303,10 +333,8 @@ fn settle(
             disk.write_superblock(superblock.clone())?;
         }
     }
-    let is_current = before.is_none_or(|before| {
-        disk.is_writable
-            || (before.store_id == superblock.store_id && before.shards == superblock.shards)
-    });
+    let is_current =
+        before.is_none_or(|before| disk.is_writable || before.store_id == superblock.store_id);
     let OpenDisk { file, is_writable, .. } = disk;
     let block_bytes = superblock.block_bytes;
     let ready = ReadyDisk { config: config.clone(), file, block_bytes, is_writable };

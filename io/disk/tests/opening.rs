@@ -102,15 +102,36 @@ fn paths_that_are_no_disks_are_refused() {
     assert!(matches!(error, OpenError::SizeNeeded { .. }), "{error}");
     let error = open_one(&config(&path, 2)).unwrap_err();
     assert!(matches!(error, OpenError::TooSmall { bytes_min, .. } if bytes_min == 2 * MIB + 8192));
-    assert!(!path.exists() || fs::metadata(&path).unwrap().len() == 0);
-    let error = open(&[config(&path, 8), config(&path, 8)], 1).unwrap_err();
-    assert!(matches!(error, OpenError::Twice { .. } | OpenError::Locked { .. }), "{error}");
+    assert!(!path.exists(), "nothing is left behind");
+    let error = open_one(&config(&path, 900 << 20)).unwrap_err();
+    assert!(matches!(error, OpenError::System { .. } | OpenError::NoSpace { .. }), "{error}");
+    assert!(!path.exists(), "nothing is left behind");
     assert!(matches!(open(&[], 1), Err(OpenError::Number(0))));
     assert!(matches!(open(&[config(&path, 8)], 0), Err(OpenError::Shards(0))));
     let odd = DiskFileConfig { region_bytes: Some(MIB + 512), ..config(&path, 8) };
     assert!(matches!(open_one(&odd), Err(OpenError::RegionBytes { .. })));
     let odd = DiskFileConfig { engine: Engine::Threads(0), ..config(&path, 8) };
     assert!(matches!(open_one(&odd), Err(OpenError::Config { .. })));
+}
+
+#[test]
+fn one_file_is_one_disk_by_whatever_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("disk"), b"").unwrap();
+    fs::hard_link(at("disk"), at("hard")).unwrap();
+    std::os::unix::fs::symlink(at("disk"), at("soft")).unwrap();
+    for name in ["disk", "hard", "soft"] {
+        let configs = [config(&at("new"), 8), config(&at("disk"), 8), config(&at(name), 8)];
+        let error = open(&configs, 1).unwrap_err();
+        assert!(matches!(error, OpenError::Twice { first: 1, second: 2, .. }), "{error}");
+        assert!(!at("new").exists(), "nothing is left behind");
+    }
+    assert_eq!(fs::metadata(at("disk")).unwrap().len(), 0);
+    std::os::unix::fs::symlink(at("nothing"), at("lost")).unwrap();
+    let error = open_one(&config(&at("lost"), 8)).unwrap_err();
+    assert!(matches!(error, OpenError::LeadsNowhere { .. }), "{error}");
+    assert!(error.to_string().contains("nothing") && !at("nothing").exists(), "{error}");
 }
 
 #[test]
@@ -217,26 +238,35 @@ fn a_truncated_file_is_made_whole_and_what_is_left_is_kept() {
 }
 
 #[test]
-fn other_shards_or_regions_empty_the_store() {
+fn other_threads_regions_or_blocks_are_refused_and_nothing_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk");
-    let set = open_one(&config(&path, 8)).unwrap();
-    let (id, key) = (set.store_id(), set.hash_key().hash(b"name"));
-    let place = put(set);
-    let set = open(&[config(&path, 8)], 2).unwrap();
-    assert_ne!(set.store_id(), id);
-    assert_eq!(set.hash_key().hash(b"name"), key);
-    let text = set.warnings().iter().map(ToString::to_string).collect::<String>();
-    assert!(text.contains("begins empty: 2 shards instead of 1"), "{text}");
-    assert_eq!((set.geometry(0, 0).regions, set.geometry(0, 1).regions), (4, 3));
-    let id = set.store_id();
-    drop(set);
-    let other = DiskFileConfig { region_bytes: Some(MIB / 2), ..config(&path, 8) };
-    let set = open(std::slice::from_ref(&other), 2).unwrap();
-    assert_ne!(set.store_id(), id);
-    drop(set);
-    let set = open_one(&other).unwrap();
-    assert!(!is_there(set, place));
+    let made = config(&path, 8);
+    let place = put(open_one(&made).unwrap());
+    let before = fs::read(&path).unwrap();
+    let error = open(std::slice::from_ref(&made), 2).unwrap_err();
+    assert!(matches!(error, OpenError::OtherThreads { made: 1, wanted: 2, .. }), "{error}");
+    assert!(error.to_string().contains("set `threads = 1` again"), "{error}");
+    let other = DiskFileConfig { region_bytes: Some(MIB / 2), ..made.clone() };
+    let error = open_one(&other).unwrap_err();
+    assert!(matches!(error, OpenError::OtherRegions { .. }), "{error}");
+    assert!(error.to_string().contains("region_size = 1048576"), "{error}");
+    // With a new disk beside it, that is not made either.
+    let new = folder.path().join("new");
+    assert!(open(&[made.clone(), config(&new, 8)], 2).is_err() && !new.exists());
+    assert!(fs::read(&path).unwrap() == before, "written to");
+    assert!(is_there(open_one(&made).unwrap(), place));
+    // Blocks smaller than direct I/O takes, where it takes no such blocks.
+    let small = DiskFileConfig { direct: false, ..config(&new, 8) };
+    let place = put(open_one(&small).unwrap());
+    match open_one(&config(&new, 8)) {
+        Ok(set) => assert_eq!(set.geometry(0, 0).block_bytes, 512),
+        Err(error) => {
+            assert!(matches!(error, OpenError::OtherBlocks { made: 512, .. }), "{error}");
+            assert!(error.to_string().contains("direct = false"), "{error}");
+        }
+    }
+    assert!(is_there(open_one(&small).unwrap(), place));
 }
 
 #[test]
@@ -275,14 +305,13 @@ fn a_crash_between_the_superblocks_of_a_set_is_mended() {
         let octets = fs::read(folder.path().join(name)).unwrap();
         Superblock::decode(&octets[..4096], weir_disk::checksum).unwrap()
     };
-    // As if the store had been emptied, with the second disk done and the first not.
+    // As if the store had been emptied, with one disk done and the other not.
     let mut changed = superblock("b");
     changed.store_id ^= 1;
-    changed.shards = 2;
     changed.generation += 1;
     let file = File::options().write(true).open(folder.path().join("b")).unwrap();
     file.write_all_at(&changed.encode(weir_disk::checksum)[..], 0).unwrap();
-    let set = open(&[at("a"), at("b")], 2).unwrap();
+    let set = open(&[at("a"), at("b")], 1).unwrap();
     assert!(set.warnings().iter().any(|w| matches!(w, OpenWarning::Emptied { .. })));
     assert_eq!(superblock("a").store_id, set.store_id());
     assert_eq!(superblock("b").store_id, set.store_id());
@@ -357,9 +386,6 @@ fn a_read_only_disk_serves_and_stores_nothing() {
     assert!(matches!(outcome, DiskOutcome::Failed(DiskFailure::ReadOnly)), "{outcome:?}");
     assert!(engine.stop(LONG));
     assert!(is_there(open_one(&config(&path, 8)).unwrap(), place));
-    // What cannot be emptied is left out.
-    let set = open(&[config(&path, 8)], 2).unwrap();
-    assert_eq!((set.geometry(0, 0).regions, set.geometry(0, 1).regions), (0, 0));
 }
 
 #[test]
