@@ -29,6 +29,9 @@ enum Before {
     Nothing,
     /// The same, or it will be compared when it is read: it need not be written.
     Same,
+    /// The same, but it will soon make room: it is to be written anew, and to the same disk, where
+    /// a note that it was erased holds for both.
+    Due(Place),
     /// Other Data.
     Other(Place),
     /// The same or other Data.
@@ -53,16 +56,18 @@ impl DiskTier {
         // On one disk what is newer counts, so that nothing is lost if it dies between a note of
         // what was erased and what was written instead.
         let only = match before {
-            Before::Perhaps(place) | Before::Other(place) => Some(usize::from(place.disk())),
+            Before::Due(place) | Before::Perhaps(place) | Before::Other(place) => {
+                Some(usize::from(place.disk()))
+            }
             Before::Nothing | Before::Same => None,
         };
         let Some(disk) = self.admit(now, &offer, only) else {
             if let Before::Other(_) = before {
                 self.erase_key(offer.key);
             }
-            return matches!(before, Before::Perhaps(_));
+            return matches!(before, Before::Perhaps(_) | Before::Due(_));
         };
-        if only.is_some() {
+        if matches!(before, Before::Perhaps(_) | Before::Other(_)) {
             self.outdate_reads(offer.key);
         }
         self.append(now, disk, offer, path);
@@ -92,8 +97,7 @@ impl DiskTier {
         Some(disk)
     }
 
-    /// What is on disk under the key of Data that is offered. Nothing where it is to be written
-    /// anew although it is there.
+    /// What is on disk under the key of Data that is offered.
     fn before(&mut self, offer: &Offer<'_>) -> Before {
         let Some(place) = self.find(offer.key) else { return Before::Nothing };
         if let Some(at) = self.find_pending(place) {
@@ -107,7 +111,7 @@ impl DiskTier {
             (true, false) if offer.is_forced => Before::Perhaps(place),
             (true, true) => Before::Perhaps(place),
             (_, false) => Before::Same,
-            (false, true) => Before::Nothing,
+            (false, true) => Before::Due(place),
         }
     }
 
@@ -254,7 +258,12 @@ impl DiskTier {
         });
         self.path = prefixes;
         match before {
-            Some(before) => self.uncount(before),
+            Some(before) => {
+                self.uncount(before);
+                if usize::from(before.disk()) != disk && self.may_come_back(before) {
+                    self.devices[usize::from(before.disk())].erase(Erasure::Key(key));
+                }
+            }
             None => {
                 if let Some(filter) = &mut self.filter {
                     filter.insert(key.filter_hash());
@@ -285,28 +294,33 @@ impl DiskTier {
             log.at += size;
         }
         device.records_waiting += 1;
-        self.sweep(size);
+        self.sweep(disk, size);
     }
 
     /// What has yet to be read in under this key is older than what was just appended to a disk.
     fn supersede(&mut self, disk: usize, key: Key) {
-        self.recovery.on_erased(Erasure::Key(key));
+        self.erase_unread(Erasure::Key(key));
         for (other, device) in self.devices.iter_mut().enumerate() {
-            if other != disk {
+            if other != disk && self.recovery.takes_in(other) {
                 device.erase(Erasure::Key(key));
             }
         }
     }
 
-    /// Goes on through the index for stale entries, fast enough to come around in less than an
-    /// eighth of the log.
-    pub(super) fn sweep(&mut self, appended: u64) {
+    /// Goes on through the index for stale entries, after so much was appended to a disk: fast
+    /// enough to come around in less than an eighth of the log, and twice before any disk's own log
+    /// comes around, however small it is beside the others. So stale entries are gone before the
+    /// low bits of a sequence number come again.
+    pub(super) fn sweep(&mut self, disk: usize, appended: u64) {
         let round = self.index.round_steps() as u128 + 1;
-        let steps = round * u128::from(appended) * 10 / u128::from(self.log_bytes.max(1)) + 1;
+        let of_all = 10 * u128::from(appended) * round / u128::from(self.log_bytes.max(1));
+        let own_bytes = self.devices[disk].geometry.log_bytes().max(1);
+        let of_own = 2 * u128::from(appended) * round / u128::from(own_bytes);
+        let steps = of_all.max(of_own) + 1;
         let Self { index, devices, filter, .. } = self;
         index.sweep(steps as usize, |key, place| {
             let device = devices.get(usize::from(place.disk()));
-            let is_kept = device.is_some_and(|device| device.is_valid(place));
+            let is_kept = device.is_some_and(|device| device.may_come_back(place));
             if let (false, Some(filter)) = (is_kept, filter.as_mut()) {
                 filter.remove(key.filter_hash());
             }
@@ -318,7 +332,7 @@ impl DiskTier {
     pub(crate) fn on_new(&mut self, key: Key, wire: &[u8]) {
         let may_have = |filter: &CountingBloom| filter.contains(key.filter_hash());
         if self.filter.as_ref().is_some_and(|filter| !may_have(filter)) && !self.is_recovering() {
-            return;
+            return self.outdate_reads(key);
         }
         let place = self.find(key);
         match place.and_then(|place| self.find_pending(place)) {
@@ -327,7 +341,8 @@ impl DiskTier {
                 self.erase_key(key);
             }
             None if place.is_some() || self.is_recovering() => self.note(key, wire),
-            None => {}
+            // What made room since a read of it was begun.
+            None => self.outdate_reads(key),
         }
     }
 
@@ -336,22 +351,43 @@ impl DiskTier {
     pub(crate) fn erase_key(&mut self, key: Key) -> bool {
         self.notes.remove(key);
         self.outdate_reads(key);
-        let place = self.find(key);
+        let place = self.find_at_all(key);
+        let was_there = place.is_some_and(|place| self.is_valid(place));
         if let Some(place) = place {
             self.remove_from_index(key, place);
         }
         self.note_erased(key, place);
-        place.is_some()
+        was_there
     }
 
     /// Has it noted on disk that what is there under this key, or may be, was erased.
     fn note_erased(&mut self, key: Key, place: Option<Place>) {
-        self.recovery.on_erased(Erasure::Key(key));
-        let is_recovering = self.is_recovering();
+        self.erase_unread(Erasure::Key(key));
         for (disk, device) in self.devices.iter_mut().enumerate() {
-            if is_recovering || place.is_some_and(|place| usize::from(place.disk()) == disk) {
+            let is_its = place.is_some_and(|place| usize::from(place.disk()) == disk);
+            if is_its || self.recovery.takes_in(disk) {
                 device.erase(Erasure::Key(key));
             }
+        }
+    }
+
+    /// Gives up a record that is there and cannot be served, so that nothing else of its name that
+    /// is written elsewhere is ever taken for older.
+    pub(super) fn give_up(&mut self, key: Key, place: Place) {
+        if !self.is_valid(place) || !self.remove_from_index(key, place) {
+            return;
+        }
+        let device = &mut self.devices[usize::from(place.disk())];
+        let (region, at) = device.locate(place);
+        let end = (at / UNIT_BYTES) as u32 + u32::from(place.units());
+        let before = (device.regions[region].sequence, end);
+        device.erase_before(Erasure::Key(key), Some(before));
+    }
+
+    /// What a stop would forget to compare is given up before.
+    pub(crate) fn erase_noted(&mut self) {
+        while let Some(key) = self.notes.first() {
+            self.erase_key(key);
         }
     }
 
@@ -376,19 +412,18 @@ impl DiskTier {
             });
             let is_all = count < limit - erased;
             for (key, place) in removed.drain(..) {
-                let is_valid = self.is_valid(place);
+                let (is_valid, may_come_back) = (self.is_valid(place), self.may_come_back(place));
                 self.on_removed(key, place);
-                if !is_valid {
-                    continue;
-                }
-                erased += 1;
-                self.notes.remove(key);
-                if !is_all {
+                if may_come_back && !is_all {
                     self.note_erased(key, Some(place));
+                }
+                if is_valid {
+                    erased += 1;
+                    self.notes.remove(key);
                 }
             }
             if is_all {
-                self.recovery.on_erased(Erasure::Below(prefix));
+                self.erase_unread(Erasure::Below(prefix));
                 for device in &mut self.devices {
                     device.erase(Erasure::Below(prefix));
                 }

@@ -120,6 +120,13 @@ pub struct DiskTierConfig {
     pub stalled_after_ns: u64,
 }
 
+impl DiskGeometry {
+    /// Octets of all regions of the store's.
+    pub(super) fn log_bytes(&self) -> u64 {
+        u64::from(self.regions) * self.region_bytes
+    }
+}
+
 impl DiskTierConfig {
     /// Defaults for these disks.
     #[must_use]

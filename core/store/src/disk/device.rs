@@ -3,19 +3,21 @@
 use super::checkpoint::{Builder, ERASURE_BYTES_MAX, Erased, Erasure, Position, encode_erased};
 use super::config::{Checksum, DiskGeometry};
 use super::op::{DiskOpId, WritePart};
-use super::place::{Place, UNIT_BYTES};
+use super::place::{Place, UNIT_BYTES, WHOLE};
 use super::queue::ServiceTime;
 use super::record::{self, HEADER_BYTES, Kind};
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::mem;
 use weir_base::Instant;
 
 /// Erasures in one record of them at most.
 const ERASURES_PER_RECORD: usize = 1024;
-/// Erasures that wait for a disk at most. Beyond it all that is on the disk will be taken for
-/// erased when it is next read in.
-const ERASURES_WAITING_MAX: usize = 1 << 16;
+/// Erasures that wait for a disk at most. Beyond it those of segments count for their objects, and
+/// where this does not help all that is on the disk will be taken for erased when it is next read
+/// in.
+const ERASURES_WAITING_MAX: usize = if cfg!(test) { 1 << 12 } else { 1 << 18 };
 
 /// What is known of a region.
 #[derive(Copy, Clone, Debug, Default)]
@@ -24,6 +26,8 @@ pub(super) struct Region {
     pub(super) sequence: u32,
     /// Of its last use, if it holds nothing.
     pub(super) former: u32,
+    /// Of the use that a start would take it for, while no later header is on disk.
+    pub(super) found_as: u32,
     /// Times that its header could not be written, one after another.
     pub(super) failures: u8,
     /// Records in it that the index leads to.
@@ -108,7 +112,7 @@ pub(super) struct Device {
     pub(super) service: ServiceTime,
     /// What was erased and is not noted on the disk yet, and before which position: that at which
     /// it will be noted, unless this has failed at another one.
-    pub(super) erasures: Vec<(Erasure, Option<Position>)>,
+    pub(super) erasures: BTreeMap<Erasure, Option<Position>>,
     pub(super) is_stalled: bool,
     /// Operations begun before count as begun now: the disk has answered since.
     pub(super) patient_since: Instant,
@@ -141,7 +145,7 @@ impl Device {
             reads_waiting: 0,
             records_waiting: 0,
             service: ServiceTime::default(),
-            erasures: Vec::new(),
+            erasures: BTreeMap::new(),
             is_stalled: false,
             patient_since: Instant::ZERO,
             old_below: 0,
@@ -174,6 +178,15 @@ impl Device {
         })
     }
 
+    /// Whether a start would find what was written there: it is there, or its region is used again
+    /// and the header that says so is not on disk yet.
+    #[inline]
+    pub(super) fn may_come_back(&self, place: Place) -> bool {
+        let is = |sequence: u32| sequence != 0 && sequence as u8 == place.generation();
+        let region = self.regions.get(self.locate(place).0);
+        region.is_some_and(|region| is(region.sequence) || is(region.found_as))
+    }
+
     /// Whether what was written there will soon make room for other records.
     #[inline]
     pub(super) fn will_go_soon(&self, place: Place) -> bool {
@@ -183,9 +196,9 @@ impl Device {
     /// Finds out which regions are the oldest eighth.
     pub(super) fn sort_by_age(&mut self) {
         let mut sequences: Vec<u32> = self.regions.iter().map(|region| region.sequence).collect();
-        sequences.sort_unstable();
-        let is_full = sequences.first().is_some_and(|&sequence| sequence != 0);
-        self.old_below = if is_full { sequences[sequences.len() / 8] } else { 0 };
+        let is_full = !sequences.is_empty() && !sequences.contains(&0);
+        let eighth = sequences.len() / 8;
+        self.old_below = if is_full { *sequences.select_nth_unstable(eighth).1 } else { 0 };
     }
 
     /// The place of a record.
@@ -264,12 +277,15 @@ impl Device {
         let region = self.next_region()?;
         let before = self.regions[region as usize];
         *last_sequence += 1;
-        if *last_sequence as u8 == before.sequence.max(before.former) as u8 {
-            *last_sequence += 1; // So that places of its last use are told apart.
+        let found_as = if before.sequence != 0 { before.sequence } else { before.found_as };
+        // So that places of its last use are told apart.
+        while [before.former as u8, found_as as u8].contains(&(*last_sequence as u8)) {
+            *last_sequence += 1;
         }
         let sequence = *last_sequence;
         let failures = before.failures;
-        self.regions[region as usize] = Region { sequence, failures, ..Region::default() };
+        self.regions[region as usize] =
+            Region { sequence, failures, found_as, ..Region::default() };
         self.sort_by_age();
         let mut header = vec![0; HEADER_BYTES];
         header.extend_from_slice(&self.geometry.first.to_le_bytes());
@@ -357,6 +373,11 @@ impl Device {
             && logs.any(|log| log.sequence == batch.sequence && !log.has_header)
     }
 
+    /// Whether anything waits to be written or is being written.
+    pub(super) fn has_writes(&self) -> bool {
+        self.open.iter().chain(&self.closing).any(|log| log.writes > 0)
+    }
+
     /// Writes checkpoint and footer of closed regions whose records are all written, and lets go of
     /// those that have them or cannot have them.
     pub(super) fn seal_closed(&mut self, now: Instant, mut ticket: impl FnMut() -> u64) {
@@ -433,15 +454,48 @@ impl Device {
             return; // Nothing can be noted there; a start reads it as it is.
         }
         if self.erasures.len() >= ERASURES_WAITING_MAX {
-            self.erasures.clear();
-            self.erasures.push((Erasure::Below(None), None));
+            self.erase_objects();
         }
-        self.erasures.push((erasure, before));
+        if self.erasures.len() >= ERASURES_WAITING_MAX {
+            self.erasures.clear();
+            self.add_erasure(Erasure::Below(None), None);
+        }
+        self.add_erasure(erasure, before);
+    }
+
+    fn add_erasure(&mut self, erasure: Erasure, before: Option<Position>) {
+        let waiting = self.erasures.entry(erasure).or_insert(before);
+        // Nothing stands for a position that is yet to come.
+        *waiting = waiting.zip(before).map(|(one, other)| one.max(other));
+    }
+
+    /// Has erasures of several segments count for their objects.
+    fn erase_objects(&mut self) {
+        for (erasure, before) in mem::take(&mut self.erasures) {
+            let object = match erasure {
+                Erasure::Key(key) if key.segment != WHOLE => Erasure::Below(Some(key.object)),
+                other => other,
+            };
+            self.add_erasure(object, before);
+        }
+    }
+
+    /// Erasures of the next record of them: as many as an empty region has room for.
+    fn next_erasures(&self) -> usize {
+        let mut count = self.erasures.len().min(ERASURES_PER_RECORD);
+        while count > 1 {
+            let octets = count * ERASURE_BYTES_MAX;
+            if self.fits_empty(self.record_bytes(octets), octets) {
+                break;
+            }
+            count /= 2;
+        }
+        count
     }
 
     /// The size of the record of the next erasures, and what it adds to the checkpoint at most.
     pub(super) fn erasure_room(&self) -> (u64, usize) {
-        let octets = self.erasures.len().min(ERASURES_PER_RECORD) * ERASURE_BYTES_MAX;
+        let octets = self.next_erasures() * ERASURE_BYTES_MAX;
         (self.record_bytes(octets), octets)
     }
 
@@ -452,7 +506,7 @@ impl Device {
         write_bytes_max: u64,
         ticket: impl FnOnce() -> u64,
     ) {
-        let count = self.erasures.len().min(ERASURES_PER_RECORD);
+        let count = self.next_erasures();
         let mut octets = vec![0; HEADER_BYTES];
         let Some(log) = &mut self.open else { return };
         let (region, sequence, at) = (log.region, log.sequence, log.at);
@@ -461,7 +515,8 @@ impl Device {
             erasure,
             before: before.unwrap_or(here),
         };
-        let noted: Vec<Erased> = self.erasures.drain(..count).map(erased).collect();
+        let next = core::iter::from_fn(|| self.erasures.pop_first());
+        let noted: Vec<Erased> = next.take(count).map(erased).collect();
         for &erased in &noted {
             encode_erased(erased, &mut octets);
             log.checkpoint.erased(erased);

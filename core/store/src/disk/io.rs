@@ -118,15 +118,13 @@ impl DiskTier {
         let disk = usize::from(disk);
         let device = &mut self.devices[disk];
         device.under_way -= 1;
-        if device.is_stalled {
-            device.is_stalled = false;
-            device.patient_since = now;
-        }
+        device.is_stalled = false;
+        device.patient_since = now;
         self.forget_ended(disk);
         match purpose {
             Purpose::Read(at) => self.on_read(now, disk, at, outcome),
             Purpose::Write(batch) => self.on_write(now, disk, batch, &outcome),
-            Purpose::Recovery(tag) => self.on_recovery_read(now, tag, outcome),
+            Purpose::Recovery(tag) => self.on_recovery_read(tag, outcome),
         }
     }
 
@@ -157,7 +155,7 @@ impl DiskTier {
                 // Where the region was used again meanwhile, it is only gone.
                 if self.is_valid(read.place) {
                     self.stats.damaged += 1;
-                    self.remove_from_index(read.key, read.place);
+                    self.give_up(read.key, read.place);
                 }
                 None
             }
@@ -189,7 +187,7 @@ impl DiskTier {
         let device = &mut self.devices[disk];
         device.read_failures = device.read_failures.saturating_add(1);
         if device.read_failures == 1 {
-            self.remove_from_index(read.key, read.place);
+            self.give_up(read.key, read.place);
         }
     }
 
@@ -211,7 +209,8 @@ impl DiskTier {
             self.on_write_failed(now, disk, &batch, failure);
         } else {
             if batch.content == Content::Header {
-                device.regions[batch.region as usize].failures = 0;
+                let region = &mut device.regions[batch.region as usize];
+                (region.failures, region.found_as) = (0, 0);
             }
             device.write_failures = 0;
             device.paused_until = Instant::ZERO;
@@ -274,10 +273,11 @@ impl DiskTier {
         let is_its_own = u8::from(failure == DiskFailure::Io);
         let region = &mut self.devices[disk].regions[header.region as usize];
         let failures = region.failures.saturating_add(is_its_own);
-        *region = Region { former: header.sequence, failures, ..Region::default() };
+        let (former, found_as) = (header.sequence, region.found_as);
+        *region = Region { former, found_as, failures, ..Region::default() };
         // Sequence numbers go by without a record: stale entries must still go before they look
         // valid.
-        self.sweep(self.devices[disk].geometry.region_bytes);
+        self.sweep(disk, self.devices[disk].geometry.region_bytes);
     }
 
     /// Does what is due: stalls are found; the rest is done when operations are taken.
@@ -288,7 +288,7 @@ impl DiskTier {
                 self.on_stall(disk);
             }
         }
-        self.recover_further(now);
+        self.recover_further();
     }
 
     /// When the disk is taken for stalled unless it answers.
@@ -345,10 +345,14 @@ impl DiskTier {
     /// works.
     pub(crate) fn flush(&mut self, now: Instant) -> bool {
         self.now = now;
-        self.devices.iter_mut().for_each(super::device::Device::finish_batch);
+        for disk in 0..self.devices.len() {
+            self.prepare(now, disk);
+            self.devices[disk].finish_batch();
+        }
         self.devices.iter().any(|device| {
             let is_held_up = device.is_stalled || now < device.paused_until;
-            !is_held_up && (device.records_waiting > 0 || !device.is_ready && device.is_of_use())
+            let is_written = device.is_ready && !device.has_writes() && device.erasures.is_empty();
+            device.is_of_use() && !is_held_up && !is_written
         })
     }
 

@@ -43,6 +43,11 @@ impl Notes {
         !self.fingerprints.is_empty() && self.fingerprints.remove(&key).is_some()
     }
 
+    /// Any key that has a note.
+    pub(super) fn first(&self) -> Option<Key> {
+        self.fingerprints.first_key_value().map(|(&key, _)| key)
+    }
+
     pub(super) fn memory_bytes(&self) -> usize {
         self.fingerprints.len() * 2 * size_of::<(Key, u64)>()
             + self.order.capacity() * size_of::<Key>()

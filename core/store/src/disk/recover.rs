@@ -15,12 +15,15 @@ use super::tier::{DiskTier, Purpose};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
-use weir_base::{Instant, Slab};
+use weir_base::Slab;
 
 /// How often a read is tried that the system fails.
 const ATTEMPTS_MAX: u32 = 3;
 /// Regions that are read at a time.
 const JOBS_AT_ONCE: usize = 4;
+/// Erasures since the start that are kept for what has yet to be taken in of a disk. Beyond it
+/// nothing more of it is.
+const ERASED_MAX: usize = if cfg!(test) { 1 << 11 } else { 1 << 18 };
 /// Records that are taken in before others get a turn.
 const STEP_ITEMS: usize = 1024;
 
@@ -91,6 +94,10 @@ struct DiskRecovery {
     later: Vec<Job>,
     /// What was erased, of what lies before which position.
     erased: BTreeMap<Erasure, Position>,
+    /// How many of these came since the start.
+    erased_since: usize,
+    /// Whether nothing more is taken in.
+    is_given_up: bool,
 }
 
 /// What is left to be read in.
@@ -110,6 +117,8 @@ impl Recovery {
             jobs: VecDeque::new(),
             later: Vec::new(),
             erased: BTreeMap::new(),
+            erased_since: 0,
+            is_given_up: false,
         };
         Self { disks: devices.iter().map(disk).collect(), requests: Slab::new() }
     }
@@ -130,15 +139,34 @@ impl Recovery {
         }
     }
 
-    /// What is erased now must not be taken in later.
-    pub(super) fn on_erased(&mut self, erasure: Erasure) {
-        for disk in &mut self.disks {
-            disk.erased.insert(erasure, (u32::MAX, u32::MAX));
-        }
+    /// Whether anything of a disk may yet be taken in.
+    pub(super) fn takes_in(&self, disk: usize) -> bool {
+        self.disks.get(disk).is_some_and(DiskRecovery::takes_in)
+    }
+
+    /// The most erasures that are kept for what has yet to be taken in of a disk.
+    #[cfg(test)]
+    pub(super) fn erased_len(&self) -> usize {
+        self.disks.iter().map(|disk| disk.erased.len()).max().unwrap_or(0)
     }
 }
 
 impl DiskRecovery {
+    fn takes_in(&self) -> bool {
+        !self.is_given_up && !(self.stage == Stage::Regions && self.jobs.is_empty())
+    }
+
+    /// Where what was taken in last lies; nothing if it is nothing.
+    fn last_taken_in(&self) -> Option<Position> {
+        let job = self.jobs.front().filter(|_| self.stage == Stage::Regions)?;
+        let taken = job.contents.iter().flat_map(|contents| &contents.items[job.left..]);
+        let units = taken.filter_map(|item| match item {
+            Item::Record { at_units, .. } => Some(*at_units),
+            Item::Erased(_) => None,
+        });
+        Some((job.sequence, units.min().unwrap_or(u32::MAX)))
+    }
+
     fn has_work(&self) -> bool {
         let is_known = |job: &Job| job.contents.is_some();
         match self.stage {
@@ -229,7 +257,7 @@ impl DiskTier {
         }
     }
 
-    pub(super) fn on_recovery_read(&mut self, now: Instant, tag: u32, outcome: DiskOutcome) {
+    pub(super) fn on_recovery_read(&mut self, tag: u32, outcome: DiskOutcome) {
         let Request { disk, what, attempts } = self.recovery.requests.remove(tag);
         let Some(recovery) = self.recovery.disks.get_mut(disk) else { return };
         recovery.reading -= 1;
@@ -249,7 +277,7 @@ impl DiskTier {
             What::Footer(region) => self.on_footer(disk, region, octets.as_deref()),
             What::Job(region) => self.on_job_read(disk, region, octets.as_deref()),
         }
-        self.recover_further(now);
+        self.recover_further();
     }
 
     fn on_header(&mut self, disk: usize, region: u32, octets: Option<&[u8]>) {
@@ -320,7 +348,7 @@ impl DiskTier {
     }
 
     /// Goes on with what needs no disk, for a while.
-    pub(super) fn recover_further(&mut self, _now: Instant) {
+    pub(super) fn recover_further(&mut self) {
         if self.recovery.is_over() {
             return;
         }
@@ -331,6 +359,9 @@ impl DiskTier {
             if self.recovery.disks[disk].stage == Stage::Regions {
                 self.take_in(disk);
             }
+        }
+        for disk in self.recovery.disks.iter_mut().filter(|disk| !disk.takes_in()) {
+            disk.erased.clear();
         }
         let is_over = |disk: &DiskRecovery| {
             disk.stage == Stage::Regions && disk.jobs.is_empty() && disk.reading == 0
@@ -378,6 +409,33 @@ impl DiskTier {
         }
     }
 
+    /// What is erased now must not be taken in later.
+    pub(super) fn erase_unread(&mut self, erasure: Erasure) {
+        for disk in 0..self.recovery.disks.len() {
+            let recovery = &mut self.recovery.disks[disk];
+            if !recovery.takes_in() {
+                continue;
+            }
+            if recovery.erased.insert(erasure, (u32::MAX, u32::MAX)).is_none() {
+                recovery.erased_since += 1;
+            }
+            if recovery.erased_since > ERASED_MAX {
+                let last = recovery.last_taken_in();
+                // Until it is ready nothing is on it but what it held before.
+                self.give_up_rest(disk, last.filter(|_| self.devices[disk].is_ready));
+            }
+        }
+    }
+
+    /// Takes in nothing more that lies before a position, or before the place where this will be
+    /// noted.
+    fn give_up_rest(&mut self, disk: usize, before: Option<Position>) {
+        let recovery = &mut self.recovery.disks[disk];
+        recovery.is_given_up = true;
+        recovery.erased.clear();
+        self.devices[disk].erase_before(Erasure::Below(None), before);
+    }
+
     /// Takes in what is known of a disk, newest first.
     fn take_in(&mut self, disk: usize) {
         let mut budget = STEP_ITEMS;
@@ -409,6 +467,9 @@ impl DiskTier {
         while job.left > 0 && *budget > 0 {
             job.left -= 1;
             *budget -= 1;
+            if self.recovery.disks[disk].is_given_up {
+                continue;
+            }
             match contents.items[job.left] {
                 Item::Erased(Erased { erasure, before }) => {
                     let known = self.recovery.disks[disk].erased.entry(erasure).or_default();
@@ -434,12 +495,18 @@ impl DiskTier {
             return;
         }
         let place = device.place(disk as u8, region, at, size);
-        if self.find(key).is_some() {
-            return; // What is known already is newer.
+        let end = (position.0, at_units + u32::from(units));
+        if let Some(known) = self.find_at_all(key) {
+            // On one disk what is known already is newer. Between two it counts, and the other one
+            // must not come back once it is gone.
+            if usize::from(known.disk()) != disk {
+                self.devices[disk].erase_before(Erasure::Key(key), Some(end));
+            }
+            return;
         }
         if self.memory_bytes() >= self.config.index_bytes_max {
             self.stats.no_room += 1;
-            return;
+            return self.give_up_rest(disk, Some(end));
         }
         let path = &self.path;
         let before = self.index.insert(key, place, |out| out.extend_from_slice(path));

@@ -140,9 +140,7 @@ impl DiskTier {
         };
         let device = |geometry| Device::new(geometry, config.store_id, config.checksum);
         let devices: Vec<_> = config.disks.iter().take(16).cloned().map(device).collect();
-        let octets =
-            |device: &Device| u64::from(device.geometry.regions) * device.geometry.region_bytes;
-        let log_bytes = devices.iter().map(octets).sum();
+        let log_bytes = devices.iter().map(|device| device.geometry.log_bytes()).sum();
         Self {
             filter: filter_for(&config, log_bytes),
             recovery: Recovery::new(&devices),
@@ -189,6 +187,13 @@ impl DiskTier {
     pub(super) fn is_valid(&self, place: Place) -> bool {
         let device = self.devices.get(usize::from(place.disk()));
         device.is_some_and(|device| device.is_valid(place))
+    }
+
+    /// Whether a start would find what was written there.
+    #[inline]
+    pub(super) fn may_come_back(&self, place: Place) -> bool {
+        let device = self.devices.get(usize::from(place.disk()));
+        device.is_some_and(|device| device.may_come_back(place))
     }
 
     /// Octets of memory for index and filter.
@@ -386,8 +391,13 @@ impl DiskTier {
 
     /// Where Data is, if it still is.
     pub(super) fn find(&mut self, key: Key) -> Option<Place> {
+        self.find_at_all(key).filter(|&place| self.is_valid(place))
+    }
+
+    /// Where Data is, or where a start may still find it.
+    pub(super) fn find_at_all(&mut self, key: Key) -> Option<Place> {
         let place = self.index.find(key)?;
-        if self.is_valid(place) {
+        if self.may_come_back(place) {
             return Some(place);
         }
         self.remove_from_index(key, place);
@@ -481,7 +491,8 @@ impl DiskTier {
     ) -> Result<ReadId, ReadRefused> {
         self.now = now;
         let place = found.place;
-        if let Some(at) = self.find_read(found.key, place) {
+        let is_stalled = self.devices[usize::from(found.disk)].is_stalled;
+        if let Some(at) = self.find_read(found.key, place).filter(|_| !is_stalled) {
             let read = &mut self.reads[at];
             read.is_let_go = false;
             self.stats.reads_shared += 1;

@@ -138,6 +138,9 @@ impl Store {
             for index in indices {
                 self.offer_entry(index, true);
             }
+            if let Some(disk) = &mut self.disk {
+                disk.tier.erase_noted();
+            }
         }
         self.disk.as_mut().is_some_and(|disk| disk.tier.flush(now))
     }
@@ -303,6 +306,12 @@ impl Store {
     #[cfg(test)]
     pub(crate) fn region_sequence(&self, disk: u8, region: u64) -> u32 {
         self.disk.as_ref().map_or(0, |tiered| tiered.tier.region_sequence(disk, region))
+    }
+
+    /// Of any disk: erasures that wait to be noted, and those that wait for what it holds.
+    #[cfg(test)]
+    pub(crate) fn erasures_waiting(&self) -> (usize, usize) {
+        self.disk.as_ref().map_or((0, 0), |disk| disk.tier.erasures_waiting())
     }
 
     #[cfg(test)]

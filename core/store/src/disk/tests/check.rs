@@ -21,6 +21,12 @@ impl DiskTier {
         device.regions[at as usize].sequence
     }
 
+    /// Of any disk: erasures that wait to be noted, and those that wait for what it holds.
+    pub(crate) fn erasures_waiting(&self) -> (usize, usize) {
+        let waiting = self.devices.iter().map(|device| device.erasures.len()).max();
+        (waiting.unwrap_or(0), self.recovery.erased_len())
+    }
+
     /// Filter, sums and queues agree with the index.
     pub(crate) fn check(&mut self) {
         let mut regions = BTreeMap::<(u8, usize), (u32, u64)>::new();

@@ -3,3 +3,4 @@ mod bed;
 mod check;
 mod faults;
 mod model;
+mod returns;

@@ -45,6 +45,9 @@ struct Known {
     written: Option<Written>,
     /// Whether it may have been among those that an erasure took, since it came last.
     may_be_erased: bool,
+    /// Whether it came again since it was written last: a stop may give up what it would otherwise
+    /// have to compare with it.
+    came_again: bool,
 }
 
 impl std::fmt::Display for Known {
@@ -79,8 +82,11 @@ impl Model {
         let block_bytes = if rng.below(4) == 0 { 4096 } else { 512 };
         let disks = 1 + rng.below(3);
         let mut disk = |_| {
-            let regions = 2 + rng.below(6);
-            geometry(regions, u64::from(12 + rng.below(20)) * 4096, block_bytes)
+            // Large ones, or so many that some are the oldest eighth without being the oldest.
+            match rng.below(2) {
+                0 => geometry(2 + rng.below(6), u64::from(12 + rng.below(20)) * 4096, block_bytes),
+                _ => geometry(8 + rng.below(13), u64::from(5 + rng.below(4)) * 4096, block_bytes),
+            }
         };
         let disks: Vec<_> = (0..disks).map(&mut disk).collect();
         let config = DiskTierConfig {
@@ -138,7 +144,8 @@ impl Model {
             wire(&name(&uri), 0, &content)
         });
         self.all.insert(wire.clone(), uri);
-        if known.current.as_ref() != Some(&wire) {
+        known.came_again = known.current.as_ref() == Some(&wire);
+        if !known.came_again {
             known.written = None;
         }
         known.after_crash.insert(wire.clone());
@@ -338,6 +345,7 @@ impl Model {
                 let place = self.bed.store.offset_of(data.name, hashes(data.name));
                 let is_latest = place == Some((op.disk, begin));
                 if is_latest && known.current.as_deref() == Some(&packet[..]) {
+                    known.came_again = false;
                     known.written = (!fails && !known.may_be_erased).then(|| Written {
                         wire: packet.to_vec(),
                         disk: op.disk,
@@ -506,6 +514,9 @@ impl Model {
             93..95 => self.settle(),
             95 => {
                 self.bed.store.flush(self.bed.now);
+                for known in self.names.values_mut().filter(|known| known.came_again) {
+                    known.written = None;
+                }
             }
             96 if self.weather == Weather::Flipping => self.flip(),
             97 if self.weather == Weather::Lying && self.snapshots.len() < 4 => {
