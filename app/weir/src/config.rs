@@ -657,7 +657,7 @@ impl FileConfig {
                 admit: self.store.admit,
                 serve: self.store.serve,
             },
-            disks: self.disks.to_runtime(&self.disk)?,
+            disks: self.disks.to_runtime(&self.disk, self.router.threads)?,
             pit_entries_max: self.router.pit_entries_max,
             pit_entries_per_face_max: self.router.pit_entries_per_face_max,
             fib_entries_max: self.router.fib_entries_max,

@@ -40,6 +40,12 @@ enum CsCommand {
         serve: Option<Switch>,
     },
     /// Erase what it holds under a prefix
+    ///
+    /// What is erased is not served from then on. With disks, the erasure is written to them a few
+    /// milliseconds later: a router killed (kill -9) before that serves the Data again at its next
+    /// start. What is on a read-only disk is erased until the next start only. While a router still
+    /// reads in what is on its disks, the number told counts what it has read in so far; the rest
+    /// is erased as well.
     Erase {
         /// The prefix; / erases everything
         prefix: Name,
@@ -171,7 +177,8 @@ fn disk_rows(disk: &CsDiskInfo) -> Vec<(&'static str, String)> {
         + disk.bypassed_stalled;
     let mut state = match disk.stalled {
         0 => "well".to_owned(),
-        stalled => format!("{stalled} of {disks} not answering"),
+        stalled if stalled == disk.disks => "not answering".to_owned(),
+        stalled => format!("{stalled} not answering"),
     };
     if disk.is_recovering > 0 {
         state.push_str(", still reading in what is there");
@@ -187,15 +194,8 @@ fn disk_rows(disk: &CsDiskInfo) -> Vec<(&'static str, String)> {
             "disk reads",
             format!("{} ({} waiting), {} damaged", disk.reads, disk.reads_waiting, disk.damaged),
         ),
-        (
-            "writes",
-            format!(
-                "{} in {} ({} waiting)",
-                disk.writes,
-                octets(disk.written_bytes),
-                disk.writes_waiting
-            ),
-        ),
+        ("writes", writes_text(disk)),
+        ("evicted", format!("{} from disk", count(disk.evictions, "packet", "packets"))),
         (
             "bypassed",
             format!(
@@ -219,6 +219,16 @@ fn disk_rows(disk: &CsDiskInfo) -> Vec<(&'static str, String)> {
         rows.push(("not stored", text));
     }
     rows
+}
+
+/// What was written for Data and for the store's own notes alike, if there was any Data.
+fn writes_text(disk: &CsDiskInfo) -> String {
+    let packets = count(disk.writes, "packet", "packets");
+    let bytes = match disk.writes {
+        0 => String::new(),
+        _ => format!(", {} with checkpoints", octets(disk.written_bytes)),
+    };
+    format!("{packets} ({} waiting){bytes}", disk.writes_waiting)
 }
 
 fn disk_json(disk: &CsDiskInfo) -> Value {

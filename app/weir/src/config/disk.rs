@@ -39,6 +39,7 @@ pub(crate) struct DisksSection {
     pub(crate) writes_max: Count<1_000_000>,
     #[serde(deserialize_with = "write_size")]
     pub(crate) write_size_max: ByteSize,
+    #[serde(deserialize_with = "write_delay_max")]
     pub(crate) write_delay_max: DurationText,
     #[serde(deserialize_with = "stalled_after")]
     pub(crate) stalled_after: DurationText,
@@ -167,20 +168,31 @@ impl<'de> Deserialize<'de> for AdmissionChoice {
     }
 }
 
+/// What index and filter of a packet thread need at least to hold anything worth while.
+const INDEX_BYTES_MIN: u64 = 1 << 20;
+
 /// Octets of memory, or "auto" (`None`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryChoice(pub(crate) Option<ByteSize>);
 
 impl<'de> Deserialize<'de> for MemoryChoice {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match deserializer.deserialize_any(TextOrInteger("a size such as \"1GiB\", or \"auto\""))? {
-            Scalar::Text(text) if text == "auto" => Ok(Self(None)),
-            Scalar::Text(text) => match text.parse() {
-                Ok(size) => Ok(Self(Some(size))),
-                Err(error) => Err(D::Error::custom(format!("{error}, or write \"auto\""))),
-            },
-            Scalar::Integer(bytes) => Ok(Self(Some(ByteSize(bytes)))),
+        let expected = TextOrInteger("a size such as \"1GiB\", or \"auto\"");
+        let size = match deserializer.deserialize_any(expected)? {
+            Scalar::Text(text) if text == "auto" => return Ok(Self(None)),
+            Scalar::Text(text) => text
+                .parse::<ByteSize>()
+                .map_err(|error| D::Error::custom(format!("{error}, or write \"auto\"")))?,
+            Scalar::Integer(bytes) => ByteSize(bytes),
+        };
+        if size.0 < INDEX_BYTES_MIN {
+            return Err(D::Error::custom(format!(
+                "an index in {} octets has no room for anything; give at least \"1MiB\" for each \
+                 packet thread, or \"auto\"",
+                size.0
+            )));
         }
+        Ok(Self(Some(size)))
     }
 }
 
@@ -237,6 +249,16 @@ fn announce_period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duratio
         return Err(D::Error::custom("neighbours believe it for 10 s; give at most \"3s\""));
     }
     Ok(period)
+}
+
+fn write_delay_max<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DurationText, D::Error> {
+    let delay = DurationText::deserialize(deserializer)?;
+    if delay.0 > Duration::from_secs(60) {
+        return Err(D::Error::custom(
+            "until it is written a record is lost when the router dies; give at most \"1m\"",
+        ));
+    }
+    Ok(delay)
 }
 
 fn stalled_after<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DurationText, D::Error> {
@@ -405,11 +427,23 @@ impl DisksSection {
     }
 
     /// What the runtime is given; nothing when there is no disk.
-    pub(crate) fn to_runtime(&self, disks: &[DiskSection]) -> anyhow::Result<Option<DisksConfig>> {
+    pub(crate) fn to_runtime(
+        &self,
+        disks: &[DiskSection],
+        threads: usize,
+    ) -> anyhow::Result<Option<DisksConfig>> {
         if disks.is_empty() {
             return Ok(None);
         }
         ensure!(disks.len() <= 16, "{} [[disk]] tables are too many; give at most 16", disks.len());
+        if let Some(size) = self.index_memory_max.0 {
+            ensure!(
+                size.0 >= INDEX_BYTES_MIN * threads as u64,
+                "index_memory_max in [disks] is {} octets for {threads} packet threads; give at \
+                 least \"{threads}MiB\", or \"auto\"",
+                size.0
+            );
+        }
         Ok(Some(DisksConfig {
             files: disks.iter().map(DiskSection::to_file).collect(),
             stalled_while: disks.iter().map(|disk| disk.stalled_while.clone()).collect(),

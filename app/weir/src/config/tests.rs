@@ -181,6 +181,30 @@ fn what_disks_are_to_do_reaches_the_router() {
 }
 
 #[test]
+fn values_of_disks_that_leave_no_room_or_wait_for_ever_are_refused() {
+    let cases: [(&str, &[&str]); 3] = [
+        ("[disks]\nindex_memory_max = \"4KiB\"\n", &["line 2", "\"1MiB\"", "auto"]),
+        ("[disks]\nindex_memory_max = 0\n", &["line 2", "\"1MiB\""]),
+        ("[disks]\nwrite_delay_max = \"61s\"\n", &["line 2", "\"1m\""]),
+    ];
+    for (text, parts) in cases {
+        let message = error_of(text);
+        for part in parts {
+            assert!(message.contains(part), "{text:?} gives {message:?}, which lacks {part:?}");
+        }
+    }
+    let text = |threads: u32| {
+        format!(
+            "[router]\nthreads = {threads}\n[disks]\nindex_memory_max = \"3MiB\"\n\
+             write_delay_max = \"1m\"\n[[disk]]\npath = \"/a\"\n"
+        )
+    };
+    assert!(parse(&text(3)).unwrap().to_runtime().is_ok());
+    let error = parse(&text(4)).unwrap().to_runtime().unwrap_err();
+    assert!(format!("{error:#}").contains("\"4MiB\""), "{error:#}");
+}
+
+#[test]
 fn seventeen_disks_are_too_many() {
     let text: String = (0..17).map(|disk| format!("[[disk]]\npath = \"/{disk}\"\n")).collect();
     let error = parse(&text).unwrap().to_runtime().unwrap_err();

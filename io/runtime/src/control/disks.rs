@@ -119,6 +119,10 @@ impl OpenDisks {
     ) -> Result<(Disks, Vec<DiskPorts>), StartError> {
         let capacities: Vec<u64> =
             (0..self.set.disks()).map(|disk| self.capacity_bytes(disk)).collect();
+        let read_only: Vec<String> = (0..self.set.disks())
+            .filter(|&disk| !self.set.geometry(disk, 0).is_writable)
+            .map(|disk| self.config.files[disk].path.display().to_string())
+            .collect();
         let depth = (self.config.tier.depth / self.shards as u32).max(1);
         let wakers = wakers.iter().map(|waker| {
             let waker = Arc::clone(waker);
@@ -138,6 +142,7 @@ impl OpenDisks {
         }
         let disks = Disks {
             engine: Some(engine),
+            read_only,
             paths: self.config.files.iter().map(|file| file.path.clone()).collect(),
             capacities,
             stall_check_at: (!stalls.is_empty()).then_some(now),
@@ -201,6 +206,8 @@ struct LastWrites {
 pub(super) struct Disks {
     engine: Option<DiskEngine>,
     paths: Vec<PathBuf>,
+    /// Those that nothing can be written to.
+    read_only: Vec<String>,
     capacities: Vec<u64>,
     stalls: Vec<Stall>,
     stall_check_at: Option<Instant>,
@@ -213,6 +220,11 @@ pub(super) struct Disks {
 }
 
 impl Disks {
+    /// Nothing can be written to any disk.
+    fn is_read_only(&self) -> bool {
+        self.read_only.len() == self.paths.len()
+    }
+
     /// When [`Control::run_disk_timers`] wants to be called.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
         let writes = self
@@ -271,13 +283,19 @@ impl Disks {
         }
         if let Some(packets) = news.no_room.news(now, sum.no_room) {
             let (index_bytes, total) = (sum.index_bytes, sum.no_room);
-            tracing::warn!(
-                packets,
-                total,
-                index_bytes,
-                "Data not stored on disk: no disk takes any, or the index may not grow \
-                 (index_memory_max in [disks])"
-            );
+            let read_only = self.read_only.join(", ");
+            if self.is_read_only() {
+                tracing::warn!(packets, total, read_only, "Data not stored on read-only disks");
+            } else {
+                tracing::warn!(
+                    packets,
+                    total,
+                    index_bytes,
+                    read_only,
+                    "Data not stored on disk: no disk takes any, or the index may not grow \
+                     (index_memory_max in [disks])"
+                );
+            }
         }
     }
 
@@ -342,6 +360,11 @@ impl Control {
                 tracing::warn!("asked to stop once more: ending without the last writes");
                 self.is_stopping = true;
             }
+            return;
+        }
+        if disks.is_read_only() {
+            tracing::warn!("what is in memory is lost: the disks are read-only");
+            self.is_stopping = true;
             return;
         }
         let timeout_ns = u64::try_from(disks.stop_timeout.as_nanos()).unwrap_or(u64::MAX);
