@@ -88,7 +88,7 @@ impl Story {
         let mut samples = BTreeMap::new();
         for event in &self.events {
             if let EventKind::RouterSample(sample) = &event.kind {
-                samples.insert(event.node, sample);
+                samples.insert(event.node, **sample);
             }
         }
         samples

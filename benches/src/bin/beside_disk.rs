@@ -88,20 +88,20 @@ fn interest(kind: &str, number: u64, nonce: u32) -> Vec<u8> {
     whole
 }
 
-/// The Name TLV of the Interest, Data or Nack in a frame.
-fn name_in(frame: &[u8]) -> Option<&[u8]> {
+/// The type of the packet in a frame, 5 (a Nack too) or 6, and its Name TLV.
+fn packet_in(frame: &[u8]) -> Option<(u32, &[u8])> {
     let (typ, value) = tlv::read_single(frame).ok()?;
     match typ {
         5 | 6 => {
             let mut reader = tlv::Reader::new(value);
             let first = reader.next_element().ok()??;
-            (first.typ == 7).then_some(first.wire)
+            (first.typ == 7).then_some((typ, first.wire))
         }
         100 => {
             let mut reader = tlv::Reader::new(value);
             while let Ok(Some(element)) = reader.next_element() {
                 if element.typ == 80 {
-                    return name_in(element.value);
+                    return packet_in(element.value);
                 }
             }
             None
@@ -120,7 +120,7 @@ fn produce(socket: &UdpSocket, stop: &AtomicBool) {
     let mut frame = [0; 9000];
     while !stop.load(Ordering::Relaxed) {
         let Ok((len, from)) = socket.recv_from(&mut frame) else { continue };
-        let Some(name) = name_in(&frame[..len]) else { continue };
+        let Some((5, name)) = packet_in(&frame[..len]) else { continue };
         let is_small = name.windows(9).any(|window| window == b"forwarded");
         let mut value = name.to_vec();
         tlv_of(20, &[25, 2, 0x27, 0x10], &mut value);
@@ -154,8 +154,8 @@ impl Consumer {
         Ok(())
     }
 
-    /// Reads once and calls `take` with the number of each answer.
-    fn receive(&mut self, mut take: impl FnMut(u64)) -> anyhow::Result<()> {
+    /// Reads once and calls `take` with the number of each answer, and whether it is Data.
+    fn receive(&mut self, mut take: impl FnMut(u64, bool)) -> anyhow::Result<()> {
         let read = match self.stream.read(&mut self.buffer[self.filled..]) {
             Ok(read) => read,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
@@ -168,8 +168,10 @@ impl Consumer {
             if at + len > self.filled {
                 break;
             }
-            if let Some(number) = name_in(&self.buffer[at..at + len]).and_then(number_of) {
-                take(number);
+            if let Some((typ, name)) = packet_in(&self.buffer[at..at + len])
+                && let Some(number) = number_of(name)
+            {
+                take(number, typ == 6);
             }
             at += len;
         }
@@ -179,14 +181,14 @@ impl Consumer {
     }
 }
 
-/// Asks for numbers with so many under way until `is_over`, and returns how many were answered.
+/// Asks for numbers with so many under way while there are any, and returns how many Data came.
 fn keep_asking(
     consumer: &mut Consumer,
     kind: &str,
     window: usize,
     mut next: impl FnMut() -> Option<u64>,
 ) -> anyhow::Result<u64> {
-    let (mut under_way, mut answered, mut is_over) = (0, 0_u64, false);
+    let (mut under_way, mut data, mut is_over) = (0_usize, 0_u64, false);
     let mut last_answer = Instant::now();
     loop {
         while !is_over && under_way < window {
@@ -197,14 +199,17 @@ fn keep_asking(
             under_way += usize::from(!is_over);
         }
         if under_way == 0 {
-            return Ok(answered);
+            return Ok(data);
         }
-        let before = answered;
-        consumer.receive(|_| answered += 1)?;
-        under_way = under_way.saturating_sub((answered - before) as usize);
-        if answered > before {
+        let mut answered = 0;
+        consumer.receive(|_, is_data| {
+            answered += 1;
+            data += u64::from(is_data);
+        })?;
+        under_way = under_way.saturating_sub(answered);
+        if answered > 0 {
             last_answer = Instant::now();
-        } else if is_over || last_answer.elapsed() > Duration::from_secs(5) {
+        } else if last_answer.elapsed() > Duration::from_secs(5) {
             // What is not answered after so long is not answered.
             under_way = 0;
         }
@@ -245,7 +250,10 @@ fn latency(args: &Args, router: &Router, kind: &str, first: u64) -> anyhow::Resu
     // Which of those sent a number belongs to: memory's come again after a while.
     let mut next_of = vec![0_u64; MEMORY_OBJECTS as usize];
     while latencies_ns.len() < total as usize && last.elapsed() < Duration::from_secs(3) {
-        receiver.receive(|number| {
+        receiver.receive(|number, is_data| {
+            if !is_data {
+                return;
+            }
             let index = index_of(number, first, total, &mut next_of);
             let Some(at_ns) = index.and_then(|index| sent_ns.get(index as usize)) else { return };
             let now_ns = epoch.elapsed().as_nanos() as u64;

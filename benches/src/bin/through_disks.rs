@@ -5,9 +5,9 @@
 //! through_disks -- --folder FOLDER` reports medians over rounds, beside what XCache (XRootD 5.5.3)
 //! reached on a machine of this kind. Memory holds an eighth of the file, so that the disks matter;
 //! the disks are read past the page cache, so that there is none to drop: "warm, restarted" is the
-//! near router started anew, with nothing in memory. Interests that find many reads before the disk go on
-//! to the far router (`bypass`), whose disk has the file too; `--settings 'bypass = "off"'` leaves the
-//! near disk alone with it.
+//! near router started anew, with nothing in memory. Interests that find many reads before the disk
+//! go on to the far router (`bypass`), whose disk has the file too; `--settings 'bypass = "off"'`
+//! leaves the near disk alone with it.
 
 use std::path::PathBuf;
 
@@ -76,8 +76,8 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn store(args: &Args, name: &str) -> DiskStore {
-    // Records are whole blocks: of 4,096 octets, those of a file signed with a key take half as much
-    // again.
+    // Records are whole blocks: of 4,096 octets, those of a file signed with a key take half as
+    // much again.
     let size_mib = (args.mebibytes * 7 / 4).div_ceil(args.disks) + 64;
     DiskStore {
         disks: args.disks,

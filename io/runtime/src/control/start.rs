@@ -11,6 +11,7 @@ use std::time::Duration;
 use mio::{Interest, Poll, Token, Waker};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use weir_base::HashKey;
+use weir_disk::DiskPorts;
 use weir_face::{BindError, TcpListener, UdpOptions, UdpPort, UnixListener, unix_time_ms};
 use weir_forward::{BusyPolicy, Command, RouterConfig};
 use weir_link::LinkConfig;
@@ -310,6 +311,18 @@ fn manager_config(config: &RuntimeConfig, start_unix_ms: u64) -> ManagerConfig {
     }
 }
 
+/// Starts the disks' threads; each shard's part of the tier, and its way to them.
+fn start_disks(
+    disks: Option<OpenDisks>,
+    clock: Clock,
+    wakers: &[Arc<Waker>],
+) -> Result<(Option<Disks>, Vec<(DiskTierConfig, DiskPorts)>), StartError> {
+    let Some(disks) = disks else { return Ok((None, Vec::new())) };
+    let tiers: Vec<_> = (0..wakers.len()).map(|shard| disks.shard_tier(clock, shard)).collect();
+    let (disks, ports) = disks.start(wakers, clock.now())?;
+    Ok((Some(disks), tiers.into_iter().zip(ports).collect()))
+}
+
 fn start_workers(
     config: &RuntimeConfig,
     clock: Clock,
@@ -330,21 +343,14 @@ fn start_workers(
     }
     let channels: Vec<_> = (0..count).map(|_| crossbeam_channel::unbounded::<ToWorker>()).collect();
     let siblings: Vec<_> = channels.iter().map(|(sender, _)| sender.clone()).collect();
-    let mut tiers: Vec<Option<DiskTierConfig>> = (0..count)
-        .map(|shard| disks.as_ref().map(|disks| disks.shard_tier(clock, shard)))
-        .collect();
     let busy = disks.as_ref().map_or_else(BusyPolicy::default, OpenDisks::busy);
-    let (disks, mut disk_ports) = match disks {
-        Some(disks) => {
-            let (disks, ports) = disks.start(&wakers, clock.now())?;
-            (Some(disks), ports.into_iter().map(Some).collect())
-        }
-        None => (None, (0..count).map(|_| None).collect::<Vec<_>>()),
-    };
+    let (disks, disk_parts) = start_disks(disks, clock, &wakers)?;
+    let mut disk_parts = disk_parts.into_iter();
     let mut rings = CrossPorts::connect_all(&wakers).into_iter();
     let mut handles = Vec::new();
     for (index, (poll, (commands, receiver))) in polls.into_iter().zip(channels).enumerate() {
         let ports = rings.next().expect("one set of rings for each thread");
+        let (disk, disk_ports) = disk_parts.next().unzip();
         let shards = (count > 1).then(|| Shards {
             key: shard_key,
             count: count as u16,
@@ -362,7 +368,7 @@ fn start_workers(
                 hash_key: shard_key,
                 seed: random_u64(),
                 store: shard_store(&config.store, count),
-                disk: tiers[index].take(),
+                disk,
                 busy: busy.clone(),
                 pit_entries_max: config.pit_entries_max / count,
                 pit_entries_per_face_max: config.pit_entries_per_face_max,
@@ -374,7 +380,7 @@ fn start_workers(
             control: control.clone(),
             shared: Arc::clone(shared),
             shards,
-            disks: disk_ports[index].take(),
+            disks: disk_ports,
         };
         let thread = std::thread::Builder::new()
             .name(format!("weir-packet-{index}"))
