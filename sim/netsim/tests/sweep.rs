@@ -13,8 +13,8 @@ use weir_netsim::{Event, EventKind, Network, Observer};
 /// Objects of one segment, asked for in turn: more than can wait or be on their way, so that no two
 /// Interests share a read or an answer.
 const OBJECTS: u64 = 10_000;
-/// Answers are counted of Interests sent after this share of a run: in the beginning nothing has been
-/// measured yet.
+/// Answers are counted of Interests sent after this share of a run: in the beginning nothing has
+/// been measured yet.
 const WARM_UP: f64 = 0.4;
 /// Runs last so many round trips at least.
 const ROUND_TRIPS: f64 = 40.0;
