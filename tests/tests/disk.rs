@@ -594,9 +594,7 @@ fn several_threads_share_the_disks() {
     }
     let _ = stop(router);
     // Another number of threads would find nothing: refused, and nothing is lost.
-    let one = store.write_config(&site);
-    let words = ["router", "-c", one.to_str().expect("UTF-8")];
-    let message = site.weir("unix:///nowhere", &words).finish().failure();
+    let message = refusal(&site, &store);
     assert!(message.contains("set `threads = 2` again"), "{message}");
     let router = store.start(&site);
     assert!(number(&router.disks_settle(&site), "recovered") > 1000);
