@@ -13,7 +13,7 @@ use crate::stats::BusyStats;
 const ASKED_NS: u64 = NS_PER_S;
 /// A label holds for so many periods, so that one may get lost.
 const LABEL_PERIODS: u64 = 3;
-/// A neighbour is believed for so long at most, ms: three times the longest period that makes sense.
+/// A neighbour is believed for so long at most, ms: three times the longest sensible period.
 const LABEL_MS_MAX: u64 = 10_000;
 /// How often a neighbour is told that there is room again.
 const BETAS: u8 = 2;

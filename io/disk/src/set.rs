@@ -49,7 +49,7 @@ struct SetDisk {
 /// the disks were made with: with others what is there could not be found any more.
 ///
 /// # Errors
-/// See [`OpenError`]. What was opened until then is closed again, and files that were made are gone.
+/// See [`OpenError`]. What was opened until then is closed again, files that were made are gone.
 pub fn open(configs: &[DiskFileConfig], shards: u32) -> Result<DiskSet, OpenError> {
     check(configs, shards)?;
     let mut made = Made(Vec::new());

@@ -311,12 +311,15 @@ fn manager_config(config: &RuntimeConfig, start_unix_ms: u64) -> ManagerConfig {
     }
 }
 
-/// Starts the disks' threads; each shard's part of the tier, and its way to them.
+/// What the store of a shard has of the disks, and its way to them.
+type ShardDisks = (DiskTierConfig, DiskPorts);
+
+/// Starts the disks' threads.
 fn start_disks(
     disks: Option<OpenDisks>,
     clock: Clock,
     wakers: &[Arc<Waker>],
-) -> Result<(Option<Disks>, Vec<(DiskTierConfig, DiskPorts)>), StartError> {
+) -> Result<(Option<Disks>, Vec<ShardDisks>), StartError> {
     let Some(disks) = disks else { return Ok((None, Vec::new())) };
     let tiers: Vec<_> = (0..wakers.len()).map(|shard| disks.shard_tier(clock, shard)).collect();
     let (disks, ports) = disks.start(wakers, clock.now())?;
@@ -332,8 +335,7 @@ fn start_workers(
 ) -> Result<(Vec<WorkerHandle>, Option<Disks>), StartError> {
     let system = |what| move |source| StartError::System { what, source };
     let count = config.threads;
-    let mut polls = Vec::new();
-    let mut wakers = Vec::new();
+    let (mut polls, mut wakers) = (Vec::new(), Vec::new());
     for _ in 0..count {
         let poll = Poll::new().map_err(system("an event queue"))?;
         let waker =
