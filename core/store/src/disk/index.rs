@@ -109,17 +109,10 @@ impl DiskIndex {
             + self.path.capacity() * size_of::<u64>()
     }
 
-    /// Asks for the memory of an object, so that a later call does not wait for it: the first of
-    /// two stages.
+    /// Asks for the memory of an object, so that a later call does not wait for it.
     #[inline]
     pub fn prefetch(&self, object: u64) {
         self.nodes.prefetch_table(object);
-    }
-
-    /// The second stage, some time after [`DiskIndex::prefetch`].
-    #[inline]
-    pub fn prefetch_object(&self, object: u64) {
-        self.nodes.prefetch(object);
     }
 
     /// Where `key`'s Data is.

@@ -153,7 +153,7 @@ impl Recovery {
 
 impl DiskRecovery {
     fn takes_in(&self) -> bool {
-        !self.is_given_up && !(self.stage == Stage::Regions && self.jobs.is_empty())
+        !(self.is_given_up || self.stage == Stage::Regions && self.jobs.is_empty())
     }
 
     /// Where what was taken in last lies; nothing if it is nothing.

@@ -1,7 +1,7 @@
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
-use weir_base::{Table, prefetch_read};
+use weir_base::Table;
 
 pub(super) const NONE: u32 = u32::MAX;
 /// The `parent` of a slot that no node is in.
@@ -90,11 +90,6 @@ impl Nodes {
     #[inline(always)]
     pub(super) fn prefetch_table(&self, hash: u64) {
         self.table.prefetch(hash);
-    }
-
-    #[inline(always)]
-    pub(super) fn prefetch(&self, hash: u64) {
-        self.table.for_each_candidate(hash, |node| prefetch_read(self.get(node)));
     }
 
     /// The last node on this path of hashes from the root down, made if need be together with

@@ -209,6 +209,16 @@ impl Model {
     }
 }
 
+#[test]
+fn a_path_that_has_one_hash_twice_does_no_harm() {
+    let mut model = Model::default();
+    model.apply(Step::Insert(std::vec![1, 0, 0, 0], 0, 0), poor_hash, false);
+    check_nodes(&model.index);
+    model.check();
+    assert_eq!(model.index.erase_below(None, ALL, |_, _| ()), 1);
+    assert_eq!((model.index.len(), model.index.prefixes()), (0, 0));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 256 }))]
 

@@ -250,6 +250,41 @@ fn a_stalled_disk_holds_nobody_up() {
 }
 
 #[test]
+fn nobody_joins_a_read_that_a_stalled_disk_let_go() {
+    let (mut bed, names) = filled();
+    let Found::Disk(on_disk) = bed.look(&names[0], false, false) else { panic!("not on disk") };
+    bed.store.begin_read(bed.now, &on_disk).unwrap();
+    bed.take();
+    bed.wait_ms(bed.config.stalled_after_ns / NS_PER_MS);
+    assert!(bed.store.next_finished().unwrap().data.is_none());
+    let Found::Disk(on_disk) = bed.look(&names[0], false, false) else { panic!("not on disk") };
+    let late = bed.store.begin_read(bed.now, &on_disk).unwrap();
+    let finished = bed.store.next_finished().expect("it ends at once");
+    assert!(finished.read == late && finished.data.is_none());
+}
+
+#[test]
+fn a_disk_that_answers_is_not_stalled_by_one_operation_that_hangs() {
+    let (mut bed, names) = filled();
+    let ask = |bed: &mut Bed, name: &Name| {
+        let Found::Disk(on_disk) = bed.look(name, false, false) else { panic!("not on disk") };
+        bed.store.begin_read(bed.now, &on_disk).unwrap();
+        bed.take();
+        bed.ops.pop_back().unwrap()
+    };
+    let hung = ask(&mut bed, &names[0]);
+    for name in &names[1..9] {
+        bed.wait_ms(bed.config.stalled_after_ns / NS_PER_MS / 2);
+        let op = ask(&mut bed, name);
+        bed.perform(op);
+        assert!(bed.store.next_finished().unwrap().data.is_some());
+    }
+    assert_eq!(bed.stats().stalls, 0);
+    bed.perform(hung);
+    assert!(bed.store.next_finished().unwrap().data.is_some());
+}
+
+#[test]
 fn reads_are_shared_and_refused_past_the_bound() {
     let (mut bed, names) = filled();
     bed.config.reads_max = 2;

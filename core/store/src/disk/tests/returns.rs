@@ -323,3 +323,50 @@ fn a_disk_that_does_not_answer_at_a_start_takes_no_memory_without_bound() {
         assert!(is_there(&bed) == before, "what is served is found again");
     }
 }
+
+#[test]
+fn what_is_read_while_its_region_makes_room_is_not_served_once_it_was_replaced() {
+    let mut bed = bed(&[3], 4_000);
+    let replaced = name("/a/b");
+    let fill = |bed: &mut Bed, number: u64| bed.put(&segment("/other/v=1", number), &[1; 1400]);
+    bed.config.stalled_after_ns = u64::MAX / 2;
+    bed.restart();
+    bed.settle();
+    assert!(bed.put(&replaced, b"one"));
+    for number in 0..6 {
+        fill(&mut bed, number);
+    }
+    bed.settle();
+    let Found::Disk(on_disk) = bed.look(&replaced, false, false) else { panic!("not on disk") };
+    bed.store.begin_read(bed.now, &on_disk).unwrap();
+    bed.take();
+    let read = bed.ops.pop_front().unwrap();
+    let mut number = 6;
+    while bed.stats().evictions == 0 {
+        fill(&mut bed, number);
+        number += 1;
+        assert!(number < 1_000);
+        if bed.stats().evictions == 0 {
+            settle_one(&mut bed, 0);
+        }
+    }
+    bed.put(&replaced, b"two");
+    bed.perform(read);
+    assert!(bed.store.next_finished().unwrap().data.is_none());
+}
+
+#[test]
+fn the_sweep_keeps_up_with_a_small_disk_beside_a_large_one() {
+    let large = DiskGeometry { first: 0, stride: 1, ..geometry(24, 4 << 20, 512) };
+    let config = tier_config(vec![geometry(2, 16 << 10, 512), large]);
+    let memory = StoreConfig { capacity_bytes: 0, ..StoreConfig::default() };
+    let mut bed = Bed::with(config, memory);
+    bed.settle();
+    for number in 0..6_000 {
+        assert!(bed.put(&segment("/object/v=1", number), &[1; 1400]));
+        bed.settle();
+        if number % 500 == 499 {
+            bed.store.check_disk();
+        }
+    }
+}
