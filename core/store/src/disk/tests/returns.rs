@@ -357,15 +357,17 @@ fn what_is_read_while_its_region_makes_room_is_not_served_once_it_was_replaced()
 
 #[test]
 fn the_sweep_keeps_up_with_a_small_disk_beside_a_large_one() {
-    let large = DiskGeometry { first: 0, stride: 1, ..geometry(24, 4 << 20, 512) };
+    let large = DiskGeometry { first: 0, stride: 1, ..geometry(64, 16 << 20, 512) };
     let config = tier_config(vec![geometry(2, 16 << 10, 512), large]);
     let memory = StoreConfig { capacity_bytes: 0, ..StoreConfig::default() };
     let mut bed = Bed::with(config, memory);
     bed.settle();
-    for number in 0..6_000 {
-        assert!(bed.put(&segment("/object/v=1", number), &[1; 1400]));
+    for number in 0..20_000 {
+        // In no order: the sweep goes from segment to segment.
+        let scattered = number * 40_503 % 65_536;
+        assert!(bed.put(&segment("/object/v=1", scattered), &[1; 1400]));
         bed.settle();
-        if number % 500 == 499 {
+        if number % 2_000 == 1_999 {
             bed.store.check_disk();
         }
     }
