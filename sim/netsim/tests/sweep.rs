@@ -248,17 +248,3 @@ fn adaptive_keeps_up_with_the_best_threshold_before_the_ssd_of_the_paper() {
 fn adaptive_keeps_up_with_the_best_threshold_before_the_hdd_of_the_paper() {
     sweep(grid(2_415_000));
 }
-
-#[test]
-#[ignore = "for one cell: CELL=\"read_ns load round_trip_ns interests\", DISKS=1 for two disks"]
-fn one_cell() {
-    let text = std::env::var("CELL").expect("CELL is set");
-    let numbers: Vec<f64> =
-        text.split_whitespace().map(|word| word.parse().expect("CELL holds numbers")).collect();
-    let [read_ns, load, round_trip_ns, interests] = numbers[..] else { panic!("four numbers") };
-    let has_disks = std::env::var_os("DISKS").is_some();
-    let beyond = if has_disks { Beyond::Disk } else { Beyond::Producer };
-    let (read_ns, round_trip_ns) = (read_ns as u64, round_trip_ns as u64);
-    let cell = Cell { beyond, read_ns, load, round_trip_ns, interests: interests as u64 };
-    Outcome::of(cell).print();
-}
