@@ -17,6 +17,7 @@ mod slab;
 mod table;
 mod time;
 mod wheel;
+mod words;
 
 pub use bloom::CountingBloom;
 pub use face::FaceId;
@@ -29,3 +30,4 @@ pub use slab::Slab;
 pub use table::Table;
 pub use time::{Instant, NS_PER_MS, NS_PER_S, NS_PER_US};
 pub use wheel::TimerWheel;
+pub use words::UnknownWord;

@@ -1,6 +1,6 @@
 //! What a router does when its store's disks are busy (paper nb-cache, III).
 
-use weir_base::NS_PER_MS;
+use weir_base::{NS_PER_MS, words};
 
 /// Whether an Interest that waits for a disk keeps others from being looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +39,10 @@ pub enum Mark {
     #[default]
     NbCc,
 }
+
+words!(StoreIo { Blocking = "blocking", Async = "async" });
+words!(Bypass { Off = "off", Threshold = "threshold", Adaptive = "adaptive" });
+words!(Mark { Off = "off", Ecn = "ecn", NbCc = "nb-cc" });
 
 /// What a router does when its store's disks are busy. The threshold is
 /// [`DiskTierConfig::threshold`](weir_store::disk::DiskTierConfig::threshold).

@@ -5,14 +5,12 @@
 //! in a plan refers to a file.
 
 mod disk;
+mod words;
 
 use serde::{Deserialize, Serialize};
 use weir_netem::{LinkConfig, ServiceTime};
 
-pub use self::disk::{
-    DISKS_MAX, DiskAdmission, DiskBypass, DiskContention, DiskFilter, DiskIo, DiskMark, DiskOffer,
-    DiskPlan,
-};
+pub use self::disk::{DISKS_MAX, DiskPlan};
 use crate::workload::{ConsumerPlan, ProducerPlan};
 
 /// One run.

@@ -3,9 +3,10 @@
 mod common;
 
 use common::{Builder, MS, S, consumer, names, poisson, producer};
+use weir_forward::{Bypass, Mark, StoreIo};
 use weir_netem::{DiskConfig, LinkConfig, ServiceTime};
 use weir_netsim::event::{DiskSample, Queue};
-use weir_netsim::plan::{DiskBypass, DiskIo, DiskMark, DiskPlan, Fault, Plan, Role, RouterPlan};
+use weir_netsim::plan::{DiskPlan, Fault, Plan, Role, RouterPlan};
 use weir_netsim::workload::{Demand, Popularity};
 use weir_netsim::{Event, EventKind, Network, Summary};
 
@@ -117,7 +118,7 @@ fn disks_fill_with_what_passes() {
 #[test]
 fn a_crash_loses_nothing_on_disk() {
     for shards in [1, 3] {
-        let mut plan = plan(DiskPlan { bypass: DiskBypass::Off, ..disk() }, 300.0);
+        let mut plan = plan(DiskPlan { bypass: Bypass::Off, ..disk() }, 300.0);
         let Role::Router(router) = &mut plan.nodes[0].role else { panic!() };
         router.shards = shards;
         plan.duration_ns = 4 * S;
@@ -158,18 +159,18 @@ fn over_the_threshold_interests_go_elsewhere() {
         });
         (disk_of(&events, 0), longest.max().unwrap())
     };
-    let (off, longest) = with(DiskBypass::Off, 64);
+    let (off, longest) = with(Bypass::Off, 64);
     assert!(longest > 500 && off.bypass_threshold == 0, "{longest} {off:?}");
-    let (threshold, longest) = with(DiskBypass::Threshold, 64);
+    let (threshold, longest) = with(Bypass::Threshold, 64);
     assert_eq!(longest, 64);
     assert!(threshold.bypass_threshold > 800, "{threshold:?}");
-    let (never_waits, longest) = with(DiskBypass::Threshold, 1);
+    let (never_waits, longest) = with(Bypass::Threshold, 1);
     assert!(longest == 1 && never_waits.bypass_threshold > threshold.bypass_threshold);
 }
 
 #[test]
 fn past_the_hard_bound_interests_are_refused() {
-    let plan = plan(DiskPlan { bypass: DiskBypass::Off, reads_max: 20, ..disk() }, 1500.0);
+    let plan = plan(DiskPlan { bypass: Bypass::Off, reads_max: 20, ..disk() }, 1500.0);
     let (_, events) = run(&plan);
     let refused = count(&events, |kind| matches!(kind, EventKind::NackReceived { .. }));
     let disk = disk_of(&events, 0);
@@ -180,8 +181,8 @@ fn past_the_hard_bound_interests_are_refused() {
 fn a_store_that_blocks_makes_interests_queue() {
     let plan = plan(
         DiskPlan {
-            io: DiskIo::Blocking,
-            bypass: DiskBypass::Off,
+            io: StoreIo::Blocking,
+            bypass: Bypass::Off,
             interests_waiting_max: 50,
             ..disk()
         },
@@ -210,12 +211,12 @@ fn marks_come_over_the_threshold_and_lazily_with_nb_cc() {
         let (_, events) = run(&plan(disk, 1500.0));
         (marked(&events), disk_of(&events, 0).store_marks)
     };
-    assert_eq!(with(DiskMark::Off, DiskBypass::Off), (0, 0));
-    let (seen, set) = with(DiskMark::Ecn, DiskBypass::Off);
+    assert_eq!(with(Mark::Off, Bypass::Off), (0, 0));
+    let (seen, set) = with(Mark::Ecn, Bypass::Off);
     assert!(seen > 1000 && set >= seen as u64, "{seen} {set}");
-    let (seen, _) = with(DiskMark::NbCc, DiskBypass::Off);
+    let (seen, _) = with(Mark::NbCc, Bypass::Off);
     assert!(seen > 1000, "nowhere else to go: {seen}");
-    assert_eq!(with(DiskMark::NbCc, DiskBypass::Threshold), (0, 0), "there is another hop");
+    assert_eq!(with(Mark::NbCc, Bypass::Threshold), (0, 0), "there is another hop");
 }
 
 /// Router 1 is over its threshold and says so; router 0 sends it nothing that could go elsewhere,

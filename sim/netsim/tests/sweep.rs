@@ -5,8 +5,9 @@
 mod common;
 
 use common::{Builder, MS, S, consumer, names, poisson, producer};
+use weir_forward::{Bypass, Mark};
 use weir_netem::{DiskConfig, LinkConfig, ServiceTime};
-use weir_netsim::plan::{DiskBypass, DiskMark, DiskPlan, Plan, RouterPlan};
+use weir_netsim::plan::{DiskPlan, Plan, RouterPlan};
 use weir_netsim::workload::Popularity;
 use weir_netsim::{Event, EventKind, Network, Observer};
 
@@ -65,7 +66,7 @@ impl Observer for Times {
     }
 }
 
-fn plan(cell: &Cell, seed: u64, bypass: DiskBypass, threshold: u32) -> Plan {
+fn plan(cell: &Cell, seed: u64, bypass: Bypass, threshold: u32) -> Plan {
     let rate_hz = cell.load * 1e9 / cell.read_ns as f64;
     let asking_ns = cell.interests as f64 / rate_hz * 1e9;
     let duration_ns = asking_ns.max(ROUND_TRIPS * cell.round_trip_ns as f64);
@@ -81,7 +82,7 @@ fn plan(cell: &Cell, seed: u64, bypass: DiskBypass, threshold: u32) -> Plan {
         filled: 1.0,
         bypass,
         threshold,
-        mark: DiskMark::Off,
+        mark: Mark::Off,
         stalled_after_ns: 20 * S,
         ..DiskPlan::default()
     };
@@ -114,7 +115,7 @@ fn plan(cell: &Cell, seed: u64, bypass: DiskBypass, threshold: u32) -> Plan {
 }
 
 /// The mean time of an answer, ns.
-fn mean_ns(cell: &Cell, bypass: DiskBypass, threshold: u32) -> f64 {
+fn mean_ns(cell: &Cell, bypass: Bypass, threshold: u32) -> f64 {
     let means = SEEDS.map(|seed| {
         let plan = plan(cell, seed, bypass, threshold);
         let from_ns = (plan.duration_ns as f64 * WARM_UP) as u64;
@@ -137,12 +138,12 @@ struct Outcome {
 impl Outcome {
     fn of(cell: Cell) -> Self {
         let fixed = THRESHOLDS.map(|threshold| {
-            let bypass = if threshold.is_some() { DiskBypass::Threshold } else { DiskBypass::Off };
+            let bypass = if threshold.is_some() { Bypass::Threshold } else { Bypass::Off };
             (threshold, mean_ns(&cell, bypass, threshold.unwrap_or(64)))
         });
         let best = fixed.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap();
         let default_ns = fixed.iter().find(|(threshold, _)| *threshold == DEFAULT).unwrap().1;
-        let adaptive_ns = mean_ns(&cell, DiskBypass::Adaptive, 64);
+        let adaptive_ns = mean_ns(&cell, Bypass::Adaptive, 64);
         Self { cell, best, default_ns, adaptive_ns }
     }
 

@@ -4,11 +4,10 @@
 mod common;
 
 use common::{Builder, S, consumer, names, poisson, producer};
+use weir_forward::{Bypass, Mark};
 use weir_netem::{DiskConfig, LinkConfig, ServiceTime};
 use weir_netsim::event::Queue;
-use weir_netsim::plan::{
-    DiskBypass, DiskMark, DiskPlan, Plan, RouterPlan, StagePlan, StagesPlan, WhenFull,
-};
+use weir_netsim::plan::{DiskPlan, Plan, RouterPlan, StagePlan, StagesPlan, WhenFull};
 use weir_netsim::workload::Popularity;
 use weir_netsim::{EventKind, Network};
 use weir_queueing::nqueue::{ChainOptions, Model, chain as chain_of};
@@ -144,7 +143,7 @@ fn a_chain_of_routers_is_the_bypass_model() {
 
 /// Routers in a line with ideal links, everything that is asked for on the disk of each, which
 /// reads one record after another. At most `reads` of them wait or are read.
-fn chain_of_disks(seed: u64, routers: usize, load: f64, reads: u32, bypass: DiskBypass) -> Plan {
+fn chain_of_disks(seed: u64, routers: usize, load: f64, reads: u32, bypass: Bypass) -> Plan {
     let mut builder = Builder::new(seed, 60 * S);
     builder.plan.sample_ns = 7_000_000;
     builder.local = LinkConfig::default();
@@ -156,7 +155,7 @@ fn chain_of_disks(seed: u64, routers: usize, load: f64, reads: u32, bypass: Disk
         },
         filled: 1.0,
         bypass,
-        mark: DiskMark::Off,
+        mark: Mark::Off,
         threshold: reads,
         reads_max: reads,
         stalled_after_ns: 60 * S,
@@ -227,7 +226,7 @@ fn a_disk_with_a_hard_bound_is_an_mm1k_queue() {
     for (load, reads) in [(0.7, 4), (1.2, 6)] {
         let runs: Vec<_> = (0..SEEDS)
             .map(|seed| {
-                let plan = chain_of_disks(seed, 1, load, reads, DiskBypass::Off);
+                let plan = chain_of_disks(seed, 1, load, reads, Bypass::Off);
                 measure_disks(&plan, 1)
             })
             .collect();
@@ -249,7 +248,7 @@ fn disks_with_a_threshold_are_the_bypass_model() {
     let theory = chain_of(&model, &ChainOptions::default()).unwrap().solution;
     let runs: Vec<_> = (0..SEEDS)
         .map(|seed| {
-            let plan = chain_of_disks(seed, routers, load, threshold, DiskBypass::Threshold);
+            let plan = chain_of_disks(seed, routers, load, threshold, Bypass::Threshold);
             measure_disks(&plan, routers).disks
         })
         .collect();

@@ -1,12 +1,13 @@
 //! Disks of the content store: `[disks]`, what holds for all of them, and a `[[disk]]` for each.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::ensure;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
-use weir_base::HashKey;
+use weir_base::{HashKey, UnknownWord};
 use weir_disk::{DiskFileConfig, Engine, Pace, Service};
 use weir_runtime::{BusyPolicy, Bypass, DisksConfig, Mark, StoreIo};
 use weir_store::disk::{Admission, Contention, DiskTierConfig, FilterKind, OfferAt};
@@ -18,22 +19,22 @@ use super::{ByteSize, DurationText, Scalar, TextOrInteger, above_zero};
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct DisksSection {
     pub(crate) admission: AdmissionChoice,
-    pub(crate) offer: OfferName,
-    pub(crate) filter: FilterName,
+    pub(crate) offer: Word<OfferAt>,
+    pub(crate) filter: Word<FilterKind>,
     #[serde(deserialize_with = "parts_per_million")]
     pub(crate) filter_false_positives_ppm: u32,
     #[serde(deserialize_with = "record_size")]
     pub(crate) record_size_typical: ByteSize,
     pub(crate) index_memory_max: MemoryChoice,
-    pub(crate) io: IoName,
+    pub(crate) io: Word<StoreIo>,
     pub(crate) interests_waiting_max: Count<1_000_000>,
-    pub(crate) bypass: BypassName,
+    pub(crate) bypass: Word<Bypass>,
     #[serde(deserialize_with = "threshold")]
     pub(crate) threshold: u32,
-    pub(crate) mark: MarkName,
+    pub(crate) mark: Word<Mark>,
     #[serde(deserialize_with = "announce_period")]
     pub(crate) announce_period: DurationText,
-    pub(crate) contention: ContentionName,
+    pub(crate) contention: Word<Contention>,
     pub(crate) depth: Count<1024>,
     pub(crate) reads_max: Count<1_000_000>,
     pub(crate) writes_max: Count<1_000_000>,
@@ -52,18 +53,18 @@ impl Default for DisksSection {
         let busy = BusyPolicy::default();
         Self {
             admission: AdmissionChoice(tier.admission),
-            offer: OfferName::Eviction,
-            filter: FilterName::Bloom,
+            offer: Word(tier.offer_at),
+            filter: Word(tier.filter),
             filter_false_positives_ppm: tier.false_positives_ppm,
             record_size_typical: ByteSize(u64::from(tier.record_bytes_typical)),
             index_memory_max: MemoryChoice(None),
-            io: IoName::Async,
+            io: Word(busy.io),
             interests_waiting_max: Count(busy.interests_waiting_max as u32),
-            bypass: BypassName::Threshold,
+            bypass: Word(busy.bypass),
             threshold: tier.threshold,
-            mark: MarkName::NbCc,
+            mark: Word(busy.mark),
             announce_period: DurationText(Duration::from_nanos(busy.announce_period_ns)),
-            contention: ContentionName::InterestFirst,
+            contention: Word(tier.contention),
             depth: Count(tier.depth),
             reads_max: Count(tier.reads_max),
             writes_max: Count(tier.writes_max),
@@ -80,55 +81,14 @@ fn template() -> DiskTierConfig {
     DiskTierConfig::new(Vec::new(), 0, HashKey::new([0, 0]), weir_disk::checksum)
 }
 
-/// Names of what stands before the index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum FilterName {
-    Bloom,
-    Index,
-}
+/// A choice of the core by its word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Word<T>(pub(crate) T);
 
-/// Names of whether reads keep Interests waiting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum IoName {
-    Async,
-    Blocking,
-}
-
-/// Names of when Interests pass the store by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum BypassName {
-    Threshold,
-    Adaptive,
-    Off,
-}
-
-/// Names of which Data is marked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum MarkName {
-    NbCc,
-    Ecn,
-    Off,
-}
-
-/// Names of when Data is offered to the disks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum OfferName {
-    Eviction,
-    Arrival,
-}
-
-/// Names of whose turn it is at a disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum ContentionName {
-    Fifo,
-    DataFirst,
-    InterestFirst,
+impl<'de, T: FromStr<Err = UnknownWord>> Deserialize<'de> for Word<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map(Self).map_err(D::Error::custom)
+    }
 }
 
 /// A number from 1 to `MAX`.
@@ -378,22 +338,12 @@ impl DiskSection {
 impl DisksSection {
     fn tier(&self) -> DiskTierConfig {
         DiskTierConfig {
-            filter: match self.filter {
-                FilterName::Bloom => FilterKind::Bloom,
-                FilterName::Index => FilterKind::Index,
-            },
+            filter: self.filter.0,
             false_positives_ppm: self.filter_false_positives_ppm,
             record_bytes_typical: self.record_size_typical.0 as u32,
             admission: self.admission.0,
-            offer_at: match self.offer {
-                OfferName::Eviction => OfferAt::Eviction,
-                OfferName::Arrival => OfferAt::Arrival,
-            },
-            contention: match self.contention {
-                ContentionName::Fifo => Contention::Fifo,
-                ContentionName::DataFirst => Contention::DataFirst,
-                ContentionName::InterestFirst => Contention::InterestFirst,
-            },
+            offer_at: self.offer.0,
+            contention: self.contention.0,
             depth: self.depth.0,
             reads_max: self.reads_max.0,
             writes_max: self.writes_max.0,
@@ -407,20 +357,9 @@ impl DisksSection {
 
     fn busy(&self) -> BusyPolicy {
         BusyPolicy {
-            io: match self.io {
-                IoName::Async => StoreIo::Async,
-                IoName::Blocking => StoreIo::Blocking,
-            },
-            bypass: match self.bypass {
-                BypassName::Threshold => Bypass::Threshold,
-                BypassName::Adaptive => Bypass::Adaptive,
-                BypassName::Off => Bypass::Off,
-            },
-            mark: match self.mark {
-                MarkName::NbCc => Mark::NbCc,
-                MarkName::Ecn => Mark::Ecn,
-                MarkName::Off => Mark::Off,
-            },
+            io: self.io.0,
+            bypass: self.bypass.0,
+            mark: self.mark.0,
             announce_period_ns: nanoseconds(self.announce_period),
             interests_waiting_max: self.interests_waiting_max.0 as usize,
         }

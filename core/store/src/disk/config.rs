@@ -1,5 +1,7 @@
 use alloc::vec::Vec;
-use weir_base::{HashKey, NS_PER_MS};
+use core::fmt;
+use core::str::FromStr;
+use weir_base::{HashKey, NS_PER_MS, UnknownWord, words};
 
 /// CRC-32C of octets. Passed in, since the fast ones need to ask the processor.
 pub type Checksum = fn(&[u8]) -> u32;
@@ -70,6 +72,36 @@ pub enum Contention {
     InterestFirst,
 }
 
+words!(FilterKind { Bloom = "bloom", Index = "index" });
+words!(OfferAt { Eviction = "eviction", Arrival = "arrival" });
+words!(Contention { Fifo = "fifo", DataFirst = "data-first", InterestFirst = "interest-first" });
+
+impl fmt::Display for Admission {
+    /// `all`, `second-hit`, or the least octets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::SecondHit => f.write_str("second-hit"),
+            Self::Size { bytes_min } => write!(f, "{bytes_min}"),
+        }
+    }
+}
+
+impl FromStr for Admission {
+    type Err = UnknownWord;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "all" => Ok(Self::All),
+            "second-hit" => Ok(Self::SecondHit),
+            number => match number.parse() {
+                Ok(bytes_min) => Ok(Self::Size { bytes_min }),
+                Err(_) => Err(UnknownWord { words: &["all", "second-hit", "octets"] }),
+            },
+        }
+    }
+}
+
 /// How the disk tier of one shard's store behaves. Fixed while the store lives.
 #[derive(Clone, Debug)]
 pub struct DiskTierConfig {
@@ -128,6 +160,18 @@ impl DiskGeometry {
 }
 
 impl DiskTierConfig {
+    /// The share of one of so many shards, where depth and bounds are those of a whole router.
+    #[must_use]
+    pub fn for_shard(self, shards: u32) -> Self {
+        Self {
+            depth: (self.depth / shards).max(1),
+            reads_max: (self.reads_max / shards).max(1),
+            writes_max: (self.writes_max / shards).max(1),
+            threshold: self.threshold.div_ceil(shards),
+            ..self
+        }
+    }
+
     /// Defaults for these disks.
     #[must_use]
     pub fn new(

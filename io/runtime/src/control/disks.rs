@@ -83,7 +83,6 @@ impl OpenDisks {
         let tier = &self.config.tier;
         let capacity_bytes: u64 =
             geometries.iter().map(|part| u64::from(part.regions) * part.region_bytes).sum();
-        let shards = self.shards as u32;
         let index_bytes_max = match self.config.index_bytes_max {
             Some(bytes) => bytes / self.shards as u64,
             None => {
@@ -95,13 +94,10 @@ impl OpenDisks {
             disks: geometries,
             store_id: self.set.store_id(),
             hash_key: self.set.hash_key(),
-            unix_ms_at_zero: unix_time_ms() - clock.now().as_ns() / NS_PER_MS,
+            // A clock that was never set begins in 1970.
+            unix_ms_at_zero: unix_time_ms().saturating_sub(clock.now().as_ns() / NS_PER_MS),
             index_bytes_max,
-            depth: (tier.depth / shards).max(1),
-            reads_max: (tier.reads_max / shards).max(1),
-            writes_max: (tier.writes_max / shards).max(1),
-            threshold: tier.threshold.div_ceil(shards),
-            ..tier.clone()
+            ..tier.clone().for_shard(self.shards as u32)
         }
     }
 

@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use weir_base::NS_PER_MS;
 use weir_netem::{DiskConfig, ServiceTime};
-use weir_netsim::plan::{
-    DiskAdmission, DiskBypass, DiskContention, DiskFilter, DiskIo, DiskMark, DiskOffer, DiskPlan,
-};
+use weir_netsim::plan::DiskPlan;
+use weir_store::disk::{Admission, OfferAt};
 
 use super::RealError;
 
@@ -95,8 +94,8 @@ pub(super) fn config_text(plan: &DiskPlan, place: &Place, is_filled: bool) -> St
         }
     }
     let (offer, writes_max, admission) = match is_filled {
-        true => ("arrival", FILL_WRITES_MAX, "all".to_owned()),
-        false => (offer(plan.offer), plan.writes_max, admission(plan.admission)),
+        true => (OfferAt::Arrival, FILL_WRITES_MAX, Admission::All),
+        false => (plan.offer, plan.writes_max, plan.admission),
     };
     let _ = write!(
         text,
@@ -106,16 +105,16 @@ pub(super) fn config_text(plan: &DiskPlan, place: &Place, is_filled: bool) -> St
          announce_period = \"{}ms\"\ncontention = \"{}\"\ndepth = {}\nreads_max = {}\n\
          writes_max = {writes_max}\nwrite_size_max = {}\nwrite_delay_max = \"{}ms\"\n\
          stalled_after = \"{}ms\"\n",
-        filter(plan.filter),
+        plan.filter,
         plan.false_positives_ppm,
         plan.record_bytes_typical,
-        if plan.io == DiskIo::Blocking { "blocking" } else { "async" },
+        plan.io,
         plan.interests_waiting_max,
-        bypass(plan.bypass),
+        plan.bypass,
         plan.threshold,
-        mark(plan.mark),
+        plan.mark,
         plan.announce_period_ns.div_ceil(NS_PER_MS),
-        contention(plan.contention),
+        plan.contention,
         plan.depth,
         plan.reads_max,
         plan.write_bytes_max,
@@ -143,52 +142,6 @@ fn pace(device: &DiskConfig, seed: u64) -> String {
         // TOML has no larger numbers.
         seed & i64::MAX as u64,
     )
-}
-
-fn filter(filter: DiskFilter) -> &'static str {
-    match filter {
-        DiskFilter::Bloom => "bloom",
-        DiskFilter::Index => "index",
-    }
-}
-
-fn bypass(bypass: DiskBypass) -> &'static str {
-    match bypass {
-        DiskBypass::Off => "off",
-        DiskBypass::Threshold => "threshold",
-        DiskBypass::Adaptive => "adaptive",
-    }
-}
-
-fn mark(mark: DiskMark) -> &'static str {
-    match mark {
-        DiskMark::Off => "off",
-        DiskMark::Ecn => "ecn",
-        DiskMark::NbCc => "nb-cc",
-    }
-}
-
-fn contention(contention: DiskContention) -> &'static str {
-    match contention {
-        DiskContention::Fifo => "fifo",
-        DiskContention::DataFirst => "data-first",
-        DiskContention::InterestFirst => "interest-first",
-    }
-}
-
-fn offer(offer: DiskOffer) -> &'static str {
-    match offer {
-        DiskOffer::Eviction => "eviction",
-        DiskOffer::Arrival => "arrival",
-    }
-}
-
-fn admission(admission: DiskAdmission) -> String {
-    match admission {
-        DiskAdmission::All => "all".to_owned(),
-        DiskAdmission::SecondHit => "second-hit".to_owned(),
-        DiskAdmission::Size { bytes_min } => bytes_min.to_string(),
-    }
 }
 
 /// Whether a plan puts anything on the disks.

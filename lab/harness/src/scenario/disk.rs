@@ -1,10 +1,11 @@
 //! `[router.disk]`: the disks of a router and what it does with them.
 
+use std::str::FromStr;
+
+use weir_forward::{Bypass, Mark, StoreIo};
 use weir_netem::{DiskConfig, ServiceTime};
-use weir_netsim::plan::{
-    DISKS_MAX, DiskAdmission, DiskBypass, DiskContention, DiskFilter, DiskIo, DiskMark, DiskOffer,
-    DiskPlan,
-};
+use weir_netsim::plan::{DISKS_MAX, DiskPlan};
+use weir_store::disk::{Admission, Contention, FilterKind, OfferAt};
 
 use crate::document::{Node, Reader, ScenarioError, Value};
 
@@ -168,41 +169,30 @@ pub(super) fn ranges(
     Ok(ranges)
 }
 
+/// A choice of the core by its word.
+fn choose<T: FromStr>(
+    reader: &Reader<'_>,
+    key: &str,
+    words: &'static [&'static str],
+    choice: &mut T,
+) -> Result<(), ScenarioError> {
+    if let Some(chosen) = reader.word(key, words)?.and_then(|word| word.parse().ok()) {
+        *choice = chosen;
+    }
+    Ok(())
+}
+
 fn words(reader: &Reader<'_>, plan: &mut DiskPlan) -> Result<(), ScenarioError> {
-    if let Some(word) = reader.word("filter", &["bloom", "index"])? {
-        plan.filter = if word == "bloom" { DiskFilter::Bloom } else { DiskFilter::Index };
-    }
-    if let Some(word) = reader.word("io", &["async", "blocking"])? {
-        plan.io = if word == "async" { DiskIo::Async } else { DiskIo::Blocking };
-    }
-    if let Some(word) = reader.word("bypass", &["off", "threshold", "adaptive"])? {
-        plan.bypass = match word {
-            "off" => DiskBypass::Off,
-            "adaptive" => DiskBypass::Adaptive,
-            _ => DiskBypass::Threshold,
-        };
-    }
-    if let Some(word) = reader.word("mark", &["off", "ecn", "nb-cc"])? {
-        plan.mark = match word {
-            "off" => DiskMark::Off,
-            "ecn" => DiskMark::Ecn,
-            _ => DiskMark::NbCc,
-        };
-    }
-    if let Some(word) = reader.word("contention", &["fifo", "data-first", "interest-first"])? {
-        plan.contention = match word {
-            "fifo" => DiskContention::Fifo,
-            "data-first" => DiskContention::DataFirst,
-            _ => DiskContention::InterestFirst,
-        };
-    }
-    if let Some(word) = reader.word("offer", &["eviction", "arrival"])? {
-        plan.offer = if word == "arrival" { DiskOffer::Arrival } else { DiskOffer::Eviction };
-    }
+    choose(reader, "filter", FilterKind::WORDS, &mut plan.filter)?;
+    choose(reader, "io", StoreIo::WORDS, &mut plan.io)?;
+    choose(reader, "bypass", Bypass::WORDS, &mut plan.bypass)?;
+    choose(reader, "mark", Mark::WORDS, &mut plan.mark)?;
+    choose(reader, "contention", Contention::WORDS, &mut plan.contention)?;
+    choose(reader, "offer", OfferAt::WORDS, &mut plan.offer)?;
     match reader.text("admission")? {
         None => {}
-        Some("all") => plan.admission = DiskAdmission::All,
-        Some("second-hit") => plan.admission = DiskAdmission::SecondHit,
+        Some("all") => plan.admission = Admission::All,
+        Some("second-hit") => plan.admission = Admission::SecondHit,
         Some(text) => {
             let bytes = weir_topology::units::parse_bytes(text).ok();
             let bytes_min = bytes.and_then(|bytes| u32::try_from(bytes).ok()).ok_or_else(|| {
@@ -212,7 +202,7 @@ fn words(reader: &Reader<'_>, plan: &mut DiskPlan) -> Result<(), ScenarioError> 
                 );
                 reader.error_at("admission", message)
             })?;
-            plan.admission = DiskAdmission::Size { bytes_min };
+            plan.admission = Admission::Size { bytes_min };
         }
     }
     Ok(())
@@ -314,14 +304,14 @@ record = "4500B"
             filled_objects: 7,
             filled_ranges: vec![(0, 49), (60, 60)],
             filled: 0.25,
-            filter: DiskFilter::Index,
-            io: DiskIo::Blocking,
-            bypass: DiskBypass::Adaptive,
-            mark: DiskMark::Ecn,
+            filter: FilterKind::Index,
+            io: StoreIo::Blocking,
+            bypass: Bypass::Adaptive,
+            mark: Mark::Ecn,
             threshold: 0,
-            contention: DiskContention::Fifo,
-            admission: DiskAdmission::Size { bytes_min: 4096 },
-            offer: DiskOffer::Arrival,
+            contention: Contention::Fifo,
+            admission: Admission::Size { bytes_min: 4096 },
+            offer: OfferAt::Arrival,
             depth: 3,
             reads_max: 4,
             writes_max: 5,

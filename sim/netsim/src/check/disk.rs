@@ -1,9 +1,7 @@
 //! What disks are promised, and what they promise.
 
-use weir_forward::RouterStats;
-use weir_store::disk::DiskOpKind;
-
-use crate::plan::{DiskMark, DiskPlan};
+use weir_forward::{Mark, RouterStats};
+use weir_store::disk::{DiskOpKind, DiskTierConfig};
 
 /// A shard has so many operations under way at one disk.
 pub(crate) fn under_way(operations: u32, depth: u32) -> Result<(), String> {
@@ -27,7 +25,11 @@ pub(crate) fn aligned(kind: &DiskOpKind, block_bytes: u32) -> Result<(), String>
 }
 
 /// The queues of a shard before its disks.
-pub(crate) fn queues(stats: &RouterStats, plan: &DiskPlan) -> Result<(), String> {
+pub(crate) fn queues(
+    stats: &RouterStats,
+    tier: &DiskTierConfig,
+    interests_max: u64,
+) -> Result<(), String> {
     let bound = |what: &str, len: u64, max: u64| {
         if len <= max {
             return Ok(());
@@ -35,10 +37,9 @@ pub(crate) fn queues(stats: &RouterStats, plan: &DiskPlan) -> Result<(), String>
         Err(format!("{len} {what}, but at most {max} may"))
     };
     let disk = &stats.store.disk;
-    let disks = u64::from(plan.disks);
-    bound("reads wait for disks", disk.reads_waiting, disks * u64::from(plan.reads_max))?;
-    bound("records wait to be written", disk.writes_waiting, disks * u64::from(plan.writes_max))?;
-    let interests_max = plan.interests_waiting_max.into();
+    let disks = tier.disks.len() as u64;
+    bound("reads wait for disks", disk.reads_waiting, disks * u64::from(tier.reads_max))?;
+    bound("records wait to be written", disk.writes_waiting, disks * u64::from(tier.writes_max))?;
     bound("Interests wait before the store", stats.busy.interests_waiting, interests_max)
 }
 
@@ -59,8 +60,8 @@ pub(crate) fn drained(stats: &RouterStats, under_way: usize) -> Result<(), Strin
 
 /// A Data from the store was marked. `reads_peak` is the most reads that waited for the disks of
 /// the shard since none did.
-pub(crate) fn mark(mark: DiskMark, reads_peak: u64, threshold: u32) -> Result<(), String> {
-    if mark == DiskMark::Off {
+pub(crate) fn mark(mark: Mark, reads_peak: u64, threshold: u32) -> Result<(), String> {
+    if mark == Mark::Off {
         return Err("Data from the store is marked, which is switched off".into());
     }
     if reads_peak >= u64::from(threshold) {
@@ -105,6 +106,9 @@ pub(crate) fn filter(is_wrong: bool, offset: u64) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use weir_base::HashKey;
+    use weir_store::disk::DiskGeometry;
+
     use super::*;
 
     #[test]
@@ -120,26 +124,33 @@ mod tests {
 
     #[test]
     fn queues_beyond_their_bounds_are_noticed() {
-        let plan = DiskPlan {
-            disks: 2,
+        let geometry = DiskGeometry {
+            data_offset: 4096,
+            region_bytes: 1 << 20,
+            block_bytes: 4096,
+            first: 0,
+            stride: 1,
+            regions: 2,
+            is_writable: true,
+        };
+        let tier = DiskTierConfig {
             reads_max: 5,
             writes_max: 7,
-            interests_waiting_max: 9,
-            ..DiskPlan::default()
+            ..DiskTierConfig::new(vec![geometry; 2], 1, HashKey::new([0, 0]), |_| 0)
         };
         let mut stats = RouterStats::default();
         stats.store.disk.reads_waiting = 10;
         stats.store.disk.writes_waiting = 14;
         stats.busy.interests_waiting = 9;
-        assert_eq!(queues(&stats, &plan), Ok(()));
+        assert_eq!(queues(&stats, &tier, 9), Ok(()));
         stats.store.disk.reads_waiting = 11;
-        assert!(queues(&stats, &plan).unwrap_err().contains("11 reads"));
+        assert!(queues(&stats, &tier, 9).unwrap_err().contains("11 reads"));
         stats.store.disk.reads_waiting = 0;
         stats.store.disk.writes_waiting = 15;
-        assert!(queues(&stats, &plan).unwrap_err().contains("15 records"));
+        assert!(queues(&stats, &tier, 9).unwrap_err().contains("15 records"));
         stats.store.disk.writes_waiting = 0;
         stats.busy.interests_waiting = 10;
-        assert!(queues(&stats, &plan).unwrap_err().contains("10 Interests"));
+        assert!(queues(&stats, &tier, 9).unwrap_err().contains("10 Interests"));
     }
 
     #[test]
@@ -159,10 +170,10 @@ mod tests {
 
     #[test]
     fn marks_out_of_place_are_noticed() {
-        assert_eq!(mark(DiskMark::Ecn, 64, 64), Ok(()));
-        assert!(mark(DiskMark::Ecn, 63, 64).unwrap_err().contains("63 reads"));
-        assert!(mark(DiskMark::NbCc, 0, 1).is_err());
-        assert!(mark(DiskMark::Off, 1000, 64).unwrap_err().contains("switched off"));
+        assert_eq!(mark(Mark::Ecn, 64, 64), Ok(()));
+        assert!(mark(Mark::Ecn, 63, 64).unwrap_err().contains("63 reads"));
+        assert!(mark(Mark::NbCc, 0, 1).is_err());
+        assert!(mark(Mark::Off, 1000, 64).unwrap_err().contains("switched off"));
         assert_eq!(lazy_mark(0), Ok(()));
         assert!(lazy_mark(1).unwrap_err().contains("1 other"));
     }

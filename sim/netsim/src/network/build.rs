@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_base::{FaceId, Instant, NS_PER_MS, Pool, Rng};
 use weir_forward::strategy::Strategy;
-use weir_forward::{FaceScope, NextHop, Outbox};
+use weir_forward::{FaceScope, NextHop, Outbox, StoreIo};
 use weir_netem::LinkModel;
 use weir_store::{Compare, IndexKind, StoreConfig};
 use weir_wire::{LpHeader, Name};
@@ -21,7 +21,7 @@ use crate::check::recent::Recent;
 use crate::error::PlanError;
 use crate::hash::{Digest, Part, seed_of};
 use crate::peek::Peek;
-use crate::plan::{DiskIo, DiskPlan, Fault, Plan, Role, RouterPlan};
+use crate::plan::{DiskPlan, Fault, Plan, Role, RouterPlan};
 use crate::workload::{Demand, Popularity};
 
 /// Octets of free packet blocks that all routers keep together, and one shard at least and at most.
@@ -133,7 +133,7 @@ fn patience_ns(plan: &Plan, index: usize) -> u64 {
         Role::Producer(producer) => producer.delay_ns,
         Role::Router(router) => {
             let in_stages = router.stages.as_ref().map(stages::interest_wait_max_ns);
-            let blocked = router.disk.as_ref().filter(|disk| disk.io == DiskIo::Blocking);
+            let blocked = router.disk.as_ref().filter(|disk| disk.io == StoreIo::Blocking);
             let blocked = blocked.map(disk::interest_wait_max_ns);
             let waits = in_stages.into_iter().chain(blocked).reduce(u64::saturating_add);
             waits.map_or(0, |wait_ns| wait_ns.saturating_add(stalls()))

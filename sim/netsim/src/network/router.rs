@@ -3,8 +3,8 @@
 use weir_base::{FaceId, HashKey, Instant, Packet};
 use weir_forward::shard::{shard_of_name, shard_of_token};
 use weir_forward::{
-    Command, FaceScope, Input, LinkType, NextHop, Outbox, Router, RouterConfig, RouterStats,
-    strategy::Strategy,
+    Bypass, Command, FaceScope, Input, LinkType, Mark, NextHop, Outbox, Router, RouterConfig,
+    RouterStats, strategy::Strategy,
 };
 use weir_store::StoreConfig;
 use weir_store::disk::{Admission, DiskOp, DiskTierConfig, OfferAt};
@@ -16,7 +16,7 @@ use crate::check::{bounds, disk, liveness};
 use crate::event::{DiskSample, Queue, RouterSample};
 use crate::hash::{Part, seed_of};
 use crate::peek::{Peek, component_end};
-use crate::plan::{DiskBypass, DiskMark, RouterPlan};
+use crate::plan::RouterPlan;
 
 /// Inputs after which the bounds of a shard are looked at.
 const CHECK_INTERVAL: u32 = 256;
@@ -307,7 +307,8 @@ impl RouterNode {
     fn check_shard(&self, shard: &Router, config: &RouterConfig) -> Result<(), String> {
         let stats = shard.stats();
         bounds::router(&stats, config)?;
-        self.setup.plan.disk.as_ref().map_or(Ok(()), |plan| disk::queues(&stats, plan))
+        let interests_max = config.busy.interests_waiting_max as u64;
+        config.disk.as_ref().map_or(Ok(()), |tier| disk::queues(&stats, tier, interests_max))
     }
 
     /// The bounds of everything.
@@ -360,11 +361,13 @@ impl RouterNode {
         is_available: impl Fn(&FaceId) -> bool,
     ) -> Result<(), String> {
         let plan = self.setup.plan.disk.as_ref();
-        let (mark, threshold) = plan.map_or((DiskMark::Off, 0), |plan| (plan.mark, plan.threshold));
+        let mark = plan.map_or(Mark::Off, |plan| plan.mark);
+        let tier = self.configs.get(shard).and_then(|config| config.disk.as_ref());
+        let threshold = tier.map_or(0, |tier| tier.threshold);
         let peak = self.waiting.get(shard).map_or(0, |waiting| waiting.peak);
         disk::mark(mark, peak, threshold)?;
-        let can_pass = plan.is_some_and(|plan| plan.bypass != DiskBypass::Off);
-        if mark != DiskMark::NbCc || !can_pass {
+        let can_pass = plan.is_some_and(|plan| plan.bypass != Bypass::Off);
+        if mark != Mark::NbCc || !can_pass {
             return Ok(());
         }
         let hops = self.next_hops_of(data).iter().map(|hop| hop.face);

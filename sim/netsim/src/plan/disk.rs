@@ -33,22 +33,29 @@ pub struct DiskPlan {
     /// [`RouterPlan::store_filled`](super::RouterPlan::store_filled) has it for RAM.
     pub filled: f64,
     /// What stands before the index.
-    pub filter: DiskFilter,
+    #[serde(with = "super::words")]
+    pub filter: FilterKind,
     /// Whether reads block the router.
-    pub io: DiskIo,
+    #[serde(with = "super::words")]
+    pub io: StoreIo,
     /// When Interests pass the disks by.
-    pub bypass: DiskBypass,
+    #[serde(with = "super::words")]
+    pub bypass: Bypass,
     /// Which Data is marked for congestion.
-    pub mark: DiskMark,
+    #[serde(with = "super::words")]
+    pub mark: Mark,
     /// Reads before a disk from which on Interests go elsewhere if they can.
     pub threshold: u32,
     /// Whose turn it is when reads and writes wait for one disk.
-    pub contention: DiskContention,
+    #[serde(with = "super::words")]
+    pub contention: Contention,
     /// Which Data may go on disk.
-    pub admission: DiskAdmission,
+    #[serde(with = "super::words")]
+    pub admission: Admission,
     /// When it is offered to the disk.
-    pub offer: DiskOffer,
-    /// Operations under way at a disk at most, for each shard.
+    #[serde(with = "super::words")]
+    pub offer: OfferAt,
+    /// Operations under way at a disk at most; shards have equal parts of this and of all bounds.
     pub depth: u32,
     /// Reads that wait for a disk, or are under way, at most.
     pub reads_max: u32,
@@ -62,7 +69,7 @@ pub struct DiskPlan {
     pub stalled_after_ns: u64,
     /// How often neighbours are told that the disks are over the threshold, ns.
     pub announce_period_ns: u64,
-    /// With [`DiskIo::Blocking`]: Interests that queue before the store at most.
+    /// With [`StoreIo::Blocking`]: Interests that queue before the store at most.
     pub interests_waiting_max: u32,
     /// False positives of the filter among a million, once the disks are full.
     pub false_positives_ppm: u32,
@@ -81,14 +88,14 @@ impl Default for DiskPlan {
             filled_objects: 0,
             filled_ranges: Vec::new(),
             filled: 0.0,
-            filter: DiskFilter::default(),
-            io: DiskIo::default(),
-            bypass: DiskBypass::default(),
-            mark: DiskMark::default(),
+            filter: FilterKind::default(),
+            io: StoreIo::default(),
+            bypass: Bypass::default(),
+            mark: Mark::default(),
             threshold: 64,
-            contention: DiskContention::default(),
-            admission: DiskAdmission::default(),
-            offer: DiskOffer::default(),
+            contention: Contention::default(),
+            admission: Admission::default(),
+            offer: OfferAt::default(),
             depth: 64,
             reads_max: 4096,
             writes_max: 4096,
@@ -108,166 +115,11 @@ impl DiskPlan {
     #[must_use]
     pub fn busy_policy(&self) -> BusyPolicy {
         BusyPolicy {
-            io: self.io.into(),
-            bypass: self.bypass.into(),
-            mark: self.mark.into(),
+            io: self.io,
+            bypass: self.bypass,
+            mark: self.mark,
             announce_period_ns: self.announce_period_ns,
             interests_waiting_max: self.interests_waiting_max as usize,
-        }
-    }
-}
-
-/// What stands before the index on disk (paper nb-cache, III-B).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DiskFilter {
-    /// A counting Bloom filter.
-    #[default]
-    Bloom,
-    /// Nothing: the index itself is asked.
-    Index,
-}
-
-/// Whether reads block the router (paper nb-cache, Fig. 14).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DiskIo {
-    /// Interests queue while one of them is read for (cases A and C).
-    Blocking,
-    /// They do not (cases B and D).
-    #[default]
-    Async,
-}
-
-/// When Interests pass the disks by (paper nb-cache, III-C).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DiskBypass {
-    /// Never.
-    Off,
-    /// With as many reads waiting as the threshold says, if there is another hop.
-    #[default]
-    Threshold,
-    /// When an answer is likely to come sooner from elsewhere.
-    Adaptive,
-}
-
-/// Which Data carries a congestion mark because of the disks (paper nb-cache, III-E).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DiskMark {
-    /// None.
-    Off,
-    /// All that leaves the store while its queue is over the threshold.
-    Ecn,
-    /// That for which no available hop was left.
-    #[default]
-    NbCc,
-}
-
-/// Whose turn it is at a disk (paper nb-cache, VI-B.2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DiskContention {
-    /// Whoever came first.
-    Fifo,
-    /// Writes of Data.
-    DataFirst,
-    /// Reads for Interests.
-    #[default]
-    InterestFirst,
-}
-
-/// Which Data may go on disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DiskAdmission {
-    /// All of it.
-    #[default]
-    All,
-    /// What was used at least once since it came.
-    SecondHit,
-    /// Packets of a size.
-    Size {
-        /// The least octets of a Data packet.
-        bytes_min: u32,
-    },
-}
-
-/// When Data is offered to the disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DiskOffer {
-    /// When RAM has no room for it any more.
-    #[default]
-    Eviction,
-    /// When it comes.
-    Arrival,
-}
-
-impl From<DiskFilter> for FilterKind {
-    fn from(filter: DiskFilter) -> Self {
-        match filter {
-            DiskFilter::Bloom => Self::Bloom,
-            DiskFilter::Index => Self::Index,
-        }
-    }
-}
-
-impl From<DiskIo> for StoreIo {
-    fn from(io: DiskIo) -> Self {
-        match io {
-            DiskIo::Blocking => Self::Blocking,
-            DiskIo::Async => Self::Async,
-        }
-    }
-}
-
-impl From<DiskBypass> for Bypass {
-    fn from(bypass: DiskBypass) -> Self {
-        match bypass {
-            DiskBypass::Off => Self::Off,
-            DiskBypass::Threshold => Self::Threshold,
-            DiskBypass::Adaptive => Self::Adaptive,
-        }
-    }
-}
-
-impl From<DiskMark> for Mark {
-    fn from(mark: DiskMark) -> Self {
-        match mark {
-            DiskMark::Off => Self::Off,
-            DiskMark::Ecn => Self::Ecn,
-            DiskMark::NbCc => Self::NbCc,
-        }
-    }
-}
-
-impl From<DiskContention> for Contention {
-    fn from(contention: DiskContention) -> Self {
-        match contention {
-            DiskContention::Fifo => Self::Fifo,
-            DiskContention::DataFirst => Self::DataFirst,
-            DiskContention::InterestFirst => Self::InterestFirst,
-        }
-    }
-}
-
-impl From<DiskAdmission> for Admission {
-    fn from(admission: DiskAdmission) -> Self {
-        match admission {
-            DiskAdmission::All => Self::All,
-            DiskAdmission::SecondHit => Self::SecondHit,
-            DiskAdmission::Size { bytes_min } => Self::Size { bytes_min },
-        }
-    }
-}
-
-impl From<DiskOffer> for OfferAt {
-    fn from(offer: DiskOffer) -> Self {
-        match offer {
-            DiskOffer::Eviction => Self::Eviction,
-            DiskOffer::Arrival => Self::Arrival,
         }
     }
 }

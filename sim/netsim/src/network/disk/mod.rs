@@ -90,6 +90,8 @@ pub(crate) struct Done {
 pub(crate) struct Disks {
     plan: DiskPlan,
     shards: u16,
+    /// Operations of a shard under way at a disk at most.
+    depth: u32,
     format: Format,
     disks: Vec<Disk>,
     error_probability: f64,
@@ -116,15 +118,18 @@ impl Disks {
             faults: DiskFaults::default(),
             sequences: vec![0; regions as usize],
         };
-        Self {
+        let mut disks = Self {
             disks: (0..plan.disks).map(disk).collect(),
             plan: plan.clone(),
             shards,
+            depth: 0,
             format,
             error_probability: plan.device.error_probability,
             rng,
             broken: None,
-        }
+        };
+        disks.depth = disks.tier(0, HashKey::new([0, 0])).depth;
+        disks
     }
 
     /// What the store of a shard is told of the disks.
@@ -143,12 +148,12 @@ impl Disks {
         let geometries = vec![geometry; self.disks.len()];
         DiskTierConfig {
             unix_ms_at_zero: UNIX_MS_AT_ZERO,
-            filter: plan.filter.into(),
+            filter: plan.filter,
             false_positives_ppm: plan.false_positives_ppm,
             record_bytes_typical: plan.record_bytes_typical,
-            admission: plan.admission.into(),
-            offer_at: plan.offer.into(),
-            contention: plan.contention.into(),
+            admission: plan.admission,
+            offer_at: plan.offer,
+            contention: plan.contention,
             depth: plan.depth,
             reads_max: plan.reads_max,
             writes_max: plan.writes_max,
@@ -158,6 +163,7 @@ impl Disks {
             stalled_after_ns: plan.stalled_after_ns,
             ..DiskTierConfig::new(geometries, self.format.store_id, hash_key, checksum)
         }
+        .for_shard(self.shards.into())
     }
 
     /// Takes what a shard wants done.
@@ -170,7 +176,7 @@ impl Disks {
             let (kind, bytes) = disk.note(&op, self.plan.region_bytes);
             disk.under_way_by_shard[shard] += 1;
             let under_way = disk.under_way_by_shard[shard];
-            let checked = promises::under_way(under_way, self.plan.depth)
+            let checked = promises::under_way(under_way, self.depth)
                 .and_then(|()| promises::aligned(&op.kind, self.plan.block_bytes));
             if let Err(what) = checked {
                 self.broken = Some(what);

@@ -1,0 +1,71 @@
+//! Choices that people write as a word.
+
+use core::fmt;
+
+/// The word is none of those that may stand there.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct UnknownWord {
+    /// The words that may stand there.
+    pub words: &'static [&'static str],
+}
+
+impl fmt::Display for UnknownWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no such word; those are")?;
+        self.words.iter().try_for_each(|word| write!(f, " \"{word}\""))
+    }
+}
+
+impl core::error::Error for UnknownWord {}
+
+/// Gives an enum without fields its words: `ALL`, `WORDS`, `Display` and `FromStr`, by which
+/// configuration files, plans and scenarios all name it.
+#[macro_export]
+macro_rules! words {
+    ($type:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
+        impl $type {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+            /// Their words, in the same order.
+            pub const WORDS: &[&str] = &[$($word),+];
+        }
+
+        impl ::core::fmt::Display for $type {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                f.write_str(match self { $(Self::$variant => $word),+ })
+            }
+        }
+
+        impl ::core::str::FromStr for $type {
+            type Err = $crate::UnknownWord;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                let at = Self::WORDS.iter().position(|word| *word == text);
+                at.map(|at| Self::ALL[at]).ok_or($crate::UnknownWord { words: Self::WORDS })
+            }
+        }
+    };
+}
+
+#[cfg(test)]
+#[expect(unreachable_pub, reason = "the macro is for public enums")]
+mod tests {
+    use std::string::ToString;
+
+    #[derive(Copy, Clone, Debug, PartialEq)]
+    enum Choice {
+        This,
+        TheOther,
+    }
+
+    words!(Choice { This = "this", TheOther = "the-other" });
+
+    #[test]
+    fn words_there_and_back() {
+        for choice in Choice::ALL {
+            assert_eq!(choice.to_string().parse(), Ok(*choice));
+        }
+        let error = "that".parse::<Choice>().unwrap_err();
+        assert_eq!(error.to_string(), "no such word; those are \"this\" \"the-other\"");
+    }
+}
