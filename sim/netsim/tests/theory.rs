@@ -9,7 +9,7 @@ use weir_netem::{DiskConfig, LinkConfig, ServiceTime};
 use weir_netsim::event::Queue;
 use weir_netsim::plan::{DiskPlan, Plan, RouterPlan, StagePlan, StagesPlan, WhenFull};
 use weir_netsim::workload::Popularity;
-use weir_netsim::{EventKind, Network};
+use weir_netsim::{Event, EventKind, Network};
 use weir_queueing::nqueue::{ChainOptions, Model, chain as chain_of};
 use weir_queueing::pipeline::{Pipeline, Probabilities};
 
@@ -19,47 +19,69 @@ const SERVICE_NS: u64 = 1_000_000;
 const SEEDS: u64 = 8;
 const T_999: f64 = 5.408;
 
-/// Routers in a line with ideal links, all stores full of what is asked for.
-fn chain(seed: u64, routers: usize, load: f64, capacity: u32, when_full: WhenFull) -> Plan {
+/// Routers in a line with ideal links, a consumer at the first and the producer at the last.
+fn line(seed: u64, routers: usize, load: f64, router: &RouterPlan) -> Plan {
     let mut builder = Builder::new(seed, 60 * S);
     builder.plan.sample_ns = 7_000_000;
     builder.local = LinkConfig::default();
-    let stage = StagePlan {
-        service: ServiceTime::Exponential { mean_ns: SERVICE_NS },
-        capacity,
-        when_full,
-    };
-    let router = RouterPlan {
-        store_filled: 1.0,
-        store_admits: false,
-        stages: Some(StagesPlan { store: Some(stage), ..StagesPlan::default() }),
-        ..RouterPlan::default()
-    };
     let numbers: Vec<_> = (0..routers).map(|_| builder.router(router.clone())).collect();
     for pair in numbers.windows(2) {
         builder.link(pair[0], pair[1], &LinkConfig::default());
     }
-    // No two Interests for one name at a time: the PIT must not join them.
+    // No two Interests for one name at a time: the PIT would join them, or they would share a read.
     let content = names("/p", Popularity::Sequential { objects: 5000 }, 100, 100);
     builder.consumer(numbers[0], consumer(content.clone(), poisson(load * 1000.0)));
     builder.producer(numbers[routers - 1], producer(content));
     builder.plan
 }
 
-/// What one run measured of the queues: blocking and mean length of each.
-fn measure(plan: &Plan, routers: usize) -> Vec<(f64, f64)> {
+/// A router whose store is full of what is asked for and takes a while.
+fn with_stage(capacity: u32, when_full: WhenFull) -> RouterPlan {
+    let stage = StagePlan {
+        service: ServiceTime::Exponential { mean_ns: SERVICE_NS },
+        capacity,
+        when_full,
+    };
+    RouterPlan {
+        store_filled: 1.0,
+        store_admits: false,
+        stages: Some(StagesPlan { store: Some(stage), ..StagesPlan::default() }),
+        ..RouterPlan::default()
+    }
+}
+
+/// A router with everything that is asked for on its disk, which reads one record after another.
+/// At most `reads` of them wait or are read.
+fn with_disk(reads: u32, bypass: Bypass) -> RouterPlan {
+    let disk = DiskPlan {
+        bytes: 64 << 20,
+        device: DiskConfig {
+            read: ServiceTime::Exponential { mean_ns: SERVICE_NS },
+            ..DiskConfig::default()
+        },
+        filled: 1.0,
+        bypass,
+        mark: Mark::Off,
+        threshold: reads,
+        reads_max: reads,
+        stalled_after_ns: 60 * S,
+        ..DiskPlan::default()
+    };
+    RouterPlan { store_bytes: 0, store_admits: false, disk: Some(disk), ..RouterPlan::default() }
+}
+
+fn run(plan: &Plan) -> Vec<Event> {
     let mut events = Vec::new();
     Network::new(plan).unwrap().run(&mut events).unwrap();
-    let mut offered: u64 = 0;
-    let mut full = vec![0u64; routers];
+    events
+}
+
+/// The mean length of a queue in each router over a run.
+fn mean_lengths(plan: &Plan, routers: usize, of: Queue, events: &[Event]) -> Vec<f64> {
     let mut lengths = vec![(0u64, 0u64); routers];
-    for event in &events {
+    for event in events.iter().filter(|event| event.at_ns < plan.duration_ns) {
         match event.kind {
-            EventKind::InterestSent { .. } => offered += 1,
-            EventKind::StageFull { queue: Queue::Store, .. } => full[event.node as usize] += 1,
-            EventKind::QueueLength { queue: Queue::Store, packets }
-                if event.at_ns < plan.duration_ns =>
-            {
+            EventKind::QueueLength { queue, packets } if queue == of => {
                 let (sum, samples) = &mut lengths[event.node as usize];
                 *sum += u64::from(packets);
                 *samples += 1;
@@ -67,9 +89,24 @@ fn measure(plan: &Plan, routers: usize) -> Vec<(f64, f64)> {
             _ => {}
         }
     }
+    lengths.into_iter().map(|(sum, samples)| sum as f64 / samples as f64).collect()
+}
+
+/// What one run measured of the queues: blocking and mean length of each.
+fn measure(plan: &Plan, routers: usize) -> Vec<(f64, f64)> {
+    let events = run(plan);
+    let mut offered: u64 = 0;
+    let mut full = vec![0u64; routers];
+    for event in &events {
+        match event.kind {
+            EventKind::InterestSent { .. } => offered += 1,
+            EventKind::StageFull { queue: Queue::Store, .. } => full[event.node as usize] += 1,
+            _ => {}
+        }
+    }
     let mut results = Vec::new();
-    for (full, (sum, samples)) in full.into_iter().zip(lengths) {
-        results.push((full as f64 / offered as f64, sum as f64 / samples as f64));
+    for (full, length) in full.into_iter().zip(mean_lengths(plan, routers, Queue::Store, &events)) {
+        results.push((full as f64 / offered as f64, length));
         offered = full;
     }
     results
@@ -105,7 +142,7 @@ fn mm1k(load: f64, capacity: u32) -> (f64, f64) {
 fn a_store_stage_is_an_mm1k_queue() {
     for (load, capacity) in [(0.7, 4), (1.2, 6)] {
         let runs: Vec<_> = (0..SEEDS)
-            .map(|seed| measure(&chain(seed, 1, load, capacity, WhenFull::Drop), 1)[0])
+            .map(|seed| measure(&line(seed, 1, load, &with_stage(capacity, WhenFull::Drop)), 1)[0])
             .collect();
         let (blocking, length) = mm1k(load, capacity);
         let measured = |pick: fn(&(f64, f64)) -> f64| runs.iter().map(pick).collect::<Vec<_>>();
@@ -124,7 +161,7 @@ fn a_chain_of_routers_is_the_bypass_model() {
         let theory = chain_of(&model, &ChainOptions::default()).unwrap().solution;
         let runs: Vec<_> = (0..SEEDS)
             .map(|seed| {
-                let plan = chain(seed, routers, load, capacity, WhenFull::Bypass);
+                let plan = line(seed, routers, load, &with_stage(capacity, WhenFull::Bypass));
                 measure(&plan, routers)
             })
             .collect();
@@ -141,43 +178,6 @@ fn a_chain_of_routers_is_the_bypass_model() {
     }
 }
 
-/// Routers in a line with ideal links, everything that is asked for on the disk of each, which
-/// reads one record after another. At most `reads` of them wait or are read.
-fn chain_of_disks(seed: u64, routers: usize, load: f64, reads: u32, bypass: Bypass) -> Plan {
-    let mut builder = Builder::new(seed, 60 * S);
-    builder.plan.sample_ns = 7_000_000;
-    builder.local = LinkConfig::default();
-    let disk = DiskPlan {
-        bytes: 64 << 20,
-        device: DiskConfig {
-            read: ServiceTime::Exponential { mean_ns: SERVICE_NS },
-            ..DiskConfig::default()
-        },
-        filled: 1.0,
-        bypass,
-        mark: Mark::Off,
-        threshold: reads,
-        reads_max: reads,
-        stalled_after_ns: 60 * S,
-        ..DiskPlan::default()
-    };
-    let router = RouterPlan {
-        store_bytes: 0,
-        store_admits: false,
-        disk: Some(disk),
-        ..RouterPlan::default()
-    };
-    let numbers: Vec<_> = (0..routers).map(|_| builder.router(router.clone())).collect();
-    for pair in numbers.windows(2) {
-        builder.link(pair[0], pair[1], &LinkConfig::default());
-    }
-    // No two Interests for one name at a time: they would share a read.
-    let content = names("/p", Popularity::Sequential { objects: 5000 }, 100, 100);
-    builder.consumer(numbers[0], consumer(content.clone(), poisson(load * 1000.0)));
-    builder.producer(numbers[routers - 1], producer(content));
-    builder.plan
-}
-
 /// What one run measured of the disks.
 struct Measured {
     /// For each router the share of what it was asked that its disk did not take, and the mean
@@ -188,10 +188,8 @@ struct Measured {
 }
 
 fn measure_disks(plan: &Plan, routers: usize) -> Measured {
-    let mut events = Vec::new();
-    Network::new(plan).unwrap().run(&mut events).unwrap();
+    let events = run(plan);
     let mut samples = vec![(0, 0); routers];
-    let mut lengths = vec![(0u64, 0u64); routers];
     let (mut answers, mut rtts_ns) = (0u64, 0u64);
     for event in &events {
         match event.kind {
@@ -203,20 +201,17 @@ fn measure_disks(plan: &Plan, routers: usize) -> Measured {
                 let not_taken = sample.disk.bypass_threshold + sample.disk.disk_reads_refused;
                 samples[event.node as usize] = (sample.in_interests, not_taken);
             }
-            EventKind::QueueLength { queue: Queue::DiskReads, packets }
-                if event.at_ns < plan.duration_ns =>
-            {
-                let (sum, count) = &mut lengths[event.node as usize];
-                *sum += u64::from(packets);
-                *count += 1;
-            }
             _ => {}
         }
     }
-    let each = samples.into_iter().zip(lengths).map(|((asked, not_taken), (sum, count))| {
-        (not_taken as f64 / asked as f64, sum as f64 / count as f64)
-    });
-    Measured { disks: each.collect(), answer_ns: rtts_ns as f64 / answers as f64 }
+    let lengths = mean_lengths(plan, routers, Queue::DiskReads, &events);
+    let each = samples.into_iter().zip(lengths);
+    Measured {
+        disks: each
+            .map(|((asked, not_taken), length)| (not_taken as f64 / asked as f64, length))
+            .collect(),
+        answer_ns: rtts_ns as f64 / answers as f64,
+    }
 }
 
 /// One at a time, exponential, with a hard bound: the time from an Interest to its Data is that of
@@ -226,7 +221,7 @@ fn a_disk_with_a_hard_bound_is_an_mm1k_queue() {
     for (load, reads) in [(0.7, 4), (1.2, 6)] {
         let runs: Vec<_> = (0..SEEDS)
             .map(|seed| {
-                let plan = chain_of_disks(seed, 1, load, reads, Bypass::Off);
+                let plan = line(seed, 1, load, &with_disk(reads, Bypass::Off));
                 measure_disks(&plan, 1)
             })
             .collect();
@@ -248,7 +243,7 @@ fn disks_with_a_threshold_are_the_bypass_model() {
     let theory = chain_of(&model, &ChainOptions::default()).unwrap().solution;
     let runs: Vec<_> = (0..SEEDS)
         .map(|seed| {
-            let plan = chain_of_disks(seed, routers, load, threshold, Bypass::Threshold);
+            let plan = line(seed, routers, load, &with_disk(threshold, Bypass::Threshold));
             measure_disks(&plan, routers).disks
         })
         .collect();
@@ -298,19 +293,8 @@ fn pipeline(seed: u64, service_rates: [f64; 5], arrival_rate: f64) -> Plan {
 
 /// Mean packets in each stage over the run.
 fn stage_lengths(plan: &Plan) -> [f64; 5] {
-    let mut events = Vec::new();
-    Network::new(plan).unwrap().run(&mut events).unwrap();
-    STAGES.map(|stage| {
-        let samples: Vec<u32> = events
-            .iter()
-            .filter(|event| event.at_ns < plan.duration_ns)
-            .filter_map(|event| match event.kind {
-                EventKind::QueueLength { queue, packets } if queue == stage => Some(packets),
-                _ => None,
-            })
-            .collect();
-        f64::from(samples.iter().sum::<u32>()) / samples.len() as f64
-    })
+    let events = run(plan);
+    STAGES.map(|stage| mean_lengths(plan, 1, stage, &events)[0])
 }
 
 /// Paper nb-cache, Eq. 1 to 5: every stage is an M/M/1 queue of its own throughput.
