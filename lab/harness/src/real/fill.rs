@@ -1,7 +1,11 @@
 //! Stores that hold something from the start: Data that nobody asked for, over a Unix socket.
 
+use std::fmt::Display;
+use std::io;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use weir_base::Packet;
 use weir_face::FaceUri;
 use weir_netsim::plan::{Plan, Role};
 use weir_socket::Client;
@@ -23,85 +27,105 @@ pub(super) fn fill(plan: &Plan, router: &mut Router) -> Result<(), RealError> {
     if settings.store_filled <= 0.0 || settings.store_bytes == 0 {
         return Ok(());
     }
-    let name = router.name.clone();
-    let failed = |reason: String| RealError::Command {
-        router: name.clone(),
-        what: "Data for its store".into(),
-        reason,
-    };
-    let mut packets = plan
-        .stored_at_start(router.node)
-        .map_err(|error| RealError::Unsupported(error.to_string()))?
-        .peekable();
-    let uri = FaceUri::Unix(router.at.unix.clone());
-    let mut client = Client::connect(&uri).map_err(|error| failed(error.to_string()))?;
-    // What management has answered was stored too.
-    let before =
-        metrics::fetch_store(router.at.metrics).map_err(|error| failed(error.to_string()))?;
-    let mut sent = before.insertions;
-    while packets.peek().is_some() {
-        for packet in packets.by_ref().take(CHUNK) {
-            client
-                .send(LpHeader::default(), packet)
-                .map_err(|drop| failed(drop.name().to_owned()))?;
-            sent += 1;
-        }
-        let store = await_store(&mut client, router, sent).map_err(failed)?;
-        if store.evictions > 0 {
-            break;
-        }
-    }
+    let packets = plan.stored_at_start(router.node).map_err(unsupported)?;
+    Filler::connect(router, "Data for its store")?.put(packets, |metrics| {
+        let store = metrics::fetch_store(metrics)?;
+        Ok(Progress { arrived: store.insertions, is_full: store.evictions > 0 })
+    })?;
     router.set_admission(settings.store_admits)
 }
 
 /// Puts on the disks of `router` what the plan says.
 pub(super) fn fill_disks(plan: &Plan, router: &Router) -> Result<(), RealError> {
-    let failed = |reason: String| RealError::Command {
-        router: router.name.clone(),
-        what: "Data for its disks".into(),
-        reason,
-    };
-    let mut packets = plan
-        .on_disk_at_start(router.node)
-        .map_err(|error| RealError::Unsupported(error.to_string()))?
-        .peekable();
-    let uri = FaceUri::Unix(router.at.unix.clone());
-    let mut client = Client::connect(&uri).map_err(|error| failed(error.to_string()))?;
-    let counts = || metrics::fetch_disk(router.at.metrics).map_err(|error| error.to_string());
-    await_recovery(router).map_err(failed)?;
-    let mut settled = counts().map_err(failed)?;
-    while packets.peek().is_some() {
-        let mut sent = 0;
-        for packet in packets.by_ref().take(CHUNK) {
-            client
-                .send(LpHeader::default(), packet)
-                .map_err(|drop| failed(drop.name().to_owned()))?;
-            sent += 1;
-        }
-        let deadline = Instant::now() + PATIENCE;
-        let wanted = settled + sent;
-        while settled < wanted {
-            client.poll_send(None).map_err(|error| failed(error.to_string()))?;
-            std::thread::sleep(Duration::from_millis(1));
-            settled = counts().map_err(failed)?;
-            if Instant::now() > deadline {
-                return Err(failed(format!(
-                    "{settled} of {wanted} were written; are the disks large enough?"
-                )));
+    let packets = plan.on_disk_at_start(router.node).map_err(unsupported)?;
+    let mut filler = Filler::connect(router, "Data for its disks")?;
+    await_recovery(router).map_err(|reason| filler.failed(reason))?;
+    filler.put(packets, |metrics| {
+        Ok(Progress { arrived: metrics::fetch_disk(metrics)?, is_full: false })
+    })
+}
+
+fn unsupported(error: impl Display) -> RealError {
+    RealError::Unsupported(error.to_string())
+}
+
+/// How far a router has taken in what was sent.
+struct Progress {
+    /// Data since the router started, what management has answered included.
+    arrived: u64,
+    /// Whether more would only push out what came before.
+    is_full: bool,
+}
+
+/// Sends Data to a router.
+struct Filler<'a> {
+    router: &'a Router,
+    client: Client,
+    /// What it does, for errors.
+    what: &'static str,
+}
+
+impl<'a> Filler<'a> {
+    fn connect(router: &'a Router, what: &'static str) -> Result<Self, RealError> {
+        let uri = FaceUri::Unix(router.at.unix.clone());
+        let client = Client::connect(&uri).map_err(|error| failure(router, what, error))?;
+        Ok(Self { router, client, what })
+    }
+
+    fn failed(&self, reason: impl Display) -> RealError {
+        failure(self.router, self.what, reason)
+    }
+
+    /// Sends all packets, or as many as there is room for, and waits for what was sent.
+    fn put(
+        &mut self,
+        packets: impl Iterator<Item = Packet>,
+        progress: impl Fn(SocketAddr) -> io::Result<Progress>,
+    ) -> Result<(), RealError> {
+        let mut packets = packets.peekable();
+        let look = || progress(self.router.at.metrics);
+        let mut seen = look().map_err(|error| self.failed(error))?;
+        while packets.peek().is_some() {
+            let mut wanted = seen.arrived;
+            for packet in packets.by_ref().take(CHUNK) {
+                let sent = self.client.send(LpHeader::default(), packet);
+                sent.map_err(|drop| self.failed(drop.name()))?;
+                wanted += 1;
+            }
+            let deadline = Instant::now() + PATIENCE;
+            while seen.arrived < wanted {
+                if Instant::now() > deadline {
+                    return Err(self.failed(format!(
+                        "{} of {wanted} have arrived; is there room enough?",
+                        seen.arrived
+                    )));
+                }
+                self.client.poll_send(None).map_err(|error| self.failed(error))?;
+                std::thread::sleep(Duration::from_millis(1));
+                seen = look().map_err(|error| self.failed(error))?;
+            }
+            if seen.is_full {
+                break;
             }
         }
+        Ok(())
     }
-    Ok(())
+}
+
+fn failure(router: &Router, what: &str, reason: impl Display) -> RealError {
+    RealError::Command {
+        router: router.name.clone(),
+        what: what.into(),
+        reason: reason.to_string(),
+    }
 }
 
 /// Waits until a router that has disks knows all that is on them.
 pub(super) fn await_disks(plan: &Plan, router: &Router) -> Result<(), RealError> {
     match check::disk(plan, router.node) {
-        Some(_) => await_recovery(router).map_err(|reason| RealError::Command {
-            router: router.name.clone(),
-            what: "a look at its disks".into(),
-            reason,
-        }),
+        Some(_) => {
+            await_recovery(router).map_err(|reason| failure(router, "a look at its disks", reason))
+        }
         None => Ok(()),
     }
 }
@@ -117,27 +141,4 @@ fn await_recovery(router: &Router) -> Result<(), String> {
         std::thread::sleep(Duration::from_millis(1));
     }
     Ok(())
-}
-
-/// Waits until the store has taken in all that was sent.
-fn await_store(
-    client: &mut Client,
-    router: &Router,
-    sent: u64,
-) -> Result<metrics::StoreCounts, String> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        client.poll_send(None).map_err(|error| error.to_string())?;
-        let store = metrics::fetch_store(router.at.metrics).map_err(|error| error.to_string())?;
-        if store.insertions >= sent {
-            return Ok(store);
-        }
-        if Instant::now() > deadline {
-            return Err(format!(
-                "{} of {sent} were stored; is the store large enough for one of them?",
-                store.insertions
-            ));
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
