@@ -30,7 +30,7 @@ struct Block([u64; COUNTERS / COUNTERS_PER_WORD as usize]);
 /// A counter that reaches 15 sticks, since nobody knows any more how many share it: it is never
 /// counted down, so that no removal makes the filter forget another hash. Such counters only cost
 /// false positives and are told by [`CountingBloom::saturated`]; with a filter of the right size
-/// there are practically none, and [`CountingBloom::clear`] ends them.
+/// there are practically none.
 ///
 /// # False positives
 ///
@@ -149,12 +149,6 @@ impl CountingBloom {
         prefetch_read(&self.blocks[self.place(hash).0]);
     }
 
-    /// Removes all hashes. Keeps the memory.
-    pub fn clear(&mut self) {
-        self.blocks.fill(Block([0; 8]));
-        self.saturated = 0;
-    }
-
     /// Octets of memory the filter takes.
     pub fn memory_bytes(&self) -> usize {
         self.blocks.capacity() * size_of::<Block>()
@@ -164,12 +158,6 @@ impl CountingBloom {
     #[inline]
     pub fn saturated(&self) -> u64 {
         self.saturated
-    }
-
-    /// Counters of a hash.
-    #[inline]
-    pub fn probes(&self) -> u32 {
-        self.probes
     }
 
     /// The probability, 0 to 1, that it says yes to a hash that is not in it when it holds

@@ -331,10 +331,12 @@ mod tests {
             is_dead: false,
         });
         snapshot.router.store.disk.damaged = 3;
+        snapshot.router.store.disk.filter_saturated = 5;
         snapshot.router.busy.bypassed_stalled = 2;
         let text = encode(snapshot);
         for line in [
             "weir_disk_damaged_total 3",
+            "weir_disk_filter_saturated 5",
             "weir_disk_bypassed_total{reason=\"stalled\"} 2",
             "weir_disk_device_reads_total{disk=\"/d\"} 4",
             "weir_disk_device_capacity_bytes{disk=\"/d\"} 99",

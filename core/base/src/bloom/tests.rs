@@ -86,15 +86,12 @@ fn a_counter_that_is_full_stays_and_is_counted() {
         filter.insert(hash);
     }
     let stuck = filter.saturated();
-    assert!(stuck > 0 && stuck <= u64::from(filter.probes()));
+    assert!(stuck > 0 && stuck <= u64::from(filter.probes));
     for _ in 0..100 {
         filter.remove(hash);
         assert!(filter.contains(hash));
     }
     assert_eq!(filter.saturated(), stuck);
-    filter.clear();
-    assert!(!filter.contains(hash));
-    assert_eq!(filter.saturated(), 0);
 }
 
 #[test]

@@ -19,6 +19,9 @@ pub struct DiskTierStats {
     pub filter_negatives: u64,
     /// Lookups that passed the filter and were not in the index.
     pub filter_false_positives: u64,
+    /// Counters of the filter that ran full and stay so, now: they cost false positives. Next to
+    /// none in a filter of the right size.
+    pub filter_saturated: u64,
     /// Lookups answered from records that wait to be written.
     pub hits_unwritten: u64,
     /// Records read for Interests.
@@ -68,7 +71,7 @@ impl DiskTierStats {
         self.stalled = u64::from(self.stalled_set.count_ones());
     }
 
-    fn counts_mut(&mut self) -> [&mut u64; 23] {
+    fn counts_mut(&mut self) -> [&mut u64; 24] {
         [
             &mut self.entries,
             &mut self.bytes,
@@ -78,6 +81,7 @@ impl DiskTierStats {
             &mut self.writes_waiting,
             &mut self.filter_negatives,
             &mut self.filter_false_positives,
+            &mut self.filter_saturated,
             &mut self.hits_unwritten,
             &mut self.reads,
             &mut self.reads_shared,

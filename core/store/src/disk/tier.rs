@@ -213,6 +213,7 @@ impl DiskTier {
             is_recovering: self.is_recovering(),
             reads_waiting: sum(|device| device.reads_waiting),
             writes_waiting: sum(|device| device.records_waiting),
+            filter_saturated: self.filter.as_ref().map_or(0, CountingBloom::saturated),
             stalled: sum(|device| device.is_stalled.into()),
             stalled_set: (0..)
                 .zip(&self.devices)

@@ -33,6 +33,7 @@ fn tier(snapshot: &Snapshot, encoder: &mut DescriptorEncoder) -> Result<(), fmt:
         ("disk_entries", "Data on disk", tier.entries),
         ("disk_bytes", "Octets of them, padding included", tier.bytes),
         ("disk_index_bytes", "Memory of their index and filter", tier.index_bytes),
+        ("disk_filter_saturated", "Full counters of the filter", tier.filter_saturated),
         (
             "disk_recovering",
             "1 while what was on disk at the start is read in",

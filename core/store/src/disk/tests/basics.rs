@@ -1,7 +1,8 @@
 //! The main path, piece by piece.
 
-use super::super::place;
+use super::super::{DiskTierConfig, place};
 use super::bed::*;
+use crate::StoreConfig;
 use std::vec;
 use std::vec::Vec;
 
@@ -188,4 +189,24 @@ fn keys_tell_segments_by_the_end_of_a_name() {
     }
     assert_eq!(key(&segment("/o", u64::MAX)).segment, place::WHOLE);
     assert_eq!(key(&segment("/o", 7)).segment, 7, "shorter than the longest number");
+}
+
+#[test]
+fn a_filter_that_is_much_too_small_is_told_of() {
+    let with = |record_bytes_typical| {
+        let tier = tier_config(vec![geometry(8, 64 << 10, 512)]);
+        let config = DiskTierConfig { record_bytes_typical, ..tier };
+        let memory = StoreConfig { capacity_bytes: 0, ..StoreConfig::default() };
+        let mut bed = Bed::with(config, memory);
+        bed.settle();
+        let names = fill(&mut bed, 200);
+        assert!(names.iter().all(|name| bed.on_disk(name, false)));
+        bed.stats()
+    };
+    let (well, full) = (with(1_024), with(u32::MAX));
+    assert_eq!(well.filter_saturated, 0);
+    assert!((1..=128).contains(&full.filter_saturated), "of one block: {full:?}");
+    let mut sum = full;
+    sum.merge(&full);
+    assert_eq!(sum.filter_saturated, 2 * full.filter_saturated);
 }
