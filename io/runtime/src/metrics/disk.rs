@@ -18,35 +18,43 @@ struct Bypass {
     reason: &'static str,
 }
 
+/// A number of the router's: its name, what it is, and its value.
+type Row = (&'static str, &'static str, u64);
+
 pub(super) fn encode(
     snapshot: &Snapshot,
     encoder: &mut DescriptorEncoder,
 ) -> Result<(), fmt::Error> {
-    tier(snapshot, encoder)?;
+    for (name, help, value) in gauges_of(snapshot) {
+        gauge(encoder, name, help, value)?;
+    }
+    for (name, help, value) in counters_of(snapshot) {
+        counter(encoder, name, help, value)?;
+    }
     busy(snapshot, encoder)?;
     devices(snapshot, encoder)
 }
 
-fn tier(snapshot: &Snapshot, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
-    let tier = &snapshot.router.store.disk;
-    for (name, help, value) in [
+fn gauges_of(snapshot: &Snapshot) -> [Row; 10] {
+    let (tier, busy) = (&snapshot.router.store.disk, &snapshot.router.busy);
+    let is_recovering = u64::from(tier.is_recovering);
+    [
         ("disk_entries", "Data on disk", tier.entries),
         ("disk_bytes", "Octets of them, padding included", tier.bytes),
         ("disk_index_bytes", "Memory of their index and filter", tier.index_bytes),
         ("disk_filter_saturated", "Full counters of the filter", tier.filter_saturated),
-        (
-            "disk_recovering",
-            "1 while what was on disk at the start is read in",
-            u64::from(tier.is_recovering),
-        ),
+        ("disk_recovering", "1 while what was on disk at the start is read in", is_recovering),
         ("disk_recovered", "Records found on disk at the start", tier.recovered),
         ("disk_reads_waiting", "Reads that wait or are under way", tier.reads_waiting),
         ("disk_writes_waiting", "Records to be written", tier.writes_waiting),
         ("disks_stalled", "Disks that do not answer", tier.stalled),
-    ] {
-        gauge(encoder, name, help, value)?;
-    }
-    for (name, help, value) in [
+        ("disk_interests_waiting", "Interests before a store that blocks", busy.interests_waiting),
+    ]
+}
+
+fn counters_of(snapshot: &Snapshot) -> [Row; 27] {
+    let (tier, busy) = (&snapshot.router.store.disk, &snapshot.router.busy);
+    [
         ("disk_filter_negatives", "Lookups that the filter ended", tier.filter_negatives),
         (
             "disk_filter_false_positives",
@@ -68,24 +76,6 @@ fn tier(snapshot: &Snapshot, encoder: &mut DescriptorEncoder) -> Result<(), fmt:
         ("disk_evictions", "Records that made room", tier.evictions),
         ("disk_erasures", "Records erased by command", tier.erasures),
         ("disk_stalls", "Times that a disk was found stalled", tier.stalls),
-    ] {
-        counter(encoder, name, help, value)?;
-    }
-    Ok(())
-}
-
-fn busy(snapshot: &Snapshot, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
-    let busy = &snapshot.router.busy;
-    let bypassed = [
-        ("queue-full", busy.bypassed_queue_full),
-        ("slower", busy.bypassed_slower),
-        ("probe", busy.bypassed_probe),
-        ("stalled", busy.bypassed_stalled),
-    ];
-    let help = "Interests that went on although a disk had their Data, by reason";
-    let bypassed = bypassed.map(|(reason, count)| (Bypass { reason }, count));
-    counters(encoder, "disk_bypassed", help, bypassed)?;
-    for (name, help, value) in [
         ("disk_answered", "Pending Interests answered from a disk", busy.answered),
         ("disk_went_on", "Pending Interests that went on without a disk", busy.went_on),
         ("disk_overtaken", "Pending Interests answered before the disk", busy.overtaken),
@@ -100,11 +90,21 @@ fn busy(snapshot: &Snapshot, encoder: &mut DescriptorEncoder) -> Result<(), fmt:
         ("disk_betas_sent", "Neighbours told that there is room again", busy.betas_sent),
         ("disk_alphas_received", "Neighbours that had no room", busy.alphas_received),
         ("disk_betas_received", "Neighbours that had room again", busy.betas_received),
-    ] {
-        counter(encoder, name, help, value)?;
-    }
-    let waiting = busy.interests_waiting;
-    gauge(encoder, "disk_interests_waiting", "Interests before a store that blocks", waiting)?;
+    ]
+}
+
+/// What there is of Interests by reason, and of their times.
+fn busy(snapshot: &Snapshot, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
+    let busy = &snapshot.router.busy;
+    let bypassed = [
+        ("queue-full", busy.bypassed_queue_full),
+        ("slower", busy.bypassed_slower),
+        ("probe", busy.bypassed_probe),
+        ("stalled", busy.bypassed_stalled),
+    ];
+    let help = "Interests that went on although a disk had their Data, by reason";
+    let bypassed = bypassed.map(|(reason, count)| (Bypass { reason }, count));
+    counters(encoder, "disk_bypassed", help, bypassed)?;
     let help = "Time that Interests waited for a disk, to their Data";
     histogram(encoder, "disk_read_latency_seconds", help, &busy.read_latency)?;
     let help = "Time to Data of Interests that passed the store by";
