@@ -7,7 +7,7 @@
 
 use super::checkpoint::{Contents, Erased, Erasure, Item, Position};
 use super::device::{Device, Log};
-use super::op::{DiskOpKind, DiskOutcome};
+use super::op::{DiskOpKind, DiskOutcome, RecordFault};
 use super::place::{Key, UNIT_BYTES};
 use super::record::{self, HEADER_BYTES, Kind};
 use super::scan::{Medium, Scan};
@@ -51,6 +51,19 @@ struct Ends {
     footer: Option<(u32, u64, u32)>,
     /// Whether something is there that is not valid.
     is_odd: bool,
+    /// Whether something of the region cannot be read, or is damaged.
+    is_unreadable: bool,
+}
+
+impl Ends {
+    /// Whether they lack what a region that has been read whole should have by what is in it: a
+    /// header as soon as there is a record, and a footer that leads to its checkpoint, if it has
+    /// one.
+    fn are_damaged(&self, scan: &Scan) -> bool {
+        let footer = self.footer.map(|(sequence, ..)| sequence);
+        let is_its = |sequence: Option<u32>| sequence == Some(scan.sequence);
+        scan.sequence != 0 && (!is_its(self.header) || is_its(footer) || scan.has_checkpoint)
+    }
 }
 
 enum Source {
@@ -283,9 +296,13 @@ impl DiskTier {
     fn on_header(&mut self, disk: usize, region: u32, octets: Option<&[u8]>) {
         let Medium { store_id, checksum, offset, .. } = self.medium(disk, region);
         let ends = &mut self.recovery.disks[disk].ends[region as usize];
-        match octets.map(|octets| record::open_any(octets, store_id, offset, checksum)) {
+        let opened = octets.map(|octets| record::open_any(octets, store_id, offset, checksum));
+        match opened {
             Some(Ok(record)) if record.kind == Kind::Region => ends.header = Some(record.sequence),
             _ => ends.is_odd |= is_odd(octets),
+        }
+        if is_damaged(opened) {
+            self.count_unreadable(disk, region);
         }
     }
 
@@ -309,13 +326,26 @@ impl DiskTier {
             }
             _ => ends.is_odd |= is_odd(octets),
         }
+        if is_damaged(opened) {
+            self.count_unreadable(disk, region);
+        }
+    }
+
+    /// Counts a region once of which something cannot be read.
+    fn count_unreadable(&mut self, disk: usize, region: u32) {
+        let ends = &mut self.recovery.disks[disk].ends[region as usize];
+        self.stats.regions_unreadable += u64::from(!ends.is_unreadable);
+        ends.is_unreadable = true;
     }
 
     fn on_job_read(&mut self, disk: usize, region: u32, octets: Option<&[u8]>) {
         let medium = self.medium(disk, region);
-        let jobs = &mut self.recovery.disks[disk].jobs;
-        let Some(job) = jobs.iter_mut().find(|job| job.region == region) else { return };
+        let recovery = &mut self.recovery.disks[disk];
+        let ends = recovery.ends[region as usize];
+        let mut jobs = recovery.jobs.iter_mut();
+        let Some(job) = jobs.find(|job| job.region == region) else { return };
         job.is_reading = false;
+        let mut is_unreadable = octets.is_none();
         match &mut job.source {
             Source::Checkpoint { at, .. } => {
                 let offset = medium.offset + *at;
@@ -339,11 +369,15 @@ impl DiskTier {
                     None => scan.skip(&medium),
                 }
                 if scan.next_read(&medium).is_none() {
+                    is_unreadable |= ends.are_damaged(scan);
                     job.sequence = scan.sequence;
                     let contents = scan.checkpoint.contents();
                     job.know(contents);
                 }
             }
+        }
+        if is_unreadable {
+            self.count_unreadable(disk, region);
         }
     }
 
@@ -571,6 +605,12 @@ impl Job {
         self.left = contents.items.len();
         self.contents = Some(contents);
     }
+}
+
+/// Whether a record of this store should be there and cannot be read. What was there before the
+/// store is none.
+fn is_damaged(opened: Option<Result<record::Record<'_>, RecordFault>>) -> bool {
+    opened.is_none_or(|opened| matches!(opened, Err(RecordFault::Checksum)))
 }
 
 /// Whether there is something else than zeros, or nobody can tell.

@@ -43,6 +43,8 @@ pub(super) struct Scan {
     pub(super) end: u64,
     /// Whether a part of it could not be read.
     pub(super) has_gaps: bool,
+    /// Whether it has a checkpoint: nothing more was to be written to it.
+    pub(super) has_checkpoint: bool,
     /// Scratch.
     hashes: Vec<u64>,
 }
@@ -57,6 +59,7 @@ impl Scan {
             checkpoint: Builder::new(),
             end: block_bytes.into(),
             has_gaps: false,
+            has_checkpoint: false,
             hashes: Vec::new(),
         }
     }
@@ -121,6 +124,7 @@ impl Scan {
             self.sequence = record.sequence;
             self.checkpoint = Builder::new();
             self.end = medium.block_bytes.into();
+            self.has_checkpoint = false;
         }
         let at_units = (at / UNIT_BYTES) as u32;
         match record.kind {
@@ -133,7 +137,11 @@ impl Scan {
                 erasures.into_iter().for_each(|erased| self.checkpoint.erased(erased));
             }
             Kind::Region => {}
-            Kind::Checkpoint | Kind::Footer => return,
+            Kind::Checkpoint => {
+                self.has_checkpoint = true;
+                return;
+            }
+            Kind::Footer => return,
         }
         self.end = self.end.max(at + size);
     }

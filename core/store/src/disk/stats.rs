@@ -11,6 +11,10 @@ pub struct DiskTierStats {
     pub is_recovering: bool,
     /// Records found on disk at the start.
     pub recovered: u64,
+    /// Regions of which the start could not read something, or found the header, the footer or the
+    /// checkpoint damaged or lost: of what is in them only those records are known that were found
+    /// one by one.
+    pub regions_unreadable: u64,
     /// Reads that wait or are under way, now.
     pub reads_waiting: u64,
     /// Records that wait to be written or are being written, now.
@@ -71,12 +75,13 @@ impl DiskTierStats {
         self.stalled = u64::from(self.stalled_set.count_ones());
     }
 
-    fn counts_mut(&mut self) -> [&mut u64; 24] {
+    fn counts_mut(&mut self) -> [&mut u64; 25] {
         [
             &mut self.entries,
             &mut self.bytes,
             &mut self.index_bytes,
             &mut self.recovered,
+            &mut self.regions_unreadable,
             &mut self.reads_waiting,
             &mut self.writes_waiting,
             &mut self.filter_negatives,

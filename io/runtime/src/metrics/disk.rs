@@ -35,7 +35,7 @@ pub(super) fn encode(
     devices(snapshot, encoder)
 }
 
-fn gauges_of(snapshot: &Snapshot) -> [Row; 10] {
+fn gauges_of(snapshot: &Snapshot) -> [Row; 11] {
     let (tier, busy) = (&snapshot.router.store.disk, &snapshot.router.busy);
     let is_recovering = u64::from(tier.is_recovering);
     [
@@ -45,6 +45,11 @@ fn gauges_of(snapshot: &Snapshot) -> [Row; 10] {
         ("disk_filter_saturated", "Full counters of the filter", tier.filter_saturated),
         ("disk_recovering", "1 while what was on disk at the start is read in", is_recovering),
         ("disk_recovered", "Records found on disk at the start", tier.recovered),
+        (
+            "disk_regions_unreadable",
+            "Regions that the start could not read, or found damaged",
+            tier.regions_unreadable,
+        ),
         ("disk_reads_waiting", "Reads that wait or are under way", tier.reads_waiting),
         ("disk_writes_waiting", "Records to be written", tier.writes_waiting),
         ("disks_stalled", "Disks that do not answer", tier.stalled),

@@ -94,7 +94,12 @@ fn any_octet_of_what_is_not_data_may_flip() {
     let whole = bed.disks[0].clone();
     let region = bed.config.disks[0].region_bytes as usize;
     let first = extents[0].0 - 512;
+    assert!(found(&mut bed, &names).iter().all(|&found| found));
+    assert_eq!(bed.stats().regions_unreadable, 0);
     for begin in [first, first + 2 * region] {
+        let checkpoint = &whole.0[begin + region - 1024..begin + region - 512];
+        let used = checkpoint.iter().rposition(|&octet| octet != 0).map_or(0, |last| last + 1);
+        let padding = begin + region - 1024 + used;
         let header = begin..begin + 56;
         let footer = begin + region - 512..begin + region - 512 + 64;
         let checkpoint = begin + region - 1024..begin + region - 512;
@@ -103,8 +108,71 @@ fn any_octet_of_what_is_not_data_may_flip() {
             bed.disks[0].0[at] ^= 0x10;
             let found = found(&mut bed, &names);
             assert!(found.iter().all(|&found| found), "octet {at}: {found:?}");
+            // Where the second region's footer is to be, nothing was written yet.
+            let is_written = begin == first || at < begin + 56;
+            let is_padding = (padding..begin + region - 512).contains(&at);
+            let expected = u64::from(is_written && !is_padding);
+            assert_eq!(bed.stats().regions_unreadable, expected, "octet {at}");
         }
     }
+}
+
+/// Starts anew, while the system fails all reads of a part of the disk.
+fn start_without(bed: &mut Bed, part: std::ops::Range<usize>) {
+    bed.restart();
+    loop {
+        bed.take();
+        let Some(op) = bed.ops.pop_front() else { return };
+        match op.kind {
+            DiskOpKind::ReadRaw { offset, len }
+                if (offset as usize) < part.end && offset as usize + len as usize > part.start =>
+            {
+                let failed = DiskOutcome::Failed(DiskFailure::Io);
+                bed.store.on_disk_done(bed.now, op.id, failed);
+            }
+            _ => bed.perform(op),
+        }
+    }
+}
+
+#[test]
+fn regions_that_a_start_cannot_read_are_counted_once() {
+    let (mut bed, names) = filled();
+    let whole = bed.disks[0].clone();
+    let first = extents(&mut bed, &names)[0].0 - 512;
+    let region = bed.config.disks[0].region_bytes as usize;
+    let second = first + 2 * region;
+    let third = second + 2 * region;
+    // What cannot be read, the regions that are counted, and whether records are lost: a region
+    // without header or footer is read in chunks, which are larger than those here.
+    for (part, unreadable, loses) in [
+        (first..first + 512, 1, true),
+        (first + region - 1..first + region, 1, true),
+        // A checkpoint stands in for the records.
+        (first + 4096..first + 4608, 0, false),
+        (second + 4096..second + 4608, 1, true),
+        (third..third + 512, 1, false),
+        (first..first + region, 1, true),
+        (first..third + region, 3, true),
+    ] {
+        bed.disks[0] = whole.clone();
+        start_without(&mut bed, part.clone());
+        let stats = bed.stats();
+        assert_eq!(stats.regions_unreadable, unreadable, "{part:?}: {stats:?}");
+        assert_eq!(stats.recovered < 20, loses, "{part:?}: {stats:?}");
+        assert_eq!(stats.read_errors > 0, unreadable > 0, "{part:?}: {stats:?}");
+        bed.store.check_disk();
+    }
+    // Footer and checkpoint are damaged: the records are found one by one.
+    bed.disks[0] = whole;
+    let end = first + region;
+    bed.disks[0].0[end - 512 + 50] ^= 1;
+    bed.disks[0].0[end - 1024 + 50] ^= 1;
+    assert!(found(&mut bed, &names).iter().all(|&found| found));
+    let mut sum = bed.stats();
+    assert_eq!((sum.regions_unreadable, sum.read_errors), (1, 0));
+    sum.merge(&bed.stats());
+    assert_eq!(sum.regions_unreadable, 2);
 }
 
 #[test]
@@ -169,6 +237,7 @@ fn a_disk_of_another_store_is_taken_for_empty() {
     bed.restart();
     bed.settle();
     assert_eq!((bed.stats().entries, bed.stats().recovered), (0, 0));
+    assert_eq!(bed.stats().regions_unreadable, 0, "there is none of its own");
     assert!(names.iter().all(|name| matches!(bed.look(name, true, false), Found::Nothing)));
 }
 
