@@ -118,6 +118,8 @@ pub(super) struct Device {
     pub(super) patient_since: Instant,
     /// Regions of lower sequence numbers are the oldest eighth of a full log.
     pub(super) old_below: u32,
+    /// Scratch: the sequence numbers of all regions.
+    sequences: Vec<u32>,
     /// Whether what it held before is known well enough to write.
     pub(super) is_ready: bool,
     /// Writes that failed one after another.
@@ -149,6 +151,7 @@ impl Device {
             is_stalled: false,
             patient_since: Instant::ZERO,
             old_below: 0,
+            sequences: Vec::new(),
             is_ready: false,
             write_failures: 0,
             read_failures: 0,
@@ -195,7 +198,9 @@ impl Device {
 
     /// Finds out which regions are the oldest eighth.
     pub(super) fn sort_by_age(&mut self) {
-        let mut sequences: Vec<u32> = self.regions.iter().map(|region| region.sequence).collect();
+        let sequences = &mut self.sequences;
+        sequences.clear();
+        sequences.extend(self.regions.iter().map(|region| region.sequence));
         let is_full = !sequences.is_empty() && !sequences.contains(&0);
         let eighth = sequences.len() / 8;
         self.old_below = if is_full { *sequences.select_nth_unstable(eighth).1 } else { 0 };
