@@ -92,7 +92,7 @@ impl Table {
             lines: vec![Line::EMPTY; lines],
             shift: 32 - lines.trailing_zeros(),
             len: 0,
-            len_max: lines * SLOTS * 4 / 5,
+            len_max: Self::len_max(lines),
         }
     }
 
@@ -111,6 +111,21 @@ impl Table {
     /// Octets of memory the table takes.
     pub fn memory_bytes(&self) -> usize {
         self.lines.len() * size_of::<Line>()
+    }
+
+    /// Octets beside those that it may need while it takes so many entries more: when it grows, the
+    /// old lines stay until all is in the new ones.
+    pub fn growth_bytes(&self, entries: usize) -> usize {
+        let mut lines = self.lines.len();
+        while Self::len_max(lines) < self.len + entries {
+            lines *= 2;
+        }
+        if lines == self.lines.len() { 0 } else { lines * size_of::<Line>() }
+    }
+
+    /// Entries that so many lines hold.
+    fn len_max(lines: usize) -> usize {
+        lines * SLOTS * 4 / 5
     }
 
     #[inline(always)]

@@ -133,3 +133,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn growth_is_foretold() {
+    let mut table = Table::with_capacity(0);
+    for index in 0..2_000 {
+        let before = table.memory_bytes();
+        let growth = table.growth_bytes(1);
+        table.insert(crate::mix(index), index as u32);
+        match table.memory_bytes() == before {
+            true => assert_eq!(growth, 0),
+            false => assert_eq!(growth, table.memory_bytes()),
+        }
+    }
+    let all = table.growth_bytes(10_000);
+    (2_000..12_000).for_each(|index| table.insert(crate::mix(index), index as u32));
+    assert_eq!(all, table.memory_bytes());
+}

@@ -6,6 +6,7 @@ use super::device::{Region, Reused};
 use super::op::WritePart;
 use super::place::{Key, Place, UNIT_BYTES};
 use super::tier::{DiskTier, Pending};
+use crate::store::COMPONENTS_MAX;
 use alloc::vec::Vec;
 use core::mem;
 use weir_base::{CountingBloom, Instant, Packet};
@@ -85,7 +86,7 @@ impl DiskTier {
             self.stats.not_admitted += 1;
             return None;
         }
-        if self.memory_bytes() >= self.config.index_bytes_max {
+        if !self.index.has_room_for(offer.key, COMPONENTS_MAX) {
             self.stats.no_room += 1;
             return None;
         }

@@ -125,7 +125,8 @@ pub struct DiskTierConfig {
     /// Octets of a typical record. The filter is sized for as many as fit; with more of them its
     /// false positives rise.
     pub record_bytes_typical: u32,
-    /// Octets of RAM for index and filter; beyond it nothing more is stored.
+    /// Octets of RAM for index and filter: what might need more is not stored, even if only for as
+    /// long as a table grows. Below some 100 KiB hardly anything is.
     pub index_bytes_max: u64,
     /// Which Data goes to disk.
     pub admission: Admission,

@@ -7,7 +7,7 @@ mod segments;
 use super::place::{Key, Place, WHOLE};
 use alloc::vec::Vec;
 use core::fmt;
-use nodes::{NONE, Nodes, ROOT};
+use nodes::{NONE, Nodes, ROOT, list_growth_bytes};
 use segments::{EMPTY, Segments};
 
 /// Marks the number of a cell with two words: the place of the Data of the node's very name, and
@@ -28,6 +28,8 @@ pub struct DiskIndex {
     nodes: Nodes,
     segments: Segments,
     len: usize,
+    /// Octets that it may take.
+    bytes_max: usize,
     cursor: Cursor,
     /// Scratch: the hashes of a name's prefixes.
     path: Vec<u64>,
@@ -68,13 +70,21 @@ impl Entry {
 }
 
 impl DiskIndex {
-    /// An empty index.
+    /// An empty index that may take any memory.
     #[must_use]
     pub fn new() -> Self {
+        Self::with_bytes_max(usize::MAX)
+    }
+
+    /// An empty index that does not take more memory than this, unless it is asked to by an
+    /// insertion that [`DiskIndex::has_room_for`] says no to.
+    #[must_use]
+    pub fn with_bytes_max(bytes_max: usize) -> Self {
         Self {
             nodes: Nodes::new(),
             segments: Segments::new(),
             len: 0,
+            bytes_max,
             cursor: Cursor::default(),
             path: Vec::new(),
         }
@@ -107,6 +117,35 @@ impl DiskIndex {
             + self.nodes.memory_bytes()
             + self.segments.memory_bytes()
             + self.path.capacity() * size_of::<u64>()
+    }
+
+    /// Whether it may grow as far as the insertion of `key` can make it, if the object's name has
+    /// `prefixes` proper prefixes at most, the empty one left out. What is needed only while
+    /// something is moved counts.
+    #[must_use]
+    pub fn has_room_for(&self, key: Key, prefixes: usize) -> bool {
+        let growth = self.growth_bytes(key, prefixes);
+        self.memory_bytes().saturating_add(growth) <= self.bytes_max
+    }
+
+    /// Octets beside those that it has that an insertion may need.
+    fn growth_bytes(&self, key: Key, prefixes: usize) -> usize {
+        let (nodes, content) = match self.nodes.find(key.object) {
+            Some(node) => (0, self.nodes.get(node).content),
+            None => (prefixes + 1, EMPTY),
+        };
+        let cells = self.segments.cells();
+        let (whole, segments) = self.parts(content);
+        let (other, mut pages) = match key.segment {
+            WHOLE => (segments, 0),
+            segment => (whole, self.segments.new_pages(segments, segment)),
+        };
+        if other != EMPTY && content & BOTH == 0 && !cells.has_open(0) {
+            pages += 1;
+        }
+        self.nodes.growth_bytes(nodes)
+            + cells.growth_bytes(pages)
+            + list_growth_bytes(&self.path, nodes.saturating_sub(self.path.len()))
     }
 
     /// Asks for the memory of an object, so that a later call does not wait for it.
@@ -326,7 +365,11 @@ impl DiskIndex {
         let (whole, segments) = self.parts(content);
         let (whole, segments) = match segment {
             WHOLE => (EMPTY, segments),
-            segment => (whole, self.segments.remove(segments, segment).0),
+            segment => {
+                let page_bytes = self.segments.cells().growth_bytes(1);
+                let may_add_page = self.memory_bytes().saturating_add(page_bytes) <= self.bytes_max;
+                (whole, self.segments.remove(segments, segment, may_add_page).0)
+            }
         };
         self.nodes.get_mut(node).content = self.join(content, whole, segments);
         self.len -= 1;

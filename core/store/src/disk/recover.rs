@@ -538,7 +538,7 @@ impl DiskTier {
             }
             return;
         }
-        if self.memory_bytes() >= self.config.index_bytes_max {
+        if !self.index.has_room_for(key, self.path.len()) {
             self.stats.no_room += 1;
             return self.give_up_rest(disk, Some(end));
         }

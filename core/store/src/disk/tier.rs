@@ -81,6 +81,9 @@ pub(crate) struct DiskTier {
     pub(super) path: Vec<u64>,
 }
 
+/// What share of the memory for the index notes may take: one in so many.
+const NOTES_SHARE: u64 = 16;
+
 /// The key of Data of this name. `parent` is the hash of the name without its last component.
 ///
 /// The last octets of a name say whether it ends with a segment number: a walk through its
@@ -141,18 +144,25 @@ impl DiskTier {
         let device = |geometry| Device::new(geometry, config.store_id, config.checksum);
         let devices: Vec<_> = config.disks.iter().take(16).cloned().map(device).collect();
         let log_bytes = devices.iter().map(|device| device.geometry.log_bytes()).sum();
+        let filter = filter_for(&config, log_bytes);
+        let notes = Notes::new(config.index_bytes_max / NOTES_SHARE);
+        let others_bytes =
+            filter.as_ref().map_or(0, CountingBloom::memory_bytes) + notes.bytes_max();
+        let index_bytes_max = config.index_bytes_max.saturating_sub(others_bytes as u64);
         Self {
-            filter: filter_for(&config, log_bytes),
+            filter,
             recovery: Recovery::new(&devices),
             devices,
-            index: DiskIndex::new(),
+            index: DiskIndex::with_bytes_max(
+                usize::try_from(index_bytes_max).unwrap_or(usize::MAX),
+            ),
             pending: Slab::new(),
             pending_places: Table::with_capacity(0),
             reads: Slab::new(),
             read_keys: Table::with_capacity(0),
             running: Slab::new(),
             finished: VecDeque::new(),
-            notes: Notes::default(),
+            notes,
             serial: 0,
             last_read: 0,
             last_ticket: 0,

@@ -1,3 +1,4 @@
+use super::nodes::list_growth_bytes;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -71,6 +72,19 @@ impl Cells {
 
     pub(super) fn memory_bytes(&self) -> usize {
         self.held * PAGE_WORDS * size_of::<u64>() + self.pages.capacity() * size_of::<Page>()
+    }
+
+    /// Octets beside those that they may need while so many pages are added.
+    pub(super) fn growth_bytes(&self, pages: usize) -> usize {
+        // There are at least as many numbers without a page as spare pages.
+        let pages = pages.saturating_sub(self.spare.iter().len());
+        pages * PAGE_WORDS * size_of::<u64>() + list_growth_bytes(&self.pages, pages)
+    }
+
+    /// Whether a page of this class has room.
+    #[inline]
+    pub(super) fn has_open(&self, class: u8) -> bool {
+        self.open[usize::from(class)] != NONE
     }
 
     /// Pages there are.

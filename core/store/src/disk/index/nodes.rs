@@ -36,6 +36,13 @@ impl Node {
     }
 }
 
+/// Octets beside those that a list may need while so many entries are added: when it grows, it may
+/// be copied.
+pub(super) fn list_growth_bytes<T>(list: &Vec<T>, entries: usize) -> usize {
+    let (len, capacity) = (list.len() + entries, list.capacity());
+    if len <= capacity { 0 } else { len.max(2 * capacity).max(4) * size_of::<T>() }
+}
+
 /// The tree of name prefixes. Its pages stay once they are there, and are never moved.
 ///
 /// No two nodes have one hash. Should two prefixes ever share one they share the node, below the
@@ -61,6 +68,16 @@ impl Nodes {
         self.pages.len() * PAGE_NODES * size_of::<Node>()
             + self.pages.capacity() * size_of::<Box<[Node]>>()
             + self.table.memory_bytes()
+    }
+
+    /// Octets beside those that they may need while so many nodes are added.
+    pub(super) fn growth_bytes(&self, nodes: usize) -> usize {
+        // One is the root.
+        let room = self.pages.len() * PAGE_NODES - 1 - self.len();
+        let pages = nodes.saturating_sub(room).div_ceil(PAGE_NODES);
+        pages * PAGE_NODES * size_of::<Node>()
+            + list_growth_bytes(&self.pages, pages)
+            + self.table.growth_bytes(nodes)
     }
 
     /// Nodes beside the root.

@@ -206,9 +206,47 @@ impl Segments {
         }
     }
 
+    /// Pages of cells that [`Segments::insert`] adds at most.
+    pub(super) fn new_pages(&self, object: u64, segment: u64) -> usize {
+        let lacks = |class: u8| usize::from(!self.cells.has_open(class));
+        let [leaf, fork] = [1, 2].map(|entries| lacks(class_for(entries)));
+        if object & ROOT == 0 {
+            return match object {
+                _ if segment == 0 => 0,
+                EMPTY => leaf,
+                // Two leaves at once may be one more than a page has room for.
+                _ => 1 + leaf + fork,
+            };
+        }
+        let mut cell = object as u32;
+        loop {
+            let words = self.cells.words(cell);
+            let header = Header::of(words);
+            let digit = digit(segment, header.level);
+            if !header.covers(segment) {
+                return leaf + fork;
+            }
+            if !header.has(digit) {
+                let class = self.cells.class(cell);
+                let is_full = header.digits.count_ones() == CAPACITIES[usize::from(class)].into();
+                let grown = if is_full { lacks(class + 1) } else { 0 };
+                return grown + if header.level == 0 { 0 } else { leaf };
+            }
+            if header.level == 0 {
+                return 0;
+            }
+            cell = words[header.position(digit)] as u32;
+        }
+    }
+
     /// Removes a segment if there is one. Returns the object's word from now on, and where the
-    /// segment was.
-    pub(super) fn remove(&mut self, object: u64, segment: u64) -> (u64, Option<Place>) {
+    /// segment was. Cells get smaller if there is a page with room for it, or pages may be added.
+    pub(super) fn remove(
+        &mut self,
+        object: u64,
+        segment: u64,
+        may_add_page: bool,
+    ) -> (u64, Option<Place>) {
         if object & ROOT == 0 {
             let place = Place::from_word(object).filter(|_| segment == 0);
             return (if place.is_some() { EMPTY } else { object }, place);
@@ -234,7 +272,7 @@ impl Segments {
         let mut root = object;
         for step in (0..depth).rev() {
             let above = step.checked_sub(1).map(|above| path[above]);
-            if let Some(left) = self.take(path[step]) {
+            if let Some(left) = self.take(path[step], may_add_page) {
                 self.link(&mut root, above, left);
                 return (root, place);
             }
@@ -318,7 +356,7 @@ impl Segments {
 
     /// Takes an entry out of a cell. Returns what is to be in the cell's place: it may have moved,
     /// or have a single one below it, or be gone.
-    fn take(&mut self, Step { cell, at }: Step) -> Option<u64> {
+    fn take(&mut self, Step { cell, at }: Step, may_add_page: bool) -> Option<u64> {
         let class = self.cells.class(cell);
         let words = self.cells.words_mut(cell);
         let header = Header::of(words);
@@ -337,7 +375,8 @@ impl Segments {
         }
         // Two classes down, lest a cell goes to and fro.
         let is_loose = class >= 3 && count <= usize::from(CAPACITIES[usize::from(class) - 2]);
-        let target = if is_loose { self.cells.relocate(cell, class - 1, end) } else { cell };
+        let moves = is_loose && (may_add_page || self.cells.has_open(class - 1));
+        let target = if moves { self.cells.relocate(cell, class - 1, end) } else { cell };
         Some(ROOT | u64::from(target))
     }
 }

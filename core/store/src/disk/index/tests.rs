@@ -127,7 +127,12 @@ impl Model {
         match step {
             Step::Insert(path, segment, number) => {
                 let key = Key { object: hash_of(&path), segment };
-                let before = insert(&mut self.index, hash_of, &path, segment, place(number));
+                let growth = self.index.growth_bytes(key, path.len().saturating_sub(1));
+                let mut before = None;
+                let info = allocation_counter::measure(|| {
+                    before = insert(&mut self.index, hash_of, &path, segment, place(number));
+                });
+                assert!(info.bytes_max as usize <= growth, "{} over {growth}", info.bytes_max);
                 assert_eq!(before, self.places.insert(key, place(number)));
                 self.paths.entry(key.object).or_default().insert(path);
             }
@@ -264,7 +269,7 @@ proptest! {
                 (object, before) = segments.insert(object, segment, place(number));
                 prop_assert_eq!(before, model.insert(segment, place(number)));
             } else {
-                (object, before) = segments.remove(object, segment);
+                (object, before) = segments.remove(object, segment, number % 2 == 0);
                 prop_assert_eq!(before, model.remove(&segment));
             }
             prop_assert_eq!(object == EMPTY, model.is_empty());
@@ -408,6 +413,57 @@ fn memory_is_counted_to_the_octet_and_given_back() {
     assert_eq!(index.memory_bytes() - size_of::<DiskIndex>(), held as usize);
     assert!(index.is_empty());
     assert_eq!(index.segments.cells().held(), 1);
+}
+
+/// Objects with some segments each, in random order, until many are refused; then all but a few go
+/// and other ones come.
+#[test]
+fn memory_stays_within_its_bound_whatever_comes_and_goes() {
+    let bytes_max = 600_000;
+    let mut index = DiskIndex::with_bytes_max(bytes_max);
+    let mut rng = Rng::from_seed(21);
+    let mut keys: Vec<(Key, Place)> = Vec::new();
+    let mut counts = Vec::new();
+    for round in 0..6u8 {
+        let mut refused = 0;
+        let mut number = 0;
+        while refused < 2_000 {
+            number += 1;
+            let path = [round, rng.below(if round % 2 == 0 { 40 } else { 255 }) as u8, 1];
+            let segment = [u64::from(rng.below(4_000)), u64::from(rng.below(64)), WHOLE]
+                [rng.below(12).saturating_sub(9) as usize];
+            let key = Key { object: hash(&path), segment };
+            if !index.has_room_for(key, 2) {
+                refused += 1;
+                continue;
+            }
+            let before = index.memory_bytes();
+            let info = allocation_counter::measure(|| {
+                if insert(&mut index, hash, &path, segment, place(number)).is_some() {
+                    keys.retain(|&(other, _)| other != key);
+                }
+            });
+            assert!(before + info.bytes_max as usize <= bytes_max, "{before}, {info:?}");
+            assert!(index.memory_bytes() <= bytes_max);
+            keys.push((key, place(number)));
+        }
+        counts.push(index.len());
+        assert_eq!(index.len(), keys.len());
+        assert!(index.memory_bytes() > bytes_max / 2);
+        // So that cells would get smaller all at once.
+        for step in (0..keys.len() * 9 / 10).rev() {
+            let (key, place) = keys.swap_remove(rng.below(step as u32 + 1) as usize);
+            assert!(index.remove(key, place));
+            assert!(index.memory_bytes() <= bytes_max);
+        }
+        index.sweep(2 * index.round_steps(), |_, _| true);
+        check_nodes(&index);
+    }
+    assert!(counts.iter().all(|&count| count > 5_000), "{counts:?}");
+    for &(key, place) in &keys {
+        assert_eq!(index.find(key), Some(place));
+    }
+    assert_eq!(index.erase_below(None, ALL, |_, _| ()), keys.len());
 }
 
 /// 8.4 octets a segment, 8.25 of them in the cell of 64.
