@@ -79,7 +79,7 @@ impl DiskIndex {
     /// An empty index that does not take more memory than this, unless it is asked to by an
     /// insertion that [`DiskIndex::has_room_for`] says no to.
     #[must_use]
-    pub fn with_bytes_max(bytes_max: usize) -> Self {
+    pub(crate) fn with_bytes_max(bytes_max: usize) -> Self {
         Self {
             nodes: Nodes::new(),
             segments: Segments::new(),
@@ -91,16 +91,14 @@ impl DiskIndex {
     }
 
     /// Data in the index.
-    #[inline]
-    #[must_use]
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
         self.len
     }
 
     /// Whether there is none.
-    #[inline]
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
         self.len == 0
     }
 
@@ -123,7 +121,7 @@ impl DiskIndex {
     /// `prefixes` proper prefixes at most, the empty one left out. What is needed only while
     /// something is moved counts.
     #[must_use]
-    pub fn has_room_for(&self, key: Key, prefixes: usize) -> bool {
+    pub(crate) fn has_room_for(&self, key: Key, prefixes: usize) -> bool {
         let growth = self.growth_bytes(key, prefixes);
         self.memory_bytes().saturating_add(growth) <= self.bytes_max
     }
@@ -150,7 +148,7 @@ impl DiskIndex {
 
     /// Asks for the memory of an object, so that a later call does not wait for it.
     #[inline]
-    pub fn prefetch(&self, object: u64) {
+    pub(crate) fn prefetch(&self, object: u64) {
         self.nodes.prefetch_table(object);
     }
 
@@ -200,7 +198,7 @@ impl DiskIndex {
     }
 
     /// Removes `key` if it is at `place`. Says whether it was.
-    pub fn remove(&mut self, key: Key, place: Place) -> bool {
+    pub(crate) fn remove(&mut self, key: Key, place: Place) -> bool {
         if self.find(key) != Some(place) {
             return false;
         }
@@ -215,7 +213,7 @@ impl DiskIndex {
     /// The order is: Data of the very name, its segments, lowest first, and what is below its
     /// children, the newest child first. Takes `visits_max` steps at most, from node to node or
     /// Data to Data.
-    pub fn below(
+    pub(crate) fn below(
         &self,
         prefix: Option<u64>,
         visits_max: usize,
@@ -245,7 +243,7 @@ impl DiskIndex {
 
     /// Removes all Data at or below a prefix, given by its hash, `limit` at most. Says how many
     /// that were: fewer than `limit` when none is left.
-    pub fn erase_below(
+    pub(crate) fn erase_below(
         &mut self,
         prefix: Option<u64>,
         limit: usize,

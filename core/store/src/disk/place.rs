@@ -5,9 +5,9 @@ use core::num::NonZeroU64;
 use weir_base::mix;
 
 /// Octets that offsets and lengths of records are counted in.
-pub const UNIT_BYTES: u64 = 512;
+pub(crate) const UNIT_BYTES: u64 = 512;
 /// Units that a store's part of one disk may have: 32 TiB.
-pub const OFFSET_UNITS_MAX: u64 = 1 << OFFSET_BITS;
+const OFFSET_UNITS_MAX: u64 = 1 << OFFSET_BITS;
 
 const OFFSET_BITS: u32 = 36;
 const GENERATION_AT: u32 = OFFSET_BITS;
@@ -18,7 +18,7 @@ const PLACE: NonZeroU64 = NonZeroU64::new(1 << 60).unwrap();
 /// Bits that no place sets; the index keeps what it likes there.
 pub(super) const SPARE_BITS: u64 = 0b111 << 61;
 
-/// Where a record lies, in 8 octets: disk 4 bits, units of [`UNIT_BYTES`] that it takes 8 bits,
+/// Where a record lies, in 8 octets: disk 4 bits, units of 512 octets that it takes 8 bits,
 /// generation 8 bits, offset in units 36 bits.
 ///
 /// The generation is the low bits of the sequence number of the region when the record was written.
@@ -30,7 +30,7 @@ impl Place {
     /// The record of `units` at `offset_units` of the store's part of disk number `disk`.
     ///
     /// # Panics
-    /// In debug builds, when `disk` is over 15 or `offset_units` not below [`OFFSET_UNITS_MAX`].
+    /// In debug builds, when `disk` is over 15 or `offset_units` not below 2^36.
     #[inline]
     pub fn new(disk: u8, offset_units: u64, units: u8, generation: u8) -> Self {
         debug_assert!(disk < 16 && offset_units < OFFSET_UNITS_MAX);
@@ -43,13 +43,13 @@ impl Place {
 
     /// The disk, an index into the disks of the store.
     #[inline]
-    pub fn disk(self) -> u8 {
+    pub(crate) fn disk(self) -> u8 {
         (self.0.get() >> DISK_AT & 15) as u8
     }
 
     /// Where the record begins in the store's part of the disk, in units.
     #[inline]
-    pub fn offset_units(self) -> u64 {
+    pub(crate) fn offset_units(self) -> u64 {
         self.0.get() & (OFFSET_UNITS_MAX - 1)
     }
 
@@ -61,7 +61,7 @@ impl Place {
 
     /// The low bits of the sequence number of its region.
     #[inline]
-    pub fn generation(self) -> u8 {
+    pub(crate) fn generation(self) -> u8 {
         (self.0.get() >> GENERATION_AT) as u8
     }
 

@@ -1,35 +1,35 @@
 //! What a record looks like on disk.
 //!
-//! A header of [`HEADER_BYTES`], integers little-endian, then what it is about, then zeros to the
+//! A header of 48 octets, integers little-endian, then what it is about, then zeros to the
 //! end of the block. The header says which store wrote it, in which use of the region and where, so
 //! that nothing else passes for it: octets inside a stranger's Data, a record of an earlier use, or
 //! a block that the disk has put or found in the wrong place.
 //!
 //! | octets | what |
 //! |---|---|
-//! | 0..4 | [`MAGIC`] |
+//! | 0..4 | `WRec` |
 //! | 4..8 | checksum of all that follows, padding not included |
 //! | 8..16 | the store |
 //! | 16..24 | the offset of the record on the disk |
 //! | 24..28 | sequence number of the region |
 //! | 28..32 | octets after the header |
 //! | 32..40 | until when the Data is fresh, ms since 1970 |
-//! | 40..44 | [`Kind`] |
+//! | 40..44 | what it is about |
 //! | 44..48 | zeros |
 
 use super::config::Checksum;
 use super::op::{RecordFault, WritePart};
 
 /// Octets of a record's header.
-pub const HEADER_BYTES: usize = 48;
+pub(crate) const HEADER_BYTES: usize = 48;
 
 /// The first octets of a record.
-pub const MAGIC: [u8; 4] = *b"WRec";
+const MAGIC: [u8; 4] = *b"WRec";
 
 /// What a record is about.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// A Data TLV.
     Data = 1,
     /// The beginning of a region.
@@ -65,9 +65,9 @@ pub struct Place {
 #[derive(Copy, Clone, Debug)]
 pub struct Record<'a> {
     /// What it is about.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// Sequence number of the region.
-    pub sequence: u32,
+    pub(crate) sequence: u32,
     /// Until when the Data is fresh, ms since 1970.
     pub fresh_until_unix_ms: u64,
     /// What follows the header.
@@ -96,7 +96,7 @@ impl WritePart {
 ///
 /// # Panics
 /// When `octets` has no room for a header.
-pub fn seal(
+pub(crate) fn seal(
     octets: &mut [u8],
     place: &Place,
     kind: Kind,
@@ -154,7 +154,7 @@ pub fn lay_out(
 ///
 /// # Errors
 /// See [`RecordFault`].
-pub fn open_any<'a>(
+pub(crate) fn open_any<'a>(
     octets: &'a [u8],
     store_id: u64,
     offset: u64,

@@ -6,7 +6,7 @@
 //!
 //! | octets | what |
 //! |---|---|
-//! | 0..8 | [`SUPERBLOCK_MAGIC`] |
+//! | 0..8 | `WeirDisk` |
 //! | 8..12 | version |
 //! | 12..16 | checksum of all that follows, up to the end |
 //! | 16..24 | the set |
@@ -23,16 +23,15 @@
 
 use super::config::{Checksum, DiskGeometry};
 use alloc::boxed::Box;
-use weir_base::HashKey;
 
 /// Octets of one copy.
 pub const SUPERBLOCK_BYTES: usize = 4096;
 /// Where the copies are.
 pub const COPY_OFFSETS: [u64; 2] = [0, SUPERBLOCK_BYTES as u64];
 /// The first octets of a copy.
-pub const SUPERBLOCK_MAGIC: [u8; 8] = *b"WeirDisk";
+const SUPERBLOCK_MAGIC: [u8; 8] = *b"WeirDisk";
 /// What this program writes and reads.
-pub const SUPERBLOCK_VERSION: u32 = 1;
+const SUPERBLOCK_VERSION: u32 = 1;
 /// Disks of a set at most.
 pub const DISKS_MAX: u32 = 16;
 /// Octets of a region at least.
@@ -181,7 +180,7 @@ impl Superblock {
 
     /// Whole regions of the disk.
     #[must_use]
-    pub fn regions(&self) -> u32 {
+    fn regions(&self) -> u32 {
         let regions = (self.bytes - self.data_offset) / self.region_bytes;
         u32::try_from(regions).unwrap_or(u32::MAX)
     }
@@ -202,12 +201,6 @@ impl Superblock {
             regions: self.regions().saturating_sub(shard).div_ceil(self.shards),
             is_writable,
         }
-    }
-
-    /// The key of the name hashes, to hash with.
-    #[must_use]
-    pub fn name_key(&self) -> HashKey {
-        HashKey::new(self.hash_key)
     }
 }
 
