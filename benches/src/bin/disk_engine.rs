@@ -1,15 +1,17 @@
 //! The disk engine against fio on the same file: records read at random and written, block by block
 //! the same, in alternating rounds.
 
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use clap::{Parser, ValueEnum};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
 use weir_base::{Packet, Rng};
-use weir_disk::{DiskFileConfig, DiskPorts, Engine, Waker, open};
+use weir_disk::{DiskFileConfig, DiskMonitor, DiskPorts, Engine, open};
 use weir_store::disk::{
     DiskGeometry, DiskOp, DiskOpId, DiskOpKind, DiskOutcome, WritePart, record,
 };
@@ -41,10 +43,6 @@ struct Options {
     /// Through the page cache.
     #[arg(long)]
     buffered: bool,
-    /// Microseconds that the driver looks for outcomes before it sleeps. Where cores are few, that
-    /// takes them from the kernel's own threads.
-    #[arg(long, default_value_t = 0)]
-    spin_us: u64,
     /// Only rows whose name begins so.
     #[arg(long)]
     only: Option<String>,
@@ -89,7 +87,8 @@ struct Driver {
     rng: Rng,
     next: u64,
     outcomes: Vec<(DiskOpId, DiskOutcome)>,
-    spin: Duration,
+    poll: Poll,
+    events: Events,
 }
 
 impl Driver {
@@ -123,19 +122,6 @@ impl Driver {
         self.next += 1;
     }
 
-    /// Waits for outcomes, for a short time awake.
-    fn rest(&mut self) {
-        let begin = Instant::now();
-        while begin.elapsed() < self.spin {
-            self.ports.drain(&mut self.outcomes);
-            if !self.outcomes.is_empty() {
-                return;
-            }
-            std::hint::spin_loop();
-        }
-        std::thread::park();
-    }
-
     /// Operations a second while `goes_on` says so, given what was begun and the time.
     fn work(&mut self, row: &Row, goes_on: impl Fn(u64, Duration) -> bool) -> anyhow::Result<f64> {
         let begin = Instant::now();
@@ -151,8 +137,10 @@ impl Driver {
             }
             self.ports.drain(&mut self.outcomes);
             if self.outcomes.is_empty() {
-                self.rest();
-                continue;
+                match self.poll.poll(&mut self.events, None) {
+                    Err(error) if error.kind() != std::io::ErrorKind::Interrupted => bail!(error),
+                    _ => continue,
+                }
             }
             ended += self.outcomes.len() as u64;
             for (_, outcome) in self.outcomes.drain(..) {
@@ -232,11 +220,7 @@ fn load() -> String {
     text.split(' ').next().unwrap_or("?").to_owned()
 }
 
-fn begin(
-    options: &Options,
-    path: &Path,
-    depth: u32,
-) -> anyhow::Result<(weir_disk::DiskEngine, Driver)> {
+fn begin(options: &Options, path: &Path, depth: u32) -> anyhow::Result<(DiskMonitor, Driver)> {
     let engine = match options.engine {
         Which::Uring => Engine::IoUring,
         Which::Threads => Engine::Threads(16),
@@ -248,21 +232,26 @@ fn begin(
     };
     let set = open(&[config], 1)?;
     let geometry = set.geometry(0, 0);
-    let this = std::thread::current();
-    let waker: Waker = Arc::new(move || this.unpark());
-    let (engine, mut ports) = set.start(depth, vec![waker])?;
+    let (monitor, mut ports) = set.start(depth, 1)?;
+    let ports = ports.remove(0);
+    let poll = Poll::new()?;
+    for source in ports.sources() {
+        let source = source.as_raw_fd();
+        poll.registry().register(&mut SourceFd(&source), Token(0), Interest::READABLE)?;
+    }
     let mut octets = vec![0; DATA_BYTES];
     Rng::from_seed(7).fill(&mut octets);
     let driver = Driver {
-        ports: ports.remove(0),
+        ports,
         geometry,
         packet: Packet::from(octets),
         rng: Rng::from_seed(1),
         next: 0,
         outcomes: Vec::new(),
-        spin: Duration::from_micros(options.spin_us),
+        poll,
+        events: Events::with_capacity(16),
     };
-    Ok((engine, driver))
+    Ok((monitor, driver))
 }
 
 /// Medians; and the best rounds, which tell more while others use the machine.
@@ -289,12 +278,12 @@ fn main() -> anyhow::Result<()> {
     if !has_fio {
         println!("fio is NOT installed: the engine's figures alone, nothing is compared");
     }
-    let (engine, mut driver) = begin(&options, &options.path, 64)?;
+    let (monitor, mut driver) = begin(&options, &options.path, 64)?;
     driver.fill()?;
     println!(
         "{} ({}), {} MiB; a Data of {} octets (8192 of content) takes {} octets on disk; load {}",
         options.path.display(),
-        engine.kind(0),
+        monitor.kind(0),
         options.mib,
         DATA_BYTES,
         driver.record_bytes(),
@@ -318,6 +307,6 @@ fn main() -> anyhow::Result<()> {
         }
         print_row(&row, &mut ours, &mut theirs);
     }
-    ensure!(engine.stop(Duration::from_secs(5)), "the disk does not answer");
+    ensure!(driver.ports.close(Duration::from_secs(5)), "the disk does not answer");
     Ok(())
 }

@@ -63,15 +63,6 @@ pub struct Pace {
     pub service: Service,
 }
 
-impl Pace {
-    /// The SSD of paper nb-cache, V-A.
-    pub const PAPER_SSD: Self =
-        Self { ops_per_s: 4700.0, parallelism: 1, service: Service::Constant };
-    /// The HDD of paper nb-cache, V-A.
-    pub const PAPER_HDD: Self =
-        Self { ops_per_s: 414.0, parallelism: 1, service: Service::Constant };
-}
-
 /// How the time of an operation of a paced disk is drawn.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Service {

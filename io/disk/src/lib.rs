@@ -1,29 +1,33 @@
 #![doc = include_str!("../README.md")]
 
+mod bell;
 mod buffer;
 mod config;
-mod disk_loop;
-mod doorbell;
-mod engine;
 mod error;
 mod fault;
 mod file;
+mod lane;
 mod lock;
+mod monitor;
 mod pace;
 mod port;
 mod ring;
 mod set;
+mod start;
 mod threads;
 
+use crc_fast::CrcAlgorithm;
+
 pub use config::{DiskFileConfig, Engine, Pace, Service};
-pub use engine::{DiskCounters, DiskEngine, StallHandle, StartError};
 pub use error::{LockHolder, OpenError, OpenWarning};
 pub use fault::Faults;
-pub use port::{DiskPorts, Waker};
+pub use monitor::{DiskCounters, DiskError, DiskMonitor, StallHandle};
+pub use port::DiskPorts;
 pub use set::{DiskSet, open};
+pub use start::StartError;
 
-/// CRC-32C, by the processor's own instructions where it has them.
+/// CRC-32C, by the widest instructions that the processor has.
 #[must_use]
 pub fn checksum(octets: &[u8]) -> u32 {
-    crc32c::crc32c(octets)
+    crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, octets) as u32
 }

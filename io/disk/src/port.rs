@@ -1,177 +1,101 @@
-use std::collections::VecDeque;
 use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::time::{Duration, Instant};
 
-use rtrb::{Consumer, Producer, RingBuffer};
-use weir_store::disk::{DiskFailure, DiskOp, DiskOpId, DiskOutcome};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use weir_store::disk::{DiskOp, DiskOpId, DiskOutcome};
 
-use crate::engine::DiskShared;
+use crate::bell::Bell;
+use crate::lane::Lane;
 
-/// Rouses the thread that holds a [`DiskPorts`]. Called by engine threads; must not block.
-pub type Waker = Arc<dyn Fn() + Send + Sync>;
-
-/// One shard's way to all disks of its store. Belongs to one thread; never blocks.
+/// One shard's way to all disks of its store. Used by one thread; waits for no disk.
 ///
 /// A turn of its thread: [`drain`](Self::drain), let the store work, [`submit`](Self::submit) what
-/// it wants, [`flush`](Self::flush). The waker of the shard is called after outcomes came in, once
-/// until the next `drain`.
+/// it wants, [`flush`](Self::flush), wait for [`sources`](Self::sources) among others.
 pub struct DiskPorts {
-    lanes: Vec<PortLane>,
-    signal: Arc<Signal>,
-}
-
-/// Whether a port has been told of outcomes that it has not looked for yet.
-pub(crate) struct Signal {
-    is_set: AtomicBool,
-    waker: Waker,
-}
-
-impl Signal {
-    /// Calls the waker unless it was called since the last [`Self::clear`].
-    pub(crate) fn set(&self) {
-        // What was pushed before must be seen by whoever clears the flag after.
-        fence(Ordering::SeqCst);
-        if !self.is_set.load(Ordering::Relaxed) && !self.is_set.swap(true, Ordering::SeqCst) {
-            (self.waker)();
-        }
-    }
-
-    fn clear(&self) {
-        self.is_set.store(false, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-    }
-}
-
-/// The port's side of the rings of one disk and shard.
-struct PortLane {
-    ops: Producer<DiskOp>,
-    outcomes: Consumer<(DiskOpId, DiskOutcome)>,
-    shared: Arc<DiskShared>,
-    under_way: VecDeque<DiskOpId>,
-    depth: usize,
-    has_new: bool,
-}
-
-/// The engine's side.
-pub(crate) struct EngineLane {
-    pub(crate) ops: Consumer<DiskOp>,
-    pub(crate) outcomes: Producer<(DiskOpId, DiskOutcome)>,
-    pub(crate) signal: Arc<Signal>,
-    /// Whether outcomes were pushed that nobody was told of.
-    pub(crate) has_news: bool,
-}
-
-impl EngineLane {
-    /// Hands an outcome over.
-    ///
-    /// # Panics
-    /// When there are more outcomes than operations, which no port allows.
-    pub(crate) fn answer(&mut self, id: DiskOpId, outcome: DiskOutcome) {
-        let is_in = self.outcomes.push((id, outcome)).is_ok();
-        assert!(is_in, "there are as many places for outcomes as for operations");
-        self.has_news = true;
-    }
-
-    pub(crate) fn notify(&mut self) {
-        if std::mem::take(&mut self.has_news) {
-            self.signal.set();
-        }
-    }
-}
-
-/// Makes the ports of all shards to `disks`, and the other sides: `lanes[disk][shard]`.
-pub(crate) fn connect(
-    disks: &[Arc<DiskShared>],
-    depth: usize,
-    wakers: Vec<Waker>,
-) -> (Vec<DiskPorts>, Vec<Vec<EngineLane>>) {
-    let mut engine_lanes: Vec<Vec<EngineLane>> = disks.iter().map(|_| Vec::new()).collect();
-    let ports = wakers.into_iter().map(|waker| {
-        let signal = Arc::new(Signal { is_set: AtomicBool::new(false), waker });
-        let lanes = disks.iter().zip(&mut engine_lanes).map(|(shared, engine_lanes)| {
-            let (ops, engine_ops) = RingBuffer::new(depth);
-            let (engine_outcomes, outcomes) = RingBuffer::new(depth);
-            engine_lanes.push(EngineLane {
-                ops: engine_ops,
-                outcomes: engine_outcomes,
-                signal: Arc::clone(&signal),
-                has_news: false,
-            });
-            PortLane {
-                ops,
-                outcomes,
-                shared: Arc::clone(shared),
-                under_way: VecDeque::with_capacity(depth),
-                depth,
-                has_new: false,
-            }
-        });
-        DiskPorts { lanes: lanes.collect(), signal: Arc::clone(&signal) }
-    });
-    (ports.collect(), engine_lanes)
+    lanes: Vec<Lane>,
+    bell: Arc<Bell>,
+    /// For answers that are held back, by paced and stalled disks.
+    timer: TimerFd,
+    timer_at: Option<Instant>,
 }
 
 impl DiskPorts {
-    /// Takes an operation. The engine may begin before [`Self::flush`], and surely does after it.
+    pub(crate) fn new(bell: Arc<Bell>) -> io::Result<Self> {
+        let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
+        let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
+        Ok(Self { lanes: Vec::new(), bell, timer, timer_at: None })
+    }
+
+    pub(crate) fn add(&mut self, lane: Lane) {
+        self.lanes.push(lane);
+    }
+
+    /// Descriptors that become readable when outcomes have come in. To be watched for edges, since
+    /// nobody reads them: `EPOLLET`, as mio does.
+    #[must_use]
+    pub fn sources(&self) -> [BorrowedFd<'_>; 2] {
+        [self.bell.as_fd(), self.timer.as_fd()]
+    }
+
+    /// Takes an operation, which begins with [`Self::flush`] at the latest.
     ///
     /// # Panics
     /// When the disk does not exist, or has as many operations under way as it was started for: the
     /// store never asks for more.
     pub fn submit(&mut self, op: DiskOp) {
-        let lane = &mut self.lanes[usize::from(op.disk)];
-        assert!(lane.under_way.len() < lane.depth, "a store keeps to its depth");
-        lane.under_way.push_back(op.id);
-        lane.has_new = true;
-        // The ring has a place for each operation under way. One that the engine left behind when
-        // it died is among them.
-        assert!(lane.ops.push(op).is_ok() || lane.shared.is_dead(), "a store keeps to its depth");
+        self.lanes[usize::from(op.disk)].submit(op);
     }
 
-    /// Rouses the engines that were given something. Once a turn, whatever happened in it.
+    /// Begins all that was taken. Once a turn, whatever happened in it.
     pub fn flush(&mut self) {
-        for lane in &mut self.lanes {
-            if std::mem::take(&mut lane.has_new) {
-                lane.shared.doorbell.ring_if_asleep();
-                if lane.shared.is_dead() {
-                    self.signal.set();
-                }
-            }
+        self.lanes.iter_mut().for_each(Lane::flush);
+        if self.lanes.iter().any(Lane::has_answers) {
+            self.bell.ring();
         }
+        self.set_timer();
     }
 
     /// Appends what has ended since the last call.
     pub fn drain(&mut self, out: &mut Vec<(DiskOpId, DiskOutcome)>) {
-        self.signal.clear();
+        self.bell.clear();
         for lane in &mut self.lanes {
             lane.drain(out);
         }
+        self.set_timer();
+    }
+
+    fn set_timer(&mut self) {
+        let next = self.lanes.iter().filter_map(Lane::next_release).min();
+        if next == self.timer_at {
+            return;
+        }
+        self.timer_at = next;
+        let Some(next) = next else { return };
+        // A time of zero would switch it off.
+        let left = next.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
+        let expiration = Expiration::OneShot(TimeSpec::from_duration(left));
+        let set = self.timer.set(expiration, TimerSetTimeFlags::empty());
+        set.expect("a timer can be set to any time to come");
     }
 
     /// Operations that were submitted and not drained yet.
     #[must_use]
     pub fn under_way(&self) -> usize {
-        self.lanes.iter().map(|lane| lane.under_way.len()).sum()
+        self.lanes.iter().map(Lane::under_way).sum()
     }
-}
 
-impl PortLane {
-    fn drain(&mut self, out: &mut Vec<(DiskOpId, DiskOutcome)>) {
-        // Looked at first: what the engine answered before it died is in the ring then.
-        let is_dead = self.shared.is_dead();
-        while let Ok((id, outcome)) = self.outcomes.pop() {
-            let place = self.under_way.iter().position(|&under_way| under_way == id);
-            if place.is_none() && is_dead {
-                continue; // It was given up, and has come back to life.
-            }
-            let place = place.expect("an engine answers what it was asked, once");
-            self.under_way.swap_remove_front(place);
-            out.push((id, outcome));
-        }
-        if is_dead {
-            let failed = DiskOutcome::Failed(DiskFailure::Io);
-            out.extend(self.under_way.drain(..).map(|id| (id, failed.clone())));
-        }
+    /// Waits for what is under way, no longer than `within`. False when a device did not answer:
+    /// the buffers that it may still write to and the lock are left to it then.
+    pub fn close(mut self, within: Duration) -> bool {
+        let until = Instant::now() + within;
+        // One that hangs does not keep the others from theirs.
+        let ended =
+            self.lanes.iter_mut().filter_map(|lane| lane.close(until).then_some(())).count();
+        ended == self.lanes.len()
     }
 }
 

@@ -1,33 +1,47 @@
 //! Reads and writes by io_uring: the file and the buffers are registered with the kernel once, what
-//! came up in a turn is submitted by one system call, which also waits for what ends.
+//! came up in a turn is submitted by one system call. The kernel rings the bell when something has
+//! ended.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::sync::Arc;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileTypeExt;
 use std::time::Duration;
 
 use io_uring::types::{Fixed, SubmitArgs, Timespec};
-use io_uring::{IoUring, cqueue, opcode, squeue};
+use io_uring::{IoUring, opcode, squeue};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use rangemap::RangeSet;
 
+use crate::bell::Bell;
 use crate::buffer::{Buffer, Buffers};
-use crate::disk_loop::{Backend, Done, Transfer};
-use crate::engine::DiskShared;
-
-/// Marks completions of the poll of the doorbell.
-const DOORBELL: u64 = u64::MAX;
+use crate::lane::{Backend, Done, Transfer};
 
 /// The file's place among the registered ones.
 const FILE: Fixed = Fixed(0);
 
-/// A ring and what the kernel works on. Made and used by one thread.
+/// `IORING_ENTER_GETEVENTS`: completions that the kernel has put off until it is asked come now.
+const GET_EVENTS: u32 = 1;
+
+/// A buffer that the kernel works on, and what is written from it.
+struct Underway {
+    buffer: Buffer,
+    write: Option<Range<u64>>,
+}
+
+/// A ring and what the kernel works on. Made by any thread, then used by one.
 pub(crate) struct RingBackend {
     ring: IoUring,
-    /// Buffers under way, by token.
-    buffers: Vec<Option<Buffer>>,
+    /// What is under way, by token.
+    transfers: Vec<Option<Underway>>,
     under_way: usize,
     are_buffers_registered: bool,
-    shared: Arc<DiskShared>,
+    is_direct: bool,
+    /// What was written before; nothing for a device, which has no file system.
+    written: Option<RangeSet<u64>>,
+    /// The thread that uses it has said so.
+    is_enabled: bool,
 }
 
 impl RingBackend {
@@ -36,54 +50,53 @@ impl RingBackend {
     pub(crate) fn start(
         file: &File,
         buffers: &Buffers,
-        operations_max: usize,
-        shared: &Arc<DiskShared>,
+        depth: usize,
+        bell: &Bell,
     ) -> io::Result<Self> {
-        let entries = u32::try_from(operations_max + 2).unwrap_or(u32::MAX).next_power_of_two();
+        let entries = u32::try_from(depth).unwrap_or(u32::MAX).next_power_of_two();
         let ring = make_ring(entries)?;
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        ring.submitter().register_files(&[file.as_raw_fd()])?;
+        let submitter = ring.submitter();
+        submitter.register_files(&[file.as_raw_fd()])?;
+        submitter.register_eventfd(bell.as_fd().as_raw_fd())?;
         let are_buffers_registered = register(&ring, buffers);
-        let mut backend = Self {
+        let flags = OFlag::from_bits_retain(fcntl(file, FcntlArg::F_GETFL)?);
+        Ok(Self {
             ring,
-            buffers: (0..operations_max).map(|_| None).collect(),
+            transfers: (0..depth).map(|_| None).collect(),
             under_way: 0,
             are_buffers_registered,
-            shared: Arc::clone(shared),
-        };
-        backend.watch_doorbell()?;
-        // A kernel that does not know what we ask for says so at once.
-        backend.wait(false, None, &mut Vec::new())?;
-        Ok(backend)
+            is_direct: flags.contains(OFlag::O_DIRECT),
+            written: (!file.metadata()?.file_type().is_block_device()).then(RangeSet::new),
+            is_enabled: false,
+        })
     }
 
-    fn watch_doorbell(&mut self) -> io::Result<()> {
-        let bell = io_uring::types::Fd(self.shared.doorbell.as_raw_fd());
-        let poll = opcode::PollAdd::new(bell, libc::POLLIN as u32).multi(true).build();
-        self.push(&poll.user_data(DOORBELL))
+    /// Whether a write goes where nothing was written yet since the file was opened. For that, file
+    /// systems may have whoever writes wait for their journal. Direct reads, and writes over what is
+    /// there, begin without waiting for anything.
+    fn is_new(&self, write: &Range<u64>) -> bool {
+        let Some(written) = &self.written else { return false };
+        written.get(&write.start).is_none_or(|known| known.end < write.end)
     }
 
-    fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
-        loop {
-            // SAFETY: what the entry points to is a descriptor or a buffer; both stay with `self`
-            // until the completion is there, and `drop` leaks buffers that are still under way.
-            if unsafe { self.ring.submission().push(entry) }.is_ok() {
-                return Ok(());
-            }
-            self.enter(0, None)?;
-        }
-    }
-
-    /// Submits, and waits for so many completions or the end of the time.
-    fn enter(&self, want: usize, timeout: Option<Duration>) -> io::Result<()> {
+    /// Submits what was pushed, and has the kernel end what it has put off.
+    fn enter(&mut self, wait: Option<Duration>) -> io::Result<()> {
         let submitter = self.ring.submitter();
-        let entered = match timeout {
-            None => submitter.submit_and_wait(want),
-            Some(timeout) => {
-                let until = Timespec::from(timeout);
-                submitter.submit_with_args(want, &SubmitArgs::new().timespec(&until))
+        if !self.is_enabled {
+            submitter.register_enable_rings()?;
+            self.is_enabled = true;
+        }
+        let pushed = self.ring.submission().len();
+        let submitter = self.ring.submitter();
+        let entered = match wait {
+            // SAFETY: there is no signal mask to point to.
+            None => unsafe { submitter.enter::<()>(pushed as u32, 0, GET_EVENTS, None) },
+            Some(wait) => {
+                let until = Timespec::from(wait);
+                submitter.submit_with_args(1, &SubmitArgs::new().timespec(&until))
             }
         };
         match entered {
@@ -100,30 +113,6 @@ impl RingBackend {
             Err(error) => Err(error),
         }
     }
-
-    fn reap(&mut self, done: &mut Vec<Done>) -> io::Result<()> {
-        let mut is_bell_silent = false;
-        let mut completions = self.ring.completion();
-        completions.sync();
-        for completion in &mut completions {
-            let result = completion.result();
-            if completion.user_data() == DOORBELL {
-                if result < 0 {
-                    return Err(io::Error::from_raw_os_error(-result));
-                }
-                is_bell_silent |= !cqueue::more(completion.flags());
-                continue;
-            }
-            let token = completion.user_data() as u32;
-            let buffer = self.buffers[token as usize].take();
-            let buffer = buffer.expect("a completion for each submission");
-            self.under_way -= 1;
-            let result = usize::try_from(result).map_err(|_| -result);
-            done.push(Done { token, buffer, result });
-        }
-        drop(completions);
-        if is_bell_silent { self.watch_doorbell() } else { Ok(()) }
-    }
 }
 
 /// A ring with the cheapest way to learn of completions that the kernel knows.
@@ -132,13 +121,15 @@ fn make_ring(entries: u32) -> io::Result<IoUring> {
         .setup_single_issuer()
         .setup_defer_taskrun()
         .setup_taskrun_flag()
+        .setup_r_disabled()
         .dontfork()
         .build(entries);
     let newer = newest.or_else(|_| {
         let mut builder = IoUring::builder();
-        builder.setup_coop_taskrun().setup_taskrun_flag().dontfork().build(entries)
+        builder.setup_coop_taskrun().setup_taskrun_flag().setup_r_disabled();
+        builder.dontfork().build(entries)
     });
-    newer.or_else(|_| IoUring::builder().dontfork().build(entries))
+    newer.or_else(|_| IoUring::builder().setup_r_disabled().dontfork().build(entries))
 }
 
 /// Registers the buffers that are kept. Without, as when the user may not lock so much memory, the
@@ -151,7 +142,7 @@ fn register(ring: &IoUring, buffers: &Buffers) -> bool {
             iov_len: buffer.len(),
         })
         .collect();
-    // SAFETY: kept buffers live as long as their disk's loop; the kernel holds their pages.
+    // SAFETY: kept buffers live as long as their lane; the kernel holds their pages.
     let registered = unsafe { ring.submitter().register_buffers(&kept) };
     if let Err(error) = &registered {
         tracing::debug!(%error, "disk buffers are not registered with io_uring");
@@ -174,21 +165,49 @@ impl Backend for RingBackend {
             }
             (true, None) => opcode::Write::new(FILE, octets, len).offset(offset).build(),
         };
-        let place = &mut self.buffers[token as usize];
+        let write = is_write.then(|| offset..offset + u64::from(len));
+        let may_wait = !self.is_direct || write.as_ref().is_some_and(|write| self.is_new(write));
+        let entry = if may_wait { entry.flags(squeue::Flags::ASYNC) } else { entry };
+        let place = &mut self.transfers[token as usize];
         assert!(place.is_none(), "a token stands for one operation");
-        *place = Some(buffer);
+        *place = Some(Underway { buffer, write });
         self.under_way += 1;
-        self.push(&entry.user_data(u64::from(token)))
+        // SAFETY: what the entry points to is a buffer, which stays with `self` until the completion
+        // is there; `drop` leaks those that are still under way.
+        let pushed = unsafe { self.ring.submission().push(&entry.user_data(u64::from(token))) };
+        pushed.map_err(|_| io::Error::other("the ring has no place for an operation"))
     }
 
-    fn wait(
-        &mut self,
-        may_sleep: bool,
-        timeout: Option<Duration>,
-        done: &mut Vec<Done>,
-    ) -> io::Result<()> {
-        self.enter(usize::from(may_sleep), timeout.filter(|_| may_sleep))?;
-        self.reap(done)
+    fn flush(&mut self) -> io::Result<()> {
+        if self.ring.submission().is_empty() { Ok(()) } else { self.enter(None) }
+    }
+
+    fn reap(&mut self, done: &mut Vec<Done>) -> io::Result<()> {
+        let submission = self.ring.submission();
+        let are_some_put_off = submission.taskrun() || submission.cq_overflow();
+        drop(submission);
+        if are_some_put_off {
+            self.enter(None)?;
+        }
+        for completion in self.ring.completion() {
+            let token = completion.user_data() as u32;
+            let transfer = self.transfers[token as usize].take();
+            let Underway { buffer, write } = transfer.expect("a completion for each submission");
+            self.under_way -= 1;
+            let result = completion.result();
+            let result = usize::try_from(result).map_err(|_| -result);
+            if let (Some(written), Some(write), Ok(octets @ 1..)) =
+                (&mut self.written, write, result)
+            {
+                written.insert(write.start..write.start + octets as u64);
+            }
+            done.push(Done { token, buffer, result });
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        self.enter(Some(timeout))
     }
 }
 
@@ -196,7 +215,7 @@ impl Drop for RingBackend {
     fn drop(&mut self) {
         if self.under_way > 0 {
             // The kernel may still write to them, when it pleases.
-            std::mem::forget(std::mem::take(&mut self.buffers));
+            std::mem::forget(std::mem::take(&mut self.transfers));
         }
     }
 }

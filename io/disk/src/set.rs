@@ -9,10 +9,11 @@ use weir_store::disk::superblock::{
 };
 
 use crate::config::{DiskFileConfig, Engine};
-use crate::engine::{DiskEngine, ReadyDisk, StartError};
 use crate::error::{OpenError, OpenWarning};
 use crate::file::OpenDisk;
-use crate::port::{DiskPorts, Waker};
+use crate::monitor::DiskMonitor;
+use crate::port::DiskPorts;
+use crate::start::{ReadyDisk, StartError, start};
 
 const MIB: u64 = 1 << 20;
 
@@ -406,19 +407,19 @@ impl DiskSet {
         &self.warnings
     }
 
-    /// Starts the threads of all disks, for a shard with each waker. `depth` is
+    /// The ways of so many shards to the disks. `depth` is
     /// [`DiskTierConfig::depth`](weir_store::disk::DiskTierConfig::depth): so many operations each
-    /// shard may have under way at each disk.
+    /// shard may have under way at each disk. The disks stay locked until all of it is dropped.
     ///
     /// # Errors
     /// See [`StartError`].
     pub fn start(
         self,
         depth: u32,
-        wakers: Vec<Waker>,
-    ) -> Result<(DiskEngine, Vec<DiskPorts>), StartError> {
+        shards: usize,
+    ) -> Result<(DiskMonitor, Vec<DiskPorts>), StartError> {
         let disks = self.disks.into_iter().map(|disk| disk.ready).collect();
-        DiskEngine::start(disks, self.store_id, depth, wakers)
+        start(disks, self.store_id, depth, shards)
     }
 }
 

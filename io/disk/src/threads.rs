@@ -7,96 +7,100 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use crate::disk_loop::{Backend, Done, Transfer};
-use crate::engine::DiskShared;
+use crate::bell::Bell;
 use crate::fault::PositionedIo;
+use crate::lane::{Backend, Done, Transfer};
 
-/// The disk's thread's side of the pool. The threads end with it, but for those that the device
-/// holds, which end when it lets them go.
-pub(crate) struct ThreadBackend {
-    jobs: Sender<Transfer>,
-    results: Receiver<Option<Done>>,
-    shared: Arc<DiskShared>,
+/// The threads of one disk, for all shards. They end with the last [`ThreadBackend`], but for those
+/// that the device holds, which end when it lets them go.
+pub(crate) struct DiskThreads {
+    jobs: Sender<Job>,
 }
 
-impl ThreadBackend {
-    pub(crate) fn start(
-        io: &Arc<dyn PositionedIo>,
-        threads: u16,
-        shared: &Arc<DiskShared>,
-    ) -> io::Result<Self> {
+struct Job {
+    transfer: Transfer,
+    /// Nothing when the thread died of it.
+    reply: Sender<Option<Done>>,
+    bell: Arc<Bell>,
+}
+
+impl DiskThreads {
+    pub(crate) fn start(disk: usize, io: &Arc<dyn PositionedIo>, threads: u16) -> io::Result<Self> {
         // Bounded by the operations under way.
         let (jobs, to_do) = unbounded();
-        let (done, results) = unbounded();
         for number in 0..threads {
-            let worker = Worker {
-                to_do: to_do.clone(),
-                done: done.clone(),
-                io: Arc::clone(io),
-                shared: Arc::clone(shared),
-            };
+            let (to_do, io) = (to_do.clone(), Arc::clone(io));
             std::thread::Builder::new()
-                .name(format!("disk{}-{number}", shared.disk))
-                .spawn(move || worker.run())?;
+                .name(format!("disk{disk}-{number}"))
+                .spawn(move || work(&to_do, &*io))?;
         }
-        Ok(Self { jobs, results, shared: Arc::clone(shared) })
+        Ok(Self { jobs })
     }
+
+    pub(crate) fn backend(&self, bell: Arc<Bell>) -> ThreadBackend {
+        let (reply, results) = unbounded();
+        ThreadBackend { jobs: self.jobs.clone(), reply, results, bell, reaped: Vec::new() }
+    }
+}
+
+fn work(to_do: &Receiver<Job>, io: &dyn PositionedIo) {
+    while let Ok(Job { transfer, reply, bell }) = to_do.recv() {
+        let done = catch_unwind(AssertUnwindSafe(|| carry_out(transfer, io))).ok();
+        let is_dead = done.is_none();
+        // Nobody waits any more when the shard is gone.
+        let _ = reply.send(done);
+        bell.ring();
+        if is_dead {
+            return;
+        }
+    }
+}
+
+fn carry_out(mut transfer: Transfer, io: &dyn PositionedIo) -> Done {
+    let range = transfer.range.clone();
+    let result = if transfer.is_write {
+        io.write_at(&transfer.buffer[range], transfer.offset)
+    } else {
+        io.read_at(&mut transfer.buffer[range], transfer.offset)
+    };
+    let result = result.map_err(|error| {
+        error.raw_os_error().unwrap_or(match error.kind() {
+            io::ErrorKind::Interrupted => libc::EINTR,
+            _ => libc::EIO,
+        })
+    });
+    Done { token: transfer.token, buffer: transfer.buffer, result }
+}
+
+/// One shard's side of the pool.
+pub(crate) struct ThreadBackend {
+    jobs: Sender<Job>,
+    reply: Sender<Option<Done>>,
+    results: Receiver<Option<Done>>,
+    bell: Arc<Bell>,
+    /// Taken while waiting.
+    reaped: Vec<Option<Done>>,
 }
 
 impl Backend for ThreadBackend {
     fn start(&mut self, transfer: Transfer) -> io::Result<()> {
-        self.jobs.send(transfer).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        let job = Job { transfer, reply: self.reply.clone(), bell: Arc::clone(&self.bell) };
+        self.jobs.send(job).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
-    fn wait(
-        &mut self,
-        may_sleep: bool,
-        timeout: Option<Duration>,
-        done: &mut Vec<Done>,
-    ) -> io::Result<()> {
-        if may_sleep && self.results.is_empty() {
-            self.shared.doorbell.wait(timeout);
-        }
-        for result in self.results.try_iter() {
-            done.push(result.ok_or_else(|| io::Error::other("a thread of its pool died"))?);
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn reap(&mut self, done: &mut Vec<Done>) -> io::Result<()> {
+        for result in self.reaped.drain(..).chain(self.results.try_iter()) {
+            done.push(result.ok_or_else(|| io::Error::other("one of its threads died of a bug"))?);
         }
         Ok(())
     }
-}
 
-struct Worker {
-    to_do: Receiver<Transfer>,
-    done: Sender<Option<Done>>,
-    io: Arc<dyn PositionedIo>,
-    shared: Arc<DiskShared>,
-}
-
-impl Worker {
-    fn run(self) {
-        while let Ok(transfer) = self.to_do.recv() {
-            let done = catch_unwind(AssertUnwindSafe(|| self.carry_out(transfer))).ok();
-            let is_dead = done.is_none();
-            let is_gone = self.done.send(done).is_err();
-            self.shared.doorbell.ring_if_asleep();
-            if is_dead || is_gone {
-                return;
-            }
-        }
-    }
-
-    fn carry_out(&self, mut transfer: Transfer) -> Done {
-        let range = transfer.range.clone();
-        let result = if transfer.is_write {
-            self.io.write_at(&transfer.buffer[range], transfer.offset)
-        } else {
-            self.io.read_at(&mut transfer.buffer[range], transfer.offset)
-        };
-        let result = result.map_err(|error| {
-            error.raw_os_error().unwrap_or(match error.kind() {
-                io::ErrorKind::Interrupted => libc::EINTR,
-                _ => libc::EIO,
-            })
-        });
-        Done { token: transfer.token, buffer: transfer.buffer, result }
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        self.reaped.extend(self.results.recv_timeout(timeout));
+        Ok(())
     }
 }

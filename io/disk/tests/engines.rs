@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::{LONG, MIB, Shard, config, data, record, start, ways, write};
 use weir_base::Rng;
-use weir_disk::{DiskFileConfig, Engine, Faults, Pace, Service, open};
+use weir_disk::{DiskFileConfig, Engine, Faults, OpenError, Pace, Service, open};
 use weir_store::disk::{
     DiskFailure, DiskGeometry, DiskOpId, DiskOpKind, DiskOutcome, RecordFault, WritePart,
 };
@@ -28,7 +28,7 @@ fn what_is_written_is_read_and_nothing_else_passes_for_it() {
         let set = open(&[config], 1).unwrap();
         let geometry = set.geometry(0, 0);
         let block = geometry.block_bytes;
-        let (engine, mut shards) = start(set, 8, 1);
+        let (monitor, mut shards) = start(set, 8, 1);
         let shard = &mut shards[0];
         let at = geometry.data_offset;
         // Small, one block, several, longer than the small and than the large buffers.
@@ -63,10 +63,10 @@ fn what_is_written_is_read_and_nothing_else_passes_for_it() {
             let outcome = shard.one(0, kind);
             assert!(matches!(&outcome, DiskOutcome::Damaged(f) if *f == fault), "{outcome:?}");
         }
-        let counters = engine.counters(0);
+        let counters = monitor.counters(0);
         assert_eq!((counters.writes, counters.reads, counters.damaged), (1, 11, 4));
         assert_eq!(counters.failures, 0);
-        assert!(engine.stop(LONG));
+        assert!(shards.remove(0).ports.close(LONG));
     }
 }
 
@@ -77,7 +77,7 @@ fn raw_reads_end_with_the_file() {
         let config = with(config(&folder.path().join("disk"), 4), way);
         let set = open(&[config], 1).unwrap();
         let block = u64::from(set.geometry(0, 0).block_bytes);
-        let (_engine, mut shards) = start(set, 4, 1);
+        let (_monitor, mut shards) = start(set, 4, 1);
         let octets: Vec<u8> = data(3 * block as usize, 9).to_vec();
         let end = 4 * MIB;
         let parts = vec![WritePart::Raw(octets.clone())];
@@ -151,7 +151,7 @@ fn agrees_with_model(config: DiskFileConfig, operations: u64) {
     const DEPTH: usize = 16;
     let set = open(&[config], 2).unwrap();
     let geometries = [set.geometry(0, 0), set.geometry(0, 1)];
-    let (engine, shards) = start(set, DEPTH as u32, 2);
+    let (_monitor, shards) = start(set, DEPTH as u32, 2);
     std::thread::scope(|scope| {
         for ((mut shard, geometry), number) in shards.into_iter().zip(&geometries).zip(1_u64..) {
             scope.spawn(move || {
@@ -179,10 +179,10 @@ fn agrees_with_model(config: DiskFileConfig, operations: u64) {
                     model.check(outcomes);
                 }
                 assert_eq!(shard.ports.under_way(), 0);
+                assert!(shard.ports.close(LONG));
             });
         }
     });
-    assert!(engine.stop(LONG));
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn what_goes_wrong_is_told_and_never_served() {
     });
     let set = open(&[config], 1).unwrap();
     let geometry = set.geometry(0, 0);
-    let (engine, mut shards) = start(set, 1, 1);
+    let (monitor, mut shards) = start(set, 1, 1);
     let mut seen = [0; 6];
     for turn in 0..600_u64 {
         let packet = data(12_000, turn);
@@ -251,7 +251,7 @@ fn what_goes_wrong_is_told_and_never_served() {
         }
     }
     assert!(seen.iter().all(|&count| count > 20), "{seen:?}");
-    let counters = engine.counters(0);
+    let counters = monitor.counters(0);
     assert_eq!(counters.failures, seen[1] + seen[2] + seen[5]);
     assert_eq!(counters.damaged, seen[4]);
 }
@@ -264,7 +264,7 @@ fn what_the_system_refuses_fails_and_does_no_harm() {
     for way in ways() {
         let set = open(&[with(config(&path, 4), way)], 1).unwrap();
         let at = set.geometry(0, 0).data_offset;
-        let (_engine, mut shards) = start(set, 4, 1);
+        let (_monitor, mut shards) = start(set, 4, 1);
         let huge = 1 << 62;
         let parts = vec![WritePart::Raw(vec![1; 4096])];
         let outcome = shards[0].one(0, write(huge, 1, parts, 4096));
@@ -281,16 +281,16 @@ fn a_stalled_disk_answers_later_and_others_go_on() {
         let configs = ["a", "b"].map(|name| with(config(&folder.path().join(name), 4), way));
         let set = open(&configs, 1).unwrap();
         let at = set.geometry(0, 0).data_offset;
-        let (engine, mut shards) = start(set, 4, 1);
+        let (monitor, mut shards) = start(set, 4, 1);
         let shard = &mut shards[0];
         let raw = || DiskOpKind::ReadRaw { offset: at, len: 4096 };
-        engine.stall_handle(0).stall_for(Duration::from_secs(3600));
+        monitor.stall_handle(0).stall_for(Duration::from_secs(3600));
         let stalled: Vec<_> = (0..4).map(|_| shard.submit(0, raw())).collect();
         for _ in 0..20 {
             assert!(matches!(shard.one(1, raw()), DiskOutcome::Raw(_)));
         }
         assert_eq!(shard.ports.under_way(), 4);
-        engine.stall_handle(0).stall_for(Duration::ZERO);
+        monitor.stall_handle(0).stall_for(Duration::ZERO);
         let mut answered = Vec::new();
         while answered.len() < 4 {
             let outcomes = shard.wait(LONG);
@@ -300,7 +300,7 @@ fn a_stalled_disk_answers_later_and_others_go_on() {
         answered.sort();
         assert_eq!(answered, stalled);
         let begin = Instant::now();
-        engine.stall_handle(0).stall_for(Duration::from_millis(50));
+        monitor.stall_handle(0).stall_for(Duration::from_millis(50));
         assert!(matches!(shard.one(0, raw()), DiskOutcome::Raw(_)));
         assert!(begin.elapsed() >= Duration::from_millis(50));
     }
@@ -315,7 +315,7 @@ fn a_paced_disk_is_never_faster_than_its_pace() {
         let set = open(&[config], 1).unwrap();
         let geometry = set.geometry(0, 0);
         let at = geometry.data_offset;
-        let (_engine, mut shards) = start(set, 8, 1);
+        let (_monitor, mut shards) = start(set, 8, 1);
         let begin = Instant::now();
         let mut done = 0;
         while done < 200 {
@@ -338,53 +338,45 @@ fn a_paced_disk_is_never_faster_than_its_pace() {
 }
 
 #[test]
-fn an_engine_stops_in_time_though_its_disk_is_stalled() {
+fn what_is_stalled_on_purpose_ends_when_it_is_closed() {
     for way in ways() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("disk");
         let set = open(&[with(config(&path, 4), way)], 1).unwrap();
         let at = set.geometry(0, 0).data_offset;
-        let (engine, mut shards) = start(set, 4, 1);
-        engine.stall_handle(0).stall_for(Duration::from_secs(3600));
+        let (monitor, mut shards) = start(set, 4, 1);
+        monitor.stall_handle(0).stall_for(Duration::from_secs(3600));
         for _ in 0..3 {
             shards[0].submit(0, DiskOpKind::ReadRaw { offset: at, len: 4096 });
         }
-        shards[0].ports.flush();
-        assert!(engine.stop(LONG), "what is stalled on purpose has been read");
-        let mut ended = 0;
-        while ended < 3 {
-            let outcomes = shards[0].wait(LONG);
-            assert!(!outcomes.is_empty(), "it hangs");
-            ended += outcomes.len();
-        }
-        // The lock is free at once, and what comes later is answered.
+        assert!(shards.remove(0).ports.close(LONG), "what is stalled on purpose has been read");
+        drop(monitor);
+        // The lock is free at once.
         open(&[config(&path, 4)], 1).unwrap();
-        let late = shards[0].one(0, DiskOpKind::ReadRaw { offset: at, len: 4096 });
-        assert!(matches!(late, DiskOutcome::Failed(DiskFailure::Io)));
     }
 }
 
 #[test]
 fn a_device_that_hangs_is_left_to_itself() {
     let folder = tempfile::tempdir().unwrap();
-    let mut config = config(&folder.path().join("disk"), 4);
+    let path = folder.path().join("disk");
+    let mut config = config(&path, 4);
     config.engine = Engine::Threads(2);
     config.faults =
         Some(Faults { stalls_ppm: 1_000_000, stall: Duration::from_secs(20), ..Faults::default() });
-    let set = open(&[config], 1).unwrap();
+    let set = open(&[config.clone()], 1).unwrap();
     let at = set.geometry(0, 0).data_offset;
-    let (engine, mut shards) = start(set, 8, 1);
+    let (monitor, mut shards) = start(set, 8, 1);
     let begin = Instant::now();
     for _ in 0..8 {
         shards[0].submit(0, DiskOpKind::ReadRaw { offset: at, len: 4096 });
     }
     shards[0].ports.flush();
-    engine.stop(Duration::from_millis(100));
+    assert!(!shards.remove(0).ports.close(Duration::from_millis(100)));
+    drop(monitor);
     assert!(begin.elapsed() < Duration::from_secs(19), "it waited for the device");
-    let outcomes = shards[0].wait(LONG);
-    assert_eq!(outcomes.len(), 8);
-    let failed = |outcome: &DiskOutcome| matches!(outcome, DiskOutcome::Failed(DiskFailure::Io));
-    assert!(outcomes.iter().all(|(_, outcome)| failed(outcome)));
+    // Which may still read and write.
+    assert!(matches!(open(&[config], 1), Err(OpenError::Locked { .. })));
 }
 
 #[test]
@@ -395,7 +387,7 @@ fn when_a_thread_dies_all_is_answered_and_other_disks_live() {
     configs[0].faults = Some(Faults { panic_at: Some(10), ..Faults::default() });
     let set = open(&configs, 1).unwrap();
     let at = set.geometry(0, 0).data_offset;
-    let (engine, mut shards) = start(set, 8, 1);
+    let (monitor, mut shards) = start(set, 8, 1);
     let shard = &mut shards[0];
     let raw = || DiskOpKind::ReadRaw { offset: at, len: 4096 };
     let (mut good, mut bad) = (0, 0);
@@ -415,7 +407,8 @@ fn when_a_thread_dies_all_is_answered_and_other_disks_live() {
             }
         }
     }
-    assert!(engine.is_dead(0) && !engine.is_dead(1));
+    assert!(monitor.death(0).is_some_and(|cause| cause.contains("bug")));
+    assert!(monitor.death(1).is_none());
     assert!(good >= 8 && bad >= 64 && good + bad == 80, "{good} {bad}");
     assert!(matches!(shard.one(1, raw()), DiskOutcome::Raw(_)));
 }
@@ -425,7 +418,7 @@ fn when_a_thread_dies_all_is_answered_and_other_disks_live() {
 fn more_operations_than_the_depth_are_a_bug_of_the_store() {
     let folder = tempfile::tempdir().unwrap();
     let set = open(&[config(&folder.path().join("disk"), 4)], 1).unwrap();
-    let (_engine, mut shards) = start(set, 2, 1);
+    let (_monitor, mut shards) = start(set, 2, 1);
     for _ in 0..3 {
         shards[0].submit(0, DiskOpKind::ReadRaw { offset: 8192, len: 4096 });
     }

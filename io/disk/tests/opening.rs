@@ -20,17 +20,18 @@ fn open_one(config: &DiskFileConfig) -> Result<DiskSet, OpenError> {
 /// Writes a record at the start of region 0 of disk 0, and says where and how long it is.
 fn put(set: DiskSet) -> (u64, u32) {
     let geometry = set.geometry(0, 0);
-    let (engine, mut shards) = start(set, 4, 1);
+    let (monitor, mut shards) = start(set, 4, 1);
     let part = record(data(5000, 1));
     let len = part.size(geometry.block_bytes) as u32;
     let kind = write(geometry.data_offset, 3, vec![part], geometry.block_bytes);
     assert!(matches!(shards[0].one(0, kind), DiskOutcome::Written));
-    assert!(engine.stop(LONG));
+    assert!(shards.remove(0).ports.close(LONG));
+    drop(monitor);
     (geometry.data_offset, len)
 }
 
 fn is_there(set: DiskSet, (offset, len): (u64, u32)) -> bool {
-    let (_engine, mut shards) = start(set, 4, 1);
+    let (_monitor, mut shards) = start(set, 4, 1);
     let outcome = shards[0].one(0, DiskOpKind::ReadRecord { offset, len, sequence: 3 });
     matches!(outcome, DiskOutcome::Record { packet, .. } if packet == data(5000, 1))
 }
@@ -141,9 +142,9 @@ fn two_routers_never_share_a_store() {
     let set = open_one(&config(&path, 8)).unwrap();
     let error = open_one(&config(&path, 8)).unwrap_err();
     assert!(matches!(error, OpenError::Locked { .. }), "{error}");
-    let (engine, shards) = start(set, 4, 1);
+    let (monitor, shards) = start(set, 4, 1);
     assert!(matches!(open_one(&config(&path, 8)), Err(OpenError::Locked { .. })));
-    drop(engine);
+    drop(monitor);
     drop(shards);
     open_one(&config(&path, 8)).unwrap();
 }
@@ -380,11 +381,12 @@ fn a_read_only_disk_serves_and_stores_nothing() {
     assert!(set.warnings().iter().any(|w| matches!(w, OpenWarning::ReadOnly { .. })));
     let geometry = set.geometry(0, 0);
     assert_eq!((geometry.is_writable, geometry.regions), (false, 7));
-    let (engine, mut shards) = start(set, 4, 1);
+    let (monitor, mut shards) = start(set, 4, 1);
     let kind = write(geometry.data_offset, 1, vec![record(data(10, 1))], geometry.block_bytes);
     let outcome = shards[0].one(0, kind);
     assert!(matches!(outcome, DiskOutcome::Failed(DiskFailure::ReadOnly)), "{outcome:?}");
-    assert!(engine.stop(LONG));
+    assert!(shards.remove(0).ports.close(LONG));
+    drop(monitor);
     assert!(is_there(open_one(&config(&path, 8)).unwrap(), place));
 }
 
@@ -431,12 +433,13 @@ fn a_disk_that_gets_full_fails_writes_and_goes_on_reading() {
             fill_up(&folder.path().join("hog"));
             let set = open_one(&config).unwrap();
             let geometry = set.geometry(0, 0);
-            let (engine, mut shards) = start(set, 4, 1);
+            let (monitor, mut shards) = start(set, 4, 1);
             let parts = (0..100).map(|seed| record(data(8000, seed))).collect();
             let kind = write(3 * MIB, 9, parts, geometry.block_bytes);
             let outcome = shards[0].one(0, kind);
             assert!(matches!(outcome, DiskOutcome::Failed(DiskFailure::NoSpace)), "{outcome:?}");
-            assert!(engine.stop(LONG));
+            assert!(shards.remove(0).ports.close(LONG));
+            drop(monitor);
             assert!(is_there(open_one(&config).unwrap(), place));
             fs::remove_file(&path).unwrap();
             fs::remove_file(folder.path().join("hog")).unwrap();

@@ -13,7 +13,7 @@ use weir_security::sha256;
 use weir_transport::SegmentSet;
 use weir_wire::{Name, NameView, PACKET_SIZE_MAX};
 
-use crate::sink::{Checksums, FileSink, OrderedSink, SegmentSink};
+use crate::sink::{Checksums, FileSink, OrderedSink, SegmentSink, checksum};
 
 /// Where the segments of one object are to go.
 pub trait Output: Send {
@@ -340,7 +340,7 @@ fn intact(file: &File, state: &State) -> io::Result<SegmentSet> {
         };
         let content = &mut content[..(len - at).min(state.segment_size) as usize];
         file.read_exact_at(content, at)?;
-        if state.checksums.get(segment as usize) == Some(&crc32c::crc32c(content)) {
+        if state.checksums.get(segment as usize) == Some(&checksum(content)) {
             have.insert(segment);
         }
     }

@@ -6,8 +6,14 @@ use std::io::{self, IoSlice, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crc_fast::CrcAlgorithm;
 use nix::errno::Errno;
 use nix::sys::uio::pwritev;
+
+/// CRC-32C of a segment's content.
+pub(crate) fn checksum(content: &[u8]) -> u32 {
+    crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, content) as u32
+}
 
 /// Takes segments from several threads at once, in any order, each once.
 pub trait SegmentSink: Send + Sync {
@@ -51,7 +57,7 @@ impl FileSink {
     }
 
     fn note_checksums(&self, segments: &[(u64, &[u8])]) {
-        let fresh: Vec<u32> = segments.iter().map(|(_, content)| crc32c::crc32c(content)).collect();
+        let fresh: Vec<u32> = segments.iter().map(|(_, content)| checksum(content)).collect();
         let mut checksums = self.checksums();
         for (&(segment, _), checksum) in segments.iter().zip(fresh) {
             let index = segment as usize;

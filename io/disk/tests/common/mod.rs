@@ -1,12 +1,13 @@
 //! A small stand-in for the store: keeps to its depth, knows what it wrote.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
 use weir_base::Packet;
-use weir_disk::{DiskEngine, DiskFileConfig, DiskPorts, DiskSet, Engine, Waker, open};
+use weir_disk::{DiskFileConfig, DiskMonitor, DiskPorts, DiskSet, Engine, open};
 use weir_store::disk::{DiskOp, DiskOpId, DiskOpKind, DiskOutcome, WritePart};
 
 pub(crate) const MIB: u64 = 1 << 20;
@@ -33,36 +34,31 @@ fn has_io_uring() -> bool {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config(&folder.path().join("probe"), 4);
     config.engine = Engine::IoUring;
-    let waker: Waker = Arc::new(|| {});
-    open(&[config], 1).unwrap().start(1, vec![waker]).is_ok()
+    open(&[config], 1).unwrap().start(1, 1).is_ok()
 }
 
 /// One shard's driver.
 pub(crate) struct Shard {
     pub(crate) ports: DiskPorts,
-    woken: Receiver<()>,
+    poll: Poll,
+    events: Events,
     next: u64,
     outcomes: Vec<(DiskOpId, DiskOutcome)>,
 }
 
-pub(crate) fn start(set: DiskSet, depth: u32, shards: usize) -> (DiskEngine, Vec<Shard>) {
-    let mut wakers: Vec<Waker> = Vec::new();
-    let mut receivers = Vec::new();
-    for _ in 0..shards {
-        let (sender, receiver) = channel();
-        receivers.push(receiver);
-        wakers.push(Arc::new(move || {
-            let _ = sender.send(());
-        }));
-    }
-    let (engine, ports) = set.start(depth, wakers).unwrap();
-    let shards = ports.into_iter().zip(receivers).map(|(ports, woken)| Shard {
-        ports,
-        woken,
-        next: 0,
-        outcomes: Vec::new(),
+pub(crate) fn start(set: DiskSet, depth: u32, shards: usize) -> (DiskMonitor, Vec<Shard>) {
+    let (monitor, ports) = set.start(depth, shards).unwrap();
+    let shards = ports.into_iter().map(|ports| {
+        let poll = Poll::new().unwrap();
+        for source in ports.sources() {
+            let source = source.as_raw_fd();
+            poll.registry().register(&mut SourceFd(&source), Token(0), Interest::READABLE).unwrap();
+        }
+        let events = Events::with_capacity(4);
+        Shard { ports, poll, events, next: 0, outcomes: Vec::new() }
     });
-    (engine, shards.collect())
+    let shards = shards.collect();
+    (monitor, shards)
 }
 
 impl Shard {
@@ -75,16 +71,21 @@ impl Shard {
 
     /// What has ended, at least one unless the time is over.
     pub(crate) fn wait(&mut self, time: Duration) -> Vec<(DiskOpId, DiskOutcome)> {
-        self.ports.flush();
         let until = Instant::now() + time;
         loop {
             self.ports.drain(&mut self.outcomes);
+            // Also for what had to be begun again.
+            self.ports.flush();
             if !self.outcomes.is_empty() {
                 return std::mem::take(&mut self.outcomes);
             }
             let left = until.saturating_duration_since(Instant::now());
-            if self.woken.recv_timeout(left).is_err() {
+            if left.is_zero() {
                 return Vec::new();
+            }
+            match self.poll.poll(&mut self.events, Some(left)) {
+                Err(error) if error.kind() != std::io::ErrorKind::Interrupted => panic!("{error}"),
+                _ => {}
             }
         }
     }

@@ -2,12 +2,10 @@
 //! of them, writing memory to them before the end.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-use mio::Waker;
 use weir_base::{HashKey, Instant, NS_PER_MS, NS_PER_S};
-use weir_disk::{DiskEngine, DiskPorts, DiskSet, StallHandle};
+use weir_disk::{DiskMonitor, DiskPorts, DiskSet, StallHandle};
 use weir_face::unix_time_ms;
 use weir_forward::{BusyPolicy, Command};
 use weir_store::disk::{DiskTierConfig, DiskTierStats};
@@ -21,8 +19,6 @@ use crate::snapshot::DiskSnapshot;
 
 /// How long disks may take to be opened: a device that hangs must not make the start hang.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the disks may take to end what is under way.
-const ENGINE_STOP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Octets of RAM that index and filter may take for a typical record, twice what they need.
 const INDEX_BYTES_PER_RECORD: u64 = 32;
 /// What they may take however small the disks are.
@@ -107,37 +103,30 @@ impl OpenDisks {
         parts.map(|part| u64::from(part.regions) * part.region_bytes).sum()
     }
 
-    /// Starts their threads. `wakers[i]` rouses packet thread `i`.
-    pub(super) fn start(
-        self,
-        wakers: &[Arc<Waker>],
-        now: Instant,
-    ) -> Result<(Disks, Vec<DiskPorts>), StartError> {
-        let capacities: Vec<u64> =
-            (0..self.set.disks()).map(|disk| self.capacity_bytes(disk)).collect();
-        let read_only: Vec<String> = (0..self.set.disks())
+    /// The ways of all packet threads to them.
+    pub(super) fn start(self, now: Instant) -> Result<(Disks, Vec<DiskPorts>), StartError> {
+        let count = self.set.disks();
+        let capacities: Vec<u64> = (0..count).map(|disk| self.capacity_bytes(disk)).collect();
+        let read_only: Vec<String> = (0..count)
             .filter(|&disk| !self.set.geometry(disk, 0).is_writable)
             .map(|disk| self.config.files[disk].path.display().to_string())
             .collect();
         let depth = (self.config.tier.depth / self.shards as u32).max(1);
-        let wakers = wakers.iter().map(|waker| {
-            let waker = Arc::clone(waker);
-            // It fails only when its poll is gone, that is, at the end.
-            Arc::new(move || drop(waker.wake())) as weir_disk::Waker
-        });
-        let (engine, ports) = self.set.start(depth, wakers.collect())?;
+        let (monitor, ports) = self.set.start(depth, self.shards)?;
         let stalls = self.config.stalled_while.iter().enumerate().filter_map(|(disk, path)| {
             let path = path.clone()?;
-            Some(Stall { path, handle: engine.stall_handle(disk), is_on: false })
+            Some(Stall { path, handle: monitor.stall_handle(disk), is_on: false })
         });
-        let stalls: Vec<Stall> = stalls.collect();
+        let mut stalls: Vec<Stall> = stalls.collect();
+        // From the first read on.
+        stalls.iter_mut().for_each(Stall::check);
         for (disk, file) in self.config.files.iter().enumerate() {
             let path = file.path.display();
-            let (bytes, engine) = (capacities[disk], engine.kind(disk));
+            let (bytes, engine) = (capacities[disk], monitor.kind(disk));
             tracing::info!(%path, bytes, engine, "disk of the content store");
         }
         let disks = Disks {
-            engine: Some(engine),
+            monitor,
             read_only,
             paths: self.config.files.iter().map(|file| file.path.clone()).collect(),
             capacities,
@@ -145,7 +134,11 @@ impl OpenDisks {
             stalls,
             reports: vec![None; self.shards],
             started: now,
-            news: News::default(),
+            news: News {
+                failures: std::iter::repeat_with(Repeated::default).take(count).collect(),
+                are_dead: vec![false; count],
+                ..News::default()
+            },
             stop_timeout: self.config.stop_timeout,
             last_writes: None,
         };
@@ -160,6 +153,15 @@ struct Stall {
     is_on: bool,
 }
 
+impl Stall {
+    fn check(&mut self) {
+        let is_on = self.path.exists();
+        if is_on != std::mem::replace(&mut self.is_on, is_on) {
+            self.handle.stall_for(if is_on { STALL_TIME } else { Duration::ZERO });
+        }
+    }
+}
+
 /// What was said of the disks last.
 #[derive(Default)]
 struct News {
@@ -168,6 +170,9 @@ struct News {
     stalled_set: u64,
     damaged: Repeated,
     no_room: Repeated,
+    /// By disk; so the next.
+    failures: Vec<Repeated>,
+    are_dead: Vec<bool>,
 }
 
 /// Trouble that comes often and is told of seldom.
@@ -200,7 +205,7 @@ struct LastWrites {
 
 /// The control thread's side of the disks.
 pub(super) struct Disks {
-    engine: Option<DiskEngine>,
+    monitor: DiskMonitor,
     paths: Vec<PathBuf>,
     /// Those that nothing can be written to.
     read_only: Vec<String>,
@@ -231,14 +236,13 @@ impl Disks {
     }
 
     pub(super) fn snapshots(&self) -> Vec<DiskSnapshot> {
-        let Some(engine) = &self.engine else { return Vec::new() };
         let disks = self.paths.iter().zip(&self.capacities).enumerate();
         let disks = disks.map(|(disk, (path, &capacity_bytes))| DiskSnapshot {
             path: path.clone(),
-            engine: engine.kind(disk),
+            engine: self.monitor.kind(disk),
             capacity_bytes,
-            counters: engine.counters(disk),
-            is_dead: engine.is_dead(disk),
+            counters: self.monitor.counters(disk),
+            is_dead: self.monitor.death(disk).is_some(),
         });
         disks.collect()
     }
@@ -251,10 +255,15 @@ impl Disks {
             let Some(report) = report else { return };
             sum.merge(report);
         }
+        self.tell_of_errors(now);
         let news = &mut self.news;
         if !sum.is_recovering && !std::mem::replace(&mut news.has_recovered, true) {
             let ms = now.ns_since(self.started) / NS_PER_MS;
             tracing::info!(records = sum.recovered, ms, "what is on the disks is read in");
+            if sum.regions_unreadable > 0 {
+                let regions = sum.regions_unreadable;
+                tracing::warn!(regions, "parts of the disks cannot be read; they count as empty");
+            }
         }
         for (disk, path) in self.paths.iter().enumerate() {
             let path = path.display();
@@ -295,6 +304,24 @@ impl Disks {
         }
     }
 
+    fn tell_of_errors(&mut self, now: Instant) {
+        let news = &mut self.news;
+        for (disk, path) in self.paths.iter().enumerate() {
+            let path = path.display();
+            if let Some(error) = self.monitor.take_error(disk)
+                && let Some(failures) =
+                    news.failures[disk].news(now, self.monitor.counters(disk).failures)
+            {
+                tracing::warn!(%path, failures, "{error}");
+            }
+            if let Some(cause) = self.monitor.death(disk)
+                && !std::mem::replace(&mut news.are_dead[disk], true)
+            {
+                tracing::error!(%path, "the disk is used no more: {cause}");
+            }
+        }
+    }
+
     /// Logs how far the last writes are, and says whether they are to be waited for still.
     fn is_writing(&mut self, now: Instant) -> bool {
         let Some(writes) = &mut self.last_writes else { return false };
@@ -326,20 +353,7 @@ impl Disks {
             return;
         }
         self.stall_check_at = Some(now.plus_ns(STALL_CHECK_NS));
-        for stall in &mut self.stalls {
-            let is_on = stall.path.exists();
-            if is_on != std::mem::replace(&mut stall.is_on, is_on) {
-                stall.handle.stall_for(if is_on { STALL_TIME } else { Duration::ZERO });
-            }
-        }
-    }
-
-    /// Ends the disks' threads. The packet threads have ended.
-    pub(super) fn stop(&mut self) {
-        if let Some(engine) = self.engine.take() {
-            // It says itself which disk does not answer.
-            let _ = engine.stop(ENGINE_STOP_TIMEOUT);
-        }
+        self.stalls.iter_mut().for_each(Stall::check);
     }
 }
 

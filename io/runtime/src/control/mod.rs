@@ -266,9 +266,6 @@ impl Control {
                 self.failure = Some(StopError::Panicked { thread: format!("packet ({index})") });
             }
         }
-        if let Some(disks) = &mut self.disks {
-            disks.stop();
-        }
         tracing::info!("stopped");
         self.failure.take().map_or(Ok(()), Err)
     }

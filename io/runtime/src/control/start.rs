@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token, Waker};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use weir_base::HashKey;
@@ -314,15 +315,14 @@ fn manager_config(config: &RuntimeConfig, start_unix_ms: u64) -> ManagerConfig {
 /// What the store of a shard has of the disks, and its way to them.
 type ShardDisks = (DiskTierConfig, DiskPorts);
 
-/// Starts the disks' threads.
 fn start_disks(
     disks: Option<OpenDisks>,
     clock: Clock,
-    wakers: &[Arc<Waker>],
+    shards: usize,
 ) -> Result<(Option<Disks>, Vec<ShardDisks>), StartError> {
     let Some(disks) = disks else { return Ok((None, Vec::new())) };
-    let tiers: Vec<_> = (0..wakers.len()).map(|shard| disks.shard_tier(clock, shard)).collect();
-    let (disks, ports) = disks.start(wakers, clock.now())?;
+    let tiers: Vec<_> = (0..shards).map(|shard| disks.shard_tier(clock, shard)).collect();
+    let (disks, ports) = disks.start(clock.now())?;
     Ok((Some(disks), tiers.into_iter().zip(ports).collect()))
 }
 
@@ -346,13 +346,22 @@ fn start_workers(
     let channels: Vec<_> = (0..count).map(|_| crossbeam_channel::unbounded::<ToWorker>()).collect();
     let siblings: Vec<_> = channels.iter().map(|(sender, _)| sender.clone()).collect();
     let busy = disks.as_ref().map_or_else(BusyPolicy::default, OpenDisks::busy);
-    let (disks, disk_parts) = start_disks(disks, clock, &wakers)?;
+    let (disks, disk_parts) = start_disks(disks, clock, count)?;
     let mut disk_parts = disk_parts.into_iter();
     let mut rings = CrossPorts::connect_all(&wakers).into_iter();
     let mut handles = Vec::new();
     for (index, (poll, (commands, receiver))) in polls.into_iter().zip(channels).enumerate() {
         let ports = rings.next().expect("one set of rings for each thread");
         let (disk, disk_ports) = disk_parts.next().unzip();
+        for source in disk_ports.iter().flat_map(DiskPorts::sources) {
+            poll.registry()
+                .register(
+                    &mut SourceFd(&source.as_raw_fd()),
+                    WORKER_WAKER_TOKEN,
+                    Interest::READABLE,
+                )
+                .map_err(system("an event queue"))?;
+        }
         let shards = (count > 1).then(|| Shards {
             key: shard_key,
             count: count as u16,

@@ -1,5 +1,7 @@
 //! Between the shard and the disks of its store. Nothing here waits for a disk.
 
+use std::time::Duration;
+
 use weir_base::{Instant, NS_PER_MS};
 use weir_disk::DiskPorts;
 use weir_forward::Input;
@@ -12,6 +14,9 @@ use crate::message::ToControl;
 const REPORT_INTERVAL_NS: u64 = 200 * NS_PER_MS;
 /// The same while what was on disk before is being read in.
 const RECOVERY_REPORT_INTERVAL_NS: u64 = 20 * NS_PER_MS;
+
+/// How long the disks may take to end what is under way when the router stops.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A packet thread's side of the disks.
 pub(super) struct Disks {
@@ -50,10 +55,19 @@ impl Worker {
         }
     }
 
-    /// Once a turn.
-    pub(super) fn rouse_disks(&mut self) {
+    /// Begins it. Once a turn.
+    pub(super) fn flush_disks(&mut self) {
         if let Some(disks) = &mut self.disks {
             disks.ports.flush();
+        }
+    }
+
+    /// The end: what is under way comes to its own, or is left to the device.
+    pub(super) fn close_disks(&mut self) {
+        if let Some(disks) = self.disks.take()
+            && !disks.ports.close(CLOSE_TIMEOUT)
+        {
+            tracing::warn!("a disk does not answer; what was being read or written is left to it");
         }
     }
 

@@ -220,6 +220,7 @@ impl Worker {
             self.flush();
         }
         self.close_all();
+        self.close_disks();
     }
 
     fn poll_timeout(&self) -> Option<Duration> {

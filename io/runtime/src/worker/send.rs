@@ -112,7 +112,7 @@ impl Worker {
         if let Some(shards) = &mut self.shards {
             shards.ports.wake_pending();
         }
-        self.rouse_disks();
+        self.flush_disks();
     }
 
     fn flush_face(&mut self, slot: u32) {

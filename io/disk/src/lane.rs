@@ -1,0 +1,391 @@
+//! One shard's way to one disk: takes operations, has a backend read and write, checks and lays out
+//! records, answers.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weir_base::Pool;
+use weir_store::disk::record::{self, Place};
+use weir_store::disk::{DiskFailure, DiskOp, DiskOpId, DiskOpKind, DiskOutcome, WritePart};
+
+use crate::buffer::{Buffer, Buffers};
+use crate::monitor::DiskShared;
+
+/// Octets of packet blocks that are kept for reads to come.
+const POOL_BYTES: usize = 16 << 20;
+
+/// Times that an operation is tried again after it was interrupted.
+const INTERRUPTIONS_MAX: u32 = 1000;
+
+/// A read or write of a backend: all of `range` of the buffer at `offset`.
+pub(crate) struct Transfer {
+    pub(crate) token: u32,
+    pub(crate) is_write: bool,
+    pub(crate) offset: u64,
+    pub(crate) buffer: Buffer,
+    pub(crate) range: Range<usize>,
+}
+
+/// How a [`Transfer`] ended: octets done, or the error number.
+pub(crate) struct Done {
+    pub(crate) token: u32,
+    pub(crate) buffer: Buffer,
+    pub(crate) result: Result<usize, i32>,
+}
+
+/// Reads and writes. An error of a method is the end of the disk.
+pub(crate) trait Backend: Send {
+    /// Takes a transfer.
+    fn start(&mut self, transfer: Transfer) -> io::Result<()>;
+
+    /// Begins all that was taken.
+    fn flush(&mut self) -> io::Result<()>;
+
+    /// Appends what has ended.
+    fn reap(&mut self, done: &mut Vec<Done>) -> io::Result<()>;
+
+    /// Begins all that was taken and sleeps until something has ended or the time is over.
+    fn wait(&mut self, timeout: Duration) -> io::Result<()>;
+}
+
+/// What an operation is about, once it is under way.
+enum Task {
+    Record(Place),
+    Raw,
+    /// The parts hold their packets until the write is over.
+    Write(#[expect(dead_code, reason = "held, not read")] Vec<WritePart>),
+}
+
+struct Running {
+    id: DiskOpId,
+    task: Task,
+    offset: u64,
+    len: usize,
+    /// Octets done.
+    done: usize,
+    interruptions: u32,
+    /// Before which it is not answered.
+    due: Option<Instant>,
+}
+
+/// An answer that is held back. Ordered by time, then by arrival.
+struct Held {
+    due: Instant,
+    number: u64,
+    id: DiskOpId,
+    outcome: DiskOutcome,
+}
+
+impl Held {
+    fn key(&self) -> (Instant, u64) {
+        (self.due, self.number)
+    }
+}
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Held {}
+
+impl PartialOrd for Held {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Held {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+/// See the module.
+pub(crate) struct Lane {
+    backend: Box<dyn Backend>,
+    shared: Arc<DiskShared>,
+    buffers: Buffers,
+    pool: Pool,
+    running: Vec<Option<Running>>,
+    free: Vec<u32>,
+    done: Vec<Done>,
+    held: BinaryHeap<Reverse<Held>>,
+    held_number: u64,
+    answers: Vec<(DiskOpId, DiskOutcome)>,
+    /// Taken and not drained.
+    under_way: usize,
+}
+
+impl Lane {
+    /// For so many operations at once.
+    pub(crate) fn new(
+        backend: Box<dyn Backend>,
+        shared: Arc<DiskShared>,
+        buffers: Buffers,
+        depth: usize,
+    ) -> Self {
+        Self {
+            backend,
+            shared,
+            buffers,
+            pool: Pool::new(POOL_BYTES),
+            running: (0..depth).map(|_| None).collect(),
+            free: (0..depth as u32).rev().collect(),
+            done: Vec::new(),
+            held: BinaryHeap::new(),
+            held_number: 0,
+            answers: Vec::new(),
+            under_way: 0,
+        }
+    }
+
+    /// Takes an operation.
+    ///
+    /// # Panics
+    /// When there are as many as may be.
+    pub(crate) fn submit(&mut self, op: DiskOp) {
+        assert!(self.under_way < self.running.len(), "a store keeps to its depth");
+        self.under_way += 1;
+        if self.shared.is_dead() {
+            return self.answers.push((op.id, DiskOutcome::Failed(DiskFailure::Io)));
+        }
+        let taken = self.take(op);
+        self.survive(taken);
+    }
+
+    pub(crate) fn flush(&mut self) {
+        if !self.shared.is_dead() {
+            let flushed = self.backend.flush();
+            self.survive(flushed);
+        }
+    }
+
+    /// Appends what is to be answered.
+    pub(crate) fn drain(&mut self, out: &mut Vec<(DiskOpId, DiskOutcome)>) {
+        if !self.shared.is_dead() {
+            let finished = self.finish_all();
+            self.survive(finished);
+            if !self.held.is_empty() {
+                self.release(Instant::now());
+            }
+        }
+        if self.shared.is_dead() {
+            self.give_up();
+        }
+        self.under_way -= self.answers.len();
+        out.append(&mut self.answers);
+    }
+
+    pub(crate) fn has_answers(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
+    pub(crate) fn under_way(&self) -> usize {
+        self.under_way
+    }
+
+    /// When an answer is held back until, if one is.
+    pub(crate) fn next_release(&self) -> Option<Instant> {
+        let next = self.held.peek().map(|held| held.0.due)?;
+        Some(self.shared.stalled_until().map_or(next, |until| until.max(next)))
+    }
+
+    /// Waits for what is under way, no longer than until then. Whether nothing is any more.
+    pub(crate) fn close(&mut self, until: Instant) -> bool {
+        while !self.is_idle() && !self.shared.is_dead() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let finished = self.backend.wait(left).and_then(|()| self.finish_all());
+            self.survive(finished);
+        }
+        self.is_idle()
+    }
+
+    /// Whether nothing is being read or written.
+    fn is_idle(&self) -> bool {
+        self.free.len() == self.running.len()
+    }
+
+    /// An error of the backend is the end of the disk, for all shards.
+    fn survive(&mut self, result: io::Result<()>) {
+        if let Err(error) = result {
+            self.shared.die(&error);
+        }
+    }
+
+    /// Answers all for a dead disk. What it was about to read or write stays with the backend.
+    fn give_up(&mut self) {
+        while let Some(Reverse(held)) = self.held.pop() {
+            self.answers.push((held.id, held.outcome));
+        }
+        let failed = self.running.iter_mut().filter_map(Option::take);
+        let failed = failed.map(|running| (running.id, DiskOutcome::Failed(DiskFailure::Io)));
+        self.answers.extend(failed);
+    }
+
+    fn place(&self, offset: u64, sequence: u32) -> Place {
+        Place { store_id: self.shared.store_id, offset, sequence }
+    }
+
+    /// Answers now, or when a paced or stalled disk would.
+    fn answer_in_time(&mut self, running: &Running, outcome: DiskOutcome) {
+        let Running { id, due, .. } = *running;
+        let stalled_until = self.shared.stalled_until();
+        let until = due.max(stalled_until);
+        let Some(now) = until.map(|_| Instant::now()).filter(|&now| until > Some(now)) else {
+            return self.answers.push((id, outcome));
+        };
+        // Not until the stall is over: that may be ended before.
+        self.held_number += 1;
+        let due = due.unwrap_or(now);
+        self.held.push(Reverse(Held { due, number: self.held_number, id, outcome }));
+    }
+
+    /// Answers what has been held back long enough.
+    fn release(&mut self, now: Instant) {
+        if self.shared.stalled_until().is_some_and(|until| until > now) {
+            return;
+        }
+        while self.held.peek().is_some_and(|held| held.0.due <= now) {
+            let Some(Reverse(held)) = self.held.pop() else { return };
+            self.answers.push((held.id, held.outcome));
+        }
+    }
+
+    /// What came of an operation of which `done` octets were transferred.
+    fn outcome(&mut self, running: &Running, buffer: &Buffer) -> DiskOutcome {
+        let octets = &buffer[..running.done];
+        match &running.task {
+            Task::Raw => DiskOutcome::Raw(octets.to_vec()),
+            Task::Write(_) => DiskOutcome::Written,
+            Task::Record(place) => match record::open_data(octets, place, crate::checksum) {
+                Ok(record) => DiskOutcome::Record {
+                    packet: self.pool.copy(record.body),
+                    fresh_until_unix_ms: record.fresh_until_unix_ms,
+                },
+                Err(fault) => DiskOutcome::Damaged(fault),
+            },
+        }
+    }
+
+    fn end(&mut self, running: &Running, buffer: Buffer, outcome: DiskOutcome) {
+        self.buffers.put(buffer);
+        self.shared.counters.count(&outcome, running.done as u64);
+        self.answer_in_time(running, outcome);
+    }
+
+    fn take(&mut self, op: DiskOp) -> io::Result<()> {
+        let (offset, len) = match &op.kind {
+            DiskOpKind::ReadRecord { offset, len, .. }
+            | DiskOpKind::ReadRaw { offset, len }
+            | DiskOpKind::Write { offset, len, .. } => (*offset, *len as usize),
+        };
+        let services = match &op.kind {
+            DiskOpKind::Write { parts, .. } => parts.len().max(1) as u32,
+            _ => 1,
+        };
+        let due = self.shared.due(services);
+        let mut buffer = self.buffers.take(len);
+        let is_write = matches!(op.kind, DiskOpKind::Write { .. });
+        let task = match op.kind {
+            DiskOpKind::ReadRecord { sequence, .. } => Task::Record(self.place(offset, sequence)),
+            DiskOpKind::ReadRaw { .. } => Task::Raw,
+            DiskOpKind::Write { sequence, parts: records, .. } => {
+                let first = self.place(offset, sequence);
+                let out = &mut buffer[..len];
+                let block_bytes = self.shared.block_bytes;
+                record::lay_out(&records, &first, block_bytes, crate::checksum, out);
+                Task::Write(records)
+            }
+        };
+        let running = Running { id: op.id, task, offset, len, done: 0, interruptions: 0, due };
+        if is_write && !self.shared.is_writable {
+            self.end(&running, buffer, DiskOutcome::Failed(DiskFailure::ReadOnly));
+            return Ok(());
+        }
+        self.start(running, buffer)
+    }
+
+    /// Reads or writes what is left of an operation.
+    fn start(&mut self, running: Running, buffer: Buffer) -> io::Result<()> {
+        let token = self.free.pop().expect("the depth bounds what is under way");
+        let is_write = matches!(running.task, Task::Write(_));
+        let range = running.done..running.len;
+        let offset = running.offset + running.done as u64;
+        self.running[token as usize] = Some(running);
+        self.backend.start(Transfer { token, is_write, offset, buffer, range })
+    }
+
+    fn finish_all(&mut self) -> io::Result<()> {
+        let mut done = std::mem::take(&mut self.done);
+        let reaped = self.backend.reap(&mut done);
+        let finished = done.drain(..).try_for_each(|done| self.finish(done));
+        self.done = done;
+        reaped.and(finished)
+    }
+
+    /// Ends an operation, or goes on with it.
+    fn finish(&mut self, done: Done) -> io::Result<()> {
+        let Done { token, buffer, result } = done;
+        let running = self.running[token as usize].take();
+        let mut running = running.expect("a backend ends what it was given, once");
+        self.free.push(token);
+        let is_write = matches!(running.task, Task::Write(_));
+        let goes_on = match result {
+            Err(libc::EINTR | libc::EAGAIN) if running.interruptions < INTERRUPTIONS_MAX => {
+                running.interruptions += 1;
+                true
+            }
+            Err(errno) => {
+                self.shared.note_failure(is_write, running.offset, errno);
+                self.end(&running, buffer, DiskOutcome::Failed(failure(errno)));
+                return Ok(());
+            }
+            Ok(0) if is_write && running.done < running.len => {
+                self.shared.note_failure(is_write, running.offset, libc::EIO);
+                self.end(&running, buffer, DiskOutcome::Failed(DiskFailure::Io));
+                return Ok(());
+            }
+            Ok(octets) => {
+                running.done += octets;
+                // Direct I/O goes on at a block only. A read that ends within one is at the end of
+                // the file.
+                let rest = running.done % self.shared.block_bytes as usize;
+                if is_write {
+                    running.done -= rest;
+                }
+                octets > 0 && running.done < running.len && (is_write || rest == 0)
+            }
+        };
+        if goes_on {
+            return self.start(running, buffer);
+        }
+        let outcome = self.outcome(&running, &buffer);
+        self.end(&running, buffer, outcome);
+        Ok(())
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        if !self.is_idle() {
+            self.shared.leave_locked();
+        }
+    }
+}
+
+fn failure(errno: i32) -> DiskFailure {
+    match errno {
+        libc::ENOSPC | libc::EDQUOT | libc::EFBIG => DiskFailure::NoSpace,
+        libc::EROFS | libc::EPERM | libc::EBADF => DiskFailure::ReadOnly,
+        _ => DiskFailure::Io,
+    }
+}

@@ -1,0 +1,248 @@
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use weir_store::disk::{DiskOutcome, RecordFault};
+
+use crate::bell::Bell;
+use crate::pace::Pacer;
+use crate::start::ReadyDisk;
+
+/// What all lanes of one disk share with each other and with who looks on.
+pub(crate) struct DiskShared {
+    path: PathBuf,
+    pub(crate) store_id: u64,
+    pub(crate) block_bytes: u32,
+    pub(crate) is_writable: bool,
+    pub(crate) counters: Counters,
+    pacer: Option<Mutex<Pacer>>,
+    /// Those of all shards.
+    bells: Vec<Arc<Bell>>,
+    death: OnceLock<String>,
+    failure: Mutex<Option<DiskError>>,
+    epoch: Instant,
+    /// Nanoseconds after `epoch`; 0 when it is not stalled.
+    stalled_until_ns: AtomicU64,
+    /// The file, which is locked.
+    lock: File,
+    is_left_locked: AtomicBool,
+}
+
+impl DiskShared {
+    pub(crate) fn new(disk: &ReadyDisk, store_id: u64, bells: &[Arc<Bell>]) -> io::Result<Self> {
+        let pacer = disk.config.pace.as_ref().map(|pace| Pacer::new(pace, Instant::now()));
+        Ok(Self {
+            path: disk.config.path.clone(),
+            store_id,
+            block_bytes: disk.block_bytes,
+            is_writable: disk.is_writable,
+            counters: Counters::default(),
+            pacer: pacer.map(Mutex::new),
+            bells: bells.to_vec(),
+            death: OnceLock::new(),
+            failure: Mutex::new(None),
+            epoch: Instant::now(),
+            stalled_until_ns: AtomicU64::new(0),
+            lock: disk.file.try_clone()?,
+            is_left_locked: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.death.get().is_some()
+    }
+
+    /// Nothing can be read or written any more. Every shard learns of it.
+    pub(crate) fn die(&self, error: &io::Error) {
+        let _ = self.death.set(error.to_string());
+        self.bells.iter().for_each(|bell| bell.ring());
+    }
+
+    /// When an operation that came now is over at a paced disk.
+    pub(crate) fn due(&self, services: u32) -> Option<Instant> {
+        let mut pacer = self.pacer.as_ref()?.lock().ok()?;
+        Some(pacer.due(Instant::now(), services))
+    }
+
+    pub(crate) fn stalled_until(&self) -> Option<Instant> {
+        let until_ns = self.stalled_until_ns.load(Ordering::Acquire);
+        (until_ns > 0).then(|| self.epoch + Duration::from_nanos(until_ns))
+    }
+
+    /// Keeps an error for whoever asks, the first until then.
+    pub(crate) fn note_failure(&self, is_write: bool, offset: u64, errno: i32) {
+        // Somebody is taking one at this moment: there will be others.
+        if let Ok(mut failure) = self.failure.try_lock() {
+            failure.get_or_insert_with(|| DiskError {
+                is_write,
+                offset,
+                source: io::Error::from_raw_os_error(errno),
+            });
+        }
+    }
+
+    /// The device may still use the file: the lock goes when the kernel lets go of it.
+    pub(crate) fn leave_locked(&self) {
+        self.is_left_locked.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for DiskShared {
+    fn drop(&mut self) {
+        if !self.is_left_locked.load(Ordering::Acquire) {
+            // Otherwise a ring that is closed keeps the file, and with it the lock, some time yet.
+            let _ = self.lock.unlock();
+        }
+    }
+}
+
+/// A read or write that the system reported an error for.
+#[derive(Debug, thiserror::Error)]
+#[error("a {} at {offset} failed: {source}", if *is_write { "write" } else { "read" })]
+pub struct DiskError {
+    /// Which of the two.
+    pub is_write: bool,
+    /// Octets from the beginning of the disk.
+    pub offset: u64,
+    /// What the system says.
+    pub source: io::Error,
+}
+
+/// Counters of one disk, written by all its lanes.
+#[derive(Default)]
+pub(crate) struct Counters {
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    writes: AtomicU64,
+    written_bytes: AtomicU64,
+    damaged: AtomicU64,
+    failures: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn count(&self, outcome: &DiskOutcome, bytes: u64) {
+        let (operations, octets) = match outcome {
+            DiskOutcome::Written => (&self.writes, Some(&self.written_bytes)),
+            DiskOutcome::Failed(_) => (&self.failures, None),
+            _ => (&self.reads, Some(&self.read_bytes)),
+        };
+        operations.fetch_add(1, Ordering::Relaxed);
+        if let Some(octets) = octets {
+            octets.fetch_add(bytes, Ordering::Relaxed);
+        }
+        if is_damage(outcome) {
+            self.damaged.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What the engine of one disk has done.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct DiskCounters {
+    /// Reads that came to their end.
+    pub reads: u64,
+    /// Octets that they read.
+    pub read_bytes: u64,
+    /// Writes that came to their end.
+    pub writes: u64,
+    /// Octets that they wrote, padding included.
+    pub written_bytes: u64,
+    /// Reads that did not find the record that should be there.
+    pub damaged: u64,
+    /// Reads and writes that the system reported an error for.
+    pub failures: u64,
+}
+
+/// Stalls one disk, for tests and the laboratory.
+#[derive(Clone)]
+pub struct StallHandle(Arc<DiskShared>);
+
+impl StallHandle {
+    /// For this long from now, operations are taken but not answered. A later call replaces it;
+    /// zero ends it.
+    pub fn stall_for(&self, time: Duration) {
+        let shared = &self.0;
+        // A century is for ever, and does not overflow an instant.
+        let until = shared.epoch.elapsed() + time.min(Duration::from_secs(100 * 365 * 86_400));
+        let until_ns = if time.is_zero() { 0 } else { until.as_nanos() as u64 };
+        shared.stalled_until_ns.store(until_ns, Ordering::Release);
+        shared.bells.iter().for_each(|bell| bell.ring());
+    }
+}
+
+impl fmt::Debug for StallHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("StallHandle").field(&self.0.path).finish()
+    }
+}
+
+/// What becomes of the disks of a store, for others than the shards. The methods panic when there
+/// is no such disk.
+pub struct DiskMonitor {
+    disks: Vec<(Arc<DiskShared>, &'static str)>,
+}
+
+impl DiskMonitor {
+    pub(crate) fn new(disks: Vec<(Arc<DiskShared>, &'static str)>) -> Self {
+        Self { disks }
+    }
+
+    /// What the shards have done with a disk.
+    #[must_use]
+    pub fn counters(&self, disk: usize) -> DiskCounters {
+        let counters = &self.disks[disk].0.counters;
+        let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        DiskCounters {
+            reads: value(&counters.reads),
+            read_bytes: value(&counters.read_bytes),
+            writes: value(&counters.writes),
+            written_bytes: value(&counters.written_bytes),
+            damaged: value(&counters.damaged),
+            failures: value(&counters.failures),
+        }
+    }
+
+    /// How a disk is read and written: `io_uring` or `threads`.
+    #[must_use]
+    pub fn kind(&self, disk: usize) -> &'static str {
+        self.disks[disk].1
+    }
+
+    /// What a disk died of, for good: all operations are answered with
+    /// [`DiskFailure::Io`](weir_store::disk::DiskFailure::Io).
+    #[must_use]
+    pub fn death(&self, disk: usize) -> Option<&str> {
+        self.disks[disk].0.death.get().map(String::as_str)
+    }
+
+    /// The first error of a disk since the last call.
+    #[must_use]
+    pub fn take_error(&self, disk: usize) -> Option<DiskError> {
+        self.disks[disk].0.failure.lock().ok()?.take()
+    }
+
+    /// Stalls a disk.
+    #[must_use]
+    pub fn stall_handle(&self, disk: usize) -> StallHandle {
+        StallHandle(Arc::clone(&self.disks[disk].0))
+    }
+}
+
+impl fmt::Debug for DiskMonitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds: Vec<_> = self.disks.iter().map(|(_, kind)| kind).collect();
+        f.debug_struct("DiskMonitor").field("kinds", &kinds).finish_non_exhaustive()
+    }
+}
+
+/// Whether an outcome tells of octets that are not what was written.
+fn is_damage(outcome: &DiskOutcome) -> bool {
+    matches!(
+        outcome,
+        DiskOutcome::Damaged(RecordFault::Checksum | RecordFault::Foreign | RecordFault::Truncated)
+    )
+}
