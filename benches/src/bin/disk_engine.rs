@@ -129,9 +129,10 @@ impl Driver {
         loop {
             while begun - ended < u64::from(row.depth) && goes_on(begun, begin.elapsed()) {
                 self.submit(row);
+                // One by one, as fio does.
+                self.ports.flush();
                 begun += 1;
             }
-            self.ports.flush();
             if ended == begun {
                 break;
             }
