@@ -4,11 +4,15 @@
 //! and Interests that a producer answers, over UDP. Each is measured twice a round: its p50 and p99
 //! at a fixed rate, and its rate with a fixed number under way. Meanwhile the disks are idle, or
 //! saturated by another consumer with as many Interests under way as `--depth`, or so and one of
-//! them stalled. Conditions take turns in one run, and ratios are to the idle one.
+//! them stalled. That consumer takes processor time of the router and of the machine whatever the
+//! disks do. Therefore the condition to compare with is "as much from memory": disks idle, and the
+//! other consumer served as many Data of the same size each second from memory. Conditions take
+//! turns in one run; ratios are to that one within a round.
 //!
 //! `cargo build --release && WEIR_BIN=target/release/weir cargo run --release -p weir-benches --bin
 //! beside_disk -- --folder FOLDER`
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::UdpSocket;
 use std::os::unix::net::UnixStream;
@@ -57,10 +61,32 @@ struct Args {
     json: bool,
 }
 
-const CONDITIONS: [&str; 3] = ["idle", "saturated", "one stalled"];
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Condition {
+    Idle,
+    Saturated,
+    /// As many Data a second as the disks gave when they were saturated last.
+    FromMemory,
+    OneStalled,
+}
+
+const CONDITIONS: [(Condition, &str); 4] = [
+    (Condition::Idle, "idle"),
+    (Condition::Saturated, "saturated"),
+    (Condition::FromMemory, "as much from memory"),
+    (Condition::OneStalled, "one stalled"),
+];
+/// The place of what ratios are to.
+const REFERENCE: usize = 2;
+/// How long the other consumer waits after a Nack before it asks again: a stalled disk has what it
+/// holds Nacked at once.
+const NACK_PAUSE: Duration = Duration::from_millis(50);
 const KINDS: [&str; 2] = ["memory", "forwarded"];
 /// Data in memory: few enough to stay there, so many that none is asked for twice at a time.
-const MEMORY_OBJECTS: u64 = 4000;
+const MEMORY_OBJECTS: u64 = 1000;
+/// What the other consumer asks for: Data on disk, and as large in memory.
+const ON_DISK: &str = "disk";
+const AS_LARGE: &str = "as-large";
 /// Interests under way where a rate is measured.
 const WINDOW: usize = 32;
 
@@ -115,13 +141,16 @@ fn number_of(name: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(*name.last_chunk::<8>()?))
 }
 
-/// Answers every Interest: small Data below `/b/forwarded`, so that no disk takes it, else large.
+/// Answers every Interest: with large Data what the other consumer asks for, else with small, which
+/// no disk takes.
 fn produce(socket: &UdpSocket, stop: &AtomicBool) {
     let mut frame = [0; 9000];
     while !stop.load(Ordering::Relaxed) {
         let Ok((len, from)) = socket.recv_from(&mut frame) else { continue };
         let Some((5, name)) = packet_in(&frame[..len]) else { continue };
-        let is_small = name.windows(9).any(|window| window == b"forwarded");
+        let is_small = KINDS
+            .iter()
+            .any(|kind| name.windows(kind.len()).any(|window| window == kind.as_bytes()));
         let mut value = name.to_vec();
         tlv_of(20, &[25, 2, 0x27, 0x10], &mut value);
         tlv_of(21, &vec![b'w'; if is_small { 1000 } else { 8000 }], &mut value);
@@ -190,7 +219,12 @@ fn keep_asking(
 ) -> anyhow::Result<u64> {
     let (mut under_way, mut data, mut is_over) = (0_usize, 0_u64, false);
     let mut last_answer = Instant::now();
+    let mut nacked = VecDeque::new();
     loop {
+        while nacked.front().is_some_and(|at: &Instant| is_over || at.elapsed() >= NACK_PAUSE) {
+            nacked.pop_front();
+            under_way -= 1;
+        }
         while !is_over && under_way < window {
             match next() {
                 Some(number) => consumer.send(kind, number)?,
@@ -202,18 +236,50 @@ fn keep_asking(
             return Ok(data);
         }
         let mut answered = 0;
-        consumer.receive(|_, is_data| {
-            answered += 1;
-            data += u64::from(is_data);
+        consumer.receive(|_, is_data| match is_data {
+            true => answered += 1,
+            false => nacked.push_back(Instant::now()),
         })?;
-        under_way = under_way.saturating_sub(answered);
+        data += answered as u64;
+        under_way = under_way.saturating_sub(answered).max(nacked.len());
         if answered > 0 {
             last_answer = Instant::now();
         } else if last_answer.elapsed() > Duration::from_secs(5) {
             // What is not answered after so long is not answered.
-            under_way = 0;
+            under_way = nacked.len();
         }
     }
+}
+
+/// Asks for what is in memory at a rate, and returns the rate of the answers. One thread waits for
+/// them in the kernel all the time, as one that asks a disk does: to wake it takes the router's time.
+fn ask_at_rate(
+    consumer: &mut Consumer,
+    kind: &'static str,
+    pps: f64,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<f64> {
+    let stream = consumer.stream.try_clone()?;
+    let mut sender = Consumer { stream, buffer: Vec::new(), filled: 0, nonce: 1 };
+    let stopped = Arc::clone(stop);
+    let began = Instant::now();
+    let sending = thread::spawn(move || -> anyhow::Result<()> {
+        for asked in 0.. {
+            let due = Duration::from_secs_f64(asked as f64 / pps);
+            thread::sleep(due.saturating_sub(began.elapsed()));
+            if stopped.load(Ordering::Relaxed) {
+                break;
+            }
+            sender.send(kind, asked % MEMORY_OBJECTS)?;
+        }
+        Ok(())
+    });
+    let mut answered = 0_u64;
+    while !stop.load(Ordering::Relaxed) {
+        consumer.receive(|_, is_data| answered += u64::from(is_data))?;
+    }
+    sending.join().expect("the sender does not panic")?;
+    Ok(answered as f64 / began.elapsed().as_secs_f64())
 }
 
 /// What was measured in one condition of one round, in the order of [`KINDS`].
@@ -309,6 +375,8 @@ struct Bench {
     router: Router,
     /// Of names that were never asked for.
     fresh: u64,
+    /// What the disks gave when they were saturated last.
+    disk_pps: f64,
 }
 
 impl Bench {
@@ -331,7 +399,7 @@ impl Bench {
         let _ = router.weir(&site, &["route", "add", "/b", &producer]).success();
         let mut consumer = Consumer::connect(&router)?;
         let mut numbers = 0..args.objects;
-        let filled = keep_asking(&mut consumer, "disk", 32, || numbers.next())?;
+        let filled = keep_asking(&mut consumer, ON_DISK, 32, || numbers.next())?;
         ensure!(filled * 100 >= args.objects * 99, "{filled} of {} stored", args.objects);
         router.disks_settle(&site);
         // Paced from here on: filling is not what is measured.
@@ -346,10 +414,11 @@ impl Bench {
         let _ = router.process.finish().success();
         let router = store.start(&site);
         router.disks_settle(&site);
-        let words = ["route", "add", "/b/forwarded", &producer];
-        let _ = router.weir(&site, &words).success();
-        let _ = router.weir(&site, &["route", "add", "/b/memory", &producer]).success();
-        let mut bench = Self { args, site, store, router, fresh: 1 << 40 };
+        for kind in [KINDS[0], KINDS[1], AS_LARGE] {
+            let words = ["route", "add", &format!("/b/{kind}"), &producer];
+            let _ = router.weir(&site, &words).success();
+        }
+        let mut bench = Self { args, site, store, router, fresh: 1 << 40, disk_pps: 0.0 };
         bench.warm_memory()?;
         Ok(bench)
     }
@@ -357,9 +426,9 @@ impl Bench {
     /// Brings what memory is to answer into it, and keeps it there by asking twice.
     fn warm_memory(&mut self) -> anyhow::Result<()> {
         let mut consumer = Consumer::connect(&self.router)?;
-        for _ in 0..2 {
+        for kind in [KINDS[0], AS_LARGE].repeat(3) {
             let mut numbers = 0..MEMORY_OBJECTS;
-            keep_asking(&mut consumer, KINDS[0], 32, || numbers.next())?;
+            keep_asking(&mut consumer, kind, 32, || numbers.next())?;
         }
         Ok(())
     }
@@ -378,22 +447,27 @@ impl Bench {
         Ok(measured)
     }
 
-    fn run(&mut self, condition: &str, seed: u64) -> anyhow::Result<(Measured, f64)> {
-        if condition == CONDITIONS[0] {
+    /// What was measured, and what the other consumer got, Data a second.
+    fn run(&mut self, condition: Condition, seed: u64) -> anyhow::Result<(Measured, f64)> {
+        if condition == Condition::Idle {
             return Ok((self.measure()?, 0.0));
         }
         let stall = self.store.stall_file(&self.site, 1);
-        if condition == CONDITIONS[2] {
+        if condition == Condition::OneStalled {
             std::fs::write(&stall, b"")?;
             thread::sleep(Duration::from_secs_f64(self.args.stalled_before));
         }
         let stop = Arc::new(AtomicBool::new(false));
         let mut consumer = Consumer::connect(&self.router)?;
         let (stopped, depth, objects) = (Arc::clone(&stop), self.args.depth, self.args.objects);
-        let saturating = thread::spawn(move || {
+        let memory_pps = (condition == Condition::FromMemory).then_some(self.disk_pps);
+        let other = thread::spawn(move || {
+            if let Some(pps) = memory_pps {
+                return ask_at_rate(&mut consumer, AS_LARGE, pps, &stopped);
+            }
             let mut rng = Rng::from_seed(seed);
             let began = Instant::now();
-            let answered = keep_asking(&mut consumer, "disk", depth, || {
+            let answered = keep_asking(&mut consumer, ON_DISK, depth, || {
                 (!stopped.load(Ordering::Relaxed)).then(|| rng.next_u64() % objects)
             });
             answered.map(|answered| answered as f64 / began.elapsed().as_secs_f64())
@@ -401,13 +475,17 @@ impl Bench {
         thread::sleep(Duration::from_millis(300));
         let measured = self.measure();
         stop.store(true, Ordering::Relaxed);
-        let disk_pps = saturating.join().expect("the consumer does not panic")?;
-        if condition == CONDITIONS[2] {
-            std::fs::remove_file(&stall)?;
-            self.router
-                .disks_become(&self.site, "an end of the stall", |disk| disk["stalled"] == 0);
+        let other_pps = other.join().expect("the consumer does not panic")?;
+        match condition {
+            Condition::Saturated => self.disk_pps = other_pps,
+            Condition::OneStalled => {
+                std::fs::remove_file(&stall)?;
+                self.router
+                    .disks_become(&self.site, "an end of the stall", |disk| disk["stalled"] == 0);
+            }
+            Condition::Idle | Condition::FromMemory => {}
         }
-        Ok((measured?, disk_pps))
+        Ok((measured?, other_pps))
     }
 }
 
@@ -426,11 +504,10 @@ fn main() -> anyhow::Result<()> {
     let producing = thread::spawn(move || produce(&producer, &stopped));
     let (rounds, is_json) = (args.rounds, args.json);
     let mut bench = Bench::start(args, port)?;
-    let mut results: [Vec<(Measured, f64)>; 3] = Default::default();
+    let mut results = Results::default();
     for round in 0..rounds {
-        for (at, condition) in CONDITIONS.into_iter().enumerate() {
-            let result =
-                bench.run(condition, round as u64).with_context(|| condition.to_owned())?;
+        for (at, (condition, name)) in CONDITIONS.into_iter().enumerate() {
+            let result = bench.run(condition, round as u64).with_context(|| name.to_owned())?;
             results[at].push(result);
         }
     }
@@ -443,7 +520,10 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn report(results: &[Vec<(Measured, f64)>; 3], is_json: bool) {
+/// Of each condition, by round: what was measured, and what the other consumer got.
+type Results = [Vec<(Measured, f64)>; CONDITIONS.len()];
+
+fn report(results: &Results, is_json: bool) {
     type Value_ = fn(&Measured, usize) -> f64;
     let measures: [(&str, Value_); 3] = [
         ("p50_us", |measured, kind| measured.p50_us[kind]),
@@ -453,33 +533,33 @@ fn report(results: &[Vec<(Measured, f64)>; 3], is_json: bool) {
     let mut object = serde_json::Map::new();
     for (kind, kind_name) in KINDS.into_iter().enumerate() {
         for (measure, value) in measures {
-            let of = |at: usize| {
-                median(results[at].iter().map(|(measured, _)| value(measured, kind)).collect())
-            };
-            let values: Vec<f64> = (0..3).map(of).collect();
-            // Of neighbours in time: the machine's mood is the same for both.
-            let ratio = |at: usize| {
-                let pairs = results[0].iter().zip(&results[at]);
-                median(pairs.map(|(idle, it)| value(&it.0, kind) / value(&idle.0, kind)).collect())
-            };
-            let ratios = [ratio(1), ratio(2)];
+            let rows = CONDITIONS.iter().zip(results).map(|((_, name), rounds)| {
+                let values = rounds.iter().map(|(measured, _)| value(measured, kind));
+                // Of neighbours in time: the machine's mood is the same for both.
+                let pairs = rounds.iter().zip(&results[REFERENCE]);
+                let ratios = pairs.map(|(it, with)| value(&it.0, kind) / value(&with.0, kind));
+                (*name, median(values.collect()), median(ratios.collect()))
+            });
+            let rows: Vec<_> = rows.collect();
             if !is_json {
-                println!(
-                    "{kind_name:10} {measure:10} idle {:9.1}   saturated {:9.1} ({:.3} x)   one \
-                     stalled {:9.1} ({:.3} x)",
-                    values[0], values[1], ratios[0], values[2], ratios[1]
-                );
+                print!("{kind_name:10} {measure:10}");
+                for (name, value, ratio) in &rows {
+                    print!("  {name} {value:.1} ({ratio:.3} x)");
+                }
+                println!();
             }
-            let row = json!({ "values": values, "ratios_to_idle": ratios });
-            object.insert(format!("{kind_name}_{measure}"), row);
+            let rows = rows.into_iter().map(|(name, value, ratio)| {
+                (name.to_owned(), json!({ "value": value, "ratio": ratio }))
+            });
+            object.insert(format!("{kind_name}_{measure}"), Value::Object(rows.collect()));
         }
     }
-    let disk: Vec<f64> =
-        (0..3).map(|at| median(results[at].iter().map(|(_, pps)| *pps).collect())).collect();
+    let other = results.iter().map(|rounds| median(rounds.iter().map(|(_, pps)| *pps).collect()));
+    let other: Vec<f64> = other.collect();
     if is_json {
-        object.insert("disk_pps".into(), json!(disk));
+        object.insert("other_consumer_pps".into(), json!(other));
         println!("{}", Value::Object(object));
     } else {
-        println!("from the disks, 1/s: saturated {:.0}, one stalled {:.0}", disk[1], disk[2]);
+        println!("the other consumer, Data/s: {other:.0?}, in the order of the columns");
     }
 }
