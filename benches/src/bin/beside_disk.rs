@@ -252,7 +252,8 @@ fn keep_asking(
 }
 
 /// Asks for what is in memory at a rate, and returns the rate of the answers. One thread waits for
-/// them in the kernel all the time, as one that asks a disk does: to wake it takes the router's time.
+/// them in the kernel all the time, as one that asks a disk does: waking it takes the router's
+/// time.
 fn ask_at_rate(
     consumer: &mut Consumer,
     kind: &'static str,

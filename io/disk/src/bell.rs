@@ -18,8 +18,8 @@ impl Bell {
         Ok(Self { event, is_rung: AtomicBool::new(false) })
     }
 
-    /// Rings, unless it was rung since the last [`Self::clear`]. What the caller published before is
-    /// seen by whoever clears it after.
+    /// Rings, unless it was rung since the last [`Self::clear`]. What the caller published before
+    /// is seen by whoever clears it after.
     pub(crate) fn ring(&self) {
         fence(Ordering::SeqCst);
         if !self.is_rung.load(Ordering::Relaxed) && !self.is_rung.swap(true, Ordering::SeqCst) {

@@ -74,9 +74,9 @@ impl RingBackend {
         })
     }
 
-    /// Whether a write goes where nothing was written yet since the file was opened. For that, file
-    /// systems may have whoever writes wait for their journal. Direct reads, and writes over what is
-    /// there, begin without waiting for anything.
+    /// Whether a write goes where nothing was written yet since the file was opened. For that,
+    /// file systems may have whoever writes wait for their journal. Direct reads, and writes over
+    /// what is there, begin without waiting for anything.
     fn is_new(&self, write: &Range<u64>) -> bool {
         let Some(written) = &self.written else { return false };
         written.get(&write.start).is_none_or(|known| known.end < write.end)
@@ -172,8 +172,8 @@ impl Backend for RingBackend {
         assert!(place.is_none(), "a token stands for one operation");
         *place = Some(Underway { buffer, write });
         self.under_way += 1;
-        // SAFETY: what the entry points to is a buffer, which stays with `self` until the completion
-        // is there; `drop` leaks those that are still under way.
+        // SAFETY: what the entry points to is a buffer, which stays with `self` until the
+        // completion is there; `drop` leaks those that are still under way.
         let pushed = unsafe { self.ring.submission().push(&entry.user_data(u64::from(token))) };
         pushed.map_err(|_| io::Error::other("the ring has no place for an operation"))
     }

@@ -32,7 +32,10 @@ pub enum StartError {
         /// What the system says.
         source: io::Error,
     },
-    /// No thread or descriptor is left.
+    /// No descriptor is left.
+    #[error("cannot watch the disks: {0}; raise the limits of the process (ulimit -n)")]
+    Descriptor(#[source] io::Error),
+    /// No thread is left.
     #[error(
         "{}: cannot start its threads: {source}; raise the limits of the process", path.display()
     )]
@@ -52,7 +55,7 @@ pub(crate) struct ReadyDisk {
     pub(crate) is_writable: bool,
 }
 
-/// A disk, and what reads and writes it for one shard.
+/// What reads and writes a disk for one shard.
 type Way = (Box<dyn Backend>, Buffers);
 
 pub(crate) fn start(
@@ -65,45 +68,47 @@ pub(crate) fn start(
     let mut monitored = Vec::new();
     let (mut bells, mut ports) = (Vec::new(), Vec::new());
     for _ in 0..shards {
-        let no_descriptor = |source| {
-            let path = disks.first().map(|disk| disk.config.path.clone());
-            StartError::Threads { path: path.unwrap_or_default(), source }
-        };
-        let bell = Bell::new().map(Arc::new).map_err(no_descriptor)?;
-        ports.push(DiskPorts::new(Arc::clone(&bell)).map_err(no_descriptor)?);
+        let bell = Bell::new().map(Arc::new).map_err(StartError::Descriptor)?;
+        ports.push(DiskPorts::new(Arc::clone(&bell)).map_err(StartError::Descriptor)?);
         bells.push(bell);
     }
     for (index, disk) in disks.into_iter().enumerate() {
-        let path = disk.config.path.clone();
-        let no_threads = |source| StartError::Threads { path: path.clone(), source };
-        let shared = DiskShared::new(&disk, store_id, &bells).map_err(no_threads)?;
+        let shared = DiskShared::new(&disk, store_id, &bells).map_err(StartError::Descriptor)?;
         let shared = Arc::new(shared);
-        let (kind, ways) = match disk.config.engine {
-            Engine::Threads(threads) => threaded(index, disk, threads, &bells, depth),
-            Engine::Auto if disk.config.faults.is_some() => {
-                threaded(index, disk, THREADS_DEFAULT, &bells, depth)
-            }
-            Engine::Auto | Engine::IoUring => match ringed(&disk, &bells, depth) {
-                Ok(ways) => Ok(("io_uring", ways)),
-                Err(source) if disk.config.engine == Engine::IoUring => {
-                    return Err(StartError::IoUring { path, source });
-                }
-                Err(error) => {
-                    let disk_path = path.display();
-                    tracing::warn!(
-                        disk = %disk_path, "io_uring cannot be used ({error}); using threads"
-                    );
-                    threaded(index, disk, THREADS_DEFAULT, &bells, depth)
-                }
-            },
-        }
-        .map_err(no_threads)?;
+        let (kind, ways) = ways(index, disk, &bells, depth)?;
         for ((backend, buffers), ports) in ways.into_iter().zip(&mut ports) {
             ports.add(Lane::new(backend, Arc::clone(&shared), buffers, depth));
         }
         monitored.push((shared, kind));
     }
     Ok((DiskMonitor::new(monitored), ports))
+}
+
+/// How a disk is read and written, and what does it, by shard.
+fn ways(
+    index: usize,
+    disk: ReadyDisk,
+    bells: &[Arc<Bell>],
+    depth: usize,
+) -> Result<(&'static str, Vec<Way>), StartError> {
+    let path = disk.config.path.clone();
+    let threads = match disk.config.engine {
+        Engine::Threads(threads) => threads,
+        Engine::Auto if disk.config.faults.is_some() => THREADS_DEFAULT,
+        Engine::Auto | Engine::IoUring => match ringed(&disk, bells, depth) {
+            Ok(ways) => return Ok(("io_uring", ways)),
+            Err(source) if disk.config.engine == Engine::IoUring => {
+                return Err(StartError::IoUring { path, source });
+            }
+            Err(error) => {
+                let disk = path.display();
+                tracing::warn!(%disk, "io_uring cannot be used ({error}); using threads");
+                THREADS_DEFAULT
+            }
+        },
+    };
+    let ways = threaded(index, disk, threads, bells, depth);
+    Ok(("threads", ways.map_err(|source| StartError::Threads { path, source })?))
 }
 
 fn ringed(disk: &ReadyDisk, bells: &[Arc<Bell>], depth: usize) -> io::Result<Vec<Way>> {
@@ -121,7 +126,7 @@ fn threaded(
     threads: u16,
     bells: &[Arc<Bell>],
     depth: usize,
-) -> io::Result<(&'static str, Vec<Way>)> {
+) -> io::Result<Vec<Way>> {
     let io: Arc<dyn PositionedIo> = match disk.config.faults {
         None => Arc::new(disk.file),
         Some(faults) => Arc::new(FaultyIo::new(disk.file, faults, disk.block_bytes)),
@@ -131,5 +136,5 @@ fn threaded(
         let backend = Box::new(threads.backend(Arc::clone(bell))) as Box<dyn Backend>;
         (backend, Buffers::new(depth))
     });
-    Ok(("threads", ways.collect()))
+    Ok(ways.collect())
 }

@@ -326,6 +326,17 @@ fn start_disks(
     Ok((Some(disks), tiers.into_iter().zip(ports).collect()))
 }
 
+/// What a packet thread waits for, and what rouses it.
+fn event_queue(disks: Option<&DiskPorts>) -> io::Result<(Poll, Waker)> {
+    let poll = Poll::new()?;
+    let waker = Waker::new(poll.registry(), WORKER_WAKER_TOKEN)?;
+    for source in disks.into_iter().flat_map(DiskPorts::sources) {
+        let source = source.as_raw_fd();
+        poll.registry().register(&mut SourceFd(&source), WORKER_WAKER_TOKEN, Interest::READABLE)?;
+    }
+    Ok((poll, waker))
+}
+
 fn start_workers(
     config: &RuntimeConfig,
     clock: Clock,
@@ -336,32 +347,22 @@ fn start_workers(
     let system = |what| move |source| StartError::System { what, source };
     let count = config.threads;
     let (mut polls, mut wakers) = (Vec::new(), Vec::new());
-    for _ in 0..count {
-        let poll = Poll::new().map_err(system("an event queue"))?;
-        let waker =
-            Waker::new(poll.registry(), WORKER_WAKER_TOKEN).map_err(system("an event queue"))?;
+    let busy = disks.as_ref().map_or_else(BusyPolicy::default, OpenDisks::busy);
+    let (disks, disk_parts) = start_disks(disks, clock, count)?;
+    for worker in 0..count {
+        let ports = disk_parts.get(worker).map(|(_, ports)| ports);
+        let (poll, waker) = event_queue(ports).map_err(system("an event queue"))?;
         polls.push(poll);
         wakers.push(Arc::new(waker));
     }
     let channels: Vec<_> = (0..count).map(|_| crossbeam_channel::unbounded::<ToWorker>()).collect();
     let siblings: Vec<_> = channels.iter().map(|(sender, _)| sender.clone()).collect();
-    let busy = disks.as_ref().map_or_else(BusyPolicy::default, OpenDisks::busy);
-    let (disks, disk_parts) = start_disks(disks, clock, count)?;
     let mut disk_parts = disk_parts.into_iter();
     let mut rings = CrossPorts::connect_all(&wakers).into_iter();
     let mut handles = Vec::new();
     for (index, (poll, (commands, receiver))) in polls.into_iter().zip(channels).enumerate() {
         let ports = rings.next().expect("one set of rings for each thread");
         let (disk, disk_ports) = disk_parts.next().unzip();
-        for source in disk_ports.iter().flat_map(DiskPorts::sources) {
-            poll.registry()
-                .register(
-                    &mut SourceFd(&source.as_raw_fd()),
-                    WORKER_WAKER_TOKEN,
-                    Interest::READABLE,
-                )
-                .map_err(system("an event queue"))?;
-        }
         let shards = (count > 1).then(|| Shards {
             key: shard_key,
             count: count as u16,
