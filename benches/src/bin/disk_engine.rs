@@ -138,6 +138,8 @@ impl Driver {
             }
             self.ports.drain(&mut self.outcomes);
             if self.outcomes.is_empty() {
+                // What ended short goes on.
+                self.ports.flush();
                 match self.poll.poll(&mut self.events, None) {
                     Err(error) if error.kind() != std::io::ErrorKind::Interrupted => bail!(error),
                     _ => continue,

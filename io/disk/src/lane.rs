@@ -15,9 +15,6 @@ use weir_store::disk::{DiskFailure, DiskOp, DiskOpId, DiskOpKind, DiskOutcome, W
 use crate::buffer::{Buffer, Buffers};
 use crate::monitor::DiskShared;
 
-/// Octets of packet blocks that are kept for reads to come.
-const POOL_BYTES: usize = 16 << 20;
-
 /// Times that an operation is tried again after it was interrupted.
 const INTERRUPTIONS_MAX: u32 = 1000;
 
@@ -123,18 +120,19 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// For so many operations at once.
+    /// For so many operations at once. Keeps `pool_bytes` of packet blocks for reads to come.
     pub(crate) fn new(
         backend: Box<dyn Backend>,
         shared: Arc<DiskShared>,
         buffers: Buffers,
         depth: usize,
+        pool_bytes: usize,
     ) -> Self {
         Self {
             backend,
             shared,
             buffers,
-            pool: Pool::new(POOL_BYTES),
+            pool: Pool::new(pool_bytes),
             running: (0..depth).map(|_| None).collect(),
             free: (0..depth as u32).rev().collect(),
             done: Vec::new(),
@@ -199,12 +197,13 @@ impl Lane {
     /// Waits for what is under way, no longer than until then. Whether nothing is any more.
     pub(crate) fn close(&mut self, until: Instant) -> bool {
         while !self.is_idle() && !self.shared.is_dead() {
+            // At least once: what has ended is there though the time is over.
             let left = until.saturating_duration_since(Instant::now());
+            let finished = self.backend.wait(left).and_then(|()| self.finish_all());
+            self.survive(finished);
             if left.is_zero() {
                 break;
             }
-            let finished = self.backend.wait(left).and_then(|()| self.finish_all());
-            self.survive(finished);
         }
         self.is_idle()
     }
@@ -292,9 +291,15 @@ impl Lane {
             DiskOpKind::Write { parts, .. } => parts.len().max(1) as u32,
             _ => 1,
         };
+        let is_write = matches!(op.kind, DiskOpKind::Write { .. });
+        if is_write && !self.shared.is_writable {
+            let outcome = DiskOutcome::Failed(DiskFailure::ReadOnly);
+            self.shared.counters.count(&outcome, 0);
+            self.answers.push((op.id, outcome));
+            return Ok(());
+        }
         let due = self.shared.due(services);
         let mut buffer = self.buffers.take(len);
-        let is_write = matches!(op.kind, DiskOpKind::Write { .. });
         let task = match op.kind {
             DiskOpKind::ReadRecord { sequence, .. } => Task::Record(self.place(offset, sequence)),
             DiskOpKind::ReadRaw { .. } => Task::Raw,
@@ -307,10 +312,6 @@ impl Lane {
             }
         };
         let running = Running { id: op.id, task, offset, len, done: 0, interruptions: 0, due };
-        if is_write && !self.shared.is_writable {
-            self.end(&running, buffer, DiskOutcome::Failed(DiskFailure::ReadOnly));
-            return Ok(());
-        }
         self.start(running, buffer)
     }
 

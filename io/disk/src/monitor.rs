@@ -219,6 +219,13 @@ impl DiskMonitor {
         self.disks[disk].0.death.get().map(String::as_str)
     }
 
+    /// Whether something was under way at a disk when a shard left it, so that the thread of that
+    /// shard may not end before the device answers.
+    #[must_use]
+    pub fn is_left_busy(&self, disk: usize) -> bool {
+        self.disks[disk].0.is_left_locked.load(Ordering::Acquire)
+    }
+
     /// The first error of a disk since the last call.
     #[must_use]
     pub fn take_error(&self, disk: usize) -> Option<DiskError> {

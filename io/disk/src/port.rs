@@ -93,9 +93,7 @@ impl DiskPorts {
     pub fn close(mut self, within: Duration) -> bool {
         let until = Instant::now() + within;
         // One that hangs does not keep the others from theirs.
-        let ended =
-            self.lanes.iter_mut().filter_map(|lane| lane.close(until).then_some(())).count();
-        ended == self.lanes.len()
+        self.lanes.iter_mut().fold(true, |all_ended, lane| all_ended & lane.close(until))
     }
 }
 

@@ -7,6 +7,8 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileTypeExt;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use io_uring::types::{Fixed, SubmitArgs, Timespec};
@@ -42,16 +44,20 @@ pub(crate) struct RingBackend {
     written: Option<RangeSet<u64>>,
     /// The thread that uses it has said so.
     is_enabled: bool,
+    bell: Arc<Bell>,
 }
 
 impl RingBackend {
+    /// `operations_max` is what the thread that uses it may have under way at all its disks.
+    ///
     /// # Errors
     /// When the system has no io_uring, or not enough of it, or does not let us use it.
     pub(crate) fn start(
         file: &File,
         buffers: &Buffers,
         depth: usize,
-        bell: &Bell,
+        operations_max: usize,
+        bell: &Arc<Bell>,
     ) -> io::Result<Self> {
         let entries = u32::try_from(depth).unwrap_or(u32::MAX).next_power_of_two();
         let ring = make_ring(entries)?;
@@ -61,6 +67,10 @@ impl RingBackend {
         let submitter = ring.submitter();
         submitter.register_files(&[file.as_raw_fd()])?;
         submitter.register_eventfd(bell.as_fd().as_raw_fd())?;
+        // The kernel's own threads belong to the thread, not to the ring. With fewer of them those
+        // that wait for one disk would keep the others waiting.
+        let workers_max = u32::try_from(operations_max).unwrap_or(u32::MAX);
+        submitter.register_iowq_max_workers(&mut [workers_max, 0])?;
         let are_buffers_registered = register(&ring, buffers);
         let flags = OFlag::from_bits_retain(fcntl(file, FcntlArg::F_GETFL)?);
         Ok(Self {
@@ -71,6 +81,7 @@ impl RingBackend {
             is_direct: flags.contains(OFlag::O_DIRECT),
             written: (!file.metadata()?.file_type().is_block_device()).then(RangeSet::new),
             is_enabled: false,
+            bell: Arc::clone(bell),
         })
     }
 
@@ -145,7 +156,7 @@ fn register(ring: &IoUring, buffers: &Buffers) -> bool {
     // SAFETY: kept buffers live as long as their lane; the kernel holds their pages.
     let registered = unsafe { ring.submitter().register_buffers(&kept) };
     if let Err(error) = &registered {
-        tracing::debug!(%error, "disk buffers are not registered with io_uring");
+        tracing::info!(%error, "disk buffers are not registered with io_uring (see ulimit -l)");
     }
     registered.is_ok()
 }
@@ -179,15 +190,31 @@ impl Backend for RingBackend {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if self.ring.submission().is_empty() { Ok(()) } else { self.enter(None) }
+        if self.ring.submission().is_empty() {
+            return Ok(());
+        }
+        self.enter(None)?;
+        if !self.ring.submission().is_empty() {
+            // The kernel was short of memory, say: once more in the next turn.
+            self.bell.ring();
+        }
+        Ok(())
     }
 
     fn reap(&mut self, done: &mut Vec<Done>) -> io::Result<()> {
-        let submission = self.ring.submission();
-        let are_some_put_off = submission.taskrun() || submission.cq_overflow();
-        drop(submission);
-        if are_some_put_off {
-            self.enter(None)?;
+        // The bell has rung for what the kernel has put off. It must not ring again while that is
+        // fetched; what is put off meanwhile is looked for after it can ring again.
+        for _ in 0..self.transfers.len() {
+            let submission = self.ring.submission();
+            if !submission.taskrun() && !submission.cq_overflow() {
+                break;
+            }
+            drop(submission);
+            self.ring.completion().disable_eventfd();
+            let entered = self.enter(None);
+            self.ring.completion().enable_eventfd();
+            fence(Ordering::SeqCst);
+            entered?;
         }
         for completion in self.ring.completion() {
             let token = completion.user_data() as u32;

@@ -15,6 +15,9 @@ use crate::port::DiskPorts;
 use crate::ring::RingBackend;
 use crate::threads::DiskThreads;
 
+/// Octets of packet blocks that are kept for reads to come, for all shards and disks together.
+const POOL_BYTES: usize = 64 << 20;
+
 /// Threads where io_uring is missing.
 const THREADS_DEFAULT: u16 = 16;
 
@@ -65,6 +68,8 @@ pub(crate) fn start(
     shards: usize,
 ) -> Result<(DiskMonitor, Vec<DiskPorts>), StartError> {
     let depth = depth.max(1) as usize;
+    let count = disks.len();
+    let pool_bytes = POOL_BYTES / (count * shards).max(1);
     let mut monitored = Vec::new();
     let (mut bells, mut ports) = (Vec::new(), Vec::new());
     for _ in 0..shards {
@@ -75,27 +80,28 @@ pub(crate) fn start(
     for (index, disk) in disks.into_iter().enumerate() {
         let shared = DiskShared::new(&disk, store_id, &bells).map_err(StartError::Descriptor)?;
         let shared = Arc::new(shared);
-        let (kind, ways) = ways(index, disk, &bells, depth)?;
+        let (kind, ways) = ways(index, disk, &bells, (depth, depth * count))?;
         for ((backend, buffers), ports) in ways.into_iter().zip(&mut ports) {
-            ports.add(Lane::new(backend, Arc::clone(&shared), buffers, depth));
+            ports.add(Lane::new(backend, Arc::clone(&shared), buffers, depth, pool_bytes));
         }
         monitored.push((shared, kind));
     }
     Ok((DiskMonitor::new(monitored), ports))
 }
 
-/// How a disk is read and written, and what does it, by shard.
+/// How a disk is read and written, and what does it, by shard. A shard has `depth` operations under
+/// way at it, and `operations_max` at all disks, at most.
 fn ways(
     index: usize,
     disk: ReadyDisk,
     bells: &[Arc<Bell>],
-    depth: usize,
+    (depth, operations_max): (usize, usize),
 ) -> Result<(&'static str, Vec<Way>), StartError> {
     let path = disk.config.path.clone();
     let threads = match disk.config.engine {
         Engine::Threads(threads) => threads,
         Engine::Auto if disk.config.faults.is_some() => THREADS_DEFAULT,
-        Engine::Auto | Engine::IoUring => match ringed(&disk, bells, depth) {
+        Engine::Auto | Engine::IoUring => match ringed(&disk, bells, (depth, operations_max)) {
             Ok(ways) => return Ok(("io_uring", ways)),
             Err(source) if disk.config.engine == Engine::IoUring => {
                 return Err(StartError::IoUring { path, source });
@@ -111,10 +117,14 @@ fn ways(
     Ok(("threads", ways.map_err(|source| StartError::Threads { path, source })?))
 }
 
-fn ringed(disk: &ReadyDisk, bells: &[Arc<Bell>], depth: usize) -> io::Result<Vec<Way>> {
+fn ringed(
+    disk: &ReadyDisk,
+    bells: &[Arc<Bell>],
+    (depth, operations_max): (usize, usize),
+) -> io::Result<Vec<Way>> {
     let ways = bells.iter().map(|bell| {
         let buffers = Buffers::new(depth);
-        let backend = RingBackend::start(&disk.file, &buffers, depth, bell)?;
+        let backend = RingBackend::start(&disk.file, &buffers, depth, operations_max, bell)?;
         Ok((Box::new(backend) as Box<dyn Backend>, buffers))
     });
     ways.collect()

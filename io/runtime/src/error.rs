@@ -27,9 +27,9 @@ pub enum StartError {
     /// A disk of the content store cannot be used. The error says what to do.
     #[error("{0}")]
     Disk(#[from] weir_disk::OpenError),
-    /// A disk's threads do not start.
+    /// The disks cannot be read and written as configured.
     #[error("{0}")]
-    DiskEngine(#[from] weir_disk::StartError),
+    DiskStart(#[from] weir_disk::StartError),
     /// The disks did not answer while they were being opened.
     #[error(
         "the disks of the content store gave no answer in {seconds} s ({paths}); see whether the \

@@ -96,7 +96,7 @@ impl FromStr for Admission {
             "second-hit" => Ok(Self::SecondHit),
             number => match number.parse() {
                 Ok(bytes_min) => Ok(Self::Size { bytes_min }),
-                Err(_) => Err(UnknownWord { words: &["all", "second-hit", "octets"] }),
+                Err(_) => Err(UnknownWord { words: &["all", "second-hit", "4096"] }),
             },
         }
     }

@@ -111,7 +111,7 @@ impl OpenDisks {
             .filter(|&disk| !self.set.geometry(disk, 0).is_writable)
             .map(|disk| self.config.files[disk].path.display().to_string())
             .collect();
-        let depth = (self.config.tier.depth / self.shards as u32).max(1);
+        let depth = self.config.tier.clone().for_shard(self.shards as u32).depth;
         let (monitor, ports) = self.set.start(depth, self.shards)?;
         let stalls = self.config.stalled_while.iter().enumerate().filter_map(|(disk, path)| {
             let path = path.clone()?;
@@ -235,6 +235,11 @@ impl Disks {
         [writes, self.stall_check_at].into_iter().flatten().min()
     }
 
+    /// A device did not answer in time, so that a packet thread may never end.
+    pub(super) fn are_left_busy(&self) -> bool {
+        (0..self.paths.len()).any(|disk| self.monitor.is_left_busy(disk))
+    }
+
     pub(super) fn snapshots(&self) -> Vec<DiskSnapshot> {
         let disks = self.paths.iter().zip(&self.capacities).enumerate();
         let disks = disks.map(|(disk, (path, &capacity_bytes))| DiskSnapshot {
@@ -262,7 +267,8 @@ impl Disks {
             tracing::info!(records = sum.recovered, ms, "what is on the disks is read in");
             if sum.regions_unreadable > 0 {
                 let regions = sum.regions_unreadable;
-                tracing::warn!(regions, "parts of the disks cannot be read; they count as empty");
+                let what = "parts of the disks are damaged or cannot be read";
+                tracing::warn!(regions, "{what}; records in them may be lost");
             }
         }
         for (disk, path) in self.paths.iter().enumerate() {
@@ -308,11 +314,10 @@ impl Disks {
         let news = &mut self.news;
         for (disk, path) in self.paths.iter().enumerate() {
             let path = path.display();
-            if let Some(error) = self.monitor.take_error(disk)
-                && let Some(failures) =
-                    news.failures[disk].news(now, self.monitor.counters(disk).failures)
-            {
-                tracing::warn!(%path, failures, "{error}");
+            let failures = self.monitor.counters(disk).failures;
+            if let Some(failures) = news.failures[disk].news(now, failures) {
+                let error = self.monitor.take_error(disk).map(|error| error.to_string());
+                tracing::warn!(%path, failures, error, "reads or writes of a disk failed");
             }
             if let Some(cause) = self.monitor.death(disk)
                 && !std::mem::replace(&mut news.are_dead[disk], true)
