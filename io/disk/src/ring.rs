@@ -8,7 +8,6 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use io_uring::types::{Fixed, SubmitArgs, Timespec};
@@ -202,18 +201,18 @@ impl Backend for RingBackend {
     }
 
     fn reap(&mut self, done: &mut Vec<Done>) -> io::Result<()> {
-        // The bell has rung for what the kernel has put off. It must not ring again while that is
-        // fetched; what is put off meanwhile is looked for after it can ring again.
-        for _ in 0..self.transfers.len() {
-            let submission = self.ring.submission();
-            if !submission.taskrun() && !submission.cq_overflow() {
-                break;
+        let submission = self.ring.submission();
+        let are_some_put_off = submission.taskrun() || submission.cq_overflow();
+        drop(submission);
+        if are_some_put_off {
+            // The bell has rung for them, and would once more when they are fetched: for a look
+            // before the thread sleeps, which is worth it unless nothing more can come.
+            let is_last = self.under_way == 1;
+            if is_last {
+                self.ring.completion().disable_eventfd();
             }
-            drop(submission);
-            self.ring.completion().disable_eventfd();
             let entered = self.enter(None);
             self.ring.completion().enable_eventfd();
-            fence(Ordering::SeqCst);
             entered?;
         }
         for completion in self.ring.completion() {
