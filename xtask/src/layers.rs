@@ -35,6 +35,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     let metadata = cargo_metadata(root)?;
     let edges = workspace_edges(root, &metadata)?;
     let mut findings: Vec<String> = edges.iter().filter_map(edge_finding).collect();
+    findings.extend(plain_run_finding(&programs_of_default_members(&metadata)?));
     for folder in member_folders(root, &metadata)? {
         if folder.starts_with("core/") {
             let path = root.join(&folder).join("src/lib.rs");
@@ -56,6 +57,26 @@ fn cargo_metadata(root: &Path) -> anyhow::Result<Value> {
         bail!("cargo metadata failed:\n{}", String::from_utf8_lossy(&output.stderr));
     }
     serde_json::from_slice(&output.stdout).context("cargo metadata printed no JSON")
+}
+
+/// What `cargo run` alone can start.
+fn programs_of_default_members(metadata: &Value) -> anyhow::Result<Vec<&str>> {
+    let defaults = metadata["workspace_default_members"].as_array();
+    let defaults = defaults.context("cargo metadata lists no default members")?;
+    let members = packages(metadata)?.iter().filter(|package| defaults.contains(&package["id"]));
+    let targets = members.filter_map(|package| package["targets"].as_array()).flatten();
+    let programs = targets
+        .filter(|target| target["kind"].as_array().is_some_and(|kinds| kinds == &["bin"]))
+        .filter_map(|target| target["name"].as_str());
+    Ok(programs.collect())
+}
+
+/// The README has people type `cargo run --release -- demo`.
+fn plain_run_finding(programs: &[&str]) -> Option<String> {
+    (programs != ["weir"]).then(|| {
+        let what = "`cargo run` must start weir alone, but the default members have";
+        format!("Cargo.toml:4: {what} {programs:?}")
+    })
 }
 
 fn packages(metadata: &Value) -> anyhow::Result<&Vec<Value>> {
@@ -165,6 +186,13 @@ mod tests {
         ] {
             assert_eq!(finding(from, to), None, "{from} -> {to}");
         }
+    }
+
+    #[test]
+    fn cargo_run_starts_weir_and_nothing_else() {
+        assert_eq!(plain_run_finding(&["weir"]), None);
+        assert!(plain_run_finding(&[]).is_some());
+        assert!(plain_run_finding(&["disk_engine", "weir"]).is_some());
     }
 
     #[test]
