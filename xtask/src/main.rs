@@ -16,7 +16,7 @@ Usage: cargo xtask COMMAND
   ci                     everything a change must pass: format, clippy, docs, layers, tidy, tests
   test [--full] [-- ..]  set up what the tests need, then run them; --full runs the long ones too;
                          what follows -- goes to `cargo test`
-  layers                 check the order of layers, forbidden edges between crates, what `cargo run` starts
+  layers                 check layers, forbidden edges between crates, what `cargo run` starts
   tidy                   check the size of functions and files, columns, READMEs, leftovers
   clients                install the interoperation clients into target/interop and stop
 
