@@ -12,7 +12,6 @@ mod interest;
 mod metadata;
 mod pipeline;
 mod request;
-mod rtt;
 mod segment_set;
 mod stats;
 mod template;
@@ -25,7 +24,6 @@ pub use fetcher::{
 pub use histogram::Histogram;
 pub use interest::InterestBatch;
 pub use metadata::{LISTING_KEYWORD, METADATA_KEYWORD, Metadata, MetadataError};
-pub use rtt::{RttConfig, RttEstimator};
 pub use segment_set::SegmentSet;
 pub use stats::FetchStats;
 pub use template::{Frame, Seal, SegmentTemplate};

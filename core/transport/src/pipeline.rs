@@ -7,12 +7,11 @@
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 
-use weir_base::{Instant, NS_PER_MS, NS_PER_S};
+use weir_base::{Instant, NS_PER_MS, NS_PER_S, RttConfig, RttEstimator};
 use weir_wire::NackReason;
 
 use crate::congestion::{Congestion, CongestionControl, Sample};
 use crate::histogram::Histogram;
-use crate::rtt::{RttConfig, RttEstimator};
 
 /// An Interest may be lost once this many later ones were answered (RFC 9002, kPacketThreshold).
 const REORDER_ORDERS: u64 = 3;

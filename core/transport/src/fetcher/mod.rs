@@ -6,7 +6,7 @@ mod layout;
 use alloc::vec::Vec;
 use core::fmt;
 
-use weir_base::{FaceId, Instant, NS_PER_MS, Packet, Rng};
+use weir_base::{FaceId, Instant, NS_PER_MS, Packet, Rng, RttConfig};
 use weir_security::manifest::{MANIFEST_KEYWORD, ManifestPart};
 use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name};
 
@@ -17,7 +17,6 @@ use crate::interest::{InterestBatch, Selectors};
 use crate::metadata::{METADATA_KEYWORD, Metadata};
 use crate::pipeline::{Answered, Failed, GiveUp, Pipeline, PipelineConfig};
 use crate::request::{Request, Tries};
-use crate::rtt::RttConfig;
 use crate::segment_set::SegmentSet;
 use crate::stats::FetchStats;
 

@@ -1,6 +1,6 @@
 //! Round-trip time and retransmission timeout (RFC 6298).
 
-use weir_base::{NS_PER_MS, NS_PER_S};
+use crate::time::{NS_PER_MS, NS_PER_S};
 
 /// Constants of the estimator.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
