@@ -5,10 +5,12 @@ use alloc::vec::Vec;
 use weir_base::Instant;
 use weir_wire::{Name, NameView};
 
-use crate::io::{Command, Event, NextHop, Outbox};
-use crate::prefix_table::PrefixHashes;
-use crate::router::{FibEntry, Router};
+use crate::input::Command;
+use crate::io::{Event, NextHop, Outbox};
+use crate::router::Router;
 use crate::strategy::Strategy;
+use crate::table::fib::FibEntry;
+use crate::table::prefixes::PrefixHashes;
 
 impl Router {
     pub(crate) fn set_default_strategies(&mut self) {

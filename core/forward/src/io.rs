@@ -1,48 +1,10 @@
-//! What goes into a router shard and what comes out of it.
+//! What a router shard is told of and what comes out of it.
 
 use alloc::vec::Vec;
 
 use weir_base::{FaceId, Packet};
-use weir_store::StoreConfig;
-use weir_store::disk::{DiskOp, DiskOpId, DiskOutcome};
-use weir_wire::{LpHeader, Name};
-
-use crate::strategy::Strategy;
-
-/// One thing that a shard is given. Inputs come in batches; a batch of any size gives the same
-/// result as its inputs one by one.
-#[derive(Debug)]
-pub enum Input {
-    /// A whole network packet from a face: `weir-link` has reassembled it and decoded its NDNLPv2
-    /// header. A Nack is an Interest whose header holds a reason.
-    Packet {
-        /// The face it arrived on.
-        face: FaceId,
-        /// Its link header; only fields that matter beyond the link are read.
-        header: LpHeader,
-        /// Exactly one Interest or Data TLV.
-        packet: Packet,
-    },
-    /// A change of configuration or tables.
-    Command(Command),
-    /// An operation of [`Outbox::disk_ops`] has ended.
-    DiskDone {
-        /// Which.
-        id: DiskOpId,
-        /// How.
-        outcome: DiskOutcome,
-    },
-    /// A neighbour says whether its store has room for Interests that could go elsewhere (paper
-    /// nb-cache, III-E). On a router of several shards each gets this.
-    Availability {
-        /// The face it is at.
-        face: FaceId,
-        /// For how long it has none, milliseconds; 0 when it has again.
-        unavailable_ms: u64,
-    },
-    /// Nothing but the time has come: see [`Router::next_wakeup`](crate::Router::next_wakeup).
-    Wakeup,
-}
+use weir_store::disk::DiskOp;
+use weir_wire::LpHeader;
 
 /// Whether a face leads to this host's own programs (NFD management, FaceScope).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,60 +47,6 @@ pub enum UnsolicitedPolicy {
     AdmitNetwork,
     /// Store it.
     AdmitAll,
-}
-
-/// A change of a shard's tables. Every shard of a router gets every command.
-#[derive(Debug)]
-pub enum Command {
-    /// A face came into being.
-    AddFace {
-        /// Its identifier.
-        face: FaceId,
-        /// Local or not.
-        scope: FaceScope,
-        /// Point to point or not.
-        link_type: LinkType,
-    },
-    /// A face is gone. FIB entries that name it pass it over; who keeps the FIB sends
-    /// [`Command::SetNextHops`] for them in its own time.
-    RemoveFace {
-        /// Its identifier.
-        face: FaceId,
-    },
-    /// Replaces the next hops of a FIB prefix; none removes the prefix.
-    SetNextHops {
-        /// The prefix, of at most [`PREFIX_COMPONENTS_MAX`](crate::PREFIX_COMPONENTS_MAX)
-        /// components.
-        prefix: Name,
-        /// In any order.
-        next_hops: Vec<NextHop>,
-    },
-    /// Chooses the strategy of a prefix; `None` unsets it (`/` falls back to best-route).
-    SetStrategy {
-        /// The prefix.
-        prefix: Name,
-        /// What to use there and below.
-        strategy: Option<Strategy>,
-    },
-    /// Changes capacity, policy or flags of the content store.
-    ConfigureStore(StoreConfig),
-    /// Erases stored Data under a prefix; answered by [`Event::StoreErased`].
-    EraseStore {
-        /// Identifies the answer.
-        transaction: u64,
-        /// Everything under this name goes.
-        prefix: Name,
-        /// At most this many Data.
-        limit: usize,
-    },
-    /// Writes all that is in RAM to the store's disks, as before a stop; answered by
-    /// [`Event::StoreFlushed`] when it is done, at once where there is no disk.
-    FlushStore {
-        /// Identifies the answer.
-        transaction: u64,
-    },
-    /// Sets the names whose forwarding hints mean "here" (NFD, producer region).
-    SetProducerRegions(Vec<Name>),
 }
 
 /// What kind of network packet leaves.

@@ -4,36 +4,31 @@
 
 extern crate alloc;
 
-mod adaptive;
-mod blocking;
-mod busy;
-mod bypass;
 mod command;
-mod data;
-mod dead_nonce;
+mod content;
 mod direct;
-mod disk;
-mod interest;
+mod egress;
+mod input;
 mod io;
-mod nack;
-mod neighbours;
-mod pit;
-mod prefix_table;
-mod reads;
+mod packet;
+mod path;
 mod router;
+mod scope;
 pub mod shard;
 mod stats;
 pub mod strategy;
+mod table;
 
-pub use busy::{BusyPolicy, Bypass, Mark, StoreIo};
-pub use interest::InterestStage;
+pub use content::busy::{BusyPolicy, Bypass, Mark, StoreIo};
+pub use input::{Command, Input};
 pub use io::{
-    Availability, Command, Event, FaceScope, Input, LinkType, NextHop, OutPacket, Outbox,
-    PacketKind, UnsolicitedPolicy,
+    Availability, Event, FaceScope, LinkType, NextHop, OutPacket, Outbox, PacketKind,
+    UnsolicitedPolicy,
 };
-pub use prefix_table::PREFIX_COMPONENTS_MAX;
+pub use path::InterestStage;
 pub use router::{Router, RouterConfig};
 pub use stats::{BusyStats, DropReason, LatencyHistogram, RouterStats};
+pub use table::prefixes::PREFIX_COMPONENTS_MAX;
 
 #[cfg(test)]
 mod tests;

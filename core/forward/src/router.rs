@@ -4,23 +4,25 @@ use alloc::vec::Vec;
 use core::mem;
 
 use arrayvec::ArrayVec;
-use weir_base::{FaceId, HashKey, Instant, NS_PER_S, Packet, Pool, Rng, Slab, Table};
+use weir_base::{FaceId, HashKey, Instant, NS_PER_S, Pool, Rng};
 use weir_store::disk::DiskTierConfig;
 use weir_store::{NameHashes, Store, StoreConfig};
-use weir_wire::{InterestView, LpHeader, NackReason, Name, NameView, PacketView, PitToken, tlv};
+use weir_wire::{Name, NameView, PacketView, PitToken, tlv};
 
-use crate::blocking::Turn;
-use crate::busy::BusyPolicy;
-use crate::dead_nonce::DeadNonceList;
-use crate::disk::DiskState;
-use crate::io::{
-    FaceScope, Input, LinkType, NextHop, OutPacket, Outbox, PacketKind, UnsolicitedPolicy,
-};
-use crate::pit::{Pit, PitEntry};
-use crate::prefix_table::PrefixTable;
+use crate::content::busy::BusyPolicy;
+use crate::content::disk::DiskState;
+use crate::egress::Sender;
+use crate::input::Input;
+use crate::io::{Outbox, UnsolicitedPolicy};
+use crate::packet::{QueueState, ReceivedPacket};
 use crate::shard;
 use crate::stats::{BusyStats, DropReason, RouterStats};
 use crate::strategy::Strategy;
+use crate::table::dead_nonces::DeadNonceList;
+use crate::table::faces::FaceTable;
+use crate::table::fib::FibEntry;
+use crate::table::pit::Pit;
+use crate::table::prefixes::PrefixTable;
 
 /// Bounds and policies of a shard.
 #[derive(Clone, Debug)]
@@ -73,198 +75,13 @@ impl Default for RouterConfig {
     }
 }
 
-/// What a shard knows of a face.
-#[derive(Clone, Copy)]
-pub(crate) struct Face {
-    id: FaceId,
-    scope: FaceScope,
-    link_type: LinkType,
-    /// Its place in the table, until it is removed.
-    slot: u32,
-    /// PIT entries that it waits for.
-    waits_for: u32,
-}
-
-impl Face {
-    pub(crate) fn id(&self) -> FaceId {
-        self.id
-    }
-
-    pub(crate) fn slot(&self) -> u32 {
-        self.slot
-    }
-
-    pub(crate) fn waits_for(&self) -> usize {
-        self.waits_for as usize
-    }
-
-    pub(crate) fn is_local(&self) -> bool {
-        self.scope == FaceScope::Local
-    }
-
-    pub(crate) fn is_ad_hoc(&self) -> bool {
-        self.link_type == LinkType::AdHoc
-    }
-
-    pub(crate) fn is_point_to_point(&self) -> bool {
-        self.link_type == LinkType::PointToPoint
-    }
-}
-
-/// Faces by identifier.
-pub(crate) struct FaceTable {
-    table: Table,
-    faces: Slab<Face>,
-}
-
-impl FaceTable {
-    fn new() -> Self {
-        Self { table: Table::with_capacity(64), faces: Slab::new() }
-    }
-
-    /// Identifiers are ours and dense: spreading them is enough.
-    fn hash(id: FaceId) -> u64 {
-        id.0.wrapping_mul(0x9E37_79B9_7F4A_7C15)
-    }
-
-    #[inline]
-    fn index(&self, id: FaceId) -> Option<u32> {
-        self.table.find(Self::hash(id), |index| self.faces[index].id == id)
-    }
-
-    #[inline]
-    pub(crate) fn find(&self, id: FaceId) -> Option<Face> {
-        self.index(id).map(|index| self.faces[index])
-    }
-
-    pub(crate) fn insert(&mut self, id: FaceId, scope: FaceScope, link_type: LinkType) {
-        match self.index(id) {
-            Some(index) => {
-                self.faces[index].scope = scope;
-                self.faces[index].link_type = link_type;
-            }
-            None => {
-                let face = Face { id, scope, link_type, slot: 0, waits_for: 0 };
-                let slot = self.faces.insert(face);
-                self.faces[slot].slot = slot;
-                self.table.insert(Self::hash(id), slot);
-            }
-        }
-    }
-
-    /// The face waits for one more PIT entry.
-    pub(crate) fn begin_wait(&mut self, slot: u32) {
-        self.faces[slot].waits_for += 1;
-    }
-
-    /// The face in `slot`, if it is still `id`, waits for one less.
-    pub(crate) fn end_wait(&mut self, slot: u32, id: FaceId) {
-        if let Some(face) = self.faces.get_mut(slot).filter(|face| face.id == id) {
-            face.waits_for -= 1;
-        }
-    }
-
-    pub(crate) fn remove(&mut self, id: FaceId) {
-        if let Some(index) = self.index(id) {
-            self.table.remove(Self::hash(id), index);
-            self.faces.remove(index);
-        }
-    }
-}
-
-/// Puts packets into the outbox and counts them.
-pub(crate) struct Sender {
-    /// The token of our Interests; empty with one shard.
-    token: PitToken,
-}
-
-impl Sender {
-    pub(crate) fn interest(
-        &self,
-        face: FaceId,
-        ingress: FaceId,
-        packet: Packet,
-        stats: &mut RouterStats,
-        out: &mut Outbox,
-    ) {
-        stats.out_interests += 1;
-        let header = LpHeader {
-            pit_token: self.token,
-            incoming_face: Some(ingress.0),
-            ..LpHeader::default()
-        };
-        out.packets.push(OutPacket { face, header, packet, kind: PacketKind::Interest });
-    }
-
-    pub(crate) fn data(
-        &self,
-        to: (FaceId, PitToken),
-        from: (FaceId, u64),
-        packet: Packet,
-        stats: &mut RouterStats,
-        out: &mut Outbox,
-    ) {
-        stats.out_data += 1;
-        let header = LpHeader {
-            pit_token: to.1,
-            incoming_face: Some(from.0.0),
-            congestion_mark: from.1,
-            ..LpHeader::default()
-        };
-        out.packets.push(OutPacket { face: to.0, header, packet, kind: PacketKind::Data });
-    }
-
-    pub(crate) fn nack(
-        &self,
-        face: FaceId,
-        reason: NackReason,
-        interest: Packet,
-        stats: &mut RouterStats,
-        out: &mut Outbox,
-    ) {
-        stats.out_nacks += 1;
-        let header = LpHeader { nack: Some(reason), ..LpHeader::default() };
-        out.packets.push(OutPacket { face, header, packet: interest, kind: PacketKind::Nack });
-    }
-
-    /// A Nack to every downstream that can take one; their records go.
-    pub(crate) fn nack_all(
-        &self,
-        entry: &mut PitEntry,
-        reason: NackReason,
-        faces: &mut FaceTable,
-        stats: &mut RouterStats,
-        out: &mut Outbox,
-    ) {
-        while let Some(record) = entry.in_records.remove(|_| true) {
-            faces.end_wait(record.face_slot, record.face);
-            if faces.find(record.face).is_some_and(|face| face.is_point_to_point()) {
-                let interest = with_nonce(entry, record.nonce);
-                self.nack(record.face, reason, interest, stats, out);
-            }
-        }
-    }
-}
-
-/// The entry's Interest with a downstream's own nonce, by which it knows its Nack.
-pub(crate) fn with_nonce(entry: &PitEntry, nonce: u32) -> Packet {
-    if nonce == entry.nonce {
-        return entry.interest.clone();
-    }
-    let view = InterestView::decode(&entry.interest).expect("the PIT holds valid Interests");
-    let at = view.nonce_at.expect("Interests in the PIT have a nonce");
-    let mut octets = entry.interest.to_vec();
-    octets[at..at + 4].copy_from_slice(&nonce.to_be_bytes());
-    Packet::from(octets)
-}
-
 /// Packets whose tables are looked up together: enough to hide memory latency, few enough that what
 /// was fetched is still there when it is used.
 const BATCH: usize = 32;
 
 /// A packet of a batch.
 struct Arrival<'a> {
-    from: From<'a>,
+    from: ReceivedPacket<'a>,
     /// None when it is malformed, which is counted.
     parsed: Option<PacketView<'a>>,
     hashes: NameHashes,
@@ -318,12 +135,12 @@ impl Router {
                 Some(disk) => Store::with_disk(config.store.clone(), disk.clone()),
                 None => Store::new(config.store.clone()),
             },
-            disk: DiskState::new(&config),
+            disk: DiskState::new(&config.busy, config.disk.as_ref(), config.seed),
             dead_nonces: DeadNonceList::new(config.dead_nonce_lifetime_ns, config.dead_nonces_max),
             producer_regions: Vec::new(),
             pool: Pool::new(config.pool_bytes_max),
             rng: Rng::from_seed(config.seed),
-            sender: Sender { token },
+            sender: Sender::new(token),
             stats: RouterStats::default(),
             prefix_hashes: Vec::new(),
             expired: Vec::new(),
@@ -342,7 +159,7 @@ impl Router {
     /// prefetched, then they are processed in order.
     pub fn handle(&mut self, now: Instant, inputs: &mut [Input], out: &mut Outbox) {
         self.expire(now);
-        self.tend_disk(now, out);
+        self.handle_disk_timeout(now, out);
         let mut rest = inputs;
         while !rest.is_empty() {
             let is_packet = |input: &Input| matches!(input, Input::Packet { .. });
@@ -412,7 +229,7 @@ impl Router {
         for record in entry.in_records.iter() {
             self.faces.end_wait(record.face_slot, record.face);
         }
-        self.leave_way(now, index, None);
+        self.detach_wait_state(now, index, None);
         self.stats.unsatisfied += 1;
         self.pit.remove(index);
     }
@@ -421,7 +238,12 @@ impl Router {
         let mut arrivals = ArrayVec::<Arrival<'_>, BATCH>::new();
         for input in batch {
             let Input::Packet { face, header, packet } = input else { continue };
-            let arrival = self.parse(From { face: *face, header, packet, turn: Turn::Arrives });
+            let arrival = self.parse(ReceivedPacket {
+                face: *face,
+                header,
+                packet,
+                queue_state: QueueState::NotQueued,
+            });
             self.prefetch_tables(&arrival);
             arrivals.push(arrival);
         }
@@ -480,7 +302,7 @@ impl Router {
     }
 
     #[inline(always)]
-    fn parse<'a>(&mut self, from: From<'a>) -> Arrival<'a> {
+    fn parse<'a>(&mut self, from: ReceivedPacket<'a>) -> Arrival<'a> {
         match PacketView::decode(from.packet) {
             Ok(parsed) => {
                 let has_disk = self.store.has_disk();
@@ -542,22 +364,4 @@ fn hash_name(key: &HashKey, packet: &PacketView<'_>, has_disk: bool) -> NameHash
 fn seems_to_end_in_digest(name: NameView<'_>) -> bool {
     const DIGEST_HEADER: [u8; 2] = [tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as u8, 32];
     name.value().split_last_chunk::<34>().is_some_and(|(_, last)| last.starts_with(&DIGEST_HEADER))
-}
-
-/// The next hops of a prefix.
-#[derive(Clone, Debug)]
-pub(crate) struct FibEntry {
-    /// Stays when the next hops change.
-    pub(crate) id: u32,
-    /// By rising cost.
-    pub(crate) next_hops: Vec<NextHop>,
-}
-
-/// Where a packet came from, and the packet as it came.
-pub(crate) struct From<'a> {
-    pub(crate) face: FaceId,
-    pub(crate) header: &'a LpHeader,
-    pub(crate) packet: &'a Packet,
-    /// Whether it is an Interest that has waited before a store that blocks.
-    pub(crate) turn: Turn,
 }

@@ -198,13 +198,13 @@ pub struct BusyStats {
     /// Interests refused for congestion because that queue was full.
     pub interests_refused: u64,
     /// Neighbours told that this store has no room.
-    pub alphas_sent: u64,
+    pub busy_sent: u64,
     /// Neighbours told that it has again.
-    pub betas_sent: u64,
+    pub available_sent: u64,
     /// Times that a neighbour said that its store has no room.
-    pub alphas_received: u64,
+    pub busy_received: u64,
     /// Times that one said that it has again.
-    pub betas_received: u64,
+    pub available_received: u64,
     /// Time from the beginning of a wait for a disk to its end with Data.
     pub read_latency: LatencyHistogram,
     /// Time to Data of Interests that passed the store by.
@@ -242,10 +242,10 @@ impl BusyStats {
             &mut self.interests_waiting,
             &mut self.interests_queued,
             &mut self.interests_refused,
-            &mut self.alphas_sent,
-            &mut self.betas_sent,
-            &mut self.alphas_received,
-            &mut self.betas_received,
+            &mut self.busy_sent,
+            &mut self.available_sent,
+            &mut self.busy_received,
+            &mut self.available_received,
         ]
     }
 }

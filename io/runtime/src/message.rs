@@ -105,10 +105,10 @@ pub(crate) struct WorkerCounters {
     pub(crate) management_overflow: u64,
     /// Packets lost to full rings between threads.
     pub(crate) ring_overflow: u64,
-    /// Datagrams from strangers that are no NDN packets.
-    pub(crate) stranger_malformed: u64,
-    /// Datagrams from strangers while there were as many faces as may be.
-    pub(crate) stranger_refused: u64,
+    /// Datagrams from unknown peers that are no NDN packets.
+    pub(crate) unknown_peer_malformed: u64,
+    /// Datagrams from unknown peers while there were as many faces as may be.
+    pub(crate) unknown_peer_refused: u64,
     /// Streams that closed because what came could not be cut into packets.
     pub(crate) framing_lost: u64,
     /// Errors that broke a UDP port.

@@ -125,8 +125,8 @@ impl Snapshot {
             ("management-overflow", worker.management_overflow),
             ("port-error", worker.port_errors),
             ("ring-overflow", worker.ring_overflow),
-            ("stranger-malformed", worker.stranger_malformed),
-            ("stranger-refused", worker.stranger_refused),
+            ("stranger-malformed", worker.unknown_peer_malformed),
+            ("stranger-refused", worker.unknown_peer_refused),
         ];
         for (reason, count) in counts {
             self.add_runtime_drop(reason, count);

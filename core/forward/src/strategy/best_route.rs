@@ -2,9 +2,9 @@
 
 use weir_wire::NackReason;
 
-use super::{Context, Suppression, may_retransmit};
 use crate::io::NextHop;
 use crate::stats::DropReason;
+use crate::strategy::context::{Context, Suppression, may_retransmit};
 
 pub(super) fn after_interest(suppression: &Suppression, context: &mut Context<'_>) {
     let pending = context.entry().out_records.iter().filter(|record| record.expiry > context.now);

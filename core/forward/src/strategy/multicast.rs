@@ -1,7 +1,7 @@
 //! multicast, version 5 of NFD: every next hop; retransmissions are held back for each upstream.
 
-use super::{Context, Suppression, may_retransmit};
 use crate::stats::DropReason;
+use crate::strategy::context::{Context, Suppression, may_retransmit};
 
 pub(super) fn after_interest(suppression: &Suppression, context: &mut Context<'_>) {
     let mut sent = false;

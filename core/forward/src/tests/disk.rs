@@ -489,9 +489,9 @@ fn neighbours_are_told_while_the_store_is_over_its_threshold() {
     assert_eq!(announcements(&mut bed), vec![(ASKER, 30)]);
     (0..3).for_each(|_| drop(bed.step()));
     assert_eq!(announcements(&mut bed), vec![], "not before the period is over");
-    for betas in [1, 1, 0, 0] {
+    for repeats in [1, 1, 0, 0] {
         bed.pass_ms(10);
-        assert_eq!(announcements(&mut bed), vec![(ASKER, 0); betas]);
+        assert_eq!(announcements(&mut bed), vec![(ASKER, 0); repeats]);
     }
     assert_eq!(bed.router.next_wakeup(), None, "nothing is left to tell");
     // Who has not asked for long is not told.
@@ -499,7 +499,7 @@ fn neighbours_are_told_while_the_store_is_over_its_threshold() {
     bed.ask(LOCAL, &Ask::new("/d/seg=0", 2));
     bed.ask(LOCAL, &Ask::new("/d/seg=1", 3));
     assert_eq!(announcements(&mut bed), vec![]);
-    assert_eq!((bed.busy().alphas_sent, bed.busy().betas_sent), (2, 2));
+    assert_eq!((bed.busy().busy_sent, bed.busy().available_sent), (2, 2));
     // Plain marking tells nobody.
     let mut bed = DiskBed::new(policy(Bypass::Threshold, Mark::Ecn));
     bed.put_segments(4);

@@ -107,7 +107,7 @@ impl DiskTier {
         }
         let device = &self.devices[usize::from(place.disk())];
         let is_due_again = offer.was_used && device.will_go_soon(place);
-        match (self.notes.find(offer.key).is_some(), is_due_again) {
+        match (self.fingerprints.find(offer.key).is_some(), is_due_again) {
             // Before a stop nobody can remember what it must be compared with.
             (true, false) if offer.is_forced => Before::Perhaps(place),
             (true, true) => Before::Perhaps(place),
@@ -119,7 +119,7 @@ impl DiskTier {
     /// From now on only this Data is served under this key.
     fn note(&mut self, key: Key, wire: &[u8]) {
         let fingerprint = self.config.hash_key.hash(wire);
-        if let Some(unknown) = self.notes.insert(key, fingerprint) {
+        if let Some(unknown) = self.fingerprints.insert(key, fingerprint) {
             self.erase_key(unknown);
         }
     }
@@ -271,7 +271,7 @@ impl DiskTier {
                 }
             }
         }
-        if self.notes.remove(key) && self.is_recovering() {
+        if self.fingerprints.remove(key) && self.is_recovering() {
             self.supersede(disk, key);
         }
         let packet = packet.share();
@@ -350,7 +350,7 @@ impl DiskTier {
     /// What was stored under this key is not to be served again, now or after a restart. Says
     /// whether there was anything.
     pub(crate) fn erase_key(&mut self, key: Key) -> bool {
-        self.notes.remove(key);
+        self.fingerprints.remove(key);
         self.outdate_reads(key);
         let place = self.find_at_all(key);
         let was_there = place.is_some_and(|place| self.is_valid(place));
@@ -387,7 +387,7 @@ impl DiskTier {
 
     /// What a stop would forget to compare is given up before.
     pub(crate) fn erase_noted(&mut self) {
-        while let Some(key) = self.notes.first() {
+        while let Some(key) = self.fingerprints.first() {
             self.erase_key(key);
         }
     }
@@ -420,7 +420,7 @@ impl DiskTier {
                 }
                 if is_valid {
                     erased += 1;
-                    self.notes.remove(key);
+                    self.fingerprints.remove(key);
                 }
             }
             if is_all {

@@ -171,9 +171,9 @@ impl DiskTier {
         if read.is_outdated {
             return false;
         }
-        let Some(fingerprint) = self.notes.find(read.key) else { return true };
+        let Some(fingerprint) = self.fingerprints.find(read.key) else { return true };
         if self.config.hash_key.hash(packet) == fingerprint {
-            self.notes.remove(read.key);
+            self.fingerprints.remove(read.key);
             return true;
         }
         self.stats.damaged += 1;

@@ -2,9 +2,9 @@
 
 use super::config::{DiskTierConfig, FilterKind};
 use super::device::{Batch, Device};
+use super::fingerprints::PendingFingerprints;
 use super::index::DiskIndex;
 use super::lookup::{FinishedRead, OnDisk, ReadId, ReadRefused};
-use super::notes::Notes;
 use super::op::DiskOpId;
 use super::place::{Key, Place, UNIT_BYTES, WHOLE};
 use super::recover::Recovery;
@@ -62,7 +62,7 @@ pub(crate) struct DiskTier {
     pub(super) read_keys: Table,
     pub(super) running: Slab<Running>,
     pub(super) finished: VecDeque<FinishedRead>,
-    pub(super) notes: Notes,
+    pub(super) fingerprints: PendingFingerprints,
     pub(super) recovery: Recovery,
     /// Operations so far.
     pub(super) serial: u64,
@@ -81,8 +81,8 @@ pub(crate) struct DiskTier {
     pub(super) path: Vec<u64>,
 }
 
-/// What share of the memory for the index notes may take: one in so many.
-const NOTES_SHARE: u64 = 16;
+/// What share of the memory for the index pending fingerprints may take: one in so many.
+const FINGERPRINTS_SHARE: u64 = 16;
 
 /// The key of Data of this name. `parent` is the hash of the name without its last component.
 ///
@@ -145,9 +145,9 @@ impl DiskTier {
         let devices: Vec<_> = config.disks.iter().take(16).cloned().map(device).collect();
         let log_bytes = devices.iter().map(|device| device.geometry.log_bytes()).sum();
         let filter = filter_for(&config, log_bytes);
-        let notes = Notes::new(config.index_bytes_max / NOTES_SHARE);
+        let fingerprints = PendingFingerprints::new(config.index_bytes_max / FINGERPRINTS_SHARE);
         let others_bytes =
-            filter.as_ref().map_or(0, CountingBloom::memory_bytes) + notes.bytes_max();
+            filter.as_ref().map_or(0, CountingBloom::memory_bytes) + fingerprints.bytes_max();
         let index_bytes_max = config.index_bytes_max.saturating_sub(others_bytes as u64);
         Self {
             filter,
@@ -162,7 +162,7 @@ impl DiskTier {
             read_keys: Table::with_capacity(0),
             running: Slab::new(),
             finished: VecDeque::new(),
-            notes,
+            fingerprints,
             serial: 0,
             last_read: 0,
             last_ticket: 0,
@@ -209,7 +209,7 @@ impl DiskTier {
     /// Octets of memory for index and filter.
     pub(super) fn memory_bytes(&self) -> u64 {
         let filter = self.filter.as_ref().map_or(0, CountingBloom::memory_bytes);
-        (self.index.memory_bytes() + filter + self.notes.memory_bytes()) as u64
+        (self.index.memory_bytes() + filter + self.fingerprints.memory_bytes()) as u64
     }
 
     pub(crate) fn stats(&self) -> DiskTierStats {

@@ -91,10 +91,10 @@ fn counters_of(snapshot: &Snapshot) -> [Row; 27] {
         ),
         ("disk_interests_refused", "Interests refused before a full queue", busy.interests_refused),
         ("disk_marked", "Data marked because of the disks", busy.marked),
-        ("disk_alphas_sent", "Neighbours told that there is no room", busy.alphas_sent),
-        ("disk_betas_sent", "Neighbours told that there is room again", busy.betas_sent),
-        ("disk_alphas_received", "Neighbours that had no room", busy.alphas_received),
-        ("disk_betas_received", "Neighbours that had room again", busy.betas_received),
+        ("disk_alphas_sent", "Neighbours told that there is no room", busy.busy_sent),
+        ("disk_betas_sent", "Neighbours told that there is room again", busy.available_sent),
+        ("disk_alphas_received", "Neighbours that had no room", busy.busy_received),
+        ("disk_betas_received", "Neighbours that had room again", busy.available_received),
     ]
 }
 

@@ -15,7 +15,7 @@ use crate::message::{
 };
 
 impl Worker {
-    pub(super) fn obey(&mut self, now: Instant, command: ToWorker) {
+    pub(super) fn handle_command(&mut self, now: Instant, command: ToWorker) {
         match command {
             ToWorker::AddFace(face) => self.add_face(now, *face),
             ToWorker::AddRemoteFace { id, scope, link_type, owner } => {
@@ -75,9 +75,9 @@ impl Worker {
             }
             NewSocket::Peer { port, address } => {
                 let port = self.port_slots[&port];
-                if let Some(stranger) = self.ports[port].socket.peer_key(address) {
+                if let Some(known) = self.ports[port].socket.peer_key(address) {
                     // The peer's first packet was faster than the command.
-                    self.close_socket(stranger as u32, CloseReason::Replaced);
+                    self.close_socket(known as u32, CloseReason::Replaced);
                 }
                 self.ports[port].socket.add_peer(address, u64::from(slot));
                 Socket::Peer { port, address }

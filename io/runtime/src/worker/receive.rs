@@ -86,8 +86,8 @@ impl Worker {
         let status = port.socket.recv(&mut self.pool, &mut datagrams);
         for datagram in datagrams.drain(..) {
             let known = datagram.key.map(|slot| slot as u32);
-            let face =
-                known.or_else(|| self.face_of_stranger(now, slot, datagram.peer, &datagram.frame));
+            let face = known
+                .or_else(|| self.face_of_unknown_peer(now, slot, datagram.peer, &datagram.frame));
             if let Some(face) = face {
                 self.receive(now, face, datagram.frame);
             }
@@ -156,8 +156,8 @@ impl Worker {
         self.inputs.push(Input::Packet { face, header, packet });
     }
 
-    /// A stranger gets a face when what it sent is a packet. Later datagrams of one batch find it.
-    fn face_of_stranger(
+    /// An unknown peer gets a face when what it sent is a packet. Later datagrams of one batch find it.
+    fn face_of_unknown_peer(
         &mut self,
         now: Instant,
         port_slot: u32,
@@ -170,11 +170,11 @@ impl Worker {
         }
         let is_packet = matches!(peek_frame(frame), Ok(Some(len)) if len == frame.len());
         if !is_packet || LpView::decode(frame).is_err() {
-            self.counters.stranger_malformed += 1;
+            self.counters.unknown_peer_malformed += 1;
             return None;
         }
         let Some(id) = self.shared.claim_face() else {
-            self.counters.stranger_refused += 1;
+            self.counters.unknown_peer_refused += 1;
             return None;
         };
         let port_id = port.id;
@@ -211,7 +211,7 @@ impl Worker {
             shards.ports.note_waiting();
         }
         while let Ok(command) = self.commands.try_recv() {
-            self.obey(now, command);
+            self.handle_command(now, command);
         }
         while let Some(crossing) = self.shards.as_mut().and_then(|s| s.ports.next_noted()) {
             match crossing {

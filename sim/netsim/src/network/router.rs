@@ -574,10 +574,10 @@ fn disk_sample(stats: &RouterStats) -> DiskSample {
         bypass_stalled: busy.bypassed_stalled,
         waited_over_threshold: busy.waited_over_threshold,
         store_marks: busy.marked,
-        alphas_out: busy.alphas_sent,
-        betas_out: busy.betas_sent,
-        alphas_in: busy.alphas_received,
-        betas_in: busy.betas_received,
+        alphas_out: busy.busy_sent,
+        betas_out: busy.available_sent,
+        alphas_in: busy.busy_received,
+        betas_in: busy.available_received,
     }
 }
 

@@ -69,7 +69,7 @@ enum Policy {
 struct Request {
     at_ns: u64,
     ahead: u32,
-    trip: Option<Trip>,
+    sample: Option<BypassSample>,
 }
 
 struct Model {
@@ -158,25 +158,25 @@ impl Model {
     fn arrive(&mut self, policy: Policy, count: usize) {
         let queue = self.disk.len();
         let choice = match policy {
-            Policy::Threshold(threshold) if queue < threshold => Choice::Home,
-            Policy::Threshold(_) => Choice::Away { hop: 0, is_trial: false, trip: None },
+            Policy::Threshold(threshold) if queue < threshold => Choice::Disk,
+            Policy::Threshold(_) => Choice::Away { hop: 0, is_trial: false, sample: None },
             Policy::Adaptive => {
                 let station = self.scene.disk;
                 let interval_ns = station.mean_ns / f64::from(station.servers.max(1));
                 let expected_wait_ns = ((f64::from(queue) + 1.0) * interval_ns) as u64;
-                let home = Home { disk: 0, queue, expected_wait_ns };
+                let home = DiskQueue { disk: 0, queue, expected_wait_ns };
                 let now = Instant::from_ns(self.now_ns);
                 self.adaptive.choose(now, home, 64, 1, [HOP].into_iter())
             }
         };
         let request = self.requests.len();
-        let trip = match choice {
-            Choice::Home => None,
-            Choice::Away { trip, .. } => trip,
+        let sample = match choice {
+            Choice::Disk => None,
+            Choice::Away { sample, .. } => sample,
         };
-        self.requests.push(Request { at_ns: self.now_ns, ahead: queue, trip });
+        self.requests.push(Request { at_ns: self.now_ns, ahead: queue, sample });
         match choice {
-            Choice::Home => self.enter(false, request),
+            Choice::Disk => self.enter(false, request),
             Choice::Away { .. } => self.push(self.scene.delay_ns as u64, What::Upstream(request)),
         }
         if self.requests.len() < count {
@@ -206,9 +206,9 @@ impl Model {
 
     fn upstream_done(&mut self, request: usize) {
         let took_ns = self.count(request);
-        if let Some(trip) = self.requests[request].trip {
+        if let Some(sample) = self.requests[request].sample {
             let now = Instant::from_ns(self.now_ns);
-            self.adaptive.end_trip(now, &trip, took_ns, Some(HOP));
+            self.adaptive.end_sample(now, &sample, took_ns, Some(HOP));
         }
         self.leave(true);
     }
@@ -358,11 +358,12 @@ fn no_threshold_is_better_by_more_than_a_twentieth() {
 fn a_next_hop_that_falls_silent_is_left() {
     let mut adaptive = Adaptive::new(1);
     let hops = || [HOP, FaceId(301)].into_iter();
-    let home = Home { disk: 0, queue: 1000, expected_wait_ns: 1_000_000_000 };
+    let home = DiskQueue { disk: 0, queue: 1000, expected_wait_ns: 1_000_000_000 };
     let mut went = [0; 2];
     for step in 0..4000_u64 {
         let now = Instant::from_ns(step * 100_000);
-        let Choice::Away { hop, trip: Some(trip), .. } = adaptive.choose(now, home, 64, 7, hops())
+        let Choice::Away { hop, sample: Some(sample), .. } =
+            adaptive.choose(now, home, 64, 7, hops())
         else {
             continue;
         };
@@ -374,7 +375,7 @@ fn a_next_hop_that_falls_silent_is_left() {
         let took_ns = if hop == 0 { 10_000 } else { 1_000_000 };
         if !is_silent {
             let upstream = Some([HOP, FaceId(301)][hop]);
-            adaptive.end_trip(now.plus_ns(took_ns), &trip, took_ns, upstream);
+            adaptive.end_sample(now.plus_ns(took_ns), &sample, took_ns, upstream);
         }
     }
     assert!(went[0] < 20 && went[1] > 1500, "{went:?}");
@@ -383,12 +384,12 @@ fn a_next_hop_that_falls_silent_is_left() {
 #[test]
 fn meters_are_bounded() {
     let mut adaptive = Adaptive::new(1);
-    let home = Home { disk: 3, queue: 100, expected_wait_ns: 1_000_000 };
+    let home = DiskQueue { disk: 3, queue: 100, expected_wait_ns: 1_000_000 };
     for fib in 0..3 * METERS_MAX as u32 {
         let now = Instant::from_ns(u64::from(fib) * 1000);
         let choice = adaptive.choose(now, home, 64, fib, [HOP].into_iter());
-        let Choice::Away { trip: Some(trip), .. } = choice else { panic!("nothing is known") };
-        adaptive.end_trip(now, &trip, 1000, None);
+        let Choice::Away { sample: Some(sample), .. } = choice else { panic!("nothing is known") };
+        adaptive.end_sample(now, &sample, 1000, None);
     }
     assert_eq!((adaptive.meters.len(), adaptive.by_hop.len()), (METERS_MAX, METERS_MAX));
 }

@@ -1,81 +1,33 @@
 //! The second bypass (paper nb-cache, III-C): an Interest goes on although a disk has its Data.
 
-use alloc::vec::Vec;
-
-use weir_base::{FaceId, Instant, Slab};
+use weir_base::{FaceId, Instant};
 use weir_store::disk::OnDisk;
 use weir_wire::{InterestView, NackReason};
 
-use crate::adaptive::{Choice, Home, Trip};
-use crate::blocking::Turn;
-use crate::busy::{Bypass, Mark, StoreIo};
-use crate::interest::{Asked, Course, Origin, fib_entry};
+use crate::content::adaptive::{Choice, DiskQueue};
+use crate::content::busy::{Bypass, Mark, StoreIo};
+use crate::content::bypass::{BypassTiming, DiskBypass, Verdict};
+use crate::content::decision::StoreDecision;
 use crate::io::{NextHop, Outbox};
-use crate::pit::Way;
-use crate::prefix_table::PrefixHashes;
-use crate::router::{From, Router};
+use crate::packet::{Asked, Origin, QueueState, ReceivedPacket};
+use crate::router::Router;
 use crate::stats::DropReason;
-use crate::strategy::is_eligible;
-
-/// An Interest that passes the store by. Where it may go is in
-/// [`DiskState::hops`](crate::disk::DiskState::hops).
-pub(crate) struct PastStore {
-    /// How the time until its answer is measured, if it is.
-    trip: Option<Trip>,
-}
-
-/// What is to be done with an Interest whose Data is on a disk.
-pub(crate) enum Verdict {
-    PassBy(PastStore),
-    Wait {
-        /// Its Data is to be marked.
-        is_marked: bool,
-    },
-}
-
-struct Detour {
-    since: Instant,
-    trip: Option<Trip>,
-}
-
-/// PIT entries that have passed the store by.
-#[derive(Default)]
-pub(crate) struct Detours {
-    detours: Slab<Detour>,
-    /// From a PIT entry's index to its detour.
-    by_entry: Vec<u32>,
-}
-
-const NONE: u32 = u32::MAX;
-
-impl Detours {
-    fn insert(&mut self, entry: u32, detour: Detour) {
-        let entry = entry as usize;
-        if self.by_entry.len() <= entry {
-            self.by_entry.resize(entry + 1, NONE);
-        }
-        assert_eq!(self.by_entry[entry], NONE, "an entry is on one way");
-        self.by_entry[entry] = self.detours.insert(detour);
-    }
-
-    fn remove(&mut self, entry: u32) -> Option<Detour> {
-        let slot = self.by_entry.get_mut(entry as usize)?;
-        let index = core::mem::replace(slot, NONE);
-        (index != NONE).then(|| self.detours.remove(index))
-    }
-}
+use crate::strategy::context::is_eligible;
+use crate::table::fib::fib_entry;
+use crate::table::pit::AwaitedSource;
+use crate::table::prefixes::PrefixHashes;
 
 impl Router {
     /// A disk has what an Interest asks for: wait for it, or pass by?
     pub(crate) fn decide(
         &mut self,
         now: Instant,
-        from: &From<'_>,
+        from: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
         asked: &Asked<'_>,
         found: &OnDisk,
         out: &mut Outbox,
-    ) -> Option<Course> {
+    ) -> Option<StoreDecision> {
         self.disk.neighbours.note_asked(now, &asked.face);
         if found.is_stalled {
             if !self.has_next_hop(now, Origin::of(from), interest) {
@@ -84,26 +36,26 @@ impl Router {
                 return None;
             }
             self.stats.busy.bypassed_stalled += 1;
-            return Some(Course::Upstream);
+            return Some(StoreDecision::Forward);
         }
-        // Before a read or a measured detour, which would be in vain.
+        // Before a read or a measured timing, which would be in vain.
         if !self.has_pit_room(from, asked) {
             self.refuse(from, asked.face, NackReason::Congestion, DropReason::PitFull, out);
             return None;
         }
-        let verdict = match from.turn {
-            Turn::Arrives => {
+        let verdict = match from.queue_state {
+            QueueState::NotQueued => {
                 let queue = found.reads_waiting;
                 let home =
-                    Home { disk: found.disk, queue, expected_wait_ns: found.expected_wait_ns };
+                    DiskQueue { disk: found.disk, queue, expected_wait_ns: found.expected_wait_ns };
                 self.judge(now, from, interest, home)
             }
             // That was decided when it came.
-            Turn::Comes => Verdict::Wait { is_marked: false },
-            Turn::ComesToBeMarked => Verdict::Wait { is_marked: true },
+            QueueState::Queued => Verdict::Wait { is_marked: false },
+            QueueState::QueuedToBeMarked => Verdict::Wait { is_marked: true },
         };
         match verdict {
-            Verdict::PassBy(past) => Some(Course::PastStore(past)),
+            Verdict::PassBy(past) => Some(StoreDecision::Bypass(past)),
             Verdict::Wait { is_marked } => self.begin_read(now, from, asked, found, is_marked, out),
         }
     }
@@ -112,9 +64,9 @@ impl Router {
     pub(crate) fn judge(
         &mut self,
         now: Instant,
-        from: &From<'_>,
+        from: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
-        home: Home,
+        home: DiskQueue,
     ) -> Verdict {
         let threshold = self.disk.threshold;
         let is_over = home.queue >= threshold;
@@ -135,20 +87,20 @@ impl Router {
         if bypass == Bypass::Adaptive {
             let hops = self.disk.hops.iter().map(|hop| hop.face);
             match self.disk.adaptive.choose(now, home, threshold, fib, hops) {
-                Choice::Home => {}
-                Choice::Away { hop, is_trial, trip } => {
+                Choice::Disk => {}
+                Choice::Away { hop, is_trial, sample } => {
                     match is_trial {
                         true => stats.bypassed_probe += 1,
                         false => stats.bypassed_slower += 1,
                     }
                     self.disk.hops.swap(0, hop);
                     self.disk.hops.truncate(1);
-                    return Verdict::PassBy(PastStore { trip });
+                    return Verdict::PassBy(DiskBypass { sample });
                 }
             }
         } else if !self.disk.hops.is_empty() {
             stats.bypassed_queue_full += 1;
-            return Verdict::PassBy(PastStore { trip: None });
+            return Verdict::PassBy(DiskBypass { sample: None });
         }
         stats.waited_over_threshold += u64::from(is_over);
         let is_last_resort = is_over && self.disk.hops.is_empty();
@@ -205,37 +157,37 @@ impl Router {
         &mut self,
         now: Instant,
         index: u32,
-        from: &From<'_>,
-        past: PastStore,
+        from: &ReceivedPacket<'_>,
+        past: DiskBypass,
         interest: &InterestView<'_>,
         out: &mut Outbox,
     ) {
-        self.leave_way(now, index, None);
-        self.disk.detours.insert(index, Detour { since: now, trip: past.trip });
-        self.pit.entry_mut(index).way = Way::PastStore;
+        self.detach_wait_state(now, index, None);
+        self.disk.timings.insert(index, BypassTiming { since: now, sample: past.sample });
+        self.pit.entry_mut(index).awaits = AwaitedSource::Bypass;
         let hops = core::mem::take(&mut self.disk.hops);
         self.forward(now, index, Origin::of(from), Some(&hops), interest, out);
         self.disk.hops = hops;
     }
 
     /// An Interest that was to pass the store by does so unmeasured.
-    pub(crate) fn forget_trip(&mut self, now: Instant, past: &PastStore) {
-        if let Some(trip) = &past.trip {
-            self.disk.adaptive.end_trip(now, trip, 0, Some(FaceId::CONTENT_STORE));
+    pub(crate) fn forget_sample(&mut self, now: Instant, past: &DiskBypass) {
+        if let Some(sample) = &past.sample {
+            self.disk.adaptive.end_sample(now, sample, 0, Some(FaceId::CONTENT_STORE));
         }
     }
 
     /// An entry that has passed the store by ends: by an answer of `upstream`, or without.
     #[cold]
-    pub(crate) fn end_detour(&mut self, now: Instant, index: u32, upstream: Option<FaceId>) {
-        self.pit.entry_mut(index).way = Way::Upstream;
-        let Some(Detour { since, trip }) = self.disk.detours.remove(index) else { return };
+    pub(crate) fn end_bypass(&mut self, now: Instant, index: u32, upstream: Option<FaceId>) {
+        self.pit.entry_mut(index).awaits = AwaitedSource::Upstream;
+        let Some(BypassTiming { since, sample }) = self.disk.timings.remove(index) else { return };
         let took_ns = now.ns_since(since);
         if upstream.is_some_and(|face| face != FaceId::CONTENT_STORE) {
             self.stats.busy.bypass_latency.record(took_ns);
         }
-        if let Some(trip) = trip {
-            self.disk.adaptive.end_trip(now, &trip, took_ns, upstream);
+        if let Some(sample) = sample {
+            self.disk.adaptive.end_sample(now, &sample, took_ns, upstream);
         }
     }
 }

@@ -11,7 +11,7 @@
 //! - **Joining a queue delays those who come after.** What one more costs is not its own wait but
 //!   the time that all are in the queue longer until it is empty again (Naor 1969, "The regulation
 //!   of queue size by levying tolls"). An Interest that only looked at its own wait would fill the
-//!   queue to the break-even point, where the disk gains nobody anything. The least toll wins.
+//!   queue to the break-even point, where the disk gains nobody anything. The least marginal cost wins.
 //! - **Near the break-even point** chance decides, in proportion.
 //! - **What is seldom used is tried** when what was used instead has taken two hundred times as
 //!   long: trying costs no more than about 0.5 %, however bad that way may be.
@@ -37,7 +37,7 @@ const DISKS_MAX: usize = 16;
 
 /// A queue of the store that an Interest may wait in.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Home {
+pub(crate) struct DiskQueue {
     /// Which disk; 0 where all are one.
     pub(crate) disk: u8,
     /// Reads, or Interests, ahead.
@@ -48,7 +48,7 @@ pub(crate) struct Home {
 
 /// An Interest on its way to a next hop.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Trip {
+pub(crate) struct BypassSample {
     meter: u32,
     face: FaceId,
     /// Outstanding there when it began.
@@ -59,7 +59,7 @@ pub(crate) struct Trip {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Choice {
     /// Wait.
-    Home,
+    Disk,
     /// Go on.
     Away {
         /// To which of the next hops.
@@ -67,7 +67,7 @@ pub(crate) enum Choice {
         /// Only to learn how long that takes.
         is_trial: bool,
         /// To be given back when it ends; nothing when no more can be measured.
-        trip: Option<Trip>,
+        sample: Option<BypassSample>,
     },
 }
 
@@ -91,8 +91,8 @@ impl Meter {
         self.silent_since.map_or(0, |since| now.ns_since(since)) as f64
     }
 
-    fn toll_ns(&self, now: Instant) -> f64 {
-        self.station.toll_ns(self.outstanding).max(self.silent_ns(now))
+    fn marginal_cost_ns(&self, now: Instant) -> f64 {
+        self.station.marginal_cost_ns(self.outstanding).max(self.silent_ns(now))
     }
 
     fn expected_ns(&self, now: Instant) -> f64 {
@@ -120,7 +120,7 @@ pub(crate) struct Adaptive {
 #[derive(Clone, Copy)]
 struct Price {
     /// All, ns.
-    toll_ns: f64,
+    marginal_cost_ns: f64,
     /// Whoever goes there, ns.
     own_ns: f64,
 }
@@ -152,25 +152,28 @@ impl Adaptive {
     pub(crate) fn choose(
         &mut self,
         now: Instant,
-        home: Home,
+        home: DiskQueue,
         threshold: u32,
         fib: u32,
         hops: impl Iterator<Item = FaceId> + Clone,
     ) -> Choice {
         self.disk(home.disk).station.pass(now, home.queue);
         let Some((best, meter)) = self.best_hop(now, fib, hops.clone()) else {
-            return Choice::Home;
+            return Choice::Disk;
         };
         let away = match self.meters[meter].0.station.is_known() {
             true => {
                 let meter = &self.meters[meter].0;
-                Price { toll_ns: meter.toll_ns(now), own_ns: meter.expected_ns(now) }
+                Price {
+                    marginal_cost_ns: meter.marginal_cost_ns(now),
+                    own_ns: meter.expected_ns(now),
+                }
             }
             // Nothing is known of any.
-            false if home.queue >= threshold => Price { toll_ns: -1.0, own_ns: 0.0 },
-            false => Price { toll_ns: f64::INFINITY, own_ns: 0.0 },
+            false if home.queue >= threshold => Price { marginal_cost_ns: -1.0, own_ns: 0.0 },
+            false => Price { marginal_cost_ns: f64::INFINITY, own_ns: 0.0 },
         };
-        let (is_home, home_own_ns) = self.compare(home, away.toll_ns);
+        let (is_home, home_own_ns) = self.compare(home, away.marginal_cost_ns);
         let spent_ns = if is_home { home_own_ns } else { away.own_ns };
         let chosen = (!is_home).then_some(meter);
         if let Some((hop, meter)) = self.due_hop(now, fib, hops, chosen, spent_ns) {
@@ -184,38 +187,38 @@ impl Adaptive {
             }
         }
         disk.forgone_ns = 0.0;
-        Choice::Home
+        Choice::Disk
     }
 
     /// Whether waiting is the better choice where going on costs `away_ns`, and how long the wait
     /// is likely to be.
-    fn compare(&mut self, home: Home, away_ns: f64) -> (bool, f64) {
+    fn compare(&mut self, home: DiskQueue, away_ns: f64) -> (bool, f64) {
         let station = &self.disk(home.disk).station;
         if !station.is_known() {
             let wait_ns = home.expected_wait_ns as f64;
             return (wait_ns <= away_ns, wait_ns);
         }
-        let toll_ns = station.toll_ns(home.queue);
-        let before_ns = station.toll_ns(home.queue.saturating_sub(1));
+        let marginal_cost_ns = station.marginal_cost_ns(home.queue);
+        let before_ns = station.marginal_cost_ns(home.queue.saturating_sub(1));
         let own_ns = station.expected_ns(home.queue);
-        if toll_ns <= away_ns {
+        if marginal_cost_ns <= away_ns {
             return (true, own_ns);
         }
         if home.queue == 0 || before_ns >= away_ns {
             return (false, own_ns);
         }
-        (self.rng.unit() * (toll_ns - before_ns) < away_ns - before_ns, own_ns)
+        (self.rng.unit() * (marginal_cost_ns - before_ns) < away_ns - before_ns, own_ns)
     }
 
     fn go(&mut self, now: Instant, hop: usize, index: u32, is_trial: bool) -> Choice {
         let (meter, (_, face)) = &mut self.meters[index];
-        let trip = Trip { meter: index, face: *face, ahead: meter.outstanding };
+        let sample = BypassSample { meter: index, face: *face, ahead: meter.outstanding };
         meter.station.pass(now, meter.outstanding);
         meter.outstanding += 1;
         meter.forgone_ns = 0.0;
         meter.used_at = Some(now);
         meter.silent_since.get_or_insert(now);
-        Choice::Away { hop, is_trial, trip: Some(trip) }
+        Choice::Away { hop, is_trial, sample: Some(sample) }
     }
 
     /// The next hop that costs least, and its meter.
@@ -229,12 +232,12 @@ impl Adaptive {
         for (hop, face) in hops.enumerate() {
             let Some(index) = self.meter(now, fib, face) else { continue };
             let meter = &self.meters[index].0;
-            let toll_ns = match meter.station.is_known() {
-                true => meter.toll_ns(now),
+            let marginal_cost_ns = match meter.station.is_known() {
+                true => meter.marginal_cost_ns(now),
                 false => f64::MAX,
             };
-            if best.is_none_or(|(least_ns, ..)| toll_ns < least_ns) {
-                best = Some((toll_ns, hop, index));
+            if best.is_none_or(|(least_ns, ..)| marginal_cost_ns < least_ns) {
+                best = Some((marginal_cost_ns, hop, index));
             }
         }
         best.map(|(_, hop, index)| (hop, index))
@@ -298,25 +301,25 @@ impl Adaptive {
         self.disk(disk).station.leave(now, left.saturating_add(1), ahead, took_ns);
     }
 
-    /// A trip has ended after `took_ns`: with Data from `upstream`, or without.
-    pub(crate) fn end_trip(
+    /// A sample has ended after `took_ns`: with Data from `upstream`, or without.
+    pub(crate) fn end_sample(
         &mut self,
         now: Instant,
-        trip: &Trip,
+        sample: &BypassSample,
         took_ns: u64,
         upstream: Option<FaceId>,
     ) {
-        let meter = &mut self.meters[trip.meter].0;
+        let meter = &mut self.meters[sample.meter].0;
         let before = meter.outstanding;
         meter.outstanding -= 1;
         match upstream {
-            Some(face) if face == trip.face => {
-                meter.station.leave(now, before, trip.ahead, took_ns);
+            Some(face) if face == sample.face => {
+                meter.station.leave(now, before, sample.ahead, took_ns);
                 meter.silent_since = Some(now);
             }
             // The store had it in the end, which says nothing of the next hop.
             Some(FaceId::CONTENT_STORE) => meter.station.pass(now, before),
-            _ => meter.station.leave(now, before, trip.ahead, took_ns),
+            _ => meter.station.leave(now, before, sample.ahead, took_ns),
         }
         if meter.outstanding == 0 {
             meter.silent_since = None;

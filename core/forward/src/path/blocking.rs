@@ -1,35 +1,18 @@
 //! A store that blocks (paper nb-cache, cases A and C): Interests queue before it while one of them
 //! is read for, as before a thread that does nothing else.
 
-use weir_base::{FaceId, Instant, Packet};
+use weir_base::Instant;
 use weir_store::{NameHashes, Query};
-use weir_wire::{InterestView, LpHeader, NackReason, PacketView};
+use weir_wire::{InterestView, NackReason, PacketView};
 
-use crate::adaptive::Home;
-use crate::bypass::Verdict;
-use crate::interest::Course;
+use crate::content::adaptive::DiskQueue;
+use crate::content::bypass::Verdict;
+use crate::content::decision::StoreDecision;
+use crate::content::disk::QueuedInterest;
 use crate::io::Outbox;
-use crate::router::{From, Router};
+use crate::packet::{QueueState, ReceivedPacket};
+use crate::router::Router;
 use crate::stats::DropReason;
-
-/// When an Interest is looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// As it arrives.
-    Arrives,
-    /// After it has waited before the store.
-    Comes,
-    /// The same, and it had nowhere else to go when the queue was over its threshold.
-    ComesToBeMarked,
-}
-
-/// An Interest that waits before the store.
-pub(crate) struct Queued {
-    face: FaceId,
-    header: LpHeader,
-    packet: Packet,
-    turn: Turn,
-}
 
 impl Router {
     /// An Interest comes while the store reads. What the filter of the store, which is before the
@@ -39,7 +22,7 @@ impl Router {
     pub(crate) fn meet_blocked_store(
         &mut self,
         now: Instant,
-        from: &From<'_>,
+        from: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
         hashes: NameHashes,
         out: &mut Outbox,
@@ -52,8 +35,8 @@ impl Router {
         }
         self.disk.neighbours.note_asked(now, &face);
         let queue = u32::try_from(self.disk.queue.len()).unwrap_or(u32::MAX);
-        let home = Home { disk: 0, queue, expected_wait_ns: 0 };
-        let turn = match self.judge(now, from, interest, home) {
+        let home = DiskQueue { disk: 0, queue, expected_wait_ns: 0 };
+        let queue_state = match self.judge(now, from, interest, home) {
             Verdict::PassBy(past) => {
                 let Some(asked) = self.check(from, interest, hashes, out) else { return };
                 let is_waited_for = asked.pending.is_some_and(|index| {
@@ -61,16 +44,16 @@ impl Router {
                     !entry.in_records.is_empty()
                 });
                 let course = match is_waited_for {
-                    true => Course::Upstream,
-                    false => Course::PastStore(past),
+                    true => StoreDecision::Forward,
+                    false => StoreDecision::Bypass(past),
                 };
                 if let Some(index) = self.enter_pit(now, from, interest, &asked, out) {
                     self.follow(now, course, index, from, interest, out);
                 }
                 return;
             }
-            Verdict::Wait { is_marked: false } => Turn::Comes,
-            Verdict::Wait { is_marked: true } => Turn::ComesToBeMarked,
+            Verdict::Wait { is_marked: false } => QueueState::Queued,
+            Verdict::Wait { is_marked: true } => QueueState::QueuedToBeMarked,
         };
         if self.disk.queue.len() >= self.config.busy.interests_waiting_max {
             self.stats.busy.interests_refused += 1;
@@ -78,7 +61,7 @@ impl Router {
         }
         self.stats.busy.interests_queued += 1;
         let (header, packet) = (from.header.clone(), from.packet.clone());
-        self.disk.queue.push_back(Queued { face: from.face, header, packet, turn });
+        self.disk.queue.push_back(QueuedInterest { face: from.face, header, packet, queue_state });
     }
 
     /// Whether an Interest need not ask the store: only its filter was asked, and memory has
@@ -98,12 +81,13 @@ impl Router {
     /// The store has read: those who waited have their turn, until one of them has it read again.
     pub(crate) fn let_queue_pass(&mut self, now: Instant, out: &mut Outbox) {
         while !self.disk.is_blocked()
-            && let Some(Queued { face, header, packet, turn }) = self.disk.queue.pop_front()
+            && let Some(QueuedInterest { face, header, packet, queue_state }) =
+                self.disk.queue.pop_front()
         {
             let view = PacketView::decode(&packet).expect("what queues has been decoded");
             let hashes = self.hash_name(&view);
             let PacketView::Interest(interest) = &view else { unreachable!("no Data queues") };
-            let from = From { face, header: &header, packet: &packet, turn };
+            let from = ReceivedPacket { face, header: &header, packet: &packet, queue_state };
             self.resume_interest(now, &from, interest, hashes, out);
         }
     }

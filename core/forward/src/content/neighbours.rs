@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use weir_base::{FaceId, Instant, NS_PER_MS, NS_PER_S};
 
 use crate::io::{Availability, Outbox};
-use crate::router::Face;
 use crate::stats::BusyStats;
+use crate::table::faces::Face;
 
 /// Neighbours that have not asked for so long are told nothing.
 const ASKED_NS: u64 = NS_PER_S;
@@ -16,7 +16,7 @@ const LABEL_PERIODS: u64 = 3;
 /// A neighbour is believed for so long at most, ms: three times the longest sensible period.
 const LABEL_MS_MAX: u64 = 10_000;
 /// How often a neighbour is told that there is room again.
-const BETAS: u8 = 2;
+const AVAILABLE_REPEATS: u8 = 2;
 
 #[derive(Clone, Copy)]
 struct Neighbour {
@@ -26,12 +26,12 @@ struct Neighbour {
     /// Until when its store has no room.
     unavailable_until: Instant,
     /// How often it has yet to be told that there is room again.
-    betas_left: u8,
+    available_left: u8,
 }
 
 impl Neighbour {
     fn new(id: FaceId) -> Self {
-        Self { id, asked_at: None, unavailable_until: Instant::ZERO, betas_left: 0 }
+        Self { id, asked_at: None, unavailable_until: Instant::ZERO, available_left: 0 }
     }
 }
 
@@ -81,8 +81,8 @@ impl Neighbours {
         stats: &mut BusyStats,
     ) {
         match unavailable_ms {
-            0 => stats.betas_received += 1,
-            _ => stats.alphas_received += 1,
+            0 => stats.available_received += 1,
+            _ => stats.busy_received += 1,
         }
         let label_ns = unavailable_ms.min(LABEL_MS_MAX) * NS_PER_MS;
         self.of(face).unavailable_until = now.plus_ns(label_ns);
@@ -124,13 +124,13 @@ impl Neighbours {
             let face = neighbour.id;
             let is_asking = neighbour.asked_at.is_some_and(|at| now.ns_since(at) <= ASKED_NS);
             if is_over && is_asking {
-                stats.alphas_sent += 1;
-                neighbour.betas_left = BETAS;
+                stats.busy_sent += 1;
+                neighbour.available_left = AVAILABLE_REPEATS;
                 out.announcements.push(Availability { face, unavailable_ms: label_ms });
-            } else if !is_over && neighbour.betas_left > 0 {
-                stats.betas_sent += 1;
-                neighbour.betas_left -= 1;
-                is_more_due |= neighbour.betas_left > 0;
+            } else if !is_over && neighbour.available_left > 0 {
+                stats.available_sent += 1;
+                neighbour.available_left -= 1;
+                is_more_due |= neighbour.available_left > 0;
                 out.announcements.push(Availability { face, unavailable_ms: 0 });
             }
         }

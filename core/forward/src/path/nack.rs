@@ -4,19 +4,20 @@ use weir_base::Instant;
 use weir_store::NameHashes;
 use weir_wire::{InterestView, NackReason};
 
-use crate::interest::Origin;
+use crate::egress::with_nonce;
 use crate::io::Outbox;
-use crate::pit::{PitKey, Way};
-use crate::router::{From, Router, with_nonce};
+use crate::packet::{Origin, ReceivedPacket};
+use crate::router::Router;
 use crate::stats::DropReason;
-use crate::strategy::{NackVerdict, judge_nacks};
+use crate::strategy::nacks::{NackVerdict, judge_nacks};
+use crate::table::pit::{AwaitedSource, PitKey};
 
 impl Router {
     /// **PIT entry and out-record of that nonce -> what the other upstreams say** -> egress.
     pub(crate) fn on_nack(
         &mut self,
         now: Instant,
-        from: &From<'_>,
+        from: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
         reason: NackReason,
         hashes: NameHashes,
@@ -34,7 +35,7 @@ impl Router {
             return self.stats.drop_packet(DropReason::UnexpectedNack);
         };
         record.nacked = Some(reason);
-        if entry.way == Way::Disk {
+        if entry.awaits == AwaitedSource::Disk {
             return;
         }
         match judge_nacks(now, entry) {
@@ -67,12 +68,13 @@ impl Router {
         let entry = self.pit.entry(index);
         let Some(first) = entry.in_records.iter().next() else { return false };
         let origin = Origin { face: first.face, next_hop_face: None };
-        entry.way == Way::PastStore && self.come_back(now, index, interest, hashes, origin)
+        entry.awaits == AwaitedSource::Bypass
+            && self.fall_back_to_disk(now, index, interest, hashes, origin)
     }
 
     fn find_nacked(
         &self,
-        from: &From<'_>,
+        from: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
         hashes: NameHashes,
     ) -> Option<u32> {

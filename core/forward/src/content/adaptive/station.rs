@@ -211,8 +211,8 @@ impl Station {
     /// where `Z`, `S` and `X` are sums over `k` to `n` of the time spent with `k`, of that times
     /// `k`, and of that times `m(k)`, the rate at which requests leave then. The time is seen, not
     /// computed: that arrivals depend on what else there is to choose is in it. For one server and
-    /// steady arrivals this is Naor's toll.
-    pub(super) fn toll_ns(&self, ahead: u32) -> f64 {
+    /// steady arrivals this is Naor's marginal cost.
+    pub(super) fn marginal_cost_ns(&self, ahead: u32) -> f64 {
         let bucket = bucket_of(ahead);
         let Sums { time, load, busy } = self.sums[bucket];
         let place = number_of(bucket) + 1.0;

@@ -3,34 +3,34 @@
 use super::place::Key;
 use alloc::collections::{BTreeMap, VecDeque};
 
-/// Notes that are kept at most.
-const NOTES_MAX: usize = 1 << 16;
-/// Octets that a note takes at most, with its share of what is copied when their list grows.
-const NOTE_BYTES: usize = 2 * size_of::<(Key, u64)>() + 2 * size_of::<Key>();
+/// Fingerprints that are kept at most.
+const FINGERPRINTS_MAX: usize = 1 << 16;
+/// Octets that one takes at most, with its share of what is copied when their list grows.
+const FINGERPRINT_BYTES: usize = 2 * size_of::<(Key, u64)>() + 2 * size_of::<Key>();
 
 /// Fingerprints of Data that came from the network while other Data of its name, or the same, was
-/// on a disk: nobody knows which until the record is read. It is only served if it is the same.
+/// on a disk: which of the two is not known until the record is read. It is only served if it is the same.
 ///
 /// So Data that passed by a busy disk need not be written a second time.
-pub(super) struct Notes {
+pub(super) struct PendingFingerprints {
     fingerprints: BTreeMap<Key, u64>,
     /// Oldest first. Some may be gone.
     order: VecDeque<Key>,
-    /// Notes that are kept: a power of two, so that the list takes no more than it must.
+    /// Fingerprints that are kept: a power of two, so that the list takes no more than it must.
     count_max: usize,
 }
 
-impl Notes {
-    /// For as many notes as take so much memory, or fewer.
+impl PendingFingerprints {
+    /// As many as fit `bytes_max` octets of memory, within bounds.
     pub(super) fn new(bytes_max: u64) -> Self {
-        let count = (bytes_max / NOTE_BYTES as u64).clamp(4, NOTES_MAX as u64);
+        let count = (bytes_max / FINGERPRINT_BYTES as u64).clamp(4, FINGERPRINTS_MAX as u64);
         let count_max = 1 << count.ilog2();
         Self { fingerprints: BTreeMap::new(), order: VecDeque::new(), count_max }
     }
 
     /// Octets that they take at most.
     pub(super) fn bytes_max(&self) -> usize {
-        self.count_max * NOTE_BYTES
+        self.count_max * FINGERPRINT_BYTES
     }
 
     /// The fingerprint that the record must have to be served.
@@ -42,7 +42,7 @@ impl Notes {
         self.fingerprints.get(&key).copied()
     }
 
-    /// Adds or replaces a note. Returns a key whose note had to go for it: what is on a disk under
+    /// Adds or replaces one. Returns a key whose fingerprint had to go for it: what is on a disk under
     /// that key must not be served any more.
     #[must_use]
     pub(super) fn insert(&mut self, key: Key, fingerprint: u64) -> Option<Key> {
@@ -54,13 +54,13 @@ impl Notes {
         gone.filter(|&gone| gone != key)
     }
 
-    /// Removes a note. Says whether there was one.
+    /// Removes one. Says whether there was one.
     #[inline]
     pub(super) fn remove(&mut self, key: Key) -> bool {
         !self.fingerprints.is_empty() && self.fingerprints.remove(&key).is_some()
     }
 
-    /// Any key that has a note.
+    /// Any key that has one.
     pub(super) fn first(&self) -> Option<Key> {
         self.fingerprints.first_key_value().map(|(&key, _)| key)
     }

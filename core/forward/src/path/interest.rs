@@ -2,19 +2,21 @@
 
 use alloc::vec::Vec;
 
-use weir_base::{FaceId, HashKey, Instant, Packet};
+use weir_base::{FaceId, Instant, Packet};
 use weir_store::{Lookup, NameHashes, Query};
 use weir_wire::{InterestView, LpHeader, NackReason, PacketView, rewrite_interest, tlv};
 
-use crate::blocking::Turn;
-use crate::bypass::PastStore;
-use crate::disk::BegunRead;
+use crate::content::decision::StoreDecision;
 use crate::io::{NextHop, Outbox};
-use crate::pit::{InRecord, PitKey, Way};
-use crate::prefix_table::{PrefixHashes, PrefixTable};
-use crate::router::{Face, FibEntry, From, Router};
+use crate::packet::{Asked, Origin, QueueState, ReceivedPacket, lifetime_ns};
+use crate::router::Router;
+use crate::scope::is_localhost;
 use crate::stats::DropReason;
-use crate::strategy::{Context, is_localhost, lifetime_ns};
+use crate::strategy::context::Context;
+use crate::table::faces::Face;
+use crate::table::fib::fib_entry;
+use crate::table::pit::{AwaitedSource, InRecord, PitKey};
+use crate::table::prefixes::PrefixHashes;
 
 /// Octets that an Interest may grow by when a nonce is added: the element and longer outer lengths.
 const REWRITE_GROWTH: usize = 16;
@@ -32,49 +34,13 @@ pub enum InterestStage {
     Fib,
 }
 
-/// What is known of an Interest once it may pass.
-pub(crate) struct Asked<'a> {
-    pub(crate) key: PitKey<'a>,
-    pub(crate) face: Face,
-    pub(crate) nonce: u32,
-    /// The PIT entry for it, if there is one.
-    pub(crate) pending: Option<u32>,
-}
-
-/// Where an Interest goes that the store has not answered.
-pub(crate) enum Course {
-    /// To FIB and strategy.
-    Upstream,
-    /// There too, although a disk has what it asks for.
-    PastStore(PastStore),
-    /// Nowhere: a disk is asked.
-    Read(BegunRead),
-    /// To the disk that it had passed by, or else to FIB and strategy.
-    Back(NameHashes),
-    /// Nowhere: others wait for the same.
-    Join,
-}
-
-/// What forwarding needs of the packet that brought an Interest.
-#[derive(Clone, Copy)]
-pub(crate) struct Origin {
-    pub(crate) face: FaceId,
-    pub(crate) next_hop_face: Option<u64>,
-}
-
-impl Origin {
-    pub(crate) fn of(from: &From<'_>) -> Self {
-        Self { face: from.face, next_hop_face: from.header.next_hop_face }
-    }
-}
-
 impl Router {
     /// parse -> **scope, hop limit, loop -> store -> PIT -> FIB, strategy** -> egress.
     #[inline(always)]
     fn on_interest(
         &mut self,
         now: Instant,
-        from: &From<'_>,
+        from: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
         hashes: NameHashes,
         out: &mut Outbox,
@@ -91,7 +57,7 @@ impl Router {
     pub(crate) fn take_interest(
         &mut self,
         now: Instant,
-        from: &From<'_>,
+        from: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
         hashes: NameHashes,
         out: &mut Outbox,
@@ -109,7 +75,7 @@ impl Router {
     pub(crate) fn resume_interest(
         &mut self,
         now: Instant,
-        from: &From<'_>,
+        from: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
         hashes: NameHashes,
         out: &mut Outbox,
@@ -142,9 +108,9 @@ impl Router {
         let view = PacketView::decode(packet).expect("who keeps an Interest has decoded it");
         let hashes = self.hash_name(&view);
         let PacketView::Interest(interest) = &view else { panic!("Data has no such stages") };
-        let from = &From { face, header, packet, turn: Turn::Arrives };
+        let from = &ReceivedPacket { face, header, packet, queue_state: QueueState::NotQueued };
         self.expire(now);
-        self.tend_disk(now, out);
+        self.handle_disk_timeout(now, out);
         let next = self.do_stage(now, stage, from, interest, hashes, out);
         self.finish_batch(now, out);
         next
@@ -154,7 +120,7 @@ impl Router {
         &mut self,
         now: Instant,
         stage: InterestStage,
-        from: &From<'_>,
+        from: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
         hashes: NameHashes,
         out: &mut Outbox,
@@ -167,20 +133,22 @@ impl Router {
             InterestStage::Store => {
                 let asked = self.check(from, interest, hashes, out)?;
                 match self.ask_store(now, from, interest, &asked, hashes, out)? {
-                    Course::Read(read) => {
+                    StoreDecision::ReadDisk(read) => {
                         let index = self.enter_pit(now, from, interest, &asked, out)?;
-                        self.follow(now, Course::Read(read), index, from, interest, out);
+                        self.follow(now, StoreDecision::ReadDisk(read), index, from, interest, out);
                         None
                     }
-                    Course::Join => {
+                    StoreDecision::Aggregate => {
                         self.enter_pit(now, from, interest, &asked, out);
                         None
                     }
-                    Course::PastStore(past) => {
-                        self.forget_trip(now, &past);
+                    StoreDecision::Bypass(past) => {
+                        self.forget_sample(now, &past);
                         Some(InterestStage::Pit)
                     }
-                    Course::Upstream | Course::Back(_) => Some(InterestStage::Pit),
+                    StoreDecision::Forward | StoreDecision::RetryDisk(_) => {
+                        Some(InterestStage::Pit)
+                    }
                 }
             }
             InterestStage::Pit => {
@@ -200,7 +168,7 @@ impl Router {
     #[inline(always)]
     pub(crate) fn check<'a>(
         &mut self,
-        from: &From<'_>,
+        from: &ReceivedPacket<'_>,
         interest: &InterestView<'a>,
         hashes: NameHashes,
         out: &mut Outbox,
@@ -232,7 +200,7 @@ impl Router {
     pub(crate) fn enter_pit(
         &mut self,
         now: Instant,
-        from: &From<'_>,
+        from: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
         asked: &Asked<'_>,
         out: &mut Outbox,
@@ -252,7 +220,7 @@ impl Router {
 
     /// Whether the PIT may take what is asked.
     #[inline]
-    pub(crate) fn has_pit_room(&self, from: &From<'_>, asked: &Asked<'_>) -> bool {
+    pub(crate) fn has_pit_room(&self, from: &ReceivedPacket<'_>, asked: &Asked<'_>) -> bool {
         let Asked { face, pending, .. } = asked;
         let is_waiting = pending.is_some_and(|index| self.is_waiting(index, from.face));
         let is_over_share = !is_waiting && face.waits_for() >= self.config.pit_entries_per_face_max;
@@ -294,7 +262,7 @@ impl Router {
     /// Counts the drop and, where a single peer listens, says why.
     pub(crate) fn refuse(
         &mut self,
-        from: &From<'_>,
+        from: &ReceivedPacket<'_>,
         face: Face,
         nack: NackReason,
         reason: DropReason,
@@ -313,20 +281,22 @@ impl Router {
     fn ask_store(
         &mut self,
         now: Instant,
-        from: &From<'_>,
+        from: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
         asked: &Asked<'_>,
         hashes: NameHashes,
         out: &mut Outbox,
-    ) -> Option<Course> {
+    ) -> Option<StoreDecision> {
         if let Some(index) = asked.pending
             && let entry = self.pit.entry(index)
             && !entry.in_records.is_empty()
         {
-            return match entry.way {
-                Way::Disk => Some(self.join_reading(now, from, index, interest)),
-                Way::PastStore if self.is_waiting(index, from.face) => Some(Course::Back(hashes)),
-                _ => Some(Course::Upstream),
+            return match entry.awaits {
+                AwaitedSource::Disk => Some(self.join_reading(now, from, index, interest)),
+                AwaitedSource::Bypass if self.is_waiting(index, from.face) => {
+                    Some(StoreDecision::RetryDisk(hashes))
+                }
+                _ => Some(StoreDecision::Forward),
             };
         }
         let key = &asked.key;
@@ -344,7 +314,7 @@ impl Router {
                 None
             }
             Lookup::OnDisk(found) => self.decide(now, from, interest, asked, &found, out),
-            Lookup::Miss => Some(Course::Upstream),
+            Lookup::Miss => Some(StoreDecision::Forward),
         }
     }
 
@@ -353,22 +323,26 @@ impl Router {
     pub(crate) fn follow(
         &mut self,
         now: Instant,
-        course: Course,
+        course: StoreDecision,
         index: u32,
-        from: &From<'_>,
+        from: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
         out: &mut Outbox,
     ) {
         match course {
-            Course::Upstream => self.forward(now, index, Origin::of(from), None, interest, out),
-            Course::PastStore(past) => self.pass_store(now, index, from, past, interest, out),
-            Course::Read(begun) => self.wait_for_disk(now, index, Origin::of(from), &begun),
-            Course::Back(hashes) => {
-                if !self.come_back(now, index, interest, hashes, Origin::of(from)) {
+            StoreDecision::Forward => {
+                self.forward(now, index, Origin::of(from), None, interest, out)
+            }
+            StoreDecision::Bypass(past) => self.pass_store(now, index, from, past, interest, out),
+            StoreDecision::ReadDisk(begun) => {
+                self.wait_for_disk(now, index, Origin::of(from), &begun)
+            }
+            StoreDecision::RetryDisk(hashes) => {
+                if !self.fall_back_to_disk(now, index, interest, hashes, Origin::of(from)) {
                     self.forward(now, index, Origin::of(from), None, interest, out);
                 }
             }
-            Course::Join => {}
+            StoreDecision::Aggregate => {}
         }
     }
 
@@ -421,7 +395,7 @@ impl Router {
         &mut self,
         now: Instant,
         index: u32,
-        from: &From<'_>,
+        from: &ReceivedPacket<'_>,
         face_slot: u32,
         interest: &InterestView<'_>,
         nonce: u32,
@@ -562,25 +536,6 @@ fn pit_key<'a>(interest: &InterestView<'a>, hashes: NameHashes) -> PitKey<'a> {
         can_be_prefix: interest.can_be_prefix,
         must_be_fresh: interest.must_be_fresh,
     }
-}
-
-/// The FIB entry of an Interest: of its name, whose prefixes hash to `hashes`, or of the first
-/// delegation of a forwarding hint that has one. `is_home`: the hint has led it here.
-#[inline]
-pub(crate) fn fib_entry<'a>(
-    fib: &'a PrefixTable<FibEntry>,
-    key: &HashKey,
-    interest: &InterestView<'_>,
-    hashes: &PrefixHashes,
-    is_home: bool,
-) -> Option<&'a FibEntry> {
-    if interest.forwarding_hint.is_empty() || is_home {
-        return fib.longest_match(interest.name, hashes);
-    }
-    interest.forwarding_hint.iter().find_map(|delegation| {
-        let hashes = PrefixHashes::of(key, delegation, fib.lengths());
-        fib.longest_match(delegation, &hashes)
-    })
 }
 
 /// Where the name's TLV-VALUE lies in an encoded Interest.

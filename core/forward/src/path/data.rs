@@ -7,17 +7,19 @@ use weir_store::NameHashes;
 use weir_wire::{DataView, NameView, tlv};
 
 use crate::io::{Outbox, UnsolicitedPolicy};
-use crate::prefix_table::hash_proper_prefixes;
-use crate::router::{Face, From, Router};
+use crate::packet::ReceivedPacket;
+use crate::router::Router;
+use crate::scope::is_localhost;
 use crate::stats::DropReason;
-use crate::strategy::is_localhost;
+use crate::table::faces::Face;
+use crate::table::prefixes::hash_proper_prefixes;
 
 impl Router {
     /// **scope -> PIT match -> store -> every downstream** -> egress.
     pub(crate) fn on_data(
         &mut self,
         now: Instant,
-        from: &From<'_>,
+        from: &ReceivedPacket<'_>,
         data: &DataView<'_>,
         hashes: NameHashes,
         out: &mut Outbox,
@@ -91,7 +93,7 @@ impl Router {
         &mut self,
         now: Instant,
         face: Face,
-        from: &From<'_>,
+        from: &ReceivedPacket<'_>,
         data: &DataView<'_>,
         hashes: NameHashes,
     ) {
@@ -114,7 +116,7 @@ impl Router {
     fn satisfy(
         &mut self,
         now: Instant,
-        from: &From<'_>,
+        from: &ReceivedPacket<'_>,
         face: Face,
         data: &DataView<'_>,
         hashes: NameHashes,
@@ -205,7 +207,7 @@ impl Router {
                 self.dead_nonces.insert(now, entry.hash, record.nonce);
             }
         }
-        self.leave_way(now, index, Some(upstream));
+        self.detach_wait_state(now, index, Some(upstream));
         self.stats.satisfied += 1;
         self.pit.remove(index);
     }

@@ -1,86 +1,23 @@
 //! Interests that wait for a disk, and what comes of it (paper nb-cache, III-D).
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use weir_base::{FaceId, Instant, Packet};
-use weir_store::disk::{FinishedRead, OnDisk, ReadId};
+use weir_store::disk::{FinishedRead, OnDisk};
 use weir_store::{Lookup, NameHashes, Query};
 use weir_wire::{DataView, InterestView, NackReason, PacketView};
 
-use crate::adaptive::Adaptive;
-use crate::blocking::{Queued, Turn};
-use crate::busy::{Mark, StoreIo};
-use crate::bypass::Detours;
-use crate::interest::{Asked, Course, Origin};
-use crate::io::{Event, Input, NextHop, Outbox};
-use crate::neighbours::Neighbours;
-use crate::pit::Way;
-use crate::prefix_table::{PrefixHashes, hash_proper_prefixes};
-use crate::reads::{Reads, Waiter};
-use crate::router::{From, Router, RouterConfig};
+use crate::content::busy::{Mark, StoreIo};
+use crate::content::decision::{BegunRead, StoreDecision};
+use crate::content::reads::Waiter;
+use crate::input::Input;
+use crate::io::{Event, Outbox};
+use crate::packet::{Asked, Origin, QueueState, ReceivedPacket};
+use crate::router::Router;
 use crate::stats::DropReason;
-use crate::strategy::{NackVerdict, judge_nacks};
-
-/// What a router knows of its store's disks and of who waits for them. A router without disks has
-/// an empty one.
-pub(crate) struct DiskState {
-    pub(crate) reads: Reads,
-    pub(crate) neighbours: Neighbours,
-    pub(crate) detours: Detours,
-    pub(crate) adaptive: Adaptive,
-    /// Reads before a disk from which on Interests go elsewhere if they can.
-    pub(crate) threshold: u32,
-    /// Scratch: next hops that an Interest may go to instead of waiting.
-    pub(crate) hops: Vec<NextHop>,
-    /// With [`StoreIo::Blocking`]: Interests that wait for their turn.
-    pub(crate) queue: VecDeque<Queued>,
-    /// With [`StoreIo::Blocking`]: the read that everything waits for.
-    pub(crate) blocked_on: Option<ReadId>,
-    /// Commands to flush that have not been answered.
-    flushes: Vec<u64>,
-    /// Scratch: who waited for a read that has ended.
-    finished: Vec<Waiter>,
-}
-
-/// A read that was begun, or joined, for an Interest.
-pub(crate) struct BegunRead {
-    id: ReadId,
-    found: OnDisk,
-    /// Whether the Data is to be marked.
-    is_marked: bool,
-}
-
-impl DiskState {
-    pub(crate) fn new(config: &RouterConfig) -> Self {
-        Self {
-            reads: Reads::new(),
-            neighbours: Neighbours::new(config.busy.announce_period_ns),
-            detours: Detours::default(),
-            adaptive: Adaptive::new(config.seed),
-            threshold: config.disk.as_ref().map_or(0, |disk| disk.threshold),
-            hops: Vec::new(),
-            queue: VecDeque::new(),
-            blocked_on: None,
-            flushes: Vec::new(),
-            finished: Vec::new(),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn is_blocked(&self) -> bool {
-        self.blocked_on.is_some()
-    }
-
-    /// What the threshold is compared with where no single disk is meant: Interests before a store
-    /// that blocks, reads before the busiest disk of one that does not.
-    fn queue_len(&self, io: StoreIo) -> u32 {
-        match io {
-            StoreIo::Blocking => u32::try_from(self.queue.len()).unwrap_or(u32::MAX),
-            StoreIo::Async => self.reads.longest_queue(),
-        }
-    }
-}
+use crate::strategy::nacks::{NackVerdict, judge_nacks};
+use crate::table::pit::AwaitedSource;
+use crate::table::prefixes::{PrefixHashes, hash_proper_prefixes};
 
 impl Router {
     /// An input that is no packet.
@@ -103,7 +40,7 @@ impl Router {
 
     /// What the store's disks want by this time.
     #[inline]
-    pub(crate) fn tend_disk(&mut self, now: Instant, out: &mut Outbox) {
+    pub(crate) fn handle_disk_timeout(&mut self, now: Instant, out: &mut Outbox) {
         if self.store.has_disk() && self.store.next_wakeup().is_some_and(|at| at <= now) {
             self.store.handle_timeout(now);
             self.take_finished_reads(now, out);
@@ -147,14 +84,14 @@ impl Router {
     pub(crate) fn begin_read(
         &mut self,
         now: Instant,
-        from: &From<'_>,
+        from: &ReceivedPacket<'_>,
         asked: &Asked<'_>,
         found: &OnDisk,
         is_marked: bool,
         out: &mut Outbox,
-    ) -> Option<Course> {
+    ) -> Option<StoreDecision> {
         match self.store.begin_read(now, found) {
-            Ok(id) => Some(Course::Read(BegunRead { id, found: *found, is_marked })),
+            Ok(id) => Some(StoreDecision::ReadDisk(BegunRead { id, found: *found, is_marked })),
             Err(_) => {
                 self.stats.busy.reads_refused += 1;
                 self.refuse(from, asked.face, NackReason::Congestion, DropReason::DiskBusy, out);
@@ -175,11 +112,11 @@ impl Router {
         if self.config.busy.io == StoreIo::Blocking {
             self.disk.blocked_on = Some(begun.id);
         }
-        if self.pit.entry(index).way == Way::Disk {
+        if self.pit.entry(index).awaits == AwaitedSource::Disk {
             return;
         }
-        self.leave_way(now, index, None);
-        self.pit.entry_mut(index).way = Way::Disk;
+        self.detach_wait_state(now, index, None);
+        self.pit.entry_mut(index).awaits = AwaitedSource::Disk;
         let waiter = Waiter {
             entry: index,
             since: now,
@@ -198,17 +135,17 @@ impl Router {
     pub(crate) fn join_reading(
         &mut self,
         now: Instant,
-        from: &From<'_>,
+        from: &ReceivedPacket<'_>,
         index: u32,
         interest: &InterestView<'_>,
-    ) -> Course {
+    ) -> StoreDecision {
         let entry = self.pit.entry(index);
         if !entry.out_records.is_empty() {
-            return Course::Upstream;
+            return StoreDecision::Forward;
         }
         if !self.is_waiting(index, from.face) {
             self.stats.busy.reads_joined += 1;
-            return Course::Join;
+            return StoreDecision::Aggregate;
         }
         let hashes =
             PrefixHashes::of(&self.config.hash_key, interest.name, self.strategies.lengths());
@@ -218,16 +155,16 @@ impl Router {
         let is_early = now.ns_since(since) < strategy.retransmission_ns(entry);
         if is_early || !self.has_next_hop(now, Origin::of(from), interest) {
             self.stats.drop_packet(DropReason::Suppressed);
-            return Course::Join;
+            return StoreDecision::Aggregate;
         }
         self.stats.busy.hedged += 1;
-        Course::Upstream
+        StoreDecision::Forward
     }
 
     /// Has a disk read after all for an entry that has passed by: the next hop does not answer, or
     /// has refused. Not where the store blocks: it has a queue of its own.
     #[cold]
-    pub(crate) fn come_back(
+    pub(crate) fn fall_back_to_disk(
         &mut self,
         now: Instant,
         index: u32,
@@ -257,14 +194,14 @@ impl Router {
     /// An entry that is about to end, or to go another way, leaves where it is noted beside the
     /// PIT. `upstream`: who has answered it.
     #[inline]
-    pub(crate) fn leave_way(&mut self, now: Instant, index: u32, upstream: Option<FaceId>) {
-        match self.pit.entry(index).way {
-            Way::Upstream => {}
-            Way::Disk => {
+    pub(crate) fn detach_wait_state(&mut self, now: Instant, index: u32, upstream: Option<FaceId>) {
+        match self.pit.entry(index).awaits {
+            AwaitedSource::Upstream => {}
+            AwaitedSource::Disk => {
                 self.disk.reads.leave(index);
                 self.stats.busy.overtaken += 1;
             }
-            Way::PastStore => self.end_detour(now, index, upstream),
+            AwaitedSource::Bypass => self.end_bypass(now, index, upstream),
         }
     }
 
@@ -275,7 +212,7 @@ impl Router {
             waiters.clear();
             let disk = self.disk.reads.finish(read, &mut waiters);
             for waiter in &waiters {
-                self.pit.entry_mut(waiter.entry).way = Way::Upstream;
+                self.pit.entry_mut(waiter.entry).awaits = AwaitedSource::Upstream;
             }
             let is_stalled = data.is_none() && self.store.stats().disk.stalled > 0;
             if let Some((packet, fresh_until)) = data {
@@ -284,7 +221,7 @@ impl Router {
                 self.answer_from_disk(now, is_over, &packet, fresh_until, &mut waiters, out);
             }
             for waiter in waiters.drain(..) {
-                self.go_on(now, &waiter, is_stalled, out);
+                self.forward_after_failed_read(now, &waiter, is_stalled, out);
             }
             self.disk.finished = waiters;
             if self.disk.blocked_on == Some(read) {
@@ -359,19 +296,25 @@ impl Router {
     /// The congestion mark of a Data from RAM: only an Interest that had to wait before a store
     /// that blocks can have earned it.
     #[inline]
-    pub(crate) fn mark_of_hit(&mut self, from: &From<'_>) -> u64 {
-        let is_marked = from.turn == Turn::ComesToBeMarked;
+    pub(crate) fn mark_of_hit(&mut self, from: &ReceivedPacket<'_>) -> u64 {
+        let is_marked = from.queue_state == QueueState::QueuedToBeMarked;
         self.stats.busy.marked += u64::from(is_marked);
         u64::from(is_marked)
     }
 
     /// The disk did not help: on to FIB and strategy, unless a retransmission has gone there.
-    fn go_on(&mut self, now: Instant, waiter: &Waiter, is_stalled: bool, out: &mut Outbox) {
+    fn forward_after_failed_read(
+        &mut self,
+        now: Instant,
+        waiter: &Waiter,
+        is_stalled: bool,
+        out: &mut Outbox,
+    ) {
         self.stats.busy.went_on += 1;
         let index = waiter.entry;
         let entry = self.pit.entry_mut(index);
         let is_out =
-            |record: &crate::pit::OutRecord| record.nacked.is_none() && record.expiry > now;
+            |record: &crate::table::pit::OutRecord| record.nacked.is_none() && record.expiry > now;
         if entry.out_records.iter().any(is_out) {
             return;
         }

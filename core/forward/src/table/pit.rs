@@ -74,15 +74,15 @@ impl<T> Records<T> {
 
 /// Where the Data of a pending Interest is to come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum AwaitedSource {
     /// Upstream, for want of another.
     #[default]
     Upstream,
-    /// A disk of the store: [`Reads`](crate::reads::Reads) has a waiter for it. A retransmission
+    /// A disk of the store: [`Reads`](crate::content::reads::Reads) has a waiter for it. A retransmission
     /// may have gone upstream as well.
     Disk,
-    /// Upstream, although the store has it: [`Detours`](crate::bypass::Detours) has it.
-    PastStore,
+    /// Upstream, although the store has it: [`BypassTimings`](crate::content::bypass::BypassTimings) has it.
+    Bypass,
 }
 
 /// A pending Interest.
@@ -99,7 +99,7 @@ pub(crate) struct PitEntry {
     /// The last component is an implicit digest.
     pub(crate) has_digest: bool,
     /// Where its Data is to come from.
-    pub(crate) way: Way,
+    pub(crate) awaits: AwaitedSource,
     /// Nonce and HopLimit of `interest`.
     pub(crate) nonce: u32,
     pub(crate) hop_limit: Option<u8>,
@@ -264,7 +264,7 @@ impl Pit {
             can_be_prefix: key.can_be_prefix,
             must_be_fresh: key.must_be_fresh,
             has_digest,
-            way: Way::Upstream,
+            awaits: AwaitedSource::Upstream,
             nonce,
             hop_limit,
             in_records: Records::new(),

@@ -1,0 +1,9 @@
+//! What a router knows of its content store's disks and of the ways around them.
+
+pub(crate) mod adaptive;
+pub(crate) mod busy;
+pub(crate) mod bypass;
+pub(crate) mod decision;
+pub(crate) mod disk;
+pub(crate) mod neighbours;
+pub(crate) mod reads;

@@ -1,0 +1,99 @@
+//! Packets on their way out: headers, counters, the outbox.
+
+use weir_base::{FaceId, Packet};
+use weir_wire::{InterestView, LpHeader, NackReason, PitToken};
+
+use crate::io::{OutPacket, Outbox, PacketKind};
+use crate::stats::RouterStats;
+use crate::table::faces::FaceTable;
+use crate::table::pit::PitEntry;
+
+/// Puts packets into the outbox and counts them.
+pub(crate) struct Sender {
+    /// The token of our Interests; empty with one shard.
+    token: PitToken,
+}
+
+impl Sender {
+    pub(crate) fn new(token: PitToken) -> Self {
+        Self { token }
+    }
+
+    pub(crate) fn interest(
+        &self,
+        face: FaceId,
+        ingress: FaceId,
+        packet: Packet,
+        stats: &mut RouterStats,
+        out: &mut Outbox,
+    ) {
+        stats.out_interests += 1;
+        let header = LpHeader {
+            pit_token: self.token,
+            incoming_face: Some(ingress.0),
+            ..LpHeader::default()
+        };
+        out.packets.push(OutPacket { face, header, packet, kind: PacketKind::Interest });
+    }
+
+    pub(crate) fn data(
+        &self,
+        to: (FaceId, PitToken),
+        from: (FaceId, u64),
+        packet: Packet,
+        stats: &mut RouterStats,
+        out: &mut Outbox,
+    ) {
+        stats.out_data += 1;
+        let header = LpHeader {
+            pit_token: to.1,
+            incoming_face: Some(from.0.0),
+            congestion_mark: from.1,
+            ..LpHeader::default()
+        };
+        out.packets.push(OutPacket { face: to.0, header, packet, kind: PacketKind::Data });
+    }
+
+    pub(crate) fn nack(
+        &self,
+        face: FaceId,
+        reason: NackReason,
+        interest: Packet,
+        stats: &mut RouterStats,
+        out: &mut Outbox,
+    ) {
+        stats.out_nacks += 1;
+        let header = LpHeader { nack: Some(reason), ..LpHeader::default() };
+        out.packets.push(OutPacket { face, header, packet: interest, kind: PacketKind::Nack });
+    }
+
+    /// A Nack to every downstream that can take one; their records go.
+    pub(crate) fn nack_all(
+        &self,
+        entry: &mut PitEntry,
+        reason: NackReason,
+        faces: &mut FaceTable,
+        stats: &mut RouterStats,
+        out: &mut Outbox,
+    ) {
+        while let Some(record) = entry.in_records.remove(|_| true) {
+            faces.end_wait(record.face_slot, record.face);
+            if faces.find(record.face).is_some_and(|face| face.is_point_to_point()) {
+                let interest = with_nonce(entry, record.nonce);
+                self.nack(record.face, reason, interest, stats, out);
+            }
+        }
+    }
+}
+
+/// The entry's Interest with a downstream's own nonce, by which it knows its Nack.
+pub(crate) fn with_nonce(entry: &PitEntry, nonce: u32) -> Packet {
+    if nonce == entry.nonce {
+        return entry.interest.clone();
+    }
+    let view = InterestView::decode(&entry.interest).expect("the PIT holds valid Interests");
+    let at = view.nonce_at.expect("Interests in the PIT have a nonce");
+    let mut octets = entry.interest.to_vec();
+    octets[at..at + 4].copy_from_slice(&nonce.to_be_bytes());
+    Packet::from(octets)
+}

@@ -1,0 +1,56 @@
+//! A received packet, and what is known of it on its path.
+
+use weir_base::{FaceId, NS_PER_MS, Packet};
+use weir_wire::{InterestView, LpHeader};
+
+use crate::table::faces::Face;
+use crate::table::pit::PitKey;
+
+/// Where a packet came from, and the packet as it came.
+pub(crate) struct ReceivedPacket<'a> {
+    pub(crate) face: FaceId,
+    pub(crate) header: &'a LpHeader,
+    pub(crate) packet: &'a Packet,
+    /// Whether it is an Interest that has waited before a store that blocks.
+    pub(crate) queue_state: QueueState,
+}
+
+/// When an Interest is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QueueState {
+    /// As it arrives.
+    NotQueued,
+    /// After it has waited before the store.
+    Queued,
+    /// The same, and it had nowhere else to go when the queue was over its threshold.
+    QueuedToBeMarked,
+}
+
+/// What is known of an Interest once it may pass.
+pub(crate) struct Asked<'a> {
+    pub(crate) key: PitKey<'a>,
+    pub(crate) face: Face,
+    pub(crate) nonce: u32,
+    /// The PIT entry for it, if there is one.
+    pub(crate) pending: Option<u32>,
+}
+
+/// What forwarding needs of the packet that brought an Interest.
+#[derive(Clone, Copy)]
+pub(crate) struct Origin {
+    pub(crate) face: FaceId,
+    pub(crate) next_hop_face: Option<u64>,
+}
+
+impl Origin {
+    pub(crate) fn of(from: &ReceivedPacket<'_>) -> Self {
+        Self { face: from.face, next_hop_face: from.header.next_hop_face }
+    }
+}
+
+/// The lifetime that an Interest asks for, ns, capped at ten minutes: NFD's ten days would let a
+/// stranger who is long gone hold on to a part of the PIT.
+pub(crate) fn lifetime_ns(interest: &InterestView<'_>) -> u64 {
+    const LIFETIME_MS_MAX: u64 = 10 * 60 * 1000;
+    interest.lifetime_ms_or_default().min(LIFETIME_MS_MAX) * NS_PER_MS
+}

@@ -1,0 +1,141 @@
+//! What a strategy is given and what it can do.
+
+use weir_base::{FaceId, Instant, NS_PER_MS};
+use weir_wire::NackReason;
+
+use crate::egress::Sender;
+use crate::io::{NextHop, Outbox};
+use crate::scope::{Scope, scope_of};
+use crate::stats::{DropReason, RouterStats};
+use crate::table::faces::{Face, FaceTable};
+use crate::table::pit::{OutRecord, Pit, PitEntry};
+
+/// Exponential suppression of retransmissions (NFD, RetxSuppressionExponential).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Suppression {
+    pub(super) initial_ns: u64,
+    pub(super) max_ns: u64,
+    /// Growth of the interval in thousandths.
+    pub(super) multiplier_milli: u64,
+}
+
+impl Default for Suppression {
+    fn default() -> Self {
+        Self { initial_ns: 10 * NS_PER_MS, max_ns: 250 * NS_PER_MS, multiplier_milli: 2000 }
+    }
+}
+
+impl Suppression {
+    pub(super) fn next_ns(&self, interval_ns: u64) -> u64 {
+        let interval_ns = interval_ns.max(self.initial_ns);
+        (interval_ns.saturating_mul(self.multiplier_milli) / 1000).min(self.max_ns)
+    }
+}
+
+/// What a strategy sees of one Interest and what it can do about it.
+pub(crate) struct Context<'a> {
+    pub(crate) now: Instant,
+    pub(crate) pit: &'a mut Pit,
+    pub(crate) entry: u32,
+    pub(crate) ingress: FaceId,
+    /// By rising cost.
+    pub(crate) next_hops: &'a [NextHop],
+    pub(crate) lifetime_ns: u64,
+    pub(crate) faces: &'a mut FaceTable,
+    pub(crate) sender: &'a mut Sender,
+    pub(crate) stats: &'a mut RouterStats,
+    pub(crate) out: &'a mut Outbox,
+}
+
+impl Context<'_> {
+    pub(crate) fn entry(&self) -> &PitEntry {
+        self.pit.entry(self.entry)
+    }
+
+    /// Whether the Interest may go to `hop` at all: not back where it came from, unless those
+    /// there do not hear one another, and not out of its scope.
+    pub(crate) fn is_eligible(&self, hop: &NextHop) -> bool {
+        is_eligible(self.faces, self.ingress, self.entry().name_value(), hop.face).is_some()
+    }
+
+    fn is_local(&self, face: FaceId) -> bool {
+        self.faces.find(face).is_some_and(|face| face.is_local())
+    }
+
+    /// Whether an unanswered Interest is out on `hop`.
+    pub(crate) fn is_in_use(&self, hop: &NextHop) -> bool {
+        self.out_record(hop.face).is_some_and(|record| record.expiry > self.now)
+    }
+
+    pub(crate) fn out_record(&self, face: FaceId) -> Option<&OutRecord> {
+        self.entry().out_records.iter().find(|record| record.face == face)
+    }
+
+    /// Sends the Interest to `face` and notes it (NFD, outgoing Interest pipeline).
+    pub(crate) fn send_interest(&mut self, face: FaceId) -> bool {
+        if self.entry().hop_limit == Some(0) && !self.is_local(face) {
+            self.stats.drop_packet(DropReason::HopLimitSpent);
+            return false;
+        }
+        let entry = self.pit.entry_mut(self.entry);
+        let (now, nonce) = (self.now, entry.nonce);
+        let expiry = now.plus_ns(self.lifetime_ns);
+        match entry.out_records.find(|record| record.face == face) {
+            Some(record) => {
+                record.nonce = nonce;
+                record.sent_at = now;
+                record.expiry = expiry;
+                record.nacked = None;
+            }
+            None => entry.out_records.push(OutRecord {
+                face,
+                nonce,
+                sent_at: now,
+                expiry,
+                nacked: None,
+                suppression_ns: 0,
+            }),
+        }
+        let ingress = self.ingress;
+        self.sender.interest(face, ingress, entry.interest.clone(), self.stats, self.out);
+        true
+    }
+
+    /// Answers every downstream with a Nack and ends the entry.
+    pub(crate) fn reject(&mut self, reason: NackReason) {
+        self.sender.nack_all(
+            self.pit.entry_mut(self.entry),
+            reason,
+            self.faces,
+            self.stats,
+            self.out,
+        );
+    }
+}
+
+/// The face `egress`, when an Interest from `ingress` may go there at all.
+#[inline]
+pub(crate) fn is_eligible(
+    faces: &FaceTable,
+    ingress: FaceId,
+    name_value: &[u8],
+    egress: FaceId,
+) -> Option<Face> {
+    let found = faces.find(egress)?;
+    if egress == ingress && !found.is_ad_hoc() {
+        return None;
+    }
+    let is_in_scope = match scope_of(name_value) {
+        Scope::Global => true,
+        Scope::Localhost => found.is_local(),
+        Scope::Localhop => {
+            found.is_local() || faces.find(ingress).is_some_and(|face| face.is_local())
+        }
+    };
+    is_in_scope.then_some(found)
+}
+
+/// Whether an Interest that found its entry pending may be sent again, by the time since the last.
+pub(crate) fn may_retransmit(now: Instant, last: Instant, interval_ns: u64) -> bool {
+    now.ns_since(last) >= interval_ns
+}

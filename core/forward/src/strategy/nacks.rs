@@ -1,0 +1,42 @@
+//! What the upstreams of an entry have refused.
+
+use weir_base::{FaceId, Instant};
+use weir_wire::NackReason;
+
+use crate::table::pit::PitEntry;
+
+/// What remains of an entry's Nacks: all upstreams refused, one that is also a downstream has not,
+/// or some may still answer (NFD, ProcessNack).
+pub(crate) enum NackVerdict {
+    AllRefused(NackReason),
+    OnlyDownstreamLeft(FaceId, NackReason),
+    Wait,
+}
+
+pub(crate) fn judge_nacks(now: Instant, entry: &PitEntry) -> NackVerdict {
+    let mut reason: Option<NackReason> = None;
+    let mut waiting = None;
+    let mut waiting_count = 0;
+    for record in entry.out_records.iter() {
+        match record.nacked {
+            Some(theirs) => {
+                reason = Some(reason.map_or(theirs, |known| known.least_severe(theirs)));
+            }
+            None if record.expiry > now => {
+                waiting = Some(record.face);
+                waiting_count += 1;
+            }
+            None => {}
+        }
+    }
+    let reason = reason.unwrap_or(NackReason::None);
+    match waiting {
+        None => NackVerdict::AllRefused(reason),
+        Some(face)
+            if waiting_count == 1 && entry.in_records.iter().any(|record| record.face == face) =>
+        {
+            NackVerdict::OnlyDownstreamLeft(face, reason)
+        }
+        Some(_) => NackVerdict::Wait,
+    }
+}

@@ -1,0 +1,7 @@
+//! The tables of a shard.
+
+pub(crate) mod dead_nonces;
+pub(crate) mod faces;
+pub(crate) mod fib;
+pub(crate) mod pit;
+pub(crate) mod prefixes;
