@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use weir_base::{FaceId, Packet};
 use weir_store::StoreConfig;
 use weir_store::disk::{DiskOpId, DiskOutcome};
-use weir_wire::{LpHeader, Name};
+use weir_wire::{HopSignal, LpHeader, Name};
 
 use crate::io::{FaceScope, LinkType, NextHop};
 use crate::strategy::Strategy;
@@ -33,13 +33,13 @@ pub enum Input {
         /// How.
         outcome: DiskOutcome,
     },
-    /// A neighbour says whether its store has room for Interests that could go elsewhere (paper
-    /// nb-cache, III-E). On a router of several shards each gets this.
-    Availability {
+    /// What the router at the other end of a link says of itself. On a router of several shards
+    /// each gets this.
+    Signal {
         /// The face it is at.
         face: FaceId,
-        /// For how long it has none, milliseconds; 0 when it has again.
-        unavailable_ms: u64,
+        /// What it says.
+        signal: HopSignal,
     },
     /// Nothing but the time has come: see [`Router::next_wakeup`](crate::Router::next_wakeup).
     Wakeup,

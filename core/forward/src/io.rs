@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use weir_base::{FaceId, Packet};
 use weir_store::disk::DiskOp;
-use weir_wire::LpHeader;
+use weir_wire::{HopSignal, LpHeader};
 
 /// Whether a face leads to this host's own programs (NFD management, FaceScope).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,16 +74,6 @@ pub struct OutPacket {
     pub kind: PacketKind,
 }
 
-/// What the neighbour at a face is to be told of this router's store, see
-/// [`Input::Availability`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Availability {
-    /// The face it is at.
-    pub face: FaceId,
-    /// For how long there is no room, milliseconds; 0 when there is again.
-    pub unavailable_ms: u64,
-}
-
 /// Something a driver should know that is not a packet.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
@@ -108,8 +98,8 @@ pub enum Event {
 pub struct Outbox {
     /// Packets to send, in order.
     pub packets: Vec<OutPacket>,
-    /// What to tell neighbours with `Link::enqueue_availability`.
-    pub announcements: Vec<Availability>,
+    /// What to tell the routers at the other ends of links, with `Link::enqueue_signal`.
+    pub signals: Vec<(FaceId, HopSignal)>,
     /// Other news, in order.
     pub events: Vec<Event>,
     /// What to do on the disks of the store. Each must be answered by [`Input::DiskDone`].

@@ -22,8 +22,7 @@ mod table;
 pub use content::busy::{BusyPolicy, Bypass, Mark, StoreIo};
 pub use input::{Command, Input};
 pub use io::{
-    Availability, Event, FaceScope, LinkType, NextHop, OutPacket, Outbox, PacketKind,
-    UnsolicitedPolicy,
+    Event, FaceScope, LinkType, NextHop, OutPacket, Outbox, PacketKind, UnsolicitedPolicy,
 };
 pub use path::InterestStage;
 pub use router::{Router, RouterConfig};

@@ -1,5 +1,5 @@
 use weir_base::{Instant, Packet, Pool};
-use weir_wire::lp::LpHeader;
+use weir_wire::lp::{HopSignal, LpHeader};
 
 use crate::config::{LinkConfig, MTU_MIN};
 use crate::counters::{LinkCounters, LinkDrop};
@@ -23,12 +23,8 @@ pub enum Received {
     Partial,
     /// An LpPacket without a fragment that says nothing to the forwarder.
     Idle,
-    /// An LpPacket without a fragment in which the neighbour says for how long its store has no
-    /// room for Interests that could go elsewhere (paper nb-cache, III-E).
-    Availability {
-        /// Milliseconds; 0 when it has room again.
-        unavailable_ms: u64,
-    },
+    /// What the router at the other end says of itself, for the router at this end.
+    Signal(HopSignal),
     /// Dropped and counted.
     Drop(LinkDrop),
 }

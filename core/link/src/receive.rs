@@ -33,10 +33,7 @@ impl Link {
         }
         let view = LpView::decode(&frame).map_err(drop_of)?;
         let Some(octets) = view.fragment else {
-            return Ok(match view.unavailable_ms {
-                Some(unavailable_ms) => Received::Availability { unavailable_ms },
-                None => Received::Idle,
-            });
+            return Ok(view.signal.map_or(Received::Idle, Received::Signal));
         };
         let extras = Extras {
             has_policy: view.cache_policy.is_some(),

@@ -1,5 +1,5 @@
 use weir_base::{Instant, Packet};
-use weir_wire::lp::{LP_PREFIX_MAX, LpHeader, encode_availability};
+use weir_wire::lp::{HopSignal, LP_PREFIX_MAX, LpHeader};
 use weir_wire::{PACKET_SIZE_MAX, tlv};
 
 use crate::config::FRAGMENT_COUNT_MAX;
@@ -35,13 +35,12 @@ impl Link {
         result
     }
 
-    /// Queues an LpPacket without a fragment that says for how long this router's store has no room
-    /// for Interests that could go elsewhere, 0 for that it has again.
+    /// Queues a signal for the router at the other end.
     ///
     /// # Errors
     /// [`LinkDrop::QueueFull`] or [`LinkDrop::TooLargeForMtu`]; counted already.
-    pub fn enqueue_availability(&mut self, unavailable_ms: u64) -> Result<(), LinkDrop> {
-        let octets = encode_availability(unavailable_ms);
+    pub fn enqueue_signal(&mut self, signal: HopSignal) -> Result<(), LinkDrop> {
+        let octets = signal.encode();
         let charge = self.egress.charged_bytes() + Egress::charge_of(octets.len());
         let refusal = match () {
             () if charge > self.config.queue_bytes_max => Some(LinkDrop::QueueFull),

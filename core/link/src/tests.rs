@@ -3,7 +3,7 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 use weir_base::{Instant, NS_PER_MS, Packet, Pool, Rng};
-use weir_wire::lp::{LpHeader, LpView, NackReason, PitToken};
+use weir_wire::lp::{HopSignal, LpHeader, LpView, NackReason, PitToken};
 use weir_wire::{PACKET_SIZE_MAX, tlv};
 
 use crate::{FRAGMENT_COUNT_MAX, FRAME_PREFIX_MAX, Link, LinkConfig, LinkDrop, Received};
@@ -208,16 +208,15 @@ fn local_fields_are_sent_only_where_they_are_on() {
 }
 
 #[test]
-fn neighbours_hear_whether_there_is_room() {
+fn signals_pass_from_end_to_end() {
     let mut link = Link::new(LinkConfig::datagram(1420));
-    for unavailable_ms in [30, 0] {
-        link.enqueue_availability(unavailable_ms).unwrap();
+    for for_ms in [30, 0] {
+        let signal = HopSignal::Unavailable { for_ms };
+        link.enqueue_signal(signal).unwrap();
         let frames = sent(&mut link);
         assert_eq!(frames.len(), 1);
         let heard = received(&mut link, frames[0].clone());
-        assert!(
-            matches!(heard, Received::Availability { unavailable_ms: ms } if ms == unavailable_ms)
-        );
+        assert!(matches!(heard, Received::Signal(heard) if heard == signal));
     }
     // A link that does not know the field sees one it does not know either: nothing.
     let unknown = Packet::from(&[0x64, 5, 0xFD, 0x03, 0xBC, 1, 30][..]);
@@ -225,7 +224,7 @@ fn neighbours_hear_whether_there_is_room() {
     assert_eq!(link.counters().drops.total(), 0);
     // The queue's bound holds for it, too.
     let mut full = Link::new(LinkConfig { queue_bytes_max: 0, ..LinkConfig::datagram(1420) });
-    assert_eq!(full.enqueue_availability(1), Err(LinkDrop::QueueFull));
+    assert_eq!(full.enqueue_signal(HopSignal::Unavailable { for_ms: 1 }), Err(LinkDrop::QueueFull));
     assert_eq!((full.counters().drops[LinkDrop::QueueFull], full.frames().len()), (1, 0));
 }
 
@@ -494,7 +493,7 @@ proptest! {
                     prop_assert!(matches!(packet[0], 5 | 6));
                 }
                 Received::Drop(_) => dropped += 1,
-                Received::Partial | Received::Idle | Received::Availability { .. } => {}
+                Received::Partial | Received::Idle | Received::Signal(_) => {}
             }
         }
         let counters = link.counters();

@@ -24,7 +24,7 @@ pub use error::DecodeError;
 pub use frame::{FrameError, peek_frame};
 pub use interest::{ForwardingHint, InterestView, SignatureView};
 pub use interest_builder::Interest;
-pub use lp::{LP_PREFIX_MAX, LpHeader, LpView, NackReason, PitToken};
+pub use lp::{HopSignal, LP_PREFIX_MAX, LpHeader, LpView, NackReason, PitToken};
 pub use name::{Component, ComponentView, Name, NameUriError, NameView, UriStyle};
 pub use rewrite::rewrite_interest;
 pub use signature::{

@@ -162,15 +162,39 @@ impl Default for LpHeader {
     }
 }
 
-/// An IDLE LpPacket that says for how many milliseconds the sender is unavailable, 0 for available
-/// again: what paper nb-cache, III-E calls Nack-alpha and Nack-beta. Who does not know the field
-/// passes over it.
-pub fn encode_availability(unavailable_ms: u64) -> Vec<u8> {
-    let mut body = Writer::with_capacity(16);
-    body.tlv(tlv::LP_UNAVAILABLE, &tlv::encode_nni(unavailable_ms));
-    let mut out = Writer::with_capacity(body.len() + 8);
-    out.tlv(tlv::LP_PACKET, body.as_slice());
-    out.into_vec()
+/// What a router tells the router at the other end of one link, about itself and not about a
+/// packet. Links and drivers carry it without looking inside: a new signal is a variant here, its
+/// octets below, and the code of the two routers that means something by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HopSignal {
+    /// The sender's store has no room for Interests that could go elsewhere (Nack-alpha and
+    /// Nack-beta of paper nb-cache, III-E; decision 0011).
+    Unavailable {
+        /// For how long, milliseconds; 0 when it has room again.
+        for_ms: u64,
+    },
+}
+
+impl HopSignal {
+    /// An LpPacket without fragment (IDLE) that holds the signal. A receiver that does not know the
+    /// field ignores it.
+    pub fn encode(self) -> Vec<u8> {
+        let Self::Unavailable { for_ms } = self;
+        let mut body = Writer::with_capacity(16);
+        body.tlv(tlv::LP_UNAVAILABLE, &tlv::encode_nni(for_ms));
+        let mut out = Writer::with_capacity(body.len() + 8);
+        out.tlv(tlv::LP_PACKET, body.as_slice());
+        out.into_vec()
+    }
+
+    /// The signal in a field that NDNLPv2 does not assign. The numbers of signals are not assigned
+    /// either, so a value of another form is no error: it is no signal.
+    fn of(field: &Element<'_>) -> Option<Self> {
+        match field.typ {
+            tlv::LP_UNAVAILABLE => tlv::nni(field.value).map(|for_ms| Self::Unavailable { for_ms }),
+            _ => None,
+        }
+    }
 }
 
 impl LpHeader {
@@ -308,10 +332,8 @@ pub struct LpView<'a> {
     pub cache_policy: Option<u64>,
     /// Value of PrefixAnnouncement: a Data TLV, whose outermost type and length have been checked.
     pub prefix_announcement: Option<&'a [u8]>,
-    /// Of an IDLE packet: for how many milliseconds the sender's store has no room for Interests
-    /// that could go elsewhere; 0 when it has again (paper nb-cache, III-E). The number of this
-    /// field is not assigned, so whatever else bears it is passed over like a field unknown.
-    pub unavailable_ms: Option<u64>,
+    /// The first signal of an IDLE packet; beside a fragment a signal is ignored.
+    pub signal: Option<HopSignal>,
     /// From the first Ack to the last.
     acks: &'a [u8],
     acks_at: usize,
@@ -333,7 +355,7 @@ impl<'a> LpView<'a> {
             fragment_at: 0,
             cache_policy: None,
             prefix_announcement: None,
-            unavailable_ms: None,
+            signal: None,
             acks: &[],
             acks_at: 0,
             body: &[],
@@ -377,9 +399,7 @@ impl<'a> LpView<'a> {
             }
             if !is_field(field.typ) {
                 check_unrecognised(tlv::LP_PACKET, field.typ)?;
-                if field.typ == tlv::LP_UNAVAILABLE && self.unavailable_ms.is_none() {
-                    self.unavailable_ms = tlv::nni(field.value);
-                }
+                self.signal = self.signal.or_else(|| HopSignal::of(&field));
                 continue;
             }
             let (within, element) = (tlv::LP_PACKET, field.typ);
@@ -438,7 +458,7 @@ impl<'a> LpView<'a> {
 
     fn check_fragment(&mut self) -> Result<(), DecodeError> {
         if self.fragment.is_some() {
-            self.unavailable_ms = None;
+            self.signal = None;
         }
         let header = &self.header;
         if header.frag_index >= header.frag_count {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use mio::Waker;
 use rtrb::{Consumer, Producer, RingBuffer};
 use weir_base::{FaceId, Packet};
-use weir_forward::{Availability, OutPacket};
-use weir_wire::LpHeader;
+use weir_forward::OutPacket;
+use weir_wire::{HopSignal, LpHeader};
 
 /// Slots of one ring. A full ring drops, and counts, as a full queue does.
 const RING_SLOTS: usize = 4096;
@@ -20,10 +20,10 @@ pub(crate) enum Crossing {
     In { face: FaceId, header: LpHeader, packet: Packet },
     /// A packet for a face over there.
     Out(OutPacket),
-    /// What the neighbour at a face says of itself.
-    AvailabilityIn { face: FaceId, unavailable_ms: u64 },
-    /// What the neighbour at a face over there is to be told.
-    AvailabilityOut(Availability),
+    /// A signal from the router at a face, for the shard over there.
+    SignalIn { face: FaceId, signal: HopSignal },
+    /// A signal for the router at a face over there.
+    SignalOut { face: FaceId, signal: HopSignal },
 }
 
 /// One thread's ends of all rings.

@@ -304,7 +304,7 @@ impl Client {
                     header.incoming_face = incoming_face;
                     packets.push(FromRouter { header, packet });
                 }
-                Received::Partial | Received::Idle | Received::Availability { .. } => {}
+                Received::Partial | Received::Idle | Received::Signal(_) => {}
                 Received::Drop(_) => self.malformed += 1,
             }
         }

@@ -4,8 +4,9 @@
 use alloc::vec::Vec;
 
 use weir_base::{FaceId, Instant, NS_PER_MS, NS_PER_S};
+use weir_wire::HopSignal;
 
-use crate::io::{Availability, Outbox};
+use crate::io::Outbox;
 use crate::stats::BusyStats;
 use crate::table::faces::Face;
 
@@ -73,18 +74,19 @@ impl Neighbours {
 
     /// The neighbour at `face` says for how long its store has no room. It is believed for
     /// [`LABEL_MS_MAX`] at most: a label has to end by itself, whoever sent it.
-    pub(crate) fn label(
+    pub(crate) fn on_signal(
         &mut self,
         now: Instant,
         face: &Face,
-        unavailable_ms: u64,
+        signal: HopSignal,
         stats: &mut BusyStats,
     ) {
-        match unavailable_ms {
+        let HopSignal::Unavailable { for_ms } = signal;
+        match for_ms {
             0 => stats.available_received += 1,
             _ => stats.busy_received += 1,
         }
-        let label_ns = unavailable_ms.min(LABEL_MS_MAX) * NS_PER_MS;
+        let label_ns = for_ms.min(LABEL_MS_MAX) * NS_PER_MS;
         self.of(face).unavailable_until = now.plus_ns(label_ns);
     }
 
@@ -126,12 +128,12 @@ impl Neighbours {
             if is_over && is_asking {
                 stats.busy_sent += 1;
                 neighbour.available_left = AVAILABLE_REPEATS;
-                out.announcements.push(Availability { face, unavailable_ms: label_ms });
+                out.signals.push((face, HopSignal::Unavailable { for_ms: label_ms }));
             } else if !is_over && neighbour.available_left > 0 {
                 stats.available_sent += 1;
                 neighbour.available_left -= 1;
                 is_more_due |= neighbour.available_left > 0;
-                out.announcements.push(Availability { face, unavailable_ms: 0 });
+                out.signals.push((face, HopSignal::Unavailable { for_ms: 0 }));
             }
         }
         self.told_at = Some(now);

@@ -28,10 +28,10 @@ impl Router {
                 self.store.on_disk_done(now, id, outcome);
                 self.take_finished_reads(now, out);
             }
-            Input::Availability { face, unavailable_ms } => {
+            Input::Signal { face, signal } => {
                 if let Some(face) = self.faces.find(face) {
                     let stats = &mut self.stats.busy;
-                    self.disk.neighbours.label(now, &face, unavailable_ms, stats);
+                    self.disk.neighbours.on_signal(now, &face, signal, stats);
                 }
             }
             Input::Packet { .. } | Input::Wakeup => {}

@@ -10,9 +10,10 @@ use weir_store::disk::{
     DiskFailure, DiskGeometry, DiskOp, DiskOpKind, DiskOutcome, DiskTierConfig, FilterKind,
     RecordFault, record,
 };
+use weir_wire::HopSignal;
 
 use super::*;
-use crate::{Availability, BusyPolicy, BusyStats, Bypass, Mark, StoreIo};
+use crate::{BusyPolicy, BusyStats, Bypass, Mark, StoreIo};
 
 const STORE_ID: u64 = 0x5157_0BE5;
 const KEY: HashKey = HashKey::new([11, 12]);
@@ -367,7 +368,6 @@ fn over_the_threshold_interests_pass_by_where_they_can() {
     assert_eq!((bed.busy().bypassed_queue_full, bed.busy().reads_begun), (1, 2));
     // The best hop has no room: the next.
     let now = bed.now;
-    let label = |face, unavailable_ms| Input::Availability { face, unavailable_ms };
     bed.bed.router.handle(now, &mut [label(U, 30)], &mut bed.bed.out);
     assert_eq!(sent(&bed.want(3)), vec![(V, PacketKind::Interest)]);
     // None has: it waits, and its Data is marked.
@@ -471,9 +471,13 @@ fn a_stalled_disk_lets_everybody_go() {
     assert_eq!(bed.router.stats().store.disk.stalled, 0);
 }
 
+fn label(face: FaceId, for_ms: u64) -> Input {
+    Input::Signal { face, signal: HopSignal::Unavailable { for_ms } }
+}
+
 fn announcements(bed: &mut DiskBed) -> Vec<(FaceId, u64)> {
-    let said = core::mem::take(&mut bed.bed.out.announcements);
-    said.into_iter().map(|Availability { face, unavailable_ms }| (face, unavailable_ms)).collect()
+    let said = core::mem::take(&mut bed.bed.out.signals);
+    said.into_iter().map(|(face, HopSignal::Unavailable { for_ms })| (face, for_ms)).collect()
 }
 
 #[test]
@@ -567,7 +571,7 @@ fn over_the_threshold_interests_pass_a_store_that_blocks() {
     assert_eq!(sent(&bed.want(3)), vec![(U, PacketKind::Interest)]);
     assert_eq!(announcements(&mut bed), vec![(ASKER, 30)]);
     let now = bed.now;
-    let label = Input::Availability { face: U, unavailable_ms: 1000 };
+    let label = label(U, 1000);
     bed.bed.router.handle(now, &mut [label], &mut bed.bed.out);
     assert!(bed.want(4).is_empty(), "nowhere to go");
     let marks: Vec<_> =
@@ -625,7 +629,7 @@ fn no_label_closes_a_next_hop_for_good() {
     bed.put_segments(6);
     bed.route("/d", &[(U, 0)]);
     let now = bed.now;
-    let label = Input::Availability { face: U, unavailable_ms: u64::MAX };
+    let label = label(U, u64::MAX);
     bed.bed.router.handle(now, &mut [label], &mut bed.bed.out);
     bed.pass_ms(10_001);
     (0..2).for_each(|segment| assert!(bed.want(segment).is_empty()));
@@ -728,7 +732,7 @@ impl DiskBed {
             }
             Happening::Label { face, ms } => {
                 let now = self.now;
-                let label = Input::Availability { face: FaceId(face), unavailable_ms: ms };
+                let label = label(FaceId(face), ms);
                 self.bed.router.handle(now, &mut [label], &mut self.bed.out);
                 Vec::new()
             }

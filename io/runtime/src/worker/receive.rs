@@ -8,7 +8,7 @@ use weir_face::RecvStatus;
 use weir_forward::{Command, FaceScope, Input};
 use weir_link::{Link, Received};
 use weir_manage::FacePersistency;
-use weir_wire::{LpHeader, LpView, peek_frame};
+use weir_wire::{HopSignal, LpHeader, LpView, peek_frame};
 
 use super::face::{Face, Socket};
 use super::{BATCH_PACKETS, SOURCES_PER_TURN, Source, Worker};
@@ -125,20 +125,20 @@ impl Worker {
                     self.timers.schedule(slot, at);
                 }
             }
-            Received::Availability { unavailable_ms } => {
+            Received::Signal(signal) => {
                 let id = face.id;
-                self.hand_availability(id, unavailable_ms);
+                self.hand_to_all_shards(id, signal);
             }
             Received::Idle | Received::Drop(_) => {}
         }
     }
 
     /// What a neighbour says of itself concerns every shard.
-    fn hand_availability(&mut self, face: FaceId, unavailable_ms: u64) {
-        self.inputs.push(Input::Availability { face, unavailable_ms });
+    fn hand_to_all_shards(&mut self, face: FaceId, signal: HopSignal) {
+        self.inputs.push(Input::Signal { face, signal });
         if let Some(shards) = &mut self.shards {
             for index in (0..shards.count).filter(|&index| index != self.index) {
-                shards.ports.push(index, Crossing::AvailabilityIn { face, unavailable_ms });
+                shards.ports.push(index, Crossing::SignalIn { face, signal });
             }
         }
     }
@@ -219,10 +219,10 @@ impl Worker {
                     self.inputs.push(Input::Packet { face, header, packet });
                 }
                 Crossing::Out(out) => self.send_here(now, out),
-                Crossing::AvailabilityIn { face, unavailable_ms } => {
-                    self.inputs.push(Input::Availability { face, unavailable_ms });
+                Crossing::SignalIn { face, signal } => {
+                    self.inputs.push(Input::Signal { face, signal });
                 }
-                Crossing::AvailabilityOut(out) => self.announce_here(out),
+                Crossing::SignalOut { face, signal } => self.signal_here(face, signal),
             }
             if self.inputs.len() >= BATCH_PACKETS {
                 self.process(now);

@@ -5,7 +5,8 @@ use std::mem;
 use mio::Interest;
 use weir_base::{FaceId, Instant};
 use weir_face::SendStatus;
-use weir_forward::{Availability, OutPacket};
+use weir_forward::OutPacket;
+use weir_wire::HopSignal;
 
 use super::face::Socket;
 use super::{BATCH_PACKETS, Source, Worker};
@@ -27,11 +28,11 @@ impl Worker {
             self.send_packet(now, out);
         }
         self.outbox.packets = packets;
-        let mut announcements = mem::take(&mut self.outbox.announcements);
-        for out in announcements.drain(..) {
-            self.announce(out);
+        let mut signals = mem::take(&mut self.outbox.signals);
+        for (face, signal) in signals.drain(..) {
+            self.send_signal(face, signal);
         }
-        self.outbox.announcements = announcements;
+        self.outbox.signals = signals;
         self.submit_disk_ops();
         if !self.outbox.events.is_empty() {
             // Whoever is told that the store is flushed wants to know how that went.
@@ -60,23 +61,23 @@ impl Worker {
         self.send_here(now, out);
     }
 
-    /// Tells a neighbour whether this shard's store has room.
-    fn announce(&mut self, out: Availability) {
+    /// Tells the router at the other end of a face what this shard says of itself.
+    fn send_signal(&mut self, face: FaceId, signal: HopSignal) {
         if let Some(shards) = &mut self.shards
-            && let Some(&owner) = shards.owners.get(&out.face)
+            && let Some(&owner) = shards.owners.get(&face)
         {
-            shards.ports.push(owner, Crossing::AvailabilityOut(out));
+            shards.ports.push(owner, Crossing::SignalOut { face, signal });
             return;
         }
-        self.announce_here(out);
+        self.signal_here(face, signal);
     }
 
-    pub(super) fn announce_here(&mut self, out: Availability) {
-        let Some(slot) = self.faces.slot_of(out.face) else { return };
+    pub(super) fn signal_here(&mut self, face: FaceId, signal: HopSignal) {
+        let Some(slot) = self.faces.slot_of(face) else { return };
         let Some(face) = self.faces.at(slot) else { return };
-        // A refusal is counted by the link; a face that is down has nobody to tell.
+        // A refusal is counted by the link; a face that is down has no router at its other end.
         let is_down = matches!(face.socket, Socket::Down);
-        if !is_down && face.link.enqueue_availability(out.unavailable_ms).is_ok() {
+        if !is_down && face.link.enqueue_signal(signal).is_ok() {
             self.mark_dirty(slot);
         }
     }

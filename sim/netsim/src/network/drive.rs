@@ -3,7 +3,7 @@
 use weir_base::{FaceId, Instant, Packet};
 use weir_forward::{Input, InterestStage};
 use weir_link::Received;
-use weir_wire::{LpHeader, PacketView};
+use weir_wire::{HopSignal, LpHeader, PacketView};
 
 use super::queue::{Due, Moment};
 use super::stages::{Entered, Job, Served, queue_of};
@@ -57,10 +57,10 @@ impl Network {
                 self.note(node, face.0 as u32, Happened::Fragment, bytes);
                 Ok(())
             }
-            Received::Availability { unavailable_ms } => {
-                end.was_unavailable |= unavailable_ms > 0;
-                self.note(node, face.0 as u32, Happened::Announcement, bytes);
-                self.hear_availability(node, face, unavailable_ms)
+            Received::Signal(signal) => {
+                end.had_signal = true;
+                self.note(node, face.0 as u32, Happened::Signal, bytes);
+                self.hand_to_all_shards(node, face, signal)
             }
             Received::Idle | Received::Drop(_) => {
                 self.note(node, face.0 as u32, Happened::Refused, bytes);
@@ -70,18 +70,18 @@ impl Network {
     }
 
     /// What the neighbour at a face says of itself concerns every shard.
-    fn hear_availability(
+    fn hand_to_all_shards(
         &mut self,
         node: u32,
         face: FaceId,
-        unavailable_ms: u64,
+        signal: HopSignal,
     ) -> Result<(), Broken> {
         let shards = match &self.nodes[node as usize].kind {
             NodeKind::Router(router) => router.shards.len(),
             NodeKind::App(_) => 0,
         };
         for shard in 0..shards {
-            self.hand_to_shard(node, shard, Input::Availability { face, unavailable_ms });
+            self.hand_to_shard(node, shard, Input::Signal { face, signal });
             self.after_router(node, shard)?;
         }
         Ok(())
@@ -193,14 +193,14 @@ impl Network {
             }
         }
         self.outbox.packets = packets;
-        let mut announcements = std::mem::take(&mut self.outbox.announcements);
-        for out in announcements.drain(..) {
-            let slot = out.face.0.wrapping_sub(FaceId::FIRST.0) as usize;
+        let mut signals = std::mem::take(&mut self.outbox.signals);
+        for (face, signal) in signals.drain(..) {
+            let slot = face.0.wrapping_sub(FaceId::FIRST.0) as usize;
             if let Some(&end) = self.nodes[node as usize].ends.get(slot) {
-                self.announce(end, out.unavailable_ms);
+                self.send_signal(end, signal);
             }
         }
-        self.outbox.announcements = announcements;
+        self.outbox.signals = signals;
         self.outbox.events.clear();
         Ok(())
     }
@@ -215,7 +215,7 @@ impl Network {
         let is_available = |face: &FaceId| {
             let slot = face.0.wrapping_sub(FaceId::FIRST.0) as usize;
             let end = state.ends.get(slot).map(|&end| &self.ends[end as usize]);
-            end.is_some_and(|end| !end.has_asked && !end.was_unavailable)
+            end.is_some_and(|end| !end.has_asked && !end.had_signal)
         };
         router.check_mark(shard, data, is_available).map_err(|what| Broken::invariant(node, what))
     }

@@ -35,8 +35,8 @@ pub(crate) struct End {
     pub(crate) patience_ns: u64,
     /// An Interest came here.
     pub(crate) has_asked: bool,
-    /// The neighbour here has said that it is not available.
-    pub(crate) was_unavailable: bool,
+    /// The router at the other end has said something of itself.
+    pub(crate) had_signal: bool,
     /// The share of frames that are damaged now.
     pub(crate) wrong_bytes: f64,
     /// Faults that keep the link down.
@@ -66,7 +66,7 @@ impl End {
             answers: Answers::default(),
             patience_ns: 0,
             has_asked: false,
-            was_unavailable: false,
+            had_signal: false,
             wrong_bytes: 0.0,
             downs: 0,
             reassembly: Moment::NEVER,

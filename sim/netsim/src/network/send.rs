@@ -3,7 +3,7 @@
 use weir_base::{Instant, Packet, Pool};
 use weir_link::Frame;
 use weir_netem::Transit;
-use weir_wire::LpHeader;
+use weir_wire::{HopSignal, LpHeader};
 
 use super::Network;
 use super::end::InFlight;
@@ -61,10 +61,10 @@ impl Network {
         Ok(())
     }
 
-    /// Tells the neighbour at a face whether this router's store has room.
-    pub(super) fn announce(&mut self, end_index: u32, unavailable_ms: u64) {
+    /// Tells the router at the other end of a link what this one says of itself.
+    pub(super) fn send_signal(&mut self, end_index: u32, signal: HopSignal) {
         let now = self.now();
-        if self.ends[end_index as usize].link.enqueue_availability(unavailable_ms).is_ok() {
+        if self.ends[end_index as usize].link.enqueue_signal(signal).is_ok() {
             self.flush(end_index, now);
         }
     }

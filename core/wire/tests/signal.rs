@@ -1,6 +1,11 @@
-//! The field Unavailable of an LpPacket without fragment, and what others make of it.
+//! Signals from hop to hop: LpPackets without fragment, and what receivers that do not know the
+//! field make of them.
 
-use weir_wire::lp::{LpHeader, LpView, encode_availability};
+use weir_wire::lp::{HopSignal, LpHeader, LpView};
+
+const fn unavailable(for_ms: u64) -> HopSignal {
+    HopSignal::Unavailable { for_ms }
+}
 
 fn decode(octets: &[u8]) -> LpView<'_> {
     LpView::decode(octets).unwrap()
@@ -9,13 +14,13 @@ fn decode(octets: &[u8]) -> LpView<'_> {
 #[test]
 fn octets_are_these() {
     // LpPacket, type 952 in three octets, a number of one octet.
-    assert_eq!(encode_availability(30), [0x64, 5, 0xFD, 0x03, 0xB8, 1, 30]);
-    assert_eq!(encode_availability(0), [0x64, 5, 0xFD, 0x03, 0xB8, 1, 0]);
-    assert_eq!(encode_availability(300), [0x64, 6, 0xFD, 0x03, 0xB8, 2, 1, 44]);
+    assert_eq!(unavailable(30).encode(), [0x64, 5, 0xFD, 0x03, 0xB8, 1, 30]);
+    assert_eq!(unavailable(0).encode(), [0x64, 5, 0xFD, 0x03, 0xB8, 1, 0]);
+    assert_eq!(unavailable(300).encode(), [0x64, 6, 0xFD, 0x03, 0xB8, 2, 1, 44]);
     for ms in [0, 1, 255, 256, 65_536, u64::MAX] {
-        let octets = encode_availability(ms);
+        let octets = unavailable(ms).encode();
         let view = decode(&octets);
-        assert_eq!((view.unavailable_ms, view.fragment), (Some(ms), None));
+        assert_eq!((view.signal, view.fragment), (Some(unavailable(ms)), None));
         assert_eq!(view.header, LpHeader::default());
     }
 }
@@ -27,7 +32,7 @@ fn who_does_not_know_the_field_passes_over_it() {
         let octets = [0x64, 5, 0xFD, 0x03, low, 1, 30];
         let view = decode(&octets);
         assert_eq!(view.header, LpHeader::default());
-        assert_eq!((view.unavailable_ms.is_some(), view.fragment), (is_known, None));
+        assert_eq!((view.signal.is_some(), view.fragment), (is_known, None));
     }
     // Of numbers that do not end in 00, and beyond 959, it would be refused.
     for number in [[0x03, 0xB9], [0x03, 0xC0]] {
@@ -40,12 +45,12 @@ fn who_does_not_know_the_field_passes_over_it() {
 fn the_number_is_not_assigned_so_nothing_under_it_is_an_error() {
     // No number, empty, twice, out of order; beside acknowledgements.
     for octets in [&[0x64, 7, 0xFD, 0x03, 0xB8, 3, 1, 2, 3][..], &[0x64, 4, 0xFD, 0x03, 0xB8, 0]] {
-        assert_eq!(decode(octets).unavailable_ms, None);
+        assert_eq!(decode(octets).signal, None);
     }
     let twice = [0x64, 10, 0xFD, 0x03, 0xB8, 1, 9, 0xFD, 0x03, 0xB8, 1, 8];
-    assert_eq!(decode(&twice).unavailable_ms, Some(9));
+    assert_eq!(decode(&twice).signal, Some(unavailable(9)));
     let before_mark = [0x64, 10, 0xFD, 0x03, 0xB8, 1, 9, 0xFD, 0x03, 0x40, 1, 1];
-    assert_eq!(decode(&before_mark).unavailable_ms, Some(9));
+    assert_eq!(decode(&before_mark).signal, Some(unavailable(9)));
     assert_eq!(decode(&before_mark).header.congestion_mark, 1);
 }
 
@@ -56,5 +61,5 @@ fn beside_a_packet_it_means_nothing() {
     let mut octets = vec![0x64, 14, 0xFD, 0x03, 0xB8, 1, 30, 0x50, 7];
     octets.extend(interest);
     let view = decode(&octets);
-    assert_eq!((view.unavailable_ms, view.fragment), (None, Some(&interest[..])));
+    assert_eq!((view.signal, view.fragment), (None, Some(&interest[..])));
 }
