@@ -1,5 +1,5 @@
 use core::marker::PhantomData;
-use weir_base::{Instant, Packet, Pool, Slab};
+use weir_base::{Instant, NS_PER_MS, Packet, Pool, Slab};
 use weir_wire::NameView;
 
 /// The index that names nothing.
@@ -18,7 +18,7 @@ pub(crate) struct Entry {
     pub(crate) fresh_until: Instant,
     /// Hash of the whole name.
     pub(crate) hash: u64,
-    /// Capped at 49 days; for reports, `fresh_until` is exact.
+    /// By which `fresh_until` is after the time when the Data came; 49 days at most.
     pub(crate) freshness_ms: u32,
     /// The node of the name without its last component.
     pub(crate) node: u32,
@@ -49,6 +49,13 @@ impl Entry {
     #[inline]
     pub(crate) fn is_fresh(&self, now: Instant) -> bool {
         now < self.fresh_until
+    }
+
+    /// When the Data came to this router, the last time.
+    #[inline]
+    pub(crate) fn came(&self) -> Instant {
+        let freshness_ns = u64::from(self.freshness_ms) * NS_PER_MS;
+        Instant::from_ns(self.fresh_until.as_ns().saturating_sub(freshness_ns))
     }
 
     /// Whether `prefix` is a prefix of the name, or the name itself.

@@ -207,8 +207,8 @@ impl Store {
     /// matching).
     ///
     /// Data of the very name comes first, then that whose implicit digest the name ends with, then,
-    /// with CanBePrefix, Data below the name: that of newer children first, and among Data with one
-    /// parent the one that came first, at most [`PREFIX_VISITS_MAX`] steps away.
+    /// with CanBePrefix, Data below the name: the one that came last, among those of one moment the
+    /// last in the order of names, at most [`PREFIX_VISITS_MAX`] steps away.
     #[inline]
     pub fn lookup(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
         let answer = if self.config.serve { self.find_answer(now, query) } else { None };
@@ -354,19 +354,9 @@ impl Store {
 
     fn find_below(&self, now: Instant, query: &Query<'_>, hash: u64) -> Option<u32> {
         let top = self.tree.find(hash)?;
-        let mut visits = 0;
-        let mut next = self.tree.first(top, &mut visits);
-        while let Some(index) = next {
-            let entry = &self.entries[index];
-            if (!query.must_be_fresh || entry.is_fresh(now)) && entry.is_below(query.name) {
-                return Some(index);
-            }
-            if visits >= PREFIX_VISITS_MAX {
-                return None;
-            }
-            next = self.tree.after(&self.entries, index, top, &mut visits);
-        }
-        None
+        self.tree.last_below(&self.entries, top, PREFIX_VISITS_MAX, |entry| {
+            (!query.must_be_fresh || entry.is_fresh(now)) && entry.is_below(query.name)
+        })
     }
 
     /// Stores Data, in place of other Data of that name. Returns the stored copy, which holds no
@@ -386,10 +376,10 @@ impl Store {
             return None;
         }
         self.note_insertion(now);
-        let fresh_until = now.plus_ns(data.freshness_ms.saturating_mul(NS_PER_MS));
+        let fresh_until = now.plus_ns(u64::from(freshness_ms(data)) * NS_PER_MS);
         match self.find(hashes.whole, data.name.value()) {
             Some(index) if *self.entries[index].packet == *data.wire => {
-                return Some(self.refresh(index, fresh_until));
+                return Some(self.refresh(now, index, fresh_until));
             }
             Some(index) => {
                 self.policy.on_remove(&mut self.entries, index);
@@ -405,16 +395,18 @@ impl Store {
         }
         let mut packet = pool.copy(data.wire);
         let stored = packet.share();
-        let index = self.put(stored, data, hashes, fresh_until, prefixes, pool);
+        let index = self.put(now, stored, data, hashes, fresh_until, prefixes, pool);
         self.offer_on_arrival(index);
         self.stats.insertions += 1;
         Some(packet)
     }
 
     /// Puts Data into memory that is not there and may be.
+    #[expect(clippy::too_many_arguments, reason = "one stage of two paths")]
     #[inline]
     fn put(
         &mut self,
+        now: Instant,
         stored: Packet,
         data: &DataView<'_>,
         hashes: NameHashes,
@@ -433,7 +425,7 @@ impl Store {
             packet: stored,
             fresh_until,
             hash,
-            freshness_ms: u32::try_from(data.freshness_ms).unwrap_or(u32::MAX),
+            freshness_ms: freshness_ms(data),
             node,
             siblings: Links::NONE,
             queue: Links::NONE,
@@ -445,19 +437,20 @@ impl Store {
         });
         debug_assert_eq!(self.entries[index].name_value(), name_value);
         self.table.insert(hash, index);
-        self.tree.attach(&mut self.entries, index);
+        self.tree.attach(&mut self.entries, index, now);
         self.put_in_order(index);
         self.policy.on_insert(&mut self.entries, index);
         self.entry_bytes += entry_bytes(data.wire.len());
         index
     }
 
-    fn refresh(&mut self, index: u32, fresh_until: Instant) -> Packet {
+    fn refresh(&mut self, now: Instant, index: u32, fresh_until: Instant) -> Packet {
         self.stats.refreshes += 1;
         let entry = &mut self.entries[index];
         entry.fresh_until = fresh_until;
         entry.flags |= USED;
         let packet = entry.packet.share();
+        self.tree.renew(&mut self.entries, index, now);
         self.policy.on_hit(&mut self.entries, index);
         packet
     }
@@ -571,13 +564,13 @@ impl Store {
             true => Some(self.tree.root()),
             false => self.tree.find(prefix_hash),
         };
-        let mut next = top.filter(|_| erased < limit).and_then(|top| self.tree.first(top, &mut 0));
+        let mut next = top.filter(|_| erased < limit).and_then(|top| self.tree.first(top));
         while let (Some(top), Some(index)) = (top, next) {
             if erased >= limit {
                 break;
             }
             // Taken before the entry goes; what it leads to keeps the nodes on the way.
-            next = self.tree.after(&self.entries, index, top, &mut 0);
+            next = self.tree.after(&self.entries, index, top);
             if self.entries[index].is_below(prefix) {
                 self.erase_entry(index);
                 erased += 1;
@@ -592,6 +585,12 @@ impl Store {
         self.discard(index);
         self.stats.erasures += 1;
     }
+}
+
+/// FreshnessPeriod in milliseconds. More than 49 days count as 49 days.
+#[inline]
+fn freshness_ms(data: &DataView<'_>) -> u32 {
+    u32::try_from(data.freshness_ms).unwrap_or(u32::MAX)
 }
 
 /// The name of a stored packet as if nothing but its octets were known.

@@ -1,6 +1,6 @@
 use crate::entry::{Entry, List, NONE, Siblings};
 use alloc::vec::Vec;
-use weir_base::{Slab, Table};
+use weir_base::{Instant, Slab, Table};
 
 /// Octets a node costs: itself, its place on the slab's list of vacant ones, and its share of the
 /// table at its emptiest.
@@ -12,9 +12,11 @@ pub(crate) const NODE_BYTES: u64 = size_of::<Option<Node>>() as u64 + 4 + 20;
 /// Data share a node, so whoever walks the tree compares the names of what is found.
 pub(crate) struct Node {
     hash: u64,
+    /// No Data below came later than this.
+    came: Instant,
     parent: u32,
     first_child: u32,
-    /// Among the children of `parent`, which are kept newest first.
+    /// Among the children of `parent`, by falling `came`.
     next: u32,
     previous: u32,
     /// The Data one component below, in the order they came.
@@ -127,9 +129,22 @@ impl Tree {
 
     /// Puts an entry last below its node.
     #[inline]
-    pub(crate) fn attach(&mut self, entries: &mut Slab<Entry>, index: u32) {
+    pub(crate) fn attach(&mut self, entries: &mut Slab<Entry>, index: u32, now: Instant) {
         let node = entries[index].node;
         self.nodes[node].entries.push_back(entries, index);
+        self.touch(node, now);
+    }
+
+    /// An entry's Data came again.
+    #[inline]
+    pub(crate) fn renew(&mut self, entries: &mut Slab<Entry>, index: u32, now: Instant) {
+        let node = entries[index].node;
+        let list = &mut self.nodes[node].entries;
+        if list.tail() != index {
+            list.unlink(entries, index);
+            list.push_back(entries, index);
+        }
+        self.touch(node, now);
     }
 
     /// Takes an entry out, and the nodes that lead nowhere without it.
@@ -154,11 +169,100 @@ impl Tree {
         }
     }
 
-    /// The first Data below `top`. Counts the nodes it looks at. Only the root may have none.
-    pub(crate) fn first(&self, top: u32, visits: &mut usize) -> Option<u32> {
+    /// Data below `node` came now, or came again: the node and those above it come before their
+    /// siblings. Within a batch, which has one time, all but the first stop at once.
+    #[inline]
+    pub(crate) fn touch(&mut self, node: u32, now: Instant) {
+        let mut at = node;
+        while at != self.root && self.nodes[at].came < now {
+            self.nodes[at].came = now;
+            self.move_to_front(at);
+            at = self.nodes[at].parent;
+        }
+    }
+
+    fn move_to_front(&mut self, at: u32) {
+        let Node { parent, next, previous, .. } = self.nodes[at];
+        if previous == NONE {
+            return;
+        }
+        self.nodes[previous].next = next;
+        if next != NONE {
+            self.nodes[next].previous = previous;
+        }
+        let first = core::mem::replace(&mut self.nodes[parent].first_child, at);
+        self.nodes[first].previous = at;
+        self.nodes[at].next = first;
+        self.nodes[at].previous = NONE;
+    }
+
+    /// The Data below `top` that came last among those that are wanted; among those of one moment,
+    /// the last in the order of names. Looks at `visits_max` nodes and Data at most.
+    ///
+    /// That choice does not depend on what else there is, so that the choice among what several
+    /// shards choose is that of one which has it all.
+    pub(crate) fn last_below(
+        &self,
+        entries: &Slab<Entry>,
+        top: u32,
+        visits_max: usize,
+        is_wanted: impl Fn(&Entry) -> bool,
+    ) -> Option<u32> {
+        let mut best: Option<(Instant, u32)> = None;
+        let mut at = top;
+        let mut visits = 0;
+        while visits < visits_max {
+            visits += 1;
+            let bound = self.nodes[at].came;
+            let mut next = self.nodes[at].entries.tail();
+            while next != NONE && visits < visits_max {
+                let entry = &entries[next];
+                let came = entry.came();
+                // Data that was read from a disk may lie behind what came later.
+                if best.is_some_and(|(last, _)| came < last && last >= bound) {
+                    break;
+                }
+                visits += 1;
+                let is_later = best.is_none_or(|(last, index)| {
+                    (came, entry.name_value()) > (last, entries[index].name_value())
+                });
+                if is_later && is_wanted(entry) {
+                    best = Some((came, next));
+                }
+                next = entry.siblings.previous;
+            }
+            let last = best.map(|(last, _)| last);
+            match self.next_of_interest(at, top, last) {
+                Some(next) => at = next,
+                None => break,
+            }
+        }
+        best.map(|(_, index)| index)
+    }
+
+    /// The node after `at` in depth-first order that may have Data which came at `last` or later.
+    fn next_of_interest(&self, at: u32, top: u32, last: Option<Instant>) -> Option<u32> {
+        let may_have = |node: u32| {
+            node != NONE && last.is_none_or(|last| self.nodes[node].came >= last)
+        };
+        if may_have(self.nodes[at].first_child) {
+            return Some(self.nodes[at].first_child);
+        }
+        let mut at = at;
+        while at != top && at != self.root {
+            // The siblings behind one that has nothing of interest have nothing either.
+            if may_have(self.nodes[at].next) {
+                return Some(self.nodes[at].next);
+            }
+            at = self.nodes[at].parent;
+        }
+        None
+    }
+
+    /// The first Data below `top`. Only the root may have none.
+    pub(crate) fn first(&self, top: u32) -> Option<u32> {
         let mut at = top;
         loop {
-            *visits += 1;
             let node = &self.nodes[at];
             if !node.entries.is_empty() {
                 return Some(node.entries.head());
@@ -172,27 +276,19 @@ impl Tree {
 
     /// The Data below `top` that follows `index`: first the Data of a node, then its children,
     /// newest first.
-    pub(crate) fn after(
-        &self,
-        entries: &Slab<Entry>,
-        index: u32,
-        top: u32,
-        visits: &mut usize,
-    ) -> Option<u32> {
+    pub(crate) fn after(&self, entries: &Slab<Entry>, index: u32, top: u32) -> Option<u32> {
         let entry = &entries[index];
-        *visits += 1;
         if entry.siblings.next != NONE {
             return Some(entry.siblings.next);
         }
         let mut at = entry.node;
         if self.nodes[at].first_child != NONE {
-            return self.first(self.nodes[at].first_child, visits);
+            return self.first(self.nodes[at].first_child);
         }
         while at != top && at != self.root {
-            *visits += 1;
             let node = &self.nodes[at];
             if node.next != NONE {
-                return self.first(node.next, visits);
+                return self.first(node.next);
             }
             at = node.parent;
         }
@@ -202,6 +298,14 @@ impl Tree {
 
 impl Node {
     fn new(hash: u64, parent: u32) -> Self {
-        Self { hash, parent, first_child: NONE, next: NONE, previous: NONE, entries: List::EMPTY }
+        Self {
+            hash,
+            came: Instant::ZERO,
+            parent,
+            first_child: NONE,
+            next: NONE,
+            previous: NONE,
+            entries: List::EMPTY,
+        }
     }
 }

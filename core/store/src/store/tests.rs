@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::string::String;
 use std::vec::Vec;
 use std::{format, vec};
-use weir_base::HashKey;
+use weir_base::{HashKey, NS_PER_S};
 use weir_wire::{Data, Name};
 
 const KEY: HashKey = HashKey::new([7, 8]);
@@ -105,10 +105,10 @@ impl Store {
         assert_eq!(self.table.len(), self.entries.len());
         let root = self.tree.root();
         let mut reached = 0;
-        let mut next = self.tree.first(root, &mut 0);
+        let mut next = self.tree.first(root);
         while let Some(index) = next {
             reached += 1;
-            next = self.tree.after(&self.entries, index, root, &mut 0);
+            next = self.tree.after(&self.entries, index, root);
         }
         assert_eq!(reached, self.entries.len());
         if let Some(ordered) = &self.ordered {
@@ -173,7 +173,7 @@ fn freshness_runs_out() {
     assert!(bed.ask("/a", false, true).is_some(), "the same Data is fresh again");
     assert_eq!((bed.store.stats().refreshes, bed.store.stats().entries), (1, 1));
     bed.put("/forever", u64::MAX);
-    bed.now = Instant::from_ns(u64::MAX - 1);
+    bed.now = bed.now.plus_ns(49 * 24 * 3600 * NS_PER_S);
     assert!(bed.ask("/forever", false, true).is_some());
 }
 
@@ -190,13 +190,24 @@ fn prefixes_of_any_depth_find_data() {
 }
 
 #[test]
-fn newer_objects_and_first_segments_come_first() {
+fn the_data_that_came_last_answers_for_a_prefix() {
     let mut bed = Bed::large();
-    for uri in ["/o/v=1/seg=0", "/o/v=1/seg=1", "/o/v=2/seg=0", "/o/v=2/seg=1", "/o/v=1/seg=2"] {
-        bed.put(uri, 0);
+    for uri in ["/o/v=1/seg=0", "/o/v=1/seg=1", "/o/v=2/seg=0", "/o/v=1/seg=2", "/o/v=2/seg=1"] {
+        bed.now = bed.now.plus_ns(1);
+        bed.put(uri, 5);
+        assert_eq!(bed.found("/o", true, false).unwrap(), uri);
     }
-    assert_eq!(bed.found("/o", true, false).unwrap(), "/o/v=2/seg=0");
-    assert_eq!(bed.found("/o/v=1", true, false).unwrap(), "/o/v=1/seg=0");
+    assert_eq!(bed.found("/o/v=1", true, false).unwrap(), "/o/v=1/seg=2");
+    bed.now = ms(50);
+    bed.put("/o/v=1/seg=1", 5);
+    assert_eq!(bed.found("/o", true, false).unwrap(), "/o/v=1/seg=1", "it came again");
+    bed.erase("/o/v=1/seg=1", 1);
+    assert_eq!(bed.found("/o", true, false).unwrap(), "/o/v=2/seg=1");
+    assert!(bed.ask("/o", true, true).is_none(), "the others are stale");
+    for uri in ["/o/v=1/seg=4", "/o/v=3/seg=0", "/o/v=1/seg=3"] {
+        bed.put(uri, 5);
+    }
+    assert_eq!(bed.found("/o", true, false).unwrap(), "/o/v=3/seg=0", "the last name of a moment");
     bed.put("/o", 0);
     assert_eq!(bed.found("/o", true, false).unwrap(), "/o", "the very name before all below it");
 }
@@ -204,15 +215,14 @@ fn newer_objects_and_first_segments_come_first() {
 #[test]
 fn a_prefix_lookup_passes_over_stale_data_as_far_as_its_bound() {
     let mut bed = Bed::large();
-    for number in 0..PREFIX_VISITS_MAX / 2 {
-        bed.put(&format!("/near/{number}"), 0);
+    for (prefix, count) in [("near", PREFIX_VISITS_MAX / 2), ("far", PREFIX_VISITS_MAX * 2)] {
+        bed.put(&format!("/{prefix}/fresh"), 1_000);
+        for number in 0..count {
+            bed.now = bed.now.plus_ns(1);
+            bed.put(&format!("/{prefix}/{number}"), 0);
+        }
     }
-    bed.put("/near/fresh", 1_000);
     assert_eq!(bed.found("/near", true, true).unwrap(), "/near/fresh");
-    for number in 0..PREFIX_VISITS_MAX * 2 {
-        bed.put(&format!("/far/{number}"), 0);
-    }
-    bed.put("/far/fresh", 1_000);
     assert!(bed.ask("/far", true, true).is_none());
     assert!(bed.ask("/far", true, false).is_some());
 }
@@ -370,7 +380,7 @@ fn equal_hashes_of_different_names_are_told_apart() {
         clash(uri, &mut bed);
     }
     bed.store.check();
-    for (uri, answer) in [("/c/e", "/c/e"), ("/c", "/c/d"), ("/a", "/a/b"), ("/f", "/f/g/h")] {
+    for (uri, answer) in [("/c/d", "/c/d"), ("/c", "/c/e"), ("/a", "/a/b"), ("/f", "/f/g/h")] {
         let name = name(uri);
         let hashes = NameHashes { whole: 5, parent: Some(5), grandparent: None };
         let query =
@@ -435,7 +445,7 @@ proptest! {
         capacity_bytes in prop_oneof![Just(LARGE), 0..40_000u64],
     ) {
         let mut bed = Bed::new(capacity_bytes, EvictionPolicy::S3Fifo);
-        let mut model = BTreeMap::<Vec<u8>, (Vec<u8>, Instant)>::new();
+        let mut model = BTreeMap::<Vec<u8>, (Vec<u8>, Instant, Instant)>::new();
         let mut removed = 0;
         for step in steps {
             match step {
@@ -445,7 +455,8 @@ proptest! {
                     model.remove(&name);
                     if let Some(packet) = stored {
                         prop_assert_eq!(&packet[..], &wire[..]);
-                        model.insert(name, (wire, bed.now.plus_ns(freshness_ms * NS_PER_MS)));
+                        let until = bed.now.plus_ns(freshness_ms * NS_PER_MS);
+                        model.insert(name, (wire, until, bed.now));
                     }
                 }
                 Step::Ask { name, can_be_prefix, must_be_fresh } => {
@@ -453,16 +464,21 @@ proptest! {
                     let matches = |other: &[u8]| {
                         other == name || can_be_prefix && other.starts_with(&name)
                     };
-                    let any = model.iter().any(|(other, &(_, until))| {
-                        matches(other) && (!must_be_fresh || now < until)
+                    let matching = model.iter().filter(|(other, (_, until, _))| {
+                        matches(other) && (!must_be_fresh || now < *until)
                     });
+                    let best = match bed.store.config().index {
+                        // The very name, else what came last, the last name of a moment.
+                        IndexKind::Hash => matching.max_by_key(|(other, (_, _, came))| {
+                            (**other == name, *came, *other)
+                        }),
+                        IndexKind::Ordered => matching.min_by_key(|(other, _)| *other),
+                    };
                     let hit = bed.ask(&uri(&name), can_be_prefix, must_be_fresh);
-                    prop_assert_eq!(hit.is_some(), any);
-                    if let Some(hit) = hit {
-                        let known = model.iter().find(|(_, (wire, _))| wire[..] == hit.packet[..]);
-                        let (other, &(_, until)) = known.unwrap();
-                        prop_assert!(matches(other) && hit.is_fresh == (now < until));
-                        prop_assert!(!must_be_fresh || hit.is_fresh);
+                    prop_assert_eq!(hit.is_some(), best.is_some());
+                    if let (Some(hit), Some((_, (wire, until, _)))) = (hit, best) {
+                        prop_assert_eq!(&hit.packet[..], &wire[..]);
+                        prop_assert_eq!(hit.is_fresh, now < *until);
                     }
                 }
                 Step::Erase { name, limit } => {

@@ -164,7 +164,7 @@ impl Store {
             return;
         }
         self.note_insertion(now);
-        self.put(packet.clone(), data, hashes, fresh_until, prefixes, pool);
+        self.put(now, packet.clone(), data, hashes, fresh_until, prefixes, pool);
     }
 
     /// To be called before an insertion.
