@@ -35,7 +35,7 @@ impl Router {
                 self.set_next_hops(now, prefix, next_hops, out);
             }
             Command::SetStrategy { prefix, strategy } => self.set_strategy(prefix, strategy),
-            Command::ConfigureStore(config) => self.store.configure(config),
+            Command::ConfigureStore(config) => self.store.configure(now, config),
             Command::EraseStore { transaction, prefix, limit } => {
                 let erased = self.erase(prefix.as_view(), limit);
                 let limit_reached = erased == limit;

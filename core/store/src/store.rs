@@ -112,7 +112,7 @@ impl Store {
     }
 
     /// Changes capacity, policy and flags. Evicts at once what the new capacity has no room for.
-    pub fn configure(&mut self, config: StoreConfig) {
+    pub fn configure(&mut self, now: Instant, config: StoreConfig) {
         if config.policy != self.config.policy {
             let mut policy = Policy::new(config.policy);
             // In the order in which they would have left, so that the new policy starts from what
@@ -128,7 +128,7 @@ impl Store {
             self.rebuild_index();
         }
         while self.bytes() > self.config.capacity_bytes {
-            self.evict();
+            self.evict(now);
         }
     }
 
@@ -237,7 +237,9 @@ impl Store {
         let answer = self.lookup_on_disk(now, query);
         match answer {
             Lookup::Hit(_) => self.stats.hits += 1,
-            Lookup::OnDisk(_) | Lookup::Miss => self.stats.misses += 1,
+            Lookup::Miss => self.stats.misses += 1,
+            // Counted when it is read, or declined.
+            Lookup::OnDisk(_) => {}
         }
         answer
     }
@@ -375,7 +377,7 @@ impl Store {
         if !self.config.admit || data.name.is_empty() {
             return None;
         }
-        self.note_insertion(now);
+        self.note_insertion();
         let fresh_until = now.plus_ns(u64::from(freshness_ms(data)) * NS_PER_MS);
         match self.find(hashes.whole, data.name.value()) {
             Some(index) if *self.entries[index].packet == *data.wire => {
@@ -389,14 +391,14 @@ impl Store {
             None => self.note_new(data, hashes),
         }
         if !self.is_storable(data) {
-            let stored = self.offer_past_memory(data, hashes, prefixes, pool);
+            let stored = self.offer_past_memory(now, data, hashes, prefixes, pool);
             self.stats.rejections += u64::from(stored.is_none());
             return stored;
         }
         let mut packet = pool.copy(data.wire);
         let stored = packet.share();
         let index = self.put(now, stored, data, hashes, fresh_until, prefixes, pool);
-        self.offer_on_arrival(index);
+        self.offer_on_arrival(now, index);
         self.stats.insertions += 1;
         Some(packet)
     }
@@ -417,7 +419,8 @@ impl Store {
         let hash = hashes.whole;
         let mut path = mem::take(&mut self.path);
         path.clear();
-        let (nearest, missing) = self.make_room(data, hashes.parent, &mut path, prefixes, pool);
+        let (nearest, missing) =
+            self.make_room(now, data, hashes.parent, &mut path, prefixes, pool);
         let node = self.tree.extend(nearest, &path[path.len() - missing..]);
         self.path = path;
         let name_value = data.name.value();
@@ -476,6 +479,7 @@ impl Store {
     /// are beyond.
     fn make_room(
         &mut self,
+        now: Instant,
         data: &DataView<'_>,
         parent: Option<u64>,
         path: &mut Vec<u64>,
@@ -503,16 +507,16 @@ impl Store {
                 if self.bytes() + needed <= self.config.capacity_bytes {
                     return (nearest, missing);
                 }
-                pool.recycle(self.evict());
+                pool.recycle(self.evict(now));
             }
         }
     }
 
-    fn evict(&mut self) -> Packet {
+    fn evict(&mut self, now: Instant) -> Packet {
         let victim = self.policy.take_victim(&mut self.entries);
         let index = victim.unwrap_or_else(|| unreachable!("what takes memory can be evicted"));
         if self.disk.is_some() {
-            self.offer_entry(index, false);
+            self.offer_entry(now, index, false);
         }
         let packet = self.discard(index);
         self.stats.evictions += 1;

@@ -242,9 +242,8 @@ impl Tree {
 
     /// The node after `at` in depth-first order that may have Data which came at `last` or later.
     fn next_of_interest(&self, at: u32, top: u32, last: Option<Instant>) -> Option<u32> {
-        let may_have = |node: u32| {
-            node != NONE && last.is_none_or(|last| self.nodes[node].came >= last)
-        };
+        let may_have =
+            |node: u32| node != NONE && last.is_none_or(|last| self.nodes[node].came >= last);
         if may_have(self.nodes[at].first_child) {
             return Some(self.nodes[at].first_child);
         }

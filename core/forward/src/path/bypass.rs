@@ -30,6 +30,7 @@ impl Router {
     ) -> Option<StoreDecision> {
         self.disk.neighbours.note_asked(now, &asked.face);
         if found.is_stalled {
+            self.store.decline_read();
             if !self.has_next_hop(now, Origin::of(from), interest) {
                 // There is a way to it, only not now.
                 self.refuse(from, asked.face, NackReason::Congestion, DropReason::DiskBusy, out);
@@ -40,6 +41,7 @@ impl Router {
         }
         // Before a read or a measured timing, which would be in vain.
         if !self.has_pit_room(from, asked) {
+            self.store.decline_read();
             self.refuse(from, asked.face, NackReason::Congestion, DropReason::PitFull, out);
             return None;
         }
@@ -55,7 +57,10 @@ impl Router {
             QueueState::QueuedToBeMarked => Verdict::Wait { is_marked: true },
         };
         match verdict {
-            Verdict::PassBy(past) => Some(StoreDecision::Bypass(past)),
+            Verdict::PassBy(past) => {
+                self.store.decline_read();
+                Some(StoreDecision::Bypass(past))
+            }
             Verdict::Wait { is_marked } => self.begin_read(now, from, asked, found, is_marked, out),
         }
     }

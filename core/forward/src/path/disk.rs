@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use weir_base::{FaceId, Instant, Packet};
-use weir_store::disk::{FinishedRead, OnDisk};
+use weir_store::disk::{FinishedRead, OnDisk, ReadOutcome};
 use weir_store::{Lookup, NameHashes, Query};
 use weir_wire::{DataView, InterestView, NackReason, PacketView};
 
@@ -183,6 +183,7 @@ impl Router {
         };
         let Lookup::OnDisk(found) = self.store.lookup(now, &query) else { return false };
         if found.is_stalled {
+            self.store.decline_read();
             return false;
         }
         let Ok(id) = self.store.begin_read(now, &found) else { return false };
@@ -207,15 +208,15 @@ impl Router {
 
     /// Answers or sends on everybody whose read has ended.
     pub(crate) fn take_finished_reads(&mut self, now: Instant, out: &mut Outbox) {
-        while let Some(FinishedRead { read, data }) = self.store.next_finished() {
+        while let Some(FinishedRead { read, outcome }) = self.store.next_finished() {
             let mut waiters = core::mem::take(&mut self.disk.finished);
             waiters.clear();
             let disk = self.disk.reads.finish(read, &mut waiters);
             for waiter in &waiters {
                 self.pit.entry_mut(waiter.entry).awaits = AwaitedSource::Upstream;
             }
-            let is_stalled = data.is_none() && self.store.stats().disk.stalled > 0;
-            if let Some((packet, fresh_until)) = data {
+            let is_stalled = matches!(outcome, ReadOutcome::Stalled);
+            if let ReadOutcome::Data { packet, fresh_until } = outcome {
                 self.stats.busy.reads_late += u64::from(waiters.is_empty());
                 let is_over = disk.is_some_and(|disk| self.is_disk_over_threshold(disk));
                 self.answer_from_disk(now, is_over, &packet, fresh_until, &mut waiters, out);

@@ -49,7 +49,6 @@ impl DiskTier {
         offer: Offer<'_>,
         path: impl FnOnce(&mut Vec<u64>),
     ) -> bool {
-        self.now = now;
         let before = self.before(&offer);
         if matches!(before, Before::Same) {
             return true;

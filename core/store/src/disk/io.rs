@@ -2,7 +2,7 @@
 
 use super::checkpoint::{Erased, Erasure};
 use super::device::{Batch, Content, Region};
-use super::lookup::FinishedRead;
+use super::lookup::{FinishedRead, ReadOutcome};
 use super::op::{DiskFailure, DiskOp, DiskOpId, DiskOpKind, DiskOutcome};
 use super::place::UNIT_BYTES;
 use super::queue::{Turn, turn};
@@ -21,7 +21,6 @@ const PAUSE_MAX_NS: u64 = 60 * NS_PER_S;
 impl DiskTier {
     /// Appends what the disks are to do now.
     pub(crate) fn take_ops(&mut self, now: Instant, ops: &mut Vec<DiskOp>) {
-        self.now = now;
         for disk in 0..self.devices.len() {
             self.prepare(now, disk);
             while let Some(op) = self.next_op(now, disk) {
@@ -32,7 +31,10 @@ impl DiskTier {
 
     /// Hands over writes that have waited long enough, and erasures.
     fn prepare(&mut self, now: Instant, disk: usize) {
-        let device = &self.devices[disk];
+        let device = &mut self.devices[disk];
+        if device.paused_until <= now {
+            device.paused_until = Instant::ZERO;
+        }
         let takes_writes = device.is_ready && !device.is_stalled && now >= device.paused_until;
         if !device.erasures.is_empty() && takes_writes && device.is_of_use() {
             self.append_erasures(now, disk);
@@ -109,7 +111,6 @@ impl DiskTier {
 
     /// An operation has ended.
     pub(crate) fn on_done(&mut self, now: Instant, id: DiskOpId, outcome: DiskOutcome) {
-        self.now = now;
         let slot = (id.0 & 0xFFFF) as u32;
         if self.running.get(slot).is_none_or(|running| running.id != id) {
             return;
@@ -161,9 +162,13 @@ impl DiskTier {
             }
         };
         self.stats.reads += u64::from(data.is_some());
-        if data.is_some() || !read.is_let_go {
-            self.finished.push_back(FinishedRead { read: read.id, data });
-        }
+        let outcome = match data {
+            Some((packet, fresh_until)) => ReadOutcome::Data { packet, fresh_until },
+            // Who waited went on when the disk stalled.
+            None if read.is_let_go => return,
+            None => ReadOutcome::Unavailable,
+        };
+        self.finished.push_back(FinishedRead { read: read.id, outcome });
     }
 
     /// Whether what was read may be served.
@@ -282,7 +287,6 @@ impl DiskTier {
 
     /// Does what is due: stalls are found; the rest is done when operations are taken.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        self.now = now;
         for disk in 0..self.devices.len() {
             if self.stalls_at(disk).is_some_and(|at| at <= now) {
                 self.on_stall(disk);
@@ -307,7 +311,8 @@ impl DiskTier {
         device.reads_waiting -= waiting.len() as u32;
         for at in waiting {
             let read = self.remove_read(at);
-            self.finished.push_back(FinishedRead { read: read.id, data: None });
+            let outcome = ReadOutcome::Stalled;
+            self.finished.push_back(FinishedRead { read: read.id, outcome });
         }
         for (_, running) in self.running.iter() {
             if usize::from(running.disk) != disk {
@@ -317,14 +322,14 @@ impl DiskTier {
                 && !mem::replace(&mut self.reads[at].is_let_go, true)
             {
                 let read = self.reads[at].id;
-                self.finished.push_back(FinishedRead { read, data: None });
+                self.finished.push_back(FinishedRead { read, outcome: ReadOutcome::Stalled });
             }
         }
     }
 
     /// When [`DiskTier::handle_timeout`] or [`DiskTier::take_ops`] has something to do.
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
-        let mut next = if self.recovery.has_work() { Some(self.now) } else { None };
+        let mut next = if self.recovery.has_work() { Some(Instant::ZERO) } else { None };
         let mut consider = |at: Instant| next = Some(next.map_or(at, |next: Instant| next.min(at)));
         for (disk, device) in self.devices.iter().enumerate() {
             if let Some(at) = self.stalls_at(disk) {
@@ -334,7 +339,7 @@ impl DiskTier {
                 consider(batch.began.plus_ns(self.config.write_delay_max_ns));
             }
             let waits = !device.erasures.is_empty() && device.is_ready && !device.is_stalled;
-            if waits && device.is_of_use() && device.paused_until > self.now {
+            if waits && device.is_of_use() && device.paused_until > Instant::ZERO {
                 consider(device.paused_until);
             }
         }
@@ -344,7 +349,6 @@ impl DiskTier {
     /// Hands over all that is gathered. Says whether something has yet to be written by a disk that
     /// works.
     pub(crate) fn flush(&mut self, now: Instant) -> bool {
-        self.now = now;
         for disk in 0..self.devices.len() {
             self.prepare(now, disk);
             self.devices[disk].finish_batch();

@@ -30,8 +30,30 @@ pub struct ReadRefused;
 pub struct FinishedRead {
     /// Which.
     pub read: ReadId,
-    /// What was read: a whole Data TLV that no one has decoded yet, and until when it is fresh.
-    /// Nothing when the record was damaged, the disk failed or is stalled: those who wait must go
-    /// on. A read that was let go may still end with Data later.
-    pub data: Option<(Packet, Instant)>,
+    /// What came of it.
+    pub outcome: ReadOutcome,
+}
+
+/// What came of a read.
+#[derive(Debug)]
+pub enum ReadOutcome {
+    /// The record was read.
+    Data {
+        /// A whole Data TLV that has not been decoded yet.
+        packet: Packet,
+        /// Until when it is fresh.
+        fresh_until: Instant,
+    },
+    /// The record is damaged or gone, or the disk failed: it will not be read from there.
+    Unavailable,
+    /// The disk does not answer. The read may still end with Data later.
+    Stalled,
+}
+
+impl ReadOutcome {
+    /// Whether the record was read.
+    #[must_use]
+    pub fn is_data(&self) -> bool {
+        matches!(self, Self::Data { .. })
+    }
 }

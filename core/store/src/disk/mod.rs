@@ -25,7 +25,7 @@ mod tier;
 pub use config::{
     Admission, Checksum, Contention, DiskGeometry, DiskTierConfig, FilterKind, OfferAt,
 };
-pub use lookup::{FinishedRead, OnDisk, ReadId, ReadRefused};
+pub use lookup::{FinishedRead, OnDisk, ReadId, ReadOutcome, ReadRefused};
 pub use op::{DiskFailure, DiskOp, DiskOpId, DiskOpKind, DiskOutcome, RecordFault, WritePart};
 pub use stats::DiskTierStats;
 

@@ -4,7 +4,7 @@ use super::config::{DiskTierConfig, FilterKind};
 use super::device::{Batch, Device};
 use super::fingerprints::PendingFingerprints;
 use super::index::DiskIndex;
-use super::lookup::{FinishedRead, OnDisk, ReadId, ReadRefused};
+use super::lookup::{FinishedRead, OnDisk, ReadId, ReadOutcome, ReadRefused};
 use super::op::DiskOpId;
 use super::place::{Key, Place, UNIT_BYTES, WHOLE};
 use super::recover::Recovery;
@@ -75,7 +75,6 @@ pub(crate) struct DiskTier {
     /// Octets of all disks that are of use.
     pub(super) log_bytes: u64,
     /// The latest time that anyone told.
-    pub(super) now: Instant,
     pub(super) stats: DiskTierStats,
     /// Scratch: the prefixes of an object's name.
     pub(super) path: Vec<u64>,
@@ -169,7 +168,6 @@ impl DiskTier {
             last_sequence: 0,
             next_disk: 0,
             log_bytes,
-            now: Instant::ZERO,
             stats: DiskTierStats::default(),
             path: Vec::new(),
             config,
@@ -178,14 +176,6 @@ impl DiskTier {
 
     pub(crate) fn config(&self) -> &DiskTierConfig {
         &self.config
-    }
-
-    pub(crate) fn now(&self) -> Instant {
-        self.now
-    }
-
-    pub(crate) fn set_now(&mut self, now: Instant) {
-        self.now = now;
     }
 
     pub(super) fn ticket(&mut self) -> u64 {
@@ -500,7 +490,6 @@ impl DiskTier {
         now: Instant,
         found: &OnDisk,
     ) -> Result<ReadId, ReadRefused> {
-        self.now = now;
         let place = found.place;
         let is_stalled = self.devices[usize::from(found.disk)].is_stalled;
         if let Some(at) = self.find_read(found.key, place).filter(|_| !is_stalled) {
@@ -519,7 +508,8 @@ impl DiskTier {
         self.last_read += 1;
         let id = ReadId(self.last_read);
         if !is_there || device.is_stalled {
-            self.finished.push_back(FinishedRead { read: id, data: None });
+            let outcome = if is_there { ReadOutcome::Stalled } else { ReadOutcome::Unavailable };
+            self.finished.push_back(FinishedRead { read: id, outcome });
             return Ok(id);
         }
         if device.reads_waiting == 0 {

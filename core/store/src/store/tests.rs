@@ -58,11 +58,12 @@ impl Bed {
     }
 
     fn set_capacity_bytes(&mut self, capacity_bytes: u64) {
-        self.store.configure(StoreConfig { capacity_bytes, ..self.store.config().clone() });
+        self.store
+            .configure(self.now, StoreConfig { capacity_bytes, ..self.store.config().clone() });
     }
 
     fn set_flags(&mut self, admit: bool, serve: bool) {
-        self.store.configure(StoreConfig { admit, serve, ..self.store.config().clone() });
+        self.store.configure(self.now, StoreConfig { admit, serve, ..self.store.config().clone() });
     }
 
     fn put_wire(&mut self, wire: &[u8]) -> Option<Packet> {
@@ -323,7 +324,10 @@ fn a_change_of_policy_keeps_data_and_order() {
     let mut bed = Bed::new(LARGE, EvictionPolicy::Lru);
     (0..20).for_each(|number| assert!(bed.put(&format!("/{number}"), 0)));
     (0..5).for_each(|number| assert!(bed.ask(&format!("/{number}"), false, false).is_some()));
-    bed.store.configure(StoreConfig { policy: EvictionPolicy::Fifo, ..bed.store.config().clone() });
+    bed.store.configure(
+        bed.now,
+        StoreConfig { policy: EvictionPolicy::Fifo, ..bed.store.config().clone() },
+    );
     let bytes = bed.store.stats().bytes;
     bed.set_capacity_bytes(bytes / 4);
     for number in 0..20 {
@@ -336,7 +340,7 @@ fn an_ordered_index_answers_prefixes_with_the_first_name() {
     let mut bed = Bed::large();
     let config = bed.store.config().clone();
     let compare = Compare::Decode;
-    bed.store.configure(StoreConfig { index: IndexKind::Ordered, compare, ..config });
+    bed.store.configure(bed.now, StoreConfig { index: IndexKind::Ordered, compare, ..config });
     for uri in ["/b", "/a/c", "/a/b/2", "/a/b/1", "/a"] {
         assert!(bed.put(uri, 0));
     }
@@ -489,11 +493,11 @@ proptest! {
                 Step::Capacity(bytes) => bed.set_capacity_bytes(bytes),
                 Step::Policy(at) => {
                     let policy = EvictionPolicy::ALL[at];
-                    bed.store.configure(StoreConfig { policy, ..bed.store.config().clone() });
+                    bed.store.configure(bed.now, StoreConfig { policy, ..bed.store.config().clone() });
                 }
                 Step::Index(index, compare) => {
                     let config = bed.store.config().clone();
-                    bed.store.configure(StoreConfig { index, compare, ..config });
+                    bed.store.configure(bed.now, StoreConfig { index, compare, ..config });
                 }
                 Step::Wait(wait_ms) => bed.now = bed.now.plus_ns(wait_ms * NS_PER_MS),
             }

@@ -76,18 +76,25 @@ impl Store {
         self.disk.as_ref().is_some_and(|disk| disk.tier.is_filter_wrong(query))
     }
 
-    /// Begins to read what [`Store::lookup`] has just found, or joins the read that is under way.
-    /// Where the disk is stalled, or the record gone, the read ends at once without Data.
+    /// Begins to read what [`Store::lookup`] has just found, or joins the read that is under way,
+    /// and counts a hit. Where the disk is stalled, or the record gone, the read ends at once
+    /// without Data.
     ///
     /// # Errors
     /// As many reads as may be wait for the disk.
     pub fn begin_read(&mut self, now: Instant, found: &OnDisk) -> Result<ReadId, ReadRefused> {
         let disk = self.disk.as_mut().ok_or(ReadRefused)?;
-        let read = disk.tier.begin_read(now, found)?;
-        // The lookup took it for one that is not answered.
-        self.stats.misses = self.stats.misses.saturating_sub(1);
-        self.stats.hits += 1;
-        Ok(read)
+        let read = disk.tier.begin_read(now, found);
+        match read {
+            Ok(_) => self.stats.hits += 1,
+            Err(ReadRefused) => self.stats.misses += 1,
+        }
+        read
+    }
+
+    /// What [`Store::lookup`] has found on a disk is not read: counts a miss.
+    pub fn decline_read(&mut self) {
+        self.stats.misses += 1;
     }
 
     /// An operation has ended.
@@ -133,10 +140,9 @@ impl Store {
         let Some(disk) = &mut self.disk else { return false };
         if disk.tier.is_ready() && !disk.is_flushed {
             disk.is_flushed = true;
-            disk.tier.set_now(now);
             let indices: Vec<u32> = self.entries.iter().map(|(index, _)| index).collect();
             for index in indices {
-                self.offer_entry(index, true);
+                self.offer_entry(now, index, true);
             }
             if let Some(disk) = &mut self.disk {
                 disk.tier.erase_noted();
@@ -163,15 +169,14 @@ impl Store {
         if self.find(hashes.whole, data.name.value()).is_some() {
             return;
         }
-        self.note_insertion(now);
+        self.note_insertion();
         self.put(now, packet.clone(), data, hashes, fresh_until, prefixes, pool);
     }
 
     /// To be called before an insertion.
     #[inline]
-    pub(super) fn note_insertion(&mut self, now: Instant) {
+    pub(super) fn note_insertion(&mut self) {
         if let Some(disk) = &mut self.disk {
-            disk.tier.set_now(now);
             disk.is_flushed = false;
         }
     }
@@ -196,6 +201,7 @@ impl Store {
     #[cold]
     pub(super) fn offer_past_memory(
         &mut self,
+        now: Instant,
         data: &DataView<'_>,
         hashes: NameHashes,
         prefixes: impl FnOnce(&mut Vec<u64>),
@@ -207,7 +213,6 @@ impl Store {
         if !is_storable {
             return None;
         }
-        let now = disk.tier.now();
         let key = key_of(data.name, hashes.whole, hashes.parent);
         let mut packet = pool.copy(data.wire);
         let fresh_until = now.plus_ns(data.freshness_ms.saturating_mul(NS_PER_MS));
@@ -229,15 +234,15 @@ impl Store {
 
     /// Offers new Data to the disks, if they are to have it when it comes.
     #[inline]
-    pub(super) fn offer_on_arrival(&mut self, index: u32) {
+    pub(super) fn offer_on_arrival(&mut self, now: Instant, index: u32) {
         let is_due = |disk: &Tiered| disk.tier.config().offer_at == OfferAt::Arrival;
         if self.disk.as_deref().is_some_and(is_due) {
-            self.offer_entry(index, false);
+            self.offer_entry(now, index, false);
         }
     }
 
     /// Offers Data that is in RAM to the disks.
-    pub(super) fn offer_entry(&mut self, index: u32, is_forced: bool) {
+    pub(super) fn offer_entry(&mut self, now: Instant, index: u32, is_forced: bool) {
         let Self { disk: Some(disk), entries, tree, .. } = self else { return };
         let entry = &mut entries[index];
         let Ok(name) = NameView::from_value(entry.name_value()) else { return };
@@ -250,7 +255,6 @@ impl Store {
             is_forced,
             packet: &mut entry.packet,
         };
-        let now = disk.tier.now();
         disk.tier.offer(now, offer, |path| tree.path(node, is_whole, path));
     }
 

@@ -245,7 +245,10 @@ impl Bed {
                 self.settle();
                 let finished = self.store.next_finished().expect("the read has ended");
                 assert_eq!(finished.read, read);
-                finished.data.map(|(packet, _)| packet.to_vec())
+                match finished.outcome {
+                    ReadOutcome::Data { packet, .. } => Some(packet.to_vec()),
+                    ReadOutcome::Unavailable | ReadOutcome::Stalled => None,
+                }
             }
         }
     }

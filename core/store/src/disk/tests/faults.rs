@@ -296,7 +296,7 @@ fn a_stalled_disk_holds_nobody_up() {
     bed.wait_ms(stalled_after_ms);
     let mut let_go = Vec::new();
     while let Some(finished) = bed.store.next_finished() {
-        assert!(finished.data.is_none());
+        assert!(matches!(finished.outcome, ReadOutcome::Stalled));
         let_go.push(finished.read);
     }
     let_go.sort();
@@ -311,7 +311,7 @@ fn a_stalled_disk_holds_nobody_up() {
     let op = bed.ops.pop_front().unwrap();
     bed.perform(op);
     let late = bed.store.next_finished().unwrap();
-    assert!(late.read == reads[0] && late.data.is_some());
+    assert!(late.read == reads[0] && late.outcome.is_data());
     assert_eq!(bed.stats().stalled, 0);
     assert_eq!(bed.content(&names[5]), Some(content(5)));
     assert!(bed.put(&name("/x"), b"x"));
@@ -325,11 +325,11 @@ fn nobody_joins_a_read_that_a_stalled_disk_let_go() {
     bed.store.begin_read(bed.now, &on_disk).unwrap();
     bed.take();
     bed.wait_ms(bed.config.stalled_after_ns / NS_PER_MS);
-    assert!(bed.store.next_finished().unwrap().data.is_none());
+    assert!(!bed.store.next_finished().unwrap().outcome.is_data());
     let Found::Disk(on_disk) = bed.look(&names[0], false, false) else { panic!("not on disk") };
     let late = bed.store.begin_read(bed.now, &on_disk).unwrap();
     let finished = bed.store.next_finished().expect("it ends at once");
-    assert!(finished.read == late && finished.data.is_none());
+    assert!(finished.read == late && matches!(finished.outcome, ReadOutcome::Stalled));
 }
 
 #[test]
@@ -346,11 +346,11 @@ fn a_disk_that_answers_is_not_stalled_by_one_operation_that_hangs() {
         bed.wait_ms(bed.config.stalled_after_ns / NS_PER_MS / 2);
         let op = ask(&mut bed, name);
         bed.perform(op);
-        assert!(bed.store.next_finished().unwrap().data.is_some());
+        assert!(bed.store.next_finished().unwrap().outcome.is_data());
     }
     assert_eq!(bed.stats().stalls, 0);
     bed.perform(hung);
-    assert!(bed.store.next_finished().unwrap().data.is_some());
+    assert!(bed.store.next_finished().unwrap().outcome.is_data());
 }
 
 #[test]
@@ -383,7 +383,7 @@ fn a_failed_read_gives_up_one_record_but_not_all() {
         let Found::Disk(on_disk) = bed.look(name, false, false) else { panic!("not on disk") };
         bed.store.begin_read(bed.now, &on_disk).unwrap();
         fail_all(&mut bed, DiskFailure::Io);
-        assert!(bed.store.next_finished().unwrap().data.is_none());
+        assert!(!bed.store.next_finished().unwrap().outcome.is_data());
     }
     assert_eq!(bed.stats().read_errors, 3);
     assert_eq!(bed.content(&names[0]), None, "a bad place");

@@ -233,7 +233,9 @@ impl Model {
     fn drain(&mut self) {
         while let Some(finished) = self.bed.store.next_finished() {
             let may_give = self.reading.get(&finished.read).cloned();
-            let Some((packet, until)) = finished.data else { continue };
+            let ReadOutcome::Data { packet, fresh_until: until } = finished.outcome else {
+                continue;
+            };
             let may_give = may_give.expect("nobody asked for it");
             self.served += 1;
             let uri = &self.all[&packet[..]];

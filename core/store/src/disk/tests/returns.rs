@@ -352,7 +352,7 @@ fn what_is_read_while_its_region_makes_room_is_not_served_once_it_was_replaced()
     }
     bed.put(&replaced, b"two");
     bed.perform(read);
-    assert!(bed.store.next_finished().unwrap().data.is_none());
+    assert!(!bed.store.next_finished().unwrap().outcome.is_data());
 }
 
 #[test]
