@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use serde::de::{Error as _, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
+use weir_base::units::{Size, Time};
 use weir_runtime::{
     FaceDefaults, Listener, ManagementConfig, RuntimeConfig, StaticFace, THREADS_MAX, TrustAnchor,
     UnsolicitedPolicy,
@@ -70,7 +71,7 @@ impl Default for RouterSection {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct StoreSection {
-    pub(crate) size: ByteSize,
+    pub(crate) size: Size,
     pub(crate) policy: PolicyName,
     pub(crate) index: IndexName,
     pub(crate) compare: CompareName,
@@ -82,7 +83,7 @@ pub(crate) struct StoreSection {
 impl Default for StoreSection {
     fn default() -> Self {
         Self {
-            size: ByteSize(256 << 20),
+            size: Size { bytes: 256 << 20 },
             policy: PolicyName::S3Fifo,
             index: IndexName::Hash,
             compare: CompareName::Stored,
@@ -141,14 +142,18 @@ pub(crate) struct FacesSection {
     #[serde(deserialize_with = "positive")]
     pub(crate) faces_max: usize,
     #[serde(deserialize_with = "queue_size")]
-    pub(crate) queue_size_max: ByteSize,
+    pub(crate) queue_size_max: Size,
     pub(crate) udp_mtu: MtuChoice,
     pub(crate) congestion_marking: bool,
-    pub(crate) mark_threshold: ByteSize,
+    pub(crate) mark_threshold: Size,
     #[serde(deserialize_with = "mark_interval")]
-    pub(crate) mark_interval: DurationText,
+    pub(crate) mark_interval: Time,
     #[serde(deserialize_with = "idle_timeout")]
-    pub(crate) idle_timeout: DurationText,
+    pub(crate) idle_timeout: Time,
+}
+
+fn to_time(duration: Duration) -> Time {
+    Time { ns: u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX) }
 }
 
 /// NDN's port for UDP and TCP.
@@ -169,12 +174,12 @@ impl Default for FacesSection {
             udp: default_addresses(),
             tcp: default_addresses(),
             faces_max: 16384,
-            queue_size_max: ByteSize(defaults.queue_bytes_max as u64),
+            queue_size_max: Size { bytes: defaults.queue_bytes_max as u64 },
             udp_mtu: MtuChoice(defaults.udp_mtu),
             congestion_marking: defaults.congestion_marking,
-            mark_threshold: ByteSize(defaults.mark_threshold_bytes),
-            mark_interval: DurationText(defaults.mark_interval),
-            idle_timeout: DurationText(defaults.idle_timeout),
+            mark_threshold: Size { bytes: defaults.mark_threshold_bytes },
+            mark_interval: to_time(defaults.mark_interval),
+            idle_timeout: to_time(defaults.idle_timeout),
         }
     }
 }
@@ -275,31 +280,31 @@ fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Erro
     }
 }
 
-fn queue_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
-    let size = ByteSize::deserialize(deserializer)?;
-    if size.0 >= PACKET_SIZE_MAX as u64 {
+fn queue_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Size, D::Error> {
+    let size = Size::deserialize(deserializer)?;
+    if size.bytes >= PACKET_SIZE_MAX as u64 {
         return Ok(size);
     }
     Err(D::Error::custom(format!(
         "a queue of {} octets has no room for a packet; give at least {PACKET_SIZE_MAX}, for \
          example \"4MiB\"",
-        size.0
+        size.bytes
     )))
 }
 
-fn mark_interval<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DurationText, D::Error> {
+fn mark_interval<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
     let remedy = "an interval of 0 would mark every packet; give for example \"100ms\", or turn \
                   marking off with `congestion_marking = false`";
-    above_zero(DurationText::deserialize(deserializer)?, remedy)
+    above_zero(Time::deserialize(deserializer)?, remedy)
 }
 
-fn idle_timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DurationText, D::Error> {
+fn idle_timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
     let remedy = "a timeout of 0 would close every face at once; give for example \"600s\"";
-    above_zero(DurationText::deserialize(deserializer)?, remedy)
+    above_zero(Time::deserialize(deserializer)?, remedy)
 }
 
-fn above_zero<E: serde::de::Error>(time: DurationText, remedy: &str) -> Result<DurationText, E> {
-    if time.0.is_zero() { Err(E::custom(remedy)) } else { Ok(time) }
+fn above_zero<E: serde::de::Error>(time: Time, remedy: &str) -> Result<Time, E> {
+    if time.ns == 0 { Err(E::custom(remedy)) } else { Ok(time) }
 }
 
 fn listen_addresses<'de, D: Deserializer<'de>>(
@@ -330,71 +335,6 @@ fn face_mtu<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>,
     u64::deserialize(deserializer).and_then(check_mtu).map(Some)
 }
 
-/// A number of octets: an integer, or text such as "256MiB".
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ByteSize(pub(crate) u64);
-
-impl FromStr for ByteSize {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let remedy = || {
-            format!(
-                "`{text}` is not a size; write octets as a number, or a number with KiB, MiB, GiB, \
-                 TiB (or kB, MB, GB, TB), for example \"256MiB\""
-            )
-        };
-        let (number, unit) = split_unit(text);
-        let scale: u64 = match unit.to_ascii_lowercase().as_str() {
-            "" | "b" => 1,
-            "k" | "kib" => 1 << 10,
-            "m" | "mib" => 1 << 20,
-            "g" | "gib" => 1 << 30,
-            "t" | "tib" => 1 << 40,
-            "kb" => 1_000,
-            "mb" => 1_000_000,
-            "gb" => 1_000_000_000,
-            "tb" => 1_000_000_000_000,
-            _ => return Err(remedy()),
-        };
-        let number: u64 = number.parse().map_err(|_| remedy())?;
-        number.checked_mul(scale).map(Self).ok_or_else(remedy)
-    }
-}
-
-/// A span of time: text such as "100ms", "10s", "5m", "1h".
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DurationText(pub(crate) Duration);
-
-impl FromStr for DurationText {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let remedy = || {
-            format!(
-                "`{text}` is not a time; write a number with ms, s, m or h, for example \"10s\""
-            )
-        };
-        let (number, unit) = split_unit(text);
-        let scale_ms: u64 = match unit {
-            "ms" => 1,
-            "s" => 1_000,
-            "m" | "min" => 60_000,
-            "h" => 3_600_000,
-            _ => return Err(remedy()),
-        };
-        let number: u64 = number.parse().map_err(|_| remedy())?;
-        let total_ms = number.checked_mul(scale_ms).ok_or_else(remedy)?;
-        Ok(Self(Duration::from_millis(total_ms)))
-    }
-}
-
-fn split_unit(text: &str) -> (&str, &str) {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    (&text[..digits], text[digits..].trim_start())
-}
-
 /// Reads text or an integer, as sizes and MTUs may be either.
 struct TextOrInteger(&'static str);
 
@@ -422,25 +362,6 @@ impl Visitor<'_> for TextOrInteger {
 
     fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Scalar, E> {
         Ok(Scalar::Integer(number))
-    }
-}
-
-impl<'de> Deserialize<'de> for ByteSize {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let expected = "a size: octets as a number, or text such as \"256MiB\"";
-        match deserializer.deserialize_any(TextOrInteger(expected))? {
-            Scalar::Text(text) => text.parse().map_err(D::Error::custom),
-            Scalar::Integer(bytes) => Ok(Self(bytes)),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for DurationText {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match deserializer.deserialize_any(TextOrInteger("a time: text such as \"10s\""))? {
-            Scalar::Text(text) => text.parse().map_err(D::Error::custom),
-            Scalar::Integer(number) => number.to_string().parse().map_err(D::Error::custom),
-        }
     }
 }
 
@@ -639,7 +560,7 @@ impl FileConfig {
         Ok(RuntimeConfig {
             threads: self.router.threads,
             store: StoreConfig {
-                capacity_bytes: self.store.size.0,
+                capacity_bytes: self.store.size.bytes,
                 policy: match self.store.policy {
                     PolicyName::S3Fifo => EvictionPolicy::S3Fifo,
                     PolicyName::Lru => EvictionPolicy::Lru,
@@ -708,11 +629,11 @@ impl FileConfig {
     fn face_defaults(&self) -> FaceDefaults {
         FaceDefaults {
             udp_mtu: self.faces.udp_mtu.0,
-            queue_bytes_max: usize::try_from(self.faces.queue_size_max.0).unwrap_or(usize::MAX),
+            queue_bytes_max: usize::try_from(self.faces.queue_size_max.bytes).unwrap_or(usize::MAX),
             congestion_marking: self.faces.congestion_marking,
-            mark_threshold_bytes: self.faces.mark_threshold.0,
-            mark_interval: self.faces.mark_interval.0,
-            idle_timeout: self.faces.idle_timeout.0,
+            mark_threshold_bytes: self.faces.mark_threshold.bytes,
+            mark_interval: Duration::from_nanos(self.faces.mark_interval.ns),
+            idle_timeout: Duration::from_nanos(self.faces.idle_timeout.ns),
         }
     }
 

@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::io;
 
+pub(crate) use weir_base::units::approximate_bytes as octets;
+
 /// Standard output takes no more.
 #[derive(Debug)]
 pub(crate) struct OutError(io::Error);
@@ -94,25 +96,6 @@ impl Table {
     }
 }
 
-/// Octets in the largest binary unit, with three digits or so.
-pub(crate) fn octets(count: u64) -> String {
-    let mut value = count as f64;
-    let mut unit = "B";
-    for larger in ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"] {
-        if value < 1024.0 {
-            break;
-        }
-        value /= 1024.0;
-        unit = larger;
-    }
-    match unit {
-        "B" => format!("{count} B"),
-        _ if value < 10.0 => format!("{value:.2} {unit}"),
-        _ if value < 100.0 => format!("{value:.1} {unit}"),
-        _ => format!("{value:.0} {unit}"),
-    }
-}
-
 /// A span of time in its two largest units.
 pub(crate) fn span(milliseconds: u64) -> String {
     let seconds = milliseconds / 1000;
@@ -148,11 +131,6 @@ mod tests {
 
     #[test]
     fn numbers_for_people() {
-        assert_eq!(octets(0), "0 B");
-        assert_eq!(octets(1023), "1023 B");
-        assert_eq!(octets(1536), "1.50 KiB");
-        assert_eq!(octets(512 << 20), "512 MiB");
-        assert_eq!(octets(u64::MAX), "16.0 EiB");
         assert_eq!(span(999), "999 ms");
         assert_eq!(span(61_000), "1 min 1 s");
         assert_eq!(span(90_000_000), "1 d 1 h");

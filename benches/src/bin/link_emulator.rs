@@ -14,10 +14,10 @@ use std::time::{Duration, Instant as Clock, SystemTime};
 
 use clap::Parser;
 use serde_json::{Value, json};
+use weir_base::units::{Rate, Time};
 use weir_base::{Instant, Packet, Pool};
 use weir_face::{UdpOptions, UdpPort};
 use weir_harness::emulator::{Emulator, EmulatorConfig, EmulatorStats};
-use weir_netem::units::{Rate, Time};
 use weir_netem::{LinkConfig, LinkModel, Loss, Transit};
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);

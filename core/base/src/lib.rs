@@ -1,7 +1,8 @@
 #![doc = include_str!("../README.md")]
 #![no_std]
 
-extern crate alloc;
+#[doc(hidden)]
+pub extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
@@ -17,6 +18,7 @@ mod rtt;
 mod slab;
 mod table;
 mod time;
+pub mod units;
 mod wheel;
 mod words;
 
@@ -33,3 +35,11 @@ pub use table::Table;
 pub use time::{Instant, NS_PER_MS, NS_PER_S, NS_PER_US};
 pub use wheel::TimerWheel;
 pub use words::UnknownWord;
+
+#[cfg(feature = "serde")]
+mod read;
+#[cfg(feature = "serde")]
+pub use read::text_or_number;
+#[cfg(feature = "serde")]
+#[doc(hidden)]
+pub use serde;

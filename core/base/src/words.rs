@@ -44,7 +44,42 @@ macro_rules! words {
                 at.map(|at| Self::ALL[at]).ok_or($crate::UnknownWord { words: Self::WORDS })
             }
         }
+
+        $crate::words_serde!($type);
     };
+}
+
+/// With the feature `serde` what [`words!`] makes is written and read as its word, too.
+#[cfg(feature = "serde")]
+#[macro_export]
+#[doc(hidden)]
+macro_rules! words_serde {
+    ($type:ident) => {
+        impl $crate::serde::Serialize for $type {
+            fn serialize<S: $crate::serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+
+        impl<'de> $crate::serde::Deserialize<'de> for $type {
+            fn deserialize<D: $crate::serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let word =
+                    <$crate::alloc::string::String as $crate::serde::Deserialize>::deserialize(
+                        from,
+                    )?;
+                let known = |_| $crate::serde::de::Error::unknown_variant(&word, Self::WORDS);
+                word.parse().map_err(known)
+            }
+        }
+    };
+}
+
+/// Without it, not.
+#[cfg(not(feature = "serde"))]
+#[macro_export]
+#[doc(hidden)]
+macro_rules! words_serde {
+    ($type:ident) => {};
 }
 
 #[cfg(test)]

@@ -436,7 +436,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn share(&self, key: &str) -> Result<Option<f64>, ScenarioError> {
         let Some(node) = self.node.at(key) else { return Ok(None) };
         let number = match &node.value {
-            Value::Text(text) => weir_topology::units::parse_probability(text)
+            Value::Text(text) => weir_base::units::parse_probability(text)
                 .map_err(|error| self.error(node.line, format!("`{key}`: {error}")))?,
             _ => node.number().ok_or_else(|| self.wrong(key, node, "a number from 0 to 1"))?,
         };
@@ -472,22 +472,22 @@ impl<'a> Reader<'a> {
 
     /// A duration in ns.
     pub(crate) fn duration_ns(&self, key: &str) -> Result<Option<u64>, ScenarioError> {
-        self.with_unit(key, "10ms", weir_topology::units::parse_duration_ns)
+        self.with_unit(key, "10ms", weir_base::units::parse_duration_ns)
     }
 
     /// A size in octets.
     pub(crate) fn bytes(&self, key: &str) -> Result<Option<u64>, ScenarioError> {
-        self.with_unit(key, "64KiB", weir_topology::units::parse_bytes)
+        self.with_unit(key, "64KiB", weir_base::units::parse_bytes)
     }
 
     /// A rate in bits a second.
     pub(crate) fn rate_bps(&self, key: &str) -> Result<Option<u64>, ScenarioError> {
-        self.with_unit(key, "100Mbit/s", weir_topology::units::parse_rate_bps)
+        self.with_unit(key, "100Mbit/s", weir_base::units::parse_rate_bps)
     }
 
     /// A frequency, or packets a second.
     pub(crate) fn frequency_hz(&self, key: &str) -> Result<Option<f64>, ScenarioError> {
-        self.with_unit(key, "4kpps", parse_frequency_hz)
+        self.with_unit(key, "4kpps", weir_base::units::parse_frequency_hz)
     }
 
     /// Turns `None` into an error that says what to write.
@@ -498,32 +498,6 @@ impl<'a> Reader<'a> {
         value: Option<T>,
     ) -> Result<T, ScenarioError> {
         value.ok_or_else(|| self.missing(key, example))
-    }
-}
-
-/// Packets (or anything else) a second: `15.94kpps`, `414pps`, `100/s`, `2kHz`.
-pub(crate) fn parse_frequency_hz(text: &str) -> Result<f64, String> {
-    let text = text.trim();
-    let at =
-        text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(text.len());
-    let (number, unit) = (text[..at].replace('_', ""), text[at..].trim());
-    let scale = match unit {
-        "pps" | "/s" | "Hz" => 1.0,
-        "kpps" | "k/s" | "kHz" => 1e3,
-        "Mpps" | "M/s" | "MHz" => 1e6,
-        "" => return Err(format!("\"{text}\" has no unit; write \"{text}pps\" or \"{text}kpps\"")),
-        _ => {
-            return Err(format!(
-                "\"{unit}\" in \"{text}\" is no unit of packets a second; write pps, kpps, Mpps, \
-                    /s, Hz, kHz or MHz"
-            ));
-        }
-    };
-    match number.parse::<f64>() {
-        Ok(number) if number > 0.0 && number.is_finite() => Ok(number * scale),
-        _ => Err(format!(
-            "\"{text}\" is no positive number of packets a second; write for example \"4kpps\""
-        )),
     }
 }
 

@@ -31,23 +31,15 @@ pub enum GeneratorError {
 pub const NODES_MAX: usize = 100_000;
 
 /// Properties of the links that a generator makes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LinkDefaults {
-    /// Delay of one direction; files write `delay = "10ms"`.
-    #[serde(rename = "delay", with = "crate::units::duration_ns")]
+    /// Delay of one direction.
     pub delay_ns: u64,
-    /// Rate of one direction; files write `rate = "100Mbit/s"`.
-    #[serde(
-        rename = "rate",
-        with = "crate::units::rate_bps::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
+    /// Rate of one direction.
     pub rate_bps: Option<u64>,
     /// What routing by cost adds up.
     pub cost: u32,
     /// Bound of the queue in packets.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_packets: Option<u32>,
 }
 

@@ -15,4 +15,4 @@ pub use format::{Format, ReadOptions, builtin_names};
 pub use generate::{Generator, GeneratorError, LinkDefaults};
 pub use model::{Coordinates, Link, Node, Role, Topology};
 pub use route::{Alternatives, Hop, Metric, RoutePlanner, Routes, routes_to};
-pub use weir_netem::units;
+use weir_base::units;

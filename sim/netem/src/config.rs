@@ -1,7 +1,7 @@
 use serde::de::{self, Deserializer, MapAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Serialize};
 
-use crate::units::{Fraction, Rate, Size, Time};
+use weir_base::units::{Fraction, Rate, Size, Time};
 
 /// Frames that wait for a link whose configuration says nothing about that.
 pub const QUEUE_PACKETS_DEFAULT: u32 = 1_000;

@@ -7,7 +7,6 @@ mod link;
 mod random;
 mod server;
 mod service;
-pub mod units;
 
 pub use config::{ConfigError, Jitter, LinkConfig, Loss, QUEUE_PACKETS_DEFAULT, Reorder};
 pub use disk::{

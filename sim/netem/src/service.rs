@@ -1,9 +1,9 @@
 use serde::{Deserialize, Serialize};
 use weir_base::Rng;
+use weir_base::units::Period;
 
 use crate::config::{ConfigError, either};
 use crate::random;
-use crate::units::ServiceText;
 
 /// How long one job takes.
 ///
@@ -136,8 +136,8 @@ impl Sampler {
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum ServiceTable {
-    Constant { time: Option<ServiceText>, ns: Option<u64> },
-    Exponential { mean: Option<ServiceText>, mean_ns: Option<u64> },
+    Constant { time: Option<Period>, ns: Option<u64> },
+    Exponential { mean: Option<Period>, mean_ns: Option<u64> },
     Histogram { bins: Vec<(u64, f64)> },
 }
 

@@ -8,9 +8,9 @@ use weir_manage::{ControlParameters, CsDiskInfo, CsInfo, STORE_PACKET_BYTES, sto
 use weir_wire::Name;
 
 use crate::cmd::face::Switch;
-use crate::config::ByteSize;
 use crate::management_client::{ManagementArgs, ManagementClient};
 use crate::table::{count, octets, out, outln};
+use weir_base::units::Size;
 
 /// Show, configure and erase the content store of a running router.
 ///
@@ -31,7 +31,7 @@ enum CsCommand {
     Config {
         /// How much it holds, for example 1GiB; 0 keeps nothing
         #[arg(long, value_name = "SIZE")]
-        capacity: Option<ByteSize>,
+        capacity: Option<Size>,
         /// Whether passing Data is stored
         #[arg(long, value_name = "ON|OFF")]
         admit: Option<Switch>,
@@ -84,7 +84,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
 
 fn configure(
     client: &mut ManagementClient,
-    capacity: Option<ByteSize>,
+    capacity: Option<Size>,
     admit: Option<Switch>,
     serve: Option<Switch>,
 ) -> anyhow::Result<()> {
@@ -99,7 +99,7 @@ fn configure(
         }
     }
     let parameters = ControlParameters {
-        capacity: capacity.map(|size| size.0.div_ceil(STORE_PACKET_BYTES)),
+        capacity: capacity.map(|size| size.bytes.div_ceil(STORE_PACKET_BYTES)),
         flags: (mask != 0).then_some(flags),
         mask: (mask != 0).then_some(mask),
         ..ControlParameters::default()

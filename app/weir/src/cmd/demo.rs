@@ -16,10 +16,10 @@ use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::config::ByteSize;
 use crate::table::outln;
 use crate::transfer::Stop;
 use network::Network;
+use weir_base::units::Size;
 
 /// Move a real file through two routers, cold and warm, and verify it.
 ///
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     file: Option<PathBuf>,
     /// Size of the file that is made.
     #[arg(long, default_value = "256MiB", conflicts_with = "file")]
-    size: ByteSize,
+    size: Size,
     /// Print the results as one JSON object.
     #[arg(long)]
     json: bool,
@@ -84,8 +84,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let source = match &args.file {
         Some(file) => file.clone(),
         None => {
-            say(&format!("making a file of {} random octets", args.size.0));
-            make_random_file(&dir.path().join("source"), args.size.0, &stop)?
+            say(&format!("making a file of {} random octets", args.size.bytes));
+            make_random_file(&dir.path().join("source"), args.size.bytes, &stop)?
         }
     };
     let (size, expected) = measure(&source)?;

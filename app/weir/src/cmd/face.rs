@@ -8,9 +8,9 @@ use weir_face::FaceUri;
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, FacePersistency, FaceStatus, face_flags};
 
-use crate::config::{ByteSize, DurationText};
 use crate::management_client::{ManagementArgs, ManagementClient};
 use crate::table::{Align, Table, octets, out, outln, span};
+use weir_base::units::{Size, Time};
 
 /// List, create, change and destroy faces of a running router.
 ///
@@ -69,10 +69,10 @@ struct Settings {
     congestion_marking: Option<Switch>,
     /// How long packets queue before the first mark, for example 100ms
     #[arg(long, value_name = "TIME")]
-    marking_interval: Option<DurationText>,
+    marking_interval: Option<Time>,
     /// How much has to queue before packets are marked, for example 64KiB
     #[arg(long, value_name = "SIZE")]
-    marking_threshold: Option<ByteSize>,
+    marking_threshold: Option<Size>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -102,11 +102,10 @@ impl Settings {
             parameters.flags = Some(if switch == Switch::On { flag } else { 0 });
             parameters.mask = Some(flag);
         }
-        parameters.base_congestion_marking_interval_ns = self
-            .marking_interval
-            .map(|interval| u64::try_from(interval.0.as_nanos()).unwrap_or(u64::MAX));
+        parameters.base_congestion_marking_interval_ns =
+            self.marking_interval.map(|interval| interval.ns);
         parameters.default_congestion_threshold_bytes =
-            self.marking_threshold.map(|threshold| threshold.0);
+            self.marking_threshold.map(|threshold| threshold.bytes);
     }
 }
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use serde::Deserialize;
 use serde_json::json;
+use weir_base::units::{Fraction, Rate, Size, Time};
 use weir_harness::emulator::{DirectionStats, Emulator, EmulatorConfig, EmulatorStats};
-use weir_netem::units::{Fraction, Rate, Size, Time};
 use weir_netem::{Jitter, LinkConfig, Loss, Reorder};
 
 use crate::table::{Align, Table, octets, out, outln};

@@ -14,9 +14,9 @@ use weir_manage::{
 use weir_wire::Name;
 
 use crate::cmd::face::{find_face, make_face};
-use crate::config::DurationText;
 use crate::management_client::{ManagementArgs, ManagementClient};
 use crate::table::{Align, Table, out, outln, span};
+use weir_base::units::Time;
 
 /// List, add and remove routes of a running router.
 ///
@@ -67,7 +67,7 @@ struct AddArgs {
     origin: u64,
     /// Remove the route after this time, for example 10m
     #[arg(long, value_name = "TIME")]
-    expires: Option<DurationText>,
+    expires: Option<Time>,
     /// Do not use the route for longer prefixes that have routes of their own
     #[arg(long)]
     no_inherit: bool,
@@ -140,9 +140,7 @@ fn add_route(client: &mut ManagementClient, add: AddArgs, is_json: bool) -> anyh
         origin: Some(add.origin),
         cost: Some(add.cost),
         flags: Some(inherit | capture),
-        expiration_period_ms: add
-            .expires
-            .map(|expires| u64::try_from(expires.0.as_millis()).unwrap_or(u64::MAX)),
+        expiration_period_ms: add.expires.map(|expires| expires.ns / 1_000_000),
         ..ControlParameters::default()
     };
     client.command(Command::RibRegister, &parameters)?;

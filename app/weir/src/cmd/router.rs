@@ -8,10 +8,11 @@ use std::process;
 
 use anyhow::Context;
 use tracing_subscriber::EnvFilter;
+use weir_base::units::Size;
 use weir_runtime::{FunctionSamples, Profiler, Runtime};
 
 use crate::config::{
-    ByteSize, DEFAULT_CONFIG, FileConfig, LogFormat, LogSection, UnixChoice, parse_listen_address,
+    DEFAULT_CONFIG, FileConfig, LogFormat, LogSection, UnixChoice, parse_listen_address,
     parse_metrics_address,
 };
 
@@ -44,7 +45,7 @@ pub(crate) struct Args {
     tcp: Vec<Listen>,
     /// Memory for copies of Data, for example 1GiB; 0 keeps none [default: 256MiB]
     #[arg(long, value_name = "SIZE")]
-    store: Option<ByteSize>,
+    store: Option<Size>,
     /// Packet threads [default: 1]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -252,7 +253,7 @@ mod tests {
         let udp: Vec<String> = config.faces.udp.iter().map(ToString::to_string).collect();
         assert_eq!(udp, ["127.0.0.1:7000", "[::1]:6363"]);
         assert!(config.faces.tcp.is_empty());
-        assert_eq!(config.store.size, ByteSize(1 << 30));
+        assert_eq!(config.store.size, Size { bytes: 1 << 30 });
         assert_eq!(config.router.threads, 2);
         assert_eq!(config.metrics.address, Some("127.0.0.1:9000".parse().unwrap()));
     }

@@ -7,12 +7,13 @@ use std::time::Duration;
 use anyhow::ensure;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+use weir_base::units::{Size, Time};
 use weir_base::{HashKey, UnknownWord};
 use weir_disk::{DiskFileConfig, Engine, Pace, Service};
 use weir_runtime::{BusyPolicy, Bypass, DisksConfig, Mark, StoreIo};
 use weir_store::disk::{Admission, Contention, DiskTierConfig, FilterKind, OfferAt};
 
-use super::{ByteSize, DurationText, Scalar, TextOrInteger, above_zero};
+use super::{Scalar, TextOrInteger, above_zero};
 
 /// What holds for all disks together.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -24,7 +25,7 @@ pub(crate) struct DisksSection {
     #[serde(deserialize_with = "parts_per_million")]
     pub(crate) filter_false_positives_ppm: u32,
     #[serde(deserialize_with = "record_size")]
-    pub(crate) record_size_typical: ByteSize,
+    pub(crate) record_size_typical: Size,
     pub(crate) index_memory_max: MemoryChoice,
     pub(crate) io: Word<StoreIo>,
     pub(crate) interests_waiting_max: Count<1_000_000>,
@@ -33,18 +34,18 @@ pub(crate) struct DisksSection {
     pub(crate) threshold: u32,
     pub(crate) mark: Word<Mark>,
     #[serde(deserialize_with = "announce_period")]
-    pub(crate) announce_period: DurationText,
+    pub(crate) announce_period: Time,
     pub(crate) contention: Word<Contention>,
     pub(crate) depth: Count<1024>,
     pub(crate) reads_max: Count<1_000_000>,
     pub(crate) writes_max: Count<1_000_000>,
     #[serde(deserialize_with = "write_size")]
-    pub(crate) write_size_max: ByteSize,
+    pub(crate) write_size_max: Size,
     #[serde(deserialize_with = "write_delay_max")]
-    pub(crate) write_delay_max: DurationText,
+    pub(crate) write_delay_max: Time,
     #[serde(deserialize_with = "stalled_after")]
-    pub(crate) stalled_after: DurationText,
-    pub(crate) stop_timeout: DurationText,
+    pub(crate) stalled_after: Time,
+    pub(crate) stop_timeout: Time,
 }
 
 impl Default for DisksSection {
@@ -56,22 +57,22 @@ impl Default for DisksSection {
             offer: Word(tier.offer_at),
             filter: Word(tier.filter),
             filter_false_positives_ppm: tier.false_positives_ppm,
-            record_size_typical: ByteSize(u64::from(tier.record_bytes_typical)),
+            record_size_typical: Size { bytes: u64::from(tier.record_bytes_typical) },
             index_memory_max: MemoryChoice(None),
             io: Word(busy.io),
             interests_waiting_max: Count(busy.interests_waiting_max as u32),
             bypass: Word(busy.bypass),
             threshold: tier.threshold,
             mark: Word(busy.mark),
-            announce_period: DurationText(Duration::from_nanos(busy.announce_period_ns)),
+            announce_period: Time { ns: busy.announce_period_ns },
             contention: Word(tier.contention),
             depth: Count(tier.depth),
             reads_max: Count(tier.reads_max),
             writes_max: Count(tier.writes_max),
-            write_size_max: ByteSize(u64::from(tier.write_bytes_max)),
-            write_delay_max: DurationText(Duration::from_nanos(tier.write_delay_max_ns)),
-            stalled_after: DurationText(Duration::from_nanos(tier.stalled_after_ns)),
-            stop_timeout: DurationText(Duration::from_secs(30)),
+            write_size_max: Size { bytes: u64::from(tier.write_bytes_max) },
+            write_delay_max: Time { ns: tier.write_delay_max_ns },
+            stalled_after: Time { ns: tier.stalled_after_ns },
+            stop_timeout: Time { ns: 30_000_000_000 },
         }
     }
 }
@@ -117,13 +118,13 @@ impl<'de> Deserialize<'de> for AdmissionChoice {
             Scalar::Text(text) => match text.as_str() {
                 "all" => return Ok(Self(Admission::All)),
                 "second-hit" => return Ok(Self(Admission::SecondHit)),
-                text => text.parse::<ByteSize>().map_err(|_| {
+                text => text.parse::<Size>().map_err(|_| {
                     D::Error::custom(format!("`{text}` cannot be; write {expected}"))
                 })?,
             },
-            Scalar::Integer(bytes) => ByteSize(bytes),
+            Scalar::Integer(bytes) => Size { bytes },
         };
-        let bytes_min = u32::try_from(size.0).unwrap_or(u32::MAX);
+        let bytes_min = u32::try_from(size.bytes).unwrap_or(u32::MAX);
         Ok(Self(Admission::Size { bytes_min }))
     }
 }
@@ -133,7 +134,7 @@ const INDEX_BYTES_MIN: u64 = 1 << 20;
 
 /// Octets of memory, or "auto" (`None`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MemoryChoice(pub(crate) Option<ByteSize>);
+pub(crate) struct MemoryChoice(pub(crate) Option<Size>);
 
 impl<'de> Deserialize<'de> for MemoryChoice {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -141,15 +142,15 @@ impl<'de> Deserialize<'de> for MemoryChoice {
         let size = match deserializer.deserialize_any(expected)? {
             Scalar::Text(text) if text == "auto" => return Ok(Self(None)),
             Scalar::Text(text) => text
-                .parse::<ByteSize>()
+                .parse::<Size>()
                 .map_err(|error| D::Error::custom(format!("{error}, or write \"auto\"")))?,
-            Scalar::Integer(bytes) => ByteSize(bytes),
+            Scalar::Integer(bytes) => Size { bytes },
         };
-        if size.0 < INDEX_BYTES_MIN {
+        if size.bytes < INDEX_BYTES_MIN {
             return Err(D::Error::custom(format!(
                 "an index in {} octets has no room for anything; give at least \"1MiB\" for each \
                  packet thread, or \"auto\"",
-                size.0
+                size.bytes
             )));
         }
         Ok(Self(Some(size)))
@@ -177,43 +178,43 @@ fn size_within<'de, D: Deserializer<'de>>(
     deserializer: D,
     least: u64,
     most: u64,
-) -> Result<ByteSize, D::Error> {
-    let size = ByteSize::deserialize(deserializer)?;
-    if (least..=most).contains(&size.0) {
+) -> Result<Size, D::Error> {
+    let size = Size::deserialize(deserializer)?;
+    if (least..=most).contains(&size.bytes) {
         return Ok(size);
     }
-    Err(D::Error::custom(format!("{} octets cannot be; give {least} to {most}", size.0)))
+    Err(D::Error::custom(format!("{} octets cannot be; give {least} to {most}", size.bytes)))
 }
 
-fn record_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
+fn record_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Size, D::Error> {
     size_within(deserializer, 64, 1 << 20)
 }
 
-fn write_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
+fn write_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Size, D::Error> {
     size_within(deserializer, 4 << 10, 4 << 20)
 }
 
-fn region_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ByteSize>, D::Error> {
+fn region_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Size>, D::Error> {
     let size = size_within(deserializer, 64 << 10, 1 << 30)?;
-    if size.0.is_multiple_of(4096) {
+    if size.bytes.is_multiple_of(4096) {
         return Ok(Some(size));
     }
-    Err(D::Error::custom(format!("{} octets are no multiple of 4096; give \"16MiB\"", size.0)))
+    Err(D::Error::custom(format!("{} octets are no multiple of 4096; give \"16MiB\"", size.bytes)))
 }
 
-fn announce_period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DurationText, D::Error> {
+fn announce_period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
     let remedy = "a period of 0 would tell neighbours all the time; give for example \"10ms\", or \
                   tell them nothing with `mark = \"off\"`";
-    let period = above_zero(DurationText::deserialize(deserializer)?, remedy)?;
-    if period.0 > Duration::from_secs(3) {
+    let period = above_zero(Time::deserialize(deserializer)?, remedy)?;
+    if period.ns > 3_000_000_000 {
         return Err(D::Error::custom("neighbours believe it for 10 s; give at most \"3s\""));
     }
     Ok(period)
 }
 
-fn write_delay_max<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DurationText, D::Error> {
-    let delay = DurationText::deserialize(deserializer)?;
-    if delay.0 > Duration::from_secs(60) {
+fn write_delay_max<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
+    let delay = Time::deserialize(deserializer)?;
+    if delay.ns > 60_000_000_000 {
         return Err(D::Error::custom(
             "until it is written a record is lost when the router dies; give at most \"1m\"",
         ));
@@ -221,9 +222,9 @@ fn write_delay_max<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duratio
     Ok(delay)
 }
 
-fn stalled_after<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DurationText, D::Error> {
+fn stalled_after<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
     let remedy = "every disk takes longer than 0; give for example \"500ms\"";
-    above_zero(DurationText::deserialize(deserializer)?, remedy)
+    above_zero(Time::deserialize(deserializer)?, remedy)
 }
 
 /// One disk.
@@ -233,7 +234,7 @@ pub(crate) struct DiskSection {
     #[serde(deserialize_with = "disk_path")]
     pub(crate) path: PathBuf,
     #[serde(default)]
-    pub(crate) size: Option<ByteSize>,
+    pub(crate) size: Option<Size>,
     #[serde(default)]
     pub(crate) engine: EngineName,
     #[serde(default = "io_threads_default")]
@@ -241,7 +242,7 @@ pub(crate) struct DiskSection {
     #[serde(default = "yes")]
     pub(crate) direct: bool,
     #[serde(default, deserialize_with = "region_size")]
-    pub(crate) region_size: Option<ByteSize>,
+    pub(crate) region_size: Option<Size>,
     #[serde(default)]
     pub(crate) pace: Option<PaceTable>,
     #[serde(default)]
@@ -322,7 +323,7 @@ impl PaceTable {
 impl DiskSection {
     fn to_file(&self) -> DiskFileConfig {
         DiskFileConfig {
-            region_bytes: self.region_size.map(|size| size.0),
+            region_bytes: self.region_size.map(|size| size.bytes),
             direct: self.direct,
             engine: match self.engine {
                 EngineName::Auto => Engine::Auto,
@@ -330,7 +331,7 @@ impl DiskSection {
                 EngineName::Threads => Engine::Threads(self.io_threads.0 as u16),
             },
             pace: self.pace.map(PaceTable::to_pace),
-            ..DiskFileConfig::new(&self.path, self.size.map(|size| size.0))
+            ..DiskFileConfig::new(&self.path, self.size.map(|size| size.bytes))
         }
     }
 }
@@ -340,7 +341,7 @@ impl DisksSection {
         DiskTierConfig {
             filter: self.filter.0,
             false_positives_ppm: self.filter_false_positives_ppm,
-            record_bytes_typical: self.record_size_typical.0 as u32,
+            record_bytes_typical: self.record_size_typical.bytes as u32,
             admission: self.admission.0,
             offer_at: self.offer.0,
             contention: self.contention.0,
@@ -348,9 +349,9 @@ impl DisksSection {
             reads_max: self.reads_max.0,
             writes_max: self.writes_max.0,
             threshold: self.threshold,
-            write_bytes_max: self.write_size_max.0 as u32,
-            write_delay_max_ns: nanoseconds(self.write_delay_max),
-            stalled_after_ns: nanoseconds(self.stalled_after),
+            write_bytes_max: self.write_size_max.bytes as u32,
+            write_delay_max_ns: self.write_delay_max.ns,
+            stalled_after_ns: self.stalled_after.ns,
             ..template()
         }
     }
@@ -360,7 +361,7 @@ impl DisksSection {
             io: self.io.0,
             bypass: self.bypass.0,
             mark: self.mark.0,
-            announce_period_ns: nanoseconds(self.announce_period),
+            announce_period_ns: self.announce_period.ns,
             interests_waiting_max: self.interests_waiting_max.0 as usize,
         }
     }
@@ -377,23 +378,19 @@ impl DisksSection {
         ensure!(disks.len() <= 16, "{} [[disk]] tables are too many; give at most 16", disks.len());
         if let Some(size) = self.index_memory_max.0 {
             ensure!(
-                size.0 >= INDEX_BYTES_MIN * threads as u64,
+                size.bytes >= INDEX_BYTES_MIN * threads as u64,
                 "index_memory_max in [disks] is {} octets for {threads} packet threads; give at \
                  least \"{threads}MiB\", or \"auto\"",
-                size.0
+                size.bytes
             );
         }
         Ok(Some(DisksConfig {
             files: disks.iter().map(DiskSection::to_file).collect(),
             stalled_while: disks.iter().map(|disk| disk.stalled_while.clone()).collect(),
             tier: self.tier(),
-            index_bytes_max: self.index_memory_max.0.map(|size| size.0),
+            index_bytes_max: self.index_memory_max.0.map(|size| size.bytes),
             busy: self.busy(),
-            stop_timeout: self.stop_timeout.0,
+            stop_timeout: Duration::from_nanos(self.stop_timeout.ns),
         }))
     }
-}
-
-fn nanoseconds(time: DurationText) -> u64 {
-    u64::try_from(time.0.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -232,7 +232,7 @@ fn sizes_file(
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let size = line.parse().ok().or_else(|| weir_topology::units::parse_bytes(line).ok());
+        let size = line.parse().ok().or_else(|| weir_base::units::parse_bytes(line).ok());
         match size {
             Some(size) if size > 0 => sizes.push(size),
             _ => {

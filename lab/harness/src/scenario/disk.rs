@@ -194,7 +194,7 @@ fn words(reader: &Reader<'_>, plan: &mut DiskPlan) -> Result<(), ScenarioError> 
         Some("all") => plan.admission = Admission::All,
         Some("second-hit") => plan.admission = Admission::SecondHit,
         Some(text) => {
-            let bytes = weir_topology::units::parse_bytes(text).ok();
+            let bytes = weir_base::units::parse_bytes(text).ok();
             let bytes_min = bytes.and_then(|bytes| u32::try_from(bytes).ok()).ok_or_else(|| {
                 let message = format!(
                     "`admission` cannot be \"{text}\"; write \"all\", \"second-hit\", or the \

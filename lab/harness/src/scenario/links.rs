@@ -1,8 +1,8 @@
 //! `[link]`, `[access]` and the `link` of consumers and producers.
 
+use weir_base::units;
 use weir_netem::{Jitter, LinkConfig, Loss, Reorder};
 use weir_netsim::plan::Transport;
-use weir_topology::units;
 
 use crate::document::{Node, Reader, ScenarioError, Value};
 

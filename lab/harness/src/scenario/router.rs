@@ -191,7 +191,7 @@ fn bins(reader: &Reader<'_>) -> Result<Option<Vec<(u64, f64)>>, ScenarioError> {
         let Value::Array(cells) = &row.value else { return Err(wrong(row.line)) };
         let [time, weight] = cells.as_slice() else { return Err(wrong(row.line)) };
         let Value::Text(text) = &time.value else { return Err(wrong(row.line)) };
-        let ns = weir_topology::units::parse_duration_ns(text)
+        let ns = weir_base::units::parse_duration_ns(text)
             .map_err(|error| reader.error(time.line, format!("`bins`: {error}")))?;
         let weight =
             weight.number().filter(|weight| *weight >= 0.0).ok_or_else(|| wrong(row.line))?;

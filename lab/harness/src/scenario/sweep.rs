@@ -178,15 +178,17 @@ fn columns<'a>(reader: &Reader<'a>) -> Result<Vec<Column<'a>>, ScenarioError> {
 
 /// The value as a number of base units (percent for shares), and that unit.
 fn magnitude(node: &Node) -> Option<(f64, &'static str)> {
-    use weir_topology::units;
+    use weir_base::units;
     let Value::Text(text) = &node.value else { return Some((node.number()?, "")) };
+    if let Ok(share) = units::parse_probability(text) {
+        return Some((share * 100.0, "%"));
+    }
     units::parse_duration_ns(text)
         .map(|ns| (ns as f64 / 1e9, "s"))
         .or_else(|_| units::parse_bytes(text).map(|bytes| (bytes as f64, "B")))
         .or_else(|_| units::parse_rate_bps(text).map(|rate| (rate as f64, "bit/s")))
         .ok()
-        .or_else(|| document::parse_frequency_hz(text).ok().map(|rate| (rate, "packets/s")))
-        .or_else(|| units::parse_probability(text).ok().map(|share| (share * 100.0, "%")))
+        .or_else(|| units::parse_frequency_hz(text).ok().map(|rate| (rate, "packets/s")))
 }
 
 impl Axis {

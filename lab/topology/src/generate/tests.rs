@@ -139,10 +139,4 @@ fn a_scenario_names_a_generator_and_its_parameters() {
     let made = read("kind = \"barabasi-albert\"\nnodes = 9\nlinks_per_node = 2").unwrap();
     assert_eq!(made, Generator::BarabasiAlbert { nodes: 9, links_per_node: 2 });
     assert!(read("kind = \"line\"\nnodes = 3\nlenght = 4").is_err());
-    let link: LinkDefaults = toml::from_str("delay = \"10ms\"\nrate = \"1Gbit\"").unwrap();
-    assert_eq!((link.delay_ns, link.rate_bps, link.cost), (10_000_000, Some(1_000_000_000), 1));
-    assert!(toml::from_str::<LinkDefaults>("delay = \"10\"").is_err());
-    for link in [link, LinkDefaults::default(), all_links()] {
-        assert_eq!(toml::from_str::<LinkDefaults>(&toml::to_string(&link).unwrap()).unwrap(), link);
-    }
 }

@@ -2,10 +2,14 @@
 //! `"256KiB"`, `"1%"`.
 //!
 //! A number without a unit is refused, because a file that says `delay = "10"` means ten of
-//! something that only its author knows. Decimal fractions are exact: no floating point is
-//! involved, and a value finer than the unit that is stored (1 ns, 1 bit/s, 1 octet) is refused.
+//! something that only its author knows; a size alone may be a plain number of octets. Decimal
+//! fractions are exact: no floating point is involved, and a value finer than the unit that is
+//! stored (1 ns, 1 bit/s, 1 octet) is refused.
 
-use std::fmt::Write as _;
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+use core::fmt::Write as _;
 
 /// Why a quantity was refused. The text says what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -13,7 +17,7 @@ pub enum UnitError {
     /// There is no text.
     #[error("empty {quantity}; write for example {example:?}")]
     Empty {
-        /// What was expected: "duration", "rate", "size" or "probability".
+        /// What was expected, for example "duration".
         quantity: &'static str,
         /// A value that would be accepted.
         example: &'static str,
@@ -89,7 +93,7 @@ const DURATION: Quantity = Quantity {
     name: "duration",
     example: "10ms",
     base: "nanoseconds",
-    accepted: "ns, us, ms, s, min, h",
+    accepted: "ns, us, ms, s, m or min, h",
     max: "18446744073s",
     scale: duration_scale,
     suggest: |number| format!("\"{number}ms\" or \"{number}s\""),
@@ -110,10 +114,11 @@ const BYTES: Quantity = Quantity {
     name: "size",
     example: "256KiB",
     base: "octets",
-    accepted: "B, kB, MB, GB, TB, KiB, MiB, GiB, TiB",
+    accepted: "B, kB, MB, GB, TB, KiB, MiB, GiB, TiB (in capital letters or small ones; k, M, G \
+               and T mean KiB, MiB, GiB and TiB)",
     max: "16777215TiB",
     scale: bytes_scale,
-    suggest: |number| format!("\"{number}B\" or \"{number}KiB\""),
+    suggest: |_| String::new(),
 };
 
 fn duration_scale(unit: &str) -> Option<u128> {
@@ -122,7 +127,7 @@ fn duration_scale(unit: &str) -> Option<u128> {
         "us" | "µs" | "μs" => 1_000,
         "ms" => 1_000_000,
         "s" | "sec" => 1_000_000_000,
-        "min" => 60_000_000_000,
+        "m" | "min" => 60_000_000_000,
         "h" => 3_600_000_000_000,
         _ => return None,
     })
@@ -160,7 +165,18 @@ fn rate_scale(unit: &str) -> Option<u128> {
 }
 
 fn bytes_scale(unit: &str) -> Option<u128> {
-    prefix_scale(unit.strip_suffix('B')?)
+    Some(match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        _ => return None,
+    })
 }
 
 /// Splits a text into its number (digits, `_`, one point) and what follows.
@@ -219,15 +235,16 @@ fn parse(text: &str, quantity: &Quantity) -> Result<u64, UnitError> {
     if number.is_empty() || scaled(number, 1).is_none() {
         return Err(no_number());
     }
-    if unit.is_empty() {
-        let suggestion = (quantity.suggest)(number);
-        return Err(UnitError::NoUnit { text: trimmed.to_owned(), suggestion });
-    }
-    let scale = (quantity.scale)(unit).ok_or_else(|| UnitError::UnknownUnit {
-        text: trimmed.to_owned(),
-        unit: unit.to_owned(),
-        quantity: quantity.name,
-        accepted: quantity.accepted,
+    let scale = (quantity.scale)(unit).ok_or_else(|| match unit {
+        "" => {
+            UnitError::NoUnit { text: trimmed.to_owned(), suggestion: (quantity.suggest)(number) }
+        }
+        _ => UnitError::UnknownUnit {
+            text: trimmed.to_owned(),
+            unit: unit.to_owned(),
+            quantity: quantity.name,
+            accepted: quantity.accepted,
+        },
     })?;
     let too_large = || UnitError::TooLarge { text: trimmed.to_owned(), max: quantity.max };
     match scaled(number, scale).ok_or_else(no_number)? {
@@ -247,7 +264,7 @@ pub fn parse_rate_bps(text: &str) -> Result<u64, UnitError> {
     parse(text, &RATE)
 }
 
-/// A size in octets: `"1500B"`, `"64kB"` (64,000), `"256KiB"` (262,144).
+/// A size in octets: `"1500"`, `"1500B"`, `"64kB"` (64,000), `"256KiB"` (262,144).
 pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     parse(text, &BYTES)
 }
@@ -276,6 +293,35 @@ pub fn parse_probability(text: &str) -> Result<f64, UnitError> {
         });
     }
     Ok(value)
+}
+
+/// Packets (or anything else) a second, above 0: `"15.94kpps"`, `"414pps"`, `"100/s"`, `"2kHz"`.
+pub fn parse_frequency_hz(text: &str) -> Result<f64, UnitError> {
+    let trimmed = text.trim();
+    let (number, unit) = split_number(trimmed);
+    let scale = match unit {
+        "pps" | "/s" | "Hz" => 1.0,
+        "kpps" | "k/s" | "kHz" => 1e3,
+        "Mpps" | "M/s" | "MHz" => 1e6,
+        "" if !number.is_empty() => {
+            let suggestion = format!("\"{number}pps\" or \"{number}kpps\"");
+            return Err(UnitError::NoUnit { text: trimmed.to_owned(), suggestion });
+        }
+        unit => {
+            return Err(UnitError::UnknownUnit {
+                text: trimmed.to_owned(),
+                unit: unit.to_owned(),
+                quantity: "packets a second",
+                accepted: "pps, kpps, Mpps, /s, k/s, M/s, Hz, kHz, MHz",
+            });
+        }
+    };
+    let plain: String = number.chars().filter(|&c| c != '_').collect();
+    let number = plain.parse::<f64>().ok().filter(|number| *number > 0.0 && number.is_finite());
+    number.map(|number| number * scale).ok_or_else(|| UnitError::Refused {
+        text: trimmed.to_owned(),
+        expected: "a positive number of packets a second; write for example \"4kpps\"",
+    })
 }
 
 /// Writes `value` in the largest of `units` that keeps at most three decimal digits exactly.
@@ -331,60 +377,23 @@ pub fn format_bytes(bytes: u64) -> String {
     format!("{bytes}B")
 }
 
-macro_rules! serde_with_unit {
-    ($(#[$doc:meta])* $name:ident, $parse:path, $format:path) => {
-        $(#[$doc])*
-        pub mod $name {
-            use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
-
-            /// Reads a text with its unit.
-            pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-                let text = String::deserialize(from)?;
-                $parse(&text).map_err(D::Error::custom)
-            }
-
-            /// Writes a text with its unit.
-            pub fn serialize<S: Serializer>(value: &u64, to: S) -> Result<S::Ok, S::Error> {
-                to.serialize_str(&$format(*value))
-            }
-
-            /// The same for a field that may be missing; add `default` and, for TOML,
-            /// `skip_serializing_if = "Option::is_none"`.
-            pub mod optional {
-                use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
-
-                /// Reads a text with its unit.
-                pub fn deserialize<'de, D: Deserializer<'de>>(
-                    from: D,
-                ) -> Result<Option<u64>, D::Error> {
-                    let text = Option::<String>::deserialize(from)?;
-                    text.map(|text| $parse(&text)).transpose().map_err(D::Error::custom)
-                }
-
-                /// Writes a text with its unit.
-                pub fn serialize<S: Serializer>(
-                    value: &Option<u64>,
-                    to: S,
-                ) -> Result<S::Ok, S::Error> {
-                    match value {
-                        Some(value) => to.serialize_str(&$format(*value)),
-                        None => to.serialize_none(),
-                    }
-                }
-            }
+/// Octets for people, in the largest binary unit and with three digits or so: `1.50 KiB`.
+pub fn approximate_bytes(count: u64) -> String {
+    let (mut value, mut unit) = (count as f64, "");
+    for larger in ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"] {
+        if value < 1024.0 {
+            break;
         }
-    };
+        value /= 1024.0;
+        unit = larger;
+    }
+    match unit {
+        "" => count.to_string() + " B",
+        _ if value < 10.0 => format!("{value:.2} {unit}"),
+        _ if value < 100.0 => format!("{value:.1} {unit}"),
+        _ => format!("{value:.0} {unit}"),
+    }
 }
-
-serde_with_unit!(
-    /// For `#[serde(with = "weir_netem::units::duration_ns")]`: nanoseconds as `"10ms"`.
-    duration_ns, crate::units::parse_duration_ns, crate::units::format_duration_ns);
-serde_with_unit!(
-    /// For `#[serde(with = "weir_netem::units::rate_bps")]`: bits a second as `"100Mbit/s"`.
-    rate_bps, crate::units::parse_rate_bps, crate::units::format_rate_bps);
-serde_with_unit!(
-    /// For `#[serde(with = "weir_netem::units::bytes")]`: octets as `"256KiB"`.
-    bytes, crate::units::parse_bytes, crate::units::format_bytes);
 
 #[cfg(test)]
 mod tests {
@@ -405,6 +414,13 @@ mod tests {
         assert_eq!(parse_bytes("256KiB"), Ok(262_144));
         assert_eq!(parse_bytes("64kB"), Ok(64_000));
         assert_eq!(parse_bytes("1_500B"), Ok(1_500));
+        assert_eq!(parse_bytes("4096"), Ok(4_096));
+        assert_eq!(parse_bytes("2 k"), Ok(2_048));
+        assert_eq!(parse_bytes("3mib"), Ok(3 << 20));
+        assert_eq!(parse_duration_ns("5m"), Ok(300_000_000_000));
+        assert_eq!(parse_frequency_hz("15.94kpps"), Ok(15_940.0));
+        assert_eq!(parse_frequency_hz("100/s"), Ok(100.0));
+        assert_eq!(parse_frequency_hz("2 kHz"), Ok(2_000.0));
         assert_eq!(parse_probability("1%"), Ok(0.01));
         assert_eq!(parse_probability("0.25"), Ok(0.25));
     }
@@ -416,6 +432,10 @@ mod tests {
         let text = parse_rate_bps("10MB").unwrap_err().to_string();
         assert!(text.contains(r#""MB" in "10MB" is no unit of rate"#), "{text}");
         assert!(text.contains("MB/s"), "{text}");
+        let text = parse_frequency_hz("100").unwrap_err().to_string();
+        assert_eq!(text, r#""100" has no unit; write "100pps" or "100kpps""#);
+        assert!(parse_frequency_hz("4kbit").unwrap_err().to_string().contains("kpps"));
+        assert!(matches!(parse_frequency_hz("0pps"), Err(UnitError::Refused { .. })));
         assert!(matches!(parse_duration_ns("0.5ns"), Err(UnitError::TooFine { .. })));
         assert!(matches!(parse_duration_ns("99999999999h"), Err(UnitError::TooLarge { .. })));
         assert!(matches!(parse_bytes("fast"), Err(UnitError::NoNumber { .. })));
@@ -424,6 +444,15 @@ mod tests {
         assert!(matches!(parse_bytes("  "), Err(UnitError::Empty { .. })));
         assert!(matches!(parse_probability("101%"), Err(UnitError::TooLarge { .. })));
         assert!(matches!(parse_probability("nan"), Err(UnitError::NoNumber { .. })));
+    }
+
+    #[test]
+    fn octets_have_a_unit() {
+        assert_eq!(approximate_bytes(0), "0 B");
+        assert_eq!(approximate_bytes(1023), "1023 B");
+        assert_eq!(approximate_bytes(1536), "1.50 KiB");
+        assert_eq!(approximate_bytes(512 << 20), "512 MiB");
+        assert_eq!(approximate_bytes(u64::MAX), "16.0 EiB");
     }
 
     proptest! {
@@ -447,7 +476,7 @@ mod tests {
         fn no_text_panics(text in "\\PC{0,24}", number in "[0-9._]{0,40}[a-zA-Z/%]{0,6}") {
             for text in [&text, &number] {
                 let _ = (parse_duration_ns(text), parse_rate_bps(text));
-                let _ = (parse_bytes(text), parse_probability(text));
+                let _ = (parse_bytes(text), parse_probability(text), parse_frequency_hz(text));
             }
         }
     }
