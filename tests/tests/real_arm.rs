@@ -9,11 +9,11 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use weir_harness::real::{self, RealError, RealOptions, RealReport};
 use weir_netem::LinkConfig;
-use weir_netsim::event::{Event, EventKind};
-use weir_netsim::plan::{
+use weir_plan::event::{Event, EventKind};
+use weir_plan::workload::{ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes};
+use weir_plan::{
     Fault, FaultPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport,
 };
-use weir_netsim::workload::{ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes};
 use weir_tests::{PATIENCE, Process, Site, weir_binary};
 
 const MS: u64 = 1_000_000;

@@ -7,11 +7,9 @@ use std::collections::BTreeMap;
 use weir_harness::real::{self, RealOptions, RealReport};
 use weir_netem::{LinkConfig, Loss};
 use weir_netsim::Network;
-use weir_netsim::event::{Event, EventKind, RouterSample};
-use weir_netsim::plan::{LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport};
-use weir_netsim::workload::{
-    Arrivals, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes,
-};
+use weir_plan::event::{Event, EventKind, RouterSample};
+use weir_plan::workload::{Arrivals, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes};
+use weir_plan::{LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport};
 use weir_tests::weir_binary;
 
 const MS: u64 = 1_000_000;

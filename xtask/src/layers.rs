@@ -18,6 +18,7 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ("core/transport", "core/forward"),
     ("core/forward", "core/transport"),
     ("core/control", "core/forward"),
+    ("sim/plan", "sim/netsim"),
 ];
 
 /// The only core crate that may hold unsafe code: packet buffers and prefetch live there.
@@ -210,6 +211,7 @@ mod tests {
             ("core/control", "core/forward"),
             ("io/runtime", "sim/netem"),
             ("sim/netsim", "io/face"),
+            ("sim/plan", "sim/netsim"),
             ("tests", "app/weir"),
             ("app/other", "app/weir"),
         ] {

@@ -8,11 +8,10 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 use cpu_time::ThreadTime;
 use weir_netem::LinkConfig;
-use weir_netsim::plan::{LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport};
-use weir_netsim::workload::{
-    Arrivals, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes,
-};
-use weir_netsim::{Event, Network, Observer};
+use weir_netsim::Network;
+use weir_plan::event::{Event, Observer};
+use weir_plan::workload::{Arrivals, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes};
+use weir_plan::{LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport};
 
 #[derive(Parser)]
 struct Arguments {

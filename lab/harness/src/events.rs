@@ -12,8 +12,8 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
-use weir_netsim::Plan;
-use weir_netsim::event::{Event, EventKind, Observer, Queue};
+use weir_plan::Plan;
+use weir_plan::event::{Event, EventKind, Observer, Queue};
 
 use crate::record::{RecordError, file_error};
 
@@ -364,8 +364,8 @@ mod tests {
     use super::*;
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::RowAccessor;
-    use weir_netsim::event::RouterSample;
-    use weir_netsim::plan::{NodePlan, Role};
+    use weir_plan::event::RouterSample;
+    use weir_plan::{NodePlan, Role};
 
     fn plan() -> Plan {
         let node =

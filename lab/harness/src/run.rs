@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use weir_netsim::event::{Event, Observer};
-use weir_netsim::{Network, PlanError, Violation};
+use weir_netsim::{Network, Violation};
+use weir_plan::PlanError;
+use weir_plan::event::{Event, Observer};
 
 use crate::events::{EventFormat, EventWriter};
 use crate::metric::Collector;

@@ -5,10 +5,11 @@ mod common;
 use common::{Builder, MS, S, consumer, names, poisson, producer};
 use weir_forward::{Bypass, Mark, StoreIo};
 use weir_netem::{DiskConfig, LinkConfig, ServiceTime};
-use weir_netsim::event::{DiskSample, Queue};
-use weir_netsim::plan::{DiskPlan, Fault, Plan, Role, RouterPlan};
-use weir_netsim::workload::{Demand, Popularity};
-use weir_netsim::{Event, EventKind, Network, Summary};
+use weir_netsim::{Network, Summary};
+use weir_plan::event::{DiskSample, Queue};
+use weir_plan::event::{Event, EventKind};
+use weir_plan::workload::{Demand, Popularity};
+use weir_plan::{DiskPlan, Fault, Plan, Role, RouterPlan};
 
 fn run(plan: &Plan) -> (Summary, Vec<Event>) {
     let mut events = Vec::new();
@@ -122,7 +123,7 @@ fn a_crash_loses_nothing_on_disk() {
         let Role::Router(router) = &mut plan.nodes[0].role else { panic!() };
         router.shards = shards;
         plan.duration_ns = 4 * S;
-        let fault = |at_ns, fault| weir_netsim::plan::FaultPlan { at_ns, fault };
+        let fault = |at_ns, fault| weir_plan::FaultPlan { at_ns, fault };
         plan.faults = vec![
             fault(0, Fault::LinkDown { link: 0, for_ns: 10 * S }),
             fault(S, Fault::Crash { node: 0, for_ns: S / 10 }),
@@ -140,7 +141,7 @@ fn what_was_written_outlives_a_crash() {
     let Role::Router(router) = &mut plan.nodes[0].role else { panic!() };
     (router.store_admits, router.store_bytes) = (true, 10_000);
     plan.duration_ns = 8 * S;
-    let fault = |at_ns, fault| weir_netsim::plan::FaultPlan { at_ns, fault };
+    let fault = |at_ns, fault| weir_plan::FaultPlan { at_ns, fault };
     plan.faults = vec![
         fault(4 * S, Fault::LinkDown { link: 0, for_ns: 10 * S }),
         fault(4 * S, Fault::Crash { node: 0, for_ns: S / 10 }),
@@ -246,7 +247,7 @@ fn neighbours_learn_who_is_not_available() {
 #[test]
 fn a_stalled_disk_stops_nobody() {
     let mut plan = plan(DiskPlan { stalled_after_ns: 50 * MS, disks: 2, ..disk() }, 500.0);
-    let fault = |at_ns, fault| weir_netsim::plan::FaultPlan { at_ns, fault };
+    let fault = |at_ns, fault| weir_plan::FaultPlan { at_ns, fault };
     plan.faults = vec![fault(S / 2, Fault::DiskStall { node: 0, disk: 1, for_ns: S })];
     let (_, events) = run(&plan);
     let during = received_between(&events, S / 2 + 100 * MS, 3 * S / 2);
@@ -276,7 +277,7 @@ fn damage_and_errors_are_never_served() {
         consumer.demand = window.clone();
         let Role::Router(router) = &mut plan.nodes[0].role else { panic!() };
         (router.store_admits, router.store_bytes) = (true, 30_000);
-        plan.faults.push(weir_netsim::plan::FaultPlan { at_ns: S / 4, fault });
+        plan.faults.push(weir_plan::FaultPlan { at_ns: S / 4, fault });
         let (summary, events) = run(&plan);
         assert!(received(&events) > 500, "fault {number}");
         assert_eq!(summary.damage_noticed, 0, "fault {number}");
@@ -314,7 +315,7 @@ fn bad_disks_are_refused_by_name() {
     let fault = |fault: Fault| {
         move |plan: &mut Plan| {
             let fault = fault.clone();
-            plan.faults.push(weir_netsim::plan::FaultPlan { at_ns: 0, fault });
+            plan.faults.push(weir_plan::FaultPlan { at_ns: 0, fault });
         }
     };
     let stall = |node, disk| Fault::DiskStall { node, disk, for_ns: 1 };

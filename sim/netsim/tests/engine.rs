@@ -4,9 +4,11 @@ mod common;
 
 use common::{Builder, MS, S, consumer, line, names, poisson, producer};
 use weir_netem::LinkConfig;
-use weir_netsim::plan::{Fault, Plan, Role, RouterPlan};
-use weir_netsim::workload::{Demand, Popularity};
-use weir_netsim::{Event, EventKind, Network, Observer, PlanError, Summary, ViolationKind};
+use weir_netsim::{Network, Summary, ViolationKind};
+use weir_plan::PlanError;
+use weir_plan::event::{Event, EventKind, Observer};
+use weir_plan::workload::{Demand, Popularity};
+use weir_plan::{Fault, Plan, Role, RouterPlan};
 
 /// Looks at nothing.
 struct Blind;
@@ -158,7 +160,7 @@ fn without_stores(mut plan: Plan) -> Plan {
 fn faults_are_survived_and_seen() {
     let mut plan = without_stores(line(11, 4, window(16)));
     plan.duration_ns = 10 * S;
-    let fault = |at_ns, fault| weir_netsim::plan::FaultPlan { at_ns, fault };
+    let fault = |at_ns, fault| weir_plan::FaultPlan { at_ns, fault };
     plan.faults = vec![
         fault(S, Fault::LinkDown { link: 1, for_ns: S / 2 }),
         fault(5 * S / 4, Fault::LinkDown { link: 1, for_ns: S }),
@@ -187,7 +189,7 @@ fn wrong_octets_are_noticed_and_never_received() {
     let mut plan = without_stores(line(13, 3, window(32)));
     plan.duration_ns = 10 * S;
     for at in [1, 4] {
-        plan.faults.push(weir_netsim::plan::FaultPlan {
+        plan.faults.push(weir_plan::FaultPlan {
             at_ns: at * S,
             fault: Fault::WrongBytes { link: 1, for_ns: 2 * S, probability: 0.2 },
         });
@@ -256,7 +258,7 @@ fn bad_plans_are_refused_by_name() {
     named(
         refused(&|plan| {
             let fault = bad_fault.clone();
-            plan.faults.push(weir_netsim::plan::FaultPlan { at_ns: 0, fault });
+            plan.faults.push(weir_plan::FaultPlan { at_ns: 0, fault });
         }),
         &["fault 0", "p3"],
     );

@@ -8,11 +8,12 @@ use common::{Builder, MS, S, consumer, names, producer};
 use weir_base::Rng;
 use weir_forward::{Bypass, Mark, StoreIo};
 use weir_netem::{DiskConfig, Jitter, LinkConfig, Loss, Reorder, ServiceTime};
-use weir_netsim::plan::{
+use weir_netsim::{Network, Summary};
+use weir_plan::event::{Event, Observer};
+use weir_plan::workload::{Arrivals, Demand, Names, Popularity, Sizes};
+use weir_plan::{
     CpuPlan, DiskPlan, Fault, FaultPlan, Plan, Role, RouterPlan, StagePlan, StagesPlan, WhenFull,
 };
-use weir_netsim::workload::{Arrivals, Demand, Names, Popularity, Sizes};
-use weir_netsim::{Event, Network, Observer, Summary};
 use weir_store::disk::{Admission, Contention, FilterKind, OfferAt};
 
 struct Blind;

@@ -4,10 +4,11 @@ mod common;
 
 use common::{Builder, MS, S, consumer, names, producer};
 use weir_netem::{LinkConfig, ServiceTime};
-use weir_netsim::event::{Queue, RouterSample};
-use weir_netsim::plan::{CpuPlan, Fault, Plan, RouterPlan, StagePlan, StagesPlan, WhenFull};
-use weir_netsim::workload::{Arrivals, Demand, Popularity};
-use weir_netsim::{Event, EventKind, Network};
+use weir_netsim::Network;
+use weir_plan::event::{Event, EventKind};
+use weir_plan::event::{Queue, RouterSample};
+use weir_plan::workload::{Arrivals, Demand, Popularity};
+use weir_plan::{CpuPlan, Fault, Plan, RouterPlan, StagePlan, StagesPlan, WhenFull};
 
 fn stage(ns: u64, capacity: u32, when_full: WhenFull) -> Option<StagePlan> {
     Some(StagePlan { service: ServiceTime::Constant { ns }, capacity, when_full })
@@ -124,7 +125,7 @@ fn a_stalled_store_answers_nobody() {
     let stages = StagesPlan { store: stage(MS, 50, WhenFull::Drop), ..StagesPlan::default() };
     let mut staged = plan(100.0, 1.0, stages);
     let stall = Fault::StoreStall { node: 0, for_ns: S / 4 };
-    staged.faults.push(weir_netsim::plan::FaultPlan { at_ns: S / 2, fault: stall });
+    staged.faults.push(weir_plan::FaultPlan { at_ns: S / 2, fault: stall });
     let quiet = |events: &[Event]| {
         let during = events.iter().filter(|event| {
             (S / 2 + 1..3 * S / 4).contains(&event.at_ns)
@@ -137,7 +138,7 @@ fn a_stalled_store_answers_nobody() {
     assert_eq!(rtts_ns(&events).len(), 100, "they waited");
     // Without a stage the store is as if it were not there.
     let mut plain = staged.clone();
-    let weir_netsim::plan::Role::Router(router) = &mut plain.nodes[0].role else { panic!() };
+    let weir_plan::Role::Router(router) = &mut plain.nodes[0].role else { panic!() };
     router.stages = None;
     let events = run(&plain);
     assert_eq!(rtts_ns(&events).len(), 100);

@@ -7,9 +7,10 @@ mod common;
 use common::{Builder, MS, S, consumer, names, poisson, producer};
 use weir_forward::{Bypass, Mark};
 use weir_netem::{DiskConfig, LinkConfig, ServiceTime};
-use weir_netsim::plan::{DiskPlan, Plan, RouterPlan};
-use weir_netsim::workload::Popularity;
-use weir_netsim::{Event, EventKind, Network, Observer};
+use weir_netsim::Network;
+use weir_plan::event::{Event, EventKind, Observer};
+use weir_plan::workload::Popularity;
+use weir_plan::{DiskPlan, Plan, RouterPlan};
 
 /// Objects of one segment, asked for in turn: more than can wait or be on their way, so that no two
 /// Interests share a read or an answer.

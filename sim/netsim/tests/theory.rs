@@ -6,10 +6,11 @@ mod common;
 use common::{Builder, S, consumer, names, poisson, producer};
 use weir_forward::{Bypass, Mark};
 use weir_netem::{DiskConfig, LinkConfig, ServiceTime};
-use weir_netsim::event::Queue;
-use weir_netsim::plan::{DiskPlan, Plan, RouterPlan, StagePlan, StagesPlan, WhenFull};
-use weir_netsim::workload::Popularity;
-use weir_netsim::{Event, EventKind, Network};
+use weir_netsim::Network;
+use weir_plan::event::Queue;
+use weir_plan::event::{Event, EventKind};
+use weir_plan::workload::Popularity;
+use weir_plan::{DiskPlan, Plan, RouterPlan, StagePlan, StagesPlan, WhenFull};
 use weir_queueing::nqueue::{ChainOptions, Model, chain as chain_of};
 use weir_queueing::pipeline::{Pipeline, Probabilities};
 

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use weir_netsim::event::{DiskSample, Event, EventKind, Observer, Queue, RouterSample};
-use weir_netsim::plan::{Plan, Role};
+use weir_plan::event::{DiskSample, Event, EventKind, Observer, Queue, RouterSample};
+use weir_plan::{Plan, Role};
 
 use super::{Histogram, Kind, Measure, Metric, Statistic};
 

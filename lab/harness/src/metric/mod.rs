@@ -13,7 +13,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_netsim::event::Queue;
+use weir_plan::event::Queue;
 
 use crate::Arm;
 use crate::document::{Reader, ScenarioError, suggestion};

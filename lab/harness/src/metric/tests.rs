@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
-use weir_netsim::event::{DiskSample, Event, EventKind, Observer, Queue, RouterSample};
-use weir_netsim::plan::{NodePlan, Role};
-use weir_netsim::workload::{ConsumerPlan, Demand, Names, Popularity, Sizes};
+use weir_plan::event::{DiskSample, Event, EventKind, Observer, Queue, RouterSample};
+use weir_plan::workload::{ConsumerPlan, Demand, Names, Popularity, Sizes};
+use weir_plan::{NodePlan, Role};
 
 use super::*;
 use crate::document;
@@ -18,7 +18,7 @@ fn metrics_of(text: &str) -> Vec<Metric> {
 }
 
 /// Two consumers (nodes 0 and 1) of one producer's names, and a router (2).
-fn plan() -> weir_netsim::Plan {
+fn plan() -> weir_plan::Plan {
     let names = Names {
         prefix: "/p".into(),
         components: 0,
@@ -36,7 +36,7 @@ fn plan() -> weir_netsim::Plan {
     let consumer =
         |name: &str| NodePlan { name: name.into(), role: Role::Consumer(consumer.clone()) };
     let router = NodePlan { name: "r".into(), role: Role::Router(Default::default()) };
-    weir_netsim::Plan {
+    weir_plan::Plan {
         seed: 1,
         duration_ns: 10 * S,
         drain_ns: S,

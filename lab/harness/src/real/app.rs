@@ -23,8 +23,8 @@ use weir_face::{FaceUri, UdpPort};
 use weir_link::LinkDrop;
 use weir_manage::ControlParameters;
 use weir_manage::commands::{self, Command, Scope};
-use weir_netsim::app::{App, AppInput, AppOutbox};
-use weir_netsim::plan::{Role, Transport};
+use weir_plan::app::{App, AppInput, AppOutbox};
+use weir_plan::{Role, Transport};
 use weir_security::DigestSigner;
 use weir_transport::Histogram;
 use weir_wire::{DataView, InterestView, LpHeader, Name};
@@ -392,7 +392,7 @@ impl Driver {
     fn write_event(
         &mut self,
         now: Instant,
-        kind: &weir_netsim::event::EventKind,
+        kind: &weir_plan::event::EventKind,
     ) -> Result<(), AppError> {
         self.events.write(now.as_ns(), kind).map_err(|source| self.write_failed(source))
     }

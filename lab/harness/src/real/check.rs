@@ -1,7 +1,7 @@
 //! What processes on one machine cannot do is refused before any of them is started.
 
 use weir_netem::{Jitter, LinkConfig, Loss};
-use weir_netsim::plan::{DiskPlan, Fault, FaultPlan, LinkPlan, Plan, Role, Transport};
+use weir_plan::{DiskPlan, Fault, FaultPlan, LinkPlan, Plan, Role, Transport};
 
 use super::{RealError, disks};
 

@@ -5,7 +5,7 @@
 
 use std::io::{self, Read, Write};
 
-use weir_netsim::event::EventKind;
+use weir_plan::event::EventKind;
 
 /// What a writer gathers before it writes.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -210,7 +210,7 @@ fn damaged(what: &str) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_netsim::event::{Queue, RouterSample};
+    use weir_plan::event::{Queue, RouterSample};
 
     fn events() -> Vec<(u64, EventKind)> {
         let (object, segment) = (7, u64::MAX);

@@ -11,7 +11,7 @@ use nix::sys::time::TimeSpec;
 use weir_base::{Instant, Packet, Pool};
 use weir_face::{Datagram, FaceUri, RecvStatus, SendStatus, StreamSocket, UdpOptions, UdpPort};
 use weir_link::{Link, LinkConfig, LinkDrop, Received};
-use weir_netsim::app::AppInput;
+use weir_plan::app::AppInput;
 use weir_wire::LpHeader;
 
 /// How long a TCP connection may take to be made.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use weir_base::NS_PER_MS;
-use weir_netsim::event::{Event, EventKind, Observer, RouterSample};
-use weir_netsim::plan::{Fault, Plan};
+use weir_plan::event::{Event, EventKind, Observer, RouterSample};
+use weir_plan::{Fault, Plan};
 
 use super::clock::monotonic_ns;
 use super::site::Site;

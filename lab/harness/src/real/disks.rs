@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use weir_base::NS_PER_MS;
 use weir_netem::{DiskConfig, ServiceTime};
-use weir_netsim::plan::DiskPlan;
+use weir_plan::DiskPlan;
 use weir_store::disk::{Admission, OfferAt};
 
 use super::RealError;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use weir_base::Packet;
 use weir_face::FaceUri;
-use weir_netsim::plan::{Plan, Role};
+use weir_plan::{Plan, Role};
 use weir_socket::Client;
 use weir_wire::LpHeader;
 

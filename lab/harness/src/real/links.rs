@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-use weir_netsim::event::{Event, EventKind};
-use weir_netsim::plan::LinkPlan;
+use weir_plan::LinkPlan;
+use weir_plan::event::{Event, EventKind};
 
 use super::{RealError, proc};
 use crate::emulator::{

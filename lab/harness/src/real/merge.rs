@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::PathBuf;
 
-use weir_netsim::event::{Event, EventKind, Observer};
+use weir_plan::event::{Event, EventKind, Observer};
 
 use super::codec::EventReader;
 

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use weir_netsim::event::{DiskSample, Queue, RouterSample};
+use weir_plan::event::{DiskSample, Queue, RouterSample};
 
 /// How long a router may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -3,7 +3,7 @@
 //! Every router is a `weir router`, every consumer and producer a `weir lab app` that drives the
 //! same state machine as the simulator does, over a real socket. Links that are not ideal pass
 //! through the link emulator. Nothing leaves the loopback interface. What the processes do becomes
-//! [`Event`](weir_netsim::event::Event)s on one clock, in the order of time.
+//! [`Event`](weir_plan::event::Event)s on one clock, in the order of time.
 //!
 //! Processes are ended when the call returns, whatever way it does; should this process be killed,
 //! the kernel ends them.
@@ -30,8 +30,8 @@ use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 use weir_base::NS_PER_S;
-use weir_netsim::event::Observer;
-use weir_netsim::plan::Plan;
+use weir_plan::Plan;
+use weir_plan::event::Observer;
 
 pub use proc::{cores, end_with_parent, pin};
 

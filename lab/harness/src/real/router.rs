@@ -9,8 +9,8 @@ use weir_base::FaceId;
 use weir_face::FaceUri;
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, FacePersistency};
-use weir_netsim::event::RouterSample;
-use weir_netsim::plan::RouterPlan;
+use weir_plan::RouterPlan;
+use weir_plan::event::RouterSample;
 use weir_socket::{Client, CommandError};
 
 use super::disks::{self, Place};

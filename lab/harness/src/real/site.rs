@@ -11,7 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use weir_base::FaceId;
 use weir_face::FaceUri;
-use weir_netsim::plan::{Plan, Role, Transport};
+use weir_plan::{Plan, Role, Transport};
 
 use super::app::{AppSpec, EXIT_WRONG_BYTES};
 use super::disks::{self, Place};
@@ -314,7 +314,7 @@ impl<'a> Site<'a> {
             }
         };
         let reconnect = plan.faults.iter().any(|planned| {
-            matches!(planned.fault, weir_netsim::plan::Fault::Crash { node, .. } if node == router)
+            matches!(planned.fault, weir_plan::Fault::Crash { node, .. } if node == router)
         });
         AppSpec {
             node: node as u32,
@@ -644,7 +644,7 @@ fn write_filler(path: &Path, count: u32) -> Result<(), RealError> {
     let mut text = String::with_capacity(count as usize * 24);
     for index in 0..count {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "{}", weir_netsim::filler_prefix(index));
+        let _ = writeln!(text, "{}", weir_plan::filler_prefix(index));
     }
     write_file(path, text.as_bytes())
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_base::Rng;
-use weir_netsim::workload::{
+use weir_plan::workload::{
     Arrivals, Collection, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes,
     WorkloadError,
 };
@@ -369,9 +369,9 @@ fn popularity(reader: &Reader<'_>, folder: &Folder) -> Result<Asked, ScenarioErr
 fn trace(reader: &Reader<'_>, folder: &Folder) -> Result<Arc<[(u64, u64)]>, ScenarioError> {
     let file = reader.required_text("trace")?;
     let text = folder.read(file).map_err(|message| reader.error_at("trace", message))?;
-    weir_netsim::workload::Trace::from_csv(&text).map(|trace| trace.requests).map_err(|error| {
+    weir_plan::workload::Trace::from_csv(&text).map(|trace| trace.requests).map_err(|error| {
         let line = match &error {
-            weir_netsim::workload::WorkloadError::TraceLine { line, .. } => Some(*line),
+            weir_plan::workload::WorkloadError::TraceLine { line, .. } => Some(*line),
             _ => None,
         };
         let text = error.to_string();

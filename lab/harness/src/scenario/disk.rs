@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use weir_forward::{Bypass, Mark, StoreIo};
 use weir_netem::{DiskConfig, ServiceTime};
-use weir_netsim::plan::{DISKS_MAX, DiskPlan};
+use weir_plan::{DISKS_MAX, DiskPlan};
 use weir_store::disk::{Admission, Contention, FilterKind, OfferAt};
 
 use crate::document::{Node, Reader, ScenarioError, Value};

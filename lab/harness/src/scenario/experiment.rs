@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_netsim::Plan;
+use weir_plan::Plan;
 use weir_topology::Topology;
 
 use super::{Arm, Axis, Header, Plot, Point, Scenario, Size, TOP, network, outputs, sweep};

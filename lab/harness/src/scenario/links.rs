@@ -2,7 +2,7 @@
 
 use weir_base::units;
 use weir_netem::{Jitter, LinkConfig, Loss, Reorder};
-use weir_netsim::plan::Transport;
+use weir_plan::Transport;
 
 use crate::document::{Node, Reader, ScenarioError, Value};
 

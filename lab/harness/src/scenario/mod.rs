@@ -2,7 +2,7 @@
 //!
 //! `docs/lab.md` lists every key. A [`Scenario`] is a file as it was read; with a [`Size`] it
 //! becomes an [`Experiment`]: points of a sweep, seeds, metrics and figures.
-//! [`Experiment::prepare`] makes the [`Plan`](weir_netsim::Plan) of one point and seed.
+//! [`Experiment::prepare`] makes the [`Plan`](weir_plan::Plan) of one point and seed.
 
 mod apps;
 mod disk;

@@ -5,8 +5,8 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use weir_base::Rng;
-use weir_netsim::plan::{Fault, FaultPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan};
-use weir_netsim::workload::{Collection, Names, ProducerPlan};
+use weir_plan::workload::{Collection, Names, ProducerPlan};
+use weir_plan::{Fault, FaultPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan};
 use weir_topology::generate::{Generator, LinkDefaults};
 use weir_topology::{Metric, ReadOptions, RoutePlanner, Topology};
 

@@ -1,7 +1,7 @@
 //! `[router]` and `[[routers]]`.
 
 use weir_netem::ServiceTime;
-use weir_netsim::plan::{CpuPlan, RouterPlan, StagePlan, StagesPlan, WhenFull};
+use weir_plan::{CpuPlan, RouterPlan, StagePlan, StagesPlan, WhenFull};
 
 use super::disk;
 use crate::document::{Reader, ScenarioError};

@@ -1,8 +1,8 @@
 //! What a packet of a workload takes in a content store.
 
 use weir_base::{HashKey, Instant, Pool};
-use weir_netsim::app::{AppInput, AppOutbox, Producer};
-use weir_netsim::workload::{Collection, ProducerPlan, WorkloadError};
+use weir_plan::app::{AppInput, AppOutbox, Producer};
+use weir_plan::workload::{Collection, ProducerPlan, WorkloadError};
 use weir_store::{NameHashes, Store, StoreConfig};
 use weir_wire::{DataView, Interest, LpHeader};
 

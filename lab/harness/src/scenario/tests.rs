@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
-use weir_netsim::plan::{Role, Transport};
-use weir_netsim::workload::{Arrivals, Demand, Popularity};
+use weir_plan::workload::{Arrivals, Demand, Popularity};
+use weir_plan::{Role, Transport};
 
 use super::*;
 use crate::library::{Folder, papers};

@@ -8,8 +8,8 @@ use std::collections::hash_map::Entry;
 
 use weir_wire::DataView;
 
-use crate::hash::{HashedMap, of_octets};
 use crate::peek::{Peek, ends_in_digest, prefix_ends};
+use weir_plan::hash::{HashedMap, of_octets};
 
 /// Interests of one name that may be answered, by when: until then they are worth an answer, ns.
 /// Nearly always there is one only, so that it has its place without an allocation.

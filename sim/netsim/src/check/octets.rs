@@ -3,7 +3,7 @@
 
 use weir_wire::DataView;
 
-use crate::hash::{Digest, HashedMap, of_octets};
+use weir_plan::hash::{Digest, HashedMap, of_octets};
 
 /// What every producer has produced, by name.
 #[derive(Debug, Default)]

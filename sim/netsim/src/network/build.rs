@@ -1,12 +1,10 @@
 //! A network from a plan.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use weir_base::{FaceId, Instant, NS_PER_MS, Pool, Rng};
-use weir_forward::strategy::Strategy;
 use weir_forward::{FaceScope, NextHop, Outbox, StoreIo};
 use weir_netem::LinkModel;
-use weir_store::{Compare, IndexKind, StoreConfig};
 use weir_wire::{LpHeader, Name};
 
 use super::disk::Library;
@@ -14,15 +12,13 @@ use super::end::End;
 use super::queue::{Due, EventQueue, Moment};
 use super::router::{RouterNode, Setup};
 use super::{Network, Node, NodeKind, Summary, disk, stages};
-use crate::app::{App, AppOutbox, Producer};
 use crate::check::liveness::Progress;
 use crate::check::octets::Produced;
 use crate::check::recent::Recent;
-use crate::error::PlanError;
-use crate::hash::{Digest, Part, seed_of};
 use crate::peek::Peek;
-use crate::plan::{DiskPlan, Fault, Plan, Role, RouterPlan};
-use crate::workload::{Demand, Popularity};
+use weir_plan::app::{App, AppOutbox};
+use weir_plan::hash::{Digest, Part, seed_of};
+use weir_plan::{Fault, Plan, PlanError, Role, RouterPlan};
 
 /// Octets of free packet blocks that all routers keep together, and one shard at least and at most.
 const POOLS_BYTES: usize = 256 << 20;
@@ -201,8 +197,8 @@ fn router_setups(
         let setup = Setup {
             seed: seed_of(plan.seed, Part::Router, index as u64),
             plan: router.clone(),
-            store: store_config(router, name)?,
-            strategy: strategy(router, name)?,
+            store: router.store_config(name)?,
+            strategy: router.strategy_of_root(name)?,
             pool_bytes_max,
             faces: faces.collect(),
             routes: routes.remove(&index).unwrap_or_default().into_iter().collect(),
@@ -224,65 +220,16 @@ fn routes(plan: &Plan, ends: &[End]) -> BTreeMap<usize, BTreeMap<Name, Vec<NextH
     routes
 }
 
-/// The configuration of a router's store.
-pub(super) fn store_config(router: &RouterPlan, name: &str) -> Result<StoreConfig, PlanError> {
-    let bad = |key, value: &str, choices| PlanError::Value {
-        place: format!("node `{name}`"),
-        key,
-        problem: format!("is `{value}`; it must be {choices}"),
-    };
-    Ok(StoreConfig {
-        capacity_bytes: router.store_bytes,
-        policy: router
-            .store_policy
-            .parse()
-            .map_err(|_| bad("store_policy", &router.store_policy, "lru, fifo, lfu or s3-fifo"))?,
-        index: match router.store_index.as_str() {
-            "hash" => IndexKind::Hash,
-            "ordered" => IndexKind::Ordered,
-            other => return Err(bad("store_index", other, "hash or ordered")),
-        },
-        compare: match router.store_compare.as_str() {
-            "stored" => Compare::Stored,
-            "decode" => Compare::Decode,
-            other => return Err(bad("store_compare", other, "stored or decode")),
-        },
-        admit: router.store_admits,
-        serve: true,
-    })
-}
-
-/// A router's strategy of `/`.
-pub(super) fn strategy(router: &RouterPlan, name: &str) -> Result<Strategy, PlanError> {
-    match router.strategy.as_str() {
-        "best-route" => Ok(Strategy::best_route()),
-        "multicast" => Ok(Strategy::multicast()),
-        other => Err(PlanError::Value {
-            place: format!("node `{name}`"),
-            key: "strategy",
-            problem: format!("is `{other}`; it must be best-route or multicast"),
-        }),
-    }
-}
-
 /// Puts the shares that plans say into the stores.
 fn fill_stores(plan: &Plan, network: &mut Network) -> Result<(), PlanError> {
-    let mut producers = BTreeMap::new();
     for (index, node) in plan.nodes.iter().enumerate() {
-        let Role::Router(router) = &node.role else { continue };
-        if router.store_filled <= 0.0 || router.store_bytes == 0 {
+        let is_filled = |router: &RouterPlan| router.store_filled > 0.0;
+        if !matches!(&node.role, Role::Router(router) if is_filled(router)) {
             continue;
         }
-        if producers.is_empty() {
-            producers = producers_of(plan)?;
-        }
-        let mut rng = Rng::from_seed(seed_of(plan.seed, Part::Fill, index as u64));
-        let chosen = choose_segments(&producers, router.store_filled, &mut rng);
         let NodeKind::Router(node) = &mut network.nodes[index].kind else { continue };
         node.begin_filling();
-        for (producer, object, segment) in chosen {
-            let Some(producer) = producers.get_mut(&producer) else { continue };
-            let packet = producer.segment(object, segment);
+        for packet in plan.stored_at_start(index)? {
             if let Some(produced) = &mut network.produced {
                 produced.on_produced(&packet);
             }
@@ -301,7 +248,7 @@ fn fill_stores(plan: &Plan, network: &mut Network) -> Result<(), PlanError> {
 fn library(plan: &Plan) -> Result<Library, PlanError> {
     let has_disk = |role: &Role| matches!(role, Role::Router(RouterPlan { disk: Some(_), .. }));
     match plan.nodes.iter().any(|node| has_disk(&node.role)) {
-        true => Ok(Library::new(producers_of(plan)?.into_values())),
+        true => Ok(Library::new(plan.producers()?.into_values())),
         false => Ok(Library::default()),
     }
 }
@@ -324,101 +271,4 @@ fn fill_disks(plan: &Plan, network: &mut Network) -> Result<(), PlanError> {
         }
     }
     Ok(())
-}
-
-/// What can be asked for, by object and segment, when all consumers follow traces.
-fn traced(plan: &Plan) -> Option<BTreeSet<(u64, u64)>> {
-    let mut asked = BTreeSet::new();
-    for node in &plan.nodes {
-        let Role::Consumer(consumer) = &node.role else { continue };
-        let Popularity::Trace { requests } = &consumer.names.popularity else { return None };
-        // Whole objects are fetched of a trace's objects.
-        if matches!(consumer.demand, Demand::Objects { .. }) {
-            return None;
-        }
-        asked.extend(requests.iter().copied());
-    }
-    Some(asked)
-}
-
-/// What of the producers' is on the disks of a router from the start: so many whole objects and a
-/// share of all segments, of what can be asked for. Producer, object, segment.
-pub(crate) fn choose_on_disk(
-    plan: &Plan,
-    producers: &BTreeMap<usize, Producer>,
-    disk: &DiskPlan,
-    rng: &mut Rng,
-) -> Vec<(usize, u64, u64)> {
-    let mut objects: Vec<(usize, u64)> = Vec::new();
-    for (&index, producer) in producers {
-        let count = producer.collection().object_count();
-        objects.extend((0..count).map(|object| (index, object)));
-    }
-    let is_named = |object: u64| {
-        disk.filled_ranges.iter().any(|&(first, last)| (first..=last).contains(&object))
-    };
-    let (mut named, mut objects): (Vec<_>, Vec<_>) =
-        objects.into_iter().partition(|&(_, object)| is_named(object));
-    shuffle(&mut objects, rng);
-    objects.truncate(disk.filled_objects as usize);
-    objects.append(&mut named);
-    let mut chosen = Vec::new();
-    for &(index, object) in &objects {
-        let last = producers[&index].collection().shape(object).last_segment();
-        chosen.extend((0..=last).map(|segment| (index, object, segment)));
-    }
-    if disk.filled > 0.0 {
-        let objects: BTreeSet<(usize, u64)> = objects.into_iter().collect();
-        let more = choose_segments(producers, disk.filled, rng);
-        let is_new = |it: &(usize, u64, u64)| !objects.contains(&(it.0, it.1));
-        chosen.extend(more.into_iter().filter(is_new));
-    }
-    if let Some(asked) = traced(plan) {
-        chosen.retain(|&(_, object, segment)| asked.contains(&(object, segment)));
-    }
-    chosen
-}
-
-fn shuffle<T>(list: &mut [T], rng: &mut Rng) {
-    for at in (1..list.len()).rev() {
-        let other = ((u128::from(rng.next_u64()) * (at as u128 + 1)) >> 64) as usize;
-        list.swap(at, other);
-    }
-}
-
-/// The producers of a plan, by node.
-pub(crate) fn producers_of(plan: &Plan) -> Result<BTreeMap<usize, Producer>, PlanError> {
-    let mut producers = BTreeMap::new();
-    for (index, node) in plan.nodes.iter().enumerate() {
-        let Role::Producer(producer) = &node.role else { continue };
-        let seed = seed_of(plan.seed, Part::App, index as u64);
-        let app = Producer::new(producer, seed).map_err(|error| PlanError::App {
-            node: node.name.clone(),
-            problem: error.to_string(),
-        })?;
-        producers.insert(index, app);
-    }
-    Ok(producers)
-}
-
-/// A share of all segments of all producers, in random order: what does not fit is as random as
-/// what does. Producer, object, segment.
-pub(crate) fn choose_segments(
-    producers: &BTreeMap<usize, Producer>,
-    share: f64,
-    rng: &mut Rng,
-) -> Vec<(usize, u64, u64)> {
-    let mut chosen = Vec::new();
-    for (&index, producer) in producers {
-        let collection = producer.collection();
-        for object in 0..collection.object_count() {
-            for segment in 0..=collection.shape(object).last_segment() {
-                if rng.unit() < share {
-                    chosen.push((index, object, segment));
-                }
-            }
-        }
-    }
-    shuffle(&mut chosen, rng);
-    chosen
 }

@@ -8,13 +8,13 @@ use weir_wire::{HopSignal, LpHeader, PacketView};
 use super::queue::{Due, Moment};
 use super::stages::{Entered, Job, Served, queue_of};
 use super::{Network, Node, NodeKind};
-use crate::app::{App, AppInput};
 use crate::check::octets::{self, Produced};
 use crate::check::recent::Happened;
 use crate::check::{Broken, liveness};
-use crate::event::{EventKind, Observer, Queue};
 use crate::peek::Peek;
-use crate::plan::WhenFull;
+use weir_plan::WhenFull;
+use weir_plan::app::{App, AppInput};
+use weir_plan::event::{EventKind, Observer, Queue};
 
 impl Network {
     /// The first frame from `from_end` reaches the other end.

@@ -8,7 +8,7 @@ use weir_netem::LinkModel;
 
 use super::queue::Moment;
 use crate::check::answers::Answers;
-use crate::plan::{LinkPlan, Transport};
+use weir_plan::{LinkPlan, Transport};
 
 /// A frame on its way.
 #[derive(Debug)]

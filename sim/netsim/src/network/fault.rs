@@ -7,8 +7,8 @@ use super::queue::{Due, Moment};
 use super::{Network, NodeKind};
 use crate::check::Broken;
 use crate::check::recent::Happened;
-use crate::event::{EventKind, Observer};
-use crate::plan::{Fault, FaultPlan};
+use weir_plan::event::{EventKind, Observer};
+use weir_plan::{Fault, FaultPlan};
 
 impl Network {
     /// Puts all faults into the event queue.

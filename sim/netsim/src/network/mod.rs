@@ -10,28 +10,23 @@ mod router;
 mod sample;
 mod send;
 mod stages;
-mod validate;
-
-pub(crate) use self::build::{choose_on_disk, choose_segments, producers_of};
-pub(crate) use self::router::filler_name;
-pub(crate) use self::validate::check as validate;
 
 use weir_base::{Instant, Pool, Rng, prefetch_read};
 use weir_forward::{Input, Outbox};
 
 use self::disk::Library;
 use self::end::End;
-use self::queue::{Due, EventQueue, Moment};
+use self::queue::{Due, EventQueue, INDEX_MAX, Moment};
 use self::router::RouterNode;
-use crate::app::{App, AppInput, AppOutbox};
 use crate::check::Broken;
 use crate::check::liveness::Progress;
 use crate::check::octets::Produced;
 use crate::check::recent::{Happened, Line, Recent};
-use crate::error::{PlanError, Violation};
-use crate::event::{Event, EventKind, Observer};
-use crate::hash::Digest;
-use crate::plan::{FaultPlan, Plan};
+use crate::error::Violation;
+use weir_plan::app::{App, AppInput, AppOutbox};
+use weir_plan::event::{Event, EventKind, Observer};
+use weir_plan::hash::Digest;
+use weir_plan::{FaultPlan, Plan, PlanError};
 
 /// What a run amounted to so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,7 +116,8 @@ impl Network {
     /// # Errors
     /// The plan contradicts itself.
     pub fn new(plan: &Plan) -> Result<Self, PlanError> {
-        validate::check(plan)?;
+        plan.check()?;
+        check_numbers(plan)?;
         build::build(plan)
     }
 
@@ -290,4 +286,18 @@ impl Node {
             NodeKind::App(_) => true,
         }
     }
+}
+
+/// The engine numbers nodes, ends of links and beginnings and ends of faults.
+fn check_numbers(plan: &Plan) -> Result<(), PlanError> {
+    let counts = [
+        ("nodes", plan.nodes.len()),
+        ("links", 2 * plan.links.len()),
+        ("faults", 2 * plan.faults.len()),
+    ];
+    let Some((key, _)) = counts.into_iter().find(|&(_, count)| count >= INDEX_MAX) else {
+        return Ok(());
+    };
+    let problem = format!("are more than the {} that the engine can number", INDEX_MAX / 2);
+    Err(PlanError::Value { place: "the plan".into(), key, problem })
 }

@@ -13,10 +13,10 @@ use weir_wire::{LpHeader, Name, NameView};
 use super::disk::{Disks, Library};
 use super::stages::Stages;
 use crate::check::{bounds, disk, liveness};
-use crate::event::{DiskSample, Queue, RouterSample};
-use crate::hash::{Part, seed_of};
 use crate::peek::{Peek, component_end};
-use crate::plan::RouterPlan;
+use weir_plan::event::{DiskSample, Queue, RouterSample};
+use weir_plan::hash::{Part, seed_of};
+use weir_plan::{RouterPlan, filler_prefix};
 
 /// Inputs after which the bounds of a shard are looked at.
 const CHECK_INTERVAL: u32 = 256;
@@ -158,7 +158,7 @@ impl RouterNode {
                 apply(shard, now, Command::SetNextHops { prefix, next_hops }, &mut out);
             }
             for number in 0..self.setup.plan.fib_filler {
-                let prefix = filler_name(number);
+                let prefix = filler_prefix(number);
                 let next_hops = vec![NextHop { face: FaceId::NULL, cost: 0 }];
                 apply(shard, now, Command::SetNextHops { prefix, next_hops }, &mut out);
             }
@@ -579,12 +579,4 @@ fn disk_sample(stats: &RouterStats) -> DiskSample {
         alphas_in: busy.busy_received,
         betas_in: busy.available_received,
     }
-}
-
-/// A prefix that nobody asks for.
-pub(crate) fn filler_name(number: u32) -> Name {
-    let mut name = Name::new();
-    name.append_generic(b"filler");
-    name.append_generic(number.to_string().as_bytes());
-    name
 }

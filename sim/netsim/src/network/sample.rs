@@ -3,7 +3,7 @@
 use super::queue::Due;
 use super::{Network, NodeKind};
 use crate::check::{Broken, bounds};
-use crate::event::{EventKind, Observer, Queue, RouterSample};
+use weir_plan::event::{EventKind, Observer, Queue, RouterSample};
 
 impl Network {
     /// Samples everything and schedules the next time.

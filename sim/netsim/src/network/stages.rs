@@ -6,8 +6,8 @@ use weir_netem::{Server, ServerConfig, ServiceTime};
 use weir_wire::LpHeader;
 
 use crate::check::bounds;
-use crate::event::Queue;
-use crate::plan::{CpuPlan, StagePlan, StagesPlan, WhenFull};
+use weir_plan::event::Queue;
+use weir_plan::{CpuPlan, StagePlan, StagesPlan, WhenFull};
 
 /// A packet that waits for a stage.
 pub(crate) struct Job {

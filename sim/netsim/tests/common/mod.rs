@@ -4,12 +4,8 @@
 use std::collections::VecDeque;
 
 use weir_netem::LinkConfig;
-use weir_netsim::plan::{
-    FaultPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport,
-};
-use weir_netsim::workload::{
-    Arrivals, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes,
-};
+use weir_plan::workload::{Arrivals, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes};
+use weir_plan::{FaultPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport};
 
 pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const S: u64 = 1_000_000_000;
@@ -117,7 +113,7 @@ impl Builder {
         }
     }
 
-    pub(crate) fn fault(&mut self, at_ns: u64, fault: weir_netsim::plan::Fault) {
+    pub(crate) fn fault(&mut self, at_ns: u64, fault: weir_plan::Fault) {
         self.plan.faults.push(FaultPlan { at_ns, fault });
     }
 }

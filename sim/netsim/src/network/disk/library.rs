@@ -3,8 +3,8 @@
 use weir_base::Packet;
 use weir_wire::NameView;
 
-use crate::app::Producer;
 use crate::peek::Peek;
+use weir_plan::app::Producer;
 
 /// A segment of a producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,6 @@
 
 mod image;
 mod library;
-mod validate;
 
 use weir_base::{HashKey, Instant, Rng, Slab};
 use weir_netem::{DiskConfig, DiskModel, DiskOp as Job, DiskOpKind as JobKind, ServiceTime};
@@ -13,11 +12,10 @@ use weir_store::disk::{
 pub(crate) use self::image::Acknowledged;
 use self::image::{Blocks, Format, Image};
 pub(crate) use self::library::Library;
-pub(crate) use self::validate::check;
 use crate::check::disk as promises;
 use crate::check::recent::Happened;
-use crate::hash::of_octets;
-use crate::plan::DiskPlan;
+use weir_plan::DiskPlan;
+use weir_plan::hash::of_octets;
 
 /// Where regions begin; before it a real disk has its superblock.
 const DATA_OFFSET: u64 = 1 << 16;
@@ -105,7 +103,7 @@ impl Disks {
     pub(crate) fn new(plan: &DiskPlan, shards: u16, seed: u64) -> Self {
         let mut rng = Rng::from_seed(seed);
         let format = Format { store_id: rng.next_u64(), block_bytes: plan.block_bytes, checksum };
-        let regions = regions_of(plan);
+        let regions = plan.regions();
         let bytes = DATA_OFFSET + u64::from(regions) * plan.region_bytes;
         let disk = |_| Disk {
             model: DiskModel::new(
@@ -135,7 +133,7 @@ impl Disks {
     /// What the store of a shard is told of the disks.
     pub(crate) fn tier(&self, shard: u16, hash_key: HashKey) -> DiskTierConfig {
         let plan = &self.plan;
-        let regions = regions_of(plan);
+        let regions = plan.regions();
         let geometry = DiskGeometry {
             data_offset: DATA_OFFSET,
             region_bytes: plan.region_bytes,
@@ -395,11 +393,6 @@ fn flipped(mut octets: Vec<u8>, rng: &mut Rng) -> Vec<u8> {
         }
     }
     octets
-}
-
-/// Regions of a disk.
-pub(crate) fn regions_of(plan: &DiskPlan) -> u32 {
-    u32::try_from(plan.bytes / plan.region_bytes.max(1)).unwrap_or(u32::MAX)
 }
 
 fn region_at(offset: u64, region_bytes: u64) -> usize {

@@ -7,7 +7,7 @@ const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// A hash of octets.
 #[inline]
-pub(crate) fn of_octets(octets: &[u8]) -> u64 {
+pub fn of_octets(octets: &[u8]) -> u64 {
     let (words, rest) = octets.as_chunks::<8>();
     let mut hash = octets.len() as u64;
     for &word in words {
@@ -27,43 +27,55 @@ fn fold(word: u64) -> u64 {
 }
 
 /// The seed of one of many parts that share `seed`: what one part draws changes nothing for others.
-pub(crate) fn seed_of(seed: u64, part: Part, index: u64) -> u64 {
+pub fn seed_of(seed: u64, part: Part, index: u64) -> u64 {
     mix(mix(seed.wrapping_add((part as u64 + 1).wrapping_mul(MULTIPLIER))).wrapping_add(index))
 }
 
 /// What draws random numbers.
 #[derive(Clone, Copy)]
-pub(crate) enum Part {
+pub enum Part {
+    /// Consumers and producers.
     App,
+    /// Links: loss, jitter.
     Link,
+    /// Routers: nonces, probes.
     Router,
+    /// Keys of routers' name hashes.
     HashKey,
+    /// Service times of stages.
     Stage,
+    /// What is in stores from the start.
     Fill,
+    /// Octets that a fault flips.
     WrongBytes,
+    /// Times and faults of disks.
     Disk,
+    /// What is on disks from the start.
     FillDisk,
 }
 
 /// The digest of a stream of numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Digest(u64);
+pub struct Digest(u64);
 
 impl Digest {
+    /// Adds a number.
     #[inline]
-    pub(crate) fn mix(&mut self, word: u64) {
+    pub fn mix(&mut self, word: u64) {
         self.0 = fold(self.0 ^ word).wrapping_add(MULTIPLIER);
     }
 
+    /// The digest of what was added so far.
     #[inline]
-    pub(crate) fn value(self) -> u64 {
+    #[must_use]
+    pub fn value(self) -> u64 {
         mix(self.0)
     }
 }
 
 /// For maps whose keys are hashes already.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Ready(u64);
+pub struct Ready(u64);
 
 impl std::hash::Hasher for Ready {
     fn finish(&self) -> u64 {
@@ -80,8 +92,7 @@ impl std::hash::Hasher for Ready {
 }
 
 /// A map from hashes.
-pub(crate) type HashedMap<T> =
-    std::collections::HashMap<u64, T, std::hash::BuildHasherDefault<Ready>>;
+pub type HashedMap<T> = std::collections::HashMap<u64, T, std::hash::BuildHasherDefault<Ready>>;
 
 #[cfg(test)]
 mod tests {

@@ -122,4 +122,10 @@ impl DiskPlan {
             interests_waiting_max: self.interests_waiting_max as usize,
         }
     }
+
+    /// Whole regions of one disk.
+    #[must_use]
+    pub fn regions(&self) -> u32 {
+        u32::try_from(self.bytes / self.region_bytes.max(1)).unwrap_or(u32::MAX)
+    }
 }

@@ -1,10 +1,11 @@
 //! What one run consists of, as plain data.
 //!
 //! A plan is complete: names, links, routes, workload, faults and seed. The simulator builds a
-//! [`Network`](crate::Network) from it; the laboratory's real arm starts processes from it. Nothing
+//! network (`weir-netsim`) from it; the laboratory's real arm starts processes from it. Nothing
 //! in a plan refers to a file.
 
 mod disk;
+mod router;
 mod words;
 
 use serde::{Deserialize, Serialize};

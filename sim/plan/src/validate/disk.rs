@@ -1,7 +1,6 @@
 //! Disks that cannot be.
 
-use super::super::validate::value;
-use super::regions_of;
+use super::value;
 use crate::error::PlanError;
 use crate::plan::{DISKS_MAX, DiskPlan};
 
@@ -9,7 +8,7 @@ use crate::plan::{DISKS_MAX, DiskPlan};
 const BLOCKS_MIN: u64 = 4;
 
 /// Looks for what makes no sense in the disks of a router.
-pub(crate) fn check(plan: &DiskPlan, place: &str) -> Result<(), PlanError> {
+pub(super) fn check(plan: &DiskPlan, place: &str) -> Result<(), PlanError> {
     let refuse = |key, problem: String| Err(value(place, key, problem));
     if plan.disks == 0 || plan.disks > DISKS_MAX {
         let problem = format!("is {}; a router has 1 to {DISKS_MAX} disks, or none", plan.disks);
@@ -28,7 +27,7 @@ pub(crate) fn check(plan: &DiskPlan, place: &str) -> Result<(), PlanError> {
         );
         return refuse("disk.region_bytes", problem);
     }
-    if regions_of(plan) < 2 || plan.bytes > 1 << 44 {
+    if plan.regions() < 2 || plan.bytes > 1 << 44 {
         let problem = format!(
             "is {}; a disk has room for 2 regions of {} octets or more, up to 16 TiB",
             plan.bytes, plan.region_bytes

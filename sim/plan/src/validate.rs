@@ -1,4 +1,6 @@
-//! A plan is checked before anything is built from it.
+//! What makes no sense in a plan.
+
+mod disk;
 
 use std::collections::BTreeSet;
 
@@ -6,36 +8,32 @@ use weir_forward::PREFIX_COMPONENTS_MAX;
 use weir_netem::{LinkConfig, ServerConfig};
 use weir_wire::Name;
 
-use super::build::{store_config, strategy};
-use super::disk;
-use super::queue::INDEX_MAX;
 use crate::error::PlanError;
 use crate::plan::{Fault, Plan, Role, RouterPlan, StagePlan, Transport, WhenFull};
 
 /// Shards that a router may have.
 const SHARDS_MAX: u16 = 256;
 
-/// Looks for contradictions.
-pub(crate) fn check(plan: &Plan) -> Result<(), PlanError> {
-    check_nodes(plan)?;
-    check_links(plan)?;
-    check_apps(plan)?;
-    check_routes(plan)?;
-    check_faults(plan)
+impl Plan {
+    /// Refuses a plan that contradicts itself, before anything is built from it.
+    ///
+    /// # Errors
+    /// A number names nothing, a value is out of its range, a consumer or producer has not the one
+    /// link to a router that it must have.
+    pub fn check(&self) -> Result<(), PlanError> {
+        check_nodes(self)?;
+        check_links(self)?;
+        check_apps(self)?;
+        check_routes(self)?;
+        check_faults(self)
+    }
 }
 
-pub(super) fn value(place: &str, key: &'static str, problem: impl Into<String>) -> PlanError {
+fn value(place: &str, key: &'static str, problem: impl Into<String>) -> PlanError {
     PlanError::Value { place: place.into(), key, problem: problem.into() }
 }
 
 fn check_nodes(plan: &Plan) -> Result<(), PlanError> {
-    if plan.nodes.len() >= INDEX_MAX || plan.links.len() >= INDEX_MAX / 2 {
-        let problem = format!("are more than the {} that the engine can number", INDEX_MAX / 2);
-        return Err(value("the plan", "nodes, links", problem));
-    }
-    if plan.faults.len() >= INDEX_MAX / 2 {
-        return Err(value("the plan", "faults", format!("are more than {}", INDEX_MAX / 2)));
-    }
     let mut names = BTreeSet::new();
     for node in &plan.nodes {
         if !names.insert(node.name.as_str()) {
@@ -50,8 +48,8 @@ fn check_nodes(plan: &Plan) -> Result<(), PlanError> {
 
 fn check_router(router: &RouterPlan, name: &str) -> Result<(), PlanError> {
     let place = format!("node `{name}`");
-    store_config(router, name)?;
-    strategy(router, name)?;
+    router.store_config(name)?;
+    router.strategy_of_root(name)?;
     if !(0.0..=1.0).contains(&router.store_filled) {
         let problem = format!("is {}; it is a share from 0 to 1", router.store_filled);
         return Err(value(&place, "store_filled", problem));

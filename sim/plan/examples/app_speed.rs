@@ -1,12 +1,12 @@
 //! What a packet costs in consumers and producers, in nanoseconds, without a network between them:
-//! `cargo run --release -p weir-netsim --example app_speed`.
+//! `cargo run --release -p weir-plan --example app_speed`.
 
 use std::hint::black_box;
 use std::time::Instant as Clock;
 
 use weir_base::Instant;
-use weir_netsim::app::{AppInput, AppOutbox, Consumer, Producer};
-use weir_netsim::workload::{
+use weir_plan::app::{AppInput, AppOutbox, Consumer, Producer};
+use weir_plan::workload::{
     Arrivals, ConsumerPlan, Demand, Names, ObjectChooser, Popularity, ProducerPlan, Sizes,
 };
 

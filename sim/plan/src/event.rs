@@ -10,7 +10,7 @@ use crate::hash::Digest;
 pub struct Event {
     /// When, ns from the start of the run.
     pub at_ns: u64,
-    /// Where, an index into [`Plan::nodes`](crate::plan::Plan::nodes).
+    /// Where, an index into [`Plan::nodes`](crate::Plan::nodes).
     pub node: u32,
     /// What.
     pub kind: EventKind,
@@ -112,7 +112,7 @@ pub enum EventKind {
     RouterSample(Box<RouterSample>),
     /// A sample of what one direction of a link has carried since the start; `node` sends.
     LinkSample {
-        /// An index into [`Plan::links`](crate::plan::Plan::links).
+        /// An index into [`Plan::links`](crate::Plan::links).
         link: u32,
         /// Frames that were handed to the link and not dropped.
         frames: u64,
@@ -123,7 +123,7 @@ pub enum EventKind {
     },
     /// Something went wrong as planned, or ended to.
     FaultChanged {
-        /// An index into [`Plan::faults`](crate::plan::Plan::faults).
+        /// An index into [`Plan::faults`](crate::Plan::faults).
         fault: u32,
         /// It begins, else it ends.
         begins: bool,
@@ -132,7 +132,7 @@ pub enum EventKind {
 
 impl EventKind {
     /// Adds the event to the digest of a run.
-    pub(crate) fn digest(&self, digest: &mut Digest) {
+    pub fn digest(&self, digest: &mut Digest) {
         let mut mix = |words: &[u64]| words.iter().for_each(|&word| digest.mix(word));
         match *self {
             Self::InterestSent { object, segment, is_repeated } => {
@@ -199,7 +199,7 @@ pub enum Queue {
     DiskReads,
     /// Records that wait to be written to the disks of a router or are being written.
     DiskWrites,
-    /// Frames before a link, an index into [`Plan::links`](crate::plan::Plan::links).
+    /// Frames before a link, an index into [`Plan::links`](crate::Plan::links).
     Link(u32),
 }
 

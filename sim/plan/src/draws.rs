@@ -1,0 +1,185 @@
+//! What follows from a plan and its seed alone. Both arms draw it here, and so ask for the same
+//! things at the same times and begin with the same content in stores and on disks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weir_base::{Packet, Rng};
+use weir_wire::Name;
+
+use crate::app::Producer;
+use crate::error::PlanError;
+use crate::hash::{Part, seed_of};
+use crate::plan::{DiskPlan, Plan, Role, RouterPlan};
+use crate::workload::{Demand, Popularity};
+
+impl Plan {
+    /// The seed of a consumer or producer.
+    #[must_use]
+    pub fn app_seed(&self, node: usize) -> u64 {
+        seed_of(self.seed, Part::App, node as u64)
+    }
+
+    /// The seed of a link.
+    #[must_use]
+    pub fn link_seed(&self, link: usize) -> u64 {
+        seed_of(self.seed, Part::Link, 2 * link as u64)
+    }
+
+    /// The producers, by node, to make their Data with.
+    ///
+    /// # Errors
+    /// A producer of the plan is wrong.
+    pub fn producers(&self) -> Result<BTreeMap<usize, Producer>, PlanError> {
+        let mut producers = BTreeMap::new();
+        for (index, node) in self.nodes.iter().enumerate() {
+            let Role::Producer(producer) = &node.role else { continue };
+            let app = Producer::new(producer, self.app_seed(index)).map_err(|error| {
+                PlanError::App { node: node.name.clone(), problem: error.to_string() }
+            })?;
+            producers.insert(index, app);
+        }
+        Ok(producers)
+    }
+
+    /// The Data that is in the store of a router from the start
+    /// ([`RouterPlan::store_filled`](RouterPlan::store_filled)), in the order in which
+    /// it is put there; what does not fit is left out by whoever puts it there.
+    ///
+    /// # Errors
+    /// A producer of the plan is wrong.
+    pub fn stored_at_start(
+        &self,
+        node: usize,
+    ) -> Result<impl Iterator<Item = Packet> + use<>, PlanError> {
+        let share = match self.nodes.get(node).map(|node| &node.role) {
+            Some(Role::Router(router)) if router.store_bytes > 0 => router.store_filled,
+            _ => 0.0,
+        };
+        let mut producers = self.producers()?;
+        let chosen = match share > 0.0 {
+            true => {
+                let mut rng = Rng::from_seed(seed_of(self.seed, Part::Fill, node as u64));
+                choose_segments(&producers, share, &mut rng)
+            }
+            false => Vec::new(),
+        };
+        Ok(chosen.into_iter().filter_map(move |(producer, object, segment)| {
+            Some(producers.get_mut(&producer)?.segment(object, segment))
+        }))
+    }
+
+    /// The Data that is on the disks of a router from the start
+    /// ([`DiskPlan::filled_objects`](DiskPlan::filled_objects) and
+    /// [`DiskPlan::filled`](DiskPlan::filled)), in the order in which it is put there;
+    /// only what can be asked for, where all consumers follow traces.
+    ///
+    /// # Errors
+    /// A producer of the plan is wrong.
+    pub fn on_disk_at_start(
+        &self,
+        node: usize,
+    ) -> Result<impl Iterator<Item = Packet> + use<>, PlanError> {
+        let mut producers = self.producers()?;
+        let chosen = match self.nodes.get(node).map(|node| &node.role) {
+            Some(Role::Router(RouterPlan { disk: Some(disk), .. })) => {
+                let mut rng = Rng::from_seed(seed_of(self.seed, Part::FillDisk, node as u64));
+                choose_on_disk(self, &producers, disk, &mut rng)
+            }
+            _ => Vec::new(),
+        };
+        Ok(chosen.into_iter().filter_map(move |(producer, object, segment)| {
+            Some(producers.get_mut(&producer)?.segment(object, segment))
+        }))
+    }
+}
+
+/// A prefix of which nothing is asked: the entries of [`RouterPlan::fib_filler`] are those of 0 on.
+#[must_use]
+pub fn filler_prefix(number: u32) -> Name {
+    let mut name = Name::new();
+    name.append_generic(b"filler");
+    name.append_generic(number.to_string().as_bytes());
+    name
+}
+
+/// What can be asked for, by object and segment, when all consumers follow traces.
+fn traced(plan: &Plan) -> Option<BTreeSet<(u64, u64)>> {
+    let mut asked = BTreeSet::new();
+    for node in &plan.nodes {
+        let Role::Consumer(consumer) = &node.role else { continue };
+        let Popularity::Trace { requests } = &consumer.names.popularity else { return None };
+        // Whole objects are fetched of a trace's objects.
+        if matches!(consumer.demand, Demand::Objects { .. }) {
+            return None;
+        }
+        asked.extend(requests.iter().copied());
+    }
+    Some(asked)
+}
+
+/// What of the producers' is on the disks of a router from the start: so many whole objects and a
+/// share of all segments, of what can be asked for. Producer, object, segment.
+fn choose_on_disk(
+    plan: &Plan,
+    producers: &BTreeMap<usize, Producer>,
+    disk: &DiskPlan,
+    rng: &mut Rng,
+) -> Vec<(usize, u64, u64)> {
+    let mut objects: Vec<(usize, u64)> = Vec::new();
+    for (&index, producer) in producers {
+        let count = producer.collection().object_count();
+        objects.extend((0..count).map(|object| (index, object)));
+    }
+    let is_named = |object: u64| {
+        disk.filled_ranges.iter().any(|&(first, last)| (first..=last).contains(&object))
+    };
+    let (mut named, mut objects): (Vec<_>, Vec<_>) =
+        objects.into_iter().partition(|&(_, object)| is_named(object));
+    shuffle(&mut objects, rng);
+    objects.truncate(disk.filled_objects as usize);
+    objects.append(&mut named);
+    let mut chosen = Vec::new();
+    for &(index, object) in &objects {
+        let last = producers[&index].collection().shape(object).last_segment();
+        chosen.extend((0..=last).map(|segment| (index, object, segment)));
+    }
+    if disk.filled > 0.0 {
+        let objects: BTreeSet<(usize, u64)> = objects.into_iter().collect();
+        let more = choose_segments(producers, disk.filled, rng);
+        let is_new = |it: &(usize, u64, u64)| !objects.contains(&(it.0, it.1));
+        chosen.extend(more.into_iter().filter(is_new));
+    }
+    if let Some(asked) = traced(plan) {
+        chosen.retain(|&(_, object, segment)| asked.contains(&(object, segment)));
+    }
+    chosen
+}
+
+fn shuffle<T>(list: &mut [T], rng: &mut Rng) {
+    for at in (1..list.len()).rev() {
+        let other = ((u128::from(rng.next_u64()) * (at as u128 + 1)) >> 64) as usize;
+        list.swap(at, other);
+    }
+}
+
+/// A share of all segments of all producers, in random order: what does not fit is as random as
+/// what does. Producer, object, segment.
+fn choose_segments(
+    producers: &BTreeMap<usize, Producer>,
+    share: f64,
+    rng: &mut Rng,
+) -> Vec<(usize, u64, u64)> {
+    let mut chosen = Vec::new();
+    for (&index, producer) in producers {
+        let collection = producer.collection();
+        for object in 0..collection.object_count() {
+            for segment in 0..=collection.shape(object).last_segment() {
+                if rng.unit() < share {
+                    chosen.push((index, object, segment));
+                }
+            }
+        }
+    }
+    shuffle(&mut chosen, rng);
+    chosen
+}

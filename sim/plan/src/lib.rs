@@ -1,0 +1,18 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+pub mod app;
+mod draws;
+mod error;
+pub mod event;
+pub mod hash;
+mod plan;
+mod validate;
+pub mod workload;
+
+pub use draws::filler_prefix;
+pub use error::PlanError;
+pub use plan::{
+    CpuPlan, DISKS_MAX, DiskPlan, Fault, FaultPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan,
+    RouterPlan, StagePlan, StagesPlan, Transport, WhenFull,
+};
