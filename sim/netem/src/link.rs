@@ -34,9 +34,9 @@ pub struct LinkStats {
     pub offered_frames: u64,
     /// Octets offered.
     pub offered_bytes: u64,
-    /// Frames that arrive, including those that a cut took afterwards.
+    /// Frames that have arrived, as [`LinkModel::survives`] was asked.
     pub delivered_frames: u64,
-    /// Octets that arrive.
+    /// Octets of those.
     pub delivered_bytes: u64,
     /// Frames dropped for `queue_bytes_max`.
     pub dropped_queue_bytes: u64,
@@ -48,8 +48,6 @@ pub struct LinkStats {
     pub dropped_down: u64,
     /// Frames on their way when the link was cut, as [`LinkModel::survives`] was asked.
     pub lost_in_cuts: u64,
-    /// Octets of those.
-    pub lost_in_cuts_bytes: u64,
     /// Frames held back to arrive out of order.
     pub reordered_frames: u64,
     /// Time spent sending, whole nanoseconds: divided by the time that passed, the utilisation.
@@ -61,7 +59,7 @@ pub struct LinkStats {
 }
 
 impl LinkStats {
-    /// Frames offered that do not arrive.
+    /// Frames offered that did not arrive.
     pub fn dropped_frames(&self) -> u64 {
         self.dropped_queue_bytes
             + self.dropped_queue_packets
@@ -205,8 +203,6 @@ impl LinkModel {
             self.stats.dropped_loss += 1;
             return Transit::Dropped(LinkDrop::Loss);
         }
-        self.stats.delivered_frames += 1;
-        self.stats.delivered_bytes += u64::from(bytes);
         Transit::Arrives(Instant::from_ns(self.arrival_ns(left_ns)))
     }
 
@@ -320,14 +316,17 @@ impl LinkModel {
     }
 
     /// Whether a frame whose arrival was announced when [`cuts`](Self::cuts) was `cuts_when_sent`
-    /// has arrived with its `bytes` octets; counts it if not. Ask once for each frame, when its
-    /// time of arrival has come.
+    /// has arrived with its `bytes` octets, and counts it as delivered or lost. Ask once for each
+    /// frame, when its time of arrival has come: a frame counted as delivered on
+    /// sending would have to be taken back when a cut loses it, and counters never decrease.
     #[inline]
     pub fn survives(&mut self, cuts_when_sent: u32, bytes: u32) -> bool {
         let survives = self.cuts == cuts_when_sent;
-        if !survives {
+        if survives {
+            self.stats.delivered_frames += 1;
+            self.stats.delivered_bytes += u64::from(bytes);
+        } else {
             self.stats.lost_in_cuts += 1;
-            self.stats.lost_in_cuts_bytes += u64::from(bytes);
         }
         survives
     }

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+
 use common::{Builder, MS, S, consumer, line, names, poisson, producer};
 use weir_netem::LinkConfig;
 use weir_netsim::{Network, Summary, ViolationKind};
@@ -182,6 +184,28 @@ fn faults_are_survived_and_seen() {
     assert!(between(8 * S, 10 * S) > 100, "everything works again");
     assert_eq!(between(S + 100 * MS, 9 * S / 4), 0, "the only way is cut");
     assert_eq!(between(3 * S + 100 * MS, 7 * S / 2), 0, "the router is away");
+}
+
+/// Frames were counted as carried on sending, and taken back when a cut had lost them.
+#[test]
+fn a_link_that_is_cut_never_takes_a_count_back() {
+    let mut plan = without_stores(line(7, 10, window(64)));
+    plan.sample_ns = 10 * MS;
+    for at in 1..5 {
+        plan.faults.push(weir_plan::FaultPlan {
+            at_ns: at * S / 2 + MS,
+            fault: Fault::LinkDown { link: 1, for_ns: S / 4 },
+        });
+    }
+    let (_, events) = run(&plan);
+    let mut last = BTreeMap::new();
+    for event in &events {
+        let EventKind::LinkSample { link, frames, bytes, dropped } = event.kind else { continue };
+        let now = [frames, bytes, dropped];
+        let before: [u64; 3] = last.insert((event.node, link), now).unwrap_or_default();
+        assert!(before.iter().zip(now).all(|(before, now)| *before <= now), "{event:?}");
+    }
+    assert!(last.values().any(|[_, _, dropped]| *dropped > 0), "something was on its way");
 }
 
 #[test]

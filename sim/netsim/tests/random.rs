@@ -4,22 +4,57 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+
 use common::{Builder, MS, S, consumer, names, producer};
 use weir_base::Rng;
 use weir_forward::{Bypass, Mark, StoreIo};
 use weir_netem::{DiskConfig, Jitter, LinkConfig, Loss, Reorder, ServiceTime};
 use weir_netsim::{Network, Summary};
-use weir_plan::event::{Event, Observer};
+use weir_plan::event::{Event, EventKind, Observer};
 use weir_plan::workload::{Arrivals, Demand, Names, Popularity, Sizes};
 use weir_plan::{
     CpuPlan, DiskPlan, Fault, FaultPlan, Plan, Role, RouterPlan, StagePlan, StagesPlan, WhenFull,
 };
 use weir_store::disk::{Admission, Contention, FilterKind, OfferAt};
 
-struct Blind;
+/// The last samples of routers and links: no counter ever decreases, whatever crashes or is cut.
+#[derive(Default)]
+struct Counters {
+    links: BTreeMap<(u32, u32), [u64; 3]>,
+    routers: BTreeMap<u32, [u64; 10]>,
+}
 
-impl Observer for Blind {
-    fn observe(&mut self, _event: &Event) {}
+impl Observer for Counters {
+    fn observe(&mut self, event: &Event) {
+        let grows = |before: &[u64], now: &[u64]| {
+            assert!(before.iter().zip(now).all(|(before, now)| before <= now), "{event:?}");
+        };
+        match &event.kind {
+            EventKind::LinkSample { link, frames, bytes, dropped } => {
+                let now = [*frames, *bytes, *dropped];
+                let before = self.links.insert((event.node, *link), now);
+                grows(&before.unwrap_or_default(), &now);
+            }
+            EventKind::RouterSample(sample) => {
+                let now = [
+                    sample.in_interests,
+                    sample.in_data,
+                    sample.in_nacks,
+                    sample.out_interests,
+                    sample.out_data,
+                    sample.in_bytes,
+                    sample.out_bytes,
+                    sample.store_hits,
+                    sample.store_misses,
+                    sample.dropped,
+                ];
+                let before = self.routers.insert(event.node, now);
+                grows(&before.unwrap_or_default(), &now);
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Draws what a plan needs.
@@ -356,7 +391,7 @@ fn run(seed: u64) -> Summary {
 fn run_plan(plan: &Plan) -> Summary {
     let seed = plan.seed;
     let mut network = Network::new(plan).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-    network.run(&mut Blind).unwrap_or_else(|violation| {
+    network.run(&mut Counters::default()).unwrap_or_else(|violation| {
         panic!("seed {seed}: {violation}\n{}", violation.last_events.join("\n"))
     })
 }

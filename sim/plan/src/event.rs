@@ -114,7 +114,7 @@ pub enum EventKind {
     LinkSample {
         /// An index into [`Plan::links`](crate::Plan::links).
         link: u32,
-        /// Frames that were handed to the link and not dropped.
+        /// Frames that arrived at the other end.
         frames: u64,
         /// Their octets.
         bytes: u64,

@@ -64,8 +64,8 @@ impl Network {
         let stats = end.model.stats();
         let sample = EventKind::LinkSample {
             link,
-            frames: stats.delivered_frames - stats.lost_in_cuts,
-            bytes: stats.delivered_bytes - stats.lost_in_cuts_bytes,
+            frames: stats.delivered_frames,
+            bytes: stats.delivered_bytes,
             dropped: stats.dropped_frames(),
         };
         self.emit(node, EventKind::QueueLength { queue: Queue::Link(link), packets }, observer);
