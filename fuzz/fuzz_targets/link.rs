@@ -5,7 +5,9 @@ use weir_base::{Instant, NS_PER_MS, Packet, Pool};
 use weir_link::{Link, LinkConfig};
 
 libfuzzer_sys::fuzz_target!(|octets: &[u8]| {
-    let mut link = Link::new(LinkConfig { reassembly: true, ..LinkConfig::default() });
+    let mut config = LinkConfig::default();
+    config.codec.reassembly = true;
+    let mut link = Link::new(config);
     let mut pool = Pool::new(1 << 20);
     let mut now = Instant::ZERO;
     let mut rest = octets;
@@ -13,7 +15,7 @@ libfuzzer_sys::fuzz_target!(|octets: &[u8]| {
         let (frame, next) = after.split_at(usize::from(*len).min(after.len()));
         now = now.plus_ns(NS_PER_MS);
         let _ = link.receive(now, Packet::from(frame), &mut pool);
-        link.handle_timeout(now);
+        link.poll(now);
         rest = next;
     }
 });

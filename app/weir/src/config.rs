@@ -14,8 +14,8 @@ use serde::de::{Error as _, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use weir_base::units::{Size, Time};
 use weir_runtime::{
-    FaceDefaults, Listener, ManagementConfig, RuntimeConfig, StaticFace, THREADS_MAX, TrustAnchor,
-    UnsolicitedPolicy,
+    DisciplineConfig, FaceDefaults, Listener, ManagementConfig, RuntimeConfig, StaticFace,
+    THREADS_MAX, TrustAnchor, UnsolicitedPolicy,
 };
 use weir_store::{Compare, EvictionPolicy, IndexKind, StoreConfig};
 use weir_wire::{Name, PACKET_SIZE_MAX};
@@ -148,6 +148,7 @@ pub(crate) struct FacesSection {
     pub(crate) mark_threshold: Size,
     #[serde(deserialize_with = "mark_interval")]
     pub(crate) mark_interval: Time,
+    pub(crate) discipline: DisciplineText,
     #[serde(deserialize_with = "idle_timeout")]
     pub(crate) idle_timeout: Time,
 }
@@ -179,6 +180,7 @@ impl Default for FacesSection {
             congestion_marking: defaults.congestion_marking,
             mark_threshold: Size { bytes: defaults.mark_threshold_bytes },
             mark_interval: to_time(defaults.mark_interval),
+            discipline: DisciplineText(defaults.discipline),
             idle_timeout: to_time(defaults.idle_timeout),
         }
     }
@@ -235,6 +237,8 @@ pub(crate) struct FaceSection {
     pub(crate) mtu: Option<usize>,
     #[serde(default)]
     pub(crate) congestion_marking: Option<bool>,
+    #[serde(default)]
+    pub(crate) discipline: Option<DisciplineText>,
 }
 
 /// What becomes of a configured face that breaks.
@@ -494,6 +498,18 @@ impl FromStr for LogFilter {
     }
 }
 
+/// A queue discipline by its name and options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DisciplineText(pub(crate) DisciplineConfig);
+
+impl FromStr for DisciplineText {
+    type Err = <DisciplineConfig as FromStr>::Err;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
+}
+
 macro_rules! deserialize_text {
     ($($type:ty),*) => {$(
         impl<'de> Deserialize<'de> for $type {
@@ -504,7 +520,7 @@ macro_rules! deserialize_text {
     )*};
 }
 
-deserialize_text!(UnixChoice, UriText, Prefix, StrategyName, LogFilter);
+deserialize_text!(UnixChoice, UriText, Prefix, StrategyName, LogFilter, DisciplineText);
 
 impl FileConfig {
     /// Parses a configuration; `origin` (a path) begins the error.
@@ -633,6 +649,7 @@ impl FileConfig {
             congestion_marking: self.faces.congestion_marking,
             mark_threshold_bytes: self.faces.mark_threshold.bytes,
             mark_interval: Duration::from_nanos(self.faces.mark_interval.ns),
+            discipline: self.faces.discipline.0,
             idle_timeout: Duration::from_nanos(self.faces.idle_timeout.ns),
         }
     }
@@ -651,6 +668,7 @@ impl FileConfig {
                 permanent: face.persistency == PersistencyName::Permanent,
                 mtu: face.mtu,
                 congestion_marking: face.congestion_marking,
+                discipline: face.discipline.map(|text| text.0),
                 routes,
             })
         });

@@ -55,6 +55,8 @@ link_drops! {
     ReassemblyFull = "reassembly-full",
     /// The egress queue is full.
     QueueFull = "egress-queue-full",
+    /// More Interests wait for their turn than the rate-limiting discipline holds.
+    InterestRate = "interest-rate-exceeded",
     /// The frame exceeds the MTU and may not be, or cannot be, cut.
     TooLargeForMtu = "too-large-for-mtu",
     /// The socket refused the frame (unreachable, too long, no buffers).

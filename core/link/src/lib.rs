@@ -6,19 +6,20 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod codec;
 mod config;
 mod counters;
 mod egress;
+mod frame;
 mod link;
-mod marking;
-mod reassembly;
-mod receive;
-mod send;
 
 #[cfg(test)]
 mod tests;
 
-pub use config::{FRAGMENT_COUNT_MAX, LinkConfig, MTU_MIN, REASSEMBLY_TIMEOUT_NS};
+pub use codec::{CodecConfig, FRAGMENT_COUNT_MAX, MTU_MIN, REASSEMBLY_TIMEOUT_NS, Received};
+pub use config::LinkConfig;
 pub use counters::{DropCounters, LinkCounters, LinkDrop};
-pub use egress::{FRAME_PREFIX_MAX, Frame};
-pub use link::{Link, Received};
+pub use egress::{DisciplineConfig, DisciplineError, EgressConfig, InterestRateConfig};
+pub use egress::{MarkingConfig, PacketKind};
+pub use frame::{FRAME_PREFIX_MAX, Frame};
+pub use link::Link;

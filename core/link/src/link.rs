@@ -1,59 +1,35 @@
 use weir_base::{Instant, Packet, Pool};
 use weir_wire::lp::{HopSignal, LpHeader};
+use weir_wire::tlv;
 
-use crate::config::{LinkConfig, MTU_MIN};
+use crate::codec::{Decoder, Encoder, Received};
+use crate::config::LinkConfig;
 use crate::counters::{LinkCounters, LinkDrop};
-use crate::egress::{Egress, Frame};
-use crate::marking::Marking;
-use crate::reassembly::Reassembly;
-
-/// What became of one received frame.
-#[derive(Clone, Debug)]
-pub enum Received {
-    /// A whole Interest, Data or Nack. Link-only fields (Sequence, FragIndex, FragCount,
-    /// TxSequence) and IncomingFaceId are cleared from the header; the packet starts with TLV type
-    /// 5 or 6 but is not decoded further here.
-    Packet {
-        /// Header fields for the forwarder; of a reassembled packet those of fragment 0.
-        header: LpHeader,
-        /// The Interest or Data TLV, a slice of the frame when it came unfragmented.
-        packet: Packet,
-    },
-    /// A fragment of a packet that is not complete yet.
-    Partial,
-    /// An LpPacket without a fragment that says nothing to the forwarder.
-    Idle,
-    /// What the router at the other end says of itself, for the router at this end.
-    Signal(HopSignal),
-    /// Dropped and counted.
-    Drop(LinkDrop),
-}
+use crate::egress::{Context, Egress, Outgoing, PacketKind};
+use crate::frame::Frame;
 
 /// One face's state between socket and forwarder. For UDP there is one for each peer.
 #[derive(Debug)]
 pub struct Link {
-    pub(crate) config: LinkConfig,
-    pub(crate) counters: LinkCounters,
-    pub(crate) egress: Egress,
-    pub(crate) marking: Marking,
-    pub(crate) reassembly: Reassembly,
-    pub(crate) socket_backlog_bytes: u64,
-    pub(crate) sequence_next: u64,
-    pub(crate) last_received: Option<Instant>,
+    config: LinkConfig,
+    counters: LinkCounters,
+    decoder: Decoder,
+    encoder: Encoder,
+    egress: Egress,
+    last_received: Option<Instant>,
 }
 
 impl Link {
     /// A fresh face with `config`.
     pub fn new(config: LinkConfig) -> Self {
+        let config = config.sane();
         Self {
-            sequence_next: config.sequence_start,
-            config: sane(config),
             counters: LinkCounters::default(),
-            egress: Egress::default(),
-            marking: Marking::default(),
-            reassembly: Reassembly::default(),
-            socket_backlog_bytes: 0,
+            decoder: Decoder::default(),
+            encoder: Encoder::new(&config.codec),
+            egress: Egress::new(&config.egress),
             last_received: None,
+            config,
         }
     }
 
@@ -64,7 +40,12 @@ impl Link {
 
     /// Changes the configuration; what is queued or in reassembly stays.
     pub fn set_config(&mut self, config: LinkConfig) {
-        self.config = sane(config);
+        let is_other = config.egress.discipline != self.config.egress.discipline;
+        self.config = config.sane();
+        if is_other {
+            let (egress, context) = self.egress();
+            egress.change_discipline(context);
+        }
     }
 
     /// What passed through so far.
@@ -77,34 +58,101 @@ impl Link {
         self.last_received
     }
 
-    /// Tells how many octets wait in the socket (Linux SIOCOUTQ); they count for marking only.
-    pub fn set_socket_backlog(&mut self, bytes: u64) {
-        self.socket_backlog_bytes = bytes;
+    /// Takes one frame: a whole TLV of a stream, or a datagram. `pool` gives the block into which
+    /// fragments are put together; a packet in one piece is a slice of `frame`.
+    pub fn receive(&mut self, now: Instant, frame: Packet, pool: &mut Pool) -> Received {
+        self.counters.in_frames += 1;
+        self.counters.in_bytes += frame.len() as u64;
+        self.last_received = Some(now);
+        let counters = &mut self.counters;
+        match self.decoder.decode(now, frame, pool, &self.config.codec, counters) {
+            Ok(received) => {
+                if let Received::Packet { header, packet } = &received {
+                    self.egress.on_received(now, kind_of(header, packet), packet);
+                }
+                received
+            }
+            Err(reason) => {
+                self.counters.drops.count(reason);
+                Received::Drop(reason)
+            }
+        }
     }
 
-    /// Octets on the wire that wait in the egress queue, the socket's backlog not included.
+    /// Queues one packet (an Interest or Data TLV) for sending. Of `header`, the link sets the
+    /// fragment fields itself, leaves local fields out where the face has none, and adds the
+    /// congestion mark where its discipline wants one.
+    ///
+    /// # Errors
+    /// [`LinkDrop::NotNetworkPacket`], [`LinkDrop::QueueFull`], [`LinkDrop::TooLargeForMtu`] or what
+    /// the discipline refuses for; counted already.
+    pub fn enqueue(
+        &mut self,
+        now: Instant,
+        header: LpHeader,
+        packet: Packet,
+    ) -> Result<(), LinkDrop> {
+        let is_packet = packet
+            .first()
+            .is_some_and(|&first| matches!(u32::from(first), tlv::INTEREST | tlv::DATA));
+        if !is_packet {
+            return self.counted(Err(LinkDrop::NotNetworkPacket));
+        }
+        let kind = kind_of(&header, &packet);
+        let (egress, context) = self.egress();
+        let result = egress.enqueue(now, Outgoing { kind, header, packet }, context);
+        if result.is_ok() {
+            match kind {
+                PacketKind::Interest => self.counters.out_interests += 1,
+                PacketKind::Data => self.counters.out_data += 1,
+                PacketKind::Nack => self.counters.out_nacks += 1,
+            }
+        }
+        self.counted(result)
+    }
+
+    /// Queues a signal for the router at the other end.
+    ///
+    /// # Errors
+    /// [`LinkDrop::QueueFull`] or [`LinkDrop::TooLargeForMtu`]; counted already.
+    pub fn enqueue_signal(&mut self, signal: HopSignal) -> Result<(), LinkDrop> {
+        let frame = Encoder::encode_signal(&self.config.codec, signal);
+        let result = frame.and_then(|frame| self.egress.push(frame, &self.config.egress));
+        self.counted(result)
+    }
+
+    fn counted(&mut self, result: Result<(), LinkDrop>) -> Result<(), LinkDrop> {
+        result.inspect_err(|&reason| self.counters.drops.count(reason))
+    }
+
+    /// Tells how many octets wait in the socket (Linux SIOCOUTQ); they count for marking only.
+    pub fn set_socket_backlog(&mut self, bytes: u64) {
+        self.egress.set_socket_backlog(bytes);
+    }
+
+    /// Octets on the wire that wait in the egress, the socket's backlog not included.
     pub fn queue_bytes(&self) -> u64 {
         self.egress.wire_bytes()
     }
 
     /// Octets of memory held for packets in reassembly.
     pub fn partial_bytes(&self) -> usize {
-        self.reassembly.bytes()
+        self.decoder.partial_bytes()
     }
 
     /// Frames ready to be sent, oldest first.
     pub fn frames(&self) -> impl ExactSizeIterator<Item = &Frame> + Clone {
-        self.egress.frames().iter()
+        self.egress.ready().frames().iter()
     }
 
     /// The oldest frame ready to be sent.
     pub fn front_frame(&self) -> Option<&Frame> {
-        self.egress.frames().front()
+        self.egress.ready().frames().front()
     }
 
-    /// Whether nothing waits to be sent.
+    /// Whether no frame is ready to be sent. What a discipline holds back is not ready.
     pub fn is_egress_empty(&self) -> bool {
-        self.egress.frames().is_empty()
+        self.egress.ready().frames().is_empty()
     }
 
     /// Takes the `count` oldest frames off the queue: the socket has them.
@@ -113,13 +161,23 @@ impl Link {
     /// If fewer are queued.
     pub fn frames_sent(&mut self, count: usize) {
         for _ in 0..count {
-            self.take_frame().expect("no more frames are sent than are queued");
+            self.pop_sent().expect("no more frames are sent than are queued");
         }
+        let (egress, context) = self.egress();
+        egress.refill(context);
     }
 
     /// Takes the oldest frame off the queue, as sent: for drivers whose frames go on as they are.
     #[inline]
     pub fn take_frame(&mut self) -> Option<Frame> {
+        let frame = self.pop_sent()?;
+        let (egress, context) = self.egress();
+        egress.refill(context);
+        Some(frame)
+    }
+
+    #[inline]
+    fn pop_sent(&mut self) -> Option<Frame> {
         let frame = self.egress.pop()?;
         self.counters.out_frames += 1;
         self.counters.out_bytes += frame.len() as u64;
@@ -133,6 +191,15 @@ impl Link {
         }
     }
 
+    /// Drops all that waits to be sent: there is no socket to send it.
+    pub fn discard_all(&mut self) {
+        let (egress, context) = self.egress();
+        egress.release(context);
+        while !self.is_egress_empty() {
+            self.discard_front(LinkDrop::SocketRefused);
+        }
+    }
+
     /// Moves small queued packets into blocks of their own. To be called when the socket takes no
     /// more: an Interest of 40 octets would else hold a whole receive block for as long as it
     /// waits. Each frame is looked at once.
@@ -140,19 +207,33 @@ impl Link {
         self.egress.detach_small(pool);
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) should be called next; may be early, never
-    /// late.
+    /// When [`poll`](Self::poll) should be called next; may be early, never late.
     pub fn next_wakeup(&self) -> Option<Instant> {
-        self.reassembly.next_wakeup()
+        let codec = self.decoder.next_wakeup();
+        codec.into_iter().chain(self.egress.next_wakeup()).min()
     }
 
-    /// Gives up packets in reassembly whose time has come.
-    pub fn handle_timeout(&mut self, now: Instant) {
-        self.reassembly.expire(now, &mut self.counters.drops);
+    /// The time has come: gives up packets in reassembly that no further fragment came for, and
+    /// makes ready what the discipline held back until now.
+    pub fn poll(&mut self, now: Instant) {
+        self.decoder.poll(now, &mut self.counters.drops);
+        let (egress, context) = self.egress();
+        egress.poll(now, context);
+    }
+
+    #[inline]
+    fn egress(&mut self) -> (&mut Egress, Context<'_>) {
+        let Self { config, counters, encoder, egress, .. } = self;
+        let context = Context { codec: &config.codec, config: &config.egress, encoder, counters };
+        (egress, context)
     }
 }
 
-fn sane(mut config: LinkConfig) -> LinkConfig {
-    config.mtu = config.mtu.max(MTU_MIN);
-    config
+/// The kind of a packet whose type is that of an Interest or a Data.
+fn kind_of(header: &LpHeader, packet: &Packet) -> PacketKind {
+    match packet.first() {
+        Some(&first) if u32::from(first) == tlv::DATA => PacketKind::Data,
+        _ if header.nack.is_some() => PacketKind::Nack,
+        _ => PacketKind::Interest,
+    }
 }

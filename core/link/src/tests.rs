@@ -1,3 +1,4 @@
+use std::string::ToString;
 use std::vec;
 use std::vec::Vec;
 
@@ -6,7 +7,10 @@ use weir_base::{Instant, NS_PER_MS, Packet, Pool, Rng};
 use weir_wire::lp::{HopSignal, LpHeader, LpView, NackReason, PitToken};
 use weir_wire::{PACKET_SIZE_MAX, tlv};
 
-use crate::{FRAGMENT_COUNT_MAX, FRAME_PREFIX_MAX, Link, LinkConfig, LinkDrop, Received};
+use crate::{
+    DisciplineConfig, FRAGMENT_COUNT_MAX, FRAME_PREFIX_MAX, InterestRateConfig, Link, LinkConfig,
+    LinkDrop, Received,
+};
 
 const START: Instant = Instant::from_ns(1_000_000_000);
 
@@ -40,6 +44,11 @@ fn sent(link: &mut Link) -> Vec<Packet> {
         .collect();
     link.frames_sent(frames.len());
     frames
+}
+
+fn with(mut config: LinkConfig, change: impl FnOnce(&mut LinkConfig)) -> LinkConfig {
+    change(&mut config);
+    config
 }
 
 fn received(link: &mut Link, frame: Packet) -> Received {
@@ -115,7 +124,7 @@ fn a_nack_is_counted_as_one() {
 
 #[test]
 fn a_header_longer_than_a_frame_keeps_inline_is_joined() {
-    let config = LinkConfig { local_fields: true, ..LinkConfig::stream() };
+    let config = with(LinkConfig::stream(), |config| config.codec.local_fields = true);
     let mut link = Link::new(config.clone());
     let header = LpHeader {
         nack: Some(NackReason::Other(u64::MAX)),
@@ -169,7 +178,7 @@ fn only_the_headers_that_nfd_allows_are_taken() {
             }
         }
     }
-    let mut link = Link::new(LinkConfig { local_fields: true, ..LinkConfig::stream() });
+    let mut link = Link::new(with(LinkConfig::stream(), |config| config.codec.local_fields = true));
     let frame = Packet::from(next_hop.encode(&[], Some(&interest())));
     assert_eq!(whole(received(&mut link, frame)).0, next_hop);
 }
@@ -198,7 +207,9 @@ fn a_prefix_announcement_is_ignored_on_data_and_refused_elsewhere() {
 fn local_fields_are_sent_only_where_they_are_on() {
     let header = LpHeader { incoming_face: Some(256), next_hop_face: Some(3), ..token(b"x") };
     for local_fields in [false, true] {
-        let mut link = Link::new(LinkConfig { local_fields, ..LinkConfig::stream() });
+        let mut link = Link::new(with(LinkConfig::stream(), |config| {
+            config.codec.local_fields = local_fields
+        }));
         link.enqueue(START, header.clone(), interest()).unwrap();
         let frame = sent(&mut link).remove(0);
         let seen = LpView::decode(&frame).unwrap().header;
@@ -223,7 +234,8 @@ fn signals_pass_from_end_to_end() {
     assert!(matches!(received(&mut link, unknown), Received::Idle));
     assert_eq!(link.counters().drops.total(), 0);
     // The queue's bound holds for it, too.
-    let mut full = Link::new(LinkConfig { queue_bytes_max: 0, ..LinkConfig::datagram(1420) });
+    let mut full =
+        Link::new(with(LinkConfig::datagram(1420), |config| config.egress.queue_bytes_max = 0));
     assert_eq!(full.enqueue_signal(HopSignal::Unavailable { for_ms: 1 }), Err(LinkDrop::QueueFull));
     assert_eq!((full.counters().drops[LinkDrop::QueueFull], full.frames().len()), (1, 0));
 }
@@ -312,10 +324,10 @@ fn a_partial_is_given_up_half_a_second_after_its_latest_fragment() {
     link.receive(at(0), fragment(0, 0, 3, b"\x06\x04ab"), &mut pool);
     assert_eq!(link.next_wakeup(), Some(at(500)));
     link.receive(at(400), fragment(1, 1, 3, b"c"), &mut pool);
-    link.handle_timeout(at(500));
+    link.poll(at(500));
     assert_eq!(link.counters().drops.total(), 0, "the second fragment gave it more time");
     assert_eq!(link.next_wakeup(), Some(at(900)));
-    link.handle_timeout(at(900));
+    link.poll(at(900));
     assert_eq!(link.counters().drops[LinkDrop::ReassemblyTimeout], 1);
     assert_eq!((link.next_wakeup(), link.partial_bytes()), (None, 0));
     // The last fragment comes late, and begins a partial of its own instead of completing the dead
@@ -325,7 +337,7 @@ fn a_partial_is_given_up_half_a_second_after_its_latest_fragment() {
 
 #[test]
 fn partials_are_bounded_and_the_oldest_makes_room() {
-    let config = LinkConfig { partials_max: 4, ..LinkConfig::datagram(8800) };
+    let config = with(LinkConfig::datagram(8800), |config| config.codec.partials_max = 4);
     let mut link = Link::new(config);
     let mut pool = pool();
     for message in 0..10u64 {
@@ -342,7 +354,7 @@ fn partials_are_bounded_and_the_oldest_makes_room() {
 #[test]
 fn octets_in_reassembly_are_bounded() {
     let bound = 64 * 1024;
-    let config = LinkConfig { partial_bytes_max: bound, ..LinkConfig::datagram(8800) };
+    let config = with(LinkConfig::datagram(8800), |config| config.codec.partial_bytes_max = bound);
     let mut link = Link::new(config);
     let mut pool = pool();
     let mut rng = Rng::from_seed(7);
@@ -361,7 +373,8 @@ fn octets_in_reassembly_are_bounded() {
 
 #[test]
 fn the_egress_queue_is_bounded_and_drops_are_counted() {
-    let mut link = Link::new(LinkConfig { queue_bytes_max: 50_000, ..LinkConfig::stream() });
+    let mut link =
+        Link::new(with(LinkConfig::stream(), |config| config.egress.queue_bytes_max = 50_000));
     let mut queued = 0;
     while link.enqueue(START, LpHeader::default(), data(8000)).is_ok() {
         queued += 1;
@@ -422,7 +435,7 @@ fn a_mark_never_costs_a_packet_that_fits_without_it() {
     // The token is no mere advice, and comes from a peer that can take such a frame.
     link.enqueue(late, token(b"1234"), data(PACKET_SIZE_MAX - 4)).unwrap();
     assert!(sent(&mut link).pop().unwrap().len() > PACKET_SIZE_MAX);
-    let small = LinkConfig { fragmentation: false, ..LinkConfig::datagram(1420) };
+    let small = with(LinkConfig::datagram(1420), |config| config.codec.fragmentation = false);
     let refused = Link::new(small).enqueue(START, LpHeader::default(), data(1420));
     assert_eq!(refused, Err(LinkDrop::TooLargeForMtu));
 }
@@ -437,7 +450,7 @@ proptest! {
         sequence_start: u64,
         seed: u64,
     ) {
-        let config = LinkConfig { sequence_start, ..LinkConfig::datagram(mtu) };
+        let config = with(LinkConfig::datagram(mtu), |config| config.codec.sequence_start = sequence_start);
         let mut sender = Link::new(config);
         let marked = LpHeader { congestion_mark: u64::from(is_marked), ..LpHeader::default() };
         let pit_token = PitToken::new(&vec![5; token_len]).unwrap();
@@ -477,7 +490,7 @@ proptest! {
         ),
         local_fields: bool,
     ) {
-        let config = LinkConfig { partials_max: 3, local_fields, ..LinkConfig::datagram(1420) };
+        let config = with(LinkConfig::datagram(1420), |config| { config.codec.partials_max = 3; config.codec.local_fields = local_fields; });
         let mut link = Link::new(config);
         let mut pool = pool();
         let (mut given, mut dropped) = (0, 0);
@@ -507,7 +520,7 @@ proptest! {
     /// A good frame with one octet changed.
     #[test]
     fn damaged_frames_never_panic(at in 0usize..90, octet: u8, len in 1usize..100) {
-        let mut link = Link::new(LinkConfig { local_fields: true, ..LinkConfig::datagram(8800) });
+        let mut link = Link::new(with(LinkConfig::datagram(8800), |config| config.codec.local_fields = true));
         let header = LpHeader {
             sequence: Some(1),
             congestion_mark: 1,
@@ -520,5 +533,155 @@ proptest! {
         frame[at] = octet;
         link.receive(START, Packet::from(frame), &mut pool());
         prop_assert_eq!(link.counters().in_frames, 1);
+    }
+}
+
+/// Interests of one byte of content each, told apart by it.
+fn numbered(number: u8) -> Packet {
+    Packet::from(&[tlv::INTEREST as u8, 1, number][..])
+}
+
+fn limited(text: &str) -> Link {
+    let discipline = text.parse().unwrap();
+    Link::new(with(LinkConfig::stream(), |config| config.egress.discipline = discipline))
+}
+
+fn offer(link: &mut Link, now: Instant, packet: Packet) -> Result<(), LinkDrop> {
+    link.enqueue(now, LpHeader::default(), packet)
+}
+
+#[test]
+fn interests_beyond_the_rate_wait_and_leave_in_order() {
+    let mut link = limited("interest-rate interests_per_s=100 burst=3");
+    let at = |ms: u64| START.plus_ns(ms * NS_PER_MS);
+    for number in 0..6 {
+        offer(&mut link, at(0), numbered(number)).unwrap();
+    }
+    assert_eq!(link.counters().out_interests, 6);
+    assert_eq!(link.queue_bytes(), 18);
+    assert_eq!(sent(&mut link), [0, 1, 2].map(numbered), "the burst");
+    assert_eq!(link.next_wakeup(), Some(at(10)));
+    offer(&mut link, at(5), data(10)).unwrap();
+    assert_eq!(sent(&mut link), [data(10)], "Data does not wait");
+    link.poll(at(9));
+    assert!(link.is_egress_empty());
+    link.poll(at(10));
+    assert_eq!(sent(&mut link), [numbered(3)]);
+    // A driver that comes late gets what has become due, and no more.
+    link.poll(at(35));
+    assert_eq!(sent(&mut link), [4, 5].map(numbered));
+    assert_eq!((link.next_wakeup(), link.queue_bytes()), (None, 0));
+    offer(&mut link, at(36), numbered(6)).unwrap();
+    assert_eq!(link.next_wakeup(), Some(at(40)));
+    link.poll(at(40));
+    assert_eq!(sent(&mut link), [numbered(6)]);
+    assert_eq!(link.counters().drops.total(), 0);
+}
+
+#[test]
+fn interests_that_wait_are_bounded_and_dropped_when_the_face_goes_down() {
+    let mut link = limited("interest-rate interests_per_s=1 burst=1 held_max=2");
+    for number in 0..3 {
+        offer(&mut link, START, numbered(number)).unwrap();
+    }
+    assert_eq!(offer(&mut link, START, numbered(3)), Err(LinkDrop::InterestRate));
+    assert_eq!(link.counters().drops[LinkDrop::InterestRate], 1);
+    link.discard_all();
+    assert_eq!(link.counters().drops[LinkDrop::SocketRefused], 3);
+    assert_eq!((link.queue_bytes(), link.next_wakeup()), (0, None));
+
+    let mut full = limited("interest-rate interests_per_s=1 burst=1");
+    let mut config = full.config().clone();
+    config.egress.queue_bytes_max = 500;
+    full.set_config(config);
+    let taken = (0..9).filter(|&number| offer(&mut full, START, numbered(number)).is_ok()).count();
+    assert_eq!(taken, 5, "the bound on the octets that wait holds for those held, too");
+    assert_eq!(full.counters().drops[LinkDrop::QueueFull], 4);
+}
+
+#[test]
+fn another_discipline_lets_go_what_waited() {
+    let mut link = limited("interest-rate interests_per_s=1 burst=1");
+    for number in 0..3 {
+        offer(&mut link, START, numbered(number)).unwrap();
+    }
+    link.set_config(LinkConfig::stream());
+    assert_eq!(sent(&mut link), [0, 1, 2].map(numbered));
+    assert_eq!(link.next_wakeup(), None);
+}
+
+#[test]
+fn disciplines_are_chosen_by_text() {
+    let limited = InterestRateConfig { interests_per_s: 5000, burst: 64, held_max: 1024 };
+    let text = "interest-rate interests_per_s=5000  burst=64";
+    assert_eq!(text.parse(), Ok(DisciplineConfig::InterestRate(limited)));
+    assert_eq!("fifo".parse(), Ok(DisciplineConfig::default()));
+    assert_eq!(
+        "lifo".parse::<DisciplineConfig>().unwrap_err().to_string(),
+        "there is no queue discipline `lifo`; choose one of [\"fifo\", \"interest-rate\"]"
+    );
+    for option in ["burst=0", "burst", "burst=x", "interests_per_s=5000000000", "depth=3"] {
+        let text = std::format!("interest-rate {option}");
+        let error = text.parse::<DisciplineConfig>().unwrap_err();
+        let expected =
+            std::format!("`{option}` is no option of the queue discipline `interest-rate`");
+        assert_eq!(error.to_string(), expected);
+    }
+    assert!("fifo burst=3".parse::<DisciplineConfig>().is_err());
+}
+
+#[test]
+fn a_consumer_that_wants_it_is_told_where_its_router_had_a_packet_from() {
+    let header = LpHeader { incoming_face: Some(300), ..token(b"t") };
+    let frame = Packet::from(header.encode(&[], Some(&data(9))));
+    for keep_incoming_face in [false, true] {
+        let config = with(LinkConfig::stream(), |config| {
+            config.codec.keep_incoming_face = keep_incoming_face;
+        });
+        let (seen, _) = whole(received(&mut Link::new(config), frame.clone()));
+        assert_eq!(seen.incoming_face, keep_incoming_face.then_some(300));
+    }
+}
+
+proptest! {
+    /// Against the bucket written down directly: in any span of time no more Interests leave than
+    /// the burst and what the rate allows; none is lost, and their order is kept.
+    #[test]
+    fn the_rate_holds_over_every_span(
+        gaps_us in prop::collection::vec(0u64..4000, 1..120),
+        interests_per_s in 1u64..3000,
+        burst in 1u64..9,
+    ) {
+        let text = std::format!("interest-rate interests_per_s={interests_per_s} burst={burst}");
+        let mut link = limited(&text);
+        let (mut now, mut left) = (START, Vec::new());
+        let gaps = gaps_us.len();
+        let note = |link: &mut Link, now: Instant, left: &mut Vec<(u64, u8)>| {
+            left.extend(sent(link).iter().map(|packet| (now.as_ns(), packet[2])));
+        };
+        for (number, gap_us) in gaps_us.into_iter().enumerate() {
+            let arrives = now.plus_ns(gap_us * 1000);
+            while let Some(due) = link.next_wakeup().filter(|&due| due <= arrives) {
+                link.poll(due);
+                note(&mut link, due, &mut left);
+            }
+            now = arrives;
+            offer(&mut link, now, numbered(number as u8)).unwrap();
+            note(&mut link, now, &mut left);
+        }
+        while let Some(due) = link.next_wakeup() {
+            link.poll(due);
+            note(&mut link, due, &mut left);
+        }
+        let order: Vec<u8> = left.iter().map(|&(_, number)| number).collect();
+        prop_assert_eq!(order, (0..gaps as u8).collect::<Vec<u8>>());
+        let interval_ns = 1_000_000_000 / interests_per_s;
+        for from in 0..left.len() {
+            for to in from..left.len() {
+                let span_ns = left[to].0 - left[from].0;
+                let count = (to - from + 1) as u64;
+                prop_assert!(count <= burst + span_ns / interval_ns);
+            }
+        }
     }
 }

@@ -90,7 +90,8 @@ fn octets_one_by_one_come_out_whole() {
 fn packets_of_all_sizes_arrive_in_order() {
     let packets: Vec<Packet> =
         (0..3000).map(|index| data(2 + (index * index * 37) % 8700, index)).collect();
-    let config = LinkConfig { queue_bytes_max: 64 << 20, ..LinkConfig::stream() };
+    let mut config = LinkConfig::stream();
+    config.egress.queue_bytes_max = 64 << 20;
     let (mut near, mut far) = server().pair();
     let mut link = link_with(&packets, config.clone());
     assert!(packets_of(pump(&mut near, &mut link, &mut far)) == packets);
@@ -131,7 +132,7 @@ fn a_reader_that_stops_costs_a_bounded_queue() {
         assert_eq!(status == SendStatus::Drained, link.is_egress_empty());
     }
     assert!(refused > 500, "24 MB do not fit into queue and socket");
-    assert!(link.queue_bytes() <= link.config().queue_bytes_max);
+    assert!(link.queue_bytes() <= link.config().egress.queue_bytes_max);
     assert_eq!(link.counters().drops[weir_link::LinkDrop::QueueFull], refused);
 
     // When it reads again, everything that was accepted comes, in order and whole.

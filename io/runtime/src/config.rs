@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use weir_disk::DiskFileConfig;
 use weir_forward::{BusyPolicy, UnsolicitedPolicy};
+use weir_link::DisciplineConfig;
 use weir_security::{Certificate, Verifier};
 use weir_store::StoreConfig;
 use weir_store::disk::DiskTierConfig;
@@ -111,6 +112,8 @@ pub struct FaceDefaults {
     pub mark_threshold_bytes: u64,
     /// Base interval between marks (NFD: 100 ms).
     pub mark_interval: Duration,
+    /// In which order and when packets leave a face.
+    pub discipline: DisciplineConfig,
     /// On-demand UDP faces close after this much silence (NFD: 600 s).
     pub idle_timeout: Duration,
 }
@@ -123,6 +126,7 @@ impl Default for FaceDefaults {
             congestion_marking: true,
             mark_threshold_bytes: 65536,
             mark_interval: Duration::from_millis(100),
+            discipline: DisciplineConfig::default(),
             idle_timeout: Duration::from_secs(600),
         }
     }
@@ -140,6 +144,8 @@ pub struct StaticFace {
     pub mtu: Option<usize>,
     /// Overrides [`FaceDefaults::congestion_marking`].
     pub congestion_marking: Option<bool>,
+    /// Overrides [`FaceDefaults::discipline`].
+    pub discipline: Option<DisciplineConfig>,
     /// Routes over this face: prefix and cost.
     pub routes: Vec<(Name, u64)>,
 }

@@ -12,6 +12,8 @@ mod profile;
 mod snapshot;
 mod worker;
 
+pub use weir_link::DisciplineConfig;
+
 pub use config::{
     DisksConfig, FaceDefaults, Listener, ManagementConfig, RuntimeConfig, StaticFace, THREADS_MAX,
     TrustAnchor,

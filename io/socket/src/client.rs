@@ -14,8 +14,7 @@ use weir_manage::{
     ControlParameters, ControlResponse, DatasetError, DatasetFetch, Element, face_flags,
 };
 use weir_security::DigestSigner;
-use weir_wire::lp::LpView;
-use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name, tlv};
+use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name};
 
 use crate::connection::{Connection, instant_since, random_u64};
 
@@ -196,6 +195,7 @@ impl Client {
     /// # Errors
     /// [`ClientError::Lost`].
     pub fn flush(&mut self) -> Result<(), ClientError> {
+        self.poll_link();
         if self.is_writable && !self.connection.link.is_egress_empty() {
             let status = self.connection.flush().map_err(|error| lost(&error))?;
             if status == SendStatus::WouldBlock {
@@ -259,11 +259,17 @@ impl Client {
                 self.is_writable |= event.is_writable() || event.is_write_closed();
             }
         }
-        let now = self.now();
-        if self.connection.link.next_wakeup().is_some_and(|at| at <= now) {
-            self.connection.link.handle_timeout(now);
-        }
         Ok(())
+    }
+
+    /// Has the link do what its time has come for.
+    fn poll_link(&mut self) {
+        if let Some(at) = self.connection.link.next_wakeup() {
+            let now = self.now();
+            if at <= now {
+                self.connection.link.poll(now);
+            }
+        }
     }
 
     fn read(&mut self, packets: &mut Vec<FromRouter>) -> Result<(), ClientError> {
@@ -290,18 +296,12 @@ impl Client {
         Ok(())
     }
 
-    /// Takes the frames apart. The link forgets where the router had a packet from; that is kept
-    /// here.
+    /// Takes the frames apart.
     fn receive(&mut self, packets: &mut Vec<FromRouter>) {
         let now = instant_since(self.epoch);
         for frame in self.frames.drain(..) {
-            let is_lp = frame.first().is_some_and(|&first| u32::from(first) == tlv::LP_PACKET);
-            let incoming_face = is_lp
-                .then(|| LpView::decode(&frame).ok().and_then(|view| view.header.incoming_face))
-                .flatten();
             match self.connection.link.receive(now, frame, &mut self.pool) {
-                Received::Packet { mut header, packet } => {
-                    header.incoming_face = incoming_face;
+                Received::Packet { header, packet } => {
                     packets.push(FromRouter { header, packet });
                 }
                 Received::Partial | Received::Idle | Received::Signal(_) => {}

@@ -29,7 +29,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn open(uri: &FaceUri) -> io::Result<Self> {
-        let (socket, config) = match uri {
+        let (socket, mut config) = match uri {
             FaceUri::Unix(path) => {
                 (Socket::Stream(StreamSocket::connect_unix(path)?), LinkConfig::stream())
             }
@@ -44,7 +44,7 @@ impl Connection {
                 };
                 let port = UdpPort::bind(any, &UdpOptions::default())?;
                 let mut config = LinkConfig::datagram(udp_mtu_default(peer.ip()));
-                config.sequence_start = random_u64()?;
+                config.codec.sequence_start = random_u64()?;
                 (Socket::Datagram { port, peer: *peer, arrivals: Vec::new() }, config)
             }
             other => {
@@ -54,12 +54,10 @@ impl Connection {
         };
         // Applications do not mark: a standing queue here only says that the router is the slower
         // one.
-        let config = LinkConfig {
-            queue_bytes_max: QUEUE_BYTES_MAX,
-            congestion_marking: false,
-            partial_bytes_max: 16 << 20,
-            ..config
-        };
+        config.egress.queue_bytes_max = QUEUE_BYTES_MAX;
+        config.egress.marking.is_on = false;
+        config.codec.partial_bytes_max = 16 << 20;
+        config.codec.keep_incoming_face = true;
         Ok(Self { socket, link: Link::new(config) })
     }
 

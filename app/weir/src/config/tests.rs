@@ -36,6 +36,7 @@ fn printed_examples_are_valid_and_become_faces() {
     assert_eq!(faces.len(), 1);
     assert!(faces[0].permanent);
     assert_eq!(faces[0].mtu, Some(1420));
+    assert_eq!(faces[0].discipline, "interest-rate".parse().ok());
     let routes: Vec<_> = faces[0].routes.iter().map(|(n, c)| (n.to_string(), *c)).collect();
     assert_eq!(routes, [("/".to_owned(), 0), ("/video".to_owned(), 10)]);
     assert_eq!(config.strategy[0].strategy.0.to_string(), "/localhost/nfd/strategy/multicast");
@@ -92,6 +93,8 @@ fn errors_name_key_line_and_remedy() {
         ("[faces]\nidle_timeout = 5\n", &["line 2", "idle_timeout", "10s"]),
         ("[faces]\nidle_timeout = \"0s\"\n", &["line 2", "idle_timeout", "600s"]),
         ("[faces]\nmark_interval = \"0s\"\n", &["line 2", "mark_interval", "100ms"]),
+        ("[faces]\ndiscipline = \"red\"\n", &["line 2", "discipline", "interest-rate"]),
+        ("[faces]\ndiscipline = \"fifo x=1\"\n", &["line 2", "discipline", "`x=1`"]),
         ("[faces]\nqueue_size_max = 0\n", &["line 2", "queue_size_max", "4MiB"]),
         ("[store]\nunsolicited = \"admit\"\n", &["line 2", "unsolicited", "admit-local"]),
         ("[router]\nproducer_regions = [\"a\"]\n", &["line 2", "producer_regions", "\"/a\""]),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir_base::{FaceId, Instant};
 use weir_face::{FaceUri, StreamSocket, UdpOptions, UdpPort, udp_local_toward};
 use weir_forward::FaceScope;
-use weir_link::LinkConfig;
+use weir_link::{DisciplineConfig, LinkConfig};
 use weir_manage::{
     FaceChanges, FaceError, FaceEventKind, FaceInfo, FacePersistency, FaceRequest, ManagerInput,
     Route, route_flags, route_origin,
@@ -84,7 +84,11 @@ impl Control {
     }
 
     /// Tells everyone of a new face.
-    fn add_face(&mut self, draft: Draft) -> Result<FaceId, FaceError> {
+    fn add_face(&mut self, mut draft: Draft) -> Result<FaceId, FaceError> {
+        let declared = draft.static_index.and_then(|index| self.config.static_faces.get(index));
+        if let Some(discipline) = declared.and_then(|face| face.discipline) {
+            draft.link.egress.discipline = discipline;
+        }
         let Some(id) = self.shared.claim_face() else {
             return Err(FaceError::Internal(format!(
                 "there are {} faces, as many as [faces] faces_max allows",
@@ -188,9 +192,11 @@ impl Control {
         &mut self,
         id: FaceId,
         changes: &FaceChanges,
+        discipline: Option<DisciplineConfig>,
     ) -> Result<FaceInfo, FaceError> {
         let face = self.faces.find_mut(id).ok_or(FaceError::NotFound)?;
-        let (persistency, link) = face.changed(changes)?;
+        let (persistency, mut link) = face.changed(changes)?;
+        link.egress.discipline = discipline.unwrap_or(link.egress.discipline);
         face.persistency = persistency;
         face.link = link.clone();
         let (worker, info) = (face.worker, face.info());
@@ -419,7 +425,7 @@ impl Control {
             // The peer was here first: its face becomes the configured one.
             Err(FaceError::Exists(info)) => {
                 let id = info.face_id;
-                if let Err(error) = self.update_face(id, &request.changes) {
+                if let Err(error) = self.update_face(id, &request.changes, config.discipline) {
                     tracing::error!(uri = config.uri, ?error, "[[face]] cannot be as configured");
                 }
                 if let Some(face) = self.faces.find_mut(id) {

@@ -55,7 +55,7 @@ impl Control {
         match action {
             Action::CreateFace { txn, request } => self.create_face(txn, request),
             Action::UpdateFace { txn, face, changes } => {
-                let result = self.update_face(face, &changes);
+                let result = self.update_face(face, &changes, None);
                 self.manager_inputs.push_back(ManagerInput::FaceUpdated { txn, result });
             }
             Action::DestroyFace { face } => self.destroy_face(face),

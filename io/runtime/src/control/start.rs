@@ -15,7 +15,7 @@ use weir_base::HashKey;
 use weir_disk::DiskPorts;
 use weir_face::{BindError, TcpListener, UdpOptions, UdpPort, UnixListener, unix_time_ms};
 use weir_forward::{BusyPolicy, Command, RouterConfig};
-use weir_link::LinkConfig;
+use weir_link::{CodecConfig, EgressConfig, LinkConfig, MarkingConfig};
 use weir_manage::{Manager, ManagerConfig, ManagerInput, ManagerOutbox, StoreSettings};
 use weir_store::disk::DiskTierConfig;
 
@@ -203,14 +203,17 @@ impl Sockets {
 
 /// The configuration's defaults on top of the link's.
 pub(super) fn link_config(defaults: &FaceDefaults, base: LinkConfig) -> LinkConfig {
-    LinkConfig {
+    let marking = MarkingConfig {
+        is_on: defaults.congestion_marking,
+        threshold_bytes: defaults.mark_threshold_bytes,
+        interval_ns: defaults.mark_interval.as_nanos() as u64,
+    };
+    let egress = EgressConfig {
         queue_bytes_max: defaults.queue_bytes_max as u64,
-        congestion_marking: defaults.congestion_marking,
-        mark_threshold_bytes: defaults.mark_threshold_bytes,
-        mark_interval_ns: defaults.mark_interval.as_nanos() as u64,
-        sequence_start: random_u64(),
-        ..base
-    }
+        marking,
+        discipline: defaults.discipline,
+    };
+    LinkConfig { codec: CodecConfig { sequence_start: random_u64(), ..base.codec }, egress }
 }
 
 /// From the system, without which a router cannot keep strangers from its hash tables.

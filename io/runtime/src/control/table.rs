@@ -37,8 +37,8 @@ impl FaceRecord {
         };
         let mut flags = 0;
         for (is_set, bit) in [
-            (self.link.local_fields, face_flags::LOCAL_FIELDS),
-            (self.link.congestion_marking, face_flags::CONGESTION_MARKING),
+            (self.link.codec.local_fields, face_flags::LOCAL_FIELDS),
+            (self.link.egress.marking.is_on, face_flags::CONGESTION_MARKING),
         ] {
             flags |= u64::from(is_set) * bit;
         }
@@ -50,9 +50,9 @@ impl FaceRecord {
             persistency: self.persistency,
             link_type: weir_manage::LinkType::PointToPoint,
             flags,
-            base_congestion_marking_interval_ns: Some(self.link.mark_interval_ns),
-            default_congestion_threshold_bytes: Some(self.link.mark_threshold_bytes),
-            mtu: self.is_datagram().then_some(self.link.mtu as u64),
+            base_congestion_marking_interval_ns: Some(self.link.egress.marking.interval_ns),
+            default_congestion_threshold_bytes: Some(self.link.egress.marking.threshold_bytes),
+            mtu: self.is_datagram().then_some(self.link.codec.mtu as u64),
         }
     }
 
@@ -98,25 +98,25 @@ pub(super) fn apply_changes(
         if mtu < MTU_MIN as u64 {
             return Err(FaceError::Unsupported(format!("an MTU is at least {MTU_MIN} octets")));
         }
-        link.mtu = mtu.min(PACKET_SIZE_MAX as u64) as usize;
+        link.codec.mtu = mtu.min(PACKET_SIZE_MAX as u64) as usize;
     }
     if let Some(local_fields) = changes.local_fields {
         if local_fields && scope == FaceScope::NonLocal {
             return unsupported("local fields are for faces of this machine alone");
         }
-        link.local_fields = local_fields;
+        link.codec.local_fields = local_fields;
     }
     if changes.reliability == Some(true) {
         return unsupported("this router has no link reliability");
     }
     if let Some(marking) = changes.congestion_marking {
-        link.congestion_marking = marking;
+        link.egress.marking.is_on = marking;
     }
     if let Some(interval_ns) = changes.base_congestion_marking_interval_ns {
-        link.mark_interval_ns = interval_ns;
+        link.egress.marking.interval_ns = interval_ns;
     }
     if let Some(threshold_bytes) = changes.default_congestion_threshold_bytes {
-        link.mark_threshold_bytes = threshold_bytes;
+        link.egress.marking.threshold_bytes = threshold_bytes;
     }
     Ok(())
 }
@@ -195,12 +195,12 @@ mod tests {
             matches!(record.changed(&changes), Err(FaceError::Unsupported(_)))
         };
         let mtu = |mtu| FaceChanges { mtu: Some(mtu), ..Default::default() };
-        assert_eq!(udp.changed(&mtu(9000)).unwrap().1.mtu, 8800);
+        assert_eq!(udp.changed(&mtu(9000)).unwrap().1.codec.mtu, 8800);
         assert!(refused(&udp, mtu(63)));
         assert!(refused(&tcp, mtu(1420)));
         let fields = FaceChanges { local_fields: Some(true), ..Default::default() };
         assert!(refused(&udp, fields));
-        assert!(tcp.changed(&fields).unwrap().1.local_fields);
+        assert!(tcp.changed(&fields).unwrap().1.codec.local_fields);
         let permanent =
             FaceChanges { persistency: Some(FacePersistency::Permanent), ..Default::default() };
         assert!(refused(&fd, permanent));

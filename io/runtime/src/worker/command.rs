@@ -28,10 +28,13 @@ impl Worker {
             ToWorker::RemoveFace(id) => self.remove_face(id),
             ToWorker::AttachSocket { id, socket } => self.attach_socket(id, socket),
             ToWorker::UpdateFace { id, link, persistency } => {
-                if let Some(face) = self.faces.slot_of(id).and_then(|slot| self.faces.at(slot)) {
+                let Some(slot) = self.faces.slot_of(id) else { return };
+                if let Some(face) = self.faces.at(slot) {
                     face.link.set_config(link);
                     face.persistency = persistency;
                 }
+                // Another discipline lets go what the one before held back.
+                self.mark_dirty(slot);
             }
             ToWorker::AddPort { id, socket, links } => self.add_port(id, *socket, links),
             ToWorker::Router(command) => self.inputs.push(Input::Command(command)),
@@ -136,7 +139,7 @@ impl Worker {
         let is_permanent = face.persistency == FacePersistency::Permanent;
         if is_permanent {
             let mut socket = std::mem::replace(&mut face.socket, Socket::Down);
-            face.discard_egress();
+            face.link.discard_all();
             face.awaits_writable = false;
             if let Socket::Stream(socket) = &mut socket {
                 let _ = self.poll.registry().deregister(socket);

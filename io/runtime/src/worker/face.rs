@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use weir_base::{FaceId, Instant, Slab};
 use weir_face::StreamSocket;
-use weir_link::{Link, LinkDrop};
+use weir_link::Link;
 use weir_manage::FacePersistency;
 
 /// What a face sends and receives through.
@@ -64,13 +64,6 @@ impl Face {
             && matches!(self.socket, Socket::Peer { .. });
         let heard = self.link.last_received().unwrap_or(self.created);
         is_idle_kind.then(|| heard.plus_ns(idle_timeout_ns))
-    }
-
-    /// Drops what waits to be sent: there is no socket to send it.
-    pub(super) fn discard_egress(&mut self) {
-        while !self.link.is_egress_empty() {
-            self.link.discard_front(LinkDrop::SocketRefused);
-        }
     }
 }
 

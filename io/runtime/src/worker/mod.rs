@@ -143,7 +143,7 @@ pub(crate) struct Worker {
     disks: Option<Disks>,
     idle_timeout_ns: u64,
     sweep_at: Instant,
-    /// Reassembly timeouts, by face slot.
+    /// When links want to be polled, by face slot.
     timers: TimerWheel,
     expired: Vec<u32>,
     ready: VecDeque<Source>,
@@ -294,9 +294,12 @@ impl Worker {
         let mut expired = std::mem::take(&mut self.expired);
         for slot in expired.drain(..) {
             if let Some(face) = self.faces.at(slot) {
-                face.link.handle_timeout(now);
+                face.link.poll(now);
                 if let Some(at) = face.link.next_wakeup() {
                     self.timers.schedule(slot, at);
+                }
+                if !face.link.is_egress_empty() {
+                    self.mark_dirty(slot);
                 }
             }
         }

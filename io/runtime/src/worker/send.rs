@@ -121,6 +121,10 @@ impl Worker {
             return;
         };
         face.is_dirty = false;
+        // A discipline may hold packets back.
+        if let Some(at) = face.link.next_wakeup() {
+            self.timers.schedule(slot, at);
+        }
         let status = match &mut face.socket {
             Socket::Stream(socket) => socket.send(&mut face.link),
             Socket::Peer { port, address } => {
@@ -128,7 +132,7 @@ impl Worker {
                 return self.flush_peer(slot, port_slot, address);
             }
             Socket::Down => {
-                face.discard_egress();
+                face.link.discard_all();
                 return;
             }
         };
@@ -173,7 +177,7 @@ impl Worker {
             Err(error) => {
                 self.counters.port_errors += 1;
                 tracing::error!(%error, "a UDP port is broken");
-                face.discard_egress();
+                face.link.discard_all();
                 false
             }
         };

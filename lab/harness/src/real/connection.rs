@@ -51,7 +51,7 @@ pub(super) fn bind_udp() -> io::Result<UdpPort> {
 impl Connection {
     /// Connects to `uri`; `port` is what [`bind_udp`] gave, for UDP.
     pub(super) fn open(uri: &FaceUri, port: Option<UdpPort>, mtu: usize) -> io::Result<Self> {
-        let (socket, config) = match (uri, port) {
+        let (socket, mut config) = match (uri, port) {
             (FaceUri::Unix(path), _) => {
                 (Socket::Stream(StreamSocket::connect_unix(path)?), LinkConfig::stream())
             }
@@ -68,12 +68,9 @@ impl Connection {
                 return Err(io::Error::new(io::ErrorKind::Unsupported, message));
             }
         };
-        let config = LinkConfig {
-            queue_bytes_max: QUEUE_BYTES_MAX,
-            congestion_marking: false,
-            partial_bytes_max: 16 << 20,
-            ..config
-        };
+        config.egress.queue_bytes_max = QUEUE_BYTES_MAX;
+        config.egress.marking.is_on = false;
+        config.codec.partial_bytes_max = 16 << 20;
         Ok(Self { socket, link: Link::new(config), frames: Vec::new(), is_blocked: false })
     }
 
@@ -194,7 +191,7 @@ impl Connection {
     }
 
     pub(super) fn handle_timeout(&mut self, now: Instant) {
-        self.link.handle_timeout(now);
+        self.link.poll(now);
     }
 
     /// Packets that the queue refused.

@@ -53,7 +53,7 @@ impl Network {
                 self.deliver(end_index, header, packet, observer)
             }
             Received::Partial => {
-                self.schedule_reassembly(end_index);
+                self.schedule_link(end_index);
                 self.note(node, face.0 as u32, Happened::Fragment, bytes);
                 Ok(())
             }
@@ -87,25 +87,29 @@ impl Network {
         Ok(())
     }
 
-    fn schedule_reassembly(&mut self, end_index: u32) {
+    /// Has the state of a face called when it wants to be, unless it will be by then anyway.
+    #[inline]
+    pub(super) fn schedule_link(&mut self, end_index: u32) {
         let end = &mut self.ends[end_index as usize];
         let Some(at) = end.link.next_wakeup() else { return };
         let at_ns = at.as_ns().max(self.now_ns + 1);
-        if at_ns < end.reassembly.at_ns() {
-            end.reassembly = self.queue.moment(at_ns, Due::Reassembly(end_index));
-            self.queue.push(end.reassembly);
+        if at_ns < end.poll.at_ns() {
+            end.poll = self.queue.moment(at_ns, Due::Link(end_index));
+            self.queue.push(end.poll);
         }
     }
 
-    pub(super) fn give_up_partials(&mut self, end_index: u32, moment: Moment) {
+    /// The time of the state of a face has come.
+    pub(super) fn poll_link(&mut self, end_index: u32, moment: Moment) {
         let now = self.now();
         let end = &mut self.ends[end_index as usize];
-        if end.reassembly != moment {
+        if end.poll != moment {
             return;
         }
-        end.reassembly = Moment::NEVER;
-        end.link.handle_timeout(now);
-        self.schedule_reassembly(end_index);
+        end.poll = Moment::NEVER;
+        end.link.poll(now);
+        self.flush(end_index, now);
+        self.schedule_link(end_index);
     }
 
     /// A whole packet for the node of an end.

@@ -41,8 +41,8 @@ pub(crate) struct End {
     pub(crate) wrong_bytes: f64,
     /// Faults that keep the link down.
     pub(crate) downs: u32,
-    /// The next [`Due::Reassembly`](super::queue::Due), if any.
-    pub(crate) reassembly: Moment,
+    /// The next [`Due::Link`](super::queue::Due), if any.
+    pub(crate) poll: Moment,
     /// Octets out, in, and drops, of links that crashed with their router.
     pub(crate) past: Past,
 }
@@ -69,7 +69,7 @@ impl End {
             had_signal: false,
             wrong_bytes: 0.0,
             downs: 0,
-            reassembly: Moment::NEVER,
+            poll: Moment::NEVER,
             past: Past::default(),
         }
     }
@@ -112,7 +112,7 @@ impl End {
         let config = self.link.config().clone();
         self.link = Link::new(config);
         self.answers.clear();
-        self.reassembly = Moment::NEVER;
+        self.poll = Moment::NEVER;
     }
 
     /// Counters since the start of the run.

@@ -10,6 +10,8 @@ mod router;
 mod sample;
 mod send;
 mod stages;
+#[cfg(test)]
+mod tests;
 
 use weir_base::{Instant, Pool, Rng, prefetch_read};
 use weir_forward::{Input, Outbox};
@@ -186,7 +188,7 @@ impl Network {
             match moment.due() {
                 Due::Arrival(end) => self.arrive(end, moment, observer)?,
                 Due::Wake(node) => self.wake(node, moment, observer)?,
-                Due::Reassembly(end) => self.give_up_partials(end, moment),
+                Due::Link(end) => self.poll_link(end, moment),
                 Due::Fault(index) => self.change_fault(index, observer)?,
                 Due::Sample => self.sample(observer)?,
             }

@@ -10,8 +10,8 @@ pub(crate) enum Due {
     Arrival(u32),
     /// A node wants to be called.
     Wake(u32),
-    /// Partial packets at this end of a link are given up.
-    Reassembly(u32),
+    /// The state of the face at this end of a link wants to be polled.
+    Link(u32),
     /// Fault `index / 2` begins (even) or ends (odd).
     Fault(u32),
     /// Samples are taken.
@@ -45,7 +45,7 @@ impl Moment {
         match (low >> INDEX_BITS) & ((1 << KIND_BITS) - 1) {
             0 => Due::Arrival(index),
             1 => Due::Wake(index),
-            2 => Due::Reassembly(index),
+            2 => Due::Link(index),
             3 => Due::Fault(index),
             _ => Due::Sample,
         }
@@ -66,7 +66,7 @@ impl EventQueue {
         let (kind, index) = match due {
             Due::Arrival(index) => (0, index),
             Due::Wake(index) => (1, index),
-            Due::Reassembly(index) => (2, index),
+            Due::Link(index) => (2, index),
             Due::Fault(index) => (3, index),
             Due::Sample => (4, 0),
         };
@@ -110,7 +110,7 @@ mod tests {
             (3, Due::Sample),
             (5, Due::Arrival(INDEX_MAX as u32 - 1)),
             (3, Due::Fault(1)),
-            (5, Due::Reassembly(0)),
+            (5, Due::Link(0)),
         ];
         for (at_ns, due) in dues {
             let moment = queue.moment(at_ns, due);
@@ -125,7 +125,7 @@ mod tests {
         while let Some(moment) = queue.pop_until(u64::MAX) {
             order.push(moment.due());
         }
-        let expected = [Due::Wake(9), Due::Arrival(INDEX_MAX as u32 - 1), Due::Reassembly(0)];
+        let expected = [Due::Wake(9), Due::Arrival(INDEX_MAX as u32 - 1), Due::Link(0)];
         assert_eq!(order[2..], expected);
     }
 }

@@ -52,12 +52,13 @@ impl Network {
         let marks_before = end.link.counters().marks_set;
         let is_queued = end.link.enqueue(now, header, packet).is_ok();
         if end.link.counters().marks_set != marks_before {
-            bounds::mark(backlog_bytes, end.link.config().mark_threshold_bytes)
+            bounds::mark(backlog_bytes, end.link.config().egress.marking.threshold_bytes)
                 .map_err(|what| Broken::invariant(node, what))?;
         }
         let what = if is_queued { what } else { Happened::DroppedByQueue };
         self.note(node, face, what, len);
         self.flush(end_index, now);
+        self.schedule_link(end_index);
         Ok(())
     }
 
@@ -71,7 +72,7 @@ impl Network {
 
     /// Gives the frames of a face to its link.
     #[inline]
-    fn flush(&mut self, end_index: u32, now: Instant) {
+    pub(super) fn flush(&mut self, end_index: u32, now: Instant) {
         loop {
             let end = &mut self.ends[end_index as usize];
             let Some(frame) = end.link.take_frame() else { return };

@@ -1,4 +1,3 @@
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -8,10 +7,6 @@ use weir_base::{Packet, Pool};
 /// token of 32 octets and a congestion mark fit; anything longer is joined with the packet by
 /// copying.
 pub const FRAME_PREFIX_MAX: usize = 71;
-
-/// What a queued frame is charged beside its own octets, so that a queue of tiny packets is bounded
-/// too.
-const FRAME_CHARGE_BYTES: u64 = 96;
 
 /// A payload up to this size is worth copying to set free the receive block it lies in.
 const DETACH_BYTES_MAX: usize = 512;
@@ -67,6 +62,13 @@ impl Frame {
     pub fn len(&self) -> usize {
         usize::from(self.prefix_len) + self.payload.len()
     }
+
+    /// Copies a small payload out of the receive block that it lies in, which is free then.
+    pub(crate) fn detach(&mut self, pool: &mut Pool) {
+        if self.payload.len() <= DETACH_BYTES_MAX {
+            self.payload = pool.copy(&self.payload);
+        }
+    }
 }
 
 impl fmt::Debug for Frame {
@@ -75,57 +77,5 @@ impl fmt::Debug for Frame {
             .field("prefix", &self.prefix())
             .field("payload_len", &self.payload.len())
             .finish()
-    }
-}
-
-/// The egress queue. Its octets on the wire and its charge in memory are counted apart: marking
-/// goes by the former as NFD does, the bound by the latter.
-#[derive(Debug, Default)]
-pub(crate) struct Egress {
-    frames: VecDeque<Frame>,
-    wire_bytes: u64,
-    charged_bytes: u64,
-    /// So many frames at the front hold no receive block for the sake of a small packet.
-    detached: usize,
-}
-
-impl Egress {
-    pub(crate) fn charge_of(wire_len: usize) -> u64 {
-        wire_len as u64 + FRAME_CHARGE_BYTES
-    }
-
-    pub(crate) fn push(&mut self, frame: Frame) {
-        self.wire_bytes += frame.len() as u64;
-        self.charged_bytes += Self::charge_of(frame.len());
-        self.frames.push_back(frame);
-    }
-
-    pub(crate) fn pop(&mut self) -> Option<Frame> {
-        let frame = self.frames.pop_front()?;
-        self.wire_bytes -= frame.len() as u64;
-        self.charged_bytes -= Self::charge_of(frame.len());
-        self.detached = self.detached.saturating_sub(1);
-        Some(frame)
-    }
-
-    pub(crate) fn frames(&self) -> &VecDeque<Frame> {
-        &self.frames
-    }
-
-    pub(crate) fn wire_bytes(&self) -> u64 {
-        self.wire_bytes
-    }
-
-    pub(crate) fn charged_bytes(&self) -> u64 {
-        self.charged_bytes
-    }
-
-    pub(crate) fn detach_small(&mut self, pool: &mut Pool) {
-        for frame in self.frames.iter_mut().skip(self.detached) {
-            if frame.payload.len() <= DETACH_BYTES_MAX {
-                frame.payload = pool.copy(&frame.payload);
-            }
-        }
-        self.detached = self.frames.len();
     }
 }

@@ -5,7 +5,7 @@ use weir_base::{Instant, Packet, PacketMut, Pool};
 use weir_wire::PACKET_SIZE_MAX;
 use weir_wire::lp::LpHeader;
 
-use crate::config::{FRAGMENT_COUNT_MAX, LinkConfig, REASSEMBLY_TIMEOUT_NS};
+use super::config::{CodecConfig, FRAGMENT_COUNT_MAX, REASSEMBLY_TIMEOUT_NS};
 use crate::counters::{DropCounters, LinkDrop};
 
 /// Fields that matter here only by being there.
@@ -76,7 +76,7 @@ impl Reassembly {
         &mut self,
         now: Instant,
         fragment: &Fragment<'_>,
-        config: &LinkConfig,
+        config: &CodecConfig,
         pool: &mut Pool,
         drops: &mut DropCounters,
     ) -> Result<Option<Whole>, LinkDrop> {
@@ -171,7 +171,7 @@ impl Reassembly {
         &mut self,
         keep: u64,
         needed: usize,
-        config: &LinkConfig,
+        config: &CodecConfig,
         drops: &mut DropCounters,
     ) -> Option<usize> {
         loop {

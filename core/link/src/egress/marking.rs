@@ -1,5 +1,16 @@
 use weir_base::Instant;
 
+/// When packets are marked for congestion.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct MarkingConfig {
+    /// Whether any are.
+    pub is_on: bool,
+    /// Octets waiting (our queue and the socket's) above which marking is armed.
+    pub threshold_bytes: u64,
+    /// How long the queue must stay above the threshold before the first mark.
+    pub interval_ns: u64,
+}
+
 /// NFD's marking schedule: the queue must stay above the threshold for one interval, then packets
 /// are marked at times that draw closer as `interval / sqrt(n + 1)` after the n-th mark.
 #[derive(Debug, Default)]
@@ -14,10 +25,10 @@ impl Marking {
         &mut self,
         now: Instant,
         queue_bytes: u64,
-        threshold_bytes: u64,
-        interval_ns: u64,
+        config: &MarkingConfig,
     ) -> bool {
-        if queue_bytes <= threshold_bytes {
+        let &MarkingConfig { is_on, threshold_bytes, interval_ns } = config;
+        if !is_on || queue_bytes <= threshold_bytes {
             *self = Self::default();
             return false;
         }
@@ -63,13 +74,14 @@ mod tests {
             packets in prop::collection::vec((0u64..40_000_000, 0u64..2000), 1..400),
         ) {
             const INTERVAL_NS: u64 = 100_000_000;
+            let config =
+                MarkingConfig { is_on: true, threshold_bytes: 40, interval_ns: INTERVAL_NS };
             let mut marking = Marking::default();
             let mut now_ns = 0;
             let mut due_ns: Vec<f64> = Vec::new();
             for (gap_ns, queue_bytes) in packets {
                 now_ns += gap_ns;
-                let marked =
-                    marking.on_packet(Instant::from_ns(now_ns), queue_bytes, 40, INTERVAL_NS);
+                let marked = marking.on_packet(Instant::from_ns(now_ns), queue_bytes, &config);
                 if queue_bytes <= 40 {
                     due_ns.clear();
                     prop_assert!(!marked);

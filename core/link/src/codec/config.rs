@@ -1,0 +1,33 @@
+use weir_base::NS_PER_MS;
+
+/// Most fragments one packet may be cut into, sent or received (NFD's limit).
+pub const FRAGMENT_COUNT_MAX: u64 = 400;
+
+/// A partial packet is given up this long after its latest fragment (NFD's timeout).
+pub const REASSEMBLY_TIMEOUT_NS: u64 = 500 * NS_PER_MS;
+
+/// Smallest MTU a face may be given, in octets (NFD's `MIN_MTU`).
+pub const MTU_MIN: usize = 64;
+
+/// What a face's headers may hold, and how packets are cut and put together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodecConfig {
+    /// Largest frame in octets, LpPacket header included.
+    pub mtu: usize,
+    /// Whether packets whose frame exceeds `mtu` are cut; otherwise they are dropped.
+    pub fragmentation: bool,
+    /// Whether fragments are accepted.
+    pub reassembly: bool,
+    /// Whether IncomingFaceId is sent, and NextHopFaceId sent and accepted.
+    pub local_fields: bool,
+    /// Whether a received IncomingFaceId is handed on. A consumer that asked its router for local
+    /// fields wants it; a router has no use for its neighbour's face numbers.
+    pub keep_incoming_face: bool,
+    /// Bound on packets in reassembly at one time; the one idle longest makes room.
+    pub partials_max: usize,
+    /// Bound on octets of memory held by packets in reassembly.
+    pub partial_bytes_max: usize,
+    /// Sequence number of the first fragment sent. A random one keeps the fragments of a restarted
+    /// router apart from those it sent before.
+    pub sequence_start: u64,
+}

@@ -1,0 +1,154 @@
+use weir_base::{Instant, Packet, Pool};
+use weir_wire::lp::{HopSignal, LpHeader, LpView};
+use weir_wire::{DecodeError, tlv};
+
+use super::config::CodecConfig;
+use super::reassembly::{Extras, Fragment, Reassembly};
+use crate::counters::{DropCounters, LinkCounters, LinkDrop};
+
+/// What became of one received frame.
+#[derive(Clone, Debug)]
+pub enum Received {
+    /// A whole Interest, Data or Nack. The fields of the link alone (Sequence, FragIndex, FragCount,
+    /// TxSequence) are cleared from the header, and so is IncomingFaceId unless
+    /// [`CodecConfig::keep_incoming_face`] is set. The packet starts with TLV type 5 or 6 but is
+    /// not decoded further here.
+    Packet {
+        /// Header fields for the forwarder; of a reassembled packet those of fragment 0.
+        header: LpHeader,
+        /// The Interest or Data TLV, a slice of the frame when it came unfragmented.
+        packet: Packet,
+    },
+    /// A fragment of a packet that is not complete yet.
+    Partial,
+    /// An LpPacket without a fragment that says nothing to the forwarder.
+    Idle,
+    /// What the router at the other end says of itself, for the router at this end.
+    Signal(HopSignal),
+    /// Dropped and counted.
+    Drop(LinkDrop),
+}
+
+/// From frames to packets.
+#[derive(Debug, Default)]
+pub(crate) struct Decoder {
+    reassembly: Reassembly,
+}
+
+impl Decoder {
+    pub(crate) fn decode(
+        &mut self,
+        now: Instant,
+        frame: Packet,
+        pool: &mut Pool,
+        config: &CodecConfig,
+        counters: &mut LinkCounters,
+    ) -> Result<Received, LinkDrop> {
+        if is_network_packet(&frame) {
+            return deliver(LpHeader::default(), Extras::default(), frame, config, counters);
+        }
+        let view = LpView::decode(&frame).map_err(drop_of)?;
+        let Some(octets) = view.fragment else {
+            return Ok(view.signal.map_or(Received::Idle, Received::Signal));
+        };
+        let extras = Extras {
+            has_policy: view.cache_policy.is_some(),
+            has_announcement: view.prefix_announcement.is_some(),
+        };
+        if view.header.frag_count == 1 && view.header.frag_index == 0 {
+            let (at, len) = (view.fragment_at, octets.len());
+            let header = view.header;
+            let packet = frame.slice(at..at + len);
+            return deliver(header, extras, packet, config, counters);
+        }
+        if !config.reassembly {
+            return Err(LinkDrop::ReassemblyOff);
+        }
+        let fragment = Fragment { header: view.header, extras, octets };
+        match self.reassembly.accept(now, &fragment, config, pool, &mut counters.drops)? {
+            None => Ok(Received::Partial),
+            Some(whole) => {
+                counters.reassembled += 1;
+                deliver(whole.header, whole.extras, whole.packet, config, counters)
+            }
+        }
+    }
+
+    /// Octets of memory held for packets in reassembly.
+    pub(crate) fn partial_bytes(&self) -> usize {
+        self.reassembly.bytes()
+    }
+
+    /// Gives up partial packets whose time has come.
+    pub(crate) fn poll(&mut self, now: Instant, drops: &mut DropCounters) {
+        self.reassembly.expire(now, drops);
+    }
+
+    /// When [`Self::poll`] may have something to do; may be early, never late.
+    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
+        self.reassembly.next_wakeup()
+    }
+}
+
+/// NFD's rules on which header may come with which packet.
+fn deliver(
+    mut header: LpHeader,
+    extras: Extras,
+    packet: Packet,
+    config: &CodecConfig,
+    counters: &mut LinkCounters,
+) -> Result<Received, LinkDrop> {
+    let is_interest = match packet.first().map(|&first| u32::from(first)) {
+        Some(tlv::INTEREST) => true,
+        Some(tlv::DATA) => false,
+        _ => return Err(LinkDrop::NotNetworkPacket),
+    };
+    let Extras { has_policy, has_announcement } = extras;
+    let has_next_hop = header.next_hop_face.is_some();
+    match (is_interest, header.nack.is_some()) {
+        (true, false) => {
+            if has_policy || has_announcement {
+                return Err(LinkDrop::InterestHeader);
+            }
+            if has_next_hop && !config.local_fields {
+                return Err(LinkDrop::LocalFieldsOff);
+            }
+            counters.in_interests += 1;
+        }
+        (true, true) => {
+            if has_next_hop || has_policy || header.non_discovery || has_announcement {
+                return Err(LinkDrop::NackHeader);
+            }
+            counters.in_nacks += 1;
+        }
+        (false, has_nack) => {
+            if has_nack || has_next_hop || header.non_discovery {
+                return Err(LinkDrop::DataHeader);
+            }
+            counters.in_data += 1;
+        }
+    }
+    header.sequence = None;
+    header.frag_index = 0;
+    header.frag_count = 1;
+    header.tx_sequence = None;
+    if !config.keep_incoming_face {
+        header.incoming_face = None;
+    }
+    Ok(Received::Packet { header, packet })
+}
+
+/// Reasons that concern the link as a whole keep names of their own.
+fn drop_of(error: DecodeError) -> LinkDrop {
+    match error {
+        DecodeError::FragmentIndex => LinkDrop::FragmentIndex,
+        DecodeError::FragmentWithoutSequence => LinkDrop::FragmentUnnumbered,
+        DecodeError::FragmentContent => LinkDrop::NotNetworkPacket,
+        DecodeError::NackOfOther => LinkDrop::DataHeader,
+        _ => LinkDrop::Malformed,
+    }
+}
+
+fn is_network_packet(frame: &[u8]) -> bool {
+    frame.first().is_some_and(|&first| matches!(u32::from(first), tlv::INTEREST | tlv::DATA))
+}

@@ -1,0 +1,53 @@
+use weir_base::Packet;
+use weir_wire::lp::LpHeader;
+
+use super::marking::MarkingConfig;
+use super::ready::Ready;
+use crate::codec::{CodecConfig, Encoder};
+use crate::counters::{LinkCounters, LinkDrop};
+
+/// What kind of packet passes a link.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum PacketKind {
+    /// An Interest.
+    Interest,
+    /// A Data.
+    Data,
+    /// An Interest that comes back with a reason.
+    Nack,
+}
+
+/// A packet that is to leave.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) kind: PacketKind,
+    pub(crate) header: LpHeader,
+    pub(crate) packet: Packet,
+}
+
+/// Where a discipline puts the packets that may leave: encodes them into frames for the socket.
+pub(crate) struct Outlet<'a> {
+    pub(crate) codec: &'a CodecConfig,
+    pub(crate) encoder: &'a mut Encoder,
+    pub(crate) ready: &'a mut Ready,
+    pub(crate) counters: &'a mut LinkCounters,
+    pub(crate) marking: &'a MarkingConfig,
+    /// Octets in the socket, as far as the driver has told.
+    pub(crate) socket_backlog_bytes: u64,
+}
+
+impl Outlet<'_> {
+    /// Octets on the wire that the socket has yet to send: frames that are ready, and its backlog.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        self.ready.load().wire_bytes + self.socket_backlog_bytes
+    }
+
+    /// The packet may leave.
+    pub(crate) fn send(&mut self, outgoing: Outgoing) -> Result<(), LinkDrop> {
+        let Self { codec, encoder, ready, counters, .. } = self;
+        let Outgoing { header, packet, .. } = outgoing;
+        let fragments = encoder.encode(codec, header, &packet, |frame| ready.push(frame))?;
+        counters.fragmented += u64::from(fragments > 1);
+        Ok(())
+    }
+}

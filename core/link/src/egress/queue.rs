@@ -1,0 +1,150 @@
+use weir_base::{Instant, Packet, Pool};
+
+use super::disciplines::{AnyDiscipline, DisciplineConfig};
+use super::marking::MarkingConfig;
+use super::outlet::{Outgoing, Outlet, PacketKind};
+use super::ready::{Load, Ready};
+use crate::codec::{CodecConfig, Encoder};
+use crate::counters::{LinkCounters, LinkDrop};
+use crate::frame::Frame;
+
+/// How much of what leaves a face may wait, and how it waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EgressConfig {
+    /// Bound in octets of memory of what waits: packets and a fixed charge for each.
+    pub queue_bytes_max: u64,
+    /// Congestion marks.
+    pub marking: MarkingConfig,
+    /// Order and time of what leaves.
+    pub discipline: DisciplineConfig,
+}
+
+/// What the egress has of the codec and the link while it works.
+pub(crate) struct Context<'a> {
+    pub(crate) codec: &'a CodecConfig,
+    pub(crate) config: &'a EgressConfig,
+    pub(crate) encoder: &'a mut Encoder,
+    pub(crate) counters: &'a mut LinkCounters,
+}
+
+/// What waits to leave: with the discipline, and then in frames that the socket may take.
+#[derive(Debug)]
+pub(crate) struct Egress {
+    discipline: AnyDiscipline,
+    ready: Ready,
+    socket_backlog_bytes: u64,
+    /// The latest time that anyone told.
+    now: Instant,
+}
+
+impl Egress {
+    pub(crate) fn new(config: &EgressConfig) -> Self {
+        Self {
+            discipline: AnyDiscipline::new(&config.discipline),
+            ready: Ready::default(),
+            socket_backlog_bytes: 0,
+            now: Instant::ZERO,
+        }
+    }
+
+    /// Goes on with another discipline. What the present one keeps may leave.
+    pub(crate) fn change_discipline(&mut self, context: Context<'_>) {
+        let config = context.config.discipline;
+        self.release(context);
+        self.discipline = AnyDiscipline::new(&config);
+    }
+
+    #[inline]
+    pub(crate) fn enqueue(
+        &mut self,
+        now: Instant,
+        outgoing: Outgoing,
+        context: Context<'_>,
+    ) -> Result<(), LinkDrop> {
+        self.now = now;
+        if !self.has_room_for(outgoing.packet.len(), context.config) {
+            return Err(LinkDrop::QueueFull);
+        }
+        let (discipline, mut out) = self.outlet(context);
+        discipline.enqueue(now, outgoing, &mut out)
+    }
+
+    /// Adds a frame that no discipline has a say in.
+    pub(crate) fn push(&mut self, frame: Frame, config: &EgressConfig) -> Result<(), LinkDrop> {
+        if !self.has_room_for(frame.len(), config) {
+            return Err(LinkDrop::QueueFull);
+        }
+        self.ready.push(frame);
+        Ok(())
+    }
+
+    fn has_room_for(&self, wire_len: usize, config: &EgressConfig) -> bool {
+        let waiting = self.ready.load().charged_bytes + self.discipline.held().charged_bytes;
+        waiting + Load::charge_of(wire_len) <= config.queue_bytes_max
+    }
+
+    pub(crate) fn on_received(&mut self, now: Instant, kind: PacketKind, packet: &Packet) {
+        self.discipline.on_received(now, kind, packet);
+    }
+
+    /// The time has come.
+    pub(crate) fn poll(&mut self, now: Instant, context: Context<'_>) {
+        self.now = now;
+        self.refill(context);
+    }
+
+    /// The socket has taken frames.
+    #[inline]
+    pub(crate) fn refill(&mut self, context: Context<'_>) {
+        let now = self.now;
+        let (discipline, mut out) = self.outlet(context);
+        discipline.poll(now, &mut out);
+    }
+
+    /// Nothing is kept back any longer.
+    pub(crate) fn release(&mut self, context: Context<'_>) {
+        let now = self.now;
+        let (discipline, mut out) = self.outlet(context);
+        discipline.release(now, &mut out);
+    }
+
+    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
+        self.discipline.next_wakeup()
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Frame> {
+        self.ready.pop()
+    }
+
+    pub(crate) fn ready(&self) -> &Ready {
+        &self.ready
+    }
+
+    /// Octets on the wire that wait here.
+    pub(crate) fn wire_bytes(&self) -> u64 {
+        self.ready.load().wire_bytes + self.discipline.held().wire_bytes
+    }
+
+    pub(crate) fn set_socket_backlog(&mut self, bytes: u64) {
+        self.socket_backlog_bytes = bytes;
+    }
+
+    pub(crate) fn detach_small(&mut self, pool: &mut Pool) {
+        self.ready.detach_small(pool);
+    }
+
+    #[inline]
+    fn outlet<'a>(&'a mut self, context: Context<'a>) -> (&'a mut AnyDiscipline, Outlet<'a>) {
+        let Context { codec, config, encoder, counters } = context;
+        let out = Outlet {
+            codec,
+            encoder,
+            ready: &mut self.ready,
+            counters,
+            marking: &config.marking,
+            socket_backlog_bytes: self.socket_backlog_bytes,
+        };
+        (&mut self.discipline, out)
+    }
+}

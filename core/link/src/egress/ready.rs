@@ -1,0 +1,72 @@
+use alloc::collections::VecDeque;
+
+use weir_base::Pool;
+
+use crate::frame::Frame;
+
+/// What a packet in memory is charged beside its own octets, so that a queue of tiny packets is
+/// bounded too.
+const PACKET_CHARGE_BYTES: u64 = 96;
+
+/// How much waits. Octets on the wire and octets of memory are counted apart: marking goes by the
+/// former as NFD does, the bound by the latter.
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct Load {
+    pub(crate) wire_bytes: u64,
+    pub(crate) charged_bytes: u64,
+}
+
+impl Load {
+    /// What one frame or packet of `wire_len` octets is charged.
+    pub(crate) fn charge_of(wire_len: usize) -> u64 {
+        wire_len as u64 + PACKET_CHARGE_BYTES
+    }
+
+    pub(crate) fn add(&mut self, wire_len: usize) {
+        self.wire_bytes += wire_len as u64;
+        self.charged_bytes += Self::charge_of(wire_len);
+    }
+
+    pub(crate) fn remove(&mut self, wire_len: usize) {
+        self.wire_bytes -= wire_len as u64;
+        self.charged_bytes -= Self::charge_of(wire_len);
+    }
+}
+
+/// Frames that the socket may take, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Ready {
+    frames: VecDeque<Frame>,
+    load: Load,
+    /// This many frames at the front hold no receive block for the sake of a small packet.
+    detached: usize,
+}
+
+impl Ready {
+    pub(crate) fn push(&mut self, frame: Frame) {
+        self.load.add(frame.len());
+        self.frames.push_back(frame);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Frame> {
+        let frame = self.frames.pop_front()?;
+        self.load.remove(frame.len());
+        self.detached = self.detached.saturating_sub(1);
+        Some(frame)
+    }
+
+    pub(crate) fn frames(&self) -> &VecDeque<Frame> {
+        &self.frames
+    }
+
+    pub(crate) fn load(&self) -> Load {
+        self.load
+    }
+
+    pub(crate) fn detach_small(&mut self, pool: &mut Pool) {
+        for frame in self.frames.iter_mut().skip(self.detached) {
+            frame.detach(pool);
+        }
+        self.detached = self.frames.len();
+    }
+}
