@@ -9,7 +9,6 @@ use crate::input::Command;
 use crate::io::{Event, NextHop, Outbox};
 use crate::router::Router;
 use crate::strategy::Strategy;
-use crate::table::fib::FibEntry;
 use crate::table::prefixes::PrefixHashes;
 
 impl Router {
@@ -55,37 +54,16 @@ impl Router {
         &mut self,
         now: Instant,
         prefix: Name,
-        mut next_hops: Vec<NextHop>,
+        next_hops: Vec<NextHop>,
         out: &mut Outbox,
     ) {
-        let key = &self.config.hash_key;
-        if next_hops.is_empty() {
-            self.fib.remove(prefix.as_view(), key);
+        let new = self.fib.set(prefix.clone(), next_hops, &self.config.hash_key);
+        if new.is_empty() || !self.may_use_multicast(prefix.as_view()) {
             return;
         }
-        next_hops.sort_by_key(|hop| (hop.cost, hop.face));
-        let id = self.fib_id(prefix.as_view());
-        let key = &self.config.hash_key;
-        let entry = FibEntry { id, next_hops: next_hops.clone() };
-        let before = self.fib.insert(prefix.clone(), entry, key);
-        let before = before.map_or_else(Vec::new, |entry| entry.next_hops);
-        if !self.may_use_multicast(prefix.as_view()) {
-            return;
+        for hop in new {
+            self.offer_new_next_hop(now, &prefix, hop, out);
         }
-        for hop in next_hops {
-            if !before.iter().any(|old| old.face == hop.face) {
-                self.offer_new_next_hop(now, &prefix, hop, out);
-            }
-        }
-    }
-
-    /// The number of the FIB entry of a prefix, a new one when it has none.
-    fn fib_id(&mut self, prefix: NameView<'_>) -> u32 {
-        if let Some(entry) = self.fib.value(prefix, &self.config.hash_key) {
-            return entry.id;
-        }
-        self.fib_id_next = self.fib_id_next.wrapping_add(1);
-        self.fib_id_next
     }
 
     /// Whether Interests under `prefix` can have a strategy that wants to know of new next hops.

@@ -26,7 +26,7 @@ impl Router {
     /// Reads that wait for the disks of the store, and Interests that wait before it.
     #[must_use]
     pub fn interests_waiting(&self) -> u64 {
-        self.store.stats().disk.reads_waiting + self.disk.queue.len() as u64
+        self.store.stats().disk.reads_waiting + u64::from(self.disk.held_up())
     }
 
     /// Whether the store, RAM or disk, knows a Data of the name of this one. Changes nothing,

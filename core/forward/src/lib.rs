@@ -4,6 +4,7 @@
 
 extern crate alloc;
 
+mod blocking;
 mod command;
 mod content;
 mod direct;
@@ -19,12 +20,14 @@ mod stats;
 pub mod strategy;
 mod table;
 
+pub use blocking::BlockingStore;
 pub use content::busy::{BusyPolicy, Bypass, Mark, StoreIo};
+pub use content::decision::StoreDecision;
 pub use input::{Command, Input};
 pub use io::{
     Event, FaceScope, LinkType, NextHop, OutPacket, Outbox, PacketKind, UnsolicitedPolicy,
 };
-pub use path::InterestStage;
+pub use path::InterestStep;
 pub use router::{Router, RouterConfig};
 pub use stats::{BusyStats, DropReason, LatencyHistogram, RouterStats};
 pub use table::prefixes::PREFIX_COMPONENTS_MAX;

@@ -15,6 +15,12 @@ pub(crate) struct ReceivedPacket<'a> {
     pub(crate) queue_state: QueueState,
 }
 
+impl<'a> ReceivedPacket<'a> {
+    pub(crate) fn new(face: FaceId, header: &'a LpHeader, packet: &'a Packet) -> Self {
+        Self { face, header, packet, queue_state: QueueState::NotQueued }
+    }
+}
+
 /// When an Interest is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueueState {

@@ -14,13 +14,13 @@ use crate::content::disk::DiskState;
 use crate::egress::Sender;
 use crate::input::Input;
 use crate::io::{Outbox, UnsolicitedPolicy};
-use crate::packet::{QueueState, ReceivedPacket};
+use crate::packet::ReceivedPacket;
 use crate::shard;
 use crate::stats::{BusyStats, DropReason, RouterStats};
 use crate::strategy::Strategy;
 use crate::table::dead_nonces::DeadNonceList;
 use crate::table::faces::FaceTable;
-use crate::table::fib::FibEntry;
+use crate::table::fib::Fib;
 use crate::table::pit::Pit;
 use crate::table::prefixes::PrefixTable;
 
@@ -80,11 +80,11 @@ impl Default for RouterConfig {
 const BATCH: usize = 32;
 
 /// A packet of a batch.
-struct Arrival<'a> {
-    from: ReceivedPacket<'a>,
+pub(crate) struct Arrival<'a> {
+    pub(crate) received: ReceivedPacket<'a>,
     /// None when it is malformed, which is counted.
-    parsed: Option<PacketView<'a>>,
-    hashes: NameHashes,
+    pub(crate) parsed: Option<PacketView<'a>>,
+    pub(crate) hashes: NameHashes,
 }
 
 /// One shard of the router: tables, no clock, no sockets.
@@ -95,9 +95,7 @@ pub struct Router {
     pub(crate) config: RouterConfig,
     pub(crate) faces: FaceTable,
     pub(crate) pit: Pit,
-    pub(crate) fib: PrefixTable<FibEntry>,
-    /// The number of the next new FIB entry.
-    pub(crate) fib_id_next: u32,
+    pub(crate) fib: Fib,
     pub(crate) strategies: PrefixTable<Strategy>,
     pub(crate) default_strategy: Strategy,
     pub(crate) store: Store,
@@ -127,8 +125,7 @@ impl Router {
         let mut router = Self {
             faces: FaceTable::new(),
             pit: Pit::new(now, config.pit_entries_max),
-            fib: PrefixTable::new(),
-            fib_id_next: 0,
+            fib: Fib::new(),
             strategies: PrefixTable::new(),
             default_strategy: Strategy::best_route(),
             store: match &config.disk {
@@ -197,7 +194,7 @@ impl Router {
             dead_nonces: self.dead_nonces.len(),
             store: self.store.stats(),
             busy: BusyStats {
-                interests_waiting: self.disk.queue.len() as u64,
+                interests_waiting: self.disk.held_up().into(),
                 ..self.stats.busy.clone()
             },
             ..self.stats.clone()
@@ -238,12 +235,7 @@ impl Router {
         let mut arrivals = ArrayVec::<Arrival<'_>, BATCH>::new();
         for input in batch {
             let Input::Packet { face, header, packet } = input else { continue };
-            let arrival = self.parse(ReceivedPacket {
-                face: *face,
-                header,
-                packet,
-                queue_state: QueueState::NotQueued,
-            });
+            let arrival = self.parse(ReceivedPacket::new(*face, header, packet));
             self.prefetch_tables(&arrival);
             arrivals.push(arrival);
         }
@@ -302,18 +294,18 @@ impl Router {
     }
 
     #[inline(always)]
-    fn parse<'a>(&mut self, from: ReceivedPacket<'a>) -> Arrival<'a> {
-        match PacketView::decode(from.packet) {
+    pub(crate) fn parse<'a>(&mut self, received: ReceivedPacket<'a>) -> Arrival<'a> {
+        match PacketView::decode(received.packet) {
             Ok(parsed) => {
                 let has_disk = self.store.has_disk();
                 let hashes = hash_name(&self.config.hash_key, &parsed, has_disk);
-                Arrival { from, parsed: Some(parsed), hashes }
+                Arrival { received, parsed: Some(parsed), hashes }
             }
             Err(error) => {
                 self.stats.drop_packet(DropReason::Malformed);
                 *self.stats.malformed.entry(error.reason()).or_default() += 1;
                 Arrival {
-                    from,
+                    received,
                     parsed: None,
                     hashes: NameHashes { whole: 0, parent: None, grandparent: None },
                 }
@@ -321,14 +313,17 @@ impl Router {
         }
     }
 
-    fn process(&mut self, now: Instant, arrival: &Arrival<'_>, out: &mut Outbox) {
-        let Arrival { from, hashes, .. } = arrival;
+    pub(crate) fn process(&mut self, now: Instant, arrival: &Arrival<'_>, out: &mut Outbox) {
+        let Arrival { received, hashes, .. } = arrival;
         match &arrival.parsed {
-            Some(PacketView::Interest(interest)) => match from.header.nack {
-                None => self.take_interest(now, from, interest, *hashes, out),
-                Some(reason) => self.on_nack(now, from, interest, reason, *hashes, out),
+            Some(PacketView::Interest(interest)) => match received.header.nack {
+                None => {
+                    self.stats.in_interests += 1;
+                    self.on_interest(now, received, interest, *hashes, out);
+                }
+                Some(reason) => self.on_nack(now, received, interest, reason, *hashes, out),
             },
-            Some(PacketView::Data(data)) => self.on_data(now, from, data, *hashes, out),
+            Some(PacketView::Data(data)) => self.on_data(now, received, data, *hashes, out),
             None => {}
         }
     }

@@ -62,12 +62,12 @@ pub(crate) enum Choice {
     Disk,
     /// Go on.
     Away {
-        /// To which of the next hops.
-        hop: usize,
+        /// To which of the next hops: its place among them.
+        place: usize,
         /// Only to learn how long that takes.
         is_trial: bool,
-        /// To be given back when it ends; nothing when no more can be measured.
-        sample: Option<BypassSample>,
+        /// Its meter.
+        meter: u32,
     },
 }
 
@@ -155,7 +155,7 @@ impl Adaptive {
         home: DiskQueue,
         threshold: u32,
         fib: u32,
-        hops: impl Iterator<Item = FaceId> + Clone,
+        hops: impl Iterator<Item = (usize, FaceId)> + Clone,
     ) -> Choice {
         self.disk(home.disk).station.pass(now, home.queue);
         let Some((best, meter)) = self.best_hop(now, fib, hops.clone()) else {
@@ -177,13 +177,13 @@ impl Adaptive {
         let spent_ns = if is_home { home_own_ns } else { away.own_ns };
         let chosen = (!is_home).then_some(meter);
         if let Some((hop, meter)) = self.due_hop(now, fib, hops, chosen, spent_ns) {
-            return self.go(now, hop, meter, true);
+            return self.go(hop, meter, true);
         }
         let disk = self.disk(home.disk);
         if !is_home {
             disk.forgone_ns += spent_ns;
             if disk.forgone_ns <= trial_share(&disk.station) * home_own_ns {
-                return self.go(now, best, meter, false);
+                return self.go(best, meter, false);
             }
         }
         disk.forgone_ns = 0.0;
@@ -210,15 +210,21 @@ impl Adaptive {
         (self.rng.unit() * (marginal_cost_ns - before_ns) < away_ns - before_ns, own_ns)
     }
 
-    fn go(&mut self, now: Instant, hop: usize, index: u32, is_trial: bool) -> Choice {
-        let (meter, (_, face)) = &mut self.meters[index];
+    fn go(&mut self, place: usize, index: u32, is_trial: bool) -> Choice {
+        self.meters[index].0.forgone_ns = 0.0;
+        Choice::Away { place, is_trial, meter: index }
+    }
+
+    /// An Interest goes where [`Adaptive::choose`] has said. To be given back when it ends; nothing
+    /// where the meter is gone.
+    pub(crate) fn begin_sample(&mut self, now: Instant, index: u32) -> Option<BypassSample> {
+        let (meter, (_, face)) = self.meters.get_mut(index)?;
         let sample = BypassSample { meter: index, face: *face, ahead: meter.outstanding };
         meter.station.pass(now, meter.outstanding);
         meter.outstanding += 1;
-        meter.forgone_ns = 0.0;
         meter.used_at = Some(now);
         meter.silent_since.get_or_insert(now);
-        Choice::Away { hop, is_trial, sample: Some(sample) }
+        Some(sample)
     }
 
     /// The next hop that costs least, and its meter.
@@ -226,10 +232,10 @@ impl Adaptive {
         &mut self,
         now: Instant,
         fib: u32,
-        hops: impl Iterator<Item = FaceId>,
+        hops: impl Iterator<Item = (usize, FaceId)>,
     ) -> Option<(usize, u32)> {
         let mut best: Option<(f64, usize, u32)> = None;
-        for (hop, face) in hops.enumerate() {
+        for (hop, face) in hops {
             let Some(index) = self.meter(now, fib, face) else { continue };
             let meter = &self.meters[index].0;
             let marginal_cost_ns = match meter.station.is_known() {
@@ -248,11 +254,11 @@ impl Adaptive {
         &mut self,
         now: Instant,
         fib: u32,
-        hops: impl Iterator<Item = FaceId>,
+        hops: impl Iterator<Item = (usize, FaceId)>,
         chosen: Option<u32>,
         spent_ns: f64,
     ) -> Option<(usize, u32)> {
-        for (hop, face) in hops.enumerate() {
+        for (hop, face) in hops {
             let Some(index) = self.meter(now, fib, face) else { continue };
             if chosen == Some(index) {
                 continue;

@@ -1,55 +1,83 @@
-//! The second bypass (paper nb-cache, III-C): an Interest goes on although a disk has its Data.
+//! When an Interest passes by the disk that has its Data (paper nb-cache, III-C).
 
-use alloc::vec::Vec;
+use weir_base::{FaceId, Instant};
 
-use weir_base::{Instant, Slab};
+use crate::content::adaptive::{Choice, DiskQueue};
+use crate::content::busy::{Bypass, Mark};
+use crate::content::decision::{BypassReason, DiskBypass, QueueDecision};
+use crate::content::disk::{BypassTiming, DiskState};
+use crate::table::fib::HopSet;
 
-use crate::content::adaptive::BypassSample;
-
-/// An Interest that passes the store by. Where it may go is in
-/// [`DiskState::hops`](crate::disk::DiskState::hops).
-pub(crate) struct DiskBypass {
-    /// How the time until its answer is measured, if it is.
-    pub(crate) sample: Option<BypassSample>,
-}
-
-/// What is to be done with an Interest whose Data is on a disk.
-pub(crate) enum Verdict {
-    PassBy(DiskBypass),
-    Wait {
-        /// Its Data is to be marked.
-        is_marked: bool,
-    },
-}
-
-pub(crate) struct BypassTiming {
-    pub(crate) since: Instant,
-    pub(crate) sample: Option<BypassSample>,
-}
-
-/// PIT entries that have passed the store by.
-#[derive(Default)]
-pub(crate) struct BypassTimings {
-    timings: Slab<BypassTiming>,
-    /// From a PIT entry's index to its timing.
-    by_entry: Vec<u32>,
-}
-
-const NONE: u32 = u32::MAX;
-
-impl BypassTimings {
-    pub(crate) fn insert(&mut self, entry: u32, timing: BypassTiming) {
-        let entry = entry as usize;
-        if self.by_entry.len() <= entry {
-            self.by_entry.resize(entry + 1, NONE);
+impl DiskState {
+    fn bypass(&self) -> Bypass {
+        match self.policy.bypass {
+            // What a queue before a store that blocks takes is not measured.
+            Bypass::Adaptive if self.is_held_up() => Bypass::Threshold,
+            bypass => bypass,
         }
-        assert_eq!(self.by_entry[entry], NONE, "an entry is on one way");
-        self.by_entry[entry] = self.timings.insert(timing);
     }
 
-    pub(crate) fn remove(&mut self, entry: u32) -> Option<BypassTiming> {
-        let slot = self.by_entry.get_mut(entry as usize)?;
-        let index = core::mem::replace(slot, NONE);
-        (index != NONE).then(|| self.timings.remove(index))
+    /// Whether an Interest may pass by this queue, if it has a next hop.
+    pub(crate) fn may_bypass(&self, queue: DiskQueue) -> bool {
+        match self.bypass() {
+            Bypass::Off => false,
+            Bypass::Threshold => queue.queue >= self.threshold,
+            Bypass::Adaptive => true,
+        }
+    }
+
+    /// An Interest is to wait. `is_without_hop`: it could not go anywhere else.
+    pub(crate) fn wait(&self, queue: DiskQueue, is_without_hop: bool) -> QueueDecision {
+        let is_over_threshold = queue.queue >= self.threshold;
+        let is_last_resort = is_over_threshold && is_without_hop;
+        QueueDecision::Wait {
+            is_over_threshold,
+            is_marked: is_last_resort && self.policy.mark == Mark::NbCc,
+        }
+    }
+
+    /// Whether an Interest that [may pass by](Self::may_bypass) does. `available`: to which of the
+    /// next hops, at `faces`, of the FIB entry `fib` it may go.
+    pub(crate) fn choose(
+        &mut self,
+        now: Instant,
+        queue: DiskQueue,
+        fib: u32,
+        faces: impl Iterator<Item = FaceId> + Clone,
+        available: HopSet,
+    ) -> QueueDecision {
+        if available.is_empty() {
+            return self.wait(queue, true);
+        }
+        if self.bypass() != Bypass::Adaptive {
+            let reason = BypassReason::QueueFull;
+            return QueueDecision::Bypass(DiskBypass { reason, hops: available, meter: None });
+        }
+        let hops = faces.enumerate().filter(|&(place, _)| available.contains(place));
+        match self.adaptive.choose(now, queue, self.threshold, fib, hops) {
+            Choice::Disk => self.wait(queue, false),
+            Choice::Away { place, is_trial, meter } => {
+                let reason = if is_trial { BypassReason::Probe } else { BypassReason::Slower };
+                let hops = available.only(place);
+                QueueDecision::Bypass(DiskBypass { reason, hops, meter: Some(meter) })
+            }
+        }
+    }
+
+    /// An Interest passes by. Returns what its PIT entry keeps until it ends.
+    pub(crate) fn begin_bypass(&mut self, now: Instant, bypass: &DiskBypass) -> u32 {
+        let sample = bypass.meter.and_then(|meter| self.adaptive.begin_sample(now, meter));
+        self.bypasses.insert(BypassTiming { since: now, sample })
+    }
+
+    /// The PIT entry ends, by an answer of `upstream` or without. Returns for how long it has
+    /// waited, ns.
+    pub(crate) fn end_bypass(&mut self, now: Instant, at: u32, upstream: Option<FaceId>) -> u64 {
+        let BypassTiming { since, sample } = self.bypasses.remove(at);
+        let took_ns = now.ns_since(since);
+        if let Some(sample) = sample {
+            self.adaptive.end_sample(now, &sample, took_ns, upstream);
+        }
+        took_ns
     }
 }

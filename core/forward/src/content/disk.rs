@@ -1,76 +1,83 @@
 //! What a router knows of its store's disks.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use weir_base::{FaceId, Packet};
-use weir_store::disk::{DiskTierConfig, ReadId};
-use weir_wire::LpHeader;
+use weir_base::{Instant, Slab};
+use weir_store::disk::DiskTierConfig;
 
-use crate::content::adaptive::Adaptive;
-use crate::content::busy::{BusyPolicy, StoreIo};
-use crate::content::bypass::BypassTimings;
+use crate::content::adaptive::{Adaptive, BypassSample};
+use crate::content::busy::BusyPolicy;
 use crate::content::neighbours::Neighbours;
 use crate::content::reads::{Reads, Waiter};
-use crate::io::NextHop;
-use crate::packet::QueueState;
 
-/// What a router knows of its store's disks and of who waits for them. A router without disks has
-/// an empty one.
+/// A PIT entry that has passed by a disk.
+pub(crate) struct BypassTiming {
+    pub(crate) since: Instant,
+    /// How the time until its answer is measured, if it is.
+    pub(crate) sample: Option<BypassSample>,
+}
+
+/// What a router knows of its store's disks and of the Interests that wait for them. A router
+/// without disks has an empty one.
 pub(crate) struct DiskState {
+    pub(crate) policy: BusyPolicy,
     pub(crate) reads: Reads,
     pub(crate) neighbours: Neighbours,
-    pub(crate) timings: BypassTimings,
     pub(crate) adaptive: Adaptive,
+    /// PIT entries that have passed by a disk.
+    pub(crate) bypasses: Slab<BypassTiming>,
     /// Reads before a disk from which on Interests go elsewhere if they can.
     pub(crate) threshold: u32,
-    /// Scratch: next hops that an Interest may go to instead of waiting.
-    pub(crate) hops: Vec<NextHop>,
-    /// With [`StoreIo::Blocking`]: Interests that wait for their turn.
-    pub(crate) queue: VecDeque<QueuedInterest>,
-    /// With [`StoreIo::Blocking`]: the read that everything waits for.
-    pub(crate) blocked_on: Option<ReadId>,
+    /// Interests that a driver holds up before the store, whose number stands for the queue of
+    /// every disk then.
+    held_up: Option<u32>,
     /// Commands to flush that have not been answered.
     pub(crate) flushes: Vec<u64>,
-    /// Scratch: who waited for a read that has ended.
+    /// Scratch: the waiters of a read that has ended.
     pub(crate) finished: Vec<Waiter>,
 }
 
 impl DiskState {
     pub(crate) fn new(busy: &BusyPolicy, disk: Option<&DiskTierConfig>, seed: u64) -> Self {
         Self {
+            policy: busy.clone(),
             reads: Reads::new(),
             neighbours: Neighbours::new(busy.announce_period_ns),
-            timings: BypassTimings::default(),
             adaptive: Adaptive::new(seed),
+            bypasses: Slab::new(),
             threshold: disk.map_or(0, |disk| disk.threshold),
-            hops: Vec::new(),
-            queue: VecDeque::new(),
-            blocked_on: None,
+            held_up: None,
             flushes: Vec::new(),
             finished: Vec::new(),
         }
     }
 
-    #[inline]
-    pub(crate) fn is_blocked(&self) -> bool {
-        self.blocked_on.is_some()
+    /// A driver holds up `interests` before the store.
+    pub(crate) fn hold_up(&mut self, interests: usize) {
+        self.held_up = Some(u32::try_from(interests).unwrap_or(u32::MAX));
     }
 
-    /// What the threshold is compared with where no single disk is meant: Interests before a store
-    /// that blocks, reads before the busiest disk of one that does not.
-    pub(crate) fn queue_len(&self, io: StoreIo) -> u32 {
-        match io {
-            StoreIo::Blocking => u32::try_from(self.queue.len()).unwrap_or(u32::MAX),
-            StoreIo::Async => self.reads.longest_queue(),
-        }
+    /// Whether a driver holds Interests up before the store.
+    pub(crate) fn is_held_up(&self) -> bool {
+        self.held_up.is_some()
     }
-}
 
-/// An Interest that waits before the store.
-pub(crate) struct QueuedInterest {
-    pub(crate) face: FaceId,
-    pub(crate) header: LpHeader,
-    pub(crate) packet: Packet,
-    pub(crate) queue_state: QueueState,
+    /// Interests that it holds up now.
+    pub(crate) fn held_up(&self) -> u32 {
+        self.held_up.unwrap_or(0)
+    }
+
+    /// Whether the busiest disk is over the threshold.
+    pub(crate) fn is_over_threshold(&self) -> bool {
+        self.is_over(self.held_up.unwrap_or_else(|| self.reads.longest_queue()))
+    }
+
+    /// Whether this disk is over the threshold.
+    pub(crate) fn is_disk_over_threshold(&self, disk: u8) -> bool {
+        self.is_over(self.held_up.unwrap_or_else(|| self.reads.queue_of(disk)))
+    }
+
+    fn is_over(&self, queue: u32) -> bool {
+        queue >= self.threshold.max(1)
+    }
 }

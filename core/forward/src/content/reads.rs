@@ -50,8 +50,6 @@ pub(crate) struct Reads {
     table: Table,
     reads: Slab<Read>,
     waiters: Slab<Linked>,
-    /// From a PIT entry's index to its waiter.
-    by_entry: Vec<u32>,
     by_disk: [u32; DISKS_MAX],
 }
 
@@ -61,7 +59,6 @@ impl Reads {
             table: Table::with_capacity(0),
             reads: Slab::new(),
             waiters: Slab::new(),
-            by_entry: Vec::new(),
             by_disk: [0; DISKS_MAX],
         }
     }
@@ -76,28 +73,28 @@ impl Reads {
         self.by_disk[usize::from(disk) % DISKS_MAX]
     }
 
-    /// Who waits with a PIT entry, if it does.
-    pub(crate) fn waiter(&self, entry: u32) -> Option<&Waiter> {
-        let index = *self.by_entry.get(entry as usize)?;
-        self.waiters.get(index).map(|linked| &linked.waiter)
+    /// What waits in this place.
+    pub(crate) fn waiter(&self, at: u32) -> &Waiter {
+        &self.waiters[at].waiter
     }
 
-    /// An entry, which waits for nothing yet, waits for a read that was begun or joined.
-    pub(crate) fn wait(&mut self, id: ReadId, disk: u8, waiter: Waiter) {
+    /// An entry waits for a read that was begun or joined. Returns the place of its waiter, which
+    /// the entry keeps until it leaves or the read ends.
+    pub(crate) fn wait(&mut self, id: ReadId, disk: u8, waiter: Waiter) -> u32 {
         let read = self.find(id).unwrap_or_else(|| self.insert(id, disk));
-        let entry = waiter.entry as usize;
-        if self.by_entry.len() <= entry {
-            self.by_entry.resize(entry + 1, NONE);
-        }
-        assert_eq!(self.by_entry[entry], NONE, "an entry waits once");
         let previous = self.reads[read].last;
-        let index = self.waiters.insert(Linked { waiter, read, previous, next: NONE });
+        let at = self.waiters.insert(Linked { waiter, read, previous, next: NONE });
         match self.waiters.get_mut(previous) {
-            Some(linked) => linked.next = index,
-            None => self.reads[read].first = index,
+            Some(linked) => linked.next = at,
+            None => self.reads[read].first = at,
         }
-        self.reads[read].last = index;
-        self.by_entry[entry] = index;
+        self.reads[read].last = at;
+        at
+    }
+
+    /// Whether no read is under way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.reads.len() == 0
     }
 
     fn find(&self, id: ReadId) -> Option<u32> {
@@ -112,13 +109,8 @@ impl Reads {
     }
 
     /// An entry waits no longer; its read goes on.
-    pub(crate) fn leave(&mut self, entry: u32) -> Option<Waiter> {
-        let slot = self.by_entry.get_mut(entry as usize)?;
-        let index = core::mem::replace(slot, NONE);
-        if index == NONE {
-            return None;
-        }
-        let Linked { waiter, read, previous, next } = self.waiters.remove(index);
+    pub(crate) fn leave(&mut self, at: u32) {
+        let Linked { read, previous, next, .. } = self.waiters.remove(at);
         match self.waiters.get_mut(previous) {
             Some(linked) => linked.next = next,
             None => self.reads[read].first = next,
@@ -127,7 +119,6 @@ impl Reads {
             Some(linked) => linked.previous = previous,
             None => self.reads[read].last = previous,
         }
-        Some(waiter)
     }
 
     /// A read has ended: appends those who wait for it, who do so no longer, and returns the disk.
@@ -140,7 +131,6 @@ impl Reads {
         let mut next = read.first;
         while next != NONE {
             let linked = self.waiters.remove(next);
-            self.by_entry[linked.waiter.entry as usize] = NONE;
             waiters.push(linked.waiter);
             next = linked.next;
         }
@@ -172,30 +162,27 @@ mod tests {
     #[test]
     fn waiters_come_out_in_order_less_those_who_left() {
         let mut reads = Reads::new();
-        for entry in [7, 3, 5, 9] {
-            reads.wait(ReadId(1), 2, waiter(entry));
-        }
+        let [seven, three, _, nine] =
+            [7, 3, 5, 9].map(|entry| reads.wait(ReadId(1), 2, waiter(entry)));
         reads.wait(ReadId(2), 2, waiter(4));
         assert_eq!((reads.queue_of(2), reads.longest_queue()), (2, 2));
-        assert_eq!(reads.leave(3).map(|waiter| waiter.entry), Some(3));
-        assert!(reads.leave(3).is_none() && reads.leave(1000).is_none());
-        assert!(reads.waiter(3).is_none() && reads.waiter(5).is_some());
-        reads.leave(7);
-        reads.leave(9);
+        assert_eq!(reads.waiter(three).entry, 3);
+        for at in [three, seven, nine] {
+            reads.leave(at);
+        }
         reads.wait(ReadId(1), 2, waiter(3));
         let mut waiters = Vec::new();
         assert_eq!(reads.finish(ReadId(1), &mut waiters), Some(2));
         assert_eq!(entries(&waiters), vec![5, 3]);
         assert_eq!(reads.finish(ReadId(1), &mut waiters), None, "let go before");
-        assert!(reads.waiter(5).is_none());
         assert_eq!((reads.queue_of(2), reads.queue_of(1)), (1, 0));
     }
 
     #[test]
     fn a_read_that_nobody_waits_for_still_counts() {
         let mut reads = Reads::new();
-        reads.wait(ReadId(8), 0, waiter(1));
-        reads.leave(1);
+        let at = reads.wait(ReadId(8), 0, waiter(1));
+        reads.leave(at);
         assert_eq!(reads.queue_of(0), 1);
         let mut waiters = Vec::new();
         assert_eq!(reads.finish(ReadId(8), &mut waiters), Some(0));

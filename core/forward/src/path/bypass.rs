@@ -1,198 +1,181 @@
 //! The second bypass (paper nb-cache, III-C): an Interest goes on although a disk has its Data.
 
-use weir_base::{FaceId, Instant};
+use weir_base::{FaceId, HashKey, Instant};
 use weir_store::disk::OnDisk;
-use weir_wire::{InterestView, NackReason};
+use weir_wire::InterestView;
 
-use crate::content::adaptive::{Choice, DiskQueue};
-use crate::content::busy::{Bypass, Mark, StoreIo};
-use crate::content::bypass::{BypassTiming, DiskBypass, Verdict};
-use crate::content::decision::StoreDecision;
-use crate::io::{NextHop, Outbox};
+use crate::content::adaptive::DiskQueue;
+use crate::content::busy::Mark;
+use crate::content::decision::{
+    BypassReason, DiskBypass, DiskRead, QueueDecision, Refusal, StoreDecision,
+};
+use crate::content::disk::DiskState;
+use crate::io::Outbox;
 use crate::packet::{Asked, Origin, QueueState, ReceivedPacket};
 use crate::router::Router;
 use crate::stats::DropReason;
 use crate::strategy::context::is_eligible;
-use crate::table::fib::fib_entry;
+use crate::table::faces::FaceTable;
+use crate::table::fib::{Fib, HopSet, NextHops};
 use crate::table::pit::AwaitedSource;
 use crate::table::prefixes::PrefixHashes;
+
+/// An Interest that looks for a way around a disk.
+struct WantedHops<'a> {
+    now: Instant,
+    key: &'a HashKey,
+    origin: Origin,
+    interest: &'a InterestView<'a>,
+    is_home: bool,
+}
+
+impl WantedHops<'_> {
+    /// The next hops of the Interest, and those of them that it may go to now and whose store has
+    /// room.
+    fn find<'a>(
+        &self,
+        fib: &'a Fib,
+        faces: &FaceTable,
+        disk: &DiskState,
+    ) -> (NextHops<'a>, HopSet) {
+        let Self { now, key, origin, interest, is_home } = *self;
+        let hashes = PrefixHashes::of(key, interest.name, fib.lengths());
+        let next_hops = fib.next_hops(key, interest, &hashes, origin.next_hop_face, is_home);
+        let has_labels = disk.policy.mark == Mark::NbCc;
+        let is_last_hop = interest.hop_limit == Some(1);
+        let name = interest.name.value();
+        let mut available = fib.no_hops();
+        for (place, hop) in next_hops.as_slice().iter().enumerate() {
+            let Some(egress) = is_eligible(faces, origin.face, name, hop.face) else { continue };
+            let has_room = !has_labels || disk.neighbours.is_available(now, &egress);
+            if has_room && (!is_last_hop || egress.is_local()) {
+                available.insert(place);
+            }
+        }
+        (next_hops, available)
+    }
+}
 
 impl Router {
     /// A disk has what an Interest asks for: wait for it, or pass by?
     pub(crate) fn decide(
         &mut self,
         now: Instant,
-        from: &ReceivedPacket<'_>,
+        received: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
         asked: &Asked<'_>,
-        found: &OnDisk,
-        out: &mut Outbox,
-    ) -> Option<StoreDecision> {
-        self.disk.neighbours.note_asked(now, &asked.face);
+        found: OnDisk,
+    ) -> StoreDecision {
+        let origin = Origin::of(received);
         if found.is_stalled {
-            self.store.decline_read();
-            if !self.has_next_hop(now, Origin::of(from), interest) {
-                // There is a way to it, only not now.
-                self.refuse(from, asked.face, NackReason::Congestion, DropReason::DiskBusy, out);
-                return None;
-            }
-            self.stats.busy.bypassed_stalled += 1;
-            return Some(StoreDecision::Forward);
+            let hops = self.available_hops(now, origin, interest);
+            // Without a next hop: there is a way to the Data, only not now.
+            return match hops.is_empty() {
+                true => StoreDecision::Refuse(Refusal(DropReason::DiskBusy)),
+                false => {
+                    let reason = BypassReason::Stalled;
+                    StoreDecision::Bypass(DiskBypass { reason, hops, meter: None })
+                }
+            };
         }
-        // Before a read or a measured timing, which would be in vain.
-        if !self.has_pit_room(from, asked) {
-            self.store.decline_read();
-            self.refuse(from, asked.face, NackReason::Congestion, DropReason::PitFull, out);
-            return None;
+        // Before a read or a measured bypass, which would be in vain.
+        if !self.has_pit_room(received, asked) {
+            return StoreDecision::Refuse(Refusal(DropReason::PitFull));
         }
-        let verdict = match from.queue_state {
+        let decision = match received.queue_state {
             QueueState::NotQueued => {
-                let queue = found.reads_waiting;
-                let home =
-                    DiskQueue { disk: found.disk, queue, expected_wait_ns: found.expected_wait_ns };
-                self.judge(now, from, interest, home)
+                let OnDisk { disk, reads_waiting, expected_wait_ns, .. } = found;
+                let queue = DiskQueue { disk, queue: reads_waiting, expected_wait_ns };
+                self.decide_before_queue(now, origin, interest, queue)
             }
             // That was decided when it came.
-            QueueState::Queued => Verdict::Wait { is_marked: false },
-            QueueState::QueuedToBeMarked => Verdict::Wait { is_marked: true },
-        };
-        match verdict {
-            Verdict::PassBy(past) => {
-                self.store.decline_read();
-                Some(StoreDecision::Bypass(past))
+            QueueState::Queued => {
+                QueueDecision::Wait { is_over_threshold: false, is_marked: false }
             }
-            Verdict::Wait { is_marked } => self.begin_read(now, from, asked, found, is_marked, out),
+            QueueState::QueuedToBeMarked => {
+                QueueDecision::Wait { is_over_threshold: false, is_marked: true }
+            }
+        };
+        match decision {
+            QueueDecision::Bypass(bypass) => StoreDecision::Bypass(bypass),
+            QueueDecision::Wait { is_over_threshold, is_marked } => {
+                StoreDecision::ReadDisk(DiskRead { found, is_over_threshold, is_marked })
+            }
         }
     }
 
     /// Whether an Interest before a queue of the store is to wait there.
-    pub(crate) fn judge(
+    pub(crate) fn decide_before_queue(
         &mut self,
         now: Instant,
-        from: &ReceivedPacket<'_>,
+        origin: Origin,
         interest: &InterestView<'_>,
-        home: DiskQueue,
-    ) -> Verdict {
-        let threshold = self.disk.threshold;
-        let is_over = home.queue >= threshold;
-        let bypass = match (self.config.busy.bypass, self.config.busy.io) {
-            // What a queue before a store that blocks takes is not measured.
-            (Bypass::Adaptive, StoreIo::Blocking) => Bypass::Threshold,
-            (bypass, _) => bypass,
-        };
-        let may_pass = match bypass {
-            Bypass::Off => false,
-            Bypass::Threshold => is_over,
-            Bypass::Adaptive => true,
-        };
-        self.disk.hops.clear();
-        let fib =
-            if may_pass { self.find_available_hops(now, Origin::of(from), interest) } else { 0 };
-        let stats = &mut self.stats.busy;
-        if bypass == Bypass::Adaptive {
-            let hops = self.disk.hops.iter().map(|hop| hop.face);
-            match self.disk.adaptive.choose(now, home, threshold, fib, hops) {
-                Choice::Disk => {}
-                Choice::Away { hop, is_trial, sample } => {
-                    match is_trial {
-                        true => stats.bypassed_probe += 1,
-                        false => stats.bypassed_slower += 1,
-                    }
-                    self.disk.hops.swap(0, hop);
-                    self.disk.hops.truncate(1);
-                    return Verdict::PassBy(DiskBypass { sample });
-                }
-            }
-        } else if !self.disk.hops.is_empty() {
-            stats.bypassed_queue_full += 1;
-            return Verdict::PassBy(DiskBypass { sample: None });
+        queue: DiskQueue,
+    ) -> QueueDecision {
+        if !self.disk.may_bypass(queue) {
+            return self.disk.wait(queue, true);
         }
-        stats.waited_over_threshold += u64::from(is_over);
-        let is_last_resort = is_over && self.disk.hops.is_empty();
-        Verdict::Wait { is_marked: is_last_resort && self.config.busy.mark == Mark::NbCc }
+        let is_home = self.is_in_producer_region(interest);
+        let key = &self.config.hash_key;
+        let wanted = WantedHops { now, key, origin, interest, is_home };
+        let (next_hops, available) = wanted.find(&self.fib, &self.faces, &self.disk);
+        let faces = next_hops.as_slice().iter().map(|hop| hop.face);
+        self.disk.choose(now, queue, next_hops.fib_id(), faces, available)
     }
 
     /// Whether there is anywhere an Interest could go to at this time.
     pub(crate) fn has_next_hop(
-        &mut self,
+        &self,
         now: Instant,
         origin: Origin,
         interest: &InterestView<'_>,
     ) -> bool {
-        self.disk.hops.clear();
-        self.find_available_hops(now, origin, interest);
-        !self.disk.hops.is_empty()
+        !self.available_hops(now, origin, interest).is_empty()
     }
 
-    /// Fills in the next hops that an Interest may go to and whose store has room, by rising cost,
-    /// and returns the number of their FIB entry.
-    fn find_available_hops(
-        &mut self,
-        now: Instant,
-        origin: Origin,
-        interest: &InterestView<'_>,
-    ) -> u32 {
-        let chosen = origin.next_hop_face;
-        let chosen = chosen.map(|face| [NextHop { face: FaceId(face), cost: 0 }]);
+    fn available_hops(&self, now: Instant, origin: Origin, interest: &InterestView<'_>) -> HopSet {
         let is_home = self.is_in_producer_region(interest);
-        let hashes = PrefixHashes::of(&self.config.hash_key, interest.name, self.fib.lengths());
-        let entry = fib_entry(&self.fib, &self.config.hash_key, interest, &hashes, is_home);
-        let (fib, next_hops) = match (&chosen, entry) {
-            (Some(chosen), _) => (0, chosen.as_slice()),
-            (None, Some(entry)) => (entry.id, entry.next_hops.as_slice()),
-            (None, None) => return 0,
-        };
-        let has_labels = self.config.busy.mark == Mark::NbCc;
-        let is_last_hop = interest.hop_limit == Some(1);
-        let name = interest.name.value();
-        for hop in next_hops {
-            let Some(egress) = is_eligible(&self.faces, origin.face, name, hop.face) else {
-                continue;
-            };
-            let has_room = !has_labels || self.disk.neighbours.is_available(now, &egress);
-            if has_room && (!is_last_hop || egress.is_local()) {
-                self.disk.hops.push(*hop);
-            }
-        }
-        fib
+        let key = &self.config.hash_key;
+        let wanted = WantedHops { now, key, origin, interest, is_home };
+        wanted.find(&self.fib, &self.faces, &self.disk).1
     }
 
-    /// Sends an entry on past the store.
-    pub(crate) fn pass_store(
+    /// Counts an Interest that passes by a disk.
+    pub(crate) fn count_bypass(&mut self, reason: BypassReason) {
+        let stats = &mut self.stats.busy;
+        match reason {
+            BypassReason::QueueFull => stats.bypassed_queue_full += 1,
+            BypassReason::Slower => stats.bypassed_slower += 1,
+            BypassReason::Probe => stats.bypassed_probe += 1,
+            BypassReason::Stalled => stats.bypassed_stalled += 1,
+        }
+    }
+
+    /// Sends an entry on past the disk that has its Data.
+    pub(crate) fn pass_by_disk(
         &mut self,
         now: Instant,
         index: u32,
-        from: &ReceivedPacket<'_>,
-        past: DiskBypass,
+        origin: Origin,
+        bypass: &DiskBypass,
         interest: &InterestView<'_>,
         out: &mut Outbox,
     ) {
-        self.detach_wait_state(now, index, None);
-        self.disk.timings.insert(index, BypassTiming { since: now, sample: past.sample });
-        self.pit.entry_mut(index).awaits = AwaitedSource::Bypass;
-        let hops = core::mem::take(&mut self.disk.hops);
-        self.forward(now, index, Origin::of(from), Some(&hops), interest, out);
-        self.disk.hops = hops;
-    }
-
-    /// An Interest that was to pass the store by does so unmeasured.
-    pub(crate) fn forget_sample(&mut self, now: Instant, past: &DiskBypass) {
-        if let Some(sample) = &past.sample {
-            self.disk.adaptive.end_sample(now, sample, 0, Some(FaceId::CONTENT_STORE));
+        if bypass.reason == BypassReason::Stalled {
+            return self.forward(now, index, origin, None, interest, out);
         }
+        self.detach_wait_state(now, index, None);
+        let timing = self.disk.begin_bypass(now, bypass);
+        self.pit.entry_mut(index).awaits = AwaitedSource::Bypass(timing);
+        self.forward(now, index, origin, Some(bypass.hops), interest, out);
     }
 
-    /// An entry that has passed the store by ends: by an answer of `upstream`, or without.
+    /// An entry that has passed by a disk ends: by an answer of `upstream`, or without.
     #[cold]
-    pub(crate) fn end_bypass(&mut self, now: Instant, index: u32, upstream: Option<FaceId>) {
-        self.pit.entry_mut(index).awaits = AwaitedSource::Upstream;
-        let Some(BypassTiming { since, sample }) = self.disk.timings.remove(index) else { return };
-        let took_ns = now.ns_since(since);
+    pub(crate) fn end_bypass(&mut self, now: Instant, timing: u32, upstream: Option<FaceId>) {
+        let took_ns = self.disk.end_bypass(now, timing, upstream);
         if upstream.is_some_and(|face| face != FaceId::CONTENT_STORE) {
             self.stats.busy.bypass_latency.record(took_ns);
-        }
-        if let Some(sample) = sample {
-            self.disk.adaptive.end_sample(now, &sample, took_ns, upstream);
         }
     }
 }

@@ -19,13 +19,13 @@ impl Router {
     pub(crate) fn on_data(
         &mut self,
         now: Instant,
-        from: &ReceivedPacket<'_>,
+        received: &ReceivedPacket<'_>,
         data: &DataView<'_>,
         hashes: NameHashes,
         out: &mut Outbox,
     ) {
         self.stats.in_data += 1;
-        let Some(face) = self.faces.find(from.face) else {
+        let Some(face) = self.faces.find(received.face) else {
             return self.stats.drop_packet(DropReason::UnknownFace);
         };
         if !face.is_local() && is_localhost(data.name) {
@@ -35,9 +35,9 @@ impl Router {
         matched.clear();
         self.find_pending(data, hashes, &mut matched);
         if matched.is_empty() {
-            self.on_unsolicited(now, face, from, data, hashes);
+            self.on_unsolicited(now, face, received, data, hashes);
         } else {
-            self.satisfy(now, from, face, data, hashes, &matched, out);
+            self.satisfy(now, received, face, data, hashes, &matched, out);
         }
         self.matched = matched;
     }
@@ -93,12 +93,12 @@ impl Router {
         &mut self,
         now: Instant,
         face: Face,
-        from: &ReceivedPacket<'_>,
+        received: &ReceivedPacket<'_>,
         data: &DataView<'_>,
         hashes: NameHashes,
     ) {
         // Management tells of events whether somebody waits for them or not.
-        if from.face != FaceId::INTERNAL {
+        if received.face != FaceId::INTERNAL {
             self.stats.drop_packet(DropReason::Unsolicited);
         }
         let is_admitted = match self.config.unsolicited {
@@ -107,7 +107,7 @@ impl Router {
             UnsolicitedPolicy::AdmitNetwork => !face.is_local(),
             UnsolicitedPolicy::AdmitAll => true,
         };
-        if is_admitted && !from.header.no_cache {
+        if is_admitted && !received.header.no_cache {
             self.store(now, data, hashes);
         }
     }
@@ -116,20 +116,20 @@ impl Router {
     fn satisfy(
         &mut self,
         now: Instant,
-        from: &ReceivedPacket<'_>,
+        received: &ReceivedPacket<'_>,
         face: Face,
         data: &DataView<'_>,
         hashes: NameHashes,
         matched: &[u32],
         out: &mut Outbox,
     ) {
-        let stored = match from.header.no_cache {
+        let stored = match received.header.no_cache {
             true => None,
             false => self.store(now, data, hashes),
         };
         // The stored copy is sent on: a slice of what was received would pin a whole receive block.
-        let packet = stored.unwrap_or_else(|| from.packet.clone());
-        let source = (from.face, from.header.congestion_mark);
+        let packet = stored.unwrap_or_else(|| received.packet.clone());
+        let source = (received.face, received.header.congestion_mark);
         self.send_down(now, source, face.is_ad_hoc(), &packet, data, matched, out);
     }
 

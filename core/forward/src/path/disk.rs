@@ -3,18 +3,17 @@
 use alloc::vec::Vec;
 
 use weir_base::{FaceId, Instant, Packet};
-use weir_store::disk::{FinishedRead, OnDisk, ReadOutcome};
+use weir_store::disk::{FinishedRead, OnDisk, ReadId, ReadOutcome};
 use weir_store::{Lookup, NameHashes, Query};
 use weir_wire::{DataView, InterestView, NackReason, PacketView};
 
-use crate::content::busy::{Mark, StoreIo};
-use crate::content::decision::{BegunRead, StoreDecision};
+use crate::content::busy::Mark;
+use crate::content::decision::{DiskRead, StoreDecision};
 use crate::content::reads::Waiter;
 use crate::input::Input;
 use crate::io::{Event, Outbox};
-use crate::packet::{Asked, Origin, QueueState, ReceivedPacket};
+use crate::packet::{Origin, ReceivedPacket};
 use crate::router::Router;
-use crate::stats::DropReason;
 use crate::strategy::nacks::{NackVerdict, judge_nacks};
 use crate::table::pit::AwaitedSource;
 use crate::table::prefixes::{PrefixHashes, hash_proper_prefixes};
@@ -59,7 +58,7 @@ impl Router {
     fn finish_batch_with_disk(&mut self, now: Instant, out: &mut Outbox) {
         self.take_finished_reads(now, out);
         if self.config.busy.mark == Mark::NbCc {
-            let is_over = self.is_over_threshold();
+            let is_over = self.disk.is_over_threshold();
             self.disk.neighbours.announce(now, is_over, &mut self.stats.busy, out);
         }
         if !self.disk.flushes.is_empty() && !self.store.flush(now) {
@@ -69,10 +68,6 @@ impl Router {
         self.store.take_disk_ops(now, &mut out.disk_ops);
     }
 
-    fn is_over_threshold(&self) -> bool {
-        self.disk.queue_len(self.config.busy.io) >= self.disk.threshold.max(1)
-    }
-
     pub(crate) fn flush_store(&mut self, now: Instant, transaction: u64, out: &mut Outbox) {
         match self.store.flush(now) {
             true => self.disk.flushes.push(transaction),
@@ -80,89 +75,69 @@ impl Router {
         }
     }
 
-    /// Has the store read what it has found; past the bound of reads, a Nack.
-    pub(crate) fn begin_read(
-        &mut self,
-        now: Instant,
-        from: &ReceivedPacket<'_>,
-        asked: &Asked<'_>,
-        found: &OnDisk,
-        is_marked: bool,
-        out: &mut Outbox,
-    ) -> Option<StoreDecision> {
-        match self.store.begin_read(now, found) {
-            Ok(id) => Some(StoreDecision::ReadDisk(BegunRead { id, found: *found, is_marked })),
-            Err(_) => {
-                self.stats.busy.reads_refused += 1;
-                self.refuse(from, asked.face, NackReason::Congestion, DropReason::DiskBusy, out);
-                None
-            }
-        }
+    /// Has the store read what it has found. `None` past the bound of reads.
+    pub(crate) fn begin_read(&mut self, now: Instant, found: &OnDisk) -> Option<ReadId> {
+        let read = self.store.begin_read(now, found).ok();
+        self.stats.busy.reads_refused += u64::from(read.is_none());
+        read
     }
 
-    /// The entry waits for a read.
+    /// The entry waits for a read that was begun, or joined.
     pub(crate) fn wait_for_disk(
         &mut self,
         now: Instant,
         index: u32,
         origin: Origin,
-        begun: &BegunRead,
+        (read, begun): (&DiskRead, ReadId),
     ) {
         self.stats.busy.reads_begun += 1;
-        if self.config.busy.io == StoreIo::Blocking {
-            self.disk.blocked_on = Some(begun.id);
-        }
-        if self.pit.entry(index).awaits == AwaitedSource::Disk {
+        if matches!(self.pit.entry(index).awaits, AwaitedSource::Disk(_)) {
             return;
         }
         self.detach_wait_state(now, index, None);
-        self.pit.entry_mut(index).awaits = AwaitedSource::Disk;
         let waiter = Waiter {
             entry: index,
             since: now,
             ingress: origin.face,
             next_hop_face: origin.next_hop_face,
-            is_marked: begun.is_marked,
-            disk: begun.found.disk,
-            ahead: begun.found.reads_waiting,
+            is_marked: read.is_marked,
+            disk: read.found.disk,
+            ahead: read.found.reads_waiting,
         };
-        self.disk.reads.wait(begun.id, begun.found.disk, waiter);
+        let at = self.disk.reads.wait(begun, read.found.disk, waiter);
+        self.pit.entry_mut(index).awaits = AwaitedSource::Disk(at);
     }
 
-    /// An Interest finds its entry waiting for a disk. A retransmission goes upstream as well, but
-    /// not before its time, and not where there is no next hop; one from elsewhere waits with the
-    /// others.
+    /// An Interest finds its entry waiting for a disk since then. A retransmission goes upstream as
+    /// well, but not before its time, and not where there is no next hop; one from elsewhere waits
+    /// with the others.
     pub(crate) fn join_reading(
-        &mut self,
+        &self,
         now: Instant,
-        from: &ReceivedPacket<'_>,
-        index: u32,
+        received: &ReceivedPacket<'_>,
+        (index, since): (u32, Instant),
         interest: &InterestView<'_>,
     ) -> StoreDecision {
         let entry = self.pit.entry(index);
         if !entry.out_records.is_empty() {
             return StoreDecision::Forward;
         }
-        if !self.is_waiting(index, from.face) {
-            self.stats.busy.reads_joined += 1;
+        if !self.is_waiting(index, received.face) {
             return StoreDecision::Aggregate;
         }
         let hashes =
             PrefixHashes::of(&self.config.hash_key, interest.name, self.strategies.lengths());
         let strategy =
             self.strategies.longest_match(interest.name, &hashes).unwrap_or(&self.default_strategy);
-        let since = self.disk.reads.waiter(index).map_or(now, |waiter| waiter.since);
         let is_early = now.ns_since(since) < strategy.retransmission_ns(entry);
-        if is_early || !self.has_next_hop(now, Origin::of(from), interest) {
-            self.stats.drop_packet(DropReason::Suppressed);
-            return StoreDecision::Aggregate;
+        match is_early || !self.has_next_hop(now, Origin::of(received), interest) {
+            true => StoreDecision::Suppress,
+            false => StoreDecision::Hedge,
         }
-        self.stats.busy.hedged += 1;
-        StoreDecision::Forward
     }
 
     /// Has a disk read after all for an entry that has passed by: the next hop does not answer, or
-    /// has refused. Not where the store blocks: it has a queue of its own.
+    /// has refused. Not where a driver holds Interests up before the store.
     #[cold]
     pub(crate) fn fall_back_to_disk(
         &mut self,
@@ -172,7 +147,7 @@ impl Router {
         hashes: NameHashes,
         origin: Origin,
     ) -> bool {
-        if self.config.busy.io == StoreIo::Blocking {
+        if self.disk.is_held_up() {
             return false;
         }
         let query = Query {
@@ -186,27 +161,32 @@ impl Router {
             self.store.decline_read();
             return false;
         }
-        let Ok(id) = self.store.begin_read(now, &found) else { return false };
+        let Ok(begun) = self.store.begin_read(now, &found) else { return false };
         self.stats.busy.came_back += 1;
-        self.wait_for_disk(now, index, origin, &BegunRead { id, found, is_marked: false });
+        let read = DiskRead { found, is_over_threshold: false, is_marked: false };
+        self.wait_for_disk(now, index, origin, (&read, begun));
         true
     }
 
-    /// An entry that is about to end, or to go another way, leaves where it is noted beside the
-    /// PIT. `upstream`: who has answered it.
+    /// An entry that is about to end, or to wait for something else, waits no longer for what it
+    /// does. `upstream`: who has answered it.
     #[inline]
     pub(crate) fn detach_wait_state(&mut self, now: Instant, index: u32, upstream: Option<FaceId>) {
-        match self.pit.entry(index).awaits {
+        let awaits = &mut self.pit.entry_mut(index).awaits;
+        if *awaits == AwaitedSource::Upstream {
+            return;
+        }
+        match core::mem::take(awaits) {
             AwaitedSource::Upstream => {}
-            AwaitedSource::Disk => {
-                self.disk.reads.leave(index);
+            AwaitedSource::Disk(waiter) => {
+                self.disk.reads.leave(waiter);
                 self.stats.busy.overtaken += 1;
             }
-            AwaitedSource::Bypass => self.end_bypass(now, index, upstream),
+            AwaitedSource::Bypass(timing) => self.end_bypass(now, timing, upstream),
         }
     }
 
-    /// Answers or sends on everybody whose read has ended.
+    /// Answers or sends on the Interests whose reads have ended.
     pub(crate) fn take_finished_reads(&mut self, now: Instant, out: &mut Outbox) {
         while let Some(FinishedRead { read, outcome }) = self.store.next_finished() {
             let mut waiters = core::mem::take(&mut self.disk.finished);
@@ -218,24 +198,13 @@ impl Router {
             let is_stalled = matches!(outcome, ReadOutcome::Stalled);
             if let ReadOutcome::Data { packet, fresh_until } = outcome {
                 self.stats.busy.reads_late += u64::from(waiters.is_empty());
-                let is_over = disk.is_some_and(|disk| self.is_disk_over_threshold(disk));
+                let is_over = disk.is_some_and(|disk| self.disk.is_disk_over_threshold(disk));
                 self.answer_from_disk(now, is_over, &packet, fresh_until, &mut waiters, out);
             }
             for waiter in waiters.drain(..) {
                 self.forward_after_failed_read(now, &waiter, is_stalled, out);
             }
             self.disk.finished = waiters;
-            if self.disk.blocked_on == Some(read) {
-                self.disk.blocked_on = None;
-                self.let_queue_pass(now, out);
-            }
-        }
-    }
-
-    fn is_disk_over_threshold(&self, disk: u8) -> bool {
-        match self.config.busy.io {
-            StoreIo::Blocking => self.is_over_threshold(),
-            StoreIo::Async => self.disk.reads.queue_of(disk) >= self.disk.threshold.max(1),
         }
     }
 
@@ -292,15 +261,6 @@ impl Router {
             }
         }
         self.matched = matched;
-    }
-
-    /// The congestion mark of a Data from RAM: only an Interest that had to wait before a store
-    /// that blocks can have earned it.
-    #[inline]
-    pub(crate) fn mark_of_hit(&mut self, from: &ReceivedPacket<'_>) -> u64 {
-        let is_marked = from.queue_state == QueueState::QueuedToBeMarked;
-        self.stats.busy.marked += u64::from(is_marked);
-        u64::from(is_marked)
     }
 
     /// The disk did not help: on to FIB and strategy, unless a retransmission has gone there.

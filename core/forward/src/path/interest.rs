@@ -6,7 +6,7 @@ use weir_base::{FaceId, Instant, Packet};
 use weir_store::{Lookup, NameHashes, Query};
 use weir_wire::{InterestView, LpHeader, NackReason, PacketView, rewrite_interest, tlv};
 
-use crate::content::decision::StoreDecision;
+use crate::content::decision::{Refusal, StoreDecision, StoredData};
 use crate::io::{NextHop, Outbox};
 use crate::packet::{Asked, Origin, QueueState, ReceivedPacket, lifetime_ns};
 use crate::router::Router;
@@ -14,152 +14,107 @@ use crate::scope::is_localhost;
 use crate::stats::DropReason;
 use crate::strategy::context::Context;
 use crate::table::faces::Face;
-use crate::table::fib::fib_entry;
+use crate::table::fib::{HopSet, NextHops};
 use crate::table::pit::{AwaitedSource, InRecord, PitKey};
 use crate::table::prefixes::PrefixHashes;
 
 /// Octets that an Interest may grow by when a nonce is added: the element and longer outer lengths.
 const REWRITE_GROWTH: usize = 16;
 
-/// A part of the path of Interests, see [`Router::handle_interest_stage`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InterestStage {
+/// The next part of the path of an Interest, with what the parts before it have found.
+#[derive(Clone, Debug)]
+pub enum InterestStep {
     /// Scope, hop limit and loop check.
     Arrival,
     /// Look-up in the content store.
     Store,
-    /// Insertion into the PIT, or joining of what waits there.
-    Pit,
+    /// Insertion into the PIT, or aggregation with the entry that is there.
+    Pit(StoreDecision),
     /// Longest prefix in the FIB, strategy, egress.
-    Fib,
+    Fib(StoreDecision),
 }
 
 impl Router {
     /// parse -> **scope, hop limit, loop -> store -> PIT -> FIB, strategy** -> egress.
     #[inline(always)]
-    fn on_interest(
+    pub(crate) fn on_interest(
         &mut self,
         now: Instant,
-        from: &ReceivedPacket<'_>,
+        received: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
         hashes: NameHashes,
         out: &mut Outbox,
     ) {
-        let Some(asked) = self.check(from, interest, hashes, out) else { return };
-        let course = self.ask_store(now, from, interest, &asked, hashes, out);
-        let Some(course) = course else { return };
-        let Some(index) = self.enter_pit(now, from, interest, &asked, out) else { return };
-        self.follow(now, course, index, from, interest, out);
-    }
-
-    /// A new Interest: to its path, or before it the queue of a store that blocks.
-    #[inline(always)]
-    pub(crate) fn take_interest(
-        &mut self,
-        now: Instant,
-        from: &ReceivedPacket<'_>,
-        interest: &InterestView<'_>,
-        hashes: NameHashes,
-        out: &mut Outbox,
-    ) {
-        self.stats.in_interests += 1;
-        match self.disk.is_blocked() {
-            true => self.meet_blocked_store(now, from, interest, hashes, out),
-            false => self.on_interest(now, from, interest, hashes, out),
+        let Some(asked) = self.check(received, interest, hashes, out) else { return };
+        let decision = self.ask_store(now, received, interest, &asked, hashes);
+        if let Some(decision) = self.end_at_store(now, decision, received, interest, &asked, out)
+            && let Some(index) = self.enter_pit(now, received, interest, &asked, out)
+        {
+            self.send_on(now, &decision, index, received, interest, hashes, out);
         }
     }
 
-    /// The path of an Interest that does not take the usual way to it.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn resume_interest(
-        &mut self,
-        now: Instant,
-        from: &ReceivedPacket<'_>,
-        interest: &InterestView<'_>,
-        hashes: NameHashes,
-        out: &mut Outbox,
-    ) {
-        self.on_interest(now, from, interest, hashes, out);
-    }
-
-    /// One stage of the path of Interests alone, for a driver that has them wait between stages.
-    /// Begin with [`InterestStage::Arrival`]. Returns the stage that the same Interest is to be
-    /// given to next; nothing when it has come to its end.
+    /// One step of the path of an Interest alone, for a driver that has Interests wait between
+    /// steps. Begin with [`InterestStep::Arrival`]. Returns the step that the same Interest is to be
+    /// given to next; `None` when it has come to its end.
     ///
     /// An Interest that waits for a disk has come to its end here: it goes on by itself if the disk
-    /// cannot help. An Interest that passes the store by is given to [`InterestStage::Pit`]
-    /// instead. While it waits for the FIB its entry may be answered or expire; then nothing is
-    /// left to do.
-    ///
-    /// A store that blocks ([`StoreIo::Blocking`](crate::StoreIo)) has a queue of its own and no
-    /// stages.
+    /// cannot help. While an Interest waits for the FIB its entry may be answered or expire; then
+    /// nothing is left to do.
     ///
     /// # Panics
-    /// When `packet` is no valid Interest, or `header` bears a Nack: those have no stages.
-    pub fn handle_interest_stage(
+    /// When `packet` is no valid Interest, or `header` bears a Nack: those have no steps.
+    pub fn handle_interest_step(
         &mut self,
         now: Instant,
-        stage: InterestStage,
+        step: InterestStep,
         (face, header, packet): (FaceId, &LpHeader, &Packet),
         out: &mut Outbox,
-    ) -> Option<InterestStage> {
-        assert!(header.nack.is_none(), "a Nack does not pass the stages of Interests");
+    ) -> Option<InterestStep> {
+        assert!(header.nack.is_none(), "a Nack does not pass the steps of Interests");
         let view = PacketView::decode(packet).expect("who keeps an Interest has decoded it");
         let hashes = self.hash_name(&view);
-        let PacketView::Interest(interest) = &view else { panic!("Data has no such stages") };
-        let from = &ReceivedPacket { face, header, packet, queue_state: QueueState::NotQueued };
+        let PacketView::Interest(interest) = &view else { panic!("Data has no such steps") };
+        let received = &ReceivedPacket::new(face, header, packet);
         self.expire(now);
         self.handle_disk_timeout(now, out);
-        let next = self.do_stage(now, stage, from, interest, hashes, out);
+        let next = self.do_step(now, step, received, interest, hashes, out);
         self.finish_batch(now, out);
         next
     }
 
-    fn do_stage(
+    fn do_step(
         &mut self,
         now: Instant,
-        stage: InterestStage,
-        from: &ReceivedPacket<'_>,
+        step: InterestStep,
+        received: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
         hashes: NameHashes,
         out: &mut Outbox,
-    ) -> Option<InterestStage> {
-        match stage {
-            InterestStage::Arrival => {
-                self.stats.in_interests += 1;
-                self.check(from, interest, hashes, out).map(|_| InterestStage::Store)
-            }
-            InterestStage::Store => {
-                let asked = self.check(from, interest, hashes, out)?;
-                match self.ask_store(now, from, interest, &asked, hashes, out)? {
-                    StoreDecision::ReadDisk(read) => {
-                        let index = self.enter_pit(now, from, interest, &asked, out)?;
-                        self.follow(now, StoreDecision::ReadDisk(read), index, from, interest, out);
-                        None
-                    }
-                    StoreDecision::Aggregate => {
-                        self.enter_pit(now, from, interest, &asked, out);
-                        None
-                    }
-                    StoreDecision::Bypass(past) => {
-                        self.forget_sample(now, &past);
-                        Some(InterestStage::Pit)
-                    }
-                    StoreDecision::Forward | StoreDecision::RetryDisk(_) => {
-                        Some(InterestStage::Pit)
-                    }
+    ) -> Option<InterestStep> {
+        if let InterestStep::Fib(decision) = step {
+            let index = self.pit.find(&pit_key(interest, hashes))?;
+            self.send_on(now, &decision, index, received, interest, hashes, out);
+            return None;
+        }
+        self.stats.in_interests += u64::from(matches!(step, InterestStep::Arrival));
+        let asked = self.check(received, interest, hashes, out)?;
+        match step {
+            InterestStep::Arrival => Some(InterestStep::Store),
+            InterestStep::Store => {
+                let decision = self.ask_store(now, received, interest, &asked, hashes);
+                let decision = self.end_at_store(now, decision, received, interest, &asked, out)?;
+                if matches!(decision, StoreDecision::Aggregate | StoreDecision::Suppress) {
+                    // It needs neither FIB nor strategy.
+                    let index = self.enter_pit(now, received, interest, &asked, out)?;
+                    self.send_on(now, &decision, index, received, interest, hashes, out);
+                    return None;
                 }
+                Some(InterestStep::Pit(decision))
             }
-            InterestStage::Pit => {
-                let asked = self.check(from, interest, hashes, out)?;
-                let index = self.enter_pit(now, from, interest, &asked, out);
-                index.map(|_| InterestStage::Fib)
-            }
-            InterestStage::Fib => {
-                let index = self.pit.find(&pit_key(interest, hashes))?;
-                self.forward(now, index, Origin::of(from), None, interest, out);
-                None
+            InterestStep::Pit(decision) | InterestStep::Fib(decision) => {
+                let index = self.enter_pit(now, received, interest, &asked, out);
+                index.map(|_| InterestStep::Fib(decision))
             }
         }
     }
@@ -168,12 +123,12 @@ impl Router {
     #[inline(always)]
     pub(crate) fn check<'a>(
         &mut self,
-        from: &ReceivedPacket<'_>,
+        received: &ReceivedPacket<'_>,
         interest: &InterestView<'a>,
         hashes: NameHashes,
         out: &mut Outbox,
     ) -> Option<Asked<'a>> {
-        let Some(face) = self.faces.find(from.face) else {
+        let Some(face) = self.faces.find(received.face) else {
             self.stats.drop_packet(DropReason::UnknownFace);
             return None;
         };
@@ -188,8 +143,8 @@ impl Router {
         let key = pit_key(interest, hashes);
         let nonce = interest.nonce.unwrap_or_else(|| self.rng.next_u32());
         let pending = self.pit.find(&key);
-        if self.is_loop(key.hash, nonce, pending, from.face, face) {
-            self.refuse(from, face, NackReason::Duplicate, DropReason::Loop, out);
+        if self.is_loop(key.hash, nonce, pending, received.face, face) {
+            self.refuse(received, face, NackReason::Duplicate, DropReason::Loop, out);
             return None;
         }
         Some(Asked { key, face, nonce, pending })
@@ -200,13 +155,13 @@ impl Router {
     pub(crate) fn enter_pit(
         &mut self,
         now: Instant,
-        from: &ReceivedPacket<'_>,
+        received: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
         asked: &Asked<'_>,
         out: &mut Outbox,
     ) -> Option<u32> {
-        if !self.has_pit_room(from, asked) {
-            self.refuse(from, asked.face, NackReason::Congestion, DropReason::PitFull, out);
+        if !self.has_pit_room(received, asked) {
+            self.refuse(received, asked.face, NackReason::Congestion, DropReason::PitFull, out);
             return None;
         }
         let Asked { key, face, nonce, pending } = asked;
@@ -214,15 +169,15 @@ impl Router {
             Some(index) => self.renew_pending(index, interest, *nonce),
             None => self.insert_pending(key, interest, *nonce),
         };
-        self.note_downstream(now, index, from, face.slot(), interest, *nonce);
+        self.note_downstream(now, index, received, face.slot(), interest, *nonce);
         Some(index)
     }
 
     /// Whether the PIT may take what is asked.
     #[inline]
-    pub(crate) fn has_pit_room(&self, from: &ReceivedPacket<'_>, asked: &Asked<'_>) -> bool {
+    pub(crate) fn has_pit_room(&self, received: &ReceivedPacket<'_>, asked: &Asked<'_>) -> bool {
         let Asked { face, pending, .. } = asked;
-        let is_waiting = pending.is_some_and(|index| self.is_waiting(index, from.face));
+        let is_waiting = pending.is_some_and(|index| self.is_waiting(index, received.face));
         let is_over_share = !is_waiting && face.waits_for() >= self.config.pit_entries_per_face_max;
         !(is_over_share || pending.is_none() && self.pit.is_full())
     }
@@ -262,7 +217,7 @@ impl Router {
     /// Counts the drop and, where a single peer listens, says why.
     pub(crate) fn refuse(
         &mut self,
-        from: &ReceivedPacket<'_>,
+        received: &ReceivedPacket<'_>,
         face: Face,
         nack: NackReason,
         reason: DropReason,
@@ -270,33 +225,34 @@ impl Router {
     ) {
         self.stats.drop_packet(reason);
         if face.is_point_to_point() {
-            let interest = from.packet.clone();
-            self.sender.nack(from.face, nack, interest, &mut self.stats, out);
+            let interest = received.packet.clone();
+            self.sender.nack(received.face, nack, interest, &mut self.stats, out);
         }
     }
 
-    /// Answers from the store, or says where the Interest is to go. What others wait for already is
-    /// not in RAM.
+    /// What the store makes of an Interest. A pending entry means that memory has missed already.
     #[inline(always)]
-    fn ask_store(
+    pub(crate) fn ask_store(
         &mut self,
         now: Instant,
-        from: &ReceivedPacket<'_>,
+        received: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
         asked: &Asked<'_>,
         hashes: NameHashes,
-        out: &mut Outbox,
-    ) -> Option<StoreDecision> {
+    ) -> StoreDecision {
         if let Some(index) = asked.pending
             && let entry = self.pit.entry(index)
             && !entry.in_records.is_empty()
         {
             return match entry.awaits {
-                AwaitedSource::Disk => Some(self.join_reading(now, from, index, interest)),
-                AwaitedSource::Bypass if self.is_waiting(index, from.face) => {
-                    Some(StoreDecision::RetryDisk(hashes))
+                AwaitedSource::Disk(waiter) => {
+                    let since = self.disk.reads.waiter(waiter).since;
+                    self.join_reading(now, received, (index, since), interest)
                 }
-                _ => Some(StoreDecision::Forward),
+                AwaitedSource::Bypass(_) if self.is_waiting(index, received.face) => {
+                    StoreDecision::RetryDisk
+                }
+                AwaitedSource::Bypass(_) | AwaitedSource::Upstream => StoreDecision::Forward,
             };
         }
         let key = &asked.key;
@@ -308,42 +264,92 @@ impl Router {
         };
         match self.store.lookup(now, &query) {
             Lookup::Hit(hit) => {
-                let to = (from.face, from.header.pit_token);
-                let source = (FaceId::CONTENT_STORE, self.mark_of_hit(from));
-                self.sender.data(to, source, hit.packet, &mut self.stats, out);
-                None
+                // Only an Interest that had to wait before the store can have earned a mark.
+                let is_marked = received.queue_state == QueueState::QueuedToBeMarked;
+                StoreDecision::Answer(StoredData { packet: hit.packet, is_marked })
             }
-            Lookup::OnDisk(found) => self.decide(now, from, interest, asked, &found, out),
-            Lookup::Miss => Some(StoreDecision::Forward),
+            Lookup::OnDisk(found) => {
+                self.disk.neighbours.note_asked(now, &asked.face);
+                self.decide(now, received, interest, asked, found)
+            }
+            Lookup::Miss => StoreDecision::Forward,
         }
     }
 
-    /// Takes the course that the store has left.
+    /// Carries out what the store has decided where that is the end of the Interest's way, and
+    /// returns the decision where it is not.
     #[inline(always)]
-    pub(crate) fn follow(
+    pub(crate) fn end_at_store(
         &mut self,
         now: Instant,
-        course: StoreDecision,
-        index: u32,
-        from: &ReceivedPacket<'_>,
+        decision: StoreDecision,
+        received: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
+        asked: &Asked<'_>,
+        out: &mut Outbox,
+    ) -> Option<StoreDecision> {
+        let congestion = NackReason::Congestion;
+        match decision {
+            StoreDecision::Answer(StoredData { packet, is_marked }) => {
+                self.stats.busy.marked += u64::from(is_marked);
+                let to = (received.face, received.header.pit_token);
+                let source = (FaceId::CONTENT_STORE, u64::from(is_marked));
+                self.sender.data(to, source, packet, &mut self.stats, out);
+                None
+            }
+            StoreDecision::ReadDisk(read) => {
+                self.stats.busy.waited_over_threshold += u64::from(read.is_over_threshold);
+                let Some(begun) = self.begin_read(now, &read.found) else {
+                    self.refuse(received, asked.face, congestion, DropReason::DiskBusy, out);
+                    return None;
+                };
+                let index = self.enter_pit(now, received, interest, asked, out)?;
+                self.wait_for_disk(now, index, Origin::of(received), (&read, begun));
+                None
+            }
+            StoreDecision::Refuse(Refusal(reason)) => {
+                self.store.decline_read();
+                self.refuse(received, asked.face, congestion, reason, out);
+                None
+            }
+            decision => Some(decision),
+        }
+    }
+
+    /// Sends an entry where the store has let it go.
+    #[expect(clippy::too_many_arguments, reason = "the last stage of the path")]
+    #[inline(always)]
+    pub(crate) fn send_on(
+        &mut self,
+        now: Instant,
+        decision: &StoreDecision,
+        index: u32,
+        received: &ReceivedPacket<'_>,
+        interest: &InterestView<'_>,
+        hashes: NameHashes,
         out: &mut Outbox,
     ) {
-        match course {
-            StoreDecision::Forward => {
-                self.forward(now, index, Origin::of(from), None, interest, out)
+        let origin = Origin::of(received);
+        match decision {
+            StoreDecision::Forward => {}
+            StoreDecision::Bypass(bypass) => {
+                self.store.decline_read();
+                self.count_bypass(bypass.reason);
+                return self.pass_by_disk(now, index, origin, bypass, interest, out);
             }
-            StoreDecision::Bypass(past) => self.pass_store(now, index, from, past, interest, out),
-            StoreDecision::ReadDisk(begun) => {
-                self.wait_for_disk(now, index, Origin::of(from), &begun)
-            }
-            StoreDecision::RetryDisk(hashes) => {
-                if !self.fall_back_to_disk(now, index, interest, hashes, Origin::of(from)) {
-                    self.forward(now, index, Origin::of(from), None, interest, out);
+            StoreDecision::RetryDisk => {
+                if self.fall_back_to_disk(now, index, interest, hashes, origin) {
+                    return;
                 }
             }
-            StoreDecision::Aggregate => {}
+            StoreDecision::Hedge => self.stats.busy.hedged += 1,
+            StoreDecision::Aggregate => return self.stats.busy.reads_joined += 1,
+            StoreDecision::Suppress => return self.stats.drop_packet(DropReason::Suppressed),
+            StoreDecision::Answer(_) | StoreDecision::ReadDisk(_) | StoreDecision::Refuse(_) => {
+                unreachable!("that was the end of the Interest's way")
+            }
         }
+        self.forward(now, index, origin, None, interest, out);
     }
 
     fn insert_pending(&mut self, key: &PitKey<'_>, interest: &InterestView<'_>, nonce: u32) -> u32 {
@@ -395,7 +401,7 @@ impl Router {
         &mut self,
         now: Instant,
         index: u32,
-        from: &ReceivedPacket<'_>,
+        received: &ReceivedPacket<'_>,
         face_slot: u32,
         interest: &InterestView<'_>,
         nonce: u32,
@@ -405,20 +411,20 @@ impl Router {
         if !entry.in_records.is_empty() {
             self.stats.aggregated += 1;
         }
-        match entry.in_records.find(|record| record.face == from.face) {
+        match entry.in_records.find(|record| record.face == received.face) {
             Some(record) => {
                 record.nonce = nonce;
                 record.expiry = expiry;
-                record.pit_token = from.header.pit_token;
+                record.pit_token = received.header.pit_token;
             }
             None => {
                 self.faces.begin_wait(face_slot);
                 entry.in_records.push(InRecord {
-                    face: from.face,
+                    face: received.face,
                     face_slot,
                     nonce,
                     expiry,
-                    pit_token: from.header.pit_token,
+                    pit_token: received.header.pit_token,
                 });
             }
         }
@@ -426,48 +432,39 @@ impl Router {
         self.pit.timers.schedule(index, last);
     }
 
-    /// FIB and strategy; `only` are the next hops to choose from where something else has chosen
-    /// them.
+    /// FIB and strategy. `only`: the next hops to choose received, where not all.
     pub(crate) fn forward(
         &mut self,
         now: Instant,
         index: u32,
         origin: Origin,
-        only: Option<&[NextHop]>,
+        only: Option<HopSet>,
         interest: &InterestView<'_>,
         out: &mut Outbox,
     ) {
-        let chosen = origin.next_hop_face.map(|face| [NextHop { face: FaceId(face), cost: 0 }]);
         let is_home = self.is_in_producer_region(interest);
+        let key = &self.config.hash_key;
         let lengths = self.fib.lengths() | self.strategies.lengths();
-        let hashes = PrefixHashes::of(&self.config.hash_key, interest.name, lengths);
-        let next_hops = match (&chosen, only) {
-            (Some(chosen), _) => chosen.as_slice(),
-            (None, Some(only)) => only,
-            (None, None) => {
-                let entry = fib_entry(&self.fib, &self.config.hash_key, interest, &hashes, is_home);
-                entry.map_or(&[][..], |entry| entry.next_hops.as_slice())
-            }
-        };
-        let strategy =
-            self.strategies.longest_match(interest.name, &hashes).unwrap_or(&self.default_strategy);
+        let hashes = PrefixHashes::of(key, interest.name, lengths);
+        let next_hops = self.fib.next_hops(key, interest, &hashes, origin.next_hop_face, is_home);
         let mut context = Context {
             now,
             pit: &mut self.pit,
             entry: index,
             ingress: origin.face,
-            next_hops,
+            next_hops: next_hops.as_slice(),
+            only: only.and_then(|only| self.fib.still_valid(only)),
             lifetime_ns: lifetime_ns(interest),
             faces: &mut self.faces,
             sender: &mut self.sender,
             stats: &mut self.stats,
             out,
         };
-        match chosen {
-            Some([hop]) => {
-                context.send_interest(hop.face);
-            }
-            None => strategy.after_interest(&mut context),
+        if let NextHops::Chosen([hop]) = next_hops {
+            context.send_interest(hop.face);
+        } else {
+            let strategy = self.strategies.longest_match(interest.name, &hashes);
+            strategy.unwrap_or(&self.default_strategy).after_interest(&mut context);
         }
         if self.pit.entry(index).in_records.is_empty() {
             self.finish_unsatisfied(now, index);
@@ -519,6 +516,7 @@ impl Router {
             entry: index,
             ingress,
             next_hops: &[hop],
+            only: None,
             lifetime_ns: lifetime_ns(&interest),
             faces: &mut self.faces,
             sender: &mut self.sender,

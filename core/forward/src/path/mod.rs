@@ -1,10 +1,9 @@
 //! What happens to a packet between the face that it comes in by and those that it leaves by.
 
-mod blocking;
 mod bypass;
 mod data;
 mod disk;
 mod interest;
 mod nack;
 
-pub use interest::InterestStage;
+pub use interest::InterestStep;

@@ -17,25 +17,25 @@ impl Router {
     pub(crate) fn on_nack(
         &mut self,
         now: Instant,
-        from: &ReceivedPacket<'_>,
+        received: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
         reason: NackReason,
         hashes: NameHashes,
         out: &mut Outbox,
     ) {
         self.stats.in_nacks += 1;
-        let Some(index) = self.find_nacked(from, interest, hashes) else {
+        let Some(index) = self.find_nacked(received, interest, hashes) else {
             return self.stats.drop_packet(DropReason::UnexpectedNack);
         };
         let entry = self.pit.entry_mut(index);
         let record = entry
             .out_records
-            .find(|record| record.face == from.face && Some(record.nonce) == interest.nonce);
+            .find(|record| record.face == received.face && Some(record.nonce) == interest.nonce);
         let Some(record) = record else {
             return self.stats.drop_packet(DropReason::UnexpectedNack);
         };
         record.nacked = Some(reason);
-        if entry.awaits == AwaitedSource::Disk {
+        if matches!(entry.awaits, AwaitedSource::Disk(_)) {
             return;
         }
         match judge_nacks(now, entry) {
@@ -68,17 +68,17 @@ impl Router {
         let entry = self.pit.entry(index);
         let Some(first) = entry.in_records.iter().next() else { return false };
         let origin = Origin { face: first.face, next_hop_face: None };
-        entry.awaits == AwaitedSource::Bypass
+        matches!(entry.awaits, AwaitedSource::Bypass(_))
             && self.fall_back_to_disk(now, index, interest, hashes, origin)
     }
 
     fn find_nacked(
         &self,
-        from: &ReceivedPacket<'_>,
+        received: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
         hashes: NameHashes,
     ) -> Option<u32> {
-        if !self.faces.find(from.face)?.is_point_to_point() {
+        if !self.faces.find(received.face)?.is_point_to_point() {
             return None;
         }
         self.pit.find(&PitKey {

@@ -24,7 +24,7 @@ pub(super) fn after_interest(suppression: &Suppression, context: &mut Context<'_
 }
 
 fn forward_new(context: &mut Context<'_>) {
-    let cheapest = context.next_hops.iter().find(|hop| context.is_eligible(hop)).copied();
+    let cheapest = context.eligible().next();
     match cheapest {
         Some(hop) => {
             context.send_interest(hop.face);
@@ -38,14 +38,11 @@ fn forward_new(context: &mut Context<'_>) {
 
 /// The cheapest next hop not in use, else the one used longest ago.
 fn forward_again(context: &mut Context<'_>) {
-    let unused =
-        context.next_hops.iter().find(|hop| context.is_eligible(hop) && !context.is_in_use(hop));
+    let unused = context.eligible().find(|hop| !context.is_in_use(hop));
     let last_sent =
-        |hop: &&NextHop| context.out_record(hop.face).map(|record| (record.sent_at, hop.cost));
-    let chosen = unused.or_else(|| {
-        context.next_hops.iter().filter(|hop| context.is_eligible(hop)).min_by_key(last_sent)
-    });
-    match chosen.copied() {
+        |hop: &NextHop| context.out_record(hop.face).map(|record| (record.sent_at, hop.cost));
+    let chosen = unused.or_else(|| context.eligible().min_by_key(last_sent));
+    match chosen {
         Some(hop) => {
             context.send_interest(hop.face);
         }

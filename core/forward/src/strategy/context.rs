@@ -8,6 +8,7 @@ use crate::io::{NextHop, Outbox};
 use crate::scope::{Scope, scope_of};
 use crate::stats::{DropReason, RouterStats};
 use crate::table::faces::{Face, FaceTable};
+use crate::table::fib::HopSet;
 use crate::table::pit::{OutRecord, Pit, PitEntry};
 
 /// Exponential suppression of retransmissions (NFD, RetxSuppressionExponential).
@@ -40,6 +41,8 @@ pub(crate) struct Context<'a> {
     pub(crate) ingress: FaceId,
     /// By rising cost.
     pub(crate) next_hops: &'a [NextHop],
+    /// Those that may be used, where not all.
+    pub(crate) only: Option<HopSet>,
     pub(crate) lifetime_ns: u64,
     pub(crate) faces: &'a mut FaceTable,
     pub(crate) sender: &'a mut Sender,
@@ -48,13 +51,24 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// The next hops that the Interest may go to at all, by rising cost: not back where it came
+    /// from, unless those there do not hear one another, and not out of its scope.
+    pub(crate) fn eligible(&self) -> impl Iterator<Item = NextHop> {
+        (0..self.next_hops.len()).filter_map(|place| self.eligible_at(place))
+    }
+
+    /// The next hop in this place, if it is eligible.
+    pub(crate) fn eligible_at(&self, place: usize) -> Option<NextHop> {
+        let hop = *self.next_hops.get(place)?;
+        let is_allowed = self.only.is_none_or(|only| only.contains(place));
+        (is_allowed && self.is_eligible(&hop)).then_some(hop)
+    }
+
     pub(crate) fn entry(&self) -> &PitEntry {
         self.pit.entry(self.entry)
     }
 
-    /// Whether the Interest may go to `hop` at all: not back where it came from, unless those
-    /// there do not hear one another, and not out of its scope.
-    pub(crate) fn is_eligible(&self, hop: &NextHop) -> bool {
+    fn is_eligible(&self, hop: &NextHop) -> bool {
         is_eligible(self.faces, self.ingress, self.entry().name_value(), hop.face).is_some()
     }
 

@@ -5,10 +5,8 @@ use crate::strategy::context::{Context, Suppression, may_retransmit};
 
 pub(super) fn after_interest(suppression: &Suppression, context: &mut Context<'_>) {
     let mut sent = false;
-    for hop in context.next_hops {
-        if !context.is_eligible(hop) {
-            continue;
-        }
+    for place in 0..context.next_hops.len() {
+        let Some(hop) = context.eligible_at(place) else { continue };
         let pending = context.out_record(hop.face).filter(|record| record.expiry > context.now);
         let held_ns = pending.map(|record| record.suppression_ns.max(suppression.initial_ns));
         if let (Some(record), Some(held_ns)) = (pending, held_ns)

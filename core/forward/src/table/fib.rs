@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use weir_base::HashKey;
-use weir_wire::InterestView;
+use weir_base::{FaceId, HashKey};
+use weir_wire::{InterestView, Name, NameView};
 
 use crate::io::NextHop;
 use crate::table::prefixes::{PrefixHashes, PrefixTable};
@@ -17,21 +17,152 @@ pub(crate) struct FibEntry {
     pub(crate) next_hops: Vec<NextHop>,
 }
 
-/// The FIB entry of an Interest: of its name, whose prefixes hash to `hashes`, or of the first
-/// delegation of a forwarding hint that has one. `is_home`: the hint has led it here.
-#[inline]
-pub(crate) fn fib_entry<'a>(
-    fib: &'a PrefixTable<FibEntry>,
-    key: &HashKey,
-    interest: &InterestView<'_>,
-    hashes: &PrefixHashes,
-    is_home: bool,
-) -> Option<&'a FibEntry> {
-    if interest.forwarding_hint.is_empty() || is_home {
-        return fib.longest_match(interest.name, hashes);
+/// Next hops by prefix.
+pub(crate) struct Fib {
+    entries: PrefixTable<FibEntry>,
+    /// The number of the next new entry.
+    id_next: u32,
+    /// Grows with every change.
+    version: u32,
+}
+
+/// Some of the next hops of an Interest, by their place among them, as long as the FIB does not
+/// change. Next hops beyond the 64th are in no set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HopSet {
+    bits: u64,
+    version: u32,
+}
+
+/// Where an Interest may go: the next hops of a FIB entry, or the face that its sender chose.
+pub(crate) enum NextHops<'a> {
+    Fib(&'a FibEntry),
+    Chosen([NextHop; 1]),
+    None,
+}
+
+impl NextHops<'_> {
+    pub(crate) fn as_slice(&self) -> &[NextHop] {
+        match self {
+            Self::Fib(entry) => &entry.next_hops,
+            Self::Chosen(hop) => hop,
+            Self::None => &[],
+        }
     }
-    interest.forwarding_hint.iter().find_map(|delegation| {
-        let hashes = PrefixHashes::of(key, delegation, fib.lengths());
-        fib.longest_match(delegation, &hashes)
-    })
+
+    /// The number of the FIB entry; 0 where it is none.
+    pub(crate) fn fib_id(&self) -> u32 {
+        match self {
+            Self::Fib(entry) => entry.id,
+            Self::Chosen(_) | Self::None => 0,
+        }
+    }
+}
+
+impl HopSet {
+    pub(crate) fn is_empty(self) -> bool {
+        self.bits == 0
+    }
+
+    pub(crate) fn insert(&mut self, place: usize) {
+        if place < u64::BITS as usize {
+            self.bits |= 1 << place;
+        }
+    }
+
+    pub(crate) fn contains(self, place: usize) -> bool {
+        place < u64::BITS as usize && self.bits & 1 << place != 0
+    }
+
+    /// The one in this place alone.
+    pub(crate) fn only(self, place: usize) -> Self {
+        Self { bits: 1 << place, ..self }
+    }
+}
+
+impl Fib {
+    pub(crate) fn new() -> Self {
+        Self { entries: PrefixTable::new(), id_next: 0, version: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Bit `n` is set when a lookup needs the hash of the first `n` components.
+    #[inline]
+    pub(crate) fn lengths(&self) -> u64 {
+        self.entries.lengths()
+    }
+
+    pub(crate) fn no_hops(&self) -> HopSet {
+        HopSet { bits: 0, version: self.version }
+    }
+
+    /// `hops`, or nothing where the FIB has changed since.
+    pub(crate) fn still_valid(&self, hops: HopSet) -> Option<HopSet> {
+        Some(hops).filter(|hops| hops.version == self.version)
+    }
+
+    /// Replaces the next hops of a prefix and returns those that it did not have before; none
+    /// removes the prefix.
+    pub(crate) fn set(
+        &mut self,
+        prefix: Name,
+        mut next_hops: Vec<NextHop>,
+        key: &HashKey,
+    ) -> Vec<NextHop> {
+        self.version = self.version.wrapping_add(1);
+        if next_hops.is_empty() {
+            self.entries.remove(prefix.as_view(), key);
+            return next_hops;
+        }
+        next_hops.sort_by_key(|hop| (hop.cost, hop.face));
+        let id = match self.entries.value(prefix.as_view(), key) {
+            Some(entry) => entry.id,
+            None => {
+                self.id_next = self.id_next.wrapping_add(1);
+                self.id_next
+            }
+        };
+        let entry = FibEntry { id, next_hops: next_hops.clone() };
+        let before = self.entries.insert(prefix, entry, key);
+        let before = before.map_or_else(Vec::new, |entry| entry.next_hops);
+        next_hops.retain(|hop| !before.iter().any(|old| old.face == hop.face));
+        next_hops
+    }
+
+    #[inline]
+    pub(crate) fn longest_match(
+        &self,
+        name: NameView<'_>,
+        hashes: &PrefixHashes,
+    ) -> Option<&FibEntry> {
+        self.entries.longest_match(name, hashes)
+    }
+
+    /// The next hops of an Interest: the face `chosen` by its sender, else of its name, whose
+    /// prefixes hash to `hashes`, or of the first delegation of a forwarding hint that has some.
+    /// `is_home`: the hint has led it here.
+    #[inline]
+    pub(crate) fn next_hops(
+        &self,
+        key: &HashKey,
+        interest: &InterestView<'_>,
+        hashes: &PrefixHashes,
+        chosen: Option<u64>,
+        is_home: bool,
+    ) -> NextHops<'_> {
+        if let Some(face) = chosen {
+            return NextHops::Chosen([NextHop { face: FaceId(face), cost: 0 }]);
+        }
+        let entry = match interest.forwarding_hint.is_empty() || is_home {
+            true => self.entries.longest_match(interest.name, hashes),
+            false => interest.forwarding_hint.iter().find_map(|delegation| {
+                let hashes = PrefixHashes::of(key, delegation, self.entries.lengths());
+                self.entries.longest_match(delegation, &hashes)
+            }),
+        };
+        entry.map_or(NextHops::None, NextHops::Fib)
+    }
 }

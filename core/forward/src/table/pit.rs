@@ -78,11 +78,11 @@ pub(crate) enum AwaitedSource {
     /// Upstream, for want of another.
     #[default]
     Upstream,
-    /// A disk of the store: [`Reads`](crate::content::reads::Reads) has a waiter for it. A retransmission
-    /// may have gone upstream as well.
-    Disk,
-    /// Upstream, although the store has it: [`BypassTimings`](crate::content::bypass::BypassTimings) has it.
-    Bypass,
+    /// A disk of the store: the place of its waiter among those of the read. A retransmission may
+    /// have gone upstream as well.
+    Disk(u32),
+    /// Upstream, although a disk has it: the place of what is measured until the answer.
+    Bypass(u32),
 }
 
 /// A pending Interest.

@@ -136,9 +136,8 @@ impl DiskBed {
     }
 
     fn done(&mut self, op: DiskOp, outcome: DiskOutcome) {
-        let now = self.now;
         let mut inputs = [Input::DiskDone { id: op.id, outcome }];
-        self.bed.router.handle(now, &mut inputs, &mut self.bed.out);
+        self.bed.handle(&mut inputs);
     }
 
     /// The disk does the oldest operation; what then leaves.
@@ -367,11 +366,10 @@ fn over_the_threshold_interests_pass_by_where_they_can() {
     assert_eq!(sent(&bed.want(2)), vec![(U, PacketKind::Interest)]);
     assert_eq!((bed.busy().bypassed_queue_full, bed.busy().reads_begun), (1, 2));
     // The best hop has no room: the next.
-    let now = bed.now;
-    bed.bed.router.handle(now, &mut [label(U, 30)], &mut bed.bed.out);
+    bed.bed.handle(&mut [label(U, 30)]);
     assert_eq!(sent(&bed.want(3)), vec![(V, PacketKind::Interest)]);
     // None has: it waits, and its Data is marked.
-    bed.bed.router.handle(now, &mut [label(V, 30)], &mut bed.bed.out);
+    bed.bed.handle(&mut [label(V, 30)]);
     assert!(bed.want(4).is_empty());
     assert_eq!(bed.busy().waited_over_threshold, 1);
     // Past the hard bound, a Nack.
@@ -389,9 +387,9 @@ fn over_the_threshold_interests_pass_by_where_they_can() {
     // The label of U is withdrawn, that of V passes.
     bed.want(0);
     bed.want(1);
-    bed.bed.router.handle(now, &mut [label(U, 0)], &mut bed.bed.out);
+    bed.bed.handle(&mut [label(U, 0)]);
     assert_eq!(sent(&bed.want(2)), vec![(U, PacketKind::Interest)]);
-    bed.bed.router.handle(now, &mut [label(U, 1000)], &mut bed.bed.out);
+    bed.bed.handle(&mut [label(U, 1000)]);
     bed.pass_ms(31);
     assert_eq!(sent(&bed.want(4)), vec![(V, PacketKind::Interest)]);
 }
@@ -417,8 +415,7 @@ fn a_next_hop_that_is_dead_or_refuses_does_not_keep_from_the_disk() {
     assert!(bed.want(2).is_empty());
     let nack = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
     let input = Input::Packet { face: U, header: nack, packet: passed[0].packet.clone() };
-    let now = bed.now;
-    bed.bed.router.handle(now, &mut [input], &mut bed.bed.out);
+    bed.bed.handle(&mut [input]);
     assert_eq!(bed.busy().came_back, 2);
     let answers: Vec<_> = (0..4).flat_map(|_| bed.step()).collect();
     assert_eq!(sent(&answers), vec![(ASKER, PacketKind::Data); 4]);
@@ -546,7 +543,7 @@ fn before_a_store_that_blocks_interests_wait_their_turn() {
     let kinds = vec![(ASKER, PacketKind::Data), (U, PacketKind::Interest)];
     assert_eq!(sent(&out), kinds);
     assert_eq!((bed.busy().interests_waiting, bed.busy().interests_queued), (0, 4));
-    assert!(!bed.router.disk.is_blocked());
+    assert!(bed.router.disk.reads.is_empty());
 }
 
 #[test]
@@ -570,9 +567,8 @@ fn over_the_threshold_interests_pass_a_store_that_blocks() {
     assert_eq!(bed.busy().interests_waiting, 2);
     assert_eq!(sent(&bed.want(3)), vec![(U, PacketKind::Interest)]);
     assert_eq!(announcements(&mut bed), vec![(ASKER, 30)]);
-    let now = bed.now;
     let label = label(U, 1000);
-    bed.bed.router.handle(now, &mut [label], &mut bed.bed.out);
+    bed.bed.handle(&mut [label]);
     assert!(bed.want(4).is_empty(), "nowhere to go");
     let marks: Vec<_> =
         (0..4).flat_map(|_| bed.step()).map(|out| out.header.congestion_mark).collect();
@@ -628,9 +624,8 @@ fn no_label_closes_a_next_hop_for_good() {
     let mut bed = DiskBed::new(policy(Bypass::Threshold, Mark::NbCc));
     bed.put_segments(6);
     bed.route("/d", &[(U, 0)]);
-    let now = bed.now;
     let label = label(U, u64::MAX);
-    bed.bed.router.handle(now, &mut [label], &mut bed.bed.out);
+    bed.bed.handle(&mut [label]);
     bed.pass_ms(10_001);
     (0..2).for_each(|segment| assert!(bed.want(segment).is_empty()));
     assert_eq!(sent(&bed.want(2)), vec![(U, PacketKind::Interest)]);
@@ -731,9 +726,8 @@ impl DiskBed {
                 self.take()
             }
             Happening::Label { face, ms } => {
-                let now = self.now;
                 let label = label(FaceId(face), ms);
-                self.bed.router.handle(now, &mut [label], &mut self.bed.out);
+                self.bed.handle(&mut [label]);
                 Vec::new()
             }
             Happening::Pass { ms } => {

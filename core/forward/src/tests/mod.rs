@@ -8,8 +8,8 @@ use weir_store::StoreConfig;
 use weir_wire::{Data, Interest, InterestView, LpHeader, NackReason, Name, PitToken};
 
 use crate::{
-    Command, DropReason, Event, FaceScope, Input, LinkType, NextHop, OutPacket, Outbox, PacketKind,
-    Router, RouterConfig,
+    BlockingStore, Command, DropReason, Event, FaceScope, Input, LinkType, NextHop, OutPacket,
+    Outbox, PacketKind, Router, RouterConfig,
 };
 
 mod disk;
@@ -90,6 +90,7 @@ fn data(name: &str, freshness_ms: u64) -> Vec<u8> {
 
 struct Bed {
     router: Router,
+    blocking: Option<BlockingStore>,
     now: Instant,
     out: Outbox,
 }
@@ -103,8 +104,10 @@ impl Bed {
     }
 
     fn with_config(config: RouterConfig) -> Self {
-        let router = Router::new(Instant::ZERO, config);
-        let mut bed = Self { router, now: Instant::from_ns(NS_PER_MS), out: Outbox::default() };
+        let mut router = Router::new(Instant::ZERO, config);
+        let blocking = BlockingStore::of(&mut router);
+        let now = Instant::from_ns(NS_PER_MS);
+        let mut bed = Self { router, blocking, now, out: Outbox::default() };
         for (face, scope, link_type) in [
             (FaceId::INTERNAL, FaceScope::Local, LinkType::PointToPoint),
             (LOCAL, FaceScope::Local, LinkType::PointToPoint),
@@ -118,8 +121,15 @@ impl Bed {
         bed
     }
 
+    fn handle(&mut self, inputs: &mut [Input]) {
+        match &mut self.blocking {
+            Some(store) => store.handle(&mut self.router, self.now, inputs, &mut self.out),
+            None => self.router.handle(self.now, inputs, &mut self.out),
+        }
+    }
+
     fn command(&mut self, command: Command) {
-        self.router.handle(self.now, &mut [Input::Command(command)], &mut self.out);
+        self.handle(&mut [Input::Command(command)]);
     }
 
     fn route(&mut self, prefix: &str, next_hops: &[(FaceId, u64)]) {
@@ -138,13 +148,13 @@ impl Bed {
 
     fn pass_ms(&mut self, ms: u64) {
         self.now = self.now.plus_ns(ms * NS_PER_MS);
-        self.router.handle(self.now, &mut [Input::Wakeup], &mut self.out);
+        self.handle(&mut [Input::Wakeup]);
     }
 
     fn packet(&mut self, face: FaceId, header: LpHeader, wire: Vec<u8>) -> Vec<OutPacket> {
         let packet = Packet::from(wire);
         let mut inputs = [Input::Packet { face, header, packet }];
-        self.router.handle(self.now, &mut inputs, &mut self.out);
+        self.handle(&mut inputs);
         self.take()
     }
 

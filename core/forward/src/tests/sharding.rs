@@ -5,7 +5,8 @@ use weir_base::HashKey;
 use weir_wire::PacketView;
 
 use super::*;
-use crate::InterestStage;
+use crate::InterestStep;
+use crate::content::decision::StoreDecision;
 use crate::shard::{shard_of_name, shard_of_token, token_of_shard};
 
 /// What may happen to a router: names, faces and times are few, so that packets meet.
@@ -160,10 +161,10 @@ proptest! {
 
 fn walk_stages(bed: &mut Bed, face: FaceId, packet: &Packet) {
     let header = LpHeader::default();
-    let mut next = Some(InterestStage::Arrival);
-    while let Some(stage) = next {
+    let mut next = Some(InterestStep::Arrival);
+    while let Some(step) = next {
         let arrival = (face, &header, packet);
-        next = bed.router.handle_interest_stage(bed.now, stage, arrival, &mut bed.out);
+        next = bed.router.handle_interest_step(bed.now, step, arrival, &mut bed.out);
     }
 }
 
@@ -176,17 +177,17 @@ fn an_interest_that_is_answered_between_stages_goes_nowhere() {
         let header = LpHeader::default();
         let interest = Packet::from(Ask::new("/a/x", 7).wire());
         let arrival = (LOCAL, &header, &interest);
-        let stage = InterestStage::Pit;
-        let next = bed.router.handle_interest_stage(bed.now, stage, arrival, &mut bed.out);
-        assert_eq!(next, Some(InterestStage::Fib));
+        let step = InterestStep::Pit(StoreDecision::Forward);
+        let next = bed.router.handle_interest_step(bed.now, step, arrival, &mut bed.out);
+        assert!(matches!(next, Some(InterestStep::Fib(StoreDecision::Forward))));
         if data_comes {
             assert_eq!(bed.answer(U, data("/a/x", 0)).len(), expected);
         } else {
             bed.pass_ms(5000);
         }
-        let stage = InterestStage::Fib;
-        let next = bed.router.handle_interest_stage(bed.now, stage, arrival, &mut bed.out);
-        assert_eq!((next, bed.out.packets.len()), (None, 0));
+        let step = InterestStep::Fib(StoreDecision::Forward);
+        let next = bed.router.handle_interest_step(bed.now, step, arrival, &mut bed.out);
+        assert!(next.is_none() && bed.out.packets.is_empty());
     }
 }
 

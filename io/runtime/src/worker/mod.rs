@@ -23,7 +23,7 @@ use mio::{Events, Poll, Token};
 use weir_base::{FaceId, Instant, NS_PER_MS, NS_PER_S, Packet, Pool, Slab, TimerWheel};
 use weir_disk::DiskPorts;
 use weir_face::{Datagram, UdpPort};
-use weir_forward::{Command, FaceScope, Input, Outbox, Router, RouterConfig};
+use weir_forward::{BlockingStore, Command, FaceScope, Input, Outbox, Router, RouterConfig};
 use weir_link::LinkDrop;
 
 use crate::clock::{Clock, sleep_until};
@@ -133,6 +133,8 @@ pub(crate) struct Worker {
     poll: Poll,
     pool: Pool,
     router: Router,
+    /// The queue before its store, where that blocks.
+    blocking: Option<BlockingStore>,
     faces: Faces,
     ports: Slab<Port>,
     port_slots: HashMap<PortId, u32>,
@@ -162,6 +164,7 @@ impl Worker {
     pub(crate) fn new(setup: WorkerSetup) -> Self {
         let now = setup.clock.now();
         let idle_timeout_ns = setup.idle_timeout.as_nanos() as u64;
+        let mut router = Router::new(now, setup.router);
         // Management is a program of this machine behind a face that has no socket.
         let internal = Input::Command(Command::AddFace {
             face: FaceId::INTERNAL,
@@ -173,7 +176,8 @@ impl Worker {
             clock: setup.clock,
             poll: setup.poll,
             pool: Pool::new(POOL_BYTES_MAX),
-            router: Router::new(now, setup.router),
+            blocking: BlockingStore::of(&mut router),
+            router,
             faces: Faces::default(),
             ports: Slab::new(),
             port_slots: HashMap::new(),

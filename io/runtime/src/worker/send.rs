@@ -20,7 +20,10 @@ impl Worker {
             return;
         }
         for batch in self.inputs.chunks_mut(BATCH_PACKETS) {
-            self.router.handle(now, batch, &mut self.outbox);
+            match &mut self.blocking {
+                Some(store) => store.handle(&mut self.router, now, batch, &mut self.outbox),
+                None => self.router.handle(now, batch, &mut self.outbox),
+            }
         }
         self.inputs.clear();
         let mut packets = mem::take(&mut self.outbox.packets);

@@ -1,7 +1,7 @@
 //! What comes to a node: packets, and its own time.
 
 use weir_base::{FaceId, Instant, Packet};
-use weir_forward::{Input, InterestStage};
+use weir_forward::{Input, InterestStep, StoreDecision};
 use weir_link::Received;
 use weir_wire::{HopSignal, LpHeader, PacketView};
 
@@ -141,7 +141,8 @@ impl Network {
                 let shard = router.shard_of(&header, peek.as_ref(), &packet);
                 let has_stages = router.stages.is_some();
                 if has_stages {
-                    self.enter_stages(node, Job { shard, face, header, packet }, observer);
+                    let step = InterestStep::Arrival;
+                    self.enter_stages(node, Job { shard, face, header, packet, step }, observer);
                 } else {
                     self.hand_to_shard(node, shard, Input::Packet { face, header, packet });
                 }
@@ -231,7 +232,7 @@ impl Network {
             Ok(PacketView::Data(_)) => false,
             // Nacks and what cannot be decoded take no time and end where they always end.
             _ => {
-                let Job { shard, face, header, packet } = job;
+                let Job { shard, face, header, packet, .. } = job;
                 return self.hand_to_shard(node, shard, Input::Packet { face, header, packet });
             }
         };
@@ -247,7 +248,12 @@ impl Network {
     /// A packet that the router looks at for the first time.
     fn begin(&mut self, node: u32, is_interest: bool, job: Job, observer: &mut dyn Observer) {
         if is_interest {
-            return self.walk(node, InterestStage::Arrival, job, observer);
+            if self.is_store_blocking(node) {
+                // Its queue takes the place of those between the stages.
+                let Job { shard, face, header, packet, .. } = job;
+                return self.hand_to_shard(node, shard, Input::Packet { face, header, packet });
+            }
+            return self.walk(node, job, observer);
         }
         let now = self.now();
         let Some(stages) = self.stages(node) else { return };
@@ -258,6 +264,13 @@ impl Network {
         }
     }
 
+    fn is_store_blocking(&self, node: u32) -> bool {
+        match &self.nodes[node as usize].kind {
+            NodeKind::Router(router) => router.is_store_blocking(),
+            NodeKind::App(_) => false,
+        }
+    }
+
     fn stages(&mut self, node: u32) -> Option<&mut super::stages::Stages> {
         match &mut self.nodes[node as usize].kind {
             NodeKind::Router(router) => router.stages.as_deref_mut(),
@@ -265,58 +278,56 @@ impl Network {
         }
     }
 
-    /// An Interest from the queue before `stage` on, until it waits or has come to its end.
-    fn walk(&mut self, node: u32, stage: InterestStage, job: Job, observer: &mut dyn Observer) {
+    /// An Interest from the queue before its next step on, until it waits or has come to its end.
+    fn walk(&mut self, node: u32, job: Job, observer: &mut dyn Observer) {
         let now = self.now();
-        let (mut stage, mut job) = (stage, job);
+        let mut job = job;
         loop {
-            job = match self.enter(node, now, stage, job) {
+            match self.enter(node, now, job) {
                 Entered::Waits => return,
-                Entered::AtOnce(job) => {
-                    let Some(next) = self.serve(node, stage, &job) else { return };
-                    stage = next;
-                    job
+                Entered::AtOnce(entered) => {
+                    let Some(served) = self.serve(node, entered) else { return };
+                    job = served;
                 }
-                Entered::Full(job, when_full) => {
+                Entered::Full(full, when_full) => {
                     let is_bypass = when_full == WhenFull::Bypass;
-                    self.on_full(node, queue_of(stage), is_bypass, observer);
+                    self.on_full(node, queue_of(&full.step), is_bypass, observer);
                     if !is_bypass {
                         return;
                     }
-                    stage = InterestStage::Pit;
-                    job
+                    job = Job { step: InterestStep::Pit(StoreDecision::Forward), ..full };
                 }
             };
         }
     }
 
-    /// An Interest before the queue of `stage`.
-    fn enter(&mut self, node: u32, now: Instant, stage: InterestStage, job: Job) -> Entered {
+    /// An Interest before the queue of its next step.
+    fn enter(&mut self, node: u32, now: Instant, job: Job) -> Entered {
         let NodeKind::Router(router) = &mut self.nodes[node as usize].kind else {
             return Entered::AtOnce(job);
         };
         let Some(stages) = &mut router.stages else { return Entered::AtOnce(job) };
-        let is_vain = stage == InterestStage::Store
+        let is_vain = matches!(job.step, InterestStep::Store)
             && stages.tells_misses_apart()
             && !router.shards[job.shard].would_hit(now, &job.packet);
-        if is_vain { stages.enter_store_in_vain(now, job) } else { stages.enter(now, stage, job) }
+        if is_vain { stages.enter_store_in_vain(now, job) } else { stages.enter(now, job) }
     }
 
-    /// The router does what it does in `stage`.
-    fn serve(&mut self, node: u32, stage: InterestStage, job: &Job) -> Option<InterestStage> {
+    /// The router takes the next step of an Interest. Returns it with the step after that.
+    fn serve(&mut self, node: u32, job: Job) -> Option<Job> {
         let now = self.now();
         let NodeKind::Router(router) = &mut self.nodes[node as usize].kind else { return None };
         let input = (job.face, &job.header, &job.packet);
-        let next =
-            router.shards[job.shard].handle_interest_stage(now, stage, input, &mut self.outbox);
+        let shard = &mut router.shards[job.shard];
+        let next = shard.handle_interest_step(now, job.step, input, &mut self.outbox);
         router.after_shard(job.shard, now, &mut self.outbox);
-        next
+        next.map(|step| Job { step, ..job })
     }
 
     /// The router takes a Data, and writes it to the store if there is room to.
     fn serve_data(&mut self, node: u32, job: Job, observer: &mut dyn Observer) {
         let now = self.now();
-        let Job { shard, face, mut header, packet } = job;
+        let Job { shard, face, mut header, packet, .. } = job;
         let Some(stages) = self.stages(node) else { return };
         if !header.no_cache && !stages.write(now) {
             header.no_cache = true;
@@ -354,9 +365,9 @@ impl Network {
             match served {
                 Served::Arrival(is_interest, job) => self.begin(node, is_interest, job, observer),
                 Served::Data(job) => self.serve_data(node, job, observer),
-                Served::Interest(stage, job) => {
-                    if let Some(next) = self.serve(node, stage, &job) {
-                        self.walk(node, next, job, observer);
+                Served::Interest(job) => {
+                    if let Some(served) = self.serve(node, job) {
+                        self.walk(node, served, observer);
                     }
                 }
             }

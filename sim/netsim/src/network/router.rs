@@ -3,8 +3,8 @@
 use weir_base::{FaceId, HashKey, Instant, Packet};
 use weir_forward::shard::{shard_of_name, shard_of_token};
 use weir_forward::{
-    Bypass, Command, FaceScope, Input, LinkType, Mark, NextHop, Outbox, Router, RouterConfig,
-    RouterStats, strategy::Strategy,
+    BlockingStore, Bypass, Command, FaceScope, Input, LinkType, Mark, NextHop, Outbox, Router,
+    RouterConfig, RouterStats, strategy::Strategy,
 };
 use weir_store::StoreConfig;
 use weir_store::disk::{Admission, DiskOp, DiskTierConfig, OfferAt};
@@ -58,6 +58,8 @@ pub(crate) struct RouterNode {
     setup: Setup,
     key: HashKey,
     pub(crate) shards: Vec<Router>,
+    /// Of each shard: the queue before its store, where that blocks.
+    blocking: Vec<Option<BlockingStore>>,
     configs: Vec<RouterConfig>,
     pub(crate) stages: Option<Box<Stages>>,
     /// They outlive the shards.
@@ -86,6 +88,7 @@ impl RouterNode {
                 seed_of(setup.seed, Part::HashKey, 1),
             ]),
             shards: Vec::new(),
+            blocking: Vec::new(),
             configs: Vec::new(),
             stages: None,
             disks,
@@ -138,6 +141,7 @@ impl RouterNode {
         };
         self.configs = (0..plan.shards).map(config).collect();
         self.shards = self.configs.iter().map(|config| Router::new(now, config.clone())).collect();
+        self.blocking = self.shards.iter_mut().map(BlockingStore::of).collect();
         self.stages = plan
             .stages
             .as_ref()
@@ -207,8 +211,16 @@ impl RouterNode {
         inputs: &mut [Input],
         out: &mut Outbox,
     ) {
-        self.shards[shard].handle(now, inputs, out);
+        match &mut self.blocking[shard] {
+            Some(store) => store.handle(&mut self.shards[shard], now, inputs, out),
+            None => self.shards[shard].handle(now, inputs, out),
+        }
         self.after_shard(shard, now, out);
+    }
+
+    /// Whether Interests queue before the store while it reads.
+    pub(crate) fn is_store_blocking(&self) -> bool {
+        self.blocking.iter().any(Option::is_some)
     }
 
     /// Calls the shards whose time has come.

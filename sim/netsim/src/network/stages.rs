@@ -1,7 +1,7 @@
 //! Queues between the stages of a router's packet path (paper nb-cache, Fig. 1).
 
 use weir_base::{FaceId, Instant, Packet, Rng};
-use weir_forward::InterestStage;
+use weir_forward::InterestStep;
 use weir_netem::{Server, ServerConfig, ServiceTime};
 use weir_wire::LpHeader;
 
@@ -15,6 +15,8 @@ pub(crate) struct Job {
     pub(crate) face: FaceId,
     pub(crate) header: LpHeader,
     pub(crate) packet: Packet,
+    /// What the router is to do with it next, if it is an Interest.
+    pub(crate) step: InterestStep,
 }
 
 /// A stage with its queue.
@@ -70,7 +72,7 @@ pub(crate) enum Entered {
 pub(crate) enum Served {
     /// It has had its time on the processor; whether it is an Interest.
     Arrival(bool, Job),
-    Interest(InterestStage, Job),
+    Interest(Job),
     Data(Job),
 }
 
@@ -136,13 +138,13 @@ impl Stages {
         }
     }
 
-    /// An Interest before a stage.
-    pub(crate) fn enter(&mut self, now: Instant, stage: InterestStage, job: Job) -> Entered {
-        let queue = match stage {
-            InterestStage::Arrival => &mut None,
-            InterestStage::Store => &mut self.store,
-            InterestStage::Pit => &mut self.pit,
-            InterestStage::Fib => &mut self.fib,
+    /// An Interest before its next step.
+    pub(crate) fn enter(&mut self, now: Instant, job: Job) -> Entered {
+        let queue = match &job.step {
+            InterestStep::Arrival => &mut None,
+            InterestStep::Store => &mut self.store,
+            InterestStep::Pit(_) => &mut self.pit,
+            InterestStep::Fib(_) => &mut self.fib,
         };
         offer(queue, now, job)
     }
@@ -170,14 +172,8 @@ impl Stages {
         if let Some(job) = complete(&mut self.pit_data, now) {
             return Some(Served::Data(job));
         }
-        let interests = [
-            (InterestStage::Store, &mut self.store),
-            (InterestStage::Pit, &mut self.pit),
-            (InterestStage::Fib, &mut self.fib),
-        ];
-        interests
-            .into_iter()
-            .find_map(|(at, stage)| complete(stage, now).map(|job| Served::Interest(at, job)))
+        let interests = [&mut self.store, &mut self.pit, &mut self.fib];
+        interests.into_iter().find_map(|stage| complete(stage, now)).map(Served::Interest)
     }
 
     /// When the next service ends.
@@ -276,12 +272,12 @@ fn complete(stage: &mut Option<Stage<Job>>, now: Instant) -> Option<Job> {
     stage.as_mut()?.server.complete(now)
 }
 
-/// The queue before a stage, as events name it.
-pub(crate) fn queue_of(stage: InterestStage) -> Queue {
-    match stage {
-        InterestStage::Arrival | InterestStage::Store => Queue::Store,
-        InterestStage::Pit => Queue::Pit,
-        InterestStage::Fib => Queue::Fib,
+/// The queue before a step, as events name it.
+pub(crate) fn queue_of(step: &InterestStep) -> Queue {
+    match step {
+        InterestStep::Arrival | InterestStep::Store => Queue::Store,
+        InterestStep::Pit(_) => Queue::Pit,
+        InterestStep::Fib(_) => Queue::Fib,
     }
 }
 

@@ -159,20 +159,22 @@ impl Model {
         let queue = self.disk.len();
         let choice = match policy {
             Policy::Threshold(threshold) if queue < threshold => Choice::Disk,
-            Policy::Threshold(_) => Choice::Away { hop: 0, is_trial: false, sample: None },
+            Policy::Threshold(_) => Choice::Away { place: 0, is_trial: false, meter: u32::MAX },
             Policy::Adaptive => {
                 let station = self.scene.disk;
                 let interval_ns = station.mean_ns / f64::from(station.servers.max(1));
                 let expected_wait_ns = ((f64::from(queue) + 1.0) * interval_ns) as u64;
                 let home = DiskQueue { disk: 0, queue, expected_wait_ns };
                 let now = Instant::from_ns(self.now_ns);
-                self.adaptive.choose(now, home, 64, 1, [HOP].into_iter())
+                self.adaptive.choose(now, home, 64, 1, [(0, HOP)].into_iter())
             }
         };
         let request = self.requests.len();
         let sample = match choice {
             Choice::Disk => None,
-            Choice::Away { sample, .. } => sample,
+            Choice::Away { meter, .. } => {
+                self.adaptive.begin_sample(Instant::from_ns(self.now_ns), meter)
+            }
         };
         self.requests.push(Request { at_ns: self.now_ns, ahead: queue, sample });
         match choice {
@@ -357,16 +359,16 @@ fn no_threshold_is_better_by_more_than_a_twentieth() {
 #[test]
 fn a_next_hop_that_falls_silent_is_left() {
     let mut adaptive = Adaptive::new(1);
-    let hops = || [HOP, FaceId(301)].into_iter();
+    let hops = || [(0, HOP), (1, FaceId(301))].into_iter();
     let home = DiskQueue { disk: 0, queue: 1000, expected_wait_ns: 1_000_000_000 };
     let mut went = [0; 2];
     for step in 0..4000_u64 {
         let now = Instant::from_ns(step * 100_000);
-        let Choice::Away { hop, sample: Some(sample), .. } =
-            adaptive.choose(now, home, 64, 7, hops())
+        let Choice::Away { place: hop, meter, .. } = adaptive.choose(now, home, 64, 7, hops())
         else {
             continue;
         };
+        let sample = adaptive.begin_sample(now, meter).unwrap();
         // The first answers at once until it falls silent, the second takes 1 ms.
         let is_silent = hop == 0 && step >= 2000;
         if step >= 2100 {
@@ -387,8 +389,9 @@ fn meters_are_bounded() {
     let home = DiskQueue { disk: 3, queue: 100, expected_wait_ns: 1_000_000 };
     for fib in 0..3 * METERS_MAX as u32 {
         let now = Instant::from_ns(u64::from(fib) * 1000);
-        let choice = adaptive.choose(now, home, 64, fib, [HOP].into_iter());
-        let Choice::Away { sample: Some(sample), .. } = choice else { panic!("nothing is known") };
+        let choice = adaptive.choose(now, home, 64, fib, [(0, HOP)].into_iter());
+        let Choice::Away { meter, .. } = choice else { panic!("nothing is known") };
+        let sample = adaptive.begin_sample(now, meter).unwrap();
         adaptive.end_sample(now, &sample, 1000, None);
     }
     assert_eq!((adaptive.meters.len(), adaptive.by_hop.len()), (METERS_MAX, METERS_MAX));
