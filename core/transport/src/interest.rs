@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 use weir_wire::DEFAULT_INTEREST_LIFETIME_MS;
 use weir_wire::tlv::{self, encode_nni, var_number_size, write_var_number};
 
+use crate::PathId;
+
 /// Octets of everything but the name in one of our Interests at most.
 const REST_MAX: usize = 32;
 
@@ -12,7 +14,8 @@ const REST_MAX: usize = 32;
 #[derive(Clone, Debug, Default)]
 pub struct InterestBatch {
     octets: Vec<u8>,
-    ends: Vec<usize>,
+    /// Where each ends, and the path it takes.
+    ends: Vec<(usize, PathId)>,
 }
 
 /// What an Interest asks for besides its name.
@@ -35,13 +38,13 @@ impl InterestBatch {
         self.ends.is_empty()
     }
 
-    /// The Interests, each a whole TLV.
-    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+    /// The Interests, each a whole TLV, with the path that each is to take.
+    pub fn iter(&self) -> impl Iterator<Item = (PathId, &[u8])> {
         let mut start = 0;
-        self.ends.iter().map(move |&end| {
+        self.ends.iter().map(move |&(end, path)| {
             let interest = &self.octets[start..end];
             start = end;
-            interest
+            (path, interest)
         })
     }
 
@@ -53,7 +56,13 @@ impl InterestBatch {
 
     /// Appends the Interest for the name whose value is `prefix`, with a Segment component after it
     /// if there is one.
-    pub(crate) fn push(&mut self, prefix: &[u8], segment: Option<u64>, selectors: Selectors) {
+    pub(crate) fn push(
+        &mut self,
+        path: PathId,
+        prefix: &[u8],
+        segment: Option<u64>,
+        selectors: Selectors,
+    ) {
         let number = encode_nni(segment.unwrap_or(0));
         let name_len = prefix.len() + if segment.is_some() { 2 + number.len() } else { 0 };
         let lifetime = encode_nni(selectors.lifetime_ms);
@@ -86,7 +95,7 @@ impl InterestBatch {
             self.octets.extend_from_slice(&lifetime);
         }
         debug_assert!(self.octets.len() - start - value_len <= 4);
-        self.ends.push(self.octets.len());
+        self.ends.push((self.octets.len(), path));
     }
 
     fn header(&mut self, typ: u32, len: usize) {
@@ -115,8 +124,9 @@ mod tests {
                     lifetime_ms,
                     nonce: 0x0102_0304 + i as u32,
                 };
-                batch.push(name.value(), segment, selectors);
-                let wire = batch.iter().last().unwrap();
+                batch.push(PathId(7), name.value(), segment, selectors);
+                let (path, wire) = batch.iter().last().unwrap();
+                assert_eq!(path, PathId(7));
                 let interest = InterestView::decode(wire).unwrap();
                 let mut expected = name.clone();
                 if let Some(segment) = segment {
@@ -140,8 +150,8 @@ mod tests {
         name.append_generic(&[b'x'; 1000]);
         let mut batch = InterestBatch::default();
         let selectors = Selectors { lifetime_ms: 4000, ..Selectors::default() };
-        batch.push(name.value(), Some(5), selectors);
-        let interest = InterestView::decode(batch.iter().next().unwrap()).unwrap();
+        batch.push(PathId(0), name.value(), Some(5), selectors);
+        let interest = InterestView::decode(batch.iter().next().unwrap().1).unwrap();
         assert_eq!(interest.name, name.append_segment(5).as_view());
     }
 }

@@ -6,26 +6,27 @@ extern crate alloc;
 
 mod catalog;
 pub mod congestion;
-mod fetcher;
+mod consumer;
 mod histogram;
 mod interest;
 mod metadata;
-mod pipeline;
+mod path_id;
 mod request;
 mod segment_set;
-mod stats;
 mod template;
 
 pub use catalog::{Answer, Catalog, ObjectId};
 pub use congestion::{CongestionControl, Controller};
-pub use fetcher::{
-    Delivery, FetchConfig, FetchError, FetchEvent, FetchInput, FetchOutbox, Fetcher, Part, Target,
+pub use consumer::{
+    Check, Consumer, ConsumerConfig, ConsumerError, ConsumerEvent, ConsumerInput, ConsumerOutbox,
+    ConsumerStats, Delivery, KeyId, OnBad, Part, PieceId, ReaderMode, Target, TraceEvent,
+    TraceKind, Unit, Verdict, Verification, VerifyId, VerifyOp,
 };
 pub use histogram::Histogram;
 pub use interest::InterestBatch;
 pub use metadata::{LISTING_KEYWORD, METADATA_KEYWORD, Metadata, MetadataError};
+pub use path_id::PathId;
 pub use segment_set::SegmentSet;
-pub use stats::FetchStats;
 pub use template::{Frame, Seal, SegmentTemplate};
 
 #[cfg(test)]

@@ -5,8 +5,9 @@ use alloc::vec::Vec;
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, Rng};
 use weir_wire::{DataView, InterestView, NackReason, NameView};
 
+use crate::PathId;
+use crate::consumer::scoreboard::GiveUp;
 use crate::interest::{InterestBatch, Selectors};
-use crate::pipeline::GiveUp;
 
 /// The first wait for an answer; it doubles up to the lifetime of the Interest (RFC 6298, initial
 /// RTO).
@@ -35,6 +36,8 @@ pub(crate) struct Request {
     sends: u32,
     nacks: u32,
     last_nack: Option<NackReason>,
+    /// The path it was sent on last.
+    path: Option<PathId>,
 }
 
 impl Request {
@@ -48,18 +51,20 @@ impl Request {
             sends: 0,
             nacks: 0,
             last_nack: None,
+            path: None,
         }
     }
 
-    /// Sends the Interest when it is due.
+    /// Sends the Interest on `path` when it is due; whether it did.
     pub(crate) fn poll(
         &mut self,
+        path: PathId,
         now: Instant,
         rng: &mut Rng,
         out: &mut InterestBatch,
-    ) -> Result<(), GiveUp> {
+    ) -> Result<bool, GiveUp> {
         if now < self.due_at {
-            return Ok(());
+            return Ok(false);
         }
         if self.sends >= self.tries.sends_max {
             return Err(match self.last_nack {
@@ -68,13 +73,28 @@ impl Request {
             });
         }
         self.selectors.nonce = rng.next_u32();
-        out.push(&self.name, None, self.selectors);
+        out.push(path, &self.name, None, self.selectors);
+        self.path = Some(path);
         let lifetime_ns = self.selectors.lifetime_ms * NS_PER_MS;
         let timeout_ns = (TIMEOUT_NS << self.sends.min(16)).min(lifetime_ns);
         self.sends += 1;
         self.sent_at = now;
         self.due_at = now.plus_ns(timeout_ns);
-        Ok(())
+        Ok(true)
+    }
+
+    /// A path is no more: an Interest that is under way there is sent on another at once, and does
+    /// not count as a try.
+    pub(crate) fn path_removed(&mut self, path: PathId, now: Instant) {
+        if self.path.take_if(|taken| *taken == path).is_some() {
+            self.sends -= 1;
+            self.due_at = now;
+        }
+    }
+
+    /// The path it was sent on last.
+    pub(crate) fn path(&self) -> Option<PathId> {
+        self.path
     }
 
     /// Whether `data` answers the Interest.
@@ -88,7 +108,12 @@ impl Request {
 
     /// The round-trip time, if it was sent once only.
     pub(crate) fn rtt_ns(&self, now: Instant) -> Option<u64> {
-        (self.sends == 1).then(|| now.ns_since(self.sent_at))
+        (self.sends == 1).then(|| self.elapsed_ns(now))
+    }
+
+    /// The time since it was sent last.
+    pub(crate) fn elapsed_ns(&self, now: Instant) -> u64 {
+        now.ns_since(self.sent_at)
     }
 
     /// Takes a Nack, if it is one for this Interest.
@@ -116,8 +141,9 @@ impl Request {
                 other => GiveUp::Nacked(other),
             });
         }
-        // A Nack is an answer: it does not count as a try that nobody answered.
+        // A Nack is an answer: it does not count as a try that found none.
         self.sends -= 1;
+        self.path = None;
         let wait_ns = (NACK_WAIT_NS << (self.nacks - 1).min(8)).min(NS_PER_S);
         self.due_at = now.plus_ns(wait_ns);
         Ok(())

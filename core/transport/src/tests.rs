@@ -1,22 +1,26 @@
-//! A fetcher and a catalog joined by a channel that loses, delays, reorders, marks and refuses.
+//! A consumer and a catalog joined by a channel that loses, delays, reorders, marks and refuses.
 
 extern crate std;
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BinaryHeap};
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, NS_PER_US, Packet, Rng};
-use weir_security::manifest::{self, DigestCheck, DigestManifest};
-use weir_security::{DigestSigner, Signer, sha256};
+use weir_security::{DigestSigner, DigestVerifier, Signer, Verifier, manifest};
 use weir_wire::{
     Component, Data, DataView, InterestView, LpHeader, NackReason, Name, SignatureInfo,
 };
 
+use crate::consumer::path::Path;
+use crate::consumer::schedule::Schedule;
 use crate::{
-    Answer, Catalog, Controller, FetchConfig, FetchError, FetchEvent, FetchInput, FetchOutbox,
-    FetchStats, Fetcher, Metadata, Part, SegmentSet, SegmentTemplate, Target,
+    Answer, Catalog, Consumer, ConsumerConfig, ConsumerError, ConsumerEvent, ConsumerInput,
+    ConsumerOutbox, ConsumerStats, Controller, Metadata, Part, PathId, ReaderMode, SegmentSet,
+    SegmentTemplate, Target, Unit, Verdict, VerifyOp,
 };
 
 const DIGESTS_PER_PART: usize = 20;
@@ -117,31 +121,46 @@ struct Channel {
     queue_max: u64,
     /// What the producer does not answer is refused by the router.
     no_route: bool,
+    /// Per thousand Data that come with an octet changed.
+    damaged: u32,
+}
+
+/// Something that reaches the consumer later.
+enum Arrival {
+    Packet(PathId, LpHeader, Packet),
+    Verified(VerifyOp),
+    Removed(PathId),
 }
 
 struct Outcome {
     content: Vec<u8>,
-    stats: FetchStats,
+    stats: ConsumerStats,
     took: Instant,
-    result: Result<(), FetchError>,
+    result: Result<(), ConsumerError>,
     is_stored: bool,
+    /// Interests sent by path.
+    sent: BTreeMap<PathId, u64>,
 }
 
 struct Simulation<'a> {
     producer: Option<&'a mut Producer>,
-    channel: Channel,
+    /// What the consumer is told first.
+    inputs: Vec<ConsumerInput>,
+    /// By the number of the path.
+    channels: Vec<Channel>,
     rng: Rng,
-    fetcher: Fetcher,
+    consumer: Consumer,
     now: Instant,
-    link_free_at: Instant,
+    link_free_at: Vec<Instant>,
     sequence: u64,
     arrivals: BinaryHeap<Reverse<(Instant, u64)>>,
-    packets: BTreeMap<u64, (LpHeader, Packet)>,
+    arriving: BTreeMap<u64, Arrival>,
     segments: BTreeMap<u64, Vec<u8>>,
-    manifest: DigestManifest,
-    uses_manifest: bool,
-    held: Vec<(u64, [u8; 32])>,
+    /// How long a verification takes.
+    verify_ns: u64,
     is_stored: bool,
+    /// Interests sent by path.
+    sent: BTreeMap<PathId, u64>,
 }
 
 impl<'a> Simulation<'a> {
@@ -149,24 +168,37 @@ impl<'a> Simulation<'a> {
         producer: Option<&'a mut Producer>,
         channel: Channel,
         target: Target,
-        config: FetchConfig,
+        config: ConsumerConfig,
         seed: u64,
     ) -> Self {
+        let consumer = Consumer::new(target, config, seed, Instant::ZERO);
+        Self::with_paths(producer, vec![channel], consumer, seed)
+    }
+
+    /// A simulation with one path for each channel.
+    fn with_paths(
+        producer: Option<&'a mut Producer>,
+        channels: Vec<Channel>,
+        consumer: Consumer,
+        seed: u64,
+    ) -> Self {
+        let paths = 0..channels.len() as u16;
+        let inputs = paths.map(|path| ConsumerInput::AddPath { path: PathId(path) }).collect();
         Self {
             producer,
-            channel,
+            inputs,
+            link_free_at: vec![Instant::ZERO; channels.len()],
+            channels,
             rng: Rng::from_seed(seed ^ 0x5eed),
-            fetcher: Fetcher::new(target, config, seed, Instant::ZERO),
+            consumer,
             now: Instant::ZERO,
-            link_free_at: Instant::ZERO,
             sequence: 0,
             arrivals: BinaryHeap::new(),
-            packets: BTreeMap::new(),
+            arriving: BTreeMap::new(),
             segments: BTreeMap::new(),
-            manifest: DigestManifest::new(1 << 20),
-            uses_manifest: false,
-            held: Vec::new(),
+            verify_ns: 0,
             is_stored: false,
+            sent: BTreeMap::new(),
         }
     }
 
@@ -175,20 +207,22 @@ impl<'a> Simulation<'a> {
     }
 
     /// The Interest reaches the producer at once; what comes back is delayed for both ways.
-    fn interest(&mut self, wire: &[u8]) {
-        if self.chance(self.channel.lost) {
+    fn interest(&mut self, path: PathId, wire: &[u8]) {
+        *self.sent.entry(path).or_default() += 1;
+        let channel = self.channels[usize::from(path.0)].clone();
+        if self.chance(channel.lost) {
             return;
         }
-        let jitter = u64::from(self.rng.below((self.channel.jitter_ns / 1000) as u32 + 1)) * 1000;
-        let mut at = self.now.plus_ns(self.channel.delay_ns + jitter);
-        if self.chance(self.channel.nacked) {
+        let jitter = u64::from(self.rng.below((channel.jitter_ns / 1000) as u32 + 1)) * 1000;
+        let mut at = self.now.plus_ns(channel.delay_ns + jitter);
+        if self.chance(channel.nacked) {
             let reason = match self.rng.below(3) {
                 0 => NackReason::Duplicate,
                 1 => NackReason::NoRoute,
                 _ => NackReason::Congestion,
             };
             let header = LpHeader { nack: Some(reason), ..LpHeader::default() };
-            return self.arrive(at, header, wire.into());
+            return self.arrive(at, Arrival::Packet(path, header, wire.into()));
         }
         let interest = InterestView::decode(wire).unwrap();
         assert!(interest.nonce.is_some());
@@ -196,124 +230,133 @@ impl<'a> Simulation<'a> {
             Some(producer) => producer.answer(&interest),
             None => None,
         };
-        let Some(packet) = answer else {
-            if self.channel.no_route {
-                let nack = Some(NackReason::NoRoute);
-                self.arrive(at, LpHeader { nack, ..LpHeader::default() }, wire.into());
+        let Some(mut packet) = answer else {
+            if channel.no_route {
+                let header = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
+                self.arrive(at, Arrival::Packet(path, header, wire.into()));
             }
             return;
         };
-        if self.channel.data_ns > 0 {
-            let start = self.link_free_at.max(at);
-            if start.ns_since(at) > self.channel.queue_max * self.channel.data_ns {
+        if channel.data_ns > 0 {
+            let free_at = &mut self.link_free_at[usize::from(path.0)];
+            let start = (*free_at).max(at);
+            if start.ns_since(at) > channel.queue_max * channel.data_ns {
                 return;
             }
-            self.link_free_at = start.plus_ns(self.channel.data_ns);
-            at = self.link_free_at;
+            *free_at = start.plus_ns(channel.data_ns);
+            at = *free_at;
         }
-        if self.chance(self.channel.lost) {
+        if self.chance(channel.lost) {
             return;
         }
-        let congestion_mark = u64::from(self.chance(self.channel.marked));
+        let is_metadata = interest.can_be_prefix;
+        if self.chance(channel.damaged) && !is_metadata {
+            // The signature is the last element.
+            let mut octets = packet.to_vec();
+            *octets.last_mut().unwrap() ^= 1;
+            packet = octets.into();
+        }
+        let congestion_mark = u64::from(self.chance(channel.marked));
         let header = LpHeader { congestion_mark, ..LpHeader::default() };
-        self.arrive(at, header, packet);
+        self.arrive(at, Arrival::Packet(path, header, packet));
     }
 
-    fn arrive(&mut self, at: Instant, header: LpHeader, packet: Packet) {
+    fn arrive(&mut self, at: Instant, arrival: Arrival) {
         self.sequence += 1;
         self.arrivals.push(Reverse((at, self.sequence)));
-        self.packets.insert(self.sequence, (header, packet));
+        self.arriving.insert(self.sequence, arrival);
     }
 
-    fn check(&mut self, segment: u64, digest: [u8; 32]) {
-        match self.manifest.check(segment, &digest) {
-            DigestCheck::Match => {}
-            DigestCheck::Mismatch => panic!("segment {segment} is not the one listed"),
-            DigestCheck::Unknown => self.held.push((segment, digest)),
+    /// The driver's thread has verified a packet and keeps its content.
+    fn verified(&mut self, op: &VerifyOp) -> Verdict {
+        let data = DataView::decode(&op.packet).unwrap();
+        let verdict = op.check.run(&data);
+        if let (Verdict::Good, Part::Unit(unit)) = (&verdict, op.part) {
+            let previous = self.segments.insert(unit.chunk, data.content.to_vec());
+            assert!(previous.is_none(), "{unit:?} came twice");
         }
-    }
-
-    fn deliver(&mut self, part: Part, packet: &Packet) {
-        let data = DataView::decode(packet).unwrap();
-        match part {
-            Part::Metadata => {}
-            Part::Manifest(number) => {
-                self.manifest.add_part(number, data.content).unwrap();
-                for (segment, digest) in core::mem::take(&mut self.held) {
-                    self.check(segment, digest);
-                }
-            }
-            Part::Segment(segment) => {
-                self.check(segment, sha256(&[packet]));
-                let previous = self.segments.insert(segment, data.content.to_vec());
-                assert!(previous.is_none(), "segment {segment} came twice");
-            }
-        }
+        verdict
     }
 
     fn run(mut self, have: &SegmentSet) -> Outcome {
-        let mut inputs = Vec::new();
-        let mut out = FetchOutbox::default();
+        let mut inputs = core::mem::take(&mut self.inputs);
+        let mut out = ConsumerOutbox::default();
         let mut idle = 0;
+        let mut removed = Vec::new();
         let result = loop {
-            self.fetcher.handle(self.now, &mut inputs, &mut out);
-            let interests: Vec<Vec<u8>> = out.interests.iter().map(<[u8]>::to_vec).collect();
+            self.consumer.handle(self.now, &mut inputs, &mut out);
+            self.consumer.assert_consistent();
+            let interests: Vec<(PathId, Vec<u8>)> =
+                out.interests.iter().map(|(path, wire)| (path, wire.to_vec())).collect();
             out.interests.clear();
-            for interest in interests {
-                self.interest(&interest);
+            for (path, interest) in interests {
+                self.interest(path, &interest);
             }
-            for delivery in core::mem::take(&mut out.deliveries) {
-                self.deliver(delivery.part, &delivery.packet);
-                inputs.push(FetchInput::Consumed(1));
+            for op in core::mem::take(&mut out.verify) {
+                self.arrive(self.now.plus_ns(self.verify_ns), Arrival::Verified(op));
             }
             let mut ended = None;
             for event in out.events.drain(..) {
                 match event {
-                    FetchEvent::Found { is_stored, .. } => {
+                    ConsumerEvent::Found { is_stored, .. } => {
                         self.is_stored = is_stored;
-                        inputs.push(FetchInput::Start { have: have.clone() });
+                        let reader = ReaderMode::None;
+                        inputs.push(ConsumerInput::Start { have: have.clone(), reader });
                     }
-                    FetchEvent::Manifest { digests_per_part } => {
-                        self.uses_manifest = digests_per_part.is_some();
+                    ConsumerEvent::NeedKey { key, .. } => {
+                        inputs.push(ConsumerInput::Key { key, verifier: Ok(digest_verifier()) });
                     }
-                    FetchEvent::LastSegment(_) => {}
-                    FetchEvent::Done => ended = Some(Ok(())),
-                    FetchEvent::Failed(error) => ended = Some(Err(error)),
+                    ConsumerEvent::Done => ended = Some(Ok(())),
+                    ConsumerEvent::Failed(error) => ended = Some(Err(error)),
+                    _ => {}
                 }
             }
             if let Some(result) = ended {
-                assert!(self.fetcher.is_over());
+                assert!(self.consumer.is_over());
                 break result;
             }
             if !inputs.is_empty() {
                 continue;
             }
-            let wakeup = self.fetcher.next_wakeup().unwrap_or(Instant::FAR_FUTURE);
+            let wakeup = self.consumer.next_wakeup().unwrap_or(Instant::FAR_FUTURE);
             let arrival = self.arrivals.peek().map_or(Instant::FAR_FUTURE, |next| next.0.0);
             let next = wakeup.min(arrival);
             idle = if next > self.now { 0 } else { idle + 1 };
-            assert!(idle < 1000, "no progress: {:?}", self.fetcher);
-            assert!(next < Instant::from_ns(3600 * NS_PER_S), "stuck: {:?}", self.fetcher);
+            assert!(idle < 1000, "no progress: {:?}", self.consumer);
+            assert!(next < Instant::from_ns(3600 * NS_PER_S), "stuck: {:?}", self.consumer);
             self.now = self.now.max(next);
             while let Some(&Reverse((at, sequence))) = self.arrivals.peek()
                 && at <= self.now
             {
                 self.arrivals.pop();
-                let (header, packet) = self.packets.remove(&sequence).unwrap();
-                inputs.push(FetchInput::Packet { header, packet });
+                inputs.push(match self.arriving.remove(&sequence).unwrap() {
+                    Arrival::Packet(path, ..) if removed.contains(&path) => continue,
+                    Arrival::Packet(path, header, packet) => {
+                        ConsumerInput::Packet { path, header, packet }
+                    }
+                    Arrival::Verified(op) => {
+                        ConsumerInput::Verified { op: op.op, verdict: self.verified(&op) }
+                    }
+                    Arrival::Removed(path) => {
+                        removed.push(path);
+                        ConsumerInput::RemovePath { path }
+                    }
+                });
             }
         };
-        if result.is_ok() && self.uses_manifest {
-            assert!(self.held.is_empty(), "unchecked: {:?}", self.held);
-        }
         Outcome {
             content: self.segments.into_values().flatten().collect(),
-            stats: self.fetcher.stats(),
+            stats: self.consumer.stats(),
+            sent: self.sent,
             took: self.now,
             result,
             is_stored: self.is_stored,
         }
     }
+}
+
+fn digest_verifier() -> Arc<dyn Verifier> {
+    Arc::new(DigestVerifier)
 }
 
 fn random_octets(rng: &mut Rng, len: usize) -> Vec<u8> {
@@ -335,7 +378,112 @@ const CLEAN: Channel = Channel {
     data_ns: 0,
     queue_max: 0,
     no_route: false,
+    damaged: 0,
 };
+
+/// Takes the paths in turn.
+struct InTurn(usize);
+
+impl Schedule for InTurn {
+    fn choose(&mut self, paths: &[Path], now: Instant) -> Option<usize> {
+        let turns = (0..paths.len()).map(|step| (self.0 + step) % paths.len());
+        let chosen = turns.into_iter().find(|&at| paths[at].may_send(now))?;
+        self.0 = chosen + 1;
+        Some(chosen)
+    }
+}
+
+/// Fetches over several paths in turn; the path of each number in `removed` goes at that time.
+fn over_paths(
+    channels: Vec<Channel>,
+    removed: &[(PathId, u64)],
+    config: ConsumerConfig,
+    seed: u64,
+) -> Outcome {
+    let content = random_octets(&mut Rng::from_seed(seed), 60_000);
+    let mut producer = Producer::new(content.clone(), 100, seed % 2 == 0);
+    let schedule = Box::new(InTurn(0));
+    let consumer = Consumer::with_schedule(latest(), config, seed, Instant::ZERO, schedule);
+    let mut simulation = Simulation::with_paths(Some(&mut producer), channels, consumer, seed);
+    for &(path, at_ns) in removed {
+        simulation.arrive(Instant::from_ns(at_ns), Arrival::Removed(path));
+    }
+    let outcome = simulation.run(&SegmentSet::new());
+    assert_eq!(outcome.result, Ok(()), "seed {seed}");
+    assert!(outcome.content == content, "seed {seed}");
+    outcome
+}
+
+#[test]
+fn two_paths_share_the_work() {
+    let outcome = over_paths(vec![CLEAN, CLEAN], &[], ConsumerConfig::default(), 1);
+    assert_eq!(outcome.stats.retransmissions, 0, "{:?}", outcome.stats);
+    let (one, other) = (outcome.sent[&PathId(0)], outcome.sent[&PathId(1)]);
+    assert!(one.abs_diff(other) <= 2, "{one} {other}");
+}
+
+#[test]
+fn what_is_in_flight_on_a_path_that_goes_is_asked_for_on_another() {
+    let window = ConsumerConfig {
+        controller: Controller::Fixed,
+        window: Some(20),
+        ..ConsumerConfig::default()
+    };
+    let at_ns = 55 * NS_PER_MS;
+    let outcome = over_paths(vec![CLEAN, CLEAN], &[(PathId(1), at_ns)], window.clone(), 1);
+    assert!((1..=20).contains(&outcome.stats.retransmissions), "{:?}", outcome.stats);
+    assert_eq!((outcome.stats.timeouts, outcome.stats.decreases), (0, 0));
+    // The only path goes before the first answer; the other one stands by.
+    let outcome = over_paths(vec![CLEAN, CLEAN], &[(PathId(0), NS_PER_MS)], window, 1);
+    assert_eq!(outcome.sent[&PathId(0)], 1);
+}
+
+#[test]
+fn a_slow_path_is_not_taken_for_a_lossy_one() {
+    let slow = Channel { delay_ns: 200 * NS_PER_MS, ..CLEAN };
+    let outcome = over_paths(vec![CLEAN, slow], &[], ConsumerConfig::default(), 1);
+    assert_eq!(outcome.stats.losses, 0, "{:?}", outcome.stats);
+    assert_eq!(outcome.stats.timeouts, 0, "{:?}", outcome.stats);
+}
+
+#[test]
+fn a_path_that_loses_shrinks_its_own_window_alone() {
+    let lossy = Channel { lost: 100, ..CLEAN };
+    let outcome = over_paths(vec![CLEAN, lossy], &[], ConsumerConfig::default(), 1);
+    let (clean, lossy) = (outcome.sent[&PathId(0)], outcome.sent[&PathId(1)]);
+    assert!(lossy > 20 && clean > 2 * lossy, "{clean} {lossy}");
+}
+
+/// Every unit comes once, whatever two paths do; in-flight counts and windows are held against the
+/// slots after every step.
+#[test]
+fn two_random_paths_deliver_every_unit_once() {
+    for seed in 0..60 {
+        let mut rng = Rng::from_seed(seed);
+        let mut channel = || Channel {
+            delay_ns: u64::from(1 + rng.below(100)) * NS_PER_MS,
+            jitter_ns: u64::from(rng.below(50)) * NS_PER_MS,
+            lost: rng.below(100),
+            marked: rng.below(20),
+            nacked: rng.below(20),
+            data_ns: u64::from(rng.below(200)) * NS_PER_US,
+            queue_max: 1 + u64::from(rng.below(500)),
+            no_route: false,
+            damaged: rng.below(10),
+        };
+        let channels = vec![channel(), channel()];
+        let config = ConsumerConfig {
+            controller: Controller::ALL[seed as usize % Controller::ALL.len()],
+            window_max: 1 + rng.below(1000),
+            reader_units_max: 1 + rng.below(1000),
+            retries_max: 100,
+            ..ConsumerConfig::default()
+        };
+        let gone = (PathId(rng.below(2) as u16), u64::from(rng.below(2000)) * NS_PER_MS);
+        let removed = if seed % 3 == 0 { vec![gone] } else { Vec::new() };
+        over_paths(channels, &removed, config, seed);
+    }
+}
 
 fn random_case(seed: u64) -> (Outcome, Vec<u8>) {
     let mut rng = Rng::from_seed(seed);
@@ -355,20 +503,22 @@ fn random_case(seed: u64) -> (Outcome, Vec<u8>) {
         data_ns: u64::from(rng.below(200)) * NS_PER_US,
         queue_max: 1 + u64::from(rng.below(500)),
         no_route: rng.below(2) == 0,
+        damaged: rng.below(10),
     };
-    let config = FetchConfig {
+    let config = ConsumerConfig {
         controller: Controller::ALL[seed as usize % 3],
         window_max: 1 + rng.below(1000),
-        unconsumed_max: 1 + rng.below(1000),
+        reader_units_max: 1 + rng.below(1000),
         retries_max: 100,
-        ..FetchConfig::default()
+        ..ConsumerConfig::default()
     };
     let target = match rng.below(3) {
         0 => Target::Version { versioned: versioned() },
         1 => Target::Prefix { name: object() },
         _ => latest(),
     };
-    let simulation = Simulation::new(Some(&mut producer), channel, target, config, seed);
+    let mut simulation = Simulation::new(Some(&mut producer), channel, target, config, seed);
+    simulation.verify_ns = u64::from(rng.below(3)) * NS_PER_MS;
     (simulation.run(&SegmentSet::new()), content)
 }
 
@@ -394,7 +544,7 @@ fn one_seed_has_one_result() {
     }
 }
 
-fn fetch(size: usize, channel: Channel, config: FetchConfig) -> Outcome {
+fn fetch(size: usize, channel: Channel, config: ConsumerConfig) -> Outcome {
     let content = random_octets(&mut Rng::from_seed(1), size);
     let mut producer = Producer::new(content.clone(), 100, true);
     let outcome =
@@ -406,7 +556,7 @@ fn fetch(size: usize, channel: Channel, config: FetchConfig) -> Outcome {
 
 #[test]
 fn a_clean_channel_needs_one_interest_a_packet() {
-    let outcome = fetch(100_000, CLEAN, FetchConfig::default());
+    let outcome = fetch(100_000, CLEAN, ConsumerConfig::default());
     // 1000 segments, 50 manifest parts, the metadata.
     assert_eq!(outcome.stats.interests, 1051);
     assert_eq!(outcome.stats.retransmissions, 0);
@@ -418,8 +568,11 @@ fn a_clean_channel_needs_one_interest_a_packet() {
 #[test]
 fn single_losses_do_not_wait_for_the_timeout() {
     let channel = Channel { lost: 5, ..CLEAN };
-    let config =
-        FetchConfig { controller: Controller::Fixed, window: Some(50), ..FetchConfig::default() };
+    let config = ConsumerConfig {
+        controller: Controller::Fixed,
+        window: Some(50),
+        ..ConsumerConfig::default()
+    };
     let outcome = fetch(300_000, channel, config);
     assert!(outcome.stats.losses >= 10, "{:?}", outcome.stats);
     assert!(outcome.stats.timeouts <= 2, "{:?}", outcome.stats);
@@ -430,7 +583,7 @@ fn single_losses_do_not_wait_for_the_timeout() {
 #[test]
 fn reordering_is_learnt() {
     let channel = Channel { jitter_ns: 30 * NS_PER_MS, ..CLEAN };
-    let outcome = fetch(300_000, channel, FetchConfig::default());
+    let outcome = fetch(300_000, channel, ConsumerConfig::default());
     assert!(outcome.stats.retransmissions < 150, "{:?}", outcome.stats);
 }
 
@@ -439,7 +592,7 @@ fn a_bottleneck_is_filled_without_many_losses() {
     for controller in [Controller::Cubic, Controller::Aimd] {
         // 10 segments a millisecond, a queue of 100, a base of 10 ms: the path holds 200.
         let channel = Channel { data_ns: 100 * NS_PER_US, queue_max: 100, ..CLEAN };
-        let config = FetchConfig { controller, ..FetchConfig::default() };
+        let config = ConsumerConfig { controller, ..ConsumerConfig::default() };
         let outcome = fetch(2_000_000, channel, config);
         // 20 000 segments and 1000 parts take 2.1 s at best.
         assert!(
@@ -454,24 +607,24 @@ fn a_bottleneck_is_filled_without_many_losses() {
 
 #[test]
 fn nobody_there_is_said_in_time() {
-    let config = FetchConfig::default();
+    let config = ConsumerConfig::default();
     let outcome = Simulation::new(None, CLEAN, latest(), config, 1).run(&SegmentSet::new());
     let mut name = object();
-    assert_eq!(outcome.result, Err(FetchError::Unanswered(name.clone())));
+    assert_eq!(outcome.result, Err(ConsumerError::Unanswered(name.clone())));
     assert!(outcome.took <= Instant::from_ns(14 * NS_PER_S), "{:?}", outcome.took);
 
     // Without a route, for as long as a producer may take to come up.
-    let config = FetchConfig::default();
+    let config = ConsumerConfig::default();
     let absent = Channel { no_route: true, ..CLEAN };
     let outcome = Simulation::new(None, absent, latest(), config, 1).run(&SegmentSet::new());
-    assert_eq!(outcome.result, Err(FetchError::NoRoute(name.clone())));
+    assert_eq!(outcome.result, Err(ConsumerError::NoRoute(name.clone())));
     let waited = 2500 * NS_PER_MS..=3500 * NS_PER_MS;
     assert!(waited.contains(&outcome.took.as_ns()), "{:?}", outcome.took);
 
     let refusing = Channel { nacked: 1000, ..CLEAN };
     let target = Target::Version { versioned: name.append_version(42).clone() };
     for seed in 0..20 {
-        let config = FetchConfig::default();
+        let config = ConsumerConfig::default();
         let outcome = Simulation::new(None, refusing.clone(), target.clone(), config, seed)
             .run(&SegmentSet::new());
         assert!(outcome.result.is_err());
@@ -489,7 +642,7 @@ fn what_is_there_is_not_fetched_again() {
     }
     for (target, extra) in [(latest(), 1), (Target::Version { versioned: versioned() }, 2)] {
         let outcome =
-            Simulation::new(Some(&mut producer), CLEAN, target, FetchConfig::default(), 1)
+            Simulation::new(Some(&mut producer), CLEAN, target, ConsumerConfig::default(), 1)
                 .run(&have);
         assert_eq!(outcome.result, Ok(()));
         assert_eq!(outcome.content.len(), 4000);
@@ -504,17 +657,17 @@ fn what_is_there_is_not_fetched_again() {
 fn a_store_answers_when_the_producer_does_not() {
     let content = random_octets(&mut Rng::from_seed(1), 10_000);
     let mut producer = Producer::new(content.clone(), 100, true);
-    let mut simulation = Simulation::new(None, CLEAN, latest(), FetchConfig::default(), 1);
-    // Nobody answers for the seven seconds in which the fetcher asks for fresh metadata.
-    let mut inputs = Vec::new();
-    let mut out = FetchOutbox::default();
+    let mut simulation = Simulation::new(None, CLEAN, latest(), ConsumerConfig::default(), 1);
+    // Nobody answers for the seven seconds in which the consumer asks for fresh metadata.
+    let mut inputs = core::mem::take(&mut simulation.inputs);
+    let mut out = ConsumerOutbox::default();
     while simulation.now < Instant::from_ns(10 * NS_PER_S) {
-        simulation.fetcher.handle(simulation.now, &mut inputs, &mut out);
-        for wire in out.interests.iter() {
+        simulation.consumer.handle(simulation.now, &mut inputs, &mut out);
+        for (_, wire) in out.interests.iter() {
             assert!(InterestView::decode(wire).unwrap().must_be_fresh);
         }
         out.interests.clear();
-        simulation.now = simulation.fetcher.next_wakeup().unwrap();
+        simulation.now = simulation.consumer.next_wakeup().unwrap();
     }
     simulation.producer = Some(&mut producer);
     let outcome = simulation.run(&SegmentSet::new());
@@ -526,26 +679,36 @@ fn a_store_answers_when_the_producer_does_not() {
 #[test]
 fn one_data_may_be_the_whole_object() {
     let packet = signed(object(), b"all of it".to_vec());
-    let mut fetcher =
-        Fetcher::new(Target::Prefix { name: object() }, FetchConfig::default(), 1, Instant::ZERO);
-    let mut inputs = Vec::new();
-    let mut out = FetchOutbox::default();
-    fetcher.handle(Instant::ZERO, &mut inputs, &mut out);
-    for _ in 0..2 {
+    let mut consumer = Consumer::new(
+        Target::Prefix { name: object() },
+        ConsumerConfig::default(),
+        1,
+        Instant::ZERO,
+    );
+    let path = PathId(0);
+    let mut inputs = vec![ConsumerInput::AddPath { path }];
+    let mut out = ConsumerOutbox::default();
+    consumer.handle(Instant::ZERO, &mut inputs, &mut out);
+    for round in 0..2 {
         assert_eq!(out.interests.len(), 1);
-        let interest = InterestView::decode(out.interests.iter().next().unwrap()).unwrap();
+        let interest = InterestView::decode(out.interests.iter().next().unwrap().1).unwrap();
         assert_eq!(interest.name, object().as_view());
         out.interests.clear();
         let header = LpHeader::default();
-        inputs.push(FetchInput::Packet { header, packet: packet.clone() });
-        if out.deliveries.is_empty() {
-            inputs.push(FetchInput::Start { have: SegmentSet::new() });
+        inputs.push(ConsumerInput::Packet { path, header, packet: packet.clone() });
+        if round == 0 {
+            inputs.push(ConsumerInput::Start { have: SegmentSet::new(), reader: ReaderMode::None });
         }
-        fetcher.handle(Instant::ZERO, &mut inputs, &mut out);
+        consumer.handle(Instant::ZERO, &mut inputs, &mut out);
     }
-    assert!(fetcher.is_over());
-    assert_eq!(out.deliveries.len(), 1);
-    assert_eq!(out.deliveries[0].part, Part::Segment(0));
+    let Some(ConsumerEvent::NeedKey { key, .. }) = out.events.pop() else { panic!("{out:?}") };
+    inputs.push(ConsumerInput::Key { key, verifier: Ok(digest_verifier()) });
+    consumer.handle(Instant::ZERO, &mut inputs, &mut out);
+    let op = out.verify.pop().unwrap();
+    assert_eq!((op.part, out.verify.len()), (Part::Unit(Unit::segment(0)), 0));
+    inputs.push(ConsumerInput::Verified { op: op.op, verdict: Verdict::Good });
+    consumer.handle(Instant::ZERO, &mut inputs, &mut out);
+    assert!(consumer.is_over());
 }
 
 #[test]
@@ -558,13 +721,18 @@ fn metadata_of_something_else_is_refused() {
         (vec![1, 2, 3], "malformed"),
         (Metadata::new(object()).encode(), "names no version"),
     ] {
-        let mut fetcher = Fetcher::new(latest(), FetchConfig::default(), 1, Instant::ZERO);
-        let mut out = FetchOutbox::default();
-        fetcher.handle(Instant::ZERO, &mut Vec::new(), &mut out);
+        let mut consumer = Consumer::new(latest(), ConsumerConfig::default(), 1, Instant::ZERO);
+        let mut out = ConsumerOutbox::default();
+        consumer.handle(
+            Instant::ZERO,
+            &mut vec![ConsumerInput::AddPath { path: PathId(0) }],
+            &mut out,
+        );
         let packet = signed(name.clone(), content);
-        let mut inputs = vec![FetchInput::Packet { header: LpHeader::default(), packet }];
-        fetcher.handle(Instant::ZERO, &mut inputs, &mut out);
-        let Some(FetchEvent::Failed(error)) = out.events.last() else { panic!("{out:?}") };
+        let (path, header) = (PathId(0), LpHeader::default());
+        let mut inputs = vec![ConsumerInput::Packet { path, header, packet }];
+        consumer.handle(Instant::ZERO, &mut inputs, &mut out);
+        let Some(ConsumerEvent::Failed(error)) = out.events.last() else { panic!("{out:?}") };
         let text = std::format!("{error}");
         assert!(text.contains(wanted), "{text}");
     }
@@ -573,16 +741,16 @@ fn metadata_of_something_else_is_refused() {
 #[test]
 fn garbage_is_counted_and_nothing_more() {
     let mut rng = Rng::from_seed(5);
-    let mut fetcher = Fetcher::new(latest(), FetchConfig::default(), 1, Instant::ZERO);
-    let mut out = FetchOutbox::default();
+    let mut consumer = Consumer::new(latest(), ConsumerConfig::default(), 1, Instant::ZERO);
+    let mut out = ConsumerOutbox::default();
     for i in 0..1000 {
         let len = rng.below(200) as usize;
         let packet = random_octets(&mut rng, len).into();
         let nack = (i % 2 == 0).then_some(NackReason::NoRoute);
         let header = LpHeader { nack, ..LpHeader::default() };
-        let mut inputs = vec![FetchInput::Packet { header, packet }];
-        fetcher.handle(Instant::ZERO, &mut inputs, &mut out);
+        let mut inputs = vec![ConsumerInput::Packet { path: PathId(0), header, packet }];
+        consumer.handle(Instant::ZERO, &mut inputs, &mut out);
     }
-    assert_eq!(fetcher.stats().malformed, 1000);
+    assert_eq!(consumer.stats().malformed, 1000);
     assert!(out.deliveries.is_empty() && out.events.is_empty());
 }

@@ -1,22 +1,22 @@
-//! Getting an object: the fetcher driven over a client, segments verified and stored by other
+//! Getting an object: a consumer driven over a client, segments verified and stored by other
 //! threads.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, OnceLock};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
 use weir_base::{FaceId, Instant, NS_PER_MS, NS_PER_S};
-use weir_security::manifest::{DigestCheck, DigestManifest};
-use weir_security::{Verifier, verify_data};
+use weir_security::Verifier;
 use weir_transport::{
-    Delivery, FetchConfig, FetchError, FetchEvent, FetchInput, FetchOutbox, FetchStats, Fetcher,
-    Metadata, Part, SegmentSet, Target,
+    Consumer, ConsumerConfig, ConsumerError, ConsumerEvent, ConsumerInput, ConsumerOutbox,
+    ConsumerStats, Metadata, Part, PathId, ReaderMode, SegmentSet, Target, VerifyOp,
 };
 use weir_wire::{DataView, LpHeader, Name};
 
 use crate::client::{Client, ClientError, FromRouter};
-use crate::output::{Output, OutputError};
-use crate::verify_pool::{Check, Fault, Goal, Refused, Report, Task, VerifyPool, run_aside};
+use crate::output::{Opened, Output, OutputError};
+use crate::sink::{FileSink, StreamWriter};
+use crate::verify_pool::{Fault, Report, VerifyPool, run_aside};
 
 /// Segments handed to a thread at once: 256 kB of them.
 const BATCH_SEGMENTS: usize = 32;
@@ -24,14 +24,10 @@ const BATCH_SEGMENTS: usize = 32;
 const PROGRESS_NS: u64 = 100 * NS_PER_MS;
 /// How often what is there is noted, for a download that breaks off.
 const SAVE_NS: u64 = 2 * NS_PER_S;
-/// Signers of one object at most.
-const SIGNERS_MAX: usize = 16;
-/// Times that one packet is asked for again because it came damaged or forged, and how many of
-/// these are asked for by the digest that the manifest lists.
-const REFUSALS_MAX: u32 = 4;
-const BY_DIGEST: u32 = 2;
-/// Segments of an object at most: 32 octets of memory each while their manifest part is awaited.
-const SEGMENTS_MAX: u64 = 1 << 40;
+/// Segments at most that wait for a stream to take them, 8 MB; more wait with the consumer.
+const STREAM_UNITS_MAX: u32 = 1024;
+/// The one path of a client.
+const PATH: PathId = PathId(0);
 
 /// What the download asks of its owner.
 pub trait Host {
@@ -101,7 +97,7 @@ pub struct Summary {
     /// Packets by the face that the router had them from, as far as it tells.
     pub by_face: BTreeMap<Option<FaceId>, u64>,
     /// Counters and measures of the fetch.
-    pub stats: FetchStats,
+    pub stats: ConsumerStats,
 }
 
 /// Why a download failed. What was verified stays for another attempt.
@@ -109,7 +105,7 @@ pub struct Summary {
 pub enum DownloadError {
     /// It cannot be had.
     #[error(transparent)]
-    Fetch(#[from] FetchError),
+    Fetch(#[from] ConsumerError),
     /// The router is gone.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -119,17 +115,6 @@ pub enum DownloadError {
     /// The owner does not want it.
     #[error("{0}")]
     Refused(String),
-    /// The signer is not to be believed.
-    #[error("{0}")]
-    Untrusted(String),
-    /// A packet is not what its producer signed.
-    #[error("{what} cannot be verified: {reason}")]
-    Unverified {
-        /// Which packet.
-        what: String,
-        /// Why.
-        reason: String,
-    },
     /// Segments differ in size, so that their places in a file are not known.
     #[error("segment {segment} has {len} octets, unlike others: it has no place in a file")]
     Size {
@@ -150,7 +135,7 @@ pub enum DownloadError {
 #[derive(Clone, Debug)]
 pub struct DownloadOptions {
     /// How to fetch.
-    pub fetch: FetchConfig,
+    pub fetch: ConsumerConfig,
     /// Threads that verify and store.
     pub threads: usize,
 }
@@ -158,7 +143,7 @@ pub struct DownloadOptions {
 impl Default for DownloadOptions {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { fetch: FetchConfig::default(), threads: threads.min(8) }
+        Self { fetch: ConsumerConfig::default(), threads: threads.min(8) }
     }
 }
 
@@ -177,44 +162,35 @@ pub fn download(
     download.close(result)
 }
 
-/// What is to be done with segments that came, once it is known how.
+/// What is fetched, and where it goes.
 struct Object {
     found: Found,
     output: Box<dyn Output>,
-    goal: Option<Arc<Goal>>,
-    have: SegmentSet,
+    place: Place,
     resumed: u64,
-    /// `None` until it is known whether there is a manifest.
-    has_manifest: Option<bool>,
+    has_manifest: bool,
+}
+
+/// Where segments go.
+enum Place {
+    /// A file, once the size of segments is known.
+    File(Option<Arc<FileSink>>),
+    /// A stream, in order.
+    Stream(StreamWriter),
 }
 
 struct Download<'a> {
     client: &'a mut Client,
     host: &'a mut dyn Host,
-    fetcher: Fetcher,
+    consumer: Consumer,
     pool: VerifyPool,
-    inputs: Vec<FetchInput>,
-    out: FetchOutbox,
+    inputs: Vec<ConsumerInput>,
+    out: ConsumerOutbox,
     packets: Vec<FromRouter>,
     object: Option<Object>,
-    manifest: DigestManifest,
-    manifest_signer: Option<Arc<dyn Verifier>>,
-    /// Segments that came before what they need to be checked.
-    held: Vec<Delivery>,
-    tasks: Vec<Task>,
-    signers: HashMap<Vec<u8>, Arc<dyn Verifier>>,
-    /// How often packets came damaged or forged.
-    refusals: HashMap<Part, u32>,
-    submitted: u64,
-    reported: u64,
-    /// Segments of those reported that came damaged or forged.
-    refused: u64,
-    /// Segments of those reported that the fetcher was told of as consumed.
-    credited: u64,
-    octets: u64,
+    /// Segments for the next batch.
+    tasks: Vec<VerifyOp>,
     by_face: BTreeMap<Option<FaceId>, u64>,
-    /// Number of the last segment as a verified segment states it.
-    last_segment: Option<u64>,
     started: Instant,
     told: Instant,
     saved: Instant,
@@ -230,29 +206,17 @@ impl<'a> Download<'a> {
     ) -> Result<Self, DownloadError> {
         let now = client.now();
         let pool = VerifyPool::new(options.threads, &client.waker()).map_err(ClientError::from)?;
-        let fetcher = Fetcher::new(target, options.fetch, client.random(), now);
         Ok(Self {
+            consumer: Consumer::new(target, options.fetch, client.random(), now),
             client,
             host,
-            fetcher,
             pool,
-            inputs: Vec::new(),
-            out: FetchOutbox::default(),
+            inputs: vec![ConsumerInput::AddPath { path: PATH }],
+            out: ConsumerOutbox::default(),
             packets: Vec::new(),
             object: None,
-            manifest: DigestManifest::new(SEGMENTS_MAX),
-            manifest_signer: None,
-            held: Vec::new(),
             tasks: Vec::new(),
-            signers: HashMap::new(),
-            refusals: HashMap::new(),
-            submitted: 0,
-            reported: 0,
-            refused: 0,
-            credited: 0,
-            octets: 0,
             by_face: BTreeMap::new(),
-            last_segment: None,
             started: now,
             told: now,
             saved: now,
@@ -263,33 +227,33 @@ impl<'a> Download<'a> {
     fn run(&mut self) -> Result<(), DownloadError> {
         loop {
             let now = self.client.now();
-            self.fetcher.handle(now, &mut self.inputs, &mut self.out);
+            self.consumer.handle(now, &mut self.inputs, &mut self.out);
             self.send_interests();
+            self.take_verify()?;
             self.take_deliveries()?;
             self.take_events()?;
-            self.take_reports()?;
+            while let Some(report) = self.pool.try_report() {
+                self.take_report(report)?;
+            }
             self.tell()?;
             self.save_now_and_then(now)?;
             if !self.inputs.is_empty() {
                 continue;
             }
-            let is_stored = self.held.is_empty() && self.submitted == self.reported;
-            if is_stored && self.fetcher.is_over() {
+            if self.consumer.is_over() {
                 return Ok(());
             }
-            let wakeup = self.fetcher.next_wakeup().unwrap_or(Instant::FAR_FUTURE);
+            let wakeup = self.consumer.next_wakeup().unwrap_or(Instant::FAR_FUTURE);
             let deadline = wakeup.min(self.told.plus_ns(PROGRESS_NS));
             self.client.poll(Some(deadline), &mut self.packets)?;
-            self.inputs.extend(
-                self.packets
-                    .drain(..)
-                    .map(|FromRouter { header, packet }| FetchInput::Packet { header, packet }),
-            );
+            self.inputs.extend(self.packets.drain(..).map(|FromRouter { header, packet }| {
+                ConsumerInput::Packet { path: PATH, header, packet }
+            }));
         }
     }
 
     fn send_interests(&mut self) {
-        for interest in self.out.interests.iter() {
+        for (_, interest) in self.out.interests.iter() {
             let packet = self.client.pool().copy(interest);
             // A full queue drops it, as a network would: it is sent again later.
             let _ = self.client.send(LpHeader::default(), packet);
@@ -297,49 +261,64 @@ impl<'a> Download<'a> {
         self.out.interests.clear();
     }
 
-    fn take_deliveries(&mut self) -> Result<(), DownloadError> {
-        if self.out.deliveries.is_empty() {
-            return Ok(());
-        }
-        let mut deliveries = std::mem::take(&mut self.out.deliveries);
-        for delivery in deliveries.drain(..) {
-            *self.by_face.entry(delivery.incoming_face).or_default() += 1;
-            match delivery.part {
-                Part::Metadata => {
-                    self.verify(&delivery, &what(delivery.part))?;
-                    self.inputs.push(FetchInput::Consumed(1));
-                }
-                Part::Manifest(part) => {
-                    match self.manifest_part(part, &delivery) {
-                        Err(DownloadError::Unverified { reason, .. }) => {
-                            self.refuse(Part::Manifest(part), reason)?;
-                        }
-                        other => other?,
-                    }
-                    self.inputs.push(FetchInput::Consumed(1));
-                }
-                Part::Segment(segment) => self.segment(segment, delivery)?,
+    /// Has packets verified: segments by the threads, in batches, the few others right here.
+    fn take_verify(&mut self) -> Result<(), DownloadError> {
+        for op in self.out.verify.drain(..) {
+            *self.by_face.entry(op.incoming_face).or_default() += 1;
+            let data = DataView::decode(&op.packet).expect("the consumer has decoded it");
+            let Part::Unit(unit) = op.part else {
+                let verdict = op.check.run(&data);
+                self.inputs.push(ConsumerInput::Verified { op: op.op, verdict });
+                continue;
+            };
+            let object = self.object.as_mut().expect("a segment is of an object");
+            if let Place::File(None) = object.place {
+                object.learn_segment_size(unit.chunk, &data)?;
+            }
+            self.tasks.push(op);
+            if self.tasks.len() >= BATCH_SEGMENTS && object.is_ready() {
+                self.pool.submit(std::mem::take(&mut self.tasks), object.file());
             }
         }
-        self.out.deliveries = deliveries;
-        self.submit();
+        let object = self.object.as_ref().filter(|object| object.is_ready());
+        if let Some(object) = object.filter(|_| !self.tasks.is_empty()) {
+            self.pool.submit(std::mem::take(&mut self.tasks), object.file());
+        }
+        Ok(())
+    }
+
+    /// Passes on to the stream what is in order.
+    fn take_deliveries(&mut self) -> Result<(), DownloadError> {
+        let Some(Object { place: Place::Stream(writer), .. }) = &mut self.object else {
+            return Ok(());
+        };
+        if !self.out.deliveries.is_empty() {
+            writer.write(self.out.deliveries.drain(..).map(|delivery| delivery.packet).collect());
+        }
+        match writer.written().map_err(DownloadError::Store)? {
+            0 => {}
+            units => self.inputs.push(ConsumerInput::Read { units }),
+        }
         Ok(())
     }
 
     fn take_events(&mut self) -> Result<(), DownloadError> {
         for event in std::mem::take(&mut self.out.events) {
             match event {
-                FetchEvent::Found { metadata, is_stored } => {
+                ConsumerEvent::Found { metadata, is_stored } => {
                     self.open(Found { metadata, is_stored })?;
                 }
-                FetchEvent::Manifest { digests_per_part } => {
-                    if let Some(object) = &mut self.object {
-                        object.has_manifest = Some(digests_per_part.is_some());
-                    }
-                    self.release()?;
+                ConsumerEvent::Manifest { digests_per_part } => {
+                    let object = self.object.as_mut().expect("opened before");
+                    object.has_manifest = digests_per_part.is_some();
                 }
-                FetchEvent::LastSegment(_) | FetchEvent::Done => {}
-                FetchEvent::Failed(error) => return Err(error.into()),
+                ConsumerEvent::NeedKey { key, packet } => {
+                    let data = DataView::decode(&packet).expect("the consumer has decoded it");
+                    let verifier = self.host.verifier(self.client, &data);
+                    self.inputs.push(ConsumerInput::Key { key, verifier });
+                }
+                ConsumerEvent::Failed(error) => return Err(error.into()),
+                _ => {}
             }
         }
         Ok(())
@@ -347,161 +326,28 @@ impl<'a> Download<'a> {
 
     fn open(&mut self, found: Found) -> Result<(), DownloadError> {
         let mut output = self.host.output(&found).map_err(DownloadError::Refused)?;
-        let have = output.open(&found.metadata.versioned)?;
-        let segment_size = output.segment_size();
+        let (have, segment_size, place) = match output.open(&found.metadata.versioned)? {
+            Opened::File { have, segment_size } => (have, segment_size, Place::File(None)),
+            Opened::Stream(out) => {
+                let writer = StreamWriter::new(out, self.client.waker());
+                let writer = writer.map_err(ClientError::from)?;
+                (SegmentSet::new(), None, Place::Stream(writer))
+            }
+        };
+        let reader = match place {
+            Place::File(_) => ReaderMode::None,
+            Place::Stream(_) => ReaderMode::InOrder,
+        };
         let resumed = have.len();
-        let mut object =
-            Object { found, output, goal: None, have: have.clone(), resumed, has_manifest: None };
+        let mut object = Object { found, output, place, resumed, has_manifest: false };
         // An unverified size only says where a segment would go; one that does not fit is refused
         // then.
         if let Some(size) = segment_size.or(object.found.metadata.segment_size) {
             object.set_segment_size(size)?;
         }
         self.object = Some(object);
-        self.inputs.push(FetchInput::Start { have });
-        Ok(())
-    }
-
-    /// Checks the signature of a packet right here: there are few of them.
-    fn verify(
-        &mut self,
-        delivery: &Delivery,
-        what: &str,
-    ) -> Result<Arc<dyn Verifier>, DownloadError> {
-        let data = DataView::decode(&delivery.packet).expect("the fetcher has decoded it");
-        let verifier = self.verifier_of(&data)?;
-        verify_data(&data, &*verifier).map_err(|error| DownloadError::Unverified {
-            what: what.to_owned(),
-            reason: error.to_string(),
-        })?;
-        Ok(verifier)
-    }
-
-    fn verifier_of(&mut self, data: &DataView<'_>) -> Result<Arc<dyn Verifier>, DownloadError> {
-        let info = data.signature_info.to_signature_info();
-        let mut key = weir_wire::tlv::Writer::new();
-        weir_wire::SignatureInfo {
-            key_locator: info.key_locator,
-            ..weir_wire::SignatureInfo::new(info.signature_type)
-        }
-        .write(weir_wire::tlv::SIGNATURE_INFO, &mut key);
-        let key = key.into_vec();
-        if let Some(verifier) = self.signers.get(&key) {
-            return Ok(verifier.clone());
-        }
-        if self.signers.len() >= SIGNERS_MAX {
-            let reason = format!("it has more than {SIGNERS_MAX} signers");
-            return Err(DownloadError::Untrusted(reason));
-        }
-        let verifier = self.host.verifier(self.client, data).map_err(DownloadError::Untrusted)?;
-        self.signers.insert(key, verifier.clone());
-        Ok(verifier)
-    }
-
-    fn manifest_part(&mut self, part: u64, delivery: &Delivery) -> Result<(), DownloadError> {
-        let what = what(Part::Manifest(part));
-        let signer = self.verify(delivery, &what)?;
-        let data = DataView::decode(&delivery.packet).expect("the fetcher has decoded it");
-        let added = self.manifest.add_part(part, data.content);
-        added.map_err(|error| DownloadError::Unverified { what, reason: error.to_string() })?;
-        self.manifest_signer.get_or_insert(signer);
-        self.release()
-    }
-
-    /// Asks once more for a packet that is not what its producer signed.
-    fn refuse(&mut self, part: Part, reason: String) -> Result<(), DownloadError> {
-        let times = self.refusals.entry(part).or_default();
-        *times += 1;
-        if *times > REFUSALS_MAX {
-            return Err(DownloadError::Unverified { what: what(part), reason });
-        }
-        let digest = match part {
-            Part::Segment(segment) if *times <= BY_DIGEST => self.manifest.digest(segment).copied(),
-            _ => None,
-        };
-        // After the first time, damage on the way is less likely than a bad copy in a router.
-        let must_be_fresh = digest.is_none() && *times > 1;
-        self.inputs.push(FetchInput::AskAgain { part, digest, must_be_fresh });
-        Ok(())
-    }
-
-    /// Looks again at the segments that had to wait.
-    fn release(&mut self) -> Result<(), DownloadError> {
-        for delivery in std::mem::take(&mut self.held) {
-            let Part::Segment(segment) = delivery.part else { unreachable!("only segments wait") };
-            self.segment(segment, delivery)?;
-        }
-        self.submit();
-        Ok(())
-    }
-
-    /// Hands a segment to the threads, if it is known how to check it and where it goes.
-    fn segment(&mut self, segment: u64, delivery: Delivery) -> Result<(), DownloadError> {
-        let object = self.object.as_mut().expect("a segment is of an object");
-        if object.goal.is_none() {
-            object.learn_segment_size(segment, &delivery)?;
-        }
-        let is_ready = object.goal.is_some();
-        let check = match object.has_manifest {
-            Some(true) => self.manifest.digest(segment).copied().map(Check::Digest),
-            Some(false) => {
-                let data = DataView::decode(&delivery.packet).expect("the fetcher has decoded it");
-                let is_first_signer = self.signers.is_empty();
-                match self.verifier_of(&data) {
-                    // Others of this object were believed: this one may be somebody else's.
-                    Err(DownloadError::Untrusted(reason)) if !is_first_signer => {
-                        self.inputs.push(FetchInput::Consumed(1));
-                        return self.refuse(Part::Segment(segment), reason);
-                    }
-                    verifier => Some(Check::Signature(verifier?)),
-                }
-            }
-            None => None,
-        };
-        match check.filter(|_| is_ready) {
-            Some(check) => {
-                self.tasks.push(Task { segment, packet: delivery.packet, check });
-                if self.tasks.len() >= BATCH_SEGMENTS {
-                    self.submit();
-                }
-            }
-            None => self.hold(segment, delivery)?,
-        }
-        Ok(())
-    }
-
-    fn hold(&mut self, segment: u64, delivery: Delivery) -> Result<(), DownloadError> {
-        // A segment that is listed may still wait: for its size, or for word of the manifest.
-        let is_past_the_end = self.manifest.digest(segment).is_none()
-            && self.manifest.check(segment, &[0; 32]) != DigestCheck::Unknown;
-        if is_past_the_end {
-            return Err(DownloadError::Unverified {
-                what: format!("segment {segment}"),
-                reason: "the manifest lists no such segment".into(),
-            });
-        }
-        self.held.push(delivery);
-        Ok(())
-    }
-
-    fn submit(&mut self) {
-        if self.tasks.is_empty() {
-            return;
-        }
-        let goal = self.object.as_ref().and_then(|object| object.goal.clone());
-        let goal = goal.expect("tasks are made when the goal is known");
-        if let Some(signer) = &self.manifest_signer {
-            goal.manifest_signer.get_or_init(|| signer.clone());
-        }
-        let tasks = std::mem::take(&mut self.tasks);
-        self.submitted += tasks.len() as u64;
-        self.pool.submit(tasks, goal);
-    }
-
-    fn take_reports(&mut self) -> Result<(), DownloadError> {
-        while let Some(report) = self.pool.try_report() {
-            self.take_report(report)?;
-        }
+        self.inputs.push(ConsumerInput::Start { have, reader });
+        self.inputs.push(ConsumerInput::Read { units: STREAM_UNITS_MAX });
         Ok(())
     }
 
@@ -513,40 +359,9 @@ impl<'a> Download<'a> {
             }
             Some(Fault::Store(error)) => return Err(DownloadError::Store(error)),
         }
-        self.reported += (report.segments.len() + report.refused.len()) as u64;
-        self.refused += report.refused.len() as u64;
-        self.octets += report.octets;
-        self.credit();
-        for Refused { segment, reason } in report.refused {
-            self.refuse(Part::Segment(segment), reason)?;
-        }
-        let object = self.object.as_mut().expect("a segment is of an object");
-        for segment in report.segments {
-            object.have.insert(segment);
-        }
-        let Some(stated) = report.last_segment else { return Ok(()) };
-        let known = *self.last_segment.get_or_insert(stated);
-        if known != stated {
-            return Err(DownloadError::Unverified {
-                what: "the number of segments".into(),
-                reason: format!("one says that {stated} is the last, another {known}"),
-            });
-        }
-        if self.fetcher.last_segment() != Some(stated) {
-            self.inputs.push(FetchInput::LastSegment(stated));
-        }
+        let verdicts = report.verdicts.into_iter();
+        self.inputs.extend(verdicts.map(|(op, verdict)| ConsumerInput::Verified { op, verdict }));
         Ok(())
-    }
-
-    /// Tells the fetcher how many segments take no more memory. Those that others must go before
-    /// still do.
-    fn credit(&mut self) {
-        let goal = self.object.as_ref().and_then(|object| object.goal.as_ref());
-        let waiting = goal.map_or(0, |goal| goal.sink.waiting());
-        let consumed = self.reported.saturating_sub(waiting).saturating_sub(self.credited);
-        let consumed = u32::try_from(consumed).unwrap_or(u32::MAX);
-        self.credited += u64::from(consumed);
-        self.inputs.push(FetchInput::Consumed(consumed));
     }
 
     fn tell(&mut self) -> Result<(), DownloadError> {
@@ -557,10 +372,10 @@ impl<'a> Download<'a> {
         self.told = now;
         let object = self.object.as_ref();
         let progress = Progress {
-            octets: self.octets,
+            octets: self.consumer.stats().content_octets,
             octets_total: object.and_then(|object| object.found.metadata.size_bytes),
-            segments: object.map_or(0, |object| object.have.len()),
-            segments_total: self.fetcher.last_segment().map(|last| last.saturating_add(1)),
+            segments: self.consumer.have().len(),
+            segments_total: self.consumer.last_segment().map(|last| last.saturating_add(1)),
         };
         if self.host.progress(&progress) { Ok(()) } else { Err(DownloadError::Stopped) }
     }
@@ -576,11 +391,11 @@ impl<'a> Download<'a> {
             }
         }
         let Some(object) = self.object.as_mut() else { return Ok(()) };
-        if now < self.saved.plus_ns(SAVE_NS) || object.goal.is_none() {
+        if now < self.saved.plus_ns(SAVE_NS) || object.file().is_none() {
             return Ok(());
         }
         let mut output = std::mem::replace(&mut object.output, Box::new(Away));
-        let have = object.have.clone();
+        let have = self.consumer.have().clone();
         let saving = run_aside("save", move || {
             // What cannot be noted is fetched again after a break, nothing worse.
             let _ = output.save(&have);
@@ -591,7 +406,6 @@ impl<'a> Download<'a> {
     }
 
     fn close(mut self, result: Result<(), DownloadError>) -> Result<Summary, DownloadError> {
-        let took_ns = self.client.now().ns_since(self.started);
         // The threads finish what they have.
         drop(self.pool);
         if let (Some(saving), Some(object)) = (self.saving.take(), &mut self.object)
@@ -602,50 +416,60 @@ impl<'a> Download<'a> {
         let Some(mut object) = self.object.take() else {
             return Err(result.expect_err("no download ends well without an object"));
         };
-        if let Err(error) = result {
-            if object.have.is_empty() {
+        let written = match object.place {
+            Place::File(_) => Ok(()),
+            Place::Stream(writer) => writer.finish().map_err(DownloadError::Store),
+        };
+        let took_ns = self.client.now().ns_since(self.started);
+        if let Err(error) = result.and(written) {
+            let have = self.consumer.have();
+            if have.is_empty() {
                 object.output.abandon();
             } else {
                 // What cannot be noted is fetched again.
-                let _ = object.output.save_last(&object.have);
+                let _ = object.output.save_last(have);
             }
             return Err(error);
         }
         object.output.finish()?;
-        let has_manifest = object.has_manifest == Some(true);
         let Found { metadata, is_stored } = object.found;
+        let stats = self.consumer.stats();
         Ok(Summary {
             versioned: metadata.versioned.clone(),
             metadata,
             is_stored,
-            octets: self.octets,
-            segments: self.reported - self.refused,
+            octets: stats.content_octets,
+            segments: stats.units,
             segments_resumed: object.resumed,
             took_ns,
-            has_manifest,
+            has_manifest: object.has_manifest,
             by_face: self.by_face,
-            stats: self.fetcher.stats(),
+            stats,
         })
     }
 }
 
-fn what(part: Part) -> String {
-    match part {
-        Part::Metadata => "the metadata".into(),
-        Part::Manifest(part) => format!("part {part} of the manifest"),
-        Part::Segment(segment) => format!("segment {segment}"),
-    }
-}
-
 impl Object {
+    /// Whether it is known where segments go.
+    fn is_ready(&self) -> bool {
+        !matches!(self.place, Place::File(None))
+    }
+
+    /// The file that takes segments from the threads that verify them.
+    fn file(&self) -> Option<Arc<FileSink>> {
+        match &self.place {
+            Place::File(file) => file.clone(),
+            Place::Stream(_) => None,
+        }
+    }
+
     /// A producer's metadata may not tell the size of its segments: any segment but the last shows
     /// it.
     fn learn_segment_size(
         &mut self,
         segment: u64,
-        delivery: &Delivery,
+        data: &DataView<'_>,
     ) -> Result<(), DownloadError> {
-        let data = DataView::decode(&delivery.packet).expect("the fetcher has decoded it");
         let last = data.final_block_id.and_then(|component| component.as_segment());
         if last != Some(segment) || segment == 0 {
             self.set_segment_size((data.content.len() as u64).max(1))?;
@@ -654,10 +478,9 @@ impl Object {
     }
 
     fn set_segment_size(&mut self, size: u64) -> Result<(), DownloadError> {
-        let sink = self.output.sink(size)?;
-        let segment_size = self.output.segment_size();
-        let manifest_signer = OnceLock::new();
-        self.goal = Some(Arc::new(Goal { sink, segment_size, manifest_signer }));
+        if let Place::File(file) = &mut self.place {
+            *file = Some(self.output.sink(size)?);
+        }
         Ok(())
     }
 }
@@ -666,26 +489,11 @@ impl Object {
 struct Away;
 
 impl Output for Away {
-    fn open(&mut self, _versioned: &Name) -> Result<SegmentSet, OutputError> {
+    fn open(&mut self, _versioned: &Name) -> Result<Opened, OutputError> {
         unreachable!("it was opened before")
     }
 
-    fn segment_size(&self) -> Option<u64> {
-        None
-    }
-
-    fn sink(
-        &mut self,
-        _segment_size: u64,
-    ) -> Result<Arc<dyn crate::sink::SegmentSink>, OutputError> {
-        unreachable!("the sink was taken before")
-    }
-
     fn save(&mut self, _have: &SegmentSet) -> std::io::Result<()> {
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<(), OutputError> {
         Ok(())
     }
 }

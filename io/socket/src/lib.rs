@@ -12,10 +12,12 @@ mod verify_pool;
 
 pub use client::{Client, ClientError, CommandError, ExpressError, FromRouter};
 pub use download::{DownloadError, DownloadOptions, Found, Host, Progress, Summary, download};
-pub use output::{MemoryOutput, Output, OutputError, PartFile, StreamOutput, is_reserved_name};
+pub use output::{
+    MemoryOutput, Opened, Output, OutputError, PartFile, StreamOutput, is_reserved_name,
+};
 pub use publish::{
     Label, PublishError, PublishOptions, Published, publish_file, publish_listing, publish_octets,
 };
 pub use serve::{ObjectStore, ServeError, ServeStats, serve};
-pub use sink::{FileSink, OrderedSink, SegmentSink};
+pub use sink::FileSink;
 pub use weir_face::unix_time_ms;

@@ -13,31 +13,34 @@ use weir_security::sha256;
 use weir_transport::SegmentSet;
 use weir_wire::{Name, NameView, PACKET_SIZE_MAX};
 
-use crate::sink::{Checksums, FileSink, OrderedSink, SegmentSink, checksum};
+use crate::sink::{Checksums, FileSink, checksum};
 
 /// Where the segments of one object are to go.
 pub trait Output: Send {
-    /// Called once, when the name of the version is known: which segments are there already.
+    /// Called once, when the name of the version is known.
     ///
     /// # Errors
     /// [`OutputError`].
-    fn open(&mut self, versioned: &Name) -> Result<SegmentSet, OutputError>;
+    fn open(&mut self, versioned: &Name) -> Result<Opened, OutputError>;
 
-    /// Octets of Content in each segment but the last, as far as known from before.
-    fn segment_size(&self) -> Option<u64>;
-
-    /// What takes the segments, once their size is known.
+    /// What takes the segments of a file, once their size is known.
     ///
     /// # Errors
     /// [`OutputError`].
-    fn sink(&mut self, segment_size: u64) -> Result<Arc<dyn SegmentSink>, OutputError>;
+    fn sink(&mut self, segment_size: u64) -> Result<Arc<FileSink>, OutputError> {
+        let _ = segment_size;
+        unreachable!("a stream takes no segments")
+    }
 
     /// Makes what is there last; `have` are the segments stored so far. Called now and then and
     /// when the download ends early, perhaps from another thread than the rest.
     ///
     /// # Errors
     /// What the system says.
-    fn save(&mut self, have: &SegmentSet) -> io::Result<()>;
+    fn save(&mut self, have: &SegmentSet) -> io::Result<()> {
+        let _ = have;
+        Ok(())
+    }
 
     /// The last [`Output::save`] of a download that ends early: nothing more will be stored, so
     /// that something of it may be given up to note the rest.
@@ -55,7 +58,22 @@ pub trait Output: Send {
     ///
     /// # Errors
     /// [`OutputError`].
-    fn finish(&mut self) -> Result<(), OutputError>;
+    fn finish(&mut self) -> Result<(), OutputError> {
+        Ok(())
+    }
+}
+
+/// What an output takes.
+pub enum Opened {
+    /// Segments in any order, each in its place.
+    File {
+        /// Segments that are there already.
+        have: SegmentSet,
+        /// Octets of Content in each segment but the last, as far as known from before.
+        segment_size: Option<u64>,
+    },
+    /// Octets in their order.
+    Stream(Box<dyn Write + Send>),
 }
 
 /// Why an output cannot be made.
@@ -244,7 +262,7 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
 }
 
 impl Output for PartFile {
-    fn open(&mut self, versioned: &Name) -> Result<SegmentSet, OutputError> {
+    fn open(&mut self, versioned: &Name) -> Result<Opened, OutputError> {
         self.versioned = versioned.clone();
         if is_reserved_name(self.target.file_name().unwrap_or_default().as_bytes()) {
             return Err(OutputError::Reserved { path: self.target.clone() });
@@ -263,14 +281,10 @@ impl Output for PartFile {
             }
         };
         self.file = Some(file);
-        Ok(have)
+        Ok(Opened::File { have, segment_size: self.segment_size })
     }
 
-    fn segment_size(&self) -> Option<u64> {
-        self.segment_size
-    }
-
-    fn sink(&mut self, segment_size: u64) -> Result<Arc<dyn SegmentSink>, OutputError> {
+    fn sink(&mut self, segment_size: u64) -> Result<Arc<FileSink>, OutputError> {
         self.segment_size = Some(segment_size);
         let file = self.file.take().expect("opened before");
         let checksums = std::mem::take(&mut self.checksums);
@@ -403,36 +417,19 @@ fn decode_state(octets: &[u8]) -> Option<(NameView<'_>, State)> {
 
 /// A stream, written in order.
 pub struct StreamOutput {
-    sink: Arc<dyn SegmentSink>,
+    out: Option<Box<dyn Write + Send>>,
 }
 
 impl StreamOutput {
     /// An output that writes to `out`.
     pub fn new(out: impl Write + Send + 'static) -> Self {
-        Self { sink: Arc::new(OrderedSink::new(out)) }
+        Self { out: Some(Box::new(out)) }
     }
 }
 
 impl Output for StreamOutput {
-    fn open(&mut self, _versioned: &Name) -> Result<SegmentSet, OutputError> {
-        Ok(SegmentSet::new())
-    }
-
-    fn segment_size(&self) -> Option<u64> {
-        // Of no importance to a stream.
-        None
-    }
-
-    fn sink(&mut self, _segment_size: u64) -> Result<Arc<dyn SegmentSink>, OutputError> {
-        Ok(self.sink.clone())
-    }
-
-    fn save(&mut self, _have: &SegmentSet) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<(), OutputError> {
-        Ok(())
+    fn open(&mut self, _versioned: &Name) -> Result<Opened, OutputError> {
+        Ok(Opened::Stream(self.out.take().expect("opened once")))
     }
 }
 
@@ -474,24 +471,8 @@ impl Write for MemoryWriter {
 }
 
 impl Output for MemoryOutput {
-    fn open(&mut self, _versioned: &Name) -> Result<SegmentSet, OutputError> {
-        Ok(SegmentSet::new())
-    }
-
-    fn segment_size(&self) -> Option<u64> {
-        None
-    }
-
-    fn sink(&mut self, _segment_size: u64) -> Result<Arc<dyn SegmentSink>, OutputError> {
-        Ok(Arc::new(OrderedSink::new(MemoryWriter(self.clone()))))
-    }
-
-    fn save(&mut self, _have: &SegmentSet) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<(), OutputError> {
-        Ok(())
+    fn open(&mut self, _versioned: &Name) -> Result<Opened, OutputError> {
+        Ok(Opened::Stream(Box::new(MemoryWriter(self.clone()))))
     }
 }
 
@@ -507,9 +488,16 @@ mod tests {
         name
     }
 
+    fn open(output: &mut PartFile, version: u64) -> Result<SegmentSet, OutputError> {
+        match output.open(&versioned(version))? {
+            Opened::File { have, .. } => Ok(have),
+            Opened::Stream(_) => panic!("it is a file"),
+        }
+    }
+
     fn broken_off(target: &Path) -> SegmentSet {
         let mut output = PartFile::new(target);
-        assert!(output.open(&versioned(1)).unwrap().is_empty());
+        assert!(open(&mut output, 1).unwrap().is_empty());
         let sink = output.sink(4).unwrap();
         sink.store(&[(0, b"0000"), (2, b"22")]).unwrap();
         let mut have = SegmentSet::new();
@@ -526,8 +514,8 @@ mod tests {
         let have = broken_off(&target);
         assert!(!target.exists());
         let mut output = PartFile::new(&target);
-        assert_eq!(output.open(&versioned(1)).unwrap(), have);
-        assert_eq!(output.segment_size(), Some(4));
+        assert_eq!(open(&mut output, 1).unwrap(), have);
+        assert_eq!(output.segment_size, Some(4));
         output.sink(4).unwrap().store(&[(1, b"1111")]).unwrap();
         output.finish().unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"0000111122");
@@ -539,18 +527,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("file");
         broken_off(&target);
-        assert!(PartFile::new(&target).open(&versioned(2)).unwrap().is_empty());
+        assert!(open(&mut PartFile::new(&target), 2).unwrap().is_empty());
 
         broken_off(&target);
         let state = dir.path().join(".file.weir-state");
         let mut octets = fs::read(&state).unwrap();
         octets[20] ^= 1;
         fs::write(&state, octets).unwrap();
-        assert!(PartFile::new(&target).open(&versioned(1)).unwrap().is_empty());
+        assert!(open(&mut PartFile::new(&target), 1).unwrap().is_empty());
 
         broken_off(&target);
         fs::write(dir.path().join(".file.weir-part"), b"").unwrap();
-        assert!(PartFile::new(&target).open(&versioned(1)).unwrap().is_empty());
+        assert!(open(&mut PartFile::new(&target), 1).unwrap().is_empty());
     }
 
     #[test]
@@ -559,7 +547,7 @@ mod tests {
         let target = dir.path().join("file");
         let mut one = PartFile::new(&target);
         one.open(&versioned(1)).unwrap();
-        let error = PartFile::new(&target).open(&versioned(1)).unwrap_err();
+        let error = open(&mut PartFile::new(&target), 1).unwrap_err();
         assert!(matches!(error, OutputError::Busy { .. }), "{error}");
     }
 
@@ -572,7 +560,7 @@ mod tests {
         fs::write(&mine, "precious").unwrap();
 
         symlink(&mine, planted(PART_SUFFIX)).unwrap();
-        let error = PartFile::new(&target).open(&versioned(1)).unwrap_err();
+        let error = open(&mut PartFile::new(&target), 1).unwrap_err();
         assert!(matches!(error, OutputError::Io { .. }), "{error}");
         fs::remove_file(planted(PART_SUFFIX)).unwrap();
         // A hard link is taken away, the file that it leads to left alone.
@@ -585,7 +573,7 @@ mod tests {
         // A state that somebody links to says nothing.
         fs::rename(planted(STATE_SUFFIX), dir.path().join("state")).unwrap();
         symlink(dir.path().join("state"), planted(STATE_SUFFIX)).unwrap();
-        assert!(PartFile::new(&target).open(&versioned(1)).unwrap().is_empty());
+        assert!(open(&mut PartFile::new(&target), 1).unwrap().is_empty());
     }
 
     #[test]
@@ -598,7 +586,7 @@ mod tests {
         let mut outputs = Vec::new();
         for name in names {
             let mut output = PartFile::new(dir.path().join(OsStr::from_bytes(name)));
-            output.open(&versioned(1)).unwrap();
+            open(&mut output, 1).unwrap();
             output.sink(4).unwrap().store(&[(0, &name[..1])]).unwrap();
             let mut have = SegmentSet::new();
             have.insert(0);
@@ -617,7 +605,7 @@ mod tests {
     fn names_of_part_files_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         for name in [".file.weir-part", ".file.weir-state", ".file.weir-new"] {
-            let error = PartFile::new(dir.path().join(name)).open(&versioned(1)).unwrap_err();
+            let error = open(&mut PartFile::new(dir.path().join(name)), 1).unwrap_err();
             assert!(matches!(error, OutputError::Reserved { .. }), "{error}");
         }
         assert!(!is_reserved_name(b"file.weir-part") && !is_reserved_name(b".weir"));
@@ -626,9 +614,11 @@ mod tests {
     #[test]
     fn memory_has_a_bound() {
         let mut output = MemoryOutput::new(10);
-        let sink = output.sink(4).unwrap();
-        sink.store(&[(0, b"0000"), (2, b"2222")]).unwrap();
-        assert_eq!(sink.store(&[(1, b"1111")]).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        let Opened::Stream(mut out) = output.open(&versioned(1)).unwrap() else {
+            panic!("it is a stream")
+        };
+        out.write_all(b"00001111").unwrap();
+        assert_eq!(out.write_all(b"2222").unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         assert_eq!(output.take(), b"00001111");
     }
 }

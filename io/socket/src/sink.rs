@@ -1,33 +1,21 @@
 //! Where verified segments go.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
 use crc_fast::CrcAlgorithm;
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use mio::Waker;
 use nix::errno::Errno;
 use nix::sys::uio::pwritev;
+use weir_base::Packet;
+use weir_wire::DataView;
 
 /// CRC-32C of a segment's content.
 pub(crate) fn checksum(content: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, content) as u32
-}
-
-/// Takes segments from several threads at once, in any order, each once.
-pub trait SegmentSink: Send + Sync {
-    /// Stores the Contents of segments, in ascending order of their numbers.
-    ///
-    /// # Errors
-    /// What the system says, or that the segments do not fit together.
-    fn store(&self, segments: &[(u64, &[u8])]) -> io::Result<()>;
-
-    /// Segments stored that still take memory, because others must go before them. More of them
-    /// come only while there are few.
-    fn waiting(&self) -> u64 {
-        0
-    }
 }
 
 /// Most pieces in one call of the system (Linux, IOV_MAX).
@@ -68,6 +56,11 @@ impl FileSink {
         }
     }
 
+    /// Octets of Content in each segment but the last.
+    pub fn segment_size(&self) -> u64 {
+        self.segment_size
+    }
+
     /// The file.
     pub fn file(&self) -> &File {
         &self.file
@@ -92,10 +85,13 @@ impl FileSink {
             run.iter().flat_map(|piece| piece.iter().copied()).skip(written).collect();
         std::os::unix::fs::FileExt::write_all_at(&self.file, &rest, offset as u64 + written as u64)
     }
-}
 
-impl SegmentSink for FileSink {
-    fn store(&self, segments: &[(u64, &[u8])]) -> io::Result<()> {
+    /// Stores the Contents of segments, in ascending order of their numbers. Several threads may do
+    /// so at once, each segment once.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn store(&self, segments: &[(u64, &[u8])]) -> io::Result<()> {
         let mut rest = segments;
         while let Some(&(first, _)) = rest.first() {
             let mut len = 1;
@@ -116,57 +112,61 @@ impl SegmentSink for FileSink {
     }
 }
 
-/// Writes segments to a stream in their order. What comes too early waits in memory.
-pub struct OrderedSink<W> {
-    state: Mutex<Ordered<W>>,
-    /// What `Ordered::waiting` holds, readable while another thread writes.
-    waiting: AtomicU64,
+/// Writes packets' Contents to a stream, on a thread of its own: a stream may be slow.
+pub(crate) struct StreamWriter {
+    batches: Option<Sender<Vec<Packet>>>,
+    results: Receiver<io::Result<u32>>,
+    thread: Option<JoinHandle<()>>,
 }
 
-struct Ordered<W> {
-    out: W,
-    next: u64,
-    waiting: BTreeMap<u64, Vec<u8>>,
-}
-
-impl<W: Write + Send> OrderedSink<W> {
-    /// A sink that begins with segment 0.
-    pub fn new(out: W) -> Self {
-        let state = Mutex::new(Ordered { out, next: 0, waiting: BTreeMap::new() });
-        Self { state, waiting: AtomicU64::new(0) }
-    }
-}
-
-impl<W: Write + Send> SegmentSink for OrderedSink<W> {
-    fn store(&self, segments: &[(u64, &[u8])]) -> io::Result<()> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let result = state.store(segments);
-        self.waiting.store(state.waiting.len() as u64, Ordering::Release);
-        result
-    }
-
-    fn waiting(&self) -> u64 {
-        self.waiting.load(Ordering::Acquire)
-    }
-}
-
-impl<W: Write> Ordered<W> {
-    fn store(&mut self, segments: &[(u64, &[u8])]) -> io::Result<()> {
-        let Self { out, next, waiting } = self;
-        for &(segment, content) in segments {
-            if segment != *next {
-                waiting.insert(segment, content.to_vec());
-                continue;
+impl StreamWriter {
+    /// A writer that wakes `waker` after each batch.
+    pub(crate) fn new(mut out: Box<dyn Write + Send>, waker: Arc<Waker>) -> io::Result<Self> {
+        let (batches, taken) = unbounded::<Vec<Packet>>();
+        let (tell, results) = unbounded();
+        let thread = std::thread::Builder::new().name("write".into()).spawn(move || {
+            for batch in taken {
+                let result = write_contents(&mut *out, &batch);
+                let is_over = result.is_err();
+                if tell.send(result).is_err() || is_over {
+                    // What follows would leave a hole.
+                    let _ = waker.wake();
+                    return;
+                }
+                let _ = waker.wake();
             }
-            out.write_all(content)?;
-            *next += 1;
-            while let Some(content) = waiting.remove(next) {
-                out.write_all(&content)?;
-                *next += 1;
-            }
+        })?;
+        Ok(Self { batches: Some(batches), results, thread: Some(thread) })
+    }
+
+    /// Has Data written, after all that was given before.
+    pub(crate) fn write(&self, batch: Vec<Packet>) {
+        // A writer that has failed says so in its results.
+        let _ = self.batches.as_ref().expect("open until finished").send(batch);
+    }
+
+    /// How many packets were written since the last call.
+    pub(crate) fn written(&self) -> io::Result<u32> {
+        self.results.try_iter().try_fold(0, |sum, written| Ok(sum + written?))
+    }
+
+    /// Waits until all is written.
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        self.batches = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic in a thread has been printed; there is nothing to add.
+            let _ = thread.join();
         }
-        out.flush()
+        self.written().map(|_| ())
     }
+}
+
+fn write_contents(out: &mut dyn Write, batch: &[Packet]) -> io::Result<u32> {
+    for packet in batch {
+        out.write_all(DataView::decode(packet).expect("the consumer has decoded it").content)?;
+    }
+    out.flush()?;
+    Ok(batch.len() as u32)
 }
 
 #[cfg(test)]
@@ -183,7 +183,7 @@ mod tests {
     }
 
     /// Batches in an order that is not the segments'.
-    fn store_all(sink: &dyn SegmentSink) {
+    fn store_all(sink: &FileSink) {
         for batch in [50..100, 0..7, 9..50, 7..9] {
             let contents: Vec<_> = batch.map(|segment| (segment, content(segment))).collect();
             let batch: Vec<_> = contents.iter().map(|(i, content)| (*i, &content[..])).collect();
@@ -199,22 +199,6 @@ mod tests {
         store_all(&sink);
         sink.store(&[(3, &content(3)), (5, &content(5)), (6, &content(6))]).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), expected());
-    }
-
-    #[test]
-    fn streams_get_segments_in_order() {
-        let mut out = Vec::new();
-        let sink = OrderedSink::new(&mut out);
-        sink.store(&[(1, &content(1)), (2, &content(2))]).unwrap();
-        assert_eq!(sink.waiting(), 2);
-        sink.store(&[(0, &content(0))]).unwrap();
-        assert_eq!(sink.waiting(), 0);
-        drop(sink);
-        assert_eq!(out, expected()[..30]);
-
-        out.clear();
-        store_all(&OrderedSink::new(&mut out));
-        assert_eq!(out, expected());
     }
 
     #[test]

@@ -335,7 +335,7 @@ fn damaged_packets_are_refused_and_nothing_appears() {
         let serving = Serving::start(&relay, store);
         let target = dir.path().join("got");
         match get(&relay, latest(), &target) {
-            Err(DownloadError::Unverified { .. } | DownloadError::Fetch(_)) => {}
+            Err(DownloadError::Fetch(_)) => {}
             other => panic!("{damaged:?}: {other:?}"),
         }
         assert!(!target.exists(), "{damaged:?}");
@@ -550,7 +550,7 @@ fn a_stream_that_waits_for_one_segment_takes_bounded_memory() {
     let output = MemoryOutput::new(1_000_000);
     let mut host = TestHost::new(output.clone());
     let mut options = DownloadOptions::default();
-    options.fetch.unconsumed_max = UNCONSUMED_MAX;
+    options.fetch.reader_units_max = UNCONSUMED_MAX;
     let mut client = relay.connect();
     download(&mut client, latest(), options, &mut host).unwrap();
     assert!(output.take() == content(1_000_000));

@@ -14,7 +14,7 @@ use weir_socket::{
     Client, DownloadError, DownloadOptions, Found, Host, MemoryOutput, Output, OutputError,
     PartFile, Progress, StreamOutput, Summary, download, is_reserved_name,
 };
-use weir_transport::{Controller, FetchConfig, FetchError, LISTING_KEYWORD, Target};
+use weir_transport::{ConsumerConfig, ConsumerError, Controller, LISTING_KEYWORD, Target};
 use weir_wire::{DataView, Name};
 
 use self::report::Report;
@@ -199,11 +199,7 @@ impl Getter<'_> {
     fn fetch(&mut self, target: Target, place: &Place) -> anyhow::Result<Got> {
         let options = self.args.download_options();
         let mut host = GetHost {
-            name: match &target {
-                Target::Latest { object, .. } => object.clone(),
-                Target::Version { versioned } => versioned.clone(),
-                Target::Prefix { name } => name.clone(),
-            },
+            name: target.name(),
             place,
             trust: &mut self.trust,
             stop: &self.stop,
@@ -229,13 +225,13 @@ impl Args {
     fn download_options(&self) -> DownloadOptions {
         let defaults = DownloadOptions::default();
         DownloadOptions {
-            fetch: FetchConfig {
+            fetch: ConsumerConfig {
                 lifetime_ms: u64::from(self.lifetime),
                 retries_max: self.retries,
                 controller: self.pipeline,
                 window: self.window,
                 window_max: self.window_max.max(self.window.unwrap_or(1)),
-                ..FetchConfig::default()
+                ..ConsumerConfig::default()
             },
             threads: self.threads.map_or(defaults.threads, |threads| threads as usize),
         }
@@ -426,11 +422,11 @@ impl Host for GetHost<'_> {
 /// What to do about a failed download.
 fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
     match &error {
-        DownloadError::Fetch(FetchError::NoRoute(name)) => anyhow::anyhow!(
+        DownloadError::Fetch(ConsumerError::NoRoute(name)) => anyhow::anyhow!(
             "no router on the way knows where {name} is. Is its producer running (`weir put`), and \
              is there a route to it (`weir route list`, `weir route add`)?"
         ),
-        DownloadError::Fetch(FetchError::Unanswered(name)) => anyhow::anyhow!(
+        DownloadError::Fetch(ConsumerError::Unanswered(name)) => anyhow::anyhow!(
             "nobody answers for {name}. Is its producer running? For an object that was not made \
              by `weir put`, try --discovery prefix"
         ),
@@ -443,7 +439,7 @@ fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
             "the disk is full ({source}); free some space and give the command again, it goes on \
              where it was"
         ),
-        DownloadError::Unverified { .. } => anyhow::anyhow!(
+        DownloadError::Fetch(ConsumerError::Unverified { .. }) => anyhow::anyhow!(
             "{error}. It was damaged or forged on the way; nothing of it was kept under its name. \
              Try again, over another router if there is one (--router)"
         ),

@@ -2,7 +2,7 @@
 
 use weir_base::Instant;
 
-use super::{Congestion, CongestionControl, Sample};
+use super::{Allowance, Congestion, CongestionControl, Sample, WindowBounds};
 
 /// Constants of [`Aimd`].
 #[derive(Copy, Clone, Debug)]
@@ -40,11 +40,18 @@ impl Aimd {
         let window = config.initial_window.clamp(1.0, config.window_max.max(1.0));
         Self { config, window, threshold: f64::INFINITY }
     }
+
+    /// A controller with its default constants within `bounds`.
+    pub(super) fn bounded(bounds: WindowBounds) -> Self {
+        let default = AimdConfig::default();
+        let initial_window = bounds.initial_or(default.initial_window);
+        Self::new(AimdConfig { initial_window, window_max: bounds.max(), ..default })
+    }
 }
 
 impl CongestionControl for Aimd {
     fn on_data(&mut self, sample: &Sample) {
-        if !sample.window_limited {
+        if sample.is_marked || !sample.window_limited {
             return;
         }
         self.window += if self.window < self.threshold {
@@ -65,7 +72,7 @@ impl CongestionControl for Aimd {
         self.window = self.config.initial_window.min(self.threshold);
     }
 
-    fn window(&self) -> f64 {
-        self.window
+    fn allowance(&self) -> Allowance {
+        Allowance::window(self.window)
     }
 }

@@ -3,7 +3,7 @@
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S};
 
-use super::{Congestion, CongestionControl, Sample};
+use super::{Allowance, Congestion, CongestionControl, Sample, WindowBounds};
 
 /// Constants of [`Cubic`].
 #[derive(Copy, Clone, Debug)]
@@ -97,6 +97,13 @@ impl Cubic {
         }
     }
 
+    /// A controller with its default constants within `bounds`.
+    pub(super) fn bounded(bounds: WindowBounds) -> Self {
+        let default = CubicConfig::default();
+        let initial_window = bounds.initial_or(default.initial_window);
+        Self::new(CubicConfig { initial_window, window_max: bounds.max(), ..default })
+    }
+
     /// Growth for one answer in congestion avoidance (RFC 9438, 4.2 to 4.5).
     fn avoid(&mut self, sample: &Sample) {
         let epoch = match &mut self.epoch {
@@ -138,6 +145,9 @@ impl Cubic {
 
 impl CongestionControl for Cubic {
     fn on_data(&mut self, sample: &Sample) {
+        if sample.is_marked {
+            return;
+        }
         let growth = self.slow_start.on_data(sample);
         if !sample.window_limited {
             return;
@@ -164,8 +174,8 @@ impl CongestionControl for Cubic {
         self.slow_start = SlowStart::default();
     }
 
-    fn window(&self) -> f64 {
-        self.window
+    fn allowance(&self) -> Allowance {
+        Allowance::window(self.window)
     }
 }
 

@@ -2,10 +2,10 @@
 
 use weir_base::Instant;
 
-use super::{Congestion, CongestionControl, Sample};
+use super::{Allowance, Congestion, CongestionControl, Sample, WindowBounds};
 
 /// Window when none is asked for: 100, as `ndnd cat` uses.
-pub(super) const DEFAULT_WINDOW: f64 = 100.0;
+const DEFAULT_WINDOW: f64 = 100.0;
 
 /// Always the same window, whatever the network says.
 #[derive(Clone, Debug)]
@@ -18,6 +18,10 @@ impl Fixed {
     pub fn new(window: f64) -> Self {
         Self { window: window.max(1.0) }
     }
+
+    pub(super) fn bounded(bounds: WindowBounds) -> Self {
+        Self::new(bounds.initial_or(DEFAULT_WINDOW).min(bounds.max()))
+    }
 }
 
 impl CongestionControl for Fixed {
@@ -27,7 +31,7 @@ impl CongestionControl for Fixed {
 
     fn on_timeout(&mut self, _now: Instant) {}
 
-    fn window(&self) -> f64 {
-        self.window
+    fn allowance(&self) -> Allowance {
+        Allowance::window(self.window)
     }
 }

@@ -1,5 +1,5 @@
-//! Congestion controllers: how many Interests may be outstanding. One file each behind
-//! [`CongestionControl`].
+//! Congestion controllers: how many Interests may be outstanding, and how fast they may leave. One
+//! file each behind [`CongestionControl`].
 
 mod aimd;
 mod cubic;
@@ -12,8 +12,6 @@ pub use fixed::Fixed;
 pub use nb_cc::{NbCc, NbCcConfig};
 
 use alloc::boxed::Box;
-use core::fmt;
-use core::str::FromStr;
 
 use weir_base::Instant;
 
@@ -28,12 +26,30 @@ pub struct Sample {
     pub smoothed_rtt_ns: u64,
     /// The smallest round-trip time seen, in nanoseconds; 0 before the first sample.
     pub min_rtt_ns: u64,
-    /// Place of the answered Interest in the order of sending, counted from 0.
+    /// Place of the answered Interest in the order of sending on its path, counted from 0.
     pub sent_order: u64,
-    /// How many Interests have been sent so far: the place the next one will take.
+    /// How many Interests have been sent on the path so far: the place the next one will take.
     pub next_order: u64,
-    /// Whether the window was what held the consumer back. A window that nobody uses does not grow.
+    /// Whether the window was what held the consumer back. An unused window does not grow.
     pub window_limited: bool,
+    /// A router marked this answer (NDNLPv2, CongestionMark). Controllers that count marks take
+    /// them from `round`; the others hear of the first one of a round in
+    /// [`on_congestion`](CongestionControl::on_congestion).
+    pub is_marked: bool,
+    /// The round trip that this answer is part of.
+    pub round: Round,
+}
+
+/// The answers of one round trip so far. A round ends with the first answer to an Interest that was
+/// sent after it began.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Round {
+    /// Its number, from 1.
+    pub number: u64,
+    /// Answers in it.
+    pub answers: u32,
+    /// Marked answers among them.
+    pub marks: u32,
 }
 
 /// Why a controller must slow down.
@@ -47,12 +63,30 @@ pub enum Congestion {
     Nack,
 }
 
-/// Decides how many Interests may be outstanding.
+/// What a controller allows on one path.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Allowance {
+    /// Interests that may be outstanding, at least 1.
+    pub window: f64,
+    /// How fast Interests may leave, in bits of the Data they ask for per second; `None`: as fast
+    /// as the window lets them.
+    pub pacing_bps: Option<u64>,
+}
+
+impl Allowance {
+    /// A window without pacing.
+    pub const fn window(window: f64) -> Self {
+        Self { window, pacing_bps: None }
+    }
+}
+
+/// Decides how many Interests may be outstanding on one path.
 ///
-/// The pipeline calls [`on_congestion`](Self::on_congestion) at most once a round trip
-/// (conservative window adaptation), so that a controller need not count signals.
+/// The path calls [`on_congestion`](Self::on_congestion) at most once a round trip (conservative
+/// window adaptation), so that a controller need not count signals. One that wants the number of
+/// marks finds it in [`Sample::round`].
 pub trait CongestionControl: Send {
-    /// A segment was answered without a sign of congestion.
+    /// A unit was answered, with a mark or without.
     fn on_data(&mut self, sample: &Sample);
 
     /// The path is congested: shrink.
@@ -61,93 +95,61 @@ pub trait CongestionControl: Send {
     /// Nothing came back for a whole timeout: start over.
     fn on_timeout(&mut self, now: Instant);
 
-    /// Interests that may be outstanding, at least 1.
-    fn window(&self) -> f64;
+    /// What may be sent now.
+    fn allowance(&self) -> Allowance;
 }
 
-/// Which controller to use, by the name that people give.
-#[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
-pub enum Controller {
-    /// [`Cubic`] with its default constants.
-    #[default]
-    Cubic,
-    /// [`Aimd`] with its default constants.
-    Aimd,
-    /// [`Fixed`]: always the same window.
-    Fixed,
-    /// [`NbCc`]: what the consumer of paper nb-cache does.
-    NbCc,
+/// The window that a controller starts with, and the largest.
+#[derive(Copy, Clone, Debug)]
+pub struct WindowBounds {
+    /// Interests at the start, at least 1; for [`Fixed`] for good. `None`: the controller's own.
+    pub initial: Option<u32>,
+    /// Interests at most.
+    pub max: u32,
 }
 
-impl Controller {
-    /// Every controller, in the order shown to people.
-    pub const ALL: [Self; 4] = [Self::Cubic, Self::Aimd, Self::Fixed, Self::NbCc];
+impl WindowBounds {
+    /// The window at the start, `default` unless one was asked for.
+    fn initial_or(self, default: f64) -> f64 {
+        self.initial.map_or(default, |window| f64::from(window.max(1)))
+    }
 
-    /// Makes the controller. `window` is the window of [`Fixed`] and the initial one of the others
-    /// (`None`: their defaults); `window_max` bounds all.
-    pub fn make(self, window: Option<u32>, window_max: u32) -> Box<dyn CongestionControl> {
-        let window_max = f64::from(window_max.max(1));
-        match self {
-            Self::Cubic => {
-                let mut config = CubicConfig { window_max, ..CubicConfig::default() };
-                if let Some(window) = window {
-                    config.initial_window = f64::from(window.max(1));
+    fn max(self) -> f64 {
+        f64::from(self.max.max(1))
+    }
+}
+
+/// Registers controllers: a variant of [`Controller`], its word, and what makes one.
+macro_rules! controllers {
+    ($($(#[$meta:meta])* $kind:ident = $word:literal => $make:expr,)+) => {
+        /// Which controller to use, by the name that people give.
+        #[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
+        pub enum Controller {
+            $($(#[$meta])* $kind,)+
+        }
+
+        weir_base::words!(Controller { $($kind = $word,)+ });
+
+        impl Controller {
+            /// Makes the controller of one path.
+            pub fn make(self, bounds: WindowBounds) -> Box<dyn CongestionControl> {
+                match self {
+                    $(Self::$kind => Box::new($make(bounds)),)+
                 }
-                Box::new(Cubic::new(config))
-            }
-            Self::Aimd => {
-                let mut config = AimdConfig { window_max, ..AimdConfig::default() };
-                if let Some(window) = window {
-                    config.initial_window = f64::from(window.max(1));
-                }
-                Box::new(Aimd::new(config))
-            }
-            Self::Fixed => {
-                let window =
-                    window.map_or(fixed::DEFAULT_WINDOW, |window| f64::from(window.max(1)));
-                Box::new(Fixed::new(window.min(window_max)))
-            }
-            Self::NbCc => {
-                let mut config = NbCcConfig { window_max, ..NbCcConfig::default() };
-                if let Some(window) = window {
-                    config.initial_window = f64::from(window.max(1));
-                }
-                Box::new(NbCc::new(config))
             }
         }
-    }
+    };
 }
 
-impl fmt::Display for Controller {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Cubic => "cubic",
-            Self::Aimd => "aimd",
-            Self::Fixed => "fixed",
-            Self::NbCc => "nb-cc",
-        })
-    }
-}
-
-/// The text names no controller.
-#[derive(Clone, Eq, PartialEq, Debug, thiserror::Error)]
-#[error("unknown congestion controller: use cubic, aimd, fixed or nb-cc")]
-pub struct UnknownController;
-
-impl FromStr for Controller {
-    type Err = UnknownController;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|controller| match controller {
-                Self::Cubic => text == "cubic",
-                Self::Aimd => text == "aimd",
-                Self::Fixed => text == "fixed",
-                Self::NbCc => text == "nb-cc",
-            })
-            .ok_or(UnknownController)
-    }
+controllers! {
+    /// [`Cubic`] with its default constants.
+    #[default] Cubic = "cubic" => Cubic::bounded,
+    /// [`Aimd`] with its default constants.
+    Aimd = "aimd" => Aimd::bounded,
+    /// [`Fixed`]: always the same window.
+    Fixed = "fixed" => Fixed::bounded,
+    /// [`NbCc`]: what the consumer of paper nb-cache does.
+    NbCc = "nb-cc" => NbCc::bounded,
 }
 
 #[cfg(test)]

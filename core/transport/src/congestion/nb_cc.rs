@@ -2,7 +2,7 @@
 
 use weir_base::Instant;
 
-use super::{Congestion, CongestionControl, Sample};
+use super::{Allowance, Congestion, CongestionControl, Sample, WindowBounds};
 
 /// Constants of [`NbCc`].
 #[derive(Copy, Clone, Debug)]
@@ -33,11 +33,18 @@ impl NbCc {
     pub fn new(config: NbCcConfig) -> Self {
         Self { window: config.initial_window.clamp(1.0, config.window_max.max(1.0)), config }
     }
+
+    /// A controller with its default constants within `bounds`.
+    pub(super) fn bounded(bounds: WindowBounds) -> Self {
+        let default = NbCcConfig::default();
+        let initial_window = bounds.initial_or(default.initial_window);
+        Self::new(NbCcConfig { initial_window, window_max: bounds.max() })
+    }
 }
 
 impl CongestionControl for NbCc {
     fn on_data(&mut self, sample: &Sample) {
-        if sample.window_limited {
+        if sample.window_limited && !sample.is_marked {
             self.window = (self.window + 1.0).min(self.config.window_max);
         }
     }
@@ -51,7 +58,7 @@ impl CongestionControl for NbCc {
         self.window = self.config.initial_window.clamp(1.0, self.window);
     }
 
-    fn window(&self) -> f64 {
-        self.window
+    fn allowance(&self) -> Allowance {
+        Allowance::window(self.window)
     }
 }

@@ -14,7 +14,7 @@ fn rounds(control: &mut dyn CongestionControl, count: usize, rate_per_ms: f64) -
     let mut order = 0;
     let mut windows = Vec::new();
     for _ in 0..count {
-        let window = control.window();
+        let window = control.allowance().window;
         windows.push(window);
         let queued_ns = (window / rate_per_ms * NS_PER_MS as f64) as u64;
         let rtt_ns = base_ns.max(queued_ns);
@@ -29,6 +29,8 @@ fn rounds(control: &mut dyn CongestionControl, count: usize, rate_per_ms: f64) -
                 sent_order: order + i,
                 next_order: order + sent,
                 window_limited: true,
+                is_marked: false,
+                round: Round::default(),
             });
         }
         order += sent;
@@ -41,7 +43,7 @@ fn slow_start_doubles_then_aimd_adds_one() {
     let mut aimd = Aimd::new(AimdConfig::default());
     assert_eq!(rounds(&mut aimd, 5, 1e9), [2.0, 4.0, 8.0, 16.0, 32.0]);
     aimd.on_congestion(Instant::ZERO, Congestion::Mark);
-    assert_eq!(aimd.window(), 32.0);
+    assert_eq!(aimd.allowance().window, 32.0);
     let grown = rounds(&mut aimd, 4, 1e9);
     assert!(grown.windows(2).all(|pair| (0.9..=1.0).contains(&(pair[1] - pair[0]))), "{grown:?}");
 }
@@ -55,9 +57,9 @@ fn nb_cc_adds_one_for_each_data_and_halves_on_a_mark() {
     for _ in 0..20 {
         control.on_congestion(Instant::ZERO, Congestion::Mark);
     }
-    assert_eq!(control.window(), 1.0);
+    assert_eq!(control.allowance().window, 1.0);
     control.on_timeout(Instant::ZERO);
-    assert_eq!(control.window(), 1.0, "a timeout is no reason to grow");
+    assert_eq!(control.allowance().window, 1.0, "a timeout is no reason to grow");
 }
 
 #[test]
@@ -65,7 +67,7 @@ fn cubic_shrinks_by_beta_and_comes_back_to_its_maximum() {
     let config = CubicConfig { initial_window: 100.0, ..CubicConfig::default() };
     let mut cubic = Cubic::new(config);
     cubic.on_congestion(Instant::ZERO, Congestion::Loss);
-    assert!((cubic.window() - 70.0).abs() < 1e-9);
+    assert!((cubic.allowance().window - 70.0).abs() < 1e-9);
     // K = cbrt(30 / 0.4) = 4.2 s, or 422 rounds of 10 ms; AIMD would be back after 57 rounds or so.
     let grown = rounds(&mut cubic, 120, 1e9);
     let back = grown.iter().position(|&window| window >= 99.0).unwrap();
@@ -87,18 +89,20 @@ fn cubic_on_a_long_path_follows_the_cubic_not_aimd() {
         sent_order: order,
         next_order: order + 1,
         window_limited: true,
+        is_marked: false,
+        round: Round::default(),
     };
     let mut now = 0;
     let mut order = 0;
     while now < 9_100 * NS_PER_MS {
-        let window = cubic.window() as u64;
+        let window = cubic.allowance().window as u64;
         for _ in 0..window {
             now += 100 * NS_PER_MS / window;
             cubic.on_data(&sample(now, order));
             order += 1;
         }
     }
-    assert!((950.0..1010.0).contains(&cubic.window()), "{}", cubic.window());
+    assert!((950.0..1010.0).contains(&cubic.allowance().window), "{}", cubic.allowance().window);
 }
 
 #[test]
@@ -112,9 +116,9 @@ fn delay_ends_slow_start_near_the_capacity() {
 
 #[test]
 fn unused_window_does_not_grow() {
-    for controller in Controller::ALL {
-        let mut control = controller.make(None, 1000);
-        let before = control.window();
+    for &controller in Controller::ALL {
+        let mut control = controller.make(WindowBounds { initial: None, max: 1000 });
+        let before = control.allowance().window;
         for order in 0..100 {
             control.on_data(&Sample {
                 now: Instant::from_ns(order * NS_PER_US),
@@ -124,30 +128,32 @@ fn unused_window_does_not_grow() {
                 sent_order: order,
                 next_order: order + 1,
                 window_limited: false,
+                is_marked: false,
+                round: Round::default(),
             });
         }
-        assert_eq!(control.window(), before, "{controller}");
+        assert_eq!(control.allowance().window, before, "{controller}");
     }
 }
 
 #[test]
 fn windows_stay_within_their_bounds() {
-    for controller in Controller::ALL {
-        let mut control = controller.make(Some(64), 128);
+    for &controller in Controller::ALL {
+        let mut control = controller.make(WindowBounds { initial: Some(64), max: 128 });
         rounds(control.as_mut(), 50, 1e9);
-        assert!(control.window() <= 128.0, "{controller}");
+        assert!(control.allowance().window <= 128.0, "{controller}");
         for i in 0..50 {
             control.on_timeout(Instant::from_ns(i));
             control.on_congestion(Instant::from_ns(i), Congestion::Nack);
         }
-        assert!(control.window() >= 1.0, "{controller}");
+        assert!(control.allowance().window >= 1.0, "{controller}");
     }
 }
 
 #[test]
 fn controllers_are_found_by_name() {
-    for controller in Controller::ALL {
+    for &controller in Controller::ALL {
         assert_eq!(std::format!("{controller}").parse(), Ok(controller));
     }
-    assert_eq!("reno".parse::<Controller>(), Err(UnknownController));
+    assert!("reno".parse::<Controller>().is_err());
 }

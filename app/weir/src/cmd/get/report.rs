@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use weir_base::FaceId;
 use weir_manage::FaceStatus;
 use weir_socket::{Client, Summary};
-use weir_transport::FetchStats;
+use weir_transport::ConsumerStats;
 
 use super::Args;
 use crate::table::{count, octets};
@@ -28,7 +28,7 @@ pub(super) struct Report {
     is_stored: bool,
     has_manifest: bool,
     by_face: BTreeMap<Option<FaceId>, u64>,
-    stats: FetchStats,
+    stats: ConsumerStats,
 }
 
 impl Report {
@@ -61,7 +61,7 @@ impl Report {
             *self.by_face.entry(face).or_default() += count;
         }
         let stats = &summary.stats;
-        self.stats = FetchStats {
+        self.stats = ConsumerStats {
             interests: self.stats.interests + stats.interests,
             retransmissions: self.stats.retransmissions + stats.retransmissions,
             losses: self.stats.losses + stats.losses,

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use weir_base::Instant;
-use weir_transport::congestion::{Congestion, Sample};
+use weir_transport::congestion::{Congestion, Round, Sample, WindowBounds};
 use weir_transport::{CongestionControl, Controller};
 
 use super::pending::Entry;
@@ -43,7 +43,7 @@ impl Limit {
         };
         window.map_or(Ok(()), check)?;
         Ok(Self::Controlled(Box::new(Controlled {
-            controller: controller.make(window, WINDOW_MAX),
+            controller: controller.make(WindowBounds { initial: window, max: WINDOW_MAX }),
             smoothed_rtt_ns: 0,
             min_rtt_ns: 0,
             recovered_after: 0,
@@ -54,7 +54,7 @@ impl Limit {
     pub(super) fn window(&self) -> f64 {
         match self {
             Self::Fixed(window) => f64::from(*window),
-            Self::Controlled(controlled) => controlled.controller.window(),
+            Self::Controlled(controlled) => controlled.controller.allowance().window,
         }
     }
 
@@ -88,6 +88,8 @@ impl Limit {
             sent_order: entry.sequence.saturating_sub(1),
             next_order: sent,
             window_limited: is_limited,
+            is_marked: false,
+            round: Round::default(),
         });
     }
 

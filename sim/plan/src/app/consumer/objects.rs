@@ -1,11 +1,12 @@
-//! Whole objects, by the transport's own fetcher.
+//! Whole objects, by the transport's own consumer.
 
 use std::str::FromStr;
 
 use weir_base::{Instant, NS_PER_MS, Pool, Rng};
 use weir_security::sha256;
 use weir_transport::{
-    Controller, FetchConfig, FetchEvent, FetchInput, FetchOutbox, Fetcher, SegmentSet, Target,
+    Consumer, ConsumerConfig, ConsumerEvent, ConsumerInput, ConsumerOutbox, Controller, PathId,
+    ReaderMode, SegmentSet, Target, Verdict, Verification,
 };
 use weir_wire::{InterestView, LpHeader};
 
@@ -18,13 +19,15 @@ use crate::workload::{ArrivalProcess, ConsumerPlan, Demand, ObjectChooser, Workl
 
 /// Objects fetched at one time at most; one that would be more fails at once.
 const FETCHES_MAX: usize = 256;
+/// A consumer of the laboratory has one path.
+const PATH: PathId = PathId(0);
 /// The next object waits so long after one that failed.
 const PAUSE_NS: u64 = 100 * NS_PER_MS;
 
 /// See the module's text.
 #[derive(Debug)]
 pub(super) struct ObjectLoop {
-    config: FetchConfig,
+    config: ConsumerConfig,
     /// When objects begin, if not after one another.
     arrivals: Option<(ArrivalProcess, Option<Instant>)>,
     /// When the next object may begin, if after one another.
@@ -36,8 +39,8 @@ pub(super) struct ObjectLoop {
     /// By number, which grows.
     fetches: Vec<Fetch>,
     next_number: u64,
-    inputs: Vec<FetchInput>,
-    out: FetchOutbox,
+    inputs: Vec<ConsumerInput>,
+    out: ConsumerOutbox,
 }
 
 #[derive(Debug)]
@@ -45,7 +48,7 @@ struct Fetch {
     number: u64,
     object: u64,
     started: Instant,
-    fetcher: Fetcher,
+    consumer: Consumer,
     /// Segments from here on were not asked for.
     asked_end: u64,
     end: Option<End>,
@@ -66,7 +69,7 @@ impl ObjectLoop {
             let problem = format!("is `{controller}`; it must be cubic, aimd, fixed or nb-cc");
             return Err(WorkloadError::value("controller", problem));
         };
-        let default = FetchConfig::default();
+        let default = ConsumerConfig::default();
         if window.is_some_and(|window| window == 0 || window > default.window_max) {
             let problem = format!("must be from 1 to {}", default.window_max);
             return Err(WorkloadError::value("window", problem));
@@ -80,11 +83,12 @@ impl ObjectLoop {
             None => None,
         };
         Ok(Self {
-            config: FetchConfig {
+            config: ConsumerConfig {
                 lifetime_ms: plan.lifetime_ms,
                 controller,
                 window: *window,
                 look_for_manifest: false,
+                verification: Verification::ByDriver,
                 ..default
             },
             arrivals: process,
@@ -95,7 +99,7 @@ impl ObjectLoop {
             fetches: Vec::new(),
             next_number: 0,
             inputs: Vec::new(),
-            out: FetchOutbox::default(),
+            out: ConsumerOutbox::default(),
         })
     }
 
@@ -113,8 +117,9 @@ impl ObjectLoop {
         for at in 0..self.fetches.len() {
             let fetch = &mut self.fetches[at];
             if fetch.object == answer.object {
-                let header = answer.header.clone();
-                self.inputs.push(FetchInput::Packet { header, packet: answer.packet.clone() });
+                let (path, header) = (PATH, answer.header.clone());
+                let packet = answer.packet.clone();
+                self.inputs.push(ConsumerInput::Packet { path, header, packet });
                 is_wanted |= fetch.handle(core, Some(answer), &mut self.inputs, &mut self.out, out);
             }
         }
@@ -154,7 +159,7 @@ impl ObjectLoop {
         // Data may come all the same.
         core.pending.rest(slot);
         let AppInput { header, packet } = input.clone();
-        self.inputs.push(FetchInput::Packet { header, packet });
+        self.inputs.push(ConsumerInput::Packet { path: PATH, header, packet });
         self.fetches[at].handle(core, None, &mut self.inputs, &mut self.out, out);
         self.settle(core, out);
     }
@@ -168,7 +173,7 @@ impl ObjectLoop {
 
     pub(super) fn advance(&mut self, core: &mut Core, out: &mut AppOutbox) {
         for fetch in &mut self.fetches {
-            if fetch.fetcher.next_wakeup().is_some_and(|at| at <= core.now) {
+            if fetch.consumer.next_wakeup().is_some_and(|at| at <= core.now) {
                 fetch.handle(core, None, &mut self.inputs, &mut self.out, out);
             }
         }
@@ -207,17 +212,21 @@ impl ObjectLoop {
             core.object_failed(object, out);
             return;
         }
-        let target = Target::Version { versioned: core.collection.naming().object_name(object) };
+        let versioned = core.collection.naming().object_name(object);
+        // Known from the workload, as metadata would tell it.
+        let segments = 0..core.collection.shape(object).segments;
+        let target = Target::Range { versioned, segments };
         let config = self.config.clone();
         let mut fetch = Fetch {
             number: self.next_number,
             object,
             started: core.now,
-            fetcher: Fetcher::new(target, config, self.seeds.next_u64(), core.now),
+            consumer: Consumer::new(target, config, self.seeds.next_u64(), core.now),
             asked_end: 0,
             end: None,
         };
         self.next_number += 1;
+        self.inputs.push(ConsumerInput::AddPath { path: PATH });
         fetch.handle(core, None, &mut self.inputs, &mut self.out, out);
         self.fetches.push(fetch);
         self.settle(core, out);
@@ -251,7 +260,7 @@ impl ObjectLoop {
             }
             None => None,
         };
-        let fetches = self.fetches.iter().filter_map(|fetch| fetch.fetcher.next_wakeup());
+        let fetches = self.fetches.iter().filter_map(|fetch| fetch.consumer.next_wakeup());
         fetches.chain(next).min()
     }
 
@@ -266,7 +275,7 @@ impl ObjectLoop {
     pub(super) fn sample(&self) -> EventKind {
         let mut sum = (0.0, 0);
         for fetch in &self.fetches {
-            let stats = fetch.fetcher.stats();
+            let stats = fetch.consumer.stats();
             sum = (sum.0 + stats.window, sum.1 + stats.outstanding);
         }
         EventKind::Window { window: sum.0, outstanding: sum.1 }
@@ -280,29 +289,36 @@ impl Fetch {
         &mut self,
         core: &mut Core,
         answer: Option<&Answer<'_>>,
-        inputs: &mut Vec<FetchInput>,
-        fetched: &mut FetchOutbox,
+        inputs: &mut Vec<ConsumerInput>,
+        fetched: &mut ConsumerOutbox,
         out: &mut AppOutbox,
     ) -> bool {
         let mut is_taken = false;
         loop {
-            self.fetcher.handle(core.now, inputs, fetched);
-            for delivery in fetched.deliveries.drain(..) {
-                inputs.push(FetchInput::Consumed(1));
+            self.consumer.handle(core.now, inputs, fetched);
+            for op in fetched.verify.drain(..) {
                 let Some(answer) = answer else { continue };
                 is_taken = true;
-                if answer.is_right {
+                let verdict = if answer.is_right {
                     self.delivered(core, answer, out);
+                    Verdict::Good
                 } else {
-                    let digest = Some(right_digest(core, answer));
-                    let part = delivery.part;
-                    inputs.push(FetchInput::AskAgain { part, digest, must_be_fresh: false });
-                }
+                    let reason = "it came with wrong octets".to_owned();
+                    Verdict::Bad { reason, digest: Some(right_digest(core, answer)) }
+                };
+                inputs.push(ConsumerInput::Verified { op: op.op, verdict });
             }
             for event in fetched.events.drain(..) {
-                self.happened(core, event, inputs);
+                match event {
+                    ConsumerEvent::Found { .. } => {
+                        let (have, reader) = (SegmentSet::new(), ReaderMode::None);
+                        inputs.push(ConsumerInput::Start { have, reader });
+                    }
+                    ConsumerEvent::Failed(_) => self.end = Some(End::Failed),
+                    _ => {}
+                }
             }
-            for wire in fetched.interests.iter() {
+            for (_, wire) in fetched.interests.iter() {
                 self.send(core, wire, out);
             }
             fetched.interests.clear();
@@ -310,23 +326,10 @@ impl Fetch {
                 break;
             }
         }
-        if self.fetcher.is_over() && self.end.is_none() {
+        if self.consumer.is_over() && self.end.is_none() {
             self.end = Some(End::Complete);
         }
         is_taken
-    }
-
-    fn happened(&mut self, core: &Core, event: FetchEvent, inputs: &mut Vec<FetchInput>) {
-        match event {
-            FetchEvent::Found { .. } => {
-                inputs.push(FetchInput::Start { have: SegmentSet::new() });
-                // Known from the workload, as metadata would tell it.
-                let last = core.collection.shape(self.object).last_segment();
-                inputs.push(FetchInput::LastSegment(last));
-            }
-            FetchEvent::Failed(_) => self.end = Some(End::Failed),
-            FetchEvent::Manifest { .. } | FetchEvent::LastSegment(_) | FetchEvent::Done => {}
-        }
     }
 
     fn delivered(&mut self, core: &mut Core, answer: &Answer<'_>, out: &mut AppOutbox) {

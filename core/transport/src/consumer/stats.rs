@@ -1,14 +1,18 @@
-//! What a fetch cost and met.
+//! What fetching cost and met.
 
-use crate::pipeline::PipelineCounters;
+use super::scoreboard::Counters;
 
-/// Counters and measures of one fetch.
+/// Counters and measures of one consumer.
 #[derive(Clone, Debug, Default)]
-pub struct FetchStats {
-    /// Packets handed out: segments, manifest parts and metadata.
+pub struct ConsumerStats {
+    /// Packets that came and were wanted: units, manifest parts and metadata.
     pub delivered: u64,
     /// Their octets, headers included.
     pub octets: u64,
+    /// Units verified, or handed out without.
+    pub units: u64,
+    /// Octets of their Content.
+    pub content_octets: u64,
     /// Interests sent.
     pub interests: u64,
     /// Interests among them that had been sent before.
@@ -45,8 +49,8 @@ pub struct FetchStats {
     pub rtt_p99_ns: Option<u64>,
 }
 
-impl FetchStats {
-    pub(crate) fn add_pipeline(&mut self, counters: &PipelineCounters) {
+impl ConsumerStats {
+    pub(crate) fn add(&mut self, counters: &Counters) {
         self.interests += counters.sent;
         self.retransmissions += counters.resent;
         self.losses += counters.lost;
@@ -56,6 +60,6 @@ impl FetchStats {
         self.decreases += counters.decreases;
         self.false_losses += counters.false_losses;
         self.unwanted += counters.unwanted;
-        self.outstanding_max = self.outstanding_max.max(counters.flying_max);
+        self.outstanding_max = self.outstanding_max.max(counters.in_flight_max);
     }
 }

@@ -1,23 +1,15 @@
-//! The order in which segments and manifest parts are fetched, and what they are called.
+//! The order in which the units and manifest parts of one object are fetched, and what they are
+//! called.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use weir_security::manifest::MANIFEST_KEYWORD;
 use weir_wire::tlv;
 use weir_wire::{Name, NameView};
 
+use super::target::{Part, Unit};
 use crate::segment_set::SegmentSet;
-
-/// What a packet is a part of.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Part {
-    /// The metadata that named the version.
-    Metadata,
-    /// A part of the digest manifest, by number.
-    Manifest(u64),
-    /// A segment of the object, by number.
-    Segment(u64),
-}
 
 /// Numbers the packets of an object in the order in which they are wanted: the segments, and before
 /// those that a manifest part lists, the part.
@@ -28,6 +20,8 @@ pub(crate) struct Layout {
     digests_per_part: Option<u64>,
     /// The object is one Data of the prefix's name, without a segment number.
     is_whole: bool,
+    /// The segments that are wanted; others count, but are not fetched.
+    wanted: Range<u64>,
 }
 
 impl Layout {
@@ -37,6 +31,7 @@ impl Layout {
             manifest_prefix: Vec::new(),
             digests_per_part: None,
             is_whole: false,
+            wanted: 0..u64::MAX,
         };
         layout.set_prefix(prefix);
         layout
@@ -62,29 +57,52 @@ impl Layout {
         self.is_whole
     }
 
-    /// How many units an object with this last segment has.
-    pub(crate) fn units(&self, last_segment: u64) -> u64 {
-        self.unit_of_segment(last_segment).saturating_add(1)
+    pub(crate) fn set_wanted(&mut self, segments: Range<u64>) {
+        self.wanted = segments;
     }
 
-    pub(crate) fn part_of(&self, unit: u64) -> Part {
-        let Some(per_part) = self.digests_per_part else { return Part::Segment(unit) };
-        let (group, place) = (unit / (per_part + 1), unit % (per_part + 1));
-        match place {
-            0 => Part::Manifest(group),
-            _ => Part::Segment(group * per_part + place - 1),
+    /// The segment to begin with.
+    pub(crate) fn first_segment(&self) -> u64 {
+        self.wanted.start
+    }
+
+    /// The place to begin with: that of the first segment, or of the manifest part that lists it.
+    pub(crate) fn first_index(&self) -> u64 {
+        match self.digests_per_part {
+            Some(per_part) => (self.wanted.start / per_part).saturating_mul(per_part + 1),
+            None => self.wanted.start,
         }
     }
 
-    pub(crate) fn unit_of(&self, part: Part) -> Option<u64> {
+    /// Where the places end that may be fetched of an object with this last segment; `None` if
+    /// neither that nor the end of what is wanted is known.
+    pub(crate) fn end_index(&self, last_segment: Option<u64>) -> Option<u64> {
+        let wanted = (self.wanted.end < u64::MAX).then(|| self.wanted.end.saturating_sub(1));
+        let last = last_segment.into_iter().chain(wanted).min()?;
+        if last < self.wanted.start || self.wanted.is_empty() {
+            return Some(self.first_index());
+        }
+        Some(self.index_of_segment(last).saturating_add(1))
+    }
+
+    pub(crate) fn part_of(&self, index: u64) -> Part {
+        let Some(per_part) = self.digests_per_part else { return Part::Unit(Unit::segment(index)) };
+        let (group, place) = (index / (per_part + 1), index % (per_part + 1));
+        match place {
+            0 => Part::Manifest(group),
+            _ => Part::Unit(Unit::segment(group * per_part + place - 1)),
+        }
+    }
+
+    pub(crate) fn index_of(&self, part: Part) -> Option<u64> {
         match part {
             Part::Metadata => None,
-            Part::Segment(segment) => Some(self.unit_of_segment(segment)),
+            Part::Unit(unit) => Some(self.index_of_segment(unit.chunk)),
             Part::Manifest(number) => number.checked_mul(self.digests_per_part? + 1),
         }
     }
 
-    fn unit_of_segment(&self, segment: u64) -> u64 {
+    fn index_of_segment(&self, segment: u64) -> u64 {
         match self.digests_per_part {
             // One manifest part before every group, that of the segment included.
             Some(per_part) => segment.saturating_add(segment / per_part).saturating_add(1),
@@ -92,15 +110,17 @@ impl Layout {
         }
     }
 
-    /// Whether `part` need not be fetched because the segments are there.
+    /// Whether `part` need not be fetched: its segments are there, or are not wanted.
     pub(crate) fn is_had(&self, part: Part, have: &SegmentSet, last: Option<u64>) -> bool {
         match (part, self.digests_per_part) {
-            (Part::Segment(segment), _) => have.contains(segment),
+            (Part::Unit(unit), _) => {
+                !self.wanted.contains(&unit.chunk) || have.contains(unit.chunk)
+            }
             (Part::Manifest(number), Some(per_part)) => {
                 let first = number.saturating_mul(per_part);
-                let end = first.saturating_add(per_part);
+                let end = first.saturating_add(per_part).min(self.wanted.end);
                 let end = last.map_or(end, |last| end.min(last.saturating_add(1)));
-                have.contains_all(first, end)
+                have.contains_all(first.max(self.wanted.start), end)
             }
             _ => false,
         }
@@ -109,11 +129,11 @@ impl Layout {
     /// What a name is the name of.
     pub(crate) fn part_of_name(&self, name: &[u8]) -> Option<Part> {
         if self.is_whole {
-            return (name == self.prefix).then_some(Part::Segment(0));
+            return (name == self.prefix).then_some(Part::Unit(Unit::segment(0)));
         }
         let rest = name.strip_prefix(self.prefix.as_slice())?;
         if let Some(segment) = segment_number(rest) {
-            return Some(Part::Segment(segment));
+            return Some(Part::Unit(Unit::segment(segment)));
         }
         segment_number(name.strip_prefix(self.manifest_prefix.as_slice())?).map(Part::Manifest)
     }
@@ -121,21 +141,21 @@ impl Layout {
     /// The value of the prefix and the segment number that name a part.
     pub(crate) fn interest_name(&self, part: Part) -> (&[u8], Option<u64>) {
         match part {
-            Part::Segment(_) if self.is_whole => (&self.prefix, None),
-            Part::Segment(segment) => (&self.prefix, Some(segment)),
+            Part::Unit(_) if self.is_whole => (&self.prefix, None),
+            Part::Unit(unit) => (&self.prefix, Some(unit.chunk)),
             Part::Manifest(number) => (&self.manifest_prefix, Some(number)),
             Part::Metadata => (&self.prefix, None),
         }
     }
+}
 
-    pub(crate) fn name_of(&self, part: Part) -> Name {
-        let (prefix, segment) = self.interest_name(part);
-        let mut name = NameView::from_value(prefix).map(NameView::to_name).unwrap_or_default();
-        if let Some(segment) = segment {
-            name.append_segment(segment);
-        }
-        name
+/// The name whose value is `prefix`, with a segment number after it if there is one.
+pub(crate) fn name_below(prefix: &[u8], segment: Option<u64>) -> Name {
+    let mut name = NameView::from_value(prefix).map(NameView::to_name).unwrap_or_default();
+    if let Some(segment) = segment {
+        name.append_segment(segment);
     }
+    name
 }
 
 /// The number if `components` is exactly one Segment component.
@@ -154,6 +174,11 @@ fn segment_number(components: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
+    fn name_of(layout: &Layout, part: Part) -> Name {
+        let (prefix, segment) = layout.interest_name(part);
+        name_below(prefix, segment)
+    }
+
     fn layout(digests_per_part: Option<u64>) -> Layout {
         let name: Name = "/a/54=%01".parse().unwrap();
         let mut layout = Layout::new(name.as_view());
@@ -169,12 +194,12 @@ mod tests {
             let mut parts = 0;
             for unit in 0..1000 {
                 let part = layout.part_of(unit);
-                assert_eq!(layout.unit_of(part), Some(unit));
+                assert_eq!(layout.index_of(part), Some(unit));
                 match part {
-                    Part::Segment(segment) => {
+                    Part::Unit(Unit { chunk: segment, .. }) => {
                         assert_eq!(segment, segments);
                         assert!(per_part.is_none_or(|per_part| segment / per_part + 1 == parts));
-                        assert_eq!(layout.units(segment), unit + 1);
+                        assert_eq!(layout.end_index(Some(segment)), Some(unit + 1));
                         segments += 1;
                     }
                     Part::Manifest(number) => {
@@ -183,7 +208,7 @@ mod tests {
                     }
                     Part::Metadata => panic!("metadata has no unit"),
                 }
-                let name = layout.name_of(part);
+                let name = name_of(&layout, part);
                 assert_eq!(layout.part_of_name(name.value()), Some(part));
             }
         }
@@ -209,8 +234,8 @@ mod tests {
         assert!(layout.is_had(Part::Manifest(0), &have, None));
         assert!(!layout.is_had(Part::Manifest(1), &have, None));
         assert!(layout.is_had(Part::Manifest(1), &have, Some(3)));
-        assert!(layout.is_had(Part::Segment(3), &have, None));
-        assert!(!layout.is_had(Part::Segment(4), &have, None));
+        assert!(layout.is_had(Part::Unit(Unit::segment(3)), &have, None));
+        assert!(!layout.is_had(Part::Unit(Unit::segment(4)), &have, None));
     }
 
     #[test]
@@ -218,7 +243,7 @@ mod tests {
         let name: Name = "/a/b".parse().unwrap();
         let mut layout = Layout::new(name.as_view());
         layout.set_whole();
-        assert_eq!(layout.part_of_name(name.value()), Some(Part::Segment(0)));
-        assert_eq!(layout.name_of(Part::Segment(0)), name);
+        assert_eq!(layout.part_of_name(name.value()), Some(Part::Unit(Unit::segment(0))));
+        assert_eq!(name_of(&layout, Part::Unit(Unit::segment(0))), name);
     }
 }

@@ -1,0 +1,107 @@
+//! What a consumer is told.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::fmt;
+use core::ops::Range;
+
+use weir_base::Packet;
+use weir_security::Verifier;
+use weir_wire::{LpHeader, Name};
+
+use super::{KeyId, PieceId, ReaderMode, VerifyId};
+use crate::PathId;
+use crate::segment_set::SegmentSet;
+
+/// One thing that a consumer is told.
+pub enum ConsumerInput {
+    /// There is a path. Without any, nothing is sent.
+    AddPath {
+        /// The driver's number of it.
+        path: PathId,
+    },
+    /// A path is no more. What is in flight on it is asked for again on another.
+    RemovePath {
+        /// Its number.
+        path: PathId,
+    },
+    /// A packet came: Data, or an Interest that a Nack brings back.
+    Packet {
+        /// The path it came by.
+        path: PathId,
+        /// Its link header.
+        header: LpHeader,
+        /// Exactly one Interest or Data TLV.
+        packet: Packet,
+    },
+    /// Begin with the segments, now that [`ConsumerEvent::Found`](super::ConsumerEvent::Found) has
+    /// been seen. A sequence needs none: without it, its units are not handed out.
+    Start {
+        /// Segments that need not be fetched.
+        have: SegmentSet,
+        /// How verified units are handed out.
+        reader: ReaderMode,
+    },
+    /// The next piece of a sequence.
+    Append {
+        /// The driver's number, which comes back in events.
+        piece: PieceId,
+        /// What the segments are right below.
+        name: Name,
+        /// Which segments. `None`: the piece is one Data of that very name.
+        segments: Option<Range<u64>>,
+    },
+    /// No piece follows.
+    Close,
+    /// An operation of the driver is done.
+    Verified {
+        /// Which.
+        op: VerifyId,
+        /// What came of it.
+        verdict: Verdict,
+    },
+    /// What verifies the packets that [`ConsumerEvent::NeedKey`](super::ConsumerEvent::NeedKey) is
+    /// about, or why their signer is not to be believed.
+    Key {
+        /// Which key.
+        key: KeyId,
+        /// The answer.
+        verifier: Result<Arc<dyn Verifier>, String>,
+    },
+    /// The reader takes this many units more.
+    Read {
+        /// How many.
+        units: u32,
+    },
+}
+
+/// What a verification comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The packet is what its producer signed.
+    Good,
+    /// It was damaged or forged on the way.
+    Bad {
+        /// What is wrong.
+        reason: String,
+        /// The implicit digest of the right packet, if the driver knows it: what routers have of
+        /// the name is passed over then.
+        digest: Option<[u8; 32]>,
+    },
+}
+
+impl fmt::Debug for ConsumerInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AddPath { .. } => "AddPath",
+            Self::RemovePath { .. } => "RemovePath",
+            Self::Packet { .. } => "Packet",
+            Self::Start { .. } => "Start",
+            Self::Append { .. } => "Append",
+            Self::Close => "Close",
+            Self::Verified { .. } => "Verified",
+            Self::Key { .. } => "Key",
+            Self::Read { .. } => "Read",
+        })
+    }
+}

@@ -1,0 +1,607 @@
+//! The consumer: everything that asks with a window, whatever it asks for.
+
+mod again;
+mod config;
+mod discovery;
+mod input;
+mod layout;
+mod outbox;
+pub(crate) mod path;
+mod pieces;
+mod reader;
+pub(crate) mod schedule;
+pub(crate) mod scoreboard;
+mod stats;
+mod target;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+use weir_base::{FaceId, Instant, NS_PER_MS, Packet, Rng};
+use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name};
+
+use self::again::AskedAgain;
+use self::discovery::Probe;
+use self::layout::Layout;
+use self::path::Answer;
+use self::pieces::Pieces;
+use self::reader::Reader;
+use self::schedule::{Schedule, Single};
+use self::scoreboard::{Failed, GiveUp, Scoreboard, ScoreboardConfig};
+use self::target::Naming;
+use self::verify::{Incoming, Verifying};
+use crate::PathId;
+use crate::congestion::WindowBounds;
+use crate::interest::Selectors;
+use crate::metadata::Metadata;
+use crate::request::{Request, Tries};
+use crate::segment_set::SegmentSet;
+
+pub use self::config::{ConsumerConfig, OnBad, ReaderMode, Verification};
+pub use self::input::{ConsumerInput, Verdict};
+pub use self::outbox::{
+    Check, ConsumerError, ConsumerEvent, ConsumerOutbox, Delivery, KeyId, TraceEvent, TraceKind,
+    VerifyId, VerifyOp,
+};
+pub use self::stats::ConsumerStats;
+pub use self::target::{Part, PieceId, Target, Unit};
+
+/// ContentType of an application's refusal (NDN packet 0.3).
+const CONTENT_TYPE_NACK: u64 = 3;
+/// How often discovery is tried: 1 + 2 + 4 + 4 s with the default lifetime.
+const DISCOVERY_TRIES: Tries = Tries { sends_max: 4, nacks_max: 6 };
+
+#[derive(Debug)]
+enum Stage {
+    /// Looks for the name of the version.
+    Discovering {
+        request: Request,
+        is_stored: bool,
+    },
+    /// The metadata is being verified.
+    Believing {
+        metadata: Metadata,
+        is_stored: bool,
+    },
+    /// The driver is to say what is there already.
+    Waiting,
+    Probing(Probe),
+    Fetching,
+    Over,
+}
+
+/// Fetches one object, or pieces of objects one after another. See [`ConsumerInput`] and
+/// [`ConsumerOutbox`]; the driver calls [`Consumer::handle`] with what came and whenever
+/// [`Consumer::next_wakeup`] has passed.
+pub struct Consumer {
+    config: ConsumerConfig,
+    target: Target,
+    rng: Rng,
+    stage: Stage,
+    scoreboard: Scoreboard,
+    naming: Naming,
+    /// Segments that were there or have been verified.
+    have: SegmentSet,
+    again: AskedAgain,
+    verification: Verifying,
+    reader: Reader,
+    /// Units that came and have not been handed out: held, being verified, or with the reader.
+    unread: u32,
+    /// Routers' stores have been asked for metadata.
+    has_asked_stores: bool,
+    /// These came before the scoreboard took over.
+    first_part_done: bool,
+    first_segment_done: bool,
+    metadata: Option<Metadata>,
+    last_segment: Option<u64>,
+    last_is_from_segment: bool,
+    /// No piece of the sequence follows.
+    is_closed: bool,
+    /// The driver has been told that more may be appended.
+    has_asked_for_more: bool,
+    stats: ConsumerStats,
+    /// Units that a packet answers; here so that its memory stays.
+    found: Vec<u64>,
+}
+
+impl fmt::Debug for Consumer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Consumer")
+            .field("target", &self.target)
+            .field("stage", &self.stage)
+            .field("last_segment", &self.last_segment)
+            .field("unread", &self.unread)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Consumer {
+    /// A consumer that begins at `now`. `seed` is for nonces.
+    pub fn new(target: Target, config: ConsumerConfig, seed: u64, now: Instant) -> Self {
+        Self::with_schedule(target, config, seed, now, Box::new(Single))
+    }
+
+    pub(crate) fn with_schedule(
+        target: Target,
+        config: ConsumerConfig,
+        seed: u64,
+        now: Instant,
+        schedule: Box<dyn Schedule>,
+    ) -> Self {
+        let scoreboard = ScoreboardConfig {
+            lifetime_ns: config.lifetime_ms.saturating_mul(NS_PER_MS),
+            retries_max: config.retries_max,
+            asks_once: !config.is_reliable,
+            rtt: config.rtt,
+            controller: config.controller,
+            window: WindowBounds { initial: config.window, max: config.window_max },
+            trace: config.trace,
+        };
+        let naming = match &target {
+            Target::Sequence => Naming::Sequence(Pieces::new(seed)),
+            Target::Range { versioned, segments } => {
+                let mut layout = Layout::new(versioned.as_view());
+                layout.set_wanted(segments.clone());
+                Naming::Object(layout)
+            }
+            _ => Naming::Object(Layout::new(Name::new().as_view())),
+        };
+        let mut scoreboard = Scoreboard::new(scoreboard, schedule);
+        if let Naming::Sequence(pieces) = &naming {
+            scoreboard.set_limit(pieces.end_index());
+        }
+        let mut consumer = Self {
+            target,
+            rng: Rng::from_seed(seed),
+            stage: Stage::Waiting,
+            scoreboard,
+            naming,
+            have: SegmentSet::new(),
+            again: AskedAgain::default(),
+            verification: Verifying::new(),
+            reader: Reader::new(ReaderMode::None),
+            unread: 0,
+            has_asked_stores: false,
+            first_part_done: false,
+            first_segment_done: false,
+            metadata: None,
+            last_segment: None,
+            last_is_from_segment: false,
+            is_closed: false,
+            has_asked_for_more: false,
+            stats: ConsumerStats::default(),
+            found: Vec::new(),
+            config,
+        };
+        consumer.stage = match &consumer.target {
+            Target::Latest { .. } => consumer.discover(now, false),
+            Target::Prefix { .. } => consumer.discover(now, true),
+            Target::Version { .. } | Target::Range { .. } => Stage::Waiting,
+            Target::Sequence => Stage::Fetching,
+        };
+        consumer
+    }
+
+    /// Takes what came, drained from `inputs`, and appends what is to be done to `out`.
+    pub fn handle(
+        &mut self,
+        now: Instant,
+        inputs: &mut Vec<ConsumerInput>,
+        out: &mut ConsumerOutbox,
+    ) {
+        if let (
+            Stage::Waiting,
+            None,
+            Target::Version { versioned } | Target::Range { versioned, .. },
+        ) = (&self.stage, &self.metadata, &self.target)
+        {
+            let metadata = Metadata::new(versioned.clone());
+            self.found(metadata, false, out);
+        }
+        for input in inputs.drain(..) {
+            self.input(now, input, out);
+        }
+        self.advance(now, out);
+        self.trace(out);
+        if let Naming::Sequence(pieces) = &mut self.naming {
+            pieces.tidy(self.scoreboard.first_open());
+        }
+    }
+
+    fn input(&mut self, now: Instant, input: ConsumerInput, out: &mut ConsumerOutbox) {
+        match input {
+            ConsumerInput::AddPath { path } => {
+                let is_new = self.scoreboard.add_path(path);
+                debug_assert!(is_new, "{path:?} is there already");
+            }
+            ConsumerInput::RemovePath { path } => self.remove_path(now, path),
+            ConsumerInput::Packet { path, header, packet } => {
+                self.packet(now, path, &header, packet, out);
+            }
+            ConsumerInput::Start { have, reader } => {
+                self.reader.set_mode(reader);
+                self.start(now, have, out);
+            }
+            ConsumerInput::Append { piece, name, segments } => {
+                let Naming::Sequence(pieces) = &mut self.naming else {
+                    debug_assert!(false, "only a sequence has pieces");
+                    return;
+                };
+                if !pieces.append(piece, &name, segments) {
+                    return out.events.push(ConsumerEvent::PieceDone { piece });
+                }
+                self.scoreboard.set_limit(pieces.end_index());
+                self.has_asked_for_more = false;
+            }
+            ConsumerInput::Close => self.is_closed = true,
+            ConsumerInput::Verified { .. } | ConsumerInput::Key { .. } if self.is_over() => {}
+            ConsumerInput::Verified { op, verdict } => self.verified(now, op, verdict, out),
+            ConsumerInput::Key { key, verifier } => self.key(now, key, verifier, out),
+            ConsumerInput::Read { units } => self.reader.read(units),
+        }
+    }
+
+    fn remove_path(&mut self, now: Instant, path: PathId) {
+        self.scoreboard.remove_path(path, now);
+        self.again.path_removed(path, now);
+        match &mut self.stage {
+            Stage::Discovering { request, .. } => request.path_removed(path, now),
+            Stage::Probing(probe) => probe.path_removed(path, now),
+            _ => {}
+        }
+    }
+
+    /// When [`Consumer::handle`] must be called at the latest if no input comes before.
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        // Without a path nothing can be sent.
+        self.scoreboard.first_path()?;
+        match &self.stage {
+            Stage::Discovering { request, .. } => Some(request.due_at()),
+            Stage::Probing(probe) => Some(probe.next_wakeup()),
+            Stage::Fetching => {
+                let all = [self.scoreboard.next_wakeup(), self.again.next_wakeup()];
+                all.into_iter().flatten().min()
+            }
+            Stage::Believing { .. } | Stage::Waiting | Stage::Over => None,
+        }
+    }
+
+    /// Whether it has ended, well or not.
+    pub fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Over)
+    }
+
+    /// The number of the last segment, if known; not verified.
+    pub fn last_segment(&self) -> Option<u64> {
+        self.last_segment
+    }
+
+    /// Counters and measures so far. Window and round-trip times are those of the path that was
+    /// there first, Interests those of all.
+    pub fn stats(&self) -> ConsumerStats {
+        let histogram = self.scoreboard.histogram();
+        let mut stats = self.stats.clone();
+        stats.add(self.scoreboard.counters());
+        stats.outstanding = self.scoreboard.in_flight();
+        stats.rtt_median_ns = histogram.quantile_ns(0.5);
+        stats.rtt_p99_ns = histogram.quantile_ns(0.99);
+        if let Some(path) = self.scoreboard.paths().first() {
+            stats.window = path.allowance().window;
+            stats.rtt_smoothed_ns = path.rtt.smoothed_ns();
+            stats.rtt_min_ns = path.rtt.min_ns();
+        }
+        stats
+    }
+
+    /// Holds the state against itself.
+    #[cfg(test)]
+    pub(crate) fn assert_consistent(&self) {
+        self.scoreboard.assert_consistent();
+    }
+
+    fn layout_mut(&mut self) -> &mut Layout {
+        match &mut self.naming {
+            Naming::Object(layout) => layout,
+            Naming::Sequence(_) => unreachable!("a sequence has no layout"),
+        }
+    }
+
+    /// What every Interest for a unit asks for besides its name.
+    fn selectors(&self) -> Selectors {
+        Selectors {
+            must_be_fresh: self.config.must_be_fresh,
+            lifetime_ms: self.config.lifetime_ms,
+            ..Selectors::default()
+        }
+    }
+
+    fn packet(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        header: &LpHeader,
+        packet: Packet,
+        out: &mut ConsumerOutbox,
+    ) {
+        let octets = packet.clone();
+        if let Some(reason) = header.nack {
+            match InterestView::decode(&octets) {
+                Ok(interest) => self.nack(now, &interest, reason, out),
+                Err(_) => self.stats.malformed += 1,
+            }
+            return;
+        }
+        let Ok(data) = DataView::decode(&octets) else {
+            self.stats.malformed += 1;
+            return;
+        };
+        let incoming = Incoming::new(&data, packet, header.incoming_face.map(FaceId));
+        match &mut self.stage {
+            Stage::Discovering { request, .. } if request.is_answered_by(&data) => {
+                self.discovered(now, &data, incoming, out);
+            }
+            Stage::Probing(_) => self.probed(now, &data, incoming, out),
+            Stage::Fetching => {
+                let is_marked = header.congestion_mark != 0;
+                let packet_bytes = incoming.packet.len();
+                let answer = Answer { now, path, is_marked, packet_bytes };
+                self.data(&answer, &data, incoming, out);
+            }
+            _ => self.stats.unwanted += 1,
+        }
+    }
+
+    /// Data came while units are fetched.
+    fn data(
+        &mut self,
+        answer: &Answer,
+        data: &DataView<'_>,
+        incoming: Incoming,
+        out: &mut ConsumerOutbox,
+    ) {
+        let mut found = core::mem::take(&mut self.found);
+        self.naming.find(data.name.value(), &mut found);
+        if found.is_empty() {
+            self.stats.unwanted += 1;
+        }
+        let now = answer.now;
+        let Incoming { packet, incoming_face, last_segment, content_bytes } = incoming;
+        for &index in &found {
+            if let Some((path, rtt_ns)) = self.again.take_answered(index, now) {
+                self.scoreboard.note_answer(index, path, rtt_ns, answer);
+            } else if !self.scoreboard.answered(index, answer) {
+                continue;
+            }
+            if data.content_type == CONTENT_TYPE_NACK {
+                self.fail_unit(index, ConsumerError::Refused(data.name.to_name()), out);
+                continue;
+            }
+            if matches!(self.naming.part_of(index).1, Part::Unit(_)) {
+                self.learn_last(data, out);
+            }
+            let packet = packet.clone();
+            let incoming = Incoming { packet, incoming_face, last_segment, content_bytes };
+            self.accept(now, index, incoming, out);
+        }
+        self.found = found;
+    }
+
+    fn learn_last(&mut self, data: &DataView<'_>, out: &mut ConsumerOutbox) {
+        let Naming::Object(layout) = &self.naming else { return };
+        let last = if layout.is_whole() {
+            Some(0)
+        } else {
+            data.final_block_id.and_then(|component| component.as_segment())
+        };
+        if let Some(last) = last
+            && !self.last_is_from_segment
+        {
+            self.set_last(last, true, out);
+        }
+    }
+
+    fn set_last(&mut self, last: u64, is_from_segment: bool, out: &mut ConsumerOutbox) {
+        self.last_is_from_segment = is_from_segment;
+        if self.last_segment == Some(last) {
+            return;
+        }
+        self.last_segment = Some(last);
+        self.set_limit();
+        out.events.push(ConsumerEvent::LastSegment(last));
+    }
+
+    fn set_limit(&mut self) {
+        if let Naming::Object(layout) = &self.naming
+            && let Some(end) = layout.end_index(self.last_segment)
+        {
+            self.scoreboard.set_limit(end);
+        }
+    }
+
+    fn nack(
+        &mut self,
+        now: Instant,
+        interest: &InterestView<'_>,
+        reason: NackReason,
+        out: &mut ConsumerOutbox,
+    ) {
+        if !matches!(self.stage, Stage::Fetching) {
+            return self.early_nack(now, interest, reason, out);
+        }
+        if let Some(result) = self.again.nacked(&self.naming, interest, reason, now) {
+            self.stats.nacks += 1;
+            if let Err(failed) = result {
+                self.unit_failed(failed, out);
+            }
+            return;
+        }
+        let mut found = core::mem::take(&mut self.found);
+        self.naming.find(interest.name.value(), &mut found);
+        for &index in &found {
+            match self.scoreboard.nacked(index, interest.nonce, reason, now) {
+                Ok(_) => {}
+                Err(failed) => self.unit_failed(failed, out),
+            }
+        }
+        self.found = found;
+    }
+
+    /// A unit cannot be had.
+    fn unit_failed(&mut self, Failed { index, reason }: Failed, out: &mut ConsumerOutbox) {
+        if !self.config.is_reliable {
+            return self.miss(index, out);
+        }
+        let name = self.naming.name_of(index);
+        self.fail_unit(index, error_of(name, reason), out);
+    }
+
+    /// A unit is passed over.
+    fn miss(&mut self, index: u64, out: &mut ConsumerOutbox) {
+        let (piece, part) = self.naming.part_of(index);
+        self.reader.pass(index);
+        out.events.push(ConsumerEvent::Missed { piece, part });
+        self.unit_over(index, out);
+    }
+
+    /// Nothing more is to be done for a unit.
+    fn unit_over(&mut self, index: u64, out: &mut ConsumerOutbox) {
+        if let Naming::Sequence(pieces) = &mut self.naming
+            && let Some(piece) = pieces.unit_done(index)
+        {
+            out.events.push(ConsumerEvent::PieceDone { piece });
+        }
+    }
+
+    /// For want of a unit its object fails, or its piece.
+    fn fail_unit(&mut self, index: u64, error: ConsumerError, out: &mut ConsumerOutbox) {
+        let Naming::Sequence(pieces) = &mut self.naming else { return self.fail(error, out) };
+        let Some((piece, units)) = pieces.give_up(index) else { return };
+        let end = units.end.min(self.scoreboard.next_index());
+        for index in units.start..end {
+            if index >= self.scoreboard.first_open() {
+                self.scoreboard.give_up(index);
+            }
+            self.reader.pass_open(index);
+        }
+        self.forget_unwanted();
+        out.events.push(ConsumerEvent::PieceFailed { piece, error });
+    }
+
+    fn fail(&mut self, error: ConsumerError, out: &mut ConsumerOutbox) {
+        if !self.is_over() {
+            self.stage = Stage::Over;
+            out.events.push(ConsumerEvent::Failed(error));
+        }
+    }
+
+    /// Sends what may be sent, and ends what has ended.
+    fn advance(&mut self, now: Instant, out: &mut ConsumerOutbox) {
+        if let Stage::Discovering { .. } = self.stage {
+            self.advance_discovery(now, out);
+        }
+        if let Stage::Probing(_) = self.stage {
+            self.advance_probe(now, out);
+        }
+        self.unread -= self.reader.hand_out(&mut out.deliveries);
+        if let Stage::Fetching = self.stage {
+            self.advance_units(now, out);
+        }
+    }
+
+    fn advance_units(&mut self, now: Instant, out: &mut ConsumerOutbox) {
+        while let Err(failed) = self.scoreboard.check(now) {
+            self.unit_failed(failed, out);
+            if self.is_over() {
+                return;
+            }
+        }
+        if let Some(path) = self.scoreboard.first_path() {
+            self.poll_again(now, path, out);
+        }
+        self.send(now, out);
+        let is_ended = match self.naming {
+            Naming::Sequence(_) => self.is_closed,
+            Naming::Object(_) => true,
+        };
+        // What was passed over may have made room for the reader.
+        self.unread -= self.reader.hand_out(&mut out.deliveries);
+        let is_settled = self.again.is_empty() && self.verification.is_idle();
+        if is_ended && is_settled && self.reader.is_empty() && self.scoreboard.is_done() {
+            self.stage = Stage::Over;
+            out.events.push(ConsumerEvent::Done);
+        } else if !is_ended && !self.has_asked_for_more && self.scoreboard.wants_more(now) {
+            self.has_asked_for_more = true;
+            out.events.push(ConsumerEvent::NeedsMore);
+        }
+    }
+
+    fn poll_again(&mut self, now: Instant, path: PathId, out: &mut ConsumerOutbox) {
+        loop {
+            let Self { again, naming, rng, stats, scoreboard, .. } = self;
+            let polled = again.poll(naming, path, now, rng, &mut out.interests, |index| {
+                stats.interests += 1;
+                scoreboard.note_sent_again(index, path);
+            });
+            let Err(failed) = polled else { return };
+            self.unit_failed(failed, out);
+            if self.is_over() {
+                return;
+            }
+        }
+    }
+
+    /// Asks for units while a path, and the reader, have room.
+    fn send(&mut self, now: Instant, out: &mut ConsumerOutbox) {
+        let mut selectors = self.selectors();
+        let Self { scoreboard, naming, have, rng, config, reader, unread, .. } = self;
+        loop {
+            let committed = scoreboard.unanswered().saturating_add(*unread);
+            let has_room = committed < config.reader_units_max;
+            let next = scoreboard.next_to_send(now, has_room, |index| {
+                let is_needed = match naming {
+                    Naming::Sequence(pieces) => pieces.is_wanted(index),
+                    Naming::Object(layout) => match layout.part_of(index) {
+                        Part::Manifest(0) if self.first_part_done => false,
+                        Part::Unit(unit)
+                            if self.first_segment_done && unit.chunk == layout.first_segment() =>
+                        {
+                            // It is with the reader, or will be.
+                            return false;
+                        }
+                        part => !layout.is_had(part, have, self.last_segment),
+                    },
+                };
+                if !is_needed {
+                    reader.pass_open(index);
+                }
+                is_needed
+            });
+            let Some((index, path)) = next else { break };
+            selectors.nonce = rng.next_u32();
+            let (prefix, segment) = naming.interest_name(index);
+            out.interests.push(path, prefix, segment, selectors);
+            scoreboard.sent(index, path, selectors.nonce, now);
+        }
+    }
+
+    /// Says of single units what happened to them.
+    fn trace(&mut self, out: &mut ConsumerOutbox) {
+        let Self { scoreboard, naming, .. } = self;
+        for (index, path, kind) in scoreboard.trace().drain(..) {
+            let (piece, part) = naming.part_of(index);
+            out.trace.push(TraceEvent { piece, part, path, kind });
+        }
+    }
+}
+
+fn error_of(name: Name, reason: GiveUp) -> ConsumerError {
+    match reason {
+        GiveUp::NoRoute => ConsumerError::NoRoute(name),
+        GiveUp::Unanswered => ConsumerError::Unanswered(name),
+        GiveUp::Nacked(reason) => ConsumerError::Nacked { name, reason },
+    }
+}

@@ -1,0 +1,265 @@
+//! What a consumer wants done.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use weir_base::{FaceId, Packet};
+use weir_security::{Verifier, sha256, verify_data};
+use weir_wire::{DataView, NackReason, Name};
+
+use super::input::Verdict;
+use super::{Part, PieceId};
+use crate::PathId;
+use crate::interest::InterestBatch;
+use crate::metadata::Metadata;
+
+/// What a consumer wants done. The driver drains the lists; their memory stays.
+#[derive(Debug, Default)]
+pub struct ConsumerOutbox {
+    /// Interests to send, in order.
+    pub interests: InterestBatch,
+    /// Packets to verify, on whatever thread; each is answered by
+    /// [`ConsumerInput::Verified`](super::ConsumerInput::Verified).
+    pub verify: Vec<VerifyOp>,
+    /// Units for the reader, unless there is [none](super::ReaderMode::None).
+    pub deliveries: Vec<Delivery>,
+    /// What happened.
+    pub events: Vec<ConsumerEvent>,
+    /// What happened to single units, if [wanted](super::ConsumerConfig::trace).
+    pub trace: Vec<TraceEvent>,
+}
+
+/// The consumer's number of a verification under way.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VerifyId(pub u32);
+
+/// The consumer's number of a signer.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyId(pub u32);
+
+/// A packet to be verified.
+#[derive(Clone, Debug)]
+pub struct VerifyOp {
+    /// Comes back in the answer.
+    pub op: VerifyId,
+    /// The piece that it is part of; 0 unless the target is a sequence.
+    pub piece: PieceId,
+    /// What it is a packet of.
+    pub part: Part,
+    /// The Data, decodable and of the right name, nothing more.
+    pub packet: Packet,
+    /// Where the router had it from, if it tells.
+    pub incoming_face: Option<FaceId>,
+    /// What it is held against.
+    pub check: Check,
+}
+
+/// What a packet is held against.
+#[derive(Clone)]
+pub enum Check {
+    /// Its implicit digest, which the manifest lists. A producer that signs the same version again
+    /// makes other packets, of which caches hold a mixture: the signature of the manifest's signer
+    /// says as much.
+    Digest {
+        /// The digest.
+        digest: [u8; 32],
+        /// The manifest's signer.
+        signer: Option<Arc<dyn Verifier>>,
+    },
+    /// Its signature.
+    Signature(Arc<dyn Verifier>),
+    /// What the driver knows of it.
+    ByDriver,
+}
+
+impl Check {
+    /// Holds `data` against it; what is checked [by the driver](Self::ByDriver) passes.
+    pub fn run(&self, data: &DataView<'_>) -> Verdict {
+        let reason = match self {
+            Self::Digest { digest, signer } => {
+                let is_signed = |signer: &Arc<dyn Verifier>| verify_data(data, &**signer).is_ok();
+                if sha256(&[data.wire]) == *digest || signer.as_ref().is_some_and(is_signed) {
+                    return Verdict::Good;
+                }
+                String::from("it is not the one that the manifest lists")
+            }
+            Self::Signature(verifier) => match verify_data(data, &**verifier) {
+                Ok(()) => return Verdict::Good,
+                Err(error) => alloc::format!("{error}"),
+            },
+            Self::ByDriver => return Verdict::Good,
+        };
+        Verdict::Bad { reason, digest: None }
+    }
+}
+
+impl fmt::Debug for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Digest { .. } => "Digest",
+            Self::Signature(_) => "Signature",
+            Self::ByDriver => "ByDriver",
+        })
+    }
+}
+
+/// A unit for the reader.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// The piece that it is part of; 0 unless the target is a sequence.
+    pub piece: PieceId,
+    /// Which unit.
+    pub part: Part,
+    /// The Data.
+    pub packet: Packet,
+    /// Whether it is known to be what the producer signed. It is, unless verification is off or
+    /// bad units are [wanted](super::OnBad::Deliver).
+    pub is_verified: bool,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+pub enum ConsumerEvent {
+    /// The name to fetch is known. The driver answers with
+    /// [`ConsumerInput::Start`](super::ConsumerInput::Start).
+    Found {
+        /// What is known about the object.
+        metadata: Metadata,
+        /// The metadata came from a store and may not be the latest.
+        is_stored: bool,
+    },
+    /// It is known whether there is a digest manifest: if not, every segment is verified by its
+    /// signature.
+    Manifest {
+        /// Digests in each part.
+        digests_per_part: Option<u64>,
+    },
+    /// The number of the last segment is known, or known better; not verified.
+    LastSegment(u64),
+    /// Who is to be believed? Answered by [`ConsumerInput::Key`](super::ConsumerInput::Key); the
+    /// rest goes on in the meantime.
+    NeedKey {
+        /// Comes back in the answer.
+        key: KeyId,
+        /// A Data that the signer in question signed, or says it did.
+        packet: Packet,
+    },
+    /// A unit is passed over: the consumer is not reliable.
+    Missed {
+        /// The piece that it is part of; 0 unless the target is a sequence.
+        piece: PieceId,
+        /// Which unit.
+        part: Part,
+    },
+    /// All of a piece has been verified, or passed over.
+    PieceDone {
+        /// The driver's number of it.
+        piece: PieceId,
+    },
+    /// A piece is given up; the others go on.
+    PieceFailed {
+        /// The driver's number of it.
+        piece: PieceId,
+        /// Why.
+        error: ConsumerError,
+    },
+    /// Everything of a sequence has been asked for and the window has room: more may be appended.
+    NeedsMore,
+    /// Every unit has been verified and handed out.
+    Done,
+    /// The consumer gives up.
+    Failed(ConsumerError),
+}
+
+/// Something that happened to one unit.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct TraceEvent {
+    /// The piece that it is part of; 0 unless the target is a sequence.
+    pub piece: PieceId,
+    /// Which unit.
+    pub part: Part,
+    /// The path that it was sent on last.
+    pub path: PathId,
+    /// What happened.
+    pub kind: TraceKind,
+}
+
+/// What happened to a unit.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum TraceKind {
+    /// Its Interest left.
+    Sent {
+        /// It had been sent before.
+        is_resend: bool,
+    },
+    /// Data came, not verified yet.
+    Answered {
+        /// The time since the Interest was sent last, in nanoseconds.
+        rtt_ns: u64,
+        /// A router marked it.
+        is_marked: bool,
+    },
+    /// The Interest timed out.
+    TimedOut,
+    /// Later Interests were answered, this one was not.
+    Lost,
+    /// It was refused.
+    Nacked {
+        /// The router's reason.
+        reason: NackReason,
+    },
+}
+
+/// Why something cannot be fetched.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConsumerError {
+    /// The router answers that it has no route for the name.
+    #[error("no route to {0}")]
+    NoRoute(Name),
+    /// No answer comes for the name.
+    #[error("nobody answers for {0}")]
+    Unanswered(Name),
+    /// Interests for the name are refused again and again.
+    #[error("{name} is refused: {reason:?}")]
+    Nacked {
+        /// What was asked for.
+        name: Name,
+        /// The reason that the router gives.
+        reason: NackReason,
+    },
+    /// The producer answers that it has no such thing.
+    #[error("the producer says that it has no {0}")]
+    Refused(Name),
+    /// Too much of what comes is not what the producer signed.
+    #[error("{0} and many packets like it come damaged or forged")]
+    Damaged(Name),
+    /// The signer is not to be believed.
+    #[error("{0}")]
+    Untrusted(String),
+    /// A packet is not what its producer signed.
+    #[error("{what} cannot be verified: {reason}")]
+    Unverified {
+        /// Which packet.
+        what: String,
+        /// Why.
+        reason: String,
+    },
+    /// The metadata cannot be read.
+    #[error("the metadata of {name} cannot be used: {error}")]
+    Metadata {
+        /// The object.
+        name: Name,
+        /// What is wrong with it.
+        error: crate::metadata::MetadataError,
+    },
+    /// The metadata is that of another object.
+    #[error("the metadata of {object} names {versioned}, which is something else")]
+    Elsewhere {
+        /// What was asked for.
+        object: Name,
+        /// What the metadata names.
+        versioned: Name,
+    },
+}

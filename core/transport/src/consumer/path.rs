@@ -1,0 +1,266 @@
+//! One path: its round-trip time, its controller, what is in flight on it, and when the next
+//! Interest may leave.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+
+use weir_base::{Instant, NS_PER_MS, NS_PER_S, RttConfig, RttEstimator};
+use weir_wire::PACKET_SIZE_MAX;
+
+use super::scoreboard::{Counters, Slot};
+use crate::PathId;
+use crate::congestion::{Allowance, Congestion, CongestionControl, Round, Sample};
+
+/// An Interest may be lost once this many later ones were answered (RFC 9002, kPacketThreshold).
+const REORDER_ORDERS: u64 = 3;
+/// The time an Interest may be overtaken, in quarters of the smoothed round trip above one: 1.25 of
+/// it at first (RFC 9002 has 1.125), more after a loss turned out to be none, for answers from
+/// caches overtake a producer's.
+const REORDER_QUARTERS: u64 = 1;
+/// At most nine round trips.
+const REORDER_QUARTERS_MAX: u64 = 32;
+/// Routers suppress a retransmission that comes sooner (NFD best-route, retx-suppression-initial).
+const RESEND_AFTER_NS: u64 = 10 * NS_PER_MS;
+/// Weight of one packet in the mean size of packets.
+const SIZE_PARTS: i64 = 16;
+
+/// One sending of an Interest.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) index: u64,
+    pub(crate) order: u64,
+}
+
+/// See the module's text.
+pub(crate) struct Path {
+    pub(crate) id: PathId,
+    pub(crate) rtt: RttEstimator,
+    control: Box<dyn CongestionControl>,
+    in_flight: u32,
+    /// In the order of sending; entries whose unit was answered or sent again are skipped.
+    pub(crate) sent: VecDeque<Sent>,
+    next_order: u64,
+    /// The largest place in the order of sending that was answered, plus one.
+    answered_order_end: u64,
+    /// Signals about Interests sent before this place belong to the last decrease.
+    recovery_order: u64,
+    reorder_quarters: u64,
+    window_limited: bool,
+    round: Round,
+    /// An answer to an Interest from this place on begins the next round.
+    round_end: u64,
+    /// When the pace lets the next Interest leave.
+    paced_until: Instant,
+    /// Mean octets of a packet that came.
+    packet_bytes: i64,
+}
+
+impl Path {
+    pub(crate) fn new(id: PathId, rtt: RttConfig, control: Box<dyn CongestionControl>) -> Self {
+        Self {
+            id,
+            rtt: RttEstimator::new(rtt),
+            control,
+            in_flight: 0,
+            sent: VecDeque::new(),
+            next_order: 0,
+            answered_order_end: 0,
+            recovery_order: 0,
+            reorder_quarters: REORDER_QUARTERS,
+            window_limited: false,
+            round: Round::default(),
+            round_end: 0,
+            paced_until: Instant::ZERO,
+            packet_bytes: PACKET_SIZE_MAX as i64,
+        }
+    }
+
+    pub(crate) fn allowance(&self) -> Allowance {
+        self.control.allowance()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// Whether the window has room for another Interest.
+    pub(crate) fn window_has_room(&self) -> bool {
+        f64::from(self.in_flight) + 1.0 <= self.control.allowance().window
+    }
+
+    /// Whether an Interest may leave now.
+    pub(crate) fn may_send(&self, now: Instant) -> bool {
+        self.paced_until <= now && self.window_has_room()
+    }
+
+    /// When the pace lets an Interest leave.
+    pub(crate) fn paced_until(&self) -> Instant {
+        self.paced_until
+    }
+
+    /// Notes whether the window is what holds the consumer back, which has something to send or
+    /// not.
+    pub(crate) fn note_limit(&mut self, has_more: bool) {
+        self.window_limited = has_more && !self.window_has_room();
+    }
+
+    /// An Interest for the unit `index` leaves. Its place in the order of sending.
+    pub(crate) fn sent(&mut self, index: u64, now: Instant) -> u64 {
+        debug_assert!(self.window_has_room());
+        let order = self.next_order;
+        self.next_order += 1;
+        self.in_flight += 1;
+        self.sent.push_back(Sent { index, order });
+        if let Some(pacing_bps) = self.control.allowance().pacing_bps {
+            let bits = 8 * self.packet_bytes.unsigned_abs();
+            let gap_ns = bits.saturating_mul(NS_PER_S) / pacing_bps.max(1);
+            // What was not used of the past is not made up for.
+            self.paced_until = self.paced_until.max(now).plus_ns(gap_ns);
+        }
+        order
+    }
+
+    /// An Interest is in flight no more: answered, lost or not needed.
+    pub(crate) fn landed(&mut self) {
+        self.in_flight -= 1;
+    }
+
+    /// The unit of `slot`, which was sent here last, is answered; it is still counted in flight if
+    /// it was. The round-trip time, if it is known for sure.
+    pub(crate) fn time_answer(
+        &mut self,
+        slot: &Slot,
+        elapsed_ns: u64,
+        counters: &mut Counters,
+    ) -> Option<u64> {
+        let is_waiting = !slot.is_flying();
+        if slot.is_presumed_lost
+            && (is_waiting || self.rtt.min_ns().is_some_and(|min_ns| elapsed_ns < min_ns / 2))
+        {
+            counters.false_losses += 1;
+            self.reorder_quarters = (self.reorder_quarters * 2).min(REORDER_QUARTERS_MAX);
+        }
+        if is_waiting {
+            return None;
+        }
+        self.answered_order_end = self.answered_order_end.max(slot.order + 1);
+        if slot.sends > 1 {
+            return None;
+        }
+        self.rtt.sample(elapsed_ns, (self.in_flight / 2).max(1));
+        Some(elapsed_ns)
+    }
+
+    /// Tells the controller of an answer to the Interest of place `order`.
+    pub(crate) fn answered(
+        &mut self,
+        order: u64,
+        rtt_ns: Option<u64>,
+        answer: &Answer,
+        counters: &mut Counters,
+    ) {
+        self.packet_bytes += (answer.packet_bytes as i64 - self.packet_bytes) / SIZE_PARTS;
+        if order >= self.round_end {
+            self.round = Round { number: self.round.number + 1, ..Round::default() };
+            self.round_end = self.next_order;
+        }
+        self.round.answers += 1;
+        self.round.marks += u32::from(answer.is_marked);
+        self.control.on_data(&Sample {
+            now: answer.now,
+            rtt_ns,
+            smoothed_rtt_ns: self.rtt.smoothed_ns().unwrap_or(0),
+            min_rtt_ns: self.rtt.min_ns().unwrap_or(0),
+            sent_order: order,
+            next_order: self.next_order,
+            window_limited: self.window_limited,
+            is_marked: answer.is_marked,
+            round: self.round,
+        });
+        if answer.is_marked {
+            counters.marks += 1;
+            self.congested(answer.now, order, Congestion::Mark, counters);
+        }
+    }
+
+    /// Tells the controller of congestion that the Interest of place `order` met, unless it was sent
+    /// before the last decrease.
+    pub(crate) fn congested(
+        &mut self,
+        now: Instant,
+        order: u64,
+        cause: Congestion,
+        counters: &mut Counters,
+    ) {
+        if order >= self.recovery_order {
+            self.recovery_order = self.next_order;
+            counters.decreases += 1;
+            self.control.on_congestion(now, cause);
+        }
+    }
+
+    /// The Interest of place `order` has timed out.
+    pub(crate) fn timed_out(&mut self, now: Instant, order: u64, counters: &mut Counters) {
+        counters.timeouts += 1;
+        if order >= self.recovery_order {
+            self.recovery_order = self.next_order;
+            counters.decreases += 1;
+            self.rtt.back_off();
+            self.control.on_timeout(now);
+        }
+    }
+
+    /// What has become of the Interest of place `order`, sent at `sent_at`.
+    pub(crate) fn fate(&self, now: Instant, order: u64, sent_at: Instant, max_ns: u64) -> Fate {
+        if now >= sent_at.plus_ns(self.timeout_ns(max_ns)) {
+            Fate::TimedOut
+        } else if self.is_overtaken(order) && now >= sent_at.plus_ns(self.overtaken_ns()) {
+            Fate::Lost
+        } else {
+            Fate::Open
+        }
+    }
+
+    /// When [`Path::fate`] is another than open at the latest.
+    pub(crate) fn decided_at(&self, order: u64, sent_at: Instant, max_ns: u64) -> Instant {
+        let timeout_ns = self.timeout_ns(max_ns);
+        let wait_ns =
+            if self.is_overtaken(order) { self.overtaken_ns().min(timeout_ns) } else { timeout_ns };
+        sent_at.plus_ns(wait_ns)
+    }
+
+    fn timeout_ns(&self, max_ns: u64) -> u64 {
+        self.rtt.rto_ns().min(max_ns)
+    }
+
+    fn is_overtaken(&self, order: u64) -> bool {
+        self.answered_order_end > order + REORDER_ORDERS
+    }
+
+    fn overtaken_ns(&self) -> u64 {
+        let smoothed_ns = self.rtt.smoothed_ns().unwrap_or(0);
+        (smoothed_ns + smoothed_ns / 4 * self.reorder_quarters).max(RESEND_AFTER_NS)
+    }
+}
+
+/// A Data that answers an Interest.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) now: Instant,
+    /// The path that it came by.
+    pub(crate) path: PathId,
+    pub(crate) is_marked: bool,
+    pub(crate) packet_bytes: usize,
+}
+
+/// What has become of an Interest in flight.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// An answer may still come.
+    Open,
+    /// Later ones were answered, this one was not.
+    Lost,
+    /// A whole timeout has passed.
+    TimedOut,
+}

@@ -1,0 +1,15 @@
+//! One path at a time.
+
+use weir_base::Instant;
+
+use super::{Path, Schedule};
+
+/// Uses the path that was there first. The others stand by until it is removed.
+#[derive(Debug)]
+pub(crate) struct Single;
+
+impl Schedule for Single {
+    fn choose(&mut self, paths: &[Path], now: Instant) -> Option<usize> {
+        paths.first().is_some_and(|path| path.may_send(now)).then_some(0)
+    }
+}

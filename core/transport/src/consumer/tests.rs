@@ -1,0 +1,295 @@
+//! Sequences, readers and pacing, step by step.
+
+extern crate std;
+
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use weir_base::{Instant, NS_PER_MS, NS_PER_S, RttConfig};
+use weir_wire::{Data, InterestView, LpHeader, Name};
+
+use super::path::Path;
+use super::*;
+use crate::congestion::{Allowance, Congestion, CongestionControl, Controller, Sample};
+
+const PATH: PathId = PathId(3);
+
+/// A consumer, what it was told and what it did.
+struct Bench {
+    consumer: Consumer,
+    inputs: Vec<ConsumerInput>,
+    out: ConsumerOutbox,
+    now: Instant,
+}
+
+impl Bench {
+    fn new(target: Target, config: ConsumerConfig) -> Self {
+        let consumer = Consumer::new(target, config, 1, Instant::ZERO);
+        let inputs = vec![ConsumerInput::AddPath { path: PATH }];
+        let mut bench =
+            Self { consumer, inputs, out: ConsumerOutbox::default(), now: Instant::ZERO };
+        bench.step();
+        bench
+    }
+
+    /// Hands over the inputs. The names asked for.
+    fn step(&mut self) -> Vec<Name> {
+        self.consumer.handle(self.now, &mut self.inputs, &mut self.out);
+        self.consumer.assert_consistent();
+        let asked = self.out.interests.iter();
+        let names =
+            asked.map(|(_, wire)| InterestView::decode(wire).unwrap().name.to_name()).collect();
+        self.out.interests.clear();
+        names
+    }
+
+    fn tell(&mut self, input: ConsumerInput) -> Vec<Name> {
+        self.inputs.push(input);
+        self.step()
+    }
+
+    fn append(&mut self, piece: u64, name: &str, segments: Option<Range<u64>>) -> Vec<Name> {
+        let piece = PieceId(piece);
+        self.tell(ConsumerInput::Append { piece, name: name.parse().unwrap(), segments })
+    }
+
+    fn data(&mut self, name: &Name) -> Vec<Name> {
+        let packet = Data::new(name.clone()).content(vec![1, 2, 3]).encode_with_digest().into();
+        self.tell(ConsumerInput::Packet { path: PATH, header: LpHeader::default(), packet })
+    }
+
+    /// Gives the same verdict on all that is to be verified.
+    fn verify(&mut self, is_good: bool) -> Vec<Name> {
+        for op in self.out.verify.drain(..) {
+            let bad = || Verdict::Bad { reason: "as you like it".into(), digest: None };
+            let verdict = if is_good { Verdict::Good } else { bad() };
+            self.inputs.push(ConsumerInput::Verified { op: op.op, verdict });
+        }
+        self.step()
+    }
+
+    fn events(&mut self) -> Vec<std::string::String> {
+        self.out.events.drain(..).map(|event| std::format!("{event:?}")).collect()
+    }
+}
+
+fn sequence(window: u32) -> Bench {
+    let config = ConsumerConfig {
+        controller: Controller::Fixed,
+        window: Some(window),
+        verification: Verification::ByDriver,
+        trace: true,
+        ..ConsumerConfig::default()
+    };
+    Bench::new(Target::Sequence, config)
+}
+
+fn segment(name: &str, number: u64) -> Name {
+    let mut name: Name = name.parse().unwrap();
+    name.append_segment(number).clone()
+}
+
+#[test]
+fn one_window_lies_over_all_pieces_of_a_sequence() {
+    let mut bench = sequence(4);
+    assert_eq!(bench.events(), ["NeedsMore"]);
+    assert_eq!(bench.append(7, "/a", Some(5..8)).len(), 3);
+    assert_eq!(bench.events(), ["NeedsMore"]);
+    assert_eq!(bench.append(8, "/b", Some(0..2)), [segment("/b", 0)]);
+    assert!(bench.events().is_empty(), "the window is full");
+    assert_eq!(bench.data(&segment("/a", 6)), [segment("/b", 1)]);
+    for number in [5, 7] {
+        bench.data(&segment("/a", number));
+    }
+    assert_eq!(bench.events(), ["NeedsMore"]);
+    bench.verify(true);
+    assert_eq!(bench.events(), ["PieceDone { piece: PieceId(7) }"]);
+    bench.tell(ConsumerInput::Close);
+    bench.data(&segment("/b", 0));
+    bench.data(&segment("/b", 1));
+    bench.verify(true);
+    assert_eq!(bench.events(), ["PieceDone { piece: PieceId(8) }", "Done"]);
+    assert!(bench.consumer.is_over());
+}
+
+#[test]
+fn one_data_answers_all_units_of_its_name() {
+    let mut bench = sequence(8);
+    assert_eq!(bench.append(1, "/a", Some(3..4)), [segment("/a", 3)]);
+    assert_eq!(bench.append(2, "/a", Some(3..4)), [segment("/a", 3)]);
+    assert_eq!(bench.append(3, "/a", None), ["/a".parse().unwrap()]);
+    bench.out.trace.clear();
+    bench.data(&segment("/a", 3));
+    assert_eq!(bench.out.verify.len(), 2);
+    let answered: Vec<u64> = bench.out.trace.iter().map(|event| event.piece.0).collect();
+    assert_eq!(answered.len(), 2);
+    assert!(answered.contains(&1) && answered.contains(&2));
+    bench.data(&"/a".parse().unwrap());
+    bench.events();
+    bench.verify(true);
+    assert_eq!(bench.events().len(), 3);
+    bench.data(&segment("/a", 3));
+    assert_eq!(bench.consumer.stats().unwanted, 1);
+}
+
+#[test]
+fn a_piece_that_is_given_up_leaves_the_others_alone() {
+    let mut bench = sequence(3);
+    bench.append(1, "/a", Some(0..100));
+    bench.append(2, "/b", Some(0..2));
+    bench.data(&segment("/a", 1));
+    bench.events();
+    // What comes is bad, again and again.
+    for _ in 0..4 {
+        bench.verify(false);
+        bench.now = bench.now.plus_ns(NS_PER_MS);
+        bench.data(&segment("/a", 1));
+    }
+    let asked = bench.verify(false);
+    assert_eq!(asked, [segment("/b", 0), segment("/b", 1)]);
+    let events = bench.events();
+    assert!(events.iter().any(|event| event.starts_with("PieceFailed")), "{events:?}");
+    bench.data(&segment("/a", 2));
+    assert!(bench.out.verify.is_empty(), "it is not wanted any more");
+    bench.data(&segment("/b", 0));
+    bench.data(&segment("/b", 1));
+    bench.tell(ConsumerInput::Close);
+    bench.verify(true);
+    let events = bench.events();
+    assert!(events.contains(&"PieceDone { piece: PieceId(2) }".into()), "{events:?}");
+    assert!(bench.consumer.is_over(), "{events:?}");
+}
+
+#[test]
+fn an_unreliable_consumer_asks_once_and_passes_over_what_is_lost() {
+    let config = ConsumerConfig {
+        controller: Controller::Fixed,
+        window: Some(10),
+        verification: Verification::Off,
+        is_reliable: false,
+        ..ConsumerConfig::default()
+    };
+    let versioned: Name = "/live".parse().unwrap();
+    let target = Target::Range { versioned, segments: 5..15 };
+    let mut bench = Bench::new(target, ConsumerConfig { look_for_manifest: false, ..config });
+    let (have, reader) = (SegmentSet::new(), ReaderMode::InOrder);
+    bench.inputs.push(ConsumerInput::Read { units: 100 });
+    assert_eq!(bench.tell(ConsumerInput::Start { have, reader }).len(), 10);
+    for number in (5..15).filter(|number| *number != 8) {
+        bench.data(&segment("/live", number));
+    }
+    assert_eq!(bench.out.deliveries.len(), 3, "the rest waits for 8");
+    bench.now = bench.now.plus_ns(10 * NS_PER_S);
+    assert!(bench.step().is_empty(), "it is asked for once");
+    let numbers: Vec<Part> = bench.out.deliveries.iter().map(|unit| unit.part).collect();
+    let expected: Vec<Part> = (5..15)
+        .filter(|number| *number != 8)
+        .map(|number| Part::Unit(Unit::segment(number)))
+        .collect();
+    assert_eq!(numbers, expected);
+    assert!(bench.consumer.is_over());
+}
+
+#[test]
+fn the_reader_pulls_and_what_waits_for_it_is_bounded() {
+    let config = ConsumerConfig {
+        controller: Controller::Fixed,
+        window: Some(100),
+        verification: Verification::ByDriver,
+        look_for_manifest: false,
+        reader_units_max: 10,
+        ..ConsumerConfig::default()
+    };
+    let versioned: Name = "/a".parse().unwrap();
+    let mut bench = Bench::new(Target::Range { versioned, segments: 0..u64::MAX }, config);
+    let (have, reader) = (SegmentSet::new(), ReaderMode::InOrder);
+    let mut asked = bench.tell(ConsumerInput::Start { have, reader });
+    let mut delivered = 0;
+    for round in 0..20 {
+        assert_eq!(asked.len(), if round == 0 { 10 } else { 4 });
+        for name in asked.iter().rev() {
+            assert!(bench.data(name).is_empty());
+        }
+        assert!(bench.verify(true).is_empty(), "the reader has not taken any");
+        asked = bench.tell(ConsumerInput::Read { units: 4 });
+        for delivery in bench.out.deliveries.drain(..) {
+            assert_eq!(delivery.part, Part::Unit(Unit::segment(delivered)));
+            assert!(delivery.is_verified);
+            delivered += 1;
+        }
+        assert_eq!(delivered, 4 * (round + 1));
+    }
+}
+
+/// A controller that paces.
+struct Paced;
+
+impl CongestionControl for Paced {
+    fn on_data(&mut self, _sample: &Sample) {}
+
+    fn on_congestion(&mut self, _now: Instant, _cause: Congestion) {}
+
+    fn on_timeout(&mut self, _now: Instant) {}
+
+    fn allowance(&self) -> Allowance {
+        // A packet of 8800 octets each 10 ms.
+        Allowance { window: 5.0, pacing_bps: Some(7_040_000) }
+    }
+}
+
+#[test]
+fn the_pace_is_kept() {
+    let mut bench = sequence(1);
+    bench.tell(ConsumerInput::RemovePath { path: PATH });
+    let path = Path::new(PathId(9), RttConfig::default(), Box::new(Paced));
+    bench.consumer.scoreboard.push_path(path);
+    assert_eq!(bench.append(1, "/a", Some(0..100)).len(), 1);
+    let mut sent = 1;
+    while sent < 5 {
+        bench.now = bench.consumer.next_wakeup().unwrap();
+        sent += bench.step().len();
+        assert_eq!(bench.now, Instant::from_ns((sent as u64 - 1) * 10 * NS_PER_MS));
+    }
+    // Now the window is full.
+    let next = bench.consumer.next_wakeup().unwrap();
+    assert_eq!(next, Instant::from_ns(NS_PER_S), "the timeout of the first");
+}
+
+#[test]
+fn marks_are_counted_by_round() {
+    /// Keeps the last sample of each round.
+    struct Counts(alloc::sync::Arc<std::sync::Mutex<BTreeMap<u64, (u32, u32)>>>);
+
+    impl CongestionControl for Counts {
+        fn on_data(&mut self, sample: &Sample) {
+            let round = sample.round;
+            self.0.lock().unwrap().insert(round.number, (round.answers, round.marks));
+        }
+
+        fn on_congestion(&mut self, _now: Instant, _cause: Congestion) {}
+
+        fn on_timeout(&mut self, _now: Instant) {}
+
+        fn allowance(&self) -> Allowance {
+            Allowance::window(4.0)
+        }
+    }
+
+    let counts = alloc::sync::Arc::default();
+    let mut bench = sequence(1);
+    bench.tell(ConsumerInput::RemovePath { path: PATH });
+    let control = Box::new(Counts(alloc::sync::Arc::clone(&counts)));
+    bench.consumer.scoreboard.push_path(Path::new(PATH, RttConfig::default(), control));
+    bench.append(1, "/a", Some(0..12));
+    for number in 0..12 {
+        bench.now = bench.now.plus_ns(NS_PER_MS);
+        let congestion_mark = u64::from(number % 3 == 0);
+        let header = LpHeader { congestion_mark, ..LpHeader::default() };
+        let packet = Data::new(segment("/a", number)).encode_with_digest().into();
+        bench.tell(ConsumerInput::Packet { path: PATH, header, packet });
+    }
+    let counts: Vec<_> = counts.lock().unwrap().clone().into_values().collect();
+    assert_eq!(counts, [(4, 2), (4, 1), (4, 1)]);
+}
