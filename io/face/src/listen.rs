@@ -83,7 +83,7 @@ pub struct UnixListener {
 
 impl UnixListener {
     /// Listens on `path`. A missing directory is made, open to this user alone unless the system's
-    /// run directory is its parent. A socket on which nobody answers, left by a router that was
+    /// run directory is its parent. A socket on which no process listens, left by a router that was
     /// killed, is replaced.
     ///
     /// # Errors

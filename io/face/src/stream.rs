@@ -12,18 +12,18 @@ use weir_wire::peek_frame;
 
 use crate::gather::with_pieces;
 use crate::socket::{Backlog, grow_send_buffer, socket_source};
+use crate::status::{RecvStatus, SendStatus};
 use crate::uri::FaceUri;
-use crate::{RecvStatus, SendStatus};
 
 /// Blocks to read into grow and shrink between these with what the peer sends at a time.
 const READ_BYTES_MIN: usize = 16 * 1024;
 const READ_BYTES_MAX: usize = 128 * 1024;
-/// So many reads in a row that leave most of the block empty make it smaller.
+/// This many reads in a row that leave most of the block empty make it smaller.
 const SMALL_READS_MAX: u32 = 16;
 /// What one call read is moved to a block of its own size when it is as little as this.
 const COPY_BYTES_MAX: usize = 2048;
-/// Send buffer asked for on Unix sockets. TCP sizes its buffers by itself as long as nobody sets
-/// them.
+/// Send buffer asked for on Unix sockets. TCP sizes its buffers by itself unless they are
+/// set.
 const UNIX_SEND_BUFFER_BYTES: usize = 1 << 20;
 
 /// One connection of a stream face, Unix or TCP; non-blocking.
@@ -47,7 +47,7 @@ impl StreamSocket {
     /// Connects to a router's Unix socket. Blocks only while the listener's backlog is full.
     ///
     /// # Errors
-    /// Those of `connect`: nothing there (NotFound), nobody listens (ConnectionRefused), no
+    /// Those of `connect`: nothing there (NotFound), no process listens (ConnectionRefused), no
     /// permission.
     pub fn connect_unix(path: &Path) -> io::Result<Self> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;

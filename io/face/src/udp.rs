@@ -13,8 +13,8 @@ use crate::mmsg::{self, Arrival, BATCH_MAX, Departure, Pieces, Target};
 use crate::socket::{
     Backlog, grow_receive_buffer, grow_send_buffer, set_int_option, socket_source,
 };
+use crate::status::{RecvStatus, SendStatus};
 use crate::uri::FaceUri;
-use crate::{RecvStatus, SendStatus};
 
 /// A datagram alone lies in a block of this size; runs go on in a second block.
 const HEAD_BYTES: usize = 16 * 1024;
@@ -152,7 +152,7 @@ impl UdpPort {
         // Without this only the count of such drops is missing.
         let _ = set_int_option(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
         if options.timestamps {
-            // Whoever asked for it sees `None` where it does not work.
+            // Where the system has none, `Datagram::taken_in_unix_ns` stays `None`.
             let _ = set_int_option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1);
         }
         let is_joined =

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use weir_base::{FaceId, Packet};
-use weir_face::{StreamSocket, UdpCounters, UdpPort};
+use weir_face::{Socket, UdpCounters, UdpPort};
 use weir_forward::{FaceScope, LinkType, RouterStats};
 use weir_link::{LinkConfig, LinkCounters, LinkDrop};
 use weir_manage::FacePersistency;
@@ -17,8 +17,8 @@ pub(crate) type PortId = u32;
 /// The socket of a face that the control thread made.
 #[derive(Debug)]
 pub(crate) enum NewSocket {
-    /// Unix or TCP, connected.
-    Stream(StreamSocket),
+    /// The face's own, connected.
+    Own(Socket),
     /// A peer of a shared port.
     Peer { port: PortId, address: SocketAddr },
 }

@@ -1,14 +1,12 @@
 //! Looking up host names and connecting, away from every other thread. One short-lived thread for
 //! each attempt, with a bound on their number.
 
-use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use weir_base::FaceId;
-use weir_face::{FaceUri, StreamSocket};
+use weir_face::{Connected, FaceUri};
 use weir_manage::FaceRequest;
 
 use crate::handle::ControlSender;
@@ -34,16 +32,7 @@ pub(crate) enum ConnectPurpose {
 #[derive(Debug)]
 pub(crate) struct ConnectOutcome {
     pub(crate) purpose: ConnectPurpose,
-    pub(crate) result: Result<Connection, String>,
-}
-
-/// A peer that was found.
-#[derive(Debug)]
-pub(crate) enum Connection {
-    /// Nothing to connect.
-    Udp(SocketAddr),
-    /// Unix or TCP, connected.
-    Stream(StreamSocket),
+    pub(crate) result: Result<Connected, String>,
 }
 
 /// Makes connections for the control thread.
@@ -83,22 +72,10 @@ impl Connector {
     }
 }
 
-fn attempt(uri: &str) -> Result<Connection, String> {
+fn attempt(uri: &str) -> Result<Connected, String> {
     let remote = FaceUri::resolve(uri).map_err(|error| error.to_string())?;
-    connect(&remote).map_err(|error| format!("cannot connect to {remote}: {error}"))
-}
-
-fn connect(remote: &FaceUri) -> io::Result<Connection> {
-    match remote {
-        FaceUri::Udp(address) => Ok(Connection::Udp(*address)),
-        FaceUri::Tcp(address) => {
-            StreamSocket::connect_tcp_timeout(*address, CONNECT_TIMEOUT).map(Connection::Stream)
-        }
-        FaceUri::Unix(path) => StreamSocket::connect_unix(path).map(Connection::Stream),
-        other => {
-            Err(io::Error::other(format!("faces of the scheme {} cannot be made", other.scheme())))
-        }
-    }
+    Connected::to(&remote, CONNECT_TIMEOUT)
+        .map_err(|error| format!("cannot connect to {remote}: {error}"))
 }
 
 /// How long to wait before attempt number `attempts` (from 1): 1 s, doubling up to a minute.

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use weir_base::{FaceId, Instant};
-use weir_face::{FaceUri, StreamSocket, UdpOptions, UdpPort, udp_local_toward};
+use weir_face::{Connected, FaceUri, Socket, UdpOptions, UdpPort, udp_local_toward};
 use weir_forward::FaceScope;
 use weir_link::{DisciplineConfig, LinkConfig};
 use weir_manage::{
@@ -12,9 +12,9 @@ use weir_manage::{
     Route, route_flags, route_origin,
 };
 
-use super::connect::{ConnectOutcome, ConnectPurpose, Connection, backoff};
+use super::connect::{ConnectOutcome, ConnectPurpose, backoff};
 use super::table::{FaceRecord, LINK_TYPE, apply_changes};
-use super::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, Control, PortRecord, StreamListener};
+use super::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, Control, PortRecord};
 use crate::message::{CloseReason, NewFace, NewSocket, PeerLinks, PortId, ToWorker};
 
 /// A face about to be made.
@@ -33,11 +33,7 @@ struct Draft {
 impl Control {
     pub(super) fn accept(&mut self, index: usize) {
         for _ in 0..ACCEPTS_PER_TURN {
-            let accepted = match &self.listeners[index] {
-                StreamListener::Unix(listener) => listener.accept(),
-                StreamListener::Tcp(listener) => listener.accept(),
-            };
-            match accepted {
+            match self.listeners[index].accept() {
                 Ok(Some(socket)) => self.on_accepted(socket),
                 Ok(None) => return,
                 Err(error) => {
@@ -57,22 +53,22 @@ impl Control {
         self.accept_again = Some(self.accept_again.map_or(at, |earlier| earlier.min(at)));
     }
 
-    fn on_accepted(&mut self, socket: StreamSocket) {
-        let draft = self.stream_draft(socket, FacePersistency::OnDemand);
+    fn on_accepted(&mut self, socket: Socket) {
+        let draft = self.socket_draft(socket, FacePersistency::OnDemand);
         if let Err(error) = self.add_face(draft) {
             self.refused_connections += 1;
             tracing::debug!(?error, "connection refused");
         }
     }
 
-    fn stream_draft(&self, socket: StreamSocket, persistency: FacePersistency) -> Draft {
+    fn socket_draft(&self, socket: Socket, persistency: FacePersistency) -> Draft {
         Draft {
-            remote: socket.remote_uri().clone(),
-            local: socket.local_uri().clone(),
+            remote: socket.remote_uri(),
+            local: socket.local_uri(),
             scope: if socket.is_local() { FaceScope::Local } else { FaceScope::NonLocal },
             persistency,
-            link: self.link_config(LinkConfig::stream()),
-            socket: NewSocket::Stream(socket),
+            link: self.link_config(socket.link_config()),
+            socket: NewSocket::Own(socket),
             worker: None,
             static_index: None,
         }
@@ -207,12 +203,13 @@ impl Control {
     /// faces/create: answered now, or when the connection stands.
     pub(super) fn create_face(&mut self, txn: u64, request: FaceRequest) {
         let result = match request.uri.parse::<FaceUri>() {
-            Ok(remote @ (FaceUri::Udp(_) | FaceUri::Tcp(_))) => match self.existing(&remote) {
+            Ok(remote) if remote.is_made_by_command() => match self.existing(&remote) {
                 Some(exists) => Err(exists),
-                None => match remote {
-                    FaceUri::Udp(peer) => self.add_udp_face(peer, &request, None),
-                    _ => return self.connect(ConnectPurpose::Command { txn, request }),
-                },
+                // Nothing to wait for.
+                None if remote.is_datagram() => Connected::to(&remote, Duration::ZERO)
+                    .map_err(|error| FaceError::ConnectFailed(error.to_string()))
+                    .and_then(|connected| self.add_connected(connected, &request, None)),
+                None => return self.connect(ConnectPurpose::Command { txn, request }),
             },
             Ok(other) => Err(FaceError::Unsupported(format!(
                 "faces of the scheme {} cannot be made by command; use udp4, udp6, tcp4 or tcp6",
@@ -330,29 +327,29 @@ impl Control {
 
     fn add_connected(
         &mut self,
-        connection: Connection,
+        connection: Connected,
         request: &FaceRequest,
         static_index: Option<usize>,
     ) -> Result<FaceId, FaceError> {
         let socket = match connection {
-            Connection::Udp(peer) => {
+            Connected::Peer(peer) => {
                 if let Some(exists) = self.existing(&FaceUri::Udp(peer)) {
                     return Err(exists);
                 }
                 return self.add_udp_face(peer, request, static_index);
             }
-            Connection::Stream(socket) => socket,
+            Connected::Socket(socket) => socket,
         };
-        if let Some(exists) = self.existing(socket.remote_uri()) {
+        if let Some(exists) = self.existing(&socket.remote_uri()) {
             return Err(exists);
         }
-        let mut draft = self.stream_draft(socket, request.persistency);
+        let mut draft = self.socket_draft(socket, request.persistency);
         apply_changes(&mut draft.link, &request.changes, &draft.remote, draft.scope)?;
         draft.static_index = static_index;
         self.add_face(draft)
     }
 
-    fn on_reconnected(&mut self, now: Instant, id: FaceId, result: Result<Connection, String>) {
+    fn on_reconnected(&mut self, now: Instant, id: FaceId, result: Result<Connected, String>) {
         let Some(face) = self.faces.find_mut(id) else {
             return;
         };
@@ -363,15 +360,15 @@ impl Control {
                 return self.retry_later(now, ConnectPurpose::Reconnect { face: id });
             }
         };
-        let Connection::Stream(socket) = connection else {
+        let Connected::Socket(socket) = connection else {
             // UDP faces never go down.
             return;
         };
         face.attempts = 0;
         face.is_up = true;
-        face.local = socket.local_uri().clone();
+        face.local = socket.local_uri();
         let worker = usize::from(face.worker);
-        self.workers[worker].send(ToWorker::AttachSocket { id, socket: NewSocket::Stream(socket) });
+        self.workers[worker].send(ToWorker::AttachSocket { id, socket: NewSocket::Own(socket) });
         self.face_event(FaceEventKind::Up, id);
     }
 
@@ -401,14 +398,14 @@ impl Control {
         &mut self,
         now: Instant,
         index: usize,
-        result: Result<Connection, String>,
+        result: Result<Connected, String>,
     ) {
         let config = self.config.static_faces[index].clone();
         let persistency = match config.permanent {
             true => FacePersistency::Permanent,
             false => FacePersistency::Persistent,
         };
-        let is_udp = matches!(result, Ok(Connection::Udp(_)));
+        let is_udp = matches!(result, Ok(Connected::Peer(_)));
         let changes = FaceChanges {
             persistency: Some(persistency),
             mtu: config.mtu.filter(|_| is_udp).map(|mtu| mtu as u64),

@@ -21,7 +21,6 @@ use crossbeam_channel::Sender;
 use mio::unix::SourceFd;
 use mio::{Events, Poll, Token, Waker};
 use weir_base::Instant;
-use weir_face::{TcpListener, UnixListener};
 use weir_manage::{Manager, ManagerInput, ManagerOutbox};
 
 pub(crate) use self::connect::ConnectOutcome;
@@ -45,12 +44,6 @@ const ACCEPTS_PER_TURN: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// How long the packet threads get for ending.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// A listening socket for stream faces.
-enum StreamListener {
-    Unix(UnixListener),
-    Tcp(TcpListener),
-}
 
 /// A packet thread, seen from the control thread.
 struct WorkerHandle {
@@ -89,7 +82,7 @@ struct Control {
     start_unix_ms: u64,
     poll: Poll,
     receiver: ControlReceiver,
-    listeners: Vec<StreamListener>,
+    listeners: Vec<weir_face::Listener>,
     /// Descriptors ran out: listen again then.
     accept_again: Option<Instant>,
     signals: Option<start::Signals>,

@@ -24,10 +24,7 @@ use super::connect::Connector;
 use super::disks::{Disks, OpenDisks};
 use super::management::shard_store;
 use super::table::FaceTable;
-use super::{
-    Control, LISTENER_TOKEN_FIRST, SIGNAL_TOKEN, STOP_TIMEOUT, StreamListener, WAKER_TOKEN,
-    WorkerHandle,
-};
+use super::{Control, LISTENER_TOKEN_FIRST, SIGNAL_TOKEN, STOP_TIMEOUT, WAKER_TOKEN, WorkerHandle};
 use crate::clock::Clock;
 use crate::config::{FaceDefaults, Listener, RuntimeConfig, THREADS_MAX};
 use crate::cross::CrossPorts;
@@ -75,7 +72,7 @@ impl Drop for Signals {
 /// All sockets of the configuration.
 #[derive(Default)]
 struct Sockets {
-    streams: Vec<StreamListener>,
+    streams: Vec<weir_face::Listener>,
     ports: Vec<UdpPort>,
     listening: Vec<String>,
 }
@@ -154,7 +151,7 @@ fn open_sockets(listeners: &[Listener]) -> Result<Sockets, StartError> {
             &Listener::Tcp { address, required } => match TcpListener::bind(address) {
                 Ok(listener) => {
                     sockets.listening.push(listener.local_uri().to_string());
-                    sockets.streams.push(StreamListener::Tcp(listener));
+                    sockets.streams.push(weir_face::Listener::Tcp(listener));
                 }
                 Err(BindError::Io { source, .. }) if !required && lacks_family(&source) => {
                     tracing::info!(%address, "no TCP here: no such address family");
@@ -183,7 +180,7 @@ fn open_sockets(listeners: &[Listener]) -> Result<Sockets, StartError> {
 impl Sockets {
     fn add_unix(&mut self, listener: UnixListener) {
         self.listening.push(listener.local_uri().to_string());
-        self.streams.push(StreamListener::Unix(listener));
+        self.streams.push(weir_face::Listener::Unix(listener));
     }
 
     fn add_udp(&mut self, port: UdpPort) {
@@ -286,10 +283,7 @@ impl Control {
         let registry = self.poll.registry();
         for (index, listener) in self.listeners.iter_mut().enumerate() {
             let token = Token(LISTENER_TOKEN_FIRST + index);
-            match listener {
-                StreamListener::Unix(unix) => registry.register(unix, token, Interest::READABLE)?,
-                StreamListener::Tcp(tcp) => registry.register(tcp, token, Interest::READABLE)?,
-            }
+            registry.register(listener, token, Interest::READABLE)?;
         }
         match &self.signals {
             Some(signals) => self.register_raw(signals.pipe.as_raw_fd(), SIGNAL_TOKEN),

@@ -52,12 +52,8 @@ impl FaceRecord {
             flags,
             base_congestion_marking_interval_ns: Some(self.link.egress.marking.interval_ns),
             default_congestion_threshold_bytes: Some(self.link.egress.marking.threshold_bytes),
-            mtu: self.is_datagram().then_some(self.link.codec.mtu as u64),
+            mtu: self.remote.is_datagram().then_some(self.link.codec.mtu as u64),
         }
-    }
-
-    fn is_datagram(&self) -> bool {
-        matches!(self.remote, FaceUri::Udp(_))
     }
 
     /// What the face would be after `changes`, or why it cannot be that.
@@ -92,7 +88,7 @@ pub(super) fn apply_changes(
 ) -> Result<(), FaceError> {
     let unsupported = |why: &str| Err(FaceError::Unsupported(why.into()));
     if let Some(mtu) = changes.mtu {
-        if !matches!(remote, FaceUri::Udp(_)) {
+        if !remote.is_datagram() {
             return unsupported("only UDP faces have an MTU of their own");
         }
         if mtu < MTU_MIN as u64 {
@@ -130,17 +126,15 @@ pub(super) struct FaceTable {
 
 impl FaceTable {
     pub(super) fn insert(&mut self, record: FaceRecord) {
-        match &record.remote {
-            // A stranger's face may be told of after a command made one to the same peer: that one
-            // stays, and the stranger's is about to close.
-            FaceUri::Udp(_) => {
-                self.by_remote.entry(record.remote.clone()).or_insert(record.id);
+        let remote = &record.remote;
+        if remote.is_of_one_peer() {
+            let known = self.by_remote.entry(remote.clone()).or_insert(record.id);
+            // Of two faces to a peer one is about to close. With a connection it is the one before.
+            // Of a shared port's it is that of an unknown peer, which may be told of after a
+            // command has made one to the same peer.
+            if !remote.is_datagram() {
+                *known = record.id;
             }
-            // The connection before it, if it is still known, is about to close.
-            FaceUri::Tcp(_) => {
-                self.by_remote.insert(record.remote.clone(), record.id);
-            }
-            _ => {}
         }
         self.faces.insert(record.id, record);
     }

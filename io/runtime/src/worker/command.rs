@@ -67,14 +67,14 @@ impl Worker {
 
     fn attach(&mut self, slot: u32, socket: NewSocket) {
         let socket = match socket {
-            NewSocket::Stream(mut socket) => {
+            NewSocket::Own(mut socket) => {
                 let token = Source::Face(slot).token();
                 let registered =
                     self.poll.registry().register(&mut socket, token, Interest::READABLE);
                 if let Err(error) = registered {
                     return self.close_socket(slot, CloseReason::Failed(error.to_string()));
                 }
-                Socket::Stream(socket)
+                Socket::Own(socket)
             }
             NewSocket::Peer { port, address } => {
                 let port = self.port_slots[&port];
@@ -91,7 +91,7 @@ impl Worker {
         };
         face.socket = socket;
         face.awaits_writable = false;
-        if matches!(face.socket, Socket::Stream(_)) {
+        if matches!(face.socket, Socket::Own(_)) {
             // What came before the socket was registered raises no event on some systems.
             self.mark_ready(Source::Face(slot));
         }
@@ -141,7 +141,7 @@ impl Worker {
             let mut socket = std::mem::replace(&mut face.socket, Socket::Down);
             face.link.discard_all();
             face.awaits_writable = false;
-            if let Socket::Stream(socket) = &mut socket {
+            if let Socket::Own(socket) = &mut socket {
                 let _ = self.poll.registry().deregister(socket);
             }
         } else {
@@ -154,7 +154,7 @@ impl Worker {
         let mut face = self.faces.remove(slot);
         self.timers.cancel(slot);
         match &mut face.socket {
-            Socket::Stream(socket) => {
+            Socket::Own(socket) => {
                 let _ = self.poll.registry().deregister(socket);
             }
             Socket::Peer { port, address } => {
@@ -191,7 +191,7 @@ impl Worker {
         let slots: Vec<u32> = self.faces.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
             if let Some(face) = self.faces.at(slot)
-                && let Socket::Stream(socket) = &mut face.socket
+                && let Socket::Own(socket) = &mut face.socket
             {
                 let _ = socket.send(&mut face.link);
             }

@@ -5,15 +5,14 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::net::SocketAddr;
 
 use weir_base::{FaceId, Instant, Slab};
-use weir_face::StreamSocket;
 use weir_link::Link;
 use weir_manage::FacePersistency;
 
 /// What a face sends and receives through.
 #[derive(Debug)]
 pub(super) enum Socket {
-    /// Unix or TCP.
-    Stream(StreamSocket),
+    /// The face's own.
+    Own(weir_face::Socket),
     /// One peer of the shared UDP port in this slot.
     Peer { port: u32, address: SocketAddr },
     /// A permanent face whose peer is not there.

@@ -46,7 +46,7 @@ impl Worker {
             return false;
         };
         face.is_ready = false;
-        let Socket::Stream(socket) = &mut face.socket else {
+        let Socket::Own(socket) = &mut face.socket else {
             return false;
         };
         let mut frames = mem::take(&mut self.frames);

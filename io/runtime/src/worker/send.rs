@@ -129,7 +129,7 @@ impl Worker {
             self.timers.schedule(slot, at);
         }
         let status = match &mut face.socket {
-            Socket::Stream(socket) => socket.send(&mut face.link),
+            Socket::Own(socket) => socket.send(&mut face.link),
             Socket::Peer { port, address } => {
                 let (port_slot, address) = (*port, *address);
                 return self.flush_peer(slot, port_slot, address);
@@ -149,13 +149,13 @@ impl Worker {
         }
     }
 
-    /// Changes, where it must, whether the kernel tells when a stream socket is writable. Always
+    /// Changes, where it must, whether the kernel tells when a socket is writable. Always
     /// asking would wake the thread each time the peer reads.
     fn await_writable(&mut self, slot: u32, awaits: bool) {
         let Some(face) = self.faces.at(slot) else {
             return;
         };
-        let Socket::Stream(socket) = &mut face.socket else {
+        let Socket::Own(socket) = &mut face.socket else {
             return;
         };
         if face.awaits_writable == awaits {

@@ -1,0 +1,106 @@
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use mio::event::Source;
+use mio::{Interest, Registry, Token};
+use weir_base::{Packet, Pool};
+use weir_link::{Link, LinkConfig};
+
+use crate::status::{RecvStatus, SendStatus};
+use crate::udp::{Datagram, UdpOptions, UdpPort, udp_local_toward, udp_mtu_default};
+use crate::uri::FaceUri;
+
+/// One UDP peer at a port that serves it alone, as an application has; a router's peers share a
+/// [`UdpPort`].
+#[derive(Debug)]
+pub struct UdpPeer {
+    port: UdpPort,
+    peer: SocketAddr,
+    local: FaceUri,
+    remote: FaceUri,
+    arrivals: Vec<Datagram>,
+}
+
+impl UdpPeer {
+    /// Binds any port.
+    ///
+    /// # Errors
+    /// Those of `socket` and `bind`.
+    pub fn open(peer: SocketAddr) -> io::Result<Self> {
+        let any: SocketAddr = match peer {
+            SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+            SocketAddr::V6(_) => ([0; 16], 0).into(),
+        };
+        Ok(Self::at(UdpPort::bind(any, &UdpOptions::default())?, peer))
+    }
+
+    /// Speaks to `peer` from `port`.
+    pub fn at(port: UdpPort, peer: SocketAddr) -> Self {
+        let local = udp_local_toward(port.local_addr(), peer);
+        Self { port, peer, local, remote: FaceUri::Udp(peer), arrivals: Vec::new() }
+    }
+
+    pub(crate) fn recv(
+        &mut self,
+        pool: &mut Pool,
+        frames: &mut Vec<Packet>,
+    ) -> io::Result<RecvStatus> {
+        let status = self.port.recv(pool, &mut self.arrivals)?;
+        let peer = self.peer;
+        let ours = self.arrivals.drain(..).filter(|datagram| datagram.peer == peer);
+        frames.extend(ours.map(|datagram| datagram.frame));
+        Ok(status)
+    }
+
+    pub(crate) fn send(&mut self, link: &mut Link) -> io::Result<SendStatus> {
+        self.port.send(self.peer, link)
+    }
+
+    pub(crate) fn local_uri(&self) -> &FaceUri {
+        &self.local
+    }
+
+    pub(crate) fn remote_uri(&self) -> &FaceUri {
+        &self.remote
+    }
+
+    /// NFD gives no UDP face local scope.
+    pub(crate) fn is_local(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn link_config(&self) -> LinkConfig {
+        LinkConfig::datagram(udp_mtu_default(self.peer.ip()))
+    }
+}
+
+impl AsFd for UdpPeer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.port.as_fd()
+    }
+}
+
+impl Source for UdpPeer {
+    fn register(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        interests: Interest,
+    ) -> io::Result<()> {
+        self.port.register(registry, token, interests)
+    }
+
+    fn reregister(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        interests: Interest,
+    ) -> io::Result<()> {
+        self.port.reregister(registry, token, interests)
+    }
+
+    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        self.port.deregister(registry)
+    }
+}
