@@ -13,25 +13,44 @@ use anyhow::{Context, bail, ensure};
 use serde::de::{Error as _, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use weir_base::units::{Size, Time};
+use weir_options::{DisksOptions, StoreOptions};
 use weir_runtime::{
     DisciplineConfig, FaceDefaults, Listener, ManagementConfig, RuntimeConfig, StaticFace,
-    THREADS_MAX, TrustAnchor, UnsolicitedPolicy,
+    THREADS_MAX, TrustAnchor,
 };
-use weir_store::{Compare, EvictionPolicy, IndexKind, StoreConfig};
 use weir_wire::{Name, PACKET_SIZE_MAX};
 
-use self::disk::{DiskSection, DisksSection};
+use self::disk::DiskSection;
 
-/// The commented default configuration, as `weir router --print-default-config` prints it.
-pub(crate) const DEFAULT_CONFIG: &str = include_str!("default-config.toml");
+/// The commented default configuration, as `weir router --print-default-config` prints it. The
+/// options of the store and of disks have their texts from `weir-options`.
+pub(crate) fn default_config() -> String {
+    let store = described(StoreOptions::TEXTS, &StoreOptions::default());
+    let disks = described(DisksOptions::TEXTS, &DisksOptions::default());
+    let text = include_str!("default-config.toml");
+    text.replace("{store options}\n", &store).replace("{disks options}\n", &disks)
+}
+
+/// Options with their texts as comments above them.
+fn described(texts: &[(&str, &[&str])], options: &impl serde::Serialize) -> String {
+    let table = toml::Table::try_from(options).unwrap_or_default();
+    let mut described = String::new();
+    for (option, lines) in texts {
+        described.extend(lines.iter().map(|line| format!("#{line}\n")));
+        if let Some(value) = table.get(*option) {
+            described.push_str(&format!("{option} = {value}\n"));
+        }
+    }
+    described
+}
 
 /// A configuration file as it is written.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct FileConfig {
     pub(crate) router: RouterSection,
-    pub(crate) store: StoreSection,
-    pub(crate) disks: DisksSection,
+    pub(crate) store: StoreOptions,
+    pub(crate) disks: DisksOptions,
     pub(crate) faces: FacesSection,
     pub(crate) management: ManagementSection,
     pub(crate) metrics: MetricsSection,
@@ -66,69 +85,6 @@ impl Default for RouterSection {
             producer_regions: Vec::new(),
         }
     }
-}
-
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct StoreSection {
-    pub(crate) size: Size,
-    pub(crate) policy: PolicyName,
-    pub(crate) index: IndexName,
-    pub(crate) compare: CompareName,
-    pub(crate) admit: bool,
-    pub(crate) serve: bool,
-    pub(crate) unsolicited: UnsolicitedName,
-}
-
-impl Default for StoreSection {
-    fn default() -> Self {
-        Self {
-            size: Size { bytes: 256 << 20 },
-            policy: PolicyName::S3Fifo,
-            index: IndexName::Hash,
-            compare: CompareName::Stored,
-            admit: true,
-            serve: true,
-            unsolicited: UnsolicitedName::DropAll,
-        }
-    }
-}
-
-/// What becomes of Data that no Interest asked for, by NFD's names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum UnsolicitedName {
-    DropAll,
-    AdmitLocal,
-    AdmitNetwork,
-    AdmitAll,
-}
-
-/// Names of the eviction policies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum PolicyName {
-    #[serde(rename = "s3-fifo")]
-    S3Fifo,
-    Lru,
-    Fifo,
-    Lfu,
-}
-
-/// Names of the ways to find Data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum IndexName {
-    Hash,
-    Ordered,
-}
-
-/// Names of what stored names are compared by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum CompareName {
-    Stored,
-    Decode,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -575,35 +531,12 @@ impl FileConfig {
     pub(crate) fn to_runtime(&self) -> anyhow::Result<RuntimeConfig> {
         Ok(RuntimeConfig {
             threads: self.router.threads,
-            store: StoreConfig {
-                capacity_bytes: self.store.size.bytes,
-                policy: match self.store.policy {
-                    PolicyName::S3Fifo => EvictionPolicy::S3Fifo,
-                    PolicyName::Lru => EvictionPolicy::Lru,
-                    PolicyName::Fifo => EvictionPolicy::Fifo,
-                    PolicyName::Lfu => EvictionPolicy::Lfu,
-                },
-                index: match self.store.index {
-                    IndexName::Hash => IndexKind::Hash,
-                    IndexName::Ordered => IndexKind::Ordered,
-                },
-                compare: match self.store.compare {
-                    CompareName::Stored => Compare::Stored,
-                    CompareName::Decode => Compare::Decode,
-                },
-                admit: self.store.admit,
-                serve: self.store.serve,
-            },
-            disks: self.disks.to_runtime(&self.disk, self.router.threads)?,
+            store: self.store.config(),
+            disks: disk::to_runtime(&self.disks, &self.disk, self.router.threads)?,
             pit_entries_max: self.router.pit_entries_max,
             pit_entries_per_face_max: self.router.pit_entries_per_face_max,
             fib_entries_max: self.router.fib_entries_max,
-            unsolicited: match self.store.unsolicited {
-                UnsolicitedName::DropAll => UnsolicitedPolicy::DropAll,
-                UnsolicitedName::AdmitLocal => UnsolicitedPolicy::AdmitLocal,
-                UnsolicitedName::AdmitNetwork => UnsolicitedPolicy::AdmitNetwork,
-                UnsolicitedName::AdmitAll => UnsolicitedPolicy::AdmitAll,
-            },
+            unsolicited: self.store.unsolicited,
             producer_regions: self.router.producer_regions.iter().map(|r| r.0.clone()).collect(),
             faces_max: self.faces.faces_max,
             listeners: self.listeners()?,

@@ -49,6 +49,13 @@ pub enum UnsolicitedPolicy {
     AdmitAll,
 }
 
+weir_base::words!(UnsolicitedPolicy {
+    DropAll = "drop-all",
+    AdmitLocal = "admit-local",
+    AdmitNetwork = "admit-network",
+    AdmitAll = "admit-all",
+});
+
 /// What kind of network packet leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketKind {

@@ -1,6 +1,5 @@
 use crate::disk::DiskTierStats;
-use core::fmt;
-use core::str::FromStr;
+use weir_base::words;
 
 /// Which Data makes room for new Data.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Default)]
@@ -17,39 +16,7 @@ pub enum EvictionPolicy {
     S3Fifo,
 }
 
-impl EvictionPolicy {
-    /// All policies.
-    pub const ALL: [Self; 4] = [Self::Lru, Self::Fifo, Self::Lfu, Self::S3Fifo];
-
-    /// The name in configuration and on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Lru => "lru",
-            Self::Fifo => "fifo",
-            Self::Lfu => "lfu",
-            Self::S3Fifo => "s3-fifo",
-        }
-    }
-}
-
-impl fmt::Display for EvictionPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// The text is no eviction policy.
-#[derive(Copy, Clone, Eq, PartialEq, Debug, thiserror::Error)]
-#[error("not an eviction policy; those are lru, fifo, lfu and s3-fifo")]
-pub struct ParsePolicyError;
-
-impl FromStr for EvictionPolicy {
-    type Err = ParsePolicyError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|policy| policy.name() == text).ok_or(ParsePolicyError)
-    }
-}
+words!(EvictionPolicy { Lru = "lru", Fifo = "fifo", Lfu = "lfu", S3Fifo = "s3-fifo" });
 
 /// How the store finds Data by name.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Default)]
@@ -72,6 +39,9 @@ pub enum Compare {
     /// ccnx-measurement, 5).
     Decode,
 }
+
+words!(IndexKind { Hash = "hash", Ordered = "ordered" });
+words!(Compare { Stored = "stored", Decode = "decode" });
 
 /// How a store behaves. All of it may change while the store runs.
 #[derive(Clone, Eq, PartialEq, Debug)]
@@ -129,18 +99,4 @@ pub struct StoreStats {
     pub erasures: u64,
     /// The disk tier, if there is one.
     pub disk: DiskTierStats,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::string::ToString;
-
-    #[test]
-    fn policies_have_names() {
-        for policy in EvictionPolicy::ALL {
-            assert_eq!(policy.to_string().parse(), Ok(policy));
-        }
-        assert_eq!("LRU".parse::<EvictionPolicy>(), Err(ParsePolicyError));
-    }
 }

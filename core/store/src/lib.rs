@@ -14,5 +14,5 @@ mod policy;
 mod store;
 mod tree;
 
-pub use config::{Compare, EvictionPolicy, IndexKind, ParsePolicyError, StoreConfig, StoreStats};
+pub use config::{Compare, EvictionPolicy, IndexKind, StoreConfig, StoreStats};
 pub use store::{COMPONENTS_MAX, Hit, Lookup, NameHashes, PREFIX_VISITS_MAX, Query, Store};

@@ -92,7 +92,7 @@ impl Bed {
 
 #[test]
 fn a_store_at_its_working_size_allocates_nothing() {
-    for policy in EvictionPolicy::ALL {
+    for &policy in EvictionPolicy::ALL {
         let mut bed = Bed::new(policy);
         (0..60_000).for_each(|_| bed.turn());
         let before = bed.store.stats();

@@ -12,7 +12,7 @@ use weir_base::units::Size;
 use weir_runtime::{FunctionSamples, Profiler, Runtime};
 
 use crate::config::{
-    DEFAULT_CONFIG, FileConfig, LogFormat, LogSection, UnixChoice, parse_listen_address,
+    FileConfig, LogFormat, LogSection, UnixChoice, default_config, parse_listen_address,
     parse_metrics_address,
 };
 
@@ -113,7 +113,7 @@ impl Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     if args.print_default_config {
-        return print(DEFAULT_CONFIG.trim_end());
+        return print(default_config().trim_end());
     }
     let (mut config, path) = FileConfig::load(args.config.as_deref())?;
     args.apply(&mut config);

@@ -1,5 +1,5 @@
 use weir_disk::{Engine, Service};
-use weir_runtime::{BusyPolicy, Bypass, Mark, StoreIo};
+use weir_runtime::{BusyPolicy, Bypass, Mark, StoreIo, UnsolicitedPolicy};
 use weir_store::disk::{Admission, Contention, FilterKind, OfferAt};
 
 use super::*;
@@ -14,13 +14,14 @@ fn error_of(text: &str) -> String {
 
 #[test]
 fn printed_default_equals_the_defaults() {
-    assert_eq!(parse(DEFAULT_CONFIG).unwrap(), FileConfig::default());
+    assert_eq!(parse(&default_config()).unwrap(), FileConfig::default());
     assert_eq!(parse("").unwrap(), FileConfig::default());
 }
 
 /// Lines such as `#uri = "..."` (no space after the `#`) show keys that have no default.
 fn uncommented() -> String {
-    let lines = DEFAULT_CONFIG.lines().map(|line| match line.strip_prefix('#') {
+    let text = default_config();
+    let lines = text.lines().map(|line| match line.strip_prefix('#') {
         Some(rest) if rest.starts_with(|c: char| c.is_ascii_lowercase() || c == '[') => rest,
         _ => line,
     });

@@ -1,6 +1,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
+use weir_base::units::parse_bytes;
 use weir_base::{HashKey, NS_PER_MS, UnknownWord, words};
 
 /// CRC-32C of octets. Passed in, since the fast ones need to ask the processor.
@@ -94,10 +95,11 @@ impl FromStr for Admission {
         match text {
             "all" => Ok(Self::All),
             "second-hit" => Ok(Self::SecondHit),
-            number => match number.parse() {
-                Ok(bytes_min) => Ok(Self::Size { bytes_min }),
-                Err(_) => Err(UnknownWord { words: &["all", "second-hit", "4096"] }),
-            },
+            size => {
+                let bytes = parse_bytes(size).ok().and_then(|bytes| u32::try_from(bytes).ok());
+                let unknown = UnknownWord { words: &["all", "second-hit", "4KiB"] };
+                bytes.map(|bytes_min| Self::Size { bytes_min }).ok_or(unknown)
+            }
         }
     }
 }

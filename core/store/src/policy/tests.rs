@@ -202,7 +202,7 @@ fn s3_fifo_beats_lru_where_many_names_come_once() {
 
 #[test]
 fn candidates_are_the_next_victims() {
-    for kind in EvictionPolicy::ALL {
+    for &kind in EvictionPolicy::ALL {
         let mut bed = filled(kind, 20);
         assert_ne!(bed.policy.candidates(), [NONE; 2]);
         while !bed.by_key.is_empty() {

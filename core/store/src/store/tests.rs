@@ -303,7 +303,7 @@ fn flags_stop_admission_and_service() {
 
 #[test]
 fn a_smaller_capacity_evicts_at_once() {
-    for policy in EvictionPolicy::ALL {
+    for &policy in EvictionPolicy::ALL {
         let mut bed = Bed::new(LARGE, policy);
         (0..100).for_each(|number| assert!(bed.put(&format!("/a/{number}"), 0)));
         let bytes = bed.store.stats().bytes;

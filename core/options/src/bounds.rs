@@ -1,0 +1,129 @@
+//! What options are bounded by.
+
+use alloc::format;
+use alloc::string::ToString;
+use core::fmt;
+use core::str::FromStr;
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use weir_base::text_or_number;
+use weir_base::units::{Size, Time, UnitError};
+
+/// What index and filter of a packet thread need at least to hold anything worth while, octets.
+pub const INDEX_BYTES_MIN: u64 = 1 << 20;
+
+/// A whole number from `MIN` to `MAX`.
+pub(crate) fn count<'de, D, const MIN: u32, const MAX: u32>(from: D) -> Result<u32, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let number = i64::deserialize(from)?;
+    let count = u32::try_from(number).ok().filter(|count| (MIN..=MAX).contains(count));
+    count.ok_or_else(|| D::Error::custom(format!("{number} cannot be; give {MIN} to {MAX}")))
+}
+
+/// Octets from `MIN` to `MAX`.
+pub(crate) fn size<'de, D, const MIN: u64, const MAX: u64>(from: D) -> Result<Size, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let size = Size::deserialize(from)?;
+    if (MIN..=MAX).contains(&size.bytes) {
+        return Ok(size);
+    }
+    let (least, most) = (Size { bytes: MIN }, Size { bytes: MAX });
+    Err(D::Error::custom(format!("{size} cannot be; give \"{least}\" to \"{most}\"")))
+}
+
+/// A time above 0 and of an hour at most.
+pub(crate) fn positive_time<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
+    time(from, 1, 3_600, "give for example \"500ms\"")
+}
+
+/// How often neighbours are told that disks are busy.
+pub(crate) fn announce_period<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
+    let remedy = "neighbours believe it for 10 s; give at most \"3s\" and more than 0, for example \
+                  \"10ms\", or tell them nothing with `mark = \"off\"`";
+    time(from, 1, 3, remedy)
+}
+
+/// How long a record may be in memory alone.
+pub(crate) fn write_delay<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
+    let remedy = "until it is written a record is lost when the router dies; give at most \"1m\"";
+    time(from, 0, 60, remedy)
+}
+
+fn time<'de, D>(from: D, ns_min: u64, s_max: u64, remedy: &str) -> Result<Time, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let time = Time::deserialize(from)?;
+    if (ns_min..=s_max * 1_000_000_000).contains(&time.ns) {
+        return Ok(time);
+    }
+    Err(D::Error::custom(format!("{time} cannot be; {remedy}")))
+}
+
+/// What has words of its own beside a number, as [`Display`](fmt::Display) and `FromStr` have it.
+pub(crate) mod admission {
+    use super::*;
+    use serde::Serializer;
+    use weir_store::disk::Admission;
+
+    pub(crate) fn serialize<S: Serializer>(value: &Admission, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(value)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Admission, D::Error> {
+        text_or_number(from, "\"all\", \"second-hit\" or a least size such as \"4KiB\"")
+    }
+}
+
+/// Octets for an index, or `"auto"`.
+pub(crate) mod memory {
+    use super::*;
+    use serde::Serializer;
+
+    struct Memory(Option<Size>);
+
+    impl FromStr for Memory {
+        type Err = UnitError;
+
+        fn from_str(text: &str) -> Result<Self, UnitError> {
+            let refused = || UnitError::Refused {
+                text: text.to_string(),
+                expected: "room for an index; give at least \"1MiB\" for each packet thread, or \
+                           \"auto\"",
+            };
+            match text {
+                "auto" => Ok(Self(None)),
+                text => match text.parse::<Size>() {
+                    Ok(size) if size.bytes >= INDEX_BYTES_MIN => Ok(Self(Some(size))),
+                    _ => Err(refused()),
+                },
+            }
+        }
+    }
+
+    impl fmt::Display for Memory {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            match self.0 {
+                Some(size) => size.fmt(f),
+                None => f.write_str("auto"),
+            }
+        }
+    }
+
+    pub(crate) fn serialize<S: Serializer>(size: &Option<Size>, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&Memory(*size))
+    }
+
+    pub(crate) fn deserialize<'de, D>(from: D) -> Result<Option<Size>, D::Error>
+    where
+        D: Deserializer<'de>,
+    {
+        let memory: Memory = text_or_number(from, "a size such as \"1GiB\", or \"auto\"")?;
+        Ok(memory.0)
+    }
+}

@@ -1,0 +1,170 @@
+//! Options of disks, and of what a router does when they are busy.
+
+use alloc::vec::Vec;
+
+use weir_base::HashKey;
+use weir_base::units::{Size, Time};
+use weir_forward::{BusyPolicy, Bypass, Mark, StoreIo};
+use weir_store::disk::{Admission, Contention, DiskTierConfig, FilterKind, OfferAt};
+
+use crate::bounds;
+
+options! {
+    /// How a router uses its disks: `[disks]` of its configuration, `[router.disk]` of a scenario.
+    /// Bounds are those of the whole router.
+    pub struct DisksOptions {
+        /// What goes to disk: "all", what was asked for a "second-hit" time, or Data of at least a size
+        /// ("4KiB").
+        #[serde(with = "bounds::admission")]
+        admission: Admission = tier().admission;
+        /// When: at its "eviction" from memory (and at a stop), or at its "arrival", so that kill -9
+        /// loses only what came within the last `write_delay_max` and what was waiting for a disk.
+        offer: OfferAt = tier().offer_at;
+        /// What stands before the index: a "bloom" filter, or nothing but the "index" itself.
+        filter: FilterKind = tier().filter;
+        /// How many Data among a million that are not there the filter lets pass.
+        #[serde(deserialize_with = "bounds::count::<_, 1, 500_000>")]
+        filter_false_positives_ppm: u32 = tier().false_positives_ppm;
+        /// Octets of a typical record; the filter has room for as many as the disks hold.
+        #[serde(alias = "record", deserialize_with = "bounds::size::<_, 64, 1_048_576>")]
+        record_size_typical: Size = Size { bytes: tier().record_bytes_typical.into() };
+        /// Memory for index and filter (about 16 octets a record), at least "1MiB" for each of the
+        /// `threads`; beyond it nothing more is stored. "auto" is twice what the disks need when they
+        /// are full of typical records.
+        #[serde(with = "bounds::memory")]
+        index_memory_max: Option<Size> = None;
+        /// "async": forwarding goes on while disks read. "blocking", for experiments: Interests queue
+        /// before a store that reads.
+        io: StoreIo = BusyPolicy::default().io;
+        /// With "blocking": Interests that queue at most; beyond it, they are answered with a Nack for
+        /// congestion.
+        #[serde(deserialize_with = "bounds::count::<_, 1, 1_000_000>")]
+        interests_waiting_max: u32 = BusyPolicy::default().interests_waiting_max as u32;
+        /// When Interests go to the next hop although a disk has their Data: when as many reads as
+        /// `threshold` wait ("threshold"), when the answer is likely to come sooner from there
+        /// ("adaptive"), or never ("off"). A stalled disk is always passed by.
+        bypass: Bypass = BusyPolicy::default().bypass;
+        /// Reads before a disk from which on it is busy, for `bypass` and `mark`.
+        #[serde(deserialize_with = "bounds::count::<_, 0, { u32::MAX }>")]
+        threshold: u32 = tier().threshold;
+        /// Congestion marks because of disks: on Data for which the queue was over the threshold and no
+        /// next hop was left ("nb-cc"; neighbours tell each other whether they are available), on all
+        /// Data while it is ("ecn"), or on none ("off").
+        mark: Mark = BusyPolicy::default().mark;
+        /// With "nb-cc": how often neighbours are told, up to "3s".
+        #[serde(deserialize_with = "bounds::announce_period")]
+        announce_period: Time = Time { ns: BusyPolicy::default().announce_period_ns };
+        /// Whose turn it is when reads and writes wait for a disk: "fifo", "data-first" (writes) or
+        /// "interest-first" (reads).
+        contention: Contention = tier().contention;
+        /// Operations under way at a disk at most.
+        #[serde(deserialize_with = "bounds::count::<_, 1, 1024>")]
+        depth: u32 = tier().depth;
+        /// Reads that wait for a disk at most; beyond them Interests are answered with a Nack for
+        /// congestion.
+        #[serde(deserialize_with = "bounds::count::<_, 1, 1_000_000>")]
+        reads_max: u32 = tier().reads_max;
+        /// Records that wait to be written to a disk at most; beyond them Data passes by without being
+        /// stored.
+        #[serde(deserialize_with = "bounds::count::<_, 1, 1_000_000>")]
+        writes_max: u32 = tier().writes_max;
+        /// Octets written at once at most.
+        #[serde(alias = "write_max", deserialize_with = "bounds::size::<_, 4_096, 4_194_304>")]
+        write_size_max: Size = Size { bytes: tier().write_bytes_max.into() };
+        /// How long a record may wait for others to be written with, up to "1m".
+        #[serde(alias = "write_delay", deserialize_with = "bounds::write_delay")]
+        write_delay_max: Time = Time { ns: tier().write_delay_max_ns };
+        /// A disk that does not answer for this long is stalled: what waits for it goes on without it,
+        /// until it answers again.
+        #[serde(deserialize_with = "bounds::positive_time")]
+        stalled_after: Time = Time { ns: tier().stalled_after_ns };
+        /// How long a router that is told to stop may write what is in memory to its disks; "0s" does
+        /// not. A second signal ends it at once.
+        stop_timeout: Time = Time { ns: 30_000_000_000 };
+    }
+}
+
+/// The core's own defaults, without disks.
+fn tier() -> DiskTierConfig {
+    DiskTierConfig::new(Vec::new(), 0, HashKey::new([0, 0]), |_| 0)
+}
+
+impl DisksOptions {
+    /// `tier` with these options: `tier` says which disks, whose they are, and how much memory its
+    /// index may take.
+    #[must_use]
+    pub fn tier(&self, tier: DiskTierConfig) -> DiskTierConfig {
+        DiskTierConfig {
+            filter: self.filter,
+            false_positives_ppm: self.filter_false_positives_ppm,
+            record_bytes_typical: self.record_size_typical.bytes as u32,
+            admission: self.admission,
+            offer_at: self.offer,
+            contention: self.contention,
+            depth: self.depth,
+            reads_max: self.reads_max,
+            writes_max: self.writes_max,
+            threshold: self.threshold,
+            write_bytes_max: self.write_size_max.bytes as u32,
+            write_delay_max_ns: self.write_delay_max.ns,
+            stalled_after_ns: self.stalled_after.ns,
+            ..tier
+        }
+    }
+
+    /// What the router does when the disks are busy.
+    #[must_use]
+    pub fn busy(&self) -> BusyPolicy {
+        BusyPolicy {
+            io: self.io,
+            bypass: self.bypass,
+            mark: self.mark,
+            announce_period_ns: self.announce_period.ns,
+            interests_waiting_max: self.interests_waiting_max as usize,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString as _;
+
+    #[test]
+    fn defaults_are_those_of_the_core() {
+        let options = DisksOptions::default();
+        assert_eq!(options.busy(), BusyPolicy::default());
+        let (made, core) = (options.tier(tier()), tier());
+        assert_eq!(alloc::format!("{made:?}"), alloc::format!("{core:?}"));
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let changed = DisksOptions {
+            admission: Admission::Size { bytes_min: 4096 },
+            index_memory_max: Some(Size { bytes: 3 << 20 }),
+            write_delay_max: Time { ns: 1_500_000 },
+            mark: Mark::Ecn,
+            ..DisksOptions::default()
+        };
+        for options in [DisksOptions::default(), changed] {
+            let text = toml::to_string(&options).unwrap();
+            assert_eq!(toml::from_str::<DisksOptions>(&text).unwrap(), options, "{text}");
+        }
+    }
+
+    #[test]
+    fn options_are_bounded_and_known() {
+        for (text, problem) in [
+            ("depth = 0", "1 to 1024"),
+            ("write_size_max = 1", "4KiB"),
+            ("admission = \"third-hit\"", "second-hit"),
+            ("index_memory_max = \"4KiB\"", "\"1MiB\""),
+            ("mark = \"nbcc\"", "nb-cc"),
+            ("speed = 1", "unknown field `speed`"),
+        ] {
+            let error = toml::from_str::<DisksOptions>(text).unwrap_err().to_string();
+            assert!(error.contains(problem), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Options of memory for Data.
+
+use weir_base::units::Size;
+use weir_forward::UnsolicitedPolicy;
+use weir_store::{Compare, EvictionPolicy, IndexKind, StoreConfig};
+
+options! {
+    /// How a router stores Data: `[store]` of its configuration, `[router.store]` of a scenario.
+    pub struct StoreOptions {
+        /// Memory for copies of Data. 0 stores nothing. For disks see `[[disk]]` below.
+        #[serde(alias = "bytes")]
+        size: Size = Size { bytes: 256 << 20 };
+        /// What leaves a full store: "s3-fifo", "lru", "fifo" or "lfu".
+        policy: EvictionPolicy = StoreConfig::default().policy;
+        /// For experiments: how Data is found, by "hash" or in an "ordered" list of names as CCNx did.
+        index: IndexKind = StoreConfig::default().index;
+        /// For experiments: whether names are compared as "stored" or packets are decoded for every
+        /// comparison ("decode").
+        compare: Compare = StoreConfig::default().compare;
+        /// Whether new Data is stored.
+        #[serde(alias = "admits")]
+        admit: bool = StoreConfig::default().admit;
+        /// Whether stored Data answers Interests.
+        serve: bool = StoreConfig::default().serve;
+        /// Whether Data that no Interest asked for is stored: "drop-all", "admit-local" (from programs
+        /// of this machine), "admit-network" (from elsewhere) or "admit-all".
+        unsolicited: UnsolicitedPolicy = UnsolicitedPolicy::default();
+    }
+}
+
+impl StoreOptions {
+    /// What the store is given; `unsolicited` is the router's.
+    #[must_use]
+    pub fn config(&self) -> StoreConfig {
+        StoreConfig {
+            capacity_bytes: self.size.bytes,
+            policy: self.policy,
+            index: self.index,
+            compare: self.compare,
+            admit: self.admit,
+            serve: self.serve,
+        }
+    }
+}
