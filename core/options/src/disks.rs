@@ -26,7 +26,7 @@ options! {
         #[serde(deserialize_with = "bounds::count::<_, 1, 500_000>")]
         filter_false_positives_ppm: u32 = tier().false_positives_ppm;
         /// Octets of a typical record; the filter has room for as many as the disks hold.
-        #[serde(alias = "record", deserialize_with = "bounds::size::<_, 64, 1_048_576>")]
+        #[serde(deserialize_with = "bounds::size::<_, 64, 1_048_576>")]
         record_size_typical: Size = Size { bytes: tier().record_bytes_typical.into() };
         /// Memory for index and filter (about 16 octets a record), at least "1MiB" for each of the
         /// `threads`; beyond it nothing more is stored. "auto" is twice what the disks need when they
@@ -69,10 +69,10 @@ options! {
         #[serde(deserialize_with = "bounds::count::<_, 1, 1_000_000>")]
         writes_max: u32 = tier().writes_max;
         /// Octets written at once at most.
-        #[serde(alias = "write_max", deserialize_with = "bounds::size::<_, 4_096, 4_194_304>")]
+        #[serde(deserialize_with = "bounds::size::<_, 4_096, 4_194_304>")]
         write_size_max: Size = Size { bytes: tier().write_bytes_max.into() };
         /// How long a record may wait for others to be written with, up to "1m".
-        #[serde(alias = "write_delay", deserialize_with = "bounds::write_delay")]
+        #[serde(deserialize_with = "bounds::write_delay")]
         write_delay_max: Time = Time { ns: tier().write_delay_max_ns };
         /// A disk that does not answer for this long is stalled: what waits for it goes on without it,
         /// until it answers again.

@@ -8,7 +8,6 @@ options! {
     /// How a router stores Data: `[store]` of its configuration, `[router.store]` of a scenario.
     pub struct StoreOptions {
         /// Memory for copies of Data. 0 stores nothing. For disks see `[[disk]]` below.
-        #[serde(alias = "bytes")]
         size: Size = Size { bytes: 256 << 20 };
         /// What leaves a full store: "s3-fifo", "lru", "fifo" or "lfu".
         policy: EvictionPolicy = StoreConfig::default().policy;
@@ -18,7 +17,6 @@ options! {
         /// comparison ("decode").
         compare: Compare = StoreConfig::default().compare;
         /// Whether new Data is stored.
-        #[serde(alias = "admits")]
         admit: bool = StoreConfig::default().admit;
         /// Whether stored Data answers Interests.
         serve: bool = StoreConfig::default().serve;

@@ -85,7 +85,7 @@ fn errors_say_where_and_what_would_be_right() {
     for (text, needles) in [
         ("rat = \"1Mbit\"", &["line 1", "unknown field `rat`"][..]),
         ("\nrate = \"fast\"", &["line 2", "40Mbit"]),
-        ("rate = 5", &["line 1", "40Mbit"]),
+        ("rate = 5", &["line 1", "5Mbit/s"]),
         ("delay = 10", &["line 1", "10ms"]),
         ("rate_bps = 0", &["a rate of 0"]),
         ("rate = \"1Mbit\"\nrate_bps = 3", &["both `rate` and `rate_bps`"]),
