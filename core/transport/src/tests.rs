@@ -24,6 +24,8 @@ use crate::{
 };
 
 const DIGESTS_PER_PART: usize = 20;
+/// Controllers of random cases: a new controller must not change what happens in each.
+const CONTROLLERS: [Controller; 3] = [Controller::Cubic, Controller::Aimd, Controller::Fixed];
 
 /// An object with its metadata and, perhaps, its manifest.
 struct Producer {
@@ -473,7 +475,7 @@ fn two_random_paths_deliver_every_unit_once() {
         };
         let channels = vec![channel(), channel()];
         let config = ConsumerConfig {
-            controller: Controller::ALL[seed as usize % Controller::ALL.len()],
+            controller: CONTROLLERS[seed as usize % CONTROLLERS.len()],
             window_max: 1 + rng.below(1000),
             reader_units_max: 1 + rng.below(1000),
             retries_max: 100,
@@ -506,7 +508,7 @@ fn random_case(seed: u64) -> (Outcome, Vec<u8>) {
         damaged: rng.below(10),
     };
     let config = ConsumerConfig {
-        controller: Controller::ALL[seed as usize % 3],
+        controller: CONTROLLERS[seed as usize % CONTROLLERS.len()],
         window_max: 1 + rng.below(1000),
         reader_units_max: 1 + rng.below(1000),
         retries_max: 100,
