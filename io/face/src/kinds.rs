@@ -112,7 +112,7 @@ sockets! {
     /// Unix or TCP.
     Stream(StreamSocket) = |_: &StreamSocket| LinkConfig::stream(),
     /// One UDP peer, at a port of its own.
-    Udp(UdpPeer) = UdpPeer::link_config,
+    Udp(Box<UdpPeer>) = |peer: &UdpPeer| peer.link_config(),
 }
 
 /// Waits for connections, of any kind.
@@ -185,7 +185,7 @@ impl Socket {
     pub fn connect(remote: &FaceUri, timeout: Duration) -> io::Result<Self> {
         match Connected::to(remote, timeout)? {
             Connected::Socket(socket) => Ok(socket),
-            Connected::Peer(peer) => UdpPeer::open(peer).map(Self::Udp),
+            Connected::Peer(peer) => UdpPeer::open(peer).map(|peer| Self::Udp(Box::new(peer))),
         }
     }
 }
