@@ -8,6 +8,7 @@ extern crate std;
 
 mod bloom;
 mod class;
+mod counters;
 mod face;
 mod hash;
 mod packet;
@@ -23,6 +24,7 @@ mod wheel;
 mod words;
 
 pub use bloom::CountingBloom;
+pub use counters::{Counter, CounterKind, Counters, Merge};
 pub use face::FaceId;
 pub use hash::{HashKey, NameHasher, PrefixHasher};
 pub use packet::{Packet, PacketMut};

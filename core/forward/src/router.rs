@@ -189,9 +189,9 @@ impl Router {
     #[must_use]
     pub fn stats(&self) -> RouterStats {
         RouterStats {
-            pit_entries: self.pit.len(),
-            fib_entries: self.fib.len(),
-            dead_nonces: self.dead_nonces.len(),
+            pit_entries: self.pit.len() as u64,
+            fib_entries: self.fib.len() as u64,
+            dead_nonces: self.dead_nonces.len() as u64,
             store: self.store.stats(),
             busy: BusyStats {
                 interests_waiting: self.disk.held_up().into(),

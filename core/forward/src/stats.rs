@@ -2,6 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
+use weir_base::{Merge, counters};
 use weir_store::StoreStats;
 
 /// Why a packet ended here. Every packet that is not sent on has one.
@@ -101,152 +102,119 @@ impl LatencyHistogram {
     pub const fn upper_us(bucket: usize) -> u64 {
         1 << (bucket + 1)
     }
+}
 
-    /// Adds another shard's counts.
-    pub fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.buckets.iter_mut().zip(other.buckets) {
-            *mine += theirs;
-        }
+impl Merge for LatencyHistogram {
+    fn merge(&mut self, other: &Self) {
+        self.buckets.merge(&other.buckets);
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
     }
 }
 
-/// Counters and sizes of one shard.
-#[derive(Clone, Debug, Default)]
-pub struct RouterStats {
-    /// Interests received.
-    pub in_interests: u64,
-    /// Data received.
-    pub in_data: u64,
-    /// Nacks received.
-    pub in_nacks: u64,
-    /// Interests sent.
-    pub out_interests: u64,
-    /// Data sent.
-    pub out_data: u64,
-    /// Nacks sent.
-    pub out_nacks: u64,
-    /// PIT entries that ended with Data.
-    pub satisfied: u64,
-    /// PIT entries that ended without.
-    pub unsatisfied: u64,
-    /// Interests that joined a pending one instead of being sent.
-    pub aggregated: u64,
-    /// Drops, indexed by [`DropReason`].
-    pub drops: [u64; DropReason::ALL.len()],
-    /// Malformed packets by the decoder's reason.
-    pub malformed: BTreeMap<&'static str, u64>,
-    /// Entries in the PIT now.
-    pub pit_entries: usize,
-    /// Prefixes in the FIB now.
-    pub fib_entries: usize,
-    /// Entries in the dead nonce list now.
-    pub dead_nonces: usize,
-    /// The content store.
-    pub store: StoreStats,
-    /// Time from the last sending of an Interest to its Data.
-    pub upstream_latency: LatencyHistogram,
-    /// What busy disks led to.
-    pub busy: BusyStats,
-}
-
-/// What a router did about its store's disks. Every Interest for Data on a disk counts in exactly
-/// one of `reads_begun`, `reads_refused` and the `bypassed_*`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BusyStats {
-    /// Interests that began to wait for a disk, or joined others that do for the same Data.
-    pub reads_begun: u64,
-    /// Of those, Interests that joined a pending one with the same name and selectors, which are in
-    /// no other count.
-    pub reads_joined: u64,
-    /// Interests refused for congestion because as many reads as may be were waiting.
-    pub reads_refused: u64,
-    /// Interests that passed the store by because as many reads as the threshold says were waiting.
-    pub bypassed_queue_full: u64,
-    /// Interests that passed by because they were likely to be answered sooner elsewhere.
-    pub bypassed_slower: u64,
-    /// Interests that passed by to find out how long answers take from elsewhere.
-    pub bypassed_probe: u64,
-    /// Interests that went on because the disk had not answered for long.
-    pub bypassed_stalled: u64,
-    /// Reads begun over the threshold for want of a next hop, or of an available one.
-    pub waited_over_threshold: u64,
-    /// Pending Interests that were answered from a disk.
-    pub answered: u64,
-    /// Pending Interests that waited for a disk and went on: the record was damaged, the disk
-    /// failed or stalled, or the Data did not do.
-    pub went_on: u64,
-    /// Pending Interests whose Data came from elsewhere, or whose time passed, before the read was
-    /// done.
-    pub overtaken: u64,
-    /// Retransmissions that went upstream while a disk was still reading.
-    pub hedged: u64,
-    /// Interests that had passed by and were then read for, as the next hop did not answer a first
-    /// time or refused.
-    pub came_back: u64,
-    /// Reads that nobody waited for any more when they were done.
-    pub reads_late: u64,
-    /// Records read whose checksum was right but that were no Data, or not that which was asked
-    /// for.
-    pub reads_malformed: u64,
-    /// Data that left with a congestion mark because of the store.
-    pub marked: u64,
-    /// Interests that queue before a store that blocks, now.
-    pub interests_waiting: u64,
-    /// Interests that found a store that blocks busy, and queued.
-    pub interests_queued: u64,
-    /// Interests refused for congestion because that queue was full.
-    pub interests_refused: u64,
-    /// Neighbours told that this store has no room.
-    pub busy_sent: u64,
-    /// Neighbours told that it has again.
-    pub available_sent: u64,
-    /// Times that a neighbour said that its store has no room.
-    pub busy_received: u64,
-    /// Times that one said that it has again.
-    pub available_received: u64,
-    /// Time from the beginning of a wait for a disk to its end with Data.
-    pub read_latency: LatencyHistogram,
-    /// Time to Data of Interests that passed the store by.
-    pub bypass_latency: LatencyHistogram,
-}
-
-impl BusyStats {
-    /// Adds another shard's counts.
-    pub fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.counts_mut().into_iter().zip(other.clone().counts_mut()) {
-            *mine += *theirs;
-        }
-        self.read_latency.merge(&other.read_latency);
-        self.bypass_latency.merge(&other.bypass_latency);
+counters! {
+    /// Counters and sizes of one shard.
+    pub struct RouterStats {
+        /// Interests received.
+        in_interests: Total;
+        /// Data received.
+        in_data: Total;
+        /// Nacks received.
+        in_nacks: Total;
+        /// Interests sent.
+        out_interests: Total;
+        /// Data sent.
+        out_data: Total;
+        /// Nacks sent.
+        out_nacks: Total;
+        /// PIT entries that ended with Data.
+        satisfied: Total, "interests_satisfied";
+        /// PIT entries that ended without.
+        unsatisfied: Total, "interests_unsatisfied";
+        /// Interests that joined a pending one instead of being sent.
+        aggregated: Total, "interests_aggregated";
+        /// Entries in the PIT.
+        pit_entries: Now, "pit_entries";
+        /// Prefixes in the FIB.
+        fib_entries: Shared, "fib_entries";
+        /// Entries in the dead nonce list.
+        dead_nonces: Now, "dead_nonces";
     }
+    also {
+        /// Drops, indexed by [`DropReason`].
+        drops: [u64; DropReason::ALL.len()],
+        /// Malformed packets by the decoder's reason.
+        malformed: BTreeMap<&'static str, u64>,
+        /// The content store.
+        store: StoreStats,
+        /// Time from the last sending of an Interest to its Data.
+        upstream_latency: LatencyHistogram,
+        /// What busy disks led to.
+        busy: BusyStats,
+    }
+}
 
-    fn counts_mut(&mut self) -> [&mut u64; 23] {
-        [
-            &mut self.reads_begun,
-            &mut self.reads_joined,
-            &mut self.reads_refused,
-            &mut self.bypassed_queue_full,
-            &mut self.bypassed_slower,
-            &mut self.bypassed_probe,
-            &mut self.bypassed_stalled,
-            &mut self.waited_over_threshold,
-            &mut self.answered,
-            &mut self.went_on,
-            &mut self.overtaken,
-            &mut self.hedged,
-            &mut self.came_back,
-            &mut self.reads_late,
-            &mut self.reads_malformed,
-            &mut self.marked,
-            &mut self.interests_waiting,
-            &mut self.interests_queued,
-            &mut self.interests_refused,
-            &mut self.busy_sent,
-            &mut self.available_sent,
-            &mut self.busy_received,
-            &mut self.available_received,
-        ]
+counters! {
+    /// What a router did about its store's disks. Every Interest for Data on a disk counts in
+    /// exactly one of `reads_begun`, `reads_refused` and the `bypassed_*`.
+    pub struct BusyStats {
+        /// Interests that began to wait for a disk, or joined others that do for the same Data.
+        reads_begun: Total, "disk_waits";
+        /// Of those, Interests that joined a pending one with the same name and selectors, which
+        /// are in no other count.
+        reads_joined: Total, "disk_waits_joined";
+        /// Interests refused for congestion because as many reads as may be were waiting.
+        reads_refused: Total, "disk_waits_refused";
+        /// Interests that passed the store by because as many reads as the threshold says were
+        /// waiting.
+        bypassed_queue_full: Total, "disk_bypassed"{"reason" = "queue-full"}, status 50;
+        /// Interests that passed by because they were likely to be answered sooner elsewhere.
+        bypassed_slower: Total, "disk_bypassed"{"reason" = "slower"}, status 52;
+        /// Interests that passed by to find out how long answers take from elsewhere.
+        bypassed_probe: Total, "disk_bypassed"{"reason" = "probe"}, status 54;
+        /// Interests that went on because the disk had not answered for long.
+        bypassed_stalled: Total, "disk_bypassed"{"reason" = "stalled"}, status 56;
+        /// Reads begun over the threshold for want of a next hop, or of an available one.
+        waited_over_threshold: Total, "disk_waited_over_threshold";
+        /// Pending Interests that were answered from a disk.
+        answered: Total, "disk_answered", status 48;
+        /// Pending Interests that waited for a disk and went on: the record was damaged, the disk
+        /// failed or stalled, or the Data did not do.
+        went_on: Total, "disk_went_on", status 58;
+        /// Pending Interests whose Data came from elsewhere, or whose time passed, before the read
+        /// was done.
+        overtaken: Total, "disk_overtaken";
+        /// Retransmissions that went upstream while a disk was still reading.
+        hedged: Total, "disk_hedged";
+        /// Interests that had passed by and were then read for, as the next hop did not answer a
+        /// first time or refused.
+        came_back: Total, "disk_came_back";
+        /// Reads done when no Interest waited for them any more.
+        reads_late: Total, "disk_reads_late";
+        /// Records read whose checksum was right but that were no Data, or not that which was
+        /// asked for.
+        reads_malformed: Total, "disk_reads_malformed";
+        /// Data that left with a congestion mark because of the store.
+        marked: Total, "disk_marked", status 60;
+        /// Interests that queue before a store that blocks.
+        interests_waiting: Now, "disk_interests_waiting";
+        /// Interests that found a store that blocks busy, and queued.
+        interests_queued: Total, "disk_interests_queued";
+        /// Interests refused for congestion because that queue was full.
+        interests_refused: Total, "disk_interests_refused";
+        /// Neighbours told that this store has no room.
+        busy_sent: Total, "disk_alphas_sent";
+        /// Neighbours told that it has again.
+        available_sent: Total, "disk_betas_sent";
+        /// Times that a neighbour said that its store has no room.
+        busy_received: Total, "disk_alphas_received";
+        /// Times that one said that it has again.
+        available_received: Total, "disk_betas_received";
+    }
+    also {
+        /// Time from the beginning of a wait for a disk to its end with Data.
+        read_latency: LatencyHistogram,
+        /// Time to Data of Interests that passed the store by.
+        bypass_latency: LatencyHistogram,
     }
 }
 

@@ -510,7 +510,7 @@ impl Element for StrategyChoice {
 }
 
 /// The item of cs/info.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CsInfo {
     /// Capacity in packets, see [`STORE_PACKET_BYTES`](crate::STORE_PACKET_BYTES).
     pub capacity: u64,

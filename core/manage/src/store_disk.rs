@@ -1,119 +1,124 @@
 //! What `cs/info` tells of the disks of a content store: Weir's own, which other programs skip.
 
+use alloc::collections::BTreeMap;
+
+use weir_base::{CounterKind, Counters};
+
 use crate::element::{DecodeError, Element, Elements, Writer};
 use crate::numbers::types;
 
-macro_rules! disk_numbers {
-    ($($(#[$doc:meta])* $field:ident = $offset:literal,)+) => {
-        /// The disks of a content store. A number that is not there is 0, so that more of them can
-        /// come.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct CsDiskInfo {
-            $($(#[$doc])* pub $field: u64,)+
-        }
-
-        impl Element for CsDiskInfo {
-            const TYPE: u32 = types::STORE_DISK;
-
-            fn decode_value(value: &[u8]) -> Result<Self, DecodeError> {
-                let mut info = Self::default();
-                for element in Elements::new(value) {
-                    let element = element?;
-                    match element.typ.checked_sub(types::STORE_DISK_FIRST) {
-                        $(Some($offset) => info.$field = element.number()?,)+
-                        _ => element.skip()?,
-                    }
-                }
-                Ok(info)
-            }
-
-            fn encode_value(&self, writer: &mut Writer) {
-                $(writer.number(types::STORE_DISK_FIRST + $offset, self.$field);)+
-            }
-        }
-    };
+/// The disks of a content store: numbers by their number in the dataset, which the tables of
+/// counters declare ([`Counter::status`](weir_base::Counter::status)). All are even, so that who
+/// does not know one passes over it. One that is not there is 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CsDiskInfo {
+    numbers: BTreeMap<u32, u64>,
 }
 
-// Even: whoever does not know one passes over it.
-disk_numbers! {
+/// Number of [`CsDiskInfo::disks`].
+const DISKS: u32 = 0;
+/// Number of [`CsDiskInfo::capacity_bytes`].
+const CAPACITY_BYTES: u32 = 4;
+/// Numbers at most that a peer's answer may hold.
+const NUMBERS_MAX: usize = 256;
+
+impl CsDiskInfo {
+    /// Of `disks` files and devices with `capacity_bytes` for records in all.
+    #[must_use]
+    pub fn new(disks: u64, capacity_bytes: u64) -> Self {
+        Self { numbers: [(DISKS, disks), (CAPACITY_BYTES, capacity_bytes)].into() }
+    }
+
     /// Files and devices.
-    disks = 0,
-    /// Those of them that do not answer now.
-    stalled = 2,
+    #[must_use]
+    pub fn disks(&self) -> u64 {
+        self.number(DISKS)
+    }
+
     /// Octets that they have for records.
-    capacity_bytes = 4,
-    /// Records.
-    entries = 6,
-    /// Octets that these take on disk.
-    bytes = 8,
-    /// Memory of index and filter.
-    index_bytes = 10,
-    /// 1 while what was there at the start is still being read in.
-    is_recovering = 12,
-    /// Records found at the start.
-    recovered = 14,
-    /// Reads that wait or are under way.
-    reads_waiting = 16,
-    /// Records that wait to be written or are being written.
-    writes_waiting = 18,
-    /// Records read for Interests.
-    reads = 20,
-    /// Lookups that joined a read under way.
-    reads_shared = 22,
-    /// Reads refused because as many as may be were waiting.
-    reads_refused = 24,
-    /// Reads that the system failed.
-    read_errors = 26,
-    /// Records that were not what they should be; never served.
-    damaged = 28,
-    /// Records written.
-    writes = 30,
-    /// Octets written.
-    written_bytes = 32,
-    /// Writes that the system failed.
-    write_errors = 34,
-    /// Data that the admission policy kept off.
-    not_admitted = 36,
-    /// Data that passed by because as many records as may be were waiting.
-    passed_by = 38,
-    /// Data not stored because no disk takes any or the index may not grow.
-    no_room = 40,
-    /// Records that made room.
-    evictions = 42,
-    /// Times that a disk was found stalled.
-    stalls = 44,
-    /// Lookups answered from records that wait to be written.
-    hits_unwritten = 46,
-    /// Pending Interests answered from a disk.
-    answered = 48,
-    /// Interests that passed by because of the queue.
-    bypassed_queue_full = 50,
-    /// Interests that passed by because the answer was likely to come sooner from elsewhere.
-    bypassed_slower = 52,
-    /// Interests that passed by to find out how long answers take from elsewhere.
-    bypassed_probe = 54,
-    /// Interests that passed by a stalled disk.
-    bypassed_stalled = 56,
-    /// Interests that waited for a disk and went on without it.
-    went_on = 58,
-    /// Data that left with a congestion mark because of the disks.
-    marked = 60,
+    #[must_use]
+    pub fn capacity_bytes(&self) -> u64 {
+        self.number(CAPACITY_BYTES)
+    }
+
+    /// Adds what a table of counters tells in status datasets.
+    pub fn add(&mut self, stats: &impl Counters) {
+        let rows = stats.rows().filter_map(|(counter, value)| Some((counter.status?, value)));
+        self.numbers.extend(rows);
+    }
+
+    /// The table of counters that was added; what was not told is 0.
+    #[must_use]
+    pub fn table<T: Counters>(&self) -> T {
+        let mut stats = T::default();
+        for (index, counter) in T::TABLE.iter().enumerate() {
+            let value = counter.status.map_or(0, |number| self.number(number));
+            *stats.number_mut(index) = match counter.kind {
+                // Which they are is not told, only how many.
+                CounterKind::Set => u64::MAX.checked_shr(64 - value.min(64) as u32).unwrap_or(0),
+                _ => value,
+            };
+        }
+        stats
+    }
+
+    fn number(&self, number: u32) -> u64 {
+        self.numbers.get(&number).copied().unwrap_or(0)
+    }
+}
+
+impl Element for CsDiskInfo {
+    const TYPE: u32 = types::STORE_DISK;
+
+    fn decode_value(value: &[u8]) -> Result<Self, DecodeError> {
+        let mut numbers = BTreeMap::new();
+        for element in Elements::new(value) {
+            let element = element?;
+            match element.typ.checked_sub(types::STORE_DISK_FIRST) {
+                Some(number) if number % 2 == 0 && numbers.len() < NUMBERS_MAX => {
+                    numbers.insert(number, element.number()?);
+                }
+                _ => element.skip()?,
+            }
+        }
+        Ok(Self { numbers })
+    }
+
+    fn encode_value(&self, writer: &mut Writer) {
+        for (&number, &value) in &self.numbers {
+            writer.number(types::STORE_DISK_FIRST + number, value);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    weir_base::counters! {
+        struct Table {
+            /// Told.
+            told: Total, "told", status 60;
+            /// Told as a number.
+            which: Set, "which", status 2;
+            /// Not told.
+            apart: Total, "apart";
+        }
+    }
+
     #[test]
-    fn numbers_come_back_and_unknown_ones_are_passed_over() {
-        let info = CsDiskInfo { disks: 2, damaged: 7, marked: 1 << 40, ..CsDiskInfo::default() };
-        let octets = info.encode();
-        assert_eq!(CsDiskInfo::decode(&octets).unwrap(), info);
+    fn tables_come_back_and_unknown_numbers_stay() {
+        let table = Table { told: 1 << 40, which: 0b1010, apart: 3 };
+        let mut info = CsDiskInfo::new(4, 99);
+        info.add(&table);
+        let known = CsDiskInfo::decode(&info.encode()).unwrap();
+        assert_eq!((known.disks(), known.capacity_bytes()), (4, 99));
+        assert_eq!(known.table::<Table>(), Table { told: 1 << 40, which: 0b11, apart: 0 });
         let mut writer = Writer::default();
         writer.nested(types::STORE_DISK, |inner| {
-            inner.number(types::STORE_DISK_FIRST + 28, 7).number(types::STORE_DISK_FIRST + 200, 1);
+            inner.number(types::STORE_DISK_FIRST + 60, 7).number(types::STORE_DISK_FIRST + 200, 1);
         });
         let known = CsDiskInfo::decode(&writer.into_octets()).unwrap();
-        assert_eq!(known, CsDiskInfo { damaged: 7, ..CsDiskInfo::default() });
+        assert_eq!(known.table::<Table>().told, 7);
     }
 }

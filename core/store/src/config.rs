@@ -74,29 +74,34 @@ impl Default for StoreConfig {
     }
 }
 
-/// What a store holds, and what happened so far.
-#[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
-pub struct StoreStats {
-    /// Data in the store.
-    pub entries: usize,
-    /// Octets of memory in use, as [`StoreConfig::capacity_bytes`] counts them.
-    pub bytes: u64,
-    /// The bound of `bytes`.
-    pub capacity_bytes: u64,
-    /// Lookups that were answered.
-    pub hits: u64,
-    /// Lookups that were not.
-    pub misses: u64,
-    /// Data stored, other Data of the same name replaced included.
-    pub insertions: u64,
-    /// Data that came again unchanged and only had its freshness renewed.
-    pub refreshes: u64,
-    /// Data not stored: larger than the whole store, without a name, or with too many components.
-    pub rejections: u64,
-    /// Data that made room for other Data.
-    pub evictions: u64,
-    /// Data removed by [`Store::erase`](crate::Store::erase).
-    pub erasures: u64,
-    /// The disk tier, if there is one.
-    pub disk: DiskTierStats,
+weir_base::counters! {
+    /// What a store holds, and what happened so far.
+    #[derive(Copy)]
+    pub struct StoreStats {
+        /// Data in the store.
+        entries: Now, "store_entries";
+        /// Octets of memory in use, as [`StoreConfig::capacity_bytes`] counts them.
+        bytes: Now, "store_bytes";
+        /// The bound of `bytes`.
+        capacity_bytes: Now, "store_capacity_bytes";
+        /// Lookups that were answered.
+        hits: Total, "store_hits";
+        /// Lookups that were not.
+        misses: Total, "store_misses";
+        /// Data stored, other Data of the same name replaced included.
+        insertions: Total, "store_insertions";
+        /// Data that came again unchanged and only had its freshness renewed.
+        refreshes: Total, "store_refreshes";
+        /// Data not stored: larger than the whole store, without a name, or with too many
+        /// components.
+        rejections: Total, "store_rejections";
+        /// Data that made room for other Data.
+        evictions: Total, "store_evictions";
+        /// Data removed by [`Store::erase`](crate::Store::erase).
+        erasures: Total, "store_erasures";
+    }
+    also {
+        /// The disk tier, if there is one.
+        disk: DiskTierStats,
+    }
 }

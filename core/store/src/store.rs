@@ -143,7 +143,7 @@ impl Store {
     /// What the store holds, and what happened so far.
     pub fn stats(&self) -> StoreStats {
         StoreStats {
-            entries: self.entries.len(),
+            entries: self.entries.len() as u64,
             bytes: self.bytes(),
             capacity_bytes: self.config.capacity_bytes,
             disk: self.disk_stats(),

@@ -14,6 +14,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, NoLabelSet}
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use tiny_http::{Header, Method, Response, Server};
+use weir_base::{Counter, CounterKind, Counters};
 use weir_forward::{DropReason, LatencyHistogram};
 
 use crate::error::StartError;
@@ -162,24 +163,38 @@ fn counters<L: EncodeLabelSet>(
     Ok(())
 }
 
-fn counter(
-    encoder: &mut DescriptorEncoder,
-    name: &str,
-    help: &str,
-    value: u64,
-) -> Result<(), fmt::Error> {
-    encoder
-        .encode_descriptor(name, help, None, MetricType::Counter)?
-        .encode_counter::<NoLabelSet, _, u64>(&value, None)
+/// Writes every metric that a table of counters declares. Rows of one metric stand together in the
+/// table and differ in their label.
+fn table<T: Counters>(encoder: &mut DescriptorEncoder, stats: &T) -> Result<(), fmt::Error> {
+    let rows = stats.rows().filter_map(|(counter, value)| Some((counter.metric?, counter, value)));
+    for rows in rows.collect::<Vec<_>>().chunk_by(|(one, ..), (other, ..)| one == other) {
+        let (name, first, _) = rows[0];
+        let is_total = first.kind == CounterKind::Total;
+        let kind = if is_total { MetricType::Counter } else { MetricType::Gauge };
+        let mut family = encoder.encode_descriptor(name, &help_of(first), None, kind)?;
+        for (_, counter, value) in rows {
+            match counter.label {
+                None if is_total => family.encode_counter::<NoLabelSet, _, u64>(value, None)?,
+                None => family.encode_gauge(value)?,
+                Some(label) => {
+                    let labels = [label];
+                    let mut metric = family.encode_family(&labels)?;
+                    match is_total {
+                        true => metric.encode_counter::<NoLabelSet, _, u64>(value, None)?,
+                        false => metric.encode_gauge(value)?,
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
-fn gauge(
-    encoder: &mut DescriptorEncoder,
-    name: &str,
-    help: &str,
-    value: u64,
-) -> Result<(), fmt::Error> {
-    encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)
+/// The first sentence of a counter's documentation, without marks of links and without the full
+/// stop, which the encoder adds.
+fn help_of(counter: &Counter) -> String {
+    let text = counter.help.trim().replace(['[', ']', '`'], "");
+    text.split_once(". ").map_or(text.trim_end_matches('.'), |(first, _)| first).to_owned()
 }
 
 impl SnapshotCollector {
@@ -238,22 +253,12 @@ impl SnapshotCollector {
     }
 
     fn tables(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
-        let router = &self.0.router;
-        let store = &router.store;
-        gauge(encoder, "faces", "Faces", self.0.faces.len() as u64)?;
-        gauge(encoder, "pit_entries", "Pending Interests", router.pit_entries as u64)?;
-        gauge(encoder, "fib_entries", "Prefixes with next hops", router.fib_entries as u64)?;
-        gauge(encoder, "dead_nonces", "Dead nonce list entries", router.dead_nonces as u64)?;
-        gauge(encoder, "store_entries", "Data in the content store", store.entries as u64)?;
-        gauge(encoder, "store_bytes", "Memory of the content store in use", store.bytes)?;
-        gauge(encoder, "store_capacity_bytes", "Bound of that memory", store.capacity_bytes)?;
-        counter(encoder, "store_hits", "Interests answered by the store", store.hits)?;
-        counter(encoder, "store_misses", "Interests the store had no answer to", store.misses)?;
-        counter(encoder, "store_insertions", "Data stored", store.insertions)?;
-        counter(encoder, "store_evictions", "Data that made room for other Data", store.evictions)?;
-        counter(encoder, "interests_satisfied", "PIT entries ended by Data", router.satisfied)?;
-        counter(encoder, "interests_unsatisfied", "PIT entries ended by time", router.unsatisfied)?;
-        counter(encoder, "interests_aggregated", "Interests that joined others", router.aggregated)
+        let faces = self.0.faces.len() as u64;
+        encoder
+            .encode_descriptor("faces", "Faces", None, MetricType::Gauge)?
+            .encode_gauge(&faces)?;
+        table(encoder, &self.0.router)?;
+        table(encoder, &self.0.router.store)
     }
 
     fn latency(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {

@@ -79,44 +79,6 @@ impl FaceSnapshot {
 }
 
 impl Snapshot {
-    /// Adds a shard's counters and sizes.
-    pub(crate) fn add_router(&mut self, shard: &RouterStats) {
-        let sum = &mut self.router;
-        sum.in_interests += shard.in_interests;
-        sum.in_data += shard.in_data;
-        sum.in_nacks += shard.in_nacks;
-        sum.out_interests += shard.out_interests;
-        sum.out_data += shard.out_data;
-        sum.out_nacks += shard.out_nacks;
-        sum.satisfied += shard.satisfied;
-        sum.unsatisfied += shard.unsatisfied;
-        sum.aggregated += shard.aggregated;
-        for (mine, theirs) in sum.drops.iter_mut().zip(shard.drops) {
-            *mine += theirs;
-        }
-        for (reason, count) in &shard.malformed {
-            *sum.malformed.entry(reason).or_default() += count;
-        }
-        sum.pit_entries += shard.pit_entries;
-        // Every shard holds the whole FIB.
-        sum.fib_entries = sum.fib_entries.max(shard.fib_entries);
-        sum.dead_nonces += shard.dead_nonces;
-        sum.upstream_latency.merge(&shard.upstream_latency);
-        let (store, theirs) = (&mut sum.store, &shard.store);
-        store.entries += theirs.entries;
-        store.bytes += theirs.bytes;
-        store.capacity_bytes += theirs.capacity_bytes;
-        store.hits += theirs.hits;
-        store.misses += theirs.misses;
-        store.insertions += theirs.insertions;
-        store.refreshes += theirs.refreshes;
-        store.rejections += theirs.rejections;
-        store.evictions += theirs.evictions;
-        store.erasures += theirs.erasures;
-        store.disk.merge(&theirs.disk);
-        sum.busy.merge(&shard.busy);
-    }
-
     /// Adds the counters of a packet thread.
     pub(crate) fn add_worker(&mut self, worker: &WorkerCounters) {
         let counts = [

@@ -43,7 +43,11 @@ fn a_thousand_faces_and_a_hundred_thousand_pending_interests_fit() {
     });
     let snapshot = router.snapshot();
     assert_eq!(snapshot.faces.len(), FACES);
-    assert!(snapshot.router.pit_entries > PIT_ENTRIES * 9 / 10, "{}", snapshot.router.pit_entries);
+    assert!(
+        snapshot.router.pit_entries > PIT_ENTRIES as u64 * 9 / 10,
+        "{}",
+        snapshot.router.pit_entries
+    );
     let taken = resident_bytes() - before;
     println!("{} MiB", taken >> 20);
     assert!(taken < BYTES_MAX, "{} MiB", taken >> 20);

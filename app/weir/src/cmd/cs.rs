@@ -3,8 +3,11 @@
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use serde_json::{Value, json};
+use weir_base::{CounterKind, Counters};
+use weir_forward::BusyStats;
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, CsDiskInfo, CsInfo, STORE_PACKET_BYTES, store_flags};
+use weir_store::disk::DiskTierStats;
 use weir_wire::Name;
 
 use crate::cmd::face::Switch;
@@ -169,41 +172,42 @@ pub(crate) fn store_text(info: &CsInfo) -> String {
 }
 
 /// What there is to say of the disks; trouble only where there was some.
-fn disk_rows(disk: &CsDiskInfo) -> Vec<(&'static str, String)> {
-    let disks = count(disk.disks, "disk", "disks");
-    let bypassed = disk.bypassed_queue_full
-        + disk.bypassed_slower
-        + disk.bypassed_probe
-        + disk.bypassed_stalled;
-    let mut state = match disk.stalled {
+fn disk_rows(info: &CsDiskInfo) -> Vec<(&'static str, String)> {
+    let (disk, busy): (DiskTierStats, BusyStats) = (info.table(), info.table());
+    let disks = count(info.disks(), "disk", "disks");
+    let bypassed = busy.bypassed_queue_full
+        + busy.bypassed_slower
+        + busy.bypassed_probe
+        + busy.bypassed_stalled;
+    let mut state = match u64::from(disk.stalled_set.count_ones()) {
         0 => "well".to_owned(),
-        stalled if stalled == disk.disks => "not answering".to_owned(),
+        stalled if stalled == info.disks() => "not answering".to_owned(),
         stalled => format!("{stalled} not answering"),
     };
-    if disk.is_recovering > 0 {
+    if disk.is_recovering() {
         state.push_str(", still reading in what is there");
     }
     let records = count(disk.entries, "packet", "packets");
     let mut rows = vec![
         (
             "on disk",
-            format!("{} of {} in {records}", octets(disk.bytes), octets(disk.capacity_bytes)),
+            format!("{} of {} in {records}", octets(disk.bytes), octets(info.capacity_bytes())),
         ),
         ("disks", format!("{disks}, {state}; index {}", octets(disk.index_bytes))),
         (
             "disk reads",
             format!("{} ({} waiting), {} damaged", disk.reads, disk.reads_waiting, disk.damaged),
         ),
-        ("writes", writes_text(disk)),
+        ("writes", writes_text(&disk)),
         ("evicted", format!("{} from disk", count(disk.evictions, "packet", "packets"))),
         (
             "bypassed",
             format!(
                 "{bypassed} Interests: {} busy, {} slower, {} to probe, {} stalled",
-                disk.bypassed_queue_full,
-                disk.bypassed_slower,
-                disk.bypassed_probe,
-                disk.bypassed_stalled
+                busy.bypassed_queue_full,
+                busy.bypassed_slower,
+                busy.bypassed_probe,
+                busy.bypassed_stalled
             ),
         ),
     ];
@@ -222,7 +226,7 @@ fn disk_rows(disk: &CsDiskInfo) -> Vec<(&'static str, String)> {
 }
 
 /// What was written for Data and for the store's own notes alike, if there was any Data.
-fn writes_text(disk: &CsDiskInfo) -> String {
+fn writes_text(disk: &DiskTierStats) -> String {
     let packets = count(disk.writes, "packet", "packets");
     let bytes = match disk.writes {
         0 => String::new(),
@@ -231,41 +235,48 @@ fn writes_text(disk: &CsDiskInfo) -> String {
     format!("{packets} ({} waiting){bytes}", disk.writes_waiting)
 }
 
-fn disk_json(disk: &CsDiskInfo) -> Value {
-    json!({
-        "disks": disk.disks,
-        "stalled": disk.stalled,
-        "capacityBytes": disk.capacity_bytes,
-        "entries": disk.entries,
-        "bytes": disk.bytes,
-        "indexBytes": disk.index_bytes,
-        "recovering": disk.is_recovering > 0,
-        "recovered": disk.recovered,
-        "readsWaiting": disk.reads_waiting,
-        "writesWaiting": disk.writes_waiting,
-        "reads": disk.reads,
-        "readsShared": disk.reads_shared,
-        "readsRefused": disk.reads_refused,
-        "readErrors": disk.read_errors,
-        "damaged": disk.damaged,
-        "writes": disk.writes,
-        "writtenBytes": disk.written_bytes,
-        "writeErrors": disk.write_errors,
-        "notAdmitted": disk.not_admitted,
-        "passedBy": disk.passed_by,
-        "noRoom": disk.no_room,
-        "evictions": disk.evictions,
-        "stalls": disk.stalls,
-        "hitsUnwritten": disk.hits_unwritten,
-        "answered": disk.answered,
-        "bypassed": {
-            "queueFull": disk.bypassed_queue_full,
-            "slower": disk.bypassed_slower,
-            "probe": disk.bypassed_probe,
-            "stalled": disk.bypassed_stalled,
-        },
-        "wentOn": disk.went_on,
-        "marked": disk.marked,
+/// What the tables of counters tell, each number by its name.
+fn disk_json(info: &CsDiskInfo) -> Value {
+    let (disk, busy): (DiskTierStats, BusyStats) = (info.table(), info.table());
+    let mut json = numbers_json(&disk);
+    json.extend(numbers_json(&busy));
+    json.insert("disks".to_owned(), info.disks().into());
+    json.insert("capacityBytes".to_owned(), info.capacity_bytes().into());
+    json.insert("recovering".to_owned(), disk.is_recovering().into());
+    Value::Object(json)
+}
+
+/// Numbers of a table that status datasets tell: by the name of the field, by the metric's name and
+/// the label where that has one, or by the metric's name where the number is of a set.
+fn numbers_json<T: Counters>(stats: &T) -> serde_json::Map<String, Value> {
+    let mut json = serde_json::Map::new();
+    for (counter, value) in stats.rows().filter(|(counter, _)| counter.status.is_some()) {
+        match (counter.label, counter.kind, counter.metric) {
+            (Some((_, label)), _, Some(metric)) => {
+                let family = camel_case(short(metric));
+                json.entry(family).or_insert_with(|| json!({}))[camel_case(label)] = value.into();
+            }
+            (_, CounterKind::Set, Some(metric)) => {
+                json.insert(camel_case(short(metric)), value.into());
+            }
+            _ => {
+                json.insert(camel_case(counter.name), value.into());
+            }
+        }
+    }
+    json
+}
+
+fn short(metric: &str) -> &str {
+    metric.split_once('_').map_or(metric, |(_, rest)| rest)
+}
+
+fn camel_case(name: &str) -> String {
+    let mut words = name.split(['_', '-']);
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |text, word| {
+        let (initial, rest) = word.split_at(word.len().min(1));
+        text + &initial.to_uppercase() + rest
     })
 }
 

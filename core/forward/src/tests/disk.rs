@@ -459,13 +459,13 @@ fn a_stalled_disk_lets_everybody_go() {
     assert_eq!(sent(&out), vec![(U, PacketKind::Interest), (U, PacketKind::Interest)]);
     assert_eq!(sent(&bed.want(2)), vec![(U, PacketKind::Interest)]);
     assert_eq!((bed.busy().went_on, bed.busy().bypassed_stalled), (2, 1));
-    assert_eq!(bed.router.stats().store.disk.stalled, 1);
+    assert_eq!(bed.router.stats().store.disk.stalled_set, 1);
     // It wakes up: late reads only fill the store.
     while !bed.ops.is_empty() {
         assert!(sent(&bed.step()).iter().all(|&(_, kind)| kind == PacketKind::Data));
         bed.collect();
     }
-    assert_eq!(bed.router.stats().store.disk.stalled, 0);
+    assert_eq!(bed.router.stats().store.disk.stalled_set, 0);
 }
 
 fn label(face: FaceId, for_ms: u64) -> Input {

@@ -210,11 +210,10 @@ impl DiskTier {
             entries: regions().map(|region| u64::from(region.records)).sum(),
             bytes: regions().map(|region| region.bytes).sum(),
             index_bytes: self.memory_bytes(),
-            is_recovering: self.is_recovering(),
+            recovering: self.is_recovering().into(),
             reads_waiting: sum(|device| device.reads_waiting),
             writes_waiting: sum(|device| device.records_waiting),
             filter_saturated: self.filter.as_ref().map_or(0, CountingBloom::saturated),
-            stalled: sum(|device| device.is_stalled.into()),
             stalled_set: (0..)
                 .zip(&self.devices)
                 .fold(0, |set, (at, device)| set | u64::from(device.is_stalled) << at),

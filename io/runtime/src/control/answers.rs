@@ -1,6 +1,7 @@
 //! What takes answers from every packet thread: snapshots and erasures.
 
 use crossbeam_channel::Sender;
+use weir_base::Merge;
 use weir_forward::{Command, Event};
 use weir_manage::{
     CsDiskInfo, CsInfo, FaceCounters, FaceStatus, GeneralStatus, ManagerInput,
@@ -49,7 +50,7 @@ impl Control {
         let Some(job) = self.snapshots.get_mut(&transaction) else {
             return;
         };
-        job.sum.add_router(&part.router);
+        job.sum.router.merge(&part.router);
         job.sum.add_worker(&part.worker);
         job.sum.add_udp(&part.udp);
         job.sum.add_link_drops(part.gone_drops);
@@ -159,7 +160,7 @@ impl Control {
 
 fn store_info(sum: &Snapshot) -> CsInfo {
     CsInfo {
-        entries: sum.router.store.entries as u64,
+        entries: sum.router.store.entries,
         hits: sum.router.store.hits,
         misses: sum.router.store.misses,
         bytes: Some(sum.router.store.bytes),
@@ -170,48 +171,22 @@ fn store_info(sum: &Snapshot) -> CsInfo {
 }
 
 fn disk_info(sum: &Snapshot) -> CsDiskInfo {
-    let (tier, busy) = (&sum.router.store.disk, &sum.router.busy);
-    let dead = sum.disks.iter().filter(|disk| disk.is_dead).count() as u64;
-    CsDiskInfo {
-        disks: sum.disks.len() as u64,
-        stalled: tier.stalled.max(dead),
-        capacity_bytes: sum.disks.iter().map(|disk| disk.capacity_bytes).sum(),
-        entries: tier.entries,
-        bytes: tier.bytes,
-        index_bytes: tier.index_bytes,
-        is_recovering: u64::from(tier.is_recovering),
-        recovered: tier.recovered,
-        reads_waiting: tier.reads_waiting,
-        writes_waiting: tier.writes_waiting,
-        reads: tier.reads,
-        reads_shared: tier.reads_shared,
-        reads_refused: tier.reads_refused,
-        read_errors: tier.read_errors,
-        damaged: tier.damaged,
-        writes: tier.writes,
-        written_bytes: tier.written_bytes,
-        write_errors: tier.write_errors,
-        not_admitted: tier.not_admitted,
-        passed_by: tier.passed_by,
-        no_room: tier.no_room,
-        evictions: tier.evictions,
-        stalls: tier.stalls,
-        hits_unwritten: tier.hits_unwritten,
-        answered: busy.answered,
-        bypassed_queue_full: busy.bypassed_queue_full,
-        bypassed_slower: busy.bypassed_slower,
-        bypassed_probe: busy.bypassed_probe,
-        bypassed_stalled: busy.bypassed_stalled,
-        went_on: busy.went_on,
-        marked: busy.marked,
-    }
+    let dead = sum.disks.iter().zip(0..).filter(|(disk, _)| disk.is_dead);
+    let dead_set = dead.fold(0, |set: u64, (_, at)| set | 1 << at);
+    let mut tier = sum.router.store.disk;
+    tier.stalled_set |= dead_set;
+    let capacity_bytes = sum.disks.iter().map(|disk| disk.capacity_bytes).sum();
+    let mut info = CsDiskInfo::new(sum.disks.len() as u64, capacity_bytes);
+    info.add(&tier);
+    info.add(&sum.router.busy);
+    info
 }
 
 fn general_status(sum: &Snapshot) -> GeneralStatus {
     let router = &sum.router;
     GeneralStatus {
-        pit_entries: router.pit_entries as u64,
-        cs_entries: router.store.entries as u64,
+        pit_entries: router.pit_entries,
+        cs_entries: router.store.entries,
         in_interests: router.in_interests,
         in_data: router.in_data,
         in_nacks: router.in_nacks,

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use weir_base::{HashKey, Instant, NS_PER_MS, NS_PER_S};
+use weir_base::{HashKey, Instant, Merge, NS_PER_MS, NS_PER_S};
 use weir_disk::{DiskMonitor, DiskPorts, DiskSet, StallHandle};
 use weir_face::unix_time_ms;
 use weir_forward::{BusyPolicy, Command};
@@ -262,7 +262,7 @@ impl Disks {
         }
         self.tell_of_errors(now);
         let news = &mut self.news;
-        if !sum.is_recovering && !std::mem::replace(&mut news.has_recovered, true) {
+        if !sum.is_recovering() && !std::mem::replace(&mut news.has_recovered, true) {
             let ms = now.ns_since(self.started) / NS_PER_MS;
             tracing::info!(records = sum.recovered, ms, "what is on the disks is read in");
             if sum.regions_unreadable > 0 {
@@ -333,8 +333,7 @@ impl Disks {
         let records: u64 = self.reports.iter().flatten().map(|report| report.writes_waiting).sum();
         if writes.waiting.is_empty() {
             let ms = now.ns_since(writes.began) / NS_PER_MS;
-            let stalled: u64 = self.reports.iter().flatten().map(|report| report.stalled).sum();
-            if stalled == 0 {
+            if self.reports.iter().flatten().all(|report| report.stalled_set == 0) {
                 tracing::info!(ms, "what was in memory is on the disks");
             } else {
                 tracing::warn!(ms, "stopping without all of memory on the disks: one is stalled");

@@ -80,7 +80,7 @@ impl Worker {
     pub(super) fn report_disks_now(&mut self, now: Instant) {
         let Some(disks) = &mut self.disks else { return };
         let stats = Box::new(self.router.stats().store.disk);
-        let interval_ns = match stats.is_recovering {
+        let interval_ns = match stats.is_recovering() {
             true => RECOVERY_REPORT_INTERVAL_NS,
             false => REPORT_INTERVAL_NS,
         };

@@ -9,11 +9,11 @@ pub(crate) fn router(stats: &RouterStats, config: &RouterConfig) -> Result<(), S
         let (bytes, capacity) = (stats.store.bytes, stats.store.capacity_bytes);
         return Err(format!("the store holds {bytes} octets, but may hold {capacity}"));
     }
-    if stats.pit_entries > config.pit_entries_max {
+    if stats.pit_entries > config.pit_entries_max as u64 {
         let (entries, max) = (stats.pit_entries, config.pit_entries_max);
         return Err(format!("the PIT has {entries} entries, but may have {max}"));
     }
-    if stats.dead_nonces > config.dead_nonces_max {
+    if stats.dead_nonces > config.dead_nonces_max as u64 {
         let (nonces, max) = (stats.dead_nonces, config.dead_nonces_max);
         return Err(format!("{nonces} dead nonces are known, but at most {max} may be"));
     }
@@ -40,7 +40,7 @@ pub(crate) fn mark(backlog_bytes: u64, threshold_bytes: u64) -> Result<(), Strin
 }
 
 /// The run is over and nothing is on its way.
-pub(crate) fn drained(pit_entries: usize) -> Result<(), String> {
+pub(crate) fn drained(pit_entries: u64) -> Result<(), String> {
     if pit_entries == 0 {
         return Ok(());
     }

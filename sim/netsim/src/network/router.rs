@@ -332,7 +332,7 @@ impl RouterNode {
     }
 
     /// Pending Interests of all shards.
-    pub(crate) fn pit_entries(&self) -> usize {
+    pub(crate) fn pit_entries(&self) -> u64 {
         self.shards.iter().map(|shard| shard.stats().pit_entries).sum()
     }
 
@@ -405,7 +405,7 @@ impl RouterNode {
         library: &mut Library,
     ) -> Result<(), String> {
         let Some(disks) = &self.disks else { return Ok(()) };
-        let is_recovering = |shard: &Router| shard.disk_stats().is_recovering;
+        let is_recovering = |shard: &Router| shard.disk_stats().is_recovering();
         if self.shards.is_empty() || self.shards.iter().any(is_recovering) {
             return Ok(());
         }
@@ -554,8 +554,8 @@ fn add(sum: &mut RouterSample, stats: &RouterStats) {
     sum.out_nacks += stats.out_nacks;
     sum.store_hits += stats.store.hits;
     sum.store_misses += stats.store.misses;
-    sum.store_entries += stats.store.entries as u64;
-    sum.pit_entries += stats.pit_entries as u64;
+    sum.store_entries += stats.store.entries;
+    sum.pit_entries += stats.pit_entries;
     sum.dropped += stats.drops.iter().sum::<u64>();
     if stats.store.disk != Default::default() || stats.busy != Default::default() {
         sum.disk = sum.disk.after(&disk_sample(stats));

@@ -47,11 +47,11 @@ fn all_that_was_written_is_found_after_a_restart() {
         let names = fill(&mut bed, count);
         let before = bed.stats();
         bed.restart();
-        assert!(bed.stats().is_recovering);
+        assert!(bed.stats().is_recovering());
         bed.settle();
         let stats = bed.stats();
         assert_eq!((stats.entries, stats.bytes), (before.entries, before.bytes));
-        assert_eq!((stats.recovered, stats.is_recovering), (count, false));
+        assert_eq!((stats.recovered, stats.is_recovering()), (count, false));
         for (number, name) in names.iter().enumerate() {
             assert_eq!(bed.content(name), Some(vec![number as u8; 1400]), "{count}: {number}");
         }

@@ -301,7 +301,7 @@ fn a_stalled_disk_holds_nobody_up() {
     }
     let_go.sort();
     assert_eq!(let_go, reads);
-    assert_eq!((bed.stats().stalls, bed.stats().stalled), (1, 1));
+    assert_eq!((bed.stats().stalls, bed.stats().stalled_set), (1, 1));
     let Found::Disk(on_disk) = bed.look(&names[5], false, false) else { panic!("not on disk") };
     assert!(on_disk.is_stalled);
     assert!(!bed.put(&name("/x"), b"x") && bed.stats().passed_by == 1);
@@ -312,7 +312,7 @@ fn a_stalled_disk_holds_nobody_up() {
     bed.perform(op);
     let late = bed.store.next_finished().unwrap();
     assert!(late.read == reads[0] && late.outcome.is_data());
-    assert_eq!(bed.stats().stalled, 0);
+    assert_eq!(bed.stats().stalled_set, 0);
     assert_eq!(bed.content(&names[5]), Some(content(5)));
     assert!(bed.put(&name("/x"), b"x"));
     bed.store.check_disk();
@@ -424,7 +424,7 @@ fn memory_and_writes_waiting_are_bounded() {
         bed.store.check_disk();
     }
     bed.restart();
-    while bed.stats().is_recovering {
+    while bed.stats().is_recovering() {
         bed.tick();
         if let Some(op) = bed.ops.pop_front() {
             bed.perform(op);

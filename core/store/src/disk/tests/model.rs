@@ -201,7 +201,7 @@ impl Model {
         let (_, region) = self.region_of(written.disk, written.begin);
         let is_there = self.sequence_at(written.disk, written.begin) == written.sequence
             && self.bed.store.region_sequence(written.disk, region) <= written.sequence;
-        let is_over = !self.bed.stats().is_recovering;
+        let is_over = !self.bed.stats().is_recovering();
         written.is_acknowledged
             && !self.has_lied_at_start
             && is_there

@@ -306,7 +306,7 @@ fn a_disk_that_does_not_answer_at_a_start_takes_no_memory_without_bound() {
     // At last it answers, and takes part.
     bed.settle();
     bed.store.check_disk();
-    assert!(!bed.stats().is_recovering);
+    assert!(!bed.stats().is_recovering());
     let more: Vec<_> = (0..40).map(|number| segment("/more/v=1", number)).collect();
     for name in &more {
         assert!(bed.put(name, b"more"));
