@@ -78,6 +78,15 @@ pub trait Counters: Default {
         self.join_totals(earlier, u64::saturating_add);
     }
 
+    /// Makes sizes 0, as when a router has crashed; totals stay.
+    fn clear_sizes(&mut self) {
+        for (index, counter) in Self::TABLE.iter().enumerate() {
+            if counter.kind != CounterKind::Total {
+                *self.number_mut(index) = 0;
+            }
+        }
+    }
+
     /// Joins each total with another's.
     fn join_totals(&mut self, other: &Self, join: impl Fn(u64, u64) -> u64) {
         for ((index, counter), theirs) in Self::TABLE.iter().enumerate().zip(other.numbers()) {
@@ -233,5 +242,7 @@ mod tests {
         assert_eq!(now, table(6, 5, 5, 1, [0, 0]));
         now.add_totals(&table(4, 9, 9, 0, [0, 0]));
         assert_eq!(now, table(10, 5, 5, 1, [0, 0]));
+        now.clear_sizes();
+        assert_eq!(now, table(10, 0, 0, 0, [0, 0]));
     }
 }

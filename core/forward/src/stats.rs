@@ -78,7 +78,7 @@ impl DropReason {
 
 /// Times by power of two: bucket `i` counts times in `[2^i, 2^(i+1))` us, the first also what is
 /// less, the last also what is more.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencyHistogram {
     /// Counts by bucket.
     pub buckets: [u64; Self::BUCKETS],
@@ -156,6 +156,7 @@ counters! {
 counters! {
     /// What a router did about its store's disks. Every Interest for Data on a disk counts in
     /// exactly one of `reads_begun`, `reads_refused` and the `bypassed_*`.
+    #[derive(Copy)]
     pub struct BusyStats {
         /// Interests that began to wait for a disk, or joined others that do for the same Data.
         reads_begun: Total, "disk_waits";

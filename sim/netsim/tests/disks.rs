@@ -6,8 +6,8 @@ use common::{Builder, MS, S, consumer, names, poisson, producer};
 use weir_forward::{Bypass, Mark, StoreIo};
 use weir_netem::{DiskConfig, LinkConfig, ServiceTime};
 use weir_netsim::{Network, Summary};
-use weir_plan::event::{DiskSample, Queue};
 use weir_plan::event::{Event, EventKind};
+use weir_plan::event::{Queue, RouterSample};
 use weir_plan::workload::{Demand, Popularity};
 use weir_plan::{DiskPlan, Fault, Plan, Role, RouterPlan};
 
@@ -37,9 +37,9 @@ fn received_between(events: &[Event], from_ns: u64, to_ns: u64) -> usize {
 }
 
 /// What the disks of a node had done at the last sample.
-fn disk_of(events: &[Event], node: u32) -> DiskSample {
+fn disk_of(events: &[Event], node: u32) -> RouterSample {
     let sample = events.iter().rev().find_map(|event| match event.kind {
-        EventKind::RouterSample(ref sample) if event.node == node => Some(sample.disk),
+        EventKind::RouterSample(ref sample) if event.node == node => Some(**sample),
         _ => None,
     });
     sample.expect("routers are sampled")
@@ -91,10 +91,10 @@ fn what_is_on_disk_is_read_and_shared() {
     let plan = plan(disk(), 300.0);
     let (summary, events) = run(&plan);
     let disk = disk_of(&events, 0);
-    assert_eq!(disk.disk_entries, OBJECTS);
-    assert_eq!(received(&events) as u64, disk.disk_answers);
-    assert!(disk.disk_reads > 500 && disk.disk_errors + disk.disk_damaged == 0, "{disk:?}");
-    let mean_ns = disk.disk_answer_ns / disk.disk_answers;
+    assert_eq!(disk.disk.entries, OBJECTS);
+    assert_eq!(received(&events) as u64, disk.busy.answered);
+    assert!(disk.disk.reads > 500 && disk.disk.read_errors + disk.disk.damaged == 0, "{disk:?}");
+    let mean_ns = disk.disk_answer_ns / disk.busy.answered;
     assert!((MS..2 * MS).contains(&mean_ns), "a bit more than a read: {mean_ns}");
     assert_eq!(run(&plan), (summary, events), "twice alike");
 }
@@ -110,9 +110,9 @@ fn disks_fill_with_what_passes() {
     let (_, events) = run(&plan);
     let disk = disk_of(&events, 0);
     // A record takes one block of 4,096 octets.
-    assert!((800..1024).contains(&disk.disk_entries), "{disk:?}");
-    assert!(disk.disk_writes > 2000 && disk.disk_evictions > 1000, "{disk:?}");
-    assert!(disk.disk_reads == 0, "it is gone before it is asked for again: {disk:?}");
+    assert!((800..1024).contains(&disk.disk.entries), "{disk:?}");
+    assert!(disk.disk.writes > 2000 && disk.disk.evictions > 1000, "{disk:?}");
+    assert!(disk.disk.reads == 0, "it is gone before it is asked for again: {disk:?}");
 }
 
 /// Killed, and with the producer out of reach: what was on disk is served all the same.
@@ -131,7 +131,7 @@ fn a_crash_loses_nothing_on_disk() {
         let (_, events) = run(&plan);
         assert!(received_between(&events, 2 * S, 4 * S) > 500, "{shards} shards");
         let disk = disk_of(&events, 0);
-        assert_eq!(disk.disk_entries, OBJECTS, "{shards} shards");
+        assert_eq!(disk.disk.entries, OBJECTS, "{shards} shards");
     }
 }
 
@@ -161,12 +161,14 @@ fn over_the_threshold_interests_go_elsewhere() {
         (disk_of(&events, 0), longest.max().unwrap())
     };
     let (off, longest) = with(Bypass::Off, 64);
-    assert!(longest > 500 && off.bypass_threshold == 0, "{longest} {off:?}");
+    assert!(longest > 500 && off.busy.bypassed_queue_full == 0, "{longest} {off:?}");
     let (threshold, longest) = with(Bypass::Threshold, 64);
     assert_eq!(longest, 64);
-    assert!(threshold.bypass_threshold > 800, "{threshold:?}");
+    assert!(threshold.busy.bypassed_queue_full > 800, "{threshold:?}");
     let (never_waits, longest) = with(Bypass::Threshold, 1);
-    assert!(longest == 1 && never_waits.bypass_threshold > threshold.bypass_threshold);
+    assert!(
+        longest == 1 && never_waits.busy.bypassed_queue_full > threshold.busy.bypassed_queue_full
+    );
 }
 
 #[test]
@@ -175,7 +177,7 @@ fn past_the_hard_bound_interests_are_refused() {
     let (_, events) = run(&plan);
     let refused = count(&events, |kind| matches!(kind, EventKind::NackReceived { .. }));
     let disk = disk_of(&events, 0);
-    assert!(refused > 800 && refused as u64 == disk.disk_reads_refused, "{refused} {disk:?}");
+    assert!(refused > 800 && refused as u64 == disk.busy.reads_refused, "{refused} {disk:?}");
 }
 
 #[test]
@@ -198,7 +200,7 @@ fn a_store_that_blocks_makes_interests_queue() {
         lengths.max().unwrap()
     };
     assert_eq!((lengths(Queue::DiskBlocked), lengths(Queue::DiskReads)), (50, 1));
-    assert!(disk_of(&events, 0).disk_reads_refused > 800);
+    assert!(disk_of(&events, 0).busy.reads_refused > 800);
 }
 
 fn marked(events: &[Event]) -> usize {
@@ -210,7 +212,7 @@ fn marks_come_over_the_threshold_and_lazily_with_nb_cc() {
     let with = |mark, bypass| {
         let disk = DiskPlan { mark, bypass, threshold: 16, ..disk() };
         let (_, events) = run(&plan(disk, 1500.0));
-        (marked(&events), disk_of(&events, 0).store_marks)
+        (marked(&events), disk_of(&events, 0).busy.marked)
     };
     assert_eq!(with(Mark::Off, Bypass::Off), (0, 0));
     let (seen, set) = with(Mark::Ecn, Bypass::Off);
@@ -238,9 +240,12 @@ fn neighbours_learn_who_is_not_available() {
     builder.plan.routes.retain(|route| route.node != next);
     let (_, events) = run(&builder.plan);
     let (near, next) = (disk_of(&events, 0), disk_of(&events, 1));
-    assert!(next.alphas_out > 20 && near.alphas_in == next.alphas_out, "{near:?} {next:?}");
-    assert!(near.bypass_threshold > 100 && near.store_marks > 100, "{near:?}");
-    assert!(near.waited_over_threshold > 100, "{near:?}");
+    assert!(
+        next.busy.busy_sent > 20 && near.busy.busy_received == next.busy.busy_sent,
+        "{near:?} {next:?}"
+    );
+    assert!(near.busy.bypassed_queue_full > 100 && near.busy.marked > 100, "{near:?}");
+    assert!(near.busy.waited_over_threshold > 100, "{near:?}");
     assert!(marked(&events) > 500);
 }
 
@@ -253,12 +258,12 @@ fn a_stalled_disk_stops_nobody() {
     let during = received_between(&events, S / 2 + 100 * MS, 3 * S / 2);
     assert!((400..500).contains(&during), "{during} of about 450 were answered");
     let disk = disk_of(&events, 0);
-    assert!(disk.bypass_stalled > 100 && disk.disk_answers > 500, "{disk:?}");
+    assert!(disk.busy.bypassed_stalled > 100 && disk.busy.answered > 500, "{disk:?}");
     // With all of them stalled everything comes from the producer.
     plan.faults = vec![fault(S / 2, Fault::StoreStall { node: 0, for_ns: S })];
     let (_, events) = run(&plan);
     assert!(received_between(&events, S / 2 + 100 * MS, 3 * S / 2) > 400);
-    assert!(disk_of(&events, 0).bypass_stalled > 350);
+    assert!(disk_of(&events, 0).busy.bypassed_stalled > 350);
 }
 
 #[test]
@@ -282,7 +287,7 @@ fn damage_and_errors_are_never_served() {
         assert!(received(&events) > 500, "fault {number}");
         assert_eq!(summary.damage_noticed, 0, "fault {number}");
         let disk = disk_of(&events, 0);
-        let seen = [disk.disk_errors, disk.disk_damaged, disk.disk_errors][number];
+        let seen = [disk.disk.read_errors, disk.disk.damaged, disk.disk.read_errors][number];
         // A full disk is left alone after a few attempts.
         assert!(seen > [10, 10, 2][number], "fault {number}: {disk:?}");
     }

@@ -199,7 +199,7 @@ fn measure_disks(plan: &Plan, routers: usize) -> Measured {
                 rtts_ns += rtt_ns;
             }
             EventKind::RouterSample(ref sample) => {
-                let not_taken = sample.disk.bypass_threshold + sample.disk.disk_reads_refused;
+                let not_taken = sample.busy.bypassed_queue_full + sample.busy.reads_refused;
                 samples[event.node as usize] = (sample.in_interests, not_taken);
             }
             _ => {}

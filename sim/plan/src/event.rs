@@ -1,7 +1,12 @@
 //! What happens in a run, whether simulated or real. Every figure is computed from these events
 //! alone, so that both arms are measured by the same code.
 
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use weir_base::{Counter, Counters, counters};
+use weir_forward::BusyStats;
+use weir_store::disk::DiskTierStats;
 
 use crate::hash::Digest;
 
@@ -163,11 +168,7 @@ impl EventKind {
             Self::QueueLength { queue, packets } => mix(&[10, queue.number(), packets.into()]),
             Self::StageFull { queue, is_bypass } => mix(&[11, queue.number(), is_bypass.into()]),
             Self::RouterSample(ref sample) => {
-                mix(&sample.numbers());
-                // Runs without disks keep the digest that they always had.
-                if sample.disk != DiskSample::default() {
-                    mix(&sample.disk.numbers());
-                }
+                sample.numbers_of_all().for_each(|number| mix(&[number]));
             }
             Self::LinkSample { link, frames, bytes, dropped } => {
                 mix(&[13, link.into(), frames, bytes, dropped]);
@@ -220,174 +221,112 @@ impl Queue {
     }
 }
 
-/// Counters of a router since the start of the run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct RouterSample {
-    /// Interests in.
-    pub in_interests: u64,
-    /// Data in.
-    pub in_data: u64,
-    /// Nacks in.
-    pub in_nacks: u64,
-    /// Interests out.
-    pub out_interests: u64,
-    /// Data out.
-    pub out_data: u64,
-    /// Nacks out.
-    pub out_nacks: u64,
-    /// Octets in, as the faces count them.
-    pub in_bytes: u64,
-    /// Octets out.
-    pub out_bytes: u64,
-    /// Answers from the store.
-    pub store_hits: u64,
-    /// Look-ups that found nothing.
-    pub store_misses: u64,
-    /// Data in the store now.
-    pub store_entries: u64,
-    /// Pending Interests now.
-    pub pit_entries: u64,
-    /// Processor time that the router has used, ns: in the simulator that of the plan's `cpu`
-    /// stage, 0 without one.
-    pub cpu_ns: u64,
-    /// Packets dropped, for whatever reason.
-    pub dropped: u64,
-    /// What its disks did; zeros without any.
-    #[serde(flatten)]
-    pub disk: DiskSample,
-}
-
-/// What the disks of a router did since the start of the run, and what the router did because of
-/// them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct DiskSample {
-    /// Records in the index now.
-    pub disk_entries: u64,
-    /// Records read for Interests.
-    pub disk_reads: u64,
-    /// Look-ups that joined a read that was under way.
-    pub disk_reads_shared: u64,
-    /// Interests refused because as many reads, or Interests before a store that blocks, as may be
-    /// were waiting.
-    pub disk_reads_refused: u64,
-    /// Interests answered from a disk.
-    pub disk_answers: u64,
-    /// The time that those answers took, the wait included, ns: over `disk_answers` it is the mean.
-    pub disk_answer_ns: u64,
-    /// Records written.
-    pub disk_writes: u64,
-    /// Octets written.
-    pub disk_written_bytes: u64,
-    /// Data that passed by because as many records as may be were waiting to be written.
-    pub disk_writes_passed_by: u64,
-    /// Records that made room for others.
-    pub disk_evictions: u64,
-    /// Look-ups that the filter ended.
-    pub filter_negatives: u64,
-    /// Look-ups that the filter let pass for nothing.
-    pub filter_false_positives: u64,
-    /// Operations that failed.
-    pub disk_errors: u64,
-    /// Records read that were not what they should be.
-    pub disk_damaged: u64,
-    /// Interests that passed the disks by since as many reads waited as the threshold says.
-    pub bypass_threshold: u64,
-    /// Interests that passed the disks by since an answer was likely to come sooner from elsewhere.
-    pub bypass_adaptive: u64,
-    /// Interests that passed the disks by to find out how long answers take from elsewhere.
-    pub bypass_probe: u64,
-    /// Interests that passed the disks by since the disk did not answer.
-    pub bypass_stalled: u64,
-    /// Interests that waited for a disk over its threshold, for want of another hop.
-    pub waited_over_threshold: u64,
-    /// Data marked because of the disks.
-    pub store_marks: u64,
-    /// Neighbours told that this router is not available (paper nb-cache, III-E).
-    pub alphas_out: u64,
-    /// Neighbours told that it is available again.
-    pub betas_out: u64,
-    /// Times that a neighbour said that it is not available.
-    pub alphas_in: u64,
-    /// Times that a neighbour said that it is available again.
-    pub betas_in: u64,
-}
-
-impl DiskSample {
-    /// As if counting had begun at `before`; what there is now is not counted.
-    #[must_use]
-    pub fn since(&self, before: &Self) -> Self {
-        self.joined(before, u64::saturating_sub)
+counters! {
+    /// Counters of a router since the start of the run. As data it is a map of those numbers that
+    /// are not 0, by their names; what the tables of the router tell goes by their metrics.
+    #[derive(Copy)]
+    pub struct RouterSample {
+        /// Interests in.
+        in_interests: Total;
+        /// Data in.
+        in_data: Total;
+        /// Nacks in.
+        in_nacks: Total;
+        /// Interests out.
+        out_interests: Total;
+        /// Data out.
+        out_data: Total;
+        /// Nacks out.
+        out_nacks: Total;
+        /// Octets in, as the faces count them.
+        in_bytes: Total;
+        /// Octets out.
+        out_bytes: Total;
+        /// Answers from the store.
+        store_hits: Total;
+        /// Look-ups that found nothing.
+        store_misses: Total;
+        /// Data in the store.
+        store_entries: Now;
+        /// Pending Interests.
+        pit_entries: Now;
+        /// Processor time that the router has used, ns: in the simulator that of the plan's `cpu`
+        /// stage, 0 without one.
+        cpu_ns: Total;
+        /// Packets dropped, for whatever reason.
+        dropped: Total;
+        /// The time that answers from disks took, the wait included, ns: over
+        /// [`BusyStats::answered`] it is the mean.
+        disk_answer_ns: Total;
     }
-
-    /// Of a router that lived before, with these counts, and lives again.
-    #[must_use]
-    pub fn after(&self, before: &Self) -> Self {
-        self.joined(before, u64::saturating_add)
-    }
-
-    fn joined(mut self, other: &Self, join: impl Fn(u64, u64) -> u64) -> Self {
-        let disk_entries = self.disk_entries;
-        let mut others = *other;
-        for (mine, theirs) in self.numbers_mut().into_iter().zip(others.numbers_mut()) {
-            *mine = join(*mine, *theirs);
-        }
-        Self { disk_entries, ..self }
-    }
-
-    fn numbers(mut self) -> [u64; 24] {
-        self.numbers_mut().map(|number| *number)
-    }
-
-    fn numbers_mut(&mut self) -> [&mut u64; 24] {
-        [
-            &mut self.disk_entries,
-            &mut self.disk_reads,
-            &mut self.disk_reads_shared,
-            &mut self.disk_reads_refused,
-            &mut self.disk_answers,
-            &mut self.disk_answer_ns,
-            &mut self.disk_writes,
-            &mut self.disk_written_bytes,
-            &mut self.disk_writes_passed_by,
-            &mut self.disk_evictions,
-            &mut self.filter_negatives,
-            &mut self.filter_false_positives,
-            &mut self.disk_errors,
-            &mut self.disk_damaged,
-            &mut self.bypass_threshold,
-            &mut self.bypass_adaptive,
-            &mut self.bypass_probe,
-            &mut self.bypass_stalled,
-            &mut self.waited_over_threshold,
-            &mut self.store_marks,
-            &mut self.alphas_out,
-            &mut self.betas_out,
-            &mut self.alphas_in,
-            &mut self.betas_in,
-        ]
+    also {
+        /// What is on its disks, and what they did.
+        disk: DiskTierStats,
+        /// What it did because of them. Times are not sampled, but for `disk_answer_ns`.
+        busy: BusyStats,
     }
 }
 
 impl RouterSample {
-    fn numbers(&self) -> [u64; 14] {
-        [
-            self.in_interests,
-            self.in_data,
-            self.in_nacks,
-            self.out_interests,
-            self.out_data,
-            self.out_nacks,
-            self.in_bytes,
-            self.out_bytes,
-            self.store_hits,
-            self.store_misses,
-            self.store_entries,
-            self.pit_entries,
-            self.cpu_ns,
-            self.dropped,
-        ]
+    /// As if counting had begun at `before`; what there is now is not counted.
+    #[must_use]
+    pub fn since(mut self, before: &Self) -> Self {
+        self.subtract_totals(before);
+        self.disk.subtract_totals(&before.disk);
+        self.busy.subtract_totals(&before.busy);
+        self
+    }
+
+    /// Of a router that lived before, with these counts, and lives again.
+    #[must_use]
+    pub fn after(mut self, before: &Self) -> Self {
+        self.add_totals(before);
+        self.disk.add_totals(&before.disk);
+        self.busy.add_totals(&before.busy);
+        self
+    }
+
+    /// Every number in the order of the tables.
+    fn numbers_of_all(&self) -> impl Iterator<Item = u64> {
+        self.numbers().chain(self.disk.numbers()).chain(self.busy.numbers())
+    }
+
+    fn set(&mut self, name: &str, number: u64) {
+        set_named(self, name, number);
+        set_named(&mut self.disk, name, number);
+        set_named(&mut self.busy, name, number);
+    }
+}
+
+/// The name of a number in a sample.
+fn name_of(counter: &Counter) -> String {
+    let name = counter.metric.unwrap_or(counter.name);
+    counter.label.map_or(name.to_owned(), |(_, label)| format!("{name}.{label}"))
+}
+
+fn set_named<T: Counters>(table: &mut T, name: &str, number: u64) {
+    if let Some(index) = T::TABLE.iter().position(|counter| name_of(counter) == name) {
+        *table.number_mut(index) = number;
+    }
+}
+
+impl Serialize for RouterSample {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let tables = [RouterSample::TABLE, DiskTierStats::TABLE, BusyStats::TABLE];
+        let rows = tables.into_iter().flatten().zip(self.numbers_of_all());
+        serializer.collect_map(
+            rows.filter(|(_, number)| *number != 0).map(|(row, number)| (name_of(row), number)),
+        )
+    }
+}
+
+impl<'de> Deserialize<'de> for RouterSample {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut sample = Self::default();
+        for (name, number) in BTreeMap::<String, u64>::deserialize(deserializer)? {
+            sample.set(&name, number);
+        }
+        Ok(sample)
     }
 }
 

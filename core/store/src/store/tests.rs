@@ -311,7 +311,7 @@ fn a_smaller_capacity_evicts_at_once() {
         bed.store.check();
         let stats = bed.store.stats();
         assert!((45..=50).contains(&stats.entries), "{stats:?}");
-        assert_eq!(stats.evictions as usize, 100 - stats.entries);
+        assert_eq!(stats.evictions, 100 - stats.entries);
         assert!(bed.ask("/a/99", false, false).is_some());
         bed.set_capacity_bytes(0);
         bed.store.check();
@@ -507,7 +507,7 @@ proptest! {
                 let value = super::tests::name(&uri(name));
                 bed.store.find(KEY.hash(value.value()), value.value()).is_some()
             });
-            prop_assert_eq!(bed.store.stats().entries, model.len());
+            prop_assert_eq!(bed.store.stats().entries, model.len() as u64);
             let stats = bed.store.stats();
             let gone = stats.evictions + stats.erasures - removed;
             prop_assert_eq!((present - model.len()) as u64, gone);

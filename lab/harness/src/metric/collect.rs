@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use weir_plan::event::{DiskSample, Event, EventKind, Observer, Queue, RouterSample};
+use weir_plan::event::{Event, EventKind, Observer, Queue, RouterSample};
 use weir_plan::{Plan, Role};
 
 use super::{Histogram, Kind, Measure, Metric, Statistic};
@@ -249,42 +249,42 @@ impl Collector {
             self.spread(M::CpuPerPacket, over, node, (cpu_s, packets));
             self.spread(M::OutPerCpu, over, node, (out_bits, cpu_s));
         }
-        self.disks(over, node, &now.disk, &before.disk);
+        self.disks(over, node, &now.since(&before));
         self.sample(M::StoreEntries, at_ns, node, now.store_entries as f64);
-        self.sample(M::DiskEntries, at_ns, node, now.disk.disk_entries as f64);
+        self.sample(M::DiskEntries, at_ns, node, now.disk.entries as f64);
         self.sample(M::PitEntries, at_ns, node, now.pit_entries as f64);
     }
 
-    fn disks(&mut self, over: Span, node: u32, now: &DiskSample, before: &DiskSample) {
+    fn disks(&mut self, over: Span, node: u32, counted: &RouterSample) {
         use Measure as M;
-        let counted = now.since(before);
+        let (disk, busy) = (&counted.disk, &counted.busy);
         let bypasses = [
-            (M::BypassThreshold, counted.bypass_threshold),
-            (M::BypassAdaptive, counted.bypass_adaptive),
-            (M::BypassProbe, counted.bypass_probe),
-            (M::BypassStalled, counted.bypass_stalled),
+            (M::BypassThreshold, busy.bypassed_queue_full),
+            (M::BypassAdaptive, busy.bypassed_slower),
+            (M::BypassProbe, busy.bypassed_probe),
+            (M::BypassStalled, busy.bypassed_stalled),
         ];
         let all_bypasses = bypasses.iter().map(|(_, count)| count).sum();
-        let told = counted.alphas_out + counted.betas_out;
+        let told = busy.busy_sent + busy.available_sent;
         for (measure, count) in bypasses.into_iter().chain([
             (M::Bypasses, all_bypasses),
-            (M::DiskReads, counted.disk_reads),
-            (M::DiskAnswers, counted.disk_answers),
-            (M::DiskReadsShared, counted.disk_reads_shared),
-            (M::DiskReadsRefused, counted.disk_reads_refused),
-            (M::DiskWrites, counted.disk_writes),
-            (M::DiskWritesPassedBy, counted.disk_writes_passed_by),
-            (M::FilterNegatives, counted.filter_negatives),
-            (M::WaitedOverThreshold, counted.waited_over_threshold),
-            (M::StoreMarks, counted.store_marks),
+            (M::DiskReads, disk.reads),
+            (M::DiskAnswers, busy.answered),
+            (M::DiskReadsShared, disk.reads_shared),
+            (M::DiskReadsRefused, busy.reads_refused + busy.interests_refused),
+            (M::DiskWrites, disk.writes),
+            (M::DiskWritesPassedBy, disk.passed_by),
+            (M::FilterNegatives, disk.filter_negatives),
+            (M::WaitedOverThreshold, busy.waited_over_threshold),
+            (M::StoreMarks, busy.marked),
             (M::Announcements, told),
         ]) {
             self.spread(measure, over, node, (count as f64, 0.0));
         }
-        let answers = counted.disk_answers as f64;
+        let answers = busy.answered as f64;
         self.spread(M::DiskReadTime, over, node, (counted.disk_answer_ns as f64 / 1e9, answers));
-        let false_positives = counted.filter_false_positives as f64;
-        let all = counted.filter_negatives as f64 + false_positives;
+        let false_positives = disk.filter_false_positives as f64;
+        let all = disk.filter_negatives as f64 + false_positives;
         self.spread(M::FilterFalsePositives, over, node, (false_positives, all));
     }
 

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
-use weir_plan::event::{DiskSample, Event, EventKind, Observer, Queue, RouterSample};
+use weir_forward::BusyStats;
+use weir_plan::event::{Event, EventKind, Observer, Queue, RouterSample};
 use weir_plan::workload::{ConsumerPlan, Demand, Names, Popularity, Sizes};
 use weir_plan::{NodePlan, Role};
 
@@ -296,15 +297,11 @@ fn disks_are_measured_by_what_they_count_and_by_their_queues() {
          [[metric]]\nid = \"last\"\nmeasure = \"delivery-time\"\nstatistic = \"max\"\n",
     );
     let length = |queue, packets| EventKind::QueueLength { queue, packets };
-    let sample = |disk_answers, disk_answer_ns, bypass_threshold, bypass_stalled| {
-        let disk = DiskSample {
-            disk_answers,
-            disk_answer_ns,
-            bypass_threshold,
-            bypass_stalled,
-            ..DiskSample::default()
-        };
-        EventKind::RouterSample(Box::new(RouterSample { disk, ..RouterSample::default() }))
+    let sample = |answered, disk_answer_ns, bypassed_queue_full, bypassed_stalled| {
+        let busy =
+            BusyStats { answered, bypassed_queue_full, bypassed_stalled, ..BusyStats::default() };
+        let sample = RouterSample { disk_answer_ns, busy, ..RouterSample::default() };
+        EventKind::RouterSample(Box::new(sample))
     };
     let events = [
         (S, 2, length(Queue::DiskReads, 7)),

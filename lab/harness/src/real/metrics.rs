@@ -5,7 +5,8 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use weir_plan::event::{DiskSample, Queue, RouterSample};
+use weir_base::{CounterKind, Counters};
+use weir_plan::event::{Queue, RouterSample};
 
 /// How long a router may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -120,48 +121,27 @@ fn parse(text: &str) -> RouterSample {
             "weir_store_misses_total" => &mut sample.store_misses,
             "weir_store_entries" => &mut sample.store_entries,
             "weir_pit_entries" => &mut sample.pit_entries,
-            _ => match disk_field(name, labels, &mut sample.disk) {
-                Some(field) => field,
-                None => continue,
-            },
+            _ => continue,
         };
         *field += value;
     }
-    sample.disk.disk_answer_ns = answer_ns(text);
+    sample.disk = table(text);
+    sample.busy = table(text);
+    sample.disk_answer_ns = answer_ns(text);
     sample
 }
 
-/// What a metric of the disks is counted in.
-fn disk_field<'a>(name: &str, labels: &str, disk: &'a mut DiskSample) -> Option<&'a mut u64> {
-    let has = |label: &str| labels.contains(label);
-    Some(match name {
-        "weir_disk_entries" => &mut disk.disk_entries,
-        "weir_disk_reads_total" => &mut disk.disk_reads,
-        "weir_disk_reads_shared_total" => &mut disk.disk_reads_shared,
-        "weir_disk_reads_refused_total" | "weir_disk_interests_refused_total" => {
-            &mut disk.disk_reads_refused
-        }
-        "weir_disk_answered_total" => &mut disk.disk_answers,
-        "weir_disk_writes_total" => &mut disk.disk_writes,
-        "weir_disk_written_bytes_total" => &mut disk.disk_written_bytes,
-        "weir_disk_passed_by_total" => &mut disk.disk_writes_passed_by,
-        "weir_disk_evictions_total" => &mut disk.disk_evictions,
-        "weir_disk_filter_negatives_total" => &mut disk.filter_negatives,
-        "weir_disk_filter_false_positives_total" => &mut disk.filter_false_positives,
-        "weir_disk_read_errors_total" | "weir_disk_write_errors_total" => &mut disk.disk_errors,
-        "weir_disk_damaged_total" => &mut disk.disk_damaged,
-        "weir_disk_bypassed_total" if has("\"queue-full\"") => &mut disk.bypass_threshold,
-        "weir_disk_bypassed_total" if has("\"slower\"") => &mut disk.bypass_adaptive,
-        "weir_disk_bypassed_total" if has("\"probe\"") => &mut disk.bypass_probe,
-        "weir_disk_bypassed_total" => &mut disk.bypass_stalled,
-        "weir_disk_waited_over_threshold_total" => &mut disk.waited_over_threshold,
-        "weir_disk_marked_total" => &mut disk.store_marks,
-        "weir_disk_alphas_sent_total" => &mut disk.alphas_out,
-        "weir_disk_betas_sent_total" => &mut disk.betas_out,
-        "weir_disk_alphas_received_total" => &mut disk.alphas_in,
-        "weir_disk_betas_received_total" => &mut disk.betas_in,
-        _ => return None,
-    })
+/// The table of counters whose metrics are in `text`.
+fn table<T: Counters>(text: &str) -> T {
+    let mut table = T::default();
+    for (index, counter) in T::TABLE.iter().enumerate() {
+        let Some(metric) = counter.metric else { continue };
+        let total = if counter.kind == CounterKind::Total { "_total" } else { "" };
+        let label = counter.label.map(|(label, value)| format!("{{{label}=\"{value}\"}}"));
+        let name = format!("weir_{metric}{total}{}", label.unwrap_or_default());
+        *table.number_mut(index) = value_of(text, &name);
+    }
+    table
 }
 
 /// The sum of the times that answers from disk took, ns.
@@ -172,51 +152,10 @@ fn answer_ns(text: &str) -> u64 {
     rows.next().map_or(0, |seconds| (seconds * 1e9).round() as u64)
 }
 
-/// `now` as if counting had begun at `before`; what is in the tables is not counted.
-pub(super) fn since(now: &RouterSample, before: &RouterSample) -> RouterSample {
-    RouterSample {
-        in_interests: now.in_interests.saturating_sub(before.in_interests),
-        in_data: now.in_data.saturating_sub(before.in_data),
-        in_nacks: now.in_nacks.saturating_sub(before.in_nacks),
-        out_interests: now.out_interests.saturating_sub(before.out_interests),
-        out_data: now.out_data.saturating_sub(before.out_data),
-        out_nacks: now.out_nacks.saturating_sub(before.out_nacks),
-        in_bytes: now.in_bytes.saturating_sub(before.in_bytes),
-        out_bytes: now.out_bytes.saturating_sub(before.out_bytes),
-        store_hits: now.store_hits.saturating_sub(before.store_hits),
-        store_misses: now.store_misses.saturating_sub(before.store_misses),
-        dropped: now.dropped.saturating_sub(before.dropped),
-        cpu_ns: now.cpu_ns.saturating_sub(before.cpu_ns),
-        store_entries: now.store_entries,
-        pit_entries: now.pit_entries,
-        disk: now.disk.since(&before.disk),
-    }
-}
-
-/// The counters of a router that lived before and lives again: counts add up.
-pub(super) fn sum(now: &RouterSample, before: &RouterSample) -> RouterSample {
-    RouterSample {
-        in_interests: now.in_interests + before.in_interests,
-        in_data: now.in_data + before.in_data,
-        in_nacks: now.in_nacks + before.in_nacks,
-        out_interests: now.out_interests + before.out_interests,
-        out_data: now.out_data + before.out_data,
-        out_nacks: now.out_nacks + before.out_nacks,
-        in_bytes: now.in_bytes + before.in_bytes,
-        out_bytes: now.out_bytes + before.out_bytes,
-        store_hits: now.store_hits + before.store_hits,
-        store_misses: now.store_misses + before.store_misses,
-        dropped: now.dropped + before.dropped,
-        cpu_ns: now.cpu_ns + before.cpu_ns,
-        store_entries: now.store_entries,
-        pit_entries: now.pit_entries,
-        disk: now.disk.after(&before.disk),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_forward::BusyStats;
 
     #[test]
     fn metrics_become_a_sample() {
@@ -247,19 +186,19 @@ weir_disk_read_latency_seconds_sum 0.5
             store_hits: 4,
             store_entries: 9,
             pit_entries: 3,
-            disk: DiskSample {
-                disk_answers: 3,
-                disk_answer_ns: 500_000_000,
-                bypass_threshold: 5,
-                bypass_stalled: 1,
-                ..DiskSample::default()
+            disk_answer_ns: 500_000_000,
+            busy: BusyStats {
+                answered: 3,
+                bypassed_queue_full: 5,
+                bypassed_stalled: 1,
+                ..BusyStats::default()
             },
             ..RouterSample::default()
         };
         assert_eq!(sample, expected);
         let before = RouterSample { in_interests: 2, store_entries: 1, ..Default::default() };
-        let left = since(&sample, &before);
+        let left = sample.since(&before);
         assert_eq!((left.in_interests, left.store_entries), (10, 9));
-        assert_eq!(sum(&left, &before), sample);
+        assert_eq!(left.after(&before), sample);
     }
 }

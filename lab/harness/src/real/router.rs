@@ -266,7 +266,7 @@ impl Router {
         &mut self,
     ) -> Result<(RouterSample, metrics::Queues), RealError> {
         let (counted, queues) = self.counted()?;
-        Ok((metrics::sum(&metrics::since(&counted, &self.before), &self.earlier), queues))
+        Ok((counted.since(&self.before).after(&self.earlier), queues))
     }
 
     /// Its counters since it started. A router that does not answer has ended, most likely.

@@ -1,6 +1,6 @@
 //! A router of the network: its shards, and what it takes to make them again after a crash.
 
-use weir_base::{FaceId, HashKey, Instant, Packet};
+use weir_base::{Counters, FaceId, HashKey, Instant, Merge, Packet};
 use weir_forward::shard::{shard_of_name, shard_of_token};
 use weir_forward::{
     BlockingStore, Bypass, Command, FaceScope, Input, LinkType, Mark, NextHop, Outbox, Router,
@@ -14,7 +14,7 @@ use super::disk::{Disks, Library};
 use super::stages::Stages;
 use crate::check::{bounds, disk, liveness};
 use crate::peek::{Peek, component_end};
-use weir_plan::event::{DiskSample, Queue, RouterSample};
+use weir_plan::event::{Queue, RouterSample};
 use weir_plan::hash::{Part, seed_of};
 use weir_plan::{RouterPlan, filler_prefix};
 
@@ -272,9 +272,9 @@ impl RouterNode {
     /// Everything it knew is lost, but what its disks hold.
     pub(crate) fn crash(&mut self, now: Instant, library: &mut Library) {
         self.past = self.counters(now);
-        self.past.store_entries = 0;
-        self.past.pit_entries = 0;
-        self.past.disk.disk_entries = 0;
+        self.past.clear_sizes();
+        self.past.disk.clear_sizes();
+        self.past.busy.clear_sizes();
         self.shards.clear();
         self.stages = None;
         if let Some(disks) = &mut self.disks {
@@ -557,38 +557,7 @@ fn add(sum: &mut RouterSample, stats: &RouterStats) {
     sum.store_entries += stats.store.entries;
     sum.pit_entries += stats.pit_entries;
     sum.dropped += stats.drops.iter().sum::<u64>();
-    if stats.store.disk != Default::default() || stats.busy != Default::default() {
-        sum.disk = sum.disk.after(&disk_sample(stats));
-        sum.disk.disk_entries += stats.store.disk.entries;
-    }
-}
-
-fn disk_sample(stats: &RouterStats) -> DiskSample {
-    let (disk, busy) = (&stats.store.disk, &stats.busy);
-    DiskSample {
-        disk_entries: disk.entries,
-        disk_reads: disk.reads,
-        disk_reads_shared: disk.reads_shared,
-        disk_reads_refused: busy.reads_refused + busy.interests_refused,
-        disk_answers: busy.answered,
-        disk_answer_ns: busy.read_latency.sum_ns,
-        disk_writes: disk.writes,
-        disk_written_bytes: disk.written_bytes,
-        disk_writes_passed_by: disk.passed_by,
-        disk_evictions: disk.evictions,
-        filter_negatives: disk.filter_negatives,
-        filter_false_positives: disk.filter_false_positives,
-        disk_errors: disk.read_errors + disk.write_errors,
-        disk_damaged: disk.damaged,
-        bypass_threshold: busy.bypassed_queue_full,
-        bypass_adaptive: busy.bypassed_slower,
-        bypass_probe: busy.bypassed_probe,
-        bypass_stalled: busy.bypassed_stalled,
-        waited_over_threshold: busy.waited_over_threshold,
-        store_marks: busy.marked,
-        alphas_out: busy.busy_sent,
-        betas_out: busy.available_sent,
-        alphas_in: busy.busy_received,
-        betas_in: busy.available_received,
-    }
+    sum.disk_answer_ns += stats.busy.read_latency.sum_ns;
+    sum.disk.merge(&stats.store.disk);
+    sum.busy.merge_numbers(&stats.busy);
 }

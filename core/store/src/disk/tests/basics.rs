@@ -5,6 +5,7 @@ use super::bed::*;
 use crate::StoreConfig;
 use std::vec;
 use std::vec::Vec;
+use weir_base::Merge;
 
 #[test]
 fn what_memory_has_no_room_for_is_found_on_disk() {

@@ -5,6 +5,7 @@ use super::bed::*;
 use crate::StoreConfig;
 use std::vec;
 use std::vec::Vec;
+use weir_base::Merge;
 use weir_base::NS_PER_MS;
 use weir_wire::Name;
 
