@@ -4,18 +4,16 @@
 
 extern crate alloc;
 
-mod catalog;
 pub mod congestion;
 mod consumer;
 mod histogram;
 mod interest;
 mod metadata;
 mod path_id;
+mod producer;
 mod request;
 mod segment_set;
-mod template;
 
-pub use catalog::{Answer, Catalog, ObjectId};
 pub use congestion::{CongestionControl, Controller};
 pub use consumer::{
     Check, Consumer, ConsumerConfig, ConsumerError, ConsumerEvent, ConsumerInput, ConsumerOutbox,
@@ -26,8 +24,12 @@ pub use histogram::Histogram;
 pub use interest::InterestBatch;
 pub use metadata::{LISTING_KEYWORD, METADATA_KEYWORD, Metadata, MetadataError};
 pub use path_id::PathId;
+pub use producer::{
+    Answer, Catalog, Frame, ObjectId, Producer, ProducerConfig, ProducerEvent, ProducerInput,
+    ProducerOutbox, ProducerStats, ReadOp, Seal, SealedObject, SegmentTemplate, Signatures, Source,
+    Unanswered,
+};
 pub use segment_set::SegmentSet;
-pub use template::{Frame, Seal, SegmentTemplate};
 
 #[cfg(test)]
 mod tests;

@@ -20,7 +20,7 @@ use crate::consumer::schedule::Schedule;
 use crate::{
     Answer, Catalog, Consumer, ConsumerConfig, ConsumerError, ConsumerEvent, ConsumerInput,
     ConsumerOutbox, ConsumerStats, Controller, Metadata, Part, PathId, ReaderMode, SegmentSet,
-    SegmentTemplate, Target, Unit, Verdict, VerifyOp,
+    SegmentTemplate, Source, Target, Unit, Verdict, VerifyOp,
 };
 
 const DIGESTS_PER_PART: usize = 20;
@@ -71,7 +71,7 @@ impl Producer {
     }
 
     fn answer(&mut self, interest: &InterestView<'_>) -> Option<Packet> {
-        match self.catalog.answer(interest) {
+        match self.catalog.find(interest) {
             Answer::Packet(packet) => Some(packet),
             Answer::Segment { segment, .. } => {
                 let content = chunk(&self.content, self.segment_size, segment);

@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::Duration;
 
-use mio::{Events, Poll, Token, Waker};
+use nix::poll::PollFlags;
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use weir_base::{FaceId, Instant, NS_PER_MS, Packet, Pool, Rng};
-use weir_face::{FaceUri, RecvStatus, SendStatus, unix_time_ms};
+use weir_face::{FaceUri, RecvStatus, SendStatus, UdpPort, unix_time_ms};
 use weir_link::{LinkDrop, Received};
 use weir_manage::commands::{self, Command, Scope};
 use weir_manage::{
@@ -16,15 +18,14 @@ use weir_manage::{
 use weir_security::DigestSigner;
 use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name};
 
-use crate::connection::{Connection, instant_since, random_u64};
-
-const SOCKET: Token = Token(0);
-const WAKE: Token = Token(1);
+use crate::connection::{Connection, monotonic_now, random_u64};
 
 /// Memory kept for receive blocks and packets under way.
 const POOL_CACHED_BYTES_MAX: usize = 32 << 20;
 /// Blocks read before the application gets its turn.
 const READS_MAX: usize = 4;
+/// With so much waiting to be sent nothing more is read: it would only lead to more.
+const QUEUE_BYTES_HIGH: u64 = 4 << 20;
 /// Packets that came while a single answer was waited for; more are dropped.
 const STASH_MAX: usize = 4096;
 
@@ -84,15 +85,35 @@ pub struct FromRouter {
     pub packet: Packet,
 }
 
+/// Ends a wait of the [`Client`] that it comes from, from any thread.
+#[derive(Debug)]
+pub struct Waker(EventFd);
+
+impl Waker {
+    fn new() -> io::Result<Self> {
+        Ok(Self(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?))
+    }
+
+    /// Ends the wait that is under way, or else the next one.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn wake(&self) -> io::Result<()> {
+        match self.0.write(1) {
+            // So often that the counter is full, which wakes as well.
+            Ok(_) | Err(nix::errno::Errno::EAGAIN) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
 /// A connection to a router. Packets go out with [`Client::send`] and [`Client::poll`]; `poll` also
 /// brings what came.
 pub struct Client {
     uri: FaceUri,
     connection: Connection,
-    poll: Poll,
-    events: Events,
     waker: Arc<Waker>,
-    epoch: std::time::Instant,
+    is_woken: bool,
     pool: Pool,
     frames: Vec<Packet>,
     stash: VecDeque<FromRouter>,
@@ -110,17 +131,24 @@ impl Client {
     /// [`ClientError::Connect`].
     pub fn connect(uri: &FaceUri) -> Result<Self, ClientError> {
         let failed = |source| ClientError::Connect { uri: uri.to_string(), source };
-        let mut connection = Connection::open(uri).map_err(failed)?;
-        let poll = Poll::new()?;
-        connection.register(poll.registry(), SOCKET)?;
-        let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
+        Self::over(uri.clone(), Connection::open(uri).map_err(failed)?)
+    }
+
+    /// Goes over to a router at a UDP address from a port that is bound already, with datagrams of
+    /// at most `mtu` octets.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn over_udp(port: UdpPort, peer: SocketAddr, mtu: usize) -> Result<Self, ClientError> {
+        Self::over(FaceUri::Udp(peer), Connection::over_udp(port, peer, mtu)?)
+    }
+
+    fn over(uri: FaceUri, connection: Connection) -> Result<Self, ClientError> {
         Ok(Self {
-            uri: uri.clone(),
+            uri,
             connection,
-            poll,
-            events: Events::with_capacity(16),
-            waker,
-            epoch: std::time::Instant::now(),
+            waker: Arc::new(Waker::new()?),
+            is_woken: false,
             pool: Pool::new(POOL_CACHED_BYTES_MAX),
             frames: Vec::new(),
             stash: VecDeque::new(),
@@ -142,9 +170,9 @@ impl Client {
         self.connection.is_local()
     }
 
-    /// Nanoseconds since the client was made.
+    /// Nanoseconds of the machine's monotonic clock, the same in every process.
     pub fn now(&self) -> Instant {
-        instant_since(self.epoch)
+        monotonic_now()
     }
 
     /// The pool that packets come from.
@@ -157,9 +185,14 @@ impl Client {
         self.rng.next_u64()
     }
 
-    /// Ends a [`Client::poll`] from another thread.
+    /// Ends a wait from another thread.
     pub fn waker(&self) -> Arc<Waker> {
         self.waker.clone()
+    }
+
+    /// Whether the [`Client::waker`] was used since this was asked last.
+    pub fn take_woken(&mut self) -> bool {
+        std::mem::take(&mut self.is_woken)
     }
 
     /// Octets that wait to be sent.
@@ -221,45 +254,58 @@ impl Client {
         packets.extend(self.stash.drain(..));
         self.read(packets)?;
         if packets.len() == before {
-            self.wait(deadline)?;
+            self.wait(None, deadline)?;
             self.flush()?;
             self.read(packets)?;
         }
         Ok(())
     }
 
-    /// Sends what is queued and waits, without reading, until the socket takes more, the waker is
-    /// used or `deadline` is past: for producers that have enough to send for now.
+    /// Sends what is queued, waits for packets, until `other` can be read or `deadline` is past,
+    /// and appends what came to `packets`. Tells whether `other` can be read.
     ///
     /// # Errors
     /// [`ClientError::Lost`].
-    pub fn poll_send(&mut self, deadline: Option<Instant>) -> Result<(), ClientError> {
+    pub fn poll_beside(
+        &mut self,
+        other: BorrowedFd<'_>,
+        deadline: Option<Instant>,
+        packets: &mut Vec<FromRouter>,
+    ) -> Result<bool, ClientError> {
         self.flush()?;
-        if !self.is_writable {
-            self.wait(deadline)?;
-            self.flush()?;
-        }
-        Ok(())
+        packets.extend(self.stash.drain(..));
+        let deadline = if packets.is_empty() { deadline } else { Some(Instant::ZERO) };
+        let is_other = self.wait(Some(other), deadline)?;
+        self.flush()?;
+        self.read(packets)?;
+        Ok(is_other)
     }
 
-    fn wait(&mut self, deadline: Option<Instant>) -> Result<(), ClientError> {
-        let now = self.now();
+    /// Whether packets are to be read.
+    fn wants_packets(&self) -> bool {
+        self.queue_bytes() < QUEUE_BYTES_HIGH
+    }
+
+    fn wait(
+        &mut self,
+        other: Option<BorrowedFd<'_>>,
+        deadline: Option<Instant>,
+    ) -> Result<bool, ClientError> {
         let link = self.connection.link.next_wakeup();
         let until = [deadline, link].into_iter().flatten().min();
-        // mio waits in milliseconds and rounds up.
-        let timeout = until.map(|until| Duration::from_nanos(until.ns_since(now)));
-        match self.poll.poll(&mut self.events, timeout) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
-            Err(error) => return Err(error.into()),
+        let timeout_ns = until.map(|until| until.ns_since(self.now()));
+        let mut wanted = PollFlags::empty();
+        wanted.set(PollFlags::POLLIN, self.wants_packets());
+        wanted.set(PollFlags::POLLOUT, !self.is_writable);
+        let ready = self.connection.wait(wanted, self.waker.0.as_fd(), other, timeout_ns)?;
+        self.is_readable |= ready.readable;
+        self.is_writable |= ready.writable;
+        if ready.woken {
+            self.is_woken = true;
+            // Nothing is lost: whoever wakes has done its part before.
+            let _ = self.waker.0.read();
         }
-        for event in &self.events {
-            if event.token() == SOCKET {
-                self.is_readable |= event.is_readable() || event.is_read_closed();
-                self.is_writable |= event.is_writable() || event.is_write_closed();
-            }
-        }
-        Ok(())
+        Ok(ready.other)
     }
 
     /// Has the link do what its time has come for.
@@ -274,7 +320,7 @@ impl Client {
 
     fn read(&mut self, packets: &mut Vec<FromRouter>) -> Result<(), ClientError> {
         for _ in 0..READS_MAX {
-            if !self.is_readable {
+            if !self.is_readable || !self.wants_packets() {
                 break;
             }
             let status = self
@@ -298,7 +344,7 @@ impl Client {
 
     /// Takes the frames apart.
     fn receive(&mut self, packets: &mut Vec<FromRouter>) {
-        let now = instant_since(self.epoch);
+        let now = self.now();
         for frame in self.frames.drain(..) {
             match self.connection.link.receive(now, frame, &mut self.pool) {
                 Received::Packet { header, packet } => {

@@ -1,17 +1,31 @@
 //! The socket to the router, of any kind, with its link.
 
 use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use mio::{Interest, Registry, Token};
-use weir_base::{Instant, Packet, Pool};
-use weir_face::{FaceUri, RecvStatus, SendStatus, Socket};
-use weir_link::Link;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime};
+use weir_base::{Instant, NS_PER_S, Packet, Pool};
+use weir_face::{FaceUri, RecvStatus, SendStatus, Socket, UdpPeer, UdpPort};
+use weir_link::{Link, LinkConfig};
 
 /// How long a TCP connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bound on what waits to be sent. A producer stops reading Interests long before.
 const QUEUE_BYTES_MAX: u64 = 64 << 20;
+
+/// What a wait ended with.
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct Ready {
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+    pub(crate) woken: bool,
+    pub(crate) other: bool,
+}
 
 /// One connection to a router.
 pub(crate) struct Connection {
@@ -22,7 +36,16 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn open(uri: &FaceUri) -> io::Result<Self> {
         let socket = Socket::connect(uri, CONNECT_TIMEOUT)?;
-        let mut config = socket.link_config();
+        let config = socket.link_config();
+        Self::new(socket, config)
+    }
+
+    /// A connection from a port that is bound already, with datagrams of at most `mtu` octets.
+    pub(crate) fn over_udp(port: UdpPort, peer: SocketAddr, mtu: usize) -> io::Result<Self> {
+        Self::new(Socket::Udp(UdpPeer::at(port, peer)), LinkConfig::datagram(mtu))
+    }
+
+    fn new(socket: Socket, mut config: LinkConfig) -> io::Result<Self> {
         config.egress.queue_bytes_max = QUEUE_BYTES_MAX;
         // Applications do not mark: a standing queue here only says that the router is the slower
         // one.
@@ -38,9 +61,37 @@ impl Connection {
         self.socket.is_local()
     }
 
-    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        let interests = Interest::READABLE | Interest::WRITABLE;
-        registry.register(&mut self.socket, token, interests)
+    /// Waits, with the precision of the kernel's timers, until the socket has what is `wanted`,
+    /// `waker` or `other` can be read, or `timeout_ns` is over.
+    pub(crate) fn wait(
+        &self,
+        wanted: PollFlags,
+        waker: BorrowedFd<'_>,
+        other: Option<BorrowedFd<'_>>,
+        timeout_ns: Option<u64>,
+    ) -> io::Result<Ready> {
+        let mut watched = [
+            PollFd::new(self.socket.as_fd(), wanted),
+            PollFd::new(waker, PollFlags::POLLIN),
+            PollFd::new(other.unwrap_or(waker), PollFlags::POLLIN),
+        ];
+        let timeout = timeout_ns.map(|ns| TimeSpec::from_duration(Duration::from_nanos(ns)));
+        match ppoll(&mut watched, timeout, None) {
+            Ok(_) => {}
+            Err(Errno::EINTR) => return Ok(Ready::default()),
+            Err(error) => return Err(error.into()),
+        }
+        let is_set = |at: usize, flags: PollFlags| {
+            let found: Option<PollFlags> = watched[at].revents();
+            found.is_some_and(|found| found.intersects(flags))
+        };
+        let broken = PollFlags::POLLERR | PollFlags::POLLHUP;
+        Ok(Ready {
+            readable: is_set(0, PollFlags::POLLIN | broken),
+            writable: is_set(0, PollFlags::POLLOUT | broken),
+            woken: is_set(1, PollFlags::POLLIN),
+            other: other.is_some() && is_set(2, PollFlags::POLLIN | broken),
+        })
     }
 
     /// Appends what one read brings.
@@ -58,9 +109,11 @@ impl Connection {
     }
 }
 
-/// Nanoseconds since `epoch` as the core counts them.
-pub(crate) fn instant_since(epoch: std::time::Instant) -> Instant {
-    Instant::from_ns(u64::try_from(epoch.elapsed().as_nanos()).unwrap_or(u64::MAX))
+/// Nanoseconds of the machine's monotonic clock, the same in every process.
+pub(crate) fn monotonic_now() -> Instant {
+    // The clock exists on every system that this runs on.
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("a monotonic clock");
+    Instant::from_ns(time.tv_sec() as u64 * NS_PER_S + time.tv_nsec() as u64)
 }
 
 /// A number nobody can guess.

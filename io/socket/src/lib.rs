@@ -4,20 +4,22 @@
 mod client;
 mod connection;
 mod download;
+mod event_loop;
 mod output;
 mod publish;
 mod serve;
 mod sink;
 mod verify_pool;
 
-pub use client::{Client, ClientError, CommandError, ExpressError, FromRouter};
+pub use client::{Client, ClientError, CommandError, ExpressError, FromRouter, Waker};
 pub use download::{DownloadError, DownloadOptions, Found, Host, Progress, Summary, download};
+pub use event_loop::{Context, Endpoint, EndpointId, EventLoop};
 pub use output::{
     MemoryOutput, Opened, Output, OutputError, PartFile, StreamOutput, is_reserved_name,
 };
 pub use publish::{
     Label, PublishError, PublishOptions, Published, publish_file, publish_listing, publish_octets,
 };
-pub use serve::{ObjectStore, ServeError, ServeStats, serve};
+pub use serve::{ObjectStore, ServeError, serve};
 pub use sink::FileSink;
 pub use weir_face::unix_time_ms;

@@ -10,7 +10,7 @@ use crossbeam_channel::{Sender, unbounded};
 use weir_base::Packet;
 use weir_security::manifest::{self, DIGESTS_PER_PART};
 use weir_security::{SignError, Signer, sign_data};
-use weir_transport::{METADATA_KEYWORD, Metadata, SegmentTemplate};
+use weir_transport::{METADATA_KEYWORD, Metadata, SealedObject, SegmentTemplate, Signatures};
 use weir_wire::{Component, Data, Name, SignatureInfo};
 
 /// Segments that a thread reads and signs at a time.
@@ -112,73 +112,27 @@ pub(crate) enum Content {
     Memory(Packet),
 }
 
-/// The signature values of an object's segments, without gaps.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Signatures {
-    octets: Vec<u8>,
-    lens: Vec<u16>,
-    stride: usize,
-}
-
-impl Signatures {
-    fn new(chunks: &[Signed]) -> Self {
-        let all = || chunks.iter().flat_map(|chunk| &chunk.signatures);
-        let stride = all().map(Vec::len).max().unwrap_or(0);
-        let mut signatures = Self { stride, ..Self::default() };
-        signatures.lens.reserve_exact(all().count());
-        signatures.octets.reserve_exact(all().count() * stride);
-        for signature in all() {
-            signatures.lens.push(u16::try_from(signature.len()).expect("checked when signed"));
-            signatures.octets.extend_from_slice(signature);
-            signatures.octets.resize(signatures.lens.len() * stride, 0);
-        }
-        signatures
-    }
-
-    pub(crate) fn of(&self, segment: u64) -> &[u8] {
-        let index = segment as usize;
-        &self.octets[index * self.stride..][..usize::from(self.lens[index])]
-    }
-}
-
 /// An object ready to be served.
 #[derive(Clone, Debug)]
 pub struct Published {
-    pub(crate) versioned: Name,
-    pub(crate) template: SegmentTemplate,
-    pub(crate) signatures: Signatures,
+    pub(crate) object: SealedObject,
     pub(crate) content: Content,
-    pub(crate) segment_size: u64,
-    pub(crate) size_bytes: u64,
-    /// Metadata and manifest parts.
-    pub(crate) packets: Vec<Packet>,
 }
 
 impl Published {
     /// Name of the version.
     pub fn versioned(&self) -> &Name {
-        &self.versioned
+        &self.object.versioned
     }
 
     /// Octets of the object.
     pub fn size_bytes(&self) -> u64 {
-        self.size_bytes
+        self.object.size_bytes
     }
 
     /// Segments of the object.
     pub fn segments(&self) -> u64 {
-        self.signatures.lens.len() as u64
-    }
-
-    /// Octets of memory that serving it takes, roughly.
-    pub fn memory_bytes(&self) -> usize {
-        let packets: usize = self.packets.iter().map(|packet| packet.len()).sum();
-        self.signatures.octets.len() + 2 * self.signatures.lens.len() + packets
-    }
-
-    pub(crate) fn content_len(&self, segment: u64) -> usize {
-        let start = segment * self.segment_size;
-        (self.size_bytes - start).min(self.segment_size) as usize
+        self.object.segments()
     }
 }
 
@@ -368,15 +322,16 @@ fn publish(
             .content(metadata.encode());
         packets.push(sign_data(&data, label.signer)?.into());
     }
-    Ok(Published {
+    let signatures = chunks.iter().flat_map(|chunk| chunk.signatures.iter().map(Vec::as_slice));
+    let object = SealedObject {
         versioned: about.versioned.clone(),
-        signatures: Signatures::new(&chunks),
+        signatures: Signatures::new(signatures),
         template,
-        content,
         segment_size,
         size_bytes,
         packets,
-    })
+    };
+    Ok(Published { object, content })
 }
 
 fn sign_manifest(

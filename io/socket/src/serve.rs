@@ -6,23 +6,22 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use weir_base::{Instant, NS_PER_MS, NS_PER_S, Packet, Pool};
-use weir_security::sha256;
-use weir_transport::{Answer, Catalog, ObjectId};
-use weir_wire::{DecodeError, InterestView, LpHeader, NackReason};
+use weir_base::{HashKey, Instant, NS_PER_MS, NS_PER_S, Packet, Pool};
+use weir_transport::{
+    Catalog, ObjectId, PathId, Producer, ProducerConfig, ProducerInput, ProducerOutbox,
+    ProducerStats, ReadOp,
+};
+use weir_wire::DecodeError;
 
 use crate::client::{Client, ClientError, FromRouter};
+use crate::event_loop::{Context, Endpoint, EventLoop};
 use crate::publish::{Content, Fingerprint, Published};
 
 /// Files kept open at a time.
 const OPEN_FILES_MAX: usize = 256;
 /// How often it is checked that a file is still the one that was signed.
 const CHECK_NS: u64 = NS_PER_S;
-/// With so much waiting to be sent, no more Interests are read.
-const QUEUE_BYTES_MAX: u64 = 4 << 20;
-/// Answers queued before they are sent.
-const BATCH_ANSWERS: usize = 16;
-/// How often [`serve`] looks whether it is to stop.
+/// How often all open files are looked at.
 const TICK_NS: u64 = 200 * NS_PER_MS;
 
 /// Why serving ends.
@@ -47,36 +46,42 @@ pub enum ServeError {
     },
 }
 
-/// What was served.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct ServeStats {
-    /// Interests that came.
-    pub interests: u64,
-    /// Data sent.
-    pub data: u64,
-    /// Octets of Data sent.
-    pub octets: u64,
-    /// Interests for what is not here.
-    pub unknown: u64,
-    /// Packets that could not be decoded, or were no Interests.
-    pub malformed: u64,
-    /// Data that could not be sent.
-    pub dropped: u64,
-}
-
 struct OpenFile {
     file: File,
     checked: Instant,
 }
 
-/// Published objects, found by name.
-#[derive(Default)]
+/// Published objects, found by name, with the producer that answers for them.
 pub struct ObjectStore {
-    catalog: Catalog,
+    producer: Producer,
     objects: Vec<Published>,
     open: HashMap<ObjectId, OpenFile>,
     /// In the order of opening.
     opened: VecDeque<ObjectId>,
+    /// When the open files are checked next.
+    check_at: Instant,
+    inputs: Vec<ProducerInput>,
+    out: ProducerOutbox,
+    dropped: u64,
+    error: Option<ServeError>,
+}
+
+impl Default for ObjectStore {
+    fn default() -> Self {
+        // All objects are there: no Interest waits and no Data is kept, so that no name is hashed.
+        let config = ProducerConfig::new(HashKey::new([0, 0]));
+        Self {
+            producer: Producer::new(Catalog::new(), config),
+            objects: Vec::new(),
+            open: HashMap::new(),
+            opened: VecDeque::new(),
+            check_at: Instant::ZERO,
+            inputs: Vec::new(),
+            out: ProducerOutbox::default(),
+            dropped: 0,
+            error: None,
+        }
+    }
 }
 
 impl ObjectStore {
@@ -87,11 +92,12 @@ impl ObjectStore {
 
     /// Adds an object.
     pub fn add(&mut self, published: Published) {
-        for packet in &published.packets {
-            self.catalog.add_packet(packet.clone()).expect("it was made as Data");
+        let catalog = self.producer.source_mut();
+        for packet in &published.object.packets {
+            catalog.add_packet(packet.clone()).expect("it was made as Data");
         }
-        let versioned = published.versioned.as_view();
-        let id = self.catalog.add_object(versioned, published.segments());
+        let versioned = published.versioned().as_view();
+        let id = catalog.add_object(versioned, published.segments());
         debug_assert_eq!(id.0 as usize, self.objects.len());
         self.objects.push(published);
     }
@@ -101,7 +107,7 @@ impl ObjectStore {
     /// # Errors
     /// When it is no Data.
     pub fn add_packet(&mut self, packet: Packet) -> Result<(), DecodeError> {
-        self.catalog.add_packet(packet)
+        self.producer.source_mut().add_packet(packet)
     }
 
     /// The objects, in the order of adding.
@@ -109,23 +115,39 @@ impl ObjectStore {
         &self.objects
     }
 
-    /// The Data that answers an Interest, if there is one.
-    ///
-    /// # Errors
-    /// [`ServeError::Changed`], [`ServeError::Read`].
-    pub fn answer(
-        &mut self,
-        now: Instant,
-        interest: &InterestView<'_>,
-        pool: &mut Pool,
-    ) -> Result<Option<Packet>, ServeError> {
-        match self.catalog.answer(interest) {
-            Answer::Packet(packet) => Ok(Some(packet)),
-            Answer::Unknown => Ok(None),
-            Answer::Segment { object, segment, digest } => {
-                let packet = self.segment(now, object, segment, pool)?;
-                let fits = digest.is_none_or(|digest| sha256(&[&packet]) == digest);
-                Ok(fits.then_some(packet))
+    /// What was served so far.
+    pub fn stats(&self) -> ProducerStats {
+        self.producer.stats()
+    }
+
+    /// Data that could not be sent.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Answers what is in `inputs`, with what is read for it.
+    fn turn(&mut self, client: &mut Client) -> Result<(), ServeError> {
+        let now = client.now();
+        let mut out = std::mem::take(&mut self.out);
+        let mut result = Ok(());
+        loop {
+            self.producer.handle(now, &mut self.inputs, &mut out);
+            for (_, header, packet) in out.packets.drain(..) {
+                self.dropped += u64::from(client.send(header, packet).is_err());
+            }
+            for op in out.reads.drain(..) {
+                let input = match self.segment(now, &op, client.pool()) {
+                    Ok(data) => ProducerInput::ReadDone { op, data },
+                    Err(error) => {
+                        result = Err(error);
+                        ProducerInput::ReadFailed { op }
+                    }
+                };
+                self.inputs.push(input);
+            }
+            if self.inputs.is_empty() {
+                self.out = out;
+                return result;
             }
         }
     }
@@ -133,32 +155,24 @@ impl ObjectStore {
     fn segment(
         &mut self,
         now: Instant,
-        id: ObjectId,
-        segment: u64,
+        op: &ReadOp,
         pool: &mut Pool,
     ) -> Result<Packet, ServeError> {
-        let object = &self.objects[id.0 as usize];
-        let signature = object.signatures.of(segment);
-        let content_len = object.content_len(segment);
-        let offset = segment * object.segment_size;
-        let frame = object.template.frame(segment, content_len, signature.len());
-        let mut block = pool.alloc(frame.len);
-        object.template.write(segment, content_len, signature, &mut block);
-        match &object.content {
+        let id = op.object;
+        let Published { object, content } = &self.objects[id.0 as usize];
+        let (mut block, frame, offset) = object.frame(op.segment, pool);
+        let out = &mut block[frame.content];
+        match content {
             Content::Memory(octets) => {
-                let start = offset as usize;
-                block[frame.content].copy_from_slice(&octets[start..start + content_len]);
+                out.copy_from_slice(&octets[offset as usize..][..out.len()]);
             }
-            Content::File { .. } => {
-                let file = self.file(now, id)?;
-                match file.read_exact_at(&mut block[frame.content], offset) {
-                    Ok(()) => {}
-                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                        return Err(ServeError::Changed { path: self.path(id) });
-                    }
-                    Err(source) => return Err(ServeError::Read { path: self.path(id), source }),
+            Content::File { .. } => match self.file(now, id)?.read_exact_at(out, offset) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    return Err(ServeError::Changed { path: self.path(id) });
                 }
-            }
+                Err(source) => return Err(ServeError::Read { path: self.path(id), source }),
+            },
         }
         Ok(block.freeze(frame.len))
     }
@@ -212,12 +226,39 @@ impl ObjectStore {
         }
     }
 
-    /// Checks every file that is open.
+    /// Checks every file that is open, several times a second.
     fn check_open_files(&mut self, now: Instant) -> Result<(), ServeError> {
+        if now < self.check_at {
+            return Ok(());
+        }
+        self.check_at = now.plus_ns(TICK_NS);
         for id in self.opened.clone() {
             self.check_file(now, id)?;
         }
         Ok(())
+    }
+}
+
+impl Endpoint for ObjectStore {
+    fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<FromRouter>) {
+        let client = &mut *context.client;
+        let inputs = packets.drain(..).map(|FromRouter { header, packet }| ProducerInput::Packet {
+            path: PathId::default(),
+            header,
+            packet,
+        });
+        self.inputs.extend(inputs);
+        let result = self.turn(client).and_then(|()| self.check_open_files(client.now()));
+        self.error = result.err();
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        let check = (!self.opened.is_empty()).then_some(self.check_at);
+        [check, self.producer.next_wakeup()].into_iter().flatten().min()
+    }
+
+    fn is_done(&self) -> bool {
+        self.error.is_some()
     }
 }
 
@@ -229,64 +270,14 @@ impl ObjectStore {
 pub fn serve(
     client: &mut Client,
     store: &mut ObjectStore,
-    stats: &mut ServeStats,
-    go_on: &mut dyn FnMut(&ServeStats) -> bool,
+    go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(), ServeError> {
-    let mut packets = Vec::new();
-    let mut tick = client.now();
-    loop {
-        let now = client.now();
-        if now >= tick {
-            if !go_on(stats) {
-                client.flush()?;
-                return Ok(());
-            }
-            store.check_open_files(now)?;
-            tick = now.plus_ns(TICK_NS);
-        }
-        if client.queue_bytes() > QUEUE_BYTES_MAX {
-            client.poll_send(Some(tick))?;
-            continue;
-        }
-        client.poll(Some(tick), &mut packets)?;
-        let now = client.now();
-        for (index, packet) in packets.drain(..).enumerate() {
-            answer(client, store, stats, now, packet)?;
-            if index % BATCH_ANSWERS == BATCH_ANSWERS - 1 {
-                client.flush()?;
-            }
-        }
+    let mut events = EventLoop::new(client);
+    events.add(store);
+    let result = events.run(go_on);
+    drop(events);
+    match store.error.take() {
+        Some(error) => Err(error),
+        None => Ok(result?),
     }
-}
-
-fn answer(
-    client: &mut Client,
-    store: &mut ObjectStore,
-    stats: &mut ServeStats,
-    now: Instant,
-    FromRouter { header, packet }: FromRouter,
-) -> Result<(), ServeError> {
-    let interest = match InterestView::decode(&packet) {
-        Ok(interest) if header.nack.is_none() => interest,
-        _ => {
-            stats.malformed += 1;
-            return Ok(());
-        }
-    };
-    stats.interests += 1;
-    let pit_token = header.pit_token;
-    let sent = match store.answer(now, &interest, client.pool())? {
-        Some(data) => {
-            stats.data += 1;
-            stats.octets += data.len() as u64;
-            client.send(LpHeader { pit_token, ..LpHeader::default() }, data)
-        }
-        None => {
-            stats.unknown += 1;
-            let nack = Some(NackReason::NoRoute);
-            client.send(LpHeader { pit_token, nack, ..LpHeader::default() }, packet)
-        }
-    };
-    stats.dropped += u64::from(sent.is_err());
-    Ok(())
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, unbounded};
-use mio::Waker;
 use weir_transport::{Part, Verdict, VerifyId, VerifyOp};
 use weir_wire::DataView;
 
+use crate::client::Waker;
 use crate::sink::FileSink;
 
 /// Why segments cannot be stored.

@@ -13,8 +13,8 @@ use weir_manage::{ControlParameters, ControlResponse, Element};
 use weir_security::{DigestSigner, DigestVerifier, Verifier};
 use weir_socket::{
     Client, DownloadError, DownloadOptions, Found, Host, Label, MemoryOutput, ObjectStore, Output,
-    PartFile, Progress, PublishError, PublishOptions, ServeError, ServeStats, Summary, download,
-    publish_file, publish_listing, publish_octets, serve,
+    PartFile, Progress, PublishError, PublishOptions, ServeError, Summary, download, publish_file,
+    publish_listing, publish_octets, serve,
 };
 use weir_transport::Target;
 use weir_wire::{
@@ -123,7 +123,7 @@ fn hang_up(peers: &Mutex<Vec<UnixStream>>) {
 
 struct Serving {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Result<ServeStats, ServeError>>,
+    thread: JoinHandle<Result<ObjectStore, ServeError>>,
 }
 
 impl Serving {
@@ -133,15 +133,13 @@ impl Serving {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
-            let mut stats = ServeStats::default();
-            let mut go_on = |_: &ServeStats| !stopped.load(Ordering::Relaxed);
-            serve(&mut client, &mut store, &mut stats, &mut go_on)?;
-            Ok(stats)
+            serve(&mut client, &mut store, &mut || !stopped.load(Ordering::Relaxed))?;
+            Ok(store)
         });
         Self { stop, thread }
     }
 
-    fn stop(self) -> Result<ServeStats, ServeError> {
+    fn stop(self) -> Result<ObjectStore, ServeError> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
     }
@@ -228,7 +226,7 @@ fn files_of_all_sizes_arrive_identical() {
         assert_eq!(summary.octets, len as u64);
         assert_eq!(summary.has_manifest, len > 2000);
         assert_eq!(summary.metadata.size_bytes, Some(len as u64));
-        assert_eq!(serving.stop().unwrap().dropped, 0);
+        assert_eq!(serving.stop().unwrap().dropped(), 0);
     }
 }
 
@@ -446,7 +444,7 @@ fn resume(meddle_with_part: impl Fn(&Path)) {
     assert!(summary.segments_resumed > 0, "{summary:?}");
     assert_eq!(summary.segments + summary.segments_resumed, 1000);
     assert!(std::fs::read(&target).unwrap() == content(1_000_000));
-    let stats = serving.stop().unwrap();
+    let stats = serving.stop().unwrap().stats();
     assert!(stats.interests <= summary.segments + 10, "{stats:?}");
 }
 
@@ -473,7 +471,7 @@ fn what_is_not_there_is_refused_at_once() {
         let interest = Interest::new(full).nonce(u32::from(digest[0])).encode();
         assert_eq!(client.express(&interest).is_ok(), is_there);
     }
-    assert_eq!(serving.stop().unwrap().unknown, 2);
+    assert_eq!(serving.stop().unwrap().stats().unknown, 2);
 }
 
 #[test]
@@ -487,7 +485,7 @@ fn a_file_that_changes_is_served_no_more() {
     std::thread::sleep(std::time::Duration::from_millis(500));
     match serving.stop() {
         Err(ServeError::Changed { path: changed }) => assert_eq!(changed, path),
-        other => panic!("{other:?}"),
+        other => panic!("{:?}", other.map(|store| store.stats())),
     }
 }
 

@@ -9,8 +9,8 @@ use serde_json::json;
 use weir_crypto::{KeyChainError, KeySigner};
 use weir_security::{DigestSigner, Signer};
 use weir_socket::{
-    Client, Label, ObjectStore, PublishError, PublishOptions, Published, ServeError, ServeStats,
-    publish_file, publish_listing, serve, unix_time_ms,
+    Client, Label, ObjectStore, PublishError, PublishOptions, Published, ServeError, publish_file,
+    publish_listing, serve, unix_time_ms,
 };
 use weir_wire::Name;
 
@@ -273,11 +273,8 @@ impl Server<'_> {
     fn run(&mut self, mut client: Client) -> anyhow::Result<()> {
         self.register(&mut client)?;
         self.announce()?;
-        let mut stats = ServeStats::default();
-        let stop = self.stop.clone();
         loop {
-            let mut go_on = |_: &ServeStats| !stop.is_set();
-            match serve(&mut client, &mut self.store, &mut stats, &mut go_on) {
+            match serve(&mut client, &mut self.store, &mut || !self.stop.is_set()) {
                 Ok(()) => break,
                 Err(ServeError::Client(error)) => {
                     eprintln!("weir: {error}; trying to reach the router again");
@@ -297,6 +294,7 @@ impl Server<'_> {
         }
         self.unregister(&mut client);
         if !self.args.json {
+            let stats = self.store.stats();
             eprintln!("sent {} ({})", count(stats.data, "Data", "Data"), octets(stats.octets));
         }
         Ok(())

@@ -8,26 +8,31 @@ use weir_base::Packet;
 use weir_security::manifest::MANIFEST_KEYWORD;
 use weir_wire::{DataView, DecodeError, InterestView, NameView, tlv};
 
-/// An object in a [`Catalog`], by the order of adding.
+/// An object, by the number that its [`Source`] gives it; in a [`Catalog`], the order of adding.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectId(pub u32);
+pub struct ObjectId(pub u64);
 
 /// How an Interest is to be answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// With this segment, to be put together by the driver.
+    /// With this segment, to be put together by the driver. Where the Interest's name ends in an
+    /// implicit digest, that is compared afterwards.
     Segment {
         /// Of this object.
         object: ObjectId,
         /// Its number, one that the object has.
         segment: u64,
-        /// The Interest names the implicit digest as well: any other packet would not be an answer.
-        digest: Option<[u8; 32]>,
     },
     /// With this packet.
     Packet(Packet),
     /// Not: there is no such thing here.
     Unknown,
+}
+
+/// Knows what there is, by name.
+pub trait Source {
+    /// The answer to an Interest.
+    fn find(&mut self, interest: &InterestView<'_>) -> Answer;
 }
 
 #[derive(Clone, Debug)]
@@ -59,10 +64,10 @@ impl Catalog {
     /// is replaced.
     ///
     /// # Panics
-    /// When `segments` is 0, or after 2^32 objects.
+    /// When `segments` is 0.
     pub fn add_object(&mut self, versioned: NameView<'_>, segments: u64) -> ObjectId {
         assert!(segments > 0, "an empty object has one empty segment");
-        let id = ObjectId(u32::try_from(self.objects.len()).expect("fewer than 2^32 objects"));
+        let id = ObjectId(self.objects.len() as u64);
         self.objects.push(Object { versioned: versioned.value().to_vec(), segments });
         self.versions.insert(versioned.value().to_vec(), id);
         id
@@ -83,25 +88,13 @@ impl Catalog {
         self.objects.len()
     }
 
-    /// The answer to an Interest.
-    pub fn answer(&mut self, interest: &InterestView<'_>) -> Answer {
-        let name = interest.name.value();
-        if let Some(answer) = self.segment_of_last(name) {
-            return answer;
-        }
-        self.search(interest)
-    }
-
     /// The short way for the common case: another segment of the object asked for last.
     fn segment_of_last(&self, name: &[u8]) -> Option<Answer> {
         let object_id = self.last?;
         let object = &self.objects[object_id.0 as usize];
         let segment = segment_number(name.strip_prefix(object.versioned.as_slice())?)?;
-        (segment < object.segments).then_some(Answer::Segment {
-            object: object_id,
-            segment,
-            digest: None,
-        })
+        let answer = Answer::Segment { object: object_id, segment };
+        (segment < object.segments).then_some(answer)
     }
 
     fn search(&mut self, interest: &InterestView<'_>) -> Answer {
@@ -117,11 +110,7 @@ impl Catalog {
         {
             self.last = Some(object);
             let exists = segment < self.objects[object.0 as usize].segments;
-            return if exists {
-                Answer::Segment { object, segment, digest }
-            } else {
-                Answer::Unknown
-            };
+            return if exists { Answer::Segment { object, segment } } else { Answer::Unknown };
         }
         if digest.is_some() || !interest.can_be_prefix {
             return Answer::Unknown;
@@ -148,7 +137,7 @@ impl Catalog {
                 // Unless the prefix says which version.
                 let latest = (name.len() > prefix.len()).then(|| self.latest_beside(name));
                 let object = latest.flatten().unwrap_or(object);
-                Answer::Segment { object, segment: 0, digest: None }
+                Answer::Segment { object, segment: 0 }
             }
             (None, Some((_, packet))) => Answer::Packet(packet.clone()),
             (None, None) => Answer::Unknown,
@@ -170,6 +159,16 @@ impl Catalog {
             })
             .last()
             .map(|(_, &object)| object)
+    }
+}
+
+impl Source for Catalog {
+    #[inline]
+    fn find(&mut self, interest: &InterestView<'_>) -> Answer {
+        match self.segment_of_last(interest.name.value()) {
+            Some(answer) => answer,
+            None => self.search(interest),
+        }
     }
 }
 
@@ -213,7 +212,7 @@ mod tests {
 
     fn ask(catalog: &mut Catalog, uri: &str, can_be_prefix: bool) -> Answer {
         let wire = Interest::new(name(uri)).can_be_prefix(can_be_prefix).encode();
-        catalog.answer(&InterestView::decode(&wire).unwrap())
+        catalog.find(&InterestView::decode(&wire).unwrap())
     }
 
     fn catalog() -> Catalog {
@@ -227,8 +226,8 @@ mod tests {
         catalog
     }
 
-    fn segment(object: u32, segment: u64) -> Answer {
-        Answer::Segment { object: ObjectId(object), segment, digest: None }
+    fn segment(object: u64, segment: u64) -> Answer {
+        Answer::Segment { object: ObjectId(object), segment }
     }
 
     #[test]
@@ -275,18 +274,17 @@ mod tests {
         let mut full = name("/a/b/32=metadata/54=%02/50=%00");
         full.append_implicit_digest(digest);
         let wire = Interest::new(full).encode();
-        let answer = catalog.answer(&InterestView::decode(&wire).unwrap());
+        let answer = catalog.find(&InterestView::decode(&wire).unwrap());
         assert!(matches!(answer, Answer::Packet(_)), "{answer:?}");
         let mut other = name("/a/b/32=metadata/54=%02/50=%00");
         other.append_implicit_digest([7; 32]);
         let wire = Interest::new(other).encode();
-        let answer = catalog.answer(&InterestView::decode(&wire).unwrap());
+        let answer = catalog.find(&InterestView::decode(&wire).unwrap());
         assert_eq!(answer, Answer::Unknown);
         let mut segment = name("/a/b/54=%01/50=%00");
         segment.append_implicit_digest([7; 32]);
         let wire = Interest::new(segment).encode();
-        let answer = catalog.answer(&InterestView::decode(&wire).unwrap());
-        let digest = Some([7; 32]);
-        assert_eq!(answer, Answer::Segment { object: ObjectId(0), segment: 0, digest });
+        let answer = catalog.find(&InterestView::decode(&wire).unwrap());
+        assert_eq!(answer, Answer::Segment { object: ObjectId(0), segment: 0 });
     }
 }

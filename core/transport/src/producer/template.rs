@@ -44,6 +44,7 @@ pub struct SegmentTemplate {
     prefix: Vec<u8>,
     /// MetaInfo TLV.
     meta: Vec<u8>,
+    freshness_ms: u64,
     /// SignatureInfo TLV.
     info: Vec<u8>,
 }
@@ -57,16 +58,30 @@ impl SegmentTemplate {
         last_segment: u64,
         info: &SignatureInfo,
     ) -> Self {
-        let mut meta = Writer::new();
-        meta.nested(tlv::META_INFO, |writer| {
-            if freshness_ms > 0 {
-                writer.nni(tlv::FRESHNESS_PERIOD, freshness_ms);
-            }
-            writer.nested(tlv::FINAL_BLOCK_ID, |writer| {
-                writer.nni(tlv::SEGMENT_NAME_COMPONENT, last_segment);
-            });
-        });
-        Self { prefix: prefix.value().to_vec(), meta: meta.into_vec(), info: info_tlv(info) }
+        let mut template =
+            Self { prefix: Vec::new(), meta: Vec::new(), freshness_ms, info: info_tlv(info) };
+        template.set_object(prefix.value(), last_segment);
+        template
+    }
+
+    /// Goes over to the segments right below the Name with this TLV-VALUE, of which `last_segment`
+    /// is the last one. Memory is used again: producers of many small objects have one template.
+    pub fn set_object(&mut self, prefix: &[u8], last_segment: u64) {
+        self.prefix.clear();
+        self.prefix.extend_from_slice(prefix);
+        let last = encode_nni(last_segment);
+        let freshness = encode_nni(self.freshness_ms);
+        let freshness_len = if self.freshness_ms > 0 { 2 + freshness.len() } else { 0 };
+        self.meta.clear();
+        // All types and lengths here take one octet.
+        self.meta.extend([tlv::META_INFO as u8, (freshness_len + 4 + last.len()) as u8]);
+        if self.freshness_ms > 0 {
+            self.meta.extend([tlv::FRESHNESS_PERIOD as u8, freshness.len() as u8]);
+            self.meta.extend_from_slice(&freshness);
+        }
+        self.meta.extend([tlv::FINAL_BLOCK_ID as u8, (2 + last.len()) as u8]);
+        self.meta.extend([tlv::SEGMENT_NAME_COMPONENT as u8, last.len() as u8]);
+        self.meta.extend_from_slice(&last);
     }
 
     /// Value of the Name that the segment number follows.
@@ -222,6 +237,26 @@ mod tests {
             assert_eq!(data.final_block_id.unwrap().as_segment(), Some(300));
             assert_eq!(data.implicit_digest(), seal.digest);
             verify_data(&data, &DigestVerifier).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_template_goes_over_to_another_object() {
+        for freshness_ms in [0, 7, 70_000] {
+            let info = SignatureInfo::new(weir_wire::signature_type::NULL);
+            let mut template = SegmentTemplate::new(name().as_view(), freshness_ms, 3, &info);
+            let other: Name = "/b".parse().unwrap();
+            template.set_object(other.value(), 70_000);
+            let mut packet = vec![0; 100];
+            let frame = template.write(9, 5, &[], &mut packet);
+            packet[frame.content].copy_from_slice(b"hello");
+            packet.truncate(frame.len);
+            let data = DataView::decode(&packet).unwrap();
+            assert_eq!(data.name, "/b/50=%09".parse::<Name>().unwrap().as_view());
+            assert_eq!(data.freshness_ms, freshness_ms);
+            assert_eq!(data.final_block_id.unwrap().as_segment(), Some(70_000));
+            assert_eq!(data.content, b"hello");
+            assert_eq!(data.signature_info.signature_type, weir_wire::signature_type::NULL);
         }
     }
 

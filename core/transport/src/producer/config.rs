@@ -1,0 +1,77 @@
+use weir_base::{HashKey, NS_PER_S};
+use weir_store::EvictionPolicy;
+
+/// What becomes of an Interest that cannot be answered.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Unanswered {
+    /// A Nack goes back: `NoRoute` for what there is not, `Congestion` at a bound.
+    #[default]
+    Nack,
+    /// It stays without an answer.
+    Silence,
+}
+
+/// How a producer answers.
+#[derive(Clone, Debug)]
+pub struct ProducerConfig {
+    /// What becomes of an Interest that cannot be answered.
+    pub unanswered: Unanswered,
+    /// How long an Interest for what there is not yet waits for it, in nanoseconds; its lifetime
+    /// bounds that, too. 0: none waits.
+    pub wait_max_ns: u64,
+    /// Interests that wait, at most.
+    pub waiting_max: usize,
+    /// Reads under way, at most.
+    pub reads_max: usize,
+    /// Octets of memory for Data that was put and what came from reads; 0 keeps none.
+    pub buffer_bytes: u64,
+    /// Which Data makes room for new Data in that memory.
+    pub buffer_policy: EvictionPolicy,
+    /// The key of the hashes of names. Names come from strangers: a driver draws it.
+    pub hash_key: HashKey,
+}
+
+impl ProducerConfig {
+    /// For objects that are all there, whose content is read anew for each Interest.
+    pub const fn new(hash_key: HashKey) -> Self {
+        Self {
+            unanswered: Unanswered::Nack,
+            wait_max_ns: 0,
+            waiting_max: 1 << 12,
+            reads_max: 1 << 16,
+            buffer_bytes: 0,
+            buffer_policy: EvictionPolicy::Lru,
+            hash_key,
+        }
+    }
+
+    /// For Data made when it is asked for: Interests wait up to `wait_s` seconds for it, and what
+    /// never comes stays without an answer.
+    pub const fn on_demand(hash_key: HashKey, wait_s: u64) -> Self {
+        let wait_max_ns = wait_s * NS_PER_S;
+        Self { unanswered: Unanswered::Silence, wait_max_ns, ..Self::new(hash_key) }
+    }
+}
+
+/// What a producer did so far.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProducerStats {
+    /// Interests that came.
+    pub interests: u64,
+    /// Data sent.
+    pub data: u64,
+    /// Octets of Data sent.
+    pub octets: u64,
+    /// Interests for what there is not, and for which none waited.
+    pub unknown: u64,
+    /// Packets that are no Interests, and Data put that is none.
+    pub malformed: u64,
+    /// Interests that were to wait, or to be read for, at the bound of those.
+    pub refused: u64,
+    /// Interests that waited in vain.
+    pub expired: u64,
+    /// Reads that failed.
+    pub reads_failed: u64,
+    /// Reads that took longer than the Interest's lifetime.
+    pub reads_late: u64,
+}

@@ -1,0 +1,82 @@
+use alloc::vec::Vec;
+
+use weir_base::{Instant, Packet};
+use weir_wire::{LpHeader, Name, PitToken};
+
+use super::ObjectId;
+use crate::PathId;
+
+/// One thing that a producer is told.
+#[derive(Debug)]
+pub enum ProducerInput {
+    /// A packet from a router.
+    Packet {
+        /// The connection that it came over.
+        path: PathId,
+        /// Its link header.
+        header: LpHeader,
+        /// Exactly one Interest or Data TLV.
+        packet: Packet,
+    },
+    /// This Data exists now. It answers the Interests that wait for it and is kept in memory, as
+    /// far as [`buffer_bytes`](super::ProducerConfig::buffer_bytes) has room.
+    Put(Packet),
+    /// The source has more below this name: Interests that wait are looked up once more.
+    Published(Name),
+    /// What was read.
+    ReadDone {
+        /// The operation.
+        op: ReadOp,
+        /// The whole Data TLV of the segment.
+        data: Packet,
+    },
+    /// It cannot be read.
+    ReadFailed {
+        /// The operation.
+        op: ReadOp,
+    },
+}
+
+/// A segment to be read, put together or made by the driver, at once or later, in any order. Each
+/// must come back as [`ProducerInput::ReadDone`] or [`ProducerInput::ReadFailed`].
+#[derive(Debug)]
+pub struct ReadOp {
+    /// Of this object.
+    pub object: ObjectId,
+    /// Its number, one that the object has.
+    pub segment: u64,
+    pub(super) asker: Asker,
+}
+
+/// An Interest that is to be answered.
+#[derive(Debug)]
+pub(super) struct Asker {
+    pub(super) path: PathId,
+    pub(super) token: PitToken,
+    /// When its lifetime is over.
+    pub(super) deadline: Instant,
+    pub(super) interest: Packet,
+    /// Its name ends in an implicit digest.
+    pub(super) is_full_name: bool,
+}
+
+/// What the application is told.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ProducerEvent {
+    /// There is no such thing yet: this Interest waits for it.
+    Wanted {
+        /// The Interest TLV.
+        interest: Packet,
+    },
+}
+
+/// What a producer wants done. The driver drains the lists; their memory stays.
+#[derive(Debug, Default)]
+pub struct ProducerOutbox {
+    /// Packets to send, in order.
+    pub packets: Vec<(PathId, LpHeader, Packet)>,
+    /// Segments to read, in order.
+    pub reads: Vec<ReadOp>,
+    /// What the application is told, in order.
+    pub events: Vec<ProducerEvent>,
+}

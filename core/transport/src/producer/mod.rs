@@ -1,0 +1,267 @@
+//! The producer: Interests in, Data out, with what is needed in between as operations.
+
+mod buffer;
+mod catalog;
+mod config;
+mod input;
+mod object;
+mod template;
+mod waiting;
+
+use alloc::vec::Vec;
+
+use weir_base::{Instant, NS_PER_MS, Packet};
+use weir_security::sha256;
+use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name};
+
+use self::buffer::Buffer;
+use self::input::Asker;
+use self::waiting::{Joined, Waiting};
+use crate::PathId;
+
+pub use self::catalog::{Answer, Catalog, ObjectId, Source};
+pub use self::config::{ProducerConfig, ProducerStats, Unanswered};
+pub use self::input::{ProducerEvent, ProducerInput, ProducerOutbox, ReadOp};
+pub use self::object::{SealedObject, Signatures};
+pub use self::template::{Frame, Seal, SegmentTemplate};
+
+/// Answers Interests: with what its [`Source`] has, with what was put into its output buffer, or,
+/// once it is there, with what an Interest waits for.
+pub struct Producer<S = Catalog> {
+    source: S,
+    config: ProducerConfig,
+    buffer: Buffer,
+    waiting: Waiting,
+    reads: usize,
+    stats: ProducerStats,
+}
+
+impl<S: Source> Producer<S> {
+    /// A producer of what `source` has.
+    pub fn new(source: S, config: ProducerConfig) -> Self {
+        Self {
+            source,
+            buffer: Buffer::new(&config),
+            waiting: Waiting::new(&config),
+            config,
+            reads: 0,
+            stats: ProducerStats::default(),
+        }
+    }
+
+    /// What it has.
+    pub fn source(&self) -> &S {
+        &self.source
+    }
+
+    /// What it has. Whoever adds to it while Interests may wait says so afterwards
+    /// ([`ProducerInput::Published`]).
+    pub fn source_mut(&mut self) -> &mut S {
+        &mut self.source
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> ProducerStats {
+        self.stats
+    }
+
+    /// Interests that wait for what there is not yet.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Octets of memory that the output buffer takes.
+    pub fn buffer_bytes(&self) -> u64 {
+        self.buffer.bytes()
+    }
+
+    /// Reads under way.
+    pub fn reads(&self) -> usize {
+        self.reads
+    }
+
+    /// Takes what happened, drained from `inputs`, and appends what is to be done to `out`. To be
+    /// called also, without inputs, when [`Producer::next_wakeup`] has come.
+    pub fn handle(
+        &mut self,
+        now: Instant,
+        inputs: &mut Vec<ProducerInput>,
+        out: &mut ProducerOutbox,
+    ) {
+        self.expire(now, out);
+        for input in inputs.drain(..) {
+            match input {
+                ProducerInput::Packet { path, header, packet } => {
+                    self.on_packet(now, path, &header, packet, out);
+                }
+                ProducerInput::Put(packet) => self.put(now, packet, out),
+                ProducerInput::Published(prefix) => self.look_again(&prefix, out),
+                ProducerInput::ReadDone { op, data } => self.on_read(now, op, data, out),
+                ProducerInput::ReadFailed { op } => {
+                    self.end_read();
+                    self.stats.reads_failed += 1;
+                    self.refuse(op.asker, NackReason::NoRoute, out);
+                }
+            }
+        }
+    }
+
+    /// When [`Producer::handle`] must be called at the latest if no input comes before.
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        self.waiting.next_wakeup()
+    }
+
+    fn expire(&mut self, now: Instant, out: &mut ProducerOutbox) {
+        let (stats, unanswered) = (&mut self.stats, self.config.unanswered);
+        self.waiting.take_expired(now, |asker| {
+            stats.expired += 1;
+            refuse(unanswered, asker, NackReason::NoRoute, out);
+        });
+    }
+
+    fn on_packet(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        header: &LpHeader,
+        packet: Packet,
+        out: &mut ProducerOutbox,
+    ) {
+        let interest = match InterestView::decode(&packet) {
+            Ok(interest) if header.nack.is_none() => interest,
+            _ => {
+                self.stats.malformed += 1;
+                return;
+            }
+        };
+        self.stats.interests += 1;
+        let lifetime_ns = interest.lifetime_ms_or_default().saturating_mul(NS_PER_MS);
+        let asker = Asker {
+            path,
+            token: header.pit_token,
+            deadline: now.plus_ns(lifetime_ns),
+            is_full_name: interest.name.last().is_some_and(|last| last.is_implicit_digest()),
+            interest: Packet::empty(),
+        };
+        if let Some(data) = self.buffer.find(now, &interest) {
+            send(&mut self.stats, &asker, data, out);
+            return;
+        }
+        match self.source.find(&interest) {
+            Answer::Packet(data) => send(&mut self.stats, &asker, data, out),
+            Answer::Segment { object, segment } => {
+                self.read(object, segment, Asker { interest: packet, ..asker }, out);
+            }
+            Answer::Unknown if self.config.wait_max_ns > 0 => {
+                let asker = Asker { interest: self.buffer.copy(&packet), ..asker };
+                let until = now.plus_ns(lifetime_ns.min(self.config.wait_max_ns));
+                self.wait(&interest, until, asker, out);
+            }
+            Answer::Unknown => {
+                self.stats.unknown += 1;
+                self.refuse(Asker { interest: packet, ..asker }, NackReason::NoRoute, out);
+            }
+        }
+    }
+
+    fn read(&mut self, object: ObjectId, segment: u64, asker: Asker, out: &mut ProducerOutbox) {
+        if self.reads >= self.config.reads_max {
+            self.stats.refused += 1;
+            self.refuse(asker, NackReason::Congestion, out);
+            return;
+        }
+        self.reads += 1;
+        out.reads.push(ReadOp { object, segment, asker });
+    }
+
+    fn wait(
+        &mut self,
+        interest: &InterestView<'_>,
+        until: Instant,
+        asker: Asker,
+        out: &mut ProducerOutbox,
+    ) {
+        let copy = asker.interest.clone();
+        match self.waiting.join(interest, until, asker) {
+            Joined::First => out.events.push(ProducerEvent::Wanted { interest: copy }),
+            Joined::Again => {}
+            Joined::Full(asker) => {
+                self.stats.refused += 1;
+                self.refuse(asker, NackReason::Congestion, out);
+            }
+        }
+    }
+
+    fn put(&mut self, now: Instant, packet: Packet, out: &mut ProducerOutbox) {
+        let Ok(data) = DataView::decode(&packet) else {
+            self.stats.malformed += 1;
+            return;
+        };
+        self.buffer.insert(now, &data);
+        let stats = &mut self.stats;
+        self.waiting.take_answered(&data, |asker| send(stats, &asker, packet.clone(), out));
+    }
+
+    /// Has the Interests that wait for something near `prefix` looked up once more.
+    fn look_again(&mut self, prefix: &Name, out: &mut ProducerOutbox) {
+        let (waiting, source) = (&mut self.waiting, &mut self.source);
+        for (asker, answer) in waiting.look_again(prefix.as_view(), source) {
+            match answer {
+                Answer::Packet(data) => send(&mut self.stats, &asker, data, out),
+                Answer::Segment { object, segment } => self.read(object, segment, asker, out),
+                Answer::Unknown => unreachable!("such an Interest waits on"),
+            }
+        }
+    }
+
+    fn on_read(&mut self, now: Instant, op: ReadOp, data: Packet, out: &mut ProducerOutbox) {
+        self.end_read();
+        let asker = op.asker;
+        if self.buffer.is_on()
+            && let Ok(view) = DataView::decode(&data)
+        {
+            self.buffer.insert(now, &view);
+        }
+        if now > asker.deadline {
+            self.stats.reads_late += 1;
+        } else if asker.is_full_name && !has_digest(&asker.interest, &data) {
+            self.stats.unknown += 1;
+            self.refuse(asker, NackReason::NoRoute, out);
+        } else {
+            send(&mut self.stats, &asker, data, out);
+        }
+    }
+
+    fn end_read(&mut self) {
+        self.reads = self.reads.checked_sub(1).expect("each read comes back once");
+    }
+
+    fn refuse(&self, asker: Asker, reason: NackReason, out: &mut ProducerOutbox) {
+        refuse(self.config.unanswered, asker, reason, out);
+    }
+}
+
+fn refuse(unanswered: Unanswered, asker: Asker, reason: NackReason, out: &mut ProducerOutbox) {
+    if unanswered == Unanswered::Nack {
+        let header = LpHeader { pit_token: asker.token, nack: Some(reason), ..LpHeader::default() };
+        out.packets.push((asker.path, header, asker.interest));
+    }
+}
+
+fn send(stats: &mut ProducerStats, asker: &Asker, data: Packet, out: &mut ProducerOutbox) {
+    stats.data += 1;
+    stats.octets += data.len() as u64;
+    let header = LpHeader { pit_token: asker.token, ..LpHeader::default() };
+    out.packets.push((asker.path, header, data));
+}
+
+/// Whether `data` has the implicit digest that the Interest's name ends with.
+fn has_digest(interest: &[u8], data: &[u8]) -> bool {
+    InterestView::decode(interest)
+        .ok()
+        .and_then(|interest| interest.name.last())
+        .is_some_and(|last| last.value == sha256(&[data]))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+use alloc::vec::Vec;
+
+use weir_base::{Packet, PacketMut, Pool};
+use weir_wire::Name;
+
+use super::{Frame, SegmentTemplate};
+
+/// The signature values of an object's segments, without gaps.
+#[derive(Clone, Debug, Default)]
+pub struct Signatures {
+    octets: Vec<u8>,
+    lens: Vec<u16>,
+    stride: usize,
+}
+
+impl Signatures {
+    /// Those of the segments from 0 on.
+    ///
+    /// # Panics
+    /// When one is of 64 KiB or more.
+    pub fn new<'a>(all: impl Iterator<Item = &'a [u8]> + Clone) -> Self {
+        let stride = all.clone().map(<[u8]>::len).max().unwrap_or(0);
+        let count = all.clone().count();
+        let mut signatures = Self {
+            octets: Vec::with_capacity(count * stride),
+            lens: Vec::with_capacity(count),
+            stride,
+        };
+        for signature in all {
+            signatures.lens.push(u16::try_from(signature.len()).expect("a signature is short"));
+            signatures.octets.extend_from_slice(signature);
+            signatures.octets.resize(signatures.lens.len() * stride, 0);
+        }
+        signatures
+    }
+
+    fn of(&self, segment: u64) -> &[u8] {
+        let index = segment as usize;
+        &self.octets[index * self.stride..][..usize::from(self.lens[index])]
+    }
+}
+
+/// All of an object but its content: what is around it in each segment, and the packets that lead
+/// to the segments.
+#[derive(Clone, Debug)]
+pub struct SealedObject {
+    /// Name of the version; the segments are right below.
+    pub versioned: Name,
+    /// The octets of a segment around its Content.
+    pub template: SegmentTemplate,
+    /// One for each segment.
+    pub signatures: Signatures,
+    /// Octets of Content in each segment but the last.
+    pub segment_size: u64,
+    /// Octets of the object.
+    pub size_bytes: u64,
+    /// Metadata and manifest parts.
+    pub packets: Vec<Packet>,
+}
+
+impl SealedObject {
+    /// Segments of the object.
+    pub fn segments(&self) -> u64 {
+        self.signatures.lens.len() as u64
+    }
+
+    /// A block that holds a segment, all but its content, and where in the object that begins. The
+    /// driver fills it in at [`Frame::content`] and freezes [`Frame::len`] octets.
+    ///
+    /// # Panics
+    /// When there is no such segment.
+    pub fn frame(&self, segment: u64, pool: &mut Pool) -> (PacketMut, Frame, u64) {
+        let offset = segment * self.segment_size;
+        let content_len = (self.size_bytes - offset).min(self.segment_size) as usize;
+        let signature = self.signatures.of(segment);
+        let mut block = pool.alloc(self.template.frame(segment, content_len, signature.len()).len);
+        let frame = self.template.write(segment, content_len, signature, &mut block);
+        (block, frame, offset)
+    }
+}

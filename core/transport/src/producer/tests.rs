@@ -1,0 +1,372 @@
+//! The producer in virtual time.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use weir_base::{HashKey, Instant, NS_PER_MS, Packet, Rng};
+use weir_store::EvictionPolicy;
+use weir_wire::{Data, DataView, Interest, InterestView, LpHeader, NackReason, Name, PitToken};
+
+use super::*;
+
+const KEY: HashKey = HashKey::new([3, 4]);
+
+fn below(rng: &mut Rng, bound: u64) -> u64 {
+    rng.below(bound as u32).into()
+}
+
+fn name(uri: &str) -> Name {
+    uri.parse().unwrap()
+}
+
+fn ms(ms: u64) -> Instant {
+    Instant::from_ns(ms * NS_PER_MS)
+}
+
+fn data(uri: &str, content: &[u8]) -> Packet {
+    Data::new(name(uri)).content(content).encode_with_digest().into()
+}
+
+/// A producer with its driver.
+struct Bed {
+    producer: Producer,
+    out: ProducerOutbox,
+    now: Instant,
+    token: u32,
+}
+
+impl Bed {
+    fn new(config: ProducerConfig) -> Self {
+        let producer = Producer::new(Catalog::new(), config);
+        Self { producer, out: ProducerOutbox::default(), now: ms(1000), token: 0 }
+    }
+
+    fn waiting() -> Self {
+        Self::new(ProducerConfig::on_demand(KEY, 1))
+    }
+
+    fn tell(&mut self, input: ProducerInput) {
+        self.producer.handle(self.now, &mut vec![input], &mut self.out);
+    }
+
+    fn ask(&mut self, interest: Interest) -> u32 {
+        self.ask_over(PathId(0), interest)
+    }
+
+    /// Asks with a token of its own, which is returned.
+    fn ask_over(&mut self, path: PathId, interest: Interest) -> u32 {
+        self.token += 1;
+        let pit_token = PitToken::new(&self.token.to_be_bytes()).unwrap();
+        let header = LpHeader { pit_token, ..LpHeader::default() };
+        let packet = interest.encode().into();
+        self.tell(ProducerInput::Packet { path, header, packet });
+        self.token
+    }
+
+    /// What was sent: token, Nack, URI.
+    fn sent(&mut self) -> Vec<(u32, Option<NackReason>, String)> {
+        let packets = self.out.packets.drain(..);
+        let told = packets.map(|(_, header, packet)| {
+            let token = u32::from_be_bytes(header.pit_token.as_slice().try_into().unwrap());
+            let name = match header.nack {
+                Some(_) => InterestView::decode(&packet).unwrap().name.to_name(),
+                None => DataView::decode(&packet).unwrap().name.to_name(),
+            };
+            (token, header.nack, name.to_string())
+        });
+        told.collect()
+    }
+
+    fn wanted(&mut self) -> Vec<String> {
+        let events = self.out.events.drain(..);
+        let told = events.map(|ProducerEvent::Wanted { interest }| {
+            InterestView::decode(&interest).unwrap().name.to_name().to_string()
+        });
+        told.collect()
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now = self.now.plus_ns(ms * NS_PER_MS);
+        self.producer.handle(self.now, &mut Vec::new(), &mut self.out);
+    }
+}
+
+fn interest(uri: &str) -> Interest {
+    Interest::new(name(uri))
+}
+
+#[test]
+fn what_is_not_there_is_refused_or_passed_over() {
+    let mut bed = Bed::new(ProducerConfig::new(KEY));
+    let token = bed.ask(interest("/a"));
+    assert_eq!(bed.sent(), [(token, Some(NackReason::NoRoute), "/a".into())]);
+    let config = ProducerConfig { unanswered: Unanswered::Silence, ..ProducerConfig::new(KEY) };
+    let mut bed = Bed::new(config);
+    bed.ask(interest("/a"));
+    assert_eq!(bed.sent(), []);
+    assert_eq!(bed.producer.stats().unknown, 1);
+    assert_eq!(bed.producer.next_wakeup(), None);
+}
+
+#[test]
+fn interests_wait_for_what_is_put() {
+    let mut bed = Bed::waiting();
+    let exact = bed.ask(interest("/a/b"));
+    let prefix = bed.ask(interest("/a").can_be_prefix(true));
+    let packet = data("/a/b", b"x");
+    let digest = DataView::decode(&packet).unwrap().implicit_digest();
+    let mut full = name("/a/b");
+    full.append_implicit_digest(digest);
+    let digest = bed.ask(Interest::new(full));
+    let mut wrong = name("/a/b");
+    wrong.append_implicit_digest([9; 32]);
+    bed.ask(Interest::new(wrong));
+    bed.ask(interest("/a/b/c"));
+    assert_eq!(bed.wanted().len(), 5);
+    bed.tell(ProducerInput::Put(packet));
+    let mut sent = bed.sent();
+    sent.sort_unstable_by_key(|(token, ..)| *token);
+    let expected = [exact, prefix, digest].map(|token| (token, None, "/a/b".to_string()));
+    assert_eq!(sent, expected);
+    assert_eq!(bed.producer.waiting(), 2);
+    // Nothing is kept without a buffer.
+    bed.ask(interest("/a/b"));
+    assert_eq!(bed.wanted(), ["/a/b"]);
+}
+
+#[test]
+fn the_later_interest_of_a_path_takes_the_place_of_the_earlier() {
+    let mut bed = Bed::waiting();
+    bed.ask(interest("/a").lifetime_ms(100));
+    let second = bed.ask(interest("/a").lifetime_ms(500));
+    let other_path = bed.ask_over(PathId(1), interest("/a").lifetime_ms(500));
+    assert_eq!(bed.wanted(), ["/a", "/a"]);
+    bed.pass(200);
+    bed.tell(ProducerInput::Put(data("/a", b"x")));
+    let paths: Vec<u16> = bed.out.packets.iter().map(|(path, ..)| path.0).collect();
+    let mut sent = bed.sent();
+    sent.sort_unstable_by_key(|(token, ..)| *token);
+    assert_eq!(paths.len(), 2);
+    assert!(paths.contains(&1), "{paths:?}");
+    assert_eq!(sent, [second, other_path].map(|token| (token, None, "/a".to_string())));
+}
+
+#[test]
+fn what_waits_in_vain_is_refused_when_its_time_is_over() {
+    let wait_max_ns = 300 * NS_PER_MS;
+    let mut bed = Bed::new(ProducerConfig { wait_max_ns, ..ProducerConfig::new(KEY) });
+    let short = bed.ask(interest("/short").lifetime_ms(100));
+    let long = bed.ask(interest("/long"));
+    for (step, token, uri) in [(100, short, "/short"), (200, long, "/long")] {
+        bed.pass(step - 1);
+        assert_eq!(bed.sent(), []);
+        assert!(bed.producer.next_wakeup().unwrap() <= bed.now.plus_ns(NS_PER_MS));
+        bed.pass(1);
+        assert_eq!(bed.sent(), [(token, Some(NackReason::NoRoute), uri.into())]);
+    }
+    assert_eq!(bed.producer.stats().expired, 2);
+    assert_eq!(bed.producer.next_wakeup(), None);
+    bed.tell(ProducerInput::Put(data("/long", b"x")));
+    assert_eq!(bed.sent(), []);
+}
+
+#[test]
+fn what_waits_is_answered_when_it_is_published() {
+    let mut bed = Bed::waiting();
+    let segment = bed.ask(interest("/a/54=%01/50=%02"));
+    let prefix = bed.ask(interest("/a").can_be_prefix(true));
+    bed.ask(interest("/b"));
+    bed.ask(interest("/a/54=%01/50=%09"));
+    bed.producer.source_mut().add_object(name("/a/54=%01").as_view(), 3);
+    bed.tell(ProducerInput::Published(name("/a")));
+    let mut reads = core::mem::take(&mut bed.out.reads);
+    reads.sort_unstable_by_key(|op| op.segment);
+    assert_eq!(reads.iter().map(|op| op.segment).collect::<Vec<_>>(), [0, 2]);
+    for op in reads {
+        let uri = format!("/a/54=%01/50=%{:02X}", op.segment);
+        bed.tell(ProducerInput::ReadDone { op, data: data(&uri, b"x") });
+    }
+    let sent = bed.sent();
+    assert_eq!((sent[0].0, sent[1].0), (prefix, segment));
+    assert_eq!(bed.producer.waiting(), 2);
+    assert_eq!(bed.producer.reads(), 0);
+}
+
+#[test]
+fn reads_that_fail_or_come_late_are_no_answers() {
+    let mut bed = Bed::new(ProducerConfig { reads_max: 2, ..ProducerConfig::new(KEY) });
+    bed.producer.source_mut().add_object(name("/a").as_view(), 9);
+    let failed = bed.ask(interest("/a/50=%00"));
+    let late = bed.ask(interest("/a/50=%01").lifetime_ms(100));
+    let refused = bed.ask(interest("/a/50=%02"));
+    assert_eq!(bed.sent(), [(refused, Some(NackReason::Congestion), "/a/seg=2".into())]);
+    let mut reads = core::mem::take(&mut bed.out.reads);
+    bed.pass(101);
+    let op = reads.pop().unwrap();
+    bed.tell(ProducerInput::ReadDone { op, data: data("/a/50=%01", b"x") });
+    assert_eq!(bed.sent(), [], "{late}");
+    bed.tell(ProducerInput::ReadFailed { op: reads.pop().unwrap() });
+    assert_eq!(bed.sent(), [(failed, Some(NackReason::NoRoute), "/a/seg=0".into())]);
+    let stats = bed.producer.stats();
+    assert_eq!((stats.reads_late, stats.reads_failed, stats.refused), (1, 1, 1));
+    assert_eq!(bed.producer.reads(), 0);
+}
+
+#[test]
+fn a_segment_asked_for_by_digest_is_compared_when_it_is_read() {
+    let mut bed = Bed::new(ProducerConfig::new(KEY));
+    bed.producer.source_mut().add_object(name("/a").as_view(), 9);
+    let packet = data("/a/50=%01", b"x");
+    let right = DataView::decode(&packet).unwrap().implicit_digest();
+    for (digest, is_right) in [(right, true), ([7; 32], false)] {
+        let mut full = name("/a/50=%01");
+        full.append_implicit_digest(digest);
+        bed.ask(Interest::new(full));
+        let op = bed.out.reads.pop().unwrap();
+        bed.tell(ProducerInput::ReadDone { op, data: packet.clone() });
+        assert_eq!(bed.sent()[0].1.is_none(), is_right);
+    }
+}
+
+#[test]
+fn no_more_wait_than_may() {
+    let config = ProducerConfig { waiting_max: 3, ..ProducerConfig::on_demand(KEY, 1) };
+    let mut bed = Bed::new(ProducerConfig { unanswered: Unanswered::Nack, ..config });
+    for at in 0..5 {
+        bed.ask(interest(&format!("/{at}")));
+    }
+    assert_eq!(bed.producer.waiting(), 3);
+    assert_eq!(bed.producer.stats().refused, 2);
+    assert!(bed.sent().iter().all(|(_, nack, _)| *nack == Some(NackReason::Congestion)));
+}
+
+/// Which of three Data of equal size are left after a fourth came; the first had been asked for
+/// twice, the second once.
+fn left_in(buffer_policy: EvictionPolicy) -> Vec<String> {
+    let config = ProducerConfig { buffer_bytes: 1 << 30, ..ProducerConfig::new(KEY) };
+    let mut bed = Bed::new(config.clone());
+    bed.tell(ProducerInput::Put(data("/a/0", &[0; 3000])));
+    let one = bed.producer.buffer_bytes();
+    bed.tell(ProducerInput::Put(data("/a/1", &[0; 3000])));
+    let next = bed.producer.buffer_bytes() - one;
+    let buffer_bytes = one + 2 * next + next / 2;
+    let mut bed = Bed::new(ProducerConfig { buffer_bytes, buffer_policy, ..config });
+    for at in 0..4 {
+        bed.tell(ProducerInput::Put(data(&format!("/a/{at}"), &[0; 3000])));
+        if at == 2 {
+            for uri in ["/a/0", "/a/0", "/a/1"] {
+                bed.ask(interest(uri));
+            }
+        }
+    }
+    assert!(bed.producer.buffer_bytes() <= buffer_bytes);
+    bed.sent();
+    (0..4).for_each(|at| {
+        bed.ask(interest(&format!("/a/{at}")));
+    });
+    let sent = bed.sent().into_iter().filter(|(_, nack, _)| nack.is_none());
+    sent.map(|(_, _, name)| name).collect()
+}
+
+#[test]
+fn the_buffer_makes_room_as_its_policy_says() {
+    assert_eq!(left_in(EvictionPolicy::Fifo), ["/a/1", "/a/2", "/a/3"]);
+    assert_eq!(left_in(EvictionPolicy::Lru), ["/a/0", "/a/1", "/a/3"]);
+    assert_eq!(left_in(EvictionPolicy::Lfu), ["/a/0", "/a/1", "/a/3"]);
+}
+
+#[test]
+fn what_was_read_comes_from_the_buffer_the_second_time() {
+    let mut bed = Bed::new(ProducerConfig { buffer_bytes: 1 << 20, ..ProducerConfig::new(KEY) });
+    bed.producer.source_mut().add_object(name("/a").as_view(), 9);
+    bed.ask(interest("/a/50=%01"));
+    let op = bed.out.reads.pop().unwrap();
+    bed.tell(ProducerInput::ReadDone { op, data: data("/a/50=%01", b"x") });
+    bed.ask(interest("/a/50=%01"));
+    assert!(bed.out.reads.is_empty());
+    assert_eq!(bed.sent().len(), 2);
+}
+
+#[test]
+fn strangers_octets_are_counted() {
+    let mut bed = Bed::new(ProducerConfig::new(KEY));
+    let nack = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
+    let nacked: Packet = interest("/a").encode().into();
+    let path = PathId(0);
+    bed.tell(ProducerInput::Packet { path, header: nack, packet: nacked });
+    let header = LpHeader::default();
+    bed.tell(ProducerInput::Packet { path, header, packet: data("/a", b"x") });
+    bed.tell(ProducerInput::Put(interest("/a").encode().into()));
+    assert_eq!(bed.producer.stats().malformed, 3);
+    assert_eq!(bed.sent(), []);
+}
+
+/// Any order of asking, putting, publishing, reading and waiting: each Interest gets at most one
+/// answer, none after its time, every bound holds, and in the end nothing is left.
+#[test]
+fn any_history_keeps_the_bounds_and_answers_once() {
+    for seed in 0..300 {
+        let rng = &mut Rng::from_seed(seed);
+        let config = ProducerConfig {
+            unanswered: if seed % 2 == 0 { Unanswered::Nack } else { Unanswered::Silence },
+            wait_max_ns: below(rng, 3) * 200 * NS_PER_MS,
+            waiting_max: 1 + below(rng, 8) as usize,
+            reads_max: 1 + below(rng, 4) as usize,
+            buffer_bytes: below(rng, 2) * 4000,
+            buffer_policy: EvictionPolicy::ALL[below(rng, 4) as usize],
+            hash_key: KEY,
+        };
+        run_history(rng, config, seed);
+    }
+}
+
+fn run_history(rng: &mut Rng, config: ProducerConfig, seed: u64) {
+    let mut bed = Bed::new(config.clone());
+    let mut reads: Vec<ReadOp> = Vec::new();
+    let mut open: BTreeMap<u32, (Instant, Name)> = BTreeMap::new();
+    for _ in 0..200 {
+        let uri = format!("/{}/50=%{:02X}", below(rng, 3), below(rng, 4));
+        match below(rng, 8) {
+            0..3 => {
+                let lifetime_ms = 1 + below(rng, 500);
+                let token = bed.ask(interest(&uri).lifetime_ms(lifetime_ms));
+                open.insert(token, (bed.now.plus_ns(lifetime_ms * NS_PER_MS), name(&uri)));
+            }
+            3 => bed.tell(ProducerInput::Put(data(&uri, &[0; 500]))),
+            4 => {
+                let prefix = name(&uri).as_view().prefix(1).to_name();
+                bed.producer.source_mut().add_object(prefix.as_view(), 1 + below(rng, 4));
+                bed.tell(ProducerInput::Published(prefix));
+            }
+            5 if !reads.is_empty() => {
+                let op = reads.swap_remove(below(rng, reads.len() as u64) as usize);
+                let asked = InterestView::decode(&op.asker.interest).unwrap().name.to_name();
+                bed.tell(if below(rng, 4) == 0 {
+                    ProducerInput::ReadFailed { op }
+                } else {
+                    ProducerInput::ReadDone { op, data: data(&asked.to_string(), &[0; 500]) }
+                });
+            }
+            _ => bed.pass(below(rng, 100)),
+        }
+        reads.append(&mut bed.out.reads);
+        for (token, nack, sent) in bed.sent() {
+            let (deadline, asked) = open.remove(&token).expect("one answer for one Interest");
+            assert_eq!(asked.to_string(), sent, "seed {seed}");
+            assert!(nack.is_some() || bed.now <= deadline, "seed {seed}");
+        }
+        assert!(bed.producer.waiting() <= config.waiting_max, "seed {seed}");
+        assert!(bed.producer.reads() <= config.reads_max, "seed {seed}");
+        assert_eq!(bed.producer.reads(), reads.len(), "seed {seed}");
+        assert!(bed.producer.buffer_bytes() <= config.buffer_bytes, "seed {seed}");
+    }
+    for op in reads {
+        bed.tell(ProducerInput::ReadFailed { op });
+    }
+    bed.pass(1000);
+    assert_eq!((bed.producer.waiting(), bed.producer.reads()), (0, 0), "seed {seed}");
+    assert_eq!(bed.producer.next_wakeup(), None, "seed {seed}");
+}

@@ -1,0 +1,178 @@
+//! Interests for what there is not yet, bounded in number and time.
+
+use alloc::vec::Vec;
+use core::mem;
+
+use weir_base::{HashKey, Instant, NS_PER_MS, Packet, Slab, Table, TimerWheel};
+use weir_wire::{DataView, InterestView, NameView, tlv};
+
+use super::input::Asker;
+use super::{Answer, ProducerConfig, Source};
+
+/// Their timers need no finer one.
+const TICK_NS: u64 = NS_PER_MS;
+
+struct Entry {
+    asker: Asker,
+    /// Of the Interest's whole name.
+    hash: u64,
+}
+
+/// What became of an Interest that was to wait.
+#[derive(Debug)]
+pub(super) enum Joined {
+    /// It waits, as the first of its kind.
+    First,
+    /// It waits in place of an older one of the same path, name and selectors.
+    Again,
+    /// The table is full.
+    Full(Asker),
+}
+
+/// The table. Each path has one entry for a name and its selectors, as its router has.
+pub(super) struct Waiting {
+    entries: Slab<Entry>,
+    table: Table,
+    timers: TimerWheel,
+    /// Entries whose name ends in an implicit digest.
+    full_names: usize,
+    hash_key: HashKey,
+    max: usize,
+    scratch: Vec<u32>,
+}
+
+impl Waiting {
+    pub(super) fn new(config: &ProducerConfig) -> Self {
+        Self {
+            entries: Slab::new(),
+            table: Table::with_capacity(0),
+            timers: TimerWheel::new(TICK_NS, Instant::ZERO),
+            full_names: 0,
+            hash_key: config.hash_key,
+            max: config.waiting_max,
+            scratch: Vec::new(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn next_wakeup(&self) -> Option<Instant> {
+        self.timers.next_wakeup()
+    }
+
+    pub(super) fn join(
+        &mut self,
+        interest: &InterestView<'_>,
+        until: Instant,
+        asker: Asker,
+    ) -> Joined {
+        let hash = self.hash_key.hash(interest.name.value());
+        let entries = &self.entries;
+        let same = self.table.find(hash, |index| {
+            let other = &entries[index].asker;
+            other.path == asker.path && is_same_question(&other.interest, interest)
+        });
+        if let Some(index) = same {
+            // The router's entry is the same one, and its later token is the one that holds.
+            let entry = &mut self.entries[index];
+            entry.asker = asker;
+            self.timers.schedule(index, until);
+            return Joined::Again;
+        }
+        if self.entries.len() >= self.max {
+            return Joined::Full(asker);
+        }
+        self.full_names += usize::from(asker.is_full_name);
+        let index = self.entries.insert(Entry { asker, hash });
+        self.table.insert(hash, index);
+        self.timers.schedule(index, until);
+        Joined::First
+    }
+
+    /// Takes out all that this Data answers.
+    pub(super) fn take_answered(&mut self, data: &DataView<'_>, mut then: impl FnMut(Asker)) {
+        if self.entries.is_empty() {
+            return;
+        }
+        let mut found = mem::take(&mut self.scratch);
+        let value = data.name.value();
+        let mut hasher = self.hash_key.prefixes(value);
+        for count in 0..=data.name.component_count() {
+            let hash = hasher.hash_to(data.name.prefix(count).value().len());
+            self.table.for_each_candidate(hash, |index| found.push(index));
+        }
+        if self.full_names > 0 {
+            let hash = self.hash_of_full_name(data);
+            self.table.for_each_candidate(hash, |index| found.push(index));
+        }
+        // Hashes that are alike in the bits that the table compares name an entry twice.
+        found.sort_unstable();
+        found.dedup();
+        for index in found.drain(..) {
+            let answers = InterestView::decode(&self.entries[index].asker.interest)
+                .is_ok_and(|interest| data.satisfies(&interest));
+            if answers {
+                then(self.remove(index));
+            }
+        }
+        self.scratch = found;
+    }
+
+    /// Takes out, with its answer, what `source` can answer by now of all whose name is below
+    /// `prefix` or that ask for whatever is below a prefix of it.
+    pub(super) fn look_again(
+        &mut self,
+        prefix: NameView<'_>,
+        source: &mut impl Source,
+    ) -> Vec<(Asker, Answer)> {
+        let answer = |(index, entry): (u32, &Entry)| {
+            let interest = InterestView::decode(&entry.asker.interest).ok()?;
+            let is_related = prefix.is_prefix_of(interest.name)
+                || (interest.can_be_prefix && interest.name.is_prefix_of(prefix));
+            let answer = is_related.then(|| source.find(&interest))?;
+            (answer != Answer::Unknown).then_some((index, answer))
+        };
+        let found: Vec<_> = self.entries.iter().filter_map(answer).collect();
+        found.into_iter().map(|(index, answer)| (self.remove(index), answer)).collect()
+    }
+
+    /// Takes out all whose time is over.
+    pub(super) fn take_expired(&mut self, now: Instant, mut then: impl FnMut(Asker)) {
+        if self.timers.is_empty() {
+            return;
+        }
+        let mut expired = mem::take(&mut self.scratch);
+        self.timers.advance(now, &mut expired);
+        for index in expired.drain(..) {
+            then(self.remove(index));
+        }
+        self.scratch = expired;
+    }
+
+    fn remove(&mut self, index: u32) -> Asker {
+        let Entry { asker, hash } = self.entries.remove(index);
+        self.table.remove(hash, index);
+        self.timers.cancel(index);
+        self.full_names -= usize::from(asker.is_full_name);
+        asker
+    }
+
+    fn hash_of_full_name(&self, data: &DataView<'_>) -> u64 {
+        let digest = data.implicit_digest();
+        let mut full = Vec::with_capacity(data.name.value().len() + 2 + digest.len());
+        full.extend_from_slice(data.name.value());
+        full.extend([tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as u8, digest.len() as u8]);
+        full.extend(digest);
+        self.hash_key.hash(&full)
+    }
+}
+
+fn is_same_question(waiting: &Packet, interest: &InterestView<'_>) -> bool {
+    InterestView::decode(waiting).is_ok_and(|waiting| {
+        waiting.name == interest.name
+            && waiting.can_be_prefix == interest.can_be_prefix
+            && waiting.must_be_fresh == interest.must_be_fresh
+    })
+}

@@ -1,0 +1,230 @@
+//! Many consumers and producers on one connection.
+
+use std::collections::BTreeMap;
+
+use weir_base::{Instant, NS_PER_MS};
+use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name, NameView};
+
+use crate::client::{Client, ClientError, FromRouter};
+
+/// How often [`EventLoop::run`] looks whether it is to stop.
+const TICK_NS: u64 = 200 * NS_PER_MS;
+/// Packets that are handed over before what follows from them is sent.
+const BATCH_PACKETS: usize = 16;
+
+/// A consumer or a producer that shares a connection with others.
+pub trait Endpoint {
+    /// Takes the packets that came for it, drained from `packets`. Called also, without packets,
+    /// when [`Endpoint::next_wakeup`] has come and when the client's waker was used.
+    fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<FromRouter>);
+
+    /// When [`Endpoint::handle`] must be called at the latest, in the client's time.
+    fn next_wakeup(&self) -> Option<Instant>;
+
+    /// Whether it needs no more calls.
+    fn is_done(&self) -> bool;
+}
+
+/// An endpoint of one [`EventLoop`].
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct EndpointId(usize);
+
+/// What an endpoint may use while it is called: the connection, and the names it goes by.
+pub struct Context<'a> {
+    /// The connection.
+    pub client: &'a mut Client,
+    names: &'a mut Names,
+    id: EndpointId,
+}
+
+impl Context<'_> {
+    /// From now on the endpoint gets the Data below `prefix`, and the Nacks of its Interests.
+    pub fn expect_below(&mut self, prefix: &Name) {
+        self.names.data.add(prefix, self.id);
+    }
+}
+
+/// Which endpoints get what lies below a name.
+#[derive(Default)]
+struct Prefixes(BTreeMap<Vec<u8>, Vec<EndpointId>>);
+
+impl Prefixes {
+    fn add(&mut self, prefix: &Name, id: EndpointId) {
+        let ids = self.0.entry(prefix.value().to_vec()).or_default();
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+
+    /// Those of all prefixes of a name, the longest prefix first.
+    fn of<'a>(&'a self, name: NameView<'a>) -> impl Iterator<Item = EndpointId> + 'a {
+        let counts = (0..=name.component_count()).rev();
+        counts.filter_map(move |count| self.0.get(name.prefix(count).value())).flatten().copied()
+    }
+}
+
+#[derive(Default)]
+struct Names {
+    interests: Prefixes,
+    /// Of Data and Nacks.
+    data: Prefixes,
+}
+
+struct Slot<'a> {
+    endpoint: &'a mut dyn Endpoint,
+    packets: Vec<FromRouter>,
+    /// The number of the packet that it got last: it gets each but once.
+    last: u64,
+}
+
+impl Slot<'_> {
+    fn wakeup(&self) -> Option<Instant> {
+        if self.endpoint.is_done() { None } else { self.endpoint.next_wakeup() }
+    }
+}
+
+/// Runs endpoints on one connection: what comes goes to those whose names it has, and each is
+/// called when its time has come. A lone endpoint gets everything.
+pub struct EventLoop<'a> {
+    client: &'a mut Client,
+    slots: Vec<Slot<'a>>,
+    names: Names,
+    packets: Vec<FromRouter>,
+    /// Packets that came.
+    count: u64,
+    unclaimed: u64,
+}
+
+impl<'a> EventLoop<'a> {
+    /// A loop without endpoints.
+    pub fn new(client: &'a mut Client) -> Self {
+        let (slots, packets) = (Vec::new(), Vec::new());
+        Self { client, slots, names: Names::default(), packets, count: 0, unclaimed: 0 }
+    }
+
+    /// Adds an endpoint. It is called in the next turn.
+    pub fn add(&mut self, endpoint: &'a mut dyn Endpoint) -> EndpointId {
+        self.slots.push(Slot { endpoint, packets: Vec::new(), last: 0 });
+        EndpointId(self.slots.len() - 1)
+    }
+
+    /// The endpoint answers Interests below `prefix`, unless another does below a longer one.
+    pub fn answer_below(&mut self, id: EndpointId, prefix: &Name) {
+        self.names.interests.add(prefix, id);
+    }
+
+    /// The endpoint gets the Data below `prefix`, and the Nacks of Interests below it.
+    pub fn expect_below(&mut self, id: EndpointId, prefix: &Name) {
+        self.names.data.add(prefix, id);
+    }
+
+    /// Packets that no endpoint wanted.
+    pub fn unclaimed(&self) -> u64 {
+        self.unclaimed
+    }
+
+    /// Runs until all endpoints are done, or `go_on`, which is asked several times a second,
+    /// returns false. What is queued by then has been sent as far as the socket took it.
+    ///
+    /// # Errors
+    /// [`ClientError::Lost`].
+    pub fn run(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<(), ClientError> {
+        let mut tick = self.client.now();
+        self.call(|_| true);
+        while !self.slots.iter().all(|slot| slot.endpoint.is_done()) {
+            let now = self.client.now();
+            if now >= tick {
+                if !go_on() {
+                    break;
+                }
+                tick = now.plus_ns(TICK_NS);
+            }
+            self.turn(Some(tick))?;
+        }
+        self.client.flush()
+    }
+
+    /// Waits for packets, an endpoint's time, the client's waker or `until`, and calls the
+    /// endpoints that this concerns.
+    ///
+    /// # Errors
+    /// [`ClientError::Lost`].
+    pub fn turn(&mut self, until: Option<Instant>) -> Result<(), ClientError> {
+        let wakeups = self.slots.iter().filter_map(|slot| slot.wakeup());
+        let deadline = wakeups.chain(until).min();
+        let mut packets = std::mem::take(&mut self.packets);
+        let result = self.client.poll(deadline, &mut packets);
+        let mut batch = packets.drain(..).peekable();
+        while batch.peek().is_some() {
+            for packet in batch.by_ref().take(BATCH_PACKETS) {
+                self.dispatch(packet);
+            }
+            self.call(|slot| !slot.packets.is_empty());
+            self.client.flush()?;
+        }
+        drop(batch);
+        self.packets = packets;
+        result?;
+        let now = self.client.now();
+        let is_woken = self.client.take_woken();
+        self.call(|slot| is_woken || slot.wakeup().is_some_and(|at| at <= now));
+        self.client.flush()
+    }
+
+    fn call(&mut self, concerns: impl Fn(&Slot<'_>) -> bool) {
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            if concerns(slot) && !slot.endpoint.is_done() {
+                let id = EndpointId(index);
+                let mut context = Context { client: self.client, names: &mut self.names, id };
+                slot.endpoint.handle(&mut context, &mut slot.packets);
+            }
+            slot.packets.clear();
+        }
+    }
+
+    fn dispatch(&mut self, packet: FromRouter) {
+        self.count += 1;
+        if let [slot] = &mut self.slots[..] {
+            slot.packets.push(packet);
+            return;
+        }
+        let is_nack = packet.header.nack.is_some();
+        if let Ok(interest) = InterestView::decode(&packet.packet) {
+            if is_nack {
+                self.share(interest.name, &packet);
+                return;
+            }
+            let id = self.names.interests.of(interest.name).next();
+            match id {
+                Some(id) => self.slots[id.0].packets.push(packet),
+                None => self.refuse(packet),
+            }
+        } else if let Ok(data) = DataView::decode(&packet.packet) {
+            self.share(data.name, &packet);
+        } else {
+            self.unclaimed += 1;
+        }
+    }
+
+    /// Gives a packet to all who expect such a name.
+    fn share(&mut self, name: NameView<'_>, packet: &FromRouter) {
+        let mut is_claimed = false;
+        for id in self.names.data.of(name) {
+            is_claimed = true;
+            let slot = &mut self.slots[id.0];
+            if slot.last != self.count {
+                slot.last = self.count;
+                slot.packets.push(packet.clone());
+            }
+        }
+        self.unclaimed += u64::from(!is_claimed);
+    }
+
+    fn refuse(&mut self, FromRouter { header, packet }: FromRouter) {
+        self.unclaimed += 1;
+        let nack = Some(NackReason::NoRoute);
+        let header = LpHeader { pit_token: header.pit_token, nack, ..LpHeader::default() };
+        // What its queue refuses the link counts.
+        let _ = self.client.send(header, packet);
+    }
+}
