@@ -8,12 +8,13 @@ use std::path::PathBuf;
 
 use weir_base::{HashKey, Instant, NS_PER_MS, NS_PER_S, Packet, Pool};
 use weir_transport::{
-    Catalog, ObjectId, PathId, Producer, ProducerConfig, ProducerInput, ProducerOutbox,
-    ProducerStats, ReadOp,
+    Catalog, ObjectId, PathId, Producer, ProducerConfig, ProducerEvent, ProducerInput,
+    ProducerOutbox, ProducerStats, ReadOp,
 };
-use weir_wire::DecodeError;
+use weir_wire::{DecodeError, InterestView};
 
 use crate::client::{Client, ClientError, FromRouter};
+use crate::connection::random_u64;
 use crate::event_loop::{Context, Endpoint, EventLoop};
 use crate::publish::{Content, Fingerprint, Published};
 
@@ -21,6 +22,8 @@ use crate::publish::{Content, Fingerprint, Published};
 const OPEN_FILES_MAX: usize = 256;
 /// How often it is checked that a file is still the one that was signed.
 const CHECK_NS: u64 = NS_PER_S;
+/// How long an Interest waits for what is made when it is asked for.
+const MAKING_NS_MAX: u64 = NS_PER_S;
 /// How often all open files are looked at.
 const TICK_NS: u64 = 200 * NS_PER_MS;
 
@@ -51,9 +54,13 @@ struct OpenFile {
     checked: Instant,
 }
 
+/// Makes the Data that an Interest asks for, if there is to be any.
+type Maker = Box<dyn FnMut(&InterestView<'_>) -> Option<Packet> + Send>;
+
 /// Published objects, found by name, with the producer that answers for them.
 pub struct ObjectStore {
     producer: Producer,
+    maker: Option<Maker>,
     objects: Vec<Published>,
     open: HashMap<ObjectId, OpenFile>,
     /// In the order of opening.
@@ -68,10 +75,33 @@ pub struct ObjectStore {
 
 impl Default for ObjectStore {
     fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ObjectStore {
+    /// A store of nothing, which answers for what is added to it.
+    pub fn new() -> Self {
         // All objects are there: no Interest waits and no Data is kept, so that no name is hashed.
-        let config = ProducerConfig::new(HashKey::new([0, 0]));
+        Self::with(ProducerConfig::new(HashKey::new([0, 0])), None)
+    }
+
+    /// A store that has `make` make what it does not have.
+    ///
+    /// # Errors
+    /// The system gives no random numbers.
+    pub fn on_demand(
+        make: impl FnMut(&InterestView<'_>) -> Option<Packet> + Send + 'static,
+    ) -> io::Result<Self> {
+        let hash_key = HashKey::new([random_u64()?, random_u64()?]);
+        let config = ProducerConfig::on_demand(hash_key, MAKING_NS_MAX);
+        Ok(Self::with(config, Some(Box::new(make))))
+    }
+
+    fn with(config: ProducerConfig, maker: Option<Maker>) -> Self {
         Self {
             producer: Producer::new(Catalog::new(), config),
+            maker,
             objects: Vec::new(),
             open: HashMap::new(),
             opened: VecDeque::new(),
@@ -81,13 +111,6 @@ impl Default for ObjectStore {
             dropped: 0,
             error: None,
         }
-    }
-}
-
-impl ObjectStore {
-    /// A store of nothing.
-    pub fn new() -> Self {
-        Self::default()
     }
 
     /// Adds an object.
@@ -144,6 +167,11 @@ impl ObjectStore {
                     }
                 };
                 self.inputs.push(input);
+            }
+            for ProducerEvent::Wanted { interest } in out.events.drain(..) {
+                let view = InterestView::decode(&interest).expect("the producer decoded it");
+                let made = self.maker.as_mut().and_then(|make| make(&view));
+                self.inputs.extend(made.map(ProducerInput::Put));
             }
             if self.inputs.is_empty() {
                 self.out = out;

@@ -6,8 +6,8 @@ use std::io::Write as _;
 use anyhow::{Context, bail};
 use serde_json::json;
 use weir_base::{Instant, NS_PER_MS};
-use weir_socket::{Client, FromRouter};
-use weir_wire::{Data, DataView, Interest, InterestView, LpHeader, NackReason, Name};
+use weir_socket::{Client, FromRouter, ObjectStore};
+use weir_wire::{Data, DataView, Interest, InterestView, NackReason, Name};
 
 use crate::table::outln;
 use crate::transfer::{RouterArgs, Stop, parse_name, parse_positive, refuse_local_name};
@@ -92,27 +92,17 @@ fn serve(args: &Args, prefix: &Name, client: &mut Client, stop: &Stop) -> anyhow
         outln!("answering pings below {prefix}, Ctrl-C to stop")?;
     }
     let content = vec![b'a'; args.size as usize];
-    let mut packets = Vec::new();
-    let mut answers: u64 = 0;
-    while !stop.is_set() {
-        let deadline = client.now().plus_ns(TICK_NS);
-        client.poll(Some(deadline), &mut packets)?;
-        for FromRouter { header, packet } in packets.drain(..) {
-            let Ok(interest) = InterestView::decode(&packet) else { continue };
-            if header.nack.is_some() || !prefix.as_view().is_prefix_of(interest.name) {
-                continue;
-            }
-            let data = Data::new(interest.name.to_name())
-                .freshness_ms(FRESHNESS_MS)
-                .content(content.as_slice())
-                .encode_with_digest();
-            let header = LpHeader { pit_token: header.pit_token, ..LpHeader::default() };
-            answers += u64::from(client.send(header, data.into()).is_ok());
-        }
-    }
+    let below = prefix.clone();
+    let mut store = ObjectStore::on_demand(move |interest| {
+        let data = Data::new(interest.name.to_name())
+            .freshness_ms(FRESHNESS_MS)
+            .content(content.as_slice());
+        below.as_view().is_prefix_of(interest.name).then(|| data.encode_with_digest().into())
+    })?;
+    weir_socket::serve(client, &mut store, &mut || !stop.is_set())?;
     let _ = client.unregister_prefix(prefix);
     if !args.json {
-        eprintln!("answered {answers}");
+        eprintln!("answered {}", store.stats().data);
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-use weir_base::{HashKey, NS_PER_S};
+use weir_base::HashKey;
 use weir_store::EvictionPolicy;
 
 /// What becomes of an Interest that cannot be answered.
@@ -45,10 +45,9 @@ impl ProducerConfig {
         }
     }
 
-    /// For Data made when it is asked for: Interests wait up to `wait_s` seconds for it, and what
+    /// For Data made when it is asked for: Interests wait up to `wait_max_ns` for it, and what
     /// never comes stays without an answer.
-    pub const fn on_demand(hash_key: HashKey, wait_s: u64) -> Self {
-        let wait_max_ns = wait_s * NS_PER_S;
+    pub const fn on_demand(hash_key: HashKey, wait_max_ns: u64) -> Self {
         Self { unanswered: Unanswered::Silence, wait_max_ns, ..Self::new(hash_key) }
     }
 }

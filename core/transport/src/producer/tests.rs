@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use weir_base::{HashKey, Instant, NS_PER_MS, Packet, Rng};
+use weir_base::{HashKey, Instant, NS_PER_MS, NS_PER_S, Packet, Rng};
 use weir_store::EvictionPolicy;
 use weir_wire::{Data, DataView, Interest, InterestView, LpHeader, NackReason, Name, PitToken};
 
@@ -45,7 +45,7 @@ impl Bed {
     }
 
     fn waiting() -> Self {
-        Self::new(ProducerConfig::on_demand(KEY, 1))
+        Self::new(ProducerConfig::on_demand(KEY, NS_PER_S))
     }
 
     fn tell(&mut self, input: ProducerInput) {
@@ -233,7 +233,7 @@ fn a_segment_asked_for_by_digest_is_compared_when_it_is_read() {
 
 #[test]
 fn no_more_wait_than_may() {
-    let config = ProducerConfig { waiting_max: 3, ..ProducerConfig::on_demand(KEY, 1) };
+    let config = ProducerConfig { waiting_max: 3, ..ProducerConfig::on_demand(KEY, NS_PER_S) };
     let mut bed = Bed::new(ProducerConfig { unanswered: Unanswered::Nack, ..config });
     for at in 0..5 {
         bed.ask(interest(&format!("/{at}")));
