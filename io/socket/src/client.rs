@@ -262,7 +262,8 @@ impl Client {
     }
 
     /// Sends what is queued, waits for packets, until `other` can be read or `deadline` is past,
-    /// and appends what came to `packets`. Tells whether `other` can be read.
+    /// and appends what came to `packets`. Tells whether `other` can be read; if so, it has read
+    /// nothing itself.
     ///
     /// # Errors
     /// [`ClientError::Lost`].
@@ -275,10 +276,12 @@ impl Client {
         self.flush()?;
         packets.extend(self.stash.drain(..));
         let deadline = if packets.is_empty() { deadline } else { Some(Instant::ZERO) };
-        let is_other = self.wait(Some(other), deadline)?;
+        if self.wait(Some(other), deadline)? {
+            return Ok(true);
+        }
         self.flush()?;
         self.read(packets)?;
-        Ok(is_other)
+        Ok(false)
     }
 
     /// Whether packets are to be read.

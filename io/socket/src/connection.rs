@@ -42,7 +42,7 @@ impl Connection {
 
     /// A connection from a port that is bound already, with datagrams of at most `mtu` octets.
     pub(crate) fn over_udp(port: UdpPort, peer: SocketAddr, mtu: usize) -> io::Result<Self> {
-        Self::new(Socket::Udp(UdpPeer::at(port, peer)), LinkConfig::datagram(mtu))
+        Self::new(Socket::Udp(Box::new(UdpPeer::at(port, peer))), LinkConfig::datagram(mtu))
     }
 
     fn new(socket: Socket, mut config: LinkConfig) -> io::Result<Self> {
@@ -110,7 +110,7 @@ impl Connection {
 }
 
 /// Nanoseconds of the machine's monotonic clock, the same in every process.
-pub(crate) fn monotonic_now() -> Instant {
+pub fn monotonic_now() -> Instant {
     // The clock exists on every system that this runs on.
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("a monotonic clock");
     Instant::from_ns(time.tv_sec() as u64 * NS_PER_S + time.tv_nsec() as u64)

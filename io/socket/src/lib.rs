@@ -12,6 +12,7 @@ mod sink;
 mod verify_pool;
 
 pub use client::{Client, ClientError, CommandError, ExpressError, FromRouter, Waker};
+pub use connection::monotonic_now;
 pub use download::{DownloadError, DownloadOptions, Found, Host, Progress, Summary, download};
 pub use event_loop::{Context, Endpoint, EndpointId, EventLoop};
 pub use output::{

@@ -7,11 +7,12 @@ use std::thread::JoinHandle;
 
 use crc_fast::CrcAlgorithm;
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use mio::Waker;
 use nix::errno::Errno;
 use nix::sys::uio::pwritev;
 use weir_base::Packet;
 use weir_wire::DataView;
+
+use crate::client::Waker;
 
 /// CRC-32C of a segment's content.
 pub(crate) fn checksum(content: &[u8]) -> u32 {

@@ -13,33 +13,26 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weir_base::{Instant, NS_PER_MS, Packet, Pool};
-use weir_face::{FaceUri, UdpPort};
+use weir_base::Instant;
+use weir_face::{FaceUri, UdpOptions, UdpPort};
 use weir_link::LinkDrop;
 use weir_manage::ControlParameters;
-use weir_manage::commands::{self, Command, Scope};
+use weir_manage::commands::Command;
 use weir_plan::app::{App, AppInput, AppOutbox};
 use weir_plan::{Role, Transport};
-use weir_security::DigestSigner;
+use weir_socket::{Client, ClientError, FromRouter, monotonic_now};
 use weir_transport::Histogram;
-use weir_wire::{DataView, InterestView, LpHeader, Name};
+use weir_wire::Name;
 
 use super::AppReport;
-use super::clock::monotonic_ns;
 use super::codec::EventWriter;
-use super::connection::{Connection, bind_udp};
 
-/// Memory kept for receive blocks.
-const POOL_BYTES_MAX: usize = 8 << 20;
-/// Blocks read before the application gets its turn.
-const READS_MAX: usize = 4;
-/// How long a router may take to answer a command.
-const COMMAND_PATIENCE_NS: u64 = 10_000 * NS_PER_MS;
 /// Pause between attempts to reach a router that is away.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(5);
 /// Wake-ups of sleeping processes may be put together by the kernel within this time.
@@ -118,6 +111,10 @@ fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> AppError {
     |source| AppError::System { what, source }
 }
 
+fn lost(error: ClientError) -> AppError {
+    system("the connection to the router is lost")(io::Error::other(error))
+}
+
 /// Runs the application that the file at `path` describes.
 ///
 /// # Errors
@@ -134,8 +131,8 @@ pub fn run_app(path: &Path) -> Result<(), AppError> {
     // Without it the process wakes up later than it asks for, and that is all.
     let _ = nix::sys::prctl::set_timerslack(TIMER_SLACK_NS);
     let mut control = Control::default();
-    let (connection, uri) = connect_first(&spec, &mut control)?;
-    let mut driver = Driver::new(spec, app, connection, uri, EventWriter::new(file));
+    let client = connect_first(&spec, &mut control)?;
+    let mut driver = Driver::new(spec, app, client, EventWriter::new(file));
     driver.register()?;
     say(&serde_json::json!({ "ready": true }))?;
     let start_ns = control.argument("start ")?.parse().map_err(|_| AppError::Orphaned)?;
@@ -143,18 +140,26 @@ pub fn run_app(path: &Path) -> Result<(), AppError> {
     say(&serde_json::json!({ "report": driver.report() }))
 }
 
-fn connect_first(spec: &AppSpec, control: &mut Control) -> Result<(Connection, FaceUri), AppError> {
+fn connect_first(spec: &AppSpec, control: &mut Control) -> Result<Client, AppError> {
     let port = match spec.transport {
-        Transport::Udp => Some(bind_udp().map_err(system("cannot open a UDP port"))?),
+        Transport::Udp => {
+            let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+            let port = UdpPort::bind(any, &UdpOptions::default());
+            Some(port.map_err(system("cannot open a UDP port"))?)
+        }
         Transport::Unix | Transport::Tcp => None,
     };
     let bound = port.as_ref().map(|port: &UdpPort| FaceUri::Udp(port.local_addr()).to_string());
     say(&serde_json::json!({ "bound": bound }))?;
     let text = control.argument("connect ")?;
     let uri: FaceUri = text.parse().map_err(|_| AppError::Orphaned)?;
-    let connection = Connection::open(&uri, port, spec.mtu)
-        .map_err(system(format!("cannot connect to the router at {uri}")))?;
-    Ok((connection, uri))
+    let client = match (&uri, port) {
+        (FaceUri::Udp(peer), Some(port)) => Client::over_udp(port, *peer, spec.mtu),
+        _ => Client::connect(&uri),
+    };
+    client.map_err(|error| {
+        system(format!("cannot connect to the router at {uri}"))(io::Error::other(error))
+    })
 }
 
 fn say(line: &serde_json::Value) -> Result<(), AppError> {
@@ -203,9 +208,8 @@ impl Control {
 struct Driver {
     spec: AppSpec,
     app: App,
-    connection: Connection,
-    uri: FaceUri,
-    pool: Pool,
+    client: Client,
+    packets: Vec<FromRouter>,
     inputs: Vec<AppInput>,
     out: AppOutbox,
     events: EventWriter<File>,
@@ -213,44 +217,35 @@ struct Driver {
     sample_at_ns: u64,
     lateness: Histogram,
     report: AppReport,
-    command_time_ms: u64,
 }
 
 impl Driver {
-    fn new(
-        spec: AppSpec,
-        app: App,
-        connection: Connection,
-        uri: FaceUri,
-        events: EventWriter<File>,
-    ) -> Self {
+    fn new(spec: AppSpec, app: App, client: Client, events: EventWriter<File>) -> Self {
         let report = AppReport { node: spec.node, name: spec.name.clone(), ..Default::default() };
         Self {
             sample_at_ns: if spec.sample_ns == 0 { u64::MAX } else { 0 },
             spec,
             app,
-            connection,
-            uri,
-            pool: Pool::new(POOL_BYTES_MAX),
+            client,
+            packets: Vec::new(),
             inputs: Vec::new(),
             out: AppOutbox::default(),
             events,
             start_ns: 0,
             lateness: Histogram::default(),
             report,
-            command_time_ms: 0,
         }
     }
 
     /// The time of the run; 0 until it begins.
     fn now(&self) -> Instant {
-        Instant::from_ns(monotonic_ns().saturating_sub(self.start_ns))
+        Instant::from_ns(monotonic_now().as_ns().saturating_sub(self.start_ns))
     }
 
     /// Waits for the common start, then works until it is told to stop.
     fn run(&mut self, start_ns: u64, control: &mut Control) -> Result<(), AppError> {
         self.start_ns = start_ns;
-        let wait_ns = start_ns.saturating_sub(monotonic_ns());
+        let wait_ns = start_ns.saturating_sub(monotonic_now().as_ns());
         std::thread::sleep(Duration::from_nanos(wait_ns));
         let cpu_before_ns = super::proc::own_cpu_ns();
         let is_consumer = matches!(self.app, App::Consumer(_));
@@ -263,16 +258,9 @@ impl Driver {
                 self.report.cpu_ns = super::proc::own_cpu_ns() - cpu_before_ns;
                 say(&serde_json::json!({ "done": true }))?;
             }
-            let ready = self
-                .connection
-                .wait(io::stdin().as_fd(), self.timeout_ns(is_done))
-                .map_err(system("cannot wait for packets"))?;
-            if ready.control {
+            if self.wait(is_done)? {
                 control.argument("stop")?;
                 break;
-            }
-            if ready.readable {
-                self.receive()?;
             }
             // What comes after the end is no part of the run.
             if is_done {
@@ -292,36 +280,32 @@ impl Driver {
         self.now().as_ns() >= self.spec.end_ns
     }
 
-    fn timeout_ns(&self, is_done: bool) -> Option<u64> {
-        if is_done {
-            return None;
+    /// Waits for packets or for what is due, and tells whether the coordinator has something to
+    /// say, or is gone.
+    fn wait(&mut self, is_done: bool) -> Result<bool, AppError> {
+        // The client's time has another origin than that of the run.
+        let due = self.due().filter(|_| !is_done).map(|at| at.plus_ns(self.start_ns));
+        match self.client.poll_beside(io::stdin().as_fd(), due, &mut self.packets) {
+            Ok(is_control) => {
+                let packets = self.packets.drain(..);
+                self.inputs.extend(
+                    packets.map(|FromRouter { header, packet }| AppInput { header, packet }),
+                );
+                Ok(is_control)
+            }
+            Err(error) => self.reconnect(error).map(|()| false),
         }
+    }
+
+    fn due(&self) -> Option<Instant> {
         let is_consumer = matches!(self.app, App::Consumer(_));
         let sample = self.is_sampling().then(|| Instant::from_ns(self.sample_at_ns));
         let end = is_consumer.then(|| Instant::from_ns(self.spec.end_ns));
-        [self.app.next_wakeup(), self.connection.next_wakeup(), sample, end]
-            .into_iter()
-            .flatten()
-            .min()
-            .map(|at| at.ns_since(self.now()))
+        [self.app.next_wakeup(), sample, end].into_iter().flatten().min()
     }
 
     fn is_sampling(&self) -> bool {
         self.sample_at_ns <= self.spec.duration_ns
-    }
-
-    /// Reads what is there, and connects again where that is asked for.
-    fn receive(&mut self) -> Result<(), AppError> {
-        for _ in 0..READS_MAX {
-            let start_ns = self.start_ns;
-            let now = || Instant::from_ns(monotonic_ns().saturating_sub(start_ns));
-            match self.connection.receive(now, &mut self.pool, &mut self.inputs) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) => return self.reconnect(error),
-            }
-        }
-        Ok(())
     }
 
     /// One turn of the state machine: what came, what is due, and what follows from it.
@@ -332,9 +316,6 @@ impl Driver {
         if let Some(due) = due {
             self.lateness.record(now.ns_since(due));
             self.report.lateness_max_ns = self.report.lateness_max_ns.max(now.ns_since(due));
-        }
-        if self.connection.next_wakeup().is_some_and(|at| at <= now) {
-            self.connection.handle_timeout(now);
         }
         if due.is_some() || !self.inputs.is_empty() {
             self.report.turns += 1;
@@ -349,10 +330,7 @@ impl Driver {
                 self.write_event(now, &kind)?;
             }
         }
-        match self.connection.flush(&mut self.pool) {
-            Ok(()) => Ok(()),
-            Err(error) => self.reconnect(error),
-        }
+        self.client.flush().or_else(|error| self.reconnect(error))
     }
 
     /// What was due just before a consumer stops asking is asked for although this process woke up
@@ -372,7 +350,7 @@ impl Driver {
         self.report.packets_out += self.out.packets.len() as u64;
         for (header, packet) in self.out.packets.drain(..) {
             // The link counts what its queue refuses.
-            let _: Result<(), LinkDrop> = self.connection.enqueue(now, header, packet);
+            let _: Result<(), LinkDrop> = self.client.send(header, packet);
         }
         let events = std::mem::take(&mut self.out.events);
         for kind in &events {
@@ -406,19 +384,19 @@ impl Driver {
     }
 
     /// The router is gone, for a time perhaps.
-    fn reconnect(&mut self, error: io::Error) -> Result<(), AppError> {
-        let is_stream = !matches!(self.uri, FaceUri::Udp(_));
-        if !self.spec.reconnect || !is_stream {
-            return Err(system("the connection to the router is lost")(error));
+    fn reconnect(&mut self, error: ClientError) -> Result<(), AppError> {
+        let uri = self.client.uri().clone();
+        if !self.spec.reconnect || matches!(uri, FaceUri::Udp(_)) {
+            return Err(lost(error));
         }
-        self.report.dropped += self.connection.dropped();
+        self.report.dropped += self.client.dropped();
         loop {
             if self.is_over() {
-                return Err(system("the router did not come back")(error));
+                return Err(system("the router did not come back")(io::Error::other(error)));
             }
             std::thread::sleep(RECONNECT_PAUSE);
-            if let Ok(connection) = Connection::open(&self.uri, None, self.spec.mtu) {
-                self.connection = connection;
+            if let Ok(client) = Client::connect(&uri) {
+                self.client = client;
                 self.report.reconnects += 1;
                 return self.register();
             }
@@ -426,76 +404,22 @@ impl Driver {
     }
 
     fn register(&mut self) -> Result<(), AppError> {
-        for (prefix, cost) in self.spec.register.clone() {
+        for (prefix, cost) in &self.spec.register {
             let refused = |reason: String| AppError::Register { prefix: prefix.clone(), reason };
             let name: Name = prefix.parse().map_err(|error| refused(format!("{error}")))?;
-            self.register_one(name, cost).map_err(refused)?;
+            let parameters =
+                ControlParameters { name: Some(name), cost: Some(*cost), ..Default::default() };
+            let answer = self.client.command(Command::RibRegister, &parameters);
+            answer.map_err(|error| refused(error.to_string()))?;
         }
         Ok(())
-    }
-
-    fn register_one(&mut self, name: Name, cost: u64) -> Result<(), String> {
-        self.command_time_ms = weir_face::unix_time_ms().max(self.command_time_ms + 1);
-        let nonce = (self.command_time_ms ^ u64::from(std::process::id()) << 40).to_be_bytes();
-        let parameters =
-            ControlParameters { name: Some(name), cost: Some(cost), ..Default::default() };
-        let interest = commands::build_command(
-            Scope::Localhost,
-            Command::RibRegister,
-            &parameters,
-            &DigestSigner,
-            nonce,
-            self.command_time_ms,
-        )
-        .expect("a digest signer does not fail");
-        let answer = self.express(&interest)?;
-        let data = DataView::decode(&answer).map_err(|error| error.to_string())?;
-        match commands::parse_response(&data) {
-            Ok(response) if response.code == 200 => Ok(()),
-            Ok(response) => Err(format!("{} {}", response.code, response.text)),
-            Err(_) => Err("its answer makes no sense".into()),
-        }
-    }
-
-    /// Sends a command and waits for its Data.
-    fn express(&mut self, interest: &[u8]) -> Result<Packet, String> {
-        let view = InterestView::decode(interest).map_err(|error| error.to_string())?;
-        let text = |error: io::Error| error.to_string();
-        let packet = self.pool.copy(interest);
-        self.connection
-            .enqueue(Instant::ZERO, LpHeader::default(), packet)
-            .map_err(|drop| drop.name().to_owned())?;
-        let deadline_ns = monotonic_ns() + COMMAND_PATIENCE_NS;
-        loop {
-            self.connection.flush(&mut self.pool).map_err(text)?;
-            let left_ns = deadline_ns.saturating_sub(monotonic_ns());
-            if left_ns == 0 {
-                return Err("it did not answer in time".into());
-            }
-            let ready = self.connection.wait_alone(left_ns).map_err(text)?;
-            if !ready {
-                continue;
-            }
-            let mut inputs = Vec::new();
-            let now = || Instant::ZERO;
-            self.connection.receive(now, &mut self.pool, &mut inputs).map_err(text)?;
-            let is_answer = |input: &AppInput| {
-                DataView::decode(&input.packet).is_ok_and(|data| data.satisfies(&view))
-            };
-            if let Some(at) = inputs.iter().position(is_answer) {
-                let answer = inputs.swap_remove(at).packet;
-                self.inputs.append(&mut inputs);
-                return Ok(answer);
-            }
-            self.inputs.append(&mut inputs);
-        }
     }
 
     fn report(&mut self) -> AppReport {
         let quantile = |share| self.lateness.quantile_ns(share).unwrap_or(0);
         self.report.lateness_median_ns = quantile(0.5);
         self.report.lateness_p99_ns = quantile(0.99);
-        self.report.dropped += self.connection.dropped();
+        self.report.dropped += self.client.dropped();
         self.report.clone()
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use weir_base::NS_PER_MS;
 use weir_plan::event::{Event, EventKind, Observer, RouterSample};
 use weir_plan::{Fault, Plan};
+use weir_socket::monotonic_now;
 
-use super::clock::monotonic_ns;
 use super::site::Site;
 use super::{
     AppReport, RealError, RealOptions, RealReport, RouterReport, check, links, merge, proc,
@@ -83,7 +83,7 @@ impl<'a> Run<'a> {
     }
 
     fn now_ns(&self) -> u64 {
-        monotonic_ns().saturating_sub(self.start_ns)
+        monotonic_now().as_ns().saturating_sub(self.start_ns)
     }
 
     fn end_ns(&self) -> u64 {
@@ -97,7 +97,7 @@ impl<'a> Run<'a> {
         }
         let apps = self.site.app_nodes();
         let ahead_ns = START_AHEAD_NS + START_AHEAD_EACH_NS * apps.len() as u64;
-        self.start_ns = monotonic_ns() + ahead_ns;
+        self.start_ns = monotonic_now().as_ns() + ahead_ns;
         for node in apps {
             self.site.tell(node, &format!("start {}", self.start_ns))?;
         }
@@ -108,7 +108,7 @@ impl<'a> Run<'a> {
     fn watch(&mut self) -> Result<(), RealError> {
         loop {
             let now_ns = self.now_ns();
-            let is_started = monotonic_ns() >= self.start_ns;
+            let is_started = monotonic_now().as_ns() >= self.start_ns;
             let mut consumers = self.site.apps.values().filter(|app| app.is_consumer).peekable();
             let is_over = match consumers.peek() {
                 Some(_) => consumers.all(|app| app.is_done),
@@ -128,7 +128,8 @@ impl<'a> Run<'a> {
                 self.carry_out(task)?;
             }
             let next_ns = self.tasks.last().map_or(u64::MAX, |&(at_ns, _)| at_ns);
-            let next_ns = next_ns.saturating_add(self.start_ns).saturating_sub(monotonic_ns());
+            let next_ns =
+                next_ns.saturating_add(self.start_ns).saturating_sub(monotonic_now().as_ns());
             self.site.watch(Duration::from_nanos(next_ns))?;
         }
     }
@@ -154,7 +155,7 @@ impl<'a> Run<'a> {
         for (&node, router) in &mut self.site.routers {
             if !self.away.contains(&node) {
                 let (sample, queues) = router.sample_with_queues()?;
-                let at_ns = monotonic_ns().saturating_sub(self.start_ns);
+                let at_ns = monotonic_now().as_ns().saturating_sub(self.start_ns);
                 let has_disk = check::disk(self.plan, node).is_some();
                 let lengths = queues.lengths().into_iter().filter(|_| has_disk);
                 let lengths =

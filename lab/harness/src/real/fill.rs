@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use weir_base::Packet;
+use weir_base::{NS_PER_MS, Packet};
 use weir_face::FaceUri;
 use weir_plan::{Plan, Role};
 use weir_socket::Client;
@@ -100,8 +100,9 @@ impl<'a> Filler<'a> {
                         seen.arrived
                     )));
                 }
-                self.client.poll_send(None).map_err(|error| self.failed(error))?;
-                std::thread::sleep(Duration::from_millis(1));
+                let soon = self.client.now().plus_ns(NS_PER_MS);
+                let sent = self.client.poll(Some(soon), &mut Vec::new());
+                sent.map_err(|error| self.failed(error))?;
                 seen = look().map_err(|error| self.failed(error))?;
             }
             if seen.is_full {

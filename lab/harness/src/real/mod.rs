@@ -10,9 +10,7 @@
 
 pub mod app;
 mod check;
-mod clock;
 mod codec;
-mod connection;
 mod coordinator;
 mod disks;
 mod fill;
