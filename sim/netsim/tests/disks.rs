@@ -200,7 +200,7 @@ fn a_store_that_blocks_makes_interests_queue() {
         lengths.max().unwrap()
     };
     assert_eq!((lengths(Queue::DiskBlocked), lengths(Queue::DiskReads)), (50, 1));
-    assert!(disk_of(&events, 0).busy.reads_refused > 800);
+    assert!(disk_of(&events, 0).busy.interests_refused > 800);
 }
 
 fn marked(events: &[Event]) -> usize {
@@ -287,7 +287,7 @@ fn damage_and_errors_are_never_served() {
         assert!(received(&events) > 500, "fault {number}");
         assert_eq!(summary.damage_noticed, 0, "fault {number}");
         let disk = disk_of(&events, 0);
-        let seen = [disk.disk.read_errors, disk.disk.damaged, disk.disk.read_errors][number];
+        let seen = [disk.disk.read_errors, disk.disk.damaged, disk.disk.write_errors][number];
         // A full disk is left alone after a few attempts.
         assert!(seen > [10, 10, 2][number], "fault {number}: {disk:?}");
     }
