@@ -30,6 +30,8 @@ pub struct DiskStore {
     pub settings: String,
     /// Lines of each `[[disk]]`.
     pub each: String,
+    /// Whether [`Self::stall_file`] stalls them, which only a program with the laboratory can.
+    pub can_stall: bool,
     /// Where the files are; in the site when there is nothing here.
     pub folder: Option<PathBuf>,
     /// More arguments for `weir router`.
@@ -47,6 +49,7 @@ impl DiskStore {
             memory: "1MiB".into(),
             settings: "offer = \"arrival\"\n".into(),
             each: String::new(),
+            can_stall: false,
             folder: None,
             arguments: Vec::new(),
         }
@@ -59,7 +62,7 @@ impl DiskStore {
         self.folder.as_ref().map_or_else(|| site.path(&name), |folder| folder.join(&name))
     }
 
-    /// A path whose file, while it is there, stalls a disk.
+    /// A path whose file, while it is there, stalls a disk if [`Self::can_stall`].
     #[must_use]
     pub fn stall_file(&self, site: &Site, disk: usize) -> PathBuf {
         site.path(&format!("{}.stall{disk}", self.name))
@@ -70,11 +73,12 @@ impl DiskStore {
         let Self { memory, settings, size, each, .. } = self;
         let mut text = format!("[store]\nsize = {memory:?}\n[disks]\n{settings}");
         for disk in 0..self.disks {
-            let (path, stall) = (self.file(site, disk), self.stall_file(site, disk));
-            let _ = write!(
-                text,
-                "[[disk]]\npath = {path:?}\nsize = {size:?}\nstalled_while = {stall:?}\n{each}"
-            );
+            let path = self.file(site, disk);
+            let _ = writeln!(text, "[[disk]]\npath = {path:?}\nsize = {size:?}");
+            if self.can_stall {
+                let _ = writeln!(text, "stalled_while = {:?}", self.stall_file(site, disk));
+            }
+            text.push_str(each);
         }
         site.write(&format!("{}.toml", self.name), text.as_bytes())
     }

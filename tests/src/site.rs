@@ -139,7 +139,7 @@ fn hex(octets: &[u8]) -> String {
     })
 }
 
-/// The `weir` program: `WEIR_BIN`, or built now beside the test that runs.
+/// The `weir` program, with the laboratory: `WEIR_BIN`, or built now beside the test that runs.
 ///
 /// # Panics
 /// If it cannot be built.
@@ -156,6 +156,7 @@ fn build_weir() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("repository");
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(root).args(["build", "--quiet", "--package", "weir", "--bin", "weir"]);
+    cargo.args(["--features", "lab"]);
     cargo.env("CARGO_TARGET_DIR", folder.parent().expect("target folder"));
     if folder.ends_with("release") {
         cargo.arg("--release");

@@ -7,8 +7,15 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use serde_json::Value;
 
+use crate::circles;
+use crate::tidy::repository_files;
+use crate::unused::{self, Source};
+
 /// Top-level folders from the lowest layer up. A crate may depend on its own layer or a lower one.
 const LAYERS: &[&str] = &["core", "sim", "io", "lab", "app", "tests", "benches", "xtask"];
+
+/// Those whose public items are an interface; the rest are their users.
+const LAYERS_OF_LIBRARIES: &[&str] = &["core", "sim", "io", "lab"];
 
 /// Edges that the order alone would allow: (from, to), each a folder or a single crate.
 const FORBIDDEN: &[(&str, &str)] = &[
@@ -46,6 +53,37 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
         }
     }
     Ok(findings)
+}
+
+/// Circles of files within a crate.
+pub(crate) fn circles(root: &Path) -> anyhow::Result<Vec<String>> {
+    let mut findings = Vec::new();
+    for folder in member_folders(root, &cargo_metadata(root)?)? {
+        for name in ["src/lib.rs", "src/main.rs"] {
+            let file = root.join(&folder).join(name);
+            if file.is_file() {
+                findings.extend(circles::findings(root, &file)?);
+            }
+        }
+    }
+    Ok(findings)
+}
+
+/// Public items of libraries that nothing uses.
+pub(crate) fn unused(root: &Path) -> anyhow::Result<Vec<String>> {
+    let mut folders = member_folders(root, &cargo_metadata(root)?)?;
+    folders.push("fuzz".into());
+    let mut sources = Vec::new();
+    for file in repository_files(root)?.into_iter().filter(|file| file.ends_with(".rs")) {
+        let Some(folder) = folders.iter().find(|folder| is_under(&file, folder)) else { continue };
+        let path = root.join(&file);
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        let is_library = LAYERS_OF_LIBRARIES.iter().any(|layer| is_under(folder, layer))
+            && file.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with("/src/"))
+            && !file.contains("/src/bin/");
+        sources.push(Source { folder: folder.clone(), file, text, is_library });
+    }
+    unused::findings(&sources)
 }
 
 fn cargo_metadata(root: &Path) -> anyhow::Result<Value> {

@@ -1,9 +1,11 @@
 //! `cargo xtask`: checks and chores of the repository.
 
+mod circles;
 mod clients;
 mod layers;
 mod steps;
 mod tidy;
+mod unused;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,6 +19,10 @@ Usage: cargo xtask COMMAND
   test [--full] [-- ..]  set up what the tests need, then run them; --full runs the long ones too;
                          what follows -- goes to `cargo test`
   layers                 check layers, forbidden edges between crates, what `cargo run` starts
+  layers --circles       report circles of files within a crate
+  layers --unused        report public items that no other crate uses
+  size                   build the program that operators get, without the laboratory, and check
+                         that it is under 15 MB
   tidy                   check the size of functions and files, columns, READMEs, leftovers
   clients                install the interoperation clients into target/interop and stop
 
@@ -40,8 +46,14 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
     match words.next() {
         Some("ci") => no_more(words).and_then(|()| steps::ci(&root)),
         Some("test") => steps::test(&root, &steps::TestOptions::parse(words)?),
-        Some("layers") => no_more(words).and_then(|()| report("layers", &layers::check(&root)?)),
+        Some("layers") => match words.next() {
+            None => report("layers", &layers::check(&root)?),
+            Some("--circles") => report("circles", &layers::circles(&root)?),
+            Some("--unused") => report("unused", &layers::unused(&root)?),
+            Some(other) => bail!("unexpected argument `{other}`\n\n{USAGE}"),
+        },
         Some("tidy") => no_more(words).and_then(|()| report("tidy", &tidy::check(&root)?)),
+        Some("size") => no_more(words).and_then(|()| steps::size(&root)),
         Some("clients") => no_more(words).and_then(|()| clients::install(&root)),
         Some("help" | "--help" | "-h") => {
             println!("{USAGE}");

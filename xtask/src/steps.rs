@@ -8,6 +8,12 @@ use anyhow::{Context, bail};
 
 use crate::{clients, layers, report, tidy};
 
+/// The laboratory is tested with all else.
+const WITH_LAB: [&str; 2] = ["--features", "weir/lab"];
+
+/// What an operator's program may take.
+const BINARY_BYTES_MAX: u64 = 15_000_000;
+
 /// What `cargo xtask test` was asked for.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TestOptions {
@@ -31,7 +37,8 @@ impl TestOptions {
     }
 
     fn cargo_arguments(&self) -> Vec<String> {
-        let mut arguments: Vec<String> = vec!["test".into(), "--workspace".into()];
+        let mut arguments = vec!["test".into(), "--workspace".into()];
+        arguments.extend(WITH_LAB.map(str::to_owned));
         let mut passed_on = self.passed_on.iter();
         arguments.extend(passed_on.by_ref().take_while(|word| *word != "--").cloned());
         let harness: Vec<String> = passed_on.cloned().collect();
@@ -51,11 +58,30 @@ pub(crate) fn ci(root: &Path) -> anyhow::Result<()> {
     cargo(root, &["fmt", "--all", "--check"], &[])?;
     step("layers", || report("layers", &layers::check(root)?))?;
     step("tidy", || report("tidy", &tidy::check(root)?))?;
-    let deny = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
-    cargo(root, &deny, &[])?;
-    let docs = ["doc", "--workspace", "--no-deps"];
+    let deny = |what: &[&str]| {
+        let words = [&["clippy", "--all-targets"], what, &["--", "-D", "warnings"]].concat();
+        cargo(root, &words, &[])
+    };
+    deny(&["--workspace", "--features", "weir/lab"])?;
+    deny(&["--package", "weir", "--package", "weir-runtime"])?;
+    let docs = ["doc", "--workspace", "--no-deps", "--features", "weir/lab"];
     cargo(root, &docs, &[("RUSTDOCFLAGS", "-D warnings")])?;
+    size(root)?;
     test(root, &TestOptions::default())
+}
+
+/// Builds the program that operators get, without the laboratory, and refuses it when it is too
+/// large.
+pub(crate) fn size(root: &Path) -> anyhow::Result<()> {
+    cargo(root, &["build", "--release", "--package", "weir"], &[])?;
+    let binary = target_folder(root).join("release").join(executable("weir"));
+    let read = || format!("cannot read {}", binary.display());
+    let bytes = std::fs::metadata(&binary).with_context(read)?.len();
+    eprintln!("==> {}: {bytes} octets, at most {BINARY_BYTES_MAX}", binary.display());
+    if bytes > BINARY_BYTES_MAX {
+        bail!("{} takes {bytes} octets, more than {BINARY_BYTES_MAX}", binary.display());
+    }
+    Ok(())
 }
 
 /// Installs the interoperation clients while the workspace builds, then runs all tests.
@@ -65,7 +91,8 @@ pub(crate) fn ci(root: &Path) -> anyhow::Result<()> {
 pub(crate) fn test(root: &Path, options: &TestOptions) -> anyhow::Result<()> {
     std::thread::scope(|scope| {
         let install = scope.spawn(|| clients::install(root));
-        let built = cargo(root, &["build", "--workspace", "--bins", "--tests"], &[]);
+        let build = [&["build", "--workspace", "--bins", "--tests"], &WITH_LAB[..]].concat();
+        let built = cargo(root, &build, &[]);
         let installed = install.join().map_err(|_| anyhow::anyhow!("installing clients panicked"));
         built.and(installed?)
     })?;
@@ -132,11 +159,13 @@ mod tests {
     #[test]
     fn test_options_become_arguments_of_cargo() {
         let arguments = |words: &[&str]| parse(words).expect("good words").cargo_arguments();
-        assert_eq!(arguments(&[]), ["test", "--workspace"]);
-        assert_eq!(arguments(&["--full"]), ["test", "--workspace", "--", "--include-ignored"]);
+        let all = ["test", "--workspace", "--features", "weir/lab"];
+        assert_eq!(arguments(&[]), all);
+        assert_eq!(arguments(&["--full"]), [&all[..], &["--", "--include-ignored"]].concat());
+        let words = ["--test", "interop", "--", "--include-ignored", "--nocapture"];
         assert_eq!(
             arguments(&["--full", "--", "--test", "interop", "--", "--nocapture"]),
-            ["test", "--workspace", "--test", "interop", "--", "--include-ignored", "--nocapture"]
+            [&all[..], &words].concat()
         );
     }
 

@@ -40,7 +40,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(findings)
 }
 
-fn repository_files(root: &Path) -> anyhow::Result<Vec<String>> {
+pub(crate) fn repository_files(root: &Path) -> anyhow::Result<Vec<String>> {
     let output = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
         .current_dir(root)

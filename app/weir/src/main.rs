@@ -32,10 +32,22 @@ enum Command {
     Cs(cmd::cs::Args),
     Strategy(cmd::strategy::Args),
     Key(cmd::key::Args),
-    Link(Box<cmd::link::Args>),
     Packet(cmd::packet::Args),
+    #[cfg(feature = "lab")]
+    Link(Box<cmd::link::Args>),
+    #[cfg(feature = "lab")]
     Lab(cmd::lab::Args),
+    #[cfg(feature = "lab")]
     Model(cmd::model::Args),
+    #[cfg(not(feature = "lab"))]
+    #[command(hide = true)]
+    Link(cmd::no_lab::Args),
+    #[cfg(not(feature = "lab"))]
+    #[command(hide = true)]
+    Lab(cmd::no_lab::Args),
+    #[cfg(not(feature = "lab"))]
+    #[command(hide = true)]
+    Model(cmd::no_lab::Args),
 }
 
 fn main() -> ExitCode {
@@ -51,10 +63,19 @@ fn main() -> ExitCode {
         Command::Cs(args) => cmd::cs::run(args),
         Command::Strategy(args) => cmd::strategy::run(args),
         Command::Key(args) => cmd::key::run(args),
-        Command::Link(args) => cmd::link::run(*args),
         Command::Packet(args) => cmd::packet::run(args),
+        #[cfg(feature = "lab")]
+        Command::Link(args) => cmd::link::run(*args),
+        #[cfg(feature = "lab")]
         Command::Lab(args) => cmd::lab::run(args),
+        #[cfg(feature = "lab")]
         Command::Model(args) => cmd::model::run(args),
+        #[cfg(not(feature = "lab"))]
+        Command::Link(_) => cmd::no_lab::run("link"),
+        #[cfg(not(feature = "lab"))]
+        Command::Lab(_) => cmd::no_lab::run("lab"),
+        #[cfg(not(feature = "lab"))]
+        Command::Model(_) => cmd::no_lab::run("model"),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -64,7 +85,17 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             eprintln!("weir: {error:#}");
-            ExitCode::from(cmd::lab::exit_code(&error))
+            ExitCode::from(exit_code(&error))
         }
     }
+}
+
+#[cfg(feature = "lab")]
+fn exit_code(error: &anyhow::Error) -> u8 {
+    cmd::lab::exit_code(error)
+}
+
+#[cfg(not(feature = "lab"))]
+fn exit_code(_error: &anyhow::Error) -> u8 {
+    1
 }

@@ -106,6 +106,7 @@ impl Stop {
         Ok(Self(stop))
     }
 
+    #[cfg(feature = "lab")]
     pub(crate) fn flag(&self) -> &AtomicBool {
         &self.0
     }

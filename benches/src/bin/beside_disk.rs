@@ -9,8 +9,8 @@
 //! other consumer served as many Data of the same size each second from memory. Conditions take
 //! turns in one run; ratios are to that one within a round.
 //!
-//! `cargo build --release && WEIR_BIN=target/release/weir cargo run --release -p weir-benches --bin
-//! beside_disk -- --folder FOLDER`
+//! `cargo build --release --features lab && WEIR_BIN=target/release/weir cargo run --release -p
+//! weir-benches --bin beside_disk -- --folder FOLDER`
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -392,6 +392,7 @@ impl Bench {
             settings:
                 "offer = \"arrival\"\nadmission = \"4KiB\"\nbypass = \"off\"\nmark = \"off\"\n"
                     .into(),
+            can_stall: true,
             folder: args.folder.clone(),
             ..DiskStore::new("router")
         };

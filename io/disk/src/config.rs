@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 
+#[cfg(feature = "lab")]
 use crate::fault::Faults;
 
 /// One disk of a set: a file or a block device.
@@ -18,8 +19,10 @@ pub struct DiskFileConfig {
     /// How it is read and written.
     pub engine: Engine,
     /// Holds answers back, so that the disk seems to be as slow as this.
+    #[cfg(feature = "lab")]
     pub pace: Option<Pace>,
     /// What goes wrong, for tests. Needs [`Engine::Threads`], and gets it from [`Engine::Auto`].
+    #[cfg(feature = "lab")]
     pub faults: Option<Faults>,
 }
 
@@ -32,7 +35,9 @@ impl DiskFileConfig {
             region_bytes: None,
             direct: true,
             engine: Engine::default(),
+            #[cfg(feature = "lab")]
             pace: None,
+            #[cfg(feature = "lab")]
             faults: None,
         }
     }
@@ -53,6 +58,7 @@ pub enum Engine {
 /// How fast a paced disk seems to be: operations are served by `parallelism` servers from one queue
 /// in order of arrival. A write of several records counts as so many operations. A disk that is
 /// slower by itself stays so.
+#[cfg(feature = "lab")]
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Pace {
     /// Operations a second of all servers together, above 0.
@@ -64,6 +70,7 @@ pub struct Pace {
 }
 
 /// How the time of an operation of a paced disk is drawn.
+#[cfg(feature = "lab")]
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Service {
     /// Always the same.

@@ -1,12 +1,12 @@
 //! Things that go wrong, on purpose.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use weir_base::Rng;
+
+use crate::threads::PositionedIo;
 
 /// What goes wrong with a disk, each with its probability in a million operations. For tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,22 +33,6 @@ pub struct Faults {
     pub stall: Duration,
     /// The operation that ends with a panic of the thread that does it.
     pub panic_at: Option<u64>,
-}
-
-/// Reads and writes at places of a file.
-pub(crate) trait PositionedIo: Send + Sync {
-    fn read_at(&self, octets: &mut [u8], offset: u64) -> io::Result<usize>;
-    fn write_at(&self, octets: &[u8], offset: u64) -> io::Result<usize>;
-}
-
-impl PositionedIo for File {
-    fn read_at(&self, octets: &mut [u8], offset: u64) -> io::Result<usize> {
-        FileExt::read_at(self, octets, offset)
-    }
-
-    fn write_at(&self, octets: &[u8], offset: u64) -> io::Result<usize> {
-        FileExt::write_at(self, octets, offset)
-    }
 }
 
 /// A disk of which some operations fail.

@@ -191,7 +191,7 @@ impl Lane {
     /// When an answer is held back until, if one is.
     pub(crate) fn next_release(&self) -> Option<Instant> {
         let next = self.held.peek().map(|held| held.0.due)?;
-        Some(self.shared.stalled_until().map_or(next, |until| until.max(next)))
+        Some(self.shared.hold.stalled_until().map_or(next, |until| until.max(next)))
     }
 
     /// Waits for what is under way, no longer than until then. Whether nothing is any more.
@@ -237,7 +237,7 @@ impl Lane {
     /// Answers now, or when a paced or stalled disk would.
     fn answer_in_time(&mut self, running: &Running, outcome: DiskOutcome) {
         let Running { id, due, .. } = *running;
-        let stalled_until = self.shared.stalled_until();
+        let stalled_until = self.shared.hold.stalled_until();
         let until = due.max(stalled_until);
         let Some(now) = until.map(|_| Instant::now()).filter(|&now| until > Some(now)) else {
             return self.answers.push((id, outcome));
@@ -250,7 +250,7 @@ impl Lane {
 
     /// Answers what has been held back long enough.
     fn release(&mut self, now: Instant) {
-        if self.shared.stalled_until().is_some_and(|until| until > now) {
+        if self.shared.hold.stalled_until().is_some_and(|until| until > now) {
             return;
         }
         while self.held.peek().is_some_and(|held| held.0.due <= now) {
@@ -298,7 +298,7 @@ impl Lane {
             self.answers.push((op.id, outcome));
             return Ok(());
         }
-        let due = self.shared.due(services);
+        let due = self.shared.hold.due(services);
         let mut buffer = self.buffers.take(len);
         let task = match op.kind {
             DiskOpKind::ReadRecord { sequence, .. } => Task::Record(self.place(offset, sequence)),

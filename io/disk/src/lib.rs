@@ -4,11 +4,14 @@ mod bell;
 mod buffer;
 mod config;
 mod error;
+#[cfg(feature = "lab")]
 mod fault;
 mod file;
+mod hold;
 mod lane;
 mod lock;
 mod monitor;
+#[cfg(feature = "lab")]
 mod pace;
 mod port;
 mod ring;
@@ -18,10 +21,15 @@ mod threads;
 
 use crc_fast::CrcAlgorithm;
 
-pub use config::{DiskFileConfig, Engine, Pace, Service};
+pub use config::{DiskFileConfig, Engine};
+#[cfg(feature = "lab")]
+pub use config::{Pace, Service};
 pub use error::{LockHolder, OpenError, OpenWarning};
+#[cfg(feature = "lab")]
 pub use fault::Faults;
-pub use monitor::{DiskCounters, DiskError, DiskMonitor, StallHandle};
+#[cfg(feature = "lab")]
+pub use monitor::StallHandle;
+pub use monitor::{DiskCounters, DiskError, DiskMonitor};
 pub use port::DiskPorts;
 pub use set::{DiskSet, open};
 pub use start::StartError;

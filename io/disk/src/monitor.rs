@@ -1,32 +1,32 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
+#[cfg(feature = "lab")]
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
+#[cfg(feature = "lab")]
+use std::time::Duration;
 
 use weir_store::disk::{DiskOutcome, RecordFault};
 
 use crate::bell::Bell;
-use crate::pace::Pacer;
+use crate::hold::Hold;
 use crate::start::ReadyDisk;
 
 /// What all lanes of one disk share with each other and with who looks on.
 pub(crate) struct DiskShared {
+    #[cfg(feature = "lab")]
     path: PathBuf,
     pub(crate) store_id: u64,
     pub(crate) block_bytes: u32,
     pub(crate) is_writable: bool,
     pub(crate) counters: Counters,
-    pacer: Option<Mutex<Pacer>>,
+    pub(crate) hold: Hold,
     /// Those of all shards.
     bells: Vec<Arc<Bell>>,
     death: OnceLock<String>,
     failure: Mutex<Option<DiskError>>,
-    epoch: Instant,
-    /// Nanoseconds after `epoch`; 0 when it is not stalled.
-    stalled_until_ns: AtomicU64,
     /// The file, which is locked.
     lock: File,
     is_left_locked: AtomicBool,
@@ -34,19 +34,17 @@ pub(crate) struct DiskShared {
 
 impl DiskShared {
     pub(crate) fn new(disk: &ReadyDisk, store_id: u64, bells: &[Arc<Bell>]) -> io::Result<Self> {
-        let pacer = disk.config.pace.as_ref().map(|pace| Pacer::new(pace, Instant::now()));
         Ok(Self {
+            #[cfg(feature = "lab")]
             path: disk.config.path.clone(),
             store_id,
             block_bytes: disk.block_bytes,
             is_writable: disk.is_writable,
             counters: Counters::default(),
-            pacer: pacer.map(Mutex::new),
+            hold: Hold::new(&disk.config),
             bells: bells.to_vec(),
             death: OnceLock::new(),
             failure: Mutex::new(None),
-            epoch: Instant::now(),
-            stalled_until_ns: AtomicU64::new(0),
             lock: disk.file.try_clone()?,
             is_left_locked: AtomicBool::new(false),
         })
@@ -60,17 +58,6 @@ impl DiskShared {
     pub(crate) fn die(&self, error: &io::Error) {
         let _ = self.death.set(error.to_string());
         self.bells.iter().for_each(|bell| bell.ring());
-    }
-
-    /// When an operation that came now is over at a paced disk.
-    pub(crate) fn due(&self, services: u32) -> Option<Instant> {
-        let mut pacer = self.pacer.as_ref()?.lock().ok()?;
-        Some(pacer.due(Instant::now(), services))
-    }
-
-    pub(crate) fn stalled_until(&self) -> Option<Instant> {
-        let until_ns = self.stalled_until_ns.load(Ordering::Acquire);
-        (until_ns > 0).then(|| self.epoch + Duration::from_nanos(until_ns))
     }
 
     /// Keeps an error for whoever asks, the first until then.
@@ -158,22 +145,21 @@ pub struct DiskCounters {
 }
 
 /// Stalls one disk, for tests and the laboratory.
+#[cfg(feature = "lab")]
 #[derive(Clone)]
 pub struct StallHandle(Arc<DiskShared>);
 
+#[cfg(feature = "lab")]
 impl StallHandle {
     /// For this long from now, operations are taken but not answered. A later call replaces it;
     /// zero ends it.
     pub fn stall_for(&self, time: Duration) {
-        let shared = &self.0;
-        // A century is for ever, and does not overflow an instant.
-        let until = shared.epoch.elapsed() + time.min(Duration::from_secs(100 * 365 * 86_400));
-        let until_ns = if time.is_zero() { 0 } else { until.as_nanos() as u64 };
-        shared.stalled_until_ns.store(until_ns, Ordering::Release);
-        shared.bells.iter().for_each(|bell| bell.ring());
+        self.0.hold.stall_for(time);
+        self.0.bells.iter().for_each(|bell| bell.ring());
     }
 }
 
+#[cfg(feature = "lab")]
 impl fmt::Debug for StallHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("StallHandle").field(&self.0.path).finish()
@@ -233,6 +219,7 @@ impl DiskMonitor {
     }
 
     /// Stalls a disk.
+    #[cfg(feature = "lab")]
     #[must_use]
     pub fn stall_handle(&self, disk: usize) -> StallHandle {
         StallHandle(Arc::clone(&self.disks[disk].0))

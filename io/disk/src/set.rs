@@ -131,22 +131,39 @@ fn check(configs: &[DiskFileConfig], shards: u32) -> Result<(), OpenError> {
                 return Err(OpenError::RegionBytes { path: path(), region_bytes });
             }
         }
-        let reason = match (&config.pace, config.engine) {
-            (Some(pace), _) if !pace.ops_per_s.is_finite() || pace.ops_per_s < 1e-3 => {
-                "a pace is a number of operations a second, at least 0.001"
+        let reason = match config.engine {
+            Engine::Threads(threads) if !(1..=256).contains(&threads) => {
+                Some("a disk has 1 to 256 threads")
             }
-            (Some(pace), _) if !(1..=4096).contains(&pace.parallelism) => {
-                "the parallelism of a pace is 1 to 4096"
-            }
-            (_, Engine::Threads(threads)) if !(1..=256).contains(&threads) => {
-                "a disk has 1 to 256 threads"
-            }
-            (_, Engine::IoUring) if config.faults.is_some() => "faults need the threads engine",
-            _ => continue,
+            _ => hook_fault(config),
         };
-        return Err(OpenError::Config { path: path(), reason: reason.into() });
+        if let Some(reason) = reason {
+            return Err(OpenError::Config { path: path(), reason: reason.into() });
+        }
     }
     Ok(())
+}
+
+/// What is wrong with how an experiment changes the disk.
+#[cfg(feature = "lab")]
+fn hook_fault(config: &DiskFileConfig) -> Option<&'static str> {
+    match &config.pace {
+        Some(pace) if !pace.ops_per_s.is_finite() || pace.ops_per_s < 1e-3 => {
+            Some("a pace is a number of operations a second, at least 0.001")
+        }
+        Some(pace) if !(1..=4096).contains(&pace.parallelism) => {
+            Some("the parallelism of a pace is 1 to 4096")
+        }
+        _ if config.engine == Engine::IoUring && config.faults.is_some() => {
+            Some("faults need the threads engine")
+        }
+        _ => None,
+    }
+}
+
+#[cfg(not(feature = "lab"))]
+fn hook_fault(_config: &DiskFileConfig) -> Option<&'static str> {
+    None
 }
 
 /// Refuses disks of several sets, in another order, or not all of them.

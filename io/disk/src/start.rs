@@ -8,12 +8,13 @@ use std::sync::Arc;
 use crate::bell::Bell;
 use crate::buffer::Buffers;
 use crate::config::{DiskFileConfig, Engine};
-use crate::fault::{FaultyIo, PositionedIo};
+#[cfg(feature = "lab")]
+use crate::fault::FaultyIo;
 use crate::lane::{Backend, Lane};
 use crate::monitor::{DiskMonitor, DiskShared};
 use crate::port::DiskPorts;
 use crate::ring::RingBackend;
-use crate::threads::DiskThreads;
+use crate::threads::{DiskThreads, PositionedIo};
 
 /// Octets of packet blocks that are kept for reads to come, for all shards and disks together.
 const POOL_BYTES: usize = 64 << 20;
@@ -100,6 +101,7 @@ fn ways(
     let path = disk.config.path.clone();
     let threads = match disk.config.engine {
         Engine::Threads(threads) => threads,
+        #[cfg(feature = "lab")]
         Engine::Auto if disk.config.faults.is_some() => THREADS_DEFAULT,
         Engine::Auto | Engine::IoUring => match ringed(&disk, bells, (depth, operations_max)) {
             Ok(ways) => return Ok(("io_uring", ways)),
@@ -137,10 +139,13 @@ fn threaded(
     bells: &[Arc<Bell>],
     depth: usize,
 ) -> io::Result<Vec<Way>> {
+    #[cfg(feature = "lab")]
     let io: Arc<dyn PositionedIo> = match disk.config.faults {
         None => Arc::new(disk.file),
         Some(faults) => Arc::new(FaultyIo::new(disk.file, faults, disk.block_bytes)),
     };
+    #[cfg(not(feature = "lab"))]
+    let io: Arc<dyn PositionedIo> = Arc::new(disk.file);
     let threads = DiskThreads::start(index, &io, threads)?;
     let ways = bells.iter().map(|bell| {
         let backend = Box::new(threads.backend(Arc::clone(bell))) as Box<dyn Backend>;

@@ -1,6 +1,8 @@
 //! Reads and writes by a pool of threads, each with one at a time.
 
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +10,23 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use crate::bell::Bell;
-use crate::fault::PositionedIo;
 use crate::lane::{Backend, Done, Transfer};
+
+/// Reads and writes at places of a file.
+pub(crate) trait PositionedIo: Send + Sync {
+    fn read_at(&self, octets: &mut [u8], offset: u64) -> io::Result<usize>;
+    fn write_at(&self, octets: &[u8], offset: u64) -> io::Result<usize>;
+}
+
+impl PositionedIo for File {
+    fn read_at(&self, octets: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(self, octets, offset)
+    }
+
+    fn write_at(&self, octets: &[u8], offset: u64) -> io::Result<usize> {
+        FileExt::write_at(self, octets, offset)
+    }
+}
 
 /// The threads of one disk, for all shards. They end with the last [`ThreadBackend`], but for those
 /// that the device holds, which end when it lets them go.

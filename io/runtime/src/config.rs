@@ -59,6 +59,7 @@ pub struct DisksConfig {
     pub files: Vec<DiskFileConfig>,
     /// For tests and experiments, for each of `files`: while a file of this path is there, the disk
     /// gives no answers.
+    #[cfg(feature = "lab")]
     pub stalled_while: Vec<Option<PathBuf>>,
     /// How the disks are used, by all shards together. What the files themselves say (geometry,
     /// keys) and `index_bytes_max` are filled in at the start.

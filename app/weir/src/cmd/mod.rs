@@ -5,9 +5,14 @@ pub(crate) mod demo;
 pub(crate) mod face;
 pub(crate) mod get;
 pub(crate) mod key;
+#[cfg(feature = "lab")]
 pub(crate) mod lab;
+#[cfg(feature = "lab")]
 pub(crate) mod link;
+#[cfg(feature = "lab")]
 pub(crate) mod model;
+#[cfg(not(feature = "lab"))]
+pub(crate) mod no_lab;
 pub(crate) mod packet;
 pub(crate) mod ping;
 pub(crate) mod put;

@@ -8,7 +8,9 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use weir_base::HashKey;
 use weir_base::units::Size;
-use weir_disk::{DiskFileConfig, Engine, Pace, Service};
+use weir_disk::{DiskFileConfig, Engine};
+#[cfg(feature = "lab")]
+use weir_disk::{Pace, Service};
 use weir_options::{DisksOptions, INDEX_BYTES_MIN};
 use weir_runtime::DisksConfig;
 use weir_store::disk::DiskTierConfig;
@@ -55,8 +57,10 @@ pub(crate) struct DiskSection {
     pub(crate) direct: bool,
     #[serde(default, deserialize_with = "region_size")]
     pub(crate) region_size: Option<Size>,
+    #[cfg(feature = "lab")]
     #[serde(default)]
     pub(crate) pace: Option<PaceTable>,
+    #[cfg(feature = "lab")]
     #[serde(default)]
     pub(crate) stalled_while: Option<PathBuf>,
 }
@@ -88,6 +92,7 @@ pub(crate) enum EngineName {
 }
 
 /// How slow a disk is made.
+#[cfg(feature = "lab")]
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PaceTable {
@@ -101,6 +106,7 @@ pub(crate) struct PaceTable {
     seed: u64,
 }
 
+#[cfg(feature = "lab")]
 fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     let rate = f64::deserialize(deserializer)?;
     if rate.is_finite() && rate > 0.0 {
@@ -109,11 +115,13 @@ fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Err(D::Error::custom(format!("{rate} operations a second cannot be; give for example 4700")))
 }
 
+#[cfg(feature = "lab")]
 fn one_server() -> Count<1024> {
     Count(1)
 }
 
 /// Names of how the time of an operation is drawn.
+#[cfg(feature = "lab")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ServiceName {
@@ -122,6 +130,7 @@ pub(crate) enum ServiceName {
     Exponential,
 }
 
+#[cfg(feature = "lab")]
 impl PaceTable {
     fn to_pace(self) -> Pace {
         let service = match self.service {
@@ -142,6 +151,7 @@ impl DiskSection {
                 EngineName::IoUring => Engine::IoUring,
                 EngineName::Threads => Engine::Threads(self.io_threads.0 as u16),
             },
+            #[cfg(feature = "lab")]
             pace: self.pace.map(PaceTable::to_pace),
             ..DiskFileConfig::new(&self.path, self.size.map(|size| size.bytes))
         }
@@ -170,6 +180,7 @@ pub(super) fn to_runtime(
     let tier = DiskTierConfig::new(Vec::new(), 0, HashKey::new([0, 0]), weir_disk::checksum);
     Ok(Some(DisksConfig {
         files: disks.iter().map(DiskSection::to_file).collect(),
+        #[cfg(feature = "lab")]
         stalled_while: disks.iter().map(|disk| disk.stalled_while.clone()).collect(),
         tier: options.tier(tier),
         index_bytes_max: options.index_memory_max.map(|size| size.bytes),

@@ -1,4 +1,6 @@
-use weir_disk::{Engine, Service};
+use weir_disk::Engine;
+#[cfg(feature = "lab")]
+use weir_disk::Service;
 use weir_runtime::{BusyPolicy, Bypass, Mark, StoreIo, UnsolicitedPolicy};
 use weir_store::disk::{Admission, Contention, FilterKind, OfferAt};
 
@@ -43,6 +45,9 @@ fn printed_examples_are_valid_and_become_faces() {
     assert_eq!(config.strategy[0].strategy.0.to_string(), "/localhost/nfd/strategy/multicast");
 }
 
+/// What experiments alone need: `docs/lab.md` has it, a router's configuration does not.
+const OF_THE_LABORATORY: [&str; 2] = ["pace", "stalled_while"];
+
 /// Every key that a section knows appears in the printed text: a misspelt key makes serde list
 /// the known ones.
 #[test]
@@ -65,7 +70,7 @@ fn every_key_is_documented() {
         let known = known.lines().next().unwrap_or_default();
         let keys: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
         assert!(!keys.is_empty(), "{message}");
-        for key in keys {
+        for key in keys.iter().filter(|key| !OF_THE_LABORATORY.contains(key)) {
             let documented =
                 uncommented().lines().any(|line| line.starts_with(&format!("{key} =")));
             assert!(documented, "{key} of [{section}] is not in the printed default");
@@ -119,7 +124,6 @@ fn errors_name_key_line_and_remedy() {
         ("[[disk]]\npath = \"\"\n", &["line 2", "path", "block device"]),
         ("[[disk]]\npath = \"/d\"\nsize = \"1 disk\"\n", &["line 3", "size", "MiB"]),
         ("[[disk]]\npath = \"/d\"\nregion_size = 1\n", &["line 3", "region_size", "65536"]),
-        ("[[disk]]\npath = \"/d\"\npace = { ops_per_s = 0 }\n", &["line 3", "pace", "4700"]),
         ("[[disk]]\npath = \"/d\"\nengine = \"uring\"\n", &["line 3", "engine", "io-uring"]),
         ("[log]\nlevel = \"info,=\"\n", &["line 2", "level"]),
         ("[log]\nlevel = \"loud\"\n", &["line 2", "loud", "error, warn, info"]),
@@ -163,8 +167,7 @@ fn what_disks_are_to_do_reaches_the_router() {
                 mark = \"ecn\"\nthreshold = 600\nadmission = \"4KiB\"\noffer = \"arrival\"\n\
                 contention = \"data-first\"\nstop_timeout = \"0s\"\nindex_memory_max = \"1GiB\"\n\
                 [[disk]]\npath = \"/a\"\nengine = \"threads\"\nio_threads = 8\ndirect = false\n\
-                [[disk]]\npath = \"/b\"\nregion_size = \"16MiB\"\nstalled_while = \"/c\"\n\
-                pace = { ops_per_s = 414, service = \"exponential\", seed = 7 }\n";
+                [[disk]]\npath = \"/b\"\nregion_size = \"16MiB\"\n";
     let disks = parse(text).unwrap().to_runtime().unwrap().disks.unwrap();
     assert_eq!(disks.tier.filter, FilterKind::Index);
     assert_eq!(disks.busy.io, StoreIo::Blocking);
@@ -179,9 +182,30 @@ fn what_disks_are_to_do_reaches_the_router() {
     assert_eq!(disks.files[0].engine, Engine::Threads(8));
     assert!(!disks.files[0].direct);
     assert_eq!(disks.files[1].region_bytes, Some(16 << 20));
+}
+
+#[cfg(feature = "lab")]
+#[test]
+fn experiments_pace_and_stall_disks() {
+    let text = "[[disk]]\npath = \"/a\"\n[[disk]]\npath = \"/b\"\nstalled_while = \"/c\"\n\
+                pace = { ops_per_s = 414, service = \"exponential\", seed = 7 }\n";
+    let disks = parse(text).unwrap().to_runtime().unwrap().disks.unwrap();
     let pace = disks.files[1].pace.unwrap();
     assert_eq!((pace.ops_per_s, pace.service), (414.0, Service::Exponential { seed: 7 }));
     assert_eq!(disks.stalled_while, [None, Some(PathBuf::from("/c"))]);
+    let message = error_of("[[disk]]\npath = \"/d\"\npace = { ops_per_s = 0 }\n");
+    for part in ["line 3", "pace", "4700"] {
+        assert!(message.contains(part), "{message:?} lacks {part:?}");
+    }
+}
+
+#[cfg(not(feature = "lab"))]
+#[test]
+fn a_program_without_the_laboratory_takes_no_hooks() {
+    for key in OF_THE_LABORATORY {
+        let message = error_of(&format!("[[disk]]\npath = \"/d\"\n{key} = \"/c\"\n"));
+        assert!(message.contains(&format!("unknown field `{key}`")), "{message}");
+    }
 }
 
 #[test]

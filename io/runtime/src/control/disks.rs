@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use weir_base::{HashKey, Instant, Merge, NS_PER_MS, NS_PER_S};
-use weir_disk::{DiskMonitor, DiskPorts, DiskSet, StallHandle};
+use weir_disk::{DiskMonitor, DiskPorts, DiskSet};
 use weir_face::unix_time_ms;
 use weir_forward::{BusyPolicy, Command};
 use weir_store::disk::{DiskTierConfig, DiskTierStats};
 
+use super::stalls::Stalls;
 use super::{Control, start};
 use crate::clock::Clock;
 use crate::config::DisksConfig;
@@ -27,10 +28,6 @@ const INDEX_BYTES_MIN: u64 = 16 << 20;
 const LOG_INTERVAL_NS: u64 = 10 * NS_PER_S;
 /// How often the progress of the last writes is logged.
 const PROGRESS_INTERVAL_NS: u64 = 2 * NS_PER_S;
-/// How often the files that stall disks are looked for.
-const STALL_CHECK_NS: u64 = 20 * NS_PER_MS;
-/// A stall of an experiment lasts until its file is gone.
-const STALL_TIME: Duration = Duration::from_secs(86_400);
 /// Supervisors send two signals in a row and mean one.
 const SECOND_SIGNAL_NS: u64 = 200 * NS_PER_MS;
 
@@ -113,13 +110,7 @@ impl OpenDisks {
             .collect();
         let depth = self.config.tier.clone().for_shard(self.shards as u32).depth;
         let (monitor, ports) = self.set.start(depth, self.shards)?;
-        let stalls = self.config.stalled_while.iter().enumerate().filter_map(|(disk, path)| {
-            let path = path.clone()?;
-            Some(Stall { path, handle: monitor.stall_handle(disk), is_on: false })
-        });
-        let mut stalls: Vec<Stall> = stalls.collect();
-        // From the first read on.
-        stalls.iter_mut().for_each(Stall::check);
+        let stalls = Stalls::new(&self.config, &monitor, now);
         for (disk, file) in self.config.files.iter().enumerate() {
             let path = file.path.display();
             let (bytes, engine) = (capacities[disk], monitor.kind(disk));
@@ -130,7 +121,6 @@ impl OpenDisks {
             read_only,
             paths: self.config.files.iter().map(|file| file.path.clone()).collect(),
             capacities,
-            stall_check_at: (!stalls.is_empty()).then_some(now),
             stalls,
             reports: vec![None; self.shards],
             started: now,
@@ -143,22 +133,6 @@ impl OpenDisks {
             last_writes: None,
         };
         Ok((disks, ports))
-    }
-}
-
-/// A disk that gives no answers while a file is there.
-struct Stall {
-    path: PathBuf,
-    handle: StallHandle,
-    is_on: bool,
-}
-
-impl Stall {
-    fn check(&mut self) {
-        let is_on = self.path.exists();
-        if is_on != std::mem::replace(&mut self.is_on, is_on) {
-            self.handle.stall_for(if is_on { STALL_TIME } else { Duration::ZERO });
-        }
     }
 }
 
@@ -210,8 +184,7 @@ pub(super) struct Disks {
     /// Those that nothing can be written to.
     read_only: Vec<String>,
     capacities: Vec<u64>,
-    stalls: Vec<Stall>,
-    stall_check_at: Option<Instant>,
+    stalls: Stalls,
     /// The last report of each packet thread.
     reports: Vec<Option<DiskTierStats>>,
     started: Instant,
@@ -232,7 +205,7 @@ impl Disks {
             .last_writes
             .as_ref()
             .map(|writes| writes.until.min(writes.told_at.plus_ns(PROGRESS_INTERVAL_NS)));
-        [writes, self.stall_check_at].into_iter().flatten().min()
+        [writes, self.stalls.next_wakeup()].into_iter().flatten().min()
     }
 
     /// A device did not answer in time, so that a packet thread may never end.
@@ -351,14 +324,6 @@ impl Disks {
         }
         true
     }
-
-    fn check_stalls(&mut self, now: Instant) {
-        if self.stall_check_at.is_none_or(|at| at > now) {
-            return;
-        }
-        self.stall_check_at = Some(now.plus_ns(STALL_CHECK_NS));
-        self.stalls.iter_mut().for_each(Stall::check);
-    }
 }
 
 impl Control {
@@ -402,7 +367,7 @@ impl Control {
 
     pub(super) fn run_disk_timers(&mut self, now: Instant) {
         let Some(disks) = &mut self.disks else { return };
-        disks.check_stalls(now);
+        disks.stalls.check(now);
         if disks.last_writes.is_some() && !disks.is_writing(now) {
             disks.last_writes = None;
             self.is_stopping = true;

@@ -7,6 +7,7 @@ mod connect;
 mod disks;
 mod faces;
 mod management;
+mod stalls;
 mod start;
 mod table;
 

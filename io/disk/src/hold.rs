@@ -1,0 +1,76 @@
+//! How long the answers of a disk are held back: by its pace and by stalls, which experiments and
+//! tests ask for. A program without the feature `lab` never holds one back.
+
+use std::time::Instant;
+
+use crate::config::DiskFileConfig;
+
+/// Shared by all lanes of a disk.
+#[cfg(not(feature = "lab"))]
+pub(crate) struct Hold;
+
+#[cfg(not(feature = "lab"))]
+impl Hold {
+    pub(crate) fn new(_config: &DiskFileConfig) -> Self {
+        Self
+    }
+
+    pub(crate) fn due(&self, _operations: u32) -> Option<Instant> {
+        None
+    }
+
+    pub(crate) fn stalled_until(&self) -> Option<Instant> {
+        None
+    }
+}
+
+#[cfg(feature = "lab")]
+pub(crate) use with_lab::Hold;
+
+#[cfg(feature = "lab")]
+mod with_lab {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    use super::{DiskFileConfig, Instant};
+    use crate::pace::Pacer;
+
+    /// Shared by all lanes of a disk.
+    pub(crate) struct Hold {
+        pacer: Option<Mutex<Pacer>>,
+        epoch: Instant,
+        /// Nanoseconds after `epoch`; 0 when it is not stalled.
+        stalled_until_ns: AtomicU64,
+    }
+
+    impl Hold {
+        pub(crate) fn new(config: &DiskFileConfig) -> Self {
+            let now = Instant::now();
+            Self {
+                pacer: config.pace.as_ref().map(|pace| Mutex::new(Pacer::new(pace, now))),
+                epoch: now,
+                stalled_until_ns: AtomicU64::new(0),
+            }
+        }
+
+        /// When `operations` that came now are over at a paced disk.
+        pub(crate) fn due(&self, operations: u32) -> Option<Instant> {
+            let mut pacer = self.pacer.as_ref()?.lock().ok()?;
+            Some(pacer.due(Instant::now(), operations))
+        }
+
+        pub(crate) fn stalled_until(&self) -> Option<Instant> {
+            let until_ns = self.stalled_until_ns.load(Ordering::Acquire);
+            (until_ns > 0).then(|| self.epoch + Duration::from_nanos(until_ns))
+        }
+
+        /// From now on; zero ends a stall.
+        pub(crate) fn stall_for(&self, time: Duration) {
+            // A century is for ever, and does not overflow an instant.
+            let until = self.epoch.elapsed() + time.min(Duration::from_secs(100 * 365 * 86_400));
+            let until_ns = if time.is_zero() { 0 } else { until.as_nanos() as u64 };
+            self.stalled_until_ns.store(until_ns, Ordering::Release);
+        }
+    }
+}
