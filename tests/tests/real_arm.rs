@@ -32,6 +32,7 @@ fn plan(transport: Transport, duration_ns: u64) -> Plan {
         start_ns: 0,
         stop_ns: None,
         lifetime_ms: 500,
+        verify_ns: 0,
         names: names.clone(),
         demand: Demand::Window { window: 4, count: None },
     };

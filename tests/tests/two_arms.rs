@@ -159,6 +159,7 @@ impl Draft {
             start_ns: 0,
             stop_ns: None,
             lifetime_ms: 1000,
+            verify_ns: 0,
             names: names.clone(),
             demand,
         };

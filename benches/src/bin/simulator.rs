@@ -160,6 +160,7 @@ fn poisson(names: &Names, rate_hz: f64) -> Role {
         start_ns: 0,
         stop_ns: None,
         lifetime_ms: 4000,
+        verify_ns: 0,
         names: names.clone(),
         demand,
     })
@@ -224,6 +225,7 @@ fn fetch(store_bytes: u64, seconds: f64) -> Plan {
         start_ns: 0,
         stop_ns: None,
         lifetime_ms: 4000,
+        verify_ns: 0,
         names: names.clone(),
         demand,
     }));

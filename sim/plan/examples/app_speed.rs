@@ -29,6 +29,7 @@ fn measure(names: &Names, demand: Demand) -> [f64; 3] {
         start_ns: 0,
         stop_ns: None,
         lifetime_ms: 4000,
+        verify_ns: 0,
         names: names.clone(),
         demand,
     };

@@ -44,13 +44,13 @@ pub enum EventKind {
         content_bytes: u32,
         /// Octets of the whole Data packet.
         packet_bytes: u32,
-        /// Time since the (last) Interest for it, ns.
+        /// From the last Interest for it to the Data, ns, without the verification.
         rtt_ns: u64,
         /// It bore a congestion mark.
         is_marked: bool,
     },
-    /// A consumer received Data with other octets than were produced. It goes on waiting, or asks
-    /// again.
+    /// A consumer received Data with other octets than were produced. Within a window it asks again,
+    /// by the digest of the right Data.
     DamagedData {
         /// The object.
         object: u64,
@@ -66,7 +66,9 @@ pub enum EventKind {
         /// NDNLPv2 reason.
         reason: u64,
     },
-    /// A consumer's Interest was not answered within its lifetime.
+    /// A consumer gave an Interest up: a single one at the end of its lifetime; one of a window when
+    /// its time-out had passed, or when later ones had been answered, and its segment is asked for
+    /// again. What is in flight at the end of the run is not given up.
     TimedOut {
         /// The object.
         object: u64,

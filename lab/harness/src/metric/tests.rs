@@ -31,6 +31,7 @@ fn plan() -> weir_plan::Plan {
         start_ns: 0,
         stop_ns: None,
         lifetime_ms: 1,
+        verify_ns: 0,
         names,
         demand: Demand::Window { window: 1, count: None },
     };

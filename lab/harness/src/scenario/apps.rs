@@ -483,6 +483,7 @@ impl ConsumerGroup {
             start_ns: self.start_ns + self.stagger_ns * index as u64,
             stop_ns: self.stop_ns,
             lifetime_ms: self.lifetime_ms,
+            verify_ns: 0,
             names: of.names(prefix, popularity),
             demand: self.demand.clone(),
         })

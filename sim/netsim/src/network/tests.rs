@@ -23,6 +23,7 @@ fn plan() -> Plan {
         start_ns: 0,
         stop_ns: None,
         lifetime_ms: 4000,
+        verify_ns: 0,
         names: names.clone(),
         demand,
     };

@@ -1,6 +1,6 @@
 //! Consumers and producers over a channel in memory that loses, delays, reorders and damages.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, Packet, Rng};
 use weir_wire::{DataView, LpHeader, NackReason};
@@ -28,7 +28,7 @@ fn varied() -> Names {
 }
 
 fn consumer(names: Names, demand: Demand) -> ConsumerPlan {
-    ConsumerPlan { start_ns: 0, stop_ns: None, lifetime_ms: 400, names, demand }
+    ConsumerPlan { start_ns: 0, stop_ns: None, lifetime_ms: 400, verify_ns: 0, names, demand }
 }
 
 fn objects(count: u64, controller: &str) -> Demand {
@@ -276,15 +276,21 @@ fn a_window_fetches_all_segments_in_order() {
         let mut sorted = first.clone();
         sorted.sort_unstable();
         assert_eq!(first, sorted);
-        // What is outstanding never exceeds the window.
-        let mut outstanding = 0_i64;
-        for (_, event) in &run.events {
-            outstanding += match event {
-                EventKind::InterestSent { is_repeated: false, .. } => 1,
-                EventKind::DataReceived { .. } => -1,
-                _ => 0,
-            };
-            assert!(outstanding <= 6);
+        // What is in flight never exceeds the window, whatever order events of one moment have.
+        let (mut in_flight, mut last_ns) = (HashSet::new(), 0);
+        for &(at_ns, ref event) in &run.events {
+            assert!(in_flight.len() <= 6 || at_ns == last_ns);
+            last_ns = at_ns;
+            match *event {
+                EventKind::InterestSent { object, segment, .. } => {
+                    in_flight.insert((object, segment));
+                }
+                EventKind::DataReceived { object, segment, .. }
+                | EventKind::TimedOut { object, segment } => {
+                    in_flight.remove(&(object, segment));
+                }
+                _ => {}
+            }
         }
     }
 }
@@ -373,13 +379,31 @@ fn wrong_octets_are_noticed_and_asked_for_again() {
         assert!(run.damaged > 5 && !run.violations.is_empty());
         let stats = run.consumer().stats();
         let told = run.count(|event| matches!(event, EventKind::DamagedData { .. }));
-        assert_eq!((stats.damaged, told), (run.damaged, run.damaged));
+        // What comes a second time is not looked at.
+        assert!(stats.damaged == told && told <= run.damaged && 2 * told > run.damaged);
 
         let plan = consumer(varied(), Demand::Window { window: 6, count: Some(100) });
         let run = Run::new(&plan, 600 * NS_PER_S, channel, seed).run();
-        assert_eq!((run.received(), run.consumer().stats().damaged), (100, run.damaged));
+        assert_eq!(run.received(), 100);
+        assert!(run.consumer().stats().damaged > 5);
         run.check_objects();
         assert!(run.violations.iter().all(|text| text.starts_with("/lab/p7/0000")));
+    }
+}
+
+#[test]
+fn verification_takes_its_time() {
+    for demand in [Demand::Window { window: 6, count: Some(100) }, objects(12, "cubic")] {
+        let plan = consumer(varied(), demand);
+        let plan = ConsumerPlan { verify_ns: 5 * MS, ..plan };
+        let run = Run::new(&plan, 600 * NS_PER_S, Channel::BAD, 1).run();
+        assert!(run.received() > 50);
+        let received = run.events.iter().filter_map(|(at_ns, event)| {
+            matches!(event, EventKind::DataReceived { .. }).then_some(*at_ns)
+        });
+        let received: Vec<_> = received.collect();
+        assert!(received.windows(2).all(|pair| pair[1] >= pair[0] + 5 * MS));
+        run.check_objects();
     }
 }
 
@@ -448,14 +472,18 @@ fn a_silent_producer_makes_objects_fail_and_the_next_begin() {
 #[test]
 fn what_is_refused_rests_longer_and_longer() {
     let channel = Channel { nacked: 1_000_000, delay_ns: MS, ..Channel::default() };
-    // The first object has 14 segments, all of which the fetcher's window has room for.
-    let fetched = objects(u64::MAX, "fixed");
-    for (demand, segments) in [(Demand::Window { window: 1, count: None }, 1), (fetched, 14)] {
+    for demand in [Demand::Window { window: 1, count: None }, objects(u64::MAX, "fixed")] {
         let run = Run::new(&consumer(varied(), demand), NS_PER_S, channel, 1).run();
-        // 10, 20, 40 ms and so on: at most seven rests fit into a second.
-        let each = run.sent() / segments;
-        assert!((3..10).contains(&each), "{each}");
-        assert_eq!(run.sent(), run.nacked());
+        // 100, 200, 400 ms: at most four sendings fit into a second.
+        let mut sendings: HashMap<(u64, u64), u64> = HashMap::new();
+        for (_, event) in &run.events {
+            if let EventKind::InterestSent { object, segment, .. } = *event {
+                *sendings.entry((object, segment)).or_default() += 1;
+            }
+        }
+        assert_eq!(sendings.values().max(), Some(&4));
+        // Nacks of the last moment come after the end.
+        assert!(run.sent() - run.nacked() <= 14);
     }
 }
 

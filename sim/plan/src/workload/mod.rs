@@ -33,6 +33,10 @@ pub struct ConsumerPlan {
     /// InterestLifetime, ms.
     #[serde(default = "default_lifetime_ms")]
     pub lifetime_ms: u64,
+    /// How long it compares the octets of a Data with those that were produced, as others verify a
+    /// signature, before the Data counts, ns. Single Interests ([`Demand::Arrivals`]) take no time.
+    #[serde(default)]
+    pub verify_ns: u64,
     /// What it asks for: names.
     pub names: Names,
     /// How it asks.
@@ -54,10 +58,10 @@ pub enum Demand {
         /// The moments.
         arrivals: Arrivals,
     },
-    /// A constant number of Interests outstanding; the next leaves when one is answered (closed
-    /// loop, as ccncatchunks2 does): for all segments of an object in order, then the next object;
-    /// or for a trace's segments, which begin and complete no object. What is out of time is asked
-    /// for again at once and what is refused after a rest, up to 16 times in all.
+    /// At most a constant number of Interests in flight, by the transport's consumer (closed loop, as
+    /// ccncatchunks2 does it): for all segments of an object in order, then the next object; or for
+    /// a trace's segments, which begin and complete no object. What is lost or refused is asked for
+    /// again as the transport does it, up to 16 times in all.
     Window {
         /// Interests outstanding.
         window: u32,
@@ -65,10 +69,9 @@ pub enum Demand {
         #[serde(default)]
         count: Option<u64>,
     },
-    /// As many Interests outstanding as a congestion controller of the transport allows, over the
-    /// same things as [`Demand::Window`] (the consumer of paper nb-cache, III-E.4, which goes on
-    /// sending while no more than its window is unanswered). The window shrinks at most once a
-    /// round trip.
+    /// As many Interests in flight as a congestion controller of the transport allows, over the same
+    /// things as [`Demand::Window`] (the consumer of paper nb-cache, III-E.4, which goes on sending
+    /// while no more than its window is unanswered).
     Controlled {
         /// `cubic`, `aimd`, `fixed` or `nb-cc`.
         controller: String,
@@ -79,8 +82,8 @@ pub enum Demand {
         #[serde(default)]
         count: Option<u64>,
     },
-    /// Whole objects, by the transport's own fetcher with its congestion control. Of a trace only
-    /// the objects count.
+    /// Whole objects, each by a consumer of the transport with a congestion controller of its own. Of
+    /// a trace only the objects count.
     Objects {
         /// When objects begin; `None`: the next one when the last is complete.
         #[serde(default)]

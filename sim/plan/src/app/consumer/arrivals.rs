@@ -1,8 +1,12 @@
-//! Single Interests at moments of their own.
+//! Single Interests at moments of their own: the generator of open-loop load.
 
-use weir_base::{Instant, NS_PER_MS, NS_PER_S, Rng};
+use weir_base::{Instant, NS_PER_S, Rng};
+use weir_wire::{DataView, InterestView, LpHeader};
 
-use super::{AppOutbox, Core};
+use super::unanswered::Unanswered;
+use super::{AppInput, AppOutbox, Core};
+use crate::app::encode::InterestTemplate;
+use crate::event::EventKind;
 use crate::workload::random::{below, mix};
 use crate::workload::{
     ArrivalProcess, ConsumerPlan, Demand, ObjectChooser, Popularity, WorkloadError,
@@ -13,8 +17,6 @@ const IN_FLIGHT_MAX: f64 = (1 << 22) as f64;
 /// How far above its mean the number in flight may go, and how far at least.
 const IN_FLIGHT_SPARE: f64 = 2.0;
 const IN_FLIGHT_LEAST: f64 = 1024.0;
-/// Who asked.
-const OWNER: u64 = 0;
 
 /// An open loop: Interests leave whatever becomes of those before.
 #[derive(Debug)]
@@ -22,6 +24,9 @@ pub(super) struct OpenLoop {
     process: ArrivalProcess,
     next: Option<Instant>,
     segments: SegmentChooser,
+    template: InterestTemplate,
+    nonces: Rng,
+    unanswered: Unanswered,
     /// With more in flight the oldest is given up, as if its lifetime were over.
     in_flight_max: usize,
 }
@@ -30,7 +35,7 @@ impl OpenLoop {
     pub(super) fn new(plan: &ConsumerPlan, core: &Core, seed: u64) -> Result<Self, WorkloadError> {
         let Demand::Arrivals { arrivals } = &plan.demand else { unreachable!("the caller looked") };
         let mut process = ArrivalProcess::new(arrivals, plan.start_ns, mix(seed ^ 1))?;
-        let lifetime_ns = (plan.lifetime_ms * NS_PER_MS) as f64;
+        let lifetime_ns = core.lifetime_ns as f64;
         let in_flight = arrivals.peak_rate_hz() * lifetime_ns / NS_PER_S as f64;
         if in_flight > IN_FLIGHT_MAX {
             let problem = format!(
@@ -44,11 +49,66 @@ impl OpenLoop {
             process,
             next,
             segments: SegmentChooser::new(&plan.names.popularity, mix(seed ^ 2))?,
+            template: InterestTemplate::new(plan.lifetime_ms),
+            nonces: Rng::from_seed(mix(seed)),
+            unanswered: Unanswered::new(core.lifetime_ns),
             in_flight_max: (IN_FLIGHT_SPARE * in_flight + IN_FLIGHT_LEAST) as usize,
         })
     }
 
+    pub(super) fn packet(&mut self, core: &mut Core, input: &AppInput, out: &mut AppOutbox) {
+        let is_known = match input.header.nack {
+            Some(reason) => self.refused(core, &input.packet, reason.code(), out),
+            None => self.answered(core, input, out),
+        };
+        core.stats.malformed += u64::from(is_known.is_none());
+    }
+
+    /// An Interest came back with a Nack; nothing when it is none of ours.
+    fn refused(
+        &mut self,
+        core: &mut Core,
+        packet: &[u8],
+        reason: u64,
+        out: &mut AppOutbox,
+    ) -> Option<()> {
+        let interest = InterestView::decode(packet).ok()?;
+        let asked = core.collection.naming().parse(interest.name.value())?;
+        let (object, segment) = (asked.object, asked.segment);
+        if self.unanswered.take(object, segment, interest.nonce).is_some() {
+            core.stats.nacked += 1;
+            out.events.push(EventKind::NackReceived { object, segment, reason });
+        } else {
+            core.stats.unwanted += 1;
+        }
+        Some(())
+    }
+
+    /// A Data came: it answers every Interest for its name. Nothing when it is none of ours.
+    fn answered(&mut self, core: &mut Core, input: &AppInput, out: &mut AppOutbox) -> Option<()> {
+        let data = DataView::decode(&input.packet).ok()?;
+        let asked = core.collection.naming().parse(data.name.value())?;
+        let (object, segment) = (asked.object, asked.segment);
+        if let Err(wrong) = core.collection.check(object, segment, &data) {
+            // The Interest will not be answered any more.
+            core.damaged(object, segment, wrong, out);
+            return Some(());
+        }
+        let is_marked = input.header.congestion_mark != 0;
+        let mut is_wanted = false;
+        while let Some(entry) = self.unanswered.take(object, segment, None) {
+            is_wanted = true;
+            let rtt_ns = core.now.ns_since(entry.sent_at);
+            core.received((object, segment), &data, rtt_ns, is_marked, out);
+        }
+        core.stats.unwanted += u64::from(!is_wanted);
+        Some(())
+    }
+
     pub(super) fn advance(&mut self, core: &mut Core, out: &mut AppOutbox) {
+        while let Some(entry) = self.unanswered.take_expired(core.now) {
+            core.timed_out(entry.object, entry.segment, out);
+        }
         while let Some(at) = self.next.filter(|&at| at <= core.now) {
             debug_assert!(at < core.stop);
             self.next = Some(Instant::from_ns(self.process.next_ns())).filter(|&at| at < core.stop);
@@ -57,19 +117,32 @@ impl OpenLoop {
                 self.next = None;
                 return;
             }
-            if core.pending.len() >= self.in_flight_max
-                && let Some(oldest) = core.pending.expire_oldest()
+            if self.unanswered.len() >= self.in_flight_max
+                && let Some(oldest) = self.unanswered.take_oldest()
             {
-                core.timed_out(oldest, out);
-                core.pending.remove(oldest);
+                core.timed_out(oldest.object, oldest.segment, out);
             }
-            let asked = self.segments.next_segment(core);
-            core.send(asked, OWNER, 1, out);
+            self.send(core, out);
         }
     }
 
+    fn send(&mut self, core: &mut Core, out: &mut AppOutbox) {
+        let (object, segment) = self.segments.next_segment(core);
+        let nonce = self.nonces.next_u32();
+        self.unanswered.insert(core.now, (object, segment), nonce);
+        let naming = core.collection.naming();
+        let packet = self.template.write(naming, object, segment, nonce, &mut core.pool);
+        core.stats.interests += 1;
+        out.events.push(EventKind::InterestSent { object, segment, is_repeated: false });
+        out.packets.push((LpHeader::default(), packet));
+    }
+
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
-        self.next
+        [self.next, self.unanswered.next_end()].into_iter().flatten().min()
+    }
+
+    pub(super) fn outstanding(&self) -> usize {
+        self.unanswered.len()
     }
 }
 

@@ -1,26 +1,19 @@
-//! Whole objects, by the transport's own consumer.
+//! Whole objects, each by a consumer of its own.
 
-use std::str::FromStr;
-
-use weir_base::{Instant, NS_PER_MS, Pool, Rng};
-use weir_security::sha256;
+use weir_base::{Instant, NS_PER_MS, Rng};
 use weir_transport::{
-    Consumer, ConsumerConfig, ConsumerEvent, ConsumerInput, ConsumerOutbox, Controller, PathId,
-    ReaderMode, SegmentSet, Target, Verdict, Verification,
+    ConsumerConfig, ConsumerEvent, ConsumerInput, PieceId, ReaderMode, SegmentSet, Target,
 };
-use weir_wire::{InterestView, LpHeader};
+use weir_wire::{DataView, InterestView};
 
-use super::pending::Entry;
-use super::{Answer, AppInput, AppOutbox, Core};
-use crate::app::encode::DataTemplate;
+use super::fetch::{self, Fetch, Wanted};
+use super::{AppInput, AppOutbox, Core};
 use crate::event::EventKind;
 use crate::workload::random::mix;
 use crate::workload::{ArrivalProcess, ConsumerPlan, Demand, ObjectChooser, WorkloadError};
 
 /// Objects fetched at one time at most; one that would be more fails at once.
 const FETCHES_MAX: usize = 256;
-/// A consumer of the laboratory has one path.
-const PATH: PathId = PathId(0);
 /// The next object waits so long after one that failed.
 const PAUSE_NS: u64 = 100 * NS_PER_MS;
 
@@ -36,21 +29,15 @@ pub(super) struct ObjectLoop {
     left: u64,
     chooser: ObjectChooser,
     seeds: Rng,
-    /// By number, which grows.
-    fetches: Vec<Fetch>,
-    next_number: u64,
-    inputs: Vec<ConsumerInput>,
-    out: ConsumerOutbox,
+    /// In the order in which they began.
+    fetches: Vec<(Fetch, Object)>,
 }
 
+/// An object that is being fetched.
 #[derive(Debug)]
-struct Fetch {
-    number: u64,
+struct Object {
     object: u64,
     started: Instant,
-    consumer: Consumer,
-    /// Segments from here on were not asked for.
-    asked_end: u64,
     end: Option<End>,
 }
 
@@ -65,16 +52,12 @@ impl ObjectLoop {
         let Demand::Objects { arrivals, count, controller, window } = &plan.demand else {
             unreachable!("the caller looked")
         };
-        let Ok(controller) = Controller::from_str(controller) else {
-            let problem = format!("is `{controller}`; it must be cubic, aimd, fixed or nb-cc");
-            return Err(WorkloadError::value("controller", problem));
-        };
-        let default = ConsumerConfig::default();
-        if window.is_some_and(|window| window == 0 || window > default.window_max) {
-            let problem = format!("must be from 1 to {}", default.window_max);
+        let config = fetch::config(plan, controller, *window)?;
+        if window.is_some_and(|window| window > config.window_max) {
+            let problem = format!("must be from 1 to {}", config.window_max);
             return Err(WorkloadError::value("window", problem));
         }
-        let process = match arrivals {
+        let arrivals = match arrivals {
             Some(arrivals) => {
                 let mut process = ArrivalProcess::new(arrivals, plan.start_ns, mix(seed ^ 1))?;
                 let first = Instant::from_ns(process.next_ns());
@@ -83,99 +66,49 @@ impl ObjectLoop {
             None => None,
         };
         Ok(Self {
-            config: ConsumerConfig {
-                lifetime_ms: plan.lifetime_ms,
-                controller,
-                window: *window,
-                look_for_manifest: false,
-                verification: Verification::ByDriver,
-                ..default
-            },
-            arrivals: process,
+            config,
+            arrivals,
             resume: core.start,
             left: count.unwrap_or(u64::MAX),
             chooser: ObjectChooser::new(&plan.names.popularity, mix(seed ^ 2))?,
             seeds: Rng::from_seed(mix(seed ^ 3)),
             fetches: Vec::new(),
-            next_number: 0,
-            inputs: Vec::new(),
-            out: ConsumerOutbox::default(),
         })
     }
 
-    /// Whether an object of this number is being fetched.
-    pub(super) fn has(&self, number: u64) -> bool {
-        self.place(number).is_ok()
-    }
-
-    fn place(&self, number: u64) -> Result<usize, usize> {
-        self.fetches.binary_search_by_key(&number, |fetch| fetch.number)
-    }
-
-    pub(super) fn answered(&mut self, core: &mut Core, answer: &Answer<'_>, out: &mut AppOutbox) {
-        let mut is_wanted = false;
-        for at in 0..self.fetches.len() {
-            let fetch = &mut self.fetches[at];
-            if fetch.object == answer.object {
-                let (path, header) = (PATH, answer.header.clone());
-                let packet = answer.packet.clone();
-                self.inputs.push(ConsumerInput::Packet { path, header, packet });
-                is_wanted |= fetch.handle(core, Some(answer), &mut self.inputs, &mut self.out, out);
-            }
+    pub(super) fn packet(&mut self, core: &mut Core, input: AppInput) {
+        if let [(fetch, _)] = &mut self.fetches[..] {
+            return fetch.push_packet(input);
         }
-        self.settle(core, out);
-        if answer.is_right {
-            is_wanted |= self.take_orphans(core, answer, out);
-        }
-        if !is_wanted {
-            core.stats.unwanted += 1;
-        }
-    }
-
-    /// Takes the answer for Interests of objects that are over. Whether there were any.
-    fn take_orphans(&self, core: &mut Core, answer: &Answer<'_>, out: &mut AppOutbox) -> bool {
-        let is_orphan = |entry: &Entry| self.place(entry.owner).is_err();
-        let mut are_any = false;
-        while let Some(slot) = core.pending.find(answer.object, answer.segment, is_orphan) {
-            let entry = core.pending.remove(slot);
-            core.received(answer, core.now.ns_since(entry.sent_at), out);
-            are_any = true;
-        }
-        are_any
-    }
-
-    pub(super) fn refused(
-        &mut self,
-        core: &mut Core,
-        slot: u32,
-        input: &AppInput,
-        out: &mut AppOutbox,
-    ) {
-        let owner = core.pending.get(slot).map(|entry| entry.owner);
-        let Some(at) = owner.and_then(|owner| self.place(owner).ok()) else {
-            core.pending.remove(slot);
+        let name = match input.header.nack {
+            Some(_) => InterestView::decode(&input.packet).ok().map(|interest| interest.name),
+            None => DataView::decode(&input.packet).ok().map(|data| data.name),
+        };
+        let naming = core.collection.naming();
+        let Some(asked) = name.and_then(|name| naming.parse(name.value())) else {
+            core.stats.malformed += 1;
             return;
         };
-        // Data may come all the same.
-        core.pending.rest(slot);
-        let AppInput { header, packet } = input.clone();
-        self.inputs.push(ConsumerInput::Packet { path: PATH, header, packet });
-        self.fetches[at].handle(core, None, &mut self.inputs, &mut self.out, out);
-        self.settle(core, out);
+        let mut is_wanted = false;
+        for (fetch, object) in &mut self.fetches {
+            if object.object == asked.object {
+                fetch.push_packet(input.clone());
+                is_wanted = true;
+            }
+        }
+        core.stats.unwanted += u64::from(!is_wanted);
     }
 
-    /// The run is over: fetchers must send nothing any more.
-    pub(super) fn end(&mut self, core: &mut Core) {
-        for fetch in self.fetches.drain(..) {
-            core.pending.purge_expired(fetch.number);
+    /// The run is over: nothing is sent any more.
+    pub(super) fn end(&mut self) {
+        for (fetch, _) in &mut self.fetches {
+            fetch.end();
         }
     }
 
     pub(super) fn advance(&mut self, core: &mut Core, out: &mut AppOutbox) {
-        for fetch in &mut self.fetches {
-            if fetch.consumer.next_wakeup().is_some_and(|at| at <= core.now) {
-                fetch.handle(core, None, &mut self.inputs, &mut self.out, out);
-            }
+        for (fetch, object) in &mut self.fetches {
+            fetch.turn(core, object, out);
         }
         self.settle(core, out);
         while self.is_due(core) || self.is_free(core) {
@@ -212,40 +145,32 @@ impl ObjectLoop {
             core.object_failed(object, out);
             return;
         }
-        let versioned = core.collection.naming().object_name(object);
-        // Known from the workload, as metadata would tell it.
-        let segments = 0..core.collection.shape(object).segments;
-        let target = Target::Range { versioned, segments };
-        let config = self.config.clone();
-        let mut fetch = Fetch {
-            number: self.next_number,
-            object,
-            started: core.now,
-            consumer: Consumer::new(target, config, self.seeds.next_u64(), core.now),
-            asked_end: 0,
-            end: None,
+        let collection = &core.collection;
+        // The number of segments is known from the workload, as metadata would tell it.
+        let target = Target::Range {
+            versioned: collection.naming().object_name(object),
+            segments: 0..collection.shape(object).segments,
         };
-        self.next_number += 1;
-        self.inputs.push(ConsumerInput::AddPath { path: PATH });
-        fetch.handle(core, None, &mut self.inputs, &mut self.out, out);
-        self.fetches.push(fetch);
-        self.settle(core, out);
+        let config = self.config.clone();
+        let mut fetch = Fetch::new(target, config, self.seeds.next_u64(), core.now);
+        let mut object = Object { object, started: core.now, end: None };
+        fetch.turn(core, &mut object, out);
+        self.fetches.push((fetch, object));
     }
 
     /// Forgets what is over.
     fn settle(&mut self, core: &mut Core, out: &mut AppOutbox) {
-        self.fetches.retain(|fetch| {
-            let Some(end) = fetch.end else { return true };
-            core.pending.purge_expired(fetch.number);
-            match end {
-                End::Complete => {
-                    core.object_completed(fetch.object, fetch.started, out);
+        self.fetches.retain(|(fetch, object)| {
+            match object.end {
+                Some(End::Complete) => {
+                    core.object_completed(object.object, object.started, out);
                     self.resume = core.now;
                 }
-                End::Failed => {
-                    core.object_failed(fetch.object, out);
+                Some(End::Failed) => {
+                    core.object_failed(object.object, out);
                     self.resume = core.now.plus_ns(PAUSE_NS);
                 }
+                None => return !fetch.is_over(core),
             }
             false
         });
@@ -260,8 +185,7 @@ impl ObjectLoop {
             }
             None => None,
         };
-        let fetches = self.fetches.iter().filter_map(|fetch| fetch.consumer.next_wakeup());
-        fetches.chain(next).min()
+        self.fetches.iter().filter_map(|(fetch, _)| fetch.next_wakeup(core)).chain(next).min()
     }
 
     pub(super) fn is_done(&self, core: &Core) -> bool {
@@ -272,106 +196,42 @@ impl ObjectLoop {
         self.fetches.is_empty() && (self.left == 0 || !more)
     }
 
+    pub(super) fn in_flight(&self) -> u32 {
+        self.fetches.iter().map(|(fetch, _)| fetch.in_flight()).sum()
+    }
+
     pub(super) fn sample(&self) -> EventKind {
-        let mut sum = (0.0, 0);
-        for fetch in &self.fetches {
-            let stats = fetch.consumer.stats();
-            sum = (sum.0 + stats.window, sum.1 + stats.outstanding);
-        }
-        EventKind::Window { window: sum.0, outstanding: sum.1 }
+        let window = self.fetches.iter().map(|(fetch, _)| fetch.window()).sum();
+        EventKind::Window { window, outstanding: self.in_flight() }
     }
 }
 
-impl Fetch {
-    /// Gives `inputs`, which are drained, to the fetcher and does what it wants, until it wants
-    /// nothing more. Whether it took the answer that was among the inputs.
-    fn handle(
+impl Wanted for Object {
+    fn object_of(&self, _: PieceId) -> Option<u64> {
+        self.end.is_none().then_some(self.object)
+    }
+
+    fn began(&mut self, _: &Core, _: PieceId, _: &mut AppOutbox) {}
+
+    fn answered(&mut self, _: PieceId) {}
+
+    fn happened(
         &mut self,
-        core: &mut Core,
-        answer: Option<&Answer<'_>>,
+        _: &mut Core,
+        event: ConsumerEvent,
         inputs: &mut Vec<ConsumerInput>,
-        fetched: &mut ConsumerOutbox,
-        out: &mut AppOutbox,
-    ) -> bool {
-        let mut is_taken = false;
-        loop {
-            self.consumer.handle(core.now, inputs, fetched);
-            for op in fetched.verify.drain(..) {
-                let Some(answer) = answer else { continue };
-                is_taken = true;
-                let verdict = if answer.is_right {
-                    self.delivered(core, answer, out);
-                    Verdict::Good
-                } else {
-                    let reason = "it came with wrong octets".to_owned();
-                    Verdict::Bad { reason, digest: Some(right_digest(core, answer)) }
-                };
-                inputs.push(ConsumerInput::Verified { op: op.op, verdict });
+        _: &mut AppOutbox,
+    ) {
+        match event {
+            ConsumerEvent::Found { .. } => {
+                inputs.push(ConsumerInput::Start {
+                    have: SegmentSet::new(),
+                    reader: ReaderMode::None,
+                });
             }
-            for event in fetched.events.drain(..) {
-                match event {
-                    ConsumerEvent::Found { .. } => {
-                        let (have, reader) = (SegmentSet::new(), ReaderMode::None);
-                        inputs.push(ConsumerInput::Start { have, reader });
-                    }
-                    ConsumerEvent::Failed(_) => self.end = Some(End::Failed),
-                    _ => {}
-                }
-            }
-            for (_, wire) in fetched.interests.iter() {
-                self.send(core, wire, out);
-            }
-            fetched.interests.clear();
-            if inputs.is_empty() {
-                break;
-            }
+            ConsumerEvent::Done => self.end = Some(End::Complete),
+            ConsumerEvent::Failed(_) => self.end = Some(End::Failed),
+            _ => {}
         }
-        if self.consumer.is_over() && self.end.is_none() {
-            self.end = Some(End::Complete);
-        }
-        is_taken
     }
-
-    fn delivered(&mut self, core: &mut Core, answer: &Answer<'_>, out: &mut AppOutbox) {
-        let slot =
-            core.pending.find(answer.object, answer.segment, |entry| entry.owner == self.number);
-        let Some(slot) = slot else {
-            debug_assert!(false, "a segment that was asked for is in the table until it comes");
-            return;
-        };
-        let entry = core.pending.remove(slot);
-        core.received(answer, core.now.ns_since(entry.sent_at), out);
-    }
-
-    /// Sends an Interest that the fetcher wrote.
-    fn send(&mut self, core: &mut Core, wire: &[u8], out: &mut AppOutbox) {
-        let Ok(interest) = InterestView::decode(wire) else { return };
-        let Some(asked) = core.collection.naming().parse(interest.name.value()) else { return };
-        let (object, segment) = (asked.object, asked.segment);
-        let nonce = interest.nonce.unwrap_or_default();
-        let is_repeated = segment < self.asked_end;
-        self.asked_end = self.asked_end.max(segment + 1);
-        match core.pending.find(object, segment, |entry| entry.owner == self.number) {
-            Some(slot) => core.pending.renew(slot, core.now, nonce),
-            None => core.pending.insert(
-                core.now,
-                (object, segment),
-                self.number,
-                nonce,
-                1 + u32::from(is_repeated),
-            ),
-        }
-        core.stats.interests += 1;
-        out.events.push(EventKind::InterestSent { object, segment, is_repeated });
-        out.packets.push((LpHeader::default(), core.pool.copy(wire)));
-    }
-}
-
-/// The implicit digest of what the producer sent when this came, damaged.
-#[cold]
-fn right_digest(core: &Core, answer: &Answer<'_>) -> [u8; 32] {
-    let (object, segment) = (answer.object, answer.segment);
-    let shape = core.collection.shape(object);
-    let template = DataTemplate::new(answer.data.freshness_ms);
-    sha256(&[&template.write(&core.collection, shape, object, segment, &mut Pool::new(0))])
 }

@@ -1,0 +1,289 @@
+//! A consumer of the transport, driven under the time of the run.
+
+use std::collections::VecDeque;
+
+use weir_base::{Instant, Packet};
+use weir_security::sha256;
+use weir_transport::{
+    Consumer, ConsumerConfig, ConsumerEvent, ConsumerInput, ConsumerOutbox, Controller, Part,
+    PathId, PieceId, Target, TraceEvent, TraceKind, Verdict, Verification, VerifyId,
+};
+use weir_wire::{DataView, LpHeader};
+
+use super::{AppInput, AppOutbox, Core};
+use crate::app::encode::DataTemplate;
+use crate::event::EventKind;
+use crate::workload::{ConsumerPlan, WorkloadError};
+
+/// The one connection of an application.
+const PATH: PathId = PathId(0);
+/// Interests outstanding at most.
+pub(super) const WINDOW_MAX: u32 = 1 << 16;
+
+/// What a consumer of the transport fetches, and who is told how far it is.
+pub(super) trait Wanted {
+    /// The object of a piece; none when the piece is over.
+    fn object_of(&self, piece: PieceId) -> Option<u64>;
+    /// The first Interest for a piece leaves.
+    fn began(&mut self, core: &Core, piece: PieceId, out: &mut AppOutbox);
+    /// A segment of a piece came, with the right octets.
+    fn answered(&mut self, piece: PieceId);
+    /// Something else happened; what the consumer is to be told is appended to `inputs`.
+    fn happened(
+        &mut self,
+        core: &mut Core,
+        event: ConsumerEvent,
+        inputs: &mut Vec<ConsumerInput>,
+        out: &mut AppOutbox,
+    );
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Fetch {
+    consumer: Consumer,
+    inputs: Vec<ConsumerInput>,
+    out: ConsumerOutbox,
+    /// What answered since the consumer was called last.
+    answers: Vec<Answer>,
+    /// Answers that were damaged; their segments are asked for again.
+    refused: Vec<Answer>,
+    /// Octets to be compared, in the order in which that ends.
+    checks: VecDeque<Check>,
+    /// Interests that were in flight at the end of the run and are not answered.
+    left_over: Option<u32>,
+}
+
+/// A Data that a segment was answered with.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    piece: PieceId,
+    segment: u64,
+    asked_at: Instant,
+    is_marked: bool,
+}
+
+/// A packet whose octets are compared with those that were produced.
+#[derive(Debug)]
+struct Check {
+    ends: Instant,
+    op: VerifyId,
+    packet: Packet,
+    answer: Answer,
+    rtt_ns: u64,
+}
+
+/// What the plan says of the transport.
+pub(super) fn config(
+    plan: &ConsumerPlan,
+    controller: &str,
+    window: Option<u32>,
+) -> Result<ConsumerConfig, WorkloadError> {
+    let Ok(controller) = controller.parse::<Controller>() else {
+        let known: Vec<String> = Controller::ALL.iter().map(Controller::to_string).collect();
+        let problem = format!("is `{controller}`; it must be one of {}", known.join(", "));
+        return Err(WorkloadError::value("controller", problem));
+    };
+    if let Some(window) = window.filter(|window| !(1..=WINDOW_MAX).contains(window)) {
+        let problem = format!("is {window}; it must be from 1 to {WINDOW_MAX}");
+        return Err(WorkloadError::value("window", problem));
+    }
+    Ok(ConsumerConfig {
+        lifetime_ms: plan.lifetime_ms,
+        controller,
+        window,
+        reader_units_max: u32::MAX,
+        verification: Verification::ByDriver,
+        look_for_manifest: false,
+        trace: true,
+        ..ConsumerConfig::default()
+    })
+}
+
+impl Fetch {
+    pub(super) fn new(target: Target, config: ConsumerConfig, seed: u64, now: Instant) -> Self {
+        Self {
+            consumer: Consumer::new(target, config, seed, now),
+            inputs: vec![ConsumerInput::AddPath { path: PATH }],
+            out: ConsumerOutbox::default(),
+            answers: Vec::new(),
+            refused: Vec::new(),
+            checks: VecDeque::new(),
+            left_over: None,
+        }
+    }
+
+    /// To be given to the consumer in the next turn.
+    pub(super) fn push(&mut self, input: ConsumerInput) {
+        self.inputs.push(input);
+    }
+
+    pub(super) fn push_packet(&mut self, AppInput { header, packet }: AppInput) {
+        self.inputs.push(ConsumerInput::Packet { path: PATH, header, packet });
+    }
+
+    /// The run is over: nothing is sent any more, what comes within a lifetime still counts.
+    pub(super) fn end(&mut self) {
+        if self.left_over.is_none() {
+            self.left_over = Some(self.in_flight());
+            self.inputs.push(ConsumerInput::RemovePath { path: PATH });
+        }
+    }
+
+    /// Does all that is to be done now.
+    pub(super) fn turn(&mut self, core: &mut Core, wanted: &mut impl Wanted, out: &mut AppOutbox) {
+        let is_due = self.consumer.next_wakeup().is_some_and(|at| at <= core.now);
+        if !is_due && self.inputs.is_empty() && !self.has_check(core.now) {
+            return;
+        }
+        loop {
+            self.consumer.handle(core.now, &mut self.inputs, &mut self.out);
+            for index in 0..self.out.trace.len() {
+                self.traced(core, self.out.trace[index], wanted, out);
+            }
+            self.out.trace.clear();
+            for event in self.out.events.drain(..) {
+                wanted.happened(core, event, &mut self.inputs, out);
+            }
+            for (_, wire) in self.out.interests.iter() {
+                out.packets.push((LpHeader::default(), core.pool.copy(wire)));
+            }
+            self.out.interests.clear();
+            self.begin_checks(core);
+            while self.has_check(core.now) {
+                self.end_check(core, wanted, out);
+            }
+            if self.inputs.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn traced(
+        &mut self,
+        core: &mut Core,
+        event: TraceEvent,
+        wanted: &mut impl Wanted,
+        out: &mut AppOutbox,
+    ) {
+        let (Some(object), Part::Unit(unit)) = (wanted.object_of(event.piece), event.part) else {
+            return;
+        };
+        let segment = unit.chunk;
+        match event.kind {
+            TraceKind::Sent { is_resend } => {
+                if segment == 0 && !is_resend {
+                    wanted.began(core, event.piece, out);
+                }
+                core.stats.interests += 1;
+                out.events.push(EventKind::InterestSent {
+                    object,
+                    segment,
+                    is_repeated: is_resend,
+                });
+            }
+            TraceKind::Answered { rtt_ns, is_marked } => {
+                let asked_at = Instant::from_ns(core.now.as_ns().saturating_sub(rtt_ns));
+                self.answers.push(Answer { piece: event.piece, segment, asked_at, is_marked });
+                self.left_over = self.left_over.map(|count| count.saturating_sub(1));
+            }
+            TraceKind::TimedOut | TraceKind::Lost => {
+                core.timed_out(object, segment, out);
+            }
+            TraceKind::Nacked { reason } => {
+                core.stats.nacked += 1;
+                let reason = reason.code();
+                out.events.push(EventKind::NackReceived { object, segment, reason });
+            }
+        }
+    }
+
+    fn begin_checks(&mut self, core: &mut Core) {
+        let Self { out, answers, refused, checks, .. } = self;
+        for op in out.verify.drain(..) {
+            let Part::Unit(unit) = op.part else { unreachable!("there are segments alone") };
+            let (piece, segment) = (op.piece, unit.chunk);
+            let is_same = |answer: &Answer| (answer.piece, answer.segment) == (piece, segment);
+            let answer = match answers.iter().position(is_same) {
+                Some(at) => answers.swap_remove(at),
+                // A second Data for a segment of which the first was damaged.
+                None => *refused.iter().find(|&answer| is_same(answer)).expect("it was answered"),
+            };
+            let rtt_ns = core.now.ns_since(answer.asked_at);
+            let (op, packet, ends) = (op.op, op.packet, core.check_ends());
+            checks.push_back(Check { ends, op, packet, answer, rtt_ns });
+        }
+        answers.clear();
+    }
+
+    fn has_check(&self, now: Instant) -> bool {
+        self.checks.front().is_some_and(|check| check.ends <= now)
+    }
+
+    /// Compares the octets of the first packet.
+    fn end_check(&mut self, core: &mut Core, wanted: &mut impl Wanted, out: &mut AppOutbox) {
+        let Some(Check { op, packet, answer, rtt_ns, .. }) = self.checks.pop_front() else {
+            return;
+        };
+        let Answer { piece, segment, is_marked, .. } = answer;
+        // The piece was given up meanwhile.
+        let Some(object) = wanted.object_of(piece) else {
+            self.inputs.push(ConsumerInput::Verified { op, verdict: Verdict::Good });
+            return;
+        };
+        let data = DataView::decode(&packet).expect("the consumer decoded it");
+        let verdict = match core.collection.check(object, segment, &data) {
+            Ok(()) => {
+                wanted.answered(piece);
+                core.received((object, segment), &data, rtt_ns, is_marked, out);
+                self.refused.retain(|it| (it.piece, it.segment) != (piece, segment));
+                Verdict::Good
+            }
+            Err(wrong) => {
+                core.damaged(object, segment, wrong, out);
+                self.refused.push(answer);
+                let right = DataTemplate::new(data.freshness_ms);
+                let shape = core.collection.shape(object);
+                let pool = &mut core.pool;
+                let right = right.write(&core.collection, shape, object, segment, pool);
+                let digest = Some(sha256(&[&right]));
+                Verdict::Bad { reason: wrong.to_string(), digest }
+            }
+        };
+        self.inputs.push(ConsumerInput::Verified { op, verdict });
+    }
+
+    /// When [`Fetch::turn`] must be called at the latest.
+    pub(super) fn next_wakeup(&self, core: &Core) -> Option<Instant> {
+        let left_over = self.left_over.filter(|&count| count > 0);
+        let given_up = left_over.map(|_| core.end.plus_ns(core.lifetime_ns));
+        let given_up = given_up.filter(|&at| at > core.now);
+        let checked = self.checks.front().map(|check| check.ends);
+        [self.consumer.next_wakeup(), given_up, checked].into_iter().flatten().min()
+    }
+
+    /// Whether it will do nothing any more unless it is given more: all is answered, or the run is
+    /// over and what was in flight, too.
+    pub(super) fn is_over(&self, core: &Core) -> bool {
+        self.checks.is_empty()
+            && (self.consumer.is_over()
+                || self.left_over.is_some_and(|count| {
+                    count == 0 || core.now >= core.end.plus_ns(core.lifetime_ns)
+                }))
+    }
+
+    pub(super) fn in_flight(&self) -> u32 {
+        self.left_over.unwrap_or_else(|| self.consumer.stats().outstanding)
+    }
+
+    /// The window, Interests.
+    pub(super) fn window(&self) -> f64 {
+        self.consumer.stats().window
+    }
+
+    /// Packets that could not be decoded, and Data that nothing waited for.
+    pub(super) fn strangers(&self) -> (u64, u64) {
+        let stats = self.consumer.stats();
+        (stats.malformed, stats.unwanted)
+    }
+}
