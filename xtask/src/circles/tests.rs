@@ -84,10 +84,7 @@ fn tests_and_the_modules_of_one_file_do_not_count() {
             "mod a;\nmod b;\nmod c { pub struct C; mod d { use super::C; } use self::d; }\n",
         ),
         ("a.rs", "use crate::b::B;\n#[cfg(test)]\nmod tests { use super::B; }\n"),
-        (
-            "b.rs",
-            "pub struct B;\n#[cfg(test)]\nmod tests { use crate::a; }\n",
-        ),
+        ("b.rs", "pub struct B;\n#[cfg(test)]\nmod tests { use crate::a; }\n"),
     ]);
     assert_eq!(found, [""; 0]);
     assert!(Path::new("a").is_relative());
