@@ -3,6 +3,10 @@
 //! Both are pure: what is known goes in, a decision comes out. Fetching certificates and asking the
 //! user are the caller's.
 
+mod policy;
+
+pub use policy::{Advice, Believed, Decision, Ground, Keys, Refusal, TrustPolicy, Wanted};
+
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -20,11 +20,15 @@ pub struct InterestBatch {
 
 /// What an Interest asks for besides its name.
 #[derive(Copy, Clone, Debug, Default)]
-pub(crate) struct Selectors {
-    pub(crate) can_be_prefix: bool,
-    pub(crate) must_be_fresh: bool,
-    pub(crate) lifetime_ms: u64,
-    pub(crate) nonce: u32,
+pub struct Selectors {
+    /// Data below the name will do.
+    pub can_be_prefix: bool,
+    /// Data that has become stale in a store will not do.
+    pub must_be_fresh: bool,
+    /// InterestLifetime, in milliseconds.
+    pub lifetime_ms: u64,
+    /// Nonce; a request draws its own.
+    pub nonce: u32,
 }
 
 impl InterestBatch {

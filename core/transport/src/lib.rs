@@ -15,13 +15,14 @@ mod request;
 mod segment_set;
 
 pub use congestion::{CongestionControl, Controller};
+pub use consumer::scoreboard::GiveUp;
 pub use consumer::{
     Check, Consumer, ConsumerConfig, ConsumerError, ConsumerEvent, ConsumerInput, ConsumerOutbox,
     ConsumerStats, Delivery, KeyId, OnBad, Part, PieceId, ReaderMode, Target, TraceEvent,
     TraceKind, Unit, Verdict, Verification, VerifyId, VerifyOp,
 };
 pub use histogram::Histogram;
-pub use interest::InterestBatch;
+pub use interest::{InterestBatch, Selectors};
 pub use metadata::{LISTING_KEYWORD, METADATA_KEYWORD, Metadata, MetadataError};
 pub use path_id::PathId;
 pub use producer::{
@@ -29,6 +30,7 @@ pub use producer::{
     ProducerOutbox, ProducerStats, ReadOp, Seal, SealedObject, SegmentTemplate, Signatures, Source,
     Unanswered,
 };
+pub use request::{Request, Tries};
 pub use segment_set::SegmentSet;
 
 #[cfg(test)]

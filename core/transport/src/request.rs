@@ -17,16 +17,16 @@ const NACK_WAIT_NS: u64 = 100 * NS_PER_MS;
 
 /// How often a request is tried.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Tries {
+pub struct Tries {
     /// Times it is sent at most.
-    pub(crate) sends_max: u32,
+    pub sends_max: u32,
     /// Nacks other than Duplicate at most.
-    pub(crate) nacks_max: u32,
+    pub nacks_max: u32,
 }
 
-/// See the module's text.
+/// One Interest that is sent until it is answered, without a window.
 #[derive(Clone, Debug)]
-pub(crate) struct Request {
+pub struct Request {
     name: Vec<u8>,
     selectors: Selectors,
     tries: Tries,
@@ -41,7 +41,8 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    pub(crate) fn new(name: Vec<u8>, selectors: Selectors, tries: Tries, now: Instant) -> Self {
+    /// A request for the name of this value, which is due at `now`.
+    pub fn new(name: Vec<u8>, selectors: Selectors, tries: Tries, now: Instant) -> Self {
         Self {
             name,
             selectors,
@@ -56,7 +57,10 @@ impl Request {
     }
 
     /// Sends the Interest on `path` when it is due; whether it did.
-    pub(crate) fn poll(
+    ///
+    /// # Errors
+    /// It was tried often enough.
+    pub fn poll(
         &mut self,
         path: PathId,
         now: Instant,
@@ -85,7 +89,7 @@ impl Request {
 
     /// A path is no more: an Interest that is under way there is sent on another at once, and does
     /// not count as a try.
-    pub(crate) fn path_removed(&mut self, path: PathId, now: Instant) {
+    pub fn path_removed(&mut self, path: PathId, now: Instant) {
         if self.path.take_if(|taken| *taken == path).is_some() {
             self.sends -= 1;
             self.due_at = now;
@@ -93,12 +97,12 @@ impl Request {
     }
 
     /// The path it was sent on last.
-    pub(crate) fn path(&self) -> Option<PathId> {
+    pub fn path(&self) -> Option<PathId> {
         self.path
     }
 
     /// Whether `data` answers the Interest.
-    pub(crate) fn is_answered_by(&self, data: &DataView<'_>) -> bool {
+    pub fn is_answered_by(&self, data: &DataView<'_>) -> bool {
         if self.selectors.can_be_prefix {
             data.name.value().starts_with(&self.name)
         } else {
@@ -107,17 +111,20 @@ impl Request {
     }
 
     /// The round-trip time, if it was sent once only.
-    pub(crate) fn rtt_ns(&self, now: Instant) -> Option<u64> {
+    pub fn rtt_ns(&self, now: Instant) -> Option<u64> {
         (self.sends == 1).then(|| self.elapsed_ns(now))
     }
 
     /// The time since it was sent last.
-    pub(crate) fn elapsed_ns(&self, now: Instant) -> u64 {
+    pub fn elapsed_ns(&self, now: Instant) -> u64 {
         now.ns_since(self.sent_at)
     }
 
     /// Takes a Nack, if it is one for this Interest.
-    pub(crate) fn nacked(
+    ///
+    /// # Errors
+    /// It was refused often enough.
+    pub fn nacked(
         &mut self,
         interest: &InterestView<'_>,
         reason: NackReason,
@@ -150,12 +157,15 @@ impl Request {
     }
 
     /// When the request is to be sent again.
-    pub(crate) fn due_at(&self) -> Instant {
+    pub fn due_at(&self) -> Instant {
         self.due_at
     }
 
     /// The name asked for.
-    pub(crate) fn name(&self) -> NameView<'_> {
+    ///
+    /// # Panics
+    /// When it was made from octets that are no name.
+    pub fn name(&self) -> NameView<'_> {
         NameView::from_value(&self.name).expect("it was made from a name")
     }
 }

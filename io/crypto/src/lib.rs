@@ -10,7 +10,7 @@ mod signer;
 mod text;
 mod verifier;
 
-pub use keychain::{Imported, KeyChain, KeyChainError, KeyEntry};
+pub use keychain::{Imported, KeyChain, KeyChainError, KeyEntry, UserTrust};
 pub use passphrase::{PASSPHRASE_VARIABLE, PassphraseError, PassphraseSource};
 pub use pem::{
     PBKDF2_ROUNDS, decrypt_pkcs8, encrypt_pkcs8, is_encrypted, private_key_from_pem,

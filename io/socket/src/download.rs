@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
 use weir_base::{FaceId, Instant, NS_PER_MS, NS_PER_S};
-use weir_security::Verifier;
+use weir_security::trust::{Decision, Refusal, Wanted};
 use weir_transport::{
     Consumer, ConsumerConfig, ConsumerError, ConsumerEvent, ConsumerInput, ConsumerOutbox,
     ConsumerStats, Metadata, Part, PathId, ReaderMode, SegmentSet, Target, VerifyOp,
@@ -14,6 +14,7 @@ use weir_transport::{
 use weir_wire::{DataView, LpHeader, Name};
 
 use crate::client::{Client, ClientError, FromRouter};
+use crate::lookup::Lookups;
 use crate::output::{Opened, Output, OutputError};
 use crate::sink::{FileSink, StreamWriter};
 use crate::verify_pool::{Fault, Report, VerifyPool, run_aside};
@@ -27,7 +28,7 @@ const SAVE_NS: u64 = 2 * NS_PER_S;
 /// Segments at most that wait for a stream to take them, 8 MB; more wait with the consumer.
 const STREAM_UNITS_MAX: u32 = 1024;
 /// The one path of a client.
-const PATH: PathId = PathId(0);
+pub(crate) const PATH: PathId = PathId(0);
 
 /// What the download asks of its owner.
 pub trait Host {
@@ -37,16 +38,24 @@ pub trait Host {
     /// Ends the download.
     fn output(&mut self, found: &Found) -> Result<Box<dyn Output>, String>;
 
-    /// What verifies a packet that says it is signed so. Called once for each signer; may use the
-    /// client to fetch certificates.
-    ///
-    /// # Errors
-    /// Ends the download: the signer is not to be believed.
-    fn verifier(
-        &mut self,
-        client: &mut Client,
-        data: &DataView<'_>,
-    ) -> Result<Arc<dyn Verifier>, String>;
+    /// Whether the signer of a packet is believed. Asked again when what the decision depends on has
+    /// been fetched, which goes on beside the download.
+    fn decide(&mut self, data: &DataView<'_>) -> Decision;
+
+    /// A certificate that metadata holds.
+    fn offer(&mut self, certificate: &[u8]) {
+        let _ = certificate;
+    }
+
+    /// What came for [`Decision::Fetch`]; `None` if there is nothing to be had.
+    fn fetched(&mut self, wanted: Wanted, packet: Option<&[u8]>) {
+        let _ = (wanted, packet);
+    }
+
+    /// Says to the user why a signer is not believed, which ends the download.
+    fn explain(&self, refusal: Refusal) -> String {
+        refusal.reason
+    }
 
     /// Told now and then. Returns false to break off.
     fn progress(&mut self, progress: &Progress) -> bool;
@@ -190,6 +199,8 @@ struct Download<'a> {
     object: Option<Object>,
     /// Segments for the next batch.
     tasks: Vec<VerifyOp>,
+    /// Signers that are not decided about yet.
+    lookups: Lookups,
     by_face: BTreeMap<Option<FaceId>, u64>,
     started: Instant,
     told: Instant,
@@ -206,6 +217,7 @@ impl<'a> Download<'a> {
     ) -> Result<Self, DownloadError> {
         let now = client.now();
         let pool = VerifyPool::new(options.threads, &client.waker()).map_err(ClientError::from)?;
+        let lookups = Lookups::new(client.random());
         Ok(Self {
             consumer: Consumer::new(target, options.fetch, client.random(), now),
             client,
@@ -216,6 +228,7 @@ impl<'a> Download<'a> {
             packets: Vec::new(),
             object: None,
             tasks: Vec::new(),
+            lookups,
             by_face: BTreeMap::new(),
             started: now,
             told: now,
@@ -228,6 +241,7 @@ impl<'a> Download<'a> {
         loop {
             let now = self.client.now();
             self.consumer.handle(now, &mut self.inputs, &mut self.out);
+            self.lookups.poll(now, self.host, &mut self.inputs, &mut self.out.interests);
             self.send_interests();
             self.take_verify()?;
             self.take_deliveries()?;
@@ -244,11 +258,15 @@ impl<'a> Download<'a> {
                 return Ok(());
             }
             let wakeup = self.consumer.next_wakeup().unwrap_or(Instant::FAR_FUTURE);
+            let wakeup = wakeup.min(self.lookups.next_wakeup());
             let deadline = wakeup.min(self.told.plus_ns(PROGRESS_NS));
             self.client.poll(Some(deadline), &mut self.packets)?;
-            self.inputs.extend(self.packets.drain(..).map(|FromRouter { header, packet }| {
-                ConsumerInput::Packet { path: PATH, header, packet }
-            }));
+            let now = self.client.now();
+            for FromRouter { header, packet } in self.packets.drain(..) {
+                if !self.lookups.take(now, &header, &packet, self.host, &mut self.inputs) {
+                    self.inputs.push(ConsumerInput::Packet { path: PATH, header, packet });
+                }
+            }
         }
     }
 
@@ -313,9 +331,8 @@ impl<'a> Download<'a> {
                     object.has_manifest = digests_per_part.is_some();
                 }
                 ConsumerEvent::NeedKey { key, packet } => {
-                    let data = DataView::decode(&packet).expect("the consumer has decoded it");
-                    let verifier = self.host.verifier(self.client, &data);
-                    self.inputs.push(ConsumerInput::Key { key, verifier });
+                    let now = self.client.now();
+                    self.lookups.begin(now, key, packet, self.host, &mut self.inputs);
                 }
                 ConsumerEvent::Failed(error) => return Err(error.into()),
                 _ => {}

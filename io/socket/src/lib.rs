@@ -5,6 +5,7 @@ mod client;
 mod connection;
 mod download;
 mod event_loop;
+mod lookup;
 mod output;
 mod publish;
 mod serve;

@@ -10,7 +10,8 @@ use std::thread::JoinHandle;
 
 use weir_face::FaceUri;
 use weir_manage::{ControlParameters, ControlResponse, Element};
-use weir_security::{DigestSigner, DigestVerifier, Verifier};
+use weir_security::trust::Decision;
+use weir_security::{DigestSigner, DigestVerifier};
 use weir_socket::{
     Client, DownloadError, DownloadOptions, Found, Host, Label, MemoryOutput, ObjectStore, Output,
     PartFile, Progress, PublishError, PublishOptions, ServeError, Summary, download, publish_file,
@@ -190,12 +191,8 @@ impl Host for TestHost {
         Ok(self.output.take().unwrap())
     }
 
-    fn verifier(
-        &mut self,
-        _client: &mut Client,
-        _data: &DataView<'_>,
-    ) -> Result<Arc<dyn Verifier>, String> {
-        Ok(Arc::new(DigestVerifier))
+    fn decide(&mut self, _data: &DataView<'_>) -> Decision {
+        Decision::Believe(Arc::new(DigestVerifier))
     }
 
     fn progress(&mut self, _progress: &Progress) -> bool {

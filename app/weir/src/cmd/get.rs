@@ -5,11 +5,11 @@ mod report;
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use indicatif::ProgressBar;
-use weir_security::Verifier;
+use weir_crypto::UserTrust;
+use weir_security::trust::{Believed, Decision, Refusal, Wanted};
 use weir_socket::{
     Client, DownloadError, DownloadOptions, Found, Host, MemoryOutput, Output, OutputError,
     PartFile, Progress, StreamOutput, Summary, download, is_reserved_name,
@@ -18,8 +18,7 @@ use weir_transport::{ConsumerConfig, ConsumerError, Controller, LISTING_KEYWORD,
 use weir_wire::{DataView, Name};
 
 use self::report::Report;
-use crate::transfer::trust::{Signer, Trust};
-use crate::transfer::{KeyArgs, RouterArgs, Stop, octet_bar, parse_name, parse_positive};
+use crate::transfer::{KeyArgs, RouterArgs, Stop, octet_bar, parse_name, parse_positive, trust};
 
 /// Largest listing of a directory, in octets.
 const LISTING_BYTES_MAX: u64 = 256 << 20;
@@ -88,7 +87,9 @@ enum Discovery {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let stop = Stop::on_signals()?;
-    let trust = Trust::new(args.name.clone(), args.keys.key_chain(), &args.trust_anchor)?;
+    // Without a home there are no keys.
+    let chain = args.keys.key_chain().ok();
+    let trust = UserTrust::new(args.name.clone(), chain, &args.trust_anchor)?;
     let mut client = args.router.connect()?;
     if client.is_local() {
         // Not every router tells where packets come from.
@@ -96,7 +97,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     let mut getter = Getter { report: Report::new(&args), args: &args, client, trust, stop };
     let result = getter.run();
-    let Getter { trust, report, mut client, .. } = getter;
+    let Getter { mut trust, report, mut client, .. } = getter;
     if let Err(error) = result {
         return Err(error.context(format!("cannot get {}", args.name)));
     }
@@ -107,13 +108,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
              time ({error:#}); give a directory of yours with --home or WEIR_HOME"
         );
     }
-    report.print(&trust.signers, &mut client, args.json)
+    report.print(&trust.policy().signers, &mut client, args.json)
 }
 
 struct Getter<'a> {
     args: &'a Args,
     client: Client,
-    trust: Trust,
+    trust: UserTrust,
     stop: Stop,
     report: Report,
 }
@@ -212,7 +213,7 @@ impl Getter<'_> {
             bar.finish_and_clear();
         }
         let listing = host.listing.take();
-        keep_distinct(&mut self.trust.signers);
+        keep_distinct(&mut self.trust.policy().signers);
         let summary = result.map_err(|error| explain(error, self.args))?;
         Ok(match listing {
             Some(listing) => Got::Directory(summary, listing.take()),
@@ -239,14 +240,10 @@ impl Args {
 }
 
 /// The files of a directory have one signer, as a rule: it is told and remembered once.
-fn keep_distinct(signers: &mut Vec<Signer>) {
-    let mut seen: Vec<Signer> = Vec::new();
+fn keep_distinct(signers: &mut Vec<Believed>) {
+    let mut seen: Vec<Believed> = Vec::new();
     signers.retain(|signer| {
-        let is_new = !seen.iter().any(|one| {
-            one.name == signer.name
-                && one.key_digest == signer.key_digest
-                && one.ground == signer.ground
-        });
+        let is_new = !seen.contains(signer);
         if is_new {
             seen.push(signer.clone());
         }
@@ -367,7 +364,7 @@ fn object_of_listing(versioned: &Name, asked: &Name) -> Name {
 struct GetHost<'a> {
     name: Name,
     place: &'a Place,
-    trust: &'a mut Trust,
+    trust: &'a mut UserTrust,
     stop: &'a Stop,
     listing: Option<MemoryOutput>,
     bar: Option<ProgressBar>,
@@ -400,12 +397,20 @@ impl Host for GetHost<'_> {
         }
     }
 
-    fn verifier(
-        &mut self,
-        client: &mut Client,
-        data: &DataView<'_>,
-    ) -> Result<Arc<dyn Verifier>, String> {
-        self.trust.verifier(client, data)
+    fn decide(&mut self, data: &DataView<'_>) -> Decision {
+        self.trust.decide(data)
+    }
+
+    fn offer(&mut self, certificate: &[u8]) {
+        self.trust.policy().offer(certificate);
+    }
+
+    fn fetched(&mut self, wanted: Wanted, packet: Option<&[u8]>) {
+        self.trust.fetched(wanted, packet);
+    }
+
+    fn explain(&self, refusal: Refusal) -> String {
+        trust::explain(refusal)
     }
 
     fn progress(&mut self, progress: &Progress) -> bool {
@@ -514,8 +519,8 @@ mod tests {
 
     #[test]
     fn a_signer_is_told_once() {
-        use crate::transfer::trust::Ground;
-        let signer = |ground| Signer { name: None, key_digest: None, ground };
+        use weir_security::trust::Ground;
+        let signer = |ground| Believed { name: None, key_digest: None, ground };
         let mut signers = vec![signer(Ground::Own), signer(Ground::Known), signer(Ground::Own)];
         keep_distinct(&mut signers);
         let grounds: Vec<_> = signers.iter().map(|signer| &signer.ground).collect();

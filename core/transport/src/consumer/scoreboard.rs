@@ -42,7 +42,7 @@ pub(crate) struct ScoreboardConfig {
 
 /// Why a unit is given up.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
-pub(crate) enum GiveUp {
+pub enum GiveUp {
     /// Every try timed out or was lost.
     Unanswered,
     /// A router has no route.

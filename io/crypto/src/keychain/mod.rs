@@ -12,6 +12,7 @@
 mod files;
 mod key_file;
 mod known_signers;
+mod user_trust;
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -25,6 +26,7 @@ use weir_wire::{Name, NameView};
 
 pub use key_file::KeyEntry;
 pub use known_signers::KnownSigner;
+pub use user_trust::UserTrust;
 
 use crate::passphrase::{PassphraseError, PassphraseSource};
 use crate::pem::{private_key_from_pem, private_key_to_pem};

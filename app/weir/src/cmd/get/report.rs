@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use weir_base::FaceId;
 use weir_manage::FaceStatus;
+use weir_security::trust::Believed;
 use weir_socket::{Client, Summary};
 use weir_transport::ConsumerStats;
 
 use super::Args;
 use crate::table::{count, octets};
-use crate::transfer::trust::Signer;
+use crate::transfer::trust::signer_to_json;
 
 /// Adds up downloads.
 #[derive(Default)]
@@ -84,7 +85,7 @@ impl Report {
 
     pub(super) fn print(
         &self,
-        signers: &[Signer],
+        signers: &[Believed],
         client: &mut Client,
         is_json: bool,
     ) -> anyhow::Result<()> {
@@ -98,7 +99,7 @@ impl Report {
         Ok(())
     }
 
-    fn to_json(&self, signers: &[Signer]) -> Value {
+    fn to_json(&self, signers: &[Believed]) -> Value {
         let milliseconds = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e6);
         let served_by: BTreeMap<String, u64> =
             self.by_face.iter().map(|(&face, &count)| (face_key(face), count)).collect();
@@ -131,11 +132,11 @@ impl Report {
                 "p99": milliseconds(self.stats.rtt_p99_ns),
             },
             "served_by": served_by,
-            "signers": signers.iter().map(Signer::to_json).collect::<Vec<_>>(),
+            "signers": signers.iter().map(signer_to_json).collect::<Vec<_>>(),
         })
     }
 
-    fn print_text(&self, signers: &[Signer], client: &mut Client) {
+    fn print_text(&self, signers: &[Believed], client: &mut Client) {
         let place = self.output.as_ref().map(|path| format!(" -> {}", path.display()));
         eprintln!(
             "{}{}",
@@ -170,7 +171,7 @@ impl Report {
             milliseconds(stats.rtt_min_ns),
         );
         for signer in signers {
-            eprintln!("signed by {}", signer.describe());
+            eprintln!("signed by {signer}");
         }
         self.print_sources(client);
     }

@@ -1,0 +1,502 @@
+//! Whether the signer of what is below one name is believed: trust anchors first, then the user's
+//! own keys, then who signed the first time.
+//!
+//! A decision may need a certificate that is not there. It says which, the caller fetches it beside
+//! whatever else it does, and asks again.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use weir_wire::{DataView, KeyLocatorView, Name, NameView};
+
+use super::{Anchors, KnownSigners, SignerStatus, TrustError};
+use crate::certificate::Certificate;
+use crate::digest::DigestVerifier;
+use crate::sign::{SignatureType, Verifier, VerifierFactory, verify_data};
+
+/// Certificates fetched for one object at most.
+const FETCHES_MAX: usize = 8;
+
+/// Why a signer is believed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Ground {
+    /// A trust anchor, or a chain of certificates to one.
+    Anchor,
+    /// A key of this user.
+    Own,
+    /// The same key as when the name was first got.
+    Known,
+    /// Nothing yet: it is the first time, and will be remembered.
+    FirstUse,
+    /// The key is shared by those who may sign and those who may read.
+    Shared,
+    /// Not at all: a digest shows that the packets are whole, not who made them.
+    Unsigned,
+}
+
+/// Who signed what was got, and why that is believed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Believed {
+    /// Name of the certificate or key; `None` if it is unsigned.
+    pub name: Option<Name>,
+    /// SHA-256 of the public key.
+    pub key_digest: Option<[u8; 32]>,
+    /// Why.
+    pub ground: Ground,
+}
+
+impl fmt::Display for Believed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(name) = &self.name else {
+            return f.write_str("nobody: a digest shows that it is whole, not who made it");
+        };
+        write!(f, "{name} ")?;
+        f.write_str(match self.ground {
+            Ground::Anchor => "(vouched for by a trust anchor)",
+            Ground::Own => "(your own key)",
+            Ground::Known => "(the same key as before)",
+            Ground::FirstUse => "(seen for the first time; remembered from now on)",
+            Ground::Shared => "(a shared secret key)",
+            Ground::Unsigned => "(not signed)",
+        })
+    }
+}
+
+/// Why a signer is not believed, and what the user may do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What is wrong.
+    pub reason: String,
+    /// What helps if it is as it should be.
+    pub advice: Option<Advice>,
+}
+
+/// What a user may do about a signer that is not believed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// Forget who signed below this name.
+    Forget(Name),
+    /// The same, if the producer told of a new key.
+    ForgetOldKey(Name),
+    /// Trust the signer's certificate as an anchor.
+    TrustSigner,
+    /// Say which anchors count.
+    NameAnchors,
+    /// Take in a shared key.
+    ImportKey,
+    /// Ask the signer for a certificate and take it in.
+    ImportCertificate,
+}
+
+/// What a user's keys and kept certificates say.
+pub trait Keys: Send {
+    /// The certificate of the user's own key of this name, if there is one.
+    fn own_certificate(&self, name: &Name) -> Option<Certificate>;
+
+    /// What verifies packets of a shared key.
+    ///
+    /// # Errors
+    /// Why there is none, in words.
+    fn shared_key(&self, name: &Name) -> Result<Box<dyn Verifier>, String>;
+
+    /// The certificates that the user keeps.
+    fn certificates(&self) -> Vec<Certificate>;
+}
+
+/// What is decided about a signer.
+pub enum Decision {
+    /// It is believed: this verifies its packets.
+    Believe(Arc<dyn Verifier>),
+    /// It depends on a packet: the certificate of this name or right below it, or the metadata of
+    /// the object of this name. The caller passes what it gets to [`TrustPolicy::fetched`], and
+    /// asks again.
+    Fetch(Wanted),
+    /// It is not believed.
+    Refuse(Refusal),
+}
+
+/// A packet that a decision depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// A certificate, named by itself or by its key.
+    Certificate(Name),
+    /// Metadata of this object, which may hold its signer's certificate.
+    MetadataOf(Name),
+}
+
+/// Why there is no verifier yet.
+enum Open {
+    Fetch(Wanted),
+    Refuse(Refusal),
+}
+
+fn refuse<T>(reason: String) -> Result<T, Open> {
+    Err(Open::Refuse(Refusal { reason, advice: None }))
+}
+
+fn advise<T>(reason: String, advice: Advice) -> Result<T, Open> {
+    Err(Open::Refuse(Refusal { reason, advice: Some(advice) }))
+}
+
+/// Decides about the signers of what is below one name.
+pub struct TrustPolicy {
+    anchors: Anchors,
+    /// Only anchors count.
+    needs_anchor: bool,
+    known: KnownSigners,
+    keys: Option<Box<dyn Keys>>,
+    factory: &'static (dyn VerifierFactory + Sync),
+    fetched: Vec<Certificate>,
+    /// What has been fetched, and what was wrong with it.
+    answered: Vec<(Wanted, Option<String>)>,
+    /// Who signed what was got so far, each with the reason to believe it.
+    pub signers: Vec<Believed>,
+}
+
+impl TrustPolicy {
+    /// A policy. With `needs_anchor`, only anchors count. Without `keys`, the user has none.
+    pub fn new(
+        anchors: Anchors,
+        needs_anchor: bool,
+        known: KnownSigners,
+        keys: Option<Box<dyn Keys>>,
+        factory: &'static (dyn VerifierFactory + Sync),
+    ) -> Self {
+        let (fetched, answered, signers) = (Vec::new(), Vec::new(), Vec::new());
+        Self { anchors, needs_anchor, known, keys, factory, fetched, answered, signers }
+    }
+
+    /// Whether what `data` says of its signer is to be believed. `now_unix_s` is the time in seconds
+    /// since the Unix epoch.
+    pub fn decide(&mut self, data: &DataView<'_>, now_unix_s: i64) -> Decision {
+        let decided = match SignatureType(data.signature_info.signature_type) {
+            SignatureType::DIGEST_SHA256 => self.unsigned(data.name),
+            SignatureType::HMAC_SHA256 => self.shared(data),
+            SignatureType::NULL => refuse(format!("{} has no signature at all", data.name)),
+            _ => self.public_key(data, now_unix_s),
+        };
+        match decided {
+            Ok(verifier) => Decision::Believe(verifier),
+            Err(Open::Fetch(wanted)) => Decision::Fetch(wanted),
+            Err(Open::Refuse(refusal)) => Decision::Refuse(refusal),
+        }
+    }
+
+    /// A certificate that metadata holds. It says who signed, not that the signer is to be believed.
+    pub fn offer(&mut self, certificate: &[u8]) {
+        if let Ok(certificate) = Certificate::decode(certificate)
+            && self.is_sound(&certificate)
+            && self.fetched.len() < FETCHES_MAX
+            && !self.fetched.contains(&certificate)
+        {
+            self.fetched.push(certificate);
+        }
+    }
+
+    /// What came for [`Decision::Fetch`]: a Data, or `None` if there is none to be had. The
+    /// certificate in metadata is [offered](Self::offer) before.
+    pub fn fetched(&mut self, wanted: Wanted, packet: Option<&[u8]>) {
+        let wrong = match (&wanted, packet) {
+            (Wanted::MetadataOf(_), _) => None,
+            (Wanted::Certificate(name), None) => {
+                Some(format!("the signer's certificate {name} cannot be had"))
+            }
+            (Wanted::Certificate(name), Some(packet)) => self.take_certificate(name, packet).err(),
+        };
+        self.answered.push((wanted, wrong));
+    }
+
+    fn take_certificate(&mut self, name: &Name, packet: &[u8]) -> Result<(), String> {
+        let certificate = Certificate::decode(packet)
+            .map_err(|error| format!("what is served as {name} is no certificate: {error}"))?;
+        let is_named = is_named_by(&certificate, &KeyLocatorView::Name(name.as_view()));
+        if !is_named || !self.is_sound(&certificate) {
+            return Err(format!("the certificate served as {name} is forged or damaged"));
+        }
+        self.fetched.push(certificate);
+        Ok(())
+    }
+
+    /// Whether a trust anchor is to sign what has this name: one that the user named for this, or
+    /// one that is trusted for this very part of the name space.
+    fn is_anchored(&self, name: NameView<'_>) -> bool {
+        let mut anchors = self.anchors.anchors();
+        self.needs_anchor || anchors.any(|anchor| anchor.identity().is_prefix_of(name))
+    }
+
+    fn unsigned(&mut self, name: NameView<'_>) -> Result<Arc<dyn Verifier>, Open> {
+        if self.is_anchored(name) {
+            return refuse(format!("{name} is not signed by anybody, let alone by a trust anchor"));
+        }
+        if let Some((prefix, digest)) = self.known.known_for(name) {
+            let reason = format!(
+                "{name} is not signed, but {prefix} was when it was first got, by the key {}: \
+                 somebody else may have made it",
+                Hex(digest)
+            );
+            return advise(reason, Advice::Forget(prefix.clone()));
+        }
+        // Anybody on the way can make a digest: it must not stand in for a signature.
+        if let Some(signer) = self.signers.iter().find(|signer| signer.ground != Ground::Unsigned) {
+            return refuse(format!(
+                "{name} is not signed, but what belongs to it is, by {signer}: somebody else may \
+                 have made it"
+            ));
+        }
+        self.signers.push(Believed { name: None, key_digest: None, ground: Ground::Unsigned });
+        Ok(Arc::new(DigestVerifier))
+    }
+
+    fn shared(&mut self, data: &DataView<'_>) -> Result<Arc<dyn Verifier>, Open> {
+        let name = data.name;
+        if self.is_anchored(name) {
+            return refuse(format!("{name} is signed with a shared key, not by a trust anchor"));
+        }
+        if let Some((prefix, _)) = self.known.known_for(name) {
+            let reason = format!(
+                "{name} is signed with a shared key, but {prefix} was signed with a key of one \
+                 owner when it was first got"
+            );
+            return advise(reason, Advice::Forget(prefix.clone()));
+        }
+        let Some(KeyLocatorView::Name(locator)) = data.signature_info.key_locator else {
+            return refuse(format!("{name} does not say which shared key signed it"));
+        };
+        let key = locator.to_name();
+        let Some(keys) = &self.keys else {
+            return refuse("there is no key chain to hold the shared key".into());
+        };
+        match keys.shared_key(&key) {
+            Ok(verifier) => {
+                let ground = Ground::Shared;
+                self.signers.push(Believed { name: Some(key), key_digest: None, ground });
+                Ok(verifier.into())
+            }
+            Err(error) => {
+                let reason = format!("it is signed with the shared key {key}: {error}");
+                advise(reason, Advice::ImportKey)
+            }
+        }
+    }
+
+    fn public_key(
+        &mut self,
+        data: &DataView<'_>,
+        now_unix_s: i64,
+    ) -> Result<Arc<dyn Verifier>, Open> {
+        let Some(locator) = data.signature_info.key_locator else {
+            return refuse(format!(
+                "{} does not say who signed it, so it cannot be verified",
+                data.name
+            ));
+        };
+        let mut refusal = None;
+        if !self.anchors.is_empty() {
+            match self.by_anchor(data, now_unix_s) {
+                Ok(certificate) => return self.accept(&certificate, Ground::Anchor),
+                Err(Open::Refuse(refused)) if !self.needs_anchor => refusal = Some(refused.reason),
+                Err(open) => return Err(open),
+            }
+        }
+        let own = match (&locator, &self.keys) {
+            (KeyLocatorView::Name(name), Some(keys)) => keys.own_certificate(&name.to_name()),
+            _ => None,
+        };
+        if let Some(certificate) = own {
+            return self.accept(&certificate, Ground::Own);
+        }
+        if let Some(reason) = refusal.filter(|_| self.is_anchored(data.name)) {
+            return advise(reason, Advice::TrustSigner);
+        }
+        let certificate = self.certificate(data, &locator)?;
+        self.on_first_use(data, &certificate, now_unix_s)
+    }
+
+    fn accept(
+        &mut self,
+        certificate: &Certificate,
+        ground: Ground,
+    ) -> Result<Arc<dyn Verifier>, Open> {
+        let name = certificate.name().to_name();
+        let Some(verifier) = self.factory.verifier_from_spki(certificate.public_key()) else {
+            return refuse(format!("the key of {name} cannot be used"));
+        };
+        let key_digest = Some(certificate.public_key_digest());
+        self.signers.push(Believed { name: Some(name), key_digest, ground });
+        Ok(verifier.into())
+    }
+
+    /// A chain from a trust anchor to the signer of `data`.
+    fn by_anchor(&mut self, data: &DataView<'_>, now_unix_s: i64) -> Result<Certificate, Open> {
+        for _ in 0..FETCHES_MAX {
+            let needed = match self.anchors.verify_data(data, now_unix_s) {
+                Ok(certificate) => return Ok(certificate.clone()),
+                Err(TrustError::CertificateNeeded(name)) => name,
+                Err(error) => return refuse(format!("no trust anchor vouches for it: {error}")),
+            };
+            self.accept_issued(needed, now_unix_s)?;
+        }
+        refuse("too many certificates lead to its signer".into())
+    }
+
+    /// Has the anchors accept the certificate `name`, and those of its issuers as far as needed.
+    fn accept_issued(&mut self, name: Name, now_unix_s: i64) -> Result<(), Open> {
+        let mut chain = Vec::from([self.find_or_fetch(&name)?]);
+        while let Some(certificate) = chain.last().cloned() {
+            match self.anchors.accept(certificate, self.factory, now_unix_s) {
+                Ok(()) => {
+                    chain.pop();
+                }
+                Err(TrustError::CertificateNeeded(issuer)) if chain.len() < FETCHES_MAX => {
+                    chain.push(self.find_or_fetch(&issuer)?);
+                }
+                Err(error) => {
+                    return refuse(format!("no trust anchor vouches for {name}: {error}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn on_first_use(
+        &mut self,
+        data: &DataView<'_>,
+        certificate: &Certificate,
+        now_unix_s: i64,
+    ) -> Result<Arc<dyn Verifier>, Open> {
+        let name = certificate.name();
+        if !certificate.validity().contains(now_unix_s) {
+            return refuse(format!("the signer's certificate {name} is expired or not yet valid"));
+        }
+        let digest = certificate.public_key_digest();
+        let ground = match self.known.decide(data.name, &digest) {
+            SignerStatus::Trusted => Ground::Known,
+            SignerStatus::FirstUse => {
+                self.refuse_second_stranger(data.name, &digest)?;
+                Ground::FirstUse
+            }
+            SignerStatus::Changed { known } => {
+                let (prefix, _) = self.known.known_for(data.name).expect("it is known");
+                let reason = format!(
+                    "{} is signed by another key than before: {} by {name}, not {}. It may be \
+                     forged",
+                    data.name,
+                    Hex(&digest),
+                    Hex(&known),
+                );
+                return advise(reason, Advice::ForgetOldKey(prefix.clone()));
+            }
+        };
+        self.accept(certificate, ground)
+    }
+
+    /// One key is remembered for all below the root, so that a second one would be refused the next
+    /// time.
+    fn refuse_second_stranger(
+        &self,
+        name: NameView<'_>,
+        key_digest: &[u8; 32],
+    ) -> Result<(), Open> {
+        let first = self.signers.iter().find(|signer| {
+            signer.ground == Ground::FirstUse && signer.key_digest != Some(*key_digest)
+        });
+        let Some(first) = first else { return Ok(()) };
+        let reason = format!(
+            "{name} is signed by the key {}, but what belongs to it by {first}: one of the two may \
+             be forged",
+            Hex(key_digest),
+        );
+        advise(reason, Advice::NameAnchors)
+    }
+
+    /// The certificate that a locator names: from the object's own metadata, or from wherever its
+    /// name leads.
+    fn certificate(
+        &self,
+        data: &DataView<'_>,
+        locator: &KeyLocatorView<'_>,
+    ) -> Result<Certificate, Open> {
+        let open = match locator {
+            KeyLocatorView::Name(name) => match self.find_or_fetch(&name.to_name()) {
+                Ok(certificate) => return Ok(certificate),
+                Err(Open::Fetch(wanted)) => return Err(Open::Fetch(wanted)),
+                Err(refused) => refused,
+            },
+            KeyLocatorView::Digest(_) => match self.find(locator) {
+                Some(certificate) => return Ok(certificate),
+                None => Open::Refuse(Refusal {
+                    reason: "its signer is named by the digest of a key only".to_string(),
+                    advice: None,
+                }),
+            },
+        };
+        // A version asked for by name came without its metadata, which may hold the certificate.
+        // The object's name is what precedes the version.
+        let mut components = data.name.components();
+        let version = components.position(|component| component.as_version().is_some());
+        let metadata = version.map(|count| Wanted::MetadataOf(data.name.prefix(count).to_name()));
+        Err(match metadata.filter(|wanted| self.answer_to(wanted).is_none()) {
+            Some(wanted) => Open::Fetch(wanted),
+            None => open,
+        })
+    }
+
+    fn answer_to(&self, wanted: &Wanted) -> Option<&Option<String>> {
+        self.answered.iter().find(|(asked, _)| asked == wanted).map(|(_, wrong)| wrong)
+    }
+
+    fn find(&self, locator: &KeyLocatorView<'_>) -> Option<Certificate> {
+        let fetched = self.fetched.iter().find(|one| is_named_by(one, locator)).cloned();
+        fetched.or_else(|| {
+            let kept = self.keys.as_ref()?.certificates();
+            kept.into_iter().find(|one| is_named_by(one, locator))
+        })
+    }
+
+    fn find_or_fetch(&self, name: &Name) -> Result<Certificate, Open> {
+        if let Some(certificate) = self.find(&KeyLocatorView::Name(name.as_view())) {
+            return Ok(certificate);
+        }
+        let wanted = Wanted::Certificate(name.clone());
+        match self.answer_to(&wanted) {
+            None if self.answered.len() < FETCHES_MAX => Err(Open::Fetch(wanted)),
+            None => refuse("too many certificates lead to its signer".into()),
+            Some(wrong) => {
+                let reason = wrong.clone().unwrap_or_else(|| format!("{name} is not there"));
+                advise(reason, Advice::ImportCertificate)
+            }
+        }
+    }
+
+    /// A certificate that its own key signed must bear that signature. Others' signatures matter to
+    /// anchors only.
+    fn is_sound(&self, certificate: &Certificate) -> bool {
+        !certificate.is_self_issued()
+            || self
+                .factory
+                .verifier_from_spki(certificate.public_key())
+                .is_some_and(|verifier| verify_data(&certificate.data(), &*verifier).is_ok())
+    }
+}
+
+fn is_named_by(certificate: &Certificate, locator: &KeyLocatorView<'_>) -> bool {
+    match locator {
+        KeyLocatorView::Name(name) => {
+            name.is_prefix_of(certificate.name()) || certificate.key_name().is_prefix_of(*name)
+        }
+        KeyLocatorView::Digest(digest) => certificate.public_key_digest() == **digest,
+    }
+}
+
+/// Octets in hexadecimal.
+struct Hex<'a>(&'a [u8; 32]);
+
+impl fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|octet| write!(f, "{octet:02x}"))
+    }
+}

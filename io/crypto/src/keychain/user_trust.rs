@@ -1,0 +1,238 @@
+//! Whom the user of a key chain believes.
+
+use std::path::Path;
+
+use weir_security::trust::{Anchors, Decision, Ground, Keys, KnownSigners, TrustPolicy, Wanted};
+use weir_security::{Certificate, Verifier};
+use weir_wire::{DataView, Name};
+
+use super::{KeyChain, KeyChainError, read_certificate, unix_time_s};
+use crate::verifier::Provider;
+
+static PROVIDER: Provider = Provider;
+
+impl Keys for KeyChain {
+    fn own_certificate(&self, name: &Name) -> Option<Certificate> {
+        let key = self.find(name).ok()?;
+        self.certificate_for(&key.name).ok().flatten()
+    }
+
+    fn shared_key(&self, name: &Name) -> Result<Box<dyn Verifier>, String> {
+        match self.hmac_verifier(name) {
+            Ok(verifier) => Ok(Box::new(verifier)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn certificates(&self) -> Vec<Certificate> {
+        self.certificates().unwrap_or_default()
+    }
+}
+
+/// A [`TrustPolicy`] with the anchors, keys and known signers of a key chain.
+pub struct UserTrust {
+    /// What was asked for: signers are remembered for all below it.
+    root: Name,
+    chain: Option<KeyChain>,
+    policy: TrustPolicy,
+}
+
+impl UserTrust {
+    /// Reads what the user trusts. With `anchor_files` nothing else counts. Without a key chain
+    /// there is nothing to know and nothing to remember.
+    ///
+    /// # Errors
+    /// What cannot be read.
+    pub fn new(
+        root: Name,
+        chain: Option<KeyChain>,
+        anchor_files: &[impl AsRef<Path>],
+    ) -> Result<Self, KeyChainError> {
+        let (mut anchors, mut known) = (Anchors::new(), KnownSigners::new());
+        if let Some(chain) = &chain {
+            anchors = chain.anchors()?;
+            known = chain.known_signers()?;
+        }
+        if !anchor_files.is_empty() {
+            anchors = Anchors::new();
+        }
+        for file in anchor_files {
+            let certificate = read_certificate(file.as_ref())?;
+            anchors.add(certificate, &PROVIDER)?;
+        }
+        let needs_anchor = !anchor_files.is_empty();
+        let keys = chain.clone().map(|chain| Box::new(chain) as Box<dyn Keys>);
+        let policy = TrustPolicy::new(anchors, needs_anchor, known, keys, &PROVIDER);
+        Ok(Self { root, chain, policy })
+    }
+
+    /// What is decided about the signer of `data` now.
+    pub fn decide(&mut self, data: &DataView<'_>) -> Decision {
+        self.policy.decide(data, unix_time_s())
+    }
+
+    /// See [`TrustPolicy::fetched`].
+    pub fn fetched(&mut self, wanted: Wanted, packet: Option<&[u8]>) {
+        self.policy.fetched(wanted, packet);
+    }
+
+    /// The policy.
+    pub fn policy(&mut self) -> &mut TrustPolicy {
+        &mut self.policy
+    }
+
+    /// Remembers who signed, now that all of it has been verified.
+    ///
+    /// # Errors
+    /// What cannot be written.
+    pub fn remember(&self) -> Result<(), KeyChainError> {
+        let Some(chain) = &self.chain else { return Ok(()) };
+        for signer in &self.policy.signers {
+            if let (Ground::FirstUse, Some(digest)) = (signer.ground, &signer.key_digest) {
+                chain.remember_signer(&self.root, digest)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_security::trust::{Advice, Refusal};
+    use weir_security::{DigestSigner, Signer, sign_data};
+    use weir_wire::Data;
+
+    use super::*;
+    use crate::KeyType;
+
+    /// A user with a key chain, to whom no certificate is served.
+    struct User {
+        dir: tempfile::TempDir,
+    }
+
+    impl User {
+        fn new() -> Self {
+            Self { dir: tempfile::tempdir().unwrap() }
+        }
+
+        fn chain(&self) -> KeyChain {
+            KeyChain::at(self.dir.path().join("own"))
+        }
+
+        fn trust(&self, root: &str) -> UserTrust {
+            UserTrust::new(root.parse().unwrap(), Some(self.chain()), &[] as &[&Path]).unwrap()
+        }
+
+        /// The signer of somebody else, whose certificate this user has.
+        fn stranger(&self, identity: &str) -> impl Signer + use<> {
+            let signer = self.unknown(identity);
+            self.chain().add_certificate(signer.certificate().unwrap()).unwrap();
+            signer
+        }
+
+        fn unknown(&self, identity: &str) -> crate::KeySigner {
+            let chain = KeyChain::at(self.dir.path().join("others"));
+            let key = chain.generate(&identity.parse().unwrap(), KeyType::Ecdsa, None).unwrap();
+            chain.signer(&key.name).unwrap()
+        }
+    }
+
+    fn ground(trust: &mut UserTrust, name: &str, signer: &dyn Signer) -> Result<Ground, Refusal> {
+        let wire = sign_data(&Data::new(name.parse().unwrap()), signer).unwrap();
+        let data = DataView::decode(&wire).unwrap();
+        loop {
+            match trust.decide(&data) {
+                Decision::Believe(_) => return Ok(trust.policy.signers.last().unwrap().ground),
+                Decision::Fetch(wanted) => trust.fetched(wanted, None),
+                Decision::Refuse(refusal) => return Err(refusal),
+            }
+        }
+    }
+
+    #[test]
+    fn a_digest_does_not_stand_in_for_a_signature() {
+        let user = User::new();
+        let owner = user.stranger("/owner");
+        let mut trust = user.trust("/a");
+        assert_eq!(ground(&mut trust, "/a/f/v=1/seg=0", &owner), Ok(Ground::FirstUse));
+        let refused = ground(&mut trust, "/a/f/v=1/seg=1", &DigestSigner).unwrap_err();
+        assert!(refused.reason.contains("is not signed, but what belongs to it is"), "{refused:?}");
+
+        let mut trust = user.trust("/b");
+        assert_eq!(ground(&mut trust, "/b/f", &DigestSigner), Ok(Ground::Unsigned));
+    }
+
+    #[test]
+    fn where_an_anchor_signs_no_other_is_believed_at_first_use() {
+        let user = User::new();
+        let site = KeyChain::at(user.dir.path().join("site"));
+        let key = site.generate(&"/site".parse().unwrap(), KeyType::Ecdsa, None).unwrap();
+        let anchor = site.signer(&key.name).unwrap();
+        user.chain().add_anchor(anchor.certificate().unwrap()).unwrap();
+        let stranger = user.stranger("/stranger");
+        let mut trust = user.trust("/site");
+        for signer in [&stranger as &dyn Signer, &DigestSigner] {
+            let refused = ground(&mut trust, "/site/file", signer).unwrap_err();
+            assert!(refused.reason.contains("trust anchor"), "{refused:?}");
+        }
+        assert_eq!(ground(&mut trust, "/site/file", &anchor), Ok(Ground::Anchor));
+        let mut trust = user.trust("/elsewhere");
+        assert_eq!(ground(&mut trust, "/elsewhere/file", &stranger), Ok(Ground::FirstUse));
+    }
+
+    #[test]
+    fn what_one_owner_signed_is_not_taken_from_the_holders_of_a_shared_key() {
+        let user = User::new();
+        let owner = user.stranger("/owner");
+        let key = user.chain().generate(&"/group".parse().unwrap(), KeyType::Hmac, None).unwrap();
+        let group = user.chain().signer(&key.name).unwrap();
+        let mut trust = user.trust("/a");
+        assert_eq!(ground(&mut trust, "/a/f", &owner), Ok(Ground::FirstUse));
+        trust.remember().unwrap();
+        let mut trust = user.trust("/a");
+        let refused = ground(&mut trust, "/a/f", &group).unwrap_err();
+        assert_eq!(refused.advice, Some(Advice::Forget("/a".parse().unwrap())));
+        let mut trust = user.trust("/b");
+        assert_eq!(ground(&mut trust, "/b/f", &group), Ok(Ground::Shared));
+    }
+
+    #[test]
+    fn two_strangers_do_not_sign_one_object() {
+        let user = User::new();
+        let (one, other) = (user.stranger("/one"), user.stranger("/other"));
+        let mut trust = user.trust("/a");
+        assert_eq!(ground(&mut trust, "/a/f/v=1", &one), Ok(Ground::FirstUse));
+        assert_eq!(ground(&mut trust, "/a/f/v=1/seg=0", &one), Ok(Ground::FirstUse));
+        let refused = ground(&mut trust, "/a/f/v=1/seg=1", &other).unwrap_err();
+        assert_eq!(refused.advice, Some(Advice::NameAnchors));
+    }
+
+    #[test]
+    fn a_certificate_is_asked_for_then_metadata_then_it_is_given_up() {
+        let user = User::new();
+        let signer = user.unknown("/unknown");
+        let name: Name = "/a/f/54=%01/50=%00".parse().unwrap();
+        let wire = sign_data(&Data::new(name), &signer).unwrap();
+        let data = DataView::decode(&wire).unwrap();
+        let mut wanted = Vec::new();
+        let mut trust = user.trust("/a");
+        let refusal = loop {
+            match trust.decide(&data) {
+                Decision::Fetch(next) => {
+                    wanted.push(next.clone());
+                    trust.fetched(next, None);
+                }
+                Decision::Refuse(refusal) => break refusal,
+                Decision::Believe(_) => panic!("there is no certificate"),
+            }
+        };
+        assert_eq!(refusal.advice, Some(Advice::ImportCertificate));
+        assert!(matches!(wanted[0], Wanted::Certificate(_)), "{wanted:?}");
+        assert_eq!(wanted[1..], [Wanted::MetadataOf("/a/f".parse().unwrap())]);
+
+        let mut trust = user.trust("/a");
+        let Decision::Fetch(wanted) = trust.decide(&data) else { panic!("it is not there") };
+        trust.fetched(wanted, Some(signer.certificate().unwrap().wire()));
+        assert!(matches!(trust.decide(&data), Decision::Believe(_)));
+    }
+}

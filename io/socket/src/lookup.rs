@@ -1,0 +1,146 @@
+//! Certificates that decisions about signers depend on, fetched beside a download.
+
+use weir_base::{Instant, Packet, Rng};
+use weir_security::trust::{Decision, Wanted};
+use weir_transport::{
+    ConsumerInput, InterestBatch, KeyId, METADATA_KEYWORD, Metadata, Request, Selectors, Tries,
+};
+use weir_wire::{DataView, InterestView, LpHeader};
+
+use crate::download::{Host, PATH};
+
+/// How long a certificate is waited for: 1 + 2 s.
+const LIFETIME_MS: u64 = 2000;
+const TRIES: Tries = Tries { sends_max: 2, nacks_max: 2 };
+
+/// A signer that is not decided about yet.
+struct Lookup {
+    key: KeyId,
+    /// What it signed, or says it did.
+    packet: Packet,
+    wanted: Wanted,
+    request: Request,
+}
+
+/// See the module's text.
+pub(crate) struct Lookups {
+    open: Vec<Lookup>,
+    rng: Rng,
+}
+
+impl Lookups {
+    /// None yet. `seed` is for nonces.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { open: Vec::new(), rng: Rng::from_seed(seed) }
+    }
+
+    /// Who signed `packet` is to be decided about.
+    pub(crate) fn begin(
+        &mut self,
+        now: Instant,
+        key: KeyId,
+        packet: Packet,
+        host: &mut dyn Host,
+        inputs: &mut Vec<ConsumerInput>,
+    ) {
+        let data = DataView::decode(&packet).expect("the consumer has decoded it");
+        offer(&data, host);
+        let verifier = match host.decide(&data) {
+            Decision::Believe(verifier) => Ok(verifier),
+            Decision::Refuse(refusal) => Err(host.explain(refusal)),
+            Decision::Fetch(wanted) => {
+                let request = request(&wanted, now);
+                return self.open.push(Lookup { key, packet, wanted, request });
+            }
+        };
+        inputs.push(ConsumerInput::Key { key, verifier });
+    }
+
+    /// Sends what is due, and decides without what cannot be had.
+    pub(crate) fn poll(
+        &mut self,
+        now: Instant,
+        host: &mut dyn Host,
+        inputs: &mut Vec<ConsumerInput>,
+        out: &mut InterestBatch,
+    ) {
+        let mut at = 0;
+        while let Some(lookup) = self.open.get_mut(at) {
+            match lookup.request.poll(PATH, now, &mut self.rng, out) {
+                Ok(_) => at += 1,
+                Err(_) => self.end(now, at, None, host, inputs),
+            }
+        }
+    }
+
+    /// Takes a packet, if it is one that was asked for here.
+    pub(crate) fn take(
+        &mut self,
+        now: Instant,
+        header: &LpHeader,
+        packet: &Packet,
+        host: &mut dyn Host,
+        inputs: &mut Vec<ConsumerInput>,
+    ) -> bool {
+        if self.open.is_empty() {
+            return false;
+        }
+        if let Some(reason) = header.nack {
+            let Ok(interest) = InterestView::decode(packet) else { return false };
+            let asked = self.open.iter().position(|one| one.request.name() == interest.name);
+            let Some(at) = asked else { return false };
+            if self.open[at].request.nacked(&interest, reason, now).is_err() {
+                self.end(now, at, None, host, inputs);
+            }
+            return true;
+        }
+        let Ok(data) = DataView::decode(packet) else { return false };
+        let Some(at) = self.open.iter().position(|one| one.request.is_answered_by(&data)) else {
+            return false;
+        };
+        offer(&data, host);
+        self.end(now, at, Some(packet), host, inputs);
+        true
+    }
+
+    /// What a lookup wanted came, or did not: decides again.
+    fn end(
+        &mut self,
+        now: Instant,
+        at: usize,
+        packet: Option<&Packet>,
+        host: &mut dyn Host,
+        inputs: &mut Vec<ConsumerInput>,
+    ) {
+        let lookup = self.open.swap_remove(at);
+        host.fetched(lookup.wanted, packet.map(|packet| &packet[..]));
+        self.begin(now, lookup.key, lookup.packet, host, inputs);
+    }
+
+    /// When [`Lookups::poll`] has something to do.
+    pub(crate) fn next_wakeup(&self) -> Instant {
+        let due = self.open.iter().map(|lookup| lookup.request.due_at());
+        due.min().unwrap_or(Instant::FAR_FUTURE)
+    }
+}
+
+/// Metadata made by `weir put` holds the signer's certificate.
+fn offer(data: &DataView<'_>, host: &mut dyn Host) {
+    if data.name.components().any(|part| part.is_keyword(METADATA_KEYWORD))
+        && let Some(certificate) = Metadata::decode(data.content).ok().and_then(|it| it.certificate)
+    {
+        host.offer(&certificate);
+    }
+}
+
+fn request(wanted: &Wanted, now: Instant) -> Request {
+    let mut name = match wanted {
+        Wanted::Certificate(name) | Wanted::MetadataOf(name) => name.clone(),
+    };
+    if let Wanted::MetadataOf(_) = wanted {
+        name.append_keyword(METADATA_KEYWORD);
+    }
+    let selectors =
+        Selectors { can_be_prefix: true, lifetime_ms: LIFETIME_MS, ..Selectors::default() };
+    Request::new(name.value().to_vec(), selectors, TRIES, now)
+}
