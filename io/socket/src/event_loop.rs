@@ -75,11 +75,17 @@ struct Slot<'a> {
     packets: Vec<FromRouter>,
     /// The number of the packet that it got last: it gets each but once.
     last: u64,
+    /// It has not been called yet.
+    is_new: bool,
 }
 
 impl Slot<'_> {
     fn wakeup(&self) -> Option<Instant> {
-        if self.endpoint.is_done() { None } else { self.endpoint.next_wakeup() }
+        match self.endpoint.is_done() {
+            true => None,
+            false if self.is_new => Some(Instant::ZERO),
+            false => self.endpoint.next_wakeup(),
+        }
     }
 }
 
@@ -104,7 +110,7 @@ impl<'a> EventLoop<'a> {
 
     /// Adds an endpoint. It is called in the next turn.
     pub fn add(&mut self, endpoint: &'a mut dyn Endpoint) -> EndpointId {
-        self.slots.push(Slot { endpoint, packets: Vec::new(), last: 0 });
+        self.slots.push(Slot { endpoint, packets: Vec::new(), last: 0, is_new: true });
         EndpointId(self.slots.len() - 1)
     }
 
@@ -116,6 +122,16 @@ impl<'a> EventLoop<'a> {
     /// The endpoint gets the Data below `prefix`, and the Nacks of Interests below it.
     pub fn expect_below(&mut self, id: EndpointId, prefix: &Name) {
         self.names.data.add(prefix, id);
+    }
+
+    /// The client's time.
+    pub fn now(&self) -> Instant {
+        self.client.now()
+    }
+
+    /// Endpoints that are done.
+    pub fn done_count(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.endpoint.is_done()).count()
     }
 
     /// Packets that no endpoint wanted.
@@ -130,8 +146,7 @@ impl<'a> EventLoop<'a> {
     /// [`ClientError::Lost`].
     pub fn run(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<(), ClientError> {
         let mut tick = self.client.now();
-        self.call(|_| true);
-        while !self.slots.iter().all(|slot| slot.endpoint.is_done()) {
+        while self.done_count() < self.slots.len() {
             let now = self.client.now();
             if now >= tick {
                 if !go_on() {
@@ -174,6 +189,7 @@ impl<'a> EventLoop<'a> {
     fn call(&mut self, concerns: impl Fn(&Slot<'_>) -> bool) {
         for (index, slot) in self.slots.iter_mut().enumerate() {
             if concerns(slot) && !slot.endpoint.is_done() {
+                slot.is_new = false;
                 let id = EndpointId(index);
                 let mut context = Context { client: self.client, names: &mut self.names, id };
                 slot.endpoint.handle(&mut context, &mut slot.packets);
