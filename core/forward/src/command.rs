@@ -57,7 +57,8 @@ impl Router {
         next_hops: Vec<NextHop>,
         out: &mut Outbox,
     ) {
-        let new = self.fib.set(prefix.clone(), next_hops, &self.config.hash_key);
+        let key = &self.config.hash_key;
+        let new = self.fib.set(now, prefix.clone(), &next_hops, key, &mut self.measurements);
         if new.is_empty() || !self.may_use_multicast(prefix.as_view()) {
             return;
         }

@@ -21,6 +21,7 @@ use crate::strategy::Strategy;
 use crate::table::dead_nonces::DeadNonceList;
 use crate::table::faces::FaceTable;
 use crate::table::fib::Fib;
+use crate::table::measurements::{FlightEnd, Measurements};
 use crate::table::pit::Pit;
 use crate::table::prefixes::PrefixTable;
 
@@ -96,6 +97,7 @@ pub struct Router {
     pub(crate) faces: FaceTable,
     pub(crate) pit: Pit,
     pub(crate) fib: Fib,
+    pub(crate) measurements: Measurements,
     pub(crate) strategies: PrefixTable<Strategy>,
     pub(crate) default_strategy: Strategy,
     pub(crate) store: Store,
@@ -126,6 +128,7 @@ impl Router {
             faces: FaceTable::new(),
             pit: Pit::new(now, config.pit_entries_max),
             fib: Fib::new(),
+            measurements: Measurements::default(),
             strategies: PrefixTable::new(),
             default_strategy: Strategy::best_route(),
             store: match &config.disk {
@@ -222,6 +225,7 @@ impl Router {
         let entry = self.pit.entry(index);
         for record in entry.out_records.iter() {
             self.dead_nonces.insert(now, entry.hash, record.nonce);
+            self.measurements.end(now, record.flight, FlightEnd::TimeOut);
         }
         for record in entry.in_records.iter() {
             self.faces.end_wait(record.face_slot, record.face);

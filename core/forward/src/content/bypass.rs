@@ -1,12 +1,13 @@
 //! When an Interest passes by the disk that has its Data (paper nb-cache, III-C).
 
-use weir_base::{FaceId, Instant};
+use weir_base::Instant;
 
 use crate::content::adaptive::{Choice, DiskQueue};
 use crate::content::busy::{Bypass, Mark};
 use crate::content::decision::{BypassReason, DiskBypass, QueueDecision};
-use crate::content::disk::{BypassTiming, DiskState};
-use crate::table::fib::HopSet;
+use crate::content::disk::DiskState;
+use crate::table::fib::{FibNextHop, HopSet};
+use crate::table::measurements::Measurements;
 
 impl DiskState {
     fn bypass(&self) -> Bypass {
@@ -37,47 +38,31 @@ impl DiskState {
     }
 
     /// Whether an Interest that [may pass by](Self::may_bypass) does. `available`: to which of the
-    /// next hops, at `faces`, of the FIB entry `fib` it may go.
+    /// next hops it may go.
     pub(crate) fn choose(
         &mut self,
         now: Instant,
         queue: DiskQueue,
-        fib: u32,
-        faces: impl Iterator<Item = FaceId> + Clone,
+        next_hops: &[FibNextHop],
         available: HopSet,
+        measurements: &mut Measurements,
     ) -> QueueDecision {
         if available.is_empty() {
             return self.wait(queue, true);
         }
         if self.bypass() != Bypass::Adaptive {
             let reason = BypassReason::QueueFull;
-            return QueueDecision::Bypass(DiskBypass { reason, hops: available, meter: None });
+            return QueueDecision::Bypass(DiskBypass { reason, hops: available });
         }
-        let hops = faces.enumerate().filter(|&(place, _)| available.contains(place));
-        match self.adaptive.choose(now, queue, self.threshold, fib, hops) {
+        let hops = next_hops.iter().map(|hop| hop.measurement).enumerate();
+        let hops = hops.filter(|&(place, _)| available.contains(place));
+        match self.adaptive.choose(now, queue, self.threshold, measurements, hops) {
             Choice::Disk => self.wait(queue, false),
-            Choice::Away { place, is_trial, meter } => {
+            Choice::Away { place, is_trial } => {
                 let reason = if is_trial { BypassReason::Probe } else { BypassReason::Slower };
                 let hops = available.only(place);
-                QueueDecision::Bypass(DiskBypass { reason, hops, meter: Some(meter) })
+                QueueDecision::Bypass(DiskBypass { reason, hops })
             }
         }
-    }
-
-    /// An Interest passes by. Returns what its PIT entry keeps until it ends.
-    pub(crate) fn begin_bypass(&mut self, now: Instant, bypass: &DiskBypass) -> u32 {
-        let sample = bypass.meter.and_then(|meter| self.adaptive.begin_sample(now, meter));
-        self.bypasses.insert(BypassTiming { since: now, sample })
-    }
-
-    /// The PIT entry ends, by an answer of `upstream` or without. Returns for how long it has
-    /// waited, ns.
-    pub(crate) fn end_bypass(&mut self, now: Instant, at: u32, upstream: Option<FaceId>) -> u64 {
-        let BypassTiming { since, sample } = self.bypasses.remove(at);
-        let took_ns = now.ns_since(since);
-        if let Some(sample) = sample {
-            self.adaptive.end_sample(now, &sample, took_ns, upstream);
-        }
-        took_ns
     }
 }

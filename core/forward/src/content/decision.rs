@@ -46,8 +46,6 @@ pub struct DiskBypass {
     pub(crate) reason: BypassReason,
     /// The next hops that it may go to.
     pub(crate) hops: HopSet,
-    /// The meter of the next hop, where the time to its answer is measured.
-    pub(crate) meter: Option<u32>,
 }
 
 /// Why an Interest passes by a disk.

@@ -2,20 +2,12 @@
 
 use alloc::vec::Vec;
 
-use weir_base::{Instant, Slab};
 use weir_store::disk::DiskTierConfig;
 
-use crate::content::adaptive::{Adaptive, BypassSample};
+use crate::content::adaptive::Adaptive;
 use crate::content::busy::BusyPolicy;
 use crate::content::neighbours::Neighbours;
 use crate::content::reads::{Reads, Waiter};
-
-/// A PIT entry that has passed by a disk.
-pub(crate) struct BypassTiming {
-    pub(crate) since: Instant,
-    /// How the time until its answer is measured, if it is.
-    pub(crate) sample: Option<BypassSample>,
-}
 
 /// What a router knows of its store's disks and of the Interests that wait for them. A router
 /// without disks has an empty one.
@@ -24,8 +16,6 @@ pub(crate) struct DiskState {
     pub(crate) reads: Reads,
     pub(crate) neighbours: Neighbours,
     pub(crate) adaptive: Adaptive,
-    /// PIT entries that have passed by a disk.
-    pub(crate) bypasses: Slab<BypassTiming>,
     /// Reads before a disk from which on Interests go elsewhere if they can.
     pub(crate) threshold: u32,
     /// Interests that a driver holds up before the store, whose number stands for the queue of
@@ -44,7 +34,6 @@ impl DiskState {
             reads: Reads::new(),
             neighbours: Neighbours::new(busy.announce_period_ns),
             adaptive: Adaptive::new(seed),
-            bypasses: Slab::new(),
             threshold: disk.map_or(0, |disk| disk.threshold),
             held_up: None,
             flushes: Vec::new(),

@@ -1,6 +1,6 @@
 //! The second bypass (paper nb-cache, III-C): an Interest goes on although a disk has its Data.
 
-use weir_base::{FaceId, HashKey, Instant};
+use weir_base::{HashKey, Instant};
 use weir_store::disk::OnDisk;
 use weir_wire::InterestView;
 
@@ -74,7 +74,7 @@ impl Router {
                 true => StoreDecision::Refuse(Refusal(DropReason::DiskBusy)),
                 false => {
                     let reason = BypassReason::Stalled;
-                    StoreDecision::Bypass(DiskBypass { reason, hops, meter: None })
+                    StoreDecision::Bypass(DiskBypass { reason, hops })
                 }
             };
         }
@@ -119,8 +119,7 @@ impl Router {
         let key = &self.config.hash_key;
         let wanted = WantedHops { now, key, origin, interest, is_home };
         let (next_hops, available) = wanted.find(&self.fib, &self.faces, &self.disk);
-        let faces = next_hops.as_slice().iter().map(|hop| hop.face);
-        self.disk.choose(now, queue, next_hops.fib_id(), faces, available)
+        self.disk.choose(now, queue, next_hops.as_slice(), available, &mut self.measurements)
     }
 
     /// Whether there is anywhere an Interest could go to at this time.
@@ -165,17 +164,7 @@ impl Router {
             return self.forward(now, index, origin, None, interest, out);
         }
         self.detach_wait_state(now, index, None);
-        let timing = self.disk.begin_bypass(now, bypass);
-        self.pit.entry_mut(index).awaits = AwaitedSource::Bypass(timing);
+        self.pit.entry_mut(index).awaits = AwaitedSource::Bypass(now);
         self.forward(now, index, origin, Some(bypass.hops), interest, out);
-    }
-
-    /// An entry that has passed by a disk ends: by an answer of `upstream`, or without.
-    #[cold]
-    pub(crate) fn end_bypass(&mut self, now: Instant, timing: u32, upstream: Option<FaceId>) {
-        let took_ns = self.disk.end_bypass(now, timing, upstream);
-        if upstream.is_some_and(|face| face != FaceId::CONTENT_STORE) {
-            self.stats.busy.bypass_latency.record(took_ns);
-        }
     }
 }

@@ -12,6 +12,7 @@ use crate::router::Router;
 use crate::scope::is_localhost;
 use crate::stats::DropReason;
 use crate::table::faces::Face;
+use crate::table::measurements::FlightEnd;
 use crate::table::prefixes::hash_proper_prefixes;
 
 impl Router {
@@ -200,6 +201,11 @@ impl Router {
         for record in entry.out_records.iter() {
             if record.face == upstream {
                 self.stats.upstream_latency.record(now.ns_since(record.sent_at));
+                self.measurements.answer(now, record.flight, record.is_sent_once());
+            } else {
+                let is_store = upstream == FaceId::CONTENT_STORE;
+                let end = if is_store { FlightEnd::Store } else { FlightEnd::OtherNextHop };
+                self.measurements.end(now, record.flight, end);
             }
             // Data that stays fresh for long answers a looping Interest from the store.
             let freshness_ns = freshness_ms.saturating_mul(NS_PER_MS);

@@ -182,7 +182,11 @@ impl Router {
                 self.disk.reads.leave(waiter);
                 self.stats.busy.overtaken += 1;
             }
-            AwaitedSource::Bypass(timing) => self.end_bypass(now, timing, upstream),
+            AwaitedSource::Bypass(since) => {
+                if upstream.is_some_and(|face| face != FaceId::CONTENT_STORE) {
+                    self.stats.busy.bypass_latency.record(now.ns_since(since));
+                }
+            }
         }
     }
 

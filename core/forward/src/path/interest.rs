@@ -7,14 +7,14 @@ use weir_store::{Lookup, NameHashes, Query};
 use weir_wire::{InterestView, LpHeader, NackReason, PacketView, rewrite_interest, tlv};
 
 use crate::content::decision::{Refusal, StoreDecision, StoredData};
-use crate::io::{NextHop, Outbox};
+use crate::io::Outbox;
 use crate::packet::{Asked, Origin, QueueState, ReceivedPacket, lifetime_ns};
 use crate::router::Router;
 use crate::scope::is_localhost;
 use crate::stats::DropReason;
 use crate::strategy::context::Context;
 use crate::table::faces::Face;
-use crate::table::fib::{HopSet, NextHops};
+use crate::table::fib::{FibNextHop, HopSet, NextHops};
 use crate::table::pit::{AwaitedSource, InRecord, PitKey};
 use crate::table::prefixes::PrefixHashes;
 
@@ -456,12 +456,13 @@ impl Router {
             only: only.and_then(|only| self.fib.still_valid(only)),
             lifetime_ns: lifetime_ns(interest),
             faces: &mut self.faces,
+            measurements: &mut self.measurements,
             sender: &mut self.sender,
             stats: &mut self.stats,
             out,
         };
         if let NextHops::Chosen([hop]) = next_hops {
-            context.send_interest(hop.face);
+            context.send_interest(hop);
         } else {
             let strategy = self.strategies.longest_match(interest.name, &hashes);
             strategy.unwrap_or(&self.default_strategy).after_interest(&mut context);
@@ -477,7 +478,7 @@ impl Router {
         &mut self,
         now: Instant,
         prefix: &weir_wire::Name,
-        hop: NextHop,
+        hop: FibNextHop,
         out: &mut Outbox,
     ) {
         let prefix = prefix.as_view();
@@ -492,7 +493,7 @@ impl Router {
         }
     }
 
-    fn offer_to_entry(&mut self, now: Instant, index: u32, hop: NextHop, out: &mut Outbox) {
+    fn offer_to_entry(&mut self, now: Instant, index: u32, hop: FibNextHop, out: &mut Outbox) {
         let entry = self.pit.entry(index);
         let packet = entry.interest.clone();
         let Ok(interest) = InterestView::decode(&packet) else { return };
@@ -503,10 +504,9 @@ impl Router {
         let hashes = PrefixHashes::of(&self.config.hash_key, interest.name, lengths);
         let strategy =
             self.strategies.longest_match(interest.name, &hashes).unwrap_or(&self.default_strategy);
-        let is_chosen = self
-            .fib
-            .longest_match(interest.name, &hashes)
-            .is_some_and(|entry| entry.next_hops.contains(&hop));
+        let is_chosen = self.fib.longest_match(interest.name, &hashes).is_some_and(|entry| {
+            entry.next_hops.iter().any(|known| known.face == hop.face)
+        });
         if !is_chosen {
             return;
         }
@@ -519,6 +519,7 @@ impl Router {
             only: None,
             lifetime_ns: lifetime_ns(&interest),
             faces: &mut self.faces,
+            measurements: &mut self.measurements,
             sender: &mut self.sender,
             stats: &mut self.stats,
             out,

@@ -10,6 +10,7 @@ use crate::packet::{Origin, ReceivedPacket};
 use crate::router::Router;
 use crate::stats::DropReason;
 use crate::strategy::nacks::{NackVerdict, judge_nacks};
+use crate::table::measurements::{Flight, FlightEnd};
 use crate::table::pit::{AwaitedSource, PitKey};
 
 impl Router {
@@ -35,6 +36,8 @@ impl Router {
             return self.stats.drop_packet(DropReason::UnexpectedNack);
         };
         record.nacked = Some(reason);
+        let flight = core::mem::replace(&mut record.flight, Flight::NONE);
+        self.measurements.end(now, flight, FlightEnd::Nack);
         if matches!(entry.awaits, AwaitedSource::Disk(_)) {
             return;
         }

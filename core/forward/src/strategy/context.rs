@@ -4,11 +4,12 @@ use weir_base::{FaceId, Instant, NS_PER_MS};
 use weir_wire::NackReason;
 
 use crate::egress::Sender;
-use crate::io::{NextHop, Outbox};
+use crate::io::Outbox;
 use crate::scope::{Scope, scope_of};
 use crate::stats::{DropReason, RouterStats};
 use crate::table::faces::{Face, FaceTable};
-use crate::table::fib::HopSet;
+use crate::table::fib::{FibNextHop, HopSet};
+use crate::table::measurements::Measurements;
 use crate::table::pit::{OutRecord, Pit, PitEntry};
 
 /// Exponential suppression of retransmissions (NFD, RetxSuppressionExponential).
@@ -40,11 +41,12 @@ pub(crate) struct Context<'a> {
     pub(crate) entry: u32,
     pub(crate) ingress: FaceId,
     /// By rising cost.
-    pub(crate) next_hops: &'a [NextHop],
+    pub(crate) next_hops: &'a [FibNextHop],
     /// Those that may be used, where not all.
     pub(crate) only: Option<HopSet>,
     pub(crate) lifetime_ns: u64,
     pub(crate) faces: &'a mut FaceTable,
+    pub(crate) measurements: &'a mut Measurements,
     pub(crate) sender: &'a mut Sender,
     pub(crate) stats: &'a mut RouterStats,
     pub(crate) out: &'a mut Outbox,
@@ -53,12 +55,12 @@ pub(crate) struct Context<'a> {
 impl Context<'_> {
     /// The next hops that the Interest may go to at all, by rising cost: not back where it came
     /// from, unless those there do not hear one another, and not out of its scope.
-    pub(crate) fn eligible(&self) -> impl Iterator<Item = NextHop> {
+    pub(crate) fn eligible(&self) -> impl Iterator<Item = FibNextHop> {
         (0..self.next_hops.len()).filter_map(|place| self.eligible_at(place))
     }
 
     /// The next hop in this place, if it is eligible.
-    pub(crate) fn eligible_at(&self, place: usize) -> Option<NextHop> {
+    pub(crate) fn eligible_at(&self, place: usize) -> Option<FibNextHop> {
         let hop = *self.next_hops.get(place)?;
         let is_allowed = self.only.is_none_or(|only| only.contains(place));
         (is_allowed && self.is_eligible(&hop)).then_some(hop)
@@ -68,7 +70,7 @@ impl Context<'_> {
         self.pit.entry(self.entry)
     }
 
-    fn is_eligible(&self, hop: &NextHop) -> bool {
+    fn is_eligible(&self, hop: &FibNextHop) -> bool {
         is_eligible(self.faces, self.ingress, self.entry().name_value(), hop.face).is_some()
     }
 
@@ -77,7 +79,7 @@ impl Context<'_> {
     }
 
     /// Whether an unanswered Interest is out on `hop`.
-    pub(crate) fn is_in_use(&self, hop: &NextHop) -> bool {
+    pub(crate) fn is_in_use(&self, hop: &FibNextHop) -> bool {
         self.out_record(hop.face).is_some_and(|record| record.expiry > self.now)
     }
 
@@ -85,8 +87,9 @@ impl Context<'_> {
         self.entry().out_records.iter().find(|record| record.face == face)
     }
 
-    /// Sends the Interest to `face` and notes it (NFD, outgoing Interest pipeline).
-    pub(crate) fn send_interest(&mut self, face: FaceId) -> bool {
+    /// Sends the Interest to `hop` and notes it (NFD, outgoing Interest pipeline).
+    pub(crate) fn send_interest(&mut self, hop: FibNextHop) -> bool {
+        let FibNextHop { face, measurement, .. } = hop;
         if self.entry().hop_limit == Some(0) && !self.is_local(face) {
             self.stats.drop_packet(DropReason::HopLimitSpent);
             return false;
@@ -100,6 +103,9 @@ impl Context<'_> {
                 record.sent_at = now;
                 record.expiry = expiry;
                 record.nacked = None;
+                if record.flight.is_over() {
+                    record.flight = self.measurements.begin(now, measurement);
+                }
             }
             None => entry.out_records.push(OutRecord {
                 face,
@@ -107,7 +113,8 @@ impl Context<'_> {
                 sent_at: now,
                 expiry,
                 nacked: None,
-                suppression_ns: 0,
+                flight: self.measurements.begin(now, measurement),
+                strategy_state: 0,
             }),
         }
         let ingress = self.ingress;

@@ -8,7 +8,7 @@ pub(super) fn after_interest(suppression: &Suppression, context: &mut Context<'_
     for place in 0..context.next_hops.len() {
         let Some(hop) = context.eligible_at(place) else { continue };
         let pending = context.out_record(hop.face).filter(|record| record.expiry > context.now);
-        let held_ns = pending.map(|record| record.suppression_ns.max(suppression.initial_ns));
+        let held_ns = pending.map(|record| record.strategy_state.max(suppression.initial_ns));
         if let (Some(record), Some(held_ns)) = (pending, held_ns)
             && !may_retransmit(context.now, record.sent_at, held_ns)
         {
@@ -17,12 +17,12 @@ pub(super) fn after_interest(suppression: &Suppression, context: &mut Context<'_
             continue;
         }
         let was_pending = pending.is_some();
-        sent |= context.send_interest(hop.face);
+        sent |= context.send_interest(hop);
         if was_pending {
             let face = hop.face;
             let entry = context.pit.entry_mut(context.entry);
             if let Some(record) = entry.out_records.find(|record| record.face == face) {
-                record.suppression_ns = suppression.next_ns(record.suppression_ns);
+                record.strategy_state = suppression.next_ns(record.strategy_state);
             }
         }
     }

@@ -2,26 +2,32 @@
 
 use alloc::vec::Vec;
 
-use weir_base::{FaceId, HashKey};
+use weir_base::{FaceId, HashKey, Instant};
 use weir_wire::{InterestView, Name, NameView};
 
 use crate::io::NextHop;
+use crate::table::measurements::Measurements;
 use crate::table::prefixes::{PrefixHashes, PrefixTable};
+
+/// A next hop of a FIB entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FibNextHop {
+    pub(crate) face: FaceId,
+    pub(crate) cost: u64,
+    /// Its number in [`Measurements`].
+    pub(crate) measurement: u32,
+}
 
 /// The next hops of a prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct FibEntry {
-    /// Stays when the next hops change.
-    pub(crate) id: u32,
     /// By rising cost.
-    pub(crate) next_hops: Vec<NextHop>,
+    pub(crate) next_hops: Vec<FibNextHop>,
 }
 
 /// Next hops by prefix.
 pub(crate) struct Fib {
     entries: PrefixTable<FibEntry>,
-    /// The number of the next new entry.
-    id_next: u32,
     /// Grows with every change.
     version: u32,
 }
@@ -37,24 +43,16 @@ pub(crate) struct HopSet {
 /// Where an Interest may go: the next hops of a FIB entry, or the face that its sender chose.
 pub(crate) enum NextHops<'a> {
     Fib(&'a FibEntry),
-    Chosen([NextHop; 1]),
+    Chosen([FibNextHop; 1]),
     None,
 }
 
 impl NextHops<'_> {
-    pub(crate) fn as_slice(&self) -> &[NextHop] {
+    pub(crate) fn as_slice(&self) -> &[FibNextHop] {
         match self {
             Self::Fib(entry) => &entry.next_hops,
             Self::Chosen(hop) => hop,
             Self::None => &[],
-        }
-    }
-
-    /// The number of the FIB entry; 0 where it is none.
-    pub(crate) fn fib_id(&self) -> u32 {
-        match self {
-            Self::Fib(entry) => entry.id,
-            Self::Chosen(_) | Self::None => 0,
         }
     }
 }
@@ -82,7 +80,7 @@ impl HopSet {
 
 impl Fib {
     pub(crate) fn new() -> Self {
-        Self { entries: PrefixTable::new(), id_next: 0, version: 0 }
+        Self { entries: PrefixTable::new(), version: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -105,31 +103,37 @@ impl Fib {
     }
 
     /// Replaces the next hops of a prefix and returns those that it did not have before; none
-    /// removes the prefix.
+    /// removes the prefix. What was measured of those that stay is kept.
     pub(crate) fn set(
         &mut self,
+        now: Instant,
         prefix: Name,
-        mut next_hops: Vec<NextHop>,
+        next_hops: &[NextHop],
         key: &HashKey,
-    ) -> Vec<NextHop> {
+        measurements: &mut Measurements,
+    ) -> Vec<FibNextHop> {
         self.version = self.version.wrapping_add(1);
-        if next_hops.is_empty() {
-            self.entries.remove(prefix.as_view(), key);
-            return next_hops;
-        }
-        next_hops.sort_by_key(|hop| (hop.cost, hop.face));
-        let id = match self.entries.value(prefix.as_view(), key) {
-            Some(entry) => entry.id,
-            None => {
-                self.id_next = self.id_next.wrapping_add(1);
-                self.id_next
+        let before = self.entries.remove(prefix.as_view(), key);
+        let mut before = before.map_or_else(Vec::new, |entry| entry.next_hops);
+        let (mut all, mut new) = (Vec::new(), Vec::new());
+        for &NextHop { face, cost } in next_hops {
+            let old = before.iter().position(|old| old.face == face);
+            match old.map(|at| before.swap_remove(at)) {
+                Some(old) => all.push(FibNextHop { cost, ..old }),
+                None => {
+                    let hop = FibNextHop { face, cost, measurement: measurements.insert(now) };
+                    all.push(hop);
+                    new.push(hop);
+                }
             }
-        };
-        let entry = FibEntry { id, next_hops: next_hops.clone() };
-        let before = self.entries.insert(prefix, entry, key);
-        let before = before.map_or_else(Vec::new, |entry| entry.next_hops);
-        next_hops.retain(|hop| !before.iter().any(|old| old.face == hop.face));
-        next_hops
+        }
+        before.iter().for_each(|old| measurements.retire(old.measurement));
+        all.sort_by_key(|hop| (hop.cost, hop.face));
+        new.sort_by_key(|hop| (hop.cost, hop.face));
+        if !all.is_empty() {
+            self.entries.insert(prefix, FibEntry { next_hops: all }, key);
+        }
+        new
     }
 
     #[inline]
@@ -154,7 +158,8 @@ impl Fib {
         is_home: bool,
     ) -> NextHops<'_> {
         if let Some(face) = chosen {
-            return NextHops::Chosen([NextHop { face: FaceId(face), cost: 0 }]);
+            let face = FaceId(face);
+            return NextHops::Chosen([FibNextHop { face, cost: 0, measurement: u32::MAX }]);
         }
         let entry = match interest.forwarding_hint.is_empty() || is_home {
             true => self.entries.longest_match(interest.name, hashes),

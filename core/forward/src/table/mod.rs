@@ -3,5 +3,7 @@
 pub(crate) mod dead_nonces;
 pub(crate) mod faces;
 pub(crate) mod fib;
+pub(crate) mod measurements;
 pub(crate) mod pit;
 pub(crate) mod prefixes;
+pub(crate) mod station;

@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 use weir_base::{FaceId, Instant, Packet, Slab, Table, TimerWheel};
 use weir_wire::{NackReason, NameView, PitToken};
 
+use crate::table::measurements::Flight;
+
 /// A downstream that waits (NFD, PIT in-record).
 pub(crate) struct InRecord {
     pub(crate) face: FaceId,
@@ -22,8 +24,17 @@ pub(crate) struct OutRecord {
     pub(crate) sent_at: Instant,
     pub(crate) expiry: Instant,
     pub(crate) nacked: Option<NackReason>,
-    /// Suppression interval towards this upstream (multicast); 0 before the first.
-    pub(crate) suppression_ns: u64,
+    /// Until it ends, for what is measured of the upstream.
+    pub(crate) flight: Flight,
+    /// What the strategy remembers of this upstream; 0 at first.
+    pub(crate) strategy_state: u64,
+}
+
+impl OutRecord {
+    /// Whether the Interest was sent to this upstream only once.
+    pub(crate) fn is_sent_once(&self) -> bool {
+        self.flight.is_since(self.sent_at)
+    }
 }
 
 /// One record in place, more in a vector: nearly every entry has one downstream and one upstream.
@@ -81,8 +92,8 @@ pub(crate) enum AwaitedSource {
     /// A disk of the store: the place of its waiter among those of the read. A retransmission may
     /// have gone upstream as well.
     Disk(u32),
-    /// Upstream, although a disk has it: the place of what is measured until the answer.
-    Bypass(u32),
+    /// Upstream, although a disk has it, since then.
+    Bypass(Instant),
 }
 
 /// A pending Interest.
@@ -105,8 +116,8 @@ pub(crate) struct PitEntry {
     pub(crate) hop_limit: Option<u8>,
     pub(crate) in_records: Records<InRecord>,
     pub(crate) out_records: Records<OutRecord>,
-    /// Suppression interval of retransmissions (best-route); 0 before the first.
-    pub(crate) suppression_ns: u64,
+    /// What the strategy remembers of the entry; 0 at first.
+    pub(crate) strategy_state: u64,
 }
 
 impl PitEntry {
@@ -269,7 +280,7 @@ impl Pit {
             hop_limit,
             in_records: Records::new(),
             out_records: Records::new(),
-            suppression_ns: 0,
+            strategy_state: 0,
         };
         entry.in_records.more = self.spare_in.pop().unwrap_or_default();
         entry.out_records.more = self.spare_out.pop().unwrap_or_default();

@@ -94,16 +94,6 @@ impl<T> PrefixTable<T> {
         None
     }
 
-    /// The value of `prefix` itself.
-    pub(crate) fn value(&self, prefix: NameView<'_>, key: &HashKey) -> Option<&T> {
-        let length = prefix.component_count();
-        if length == 0 {
-            return self.root.as_ref();
-        }
-        let index = self.find(prefix, key.hash(prefix.value()), length)?;
-        Some(&self.entries[index].value)
-    }
-
     pub(crate) fn remove(&mut self, prefix: NameView<'_>, key: &HashKey) -> Option<T> {
         let length = prefix.component_count();
         if length == 0 {

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::*;
+use crate::table::measurements::{Flight, FlightEnd, MODELS_MAX};
 
 /// How long a service takes.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +70,7 @@ enum Policy {
 struct Request {
     at_ns: u64,
     ahead: u32,
-    sample: Option<BypassSample>,
+    flight: Option<Flight>,
 }
 
 struct Model {
@@ -82,15 +83,17 @@ struct Model {
     disk: Queue,
     upstream: Queue,
     adaptive: Adaptive,
+    measurements: Measurements,
+    hop: u32,
     total_ns: f64,
     counted: u64,
     skip: usize,
 }
 
-const HOP: FaceId = FaceId(300);
-
 impl Model {
     fn run(scene: Scene, policy: Policy, count: usize, seed: u64) -> f64 {
+        let mut measurements = Measurements::default();
+        let hop = measurements.insert(Instant::ZERO);
         let mut model = Self {
             scene,
             rng: Rng::from_seed(seed),
@@ -101,6 +104,8 @@ impl Model {
             disk: Queue::new(scene.disk),
             upstream: Queue::new(scene.upstream),
             adaptive: Adaptive::new(seed),
+            measurements,
+            hop,
             total_ns: 0.0,
             counted: 0,
             skip: count / 10,
@@ -159,24 +164,25 @@ impl Model {
         let queue = self.disk.len();
         let choice = match policy {
             Policy::Threshold(threshold) if queue < threshold => Choice::Disk,
-            Policy::Threshold(_) => Choice::Away { place: 0, is_trial: false, meter: u32::MAX },
+            Policy::Threshold(_) => Choice::Away { place: 0, is_trial: false },
             Policy::Adaptive => {
                 let station = self.scene.disk;
                 let interval_ns = station.mean_ns / f64::from(station.servers.max(1));
                 let expected_wait_ns = ((f64::from(queue) + 1.0) * interval_ns) as u64;
                 let home = DiskQueue { disk: 0, queue, expected_wait_ns };
                 let now = Instant::from_ns(self.now_ns);
-                self.adaptive.choose(now, home, 64, 1, [(0, HOP)].into_iter())
+                let hops = [(0, self.hop)].into_iter();
+                self.adaptive.choose(now, home, 64, &mut self.measurements, hops)
             }
         };
         let request = self.requests.len();
-        let sample = match choice {
-            Choice::Disk => None,
-            Choice::Away { meter, .. } => {
-                self.adaptive.begin_sample(Instant::from_ns(self.now_ns), meter)
+        let flight = match (choice, policy) {
+            (Choice::Away { .. }, Policy::Adaptive) => {
+                Some(self.measurements.begin(Instant::from_ns(self.now_ns), self.hop))
             }
+            _ => None,
         };
-        self.requests.push(Request { at_ns: self.now_ns, ahead: queue, sample });
+        self.requests.push(Request { at_ns: self.now_ns, ahead: queue, flight });
         match choice {
             Choice::Disk => self.enter(false, request),
             Choice::Away { .. } => self.push(self.scene.delay_ns as u64, What::Upstream(request)),
@@ -207,10 +213,9 @@ impl Model {
     }
 
     fn upstream_done(&mut self, request: usize) {
-        let took_ns = self.count(request);
-        if let Some(sample) = self.requests[request].sample {
-            let now = Instant::from_ns(self.now_ns);
-            self.adaptive.end_sample(now, &sample, took_ns, Some(HOP));
+        self.count(request);
+        if let Some(flight) = self.requests[request].flight {
+            self.measurements.answer(Instant::from_ns(self.now_ns), flight, true);
         }
         self.leave(true);
     }
@@ -359,40 +364,41 @@ fn no_threshold_is_better_by_more_than_a_twentieth() {
 #[test]
 fn a_next_hop_that_falls_silent_is_left() {
     let mut adaptive = Adaptive::new(1);
-    let hops = || [(0, HOP), (1, FaceId(301))].into_iter();
+    let mut measurements = Measurements::default();
+    let hops = [0, 1].map(|place| (place, measurements.insert(Instant::ZERO)));
     let home = DiskQueue { disk: 0, queue: 1000, expected_wait_ns: 1_000_000_000 };
     let mut went = [0; 2];
     for step in 0..4000_u64 {
         let now = Instant::from_ns(step * 100_000);
-        let Choice::Away { place: hop, meter, .. } = adaptive.choose(now, home, 64, 7, hops())
-        else {
-            continue;
-        };
-        let sample = adaptive.begin_sample(now, meter).unwrap();
+        let choice = adaptive.choose(now, home, 64, &mut measurements, hops.into_iter());
+        let Choice::Away { place, .. } = choice else { continue };
+        let flight = measurements.begin(now, hops[place].1);
         // The first answers at once until it falls silent, the second takes 1 ms.
-        let is_silent = hop == 0 && step >= 2000;
+        let is_silent = place == 0 && step >= 2000;
         if step >= 2100 {
-            went[hop] += 1;
+            went[place] += 1;
         }
-        let took_ns = if hop == 0 { 10_000 } else { 1_000_000 };
+        let took_ns = if place == 0 { 10_000 } else { 1_000_000 };
         if !is_silent {
-            let upstream = Some([HOP, FaceId(301)][hop]);
-            adaptive.end_sample(now.plus_ns(took_ns), &sample, took_ns, upstream);
+            measurements.answer(now.plus_ns(took_ns), flight, true);
         }
     }
     assert!(went[0] < 20 && went[1] > 1500, "{went:?}");
 }
 
 #[test]
-fn meters_are_bounded() {
+fn models_are_bounded() {
     let mut adaptive = Adaptive::new(1);
+    let mut measurements = Measurements::default();
     let home = DiskQueue { disk: 3, queue: 100, expected_wait_ns: 1_000_000 };
-    for fib in 0..3 * METERS_MAX as u32 {
-        let now = Instant::from_ns(u64::from(fib) * 1000);
-        let choice = adaptive.choose(now, home, 64, fib, [(0, HOP)].into_iter());
-        let Choice::Away { meter, .. } = choice else { panic!("nothing is known") };
-        let sample = adaptive.begin_sample(now, meter).unwrap();
-        adaptive.end_sample(now, &sample, 1000, None);
+    for step in 0..3 * MODELS_MAX as u64 {
+        let now = Instant::from_ns(step * 1000);
+        let hop = measurements.insert(now);
+        let hops = [(0, hop)].into_iter();
+        let choice = adaptive.choose(now, home, 64, &mut measurements, hops);
+        assert!(matches!(choice, Choice::Away { .. }), "nothing is known");
+        let flight = measurements.begin(now, hop);
+        measurements.end(now, flight, FlightEnd::TimeOut);
     }
-    assert_eq!((adaptive.meters.len(), adaptive.by_hop.len()), (METERS_MAX, METERS_MAX));
+    assert_eq!(measurements.models(), MODELS_MAX);
 }

@@ -56,7 +56,7 @@ struct Sums {
 /// finds all servers busy, as long as it takes them to get to it. A path with a delay has many
 /// servers.
 #[derive(Clone, Debug)]
-pub(super) struct Station {
+pub(crate) struct Station {
     buckets: [Bucket; BUCKETS],
     sums: [Sums; BUCKETS],
     /// The weight of the time that passes now. It grows, which is how what was before is forgotten.
@@ -114,12 +114,12 @@ fn number_of(bucket: usize) -> f64 {
 }
 
 impl Station {
-    pub(super) fn is_known(&self) -> bool {
+    pub(crate) fn is_known(&self) -> bool {
         self.alone_ns > 0.0
     }
 
     /// Until now `number` were in the station.
-    pub(super) fn pass(&mut self, now: Instant, number: u32) {
+    pub(crate) fn pass(&mut self, now: Instant, number: u32) {
         let Some(at) = self.at.replace(now) else { return };
         let passed_ns = now.ns_since(at) as f64;
         if self.pause_ns == 0.0 {
@@ -132,7 +132,7 @@ impl Station {
     }
 
     /// One of `number` leaves now. It found `ahead`, and took `took_ns`.
-    pub(super) fn leave(&mut self, now: Instant, number: u32, ahead: u32, took_ns: u64) {
+    pub(crate) fn leave(&mut self, now: Instant, number: u32, ahead: u32, took_ns: u64) {
         self.pass(now, number);
         self.weight *= DEPARTURES / (DEPARTURES - 1.0);
         self.answers += 1;
@@ -147,7 +147,7 @@ impl Station {
     }
 
     /// How well it is known, from 0 to 1.
-    pub(super) fn certainty(&self) -> f64 {
+    pub(crate) fn certainty(&self) -> f64 {
         self.answers.min(ANSWERS_SOME) as f64 / ANSWERS_SOME as f64
     }
 
@@ -195,7 +195,7 @@ impl Station {
     }
 
     /// What a request takes that finds so many in the station, ns.
-    pub(super) fn expected_ns(&self, ahead: u32) -> f64 {
+    pub(crate) fn expected_ns(&self, ahead: u32) -> f64 {
         self.alone_ns * ((f64::from(ahead) + 1.0) / self.servers).max(1.0)
     }
 
@@ -212,7 +212,7 @@ impl Station {
     /// `k`, and of that times `m(k)`, the rate at which requests leave then. The time is seen, not
     /// computed: that arrivals depend on what else there is to choose is in it. For one server and
     /// steady arrivals this is Naor's marginal cost.
-    pub(super) fn marginal_cost_ns(&self, ahead: u32) -> f64 {
+    pub(crate) fn marginal_cost_ns(&self, ahead: u32) -> f64 {
         let bucket = bucket_of(ahead);
         let Sums { time, load, busy } = self.sums[bucket];
         let place = number_of(bucket) + 1.0;

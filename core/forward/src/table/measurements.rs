@@ -1,0 +1,255 @@
+//! What is known of each next hop of each FIB entry: how long answers take, what is lost, what is
+//! under way. Fed by every Interest that leaves, and by all that ends it.
+
+use alloc::boxed::Box;
+
+use weir_base::{Instant, RttConfig, RttEstimator, Slab};
+
+use crate::table::station::Station;
+
+/// Next hops that are measured at most; beyond it a new one is not.
+const MEASUREMENTS_MAX: usize = 1 << 16;
+/// Next hops with a model of the queue behind them at most; beyond it, that which was used longest
+/// ago is forgotten.
+pub(crate) const MODELS_MAX: usize = 1024;
+/// No measurement.
+const NONE: u32 = u32::MAX;
+/// Weight of the last gap between two Data in the usual one: one part in so many.
+const GAP_PARTS: i64 = 16;
+
+/// An Interest under way to a next hop.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flight {
+    measurement: u32,
+    /// Interests under way there when it left.
+    ahead: u32,
+    since: Instant,
+}
+
+impl Flight {
+    /// An Interest whose flight has ended, or is not measured.
+    pub(crate) const NONE: Self = Self { measurement: NONE, ahead: 0, since: Instant::ZERO };
+
+    /// Whether it is measured and began at this time.
+    pub(crate) fn is_since(&self, at: Instant) -> bool {
+        self.measurement != NONE && self.since == at
+    }
+
+    /// Whether it has ended, or was never measured.
+    pub(crate) fn is_over(&self) -> bool {
+        self.measurement == NONE
+    }
+}
+
+/// How the flight of an Interest ends, apart from Data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FlightEnd {
+    /// The next hop has refused it.
+    Nack,
+    /// There was no answer in time.
+    TimeOut,
+    /// Another next hop has answered.
+    OtherNextHop,
+    /// The store has answered, which says nothing of the next hop.
+    Store,
+}
+
+/// What is known of the queue that the Interests under way to a next hop form.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct QueueModel {
+    pub(crate) station: Station,
+    /// What the ways taken instead of this one have taken since it was last used, ns.
+    pub(crate) forgone_ns: f64,
+}
+
+/// What is known of a next hop of a FIB entry.
+#[derive(Debug)]
+pub(crate) struct Measurement {
+    rtt: RttEstimator,
+    in_flight: u32,
+    data: u64,
+    nacks: u64,
+    timeouts: u64,
+    /// Usual time between two Data, ns; 0 before the second.
+    gap_ns: u64,
+    last_data_at: Option<Instant>,
+    /// Since when nothing has come back although something is under way.
+    silent_since: Option<Instant>,
+    used_at: Instant,
+    /// The FIB does not have the next hop any more.
+    is_retired: bool,
+    /// What the strategy of the prefix remembers of the next hop.
+    pub(crate) strategy_state: u64,
+    model: Option<Box<QueueModel>>,
+}
+
+impl Measurement {
+    fn new(now: Instant) -> Self {
+        Self {
+            rtt: RttEstimator::new(RttConfig::default()),
+            in_flight: 0,
+            data: 0,
+            nacks: 0,
+            timeouts: 0,
+            gap_ns: 0,
+            last_data_at: None,
+            silent_since: None,
+            used_at: now,
+            is_retired: false,
+            strategy_state: 0,
+            model: None,
+        }
+    }
+
+    /// Interests under way.
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// At least what it has been silent for although something is under way, ns.
+    pub(crate) fn silent_ns(&self, now: Instant) -> u64 {
+        self.silent_since.map_or(0, |since| now.ns_since(since))
+    }
+
+    /// What is known of the queue there.
+    pub(crate) fn model(&self) -> Option<&QueueModel> {
+        self.model.as_deref()
+    }
+
+    fn on_data(&mut self, now: Instant, rtt_ns: Option<u64>) {
+        self.data += 1;
+        self.silent_since = Some(now);
+        if let Some(last) = self.last_data_at.replace(now) {
+            let error_ns = now.ns_since(last) as i64 - self.gap_ns as i64;
+            self.gap_ns = (self.gap_ns as i64 + error_ns / GAP_PARTS).max(0) as u64;
+        }
+        if let Some(rtt_ns) = rtt_ns {
+            self.rtt.sample(rtt_ns, self.in_flight);
+        }
+    }
+}
+
+/// The measurements of all next hops of the FIB.
+#[derive(Default)]
+pub(crate) struct Measurements {
+    all: Slab<Measurement>,
+    models: usize,
+}
+
+impl Measurements {
+    /// Begins to measure a next hop. Returns its number.
+    pub(crate) fn insert(&mut self, now: Instant) -> u32 {
+        match self.all.len() < MEASUREMENTS_MAX {
+            true => self.all.insert(Measurement::new(now)),
+            false => NONE,
+        }
+    }
+
+    /// The FIB does not have the next hop any more: forgotten once nothing is under way there.
+    pub(crate) fn retire(&mut self, index: u32) {
+        if let Some(one) = self.all.get_mut(index) {
+            one.is_retired = true;
+            self.forget_retired(index);
+        }
+    }
+
+    fn forget_retired(&mut self, index: u32) {
+        let one = &self.all[index];
+        if one.is_retired && one.in_flight == 0 {
+            self.models -= usize::from(one.model.is_some());
+            self.all.remove(index);
+        }
+    }
+
+    pub(crate) fn find(&self, index: u32) -> Option<&Measurement> {
+        self.all.get(index)
+    }
+
+    pub(crate) fn find_mut(&mut self, index: u32) -> Option<&mut Measurement> {
+        self.all.get_mut(index)
+    }
+
+    /// An Interest leaves for a next hop.
+    #[inline]
+    pub(crate) fn begin(&mut self, now: Instant, index: u32) -> Flight {
+        let Some(one) = self.all.get_mut(index) else { return Flight::NONE };
+        let ahead = one.in_flight;
+        if let Some(model) = &mut one.model {
+            model.station.pass(now, ahead);
+            model.forgone_ns = 0.0;
+        }
+        one.in_flight += 1;
+        one.used_at = now;
+        one.silent_since.get_or_insert(now);
+        Flight { measurement: index, ahead, since: now }
+    }
+
+    /// Data has come from the next hop. `is_first`: the Interest was sent there once only, so that
+    /// the round-trip time is known (RFC 6298, 3).
+    #[inline]
+    pub(crate) fn answer(&mut self, now: Instant, flight: Flight, is_first: bool) {
+        let Some(one) = self.all.get_mut(flight.measurement) else { return };
+        let took_ns = now.ns_since(flight.since);
+        one.on_data(now, is_first.then_some(took_ns));
+        if let Some(model) = &mut one.model {
+            model.station.leave(now, one.in_flight, flight.ahead, took_ns);
+        }
+        self.land(flight.measurement);
+    }
+
+    /// A flight ends without Data from the next hop.
+    #[cold]
+    pub(crate) fn end(&mut self, now: Instant, flight: Flight, end: FlightEnd) {
+        let Some(one) = self.all.get_mut(flight.measurement) else { return };
+        one.nacks += u64::from(end == FlightEnd::Nack);
+        one.timeouts += u64::from(end == FlightEnd::TimeOut);
+        if let Some(model) = &mut one.model {
+            match end {
+                FlightEnd::Store => model.station.pass(now, one.in_flight),
+                FlightEnd::Nack | FlightEnd::TimeOut | FlightEnd::OtherNextHop => {
+                    let took_ns = now.ns_since(flight.since);
+                    model.station.leave(now, one.in_flight, flight.ahead, took_ns);
+                }
+            }
+        }
+        self.land(flight.measurement);
+    }
+
+    #[inline]
+    fn land(&mut self, index: u32) {
+        let one = &mut self.all[index];
+        one.in_flight -= 1;
+        if one.in_flight == 0 {
+            one.silent_since = None;
+            if one.is_retired {
+                self.forget_retired(index);
+            }
+        }
+    }
+
+    /// Has a model of the queue behind a next hop made from now on.
+    pub(crate) fn want_model(&mut self, index: u32) {
+        if self.all.get(index).is_none_or(|one| one.model.is_some()) {
+            return;
+        }
+        if self.models >= MODELS_MAX {
+            let with_model = self.all.iter().filter(|(_, one)| one.model.is_some());
+            let oldest = with_model.min_by_key(|(_, one)| one.used_at).map(|(index, _)| index);
+            let Some(oldest) = oldest else { return };
+            self.all[oldest].model = None;
+            self.models -= 1;
+        }
+        self.all[index].model = Some(Box::default());
+        self.models += 1;
+    }
+
+    /// The model of the queue behind a next hop.
+    pub(crate) fn model_mut(&mut self, index: u32) -> Option<&mut QueueModel> {
+        self.all.get_mut(index)?.model.as_deref_mut()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn models(&self) -> usize {
+        self.models
+    }
+}
