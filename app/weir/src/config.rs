@@ -16,7 +16,7 @@ use weir_base::units::{Size, Time};
 use weir_options::{DisksOptions, StoreOptions};
 use weir_runtime::{
     DisciplineConfig, FaceDefaults, Listener, ManagementConfig, RuntimeConfig, StaticFace,
-    THREADS_MAX, TrustAnchor,
+    StrategyKind, THREADS_MAX, TrustAnchor,
 };
 use weir_wire::{Name, PACKET_SIZE_MAX};
 
@@ -411,7 +411,7 @@ impl FromStr for StrategyName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let known = ["best-route", "multicast"];
+        let known = StrategyKind::WORDS;
         let whole = if known.contains(&text) {
             format!("/localhost/nfd/strategy/{text}")
         } else if text.starts_with("/localhost/nfd/strategy/") {

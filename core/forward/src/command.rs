@@ -59,7 +59,7 @@ impl Router {
     ) {
         let key = &self.config.hash_key;
         let new = self.fib.set(now, prefix.clone(), &next_hops, key, &mut self.measurements);
-        if new.is_empty() || !self.may_use_multicast(prefix.as_view()) {
+        if new.is_empty() || !self.may_want_new_next_hops(prefix.as_view()) {
             return;
         }
         for hop in new {
@@ -68,15 +68,15 @@ impl Router {
     }
 
     /// Whether Interests under `prefix` can have a strategy that wants to know of new next hops.
-    fn may_use_multicast(&self, prefix: NameView<'_>) -> bool {
+    fn may_want_new_next_hops(&self, prefix: NameView<'_>) -> bool {
         let lengths = self.strategies.lengths();
         let hashes = PrefixHashes::of(&self.config.hash_key, prefix, lengths);
         self.strategies
             .longest_match(prefix, &hashes)
             .unwrap_or(&self.default_strategy)
-            .is_multicast()
+            .wants_new_next_hops()
             || self.strategies.iter().any(|(below, strategy)| {
-                strategy.is_multicast() && prefix.is_prefix_of(below.as_view())
+                strategy.wants_new_next_hops() && prefix.is_prefix_of(below.as_view())
             })
     }
 

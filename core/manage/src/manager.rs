@@ -6,6 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use weir_base::{FaceId, Instant, NS_PER_S, Packet};
+use weir_forward::strategy::StrategyKind as RouterStrategy;
 use weir_security::{DigestSigner, Signer, sign_data};
 use weir_wire::{Data, InterestView, Name, NameView};
 
@@ -58,8 +59,8 @@ impl Default for ManagerConfig {
     /// As NFD: local commands are obeyed, best-route everywhere but in `/localhost` and
     /// `/ndn/broadcast`, where it is multicast, and best-route again in `/localhost/nfd`.
     fn default() -> Self {
-        let best_route = StrategyKind::best_route();
-        let multicast = StrategyKind::multicast();
+        let best_route = StrategyKind::from(RouterStrategy::BestRoute);
+        let multicast = StrategyKind::from(RouterStrategy::Multicast);
         let name = |components: &[&str]| {
             let mut name = Name::new();
             for component in components {
@@ -81,7 +82,7 @@ impl Default for ManagerConfig {
             announcements: AccessPolicy::Any,
             anchors: None,
             localhop: false,
-            strategies: alloc::vec![best_route, multicast],
+            strategies: RouterStrategy::ALL.iter().map(|&kind| kind.into()).collect(),
             default_strategies,
             store: StoreSettings { capacity_bytes: 512 << 20, admit: true, serve: true },
             routes_max: 1 << 20,

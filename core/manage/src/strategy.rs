@@ -2,9 +2,10 @@
 
 use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use weir_forward::strategy::StrategyKind as RouterStrategy;
 use weir_wire::{ComponentView, Name, NameView};
 
 use crate::parameters::ControlResponse;
@@ -41,10 +42,10 @@ pub struct StrategyKind {
     pub parameters: Vec<(&'static str, ParameterKind)>,
 }
 
-impl StrategyKind {
-    fn standard(name: &str, version: u64) -> Self {
+impl From<RouterStrategy> for StrategyKind {
+    fn from(kind: RouterStrategy) -> Self {
         let mut full = Name::new();
-        for component in ["localhost", "nfd", "strategy", name] {
+        for component in ["localhost", "nfd", "strategy", &kind.to_string()] {
             full.append_str(component);
         }
         let parameters = alloc::vec![
@@ -52,19 +53,11 @@ impl StrategyKind {
             ("retx-suppression-max", ParameterKind::Milliseconds),
             ("retx-suppression-multiplier", ParameterKind::Factor),
         ];
-        Self { name: full, version, parameters }
+        Self { name: full, version: kind.version(), parameters }
     }
+}
 
-    /// best-route version 5 of NFD.
-    pub fn best_route() -> Self {
-        Self::standard("best-route", 5)
-    }
-
-    /// multicast version 5 of NFD.
-    pub fn multicast() -> Self {
-        Self::standard("multicast", 5)
-    }
-
+impl StrategyKind {
     /// Name with version.
     pub fn versioned_name(&self) -> Name {
         let mut name = self.name.clone();

@@ -22,4 +22,5 @@ pub use error::{StartError, StopError};
 pub use handle::{Handle, Runtime};
 pub use profile::{FunctionSamples, Profiler};
 pub use snapshot::{DiskSnapshot, FaceSnapshot, Snapshot};
+pub use weir_forward::strategy::StrategyKind;
 pub use weir_forward::{BusyPolicy, Bypass, Mark, StoreIo, UnsolicitedPolicy};

@@ -82,7 +82,7 @@ pub struct RouterPlan {
     pub disk: Option<DiskPlan>,
     /// Pending Interests held at most.
     pub pit_entries_max: u32,
-    /// Strategy of `/`: `best-route` or `multicast`.
+    /// Strategy of `/`, one of `StrategyKind::WORDS`.
     pub strategy: String,
     /// Shards of the router.
     pub shards: u16,

@@ -35,7 +35,7 @@ enum StrategyCommand {
     Set {
         /// The prefix; / means every name
         prefix: Name,
-        /// best-route, multicast, or a full strategy name with version and parameters
+        /// best-route, multicast, lowest-rtt, or a full strategy name with version and parameters
         #[arg(value_parser = parse_strategy)]
         strategy: Name,
     },

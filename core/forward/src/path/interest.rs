@@ -444,8 +444,10 @@ impl Router {
     ) {
         let is_home = self.is_in_producer_region(interest);
         let key = &self.config.hash_key;
-        let lengths = self.fib.lengths() | self.strategies.lengths();
-        let hashes = PrefixHashes::of(key, interest.name, lengths);
+        // Few names lie under a prefix that has a strategy of its own.
+        let has_choice = self.strategies.may_match(interest.name);
+        let choice_lengths = if has_choice { self.strategies.lengths() } else { 0 };
+        let hashes = PrefixHashes::of(key, interest.name, self.fib.lengths() | choice_lengths);
         let next_hops = self.fib.next_hops(key, interest, &hashes, origin.next_hop_face, is_home);
         let mut context = Context {
             now,
@@ -464,8 +466,11 @@ impl Router {
         if let NextHops::Chosen([hop]) = next_hops {
             context.send_interest(hop);
         } else {
-            let strategy = self.strategies.longest_match(interest.name, &hashes);
-            strategy.unwrap_or(&self.default_strategy).after_interest(&mut context);
+            let strategy = match has_choice {
+                true => self.strategies.longest_match(interest.name, &hashes),
+                false => self.strategies.root(),
+            };
+            strategy.unwrap_or(&self.default_strategy).on_interest(&mut context);
         }
         if self.pit.entry(index).in_records.is_empty() {
             self.finish_unsatisfied(now, index);
@@ -504,9 +509,10 @@ impl Router {
         let hashes = PrefixHashes::of(&self.config.hash_key, interest.name, lengths);
         let strategy =
             self.strategies.longest_match(interest.name, &hashes).unwrap_or(&self.default_strategy);
-        let is_chosen = self.fib.longest_match(interest.name, &hashes).is_some_and(|entry| {
-            entry.next_hops.iter().any(|known| known.face == hop.face)
-        });
+        let is_chosen = self
+            .fib
+            .longest_match(interest.name, &hashes)
+            .is_some_and(|entry| entry.next_hops.iter().any(|known| known.face == hop.face));
         if !is_chosen {
             return;
         }
@@ -524,7 +530,9 @@ impl Router {
             stats: &mut self.stats,
             out,
         };
-        strategy.after_new_next_hop(&mut context);
+        if strategy.wants_new_next_hops() {
+            strategy.on_interest(&mut context);
+        }
     }
 }
 

@@ -37,7 +37,8 @@ impl Router {
         };
         record.nacked = Some(reason);
         let flight = core::mem::replace(&mut record.flight, Flight::NONE);
-        self.measurements.end(now, flight, FlightEnd::Nack);
+        let listener = entry.listener;
+        self.measurements.end(now, flight, FlightEnd::Nack, listener);
         if matches!(entry.awaits, AwaitedSource::Disk(_)) {
             return;
         }

@@ -2,25 +2,25 @@
 
 use weir_wire::NackReason;
 
+use super::context::{Behaviour, Context, Suppression, may_retransmit};
 use crate::stats::DropReason;
-use crate::strategy::context::{Context, Suppression, may_retransmit};
 use crate::table::fib::FibNextHop;
 
-pub(super) fn after_interest(suppression: &Suppression, context: &mut Context<'_>) {
-    let pending = context.entry().out_records.iter().filter(|record| record.expiry > context.now);
-    match pending.map(|record| record.sent_at).max() {
-        None => forward_new(context),
-        Some(last) => {
-            let interval_ns = context.entry().strategy_state.max(suppression.initial_ns);
-            if !may_retransmit(context.now, last, interval_ns) {
-                context.stats.drop_packet(DropReason::Suppressed);
-                return;
-            }
-            forward_again(context);
-            let entry = context.pit.entry_mut(context.entry);
-            entry.strategy_state = suppression.next_ns(entry.strategy_state);
+pub(super) struct BestRoute;
+
+impl Behaviour for BestRoute {
+    fn on_interest(&self, suppression: &Suppression, context: &mut Context<'_>) {
+        match is_pending(context) {
+            true => on_retransmission(suppression, context),
+            false => forward_new(context),
         }
     }
+}
+
+/// Whether some upstream may still answer.
+#[inline]
+pub(super) fn is_pending(context: &Context<'_>) -> bool {
+    context.entry().out_records.iter().any(|record| record.expiry > context.now)
 }
 
 fn forward_new(context: &mut Context<'_>) {
@@ -36,8 +36,16 @@ fn forward_new(context: &mut Context<'_>) {
     }
 }
 
-/// The cheapest next hop not in use, else the one used longest ago.
-fn forward_again(context: &mut Context<'_>) {
+/// An Interest whose entry is [pending](is_pending): not before its time, then to the next hop that
+/// is not in use, else the one that was used longest ago.
+pub(super) fn on_retransmission(suppression: &Suppression, context: &mut Context<'_>) {
+    let pending = context.entry().out_records.iter().filter(|record| record.expiry > context.now);
+    let last = pending.map(|record| record.sent_at).max().unwrap_or(context.now);
+    let interval_ns = context.entry().strategy_state.max(suppression.initial_ns);
+    if !may_retransmit(context.now, last, interval_ns) {
+        context.stats.drop_packet(DropReason::Suppressed);
+        return;
+    }
     let unused = context.eligible().find(|hop| !context.is_in_use(hop));
     let last_sent =
         |hop: &FibNextHop| context.out_record(hop.face).map(|record| (record.sent_at, hop.cost));
@@ -48,4 +56,6 @@ fn forward_again(context: &mut Context<'_>) {
         }
         None => context.stats.drop_packet(DropReason::NoNextHop),
     }
+    let entry = context.pit.entry_mut(context.entry);
+    entry.strategy_state = suppression.next_ns(entry.strategy_state);
 }

@@ -9,12 +9,12 @@ use crate::scope::{Scope, scope_of};
 use crate::stats::{DropReason, RouterStats};
 use crate::table::faces::{Face, FaceTable};
 use crate::table::fib::{FibNextHop, HopSet};
-use crate::table::measurements::Measurements;
+use crate::table::measurements::{Listener, Measurement, Measurements};
 use crate::table::pit::{OutRecord, Pit, PitEntry};
 
 /// Exponential suppression of retransmissions (NFD, RetxSuppressionExponential).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Suppression {
+pub(crate) struct Suppression {
     pub(super) initial_ns: u64,
     pub(super) max_ns: u64,
     /// Growth of the interval in thousandths.
@@ -31,6 +31,27 @@ impl Suppression {
     pub(super) fn next_ns(&self, interval_ns: u64) -> u64 {
         let interval_ns = interval_ns.max(self.initial_ns);
         (interval_ns.saturating_mul(self.multiplier_milli) / 1000).min(self.max_ns)
+    }
+}
+
+/// What a strategy does.
+pub(crate) trait Behaviour: Sync {
+    /// The highest version; that of NFD where the strategy is one of NFD's.
+    fn version(&self) -> u64 {
+        5
+    }
+
+    /// An Interest is to be forwarded: a new one, or one that was found pending.
+    fn on_interest(&self, suppression: &Suppression, context: &mut Context<'_>);
+
+    /// Whether pending Interests are to be given to it when a prefix gets a new next hop.
+    fn wants_new_next_hops(&self) -> bool {
+        false
+    }
+
+    /// Who hears what becomes of the Interests that it sends, if that matters to it.
+    fn listener(&self) -> Option<&'static dyn Listener> {
+        None
     }
 }
 
@@ -72,6 +93,11 @@ impl Context<'_> {
 
     fn is_eligible(&self, hop: &FibNextHop) -> bool {
         is_eligible(self.faces, self.ingress, self.entry().name_value(), hop.face).is_some()
+    }
+
+    /// What is known of a next hop.
+    pub(crate) fn measurement(&self, hop: &FibNextHop) -> Option<&Measurement> {
+        self.measurements.find(hop.measurement)
     }
 
     fn is_local(&self, face: FaceId) -> bool {

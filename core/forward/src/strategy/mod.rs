@@ -1,33 +1,60 @@
 //! Forwarding strategies: which next hops an Interest goes to.
 //!
-//! A strategy decides through a `Context`; it holds no state of its own. What it must remember
-//! of one Interest lies in the PIT entry.
-
-use crate::strategy::context::{Context, Suppression};
-use crate::table::pit::PitEntry;
+//! A strategy decides through a `Context`; it holds no state of its own. What it must remember lies
+//! in the PIT entry, in the record of an upstream there, and beside what is measured of a next hop
+//! of a FIB entry: `strategy_state` of each.
 
 mod best_route;
 pub(crate) mod context;
+mod lowest_rtt;
 mod multicast;
 pub(crate) mod nacks;
 
 use alloc::string::String;
 
-use weir_base::NS_PER_MS;
+use weir_base::{NS_PER_MS, words};
 use weir_wire::{Name, NameView};
+
+use self::context::{Behaviour, Context, Suppression};
+use crate::table::pit::PitEntry;
+
+/// Declares the strategies: variant, word and value of each.
+macro_rules! strategies {
+    ($($variant:ident = $word:literal: $behaviour:expr),+ $(,)?) => {
+        /// The strategies that there are. Configuration, management and scenarios name them by
+        /// these words.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum StrategyKind {
+            $(
+                #[doc = concat!("`", $word, "`")]
+                $variant
+            ),+
+        }
+
+        words!(StrategyKind { $($variant = $word),+ });
+
+        impl StrategyKind {
+            #[inline]
+            fn behaviour(self) -> &'static dyn Behaviour {
+                match self { $(Self::$variant => &$behaviour),+ }
+            }
+        }
+    };
+}
+
+// A new strategy is a file, its `mod` and a line here.
+strategies! {
+    BestRoute = "best-route": best_route::BestRoute,
+    Multicast = "multicast": multicast::Multicast,
+    LowestRtt = "lowest-rtt": lowest_rtt::LowestRtt,
+}
 
 /// A strategy instance: what a prefix is forwarded by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Strategy {
-    kind: Kind,
+    kind: StrategyKind,
     name: Name,
     suppression: Suppression,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    BestRoute,
-    Multicast,
 }
 
 /// Why a strategy name is refused.
@@ -42,24 +69,18 @@ pub enum StrategyError {
 }
 
 const STRATEGY_PREFIX: [&[u8]; 3] = [b"localhost", b"nfd", b"strategy"];
-/// NFD's version of both strategies, whose behaviour ours is.
-const VERSION: u64 = 5;
 
 impl Strategy {
     /// best-route with default parameters.
     #[must_use]
     pub fn best_route() -> Self {
-        Self::with_defaults(Kind::BestRoute)
+        StrategyKind::BestRoute.into()
     }
 
     /// multicast with default parameters.
     #[must_use]
     pub fn multicast() -> Self {
-        Self::with_defaults(Kind::Multicast)
-    }
-
-    fn with_defaults(kind: Kind) -> Self {
-        Self { kind, name: kind.name(), suppression: Suppression::default() }
+        StrategyKind::Multicast.into()
     }
 
     /// The instance name, with version and parameters.
@@ -80,15 +101,13 @@ impl Strategy {
                 return Err(StrategyError::Unknown);
             }
         }
-        let kind = match components.next().map(|component| component.value) {
-            Some(b"best-route") => Kind::BestRoute,
-            Some(b"multicast") => Kind::Multicast,
-            _ => return Err(StrategyError::Unknown),
-        };
-        let mut strategy = Self::with_defaults(kind);
+        let word = components.next().and_then(|component| str::from_utf8(component.value).ok());
+        let kind: StrategyKind =
+            word.and_then(|word| word.parse().ok()).ok_or(StrategyError::Unknown)?;
+        let mut strategy = Self::from(kind);
         match components.next().map(|component| component.as_version()) {
             None => return Ok(strategy),
-            Some(Some(version)) if version <= VERSION => {}
+            Some(Some(version)) if version <= kind.version() => {}
             Some(_) => return Err(StrategyError::Unknown),
         }
         for component in components {
@@ -103,40 +122,46 @@ impl Strategy {
         Ok(strategy)
     }
 
-    pub(crate) fn is_multicast(&self) -> bool {
-        self.kind == Kind::Multicast
+    /// Whether it wants pending Interests to learn of new next hops.
+    pub(crate) fn wants_new_next_hops(&self) -> bool {
+        self.kind.behaviour().wants_new_next_hops()
     }
 
-    pub(crate) fn after_interest(&self, context: &mut Context<'_>) {
-        match self.kind {
-            Kind::BestRoute => best_route::after_interest(&self.suppression, context),
-            Kind::Multicast => multicast::after_interest(&self.suppression, context),
-        }
+    /// Decides about an Interest, and notes at its entry who is to hear what becomes of it.
+    #[inline]
+    pub(crate) fn on_interest(&self, context: &mut Context<'_>) {
+        let behaviour = self.kind.behaviour();
+        context.pit.entry_mut(context.entry).listener = behaviour.listener();
+        behaviour.on_interest(&self.suppression, context);
     }
 
     /// How long after the last of its Interests a retransmission of an entry may go on.
     pub(crate) fn retransmission_ns(&self, entry: &PitEntry) -> u64 {
         entry.strategy_state.max(self.suppression.initial_ns)
     }
+}
 
-    pub(crate) fn after_new_next_hop(&self, context: &mut Context<'_>) {
-        if self.is_multicast() {
-            multicast::after_interest(&self.suppression, context);
-        }
+impl From<StrategyKind> for Strategy {
+    /// The strategy with default parameters.
+    fn from(kind: StrategyKind) -> Self {
+        Self { kind, name: kind.name(), suppression: Suppression::default() }
     }
 }
 
-impl Kind {
+impl StrategyKind {
+    /// The highest version; that of NFD where the strategy is one of NFD's.
+    #[must_use]
+    pub fn version(self) -> u64 {
+        self.behaviour().version()
+    }
+
     fn name(self) -> Name {
         let mut name = Name::new();
         for component in STRATEGY_PREFIX {
             name.append_generic(component);
         }
-        name.append_generic(match self {
-            Self::BestRoute => b"best-route".as_slice(),
-            Self::Multicast => b"multicast".as_slice(),
-        });
-        name.append_version(VERSION);
+        name.append_str(Self::WORDS[self as usize]);
+        name.append_version(self.version());
         name
     }
 }
@@ -145,7 +170,7 @@ impl Suppression {
     /// Takes one `name~value` parameter component (NFD, strategy parameters).
     fn set(&mut self, component: &[u8]) -> Result<(), StrategyError> {
         let bad = || StrategyError::BadParameter(String::from_utf8_lossy(component).into_owned());
-        let text = core::str::from_utf8(component).map_err(|_| bad())?;
+        let text = str::from_utf8(component).map_err(|_| bad())?;
         let (key, value) = text.split_once('~').ok_or_else(bad)?;
         let milliseconds = || value.parse::<u32>().map(|ms| u64::from(ms) * NS_PER_MS);
         match key {

@@ -1,9 +1,21 @@
 //! multicast, version 5 of NFD: every next hop; retransmissions are held back for each upstream.
 
 use crate::stats::DropReason;
-use crate::strategy::context::{Context, Suppression, may_retransmit};
+use crate::strategy::context::{Behaviour, Context, Suppression, may_retransmit};
 
-pub(super) fn after_interest(suppression: &Suppression, context: &mut Context<'_>) {
+pub(super) struct Multicast;
+
+impl Behaviour for Multicast {
+    fn wants_new_next_hops(&self) -> bool {
+        true
+    }
+
+    fn on_interest(&self, suppression: &Suppression, context: &mut Context<'_>) {
+        forward_to_all(suppression, context);
+    }
+}
+
+fn forward_to_all(suppression: &Suppression, context: &mut Context<'_>) {
     let mut sent = false;
     for place in 0..context.next_hops.len() {
         let Some(hop) = context.eligible_at(place) else { continue };

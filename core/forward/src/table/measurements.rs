@@ -101,6 +101,16 @@ impl Measurement {
         }
     }
 
+    /// The smoothed round-trip time; `None` before the first.
+    pub(crate) fn smoothed_rtt_ns(&self) -> Option<u64> {
+        self.rtt.smoothed_ns()
+    }
+
+    /// Data received.
+    pub(crate) fn data(&self) -> u64 {
+        self.data
+    }
+
     /// Interests under way.
     pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight
@@ -127,6 +137,17 @@ impl Measurement {
             self.rtt.sample(rtt_ns, self.in_flight);
         }
     }
+}
+
+/// A strategy that hears what becomes of the Interests that it has sent, once for each next hop,
+/// after that was measured.
+pub(crate) trait Listener: Sync {
+    /// The next hop has answered.
+    fn on_data(&self, _hop: &mut Measurement) {}
+    /// It has refused.
+    fn on_nack(&self, _hop: &mut Measurement) {}
+    /// It has not answered in time.
+    fn on_timeout(&self, _hop: &mut Measurement) {}
 }
 
 /// The measurements of all next hops of the FIB.
@@ -165,10 +186,6 @@ impl Measurements {
         self.all.get(index)
     }
 
-    pub(crate) fn find_mut(&mut self, index: u32) -> Option<&mut Measurement> {
-        self.all.get_mut(index)
-    }
-
     /// An Interest leaves for a next hop.
     #[inline]
     pub(crate) fn begin(&mut self, now: Instant, index: u32) -> Flight {
@@ -187,19 +204,34 @@ impl Measurements {
     /// Data has come from the next hop. `is_first`: the Interest was sent there once only, so that
     /// the round-trip time is known (RFC 6298, 3).
     #[inline]
-    pub(crate) fn answer(&mut self, now: Instant, flight: Flight, is_first: bool) {
+    pub(crate) fn answer(
+        &mut self,
+        now: Instant,
+        flight: Flight,
+        is_first: bool,
+        listener: Option<&dyn Listener>,
+    ) {
         let Some(one) = self.all.get_mut(flight.measurement) else { return };
         let took_ns = now.ns_since(flight.since);
         one.on_data(now, is_first.then_some(took_ns));
         if let Some(model) = &mut one.model {
             model.station.leave(now, one.in_flight, flight.ahead, took_ns);
         }
+        if let Some(listener) = listener {
+            listener.on_data(one);
+        }
         self.land(flight.measurement);
     }
 
     /// A flight ends without Data from the next hop.
     #[cold]
-    pub(crate) fn end(&mut self, now: Instant, flight: Flight, end: FlightEnd) {
+    pub(crate) fn end(
+        &mut self,
+        now: Instant,
+        flight: Flight,
+        end: FlightEnd,
+        listener: Option<&dyn Listener>,
+    ) {
         let Some(one) = self.all.get_mut(flight.measurement) else { return };
         one.nacks += u64::from(end == FlightEnd::Nack);
         one.timeouts += u64::from(end == FlightEnd::TimeOut);
@@ -211,6 +243,11 @@ impl Measurements {
                     model.station.leave(now, one.in_flight, flight.ahead, took_ns);
                 }
             }
+        }
+        match (listener, end) {
+            (Some(listener), FlightEnd::Nack) => listener.on_nack(one),
+            (Some(listener), FlightEnd::TimeOut) => listener.on_timeout(one),
+            _ => {}
         }
         self.land(flight.measurement);
     }

@@ -3,9 +3,9 @@
 use alloc::vec::Vec;
 
 use weir_base::{FaceId, Instant, Packet, Slab, Table, TimerWheel};
-use weir_wire::{NackReason, NameView, PitToken};
+use weir_wire::{NackReason, NameView, PitToken, tlv};
 
-use crate::table::measurements::Flight;
+use crate::table::measurements::{Flight, Listener};
 
 /// A downstream that waits (NFD, PIT in-record).
 pub(crate) struct InRecord {
@@ -104,7 +104,8 @@ pub(crate) struct PitEntry {
     pub(crate) interest: Packet,
     /// Where the name's TLV-VALUE lies in `interest`.
     pub(crate) name_at: (u16, u16),
-    pub(crate) component_count: u16,
+    /// Of the name, where [`Pit`] counts the entry by it; else 0.
+    component_count: u16,
     pub(crate) can_be_prefix: bool,
     pub(crate) must_be_fresh: bool,
     /// The last component is an implicit digest.
@@ -118,6 +119,8 @@ pub(crate) struct PitEntry {
     pub(crate) out_records: Records<OutRecord>,
     /// What the strategy remembers of the entry; 0 at first.
     pub(crate) strategy_state: u64,
+    /// The strategy, if it wants to hear what becomes of the Interest.
+    pub(crate) listener: Option<&'static dyn Listener>,
 }
 
 impl PitEntry {
@@ -130,6 +133,16 @@ impl PitEntry {
     pub(crate) fn last_expiry(&self) -> Option<Instant> {
         self.in_records.iter().map(|record| record.expiry).max()
     }
+}
+
+/// Whether the last component is an implicit digest. Its octets are looked at first, as most names
+/// need no more than that.
+#[inline]
+fn ends_in_digest(name: NameView<'_>) -> bool {
+    const HEADER: [u8; 2] = [tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as u8, 32];
+    let last = name.value().split_last_chunk::<34>();
+    last.is_some_and(|(_, last)| last.starts_with(&HEADER))
+        && name.last().is_some_and(|last| last.is_implicit_digest())
 }
 
 /// What selects a PIT entry (NFD: name and selectors, not the forwarding hint).
@@ -263,10 +276,10 @@ impl Pit {
         hop_limit: Option<u8>,
     ) -> u32 {
         assert!(!self.is_full(), "the caller answers for the bound");
-        let component_count = key.name.component_count();
-        let has_digest = key.name.last().is_some_and(|last| {
-            u32::from(last.typ) == weir_wire::tlv::IMPLICIT_SHA256_DIGEST_COMPONENT
-        });
+        let has_digest = ends_in_digest(key.name);
+        // Only entries of these kinds are counted by length.
+        let is_counted = key.can_be_prefix || has_digest;
+        let component_count = if is_counted { key.name.component_count() } else { 0 };
         let mut entry = PitEntry {
             hash: key.hash,
             interest,
@@ -281,6 +294,7 @@ impl Pit {
             in_records: Records::new(),
             out_records: Records::new(),
             strategy_state: 0,
+            listener: None,
         };
         entry.in_records.more = self.spare_in.pop().unwrap_or_default();
         entry.out_records.more = self.spare_out.pop().unwrap_or_default();

@@ -24,6 +24,8 @@ pub(crate) struct PrefixTable<T> {
     count_by_length: [u32; PREFIX_COMPONENTS_MAX + 1],
     /// Bit `n` is set while a prefix of `n` components exists, `n >= 1`.
     lengths: u64,
+    /// Bits of the first components that prefixes have had.
+    first_components: u64,
 }
 
 impl<T> PrefixTable<T> {
@@ -34,6 +36,7 @@ impl<T> PrefixTable<T> {
             root: None,
             count_by_length: [0; PREFIX_COMPONENTS_MAX + 1],
             lengths: 0,
+            first_components: 0,
         }
     }
 
@@ -45,6 +48,19 @@ impl<T> PrefixTable<T> {
     #[inline]
     pub(crate) fn lengths(&self) -> u64 {
         self.lengths
+    }
+
+    /// The value of the empty prefix.
+    #[inline]
+    pub(crate) fn root(&self) -> Option<&T> {
+        self.root.as_ref()
+    }
+
+    /// Whether a prefix but the empty one may be one of `name`: `false` is certain, and is found
+    /// without a hash.
+    #[inline]
+    pub(crate) fn may_match(&self, name: NameView<'_>) -> bool {
+        self.first_components & first_component_bit(name) != 0
     }
 
     /// The value of the longest prefix of `name`. `hashes` were made with at least
@@ -84,6 +100,7 @@ impl<T> PrefixTable<T> {
             return self.root.replace(value);
         }
         let hash = key.hash(view.value());
+        self.first_components |= first_component_bit(view);
         if let Some(index) = self.find(view, hash, length) {
             return Some(core::mem::replace(&mut self.entries[index].value, value));
         }
@@ -114,6 +131,15 @@ impl<T> PrefixTable<T> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Name, &T)> {
         self.entries.iter().map(|(_, entry)| (&entry.prefix, &entry.value))
     }
+}
+
+/// A bit that names with the same first component share; all bits for a name too short to say.
+#[inline]
+fn first_component_bit(name: NameView<'_>) -> u64 {
+    // Type, length and the first two octets of the value tell most apart.
+    let Some(&[typ, len, one, two]) = name.value().first_chunk::<4>() else { return u64::MAX };
+    let spread = u32::from_be_bytes([typ, len, one, two]).wrapping_mul(0x9E37_79B1);
+    1 << (spread >> 26)
 }
 
 /// Hashes of those prefixes of a name that tables ask for.

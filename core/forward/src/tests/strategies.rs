@@ -123,3 +123,43 @@ fn names_choose_strategies_with_versions_and_parameters() {
 }
 
 use alloc::string::ToString;
+
+#[test]
+fn lowest_rtt_uses_what_answers_soonest_and_leaves_what_fails() {
+    let mut bed = Bed::new();
+    bed.strategy("/r", "/localhost/nfd/strategy/lowest-rtt");
+    bed.route("/r", &[(U, 0), (V, 1)]);
+    // Each is tried once, the cheaper first.
+    for (name, face, took_ms) in [("/r/1", U, 50), ("/r/2", V, 10)] {
+        assert_eq!(sent(&bed.ask(LOCAL, &Ask::new(name, 1))), vec![(face, PacketKind::Interest)]);
+        bed.pass_ms(took_ms);
+        assert_eq!(bed.answer(face, data(name, 0)).len(), 1);
+    }
+    assert_eq!(sent(&bed.ask(LOCAL, &Ask::new("/r/3", 1))), vec![(V, PacketKind::Interest)]);
+    bed.pass_ms(5000);
+    assert_eq!(sent(&bed.ask(LOCAL, &Ask::new("/r/4", 1))), vec![(U, PacketKind::Interest)]);
+    let refused = bed.ask(LOCAL, &Ask::new("/r/5", 1)).remove(0).packet;
+    bed.nack(U, NackReason::NoRoute, &refused);
+    assert_eq!(sent(&bed.ask(LOCAL, &Ask::new("/r/6", 1))), vec![(V, PacketKind::Interest)]);
+}
+
+#[test]
+fn what_is_measured_of_a_next_hop_ends_with_what_is_under_way() {
+    let mut bed = Bed::new();
+    bed.route("/a", &[(U, 0)]);
+    let of = |bed: &Bed, index| {
+        let measured = bed.router.measurements.find(index)?;
+        Some((measured.in_flight(), measured.data(), measured.smoothed_rtt_ns()))
+    };
+    bed.ask(LOCAL, &Ask::new("/a/1", 1));
+    bed.ask(LOCAL, &Ask::new("/a/2", 1));
+    assert_eq!(of(&bed, 0), Some((2, 0, None)));
+    bed.pass_ms(20);
+    bed.answer(U, data("/a/1", 0));
+    assert_eq!(of(&bed, 0), Some((1, 1, Some(20 * NS_PER_MS))));
+    // The route goes while an Interest is under way.
+    bed.route("/a", &[]);
+    assert_eq!(of(&bed, 0).unwrap().0, 1);
+    bed.answer(U, data("/a/2", 0));
+    assert_eq!(of(&bed, 0), None);
+}

@@ -1,5 +1,6 @@
 //! `[router]` and `[[routers]]`.
 
+use weir_forward::strategy::StrategyKind;
 use weir_netem::ServiceTime;
 use weir_plan::{CpuPlan, RouterPlan, StagePlan, StagesPlan, WhenFull};
 
@@ -37,7 +38,7 @@ impl RouterSettings {
         }
         let plan = &mut settings.plan;
         plan.pit_entries_max = reader.count_u32("pit_entries", 1)?.unwrap_or(plan.pit_entries_max);
-        if let Some(word) = reader.word("strategy", &["best-route", "multicast"])? {
+        if let Some(word) = reader.word("strategy", StrategyKind::WORDS)? {
             plan.strategy = word.to_owned();
         }
         if let Some(shards) = reader.count("shards", 1)? {

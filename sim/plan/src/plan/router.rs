@@ -1,6 +1,6 @@
 //! A router's settings as the core has them.
 
-use weir_forward::strategy::Strategy;
+use weir_forward::strategy::{Strategy, StrategyKind};
 use weir_store::{Compare, IndexKind, StoreConfig};
 
 use super::RouterPlan;
@@ -42,14 +42,11 @@ impl RouterPlan {
     /// # Errors
     /// There is no strategy of that name; `name` is the node's.
     pub fn strategy_of_root(&self, name: &str) -> Result<Strategy, PlanError> {
-        match self.strategy.as_str() {
-            "best-route" => Ok(Strategy::best_route()),
-            "multicast" => Ok(Strategy::multicast()),
-            other => Err(PlanError::Value {
-                place: format!("node `{name}`"),
-                key: "strategy",
-                problem: format!("is `{other}`; it must be best-route or multicast"),
-            }),
-        }
+        let kind = self.strategy.parse::<StrategyKind>().map_err(|_| PlanError::Value {
+            place: format!("node `{name}`"),
+            key: "strategy",
+            problem: format!("is `{}`; it must be one of {:?}", self.strategy, StrategyKind::WORDS),
+        })?;
+        Ok(kind.into())
     }
 }

@@ -1,0 +1,67 @@
+//! lowest-rtt: the next hop that has answered soonest lately, of those that have not failed since.
+
+use weir_wire::NackReason;
+
+use super::best_route;
+use super::context::{Behaviour, Context, Suppression};
+use crate::stats::DropReason;
+use crate::table::fib::FibNextHop;
+use crate::table::measurements::{Listener, Measurement};
+
+/// One Interest in so many goes to the second best next hop as well, to see how that does.
+const PROBE_EVERY: u64 = 128;
+
+pub(super) struct LowestRtt;
+
+impl Behaviour for LowestRtt {
+    fn version(&self) -> u64 {
+        1
+    }
+
+    fn on_interest(&self, suppression: &Suppression, context: &mut Context<'_>) {
+        if best_route::is_pending(context) {
+            return best_route::on_retransmission(suppression, context);
+        }
+        let Some(best) = context.eligible().min_by_key(|hop| rank(context, hop)) else {
+            context.stats.drop_packet(DropReason::NoNextHop);
+            return context.reject(NackReason::NoRoute);
+        };
+        let is_probe = context.measurement(&best).is_some_and(|measured| {
+            measured.data() > 0 && measured.data().is_multiple_of(PROBE_EVERY)
+        });
+        context.send_interest(best);
+        if is_probe {
+            let others = context.eligible().filter(|hop| hop.face != best.face);
+            if let Some(second) = others.min_by_key(|hop| rank(context, hop)) {
+                context.send_interest(second);
+            }
+        }
+    }
+
+    fn listener(&self) -> Option<&'static dyn Listener> {
+        Some(&LowestRtt)
+    }
+}
+
+impl Listener for LowestRtt {
+    fn on_data(&self, hop: &mut Measurement) {
+        hop.strategy_state = 0;
+    }
+
+    fn on_nack(&self, hop: &mut Measurement) {
+        hop.strategy_state += 1;
+    }
+
+    fn on_timeout(&self, hop: &mut Measurement) {
+        hop.strategy_state += 1;
+    }
+}
+
+/// Fewest failures in a row, then the shortest round-trip time, then the cost. A next hop that has
+/// never answered is tried by one Interest at a time.
+fn rank(context: &Context<'_>, hop: &FibNextHop) -> (u64, u64, u64) {
+    let Some(measured) = context.measurement(hop) else { return (0, u64::MAX, hop.cost) };
+    let unknown_ns = if measured.in_flight() == 0 { 0 } else { u64::MAX };
+    let rtt_ns = measured.smoothed_rtt_ns().unwrap_or(unknown_ns);
+    (measured.strategy_state, rtt_ns, hop.cost)
+}
