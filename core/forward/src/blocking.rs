@@ -80,7 +80,7 @@ impl BlockingStore {
                 router.stats.in_interests += 1;
                 self.wait(router, now, received, interest, arrival.hashes, out);
             }
-            _ => router.process(now, arrival, out),
+            _ => router.process_apart(now, arrival, out),
         }
     }
 
@@ -100,7 +100,7 @@ impl BlockingStore {
             return router.stats.drop_packet(DropReason::UnknownFace);
         };
         if is_ruled_out(router, now, interest, hashes) {
-            return router.on_interest(now, received, interest, hashes, out);
+            return router.resume_interest(now, received, interest, hashes, out);
         }
         router.disk.neighbours.note_asked(now, &face);
         let queue = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
@@ -143,7 +143,7 @@ impl BlockingStore {
             let PacketView::Interest(interest) = &view else { unreachable!("no Data queues") };
             let received =
                 ReceivedPacket { queue_state, ..ReceivedPacket::new(face, &header, &packet) };
-            router.on_interest(now, &received, interest, hashes, out);
+            router.resume_interest(now, &received, interest, hashes, out);
             router.take_finished_reads(now, out);
         }
     }

@@ -317,7 +317,15 @@ impl Router {
         }
     }
 
-    pub(crate) fn process(&mut self, now: Instant, arrival: &Arrival<'_>, out: &mut Outbox) {
+    /// A packet that does not take the usual way here.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn process_apart(&mut self, now: Instant, arrival: &Arrival<'_>, out: &mut Outbox) {
+        self.process(now, arrival, out);
+    }
+
+    #[inline(always)]
+    fn process(&mut self, now: Instant, arrival: &Arrival<'_>, out: &mut Outbox) {
         let Arrival { received, hashes, .. } = arrival;
         match &arrival.parsed {
             Some(PacketView::Interest(interest)) => match received.header.nack {

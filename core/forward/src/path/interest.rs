@@ -54,6 +54,20 @@ impl Router {
         }
     }
 
+    /// The path of an Interest that does not take the usual way to it.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn resume_interest(
+        &mut self,
+        now: Instant,
+        received: &ReceivedPacket<'_>,
+        interest: &InterestView<'_>,
+        hashes: NameHashes,
+        out: &mut Outbox,
+    ) {
+        self.on_interest(now, received, interest, hashes, out);
+    }
+
     /// One step of the path of an Interest alone, for a driver that has Interests wait between
     /// steps. Begin with [`InterestStep::Arrival`]. Returns the step that the same Interest is to be
     /// given to next; `None` when it has come to its end.
