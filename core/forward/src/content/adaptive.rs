@@ -11,7 +11,8 @@
 //! - **Joining a queue delays those who come after.** What one more costs is not its own wait but
 //!   the time that all are in the queue longer until it is empty again (Naor 1969, "The regulation
 //!   of queue size by levying tolls"). An Interest that only looked at its own wait would fill the
-//!   queue to the break-even point, where the disk gains nobody anything. The least marginal cost wins.
+//!   queue to the break-even point, where the disk gains nobody anything. The least marginal cost
+//!   wins.
 //! - **Near the break-even point** chance decides, in proportion.
 //! - **What is seldom used is tried** when what was used instead has taken two hundred times as
 //!   long: trying costs no more than about 0.5 %, however bad that way may be.

@@ -69,8 +69,8 @@ impl Router {
     }
 
     /// One step of the path of an Interest alone, for a driver that has Interests wait between
-    /// steps. Begin with [`InterestStep::Arrival`]. Returns the step that the same Interest is to be
-    /// given to next; `None` when it has come to its end.
+    /// steps. Begin with [`InterestStep::Arrival`]. Returns the step that the same Interest is to
+    /// be given to next; `None` when it has come to its end.
     ///
     /// An Interest that waits for a disk has come to its end here: it goes on by itself if the disk
     /// cannot help. While an Interest waits for the FIB its entry may be answered or expire; then
