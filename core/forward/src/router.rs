@@ -196,10 +196,7 @@ impl Router {
             fib_entries: self.fib.len() as u64,
             dead_nonces: self.dead_nonces.len() as u64,
             store: self.store.stats(),
-            busy: BusyStats {
-                interests_waiting: self.disk.held_up().into(),
-                ..self.stats.busy.clone()
-            },
+            busy: BusyStats { interests_waiting: self.disk.held_up().into(), ..self.stats.busy },
             ..self.stats.clone()
         }
     }

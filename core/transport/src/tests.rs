@@ -403,7 +403,7 @@ fn over_paths(
     seed: u64,
 ) -> Outcome {
     let content = random_octets(&mut Rng::from_seed(seed), 60_000);
-    let mut producer = Producer::new(content.clone(), 100, seed % 2 == 0);
+    let mut producer = Producer::new(content.clone(), 100, seed.is_multiple_of(2));
     let schedule = Box::new(InTurn(0));
     let consumer = Consumer::with_schedule(latest(), config, seed, Instant::ZERO, schedule);
     let mut simulation = Simulation::with_paths(Some(&mut producer), channels, consumer, seed);

@@ -308,10 +308,10 @@ fn strangers_octets_are_counted() {
 /// answer, none after its time, every bound holds, and in the end nothing is left.
 #[test]
 fn any_history_keeps_the_bounds_and_answers_once() {
-    for seed in 0..300 {
+    for seed in 0..300_u64 {
         let rng = &mut Rng::from_seed(seed);
         let config = ProducerConfig {
-            unanswered: if seed % 2 == 0 { Unanswered::Nack } else { Unanswered::Silence },
+            unanswered: if seed.is_multiple_of(2) { Unanswered::Nack } else { Unanswered::Silence },
             wait_max_ns: below(rng, 3) * 200 * NS_PER_MS,
             waiting_max: 1 + below(rng, 8) as usize,
             reads_max: 1 + below(rng, 4) as usize,
