@@ -4,14 +4,15 @@
 //! from the start of the run: [`Instant::ZERO`] is when the plan's times begin.
 
 mod consumer;
-mod encode;
+mod content;
+mod interest;
 mod producer;
 
 use weir_base::{Instant, Packet};
 use weir_wire::LpHeader;
 
 pub use self::consumer::{Consumer, ConsumerStats};
-pub use self::producer::{Producer, ProducerStats};
+pub use self::producer::Producer;
 use crate::event::EventKind;
 use crate::plan::Role;
 use crate::workload::WorkloadError;

@@ -532,7 +532,7 @@ fn producers_leave_strange_packets_alone() {
     assert_eq!(out.packets[0].0.pit_token, token);
     assert_eq!(out.packets[1].1, right);
     let stats = producer.stats();
-    assert_eq!((stats.interests, stats.answered, stats.unknown, stats.malformed), (6, 2, 4, 2));
+    assert_eq!((stats.interests, stats.data, stats.unknown, stats.malformed), (6, 2, 4, 2));
 }
 
 fn varied_name(object: u64, segment: u64) -> weir_wire::Name {

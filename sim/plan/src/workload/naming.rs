@@ -99,6 +99,16 @@ impl Naming {
         name
     }
 
+    /// Replaces `out` by the value of that name.
+    pub(crate) fn write_object(&self, object: u64, out: &mut Vec<u8>) {
+        let mut digits = [0; DIGITS_MAX];
+        let digits = decimal(object, &mut digits);
+        out.clear();
+        out.extend_from_slice(&self.stem);
+        out.extend([tlv::GENERIC_NAME_COMPONENT as u8, digits.len() as u8]);
+        out.extend_from_slice(digits);
+    }
+
     /// The name of a segment.
     pub fn segment_name(&self, object: u64, segment: u64) -> Name {
         let mut name = self.object_name(object);

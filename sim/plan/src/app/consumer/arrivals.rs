@@ -5,7 +5,7 @@ use weir_wire::{DataView, InterestView, LpHeader};
 
 use super::unanswered::Unanswered;
 use super::{AppInput, AppOutbox, Core};
-use crate::app::encode::InterestTemplate;
+use crate::app::interest::InterestTemplate;
 use crate::event::EventKind;
 use crate::workload::random::{below, mix};
 use crate::workload::{

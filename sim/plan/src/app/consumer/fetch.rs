@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 
 use weir_base::{Instant, Packet};
-use weir_security::sha256;
 use weir_transport::{
     Consumer, ConsumerConfig, ConsumerEvent, ConsumerInput, ConsumerOutbox, Controller, Part,
     PathId, PieceId, Target, TraceEvent, TraceKind, Verdict, Verification, VerifyId,
@@ -11,7 +10,7 @@ use weir_transport::{
 use weir_wire::{DataView, LpHeader};
 
 use super::{AppInput, AppOutbox, Core};
-use crate::app::encode::DataTemplate;
+use crate::app::content::Content;
 use crate::event::EventKind;
 use crate::workload::{ConsumerPlan, WorkloadError};
 
@@ -242,11 +241,8 @@ impl Fetch {
             Err(wrong) => {
                 core.damaged(object, segment, wrong, out);
                 self.refused.push(answer);
-                let right = DataTemplate::new(data.freshness_ms);
-                let shape = core.collection.shape(object);
-                let pool = &mut core.pool;
-                let right = right.write(&core.collection, shape, object, segment, pool);
-                let digest = Some(sha256(&[&right]));
+                let mut right = Content::new(core.collection.clone(), data.freshness_ms);
+                let digest = Some(right.digest(object, segment));
                 Verdict::Bad { reason: wrong.to_string(), digest }
             }
         };

@@ -1,0 +1,111 @@
+//! The Data of a collection, made when it is asked for.
+
+use weir_base::{Packet, Pool};
+use weir_security::sha256;
+use weir_transport::{Answer, ObjectId, SegmentTemplate, Source};
+use weir_wire::{InterestView, Name, SignatureInfo, signature_type};
+
+use crate::workload::Collection;
+
+/// Makes the Data of a collection, with a NullSignature.
+#[derive(Clone, Debug)]
+pub(super) struct Content {
+    collection: Collection,
+    template: SegmentTemplate,
+    /// The object that the template is of.
+    current: Option<u64>,
+    /// The value of its name; here so that its memory stays.
+    name: Vec<u8>,
+}
+
+impl Content {
+    /// The Data of `collection`, with this FreshnessPeriod.
+    pub(super) fn new(collection: Collection, freshness_ms: u64) -> Self {
+        let info = SignatureInfo::new(signature_type::NULL);
+        let template = SegmentTemplate::new(Name::new().as_view(), freshness_ms, 0, &info);
+        Self { collection, template, current: None, name: Vec::new() }
+    }
+
+    pub(super) fn collection(&self) -> &Collection {
+        &self.collection
+    }
+
+    /// The Data of a segment.
+    pub(super) fn packet(&mut self, object: u64, segment: u64, pool: &mut Pool) -> Packet {
+        let shape = self.collection.shape(object);
+        if self.current != Some(object) {
+            self.current = Some(object);
+            self.collection.naming().write_object(object, &mut self.name);
+            self.template.set_object(&self.name, shape.last_segment());
+        }
+        let content_len = shape.content_bytes(segment);
+        let mut block = pool.alloc(self.template.frame(segment, content_len, 0).len);
+        let frame = self.template.write(segment, content_len, &[], &mut block);
+        self.collection.fill(object, segment, &mut block[frame.content]);
+        block.freeze(frame.len)
+    }
+
+    /// The implicit digest of the Data of a segment.
+    #[cold]
+    pub(super) fn digest(&mut self, object: u64, segment: u64) -> [u8; 32] {
+        sha256(&[&self.packet(object, segment, &mut Pool::new(0))])
+    }
+}
+
+impl Source for Content {
+    fn find(&mut self, interest: &InterestView<'_>) -> Answer {
+        let asked = self.collection.naming().parse(interest.name.value()).filter(|asked| {
+            asked.object < self.collection.object_count()
+                && asked.segment < self.collection.shape(asked.object).segments
+        });
+        match asked {
+            Some(asked) => {
+                Answer::Segment { object: ObjectId(asked.object), segment: asked.segment }
+            }
+            None => Answer::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_wire::DataView;
+
+    use super::*;
+    use crate::app::tests::names;
+    use crate::workload::Sizes;
+
+    #[test]
+    fn data_are_what_they_say() {
+        let mut pool = Pool::new(1 << 20);
+        for (freshness_ms, bytes) in [(0, 0), (0, 1), (5, 999), (5, 1000), (70_000, 1_000_000)] {
+            let collection = Collection::new(&names(Sizes::Fixed { bytes }, 1000)).unwrap();
+            let shape = collection.shape(7);
+            let mut content = Content::new(collection.clone(), freshness_ms);
+            for segment in 0..shape.segments {
+                let packet = content.packet(7, segment, &mut pool);
+                let data = DataView::decode(&packet).unwrap();
+                let name = collection.naming().segment_name(7, segment);
+                assert_eq!(data.name, name.as_view());
+                assert_eq!(data.freshness_ms, freshness_ms);
+                assert_eq!(data.signature_info.signature_type, signature_type::NULL);
+                collection.check(7, segment, &data).unwrap();
+            }
+            let total: usize = (0..shape.segments).map(|it| shape.content_bytes(it)).sum();
+            assert_eq!(total as u64, bytes);
+        }
+    }
+
+    #[test]
+    fn the_largest_segment_fills_a_packet_at_most() {
+        let mut pool = Pool::new(1 << 20);
+        let problem = Collection::new(&names(Sizes::Fixed { bytes: 9000 }, 9000)).unwrap_err();
+        let text = problem.to_string();
+        let room: u32 =
+            text.split(" to ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+        let collection = Collection::new(&names(Sizes::Fixed { bytes: u64::MAX }, room)).unwrap();
+        let packet = Content::new(collection, u64::MAX).packet(u64::MAX, 1 << 33, &mut pool);
+        assert!(packet.len() <= weir_wire::PACKET_SIZE_MAX && packet.len() > 8700);
+        assert!(Collection::new(&names(Sizes::Fixed { bytes: 1 }, room + 1)).is_err());
+    }
+}
