@@ -51,6 +51,7 @@ pub(super) const CONSUMER: &[&str] = &[
     "stagger",
     "stop",
     "lifetime",
+    "verification",
 ];
 
 /// Requests of a generated trace at most.
@@ -92,6 +93,7 @@ pub(super) struct ConsumerGroup {
     stagger_ns: u64,
     stop_ns: Option<u64>,
     pub(super) lifetime_ms: u64,
+    verify_ns: u64,
     pub(super) line: usize,
 }
 
@@ -301,6 +303,12 @@ fn consumer(
     if lifetime_ms == 0 {
         return Err(reader.error_at("lifetime", "an Interest lives at least 1ms"));
     }
+    let demand = demand(reader)?;
+    let verify_ns = reader.duration_ns("verification")?.unwrap_or(0);
+    if verify_ns > 0 && matches!(demand, Demand::Arrivals { .. }) {
+        let problem = "single Interests are not verified; give a window, a controller or objects";
+        return Err(reader.error_at("verification", problem));
+    }
     Ok(ConsumerGroup {
         id: id(reader)?,
         at: at(reader)?,
@@ -311,11 +319,12 @@ fn consumer(
         of_line: reader.node("of").map_or(reader.line(), |node| node.line),
         spread: reader.count("spread", 1)?,
         popularity: popularity(reader, folder)?,
-        demand: demand(reader)?,
+        demand,
         start_ns: reader.duration_ns("start")?.unwrap_or(0),
         stagger_ns: reader.duration_ns("stagger")?.unwrap_or(0),
         stop_ns: reader.duration_ns("stop")?,
         lifetime_ms,
+        verify_ns,
         line: reader.line(),
     })
 }
@@ -483,7 +492,7 @@ impl ConsumerGroup {
             start_ns: self.start_ns + self.stagger_ns * index as u64,
             stop_ns: self.stop_ns,
             lifetime_ms: self.lifetime_ms,
-            verify_ns: 0,
+            verify_ns: self.verify_ns,
             names: of.names(prefix, popularity),
             demand: self.demand.clone(),
         })
