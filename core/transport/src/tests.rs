@@ -280,6 +280,28 @@ impl<'a> Simulation<'a> {
         verdict
     }
 
+    /// What has arrived by now, but for what comes by paths that are no more.
+    fn take_arrivals(&mut self, removed: &mut Vec<PathId>, inputs: &mut Vec<ConsumerInput>) {
+        while let Some(&Reverse((at, sequence))) = self.arrivals.peek()
+            && at <= self.now
+        {
+            self.arrivals.pop();
+            inputs.push(match self.arriving.remove(&sequence).unwrap() {
+                Arrival::Packet(path, ..) if removed.contains(&path) => continue,
+                Arrival::Packet(path, header, packet) => {
+                    ConsumerInput::Packet { path, header, packet }
+                }
+                Arrival::Verified(op) => {
+                    ConsumerInput::Verified { op: op.op, verdict: self.verified(&op) }
+                }
+                Arrival::Removed(path) => {
+                    removed.push(path);
+                    ConsumerInput::RemovePath { path }
+                }
+            });
+        }
+    }
+
     fn run(mut self, have: &SegmentSet) -> Outcome {
         let mut inputs = core::mem::take(&mut self.inputs);
         let mut out = ConsumerOutbox::default();
@@ -327,24 +349,7 @@ impl<'a> Simulation<'a> {
             assert!(idle < 1000, "no progress: {:?}", self.consumer);
             assert!(next < Instant::from_ns(3600 * NS_PER_S), "stuck: {:?}", self.consumer);
             self.now = self.now.max(next);
-            while let Some(&Reverse((at, sequence))) = self.arrivals.peek()
-                && at <= self.now
-            {
-                self.arrivals.pop();
-                inputs.push(match self.arriving.remove(&sequence).unwrap() {
-                    Arrival::Packet(path, ..) if removed.contains(&path) => continue,
-                    Arrival::Packet(path, header, packet) => {
-                        ConsumerInput::Packet { path, header, packet }
-                    }
-                    Arrival::Verified(op) => {
-                        ConsumerInput::Verified { op: op.op, verdict: self.verified(&op) }
-                    }
-                    Arrival::Removed(path) => {
-                        removed.push(path);
-                        ConsumerInput::RemovePath { path }
-                    }
-                });
-            }
+            self.take_arrivals(&mut removed, &mut inputs);
         };
         Outcome {
             content: self.segments.into_values().flatten().collect(),

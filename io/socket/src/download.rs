@@ -38,8 +38,8 @@ pub trait Host {
     /// Ends the download.
     fn output(&mut self, found: &Found) -> Result<Box<dyn Output>, String>;
 
-    /// Whether the signer of a packet is believed. Asked again when what the decision depends on has
-    /// been fetched, which goes on beside the download.
+    /// Whether the signer of a packet is believed. Asked again when what the decision depends on
+    /// has been fetched, which goes on beside the download.
     fn decide(&mut self, data: &DataView<'_>) -> Decision;
 
     /// A certificate that metadata holds.

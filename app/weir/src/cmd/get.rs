@@ -44,8 +44,9 @@ pub(crate) struct Args {
     /// How to find the segments
     #[arg(long, value_enum, default_value_t = Discovery::Metadata)]
     discovery: Discovery,
-    /// How the number of Interests under way is controlled: cubic, aimd, fixed or nb-cc
-    #[arg(long, value_name = "KIND", default_value_t = Controller::Cubic)]
+    #[arg(long, value_name = "KIND", default_value_t = Controller::Cubic, help = format!(
+        "How the number of Interests under way is controlled: {}", Controller::WORDS.join(", "),
+    ))]
     pipeline: Controller,
     /// Interests under way: always with fixed, else at first
     #[arg(long, value_name = "N", value_parser = parse_positive)]

@@ -170,8 +170,8 @@ impl TrustPolicy {
         Self { anchors, needs_anchor, known, keys, factory, fetched, answered, signers }
     }
 
-    /// Whether what `data` says of its signer is to be believed. `now_unix_s` is the time in seconds
-    /// since the Unix epoch.
+    /// Whether what `data` says of its signer is to be believed. `now_unix_s` is the time in
+    /// seconds since the Unix epoch.
     pub fn decide(&mut self, data: &DataView<'_>, now_unix_s: i64) -> Decision {
         let decided = match SignatureType(data.signature_info.signature_type) {
             SignatureType::DIGEST_SHA256 => self.unsigned(data.name),
@@ -186,7 +186,8 @@ impl TrustPolicy {
         }
     }
 
-    /// A certificate that metadata holds. It says who signed, not that the signer is to be believed.
+    /// A certificate that metadata holds. It says who signed, not that the signer is to be
+    /// believed.
     pub fn offer(&mut self, certificate: &[u8]) {
         if let Ok(certificate) = Certificate::decode(certificate)
             && self.is_sound(&certificate)

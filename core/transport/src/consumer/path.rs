@@ -184,8 +184,8 @@ impl Path {
         }
     }
 
-    /// Tells the controller of congestion that the Interest of place `order` met, unless it was sent
-    /// before the last decrease.
+    /// Tells the controller of congestion that the Interest of place `order` met, unless it was
+    /// sent before the last decrease.
     pub(crate) fn congested(
         &mut self,
         now: Instant,
