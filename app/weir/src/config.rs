@@ -64,8 +64,7 @@ pub(crate) struct FileConfig {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RouterSection {
-    #[serde(deserialize_with = "threads")]
-    pub(crate) threads: usize,
+    pub(crate) threads: Threads,
     #[serde(deserialize_with = "positive")]
     pub(crate) pit_entries_max: usize,
     #[serde(deserialize_with = "positive")]
@@ -78,7 +77,7 @@ pub(crate) struct RouterSection {
 impl Default for RouterSection {
     fn default() -> Self {
         Self {
-            threads: 1,
+            threads: Threads::Auto,
             pit_entries_max: 1_000_000,
             pit_entries_per_face_max: 250_000,
             fib_entries_max: 1_000_000,
@@ -222,12 +221,59 @@ pub(crate) struct StrategySection {
     pub(crate) strategy: StrategyName,
 }
 
-fn threads<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
-    let count = usize::deserialize(deserializer)?;
-    if (1..=THREADS_MAX).contains(&count) {
-        return Ok(count);
+/// Packet threads of the router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Threads {
+    /// As many as there are processors, at most [`Threads::AUTO_MAX`].
+    Auto,
+    Count(usize),
+}
+
+impl Threads {
+    const AUTO_MAX: usize = 4;
+
+    /// The number. A store on disks keeps the number of threads that it was made with, so there it
+    /// is one unless a number is given, whatever machine the disks are moved to.
+    fn count(self, has_disks: bool) -> usize {
+        match self {
+            Self::Count(count) => count,
+            Self::Auto if has_disks => 1,
+            Self::Auto => std::thread::available_parallelism()
+                .map_or(1, |processors| processors.get().min(Self::AUTO_MAX)),
+        }
     }
-    Err(D::Error::custom(format!("`threads` is {count}; give a number from 1 to {THREADS_MAX}")))
+}
+
+impl FromStr for Threads {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let count = text.parse().ok().filter(|count| (1..=THREADS_MAX).contains(count));
+        match (text, count) {
+            ("auto", _) => Ok(Self::Auto),
+            (_, Some(count)) => Ok(Self::Count(count)),
+            _ => Err(format!(
+                "`threads` is {text}; give a number from 1 to {THREADS_MAX}, or \"auto\""
+            )),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Threads {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Given {
+            Number(i64),
+            Text(String),
+        }
+        let text = match Given::deserialize(deserializer)? {
+            Given::Number(count) => count.to_string(),
+            Given::Text(text) if text == "auto" => text,
+            Given::Text(text) => format!("\"{text}\""),
+        };
+        text.parse().map_err(D::Error::custom)
+    }
 }
 
 fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
@@ -529,10 +575,11 @@ impl FileConfig {
 
     /// What the runtime is started with. Reads the trust anchors' files.
     pub(crate) fn to_runtime(&self) -> anyhow::Result<RuntimeConfig> {
+        let threads = self.router.threads.count(!self.disk.is_empty());
         Ok(RuntimeConfig {
-            threads: self.router.threads,
+            threads,
             store: self.store.config(),
-            disks: disk::to_runtime(&self.disks, &self.disk, self.router.threads)?,
+            disks: disk::to_runtime(&self.disks, &self.disk, threads)?,
             pit_entries_max: self.router.pit_entries_max,
             pit_entries_per_face_max: self.router.pit_entries_per_face_max,
             fib_entries_max: self.router.fib_entries_max,

@@ -4,6 +4,7 @@ use weir_base::{FaceId, Packet};
 use weir_wire::{InterestView, LpHeader, NackReason, PitToken};
 
 use crate::io::{OutPacket, Outbox, PacketKind};
+use crate::shard;
 use crate::stats::RouterStats;
 use crate::table::faces::FaceTable;
 use crate::table::pit::PitEntry;
@@ -12,27 +13,34 @@ use crate::table::pit::PitEntry;
 pub(crate) struct Sender {
     /// The token of our Interests; empty with one shard.
     token: PitToken,
+    /// The same of those with CanBePrefix.
+    prefix_token: PitToken,
 }
 
 impl Sender {
-    pub(crate) fn new(token: PitToken) -> Self {
-        Self { token }
+    pub(crate) fn new(shard: u16, shard_count: u16) -> Self {
+        let (token, prefix_token) = match shard_count {
+            1 => Default::default(),
+            _ => (shard::token_of_shard(shard), shard::token_by_name()),
+        };
+        Self { token, prefix_token }
     }
 
     pub(crate) fn interest(
         &self,
         face: FaceId,
         ingress: FaceId,
-        packet: Packet,
+        entry: &PitEntry,
         stats: &mut RouterStats,
         out: &mut Outbox,
     ) {
         stats.out_interests += 1;
         let header = LpHeader {
-            pit_token: self.token,
+            pit_token: if entry.can_be_prefix { self.prefix_token } else { self.token },
             incoming_face: Some(ingress.0),
             ..LpHeader::default()
         };
+        let packet = entry.interest.clone();
         out.packets.push(OutPacket { face, header, packet, kind: PacketKind::Interest });
     }
 

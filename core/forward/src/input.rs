@@ -8,6 +8,7 @@ use weir_store::disk::{DiskOpId, DiskOutcome};
 use weir_wire::{HopSignal, LpHeader, Name};
 
 use crate::io::{FaceScope, LinkType, NextHop};
+use crate::shard::ShardMessage;
 use crate::strategy::Strategy;
 
 /// One thing that a shard is given. Inputs come in batches; a batch of any size gives the same
@@ -40,6 +41,13 @@ pub enum Input {
         face: FaceId,
         /// What it says.
         signal: HopSignal,
+    },
+    /// Another shard of the router says something, see [`Outbox::shard_messages`](crate::Outbox).
+    Shard {
+        /// Its number.
+        from: u16,
+        /// What it says.
+        message: ShardMessage,
     },
     /// Nothing but the time has come: see [`Router::next_wakeup`](crate::Router::next_wakeup).
     Wakeup,

@@ -6,6 +6,8 @@ use weir_base::{FaceId, Packet};
 use weir_store::disk::DiskOp;
 use weir_wire::{HopSignal, LpHeader};
 
+use crate::shard::ShardMessage;
+
 /// Whether a face leads to this host's own programs (NFD management, FaceScope).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaceScope {
@@ -109,6 +111,9 @@ pub struct Outbox {
     pub signals: Vec<(FaceId, HopSignal)>,
     /// Other news, in order.
     pub events: Vec<Event>,
+    /// What other shards of the router are to be told, by number of the shard: the driver gives it
+    /// to them as [`Input::Shard`](crate::Input), in this order. Empty on routers of one shard.
+    pub shard_messages: Vec<(u16, ShardMessage)>,
     /// What to do on the disks of the store. Each must be answered by [`Input::DiskDone`].
     pub disk_ops: Vec<DiskOp>,
 }

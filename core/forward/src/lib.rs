@@ -29,6 +29,7 @@ pub use io::{
 };
 pub use path::InterestStep;
 pub use router::{Router, RouterConfig};
+pub use shard::ShardMessage;
 pub use stats::{BusyStats, DropReason, LatencyHistogram, RouterStats};
 pub use table::prefixes::PREFIX_COMPONENTS_MAX;
 

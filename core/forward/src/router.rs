@@ -11,11 +11,12 @@ use weir_wire::{Name, NameView, PacketView, PitToken, tlv};
 
 use crate::content::busy::BusyPolicy;
 use crate::content::disk::DiskState;
+use crate::content::queries::Queries;
 use crate::egress::Sender;
 use crate::input::Input;
 use crate::io::{Outbox, UnsolicitedPolicy};
 use crate::packet::ReceivedPacket;
-use crate::shard;
+use crate::shard::SHARDS_MAX;
 use crate::stats::{BusyStats, DropReason, RouterStats};
 use crate::strategy::Strategy;
 use crate::table::dead_nonces::DeadNonceList;
@@ -24,6 +25,7 @@ use crate::table::fib::Fib;
 use crate::table::measurements::{FlightEnd, Measurements};
 use crate::table::pit::Pit;
 use crate::table::prefixes::PrefixTable;
+use crate::table::watches::Watches;
 
 /// Bounds and policies of a shard.
 #[derive(Clone, Debug)]
@@ -107,6 +109,8 @@ pub struct Router {
     pub(crate) pool: Pool,
     pub(crate) rng: Rng,
     pub(crate) sender: Sender,
+    pub(crate) watches: Watches,
+    pub(crate) queries: Queries,
     pub(crate) stats: RouterStats,
     expired: Vec<u32>,
     pub(crate) matched: Vec<u32>,
@@ -120,13 +124,11 @@ impl Router {
     #[must_use]
     pub fn new(now: Instant, config: RouterConfig) -> Self {
         assert!(config.shard < config.shard_count, "shards are numbered from 0");
-        let token = match config.shard_count {
-            1 => PitToken::default(),
-            _ => shard::token_of_shard(config.shard),
-        };
+        assert!(usize::from(config.shard_count) <= SHARDS_MAX, "a set of shards is one word");
+        let others = usize::from(config.shard_count) - 1;
         let mut router = Self {
             faces: FaceTable::new(),
-            pit: Pit::new(now, config.pit_entries_max),
+            pit: Pit::new(now, config.pit_entries_max, others > 0),
             fib: Fib::new(),
             measurements: Measurements::default(),
             strategies: PrefixTable::new(),
@@ -140,7 +142,9 @@ impl Router {
             producer_regions: Vec::new(),
             pool: Pool::new(config.pool_bytes_max),
             rng: Rng::from_seed(config.seed),
-            sender: Sender::new(token),
+            sender: Sender::new(config.shard, config.shard_count),
+            watches: Watches::new(now, others.saturating_mul(config.pit_entries_max)),
+            queries: Queries::default(),
             stats: RouterStats::default(),
             prefix_hashes: Vec::new(),
             expired: Vec::new(),
@@ -160,6 +164,9 @@ impl Router {
     pub fn handle(&mut self, now: Instant, inputs: &mut [Input], out: &mut Outbox) {
         self.expire(now);
         self.handle_disk_timeout(now, out);
+        if self.is_sharded() {
+            self.handle_shard_timeouts(now, out);
+        }
         let mut rest = inputs;
         while !rest.is_empty() {
             let is_packet = |input: &Input| matches!(input, Input::Packet { .. });
@@ -179,13 +186,11 @@ impl Router {
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Instant> {
         let pit = self.pit.timers.next_wakeup();
-        if !self.store.has_disk() {
-            return pit;
-        }
-        [pit, self.store.next_wakeup(), self.disk.neighbours.next_wakeup()]
-            .into_iter()
-            .flatten()
-            .min()
+        let [store, neighbours] = match self.store.has_disk() {
+            true => [self.store.next_wakeup(), self.disk.neighbours.next_wakeup()],
+            false => [None; 2],
+        };
+        [pit, store, neighbours, self.queries.next_wakeup()].into_iter().flatten().min()
     }
 
     /// Counters and table sizes as they are now.

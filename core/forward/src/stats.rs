@@ -132,6 +132,8 @@ counters! {
         unsatisfied: Total, "interests_unsatisfied";
         /// Interests that joined a pending one instead of being sent.
         aggregated: Total, "interests_aggregated";
+        /// Interests with CanBePrefix that went on before all other shards had said what they have.
+        shard_timeouts: Total, "shard_timeouts";
         /// Entries in the PIT.
         pit_entries: Now, "pit_entries";
         /// Prefixes in the FIB.

@@ -12,7 +12,10 @@ use weir_wire::name::DIGEST_SIZE;
 use weir_wire::tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as DIGEST_COMPONENT;
 use weir_wire::{DataView, NameView};
 
+mod part;
 mod tiered;
+
+pub use part::PartAnswer;
 
 /// Names of more components are not stored: each prefix may need a node of its own.
 pub const COMPONENTS_MAX: usize = 128;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mio::Waker;
 use rtrb::{Consumer, Producer, RingBuffer};
 use weir_base::{FaceId, Packet};
-use weir_forward::OutPacket;
+use weir_forward::{OutPacket, ShardMessage};
 use weir_wire::{HopSignal, LpHeader};
 
 /// Slots of one ring. A full ring drops, and counts, as a full queue does.
@@ -20,6 +20,8 @@ pub(crate) enum Crossing {
     In { face: FaceId, header: LpHeader, packet: Packet },
     /// A packet for a face over there.
     Out(OutPacket),
+    /// What one shard says to another. A home goes on without an answer that was lost.
+    Shard { from: u16, message: ShardMessage },
     /// A signal from the router at a face, for the shard over there.
     SignalIn { face: FaceId, signal: HopSignal },
     /// A signal for the router at a face over there.

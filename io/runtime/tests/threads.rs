@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{Got, TestRouter, content_of, data, interest, name_of};
+use common::{Got, Peer, TestRouter, content_of, data, interest, name_of};
 use weir_manage::ControlParameters;
 use weir_manage::commands::Command;
-use weir_wire::{LpHeader, LpView, NackReason};
+use weir_wire::{Data, Interest, LpHeader, LpView, NackReason};
 
 fn with_threads(threads: usize) -> TestRouter {
     TestRouter::start_with(|config| config.threads = threads)
@@ -103,5 +103,73 @@ fn faces_go_from_all_shards() {
     for index in 0..6 {
         consumer.send(&interest(&format!("/g{index}/x")));
         assert_eq!(consumer.got().nack(), NackReason::NoRoute);
+    }
+}
+
+fn prefix_interest(uri: &str, must_be_fresh: bool) -> Vec<u8> {
+    Interest::new(common::name(uri)).can_be_prefix(true).must_be_fresh(must_be_fresh).encode()
+}
+
+/// An Interest that came to a producer, its header, and the answer to it, which bears its token.
+fn answer<S: std::io::Read + std::io::Write>(producer: &mut Peer<S>, uri: &str, packet: &[u8]) {
+    let Got::Interest { header, wire } = producer.got() else { panic!("an Interest") };
+    assert_eq!(name_of(&wire), uri);
+    let answer = LpHeader { pit_token: header.pit_token, ..LpHeader::default() };
+    let mut prefix = [0; weir_wire::LP_PREFIX_MAX];
+    let prefix_len = answer.encode_prefix(packet.len(), &mut prefix);
+    producer.send(&[&prefix[..prefix_len], packet].concat());
+}
+
+#[test]
+fn one_object_is_spread_over_threads_and_found_by_its_prefix() {
+    for threads in [1, 2, 4] {
+        let router = with_threads(threads);
+        let mut producer = router.unix();
+        producer.register("/site");
+        let mut consumers: Vec<_> = (0..3).map(|_| router.unix()).collect();
+        let segments = (0..640).step_by(8);
+        for segment in segments.clone() {
+            let uri = format!("/site/o/v=1/seg={segment}");
+            let consumer = &mut consumers[segment % 3];
+            consumer.send(&interest(&uri));
+            answer(&mut producer, &uri, &data(&uri, b"x"));
+            assert_eq!(content_of(&consumer.got().data()), b"x");
+        }
+        // What a fetcher asks first: metadata that only the producer can name.
+        let metadata = "/site/o/32=metadata";
+        for version in [5, 6] {
+            for (number, consumer) in consumers.iter_mut().enumerate() {
+                consumer.send(&prefix_interest(metadata, true));
+                if number == 0 {
+                    let fresh = Data::new(common::name(&format!("{metadata}/v={version}/seg=0")))
+                        .freshness_ms(1000)
+                        .content([version])
+                        .encode_with_digest();
+                    answer(&mut producer, metadata, &fresh);
+                }
+                assert_eq!(content_of(&consumer.got().data()), [version], "{threads} threads");
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1100));
+        }
+        consumers[0].send(&prefix_interest("/site/o/v=1", false));
+        let newest = Got::data(consumers[0].got());
+        let found = weir_wire::DataView::decode(&newest).unwrap().name.to_string();
+        assert_eq!(found, "/site/o/v=1/seg=632", "the segment that came last");
+        consumers[1].send(&prefix_interest("/elsewhere", false));
+        assert_eq!(consumers[1].got().nack(), NackReason::NoRoute);
+        // Management: a dataset by its prefix, and a count over all shards.
+        consumers[2].send(&prefix_interest("/localhost/nfd/fib/list", true));
+        consumers[2].got().data();
+        let snapshot = router.snapshot();
+        assert_eq!(snapshot.router.shard_timeouts, 0);
+        let parameters = ControlParameters {
+            name: Some(common::name("/site")),
+            count: Some(1000),
+            ..Default::default()
+        };
+        let response = consumers[0].command(Command::CsErase, &parameters);
+        let count = response.body.unwrap().count;
+        assert_eq!((response.code, count), (200, Some(segments.len() as u64 + 2)));
+        router.stop();
     }
 }

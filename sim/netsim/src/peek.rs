@@ -91,7 +91,7 @@ pub(crate) fn prefix_ends(name: &[u8]) -> Vec<usize> {
 
 /// Where the component that begins at `at` ends.
 #[inline]
-pub(crate) fn component_end(name: &[u8], at: usize) -> Option<usize> {
+fn component_end(name: &[u8], at: usize) -> Option<usize> {
     let (_, type_octets) = read_number(name.get(at..)?)?;
     let (len, len_octets) = read_number(name.get(at + type_octets..)?)?;
     at.checked_add(type_octets + len_octets)?.checked_add(len)

@@ -12,7 +12,7 @@ use weir_base::units::Size;
 use weir_runtime::{FunctionSamples, Profiler, Runtime};
 
 use crate::config::{
-    FileConfig, LogFormat, LogSection, UnixChoice, default_config, parse_listen_address,
+    FileConfig, LogFormat, LogSection, Threads, UnixChoice, default_config, parse_listen_address,
     parse_metrics_address,
 };
 
@@ -46,9 +46,9 @@ pub(crate) struct Args {
     /// Memory for copies of Data, for example 1GiB; 0 keeps none [default: 256MiB]
     #[arg(long, value_name = "SIZE")]
     store: Option<Size>,
-    /// Packet threads [default: 1]
+    /// Packet threads, or "auto": one for each processor, at most 4; with disks 1 [default: auto]
     #[arg(long, value_name = "N")]
-    threads: Option<usize>,
+    threads: Option<Threads>,
     /// Serve Prometheus metrics at http://ADDR/metrics, for example at 127.0.0.1:9636: loopback or
     /// a trusted network only [default: off]
     #[arg(long, value_name = "ADDR", value_parser = parse_metrics_address)]
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(udp, ["127.0.0.1:7000", "[::1]:6363"]);
         assert!(config.faces.tcp.is_empty());
         assert_eq!(config.store.size, Size { bytes: 1 << 30 });
-        assert_eq!(config.router.threads, 2);
+        assert_eq!(config.router.threads, Threads::Count(2));
         assert_eq!(config.metrics.address, Some("127.0.0.1:9000".parse().unwrap()));
     }
 

@@ -92,7 +92,7 @@ fn errors_name_key_line_and_remedy() {
     let cases = [
         ("[router]\nthread = 2\n", &["line 2", "thread", "`threads`"][..]),
         ("[router]\nthreads = 0\n", &["line 2", "threads", "1 to 64"]),
-        ("[router]\nthreads = \"two\"\n", &["line 2", "threads = \"two\"", "invalid type"]),
+        ("[router]\nthreads = \"two\"\n", &["line 2", "threads = \"two\"", "1 to 64", "auto"]),
         ("\n[store]\nsize = \"256 parsecs\"\n", &["line 3", "size", "MiB"]),
         ("[store]\npolicy = \"random\"\n", &["line 2", "policy", "s3-fifo"]),
         ("[faces]\nidle_timeout = \"long\"\n", &["line 2", "idle_timeout", "10ms"]),

@@ -19,7 +19,9 @@ pub enum StoreDecision {
     ReadDisk(DiskRead),
     /// To the disk that it had passed by, or else to FIB and strategy.
     RetryDisk,
-    /// Nowhere: its PIT entry waits for a disk already.
+    /// Nowhere yet: the other shards are asked.
+    AskShards,
+    /// Nowhere: its PIT entry waits already.
     Aggregate,
     /// The same, and it is dropped because it is a retransmission before its time.
     Suppress,

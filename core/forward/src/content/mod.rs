@@ -6,4 +6,5 @@ pub(crate) mod bypass;
 pub(crate) mod decision;
 pub(crate) mod disk;
 pub(crate) mod neighbours;
+pub(crate) mod queries;
 pub(crate) mod reads;

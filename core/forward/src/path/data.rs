@@ -35,10 +35,21 @@ impl Router {
         let mut matched = core::mem::take(&mut self.matched);
         matched.clear();
         self.find_pending(data, hashes, &mut matched);
-        if matched.is_empty() {
+        let mut homes = 0;
+        if self.is_sharded() {
+            if !self.watches.is_empty() {
+                homes = self.homes_of(data);
+            }
+            let is_exact = matched.iter().any(|&index| !self.pit.entry(index).can_be_prefix);
+            if !is_exact && self.is_misled(received, data, out) {
+                self.matched = matched;
+                return;
+            }
+        }
+        if matched.is_empty() && homes == 0 {
             self.on_unsolicited(now, face, received, data, hashes);
         } else {
-            self.satisfy(now, received, face, data, hashes, &matched, out);
+            self.satisfy(now, received, face, data, hashes, (&matched, homes), out);
         }
         self.matched = matched;
     }
@@ -121,7 +132,7 @@ impl Router {
         face: Face,
         data: &DataView<'_>,
         hashes: NameHashes,
-        matched: &[u32],
+        (matched, homes): (&[u32], u64),
         out: &mut Outbox,
     ) {
         let stored = match received.header.no_cache {
@@ -132,6 +143,9 @@ impl Router {
         let packet = stored.unwrap_or_else(|| received.packet.clone());
         let source = (received.face, received.header.congestion_mark);
         self.send_down(now, source, face.is_ad_hoc(), &packet, data, matched, out);
+        if homes != 0 {
+            self.show((source, false), &packet, homes, !matched.is_empty(), out);
+        }
     }
 
     /// Sends Data to everybody who waits at the entries in `matched`, which end. `source` is where
@@ -149,16 +163,36 @@ impl Router {
         out: &mut Outbox,
     ) {
         self.downstreams.clear();
+        self.send_down_more(now, source, may_return, packet, data, matched, out);
+    }
+
+    /// The same, but to those in `downstreams`, who have got it.
+    #[expect(clippy::too_many_arguments, reason = "one stage of three paths")]
+    #[inline(always)]
+    pub(crate) fn send_down_more(
+        &mut self,
+        now: Instant,
+        source: (FaceId, u64),
+        may_return: bool,
+        packet: &Packet,
+        data: &DataView<'_>,
+        matched: &[u32],
+        out: &mut Outbox,
+    ) {
+        let served = self.downstreams.len();
+        let may_repeat = matched.len() > 1 || served > 0;
         for &index in matched {
-            self.collect_downstreams(now, index, source.0, may_return, matched.len() > 1);
+            self.collect_downstreams(now, index, source.0, may_return, may_repeat);
             self.finish_satisfied(now, index, source.0, data.freshness_ms);
         }
-        if matched.len() > 1 {
+        if may_repeat {
             // The table's order of entries is not the same in every shard layout.
-            self.downstreams.sort_unstable_by_key(|(downstream, _)| *downstream);
+            self.downstreams[served..].sort_unstable_by(|(face, token), (other, other_token)| {
+                (face, token.as_slice()).cmp(&(other, other_token.as_slice()))
+            });
         }
         let stays_here = is_localhost(data.name);
-        for &(downstream, token) in &self.downstreams {
+        for &(downstream, token) in &self.downstreams[served..] {
             let Some(egress) = self.faces.find(downstream) else { continue };
             if stays_here && !egress.is_local() {
                 self.stats.drop_packet(DropReason::Scope);
@@ -168,29 +202,24 @@ impl Router {
         }
     }
 
-    /// Adds those who wait at `index`, each face once, and notes that they wait no longer. A face
-    /// that waits for several entries gets no token back: which of its own it should be is not
-    /// known (NFD).
+    /// Adds those who wait at `index`, each face once for each PIT token, and notes that they wait
+    /// no longer.
     fn collect_downstreams(
         &mut self,
         now: Instant,
         index: u32,
         ingress: FaceId,
         may_return: bool,
-        is_one_of_several: bool,
+        may_repeat: bool,
     ) {
         for record in self.pit.entry(index).in_records.iter() {
             self.faces.end_wait(record.face_slot, record.face);
             if record.expiry <= now || (record.face == ingress && !may_return) {
                 continue;
             }
-            let known = match is_one_of_several {
-                true => self.downstreams.iter_mut().find(|(face, _)| *face == record.face),
-                false => None,
-            };
-            match known {
-                Some((_, token)) => *token = weir_wire::PitToken::default(),
-                None => self.downstreams.push((record.face, record.pit_token)),
+            let downstream = (record.face, record.pit_token);
+            if !may_repeat || !self.downstreams.contains(&downstream) {
+                self.downstreams.push(downstream);
             }
         }
     }

@@ -9,6 +9,7 @@ use weir_wire::{DataView, InterestView, NackReason, PacketView};
 
 use crate::content::busy::Mark;
 use crate::content::decision::{DiskRead, StoreDecision};
+use crate::content::queries::RemoteWaiters;
 use crate::content::reads::Waiter;
 use crate::input::Input;
 use crate::io::{Event, Outbox};
@@ -33,6 +34,7 @@ impl Router {
                     self.disk.neighbours.on_signal(now, &face, signal, stats);
                 }
             }
+            Input::Shard { from, message } => self.on_shard_message(now, from, message, out),
             Input::Packet { .. } | Input::Wakeup => {}
         }
     }
@@ -51,6 +53,9 @@ impl Router {
     pub(crate) fn finish_batch(&mut self, now: Instant, out: &mut Outbox) {
         if self.store.has_disk() {
             self.finish_batch_with_disk(now, out);
+        }
+        if self.is_sharded() {
+            self.end_watches(out);
         }
     }
 
@@ -182,6 +187,7 @@ impl Router {
                 self.disk.reads.leave(waiter);
                 self.stats.busy.overtaken += 1;
             }
+            AwaitedSource::Shards(query) => drop(self.queries.remove(query)),
             AwaitedSource::Bypass(since) => {
                 if upstream.is_some_and(|face| face != FaceId::CONTENT_STORE) {
                     self.stats.busy.bypass_latency.record(now.ns_since(since));
@@ -200,10 +206,13 @@ impl Router {
                 self.pit.entry_mut(waiter.entry).awaits = AwaitedSource::Upstream;
             }
             let is_stalled = matches!(outcome, ReadOutcome::Stalled);
+            let elsewhere = self.end_remote_reads(now, read, &outcome, out);
             if let ReadOutcome::Data { packet, fresh_until } = outcome {
-                self.stats.busy.reads_late += u64::from(waiters.is_empty());
+                let is_late = waiters.is_empty() && elsewhere.homes == 0;
+                self.stats.busy.reads_late += u64::from(is_late);
                 let is_over = disk.is_some_and(|disk| self.disk.is_disk_over_threshold(disk));
-                self.answer_from_disk(now, is_over, &packet, fresh_until, &mut waiters, out);
+                let read = (&packet, fresh_until, is_over);
+                self.answer_from_disk(now, read, &mut waiters, elsewhere, out);
             }
             for waiter in waiters.drain(..) {
                 self.forward_after_failed_read(now, &waiter, is_stalled, out);
@@ -218,10 +227,9 @@ impl Router {
     fn answer_from_disk(
         &mut self,
         now: Instant,
-        is_over: bool,
-        packet: &Packet,
-        fresh_until: Instant,
+        (packet, fresh_until, is_over): (&Packet, Instant, bool),
         waiters: &mut Vec<Waiter>,
+        elsewhere: RemoteWaiters,
         out: &mut Outbox,
     ) {
         let Ok(data) = DataView::decode(packet) else {
@@ -236,10 +244,11 @@ impl Router {
         if !waiters.is_empty() && !is_asked {
             self.stats.busy.reads_malformed += 1;
         }
-        if fresh_until <= now {
+        let is_stale = fresh_until <= now;
+        if is_stale {
             matched.retain(|&index| !self.pit.entry(index).must_be_fresh);
         }
-        let mut is_marked = is_over && self.config.busy.mark == Mark::Ecn;
+        let mut is_marked = elsewhere.is_marked || is_over && self.config.busy.mark == Mark::Ecn;
         waiters.retain(|waiter| {
             let is_answered = matched.contains(&waiter.entry);
             if is_answered {
@@ -256,13 +265,17 @@ impl Router {
         let key = &self.config.hash_key;
         let prefixes = |path: &mut Vec<u64>| hash_proper_prefixes(key, data.name, path);
         self.store.promote(now, (packet, &data), fresh_until, hashes, prefixes, &mut self.pool);
+        let source = (FaceId::CONTENT_STORE, u64::from(is_marked));
         if !matched.is_empty() {
             let sent = self.stats.out_data;
-            let source = (FaceId::CONTENT_STORE, u64::from(is_marked));
             self.send_down(now, source, false, packet, &data, &matched, out);
             if is_marked {
                 self.stats.busy.marked += self.stats.out_data - sent;
             }
+        }
+        if !self.watches.is_empty() {
+            let homes = self.homes_of(&data) | elsewhere.homes;
+            self.show((source, is_stale), packet, homes, !matched.is_empty(), out);
         }
         self.matched = matched;
     }
@@ -276,6 +289,17 @@ impl Router {
         out: &mut Outbox,
     ) {
         self.stats.busy.went_on += 1;
+        self.forward_waiting(now, waiter, is_stalled, out);
+    }
+
+    /// On to FIB and strategy with an entry that waited for a disk or for other shards.
+    pub(crate) fn forward_waiting(
+        &mut self,
+        now: Instant,
+        waiter: &Waiter,
+        is_stalled: bool,
+        out: &mut Outbox,
+    ) {
         let index = waiter.entry;
         let entry = self.pit.entry_mut(index);
         let is_out =

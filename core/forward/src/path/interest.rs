@@ -184,6 +184,9 @@ impl Router {
             None => self.insert_pending(key, interest, *nonce),
         };
         self.note_downstream(now, index, received, face.slot(), interest, *nonce);
+        if interest.can_be_prefix && self.is_sharded() {
+            self.watch_elsewhere(index, out);
+        }
         Some(index)
     }
 
@@ -263,6 +266,10 @@ impl Router {
                     let since = self.disk.reads.waiter(waiter).since;
                     self.join_reading(now, received, (index, since), interest)
                 }
+                AwaitedSource::Shards(query) => {
+                    let since = self.queries.waiter(query).since;
+                    self.join_reading(now, received, (index, since), interest)
+                }
                 AwaitedSource::Bypass(_) if self.is_waiting(index, received.face) => {
                     StoreDecision::RetryDisk
                 }
@@ -276,6 +283,9 @@ impl Router {
             can_be_prefix: key.can_be_prefix,
             must_be_fresh: key.must_be_fresh,
         };
+        if key.can_be_prefix && self.is_sharded() {
+            return self.look_up_prefix(now, received, asked, &query);
+        }
         match self.store.lookup(now, &query) {
             Lookup::Hit(hit) => {
                 // Only an Interest that had to wait before the store can have earned a mark.
@@ -321,6 +331,11 @@ impl Router {
                 self.wait_for_disk(now, index, Origin::of(received), (&read, begun));
                 None
             }
+            StoreDecision::AskShards => {
+                let index = self.enter_pit(now, received, interest, asked, out)?;
+                self.ask_shards(now, index, received, out);
+                None
+            }
             StoreDecision::Refuse(Refusal(reason)) => {
                 self.store.decline_read();
                 self.refuse(received, asked.face, congestion, reason, out);
@@ -359,7 +374,10 @@ impl Router {
             StoreDecision::Hedge => self.stats.busy.hedged += 1,
             StoreDecision::Aggregate => return self.stats.busy.reads_joined += 1,
             StoreDecision::Suppress => return self.stats.drop_packet(DropReason::Suppressed),
-            StoreDecision::Answer(_) | StoreDecision::ReadDisk(_) | StoreDecision::Refuse(_) => {
+            StoreDecision::Answer(_)
+            | StoreDecision::ReadDisk(_)
+            | StoreDecision::AskShards
+            | StoreDecision::Refuse(_) => {
                 unreachable!("that was the end of the Interest's way")
             }
         }

@@ -5,5 +5,6 @@ mod data;
 mod disk;
 mod interest;
 mod nack;
+mod shards;
 
 pub use interest::InterestStep;

@@ -39,7 +39,7 @@ impl Router {
         let flight = core::mem::replace(&mut record.flight, Flight::NONE);
         let listener = entry.listener;
         self.measurements.end(now, flight, FlightEnd::Nack, listener);
-        if matches!(entry.awaits, AwaitedSource::Disk(_)) {
+        if matches!(entry.awaits, AwaitedSource::Disk(_) | AwaitedSource::Shards(_)) {
             return;
         }
         match judge_nacks(now, entry) {

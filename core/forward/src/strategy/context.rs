@@ -144,7 +144,7 @@ impl Context<'_> {
             }),
         }
         let ingress = self.ingress;
-        self.sender.interest(face, ingress, entry.interest.clone(), self.stats, self.out);
+        self.sender.interest(face, ingress, entry, self.stats, self.out);
         true
     }
 

@@ -7,3 +7,4 @@ pub(crate) mod measurements;
 pub(crate) mod pit;
 pub(crate) mod prefixes;
 pub(crate) mod station;
+pub(crate) mod watches;

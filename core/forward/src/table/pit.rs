@@ -92,6 +92,8 @@ pub(crate) enum AwaitedSource {
     /// A disk of the store: the place of its waiter among those of the read. A retransmission may
     /// have gone upstream as well.
     Disk(u32),
+    /// The stores of other shards: the place of the question.
+    Shards(u32),
     /// Upstream, although a disk has it, since then.
     Bypass(Instant),
 }
@@ -105,7 +107,7 @@ pub(crate) struct PitEntry {
     /// Where the name's TLV-VALUE lies in `interest`.
     pub(crate) name_at: (u16, u16),
     /// Of the name, where [`Pit`] counts the entry by it; else 0.
-    component_count: u16,
+    pub(crate) component_count: u16,
     pub(crate) can_be_prefix: bool,
     pub(crate) must_be_fresh: bool,
     /// The last component is an implicit digest.
@@ -169,17 +171,20 @@ pub(crate) struct Pit {
     digest_lengths: LengthCount,
     spare_in: Vec<Vec<InRecord>>,
     spare_out: Vec<Vec<OutRecord>>,
+    /// On routers of several shards: index and hash of entries with CanBePrefix that have ended,
+    /// until [`Pit::take_ended`].
+    ended: Option<Vec<(u32, u64)>>,
 }
 
 /// How many entries have each number of components.
 #[derive(Default)]
-struct LengthCount {
+pub(crate) struct LengthCount {
     counts: Vec<u32>,
     total: usize,
 }
 
 impl LengthCount {
-    fn add(&mut self, length: usize) {
+    pub(crate) fn add(&mut self, length: usize) {
         if self.counts.len() <= length {
             self.counts.resize(length + 1, 0);
         }
@@ -187,12 +192,12 @@ impl LengthCount {
         self.total += 1;
     }
 
-    fn remove(&mut self, length: usize) {
+    pub(crate) fn remove(&mut self, length: usize) {
         self.counts[length] -= 1;
         self.total -= 1;
     }
 
-    fn any(&self, length: usize) -> bool {
+    pub(crate) fn any(&self, length: usize) -> bool {
         self.counts.get(length).is_some_and(|&count| count > 0)
     }
 }
@@ -201,7 +206,8 @@ impl LengthCount {
 const TICK_NS: u64 = weir_base::NS_PER_MS;
 
 impl Pit {
-    pub(crate) fn new(now: Instant, entries_max: usize) -> Self {
+    /// `notes_ended`: see [`Pit::take_ended`].
+    pub(crate) fn new(now: Instant, entries_max: usize, notes_ended: bool) -> Self {
         Self {
             table: Table::with_capacity(1024.min(entries_max.max(1))),
             entries: Slab::new(),
@@ -211,6 +217,7 @@ impl Pit {
             digest_lengths: LengthCount::default(),
             spare_in: Vec::new(),
             spare_out: Vec::new(),
+            ended: notes_ended.then(Vec::new),
         }
     }
 
@@ -317,6 +324,9 @@ impl Pit {
         let length = usize::from(entry.component_count);
         if entry.can_be_prefix {
             self.prefix_lengths.remove(length);
+            if let Some(ended) = &mut self.ended {
+                ended.push((index, entry.hash));
+            }
         }
         if entry.has_digest {
             self.digest_lengths.remove(length);
@@ -331,6 +341,12 @@ impl Pit {
         {
             self.spare_out.push(spare);
         }
+    }
+
+    /// Takes one of the entries with CanBePrefix that have ended, by index and hash: other shards
+    /// watch for them.
+    pub(crate) fn take_ended(&mut self) -> Option<(u32, u64)> {
+        self.ended.as_mut()?.pop()
     }
 
     /// Whether some entry can be satisfied only through the digest of a Data with `length` name

@@ -8,25 +8,17 @@ use proptest::prelude::*;
 use weir_base::{HashKey, NS_PER_S};
 use weir_store::disk::{
     DiskFailure, DiskGeometry, DiskOp, DiskOpKind, DiskOutcome, DiskTierConfig, FilterKind,
-    RecordFault, record,
+    RecordFault,
 };
 use weir_wire::HopSignal;
 
+use super::disks::{DISK_OCTETS, REGION_BYTES, REGIONS, STORE_ID, carry_out, checksum};
 use super::*;
 use crate::{BusyPolicy, BusyStats, Bypass, Mark, StoreIo};
 
-const STORE_ID: u64 = 0x5157_0BE5;
 const KEY: HashKey = HashKey::new([11, 12]);
 /// A neighbour that asks.
 const ASKER: FaceId = FaceId(300);
-const REGIONS: u32 = 8;
-const REGION_BYTES: u64 = 64 << 10;
-
-fn checksum(octets: &[u8]) -> u32 {
-    octets
-        .iter()
-        .fold(0x811C_9DC5, |sum, &octet| (sum ^ u32::from(octet)).wrapping_mul(0x0100_0193))
-}
 
 /// A router over one or more disks.
 struct DiskBed {
@@ -86,7 +78,7 @@ impl DiskBed {
             busy,
             ..RouterConfig::default()
         };
-        let octets = vec![0; (4096 + u64::from(REGIONS) * REGION_BYTES) as usize];
+        let octets = vec![0; DISK_OCTETS];
         let mut bed = Self {
             bed: Bed::with_config(config),
             disks: vec![octets; disks],
@@ -109,30 +101,7 @@ impl DiskBed {
 
     /// What a disk answers to an operation that goes well.
     fn carry_out(&mut self, op: &DiskOp) -> DiskOutcome {
-        let disk = &mut self.disks[usize::from(op.disk)];
-        match &op.kind {
-            DiskOpKind::Write { offset, len, sequence, parts } => {
-                let place =
-                    record::Place { store_id: STORE_ID, offset: *offset, sequence: *sequence };
-                let (at, len) = (*offset as usize, *len as usize);
-                record::lay_out(parts, &place, 512, checksum, &mut disk[at..at + len]);
-                DiskOutcome::Written
-            }
-            &DiskOpKind::ReadRaw { offset, len } => {
-                DiskOutcome::Raw(disk[offset as usize..][..len as usize].to_vec())
-            }
-            &DiskOpKind::ReadRecord { offset, len, sequence } => {
-                let place = record::Place { store_id: STORE_ID, offset, sequence };
-                let octets = &disk[offset as usize..][..len as usize];
-                match record::open_data(octets, &place, checksum) {
-                    Ok(found) => DiskOutcome::Record {
-                        packet: Packet::from(found.body),
-                        fresh_until_unix_ms: found.fresh_until_unix_ms,
-                    },
-                    Err(fault) => DiskOutcome::Damaged(fault),
-                }
-            }
-        }
+        carry_out(&mut self.disks[usize::from(op.disk)], op)
     }
 
     fn done(&mut self, op: DiskOp, outcome: DiskOutcome) {

@@ -72,7 +72,7 @@ fn data_satisfies_prefixes_at_any_depth_and_full_names() {
 }
 
 #[test]
-fn a_face_that_waits_twice_gets_one_data_without_token() {
+fn a_face_that_waits_twice_gets_the_data_once_for_each_token() {
     let mut bed = Bed::new();
     bed.route("/", &[(U, 0)]);
     bed.packet(LOCAL, token(&[1]), Ask::new("/a", 1).prefix().wire());
@@ -82,7 +82,7 @@ fn a_face_that_waits_twice_gets_one_data_without_token() {
     let mut got: Vec<_> =
         out.iter().map(|packet| (packet.face, packet.header.pit_token.as_slice())).collect();
     got.sort();
-    assert_eq!(got, vec![(LOCAL, &[][..]), (V, &[3][..])]);
+    assert_eq!(got, vec![(LOCAL, &[1][..]), (LOCAL, &[2][..]), (V, &[3][..])]);
 }
 
 #[test]

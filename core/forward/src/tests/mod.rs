@@ -13,6 +13,7 @@ use crate::{
 };
 
 mod disk;
+mod disks;
 mod forwarding;
 mod scope;
 mod sharding;

@@ -1,51 +1,149 @@
 //! One shard and several, batches of any size, and stages one by one give the same result.
 
+use alloc::collections::VecDeque;
+use alloc::string::String;
+
 use proptest::prelude::*;
 use weir_base::HashKey;
-use weir_wire::PacketView;
+use weir_store::disk::{DiskGeometry, DiskOp, DiskOpKind, DiskTierConfig};
+use weir_wire::DataView;
 
+use super::disks::{DISK_OCTETS, REGION_BYTES, REGIONS, STORE_ID, carry_out, checksum};
 use super::*;
-use crate::InterestStep;
 use crate::content::decision::StoreDecision;
-use crate::shard::{shard_of_name, shard_of_token, token_of_shard};
+use crate::shard::shard_of_packet;
+use crate::table::pit::AwaitedSource;
+use crate::{BusyPolicy, Bypass, InterestStep, Mark, ShardMessage, UnsolicitedPolicy};
+
+const KEY: HashKey = HashKey::new([3, 4]);
 
 /// What may happen to a router: names, faces and times are few, so that packets meet.
 #[derive(Clone, Debug)]
 enum Happening {
-    Interest { face: u64, name: u8, prefix: bool, fresh: bool, nonce: u32 },
-    Data { face: u64, name: u8, freshness_ms: u64 },
+    Interest { face: u64, name: usize, kind: Kind, fresh: bool, nonce: u32, token: u8 },
+    Data { face: u64, name: usize, freshness_ms: u64, token: Return },
+    Route { prefix: usize, hops: u8 },
+    Erase { prefix: usize, limit: usize },
+    Disks,
     Pass { ms: u64 },
 }
 
-fn happening() -> impl Strategy<Value = Happening> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Exact,
+    Prefix,
+    /// Ends in the digest of Data of this freshness.
+    Digest(u64),
+}
+
+/// The PIT token of a Data.
+#[derive(Clone, Copy, Debug)]
+enum Return {
+    Nothing,
+    /// That of the last Interest for its very name.
+    Right,
+    /// That of the last Interest for whatever.
+    Wrong,
+}
+
+fn happening(names: usize) -> impl Strategy<Value = Happening> {
+    let kind = prop_oneof![
+        4 => Just(Kind::Exact),
+        4 => Just(Kind::Prefix),
+        1 => (0..3_u64).prop_map(Kind::Digest),
+    ];
+    let token = prop_oneof![Just(Return::Nothing), Just(Return::Right), Just(Return::Wrong)];
+    let interest = (256..260_u64, 0..names, kind, any::<bool>(), 0..50_u32, 0..3_u8);
     prop_oneof![
-        4 => (256..260_u64, 0..12_u8, any::<bool>(), any::<bool>(), 0..50_u32).prop_map(
-            |(face, name, prefix, fresh, nonce)| Happening::Interest {
+        12 => interest.prop_map(|(face, name, kind, fresh, nonce, token)| {
+            Happening::Interest { face, name, kind, fresh, nonce, token }
+        }),
+        10 => (256..260_u64, 0..names, 0..3_u64, token).prop_map(
+            |(face, name, freshness, token)| Happening::Data {
                 face,
                 name,
-                prefix,
-                fresh,
-                nonce
+                freshness_ms: freshness * 40,
+                token,
             }
         ),
-        3 => (256..260_u64, 0..12_u8, 0..100_u64)
-            .prop_map(|(face, name, freshness_ms)| Happening::Data { face, name, freshness_ms }),
-        1 => (0..3000_u64).prop_map(|ms| Happening::Pass { ms }),
+        1 => (0..names, 0..4_u8).prop_map(|(prefix, hops)| Happening::Route { prefix, hops }),
+        1 => (0..names, 0..3_usize).prop_map(|(prefix, limit)| Happening::Erase { prefix, limit }),
+        3 => Just(Happening::Disks),
+        2 => (0..60_u64).prop_map(|ms| Happening::Pass { ms }),
+        1 => (0..5000_u64).prop_map(|ms| Happening::Pass { ms }),
     ]
 }
 
-fn name(number: u8) -> alloc::string::String {
-    let first = ["/a", "/b", "/c"][usize::from(number % 3)];
-    let rest = ["", "/x", "/x/y", "/z"][usize::from(number / 3)];
-    alloc::format!("{first}{rest}")
+/// Objects whose segments are in several ranges, versions, and names of all lengths.
+const NAMES: [&str; 18] = [
+    "/a",
+    "/a/v=1",
+    "/a/v=1/seg=0",
+    "/a/v=1/seg=1",
+    "/a/v=1/seg=64",
+    "/a/v=1/seg=200",
+    "/a/v=2/seg=0",
+    "/a/v=2/seg=70",
+    "/b",
+    "/b/x",
+    "/b/x/y",
+    "/b/z",
+    "/b/x/y/seg=128",
+    "/c",
+    "/c/x/seg=3",
+    "/c/x/seg=90",
+    "/localhost/x",
+    "/localhost/x/y",
+];
+
+/// Each prefix has Data of one name below it: among Data on disks each shard chooses by itself.
+const FEW_NAMES: [&str; 9] =
+    ["/a", "/a/x", "/b", "/b/x", "/b/x/y", "/c/seg=1", "/d/e/seg=70", "/d/e", "/e/f"];
+const FEW_DATA: [&str; 5] = ["/a/x", "/b/x/y", "/c/seg=1", "/d/e/seg=70", "/e/f"];
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Mode {
+    has_disks: bool,
+    unsolicited: UnsolicitedPolicy,
 }
 
-fn config(shard: u16, shard_count: u16) -> RouterConfig {
+const IN_MEMORY: Mode = Mode { has_disks: false, unsolicited: UnsolicitedPolicy::DropAll };
+
+impl Mode {
+    fn name(self, number: usize) -> &'static str {
+        if self.has_disks { FEW_NAMES[number % FEW_NAMES.len()] } else { NAMES[number] }
+    }
+
+    fn data_name(self, number: usize) -> &'static str {
+        if self.has_disks { FEW_DATA[number % FEW_DATA.len()] } else { NAMES[number] }
+    }
+}
+
+fn config(shard: u16, shard_count: u16, mode: Mode) -> RouterConfig {
+    let geometry = DiskGeometry {
+        data_offset: 4096,
+        region_bytes: REGION_BYTES,
+        block_bytes: 512,
+        first: 0,
+        stride: 1,
+        regions: REGIONS,
+        is_writable: true,
+    };
+    let capacity_bytes = if mode.has_disks { 0 } else { 1 << 20 };
+    let disk = DiskTierConfig {
+        record_bytes_typical: 1024,
+        write_delay_max_ns: 0,
+        stalled_after_ns: 1 << 60,
+        ..DiskTierConfig::new(vec![geometry], STORE_ID, KEY, checksum)
+    };
     RouterConfig {
         shard,
         shard_count,
-        hash_key: HashKey::new([3, 4]),
-        store: StoreConfig { capacity_bytes: 1 << 20, ..StoreConfig::default() },
+        hash_key: KEY,
+        store: StoreConfig { capacity_bytes, ..StoreConfig::default() },
+        disk: mode.has_disks.then_some(disk),
+        busy: BusyPolicy { bypass: Bypass::Off, mark: Mark::Off, ..BusyPolicy::default() },
+        unsolicited: mode.unsolicited,
         ..RouterConfig::default()
     }
 }
@@ -54,116 +152,341 @@ fn routes(bed: &mut Bed) {
     bed.route("/a", &[(U, 0), (V, 1)]);
     bed.route("/b", &[(V, 0)]);
     bed.route("/c/x", &[(LOCAL, 0), (U, 1)]);
+    bed.route("/d", &[(V, 0), (U, 0)]);
+    bed.route("/localhost", &[(LOCAL, 0)]);
     bed.strategy("/b", "/localhost/nfd/strategy/multicast");
 }
 
-/// A packet that left, without the token that only several shards add.
-type Left = (FaceId, PacketKind, Option<NackReason>, Vec<u8>);
+/// A packet that left, without the token that Interests of several shards bear.
+type Left = (FaceId, u8, Option<u64>, Vec<u8>, Vec<u8>);
 
-fn left(packets: Vec<OutPacket>) -> Vec<Left> {
-    packets
-        .into_iter()
-        .map(|packet| (packet.face, packet.kind, packet.header.nack, packet.packet.to_vec()))
-        .collect()
+fn left(packet: &OutPacket) -> Left {
+    let token = match packet.kind {
+        PacketKind::Data => packet.header.pit_token.as_slice().to_vec(),
+        PacketKind::Interest | PacketKind::Nack => Vec::new(),
+    };
+    let reason = packet.header.nack.map(|reason| reason.code());
+    (packet.face, packet.kind as u8, reason, token, packet.packet.to_vec())
 }
 
-/// The face and the octets of a happening that is a packet.
-fn packet(happening: &Happening) -> Option<(FaceId, Vec<u8>)> {
-    match happening {
-        Happening::Interest { face, name: number, prefix, fresh, nonce } => {
-            let ask = Ask {
-                can_be_prefix: *prefix,
-                must_be_fresh: *fresh,
-                ..Ask::new(&name(*number), *nonce)
-            };
-            Some((FaceId(*face), ask.wire()))
+/// All shards of a router, with what is between them.
+struct Cluster {
+    shards: Vec<Bed>,
+    disks: Vec<Vec<u8>>,
+    ops: VecDeque<(usize, DiskOp)>,
+    /// From, to.
+    messages: VecDeque<(usize, usize, ShardMessage)>,
+    /// What has left since it was last looked at.
+    left: Vec<OutPacket>,
+    /// Names and tokens of Interests that have left.
+    asked: Vec<(Name, PitToken)>,
+    erased: Vec<usize>,
+    mode: Mode,
+}
+
+impl Cluster {
+    fn new(count: u16, mode: Mode) -> Self {
+        let new = |shard| Bed::with_config(config(shard, count, mode));
+        let mut cluster = Self {
+            shards: (0..count).map(new).collect(),
+            disks: vec![vec![0; DISK_OCTETS]; usize::from(count)],
+            ops: VecDeque::new(),
+            messages: VecDeque::new(),
+            left: Vec::new(),
+            asked: Vec::new(),
+            erased: Vec::new(),
+            mode,
+        };
+        cluster.shards.iter_mut().for_each(routes);
+        (0..50).for_each(|_| cluster.pass_ms(1));
+        cluster.work(true);
+        cluster
+    }
+
+    fn count(&self) -> u16 {
+        self.shards.len() as u16
+    }
+
+    /// What a shard leaves is taken from it.
+    fn collect(&mut self, shard: usize) {
+        let out = core::mem::take(&mut self.shards[shard].out);
+        for packet in &out.packets {
+            if packet.kind == PacketKind::Interest {
+                let interest = InterestView::decode(&packet.packet).unwrap();
+                self.asked.push((interest.name.to_name(), packet.header.pit_token));
+            }
         }
-        Happening::Data { face, name: number, freshness_ms } => {
-            Some((FaceId(*face), data(&name(*number), *freshness_ms)))
+        self.left.extend(out.packets);
+        let messages = out.shard_messages.into_iter();
+        self.messages.extend(messages.map(|(to, message)| (shard, usize::from(to), message)));
+        self.ops.extend(out.disk_ops.into_iter().map(|op| (shard, op)));
+        for event in out.events {
+            if let Event::StoreErased { erased, .. } = event {
+                self.erased.push(erased);
+            }
         }
-        Happening::Pass { .. } => None,
+    }
+
+    fn give(&mut self, shard: usize, input: Input) {
+        let Bed { router, now, out, .. } = &mut self.shards[shard];
+        router.handle(*now, &mut [input], out);
+        self.collect(shard);
+    }
+
+    fn deliver(&mut self, at: usize) {
+        if let Some((from, to, message)) = self.messages.remove(at) {
+            self.give(to, Input::Shard { from: from as u16, message });
+        }
+    }
+
+    fn deliver_all(&mut self) {
+        while !self.messages.is_empty() {
+            self.deliver(0);
+        }
+    }
+
+    fn command(&mut self, command: impl Fn() -> Command) {
+        for shard in 0..self.shards.len() {
+            self.give(shard, Input::Command(command()));
+        }
+    }
+
+    fn pass_ms(&mut self, ms: u64) {
+        for shard in 0..self.shards.len() {
+            self.shards[shard].pass_ms(ms);
+            self.collect(shard);
+        }
+    }
+
+    /// The disks do all that they are to do, or all but the reads for Interests.
+    fn work(&mut self, with_reads: bool) {
+        self.deliver_all();
+        let is_due = |op: &DiskOp| with_reads || !matches!(op.kind, DiskOpKind::ReadRecord { .. });
+        while let Some(at) = self.ops.iter().position(|(_, op)| is_due(op)) {
+            let (shard, op) = self.ops.remove(at).expect("it is there");
+            let outcome = carry_out(&mut self.disks[shard], &op);
+            self.give(shard, Input::DiskDone { id: op.id, outcome });
+            self.deliver_all();
+        }
+    }
+
+    fn packet(&self, happening: &Happening) -> Option<(FaceId, LpHeader, Vec<u8>)> {
+        match *happening {
+            Happening::Interest { face, name, kind, fresh, nonce, token } => {
+                let mut ask = Ask::new(self.mode.name(name), nonce);
+                if let Kind::Digest(freshness) = kind {
+                    let wire = data(self.mode.name(name), freshness * 40);
+                    let digest = DataView::decode(&wire).unwrap().implicit_digest();
+                    ask.name.append_implicit_digest(digest);
+                }
+                ask.can_be_prefix = kind == Kind::Prefix;
+                ask.must_be_fresh = fresh;
+                let header = if token == 0 { LpHeader::default() } else { super::token(&[token]) };
+                Some((FaceId(face), header, ask.wire()))
+            }
+            Happening::Data { face, name, freshness_ms, token } => {
+                let uri = self.mode.data_name(name);
+                let name: Name = uri.parse().unwrap();
+                let mut asked = self.asked.iter().rev();
+                let token = match token {
+                    Return::Nothing => None,
+                    Return::Right => asked.find(|(asked, _)| *asked == name),
+                    Return::Wrong => asked.next(),
+                };
+                let pit_token = token.map_or(PitToken::default(), |(_, token)| *token);
+                let header = LpHeader { pit_token, ..LpHeader::default() };
+                Some((FaceId(face), header, data(uri, freshness_ms)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Messages are left to the caller.
+    fn begin(&mut self, happening: &Happening) {
+        if let Some((face, header, wire)) = self.packet(happening) {
+            let shard = shard_of_packet(&KEY, &header, &wire, self.count()).unwrap();
+            self.give(usize::from(shard), Input::Packet { face, header, packet: wire.into() });
+        }
+        match *happening {
+            Happening::Route { prefix, hops } => {
+                let prefix: Name = self.mode.name(prefix).parse().unwrap();
+                let hops: Vec<NextHop> = [(U, 1), (V, 2)]
+                    .into_iter()
+                    .filter(|(_, bit)| hops & bit != 0)
+                    .map(|(face, bit)| NextHop { face, cost: u64::from(bit) })
+                    .collect();
+                self.command(|| Command::SetNextHops {
+                    prefix: prefix.clone(),
+                    next_hops: hops.clone(),
+                });
+            }
+            Happening::Disks => self.work(true),
+            Happening::Pass { ms } => self.pass_ms(ms),
+            Happening::Erase { prefix, limit } => self.erase(prefix, limit),
+            Happening::Interest { .. } | Happening::Data { .. } => {}
+        }
+    }
+
+    /// Shard by shard until the limit is reached, as the runtime does; then all that is left: what
+    /// goes first is not the same in every layout.
+    fn erase(&mut self, prefix: usize, limit: usize) {
+        let prefix: Name = self.mode.name(prefix).parse().unwrap();
+        let mut counts = Vec::new();
+        for limit in [limit, usize::MAX] {
+            let mut erased = 0;
+            for shard in 0..self.shards.len() {
+                let (prefix, limit) = (prefix.clone(), limit - erased);
+                let command = Command::EraseStore { transaction: 0, prefix, limit };
+                self.give(shard, Input::Command(command));
+                erased += self.erased.pop().expect("it is answered at once");
+            }
+            counts.push(erased);
+        }
+        self.erased.extend(counts);
+    }
+
+    fn take_left(&mut self) -> Vec<Left> {
+        let mut all: Vec<Left> = self.left.drain(..).map(|packet| left(&packet)).collect();
+        all.sort();
+        all
     }
 }
 
-/// Runs the happenings over `count` shards and returns what left, in order.
-fn run(count: u16, happenings: &[Happening]) -> Vec<Left> {
-    let mut shards: Vec<Bed> =
-        (0..count).map(|shard| Bed::with_config(config(shard, count))).collect();
-    shards.iter_mut().for_each(routes);
-    let key = HashKey::new([3, 4]);
-    let mut all = Vec::new();
-    for happening in happenings {
-        if let Happening::Pass { ms } = happening {
-            shards.iter_mut().for_each(|shard| shard.pass_ms(*ms));
-        }
-        let Some((face, wire)) = packet(happening) else { continue };
-        let shard = shard_of_name(&key, PacketView::decode(&wire).unwrap().name(), 1, count);
-        all.extend(left(shards[usize::from(shard)].answer(face, wire)));
+/// Runs the happenings over `count` shards and returns what left after each, and what was counted:
+/// erased, and some of the statistics.
+fn run(count: u16, mode: Mode, happenings: &[Happening]) -> (Vec<Vec<Left>>, Vec<usize>) {
+    let mut cluster = Cluster::new(count, mode);
+    let all = happenings.iter().map(|happening| {
+        cluster.begin(happening);
+        cluster.pass_ms(0);
+        cluster.work(false);
+        cluster.take_left()
+    });
+    let all = all.collect();
+    for _ in 0..40 {
+        cluster.pass_ms(1000);
+        cluster.work(true);
     }
-    all
+    let mut sums = [0; 9];
+    for shard in &cluster.shards {
+        let stats = shard.router.stats();
+        assert_eq!(stats.pit_entries, 0);
+        assert!(shard.router.watches.is_empty());
+        let packets = [stats.in_interests, stats.in_data, stats.out_interests, stats.out_data];
+        let store = [stats.store.hits, stats.store.misses, stats.store.insertions];
+        let counts = packets.into_iter().chain(store).chain([stats.out_nacks, stats.aggregated]);
+        sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count as usize);
+    }
+    cluster.erased.extend(sums);
+    (all, cluster.erased)
+}
+
+fn mode() -> impl Strategy<Value = Mode> {
+    let policies = [
+        UnsolicitedPolicy::DropAll,
+        UnsolicitedPolicy::AdmitLocal,
+        UnsolicitedPolicy::AdmitNetwork,
+        UnsolicitedPolicy::AdmitAll,
+    ];
+    (any::<bool>(), 0..policies.len())
+        .prop_map(move |(has_disks, policy)| Mode { has_disks, unsolicited: policies[policy] })
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
     #[test]
     fn shards_do_together_what_one_does(
-        happenings in proptest::collection::vec(happening(), 1..80),
+        happenings in proptest::collection::vec(happening(NAMES.len()), 1..100),
+        count in 2..5_u16,
+        mode in mode(),
+    ) {
+        let (one, one_erased) = run(1, mode, &happenings);
+        let (all, all_erased) = run(count, mode, &happenings);
+        for (at, happening) in happenings.iter().enumerate() {
+            prop_assert_eq!(&one[at], &all[at], "number {}: {:?}", at, happening);
+        }
+        prop_assert_eq!(one_erased, all_erased);
+    }
+
+    /// Messages that are late, or lost, hold no Interest up for longer than the time-out.
+    #[test]
+    fn no_interest_gets_stuck_between_shards(
+        happenings in proptest::collection::vec((happening(NAMES.len()), 0..5_usize, 0..9_u8), 1..100),
         count in 2..5_u16,
     ) {
-        prop_assert_eq!(run(1, &happenings), run(count, &happenings));
+        let mut cluster = Cluster::new(count, IN_MEMORY);
+        for (happening, delivered, luck) in &happenings {
+            cluster.begin(happening);
+            for _ in 0..*delivered {
+                cluster.deliver(0);
+            }
+            if *luck == 0 {
+                cluster.messages.pop_front();
+            }
+        }
+        cluster.pass_ms(60);
+        for shard in &cluster.shards {
+            for (_, entry) in shard.router.pit.iter() {
+                prop_assert!(!matches!(entry.awaits, AwaitedSource::Shards(_)));
+            }
+        }
+        cluster.deliver_all();
+        cluster.pass_ms(5000);
+        for shard in &mut cluster.shards {
+            prop_assert_eq!(shard.router.stats().pit_entries, 0);
+            prop_assert!(shard.router.watches.is_empty());
+            prop_assert!(shard.router.next_wakeup().is_none());
+        }
     }
 
     #[test]
     fn a_batch_does_what_its_packets_do_one_by_one(
-        happenings in proptest::collection::vec(happening(), 1..100),
+        happenings in proptest::collection::vec(happening(NAMES.len()), 1..100),
     ) {
-        let inputs = || -> Vec<Input> {
-            happenings.iter().filter_map(|happening| {
-                let (face, wire) = packet(happening)?;
-                let packet = Packet::from(wire);
-                Some(Input::Packet { face, header: LpHeader::default(), packet })
-            }).collect()
+        let mut single = Cluster::new(1, IN_MEMORY);
+        let mut batched = Cluster::new(1, IN_MEMORY);
+        let packets = |cluster: &Cluster| -> Vec<Input> {
+            let packets = happenings.iter().filter_map(|happening| cluster.packet(happening));
+            packets
+                .map(|(face, header, wire)| Input::Packet { face, header, packet: wire.into() })
+                .collect()
         };
-        let mut batched = Bed::with_config(config(0, 1));
-        routes(&mut batched);
-        batched.router.handle(batched.now, &mut inputs(), &mut batched.out);
-        let mut single = Bed::with_config(config(0, 1));
-        routes(&mut single);
-        for input in inputs() {
-            single.router.handle(single.now, &mut [input], &mut single.out);
+        let mut inputs = packets(&batched);
+        let Bed { router, now, out, .. } = &mut batched.shards[0];
+        router.handle(*now, &mut inputs, out);
+        batched.collect(0);
+        for input in packets(&single) {
+            single.give(0, input);
         }
-        prop_assert_eq!(left(batched.take()), left(single.take()));
+        let left = |cluster: &Cluster| cluster.left.iter().map(left).collect::<Vec<_>>();
+        prop_assert_eq!(left(&batched), left(&single));
     }
 
     #[test]
     fn stages_one_after_the_other_do_what_the_path_does(
-        happenings in proptest::collection::vec(happening(), 1..100),
+        happenings in proptest::collection::vec(happening(NAMES.len()), 1..100),
     ) {
-        let mut staged = Bed::with_config(config(0, 1));
-        routes(&mut staged);
+        let mut staged = Cluster::new(1, IN_MEMORY);
         let mut all = Vec::new();
         for happening in &happenings {
-            match (happening, packet(happening)) {
-                (Happening::Interest { .. }, Some((face, wire))) => {
-                    walk_stages(&mut staged, face, &wire.into());
-                    all.extend(left(staged.take()));
+            match (happening, staged.packet(happening)) {
+                (Happening::Interest { .. }, Some((face, header, wire))) => {
+                    walk_stages(&mut staged.shards[0], face, &header, &wire.into());
+                    staged.collect(0);
                 }
-                (_, Some((face, wire))) => all.extend(left(staged.answer(face, wire))),
-                (Happening::Pass { ms }, _) => staged.pass_ms(*ms),
-                (_, None) => unreachable!("all others are packets"),
+                _ => staged.begin(happening),
             }
+            all.push(staged.take_left());
         }
-        prop_assert_eq!(all, run(1, &happenings));
-        prop_assert_eq!(staged.router.stats().in_interests, happenings.iter().filter(|happening| {
-            matches!(happening, Happening::Interest { .. })
-        }).count() as u64);
+        prop_assert_eq!(all, run(1, IN_MEMORY, &happenings).0);
     }
 }
 
-fn walk_stages(bed: &mut Bed, face: FaceId, packet: &Packet) {
-    let header = LpHeader::default();
+fn walk_stages(bed: &mut Bed, face: FaceId, header: &LpHeader, packet: &Packet) {
     let mut next = Some(InterestStep::Arrival);
     while let Some(step) = next {
-        let arrival = (face, &header, packet);
+        let arrival = (face, header, packet);
         next = bed.router.handle_interest_step(bed.now, step, arrival, &mut bed.out);
     }
 }
@@ -172,7 +495,7 @@ fn walk_stages(bed: &mut Bed, face: FaceId, packet: &Packet) {
 #[test]
 fn an_interest_that_is_answered_between_stages_goes_nowhere() {
     for (data_comes, expected) in [(true, 1), (false, 0)] {
-        let mut bed = Bed::with_config(config(0, 1));
+        let mut bed = Bed::with_config(config(0, 1, IN_MEMORY));
         routes(&mut bed);
         let header = LpHeader::default();
         let interest = Packet::from(Ask::new("/a/x", 7).wire());
@@ -191,17 +514,67 @@ fn an_interest_that_is_answered_between_stages_goes_nowhere() {
     }
 }
 
+/// A name whose home is not the shard that Data of another name goes to.
+fn apart(prefix: &str, below: &str, count: u16) -> (Ask, String) {
+    let shard = |wire: &[u8]| shard_of_packet(&KEY, &LpHeader::default(), wire, count).unwrap();
+    let ask = Ask::new(prefix, 1).prefix();
+    let home = shard(&ask.wire());
+    let is_elsewhere = |uri: &String| shard(&data(uri, 0)) != home;
+    let mut names = (0..100).map(|number| alloc::format!("{prefix}/{below}{number}"));
+    (ask, names.find(is_elsewhere).expect("names are spread"))
+}
+
+/// Two Interests of one face for the same Data each get it when they have tokens of their own, and
+/// share it when they have none.
 #[test]
-fn tokens_name_their_shard_and_nothing_else_does() {
-    for shard in 0..4 {
-        assert_eq!(shard_of_token(&token_of_shard(shard), 4), Some(shard));
+fn data_goes_once_to_each_face_and_token() {
+    for count in 1..4 {
+        for (tokens, expected) in [([1, 2], 2), ([1, 1], 1), ([0, 0], 1)] {
+            let mut cluster = Cluster::new(count, IN_MEMORY);
+            for (uri, token) in [("/a", tokens[0]), ("/a/v=1", tokens[1])] {
+                let name = NAMES.iter().position(|name| *name == uri).unwrap();
+                let (kind, nonce) = (Kind::Prefix, u32::from(token) + name as u32);
+                let ask = Happening::Interest { face: 256, name, kind, fresh: false, nonce, token };
+                cluster.begin(&ask);
+                cluster.deliver_all();
+            }
+            cluster.take_left();
+            let data =
+                Happening::Data { face: 258, name: 4, freshness_ms: 0, token: Return::Wrong };
+            cluster.begin(&data);
+            cluster.deliver_all();
+            assert_eq!(cluster.take_left().len(), expected, "{count} shards, {tokens:?}");
+        }
     }
-    assert_eq!(shard_of_token(&token_of_shard(4), 4), None, "no such shard");
-    for stranger in [&[][..], &[0, 0, 0, 1], &[0x57, 0x77, 0], &[0x57, 0x77, 0, 0, 0]] {
-        let token = match stranger {
-            [] => PitToken::default(),
-            octets => PitToken::new(octets).unwrap(),
-        };
-        assert_eq!(shard_of_token(&token, 4), None);
-    }
+}
+
+/// When a home has not heard of all others in time, the Interest goes on.
+#[test]
+fn an_interest_does_not_wait_for_a_shard_that_is_silent() {
+    let mut cluster = Cluster::new(2, IN_MEMORY);
+    let (ask, below) = apart("/a", "x", 2);
+    let home = usize::from(shard_of_packet(&KEY, &LpHeader::default(), &ask.wire(), 2).unwrap());
+    let arrival = |wire: Vec<u8>, face| Input::Packet {
+        face,
+        header: LpHeader::default(),
+        packet: wire.into(),
+    };
+    cluster.give(home, arrival(ask.wire(), LOCAL));
+    assert!(cluster.take_left().is_empty(), "it asks first");
+    cluster.messages.clear();
+    let wakeup = cluster.shards[home].router.next_wakeup().unwrap();
+    assert!(wakeup <= cluster.shards[home].now.plus_ns(50 * NS_PER_MS));
+    cluster.pass_ms(50);
+    let left = cluster.take_left();
+    assert_eq!((left.len(), left[0].0), (1, U));
+    assert_eq!(cluster.shards[home].router.stats().shard_timeouts, 1);
+    // The retransmission has the other shard watch after all.
+    cluster.pass_ms(20);
+    cluster.give(home, arrival(Ask { nonce: Some(9), ..ask }.wire(), LOCAL));
+    cluster.deliver_all();
+    cluster.take_left();
+    cluster.give(1 - home, arrival(data(&below, 0), U));
+    cluster.deliver_all();
+    let left = cluster.take_left();
+    assert_eq!((left.len(), left[0].0), (1, LOCAL));
 }

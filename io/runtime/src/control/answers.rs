@@ -112,10 +112,7 @@ impl Control {
     }
 
     pub(super) fn start_erasure(&mut self, txn: u64, prefix: Name, limit: u64) {
-        let shards = match prefix.as_view().is_empty() {
-            true => (0..self.workers.len()).collect(),
-            false => vec![self.shard_of(prefix.as_view())],
-        };
+        let shards = (0..self.workers.len()).collect();
         let transaction = self.next_transaction;
         self.next_transaction += 1;
         let job = EraseJob { txn, prefix, left: limit, erased: 0, shards };

@@ -238,8 +238,7 @@ impl Control {
     /// The shard of a name.
     fn shard_of(&self, name: weir_wire::NameView<'_>) -> usize {
         let count = self.workers.len() as u16;
-        let components = crate::worker::SHARD_COMPONENTS;
-        usize::from(weir_forward::shard::shard_of_name(&self.shard_key, name, components, count))
+        usize::from(weir_forward::shard::shard_of_name(&self.shard_key, name, count))
     }
 
     fn end(mut self) -> Result<(), StopError> {

@@ -32,7 +32,7 @@ use crate::handle::ControlSender;
 use crate::message::{PeerLinks, PortId, ToControl, ToWorker, WorkerCounters};
 use disks::Disks;
 use face::Faces;
-pub(crate) use shards::{SHARD_COMPONENTS, Shards};
+pub(crate) use shards::Shards;
 
 /// Packets handed to the shard at once.
 const BATCH_PACKETS: usize = 64;

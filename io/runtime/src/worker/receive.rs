@@ -218,6 +218,9 @@ impl Worker {
                 Crossing::In { face, header, packet } => {
                     self.inputs.push(Input::Packet { face, header, packet });
                 }
+                Crossing::Shard { from, message } => {
+                    self.inputs.push(Input::Shard { from, message });
+                }
                 Crossing::Out(out) => self.send_here(now, out),
                 Crossing::SignalIn { face, signal } => {
                     self.inputs.push(Input::Signal { face, signal });

@@ -26,6 +26,12 @@ impl Worker {
             }
         }
         self.inputs.clear();
+        if let Some(shards) = &mut self.shards {
+            let from = self.index;
+            for (to, message) in self.outbox.shard_messages.drain(..) {
+                shards.ports.push(to, Crossing::Shard { from, message });
+            }
+        }
         let mut packets = mem::take(&mut self.outbox.packets);
         for out in packets.drain(..) {
             self.send_packet(now, out);

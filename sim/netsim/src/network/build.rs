@@ -15,7 +15,6 @@ use super::{Network, Node, NodeKind, Summary, disk, stages};
 use crate::check::liveness::Progress;
 use crate::check::octets::Produced;
 use crate::check::recent::Recent;
-use crate::peek::Peek;
 use weir_plan::app::{App, AppOutbox};
 use weir_plan::hash::{Digest, Part, seed_of};
 use weir_plan::{Fault, Plan, PlanError, Role, RouterPlan};
@@ -233,8 +232,7 @@ fn fill_stores(plan: &Plan, network: &mut Network) -> Result<(), PlanError> {
             if let Some(produced) = &mut network.produced {
                 produced.on_produced(&packet);
             }
-            let peek = Peek::of(&packet);
-            let shard = node.shard_of(&LpHeader::default(), peek.as_ref(), &packet);
+            let shard = node.shard_of(&LpHeader::default(), &packet);
             if !node.fill(shard, &packet) {
                 break;
             }

@@ -138,7 +138,7 @@ impl Network {
         self.note(node, face.0 as u32, what, packet.len() as u32);
         match &mut self.nodes[node as usize].kind {
             NodeKind::Router(router) => {
-                let shard = router.shard_of(&header, peek.as_ref(), &packet);
+                let shard = router.shard_of(&header, &packet);
                 let has_stages = router.stages.is_some();
                 if has_stages {
                     let step = InterestStep::Arrival;

@@ -1,19 +1,21 @@
 //! A router of the network: its shards, and what it takes to make them again after a crash.
 
+use std::collections::VecDeque;
+
 use weir_base::{Counters, FaceId, HashKey, Instant, Merge, Packet};
-use weir_forward::shard::{shard_of_name, shard_of_token};
+use weir_forward::shard::shard_of_packet;
 use weir_forward::{
     BlockingStore, Bypass, Command, FaceScope, Input, LinkType, Mark, NextHop, Outbox, Router,
     RouterConfig, RouterStats, strategy::Strategy,
 };
 use weir_store::StoreConfig;
 use weir_store::disk::{Admission, DiskOp, DiskTierConfig, OfferAt};
-use weir_wire::{LpHeader, Name, NameView};
+use weir_wire::{LpHeader, Name};
 
 use super::disk::{Disks, Library};
 use super::stages::Stages;
 use crate::check::{bounds, disk, liveness};
-use crate::peek::{Peek, component_end};
+use crate::peek::Peek;
 use weir_plan::event::{Queue, RouterSample};
 use weir_plan::hash::{Part, seed_of};
 use weir_plan::{RouterPlan, filler_prefix};
@@ -181,8 +183,7 @@ impl RouterNode {
         let Some(mut disks) = self.disks.take() else { return };
         self.shards = self.configs.iter().map(|config| filler(config.clone())).collect();
         for (number, packet) in packets.into_iter().enumerate() {
-            let peek = Peek::of(&packet);
-            let shard = self.shard_of(&LpHeader::default(), peek.as_ref(), &packet);
+            let shard = self.shard_of(&LpHeader::default(), &packet);
             let shard = &mut self.shards[shard];
             shard.preload(Instant::ZERO, &packet);
             if number % FILL_BATCH == 0 {
@@ -237,9 +238,33 @@ impl RouterNode {
         liveness::comes_to_rest(self.calls_at_once)
     }
 
-    /// Gives the disks what a shard wants of them.
+    /// Gives the disks what a shard wants of them, and the other shards what it says to them, which
+    /// takes no time.
     #[inline]
     pub(crate) fn after_shard(&mut self, shard: usize, now: Instant, out: &mut Outbox) {
+        self.submit_disk_ops(shard, now, out);
+        if !out.shard_messages.is_empty() {
+            self.deliver_shard_messages(shard, now, out);
+        }
+    }
+
+    #[cold]
+    fn deliver_shard_messages(&mut self, shard: usize, now: Instant, out: &mut Outbox) {
+        let mut under_way = VecDeque::new();
+        let mut from = shard;
+        loop {
+            let said = out.shard_messages.drain(..);
+            under_way.extend(said.map(|(to, message)| (from, usize::from(to), message)));
+            let Some((sender, to, message)) = under_way.pop_front() else { return };
+            let mut input = [Input::Shard { from: sender as u16, message }];
+            self.shards[to].handle(now, &mut input, out);
+            self.submit_disk_ops(to, now, out);
+            from = to;
+        }
+    }
+
+    #[inline]
+    fn submit_disk_ops(&mut self, shard: usize, now: Instant, out: &mut Outbox) {
         let Some(disks) = &mut self.disks else { return };
         disks.submit(now, shard, &mut out.disk_ops);
         self.waiting[shard].become_now(self.shards[shard].interests_waiting());
@@ -282,23 +307,11 @@ impl RouterNode {
         }
     }
 
-    /// The shard that a packet belongs to, as the runtime spreads them.
+    /// The shard that a packet belongs to; what is no packet may be counted by any.
     #[inline]
-    pub(crate) fn shard_of(&self, header: &LpHeader, peek: Option<&Peek>, packet: &[u8]) -> usize {
+    pub(crate) fn shard_of(&self, header: &LpHeader, packet: &[u8]) -> usize {
         let count = self.setup.plan.shards;
-        if count == 1 {
-            return 0;
-        }
-        let Some(peek) = peek else { return 0 };
-        if !peek.is_interest
-            && let Some(shard) = shard_of_token(&header.pit_token, count)
-        {
-            return usize::from(shard);
-        }
-        let name = peek.name_value(packet);
-        let first = component_end(name, 0).and_then(|end| name.get(..end)).unwrap_or(name);
-        NameView::from_value(first)
-            .map_or(0, |name| usize::from(shard_of_name(&self.key, name, 1, count)))
+        usize::from(shard_of_packet(&self.key, header, packet, count).unwrap_or(0))
     }
 
     /// The bounds of a shard, every so often.

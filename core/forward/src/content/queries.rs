@@ -1,0 +1,152 @@
+//! What a home has asked of the stores of other shards, and what other shards have it read.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use weir_base::{Instant, NS_PER_MS, NS_PER_S, Packet, Slab};
+use weir_store::disk::ReadId;
+
+use crate::content::reads::Waiter;
+use crate::shard::{Candidate, QueryId};
+
+/// How long a home waits for answers. Far more than a busy thread takes for its other packets.
+const ANSWER_TIMEOUT_NS: u64 = 50 * NS_PER_MS;
+/// How long a home waits for the disk of another shard.
+const READ_TIMEOUT_NS: u64 = 4 * NS_PER_S;
+/// Reads that a shard has under way for others, at most.
+const READS_MAX: usize = 1024;
+
+/// A question of this shard. Its PIT entry waits for the answers.
+pub(crate) struct PrefixQuery {
+    serial: u32,
+    /// The entry, and what is needed to send it on.
+    pub(crate) waiter: Waiter,
+    /// The first Interest, as it came.
+    pub(crate) interest: Packet,
+    /// Shards that have not answered, a bit each.
+    pub(crate) awaited: u64,
+    /// One of them reads from its disk.
+    pub(crate) is_reading: bool,
+    /// The best answer so far, and who gave it.
+    pub(crate) best: Option<(u16, Candidate)>,
+}
+
+/// A read for an Interest of another shard.
+pub(crate) struct RemoteRead {
+    pub(crate) read: ReadId,
+    pub(crate) home: u16,
+    pub(crate) id: QueryId,
+    pub(crate) interest: Packet,
+    pub(crate) since: Instant,
+    /// The Data is to be marked.
+    pub(crate) is_marked: bool,
+}
+
+/// Who of other shards waited for a read that has brought Data for them.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct RemoteWaiters {
+    /// Their shards, a bit each.
+    pub(crate) homes: u64,
+    /// The Data is to be marked.
+    pub(crate) is_marked: bool,
+}
+
+/// All questions of a shard that are open. Each belongs to a PIT entry, which knows its place and
+/// bounds them.
+#[derive(Default)]
+pub(crate) struct Queries {
+    queries: Slab<PrefixQuery>,
+    serial: u32,
+    answers_due: VecDeque<(Instant, QueryId)>,
+    reads_due: VecDeque<(Instant, QueryId)>,
+    /// Reads for other shards.
+    remote_reads: Vec<RemoteRead>,
+}
+
+impl Queries {
+    /// A new question of a PIT entry that has none.
+    pub(crate) fn open(
+        &mut self,
+        now: Instant,
+        waiter: Waiter,
+        interest: Packet,
+        awaited: u64,
+    ) -> QueryId {
+        let query =
+            PrefixQuery { waiter, interest, awaited, is_reading: false, best: None, serial: 0 };
+        let id = self.insert(query);
+        self.answers_due.push_back((now.plus_ns(ANSWER_TIMEOUT_NS), id));
+        id
+    }
+
+    /// An entry whose question was answered waits for the disk of a shard.
+    pub(crate) fn wait_for_read(
+        &mut self,
+        now: Instant,
+        query: PrefixQuery,
+        shard: u16,
+    ) -> QueryId {
+        let id = self.insert(PrefixQuery { awaited: 1 << shard, is_reading: true, ..query });
+        self.reads_due.push_back((now.plus_ns(READ_TIMEOUT_NS), id));
+        id
+    }
+
+    fn insert(&mut self, query: PrefixQuery) -> QueryId {
+        self.serial = self.serial.wrapping_add(1);
+        let serial = self.serial;
+        QueryId { place: self.queries.insert(PrefixQuery { serial, ..query }), serial }
+    }
+
+    pub(crate) fn get(&mut self, id: QueryId) -> Option<&mut PrefixQuery> {
+        self.queries.get_mut(id.place).filter(|query| query.serial == id.serial)
+    }
+
+    /// Who waits for the answer to the question in this place.
+    pub(crate) fn waiter(&self, place: u32) -> &Waiter {
+        &self.queries[place].waiter
+    }
+
+    pub(crate) fn remove(&mut self, place: u32) -> PrefixQuery {
+        self.queries.remove(place)
+    }
+
+    /// When [`Queries::take_due`] should be called next.
+    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
+        let at = |due: &VecDeque<(Instant, QueryId)>| due.front().map(|&(at, _)| at);
+        [at(&self.answers_due), at(&self.reads_due)].into_iter().flatten().min()
+    }
+
+    /// The next question that has waited for too long. Those that are answered are passed over.
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<QueryId> {
+        let Self { queries, answers_due, reads_due, .. } = self;
+        for due in [answers_due, reads_due] {
+            while let Some(&(at, id)) = due.front() {
+                let query = queries.get(id.place);
+                let is_open = query.is_some_and(|query| query.serial == id.serial);
+                if is_open && at > now {
+                    break;
+                }
+                due.pop_front();
+                if is_open {
+                    return Some(id);
+                }
+            }
+        }
+        None
+    }
+
+    /// A read for another shard is under way. The caller has looked for room.
+    pub(crate) fn note_remote_read(&mut self, read: RemoteRead) {
+        self.remote_reads.push(read);
+    }
+
+    pub(crate) fn has_room_for_read(&self) -> bool {
+        self.remote_reads.len() < READS_MAX
+    }
+
+    /// One of those for which a read that has ended was noted.
+    pub(crate) fn take_remote_read(&mut self, read: ReadId) -> Option<RemoteRead> {
+        let at = self.remote_reads.iter().position(|remote| remote.read == read)?;
+        Some(self.remote_reads.remove(at))
+    }
+}

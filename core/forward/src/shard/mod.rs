@@ -1,0 +1,142 @@
+//! How names are spread over shards, and what shards tell each other.
+//!
+//! Data goes to the shard of its object and of the range of segments that it lies in, an Interest
+//! to the shard that Data of its very name goes to: so Interests without CanBePrefix, those that
+//! end in a digest too, always meet their Data. An Interest with CanBePrefix may want Data of other
+//! shards: the one that its name leads to, its home, asks them and has them watch for it (decision
+//! 0014).
+
+mod message;
+
+use weir_base::{HashKey, mix};
+use weir_wire::{LpHeader, NameView, PitToken, tlv};
+
+pub use message::ShardMessage;
+pub(crate) use message::{Candidate, Message, QueryId, Shown};
+
+/// Most shards of a router: a set of them is a word of 64 bits.
+pub const SHARDS_MAX: usize = 64;
+
+/// Segments in a row that share a shard, as a power of two: enough that the shards of an object do
+/// not change with each packet, few enough that a window of the usual size is spread.
+const RANGE_BITS: u32 = 6;
+
+const TOKEN_OCTETS: usize = 4;
+/// First octets of our tokens: a token of an earlier run or of another maker is not taken for ours.
+const TOKEN_MARK: u16 = 0x5777;
+/// Where tokens have the shard: Data goes by its name.
+const BY_NAME: u16 = u16::MAX;
+
+/// The shard that Data of a name belongs to, among `shard_count`.
+///
+/// # Panics
+/// When `shard_count` is 0.
+#[must_use]
+pub fn shard_of_name(key: &HashKey, name: NameView<'_>, shard_count: u16) -> u16 {
+    shard_of_value(key, name.value(), shard_count).unwrap_or(0)
+}
+
+/// The shard that a packet belongs to, among `shard_count`: that of its PIT token when it is Data
+/// and the token is ours, else that of its name. Nothing when it is no packet: any shard may count
+/// it. The packet is not validated beyond its name.
+#[inline]
+#[must_use]
+pub fn shard_of_packet(
+    key: &HashKey,
+    header: &LpHeader,
+    packet: &[u8],
+    shard_count: u16,
+) -> Option<u16> {
+    if shard_count == 1 {
+        return Some(0);
+    }
+    let (typ, body, _) = read_tlv(packet)?;
+    if typ == tlv::DATA
+        && let Some(shard) = shard_of_token(&header.pit_token, shard_count)
+    {
+        return Some(shard);
+    }
+    let (typ, name, _) = read_tlv(body)?;
+    if typ != tlv::NAME { None } else { shard_of_value(key, name, shard_count) }
+}
+
+/// The shard of the TLV-VALUE of a name.
+#[inline]
+fn shard_of_value(key: &HashKey, name: &[u8], shard_count: u16) -> Option<u16> {
+    assert!(shard_count > 0, "a router has at least one shard");
+    let (object, range) = object_and_range(name)?;
+    let hash = mix(key.hash(object).wrapping_add(range.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+    Some(((u128::from(hash) * u128::from(shard_count)) >> 64) as u16)
+}
+
+/// What decides the shard of a name: the name less implicit digests at its end and a segment before
+/// them, and the range of that segment.
+#[inline]
+fn object_and_range(name: &[u8]) -> Option<(&[u8], u64)> {
+    let mut rest = name;
+    // Of the last component that is no digest: where it begins and ends, and its number.
+    let (mut start, mut end, mut segment) = (0, 0, None);
+    while !rest.is_empty() {
+        let at = name.len() - rest.len();
+        let (typ, value, after) = read_tlv(rest)?;
+        rest = after;
+        if typ != tlv::IMPLICIT_SHA256_DIGEST_COMPONENT {
+            (start, end) = (at, name.len() - rest.len());
+            segment = if typ == tlv::SEGMENT_NAME_COMPONENT { read_integer(value) } else { None };
+        }
+    }
+    Some(match segment {
+        Some(segment) => (&name[..start], segment >> RANGE_BITS),
+        None => (&name[..end], 0),
+    })
+}
+
+/// The type and the value of the TLV at the beginning, and what follows it.
+#[inline(always)]
+fn read_tlv(octets: &[u8]) -> Option<(u32, &[u8], &[u8])> {
+    // Nearly all components have a type and a length of one octet.
+    if let [typ @ 0..=252, len @ 0..=252, rest @ ..] = octets {
+        let (value, after) = rest.split_at_checked(usize::from(*len))?;
+        return Some((u32::from(*typ), value, after));
+    }
+    let (typ, type_octets) = tlv::read_var_number(octets).ok()?;
+    let (len, len_octets) = tlv::read_var_number(octets.get(type_octets..)?).ok()?;
+    let value = octets.get(type_octets + len_octets..)?;
+    let (value, after) = value.split_at_checked(usize::try_from(len).ok()?)?;
+    Some((u32::try_from(typ).ok()?, value, after))
+}
+
+/// A non-negative integer (NDN packet 0.3, 1.2).
+#[inline(always)]
+fn read_integer(value: &[u8]) -> Option<u64> {
+    match value.len() {
+        1 | 2 | 4 | 8 => Some(value.iter().fold(0, |sum, &octet| sum << 8 | u64::from(octet))),
+        _ => None,
+    }
+}
+
+/// The PIT token of Interests without CanBePrefix that a shard sends.
+#[must_use]
+pub fn token_of_shard(shard: u16) -> PitToken {
+    let mut octets = [0; TOKEN_OCTETS];
+    octets[..2].copy_from_slice(&TOKEN_MARK.to_be_bytes());
+    octets[2..].copy_from_slice(&shard.to_be_bytes());
+    PitToken::new(&octets).expect("four octets fit a PIT token")
+}
+
+/// The PIT token of Interests with CanBePrefix: their Data goes to the shard of its own name.
+pub(crate) fn token_by_name() -> PitToken {
+    token_of_shard(BY_NAME)
+}
+
+/// The shard that a PIT token names, when the token is ours and the shard exists.
+#[must_use]
+pub fn shard_of_token(token: &PitToken, shard_count: u16) -> Option<u16> {
+    let octets: [u8; TOKEN_OCTETS] = token.as_slice().try_into().ok()?;
+    let mark = u16::from_be_bytes([octets[0], octets[1]]);
+    let shard = u16::from_be_bytes([octets[2], octets[3]]);
+    (mark == TOKEN_MARK && shard < shard_count).then_some(shard)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! A store that has a part of what its router stores: the choice among the parts is its caller's.
+
+use super::{Lookup, Query, Store};
+use crate::config::IndexKind;
+use crate::disk::OnDisk;
+use crate::entry::USED;
+use weir_base::{Instant, Packet};
+use weir_wire::DataView;
+
+/// What a part of a store has for a [`Query`], see [`Store::look_up_part`].
+#[derive(Debug)]
+pub enum PartAnswer {
+    /// Data in memory.
+    Memory {
+        /// The whole Data TLV.
+        packet: Packet,
+        /// When it came.
+        came: Instant,
+        /// Its name, with its implicit digest or without, is that of the query.
+        is_whole_name: bool,
+    },
+    /// Data that waits to be written to a disk.
+    Unwritten(Packet),
+    /// It is on a disk.
+    OnDisk(OnDisk),
+    /// Nothing.
+    Nothing,
+}
+
+impl Store {
+    /// What [`Store::lookup`] would find, not counted as a hit or a miss.
+    pub fn look_up_part(&mut self, now: Instant, query: &Query<'_>) -> PartAnswer {
+        let found = if self.config.serve { self.find_answer(now, query) } else { None };
+        if let Some(index) = found {
+            self.policy.on_hit(&mut self.entries, index);
+            let entry = &mut self.entries[index];
+            entry.flags |= USED;
+            let name_len = entry.name_value().len();
+            return PartAnswer::Memory {
+                packet: entry.packet.share(),
+                came: entry.came(),
+                is_whole_name: name_len <= query.name.value().len(),
+            };
+        }
+        if self.ends_here(query) {
+            return PartAnswer::Nothing;
+        }
+        match self.lookup_on_disk(now, query) {
+            Lookup::Hit(hit) => PartAnswer::Unwritten(hit.packet),
+            Lookup::OnDisk(found) => PartAnswer::OnDisk(found),
+            Lookup::Miss => PartAnswer::Nothing,
+        }
+    }
+
+    /// Counts a query that several parts were asked.
+    pub fn count_lookup(&mut self, is_hit: bool) {
+        match is_hit {
+            true => self.stats.hits += 1,
+            false => self.stats.misses += 1,
+        }
+    }
+
+    /// Whether Data below a prefix, which came at some time, is chosen before other such Data.
+    pub fn is_chosen_before(&self, one: (Instant, &[u8]), other: (Instant, &[u8])) -> bool {
+        match self.config.index {
+            IndexKind::Hash => (one.0, name_of(one.1)) > (other.0, name_of(other.1)),
+            IndexKind::Ordered => name_of(one.1) < name_of(other.1),
+        }
+    }
+}
+
+fn name_of(packet: &[u8]) -> &[u8] {
+    DataView::decode(packet).map_or(&[], |data| data.name.value())
+}
