@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::steps::target_folder;
+use crate::target_folder;
 
 const SKIP: &str = "WEIR_SKIP_INTEROP";
 

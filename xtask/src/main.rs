@@ -89,3 +89,11 @@ fn repository_root() -> anyhow::Result<PathBuf> {
         .map(Path::to_path_buf)
         .context("the folder of xtask has no parent")
 }
+
+/// The folder cargo builds into.
+fn target_folder(root: &Path) -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(folder) => root.join(folder),
+        None => root.join("target"),
+    }
+}

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 
-use crate::{clients, layers, report, tidy};
+use crate::{clients, layers, report, target_folder, tidy};
 
 /// The laboratory is tested with all else.
 const WITH_LAB: [&str; 2] = ["--features", "weir/lab"];
@@ -107,14 +107,6 @@ pub(crate) fn test(root: &Path, options: &TestOptions) -> anyhow::Result<()> {
     let environment =
         [("WEIR_BIN", binary.as_ref()), ("WEIR_INTEROP", &clients_at.to_string_lossy())];
     run_cargo(root, &words, &environment)
-}
-
-/// The folder cargo builds into.
-pub(crate) fn target_folder(root: &Path) -> std::path::PathBuf {
-    match std::env::var_os("CARGO_TARGET_DIR") {
-        Some(folder) => root.join(folder),
-        None => root.join("target"),
-    }
 }
 
 fn executable(name: &str) -> String {

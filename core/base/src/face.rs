@@ -17,11 +17,6 @@ impl FaceId {
     pub const NULL: Self = Self(255);
     /// The first number for a face that reaches another program or machine.
     pub const FIRST: Self = Self(256);
-
-    /// Whether the number is one that no ordinary face may have.
-    pub const fn is_reserved(self) -> bool {
-        self.0 < Self::FIRST.0
-    }
 }
 
 impl fmt::Display for FaceId {

@@ -6,6 +6,7 @@ pub extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod block;
 mod bloom;
 mod class;
 mod counters;

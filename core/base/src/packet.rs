@@ -1,186 +1,15 @@
-use crate::class::{self, HEADER_BYTES};
-use crate::pool::Shared;
+use crate::block::{Header, Shared};
+use crate::class::HEADER_BYTES;
 use crate::prefetch::prefetch_pointer;
-use alloc::alloc::{alloc, alloc_zeroed, dealloc, handle_alloc_error};
+use alloc::alloc::alloc;
 use alloc::vec::Vec;
-use core::alloc::Layout;
 use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut, Range};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, Ordering, fence};
+use core::sync::atomic::Ordering;
 
-/// The start of a block. The payload follows it directly.
-#[repr(C, align(16))]
-pub(crate) struct Header {
-    /// The packets and writable parts that hold the block.
-    holders: AtomicU32,
-    /// Octets of payload.
-    capacity: u32,
-    /// The pool the block goes back to, if any.
-    pool: Option<NonNull<Shared>>,
-}
-
-const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
 const _: () = assert!(size_of::<Option<Packet>>() == 16);
-
-/// Half of the range, so that the check after the increment cannot come too late.
-const HOLDERS_MAX: u32 = u32::MAX / 2;
-
-impl Header {
-    fn layout(capacity: u32) -> Layout {
-        let bytes = HEADER_BYTES + capacity as usize;
-        match Layout::from_size_align(bytes, align_of::<Self>()) {
-            Ok(layout) => layout,
-            Err(_) => panic!("a packet of {capacity} octets does not fit in memory"),
-        }
-    }
-
-    /// A block with 1 holder and cleared payload.
-    pub(crate) fn allocate(capacity: u32, pool: Option<NonNull<Shared>>) -> NonNull<Self> {
-        let layout = Self::layout(capacity);
-        // SAFETY: the layout has at least the octets of the header.
-        let memory = unsafe { alloc_zeroed(layout) };
-        // SAFETY: `memory` is null or was allocated with this layout.
-        unsafe { Self::initialise(memory, layout, capacity, pool) }
-    }
-
-    /// # Safety
-    /// `memory` must be null or have been allocated with `layout`, which is that of `capacity`.
-    unsafe fn initialise(
-        memory: *mut u8,
-        layout: Layout,
-        capacity: u32,
-        pool: Option<NonNull<Shared>>,
-    ) -> NonNull<Self> {
-        let Some(block) = NonNull::new(memory.cast::<Self>()) else { handle_alloc_error(layout) };
-        // SAFETY: the memory is large enough and aligned for the header, by the layout.
-        unsafe { block.write(Self { holders: AtomicU32::new(1), capacity, pool }) };
-        block
-    }
-
-    /// # Safety
-    /// `block` must be alive.
-    #[inline]
-    unsafe fn payload(block: NonNull<Self>) -> NonNull<u8> {
-        // SAFETY: every block has its payload behind the header, within the allocation.
-        unsafe { block.cast::<u8>().add(HEADER_BYTES) }
-    }
-
-    /// # Safety
-    /// `block` must be alive.
-    #[inline]
-    pub(crate) unsafe fn block_bytes(block: NonNull<Self>) -> usize {
-        // SAFETY: alive, by the caller.
-        class::block_bytes(unsafe { block.as_ref() }.capacity as usize)
-    }
-
-    /// The size class of a block of a pool.
-    ///
-    /// # Safety
-    /// `block` must be alive.
-    pub(crate) unsafe fn class(block: NonNull<Self>) -> usize {
-        // SAFETY: alive, by the caller.
-        let capacity = unsafe { block.as_ref() }.capacity as usize;
-        class::class_of(capacity).unwrap_or_else(|| unreachable!("blocks of a pool have a class"))
-    }
-
-    /// The link that a block at rest holds in its payload.
-    ///
-    /// # Safety
-    /// The caller must be the only holder, and [`Self::set_next`] must have been called since the
-    /// payload was last written.
-    #[inline]
-    pub(crate) unsafe fn next(block: NonNull<Self>) -> *mut Self {
-        // SAFETY: the payload of every class has room for a pointer, is aligned to 16, and holds
-        // one by the caller's word.
-        unsafe { Self::payload(block).cast::<*mut Self>().read() }
-    }
-
-    /// # Safety
-    /// The caller must be the only holder of a block of a pool.
-    #[inline]
-    pub(crate) unsafe fn set_next(block: NonNull<Self>, next: *mut Self) {
-        // SAFETY: as in `next`; nobody else reads or writes the payload.
-        unsafe { Self::payload(block).cast::<*mut Self>().write(next) };
-    }
-
-    /// Gives the memory back to the global allocator.
-    ///
-    /// # Safety
-    /// The caller must be the only holder, which it is no more afterwards.
-    pub(crate) unsafe fn free(block: NonNull<Self>) {
-        // SAFETY: allocated with this layout, and nobody else knows the block.
-        unsafe {
-            let layout = Self::layout(block.as_ref().capacity);
-            dealloc(block.as_ptr().cast(), layout);
-        }
-    }
-
-    /// # Safety
-    /// The caller must be a holder.
-    #[inline]
-    unsafe fn hold(block: NonNull<Self>) {
-        // Relaxed: a new holder is made from an existing one, which keeps the block alive.
-        // SAFETY: alive, since the caller is a holder.
-        let before = unsafe { block.as_ref() }.holders.fetch_add(1, Ordering::Relaxed);
-        if before > HOLDERS_MAX {
-            // SAFETY: as above.
-            unsafe { Self::too_many(block) };
-        }
-    }
-
-    /// Whether the caller is the only holder. If so, what the others did with the block is over.
-    ///
-    /// # Safety
-    /// The caller must be a holder.
-    #[inline]
-    unsafe fn is_sole_holder(block: NonNull<Self>) -> bool {
-        // Acquire: the reads of those who were holders must be over.
-        // SAFETY: alive, since the caller is a holder.
-        unsafe { block.as_ref() }.holders.load(Ordering::Acquire) == 1
-    }
-
-    /// # Safety
-    /// The caller must be a holder.
-    #[cold]
-    unsafe fn too_many(block: NonNull<Self>) {
-        // SAFETY: alive, since the caller is a holder.
-        unsafe { block.as_ref() }.holders.fetch_sub(1, Ordering::Relaxed);
-        panic!("a packet was cloned and leaked {HOLDERS_MAX} times");
-    }
-
-    /// # Safety
-    /// The caller must be a holder, which it is no more afterwards.
-    #[inline]
-    unsafe fn release(block: NonNull<Self>) {
-        // The only holder may skip the locked instruction: nobody is left to make another one.
-        // SAFETY: the caller is a holder.
-        if unsafe { !Self::is_sole_holder(block) } {
-            // SAFETY: alive, since the caller is a holder.
-            if unsafe { block.as_ref() }.holders.fetch_sub(1, Ordering::Release) != 1 {
-                return;
-            }
-            // What others did with the packet must be over before the block is used again.
-            fence(Ordering::Acquire);
-        }
-        // SAFETY: there is no other holder, and the caller gives up being one.
-        unsafe { Self::retire(block) };
-    }
-
-    /// # Safety
-    /// The caller must be the only holder, which it is no more afterwards.
-    #[inline]
-    unsafe fn retire(block: NonNull<Self>) {
-        // SAFETY: alive until handed over below, and handed over by the only holder.
-        unsafe {
-            match block.as_ref().pool {
-                Some(pool) => Shared::give_back(pool, block),
-                None => Self::free(block),
-            }
-        }
-    }
-}
 
 /// A run of octets of a block, or static octets: what [`Packet`] and [`PacketMut`] are made of.
 struct Part {
@@ -275,21 +104,6 @@ impl Packet {
         self.0.hold();
         // SAFETY: asserted above; the new holder was counted.
         Self(unsafe { self.0.narrowed(range.start, range.end - range.start) })
-    }
-
-    /// The octets to write to, when nobody else holds any part of their block.
-    ///
-    /// For patches in place, like that of a hop limit.
-    #[inline]
-    pub fn unique_mut(&mut self) -> Option<&mut [u8]> {
-        let block = self.0.block()?;
-        // SAFETY: the packet is a holder.
-        if unsafe { !Header::is_sole_holder(block) } {
-            return None;
-        }
-        // SAFETY: within the block, initialised, and this is its only holder, borrowed for as long
-        // as the result lives.
-        Some(unsafe { core::slice::from_raw_parts_mut(self.0.data.as_ptr(), self.0.len as usize) })
     }
 
     /// A clone, without a locked instruction when there is no holder beside this one.
@@ -451,7 +265,7 @@ impl PacketMut {
     ///
     /// # Panics
     /// When `size` is 4 GiB or more.
-    pub fn unpooled(size: usize) -> Self {
+    pub(crate) fn unpooled(size: usize) -> Self {
         let block = Header::allocate(checked_len(size), None);
         // SAFETY: just made.
         unsafe { Self::from_block(block) }
@@ -489,29 +303,6 @@ impl PacketMut {
         let part = ManuallyDrop::new(self);
         // SAFETY: asserted above; the holder passes from one to the other.
         Packet(unsafe { part.0.narrowed(0, len) })
-    }
-
-    /// Cuts off the first `len` octets as a packet and keeps the rest to write to.
-    ///
-    /// For streams: packets leave at the front while more octets arrive behind them.
-    ///
-    /// # Panics
-    /// When `len` is beyond the capacity.
-    #[inline]
-    pub fn split_to(&mut self, len: usize) -> Packet {
-        assert!(len <= self.capacity(), "split beyond the capacity");
-        if len == 0 {
-            return Packet::empty();
-        }
-        self.0.hold();
-        // SAFETY: asserted above; the new holder was counted. The two parts do not overlap, so both
-        // may be used.
-        let packet = Packet(unsafe { self.0.narrowed(0, len) });
-        // SAFETY: `len` is within the part or at its end.
-        self.0.data = unsafe { self.0.data.add(len) };
-        self.0.len -= len as u32;
-        self.0.offset += len as u32;
-        packet
     }
 }
 

@@ -1,86 +1,9 @@
+use crate::block::{Header, Shared, closed};
 use crate::class::{self, CLASSES};
-use crate::packet::{Header, Packet, PacketMut};
+use crate::packet::{Packet, PacketMut};
 use alloc::boxed::Box;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-
-/// What a pool and its blocks share. Freed with the last of them.
-#[repr(align(64))]
-pub(crate) struct Shared {
-    /// The blocks that were dropped, most recent first, or [`closed`] once the pool is gone.
-    returned: AtomicPtr<Header>,
-    /// Octets on `returned`, counted before a block goes on.
-    returned_bytes: AtomicUsize,
-    /// The most octets `returned` may hold.
-    returned_bytes_max: usize,
-    /// Blocks that exist, plus 1 for the pool.
-    holders: AtomicUsize,
-}
-
-/// The end mark of the return stack of a pool that is gone. Never dereferenced.
-fn closed() -> *mut Header {
-    ptr::without_provenance_mut(align_of::<Header>())
-}
-
-impl Shared {
-    /// Takes back a block that no packet holds any more. May be called on any thread.
-    ///
-    /// # Safety
-    /// `block` must come from the pool of `shared`, and the caller must be its only holder, which
-    /// it is no more afterwards.
-    #[inline]
-    pub(crate) unsafe fn give_back(shared: NonNull<Self>, block: NonNull<Header>) {
-        // SAFETY: the block is one of the holders, so `Shared` lives until the block is gone or on
-        // the stack.
-        let this = unsafe { shared.as_ref() };
-        // SAFETY: the caller is the only holder of the block.
-        let bytes = unsafe { Header::block_bytes(block) };
-        if this.returned_bytes.load(Ordering::Relaxed) + bytes <= this.returned_bytes_max {
-            this.returned_bytes.fetch_add(bytes, Ordering::Relaxed);
-            let mut head = this.returned.load(Ordering::Relaxed);
-            while !ptr::eq(head, closed()) {
-                // SAFETY: the caller is the only holder, so the payload is free to hold the link.
-                unsafe { Header::set_next(block, head) };
-                // Release: the owner must see the link, and all reads of the packet must be done
-                // before it is reused.
-                match this.returned.compare_exchange_weak(
-                    head,
-                    block.as_ptr(),
-                    Ordering::Release,
-                    Ordering::Relaxed,
-                ) {
-                    Ok(_) => return,
-                    Err(now) => head = now,
-                }
-            }
-        }
-        // SAFETY: the caller hands over the block, and this was the only holder.
-        unsafe { Self::free(shared, block) };
-    }
-
-    /// Gives a block to the global allocator.
-    ///
-    /// # Safety
-    /// As [`Self::give_back`].
-    #[cold]
-    unsafe fn free(shared: NonNull<Self>, block: NonNull<Header>) {
-        // SAFETY: the caller is the only holder.
-        unsafe { Header::free(block) };
-        // SAFETY: the block counted as a holder, and counts no more.
-        unsafe { Self::release(shared) };
-    }
-
-    /// # Safety
-    /// The caller must be a counted holder, which it is no more afterwards.
-    unsafe fn release(shared: NonNull<Self>) {
-        // SAFETY: the caller is a holder, so `Shared` is alive. The borrow ends with the statement.
-        let before = unsafe { shared.as_ref() }.holders.fetch_sub(1, Ordering::AcqRel);
-        if before == 1 {
-            // SAFETY: made by `Box::into_raw` in `Pool::new`, and there is no holder left.
-            drop(unsafe { Box::from_raw(shared.as_ptr()) });
-        }
-    }
-}
 
 /// The source of packet buffers of one thread.
 ///
@@ -171,7 +94,7 @@ impl Pool {
     }
 
     /// Octets of blocks at rest, on the lists of the owner and on the return stack.
-    pub fn cached_bytes(&self) -> usize {
+    pub(crate) fn cached_bytes(&self) -> usize {
         // SAFETY: the pool is a holder of `Shared`.
         let returned = unsafe { self.shared.as_ref() }.returned_bytes.load(Ordering::Relaxed);
         self.cached_bytes + returned

@@ -60,11 +60,6 @@ impl TimerWheel {
         }
     }
 
-    /// Makes room for the keys below `keys`, so that scheduling them allocates nothing.
-    pub fn reserve_keys(&mut self, keys: usize) {
-        self.links.reserve(keys.saturating_sub(self.links.len()));
-    }
-
     /// The number of timers that run.
     #[inline]
     pub fn len(&self) -> usize {

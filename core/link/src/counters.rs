@@ -41,7 +41,7 @@ link_drops! {
     FragmentUnnumbered = "fragment-without-sequence",
     /// FragIndex is not below FragCount.
     FragmentIndex = "fragment-index-beyond-count",
-    /// FragCount is 0 or above [`FRAGMENT_COUNT_MAX`](crate::FRAGMENT_COUNT_MAX).
+    /// FragCount is 0 or above the most fragments of a packet.
     FragmentCount = "fragment-count-out-of-range",
     /// FragCount differs from that of the message's other fragments.
     FragmentMismatch = "fragment-count-mismatch",

@@ -6,7 +6,7 @@ use weir_base::{Packet, Pool};
 /// Longest header a [`Frame`] keeps apart from its packet, in octets. Fragment fields with a PIT
 /// token of 32 octets and a congestion mark fit; anything longer is joined with the packet by
 /// copying.
-pub const FRAME_PREFIX_MAX: usize = 71;
+pub(crate) const FRAME_PREFIX_MAX: usize = 71;
 
 /// A payload up to this size is worth copying to set free the receive block it lies in.
 const DETACH_BYTES_MAX: usize = 512;

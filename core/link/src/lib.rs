@@ -16,10 +16,10 @@ mod link;
 #[cfg(test)]
 mod tests;
 
-pub use codec::{CodecConfig, FRAGMENT_COUNT_MAX, MTU_MIN, REASSEMBLY_TIMEOUT_NS, Received};
+pub use codec::{CodecConfig, MTU_MIN, Received};
 pub use config::LinkConfig;
 pub use counters::{DropCounters, LinkCounters, LinkDrop};
 pub use egress::{DisciplineConfig, DisciplineError, EgressConfig, InterestRateConfig};
 pub use egress::{MarkingConfig, PacketKind};
-pub use frame::{FRAME_PREFIX_MAX, Frame};
+pub use frame::Frame;
 pub use link::Link;

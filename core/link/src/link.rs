@@ -136,18 +136,14 @@ impl Link {
     }
 
     /// Octets of memory held for packets in reassembly.
-    pub fn partial_bytes(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn partial_bytes(&self) -> usize {
         self.decoder.partial_bytes()
     }
 
     /// Frames ready to be sent, oldest first.
     pub fn frames(&self) -> impl ExactSizeIterator<Item = &Frame> + Clone {
         self.egress.ready().frames().iter()
-    }
-
-    /// The oldest frame ready to be sent.
-    pub fn front_frame(&self) -> Option<&Frame> {
-        self.egress.ready().frames().front()
     }
 
     /// Whether no frame is ready to be sent. What a discipline holds back is not ready.

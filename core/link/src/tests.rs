@@ -7,10 +7,9 @@ use weir_base::{Instant, NS_PER_MS, Packet, Pool, Rng};
 use weir_wire::lp::{HopSignal, LpHeader, LpView, NackReason, PitToken};
 use weir_wire::{PACKET_SIZE_MAX, tlv};
 
-use crate::{
-    DisciplineConfig, FRAGMENT_COUNT_MAX, FRAME_PREFIX_MAX, InterestRateConfig, Link, LinkConfig,
-    LinkDrop, Received,
-};
+use crate::codec::FRAGMENT_COUNT_MAX;
+use crate::frame::FRAME_PREFIX_MAX;
+use crate::{DisciplineConfig, InterestRateConfig, Link, LinkConfig, LinkDrop, Received};
 
 const START: Instant = Instant::from_ns(1_000_000_000);
 
@@ -88,7 +87,7 @@ fn a_bare_packet_passes_both_ways_without_a_copy() {
     let mut link = Link::new(LinkConfig::stream());
     let packet = data(8000);
     link.enqueue(START, LpHeader::default(), packet.clone()).unwrap();
-    let frame = link.front_frame().unwrap();
+    let frame = link.frames().next().unwrap();
     assert!(frame.prefix().is_empty());
     assert_eq!(frame.payload().as_ptr(), packet.as_ptr());
     assert_eq!(link.queue_bytes(), packet.len() as u64);
@@ -133,7 +132,7 @@ fn a_header_longer_than_a_frame_keeps_inline_is_joined() {
         ..token(&[9; 32])
     };
     link.enqueue(START, header.clone(), interest()).unwrap();
-    assert!(link.front_frame().unwrap().prefix().is_empty());
+    assert!(link.frames().next().unwrap().prefix().is_empty());
     let frame = sent(&mut link).remove(0);
     assert!(frame.len() > interest().len() + FRAME_PREFIX_MAX);
     let (seen, packet) = whole(received(&mut link, frame));
@@ -396,7 +395,7 @@ fn small_frames_stop_holding_their_blocks() {
     link.enqueue(START, LpHeader::default(), packet.clone()).unwrap();
     link.enqueue(START, LpHeader::default(), data(8000)).unwrap();
     link.detach_small_frames(&mut pool());
-    let frame = link.front_frame().unwrap();
+    let frame = link.frames().next().unwrap();
     assert_ne!(frame.payload().as_ptr(), packet.as_ptr());
     assert_eq!(frame.payload()[..], packet[..]);
 }

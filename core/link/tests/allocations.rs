@@ -20,7 +20,8 @@ fn exchange(near: &mut Link, far: &mut Link, pool: &mut Pool, packet: &Packet, r
         for _ in 0..32 {
             near.enqueue(Instant::ZERO, header.clone(), packet.clone()).unwrap();
         }
-        while let Some(frame) = near.front_frame() {
+        while !near.is_egress_empty() {
+            let frame = near.frames().next().unwrap();
             let len = frame.len();
             let (prefix_len, mut block) = (frame.prefix().len(), pool.alloc(len));
             block[..prefix_len].copy_from_slice(frame.prefix());

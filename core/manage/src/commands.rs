@@ -6,7 +6,8 @@ use weir_base::FaceId;
 use weir_security::{SignError, Signer, sign_interest};
 use weir_wire::{DataView, Interest, Name, NameView};
 
-use crate::element::{DecodeError, Element};
+use crate::element::Element;
+use crate::error::DecodeError;
 use crate::numbers::{FacePersistency, route_flags, route_origin};
 use crate::parameters::{ControlParameters, ControlResponse};
 
@@ -14,7 +15,7 @@ use crate::parameters::{ControlParameters, ControlResponse};
 pub const CONTENT_TYPE_NACK: u64 = 3;
 
 /// How long a client waits for the answer to a command, in milliseconds.
-pub const COMMAND_LIFETIME_MS: u64 = 10_000;
+pub(crate) const COMMAND_LIFETIME_MS: u64 = 10_000;
 
 /// The fields a command may carry, one bit each.
 mod field {
@@ -100,7 +101,7 @@ impl Command {
     }
 
     /// The command of a module and verb.
-    pub fn from_module_and_verb(module: &[u8], verb: &[u8]) -> Option<Self> {
+    pub(crate) fn from_module_and_verb(module: &[u8], verb: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|command| {
             let names = command.module_and_verb();
             names.0.as_bytes() == module && names.1.as_bytes() == verb
@@ -126,7 +127,7 @@ impl Command {
     }
 
     /// Whether the parameters are those that the command takes.
-    pub fn accepts(self, parameters: &ControlParameters) -> bool {
+    pub(crate) fn accepts(self, parameters: &ControlParameters) -> bool {
         let (required, optional) = self.fields();
         let present = present_fields(parameters);
         let flags_and_mask = field::FLAGS | field::MASK;
@@ -147,7 +148,7 @@ impl Command {
 
     /// Fills in the defaults of fields that are absent; the face is left 0 for the face that the
     /// command came from.
-    pub fn apply_defaults(self, parameters: &mut ControlParameters) {
+    pub(crate) fn apply_defaults(self, parameters: &mut ControlParameters) {
         let (_, optional) = self.fields();
         if optional & field::FACE_ID != 0 {
             parameters.face_id.get_or_insert(FaceId::INVALID);

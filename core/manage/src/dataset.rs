@@ -8,11 +8,12 @@ use weir_security::{Signer, sign_data};
 use weir_wire::{Component, Data, DataView, Interest, InterestView, Name, NameView};
 
 use crate::commands::CONTENT_TYPE_NACK;
-use crate::element::{DecodeError, Element};
+use crate::element::Element;
+use crate::error::DecodeError;
 use crate::parameters::ControlResponse;
 
 /// Content of one segment, in octets (NFD).
-pub const SEGMENT_PAYLOAD_MAX: usize = 8000;
+pub(crate) const SEGMENT_PAYLOAD_MAX: usize = 8000;
 
 /// FreshnessPeriod of all management Data, in milliseconds (NFD).
 pub(crate) const FRESHNESS_MS: u64 = 1000;

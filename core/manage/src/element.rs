@@ -4,41 +4,8 @@ use alloc::{string::String, vec::Vec};
 
 use weir_wire::{Name, NameView, tlv};
 
+use crate::error::DecodeError;
 use crate::numbers::types;
-
-/// Why octets are not the management structure they should be.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DecodeError {
-    /// Not TLV, or a Name in it is not one.
-    #[error(transparent)]
-    Wire(#[from] weir_wire::DecodeError),
-    /// Another element than the one looked for.
-    #[error("expected an element of type {expected}, found type {found}")]
-    Type {
-        /// The type of the structure.
-        expected: u32,
-        /// The type that was there.
-        found: u32,
-    },
-    /// A required element is not there.
-    #[error("{element} is missing")]
-    Missing {
-        /// Its name.
-        element: &'static str,
-    },
-    /// An element holds what it must not.
-    #[error("{element} has a value that is not allowed")]
-    Value {
-        /// Its name.
-        element: &'static str,
-    },
-    /// An element is unknown here and may not be skipped.
-    #[error("unknown critical element of type {found}")]
-    Critical {
-        /// Its type.
-        found: u32,
-    },
-}
 
 /// A management structure that is one TLV.
 pub trait Element: Sized {
@@ -169,7 +136,7 @@ impl Writer {
     }
 
     /// Appends a non-negative integer when there is one.
-    pub fn number_if(&mut self, typ: u32, value: Option<u64>) -> &mut Self {
+    pub(crate) fn number_if(&mut self, typ: u32, value: Option<u64>) -> &mut Self {
         if let Some(value) = value {
             self.number(typ, value);
         }

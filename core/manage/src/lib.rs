@@ -3,11 +3,14 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod authorize;
 pub mod commands;
 mod dataset;
 mod element;
+mod error;
 mod events;
 pub mod face_uri;
 mod fib;
@@ -20,10 +23,13 @@ mod rib;
 mod status;
 mod store_disk;
 mod strategy;
+#[cfg(test)]
+mod tests;
 
 pub use authorize::{AccessPolicy, AnchorLookup};
-pub use dataset::{DatasetError, DatasetFetch, SEGMENT_PAYLOAD_MAX};
-pub use element::{DecodeError, Element, Writer};
+pub use dataset::{DatasetError, DatasetFetch};
+pub use element::{Element, Writer};
+pub use error::DecodeError;
 pub use fib::Fib;
 pub use io::{
     Action, FaceChanges, FaceError, FaceRequest, ManagerInput, ManagerOutbox, OutData, Snapshot,
@@ -51,4 +57,4 @@ pub const PREFIX_COMPONENTS_MAX: usize = 32;
 pub const STORE_PACKET_BYTES: u64 = 8192;
 
 /// One cs/erase command erases at most this many Data (NFD).
-pub const ERASE_LIMIT: u64 = 256;
+pub(crate) const ERASE_LIMIT: u64 = 256;

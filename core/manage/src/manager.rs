@@ -396,17 +396,11 @@ impl Manager {
         }
     }
 
-    /// A strategy of the configuration, whose names the application has checked with
-    /// [`Manager::check_strategy`].
+    /// A strategy of the configuration.
     fn set_initial_strategy(&mut self, prefix: &Name, strategy: &Name, out: &mut ManagerOutbox) {
         if self.set_strategy(prefix, strategy.as_view(), out).is_err() {
             self.stats.overflows += 1;
         }
-    }
-
-    /// The full name of the strategy that `name` chooses, or why there is none.
-    pub fn check_strategy(&self, name: NameView<'_>) -> Result<Name, ControlResponse> {
-        self.strategies.resolve(name)
     }
 
     /// Chooses a strategy; the versioned name, or the refusal.

@@ -1,74 +1,74 @@
 //! Type numbers and enumerations of the NFD management protocol.
 
-use crate::element::DecodeError;
+use crate::error::DecodeError;
 
 /// TLV-TYPE numbers. Numbers are reused between structures, as the protocol has it.
 pub mod types {
     #![allow(missing_docs, reason = "the names are the protocol's own")]
     pub const NAME: u32 = 7;
-    pub const CONTROL_RESPONSE: u32 = 101;
-    pub const STATUS_CODE: u32 = 102;
-    pub const STATUS_TEXT: u32 = 103;
-    pub const CONTROL_PARAMETERS: u32 = 104;
-    pub const FACE_ID: u32 = 105;
+    pub(crate) const CONTROL_RESPONSE: u32 = 101;
+    pub(crate) const STATUS_CODE: u32 = 102;
+    pub(crate) const STATUS_TEXT: u32 = 103;
+    pub(crate) const CONTROL_PARAMETERS: u32 = 104;
+    pub(crate) const FACE_ID: u32 = 105;
     pub const COST: u32 = 106;
     pub const STRATEGY: u32 = 107;
-    pub const FLAGS: u32 = 108;
-    pub const EXPIRATION_PERIOD: u32 = 109;
-    pub const ORIGIN: u32 = 111;
-    pub const MASK: u32 = 112;
+    pub(crate) const FLAGS: u32 = 108;
+    pub(crate) const EXPIRATION_PERIOD: u32 = 109;
+    pub(crate) const ORIGIN: u32 = 111;
+    pub(crate) const MASK: u32 = 112;
     pub const URI: u32 = 114;
-    pub const LOCAL_URI: u32 = 129;
-    pub const CAPACITY: u32 = 131;
+    pub(crate) const LOCAL_URI: u32 = 129;
+    pub(crate) const CAPACITY: u32 = 131;
     pub const COUNT: u32 = 132;
-    pub const FACE_PERSISTENCY: u32 = 133;
-    pub const BASE_CONGESTION_MARKING_INTERVAL: u32 = 135;
-    pub const DEFAULT_CONGESTION_THRESHOLD: u32 = 136;
-    pub const MTU: u32 = 137;
+    pub(crate) const FACE_PERSISTENCY: u32 = 133;
+    pub(crate) const BASE_CONGESTION_MARKING_INTERVAL: u32 = 135;
+    pub(crate) const DEFAULT_CONGESTION_THRESHOLD: u32 = 136;
+    pub(crate) const MTU: u32 = 137;
 
     /// FaceStatus, FibEntry, RibEntry, CsInfo and StrategyChoice alike.
-    pub const DATASET_ITEM: u32 = 128;
+    pub(crate) const DATASET_ITEM: u32 = 128;
     /// NextHopRecord and Route alike.
-    pub const DATASET_RECORD: u32 = 129;
-    pub const CHANNEL_STATUS: u32 = 130;
-    pub const FACE_QUERY_FILTER: u32 = 150;
-    pub const URI_SCHEME: u32 = 131;
-    pub const FACE_SCOPE: u32 = 132;
+    pub(crate) const DATASET_RECORD: u32 = 129;
+    pub(crate) const CHANNEL_STATUS: u32 = 130;
+    pub(crate) const FACE_QUERY_FILTER: u32 = 150;
+    pub(crate) const URI_SCHEME: u32 = 131;
+    pub(crate) const FACE_SCOPE: u32 = 132;
     pub const LINK_TYPE: u32 = 134;
 
-    pub const N_IN_INTERESTS: u32 = 144;
-    pub const N_IN_DATA: u32 = 145;
-    pub const N_IN_NACKS: u32 = 151;
-    pub const N_OUT_INTERESTS: u32 = 146;
-    pub const N_OUT_DATA: u32 = 147;
-    pub const N_OUT_NACKS: u32 = 152;
-    pub const N_IN_BYTES: u32 = 148;
-    pub const N_OUT_BYTES: u32 = 149;
+    pub(crate) const N_IN_INTERESTS: u32 = 144;
+    pub(crate) const N_IN_DATA: u32 = 145;
+    pub(crate) const N_IN_NACKS: u32 = 151;
+    pub(crate) const N_OUT_INTERESTS: u32 = 146;
+    pub(crate) const N_OUT_DATA: u32 = 147;
+    pub(crate) const N_OUT_NACKS: u32 = 152;
+    pub(crate) const N_IN_BYTES: u32 = 148;
+    pub(crate) const N_OUT_BYTES: u32 = 149;
 
-    pub const N_HITS: u32 = 129;
-    pub const N_MISSES: u32 = 130;
-    pub const N_CS_ENTRIES: u32 = 135;
+    pub(crate) const N_HITS: u32 = 129;
+    pub(crate) const N_MISSES: u32 = 130;
+    pub(crate) const N_CS_ENTRIES: u32 = 135;
     /// Weir's own, after the fields of CsInfo, even and thus skipped by others: octets in use.
-    pub const STORE_BYTES: u32 = 0xf580;
+    pub(crate) const STORE_BYTES: u32 = 0xf580;
     /// Weir's own, as [`STORE_BYTES`]: the capacity in octets.
-    pub const STORE_CAPACITY_BYTES: u32 = 0xf582;
+    pub(crate) const STORE_CAPACITY_BYTES: u32 = 0xf582;
     /// Weir's own, as [`STORE_BYTES`]: the disks, an element of elements.
-    pub const STORE_DISK: u32 = 0xf584;
+    pub(crate) const STORE_DISK: u32 = 0xf584;
     /// The first of the numbers in [`STORE_DISK`].
-    pub const STORE_DISK_FIRST: u32 = 0xf600;
+    pub(crate) const STORE_DISK_FIRST: u32 = 0xf600;
 
-    pub const NFD_VERSION: u32 = 128;
-    pub const START_TIMESTAMP: u32 = 129;
-    pub const CURRENT_TIMESTAMP: u32 = 130;
-    pub const N_NAME_TREE_ENTRIES: u32 = 131;
-    pub const N_FIB_ENTRIES: u32 = 132;
-    pub const N_PIT_ENTRIES: u32 = 133;
-    pub const N_MEASUREMENTS_ENTRIES: u32 = 134;
-    pub const N_SATISFIED_INTERESTS: u32 = 153;
-    pub const N_UNSATISFIED_INTERESTS: u32 = 154;
+    pub(crate) const NFD_VERSION: u32 = 128;
+    pub(crate) const START_TIMESTAMP: u32 = 129;
+    pub(crate) const CURRENT_TIMESTAMP: u32 = 130;
+    pub(crate) const N_NAME_TREE_ENTRIES: u32 = 131;
+    pub(crate) const N_FIB_ENTRIES: u32 = 132;
+    pub(crate) const N_PIT_ENTRIES: u32 = 133;
+    pub(crate) const N_MEASUREMENTS_ENTRIES: u32 = 134;
+    pub(crate) const N_SATISFIED_INTERESTS: u32 = 153;
+    pub(crate) const N_UNSATISFIED_INTERESTS: u32 = 154;
 
-    pub const FACE_EVENT_NOTIFICATION: u32 = 192;
-    pub const FACE_EVENT_KIND: u32 = 193;
+    pub(crate) const FACE_EVENT_NOTIFICATION: u32 = 192;
+    pub(crate) const FACE_EVENT_KIND: u32 = 193;
 }
 
 macro_rules! numbered {
@@ -191,17 +191,17 @@ pub mod route_flags {
 /// Who made a route.
 pub mod route_origin {
     /// An application, for itself.
-    pub const APP: u64 = 0;
+    pub(crate) const APP: u64 = 0;
     /// Automatic registration on new faces.
-    pub const AUTOREG: u64 = 64;
+    pub(crate) const AUTOREG: u64 = 64;
     /// A client that registers remotely.
-    pub const CLIENT: u64 = 65;
+    pub(crate) const CLIENT: u64 = 65;
     /// Automatic configuration of a host.
-    pub const AUTOCONF: u64 = 66;
+    pub(crate) const AUTOCONF: u64 = 66;
     /// The NLSR routing daemon.
-    pub const NLSR: u64 = 128;
+    pub(crate) const NLSR: u64 = 128;
     /// A prefix announcement.
-    pub const PREFIX_ANNOUNCEMENT: u64 = 129;
+    pub(crate) const PREFIX_ANNOUNCEMENT: u64 = 129;
     /// The operator.
     pub const STATIC: u64 = 255;
 

@@ -5,7 +5,8 @@ use alloc::{boxed::Box, string::String};
 use weir_base::FaceId;
 use weir_wire::Name;
 
-use crate::element::{DecodeError, Element, Elements, Writer};
+use crate::element::{Element, Elements, Writer};
+use crate::error::DecodeError;
 use crate::numbers::{FacePersistency, types};
 
 /// The arguments of a command, and the effective values in its response (NFD management,
@@ -156,7 +157,7 @@ impl ControlResponse {
 
     /// Adds a body.
     #[must_use]
-    pub fn with_body(self, body: ControlParameters) -> Self {
+    pub(crate) fn with_body(self, body: ControlParameters) -> Self {
         Self { body: Some(Box::new(body)), ..self }
     }
 }

@@ -5,7 +5,8 @@ use alloc::{string::String, vec::Vec};
 use weir_base::FaceId;
 use weir_wire::Name;
 
-use crate::element::{DecodeError, Element, Elements, Writer};
+use crate::element::{Element, Elements, Writer};
+use crate::error::DecodeError;
 use crate::numbers::{FaceEventKind, FacePersistency, FaceScope, LinkType, types};
 use crate::store_disk::CsDiskInfo;
 
@@ -671,7 +672,7 @@ impl GeneralStatus {
     }
 
     /// As the Content of the dataset.
-    pub fn encode_content(&self) -> Vec<u8> {
+    pub(crate) fn encode_content(&self) -> Vec<u8> {
         let numbers = [
             self.start_unix_ms,
             self.current_unix_ms,

@@ -4,7 +4,8 @@ use alloc::collections::BTreeMap;
 
 use weir_base::{CounterKind, Counters};
 
-use crate::element::{DecodeError, Element, Elements, Writer};
+use crate::element::{Element, Elements, Writer};
+use crate::error::DecodeError;
 use crate::numbers::types;
 
 /// The disks of a content store: numbers by their number in the dataset, which the tables of

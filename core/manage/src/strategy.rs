@@ -59,7 +59,7 @@ impl From<RouterStrategy> for StrategyKind {
 
 impl StrategyKind {
     /// Name with version.
-    pub fn versioned_name(&self) -> Name {
+    pub(crate) fn versioned_name(&self) -> Name {
         let mut name = self.name.clone();
         name.append_version(self.version);
         name

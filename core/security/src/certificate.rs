@@ -14,7 +14,7 @@ use crate::sign::{KeyLocator, SignError, Signer, Verifier, VerifyError, verify_d
 pub use weir_wire::ValidityPeriod as Validity;
 
 /// The component between an identity and a key's identifier.
-pub const KEY_COMPONENT: &[u8] = b"KEY";
+pub(crate) const KEY_COMPONENT: &[u8] = b"KEY";
 
 /// The issuer component of a certificate that its own key signed.
 pub const SELF_ISSUER: &[u8] = b"self";
@@ -117,7 +117,7 @@ impl Certificate {
     }
 
     /// The certificate that a decoded Data is.
-    pub fn from_data(data: &DataView<'_>) -> Result<Self, CertificateError> {
+    pub(crate) fn from_data(data: &DataView<'_>) -> Result<Self, CertificateError> {
         if !is_certificate_name(data.name) {
             return Err(CertificateError::Name(data.name.to_name()));
         }

@@ -13,8 +13,8 @@ mod test_keys;
 pub mod trust;
 
 pub use certificate::{
-    Certificate, CertificateDraft, CertificateError, IssueError, KEY_COMPONENT, SELF_ISSUER,
-    Validity, identity_of, is_certificate_name, is_key_name, key_name, key_name_of,
+    Certificate, CertificateDraft, CertificateError, IssueError, SELF_ISSUER, Validity,
+    identity_of, is_certificate_name, is_key_name, key_name, key_name_of,
 };
 pub use digest::{DigestSigner, DigestVerifier, sha256};
 pub use sign::{

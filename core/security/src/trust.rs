@@ -17,10 +17,10 @@ use crate::certificate::{Certificate, is_certificate_name, is_key_name};
 use crate::sign::{Verifier, VerifierFactory, VerifyError, verify_data, verify_interest};
 
 /// Most certificates that [`Anchors`] keeps besides the anchors; beyond them the oldest goes.
-pub const INTERMEDIATES_MAX: usize = 256;
+pub(crate) const INTERMEDIATES_MAX: usize = 256;
 
 /// Most certificates between a packet and an anchor.
-pub const CHAIN_LENGTH_MAX: u8 = 8;
+pub(crate) const CHAIN_LENGTH_MAX: u8 = 8;
 
 /// Why a packet or certificate is not believed.
 #[derive(Clone, Eq, PartialEq, Debug, thiserror::Error)]
@@ -223,7 +223,7 @@ impl Anchors {
 ///
 /// # Errors
 /// [`TrustError::OutsideValidity`] and [`TrustError::NameNotCovered`].
-pub fn may_sign(
+pub(crate) fn may_sign(
     certificate: &Certificate,
     name: NameView<'_>,
     now_unix_s: i64,

@@ -15,6 +15,4 @@ mod store;
 mod tree;
 
 pub use config::{Compare, EvictionPolicy, IndexKind, StoreConfig, StoreStats};
-pub use store::{
-    COMPONENTS_MAX, Hit, Lookup, NameHashes, PREFIX_VISITS_MAX, PartAnswer, Query, Store,
-};
+pub use store::{COMPONENTS_MAX, Hit, Lookup, NameHashes, PartAnswer, Query, Store};

@@ -22,7 +22,7 @@ pub const COMPONENTS_MAX: usize = 128;
 
 /// Nodes and Data that a lookup by prefix looks at, at most. More than the components of a name, so
 /// that it ends early only where it has to pass over Data that is not fresh.
-pub const PREFIX_VISITS_MAX: usize = 256;
+pub(crate) const PREFIX_VISITS_MAX: usize = 256;
 
 /// The keyed hashes of a name that every lookup and insertion needs.
 #[derive(Copy, Clone, Debug)]

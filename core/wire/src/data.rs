@@ -131,9 +131,20 @@ impl<'a> DataView<'a> {
         Sha256::digest(self.wire).into()
     }
 
-    /// Whether this Data satisfies `interest`, see [`InterestView::is_satisfied_by`].
+    /// Whether this Data satisfies `interest`; MustBeFresh restricts caches only and is not looked
+    /// at. Computes the implicit digest only for a name that asks for it.
     pub fn satisfies(&self, interest: &InterestView<'_>) -> bool {
-        interest.is_satisfied_by(self)
+        if interest.name.component_count() == self.name.component_count() + 1 {
+            return interest.name.last().is_some_and(|last| {
+                last.is_implicit_digest()
+                    && self.name.is_prefix_of(interest.name)
+                    && self.implicit_digest() == *last.value
+            });
+        }
+        match interest.can_be_prefix {
+            true => interest.name.is_prefix_of(self.name),
+            false => interest.name == self.name,
+        }
     }
 
     /// Checks a signature of type DigestSha256; others need a key and pass here.

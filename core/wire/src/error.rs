@@ -1,4 +1,4 @@
-use crate::tlv::type_name;
+use crate::types::type_name;
 
 /// Why octets are not the packet they should be.
 ///

@@ -1,5 +1,6 @@
+use crate::limits::PACKET_SIZE_MAX;
 use crate::lp::LP_PREFIX_MAX;
-use crate::{PACKET_SIZE_MAX, tlv};
+use crate::tlv;
 
 /// Why a stream of TLVs cannot be followed any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

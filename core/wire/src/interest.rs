@@ -1,9 +1,8 @@
 use sha2::{Digest, Sha256};
 
-use crate::DEFAULT_INTEREST_LIFETIME_MS;
-use crate::data::DataView;
 use crate::error::DecodeError;
 use crate::interest_builder::Interest;
+use crate::limits::DEFAULT_INTEREST_LIFETIME_MS;
 use crate::name::{DIGEST_SIZE, NameScan, NameView};
 use crate::signature::{SignatureInfoView, signature_type};
 use crate::tlv::{self, Element, Order, Reader};
@@ -342,19 +341,6 @@ impl<'a> InterestView<'a> {
     /// The signed octets of a signed Interest as slices to be taken one after the other.
     pub fn signed_portion(&self) -> Option<[&'a [u8]; 2]> {
         self.signature.map(|signature| signature.signed_portion)
-    }
-
-    /// Whether `data` satisfies this Interest; MustBeFresh restricts caches only and is not looked
-    /// at. Computes the implicit digest only for a name that asks for it.
-    pub fn is_satisfied_by(&self, data: &DataView<'_>) -> bool {
-        if self.name.component_count() == data.name.component_count() + 1 {
-            return self.name.last().is_some_and(|last| {
-                last.is_implicit_digest()
-                    && data.name.is_prefix_of(self.name)
-                    && data.implicit_digest() == *last.value
-            });
-        }
-        if self.can_be_prefix { self.name.is_prefix_of(data.name) } else { self.name == data.name }
     }
 
     /// An owned copy without the signature.

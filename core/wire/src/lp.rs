@@ -9,7 +9,7 @@ use crate::tlv::{self, Element, Reader, Writer};
 pub const LP_PREFIX_MAX: usize = 160;
 
 /// Most octets of a PIT token.
-pub const PIT_TOKEN_SIZE_MAX: usize = 32;
+pub(crate) const PIT_TOKEN_SIZE_MAX: usize = 32;
 
 const CACHE_POLICY_NO_CACHE: u64 = 1;
 
@@ -95,7 +95,7 @@ impl NackReason {
     }
 
     /// The reason of a number in a packet.
-    pub const fn from_code(code: u64) -> Self {
+    pub(crate) const fn from_code(code: u64) -> Self {
         match code {
             0 => Self::None,
             50 => Self::Congestion,

@@ -48,7 +48,7 @@ impl<'a> KeyLocatorView<'a> {
     }
 
     /// An owned copy.
-    pub fn to_key_locator(self) -> KeyLocator {
+    pub(crate) fn to_key_locator(self) -> KeyLocator {
         match self {
             Self::Name(name) => KeyLocator::Name(name.to_name()),
             Self::Digest(digest) => KeyLocator::Digest(digest.to_vec()),
@@ -183,7 +183,7 @@ impl<'a> SignatureInfoView<'a> {
     }
 
     /// The elements after the known ones that a decoder may skip, such as AdditionalDescription.
-    pub fn extensions(&self) -> impl Iterator<Item = tlv::Element<'a>> {
+    pub(crate) fn extensions(&self) -> impl Iterator<Item = tlv::Element<'a>> {
         let known = |typ| {
             matches!(
                 typ,

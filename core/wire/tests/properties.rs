@@ -1,5 +1,6 @@
 //! Properties of the codec: what is encoded decodes to itself, and no octets bring it down.
 
+#[path = "../../../fuzz/checks.rs"]
 mod checks;
 
 use proptest::collection::vec;
@@ -94,7 +95,13 @@ prop_compose! {
         sequence in any::<u64>(),
         frag in option::of((0..400_u64, 1..400_u64)),
         pit_token in vec(any::<u8>(), 0..=32),
-        nack in option::of(prop_oneof![Just(0), Just(50), Just(100), Just(150), any::<u64>()]),
+        nack in option::of(prop_oneof![
+            Just(NackReason::None),
+            Just(NackReason::Congestion),
+            Just(NackReason::Duplicate),
+            Just(NackReason::NoRoute),
+            (151..=u64::MAX).prop_map(NackReason::Other),
+        ]),
         incoming_face in option::of(any::<u64>()),
         next_hop_face in option::of(any::<u64>()),
         no_cache in any::<bool>(),
@@ -108,7 +115,7 @@ prop_compose! {
             frag_index,
             frag_count: frag_index + more,
             pit_token: PitToken::new(&pit_token).expect("at most 32 octets"),
-            nack: nack.map(NackReason::from_code),
+            nack,
             incoming_face, next_hop_face, no_cache, congestion_mark, tx_sequence, non_discovery,
         }
     }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use weir_crypto::{HmacVerifier, KeyType, PrivateKey, verifier_from_spki};
+use weir_crypto::{KeyType, PrivateKey, verifier_from_spki};
 use weir_security::{DigestVerifier, Verifier, sha256};
 
 const TIME_PER_MEASURE: Duration = Duration::from_millis(500);
@@ -12,12 +12,9 @@ fn main() {
     println!("{:>14}  {:>6}  {:>12}  {:>12}", "algorithm", "octets", "signs/s", "verifies/s");
     for octets in [100, 8000] {
         let message = vec![7; octets];
-        for key_type in [KeyType::Ecdsa, KeyType::Ed25519, KeyType::Rsa, KeyType::Hmac] {
+        for key_type in [KeyType::Ecdsa, KeyType::Ed25519, KeyType::Rsa] {
             let key = PrivateKey::generate(key_type).expect("a new key");
-            let verifier: Box<dyn Verifier> = match key.hmac_secret() {
-                Some(secret) => Box::new(HmacVerifier::new(secret).expect("long enough")),
-                None => verifier_from_spki(&key.public_key().expect("public")).expect("fresh"),
-            };
+            let verifier = verifier_from_spki(&key.public_key().expect("public")).expect("fresh");
             let signature = key.sign(&[&message]).expect("signs");
             let signs = per_second(|| drop(key.sign(&[&message]).expect("signs")));
             let verifies =

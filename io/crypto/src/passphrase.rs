@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use zeroize::Zeroizing;
 
 /// Environment variable that holds the passphrase of encrypted keys.
-pub const PASSPHRASE_VARIABLE: &str = "WEIR_PASSPHRASE";
+pub(crate) const PASSPHRASE_VARIABLE: &str = "WEIR_PASSPHRASE";
 
 /// Longest passphrase file that is read, in octets.
 const FILE_LEN_MAX: u64 = 4096;
@@ -72,7 +72,7 @@ impl PassphraseSource {
     ///
     /// # Errors
     /// [`PassphraseError::File`] and [`PassphraseError::Empty`].
-    pub fn unattended(&self) -> Result<Option<Zeroizing<String>>, PassphraseError> {
+    pub(crate) fn unattended(&self) -> Result<Option<Zeroizing<String>>, PassphraseError> {
         let passphrase = match self {
             Self::Fixed(passphrase) => passphrase.clone(),
             Self::File(path) => read_first_line(path)?,
@@ -88,7 +88,7 @@ impl PassphraseSource {
     ///
     /// # Errors
     /// Any [`PassphraseError`].
-    pub fn to_open(&self, what: &str) -> Result<Zeroizing<String>, PassphraseError> {
+    pub(crate) fn to_open(&self, what: &str) -> Result<Zeroizing<String>, PassphraseError> {
         match self.unattended()? {
             Some(passphrase) => Ok(passphrase),
             None => ask(&format!("Passphrase of {what}: "), what),

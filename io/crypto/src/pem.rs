@@ -10,7 +10,7 @@ use crate::private_key::{KeyError, PrivateKey};
 use crate::random::random_octets;
 
 /// Rounds of PBKDF2 for a new passphrase (OWASP's advice for HMAC-SHA256).
-pub const PBKDF2_ROUNDS: u32 = 600_000;
+pub(crate) const PBKDF2_ROUNDS: u32 = 600_000;
 
 /// Longest PEM text that is read, in octets: an RSA key of 8192 bit has about 9000.
 pub(crate) const PEM_LEN_MAX: usize = 64 * 1024;
@@ -25,7 +25,10 @@ pub fn is_encrypted(pem: &str) -> bool {
 
 /// Reads a key from PEM text; text before the first boundary line is skipped. `passphrase` is only
 /// needed for an encrypted one.
-pub fn private_key_from_pem(pem: &str, passphrase: Option<&str>) -> Result<PrivateKey, KeyError> {
+pub(crate) fn private_key_from_pem(
+    pem: &str,
+    passphrase: Option<&str>,
+) -> Result<PrivateKey, KeyError> {
     let at = pem.find("-----BEGIN ").ok_or(KeyError::Malformed)?;
     let (label, der) = pem::decode_vec(&pem.as_bytes()[at..]).map_err(|_| KeyError::Malformed)?;
     let der = Zeroizing::new(der);
@@ -37,7 +40,7 @@ pub fn private_key_from_pem(pem: &str, passphrase: Option<&str>) -> Result<Priva
 }
 
 /// Writes a key as PEM text, encrypted if a passphrase is given.
-pub fn private_key_to_pem(
+pub(crate) fn private_key_to_pem(
     key: &PrivateKey,
     passphrase: Option<&str>,
 ) -> Result<Zeroizing<String>, KeyError> {
@@ -51,14 +54,14 @@ pub fn private_key_to_pem(
 }
 
 /// Reads an EncryptedPrivateKeyInfo (DER).
-pub fn decrypt_pkcs8(der: &[u8], passphrase: &str) -> Result<PrivateKey, KeyError> {
+pub(crate) fn decrypt_pkcs8(der: &[u8], passphrase: &str) -> Result<PrivateKey, KeyError> {
     let encrypted = EncryptedPrivateKeyInfoRef::try_from(der).map_err(|_| KeyError::Malformed)?;
     let plain = encrypted.decrypt(passphrase).map_err(|_| KeyError::Decrypt)?;
     PrivateKey::from_pkcs8(plain.as_bytes())
 }
 
 /// Writes an EncryptedPrivateKeyInfo (DER).
-pub fn encrypt_pkcs8(key: &PrivateKey, passphrase: &str) -> Result<Vec<u8>, KeyError> {
+pub(crate) fn encrypt_pkcs8(key: &PrivateKey, passphrase: &str) -> Result<Vec<u8>, KeyError> {
     let plain = key.to_pkcs8()?;
     let info = PrivateKeyInfoRef::try_from(&plain[..]).map_err(|_| KeyError::Malformed)?;
     let salt = random_octets::<16>();

@@ -22,10 +22,10 @@ use zeroize::Zeroizing;
 use crate::random::random_octets;
 
 /// Octets of an HMAC key that [`PrivateKey::generate`] makes: as many as SHA-256 puts out.
-pub const HMAC_KEY_LEN: usize = 32;
+pub(crate) const HMAC_KEY_LEN: usize = 32;
 
 /// Fewest octets of an HMAC key that is accepted.
-pub const HMAC_KEY_LEN_MIN: usize = 16;
+pub(crate) const HMAC_KEY_LEN_MIN: usize = 16;
 
 const OID_RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
 const OID_EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
@@ -86,13 +86,13 @@ impl KeyType {
     }
 
     /// The algorithm of a SubjectPublicKeyInfo.
-    pub fn of_spki(spki: &[u8]) -> Result<Self, KeyError> {
+    pub(crate) fn of_spki(spki: &[u8]) -> Result<Self, KeyError> {
         let info = SubjectPublicKeyInfoRef::try_from(spki).map_err(|_| KeyError::Malformed)?;
         Self::of_algorithm(&info.algorithm)
     }
 
     /// The algorithm of a PKCS#8 PrivateKeyInfo.
-    pub fn of_pkcs8(pkcs8: &[u8]) -> Result<Self, KeyError> {
+    pub(crate) fn of_pkcs8(pkcs8: &[u8]) -> Result<Self, KeyError> {
         let info = PrivateKeyInfoRef::try_from(pkcs8).map_err(|_| KeyError::Malformed)?;
         Self::of_algorithm(&info.algorithm)
     }
@@ -169,7 +169,7 @@ impl PrivateKey {
     }
 
     /// The HMAC key with these octets.
-    pub fn from_hmac_secret(secret: &[u8]) -> Result<Self, KeyError> {
+    pub(crate) fn from_hmac_secret(secret: &[u8]) -> Result<Self, KeyError> {
         if secret.len() < HMAC_KEY_LEN_MIN {
             return Err(KeyError::TooShort);
         }
@@ -178,7 +178,7 @@ impl PrivateKey {
     }
 
     /// Reads an unencrypted PKCS#8 PrivateKeyInfo (DER).
-    pub fn from_pkcs8(pkcs8: &[u8]) -> Result<Self, KeyError> {
+    pub(crate) fn from_pkcs8(pkcs8: &[u8]) -> Result<Self, KeyError> {
         let refused =
             |reason: aws_lc_rs::error::KeyRejected| KeyError::Refused(reason.description_());
         Ok(Self(match KeyType::of_pkcs8(pkcs8)? {
@@ -204,7 +204,7 @@ impl PrivateKey {
     }
 
     /// Writes an unencrypted PKCS#8 PrivateKeyInfo (DER).
-    pub fn to_pkcs8(&self) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+    pub(crate) fn to_pkcs8(&self) -> Result<Zeroizing<Vec<u8>>, KeyError> {
         const FAILED: KeyError = KeyError::Refused("the key cannot be exported");
         let octets = match &self.0 {
             Inner::Ecdsa(pair) => pair.to_pkcs8v1().map_err(|_| FAILED)?.as_ref().to_vec(),
@@ -241,7 +241,7 @@ impl PrivateKey {
     }
 
     /// The shared secret of an HMAC key.
-    pub fn hmac_secret(&self) -> Option<&[u8]> {
+    pub(crate) fn hmac_secret(&self) -> Option<&[u8]> {
         match &self.0 {
             Inner::Hmac { secret, .. } => Some(secret),
             _ => None,

@@ -6,7 +6,7 @@ use aws_lc_rs::rand;
 ///
 /// # Panics
 /// If the operating system gives no entropy: nothing that needs it can go on.
-pub fn fill_random(out: &mut [u8]) {
+pub(crate) fn fill_random(out: &mut [u8]) {
     rand::fill(out).expect("the operating system gives entropy");
 }
 

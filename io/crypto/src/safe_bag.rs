@@ -7,15 +7,15 @@ use crate::pem::{decrypt_pkcs8, encrypt_pkcs8};
 use crate::private_key::{KeyError, PrivateKey};
 
 /// TLV-TYPE of a SafeBag.
-pub const TYPE_SAFE_BAG: u32 = 128;
+pub(crate) const TYPE_SAFE_BAG: u32 = 128;
 /// TLV-TYPE of the EncryptedKey in it: a PKCS#8 EncryptedPrivateKeyInfo.
-pub const TYPE_ENCRYPTED_KEY: u32 = 129;
+pub(crate) const TYPE_ENCRYPTED_KEY: u32 = 129;
 
 /// Reads a SafeBag: the certificate, and the key decrypted with `passphrase`.
 ///
 /// # Errors
 /// Any [`KeyError`]; [`KeyError::Malformed`] also if the key is not the certificate's.
-pub fn decode_safe_bag(
+pub(crate) fn decode_safe_bag(
     wire: &[u8],
     passphrase: &str,
 ) -> Result<(Certificate, PrivateKey), KeyError> {
@@ -35,7 +35,7 @@ pub fn decode_safe_bag(
 ///
 /// # Errors
 /// What keeps the key from being exported.
-pub fn encode_safe_bag(
+pub(crate) fn encode_safe_bag(
     certificate: &Certificate,
     key: &PrivateKey,
     passphrase: &str,

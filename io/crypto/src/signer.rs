@@ -22,7 +22,7 @@ impl KeySigner {
     }
 
     /// Signs with `key`; the KeyLocator is the certificate's name.
-    pub fn with_certificate(key: PrivateKey, certificate: Certificate) -> Self {
+    pub(crate) fn with_certificate(key: PrivateKey, certificate: Certificate) -> Self {
         let locator = certificate.name().to_name();
         Self { key: Arc::new(key), locator, certificate: Some(certificate) }
     }

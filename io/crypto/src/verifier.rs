@@ -11,14 +11,14 @@ use weir_security::{Certificate, SignatureType, Verifier, VerifierFactory, Verif
 use crate::private_key::{HMAC_KEY_LEN_MIN, KeyError, KeyType, hmac_tag, sha256, with_joined};
 
 /// Checks ECDSA P-256 signatures (SignatureType 3, DER) against one public key.
-pub struct EcdsaVerifier(ParsedPublicKey);
+pub(crate) struct EcdsaVerifier(ParsedPublicKey);
 
 /// Checks RSA PKCS#1 v1.5 SHA-256 signatures (SignatureType 1) against one public key of 2048 to
 /// 8192 bit.
-pub struct RsaVerifier(ParsedPublicKey);
+pub(crate) struct RsaVerifier(ParsedPublicKey);
 
 /// Checks Ed25519 signatures (SignatureType 5) against one public key.
-pub struct Ed25519Verifier(ParsedPublicKey);
+pub(crate) struct Ed25519Verifier(ParsedPublicKey);
 
 /// Checks HMAC-SHA256 (SignatureType 4) with the shared secret, in constant time.
 pub struct HmacVerifier(hmac::Key);
@@ -62,7 +62,7 @@ fn expect_type(spki: &[u8], expected: KeyType) -> Result<(), KeyError> {
 
 impl EcdsaVerifier {
     /// From a SubjectPublicKeyInfo (DER) of a P-256 key.
-    pub fn from_spki(spki: &[u8]) -> Result<Self, KeyError> {
+    pub(crate) fn from_spki(spki: &[u8]) -> Result<Self, KeyError> {
         expect_type(spki, KeyType::Ecdsa)?;
         Ok(Self(parse(&ECDSA_P256_SHA256_ASN1, spki)?))
     }
@@ -80,7 +80,7 @@ impl Verifier for EcdsaVerifier {
 
 impl RsaVerifier {
     /// From a SubjectPublicKeyInfo (DER) of an RSA key.
-    pub fn from_spki(spki: &[u8]) -> Result<Self, KeyError> {
+    pub(crate) fn from_spki(spki: &[u8]) -> Result<Self, KeyError> {
         expect_type(spki, KeyType::Rsa)?;
         Ok(Self(parse(&RSA_PKCS1_2048_8192_SHA256, spki)?))
     }
@@ -98,7 +98,7 @@ impl Verifier for RsaVerifier {
 
 impl Ed25519Verifier {
     /// From a SubjectPublicKeyInfo (DER) of an Ed25519 key.
-    pub fn from_spki(spki: &[u8]) -> Result<Self, KeyError> {
+    pub(crate) fn from_spki(spki: &[u8]) -> Result<Self, KeyError> {
         expect_type(spki, KeyType::Ed25519)?;
         let info = SubjectPublicKeyInfoRef::try_from(spki).map_err(|_| KeyError::Malformed)?;
         let point: &[u8; 32] = info

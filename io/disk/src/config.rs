@@ -1,7 +1,6 @@
 use std::path::PathBuf;
-
 #[cfg(feature = "lab")]
-use crate::fault::Faults;
+use std::time::Duration;
 
 /// One disk of a set: a file or a block device.
 #[derive(Clone, Debug)]
@@ -81,4 +80,32 @@ pub enum Service {
         /// Of the random numbers.
         seed: u64,
     },
+}
+
+/// What goes wrong with a disk, each with its probability in a million operations. For tests.
+#[cfg(feature = "lab")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Of the random numbers.
+    pub seed: u64,
+    /// Reads that end in an error.
+    pub read_errors_ppm: u32,
+    /// Writes that end in an error after a part was written.
+    pub write_errors_ppm: u32,
+    /// Writes that end for want of space, nothing written.
+    pub no_space_ppm: u32,
+    /// Reads of which one bit is flipped.
+    pub flips_ppm: u32,
+    /// Writes of which only a part is written although all of it is acknowledged.
+    pub torn_writes_ppm: u32,
+    /// Reads and writes that do a part of what was asked and say so, which is no error.
+    pub short_ppm: u32,
+    /// Reads and writes that are interrupted by a signal.
+    pub interrupts_ppm: u32,
+    /// Reads and writes that take [`Self::stall`] longer.
+    pub stalls_ppm: u32,
+    /// How much longer.
+    pub stall: Duration,
+    /// The operation that ends with a panic of the thread that does it.
+    pub panic_at: Option<u64>,
 }

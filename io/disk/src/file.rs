@@ -19,6 +19,14 @@ use crate::lock::{Locked, lock};
 /// What is looked at to tell an empty device from one in use.
 const PROBE_BYTES: usize = 1 << 20;
 
+/// One disk, ready to be read and written.
+pub(crate) struct ReadyDisk {
+    pub(crate) config: DiskFileConfig,
+    pub(crate) file: File,
+    pub(crate) block_bytes: u32,
+    pub(crate) is_writable: bool,
+}
+
 /// A disk that is open and locked, before anything was written to it.
 pub(crate) struct OpenDisk {
     pub(crate) path: PathBuf,

@@ -23,10 +23,8 @@ use crc_fast::CrcAlgorithm;
 
 pub use config::{DiskFileConfig, Engine};
 #[cfg(feature = "lab")]
-pub use config::{Pace, Service};
+pub use config::{Faults, Pace, Service};
 pub use error::{LockHolder, OpenError, OpenWarning};
-#[cfg(feature = "lab")]
-pub use fault::Faults;
 #[cfg(feature = "lab")]
 pub use monitor::StallHandle;
 pub use monitor::{DiskCounters, DiskError, DiskMonitor};

@@ -11,8 +11,8 @@ use std::time::Duration;
 use weir_store::disk::{DiskOutcome, RecordFault};
 
 use crate::bell::Bell;
+use crate::file::ReadyDisk;
 use crate::hold::Hold;
-use crate::start::ReadyDisk;
 
 /// What all lanes of one disk share with each other and with who looks on.
 pub(crate) struct DiskShared {

@@ -10,10 +10,10 @@ use weir_store::disk::superblock::{
 
 use crate::config::{DiskFileConfig, Engine};
 use crate::error::{OpenError, OpenWarning};
-use crate::file::OpenDisk;
+use crate::file::{OpenDisk, ReadyDisk};
 use crate::monitor::DiskMonitor;
 use crate::port::DiskPorts;
-use crate::start::{ReadyDisk, StartError, start};
+use crate::start::{StartError, start};
 
 const MIB: u64 = 1 << 20;
 

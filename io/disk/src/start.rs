@@ -1,15 +1,15 @@
 //! Makes the ways of all shards to all disks.
 
-use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::bell::Bell;
 use crate::buffer::Buffers;
-use crate::config::{DiskFileConfig, Engine};
+use crate::config::Engine;
 #[cfg(feature = "lab")]
 use crate::fault::FaultyIo;
+use crate::file::ReadyDisk;
 use crate::lane::{Backend, Lane};
 use crate::monitor::{DiskMonitor, DiskShared};
 use crate::port::DiskPorts;
@@ -49,14 +49,6 @@ pub enum StartError {
         /// What the system says.
         source: io::Error,
     },
-}
-
-/// One disk, ready to be read and written.
-pub(crate) struct ReadyDisk {
-    pub(crate) config: DiskFileConfig,
-    pub(crate) file: File,
-    pub(crate) block_bytes: u32,
-    pub(crate) is_writable: bool,
 }
 
 /// What reads and writes a disk for one shard.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant as Clock};
 use mio::{Events, Interest, Poll, Token};
 use weir_base::{Instant, Packet, Pool};
 use weir_face::{
-    RecvStatus, SendStatus, StreamSocket, TcpListener, UdpOptions, UdpPort, UnixListener,
+    Connected, FaceUri, RecvStatus, SendStatus, Socket, StreamSocket, TcpListener, UdpOptions, UdpPort, UnixListener,
 };
 use weir_link::{Link, LinkConfig};
 use weir_wire::lp::{LpHeader, PitToken};
@@ -177,19 +177,25 @@ fn udp_speed(name: &str, options: &UdpOptions, len: usize) {
     });
 }
 
+fn connect(remote: &FaceUri) -> StreamSocket {
+    match Connected::to(remote, Duration::from_secs(1)).expect("connect") {
+        Connected::Socket(Socket::Stream(stream)) => stream,
+        other => panic!("{other:?}"),
+    }
+}
+
 fn main() {
     let directory = std::env::temp_dir().join(format!("weir-speed-{}", std::process::id()));
     for len in [8000, 100] {
         let listener = UnixListener::bind(&directory.join("nfd.sock")).expect("listen");
-        let near = StreamSocket::connect_unix(listener.path()).expect("connect");
+        let near = connect(&FaceUri::Unix(listener.path().into()));
         let far = listener.accept().expect("accept").expect("a connection");
         stream_speed(&format!("Unix, {len} octets"), near, far, len);
     }
     std::fs::remove_dir(&directory).expect("remove the directory");
 
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0).into()).expect("listen");
-    let timeout = Duration::from_secs(1);
-    let near = StreamSocket::connect_tcp_timeout(listener.local_addr(), timeout).expect("connect");
+    let near = connect(&FaceUri::Tcp(listener.local_addr()));
     let far = listener.accept().expect("accept").expect("a connection");
     stream_speed("TCP, 8000 octets", near, far, 8000);
 

@@ -16,17 +16,14 @@ mod uri;
 pub use kinds::{Connected, Listener, Socket};
 pub use limits::raise_file_limit;
 pub use listen::{BindError, TcpListener, UnixListener};
-pub use locate::{
-    ClientTransportError, Origin, TransportChoice, client_transport, client_transport_from,
-    unix_path_candidates,
-};
+pub use locate::{ClientTransportError, Origin, TransportChoice, client_transport};
 pub use status::{RecvStatus, SendStatus};
 pub use stream::StreamSocket;
 pub use udp::{
     Datagram, FramesSent, UdpCounters, UdpOptions, UdpPort, udp_local_toward, udp_mtu_default,
 };
 pub use udp_peer::UdpPeer;
-pub use uri::{FaceUri, FaceUriError, NDN_PORT, ResolveError};
+pub use uri::{FaceUri, FaceUriError, ResolveError};
 
 /// Milliseconds since the Unix epoch, by the system's clock.
 pub fn unix_time_ms() -> u64 {

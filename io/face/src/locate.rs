@@ -8,7 +8,7 @@ use crate::uri::{FaceUri, ResolveError};
 
 /// Where a router on this host listens and applications look for it, in order: NFD's path, the
 /// user's run directory, the temporary directory.
-pub fn unix_path_candidates() -> Vec<PathBuf> {
+pub(crate) fn unix_path_candidates() -> Vec<PathBuf> {
     candidates_from(|key| env::var(key).ok())
 }
 
@@ -97,7 +97,7 @@ fn is_in_own_directory(socket: &Path) -> bool {
 ///
 /// # Errors
 /// As [`client_transport`].
-pub fn client_transport_from(
+pub(crate) fn client_transport_from(
     variable: impl Fn(&str) -> Option<String>,
     read: impl Fn(&Path) -> Option<String>,
     is_listening: impl Fn(&Path) -> bool,

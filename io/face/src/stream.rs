@@ -49,7 +49,7 @@ impl StreamSocket {
     /// # Errors
     /// Those of `connect`: nothing there (NotFound), no process listens (ConnectionRefused), no
     /// permission.
-    pub fn connect_unix(path: &Path) -> io::Result<Self> {
+    pub(crate) fn connect_unix(path: &Path) -> io::Result<Self> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.connect(&SockAddr::unix(path)?)?;
         let local = FaceUri::Fd(socket.as_raw_fd() as u64);
@@ -60,7 +60,7 @@ impl StreamSocket {
     ///
     /// # Errors
     /// Those of `connect`; TimedOut.
-    pub fn connect_tcp_timeout(address: SocketAddr, timeout: Duration) -> io::Result<Self> {
+    pub(crate) fn connect_tcp_timeout(address: SocketAddr, timeout: Duration) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
         socket.connect_timeout(&address.into(), timeout)?;
         Self::from_tcp(socket, address)

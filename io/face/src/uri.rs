@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 /// The port of NDN over UDP and TCP.
-pub const NDN_PORT: u16 = 6363;
+pub(crate) const NDN_PORT: u16 = 6363;
 
 /// A face's address in NFD's canonical form: numeric, with a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

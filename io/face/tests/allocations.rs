@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::data;
+use common::{connect, data};
 use weir_base::{Instant, Packet, Pool};
-use weir_face::{StreamSocket, UdpOptions, UdpPort, UnixListener};
+use weir_face::{FaceUri, UdpOptions, UdpPort, UnixListener};
 use weir_link::{Link, LinkConfig};
 
 const BATCH: usize = 8;
@@ -19,7 +19,7 @@ fn enqueue_batch(link: &mut Link, packet: &Packet) {
 fn a_stream_allocates_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let listener = UnixListener::bind(&directory.path().join("nfd.sock")).unwrap();
-    let mut near = StreamSocket::connect_unix(listener.path()).unwrap();
+    let mut near = connect(&FaceUri::Unix(listener.path().into()));
     let mut far = listener.accept().unwrap().unwrap();
     let mut link = Link::new(LinkConfig::stream());
     let mut pool = Pool::new(16 << 20);

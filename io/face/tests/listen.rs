@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixListener as PlainListener;
+use std::os::unix::net::{UnixListener as PlainListener, UnixStream};
 
-use weir_face::{BindError, StreamSocket, TcpListener, UnixListener};
+use weir_face::{BindError, TcpListener, UnixListener};
 
 #[test]
 fn a_dead_routers_socket_is_taken_over_and_a_live_one_is_not() {
@@ -20,7 +20,7 @@ fn a_dead_routers_socket_is_taken_over_and_a_live_one_is_not() {
     }
     // The attempt took one connection, and did no other harm.
     while listener.accept().unwrap().is_some() {}
-    StreamSocket::connect_unix(&path).unwrap();
+    let _stream = UnixStream::connect(&path).unwrap();
     assert!(listener.accept().unwrap().is_some());
 
     drop(listener);

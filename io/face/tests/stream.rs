@@ -7,10 +7,10 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use common::{data, link_with, octets_of, packets_of, pump, receive};
+use common::{connect, data, link_with, octets_of, packets_of, pump, receive};
 use tempfile::TempDir;
 use weir_base::{Packet, Pool};
-use weir_face::{FaceUri, RecvStatus, SendStatus, StreamSocket, TcpListener, UnixListener};
+use weir_face::{Connected, FaceUri, RecvStatus, SendStatus, StreamSocket, TcpListener, UnixListener};
 use weir_link::LinkConfig;
 use weir_wire::FrameError;
 
@@ -37,15 +37,14 @@ impl Server {
     }
 
     fn pair(&self) -> (StreamSocket, StreamSocket) {
-        let near = StreamSocket::connect_unix(self.listener.path()).unwrap();
+        let near = connect(&FaceUri::Unix(self.listener.path().into()));
         (near, self.accept())
     }
 }
 
 fn tcp_pair(ip: std::net::IpAddr) -> (StreamSocket, StreamSocket, TcpListener) {
     let listener = TcpListener::bind(SocketAddr::new(ip, 0)).unwrap();
-    let timeout = Duration::from_secs(1);
-    let near = StreamSocket::connect_tcp_timeout(listener.local_addr(), timeout).unwrap();
+    let near = connect(&FaceUri::Tcp(listener.local_addr()));
     let far = loop {
         if let Some(far) = listener.accept().unwrap() {
             break far;
@@ -249,7 +248,7 @@ fn a_refused_tcp_connection_is_told() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         listener.local_addr()
     };
-    let result = StreamSocket::connect_tcp_timeout(address, Duration::from_secs(1));
+    let result = Connected::to(&FaceUri::Tcp(address), Duration::from_secs(1));
     assert_eq!(result.unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
 }
 

@@ -14,7 +14,8 @@ pub use figure::{
     Reference, Scale, Series,
 };
 pub use report::{ClaimRow, Graphic, Holds, Report, Section, Table};
-pub use write::{PlotError, Written, csv_field, svg_to_png};
+pub use table::csv_field;
+pub use write::{PlotError, Written, svg_to_png};
 
 #[cfg(test)]
 mod tests;

@@ -2,8 +2,16 @@
 
 use std::fmt::Write as _;
 
-use crate::write::csv_field;
 use crate::{Bars, Boxes, Figure, Heat, Kind, Point, Series};
+
+/// One CSV field, quoted where it must be.
+pub fn csv_field(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
 
 /// One CSV row.
 fn row(out: &mut String, fields: &[String]) {

@@ -159,12 +159,3 @@ fn any_font() -> usvg::FontResolver<'static> {
         select_fallback: usvg::FontResolver::default_fallback_selector(),
     }
 }
-
-/// One CSV field, quoted where it must be.
-pub fn csv_field(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
-}

@@ -28,7 +28,7 @@ pub enum GeneratorError {
 }
 
 /// Most nodes that a generator makes.
-pub const NODES_MAX: usize = 100_000;
+pub(crate) const NODES_MAX: usize = 100_000;
 
 /// Properties of the links that a generator makes.
 #[derive(Clone, Debug, PartialEq)]
@@ -348,7 +348,7 @@ fn join_parts(
 /// Barabási and Albert's graph of preferential attachment: a complete graph of
 /// `links_per_node + 1` routers, then routers that each link to `links_per_node` different ones,
 /// chosen with probability in proportion to the links they have. Connected.
-pub fn barabasi_albert(
+pub(crate) fn barabasi_albert(
     nodes: usize,
     links_per_node: usize,
     link: &LinkDefaults,

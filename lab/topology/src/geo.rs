@@ -7,7 +7,7 @@ const EARTH_RADIUS_M: f64 = 6_371_008.8;
 const FIBRE_SPEED_M_PER_S: f64 = 299_792_458.0 * 2.0 / 3.0;
 
 /// Great-circle distance of two places `(longitude, latitude)` in degrees, in metres (haversine).
-pub fn distance_m(from: (f64, f64), to: (f64, f64)) -> f64 {
+pub(crate) fn distance_m(from: (f64, f64), to: (f64, f64)) -> f64 {
     let (latitude_a, latitude_b) = (from.1.to_radians(), to.1.to_radians());
     let half_latitude = libm::sin((latitude_b - latitude_a) / 2.0);
     let half_longitude = libm::sin((to.0 - from.0).to_radians() / 2.0);

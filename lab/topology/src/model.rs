@@ -167,7 +167,7 @@ impl Topology {
     }
 
     /// Gives the topology a name.
-    pub fn set_name(&mut self, name: impl Into<String>) {
+    pub(crate) fn set_name(&mut self, name: impl Into<String>) {
         self.name = name.into();
     }
 
@@ -192,7 +192,7 @@ impl Topology {
     }
 
     /// Adds a node and returns its index.
-    pub fn add_node(&mut self, node: Node) -> Result<usize, Invalid> {
+    pub(crate) fn add_node(&mut self, node: Node) -> Result<usize, Invalid> {
         self.check_node(&node)?;
         let index = self.nodes.len();
         if self.by_name.contains_key(&node.name) {

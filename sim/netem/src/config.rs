@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use weir_base::units::{Fraction, Rate, Size, Time};
 
 /// Frames that wait for a link whose configuration says nothing about that.
-pub const QUEUE_PACKETS_DEFAULT: u32 = 1_000;
+pub(crate) const QUEUE_PACKETS_DEFAULT: u32 = 1_000;
 
 /// One direction of a link. The default is an ideal one: no delay, any rate, no loss.
 ///

@@ -8,7 +8,7 @@ mod random;
 mod server;
 mod service;
 
-pub use config::{ConfigError, Jitter, LinkConfig, Loss, QUEUE_PACKETS_DEFAULT, Reorder};
+pub use config::{ConfigError, Jitter, LinkConfig, Loss, Reorder};
 pub use disk::{
     Completion, DiskConfig, DiskError, DiskFull, DiskModel, DiskOp, DiskOpKind, DiskStats,
 };

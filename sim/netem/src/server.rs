@@ -97,7 +97,6 @@ pub struct Server<T> {
     /// Service of the jobs that have ended.
     served_ns: u64,
     offered: u64,
-    rejected: u64,
 }
 
 impl<T> Server<T> {
@@ -116,7 +115,6 @@ impl<T> Server<T> {
             stalled_until_ns: 0,
             served_ns: 0,
             offered: 0,
-            rejected: 0,
         }
     }
 
@@ -128,7 +126,6 @@ impl<T> Server<T> {
         self.advance(now);
         if self.is_full() {
             self.offered += 1;
-            self.rejected += 1;
             return Err(job);
         }
         let service_ns = self.sampler.sample(&mut self.rng);
@@ -143,7 +140,6 @@ impl<T> Server<T> {
         self.advance(now);
         self.offered += 1;
         if self.is_full() {
-            self.rejected += 1;
             return Err(job);
         }
         if self.serving.len() < self.parallelism {
@@ -188,7 +184,7 @@ impl<T> Server<T> {
     }
 
     /// As [`complete`](Self::complete), with the time at which the service ended.
-    pub fn complete_timed(&mut self, now: Instant) -> Option<(Instant, T)> {
+    pub(crate) fn complete_timed(&mut self, now: Instant) -> Option<(Instant, T)> {
         self.advance(now);
         self.ended.pop_front().map(|(ends_ns, job)| (Instant::from_ns(ends_ns), job))
     }
@@ -244,11 +240,6 @@ impl<T> Server<T> {
     /// Jobs offered so far.
     pub fn offered(&self) -> u64 {
         self.offered
-    }
-
-    /// Jobs refused because the system was full.
-    pub fn rejected(&self) -> u64 {
-        self.rejected
     }
 
     /// Forgets every job, waiting, in service or ended, as when its host restarts; gives them back

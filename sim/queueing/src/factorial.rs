@@ -16,7 +16,7 @@ use statrs::distribution::{ContinuousCDF as _, StudentsT};
 pub use parse::parse;
 
 /// The most factors of a design: it has 2^k treatments.
-pub const FACTORS_MAX: usize = 16;
+pub(crate) const FACTORS_MAX: usize = 16;
 
 /// A factor and what its levels are called.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

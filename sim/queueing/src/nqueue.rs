@@ -24,10 +24,10 @@ pub use renewal::{RenewalSolution, renewal};
 pub use simulate::{SimulateOptions, Simulation, simulate};
 
 /// The most queues that a model may have.
-pub const QUEUES_MAX: usize = 100_000;
+pub(crate) const QUEUES_MAX: usize = 100_000;
 
 /// The highest threshold of a queue.
-pub const THRESHOLD_MAX: usize = 100_000;
+pub(crate) const THRESHOLD_MAX: usize = 100_000;
 
 /// An N-queue bypass model.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -201,7 +201,7 @@ impl Solution {
     }
 
     /// The same, but relative for figures above 1.
-    pub fn relative_distance(&self, other: &Self) -> f64 {
+    pub(crate) fn relative_distance(&self, other: &Self) -> f64 {
         self.distance_by(other, |one, two| (one - two).abs() / one.abs().max(1.0))
     }
 
@@ -225,26 +225,4 @@ impl Solution {
         };
         whole.into_iter().chain(queues).fold(0.0, most)
     }
-}
-
-/// `mm1-drop-x`, one queue with a dropping threshold (paper nb-cache, Fig. 6): M/M/1/K in closed
-/// form, `p_n = load^n / (1 + load + ... + load^K)`.
-pub fn mm1_drop(threshold: usize, load: f64) -> Result<Solution, NQueueError> {
-    let model = Model::new(1, threshold, load)?;
-    // Weights relative to the likeliest end, so that none overflows.
-    let last = model.threshold as i32;
-    let weight = |packets: i32| {
-        if load <= 1.0 { load.powi(packets) } else { load.powi(packets - last) }
-    };
-    let (mut sum, mut packets) = (0.0, 0.0);
-    for count in 0..=last {
-        sum += weight(count);
-        packets += f64::from(count) * weight(count);
-    }
-    let blocking = weight(last) / sum;
-    Ok(Solution::from_queues(vec![QueueSolution {
-        mean_packets: packets / sum,
-        utilisation: load * (1.0 - blocking),
-        blocking,
-    }]))
 }

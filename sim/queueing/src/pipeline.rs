@@ -223,7 +223,7 @@ impl Pipeline {
     }
 
     /// The same router with another hit ratio of the store.
-    pub fn with_store_hit(&self, store_hit: f64) -> Result<Self, PipelineError> {
+    pub(crate) fn with_store_hit(&self, store_hit: f64) -> Result<Self, PipelineError> {
         Self::new(self.service_rates, Probabilities { store_hit, ..self.probabilities })
     }
 

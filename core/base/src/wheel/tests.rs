@@ -57,7 +57,7 @@ fn far_timers_and_ends_of_the_range() {
 #[test]
 fn no_memory_for_timers_of_known_keys() {
     let mut wheel = wheel();
-    wheel.reserve_keys(100);
+    (0..100).for_each(|key| wheel.schedule(key, ms(1)));
     let capacity = wheel.links.capacity();
     for round in 0..50 {
         (0..100).for_each(|key| wheel.schedule(key, ms(round * 1_000 + u64::from(key) * 77)));

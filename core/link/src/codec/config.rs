@@ -1,10 +1,10 @@
 use weir_base::NS_PER_MS;
 
 /// Most fragments one packet may be cut into, sent or received (NFD's limit).
-pub const FRAGMENT_COUNT_MAX: u64 = 400;
+pub(crate) const FRAGMENT_COUNT_MAX: u64 = 400;
 
 /// A partial packet is given up this long after its latest fragment (NFD's timeout).
-pub const REASSEMBLY_TIMEOUT_NS: u64 = 500 * NS_PER_MS;
+pub(crate) const REASSEMBLY_TIMEOUT_NS: u64 = 500 * NS_PER_MS;
 
 /// Smallest MTU a face may be given, in octets (NFD's `MIN_MTU`).
 pub const MTU_MIN: usize = 64;

@@ -75,6 +75,7 @@ impl Decoder {
     }
 
     /// Octets of memory held for packets in reassembly.
+    #[cfg(test)]
     pub(crate) fn partial_bytes(&self) -> usize {
         self.reassembly.bytes()
     }

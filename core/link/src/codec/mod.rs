@@ -5,7 +5,9 @@ mod decode;
 mod encode;
 mod reassembly;
 
-pub use config::{CodecConfig, FRAGMENT_COUNT_MAX, MTU_MIN, REASSEMBLY_TIMEOUT_NS};
+#[cfg(test)]
+pub(crate) use config::FRAGMENT_COUNT_MAX;
+pub use config::{CodecConfig, MTU_MIN};
 pub(crate) use decode::Decoder;
 pub use decode::Received;
 pub(crate) use encode::Encoder;

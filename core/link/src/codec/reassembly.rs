@@ -141,6 +141,7 @@ impl Reassembly {
         (!self.ids.is_empty()).then_some(self.earliest)
     }
 
+    #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -26,11 +26,8 @@ macro_rules! disciplines {
 
         const NAMES: &[&str] = &[$($name),+];
 
-        impl FromStr for DisciplineConfig {
-            type Err = DisciplineError;
-
-            fn from_str(text: &str) -> Result<Self, DisciplineError> {
-                let (name, options) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+        impl DisciplineConfig {
+            fn of(name: &str, options: &str) -> Result<Self, DisciplineError> {
                 match name {
                     $($name => options_of::<$discipline>(name, options).map(Self::$variant),)+
                     _ => Err(DisciplineError::Unknown(name.to_owned())),
@@ -95,6 +92,15 @@ disciplines! {
     Fifo(()) = "fifo": Fifo,
     /// As `Fifo`, with Interests held to a rate before.
     InterestRate(InterestRateConfig) = "interest-rate": InterestRate<Fifo>,
+}
+
+impl FromStr for DisciplineConfig {
+    type Err = DisciplineError;
+
+    fn from_str(text: &str) -> Result<Self, DisciplineError> {
+        let (name, options) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+        Self::of(name, options)
+    }
 }
 
 impl Default for DisciplineConfig {

@@ -4,7 +4,6 @@ use weir_base::FaceId;
 use weir_manage::commands::{Command, Scope};
 use weir_manage::{
     AccessPolicy, AnchorLookup, ControlParameters, FaceScope, ManagerConfig, PREFIX_COMPONENTS_MAX,
-    route_origin,
 };
 use weir_security::{
     DigestSigner, KeyLocator, SignError, SignatureType, Signer, Verifier, VerifyError, sha256,
@@ -245,7 +244,7 @@ fn announces_prefixes() {
     let body = body(&harness.response());
     assert_eq!(body.name, Some(name("/net/example")));
     assert_eq!(body.face_id, Some(CLIENT));
-    assert_eq!(body.origin, Some(route_origin::PREFIX_ANNOUNCEMENT));
+    assert_eq!(body.origin, Some(129), "that of prefix announcements");
     assert_eq!((body.cost, body.flags), (Some(2048), Some(1)));
     assert_eq!(body.expiration_period_ms, Some(3_600_000));
     assert!(harness.fib().contains(&"/net/example 256:2048".to_owned()));

@@ -17,6 +17,7 @@ pub mod place;
 mod queue;
 pub mod record;
 mod recover;
+mod recovery;
 mod scan;
 mod stats;
 pub mod superblock;
@@ -30,7 +31,8 @@ pub use op::{DiskFailure, DiskOp, DiskOpId, DiskOpKind, DiskOutcome, RecordFault
 pub use stats::DiskTierStats;
 
 pub(crate) use append::Offer;
-pub(crate) use tier::{DiskTier, key_of};
+pub(crate) use place::key_of;
+pub(crate) use tier::DiskTier;
 
 #[cfg(test)]
 mod tests;

@@ -4,9 +4,8 @@
 use super::checkpoint::{Builder, decode_erasures};
 use super::config::Checksum;
 use super::op::RecordFault;
-use super::place::UNIT_BYTES;
+use super::place::{UNIT_BYTES, key_of};
 use super::record::{self, HEADER_BYTES, Kind, Record};
-use super::tier::key_of;
 use alloc::vec::Vec;
 use weir_base::HashKey;
 use weir_wire::{DataView, NameView};

@@ -6,8 +6,8 @@ use super::fingerprints::PendingFingerprints;
 use super::index::DiskIndex;
 use super::lookup::{FinishedRead, OnDisk, ReadId, ReadOutcome, ReadRefused};
 use super::op::DiskOpId;
-use super::place::{Key, Place, UNIT_BYTES, WHOLE};
-use super::recover::Recovery;
+use super::place::{Key, Place, UNIT_BYTES, key_of};
+use super::recovery::Recovery;
 use super::stats::DiskTierStats;
 use crate::store::{Hit, Lookup, NameHashes, PREFIX_VISITS_MAX, Query};
 use alloc::collections::VecDeque;
@@ -82,50 +82,6 @@ pub(crate) struct DiskTier {
 
 /// What share of the memory for the index pending fingerprints may take: one in so many.
 const FINGERPRINTS_SHARE: u64 = 16;
-
-/// The key of Data of this name. `parent` is the hash of the name without its last component.
-///
-/// The last octets of a name say whether it ends with a segment number: a walk through its
-/// components would cost more than the filter. A long last component may end in the same octets; it
-/// is then known by its parent and that number, which only matters where the parent has the very
-/// segment too: the two get in each other's way, and names are compared anyway.
-#[inline]
-pub(crate) fn key_of(name: NameView<'_>, whole: u64, parent: Option<u64>) -> Key {
-    match (segment_at_end(name.value()), parent) {
-        (Some(segment), Some(object)) => Key { object, segment },
-        _ => Key { object: whole, segment: WHOLE },
-    }
-}
-
-/// The number of the segment that a name seems to end with, if it is in the shortest form and does
-/// not read as [`WHOLE`]. Longer numbers come first: their last octets may look like shorter ones.
-#[inline]
-fn segment_at_end(value: &[u8]) -> Option<u64> {
-    const SEGMENT: u8 = tlv::SEGMENT_NAME_COMPONENT as u8;
-    let Some(end) = value.last_chunk::<10>() else { return segment_of_short(value) };
-    let number =
-        u64::from_be_bytes([end[2], end[3], end[4], end[5], end[6], end[7], end[8], end[9]]);
-    if end[..2] == [SEGMENT, 8] && number > u32::MAX.into() && number != WHOLE {
-        Some(number)
-    } else if end[4..6] == [SEGMENT, 4] && number as u32 > u16::MAX.into() {
-        Some(number & 0xFFFF_FFFF)
-    } else if end[6..8] == [SEGMENT, 2] && end[8] != 0 {
-        Some(number & 0xFFFF)
-    } else if end[7..9] == [SEGMENT, 1] {
-        Some(number & 0xFF)
-    } else {
-        None
-    }
-}
-
-/// The same of a name that has no room for the longest number.
-#[cold]
-fn segment_of_short(value: &[u8]) -> Option<u64> {
-    let mut padded = [0; 10];
-    let begin = padded.len() - value.len();
-    padded[begin..].copy_from_slice(value);
-    segment_at_end(&padded)
-}
 
 #[inline]
 fn place_hash(place: Place) -> u64 {

@@ -38,11 +38,6 @@ impl Store {
         self.disk.as_ref().is_some_and(|disk| disk.tier.is_ruled_out(name, hashes))
     }
 
-    /// How the disk tier behaves, if there is one.
-    pub fn disk_config(&self) -> Option<&DiskTierConfig> {
-        Some(self.disk.as_ref()?.tier.config())
-    }
-
     /// First stage before a lookup of a store with a disk tier, beside [`Store::prefetch_table`]:
     /// asks for the line of the filter.
     #[inline]

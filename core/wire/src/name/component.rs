@@ -1,9 +1,7 @@
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::fmt;
-use core::str::FromStr;
 
-use super::uri::{self, NameUriError, UriStyle};
 use super::{DIGEST_SIZE, NameScan};
 use crate::error::DecodeError;
 use crate::tlv;
@@ -85,22 +83,10 @@ impl<'a> ComponentView<'a> {
         self.number_of(tlv::SEGMENT_NAME_COMPONENT)
     }
 
-    /// The octets before a ByteOffsetNameComponent.
-    #[inline]
-    pub fn as_byte_offset(&self) -> Option<u64> {
-        self.number_of(tlv::BYTE_OFFSET_NAME_COMPONENT)
-    }
-
     /// The number of a VersionNameComponent.
     #[inline]
     pub fn as_version(&self) -> Option<u64> {
         self.number_of(tlv::VERSION_NAME_COMPONENT)
-    }
-
-    /// The microseconds since the Unix epoch of a TimestampNameComponent.
-    #[inline]
-    pub fn as_timestamp(&self) -> Option<u64> {
-        self.number_of(tlv::TIMESTAMP_NAME_COMPONENT)
     }
 
     /// The number of a SequenceNumNameComponent.
@@ -112,14 +98,6 @@ impl<'a> ComponentView<'a> {
     /// An owned copy.
     pub fn to_component(&self) -> Component {
         Component { typ: self.typ, wire: self.wire.to_vec() }
-    }
-
-    /// Writes the URI form in `style`.
-    ///
-    /// # Errors
-    /// Those of the formatter.
-    pub fn write_uri(&self, style: UriStyle, out: &mut dyn fmt::Write) -> fmt::Result {
-        uri::write_component(self, style, out)
     }
 }
 
@@ -134,12 +112,6 @@ impl Ord for ComponentView<'_> {
     #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
         self.wire.cmp(other.wire)
-    }
-}
-
-impl fmt::Display for ComponentView<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write_uri(UriStyle::Alternate, formatter)
     }
 }
 
@@ -195,11 +167,6 @@ impl Component {
         Self::of(tlv::SEGMENT_NAME_COMPONENT, &tlv::encode_nni(number))
     }
 
-    /// A ByteOffsetNameComponent.
-    pub fn byte_offset(octets: u64) -> Self {
-        Self::of(tlv::BYTE_OFFSET_NAME_COMPONENT, &tlv::encode_nni(octets))
-    }
-
     /// A VersionNameComponent.
     pub fn version(number: u64) -> Self {
         Self::of(tlv::VERSION_NAME_COMPONENT, &tlv::encode_nni(number))
@@ -221,7 +188,7 @@ impl Component {
     }
 
     /// A ParametersSha256DigestComponent.
-    pub fn parameters_digest(digest: [u8; DIGEST_SIZE]) -> Self {
+    pub(crate) fn parameters_digest(digest: [u8; DIGEST_SIZE]) -> Self {
         Self::of(tlv::PARAMETERS_SHA256_DIGEST_COMPONENT, &digest)
     }
 
@@ -249,14 +216,6 @@ impl Component {
 impl From<ComponentView<'_>> for Component {
     fn from(view: ComponentView<'_>) -> Self {
         view.to_component()
-    }
-}
-
-impl FromStr for Component {
-    type Err = NameUriError;
-
-    fn from_str(text: &str) -> Result<Self, NameUriError> {
-        uri::parse_component(text)
     }
 }
 

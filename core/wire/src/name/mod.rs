@@ -248,7 +248,7 @@ pub struct Components<'a> {
 impl<'a> Components<'a> {
     /// The components not yet yielded, as a name.
     #[inline]
-    pub const fn as_name(&self) -> NameView<'a> {
+    pub(crate) const fn as_name(&self) -> NameView<'a> {
         NameView { value: self.rest, count: self.remaining as u32 }
     }
 }

@@ -2,9 +2,7 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::fmt;
 use core::hash::{Hash, Hasher};
-use core::str::FromStr;
 
-use super::uri::{self, NameUriError};
 use super::{Component, ComponentView, DIGEST_SIZE, NameView};
 use crate::error::DecodeError;
 use crate::tlv;
@@ -90,19 +88,9 @@ impl Name {
         self.push(&Component::segment(number))
     }
 
-    /// Appends a ByteOffsetNameComponent.
-    pub fn append_byte_offset(&mut self, octets: u64) -> &mut Self {
-        self.push(&Component::byte_offset(octets))
-    }
-
     /// Appends a VersionNameComponent.
     pub fn append_version(&mut self, number: u64) -> &mut Self {
         self.push(&Component::version(number))
-    }
-
-    /// Appends a TimestampNameComponent of microseconds since the Unix epoch.
-    pub fn append_timestamp(&mut self, unix_us: u64) -> &mut Self {
-        self.push(&Component::timestamp(unix_us))
     }
 
     /// Appends a SequenceNumNameComponent.
@@ -113,18 +101,6 @@ impl Name {
     /// Appends an ImplicitSha256DigestComponent.
     pub fn append_implicit_digest(&mut self, digest: [u8; DIGEST_SIZE]) -> &mut Self {
         self.push(&Component::implicit_digest(digest))
-    }
-
-    /// Appends a ParametersSha256DigestComponent.
-    pub fn append_parameters_digest(&mut self, digest: [u8; DIGEST_SIZE]) -> &mut Self {
-        self.push(&Component::parameters_digest(digest))
-    }
-
-    /// Appends all components of `name`.
-    pub fn append_name(&mut self, name: NameView<'_>) -> &mut Self {
-        self.value.extend_from_slice(name.value());
-        self.count += name.component_count() as u32;
-        self
     }
 
     /// Removes the last component and returns it.
@@ -155,14 +131,6 @@ impl FromIterator<Component> for Name {
             name.push(&component);
         }
         name
-    }
-}
-
-impl FromStr for Name {
-    type Err = NameUriError;
-
-    fn from_str(text: &str) -> Result<Self, NameUriError> {
-        uri::parse_name(text)
     }
 }
 

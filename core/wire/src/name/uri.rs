@@ -1,5 +1,6 @@
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
+use core::str::FromStr;
 
 use super::{Component, ComponentView, DIGEST_SIZE, Name, NameView};
 use crate::tlv;
@@ -64,37 +65,45 @@ impl fmt::Display for UriDisplay<'_> {
         }
         for component in self.name.components() {
             formatter.write_char('/')?;
-            write_component(&component, self.style, formatter)?;
+            component.write_uri(self.style, formatter)?;
         }
         Ok(())
     }
 }
 
-pub(super) fn write_component(
-    component: &ComponentView<'_>,
-    style: UriStyle,
-    out: &mut dyn Write,
-) -> fmt::Result {
-    let typ = u32::from(component.typ);
-    if style != UriStyle::Canonical {
-        let keyword = match typ {
-            tlv::GENERIC_NAME_COMPONENT => return write_escaped(component.value, out),
-            tlv::IMPLICIT_SHA256_DIGEST_COMPONENT => Some(IMPLICIT_DIGEST_KEYWORD),
-            tlv::PARAMETERS_SHA256_DIGEST_COMPONENT => Some(PARAMETERS_DIGEST_KEYWORD),
-            _ => None,
-        };
-        if let Some(keyword) = keyword {
-            write!(out, "{keyword}=")?;
-            return component.value.iter().try_for_each(|octet| write!(out, "{octet:02x}"));
+impl ComponentView<'_> {
+    /// Writes the URI form in `style`.
+    ///
+    /// # Errors
+    /// Those of the formatter.
+    pub fn write_uri(&self, style: UriStyle, out: &mut dyn Write) -> fmt::Result {
+        let typ = u32::from(self.typ);
+        if style != UriStyle::Canonical {
+            let keyword = match typ {
+                tlv::GENERIC_NAME_COMPONENT => return write_escaped(self.value, out),
+                tlv::IMPLICIT_SHA256_DIGEST_COMPONENT => Some(IMPLICIT_DIGEST_KEYWORD),
+                tlv::PARAMETERS_SHA256_DIGEST_COMPONENT => Some(PARAMETERS_DIGEST_KEYWORD),
+                _ => None,
+            };
+            if let Some(keyword) = keyword {
+                write!(out, "{keyword}=")?;
+                return self.value.iter().try_for_each(|octet| write!(out, "{octet:02x}"));
+            }
         }
+        if style == UriStyle::Alternate
+            && let Some((alias, number)) = aliased(self)
+        {
+            return write!(out, "{alias}={number}");
+        }
+        write!(out, "{typ}=")?;
+        write_escaped(self.value, out)
     }
-    if style == UriStyle::Alternate
-        && let Some((alias, number)) = aliased(component)
-    {
-        return write!(out, "{alias}={number}");
+}
+
+impl fmt::Display for ComponentView<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_uri(UriStyle::Alternate, formatter)
     }
-    write!(out, "{typ}=")?;
-    write_escaped(component.value, out)
 }
 
 /// Alias and number of a component that has them. A number that is not in its shortest form has no
@@ -119,41 +128,51 @@ fn write_escaped(value: &[u8], out: &mut dyn Write) -> fmt::Result {
     Ok(())
 }
 
-pub(super) fn parse_name(text: &str) -> Result<Name, NameUriError> {
-    let text = text.strip_prefix("ndn:").unwrap_or(text);
-    let path = match text.strip_prefix("//") {
-        // What lies between two slashes and the next one is an authority, which names do not have.
-        Some(authority) => authority.split_once('/').map_or("", |(_, path)| path),
-        None => text.strip_prefix('/').unwrap_or(text),
-    };
-    let mut name = Name::new();
-    if path.is_empty() {
-        return Ok(name);
+impl FromStr for Name {
+    type Err = NameUriError;
+
+    fn from_str(text: &str) -> Result<Self, NameUriError> {
+        let text = text.strip_prefix("ndn:").unwrap_or(text);
+        let path = match text.strip_prefix("//") {
+            // What lies between two slashes and the next one is an authority, which names do not have.
+            Some(authority) => authority.split_once('/').map_or("", |(_, path)| path),
+            None => text.strip_prefix('/').unwrap_or(text),
+        };
+        let mut name = Name::new();
+        if path.is_empty() {
+            return Ok(name);
+        }
+        for component in path.strip_suffix('/').unwrap_or(path).split('/') {
+            name.push(&component.parse()?);
+        }
+        Ok(name)
     }
-    for component in path.strip_suffix('/').unwrap_or(path).split('/') {
-        name.push(&parse_component(component)?);
-    }
-    Ok(name)
 }
 
-pub(super) fn parse_component(text: &str) -> Result<Component, NameUriError> {
-    let Some((prefix, rest)) = text.split_once('=') else {
-        return Ok(Component::generic(&unescape(text)?));
-    };
-    match prefix {
-        IMPLICIT_DIGEST_KEYWORD => return parse_digest(rest).map(Component::implicit_digest),
-        PARAMETERS_DIGEST_KEYWORD => return parse_digest(rest).map(Component::parameters_digest),
-        _ => {}
+impl FromStr for Component {
+    type Err = NameUriError;
+
+    fn from_str(text: &str) -> Result<Self, NameUriError> {
+        let Some((prefix, rest)) = text.split_once('=') else {
+            return Ok(Component::generic(&unescape(text)?));
+        };
+        match prefix {
+            IMPLICIT_DIGEST_KEYWORD => return parse_digest(rest).map(Component::implicit_digest),
+            PARAMETERS_DIGEST_KEYWORD => {
+                return parse_digest(rest).map(Component::parameters_digest);
+            }
+            _ => {}
+        }
+        if let Some((_, typ)) = ALIASES.iter().find(|(alias, _)| *alias == prefix) {
+            let number = parse_decimal(rest).ok_or(NameUriError::Number)?;
+            return Ok(Component::of(*typ, &tlv::encode_nni(number)));
+        }
+        let typ = parse_decimal(prefix)
+            .and_then(|typ| u16::try_from(typ).ok())
+            .filter(|typ| *typ != 0)
+            .ok_or(NameUriError::UnknownType)?;
+        Component::new(typ, &unescape(rest)?).map_err(|_| NameUriError::Digest)
     }
-    if let Some((_, typ)) = ALIASES.iter().find(|(alias, _)| *alias == prefix) {
-        let number = parse_decimal(rest).ok_or(NameUriError::Number)?;
-        return Ok(Component::of(*typ, &tlv::encode_nni(number)));
-    }
-    let typ = parse_decimal(prefix)
-        .and_then(|typ| u16::try_from(typ).ok())
-        .filter(|typ| *typ != 0)
-        .ok_or(NameUriError::UnknownType)?;
-    Component::new(typ, &unescape(rest)?).map_err(|_| NameUriError::Digest)
 }
 
 /// A decimal number as a component's text has it: digits alone, no leading zero.

@@ -39,10 +39,10 @@ use crate::verifier::{HmacVerifier, Provider};
 use files::IfPresent;
 
 /// Environment variable that names the directory of keys and trust.
-pub const HOME_VARIABLE: &str = "WEIR_HOME";
+pub(crate) const HOME_VARIABLE: &str = "WEIR_HOME";
 
 /// How long a certificate is valid that a key signs for itself: 20 years.
-pub const SELF_VALIDITY_S: i64 = 20 * 365 * 86_400;
+pub(crate) const SELF_VALIDITY_S: i64 = 20 * 365 * 86_400;
 
 /// How long a certificate is valid that is issued to another: 365 days.
 pub const ISSUED_VALIDITY_S: i64 = 365 * 86_400;
@@ -313,7 +313,7 @@ impl KeyChain {
     ///
     /// # Errors
     /// [`KeyChainError::Exposed`], [`KeyChainError::Key`] and [`KeyChainError::Passphrase`].
-    pub fn private_key(&self, entry: &KeyEntry) -> Result<PrivateKey, KeyChainError> {
+    pub(crate) fn private_key(&self, entry: &KeyEntry) -> Result<PrivateKey, KeyChainError> {
         let passphrase = match entry.is_encrypted {
             true => Some(self.passphrases.to_open(&format!("the key {}", entry.name))?),
             false => {
@@ -607,7 +607,7 @@ impl KeyChain {
 ///
 /// # Errors
 /// [`KeyChainError::NoHome`].
-pub fn default_dir() -> Result<PathBuf, KeyChainError> {
+pub(crate) fn default_dir() -> Result<PathBuf, KeyChainError> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(dir) = variable(HOME_VARIABLE) {
         return Ok(dir.into());

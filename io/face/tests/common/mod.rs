@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant as Clock};
 
 use weir_base::{Instant, Packet, Pool};
-use weir_face::{RecvStatus, SendStatus, StreamSocket};
+use weir_face::{Connected, FaceUri, RecvStatus, SendStatus, Socket, StreamSocket};
 use weir_link::{Link, LinkConfig};
 use weir_wire::lp::{LpHeader, PitToken};
 
@@ -25,6 +25,14 @@ pub(crate) fn data(len: usize, salt: usize) -> Packet {
     }
     octets.extend((0..value).map(|at| (at * 31 + salt * 7 + at / 256) as u8));
     Packet::from(octets)
+}
+
+/// A stream to a listener of this process.
+pub(crate) fn connect(remote: &FaceUri) -> StreamSocket {
+    match Connected::to(remote, Duration::from_secs(1)).unwrap() {
+        Connected::Socket(Socket::Stream(stream)) => stream,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// A link with `packets` queued; every third one with a PIT token, so with a header.

@@ -93,7 +93,7 @@ impl Topology {
     }
 
     /// Reads a file as `options` say.
-    pub fn read_with(path: &Path, options: &ReadOptions) -> Result<Self, TopologyError> {
+    pub(crate) fn read_with(path: &Path, options: &ReadOptions) -> Result<Self, TopologyError> {
         let file = path.display().to_string();
         let bytes = std::fs::read(path).map_err(|source| TopologyError::Read {
             path: file.clone(),
@@ -154,7 +154,7 @@ impl Topology {
     }
 
     /// Weir's own TOML; [`Topology::parse`] gives the same topology back.
-    pub fn to_toml(&self) -> String {
+    pub(crate) fn to_toml(&self) -> String {
         own::write(self)
     }
 

@@ -15,7 +15,7 @@ use line::Line;
 use stage::Stage;
 
 /// The highest threshold of the renewal method: its tables grow with the threshold.
-pub const RENEWAL_THRESHOLD_MAX: usize = 1024;
+pub(crate) const RENEWAL_THRESHOLD_MAX: usize = 1024;
 
 /// Spacing of the samples, in the hyperbolic parameter of the line.
 const STEP: f64 = 0.1;

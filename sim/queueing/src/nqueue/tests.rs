@@ -28,6 +28,28 @@ fn chain_and_renewal_agree_to_rounding() {
     }
 }
 
+/// `mm1-drop-x`, one queue with a dropping threshold (paper nb-cache, Fig. 6): M/M/1/K in closed
+/// form, `p_n = load^n / (1 + load + ... + load^K)`.
+fn mm1_drop(threshold: usize, load: f64) -> Result<Solution, NQueueError> {
+    let model = Model::new(1, threshold, load)?;
+    // Weights relative to the likeliest end, so that none overflows.
+    let last = model.threshold as i32;
+    let weight = |packets: i32| {
+        if load <= 1.0 { load.powi(packets) } else { load.powi(packets - last) }
+    };
+    let (mut sum, mut packets) = (0.0, 0.0);
+    for count in 0..=last {
+        sum += weight(count);
+        packets += f64::from(count) * weight(count);
+    }
+    let blocking = weight(last) / sum;
+    Ok(Solution::from_queues(vec![QueueSolution {
+        mean_packets: packets / sum,
+        utilisation: load * (1.0 - blocking),
+        blocking,
+    }]))
+}
+
 #[test]
 fn one_queue_is_the_closed_form() {
     for threshold in [1, 2, 10, 64, 300] {

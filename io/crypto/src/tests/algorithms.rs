@@ -1,12 +1,13 @@
 //! Signers and verifiers against packets that other NDN libraries signed.
 
+use crate::pem::{decrypt_pkcs8, encrypt_pkcs8, private_key_from_pem, private_key_to_pem};
+use crate::{
+    HmacVerifier, KeyError, KeySigner, KeyType, PrivateKey, verifier_from_certificate,
+    verifier_from_spki,
+};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
-use weir_crypto::{
-    HmacVerifier, KeyError, KeySigner, KeyType, PrivateKey, decrypt_pkcs8, encrypt_pkcs8,
-    private_key_from_pem, private_key_to_pem, verifier_from_certificate, verifier_from_spki,
-};
 use weir_security::{
     Certificate, DigestVerifier, Signer, Verifier, VerifyError, sign_data, sign_interest,
     verify_data, verify_interest,

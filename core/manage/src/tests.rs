@@ -1,15 +1,19 @@
 //! Management structures that ndn-cxx encoded: they decode to what went in, and encode to the same
 //! octets.
 
+use std::borrow::ToOwned;
 use std::path::Path;
+use std::string::String;
+use std::vec;
+use std::vec::Vec;
 
-use serde_json::Value;
-use weir_base::FaceId;
-use weir_manage::{
+use crate::{
     ChannelStatus, ControlParameters, ControlResponse, CsInfo, DecodeError, Element,
     FacePersistency, FaceScope, FaceStatus, FibEntry, GeneralStatus, LinkType, RibEntry,
     StrategyChoice,
 };
+use serde_json::Value;
+use weir_base::FaceId;
 use weir_wire::Name;
 
 fn vectors() -> Vec<(String, Vec<u8>, Value)> {

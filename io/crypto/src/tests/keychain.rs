@@ -3,12 +3,13 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
-use tempfile::TempDir;
-use weir_crypto::keychain::{ISSUED_VALIDITY_S, default_identity, unix_time_s};
-use weir_crypto::{
+use crate::keychain::{ISSUED_VALIDITY_S, default_identity, unix_time_s};
+use crate::safe_bag::decode_safe_bag;
+use crate::{
     Imported, KeyChain, KeyChainError, KeyError, KeyType, PassphraseError, PassphraseSource,
-    decode_safe_bag, packet_in_file, to_base64_lines, verifier_from_certificate,
+    packet_in_file, to_base64_lines, verifier_from_certificate,
 };
+use tempfile::TempDir;
 use weir_security::trust::{SignerStatus, TrustError};
 use weir_security::{Certificate, Signer, VerifyError, sign_data, verify_data};
 use weir_wire::{Data, DataView, Name};
@@ -235,7 +236,7 @@ fn an_issued_certificate_is_believed_by_who_trusts_the_issuer() {
     let data = DataView::decode(&wire).unwrap();
     let needed = TrustError::CertificateNeeded(issued.name().to_name());
     assert_eq!(anchors.verify_data(&data, now).err(), Some(needed));
-    anchors.accept(issued.clone(), &weir_crypto::Provider, now).unwrap();
+    anchors.accept(issued.clone(), &crate::Provider, now).unwrap();
     assert_eq!(anchors.verify_data(&data, now), Ok(&issued));
 
     assert_eq!(reader.remove_anchors(&name("/site")).unwrap().len(), 1);

@@ -1,0 +1,231 @@
+//! What of the disks has yet to be found again at a start.
+
+use super::checkpoint::{Contents, Erasure, Item, Position};
+use super::device::Device;
+use super::place::Key;
+use super::scan::Scan;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec;
+use alloc::vec::Vec;
+use weir_base::Slab;
+
+/// Regions that are read at a time.
+const JOBS_AT_ONCE: usize = 4;
+
+/// What a read of the recovery is for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum What {
+    Header(u32),
+    Footer(u32),
+    /// The next of a region's job.
+    Job(u32),
+}
+
+pub(super) struct Request {
+    pub(super) disk: usize,
+    pub(super) what: What,
+    pub(super) attempts: u32,
+}
+
+/// What the ends of a region say.
+#[derive(Copy, Clone, Default)]
+pub(super) struct Ends {
+    /// The sequence number of a valid header.
+    pub(super) header: Option<u32>,
+    /// That of a valid footer, and where the checkpoint is.
+    pub(super) footer: Option<(u32, u64, u32)>,
+    /// Whether something is there that is not valid.
+    pub(super) is_odd: bool,
+    /// Whether something of the region cannot be read, or is damaged.
+    pub(super) is_unreadable: bool,
+}
+
+impl Ends {
+    /// Whether they lack what a region that has been read whole should have by what is in it: a
+    /// header as soon as there is a record, and a footer that leads to its checkpoint, if it has
+    /// one.
+    pub(super) fn are_damaged(&self, scan: &Scan) -> bool {
+        let footer = self.footer.map(|(sequence, ..)| sequence);
+        let is_its = |sequence: Option<u32>| sequence == Some(scan.sequence);
+        scan.sequence != 0 && (!is_its(self.header) || is_its(footer) || scan.has_checkpoint)
+    }
+}
+
+pub(super) enum Source {
+    Checkpoint { at: u64, len: u32 },
+    Scan(Scan),
+}
+
+/// A region that is taken in.
+pub(super) struct Job {
+    pub(super) region: u32,
+    pub(super) sequence: u32,
+    pub(super) source: Source,
+    pub(super) is_reading: bool,
+    /// What the region holds, once that is known.
+    pub(super) contents: Option<Contents>,
+    /// Items of it that have yet to be looked at.
+    pub(super) left: usize,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// The ends of the regions are read.
+    Ends,
+    /// Regions are read of which nobody knows the sequence number.
+    Unknown,
+    /// All is known that new regions need.
+    Regions,
+}
+
+pub(super) struct DiskRecovery {
+    pub(super) stage: Stage,
+    pub(super) ends: Vec<Ends>,
+    /// Ends that are asked for next, then those that failed.
+    pub(super) next_end: u32,
+    pub(super) again: Vec<(What, u32)>,
+    /// Reads under way.
+    pub(super) reading: u32,
+    /// Newest first, once [`Stage::Regions`] is reached.
+    pub(super) jobs: VecDeque<Job>,
+    /// Regions whose turn comes then.
+    pub(super) later: Vec<Job>,
+    /// What was erased, of what lies before which position.
+    pub(super) erased: BTreeMap<Erasure, Position>,
+    /// How many of these came since the start.
+    pub(super) erased_since: usize,
+    /// Whether nothing more is taken in.
+    pub(super) is_given_up: bool,
+}
+
+/// What is left to be read in.
+pub(super) struct Recovery {
+    pub(super) disks: Vec<DiskRecovery>,
+    pub(super) requests: Slab<Request>,
+}
+
+impl Recovery {
+    pub(super) fn new(devices: &[Device]) -> Self {
+        let disk = |device: &Device| DiskRecovery {
+            stage: Stage::Ends,
+            ends: vec![Ends::default(); device.regions.len()],
+            next_end: 0,
+            again: Vec::new(),
+            reading: 0,
+            jobs: VecDeque::new(),
+            later: Vec::new(),
+            erased: BTreeMap::new(),
+            erased_since: 0,
+            is_given_up: false,
+        };
+        Self { disks: devices.iter().map(disk).collect(), requests: Slab::new() }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.disks.is_empty()
+    }
+
+    /// Whether there is something to do without waiting for a disk.
+    pub(super) fn has_work(&self) -> bool {
+        self.disks.iter().any(DiskRecovery::has_work)
+    }
+
+    /// A region is used again: what was in it is not taken in.
+    pub(super) fn on_reused(&mut self, disk: usize, region: u32) {
+        if let Some(disk) = self.disks.get_mut(disk) {
+            disk.jobs.retain(|job| job.region != region);
+        }
+    }
+
+    /// Whether anything of a disk may yet be taken in.
+    pub(super) fn takes_in(&self, disk: usize) -> bool {
+        self.disks.get(disk).is_some_and(DiskRecovery::takes_in)
+    }
+
+    /// The most erasures that are kept for what has yet to be taken in of a disk.
+    #[cfg(test)]
+    pub(super) fn erased_len(&self) -> usize {
+        self.disks.iter().map(|disk| disk.erased.len()).max().unwrap_or(0)
+    }
+}
+
+impl DiskRecovery {
+    pub(super) fn takes_in(&self) -> bool {
+        !(self.is_given_up || self.stage == Stage::Regions && self.jobs.is_empty())
+    }
+
+    /// Where what was taken in last lies; nothing if it is nothing.
+    pub(super) fn last_taken_in(&self) -> Option<Position> {
+        let job = self.jobs.front().filter(|_| self.stage == Stage::Regions)?;
+        let taken = job.contents.iter().flat_map(|contents| &contents.items[job.left..]);
+        let units = taken.filter_map(|item| match item {
+            Item::Record { at_units, .. } => Some(*at_units),
+            Item::Erased(_) => None,
+        });
+        Some((job.sequence, units.min().unwrap_or(u32::MAX)))
+    }
+
+    pub(super) fn has_work(&self) -> bool {
+        let is_known = |job: &Job| job.contents.is_some();
+        match self.stage {
+            Stage::Ends => self.ends.is_empty(),
+            Stage::Unknown => self.jobs.iter().all(is_known),
+            Stage::Regions => self.jobs.front().is_some_and(is_known),
+        }
+    }
+
+    /// What to read next.
+    pub(super) fn next_what(&mut self) -> Option<(What, u32)> {
+        if let Some(again) = self.again.pop() {
+            return Some(again);
+        }
+        if self.stage == Stage::Ends {
+            let region = self.next_end / 2;
+            if region as usize >= self.ends.len() {
+                return None;
+            }
+            let is_header = self.next_end.is_multiple_of(2);
+            self.next_end += 1;
+            return Some((if is_header { What::Header(region) } else { What::Footer(region) }, 0));
+        }
+        let window = if self.stage == Stage::Regions { JOBS_AT_ONCE } else { usize::MAX };
+        let jobs = self.jobs.iter_mut().take(window);
+        let mut unread = jobs.filter(|job| job.contents.is_none()).take(JOBS_AT_ONCE);
+        let job = unread.find(|job| !job.is_reading)?;
+        job.is_reading = true;
+        Some((What::Job(job.region), 0))
+    }
+
+    pub(super) fn is_erased(&self, key: Key, path: &[u64], at: Position) -> bool {
+        if self.erased.is_empty() {
+            return false;
+        }
+        let has = |erasure| self.erased.get(&erasure).is_some_and(|&before| at < before);
+        has(Erasure::Key(key))
+            || has(Erasure::Below(None))
+            || has(Erasure::Below(Some(key.object)))
+            || path.iter().any(|&prefix| has(Erasure::Below(Some(prefix))))
+    }
+}
+
+impl Job {
+    pub(super) fn of(ends: &Ends, region: u32, block_bytes: u32) -> Option<Self> {
+        let scan = |sequence| Source::Scan(Scan::new(sequence, block_bytes));
+        let (sequence, source) = match (ends.header, ends.footer) {
+            (Some(header), Some((footer, at, len))) if header == footer => {
+                (header, Source::Checkpoint { at, len })
+            }
+            (Some(header), _) => (header, scan(header)),
+            // The footer may be that of an earlier use.
+            (None, Some(_)) => (0, scan(0)),
+            (None, None) if ends.is_odd => (0, scan(0)),
+            (None, None) => return None,
+        };
+        Some(Self { region, sequence, source, is_reading: false, contents: None, left: 0 })
+    }
+
+    pub(super) fn know(&mut self, contents: Contents) {
+        self.left = contents.items.len();
+        self.contents = Some(contents);
+    }
+}

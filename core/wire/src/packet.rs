@@ -1,0 +1,39 @@
+use crate::data::DataView;
+use crate::error::DecodeError;
+use crate::interest::InterestView;
+use crate::name::NameView;
+use crate::tlv;
+
+/// A network packet of either kind.
+#[derive(Clone, Copy, Debug)]
+pub enum PacketView<'a> {
+    /// An Interest.
+    Interest(InterestView<'a>),
+    /// A Data.
+    Data(DataView<'a>),
+}
+
+impl<'a> PacketView<'a> {
+    /// Decodes exactly one Interest or Data TLV.
+    ///
+    /// # Errors
+    /// What [`InterestView::decode`] and [`DataView::decode`] refuse, and any other outer type.
+    #[inline]
+    pub fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
+        match wire.first() {
+            Some(&DATA_OCTET) => DataView::decode(wire).map(Self::Data),
+            _ => InterestView::decode(wire).map(Self::Interest),
+        }
+    }
+
+    /// The name of the packet.
+    #[inline]
+    pub fn name(&self) -> NameView<'a> {
+        match self {
+            Self::Interest(interest) => interest.name,
+            Self::Data(data) => data.name,
+        }
+    }
+}
+
+const DATA_OCTET: u8 = tlv::DATA as u8;

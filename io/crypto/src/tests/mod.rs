@@ -1,0 +1,2 @@
+mod algorithms;
+mod keychain;
