@@ -14,7 +14,7 @@ mod producer;
 mod request;
 mod segment_set;
 
-pub use congestion::{CongestionControl, Controller};
+pub use congestion::Controller;
 pub use consumer::scoreboard::GiveUp;
 pub use consumer::{
     Check, Consumer, ConsumerConfig, ConsumerError, ConsumerEvent, ConsumerInput, ConsumerOutbox,

@@ -89,7 +89,7 @@ impl Request {
 
     /// A path is no more: an Interest that is under way there is sent on another at once, and does
     /// not count as a try.
-    pub fn path_removed(&mut self, path: PathId, now: Instant) {
+    pub(crate) fn path_removed(&mut self, path: PathId, now: Instant) {
         if self.path.take_if(|taken| *taken == path).is_some() {
             self.sends -= 1;
             self.due_at = now;

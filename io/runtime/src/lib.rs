@@ -6,6 +6,7 @@ mod control;
 mod cross;
 mod error;
 mod handle;
+mod mailbox;
 mod message;
 mod metrics;
 mod profile;
@@ -19,8 +20,22 @@ pub use config::{
     TrustAnchor,
 };
 pub use error::{StartError, StopError};
-pub use handle::{Handle, Runtime};
+pub use handle::Handle;
 pub use profile::{FunctionSamples, Profiler};
 pub use snapshot::{DiskSnapshot, FaceSnapshot, Snapshot};
 pub use weir_forward::strategy::StrategyKind;
 pub use weir_forward::{BusyPolicy, Bypass, Mark, StoreIo, UnsolicitedPolicy};
+
+/// A content router on this machine's sockets.
+#[derive(Debug)]
+pub struct Runtime;
+
+impl Runtime {
+    /// Opens all listeners and starts the threads. When it returns, peers can connect.
+    ///
+    /// # Errors
+    /// What [`StartError`] says; then nothing is left running and no socket file behind.
+    pub fn start(config: RuntimeConfig) -> Result<Handle, StartError> {
+        control::start(config)
+    }
+}

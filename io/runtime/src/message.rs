@@ -4,15 +4,20 @@
 use std::net::SocketAddr;
 
 use weir_base::{FaceId, Packet};
-use weir_face::{Socket, UdpCounters, UdpPort};
+use weir_face::{Connected, Socket, UdpCounters, UdpPort};
 use weir_forward::{FaceScope, LinkType, RouterStats};
-use weir_link::{LinkConfig, LinkCounters, LinkDrop};
-use weir_manage::FacePersistency;
+use weir_link::{LinkConfig, LinkDrop};
+use weir_manage::{FacePersistency, FaceRequest};
 use weir_store::disk::DiskTierStats;
 use weir_wire::LpHeader;
 
+use crate::snapshot::{Snapshot, WorkerCounters, WorkerFace};
+
 /// Identifies a shared UDP port within the whole router.
 pub(crate) type PortId = u32;
+
+/// Faces of this router are point to point: one peer each.
+pub(crate) const LINK_TYPE: LinkType = LinkType::PointToPoint;
 
 /// The socket of a face that the control thread made.
 #[derive(Debug)]
@@ -72,18 +77,6 @@ impl PeerLinks {
     }
 }
 
-/// Counters of one face and what its packet thread knows of it.
-#[derive(Clone, Debug)]
-pub(crate) struct WorkerFace {
-    pub(crate) id: FaceId,
-    pub(crate) counters: LinkCounters,
-    pub(crate) queue_bytes: u64,
-    /// Packets dropped because a permanent face had no socket.
-    pub(crate) down_drops: u64,
-    /// Until an on-demand face closes if its peer stays silent, ns.
-    pub(crate) expires_in_ns: Option<u64>,
-}
-
 /// One packet thread at one time.
 #[derive(Debug)]
 pub(crate) struct WorkerSnapshot {
@@ -94,27 +87,6 @@ pub(crate) struct WorkerSnapshot {
     pub(crate) worker: WorkerCounters,
     /// Of all shared UDP ports together.
     pub(crate) udp: UdpCounters,
-}
-
-/// Counters of a packet thread that belong to no face.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct WorkerCounters {
-    /// Packets the shard sent to a face that is gone.
-    pub(crate) face_gone: u64,
-    /// Management Interests beyond what the control thread's queue holds.
-    pub(crate) management_overflow: u64,
-    /// Packets lost to full rings between threads.
-    pub(crate) ring_overflow: u64,
-    /// Datagrams from unknown peers that are no NDN packets.
-    pub(crate) unknown_peer_malformed: u64,
-    /// Datagrams from unknown peers while there were as many faces as may be.
-    pub(crate) unknown_peer_refused: u64,
-    /// Streams that closed because what came could not be cut into packets.
-    pub(crate) framing_lost: u64,
-    /// Errors that broke a UDP port.
-    pub(crate) port_errors: u64,
-    /// Turns of the event loop.
-    pub(crate) loops: u64,
 }
 
 /// A packet for the router's own management face: kept apart from [`ToControl`] because strangers
@@ -140,6 +112,24 @@ pub(crate) enum CloseReason {
     Replaced,
 }
 
+/// Why a connection is made.
+#[derive(Clone, Debug)]
+pub(crate) enum ConnectPurpose {
+    /// A faces/create command waits for it.
+    Command { txn: u64, request: FaceRequest },
+    /// A face of the configuration that does not exist yet.
+    Static { index: usize },
+    /// A permanent face that lost its socket.
+    Reconnect { face: FaceId },
+}
+
+/// What came of an attempt.
+#[derive(Debug)]
+pub(crate) struct ConnectOutcome {
+    pub(crate) purpose: ConnectPurpose,
+    pub(crate) result: Result<Connected, String>,
+}
+
 /// From a packet thread to the control thread.
 #[derive(Debug)]
 pub(crate) enum ToControl {
@@ -156,9 +146,9 @@ pub(crate) enum ToControl {
     /// The thread has ended, by panic or because it was told to.
     Ended { worker: u16, panicked: bool },
     /// Somebody outside asks for the state of the whole router.
-    Query(crossbeam_channel::Sender<crate::Snapshot>),
+    Query(crossbeam_channel::Sender<Snapshot>),
     /// A helper thread has made, or failed to make, a connection.
-    Connected(Box<crate::control::ConnectOutcome>),
+    Connected(Box<ConnectOutcome>),
     /// Stop the router.
     Stop,
 }

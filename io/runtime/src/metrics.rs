@@ -18,7 +18,7 @@ use weir_base::{Counter, CounterKind, Counters};
 use weir_forward::{DropReason, LatencyHistogram};
 
 use crate::error::StartError;
-use crate::handle::ControlSender;
+use crate::mailbox::ControlSender;
 use crate::snapshot::Snapshot;
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

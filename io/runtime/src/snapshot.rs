@@ -8,8 +8,6 @@ use weir_face::UdpCounters;
 use weir_forward::RouterStats;
 use weir_link::{LinkCounters, LinkDrop};
 
-use crate::message::{WorkerCounters, WorkerFace};
-
 /// What a router counts and holds.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
@@ -61,6 +59,39 @@ pub struct FaceSnapshot {
     pub down_drops: u64,
     /// Until it closes if its peer stays silent, ns.
     pub expires_in_ns: Option<u64>,
+}
+
+/// Counters of one face and what its packet thread knows of it.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkerFace {
+    pub(crate) id: FaceId,
+    pub(crate) counters: LinkCounters,
+    pub(crate) queue_bytes: u64,
+    /// Packets dropped because a permanent face had no socket.
+    pub(crate) down_drops: u64,
+    /// Until an on-demand face closes if its peer stays silent, ns.
+    pub(crate) expires_in_ns: Option<u64>,
+}
+
+/// Counters of a packet thread that belong to no face.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WorkerCounters {
+    /// Packets the shard sent to a face that is gone.
+    pub(crate) face_gone: u64,
+    /// Management Interests beyond what the control thread's queue holds.
+    pub(crate) management_overflow: u64,
+    /// Packets lost to full rings between threads.
+    pub(crate) ring_overflow: u64,
+    /// Datagrams from unknown peers that are no NDN packets.
+    pub(crate) unknown_peer_malformed: u64,
+    /// Datagrams from unknown peers while there were as many faces as may be.
+    pub(crate) unknown_peer_refused: u64,
+    /// Streams that closed because what came could not be cut into packets.
+    pub(crate) framing_lost: u64,
+    /// Errors that broke a UDP port.
+    pub(crate) port_errors: u64,
+    /// Turns of the event loop.
+    pub(crate) loops: u64,
 }
 
 impl FaceSnapshot {

@@ -191,7 +191,7 @@ impl Client {
     }
 
     /// Whether the [`Client::waker`] was used since this was asked last.
-    pub fn take_woken(&mut self) -> bool {
+    pub(crate) fn take_woken(&mut self) -> bool {
         std::mem::take(&mut self.is_woken)
     }
 

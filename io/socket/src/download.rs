@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
 use weir_base::{FaceId, Instant, NS_PER_MS, NS_PER_S};
-use weir_security::trust::{Decision, Refusal, Wanted};
 use weir_transport::{
     Consumer, ConsumerConfig, ConsumerError, ConsumerEvent, ConsumerInput, ConsumerOutbox,
-    ConsumerStats, Metadata, Part, PathId, ReaderMode, SegmentSet, Target, VerifyOp,
+    ConsumerStats, Metadata, Part, ReaderMode, SegmentSet, Target, VerifyOp,
 };
 use weir_wire::{DataView, LpHeader, Name};
 
 use crate::client::{Client, ClientError, FromRouter};
+use crate::host::{Found, Host, PATH, Progress};
 use crate::lookup::Lookups;
 use crate::output::{Opened, Output, OutputError};
 use crate::sink::{FileSink, StreamWriter};
@@ -27,62 +27,6 @@ const PROGRESS_NS: u64 = 100 * NS_PER_MS;
 const SAVE_NS: u64 = 2 * NS_PER_S;
 /// Segments at most that wait for a stream to take them, 8 MB; more wait with the consumer.
 const STREAM_UNITS_MAX: u32 = 1024;
-/// The one path of a client.
-pub(crate) const PATH: PathId = PathId(0);
-
-/// What the download asks of its owner.
-pub trait Host {
-    /// Where an object is to go. Called once, before any segment is fetched.
-    ///
-    /// # Errors
-    /// Ends the download.
-    fn output(&mut self, found: &Found) -> Result<Box<dyn Output>, String>;
-
-    /// Whether the signer of a packet is believed. Asked again when what the decision depends on
-    /// has been fetched, which goes on beside the download.
-    fn decide(&mut self, data: &DataView<'_>) -> Decision;
-
-    /// A certificate that metadata holds.
-    fn offer(&mut self, certificate: &[u8]) {
-        let _ = certificate;
-    }
-
-    /// What came for [`Decision::Fetch`]; `None` if there is nothing to be had.
-    fn fetched(&mut self, wanted: Wanted, packet: Option<&[u8]>) {
-        let _ = (wanted, packet);
-    }
-
-    /// Says to the user why a signer is not believed, which ends the download.
-    fn explain(&self, refusal: Refusal) -> String {
-        refusal.reason
-    }
-
-    /// Told now and then. Returns false to break off.
-    fn progress(&mut self, progress: &Progress) -> bool;
-}
-
-/// What is known of an object before its segments come; not verified.
-#[derive(Clone, Debug)]
-pub struct Found {
-    /// Its metadata, or no more than its name.
-    pub metadata: Metadata,
-    /// The metadata came from a store, and the producer did not answer: there may be a later
-    /// version.
-    pub is_stored: bool,
-}
-
-/// How far a download is.
-#[derive(Clone, Debug)]
-pub struct Progress {
-    /// Octets of Content verified and stored.
-    pub octets: u64,
-    /// Octets of the whole object, if known.
-    pub octets_total: Option<u64>,
-    /// Segments verified and stored, those of an earlier attempt included.
-    pub segments: u64,
-    /// Segments of the whole object, if known.
-    pub segments_total: Option<u64>,
-}
 
 /// What a finished download was like.
 #[derive(Clone, Debug)]

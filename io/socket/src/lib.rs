@@ -5,6 +5,7 @@ mod client;
 mod connection;
 mod download;
 mod event_loop;
+mod host;
 mod lookup;
 mod output;
 mod publish;
@@ -14,8 +15,9 @@ mod verify_pool;
 
 pub use client::{Client, ClientError, CommandError, ExpressError, FromRouter, Waker};
 pub use connection::monotonic_now;
-pub use download::{DownloadError, DownloadOptions, Found, Host, Progress, Summary, download};
+pub use download::{DownloadError, DownloadOptions, Summary, download};
 pub use event_loop::{Context, Endpoint, EndpointId, EventLoop};
+pub use host::{Found, Host, Progress};
 pub use output::{
     MemoryOutput, Opened, Output, OutputError, PartFile, StreamOutput, is_reserved_name,
 };

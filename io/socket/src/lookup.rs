@@ -7,7 +7,7 @@ use weir_transport::{
 };
 use weir_wire::{DataView, InterestView, LpHeader};
 
-use crate::download::{Host, PATH};
+use crate::host::{Host, PATH};
 
 /// How long a certificate is waited for: 1 + 2 s.
 const LIFETIME_MS: u64 = 2000;

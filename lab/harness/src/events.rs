@@ -170,7 +170,7 @@ impl Row {
 }
 
 /// Writes the events of one run to a file.
-pub struct EventWriter {
+pub(crate) struct EventWriter {
     path: PathBuf,
     names: Vec<String>,
     sink: Sink,
@@ -193,7 +193,7 @@ impl EventWriter {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn create(
+    pub(crate) fn create(
         folder: &Path,
         stem: &str,
         format: EventFormat,
@@ -259,7 +259,7 @@ impl EventWriter {
     ///
     /// # Errors
     /// The first thing that went wrong since the file was created.
-    pub fn finish(mut self) -> Result<(), RecordError> {
+    pub(crate) fn finish(mut self) -> Result<(), RecordError> {
         if let Some(error) = self.error.take() {
             return Err(error);
         }

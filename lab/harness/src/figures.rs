@@ -29,7 +29,7 @@ impl Selection {
 }
 
 /// Draws the figures of an experiment.
-pub struct Drawer<'a> {
+pub(crate) struct Drawer<'a> {
     experiment: &'a Experiment,
     results: &'a Results,
 }
@@ -42,13 +42,13 @@ fn axis(label: &str, unit: &str, is_log: bool) -> PlotAxis {
 impl<'a> Drawer<'a> {
     /// For these results.
     #[must_use]
-    pub fn new(experiment: &'a Experiment, results: &'a Results) -> Self {
+    pub(crate) fn new(experiment: &'a Experiment, results: &'a Results) -> Self {
         Self { experiment, results }
     }
 
     /// The figure of a plot.
     #[must_use]
-    pub fn figure(&self, plot: &Plot) -> Figure {
+    pub(crate) fn figure(&self, plot: &Plot) -> Figure {
         let mut base = Selection::default();
         for (axis, label) in &plot.filter {
             if let Ok((axis, point)) =

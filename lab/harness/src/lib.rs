@@ -6,6 +6,7 @@ mod document;
 pub mod emulator;
 pub mod events;
 pub mod figures;
+pub mod folder;
 pub mod jobs;
 pub mod library;
 pub mod metric;
@@ -55,7 +56,7 @@ impl Arm {
 
     /// What reports call it.
     #[must_use]
-    pub fn noun(self) -> &'static str {
+    pub(crate) fn noun(self) -> &'static str {
         match self {
             Self::Sim => "simulator",
             Self::Real => "real processes",

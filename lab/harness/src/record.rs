@@ -174,7 +174,7 @@ impl ResultFolder {
     ///
     /// # Errors
     /// It cannot be read, or is not one.
-    pub fn run_file(&self) -> Result<Option<RunFile>, RecordError> {
+    pub(crate) fn run_file(&self) -> Result<Option<RunFile>, RecordError> {
         self.read(&self.path.join("run.json"))
     }
 
@@ -232,13 +232,13 @@ impl ResultFolder {
     ///
     /// # Errors
     /// The system refuses.
-    pub fn write_run_file(&self, run: &RunFile) -> Result<(), RecordError> {
+    pub(crate) fn write_run_file(&self, run: &RunFile) -> Result<(), RecordError> {
         write_atomically(&self.path.join("run.json"), &json(run))
     }
 
     /// The file of a task.
     #[must_use]
-    pub fn record_path(&self, point: usize, seed: u64) -> PathBuf {
+    pub(crate) fn record_path(&self, point: usize, seed: u64) -> PathBuf {
         self.path.join("tasks").join(format!("{point:05}-{seed}.json"))
     }
 
@@ -254,7 +254,7 @@ impl ResultFolder {
     ///
     /// # Errors
     /// The system refuses.
-    pub fn write_record(&self, record: &Record) -> Result<(), RecordError> {
+    pub(crate) fn write_record(&self, record: &Record) -> Result<(), RecordError> {
         write_atomically(&self.record_path(record.point, record.seed), &json(record))
     }
 
@@ -308,7 +308,7 @@ impl Results {
     }
 
     /// The records of a point, in the order of seeds.
-    pub fn of_point(&self, point: usize) -> impl Iterator<Item = &Record> {
+    pub(crate) fn of_point(&self, point: usize) -> impl Iterator<Item = &Record> {
         self.records.range((point, 0)..=(point, u64::MAX)).map(|(_, record)| record)
     }
 }

@@ -7,7 +7,8 @@ use serde::Serialize;
 use weir_plot::Section;
 
 use crate::claims::{ClaimResult, Claims, Reproduction, Source};
-use crate::library::{self, Folder, Paper};
+use crate::folder::Folder;
+use crate::library::{self, Paper};
 use crate::record::{self, Identity, RecordError, ResultFolder, Results, RunFile};
 use crate::report::{self, ReportError, ScenarioReport};
 use crate::run::{self, OnProgress, RunError, RunOptions};

@@ -6,15 +6,15 @@ use super::{Allowance, Congestion, CongestionControl, Sample, WindowBounds};
 
 /// Constants of [`Aimd`].
 #[derive(Copy, Clone, Debug)]
-pub struct AimdConfig {
+pub(crate) struct AimdConfig {
     /// Window at the start, in Interests (ndnget: 2).
-    pub initial_window: f64,
+    pub(crate) initial_window: f64,
     /// Largest window, in Interests.
-    pub window_max: f64,
+    pub(crate) window_max: f64,
     /// Growth in a round trip, in Interests (ndnget: 1).
-    pub step: f64,
+    pub(crate) step: f64,
     /// What a decrease leaves of the window (ndnget: 0.5).
-    pub factor: f64,
+    pub(crate) factor: f64,
 }
 
 impl Default for AimdConfig {
@@ -28,7 +28,7 @@ const THRESHOLD_MIN: f64 = 2.0;
 
 /// Additive increase, multiplicative decrease, with slow start.
 #[derive(Clone, Debug)]
-pub struct Aimd {
+pub(crate) struct Aimd {
     config: AimdConfig,
     window: f64,
     threshold: f64,
@@ -36,7 +36,7 @@ pub struct Aimd {
 
 impl Aimd {
     /// A controller in slow start.
-    pub fn new(config: AimdConfig) -> Self {
+    pub(crate) fn new(config: AimdConfig) -> Self {
         let window = config.initial_window.clamp(1.0, config.window_max.max(1.0));
         Self { config, window, threshold: f64::INFINITY }
     }

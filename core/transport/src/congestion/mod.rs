@@ -6,7 +6,9 @@ mod cubic;
 mod fixed;
 mod nb_cc;
 
-pub use aimd::{Aimd, AimdConfig};
+pub(crate) use aimd::Aimd;
+#[cfg(test)]
+pub(crate) use aimd::AimdConfig;
 pub use cubic::{Cubic, CubicConfig};
 pub use fixed::Fixed;
 pub use nb_cc::{NbCc, NbCcConfig};
@@ -65,7 +67,7 @@ pub enum Congestion {
 
 /// What a controller allows on one path.
 #[derive(Copy, Clone, Debug, PartialEq)]
-pub struct Allowance {
+pub(crate) struct Allowance {
     /// Interests that may be outstanding, at least 1.
     pub window: f64,
     /// How fast Interests may leave, in bits of the Data they ask for per second; `None`: as fast
@@ -75,7 +77,7 @@ pub struct Allowance {
 
 impl Allowance {
     /// A window without pacing.
-    pub const fn window(window: f64) -> Self {
+    pub(crate) const fn window(window: f64) -> Self {
         Self { window, pacing_bps: None }
     }
 }
@@ -85,7 +87,7 @@ impl Allowance {
 /// The path calls [`on_congestion`](Self::on_congestion) at most once a round trip (conservative
 /// window adaptation), so that a controller need not count signals. One that wants the number of
 /// marks finds it in [`Sample::round`].
-pub trait CongestionControl: Send {
+pub(crate) trait CongestionControl: Send {
     /// A unit was answered, with a mark or without.
     fn on_data(&mut self, sample: &Sample);
 
@@ -101,7 +103,7 @@ pub trait CongestionControl: Send {
 
 /// The window that a controller starts with, and the largest.
 #[derive(Copy, Clone, Debug)]
-pub struct WindowBounds {
+pub(crate) struct WindowBounds {
     /// Interests at the start, at least 1; for [`Fixed`] for good. `None`: the controller's own.
     pub initial: Option<u32>,
     /// Interests at most.
@@ -132,7 +134,7 @@ macro_rules! controllers {
 
         impl Controller {
             /// Makes the controller of one path.
-            pub fn make(self, bounds: WindowBounds) -> Box<dyn CongestionControl> {
+            pub(crate) fn make(self, bounds: WindowBounds) -> Box<dyn CongestionControl> {
                 match self {
                     $(Self::$kind => Box::new($make(bounds)),)+
                 }

@@ -6,8 +6,8 @@ use weir_base::{Instant, Rng};
 use weir_wire::{InterestView, NackReason};
 
 use super::DISCOVERY_TRIES;
+use super::naming::Naming;
 use super::scoreboard::{Failed, GiveUp};
-use super::target::Naming;
 use crate::PathId;
 use crate::interest::{InterestBatch, Selectors};
 use crate::request::Request;

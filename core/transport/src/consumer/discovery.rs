@@ -5,7 +5,8 @@ use weir_security::manifest::{MANIFEST_KEYWORD, ManifestPart};
 use weir_wire::{DataView, InterestView, NackReason, Name};
 
 use super::config::Verification;
-use super::target::{METADATA_INDEX, Naming, Target};
+use super::naming::{METADATA_INDEX, Naming};
+use super::target::Target;
 use super::verify::Incoming;
 use super::{
     CONTENT_TYPE_NACK, Consumer, ConsumerError, ConsumerEvent, ConsumerOutbox, DISCOVERY_TRIES,

@@ -9,7 +9,8 @@ use weir_base::Packet;
 use weir_security::Verifier;
 use weir_wire::{LpHeader, Name};
 
-use super::{KeyId, PieceId, ReaderMode, VerifyId};
+use super::check::{KeyId, Verdict, VerifyId};
+use super::{PieceId, ReaderMode};
 use crate::PathId;
 use crate::segment_set::SegmentSet;
 
@@ -72,21 +73,6 @@ pub enum ConsumerInput {
     Read {
         /// How many.
         units: u32,
-    },
-}
-
-/// What a verification comes to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The packet is what its producer signed.
-    Good,
-    /// It was damaged or forged on the way.
-    Bad {
-        /// What is wrong.
-        reason: String,
-        /// The implicit digest of the right packet, if the driver knows it: what routers have of
-        /// the name is passed over then.
-        digest: Option<[u8; 32]>,
     },
 }
 

@@ -1,16 +1,19 @@
 //! The consumer: everything that asks with a window, whatever it asks for.
 
 mod again;
+mod check;
 mod config;
 mod discovery;
 mod input;
 mod layout;
+mod naming;
 mod outbox;
 pub(crate) mod path;
 mod pieces;
 mod reader;
 pub(crate) mod schedule;
 pub(crate) mod scoreboard;
+mod slot;
 mod stats;
 mod target;
 #[cfg(test)]
@@ -27,12 +30,12 @@ use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name};
 use self::again::AskedAgain;
 use self::discovery::Probe;
 use self::layout::Layout;
+use self::naming::Naming;
 use self::path::Answer;
 use self::pieces::Pieces;
 use self::reader::Reader;
 use self::schedule::{Schedule, Single};
 use self::scoreboard::{Failed, GiveUp, Scoreboard, ScoreboardConfig};
-use self::target::Naming;
 use self::verify::{Incoming, Verifying};
 use crate::PathId;
 use crate::congestion::WindowBounds;
@@ -41,11 +44,11 @@ use crate::metadata::Metadata;
 use crate::request::{Request, Tries};
 use crate::segment_set::SegmentSet;
 
+pub use self::check::{Check, KeyId, Verdict, VerifyId};
 pub use self::config::{ConsumerConfig, OnBad, ReaderMode, Verification};
-pub use self::input::{ConsumerInput, Verdict};
+pub use self::input::ConsumerInput;
 pub use self::outbox::{
-    Check, ConsumerError, ConsumerEvent, ConsumerOutbox, Delivery, KeyId, TraceEvent, TraceKind,
-    VerifyId, VerifyOp,
+    ConsumerError, ConsumerEvent, ConsumerOutbox, Delivery, TraceEvent, TraceKind, VerifyOp,
 };
 pub use self::stats::ConsumerStats;
 pub use self::target::{Part, PieceId, Target, Unit};

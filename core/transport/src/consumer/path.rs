@@ -7,7 +7,7 @@ use alloc::collections::VecDeque;
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, RttConfig, RttEstimator};
 use weir_wire::PACKET_SIZE_MAX;
 
-use super::scoreboard::{Counters, Slot};
+use super::slot::{Counters, Slot};
 use crate::PathId;
 use crate::congestion::{Allowance, Congestion, CongestionControl, Round, Sample};
 

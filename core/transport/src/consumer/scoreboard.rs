@@ -1,7 +1,7 @@
 //! What is wanted, asked on which path, lost, to be asked again, and done.
 //!
 //! The scoreboard knows units by their place in the order in which they are wanted, counted from 0;
-//! [`super::target`] says what they are called. Its state is one slot for each unit between the
+//! [`super::naming`] says what they are called. Its state is one slot for each unit between the
 //! first unanswered and the last asked for, whatever the number of paths.
 
 use alloc::boxed::Box;
@@ -14,6 +14,7 @@ use weir_wire::NackReason;
 use super::outbox::TraceKind;
 use super::path::{Answer, Fate, Path};
 use super::schedule::Schedule;
+use super::slot::{Counters, Slot, State};
 use crate::PathId;
 use crate::congestion::{Congestion, Controller, WindowBounds};
 use crate::histogram::Histogram;
@@ -56,53 +57,6 @@ pub enum GiveUp {
 pub(crate) struct Failed {
     pub(crate) index: u64,
     pub(crate) reason: GiveUp,
-}
-
-/// Counters of a scoreboard.
-#[derive(Copy, Clone, Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) sent: u64,
-    pub(crate) resent: u64,
-    pub(crate) lost: u64,
-    pub(crate) timeouts: u64,
-    pub(crate) nacks: u64,
-    pub(crate) marks: u64,
-    pub(crate) decreases: u64,
-    pub(crate) false_losses: u64,
-    pub(crate) unwanted: u64,
-    /// Most that were outstanding at one time.
-    pub(crate) in_flight_max: u32,
-}
-
-#[derive(Copy, Clone, Eq, PartialEq, Debug)]
-enum State {
-    /// Sent, not answered.
-    Flying,
-    /// In the list of those to be sent again, under this time.
-    Waiting(Instant),
-    /// Answered or not needed.
-    Done,
-}
-
-/// What is known of one unit.
-#[derive(Copy, Clone, Debug)]
-pub(crate) struct Slot {
-    state: State,
-    /// The path that it was sent on last, when, and in which place.
-    path: PathId,
-    sent_at: Instant,
-    pub(crate) order: u64,
-    nonce: u32,
-    pub(crate) sends: u32,
-    no_routes: u32,
-    /// Sent again because later ones had been answered.
-    pub(crate) is_presumed_lost: bool,
-}
-
-impl Slot {
-    pub(crate) fn is_flying(&self) -> bool {
-        self.state == State::Flying
-    }
 }
 
 /// See the module's text.

@@ -1,6 +1,6 @@
 //! What fetching cost and met.
 
-use super::scoreboard::Counters;
+use super::slot::Counters;
 
 /// Counters and measures of one consumer.
 #[derive(Clone, Debug, Default)]

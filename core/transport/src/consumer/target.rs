@@ -1,12 +1,8 @@
-//! What is fetched, and what its units are called.
+//! What is fetched, and what it is made of.
 
-use alloc::vec::Vec;
 use core::ops::Range;
 
 use weir_wire::Name;
-
-use super::layout::Layout;
-use super::pieces::Pieces;
 
 /// What to fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,51 +80,4 @@ pub enum Part {
     Manifest(u64),
     /// A unit of the object.
     Unit(Unit),
-}
-
-/// The place of metadata, which has none in the order of units.
-pub(crate) const METADATA_INDEX: u64 = u64::MAX;
-
-/// Names of units by their place in the order in which they are wanted.
-#[derive(Debug)]
-pub(crate) enum Naming {
-    Object(Layout),
-    Sequence(Pieces),
-}
-
-impl Naming {
-    /// What the unit `index` is.
-    pub(crate) fn part_of(&self, index: u64) -> (PieceId, Part) {
-        match self {
-            _ if index == METADATA_INDEX => (PieceId(0), Part::Metadata),
-            Self::Object(layout) => (PieceId(0), layout.part_of(index)),
-            Self::Sequence(pieces) => pieces.part_of(index),
-        }
-    }
-
-    /// The value of the prefix and the segment number that name the unit `index`.
-    pub(crate) fn interest_name(&self, index: u64) -> (&[u8], Option<u64>) {
-        match self {
-            Self::Object(layout) => layout.interest_name(layout.part_of(index)),
-            Self::Sequence(pieces) => pieces.interest_name(index),
-        }
-    }
-
-    /// The name of the unit `index`.
-    pub(crate) fn name_of(&self, index: u64) -> Name {
-        let (prefix, segment) = self.interest_name(index);
-        super::layout::name_below(prefix, segment)
-    }
-
-    /// Replaces `found` by the places of the units that have this name.
-    pub(crate) fn find(&self, name: &[u8], found: &mut Vec<u64>) {
-        found.clear();
-        match self {
-            Self::Object(layout) => {
-                let part = layout.part_of_name(name);
-                found.extend(part.and_then(|part| layout.index_of(part)));
-            }
-            Self::Sequence(pieces) => pieces.find(name, found),
-        }
-    }
 }

@@ -13,10 +13,11 @@ use weir_security::Verifier;
 use weir_security::manifest::{DigestCheck, DigestManifest};
 use weir_wire::{DataView, KeyLocator, KeyLocatorView};
 
+use super::check::{Check, KeyId, Verdict, VerifyId};
 use super::config::{OnBad, Verification};
-use super::input::Verdict;
-use super::outbox::{Check, Delivery, KeyId, VerifyId, VerifyOp};
-use super::target::{Naming, Part, Target};
+use super::naming::Naming;
+use super::outbox::{Delivery, VerifyOp};
+use super::target::{Part, Target};
 use super::{Consumer, ConsumerError, ConsumerEvent, ConsumerOutbox};
 use crate::segment_set::SegmentSet;
 

@@ -34,6 +34,7 @@ impl Buffer {
     }
 
     /// Octets of memory that it takes.
+    #[cfg(test)]
     pub(super) fn bytes(&self) -> u64 {
         self.store.stats().bytes
     }

@@ -71,7 +71,8 @@ impl<S: Source> Producer<S> {
     }
 
     /// Octets of memory that the output buffer takes.
-    pub fn buffer_bytes(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn buffer_bytes(&self) -> u64 {
         self.buffer.bytes()
     }
 

@@ -5,35 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use weir_base::FaceId;
 use weir_face::{Connected, FaceUri};
-use weir_manage::FaceRequest;
 
-use crate::handle::ControlSender;
-use crate::message::ToControl;
+use crate::mailbox::ControlSender;
+use crate::message::{ConnectOutcome, ConnectPurpose, ToControl};
 
 /// How long a TCP peer may take to answer (NFD: 4 s).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 /// Attempts at one time; more are refused.
 const ATTEMPTS_MAX: usize = 64;
-
-/// Why a connection is made.
-#[derive(Clone, Debug)]
-pub(crate) enum ConnectPurpose {
-    /// A faces/create command waits for it.
-    Command { txn: u64, request: FaceRequest },
-    /// A face of the configuration that does not exist yet.
-    Static { index: usize },
-    /// A permanent face that lost its socket.
-    Reconnect { face: FaceId },
-}
-
-/// What came of an attempt.
-#[derive(Debug)]
-pub(crate) struct ConnectOutcome {
-    pub(crate) purpose: ConnectPurpose,
-    pub(crate) result: Result<Connected, String>,
-}
 
 /// Makes connections for the control thread.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use weir_forward::{BusyPolicy, Command};
 use weir_store::disk::{DiskTierConfig, DiskTierStats};
 
 use super::stalls::Stalls;
-use super::{Control, start};
+use super::{Control, notify_stopping};
 use crate::clock::Clock;
 use crate::config::DisksConfig;
 use crate::error::StartError;
@@ -347,7 +347,7 @@ impl Control {
             return;
         }
         let timeout_ns = u64::try_from(disks.stop_timeout.as_nanos()).unwrap_or(u64::MAX);
-        start::notify_stopping(disks.stop_timeout);
+        notify_stopping(disks.stop_timeout);
         tracing::info!("writing what is in memory to the disks before stopping");
         let first = self.next_transaction;
         self.next_transaction += self.workers.len() as u64;

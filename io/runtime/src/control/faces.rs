@@ -12,10 +12,13 @@ use weir_manage::{
     Route, route_flags, route_origin,
 };
 
-use super::connect::{ConnectOutcome, ConnectPurpose, backoff};
-use super::table::{FaceRecord, LINK_TYPE, apply_changes};
+use super::connect::backoff;
+use super::table::{FaceRecord, apply_changes};
 use super::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, Control, PortRecord};
-use crate::message::{CloseReason, NewFace, NewSocket, PeerLinks, PortId, ToWorker};
+use crate::message::{
+    CloseReason, ConnectOutcome, ConnectPurpose, LINK_TYPE, NewFace, NewSocket, PeerLinks, PortId,
+    ToWorker,
+};
 
 /// A face about to be made.
 struct Draft {

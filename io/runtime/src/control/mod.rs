@@ -24,16 +24,14 @@ use mio::{Events, Poll, Token, Waker};
 use weir_base::Instant;
 use weir_manage::{Manager, ManagerInput, ManagerOutbox};
 
-pub(crate) use self::connect::ConnectOutcome;
-use self::connect::{ConnectPurpose, Connector};
+use self::connect::Connector;
 pub(crate) use self::start::start;
 use self::table::FaceTable;
-pub(crate) use self::table::LINK_TYPE;
 use crate::clock::{Clock, sleep_until};
 use crate::config::RuntimeConfig;
 use crate::error::StopError;
-use crate::handle::ControlReceiver;
-use crate::message::{PeerLinks, PortId, ToControl, ToWorker};
+use crate::mailbox::ControlReceiver;
+use crate::message::{ConnectPurpose, PeerLinks, PortId, ToControl, ToWorker};
 use crate::worker::Shared;
 
 const WAKER_TOKEN: Token = Token(0);
@@ -242,7 +240,7 @@ impl Control {
     }
 
     fn end(mut self) -> Result<(), StopError> {
-        start::notify_stopping(STOP_TIMEOUT);
+        notify_stopping(STOP_TIMEOUT);
         // Closes the sockets and removes the socket file: a new router may start at once.
         self.listeners.clear();
         self.tell_all(|| ToWorker::Stop);
@@ -268,4 +266,13 @@ impl Control {
     fn register_raw(&self, fd: std::os::fd::RawFd, token: Token) -> io::Result<()> {
         self.poll.registry().register(&mut SourceFd(&fd), token, mio::Interest::READABLE)
     }
+}
+
+/// Tells systemd that it may take so long, with some more for the threads to end.
+fn notify_stopping(within: Duration) {
+    let within_us = (within + STOP_TIMEOUT).as_micros();
+    let extend = u32::try_from(within_us).unwrap_or(u32::MAX);
+    let states =
+        [sd_notify::NotifyState::Stopping, sd_notify::NotifyState::ExtendTimeoutUsec(extend)];
+    let _ = sd_notify::notify(&states);
 }

@@ -6,7 +6,6 @@ use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Duration;
 
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token, Waker};
@@ -24,12 +23,13 @@ use super::connect::Connector;
 use super::disks::{Disks, OpenDisks};
 use super::management::shard_store;
 use super::table::FaceTable;
-use super::{Control, LISTENER_TOKEN_FIRST, SIGNAL_TOKEN, STOP_TIMEOUT, WAKER_TOKEN, WorkerHandle};
+use super::{Control, LISTENER_TOKEN_FIRST, SIGNAL_TOKEN, WAKER_TOKEN, WorkerHandle};
 use crate::clock::Clock;
 use crate::config::{FaceDefaults, Listener, RuntimeConfig, THREADS_MAX};
 use crate::cross::CrossPorts;
 use crate::error::StartError;
-use crate::handle::{ControlReceiver, ControlSender, Handle};
+use crate::handle::Handle;
+use crate::mailbox::{ControlReceiver, ControlSender};
 use crate::message::ToWorker;
 use crate::metrics::MetricsServer;
 use crate::worker::{Shards, Shared, WAKER_TOKEN as WORKER_WAKER_TOKEN, Worker, WorkerSetup};
@@ -111,15 +111,6 @@ pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
     // Outside systemd there is nobody to tell.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     Ok(handle)
-}
-
-/// Tells systemd that it may take so long, with some more for the threads to end.
-pub(super) fn notify_stopping(within: Duration) {
-    let within_us = (within + STOP_TIMEOUT).as_micros();
-    let extend = u32::try_from(within_us).unwrap_or(u32::MAX);
-    let states =
-        [sd_notify::NotifyState::Stopping, sd_notify::NotifyState::ExtendTimeoutUsec(extend)];
-    let _ = sd_notify::notify(&states);
 }
 
 fn check(config: &RuntimeConfig) -> Result<(), StartError> {

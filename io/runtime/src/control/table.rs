@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use weir_base::FaceId;
 use weir_face::FaceUri;
-use weir_forward::{FaceScope, LinkType};
+use weir_forward::FaceScope;
 use weir_link::{LinkConfig, MTU_MIN};
 use weir_manage::{FaceChanges, FaceError, FaceInfo, FacePersistency, face_flags};
 use weir_wire::PACKET_SIZE_MAX;
@@ -72,9 +72,6 @@ impl FaceRecord {
         Ok((persistency, link))
     }
 }
-
-/// Faces of this router are point to point: one peer each.
-pub(crate) const LINK_TYPE: LinkType = LinkType::PointToPoint;
 
 /// Changes link settings as a command asks (NFD, faces/create and faces/update).
 ///

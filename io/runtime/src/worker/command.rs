@@ -10,9 +10,9 @@ use weir_manage::FacePersistency;
 use super::face::{Face, Socket};
 use super::{Port, Source, Worker};
 use crate::message::{
-    CloseReason, NewFace, NewSocket, PeerLinks, PortId, ToControl, ToWorker, WorkerFace,
-    WorkerSnapshot,
+    CloseReason, NewFace, NewSocket, PeerLinks, PortId, ToControl, ToWorker, WorkerSnapshot,
 };
+use crate::snapshot::WorkerFace;
 
 impl Worker {
     pub(super) fn handle_command(&mut self, now: Instant, command: ToWorker) {

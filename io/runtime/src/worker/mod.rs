@@ -27,9 +27,9 @@ use weir_forward::{BlockingStore, Command, FaceScope, Input, Outbox, Router, Rou
 use weir_link::LinkDrop;
 
 use crate::clock::{Clock, sleep_until};
-use crate::control::LINK_TYPE;
-use crate::handle::ControlSender;
-use crate::message::{PeerLinks, PortId, ToControl, ToWorker, WorkerCounters};
+use crate::mailbox::ControlSender;
+use crate::message::{LINK_TYPE, PeerLinks, PortId, ToControl, ToWorker};
+use crate::snapshot::WorkerCounters;
 use disks::Disks;
 use face::Faces;
 pub(crate) use shards::Shards;

@@ -12,9 +12,8 @@ use weir_wire::{HopSignal, LpHeader, LpView, peek_frame};
 
 use super::face::{Face, Socket};
 use super::{BATCH_PACKETS, SOURCES_PER_TURN, Source, Worker};
-use crate::control::LINK_TYPE;
 use crate::cross::Crossing;
-use crate::message::{CloseReason, ToControl, ToWorker};
+use crate::message::{CloseReason, LINK_TYPE, ToControl, ToWorker};
 
 impl Worker {
     /// Reads every source that is ready once: each brings at most one block or batch, so that none
@@ -156,7 +155,8 @@ impl Worker {
         self.inputs.push(Input::Packet { face, header, packet });
     }
 
-    /// An unknown peer gets a face when what it sent is a packet. Later datagrams of one batch find it.
+    /// An unknown peer gets a face when what it sent is a packet. Later datagrams of one batch find
+    /// it.
     fn face_of_unknown_peer(
         &mut self,
         now: Instant,

@@ -296,7 +296,11 @@ impl Claim {
 
     /// The claim over the results of its scenario; over its own data when `experiment` is `None`.
     #[must_use]
-    pub fn evaluate(&self, experiment: Option<&Experiment>, results: &Results) -> ClaimResult {
+    pub(crate) fn evaluate(
+        &self,
+        experiment: Option<&Experiment>,
+        results: &Results,
+    ) -> ClaimResult {
         let data = match &self.source {
             Source::Data(analysis) => Some(analysis),
             Source::Scenario { .. } => None,
@@ -405,10 +409,5 @@ impl Reproduction {
     #[must_use]
     pub fn holds(&self) -> bool {
         self.claims.iter().all(|claim| claim.holds != Some(false))
-    }
-
-    /// Claims that fail, and nobody knows why.
-    pub fn unexplained(&self) -> impl Iterator<Item = &ClaimResult> {
-        self.claims.iter().filter(|claim| claim.holds == Some(false) && claim.differs.is_empty())
     }
 }

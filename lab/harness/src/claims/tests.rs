@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::library::Folder;
+use crate::folder::Folder;
 use crate::metric::Measured;
 use crate::record::Record;
 use crate::scenario::Scenario;

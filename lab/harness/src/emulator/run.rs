@@ -119,7 +119,7 @@ impl Emulator {
     ///
     /// # Errors
     /// A socket that breaks.
-    pub fn run_controlled(self, control: &Control) -> Result<EmulatorStats, EmulatorError> {
+    pub(crate) fn run_controlled(self, control: &Control) -> Result<EmulatorStats, EmulatorError> {
         self.run_while(|a_to_b, b_to_a| {
             a_to_b.set_up(control.a_to_b_is_up.load(Ordering::Relaxed));
             b_to_a.set_up(control.b_to_a_is_up.load(Ordering::Relaxed));

@@ -40,7 +40,7 @@ impl Histogram {
 
     /// A statistic; `None` without samples.
     #[must_use]
-    pub fn statistic(&self, statistic: Statistic) -> Option<f64> {
+    pub(crate) fn statistic(&self, statistic: Statistic) -> Option<f64> {
         if statistic == Statistic::Count {
             return Some(self.count as f64);
         }

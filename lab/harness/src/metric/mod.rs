@@ -268,7 +268,7 @@ impl Measure {
 
     /// Whether it needs periodic samples (`run.sample`).
     #[must_use]
-    pub const fn is_sampled(self) -> bool {
+    pub(crate) const fn is_sampled(self) -> bool {
         self.is_of_router()
             || matches!(
                 self,
@@ -283,7 +283,7 @@ impl Measure {
 
     /// Whether it comes from the counters of routers.
     #[must_use]
-    pub const fn is_of_router(self) -> bool {
+    pub(crate) const fn is_of_router(self) -> bool {
         matches!(
             self,
             Self::InThroughput
@@ -304,7 +304,7 @@ impl Measure {
 
     /// Whether it comes from what routers count of their disks.
     #[must_use]
-    pub const fn is_of_disks(self) -> bool {
+    pub(crate) const fn is_of_disks(self) -> bool {
         matches!(
             self,
             Self::DiskReads
@@ -330,14 +330,14 @@ impl Measure {
 
     /// Whether it is about one of a node's queues.
     #[must_use]
-    pub const fn is_of_queue(self) -> bool {
+    pub(crate) const fn is_of_queue(self) -> bool {
         matches!(self, Self::QueueLength | Self::StageDrops | Self::StageBypasses)
     }
 
     /// Whether an arm can give it: real processes do not tell of their queues, and links not of
     /// what they carried by when.
     #[must_use]
-    pub const fn is_measured_in(self, arm: Arm) -> bool {
+    pub(crate) const fn is_measured_in(self, arm: Arm) -> bool {
         match arm {
             Arm::Sim => true,
             Arm::Real => {

@@ -41,7 +41,7 @@ const TIMER_SLACK_NS: u64 = 1;
 /// What `weir lab app` is told in its file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct AppSpec {
+pub(crate) struct AppSpec {
     /// An index into the nodes of the plan.
     pub node: u32,
     /// Its name in the plan.

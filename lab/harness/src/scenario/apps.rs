@@ -11,7 +11,7 @@ use weir_transport::Controller;
 
 use super::links::{self, LinkSettings};
 use crate::document::{Node, Reader, ScenarioError, Value};
-use crate::library::Folder;
+use crate::folder::Folder;
 
 pub(super) const PRODUCER: &[&str] = &[
     "id",

@@ -1,14 +1,12 @@
 //! A scenario at one size: points, seeds, metrics and figures, all checked.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_plan::Plan;
-use weir_topology::Topology;
-
-use super::{Arm, Axis, Header, Plot, Point, Scenario, Size, TOP, network, outputs, sweep};
+use super::{
+    Arm, Axis, Header, Plot, Point, Prepared, Scenario, Size, TOP, network, outputs, sweep,
+};
 use crate::document::{Node, Reader, ScenarioError, Value, suggestion};
-use crate::library::Folder;
+use crate::folder::Folder;
 use crate::metric::{self, Collector, Metric};
 
 /// Seeds that a full run has at least.
@@ -48,19 +46,6 @@ pub struct Factorial {
     pub response: String,
     /// A second one, with the logarithm of the metric.
     pub is_logarithmic: bool,
-}
-
-/// What one run consists of.
-#[derive(Clone, Debug)]
-pub struct Prepared {
-    /// The plan for either arm.
-    pub plan: Plan,
-    /// Nodes of the plan by group: `routers`, `producers`, `consumers`, and the ids of groups.
-    pub groups: BTreeMap<String, Vec<usize>>,
-    /// The topology, without the consumers and producers that the scenario adds.
-    pub topology: Topology,
-    /// What is not measured at the start, ns.
-    pub warm_up_ns: u64,
 }
 
 impl Experiment {
@@ -170,7 +155,7 @@ impl Experiment {
     }
 
     /// What a point is called in messages.
-    pub fn point_name(&self, point: &Point) -> String {
+    pub(crate) fn point_name(&self, point: &Point) -> String {
         let pairs: Vec<String> =
             self.coordinates(point).iter().map(|(axis, label)| format!("{axis}={label}")).collect();
         if pairs.is_empty() { "the only point".to_owned() } else { pairs.join(" ") }

@@ -20,9 +20,10 @@ use std::sync::Arc;
 
 use crate::Arm;
 use crate::document::{self, Node, Reader, ScenarioError};
-use crate::library::Folder;
+use crate::folder::Folder;
 
-pub use experiment::{Experiment, Factorial, Prepared};
+pub use experiment::{Experiment, Factorial};
+pub use network::Prepared;
 pub(crate) use outputs::find_point;
 pub use outputs::{Plot, PlotKind, ReferenceLine};
 pub use sweep::{Axis, AxisPoint, Point};

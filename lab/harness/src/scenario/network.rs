@@ -10,13 +10,13 @@ use weir_plan::{Fault, FaultPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan};
 use weir_topology::generate::{Generator, LinkDefaults};
 use weir_topology::{Metric, ReadOptions, RoutePlanner, Topology};
 
+use super::TOP;
 use super::apps::{self, ConsumerGroup, ProducerGroup};
 use super::disk;
 use super::links::{self, LinkSettings};
 use super::router::{self, RouterSettings};
-use super::{Prepared, TOP};
 use crate::document::{Node, Reader, ScenarioError, suggestion};
-use crate::library::Folder;
+use crate::folder::Folder;
 
 const RUN: &[&str] = &["duration", "drain", "warm_up", "sample", "seeds", "seed"];
 const ROUTES: &[&str] = &["metric", "only_given"];
@@ -40,6 +40,19 @@ const TOPOLOGY: &[&str] = &[
     "delay_from_distance",
     "seed",
 ];
+
+/// What one run consists of.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// The plan for either arm.
+    pub plan: Plan,
+    /// Nodes of the plan by group: `routers`, `producers`, `consumers`, and the ids of groups.
+    pub groups: BTreeMap<String, Vec<usize>>,
+    /// The topology, without the consumers and producers that the scenario adds.
+    pub topology: Topology,
+    /// What is not measured at the start, ns.
+    pub warm_up_ns: u64,
+}
 
 /// Times of a run.
 #[derive(Clone, Copy, Debug)]

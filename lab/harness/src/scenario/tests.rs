@@ -4,7 +4,8 @@ use weir_plan::workload::{Arrivals, Demand, Popularity};
 use weir_plan::{Role, Transport};
 
 use super::*;
-use crate::library::{Folder, papers};
+use crate::folder::Folder;
+use crate::library::papers;
 
 /// A scenario that is right; tests change one line of it.
 const GOOD: &str = r#"[scenario]
