@@ -1,8 +1,8 @@
 //! Circles of files within a crate: a file that needs another one, which needs it in turn.
 //!
 //! An edge goes from a file to the file that defines what it names, in a path or an import,
-//! resolved through re-exports. Declarations of modules and re-exports are no edges, nor are those between a
-//! module and what lies in its folder: these are one module, cut into files. Code under
+//! resolved through re-exports. Declarations of modules and re-exports are no edges, nor are those
+//! between a module and what lies in its folder: these are one module, cut into files. Code under
 //! `#[cfg(test)]` does not count.
 
 #[cfg(test)]

@@ -17,7 +17,8 @@ pub use self::text::{
 /// A type of quantity: one number, how it is read, and what is expected in its place.
 macro_rules! quantity {
     (
-        $(#[doc = $doc:literal])* $type:ident { $(#[doc = $field_doc:literal])* $field:ident: $number:ty }
+        $(#[doc = $doc:literal])*
+        $type:ident { $(#[doc = $field_doc:literal])* $field:ident: $number:ty }
         $parse:expr, $expected:literal
     ) => {
         $(#[doc = $doc])*

@@ -84,8 +84,8 @@ impl Link {
     /// congestion mark where its discipline wants one.
     ///
     /// # Errors
-    /// [`LinkDrop::NotNetworkPacket`], [`LinkDrop::QueueFull`], [`LinkDrop::TooLargeForMtu`] or what
-    /// the discipline refuses for; counted already.
+    /// [`LinkDrop::NotNetworkPacket`], [`LinkDrop::QueueFull`], [`LinkDrop::TooLargeForMtu`] or
+    /// what the discipline refuses for; counted already.
     pub fn enqueue(
         &mut self,
         now: Instant,

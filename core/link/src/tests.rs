@@ -449,7 +449,8 @@ proptest! {
         sequence_start: u64,
         seed: u64,
     ) {
-        let config = with(LinkConfig::datagram(mtu), |config| config.codec.sequence_start = sequence_start);
+        let mut config = LinkConfig::datagram(mtu);
+        config.codec.sequence_start = sequence_start;
         let mut sender = Link::new(config);
         let marked = LpHeader { congestion_mark: u64::from(is_marked), ..LpHeader::default() };
         let pit_token = PitToken::new(&vec![5; token_len]).unwrap();
@@ -489,7 +490,9 @@ proptest! {
         ),
         local_fields: bool,
     ) {
-        let config = with(LinkConfig::datagram(1420), |config| { config.codec.partials_max = 3; config.codec.local_fields = local_fields; });
+        let mut config = LinkConfig::datagram(1420);
+        config.codec.partials_max = 3;
+        config.codec.local_fields = local_fields;
         let mut link = Link::new(config);
         let mut pool = pool();
         let (mut given, mut dropped) = (0, 0);
@@ -519,7 +522,9 @@ proptest! {
     /// A good frame with one octet changed.
     #[test]
     fn damaged_frames_never_panic(at in 0usize..90, octet: u8, len in 1usize..100) {
-        let mut link = Link::new(with(LinkConfig::datagram(8800), |config| config.codec.local_fields = true));
+        let mut config = LinkConfig::datagram(8800);
+        config.codec.local_fields = true;
+        let mut link = Link::new(config);
         let header = LpHeader {
             sequence: Some(1),
             congestion_mark: 1,

@@ -45,7 +45,7 @@ pub fn form(uri: &str) -> UriForm {
 }
 
 /// The IPv4 or IPv6 address of a canonical FaceUri is a multicast one.
-pub fn is_multicast(uri: &str) -> bool {
+pub(crate) fn is_multicast(uri: &str) -> bool {
     address(uri, |v4| v4.is_multicast(), |v6| v6.is_multicast())
 }
 

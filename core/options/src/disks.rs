@@ -13,12 +13,13 @@ options! {
     /// How a router uses its disks: `[disks]` of its configuration, `[router.disk]` of a scenario.
     /// Bounds are those of the whole router.
     pub struct DisksOptions {
-        /// What goes to disk: "all", what was asked for a "second-hit" time, or Data of at least a size
-        /// ("4KiB").
+        /// What goes to disk: "all", what was asked for a "second-hit" time, or Data of at least a
+        /// size ("4KiB").
         #[serde(with = "bounds::admission")]
         admission: Admission = tier().admission;
-        /// When: at its "eviction" from memory (and at a stop), or at its "arrival", so that kill -9
-        /// loses only what came within the last `write_delay_max` and what was waiting for a disk.
+        /// When: at its "eviction" from memory (and at a stop), or at its "arrival", so that kill
+        /// -9 loses only what came within the last `write_delay_max` and what was waiting for a
+        /// disk.
         offer: OfferAt = tier().offer_at;
         /// What stands before the index: a "bloom" filter, or nothing but the "index" itself.
         filter: FilterKind = tier().filter;
@@ -29,15 +30,15 @@ options! {
         #[serde(deserialize_with = "bounds::size::<_, 64, 1_048_576>")]
         record_size_typical: Size = Size { bytes: tier().record_bytes_typical.into() };
         /// Memory for index and filter (about 16 octets a record), at least "1MiB" for each of the
-        /// `threads`; beyond it nothing more is stored. "auto" is twice what the disks need when they
-        /// are full of typical records.
+        /// `threads`; beyond it nothing more is stored. "auto" is twice what the disks need when
+        /// they are full of typical records.
         #[serde(with = "bounds::memory")]
         index_memory_max: Option<Size> = None;
-        /// "async": forwarding goes on while disks read. "blocking", for experiments: Interests queue
-        /// before a store that reads.
+        /// "async": forwarding goes on while disks read. "blocking", for experiments: Interests
+        /// queue before a store that reads.
         io: StoreIo = BusyPolicy::default().io;
-        /// With "blocking": Interests that queue at most; beyond it, they are answered with a Nack for
-        /// congestion.
+        /// With "blocking": Interests that queue at most; beyond it, they are answered with a Nack
+        /// for congestion.
         #[serde(deserialize_with = "bounds::count::<_, 1, 1_000_000>")]
         interests_waiting_max: u32 = BusyPolicy::default().interests_waiting_max as u32;
         /// When Interests go to the next hop although a disk has their Data: when as many reads as
@@ -47,9 +48,9 @@ options! {
         /// Reads before a disk from which on it is busy, for `bypass` and `mark`.
         #[serde(deserialize_with = "bounds::count::<_, 0, { u32::MAX }>")]
         threshold: u32 = tier().threshold;
-        /// Congestion marks because of disks: on Data for which the queue was over the threshold and no
-        /// next hop was left ("nb-cc"; neighbours tell each other whether they are available), on all
-        /// Data while it is ("ecn"), or on none ("off").
+        /// Congestion marks because of disks: on Data for which the queue was over the threshold
+        /// and no next hop was left ("nb-cc"; neighbours tell each other whether they are
+        /// available), on all Data while it is ("ecn"), or on none ("off").
         mark: Mark = BusyPolicy::default().mark;
         /// With "nb-cc": how often neighbours are told, up to "3s".
         #[serde(deserialize_with = "bounds::announce_period")]
@@ -64,8 +65,8 @@ options! {
         /// congestion.
         #[serde(deserialize_with = "bounds::count::<_, 1, 1_000_000>")]
         reads_max: u32 = tier().reads_max;
-        /// Records that wait to be written to a disk at most; beyond them Data passes by without being
-        /// stored.
+        /// Records that wait to be written to a disk at most; beyond them Data passes by without
+        /// being stored.
         #[serde(deserialize_with = "bounds::count::<_, 1, 1_000_000>")]
         writes_max: u32 = tier().writes_max;
         /// Octets written at once at most.
@@ -74,12 +75,12 @@ options! {
         /// How long a record may wait for others to be written with, up to "1m".
         #[serde(deserialize_with = "bounds::write_delay")]
         write_delay_max: Time = Time { ns: tier().write_delay_max_ns };
-        /// A disk that does not answer for this long is stalled: what waits for it goes on without it,
-        /// until it answers again.
+        /// A disk that does not answer for this long is stalled: what waits for it goes on without
+        /// it, until it answers again.
         #[serde(deserialize_with = "bounds::positive_time")]
         stalled_after: Time = Time { ns: tier().stalled_after_ns };
-        /// How long a router that is told to stop may write what is in memory to its disks; "0s" does
-        /// not. A second signal ends it at once.
+        /// How long a router that is told to stop may write what is in memory to its disks; "0s"
+        /// does not. A second signal ends it at once.
         stop_timeout: Time = Time { ns: 30_000_000_000 };
     }
 }

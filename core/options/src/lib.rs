@@ -4,7 +4,8 @@
 
 extern crate alloc;
 
-/// A struct of options in files. The text of each is its documentation and what is printed above it.
+/// A struct of options in files. The text of each is its documentation and what is printed above
+/// it.
 macro_rules! options {
     (
         $(#[doc = $doc:literal])*

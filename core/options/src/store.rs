@@ -11,7 +11,8 @@ options! {
         size: Size = Size { bytes: 256 << 20 };
         /// What leaves a full store: "s3-fifo", "lru", "fifo" or "lfu".
         policy: EvictionPolicy = StoreConfig::default().policy;
-        /// For experiments: how Data is found, by "hash" or in an "ordered" list of names as CCNx did.
+        /// For experiments: how Data is found, by "hash" or in an "ordered" list of names as CCNx
+        /// did.
         index: IndexKind = StoreConfig::default().index;
         /// For experiments: whether names are compared as "stored" or packets are decoded for every
         /// comparison ("decode").
@@ -20,8 +21,8 @@ options! {
         admit: bool = StoreConfig::default().admit;
         /// Whether stored Data answers Interests.
         serve: bool = StoreConfig::default().serve;
-        /// Whether Data that no Interest asked for is stored: "drop-all", "admit-local" (from programs
-        /// of this machine), "admit-network" (from elsewhere) or "admit-all".
+        /// Whether Data that no Interest asked for is stored: "drop-all", "admit-local" (from
+        /// programs of this machine), "admit-network" (from elsewhere) or "admit-all".
         unsolicited: UnsolicitedPolicy = UnsolicitedPolicy::default();
     }
 }

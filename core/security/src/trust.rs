@@ -312,7 +312,7 @@ impl KnownSigners {
     }
 
     /// The longest known prefix of the name, and the digest of its signer's key.
-    pub fn known_for(&self, name: NameView<'_>) -> Option<(&Name, &[u8; 32])> {
+    pub(crate) fn known_for(&self, name: NameView<'_>) -> Option<(&Name, &[u8; 32])> {
         (0..=name.component_count())
             .rev()
             .find_map(|count| self.by_prefix.get_key_value(&name.prefix(count).to_name()))

@@ -20,4 +20,4 @@ pub use private_key::{KeyError, KeyType, PrivateKey};
 pub use random::random_octets;
 pub use signer::KeySigner;
 pub use text::{packet_in_file, to_base64_lines};
-pub use verifier::{HmacVerifier, Provider, verifier_from_certificate, verifier_from_spki};
+pub use verifier::{Provider, verifier_from_certificate, verifier_from_spki};

@@ -21,7 +21,7 @@ pub(crate) struct RsaVerifier(ParsedPublicKey);
 pub(crate) struct Ed25519Verifier(ParsedPublicKey);
 
 /// Checks HMAC-SHA256 (SignatureType 4) with the shared secret, in constant time.
-pub struct HmacVerifier(hmac::Key);
+pub(crate) struct HmacVerifier(hmac::Key);
 
 /// The verifier for a public key, by the algorithm its SubjectPublicKeyInfo (DER) names.
 pub fn verifier_from_spki(spki: &[u8]) -> Result<Box<dyn Verifier>, KeyError> {
@@ -129,7 +129,7 @@ impl Verifier for Ed25519Verifier {
 
 impl HmacVerifier {
     /// From the secret's octets, at least [`HMAC_KEY_LEN_MIN`] of them.
-    pub fn new(secret: &[u8]) -> Result<Self, KeyError> {
+    pub(crate) fn new(secret: &[u8]) -> Result<Self, KeyError> {
         if secret.len() < HMAC_KEY_LEN_MIN {
             return Err(KeyError::TooShort);
         }

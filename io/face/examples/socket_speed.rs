@@ -12,7 +12,8 @@ use std::time::{Duration, Instant as Clock};
 use mio::{Events, Interest, Poll, Token};
 use weir_base::{Instant, Packet, Pool};
 use weir_face::{
-    Connected, FaceUri, RecvStatus, SendStatus, Socket, StreamSocket, TcpListener, UdpOptions, UdpPort, UnixListener,
+    Connected, FaceUri, RecvStatus, SendStatus, Socket, StreamSocket, TcpListener, UdpOptions,
+    UdpPort, UnixListener,
 };
 use weir_link::{Link, LinkConfig};
 use weir_wire::lp::{LpHeader, PitToken};

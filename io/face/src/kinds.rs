@@ -98,7 +98,9 @@ macro_rules! sources {
                 token: Token,
                 interests: Interest,
             ) -> io::Result<()> {
-                match self { $(Self::$variant(one) => one.reregister(registry, token, interests),)+ }
+                match self {
+                    $(Self::$variant(one) => one.reregister(registry, token, interests),)+
+                }
             }
 
             fn deregister(&mut self, registry: &Registry) -> io::Result<()> {

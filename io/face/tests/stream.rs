@@ -10,7 +10,9 @@ use std::time::Duration;
 use common::{connect, data, link_with, octets_of, packets_of, pump, receive};
 use tempfile::TempDir;
 use weir_base::{Packet, Pool};
-use weir_face::{Connected, FaceUri, RecvStatus, SendStatus, StreamSocket, TcpListener, UnixListener};
+use weir_face::{
+    Connected, FaceUri, RecvStatus, SendStatus, StreamSocket, TcpListener, UnixListener,
+};
 use weir_link::LinkConfig;
 use weir_wire::FrameError;
 

@@ -1,14 +1,11 @@
 //! What a packet costs in consumers and producers, in nanoseconds, without a network between them:
 //! `cargo run --release -p weir-plan --example app_speed`.
 
-use std::hint::black_box;
 use std::time::Instant as Clock;
 
 use weir_base::Instant;
 use weir_plan::app::{AppInput, AppOutbox, Consumer, Producer};
-use weir_plan::workload::{
-    Arrivals, ConsumerPlan, Demand, Names, ObjectChooser, Popularity, ProducerPlan, Sizes,
-};
+use weir_plan::workload::{Arrivals, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes};
 
 const BATCH: usize = 32;
 const ROUNDS: usize = 20_000;
@@ -103,17 +100,5 @@ fn main() {
         let names = names(4, 1024, Popularity::Sequential { objects: 100_000 });
         let [_, answer, data] = measure(&names, demand);
         println!("{text:>8} 1024 B: {answer:6.0} | {data:6.0}");
-    }
-    for popularity in [
-        uniform(),
-        Popularity::Zipf { objects: 1_000_000, exponent: 0.8 },
-        Popularity::ZipfMandelbrot { objects: 1_000_000, exponent: 1.0, shift: 10.0 },
-    ] {
-        let mut chooser = ObjectChooser::new(&popularity, 1).expect("the plan is good");
-        let clock = Clock::now();
-        for _ in 0..1_000_000 {
-            black_box(chooser.next_request());
-        }
-        println!("{:4.0} ns a draw: {popularity:?}", clock.elapsed().as_nanos() as f64 / 1e6);
     }
 }

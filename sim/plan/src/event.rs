@@ -49,8 +49,8 @@ pub enum EventKind {
         /// It bore a congestion mark.
         is_marked: bool,
     },
-    /// A consumer received Data with other octets than were produced. Within a window it asks again,
-    /// by the digest of the right Data.
+    /// A consumer received Data with other octets than were produced. Within a window it asks
+    /// again, by the digest of the right Data.
     DamagedData {
         /// The object.
         object: u64,
@@ -66,9 +66,9 @@ pub enum EventKind {
         /// NDNLPv2 reason.
         reason: u64,
     },
-    /// A consumer gave an Interest up: a single one at the end of its lifetime; one of a window when
-    /// its time-out had passed, or when later ones had been answered, and its segment is asked for
-    /// again. What is in flight at the end of the run is not given up.
+    /// A consumer gave an Interest up: a single one at the end of its lifetime; one of a window
+    /// when its time-out had passed, or when later ones had been answered, and its segment is asked
+    /// for again. What is in flight at the end of the run is not given up.
     TimedOut {
         /// The object.
         object: u64,

@@ -12,7 +12,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(command: &str) -> anyhow::Result<()> {
     anyhow::bail!(
-        "this program was built without the laboratory, which `weir {command}` is part of; in the \
-         source folder of Weir, `cargo run --release --features lab -- {command}` builds and runs it"
+        "this program was built without the laboratory, which `weir {command}` is part of; in \
+         the source folder of Weir, `cargo run --release --features lab -- {command}` builds it \
+         and runs it"
     )
 }

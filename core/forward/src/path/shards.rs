@@ -215,7 +215,8 @@ impl Router {
         let best = best.filter(|(_, best)| is_better(&self.store, best, &own_candidate));
         match (best, own) {
             (None, PartAnswer::Memory { packet, .. } | PartAnswer::Unwritten(packet))
-            | (Some((_, Candidate::Memory { packet, .. } | Candidate::Unwritten { packet })), _) => {
+            | (Some((_, Candidate::Memory { packet, .. })), _)
+            | (Some((_, Candidate::Unwritten { packet })), _) => {
                 self.answer_waiting(now, entry, &packet, out);
             }
             (None, PartAnswer::OnDisk(found)) => {

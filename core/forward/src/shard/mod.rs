@@ -131,7 +131,7 @@ pub(crate) fn token_by_name() -> PitToken {
 
 /// The shard that a PIT token names, when the token is ours and the shard exists.
 #[must_use]
-pub fn shard_of_token(token: &PitToken, shard_count: u16) -> Option<u16> {
+pub(crate) fn shard_of_token(token: &PitToken, shard_count: u16) -> Option<u16> {
     let octets: [u8; TOKEN_OCTETS] = token.as_slice().try_into().ok()?;
     let mark = u16::from_be_bytes([octets[0], octets[1]]);
     let shard = u16::from_be_bytes([octets[2], octets[3]]);

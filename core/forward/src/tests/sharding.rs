@@ -412,7 +412,8 @@ proptest! {
     /// Messages that are late, or lost, hold no Interest up for longer than the time-out.
     #[test]
     fn no_interest_gets_stuck_between_shards(
-        happenings in proptest::collection::vec((happening(NAMES.len()), 0..5_usize, 0..9_u8), 1..100),
+        happenings in
+            proptest::collection::vec((happening(NAMES.len()), 0..5_usize, 0..9_u8), 1..100),
         count in 2..5_u16,
     ) {
         let mut cluster = Cluster::new(count, IN_MEMORY);

@@ -9,8 +9,8 @@ use crate::counters::{DropCounters, LinkCounters, LinkDrop};
 /// What became of one received frame.
 #[derive(Clone, Debug)]
 pub enum Received {
-    /// A whole Interest, Data or Nack. The fields of the link alone (Sequence, FragIndex, FragCount,
-    /// TxSequence) are cleared from the header, and so is IncomingFaceId unless
+    /// A whole Interest, Data or Nack. The fields of the link alone (Sequence, FragIndex,
+    /// FragCount, TxSequence) are cleared from the header, and so is IncomingFaceId unless
     /// [`CodecConfig::keep_incoming_face`] is set. The packet starts with TLV type 5 or 6 but is
     /// not decoded further here.
     Packet {

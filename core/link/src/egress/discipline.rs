@@ -31,8 +31,8 @@ pub(crate) trait Discipline: Sized {
     /// A whole packet came in.
     fn on_received(&mut self, _now: Instant, _kind: PacketKind, _packet: &Packet) {}
 
-    /// Gives to `out` what may leave by now. Called when [`Self::next_wakeup`] is due, and each time
-    /// the socket has taken frames.
+    /// Gives to `out` what may leave by now. Called when [`Self::next_wakeup`] is due, and each
+    /// time the socket has taken frames.
     fn poll(&mut self, _now: Instant, _out: &mut Outlet<'_>) {}
 
     /// When [`Self::poll`] is to be called, whatever the socket does.

@@ -45,8 +45,8 @@ pub(crate) struct InterestRate<Next> {
     next: Next,
     held: VecDeque<Outgoing>,
     load: Load,
-    /// When the bucket will be full: the theoretical arrival time of the generic cell rate algorithm
-    /// (ITU-T I.371).
+    /// When the bucket will be full: the theoretical arrival time of the generic cell rate
+    /// algorithm (ITU-T I.371).
     full_at: Instant,
 }
 

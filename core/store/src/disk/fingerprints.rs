@@ -9,7 +9,8 @@ const FINGERPRINTS_MAX: usize = 1 << 16;
 const FINGERPRINT_BYTES: usize = 2 * size_of::<(Key, u64)>() + 2 * size_of::<Key>();
 
 /// Fingerprints of Data that came from the network while other Data of its name, or the same, was
-/// on a disk: which of the two is not known until the record is read. It is only served if it is the same.
+/// on a disk: which of the two is not known until the record is read. It is only served if it is
+/// the same.
 ///
 /// So Data that passed by a busy disk need not be written a second time.
 pub(super) struct PendingFingerprints {
@@ -42,8 +43,8 @@ impl PendingFingerprints {
         self.fingerprints.get(&key).copied()
     }
 
-    /// Adds or replaces one. Returns a key whose fingerprint had to go for it: what is on a disk under
-    /// that key must not be served any more.
+    /// Adds or replaces one. Returns a key whose fingerprint had to go for it: what is on a disk
+    /// under that key must not be served any more.
     #[must_use]
     pub(super) fn insert(&mut self, key: Key, fingerprint: u64) -> Option<Key> {
         let is_full = self.order.len() >= self.count_max;

@@ -493,7 +493,8 @@ proptest! {
                 Step::Capacity(bytes) => bed.set_capacity_bytes(bytes),
                 Step::Policy(at) => {
                     let policy = EvictionPolicy::ALL[at];
-                    bed.store.configure(bed.now, StoreConfig { policy, ..bed.store.config().clone() });
+                    let config = StoreConfig { policy, ..bed.store.config().clone() };
+                    bed.store.configure(bed.now, config);
                 }
                 Step::Index(index, compare) => {
                     let config = bed.store.config().clone();

@@ -134,7 +134,8 @@ impl FromStr for Name {
     fn from_str(text: &str) -> Result<Self, NameUriError> {
         let text = text.strip_prefix("ndn:").unwrap_or(text);
         let path = match text.strip_prefix("//") {
-            // What lies between two slashes and the next one is an authority, which names do not have.
+            // What lies between two slashes and the next one is an authority, which names do not
+            // have.
             Some(authority) => authority.split_once('/').map_or("", |(_, path)| path),
             None => text.strip_prefix('/').unwrap_or(text),
         };

@@ -44,7 +44,7 @@ impl KeyChain {
     ///
     /// # Errors
     /// [`KeyChainError::KnownSigners`], and what keeps the file from being read.
-    pub fn known_signers(&self) -> Result<KnownSigners, KeyChainError> {
+    pub(crate) fn known_signers(&self) -> Result<KnownSigners, KeyChainError> {
         let mut known = KnownSigners::new();
         for entry in self.known_signer_entries()? {
             let (name, digest) = self.parse_entry(&entry)?;
@@ -72,7 +72,7 @@ impl KeyChain {
     ///
     /// # Errors
     /// As [`Self::known_signers`], and what keeps the file from being written.
-    pub fn remember_signer(
+    pub(crate) fn remember_signer(
         &self,
         prefix: &Name,
         key_digest: &[u8; 32],

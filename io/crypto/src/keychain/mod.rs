@@ -303,7 +303,7 @@ impl KeyChain {
     ///
     /// # Errors
     /// [`KeyChainError::NoSuchKey`] also if it is no HMAC key; what [`Self::signer`] returns.
-    pub fn hmac_verifier(&self, name: &Name) -> Result<HmacVerifier, KeyChainError> {
+    pub(crate) fn hmac_verifier(&self, name: &Name) -> Result<HmacVerifier, KeyChainError> {
         let key = self.private_key(&self.find(name)?)?;
         let secret = key.hmac_secret().ok_or_else(|| KeyChainError::NoSuchKey(name.clone()))?;
         Ok(HmacVerifier::new(secret)?)
@@ -382,7 +382,7 @@ impl KeyChain {
     ///
     /// # Errors
     /// What keeps it from being written.
-    pub fn add_certificate(&self, certificate: &Certificate) -> Result<(), KeyChainError> {
+    pub(crate) fn add_certificate(&self, certificate: &Certificate) -> Result<(), KeyChainError> {
         let path = self.certificate_path(certificate.name());
         write_certificate(&path, certificate)
     }

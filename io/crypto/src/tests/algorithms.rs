@@ -1,9 +1,9 @@
 //! Signers and verifiers against packets that other NDN libraries signed.
 
 use crate::pem::{decrypt_pkcs8, encrypt_pkcs8, private_key_from_pem, private_key_to_pem};
+use crate::verifier::HmacVerifier;
 use crate::{
-    HmacVerifier, KeyError, KeySigner, KeyType, PrivateKey, verifier_from_certificate,
-    verifier_from_spki,
+    KeyError, KeySigner, KeyType, PrivateKey, verifier_from_certificate, verifier_from_spki,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

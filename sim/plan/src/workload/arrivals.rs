@@ -10,7 +10,7 @@ const RATE_MAX_HZ: f64 = 1e9;
 
 /// The moments of an arrival process, one after another.
 #[derive(Clone, Debug)]
-pub struct ArrivalProcess {
+pub(crate) struct ArrivalProcess {
     start_ns: u64,
     rng: Rng,
     state: State,
@@ -40,7 +40,7 @@ impl ArrivalProcess {
     ///
     /// # Errors
     /// A rate or a length is out of range.
-    pub fn new(plan: &Arrivals, start_ns: u64, seed: u64) -> Result<Self, WorkloadError> {
+    pub(crate) fn new(plan: &Arrivals, start_ns: u64, seed: u64) -> Result<Self, WorkloadError> {
         let mut rng = Rng::from_seed(seed);
         let state = match *plan {
             Arrivals::Constant { rate_hz } => {
@@ -67,7 +67,7 @@ impl ArrivalProcess {
     }
 
     /// The next moment, ns from the start of the run, not before the last one.
-    pub fn next_ns(&mut self) -> u64 {
+    pub(crate) fn next_ns(&mut self) -> u64 {
         let rng = &mut self.rng;
         let since_start_ns = match &mut self.state {
             State::Constant { rate_hz, count } => next_at_rate(*rate_hz, count),

@@ -12,11 +12,11 @@ mod trace;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::arrivals::ArrivalProcess;
+pub(crate) use self::arrivals::ArrivalProcess;
 pub use self::collection::{Collection, Shape, WrongData};
 pub use self::error::WorkloadError;
 pub use self::naming::{Asked, Naming};
-pub use self::popularity::ObjectChooser;
+pub(crate) use self::popularity::ObjectChooser;
 pub use self::trace::Trace;
 
 /// A consumer.
@@ -58,10 +58,10 @@ pub enum Demand {
         /// The moments.
         arrivals: Arrivals,
     },
-    /// At most a constant number of Interests in flight, by the transport's consumer (closed loop, as
-    /// ccncatchunks2 does it): for all segments of an object in order, then the next object; or for
-    /// a trace's segments, which begin and complete no object. What is lost or refused is asked for
-    /// again as the transport does it, up to 16 times in all.
+    /// At most a constant number of Interests in flight, by the transport's consumer (closed loop,
+    /// as ccncatchunks2 does it): for all segments of an object in order, then the next object; or
+    /// for a trace's segments, which begin and complete no object. What is lost or refused is asked
+    /// for again as the transport does it, up to 16 times in all.
     Window {
         /// Interests outstanding.
         window: u32,
@@ -69,9 +69,9 @@ pub enum Demand {
         #[serde(default)]
         count: Option<u64>,
     },
-    /// As many Interests in flight as a congestion controller of the transport allows, over the same
-    /// things as [`Demand::Window`] (the consumer of paper nb-cache, III-E.4, which goes on sending
-    /// while no more than its window is unanswered).
+    /// As many Interests in flight as a congestion controller of the transport allows, over the
+    /// same things as [`Demand::Window`] (the consumer of paper nb-cache, III-E.4, which goes on
+    /// sending while no more than its window is unanswered).
     Controlled {
         /// `cubic`, `aimd`, `fixed` or `nb-cc`.
         controller: String,
@@ -82,8 +82,8 @@ pub enum Demand {
         #[serde(default)]
         count: Option<u64>,
     },
-    /// Whole objects, each by a consumer of the transport with a congestion controller of its own. Of
-    /// a trace only the objects count.
+    /// Whole objects, each by a consumer of the transport with a congestion controller of its own.
+    /// Of a trace only the objects count.
     Objects {
         /// When objects begin; `None`: the next one when the last is complete.
         #[serde(default)]

@@ -12,7 +12,7 @@ const RANKS_MAX: u64 = 1 << 53;
 
 /// Draws objects as a [`Popularity`] says.
 #[derive(Clone, Debug)]
-pub struct ObjectChooser {
+pub(crate) struct ObjectChooser {
     rng: Rng,
     kind: Kind,
 }
@@ -28,7 +28,7 @@ enum Kind {
 impl ObjectChooser {
     /// # Errors
     /// There are no objects, or a parameter is out of range.
-    pub fn new(plan: &Popularity, seed: u64) -> Result<Self, WorkloadError> {
+    pub(crate) fn new(plan: &Popularity, seed: u64) -> Result<Self, WorkloadError> {
         let objects = plan.object_count();
         if objects == 0 {
             let problem = "names no object; there must be at least one";
@@ -48,7 +48,7 @@ impl ObjectChooser {
 
     /// The next object and, if it comes from a trace, the segment asked for.
     #[inline]
-    pub fn next_request(&mut self) -> (u64, Option<u64>) {
+    pub(crate) fn next_request(&mut self) -> (u64, Option<u64>) {
         match &mut self.kind {
             Kind::Sequential { objects, next } => {
                 let object = *next;
