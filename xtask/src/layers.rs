@@ -52,6 +52,8 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
             findings.extend(core_attribute_findings(&folder, &source));
         }
     }
+    findings.extend(circles(root)?);
+    findings.extend(unused(root)?);
     Ok(findings)
 }
 

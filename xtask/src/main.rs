@@ -18,9 +18,10 @@ Usage: cargo xtask COMMAND
   ci                     everything a change must pass: format, clippy, docs, layers, tidy, tests
   test [--full] [-- ..]  set up what the tests need, then run them; --full runs the long ones too;
                          what follows -- goes to `cargo test`
-  layers                 check layers, forbidden edges between crates, what `cargo run` starts
-  layers --circles       report circles of files within a crate
-  layers --unused        report public items that no other crate uses
+  layers                 check layers, forbidden edges between crates, what `cargo run` starts,
+                         circles of files within a crate, and public items that nothing uses
+  layers --circles       the check for circles alone
+  layers --unused        the check for public items that nothing uses alone
   size                   build the program that operators get, without the laboratory, and check
                          that it is under 15 MB
   tidy                   check the size of functions and files, columns, READMEs, leftovers
