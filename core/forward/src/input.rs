@@ -27,7 +27,7 @@ pub enum Input {
     },
     /// A change of configuration or tables.
     Command(Command),
-    /// An operation of [`Outbox::disk_ops`] has ended.
+    /// An operation of [`Outbox::disk_ops`](crate::Outbox::disk_ops) has ended.
     DiskDone {
         /// Which.
         id: DiskOpId,
@@ -88,7 +88,8 @@ pub enum Command {
     },
     /// Changes capacity, policy or flags of the content store.
     ConfigureStore(StoreConfig),
-    /// Erases stored Data under a prefix; answered by [`Event::StoreErased`].
+    /// Erases stored Data under a prefix; answered by
+    /// [`Event::StoreErased`](crate::Event::StoreErased).
     EraseStore {
         /// Identifies the answer.
         transaction: u64,
@@ -98,7 +99,8 @@ pub enum Command {
         limit: usize,
     },
     /// Writes all that is in RAM to the store's disks, as before a stop; answered by
-    /// [`Event::StoreFlushed`] when it is done, at once where there is no disk.
+    /// [`Event::StoreFlushed`](crate::Event::StoreFlushed) when it is done, at once where there is
+    /// no disk.
     FlushStore {
         /// Identifies the answer.
         transaction: u64,

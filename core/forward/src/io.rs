@@ -86,7 +86,7 @@ pub struct OutPacket {
 /// Something a driver should know that is not a packet.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Answers [`Command::EraseStore`].
+    /// Answers [`Command::EraseStore`](crate::Command::EraseStore).
     StoreErased {
         /// The command's.
         transaction: u64,
@@ -95,7 +95,7 @@ pub enum Event {
         /// The limit was reached: there may be more.
         limit_reached: bool,
     },
-    /// Answers [`Command::FlushStore`].
+    /// Answers [`Command::FlushStore`](crate::Command::FlushStore).
     StoreFlushed {
         /// The command's.
         transaction: u64,
@@ -114,6 +114,7 @@ pub struct Outbox {
     /// What other shards of the router are to be told, by number of the shard: the driver gives it
     /// to them as [`Input::Shard`](crate::Input), in this order. Empty on routers of one shard.
     pub shard_messages: Vec<(u16, ShardMessage)>,
-    /// What to do on the disks of the store. Each must be answered by [`Input::DiskDone`].
+    /// What to do on the disks of the store. Each must be answered by
+    /// [`Input::DiskDone`](crate::Input::DiskDone).
     pub disk_ops: Vec<DiskOp>,
 }

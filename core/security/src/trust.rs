@@ -45,7 +45,7 @@ pub enum TrustError {
     /// The signer's certificate, or the one to be accepted, is not valid at this time.
     #[error("the certificate {0} is expired or not yet valid")]
     OutsideValidity(Name),
-    /// More than [`CHAIN_LENGTH_MAX`] certificates lead to the anchor.
+    /// More than `CHAIN_LENGTH_MAX` certificates lead to the anchor.
     #[error("the chain of certificates is too long")]
     ChainTooLong,
     /// The public key's algorithm is not supported.

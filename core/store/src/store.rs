@@ -211,7 +211,7 @@ impl Store {
     ///
     /// Data of the very name comes first, then that whose implicit digest the name ends with, then,
     /// with CanBePrefix, Data below the name: the one that came last, among those of one moment the
-    /// last in the order of names, at most [`PREFIX_VISITS_MAX`] steps away.
+    /// last in the order of names, at most `PREFIX_VISITS_MAX` steps away.
     #[inline]
     pub fn lookup(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
         let answer = if self.config.serve { self.find_answer(now, query) } else { None };

@@ -13,7 +13,7 @@ pub(crate) fn fill_random(out: &mut [u8]) {
 /// `N` octets nobody can predict: nonces of signed Interests, key identifiers, salts.
 ///
 /// # Panics
-/// As [`fill_random`].
+/// As `fill_random`.
 pub fn random_octets<const N: usize>() -> [u8; N] {
     let mut out = [0; N];
     fill_random(&mut out);

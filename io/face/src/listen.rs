@@ -108,7 +108,7 @@ impl UnixListener {
         Ok(listener)
     }
 
-    /// Listens on the first of [`unix_path_candidates`] where this process may make a socket.
+    /// Listens on the first of `unix_path_candidates` where this process may make a socket.
     ///
     /// # Errors
     /// [`BindError`]: another router listens there, or no place will do.

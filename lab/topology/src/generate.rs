@@ -104,7 +104,7 @@ pub enum Generator {
         /// How many links there are, 0 < beta <= 1.
         beta: f64,
     },
-    /// See [`barabasi_albert`].
+    /// See `barabasi_albert`.
     BarabasiAlbert {
         /// Routers.
         nodes: usize,

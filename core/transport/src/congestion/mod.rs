@@ -1,5 +1,5 @@
 //! Congestion controllers: how many Interests may be outstanding, and how fast they may leave. One
-//! file each behind [`CongestionControl`].
+//! file each behind `CongestionControl`.
 
 mod aimd;
 mod cubic;
@@ -36,7 +36,7 @@ pub struct Sample {
     pub window_limited: bool,
     /// A router marked this answer (NDNLPv2, CongestionMark). Controllers that count marks take
     /// them from `round`; the others hear of the first one of a round in
-    /// [`on_congestion`](CongestionControl::on_congestion).
+    /// `on_congestion`.
     pub is_marked: bool,
     /// The round trip that this answer is part of.
     pub round: Round,
@@ -146,7 +146,7 @@ macro_rules! controllers {
 controllers! {
     /// [`Cubic`] with its default constants.
     #[default] Cubic = "cubic" => Cubic::bounded,
-    /// [`Aimd`] with its default constants.
+    /// `Aimd` with its default constants.
     Aimd = "aimd" => Aimd::bounded,
     /// [`Fixed`]: always the same window.
     Fixed = "fixed" => Fixed::bounded,

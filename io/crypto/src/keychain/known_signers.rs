@@ -56,7 +56,7 @@ impl KeyChain {
     /// The entries as they stand in the file.
     ///
     /// # Errors
-    /// As [`Self::known_signers`].
+    /// As `known_signers`.
     pub fn known_signer_entries(&self) -> Result<Vec<KnownSigner>, KeyChainError> {
         let path = self.known_signers_path();
         let Some(text) = files::read_text(&path, FILE_LEN_MAX)? else {
@@ -71,7 +71,7 @@ impl KeyChain {
     /// `prefix`, in place of what was noted before.
     ///
     /// # Errors
-    /// As [`Self::known_signers`], and what keeps the file from being written.
+    /// As [`known_signers`], and what keeps the file from being written.
     pub(crate) fn remember_signer(
         &self,
         prefix: &Name,
@@ -91,7 +91,7 @@ impl KeyChain {
     /// Forgets whose key signs below exactly this prefix. Whether it was known.
     ///
     /// # Errors
-    /// As [`Self::remember_signer`].
+    /// As `remember_signer`.
     pub fn forget_signer(&self, prefix: &Name) -> Result<bool, KeyChainError> {
         let mut is_known = false;
         self.change_known_signers(|signers| {

@@ -441,7 +441,7 @@ impl KeyChain {
     /// Key and certificate as a SafeBag, base64 in lines, encrypted with `passphrase`.
     ///
     /// # Errors
-    /// [`KeyChainError::NoCertificate`] for HMAC keys, and what [`Self::private_key`] returns.
+    /// [`KeyChainError::NoCertificate`] for HMAC keys, and what `private_key` returns.
     pub fn export_safe_bag(&self, name: &Name, passphrase: &str) -> Result<String, KeyChainError> {
         let entry = self.find(name)?;
         let certificate = self
@@ -454,7 +454,7 @@ impl KeyChain {
     /// The key as PKCS#8 PEM with our header, encrypted if a passphrase is given.
     ///
     /// # Errors
-    /// What [`Self::private_key`] returns.
+    /// What `private_key` returns.
     pub fn export_pem(
         &self,
         name: &Name,

@@ -158,7 +158,7 @@ impl Topology {
         own::write(self)
     }
 
-    /// Writes [`Topology::to_toml`] to a file.
+    /// Writes the topology as TOML to a file.
     pub fn write(&self, path: &Path) -> Result<(), TopologyError> {
         std::fs::write(path, self.to_toml())
             .map_err(|source| TopologyError::Write { path: path.display().to_string(), source })

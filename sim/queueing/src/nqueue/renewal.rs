@@ -46,7 +46,7 @@ pub struct RenewalSolution {
 ///
 /// # Errors
 ///
-/// [`NQueueError::RenewalThreshold`] above [`RENEWAL_THRESHOLD_MAX`]; [`NQueueError::Accuracy`]
+/// [`NQueueError::RenewalThreshold`] above `RENEWAL_THRESHOLD_MAX`; [`NQueueError::Accuracy`]
 /// when two resolutions differ by more than 1e-8.
 ///
 /// # Panics
