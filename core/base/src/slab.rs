@@ -27,6 +27,15 @@ impl<T> Slab<T> {
         Self { entries: Vec::with_capacity(entries), vacant: Vec::with_capacity(entries) }
     }
 
+    /// Makes room for `entries` in all, so that no insertion allocates while there are no more.
+    #[inline]
+    pub fn reserve(&mut self, entries: usize) {
+        if entries > self.entries.capacity() {
+            self.entries.reserve(entries - self.entries.len());
+            self.vacant.reserve_exact(self.entries.capacity() - self.vacant.len());
+        }
+    }
+
     /// Puts `value` in a vacant place and returns its index.
     ///
     /// # Panics

@@ -14,8 +14,9 @@ struct Level {
 /// Least frequently used, in constant time (Shah, Mitra and Matani, 2010): a list of levels, each a
 /// list of entries.
 ///
-/// An entry's mark is its level. There are no more levels than entries, so their memory is bounded
-/// as that of the entries is.
+/// An entry's mark is its level. There are no more levels than entries, and one while an entry moves:
+/// room for so many is made as entries come, since the spread of uses goes on growing in a store
+/// that is full.
 pub(crate) struct Lfu {
     levels: Slab<Level>,
     lowest: u32,
@@ -28,6 +29,7 @@ impl Lfu {
 
     #[inline]
     pub(super) fn on_insert(&mut self, entries: &mut Slab<Entry>, index: u32) {
+        self.levels.reserve(entries.len() + 1);
         let level = self.level_after(NONE, 1);
         self.put(entries, index, level);
     }
