@@ -62,13 +62,21 @@ impl<T> Slab<T> {
     #[inline]
     #[track_caller]
     pub fn remove(&mut self, index: u32) -> T {
-        match self.entries.get_mut(index as usize).and_then(Option::take) {
-            Some(value) => {
-                self.vacant.push(index);
-                value
-            }
-            None => vacant(index),
-        }
+        let Some(entry @ Some(_)) = self.entries.get_mut(index as usize) else { vacant(index) };
+        self.vacant.push(index);
+        entry.take().unwrap_or_else(|| vacant(index))
+    }
+
+    /// Drops the entry `index` in its place.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[inline]
+    #[track_caller]
+    pub fn discard(&mut self, index: u32) {
+        let Some(entry @ Some(_)) = self.entries.get_mut(index as usize) else { vacant(index) };
+        *entry = None;
+        self.vacant.push(index);
     }
 
     /// The entry `index`, if there is one.

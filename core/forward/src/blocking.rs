@@ -58,7 +58,8 @@ impl BlockingStore {
         for input in inputs {
             match core::mem::replace(input, Input::Wakeup) {
                 Input::Packet { face, header, packet } => {
-                    let arrival = router.parse(ReceivedPacket::new(face, &header, &packet));
+                    let received = ReceivedPacket::new(face, &header, &packet);
+                    let Some(arrival) = router.parse(received) else { continue };
                     self.take(router, now, &arrival, out);
                 }
                 input => {
@@ -74,7 +75,7 @@ impl BlockingStore {
     fn take(&mut self, router: &mut Router, now: Instant, arrival: &Arrival<'_>, out: &mut Outbox) {
         let received = &arrival.received;
         match &arrival.parsed {
-            Some(PacketView::Interest(interest))
+            PacketView::Interest(interest)
                 if received.header.nack.is_none() && !router.disk.reads.is_empty() =>
             {
                 router.stats.in_interests += 1;

@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use weir_base::{FaceId, HashKey, Instant, NS_PER_S, Pool, Rng};
 use weir_store::disk::DiskTierConfig;
 use weir_store::{NameHashes, Store, StoreConfig};
-use weir_wire::{Name, NameView, PacketView, PitToken, tlv};
+use weir_wire::{DecodeError, Name, NameView, PacketView, PitToken, tlv};
 
 use crate::content::busy::BusyPolicy;
 use crate::content::disk::DiskState;
@@ -85,9 +85,17 @@ const BATCH: usize = 32;
 /// A packet of a batch.
 pub(crate) struct Arrival<'a> {
     pub(crate) received: ReceivedPacket<'a>,
-    /// None when it is malformed, which is counted.
-    pub(crate) parsed: Option<PacketView<'a>>,
+    pub(crate) parsed: PacketView<'a>,
     pub(crate) hashes: NameHashes,
+}
+
+/// Where the tables have what the name of a packet most likely leads to.
+#[derive(Clone, Copy, Default)]
+struct Candidates {
+    pending: Option<u32>,
+    stored: Option<u32>,
+    /// The node of the store under which Data belongs.
+    parent: Option<u32>,
 }
 
 /// One shard of the router: tables, no clock, no sockets.
@@ -241,15 +249,14 @@ impl Router {
         let mut arrivals = ArrayVec::<Arrival<'_>, BATCH>::new();
         for input in batch {
             let Input::Packet { face, header, packet } = input else { continue };
-            let arrival = self.parse(ReceivedPacket::new(*face, header, packet));
-            self.prefetch_tables(&arrival);
-            arrivals.push(arrival);
+            if let Some(arrival) = self.parse(ReceivedPacket::new(*face, header, packet)) {
+                self.prefetch_tables(&arrival);
+                arrivals.push(arrival);
+            }
         }
-        for arrival in &arrivals {
-            self.prefetch_entries(arrival);
-        }
-        for arrival in &arrivals {
-            self.prefetch_packets(arrival);
+        let candidates = arrivals.iter().map(|arrival| self.prefetch_entries(arrival));
+        for candidates in candidates.collect::<ArrayVec<_, BATCH>>() {
+            self.prefetch_packets(candidates);
         }
         for arrival in &arrivals {
             self.process(now, arrival, out);
@@ -259,64 +266,64 @@ impl Router {
     /// First stage: the tables' lines.
     fn prefetch_tables(&self, arrival: &Arrival<'_>) {
         let hash = arrival.hashes.whole;
+        self.pit.prefetch_table(hash);
+        self.store.prefetch_table(hash);
         match &arrival.parsed {
-            Some(PacketView::Interest(interest)) => {
-                self.pit.prefetch_table(hash);
-                self.store.prefetch_table(hash);
+            PacketView::Interest(interest) => {
                 self.store.prefetch_filter(interest.name, &arrival.hashes);
                 if let Some(nonce) = interest.nonce {
                     self.dead_nonces.prefetch(hash, nonce);
                 }
             }
-            Some(PacketView::Data(_)) => {
-                self.pit.prefetch_table(hash);
-                self.store.prefetch_table(hash);
+            PacketView::Data(_) => {
                 if let Some(parent_hash) = arrival.hashes.parent {
                     self.store.prefetch_parent_table(hash, parent_hash);
                 }
             }
-            None => {}
         }
     }
 
     /// Second stage, with the lines here: the entries they lead to.
-    fn prefetch_entries(&self, arrival: &Arrival<'_>) {
-        let Some(parsed) = &arrival.parsed else { return };
-        self.pit.prefetch_entry(arrival.hashes.whole);
-        self.store.prefetch_entry(arrival.hashes.whole);
-        if let (PacketView::Data(_), Some(parent_hash)) = (parsed, arrival.hashes.parent) {
-            self.store.prefetch_parent(parent_hash);
+    #[inline(always)]
+    fn prefetch_entries(&self, arrival: &Arrival<'_>) -> Candidates {
+        let NameHashes { whole, parent, .. } = arrival.hashes;
+        let parent = parent.filter(|_| matches!(arrival.parsed, PacketView::Data(_)));
+        Candidates {
+            pending: self.pit.prefetch_entry(whole),
+            stored: self.store.prefetch_entry(whole),
+            parent: parent.and_then(|parent_hash| self.store.prefetch_parent(parent_hash)),
         }
     }
 
     /// Third stage, with the entries here: the names that will be compared.
-    fn prefetch_packets(&self, arrival: &Arrival<'_>) {
-        let Some(parsed) = &arrival.parsed else { return };
-        self.pit.prefetch_name(arrival.hashes.whole);
-        self.store.prefetch_packet(arrival.hashes.whole);
-        if let (PacketView::Data(_), Some(parent_hash)) = (parsed, arrival.hashes.parent) {
-            self.store.prefetch_sibling(parent_hash);
-        }
+    #[inline(always)]
+    fn prefetch_packets(&self, candidates: Candidates) {
+        let Candidates { pending, stored, parent } = candidates;
+        pending.inspect(|&index| self.pit.prefetch_name(index));
+        stored.inspect(|&index| self.store.prefetch_packet(index));
+        parent.inspect(|&node| self.store.prefetch_sibling(node));
     }
 
+    /// `None` when the packet is malformed, which is counted.
     #[inline(always)]
-    pub(crate) fn parse<'a>(&mut self, received: ReceivedPacket<'a>) -> Arrival<'a> {
+    pub(crate) fn parse<'a>(&mut self, received: ReceivedPacket<'a>) -> Option<Arrival<'a>> {
         match PacketView::decode(received.packet) {
             Ok(parsed) => {
                 let has_disk = self.store.has_disk();
                 let hashes = hash_name(&self.config.hash_key, &parsed, has_disk);
-                Arrival { received, parsed: Some(parsed), hashes }
+                Some(Arrival { received, parsed, hashes })
             }
             Err(error) => {
-                self.stats.drop_packet(DropReason::Malformed);
-                *self.stats.malformed.entry(error.reason()).or_default() += 1;
-                Arrival {
-                    received,
-                    parsed: None,
-                    hashes: NameHashes { whole: 0, parent: None, grandparent: None },
-                }
+                self.note_malformed(&error);
+                None
             }
         }
+    }
+
+    #[cold]
+    fn note_malformed(&mut self, error: &DecodeError) {
+        self.stats.drop_packet(DropReason::Malformed);
+        *self.stats.malformed.entry(error.reason()).or_default() += 1;
     }
 
     /// A packet that does not take the usual way here.
@@ -330,15 +337,14 @@ impl Router {
     fn process(&mut self, now: Instant, arrival: &Arrival<'_>, out: &mut Outbox) {
         let Arrival { received, hashes, .. } = arrival;
         match &arrival.parsed {
-            Some(PacketView::Interest(interest)) => match received.header.nack {
+            PacketView::Interest(interest) => match received.header.nack {
                 None => {
                     self.stats.in_interests += 1;
                     self.on_interest(now, received, interest, *hashes, out);
                 }
                 Some(reason) => self.on_nack(now, received, interest, reason, *hashes, out),
             },
-            Some(PacketView::Data(data)) => self.on_data(now, received, data, *hashes, out),
-            None => {}
+            PacketView::Data(data) => self.on_data(now, received, data, *hashes, out),
         }
     }
 }
@@ -350,22 +356,23 @@ impl Router {
 fn hash_name(key: &HashKey, packet: &PacketView<'_>, has_disk: bool) -> NameHashes {
     let name = packet.name();
     let mut hasher = key.prefixes(name.value());
-    let is_data = matches!(packet, PacketView::Data(_));
-    let has_digest = !is_data && seems_to_end_in_digest(name);
-    let mut hashes = NameHashes { whole: 0, parent: None, grandparent: None };
-    if is_data || has_digest || has_disk {
-        let (mut grandparent_end, mut parent_end, mut end) = (0, 0, 0);
-        for component in name.components() {
-            (grandparent_end, parent_end) = (parent_end, end);
-            end += component.wire.len();
+    let (mut grandparent_len, mut parent_len) = (0, 0);
+    match packet {
+        PacketView::Data(data) => parent_len = data.parent_len,
+        PacketView::Interest(_) => {
+            let has_digest = seems_to_end_in_digest(name);
+            if has_digest || has_disk {
+                let parent = name.parent();
+                parent_len = parent.value().len();
+                if has_digest && has_disk {
+                    grandparent_len = parent.parent().value().len();
+                }
+            }
         }
-        if has_disk && has_digest && grandparent_end > 0 {
-            hashes.grandparent = Some(hasher.hash_to(grandparent_end));
-        }
-        hashes.parent = (parent_end > 0).then(|| hasher.hash_to(parent_end));
     }
-    hashes.whole = hasher.hash_to(name.value().len());
-    hashes
+    let mut hash_to = |len: usize| (len > 0).then(|| hasher.hash_to(len));
+    let (grandparent, parent) = (hash_to(grandparent_len), hash_to(parent_len));
+    NameHashes { whole: hasher.hash_to(name.value().len()), parent, grandparent }
 }
 
 /// Octets that look like a digest but belong to a longer component cost one hash too many.

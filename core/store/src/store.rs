@@ -170,17 +170,20 @@ impl Store {
         self.table.prefetch(hash);
     }
 
-    /// Second stage, when the line has arrived: asks for the entry, if there is one.
+    /// Second stage, when the line has arrived: asks for the entry, if there is one, and returns
+    /// its index.
     #[inline]
-    pub fn prefetch_entry(&self, hash: u64) {
-        self.table.for_each_candidate(hash, |index| self.entries.prefetch(index));
+    pub fn prefetch_entry(&self, hash: u64) -> Option<u32> {
+        let first = self.table.find(hash, |_| true)?;
+        self.entries.prefetch(first);
+        Some(first)
     }
 
     /// Third stage, when the entry has arrived: asks for the start of the packet, as far as a name
     /// commonly reaches.
     #[inline]
-    pub fn prefetch_packet(&self, hash: u64) {
-        self.table.for_each_candidate(hash, |index| self.entries[index].packet.prefetch());
+    pub fn prefetch_packet(&self, entry: u32) {
+        self.entries[entry].packet.prefetch();
     }
 
     /// First stage before an insertion, beside [`Store::prefetch_table`]. `parent_hash` is that of
@@ -191,16 +194,16 @@ impl Store {
         self.tree.prefetch_table(parent_hash);
     }
 
-    /// Second stage before an insertion.
+    /// Second stage before an insertion. Returns the node of the parent, if there is one.
     #[inline]
-    pub fn prefetch_parent(&self, parent_hash: u64) {
-        self.tree.prefetch_hash(parent_hash);
+    pub fn prefetch_parent(&self, parent_hash: u64) -> Option<u32> {
+        self.tree.prefetch_hash(parent_hash)
     }
 
     /// Third stage before an insertion.
     #[inline]
-    pub fn prefetch_sibling(&self, parent_hash: u64) {
-        let index = self.tree.last_entry(parent_hash);
+    pub fn prefetch_sibling(&self, parent: u32) {
+        let index = self.tree.last_entry(parent);
         if index != NONE {
             self.entries.prefetch(index);
         }

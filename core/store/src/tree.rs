@@ -63,8 +63,10 @@ impl Tree {
     }
 
     #[inline]
-    pub(crate) fn prefetch_hash(&self, hash: u64) {
-        self.table.for_each_candidate(hash, |index| self.nodes.prefetch(index));
+    pub(crate) fn prefetch_hash(&self, hash: u64) -> Option<u32> {
+        let first = self.table.find(hash, |_| true)?;
+        self.nodes.prefetch(first);
+        Some(first)
     }
 
     #[inline]
@@ -92,10 +94,10 @@ impl Tree {
         path[begin..].reverse();
     }
 
-    /// The Data of `hash`'s node that came last, or [`NONE`].
+    /// The Data of a node that came last, or [`NONE`].
     #[inline]
-    pub(crate) fn last_entry(&self, hash: u64) -> u32 {
-        self.find(hash).map_or(NONE, |node| self.nodes[node].entries.tail())
+    pub(crate) fn last_entry(&self, node: u32) -> u32 {
+        self.nodes[node].entries.tail()
     }
 
     /// The deepest node on the path of these prefixes, shortest first, and how many prefixes are

@@ -14,6 +14,8 @@ pub struct DataView<'a> {
     pub wire: &'a [u8],
     /// Name.
     pub name: NameView<'a>,
+    /// Octets of the TLV-VALUE of the name without its last component.
+    pub parent_len: usize,
     /// ContentType; 0 (Blob) when absent.
     pub content_type: u64,
     /// FreshnessPeriod in milliseconds; 0 when absent.
@@ -82,7 +84,7 @@ impl<'a> DataView<'a> {
         let body = tlv::read_single_of(wire, tlv::DATA)?;
         let mut reader = Reader::new(body);
         let mut order = Order::new(tlv::DATA);
-        let (name, _) = read_name(&mut reader, &mut order, tlv::DATA)?;
+        let (name, scan) = read_name(&mut reader, &mut order, tlv::DATA)?;
         let mut meta = MetaInfo::default();
         let mut content: &[u8] = &[];
         let mut signature_info = SignatureInfoView::EMPTY;
@@ -116,6 +118,7 @@ impl<'a> DataView<'a> {
         Ok(Self {
             wire,
             name,
+            parent_len: scan.parent_len,
             content_type: meta.content_type,
             freshness_ms: meta.freshness_ms,
             final_block_id: meta.final_block_id,

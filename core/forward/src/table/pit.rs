@@ -44,8 +44,9 @@ pub(crate) struct Records<T> {
 }
 
 impl<T> Records<T> {
-    const fn new() -> Self {
-        Self { first: None, more: Vec::new() }
+    /// No record, in the memory of `spare` where there is one.
+    fn new(spare: Option<Vec<T>>) -> Self {
+        Self { first: None, more: spare.unwrap_or_default() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -234,21 +235,19 @@ impl Pit {
         self.table.prefetch(hash);
     }
 
-    /// Once the table's line is here: the entries that may match.
+    /// Once the table's line is here: the entry that most likely matches, whose index this returns.
     #[inline]
-    pub(crate) fn prefetch_entry(&self, hash: u64) {
-        self.table.for_each_candidate(hash, |index| {
-            self.entries.prefetch(index);
-            self.timers.prefetch(index);
-        });
+    pub(crate) fn prefetch_entry(&self, hash: u64) -> Option<u32> {
+        let first = self.table.find(hash, |_| true)?;
+        self.entries.prefetch(first);
+        self.timers.prefetch(first);
+        Some(first)
     }
 
-    /// Once the entries are here: the stored Interests, whose names will be compared.
+    /// Once the entry is here: the stored Interest, whose name will be compared.
     #[inline]
-    pub(crate) fn prefetch_name(&self, hash: u64) {
-        self.table.for_each_candidate(hash, |index| {
-            self.entries[index].interest.prefetch();
-        });
+    pub(crate) fn prefetch_name(&self, index: u32) {
+        self.entries[index].interest.prefetch();
     }
 
     pub(crate) fn entry(&self, index: u32) -> &PitEntry {
@@ -287,7 +286,7 @@ impl Pit {
         // Only entries of these kinds are counted by length.
         let is_counted = key.can_be_prefix || has_digest;
         let component_count = if is_counted { key.name.component_count() } else { 0 };
-        let mut entry = PitEntry {
+        let index = self.entries.insert(PitEntry {
             hash: key.hash,
             interest,
             name_at,
@@ -298,14 +297,11 @@ impl Pit {
             awaits: AwaitedSource::Upstream,
             nonce,
             hop_limit,
-            in_records: Records::new(),
-            out_records: Records::new(),
+            in_records: Records::new(self.spare_in.pop()),
+            out_records: Records::new(self.spare_out.pop()),
             strategy_state: 0,
             listener: None,
-        };
-        entry.in_records.more = self.spare_in.pop().unwrap_or_default();
-        entry.out_records.more = self.spare_out.pop().unwrap_or_default();
-        let index = self.entries.insert(entry);
+        });
         self.table.insert(key.hash, index);
         if key.can_be_prefix {
             self.prefix_lengths.add(component_count);
@@ -318,7 +314,7 @@ impl Pit {
 
     pub(crate) fn remove(&mut self, index: u32) {
         self.timers.cancel(index);
-        let mut entry = self.entries.remove(index);
+        let entry = &mut self.entries[index];
         let removed = self.table.remove(entry.hash, index);
         assert!(removed, "table and slab agree");
         let length = usize::from(entry.component_count);
@@ -341,6 +337,7 @@ impl Pit {
         {
             self.spare_out.push(spare);
         }
+        self.entries.discard(index);
     }
 
     /// Takes one of the entries with CanBePrefix that have ended, by index and hash: other shards

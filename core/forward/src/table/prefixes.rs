@@ -149,8 +149,9 @@ pub(crate) struct PrefixHashes {
 }
 
 impl PrefixHashes {
-    /// Hashes the prefixes of `name` whose lengths are set in `lengths`, in one pass.
-    #[inline]
+    /// Hashes the prefixes of `name` whose lengths are set in `lengths`, in one pass. Inlined, since
+    /// all of it would be copied to who called.
+    #[inline(always)]
     pub(crate) fn of(key: &HashKey, name: NameView<'_>, lengths: u64) -> Self {
         let mut shortest_first = ArrayVec::new();
         let longest = u64::BITS - lengths.leading_zeros();

@@ -151,11 +151,9 @@ fn the_three_stages_of_prefetch_are_harmless() {
     for uri in ["/a/b", "/a", "/x"] {
         let hash = KEY.hash(name(uri).value());
         bed.store.prefetch_table(hash);
-        bed.store.prefetch_entry(hash);
-        bed.store.prefetch_packet(hash);
         bed.store.prefetch_parent_table(1, hash);
-        bed.store.prefetch_parent(hash);
-        bed.store.prefetch_sibling(hash);
+        bed.store.prefetch_entry(hash).inspect(|&entry| bed.store.prefetch_packet(entry));
+        bed.store.prefetch_parent(hash).inspect(|&node| bed.store.prefetch_sibling(node));
     }
 }
 

@@ -32,6 +32,8 @@ pub struct NameView<'a> {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct NameScan {
     pub(crate) count: u32,
+    /// Octets before the last component.
+    pub(crate) parent_len: usize,
     pub(crate) parameters_digests: u32,
     /// Offset of the last ParametersSha256Digest component in the TLV-VALUE.
     pub(crate) parameters_digest_at: usize,
@@ -41,17 +43,18 @@ impl NameScan {
     #[inline]
     pub(crate) fn of(value: &[u8]) -> Result<Self, DecodeError> {
         let mut scan = Self::default();
-        let mut at = 0;
-        while at < value.len() {
-            // Nearly every component has a type and a length of one octet each.
-            let size = match value[at..] {
-                [3..=252, length @ 0..=252, ref rest @ ..] if rest.len() >= length as usize => {
-                    2 + length as usize
+        let mut rest = value;
+        while !rest.is_empty() {
+            let component = rest;
+            rest = match rest {
+                // Nearly every component has a type and a length of one octet each.
+                [3..=252, length @ 0..=252, after @ ..] if after.len() >= *length as usize => {
+                    &after[*length as usize..]
                 }
-                _ => scan.other_component(value, at)?,
+                _ => &rest[scan.other_component(value, value.len() - rest.len())?..],
             };
             scan.count += 1;
-            at += size;
+            scan.parent_len = value.len() - component.len();
         }
         Ok(scan)
     }
