@@ -65,11 +65,11 @@ pub(crate) fn data(octets: &[u8]) {
     check_name(view.name);
     assert!(view.signed_portion.len() < octets.len());
     let owned: Data = view.to_data();
-    let info = view.signature_info.to_signature_info();
+    let info = view.signature_info().to_signature_info();
     let again = owned.encode_signed(&info, |_| view.signature_value.to_vec());
     let decoded = DataView::decode(&again).expect("an encoded Data decodes");
     assert_eq!(decoded.to_data(), owned);
-    assert_eq!(decoded.signature_info.to_signature_info(), info);
+    assert_eq!(decoded.signature_info().to_signature_info(), info);
     assert_eq!(decoded.signature_value, view.signature_value);
     let _ = view.check_digest();
 }

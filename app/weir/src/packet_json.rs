@@ -139,7 +139,7 @@ fn data(view: &DataView<'_>) -> Fields {
         fields.push(("finalBlockIdAlt", component.to_string().into()));
     }
     fields.push(("contentHex", octets(view.content)));
-    fields.push(("sigInfo", signature_info(&view.signature_info)));
+    fields.push(("sigInfo", signature_info(&view.signature_info())));
     fields.push(("sigValueHex", octets(view.signature_value)));
     fields.push(("signedPortionSha256", sha256(&[view.signed_portion])));
     fields.push(("implicitSha256", octets(&view.implicit_digest())));

@@ -242,7 +242,7 @@ impl Router {
         }
         self.detach_wait_state(now, index, None);
         self.stats.unsatisfied += 1;
-        self.pit.remove(index);
+        self.pool.recycle(self.pit.remove(index));
     }
 
     fn handle_packets(&mut self, now: Instant, batch: &[Input], out: &mut Outbox) {

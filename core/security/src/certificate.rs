@@ -127,7 +127,7 @@ impl Certificate {
         if data.content.is_empty() {
             return Err(CertificateError::NoPublicKey);
         }
-        let validity = data.signature_info.validity_period.ok_or(CertificateError::NoValidity)?;
+        let validity = data.signature_info().validity_period.ok_or(CertificateError::NoValidity)?;
         Ok(Self {
             wire: data.wire.to_vec(),
             name: data.name.to_name(),
@@ -170,7 +170,7 @@ impl Certificate {
     /// Whether the key signed its own certificate, as far as the KeyLocator says: it is the key's
     /// name, the certificate's, or the digest of the public key.
     pub fn is_self_issued(&self) -> bool {
-        match self.data().signature_info.key_locator {
+        match self.data().signature_info().key_locator {
             Some(KeyLocatorView::Name(name)) => {
                 name == self.key_name() || key_name_of(name) == Some(self.key_name())
             }

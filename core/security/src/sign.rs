@@ -129,7 +129,7 @@ pub fn sign_interest(
 /// # Errors
 /// [`VerifyError::TypeMismatch`] and [`VerifyError::Mismatch`].
 pub fn verify_data(data: &DataView<'_>, verifier: &dyn Verifier) -> Result<(), VerifyError> {
-    expect_type(data.signature_info.signature_type, verifier)?;
+    expect_type(data.signature_info().signature_type, verifier)?;
     verifier.verify(&[data.signed_portion], data.signature_value)
 }
 

@@ -167,7 +167,7 @@ impl Anchors {
         data: &DataView<'_>,
         now_unix_s: i64,
     ) -> Result<&Certificate, TrustError> {
-        let signers = self.signers(data.name, &data.signature_info, now_unix_s)?;
+        let signers = self.signers(data.name, &data.signature_info(), now_unix_s)?;
         first_match(signers, |verifier| verify_data(data, verifier))
     }
 
@@ -202,7 +202,7 @@ impl Anchors {
             return Err(TrustError::OutsideValidity(certificate.name().to_name()));
         }
         let data = certificate.data();
-        let signers = self.signers(data.name, &data.signature_info, now_unix_s)?;
+        let signers = self.signers(data.name, &data.signature_info(), now_unix_s)?;
         let depth = signers.iter().map(|signer| signer.depth).min().unwrap_or(0) + 1;
         first_match(signers, |verifier| verify_data(&data, verifier))?;
         if depth > CHAIN_LENGTH_MAX {

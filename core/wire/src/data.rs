@@ -24,8 +24,8 @@ pub struct DataView<'a> {
     pub final_block_id: Option<ComponentView<'a>>,
     /// Value of Content; empty when absent.
     pub content: &'a [u8],
-    /// SignatureInfo.
-    pub signature_info: SignatureInfoView<'a>,
+    /// Value of SignatureInfo.
+    pub signature_info_value: &'a [u8],
     /// Value of SignatureValue.
     pub signature_value: &'a [u8],
     /// The signed octets: from Name to the end of SignatureInfo.
@@ -87,7 +87,7 @@ impl<'a> DataView<'a> {
         let (name, scan) = read_name(&mut reader, &mut order, tlv::DATA)?;
         let mut meta = MetaInfo::default();
         let mut content: &[u8] = &[];
-        let mut signature_info = SignatureInfoView::EMPTY;
+        let mut signature_info_value: &[u8] = &[];
         let mut signed_portion = None;
         let mut signature_value = None;
         while let Some(element) = reader.next_element()? {
@@ -106,7 +106,8 @@ impl<'a> DataView<'a> {
                 2 => meta = MetaInfo::from_value(element.value)?,
                 3 => content = element.value,
                 4 => {
-                    signature_info.read(element.value, tlv::SIGNATURE_INFO)?;
+                    SignatureInfoView::from_value(element.value, tlv::SIGNATURE_INFO)?;
+                    signature_info_value = element.value;
                     signed_portion = Some(&body[..reader.position()]);
                 }
                 _ => signature_value = Some(element.value),
@@ -123,10 +124,16 @@ impl<'a> DataView<'a> {
             freshness_ms: meta.freshness_ms,
             final_block_id: meta.final_block_id,
             content,
-            signature_info,
+            signature_info_value,
             signature_value,
             signed_portion,
         })
+    }
+
+    /// SignatureInfo.
+    pub fn signature_info(&self) -> SignatureInfoView<'a> {
+        SignatureInfoView::from_value(self.signature_info_value, tlv::SIGNATURE_INFO)
+            .expect("SignatureInfo was checked when the Data was decoded")
     }
 
     /// The implicit digest: SHA-256 of the whole Data TLV.
@@ -156,7 +163,7 @@ impl<'a> DataView<'a> {
     /// [`DecodeError::SignatureDigestMismatch`].
     pub fn check_digest(&self) -> Result<(), DecodeError> {
         check_digest(
-            self.signature_info.signature_type,
+            self.signature_info().signature_type,
             &[self.signed_portion],
             self.signature_value,
         )

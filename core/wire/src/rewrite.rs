@@ -31,14 +31,16 @@ pub fn rewrite_interest(
     let total = new_body_at + body_size;
     let out = out.get_mut(..total)?;
 
-    out[0] = tlv::INTEREST as u8;
-    tlv::write_var_number(body_size as u64, &mut out[1..]);
     // Where ForwardingHint ends, it is the last element before Nonce, so its end is Nonce's place.
-    let head = &wire[body_at..hint_start];
-    let rest = &wire[hint_end..];
-    let nonce_at = new_body_at + head.len();
-    out[new_body_at..nonce_at].copy_from_slice(head);
-    out[nonce_at + added..].copy_from_slice(rest);
+    let nonce_at = new_body_at + hint_start - body_at;
+    if stripped + added == 0 {
+        out.copy_from_slice(wire);
+    } else {
+        out[0] = tlv::INTEREST as u8;
+        tlv::write_var_number(body_size as u64, &mut out[1..]);
+        out[new_body_at..nonce_at].copy_from_slice(&wire[body_at..hint_start]);
+        out[nonce_at + added..].copy_from_slice(&wire[hint_end..]);
+    }
     // What follows the insertion keeps its distance from the end.
     let moved = |at: usize| total - (wire.len() - at);
     match view.nonce_at {

@@ -123,30 +123,20 @@ impl<'a> SignatureInfoView<'a> {
     ///
     /// # Errors
     /// What the packet format forbids.
-    pub fn from_value(value: &'a [u8], within: u32) -> Result<Self, DecodeError> {
-        let mut info = Self::EMPTY;
-        info.read(value, within)?;
-        Ok(info)
-    }
-
-    /// Nothing yet.
-    pub(crate) const EMPTY: Self = Self {
-        signature_type: 0,
-        key_locator: None,
-        nonce: None,
-        time_ms: None,
-        seq_num: None,
-        validity_period: None,
-        value: &[],
-    };
-
-    /// Fills an empty view in place, which spares the hot path a copy.
     #[inline]
-    pub(crate) fn read(&mut self, value: &'a [u8], within: u32) -> Result<(), DecodeError> {
+    pub fn from_value(value: &'a [u8], within: u32) -> Result<Self, DecodeError> {
+        let mut info = Self {
+            signature_type: 0,
+            key_locator: None,
+            nonce: None,
+            time_ms: None,
+            seq_num: None,
+            validity_period: None,
+            value,
+        };
         let mut reader = Reader::new(value);
         let mut order = Order::new(within);
         let mut has_type = false;
-        self.value = value;
         while let Some(element) = reader.next_element()? {
             let rank = match element.typ {
                 tlv::SIGNATURE_TYPE => 1,
@@ -162,21 +152,21 @@ impl<'a> SignatureInfoView<'a> {
             }
             match rank {
                 1 => {
-                    self.signature_type = element.nni()?;
+                    info.signature_type = element.nni()?;
                     has_type = true;
                 }
-                2 => self.key_locator = Some(KeyLocatorView::from_value(element.value)?),
+                2 => info.key_locator = Some(KeyLocatorView::from_value(element.value)?),
                 3 if element.value.is_empty() => {
                     return Err(DecodeError::ElementLength { element: element.typ, length: 0 });
                 }
-                3 => self.nonce = Some(element.value),
-                4 => self.time_ms = Some(element.nni()?),
-                5 => self.seq_num = Some(element.nni()?),
-                _ => self.validity_period = Some(ValidityPeriodView::from_value(element.value)?),
+                3 => info.nonce = Some(element.value),
+                4 => info.time_ms = Some(element.nni()?),
+                5 => info.seq_num = Some(element.nni()?),
+                _ => info.validity_period = Some(ValidityPeriodView::from_value(element.value)?),
             }
         }
         if has_type {
-            Ok(())
+            Ok(info)
         } else {
             Err(DecodeError::Missing { within, element: tlv::SIGNATURE_TYPE })
         }

@@ -210,7 +210,7 @@ proptest! {
         });
         let view = DataView::decode(&wire).expect("an encoded Data decodes");
         prop_assert_eq!(view.to_data(), data.clone());
-        prop_assert_eq!(view.signature_info.to_signature_info(), info);
+        prop_assert_eq!(view.signature_info().to_signature_info(), info);
         prop_assert_eq!(view.signed_portion, signed);
         checks::data(&wire);
         let wire = data.encode_with_digest();

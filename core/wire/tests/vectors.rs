@@ -128,7 +128,7 @@ fn check_data(record: &Value, view: &DataView<'_>) {
         ("finalBlockId", view.final_block_id.map(|_| final_block_id.into())),
         ("finalBlockIdAlt", view.final_block_id.and_then(text)),
         ("contentHex", hex_text(view.content)),
-        ("sigInfo", Some(signature_info(&view.signature_info))),
+        ("sigInfo", Some(signature_info(&view.signature_info()))),
         ("sigValueHex", hex_text(view.signature_value)),
         ("signedPortionSha256", Some(sha256(&[view.signed_portion]).into())),
         ("implicitSha256", hex_text(&view.implicit_digest())),
@@ -198,7 +198,7 @@ fn encode_again(kind: &str, wire: &[u8]) -> Vec<u8> {
         }
         "data" => {
             let view = DataView::decode(wire).expect("decodes");
-            let info = view.signature_info.to_signature_info();
+            let info = view.signature_info().to_signature_info();
             view.to_data().encode_signed(&info, |_| view.signature_value.to_vec())
         }
         _ => {
@@ -447,7 +447,7 @@ fn packets_of_the_management_vectors_decode() {
 
     let (wire, _) = management("cxx-certificate-ec");
     let certificate = DataView::decode(&wire).expect("a certificate decodes");
-    let validity = certificate.signature_info.validity_period.expect("it has a validity period");
+    let validity = certificate.signature_info().validity_period.expect("it has a validity period");
     assert_eq!((validity.not_before, validity.not_after), ("20261120T084652", "20461115T084652"));
     assert!(validity.to_validity_period().contains(1_795_164_412));
 

@@ -534,7 +534,7 @@ fn certificate_json(certificate: &Certificate) -> Value {
 fn certificate_text(certificate: &Certificate) -> String {
     let issuer = match certificate.is_self_issued() {
         true => "itself".to_owned(),
-        false => match certificate.data().signature_info.key_locator {
+        false => match certificate.data().signature_info().key_locator {
             Some(weir_wire::KeyLocatorView::Name(name)) => name.to_string(),
             _ => "an unnamed key".to_owned(),
         },

@@ -245,6 +245,6 @@ impl Router {
         }
         self.detach_wait_state(now, index, Some(upstream));
         self.stats.satisfied += 1;
-        self.pit.remove(index);
+        self.pool.recycle(self.pit.remove(index));
     }
 }

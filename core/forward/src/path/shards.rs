@@ -267,7 +267,7 @@ impl Router {
             let to = (record.face, record.pit_token);
             self.sender.data(to, source, packet.clone(), &mut self.stats, out);
         }
-        self.pit.remove(index);
+        self.pool.recycle(self.pit.remove(index));
     }
 
     /// As [`Router::decide`] does for an Interest that does not wait yet.

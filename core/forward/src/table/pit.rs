@@ -1,6 +1,7 @@
 //! Pending Interest table: who waits for what, and whom it was asked of.
 
 use alloc::vec::Vec;
+use core::mem;
 
 use weir_base::{FaceId, Instant, Packet, Slab, Table, TimerWheel};
 use weir_wire::{NackReason, NameView, PitToken, tlv};
@@ -71,7 +72,7 @@ impl<T> Records<T> {
     pub(crate) fn remove(&mut self, is_match: impl Fn(&T) -> bool) -> Option<T> {
         if self.first.as_ref().is_some_and(&is_match) {
             let next = (!self.more.is_empty()).then(|| self.more.remove(0));
-            return core::mem::replace(&mut self.first, next);
+            return mem::replace(&mut self.first, next);
         }
         let at = self.more.iter().position(is_match)?;
         Some(self.more.remove(at))
@@ -80,7 +81,7 @@ impl<T> Records<T> {
     fn take_spare(&mut self) -> Option<Vec<T>> {
         self.first = None;
         self.more.clear();
-        (self.more.capacity() > 0).then(|| core::mem::take(&mut self.more))
+        (self.more.capacity() > 0).then(|| mem::take(&mut self.more))
     }
 }
 
@@ -312,7 +313,8 @@ impl Pit {
         index
     }
 
-    pub(crate) fn remove(&mut self, index: u32) {
+    /// Ends an entry and returns its Interest, for the pool.
+    pub(crate) fn remove(&mut self, index: u32) -> Packet {
         self.timers.cancel(index);
         let entry = &mut self.entries[index];
         let removed = self.table.remove(entry.hash, index);
@@ -337,7 +339,9 @@ impl Pit {
         {
             self.spare_out.push(spare);
         }
+        let interest = mem::take(&mut entry.interest);
         self.entries.discard(index);
+        interest
     }
 
     /// Takes one of the entries with CanBePrefix that have ended, by index and hash: other shards

@@ -153,17 +153,17 @@ impl PrefixHashes {
     /// all of it would be copied to who called.
     #[inline(always)]
     pub(crate) fn of(key: &HashKey, name: NameView<'_>, lengths: u64) -> Self {
-        let mut shortest_first = ArrayVec::new();
+        let mut hashes = Self { shortest_first: ArrayVec::new() };
         let longest = u64::BITS - lengths.leading_zeros();
         let mut hasher = key.prefixes(name.value());
         let mut end = 0;
         for (length, component) in (1..longest).zip(name.components()) {
             end += component.wire.len();
             if lengths & (1 << length) != 0 {
-                shortest_first.push((length, hasher.hash_to(end)));
+                hashes.shortest_first.push((length, hasher.hash_to(end)));
             }
         }
-        Self { shortest_first }
+        hashes
     }
 }
 

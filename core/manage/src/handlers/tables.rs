@@ -183,7 +183,7 @@ impl Manager {
         if self.config.announcements == AccessPolicy::Any {
             return true;
         }
-        let verifier = announcement.signature_info.key_locator.and_then(|locator| {
+        let verifier = announcement.signature_info().key_locator.and_then(|locator| {
             self.config.anchors.as_deref()?.verifier(locator, call.at.now_unix_ms)
         });
         verifier.is_some_and(|verifier| verify_data(announcement, verifier).is_ok())

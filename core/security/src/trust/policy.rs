@@ -173,7 +173,7 @@ impl TrustPolicy {
     /// Whether what `data` says of its signer is to be believed. `now_unix_s` is the time in
     /// seconds since the Unix epoch.
     pub fn decide(&mut self, data: &DataView<'_>, now_unix_s: i64) -> Decision {
-        let decided = match SignatureType(data.signature_info.signature_type) {
+        let decided = match SignatureType(data.signature_info().signature_type) {
             SignatureType::DIGEST_SHA256 => self.unsigned(data.name),
             SignatureType::HMAC_SHA256 => self.shared(data),
             SignatureType::NULL => refuse(format!("{} has no signature at all", data.name)),
@@ -264,7 +264,7 @@ impl TrustPolicy {
             );
             return advise(reason, Advice::Forget(prefix.clone()));
         }
-        let Some(KeyLocatorView::Name(locator)) = data.signature_info.key_locator else {
+        let Some(KeyLocatorView::Name(locator)) = data.signature_info().key_locator else {
             return refuse(format!("{name} does not say which shared key signed it"));
         };
         let key = locator.to_name();
@@ -289,7 +289,7 @@ impl TrustPolicy {
         data: &DataView<'_>,
         now_unix_s: i64,
     ) -> Result<Arc<dyn Verifier>, Open> {
-        let Some(locator) = data.signature_info.key_locator else {
+        let Some(locator) = data.signature_info().key_locator else {
             return refuse(format!(
                 "{} does not say who signed it, so it cannot be verified",
                 data.name

@@ -61,7 +61,7 @@ struct KnownSigner {
 
 impl KnownSigner {
     fn signed(&self, data: &DataView<'_>) -> bool {
-        let info = &data.signature_info;
+        let info = &data.signature_info();
         info.signature_type == self.signature_type
             && match (&self.locator, info.key_locator) {
                 (None, None) => true,
@@ -132,7 +132,7 @@ impl Verifying {
         }
         let id = KeyId(self.next_key);
         self.next_key += 1;
-        let info = data.signature_info.to_signature_info();
+        let info = data.signature_info().to_signature_info();
         self.signers.push(KnownSigner {
             id,
             signature_type: info.signature_type,

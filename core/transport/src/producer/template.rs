@@ -256,7 +256,7 @@ mod tests {
             assert_eq!(data.freshness_ms, freshness_ms);
             assert_eq!(data.final_block_id.unwrap().as_segment(), Some(70_000));
             assert_eq!(data.content, b"hello");
-            assert_eq!(data.signature_info.signature_type, weir_wire::signature_type::NULL);
+            assert_eq!(data.signature_info().signature_type, weir_wire::signature_type::NULL);
         }
     }
 

@@ -43,20 +43,20 @@ impl NameScan {
     #[inline]
     pub(crate) fn of(value: &[u8]) -> Result<Self, DecodeError> {
         let mut scan = Self::default();
-        let mut rest = value;
-        while !rest.is_empty() {
-            let component = rest;
-            rest = match rest {
-                // Nearly every component has a type and a length of one octet each.
-                [3..=252, length @ 0..=252, after @ ..] if after.len() >= *length as usize => {
-                    &after[*length as usize..]
-                }
-                _ => &rest[scan.other_component(value, value.len() - rest.len())?..],
+        // Apart from `scan`, whose address is known elsewhere: these stay in registers.
+        let (mut count, mut parent_len, mut at) = (0, 0, 0);
+        while at < value.len() {
+            parent_len = at;
+            count += 1;
+            let head = value[at..].first_chunk().map_or([0; 2], |head: &[u8; 2]| *head);
+            let end = at + 2 + usize::from(head[1]);
+            // Nearly every component has a type and a length of one octet each.
+            at = match head {
+                [3..=252, ..=252] if end <= value.len() => end,
+                _ => at + scan.other_component(value, at)?,
             };
-            scan.count += 1;
-            scan.parent_len = value.len() - component.len();
         }
-        Ok(scan)
+        Ok(Self { count, parent_len, ..scan })
     }
 
     /// Checks the component at `at`, of digest type, in longer numbers or malformed.

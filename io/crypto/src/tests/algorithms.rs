@@ -117,8 +117,8 @@ fn what_is_signed_here_verifies_and_names_its_signer() {
         let data = Data::new("/A/B".parse().unwrap()).content(vec![7; 3000]);
         let wire = sign_data(&data, &signer).unwrap();
         let data = DataView::decode(&wire).unwrap();
-        assert_eq!(data.signature_info.signature_type, signer.signature_type().0);
-        let named = data.signature_info.key_locator;
+        assert_eq!(data.signature_info().signature_type, signer.signature_type().0);
+        let named = data.signature_info().key_locator;
         assert_eq!(named, Some(KeyLocatorView::Name(locator.as_view())));
         assert_eq!(verify_data(&data, &*verifier), Ok(()));
 

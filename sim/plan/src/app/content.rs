@@ -88,7 +88,7 @@ mod tests {
                 let name = collection.naming().segment_name(7, segment);
                 assert_eq!(data.name, name.as_view());
                 assert_eq!(data.freshness_ms, freshness_ms);
-                assert_eq!(data.signature_info.signature_type, signature_type::NULL);
+                assert_eq!(data.signature_info().signature_type, signature_type::NULL);
                 collection.check(7, segment, &data).unwrap();
             }
             let total: usize = (0..shape.segments).map(|it| shape.content_bytes(it)).sum();
