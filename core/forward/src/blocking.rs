@@ -57,11 +57,13 @@ impl BlockingStore {
         self.settle(router, now, out);
         for input in inputs {
             match core::mem::replace(input, Input::Wakeup) {
-                Input::Packet { face, header, packet } => {
-                    let received = ReceivedPacket::new(face, &header, &packet);
-                    let Some(arrival) = router.parse(received) else { continue };
-                    self.take(router, now, &arrival, out);
-                }
+                Input::Packet { face, header, packet } => match &PacketView::decode(&packet) {
+                    Ok(parsed) => {
+                        let received = ReceivedPacket::new(face, &header, &packet);
+                        self.take(router, now, &router.arrival(received, parsed), out);
+                    }
+                    Err(error) => router.note_malformed(error),
+                },
                 input => {
                     router.handle_other(now, input, out);
                     self.settle(router, now, out);

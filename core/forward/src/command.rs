@@ -70,7 +70,8 @@ impl Router {
     /// Whether Interests under `prefix` can have a strategy that wants to know of new next hops.
     fn may_want_new_next_hops(&self, prefix: NameView<'_>) -> bool {
         let lengths = self.strategies.lengths();
-        let hashes = PrefixHashes::of(&self.config.hash_key, prefix, lengths);
+        let mut hashes = PrefixHashes::default();
+        hashes.add(&self.config.hash_key, prefix, lengths);
         self.strategies
             .longest_match(prefix, &hashes)
             .unwrap_or(&self.default_strategy)

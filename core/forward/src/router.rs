@@ -214,7 +214,7 @@ impl Router {
         }
     }
 
-    /// Out of line: the usual way is [`Router::parse`].
+    /// Out of line: the usual way is [`Router::arrival`].
     #[inline(never)]
     pub(crate) fn hash_name(&self, packet: &PacketView<'_>) -> NameHashes {
         hash_name(&self.config.hash_key, packet, self.store.has_disk())
@@ -249,10 +249,14 @@ impl Router {
         let mut arrivals = ArrayVec::<Arrival<'_>, BATCH>::new();
         for input in batch {
             let Input::Packet { face, header, packet } = input else { continue };
-            if let Some(arrival) = self.parse(ReceivedPacket::new(*face, header, packet)) {
-                self.prefetch_tables(&arrival);
-                arrivals.push(arrival);
+            match &PacketView::decode(packet) {
+                Ok(parsed) => {
+                    let received = ReceivedPacket::new(*face, header, packet);
+                    arrivals.push(self.arrival(received, parsed));
+                }
+                Err(error) => self.note_malformed(error),
             }
+            arrivals.last().inspect(|arrival| self.prefetch_tables(arrival));
         }
         let candidates = arrivals.iter().map(|arrival| self.prefetch_entries(arrival));
         for candidates in candidates.collect::<ArrayVec<_, BATCH>>() {
@@ -304,24 +308,18 @@ impl Router {
         parent.inspect(|&node| self.store.prefetch_sibling(node));
     }
 
-    /// `None` when the packet is malformed, which is counted.
     #[inline(always)]
-    pub(crate) fn parse<'a>(&mut self, received: ReceivedPacket<'a>) -> Option<Arrival<'a>> {
-        match PacketView::decode(received.packet) {
-            Ok(parsed) => {
-                let has_disk = self.store.has_disk();
-                let hashes = hash_name(&self.config.hash_key, &parsed, has_disk);
-                Some(Arrival { received, parsed, hashes })
-            }
-            Err(error) => {
-                self.note_malformed(&error);
-                None
-            }
-        }
+    pub(crate) fn arrival<'a>(
+        &self,
+        received: ReceivedPacket<'a>,
+        parsed: &PacketView<'a>,
+    ) -> Arrival<'a> {
+        let hashes = hash_name(&self.config.hash_key, parsed, self.store.has_disk());
+        Arrival { received, parsed: *parsed, hashes }
     }
 
     #[cold]
-    fn note_malformed(&mut self, error: &DecodeError) {
+    pub(crate) fn note_malformed(&mut self, error: &DecodeError) {
         self.stats.drop_packet(DropReason::Malformed);
         *self.stats.malformed.entry(error.reason()).or_default() += 1;
     }

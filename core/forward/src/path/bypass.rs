@@ -39,7 +39,8 @@ impl WantedHops<'_> {
         disk: &DiskState,
     ) -> (NextHops<'a>, HopSet) {
         let Self { now, key, origin, interest, is_home } = *self;
-        let hashes = PrefixHashes::of(key, interest.name, fib.lengths());
+        let mut hashes = PrefixHashes::default();
+        hashes.add(key, interest.name, fib.lengths());
         let next_hops = fib.next_hops(key, interest, &hashes, origin.next_hop_face, is_home);
         let has_labels = disk.policy.mark == Mark::NbCc;
         let is_last_hop = interest.hop_limit == Some(1);

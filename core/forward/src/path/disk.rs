@@ -130,8 +130,8 @@ impl Router {
         if !self.is_waiting(index, received.face) {
             return StoreDecision::Aggregate;
         }
-        let hashes =
-            PrefixHashes::of(&self.config.hash_key, interest.name, self.strategies.lengths());
+        let mut hashes = PrefixHashes::default();
+        hashes.add(&self.config.hash_key, interest.name, self.strategies.lengths());
         let strategy =
             self.strategies.longest_match(interest.name, &hashes).unwrap_or(&self.default_strategy);
         let is_early = now.ns_since(since) < strategy.retransmission_ns(entry);

@@ -479,7 +479,8 @@ impl Router {
         // Few names lie under a prefix that has a strategy of its own.
         let has_choice = self.strategies.may_match(interest.name);
         let choice_lengths = if has_choice { self.strategies.lengths() } else { 0 };
-        let hashes = PrefixHashes::of(key, interest.name, self.fib.lengths() | choice_lengths);
+        let mut hashes = PrefixHashes::default();
+        hashes.add(key, interest.name, self.fib.lengths() | choice_lengths);
         let next_hops = self.fib.next_hops(key, interest, &hashes, origin.next_hop_face, is_home);
         let mut context = Context {
             now,
@@ -538,7 +539,8 @@ impl Router {
             return;
         };
         let lengths = self.fib.lengths() | self.strategies.lengths();
-        let hashes = PrefixHashes::of(&self.config.hash_key, interest.name, lengths);
+        let mut hashes = PrefixHashes::default();
+        hashes.add(&self.config.hash_key, interest.name, lengths);
         let strategy =
             self.strategies.longest_match(interest.name, &hashes).unwrap_or(&self.default_strategy);
         let is_chosen = self

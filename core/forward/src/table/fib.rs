@@ -164,7 +164,8 @@ impl Fib {
         let entry = match interest.forwarding_hint.is_empty() || is_home {
             true => self.entries.longest_match(interest.name, hashes),
             false => interest.forwarding_hint.iter().find_map(|delegation| {
-                let hashes = PrefixHashes::of(key, delegation, self.entries.lengths());
+                let mut hashes = PrefixHashes::default();
+                hashes.add(key, delegation, self.entries.lengths());
                 self.entries.longest_match(delegation, &hashes)
             }),
         };

@@ -143,27 +143,26 @@ fn first_component_bit(name: NameView<'_>) -> u64 {
 }
 
 /// Hashes of those prefixes of a name that tables ask for.
+#[derive(Default)]
 pub(crate) struct PrefixHashes {
     /// Components of a prefix, and its hash.
     shortest_first: ArrayVec<(u32, u64), PREFIX_COMPONENTS_MAX>,
 }
 
 impl PrefixHashes {
-    /// Hashes the prefixes of `name` whose lengths are set in `lengths`, in one pass. Inlined, since
-    /// all of it would be copied to who called.
-    #[inline(always)]
-    pub(crate) fn of(key: &HashKey, name: NameView<'_>, lengths: u64) -> Self {
-        let mut hashes = Self { shortest_first: ArrayVec::new() };
+    /// Hashes the prefixes of `name` whose lengths are set in `lengths`, in one pass. Into its
+    /// place: there is room for many, and all of it would be copied.
+    #[inline]
+    pub(crate) fn add(&mut self, key: &HashKey, name: NameView<'_>, lengths: u64) {
         let longest = u64::BITS - lengths.leading_zeros();
         let mut hasher = key.prefixes(name.value());
         let mut end = 0;
         for (length, component) in (1..longest).zip(name.components()) {
             end += component.wire.len();
             if lengths & (1 << length) != 0 {
-                hashes.shortest_first.push((length, hasher.hash_to(end)));
+                self.shortest_first.push((length, hasher.hash_to(end)));
             }
         }
-        hashes
     }
 }
 
