@@ -66,6 +66,7 @@ pub(crate) fn data(octets: &[u8]) {
     assert!(view.signed_portion.len() < octets.len());
     let owned: Data = view.to_data();
     let info = view.signature_info().to_signature_info();
+    assert_eq!(view.parent_len, view.name.parent().value().len());
     let again = owned.encode_signed(&info, |_| view.signature_value.to_vec());
     let decoded = DataView::decode(&again).expect("an encoded Data decodes");
     assert_eq!(decoded.to_data(), owned);

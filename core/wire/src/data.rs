@@ -25,7 +25,7 @@ pub struct DataView<'a> {
     /// Value of Content; empty when absent.
     pub content: &'a [u8],
     /// Value of SignatureInfo.
-    pub signature_info_value: &'a [u8],
+    pub(crate) signature_info_value: &'a [u8],
     /// Value of SignatureValue.
     pub signature_value: &'a [u8],
     /// The signed octets: from Name to the end of SignatureInfo.
