@@ -79,7 +79,7 @@ impl Request {
         self.selectors.nonce = rng.next_u32();
         out.push(path, &self.name, None, self.selectors);
         self.path = Some(path);
-        let lifetime_ns = self.selectors.lifetime_ms * NS_PER_MS;
+        let lifetime_ns = self.selectors.lifetime_ms.saturating_mul(NS_PER_MS);
         let timeout_ns = (TIMEOUT_NS << self.sends.min(16)).min(lifetime_ns);
         self.sends += 1;
         self.sent_at = now;

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_are_asked_for_again_at_one_time() {
+    fn the_units_asked_for_again_at_one_time_are_bounded() {
         let naming = Naming::Object(Layout::new(Name::new().as_view()));
         let mut asked = AskedAgain::default();
         for index in 0..=AGAIN_MAX as u64 {

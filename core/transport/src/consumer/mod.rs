@@ -155,7 +155,7 @@ impl Consumer {
         };
         let mut scoreboard = Scoreboard::new(scoreboard, schedule);
         if let Naming::Sequence(pieces) = &naming {
-            scoreboard.set_limit(pieces.end_index());
+            scoreboard.set_limit(Some(pieces.end_index()));
         }
         let mut consumer = Self {
             target,
@@ -237,7 +237,7 @@ impl Consumer {
                 if !pieces.append(piece, &name, segments) {
                     return out.events.push(ConsumerEvent::PieceDone { piece });
                 }
-                self.scoreboard.set_limit(pieces.end_index());
+                self.scoreboard.set_limit(Some(pieces.end_index()));
                 self.has_asked_for_more = false;
             }
             ConsumerInput::Close => self.is_closed = true,
@@ -418,10 +418,8 @@ impl Consumer {
     }
 
     fn set_limit(&mut self) {
-        if let Naming::Object(layout) = &self.naming
-            && let Some(end) = layout.end_index(self.last_segment)
-        {
-            self.scoreboard.set_limit(end);
+        if let Naming::Object(layout) = &self.naming {
+            self.scoreboard.set_limit(layout.end_index(self.last_segment));
         }
     }
 

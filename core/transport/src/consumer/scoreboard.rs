@@ -71,6 +71,8 @@ pub(crate) struct Scoreboard {
     base: u64,
     /// Units in all, once known.
     limit: Option<u64>,
+    /// Units beyond the limit that were done before it was set.
+    done_beyond: BTreeSet<u64>,
     again: BTreeSet<(Instant, u64)>,
     in_flight: u32,
     /// The pace alone kept the last Interest back.
@@ -90,6 +92,7 @@ impl Scoreboard {
             slots: VecDeque::new(),
             base: 0,
             limit: None,
+            done_beyond: BTreeSet::new(),
             again: BTreeSet::new(),
             in_flight: 0,
             is_paced: false,
@@ -174,11 +177,19 @@ impl Scoreboard {
         self.base = index;
     }
 
-    /// Says how many units there are; those beyond are forgotten.
-    pub(crate) fn set_limit(&mut self, units: u64) {
-        self.limit = Some(units);
-        while self.next_index() > units && !self.slots.is_empty() {
-            self.finish(self.next_index() - 1);
+    /// Says how many units there are, if that is known. Of those beyond, only which are answered is
+    /// remembered: a forged segment may have said so, and there may be more after all.
+    pub(crate) fn set_limit(&mut self, units: Option<u64>) {
+        self.limit = units;
+        let Some(units) = units else { return };
+        while self.next_index() > units
+            && let Some(slot) = self.slots.back()
+        {
+            let index = self.next_index() - 1;
+            if slot.state == State::Done {
+                self.done_beyond.insert(index);
+            }
+            self.finish(index);
             self.slots.pop_back();
         }
         self.shift();
@@ -193,7 +204,7 @@ impl Scoreboard {
     pub(crate) fn wants_more(&self, now: Instant) -> bool {
         self.limit.is_some_and(|limit| self.next_index() >= limit)
             && self.slots.len() < SLOTS_MAX
-            && self.paths.iter().any(|path| path.may_send(now))
+            && self.schedule.departure(&self.paths).is_some_and(|at| at <= now)
     }
 
     /// The next unit to ask for and the path that takes it, if a path may send and, for a unit that
@@ -209,7 +220,7 @@ impl Scoreboard {
             path.note_limit(has_room);
         }
         let chosen = self.schedule.choose(&self.paths, now);
-        self.is_paced = chosen.is_none() && self.paths.iter().any(Path::window_has_room);
+        self.is_paced = chosen.is_none() && self.schedule.departure(&self.paths).is_some();
         let path = &self.paths[chosen?];
         debug_assert!(path.may_send(now));
         let path = path.id;
@@ -228,7 +239,8 @@ impl Scoreboard {
             if self.limit.is_some_and(|limit| index >= limit) || self.slots.len() >= SLOTS_MAX {
                 return None;
             }
-            let state = if is_needed(index) { State::Waiting(now) } else { State::Done };
+            let is_done = self.done_beyond.remove(&index) || !is_needed(index);
+            let state = if is_done { State::Done } else { State::Waiting(now) };
             if state == State::Done && self.slots.is_empty() {
                 self.base += 1;
                 continue;
@@ -420,8 +432,7 @@ impl Scoreboard {
                 Some(path.decided_at(sent.order, slot.sent_at, self.config.lifetime_ns))
             })
         });
-        let open = self.paths.iter().filter(|path| path.window_has_room());
-        let paced = open.map(Path::paced_until).min();
+        let paced = self.schedule.departure(&self.paths);
         let again = self.again.first().zip(paced).map(|(&(at, _), paced)| at.max(paced));
         decided.chain(again).chain(paced.filter(|_| self.is_paced)).min()
     }

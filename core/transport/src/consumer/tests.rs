@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, RttConfig};
-use weir_wire::{Data, InterestView, LpHeader, Name};
+use weir_wire::{Component, Data, InterestView, LpHeader, Name};
 
 use super::path::Path;
 use super::*;
@@ -292,4 +292,54 @@ fn marks_are_counted_by_round() {
     }
     let counts: Vec<_> = counts.lock().unwrap().clone().into_values().collect();
     assert_eq!(counts, [(4, 2), (4, 1), (4, 1)]);
+}
+
+/// The driver does not call for nothing while a path that is not used has room.
+#[test]
+fn a_path_that_stands_by_wakes_no_driver() {
+    let mut bench = sequence(1);
+    bench.tell(ConsumerInput::AddPath { path: PathId(9) });
+    assert_eq!(bench.append(1, "/a", Some(0..9)).len(), 1);
+    let wakeup = bench.consumer.next_wakeup().unwrap();
+    assert_eq!(wakeup, Instant::from_ns(NS_PER_S), "the timeout of the first");
+}
+
+/// A forged segment that says that it is the last neither shortens the object nor has segments that
+/// have come asked for, and handed out, a second time.
+#[test]
+fn a_forged_last_segment_is_no_end() {
+    let config = ConsumerConfig {
+        controller: Controller::Fixed,
+        window: Some(6),
+        verification: Verification::ByDriver,
+        look_for_manifest: false,
+        ..ConsumerConfig::default()
+    };
+    let mut bench = Bench::new(Target::Version { versioned: "/a".parse().unwrap() }, config);
+    let start = ConsumerInput::Start { have: SegmentSet::new(), reader: ReaderMode::InOrder };
+    assert_eq!(bench.tell(start).len(), 6);
+    bench.tell(ConsumerInput::Read { units: 100 });
+    for number in 2..6 {
+        bench.data(&segment("/a", number));
+    }
+    let forged = Data::new(segment("/a", 1)).final_block_id(Component::segment(1));
+    let packet = forged.encode_with_digest().into();
+    bench.tell(ConsumerInput::Packet { path: PATH, header: LpHeader::default(), packet });
+    let last = bench.out.verify.pop().unwrap();
+    let verdict = Verdict::Bad { reason: "forged".into(), digest: None };
+    let asked = bench.tell(ConsumerInput::Verified { op: last.op, verdict });
+    assert_eq!(asked[0], segment("/a", 1));
+    assert!((2..6).all(|number| !asked.contains(&segment("/a", number))), "{asked:?}");
+    bench.data(&segment("/a", 0));
+    bench.data(&segment("/a", 1));
+    for number in 6..9 {
+        bench.data(&segment("/a", number));
+    }
+    let end = Data::new(segment("/a", 9)).final_block_id(Component::segment(9));
+    let packet = end.encode_with_digest().into();
+    bench.tell(ConsumerInput::Packet { path: PATH, header: LpHeader::default(), packet });
+    bench.verify(true);
+    let parts: Vec<Part> = bench.out.deliveries.iter().map(|delivery| delivery.part).collect();
+    assert_eq!(parts, (0..10).map(|n| Part::Unit(Unit::segment(n))).collect::<Vec<_>>());
+    assert_eq!(bench.events().last().unwrap(), "Done");
 }

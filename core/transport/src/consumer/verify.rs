@@ -409,8 +409,12 @@ impl Consumer {
         let is_content = matches!(part, Part::Unit(_));
         if is_content && self.last_is_from_segment && self.verification.last_segment.is_none() {
             self.last_is_from_segment = false;
-            if let Some(last) = self.metadata.as_ref().and_then(|metadata| metadata.last_segment) {
-                self.set_last(last, false, out);
+            match self.metadata.as_ref().and_then(|metadata| metadata.last_segment) {
+                Some(last) => self.set_last(last, false, out),
+                None => {
+                    self.last_segment = None;
+                    self.set_limit();
+                }
             }
         }
     }

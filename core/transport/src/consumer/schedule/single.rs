@@ -12,4 +12,8 @@ impl Schedule for Single {
     fn choose(&mut self, paths: &[Path], now: Instant) -> Option<usize> {
         paths.first().is_some_and(|path| path.may_send(now)).then_some(0)
     }
+
+    fn departure(&self, paths: &[Path]) -> Option<Instant> {
+        paths.first().filter(|path| path.window_has_room()).map(Path::paced_until)
+    }
 }
