@@ -273,8 +273,10 @@ impl Router {
                 self.stats.busy.marked += self.stats.out_data - sent;
             }
         }
-        if !self.watches.is_empty() {
-            let homes = self.homes_of(&data) | elsewhere.homes;
+        // A home that has had it read may have missed the watch.
+        let watching = if self.watches.is_empty() { 0 } else { self.homes_of(&data) };
+        let homes = watching | elsewhere.homes;
+        if homes != 0 {
             self.show((source, is_stale), packet, homes, !matched.is_empty(), out);
         }
         self.matched = matched;

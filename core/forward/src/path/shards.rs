@@ -347,15 +347,17 @@ impl Router {
             // It has come into memory meanwhile, or is gone.
             return self.tell(home, Message::Answer { id, found: candidate(&answer) }, out);
         };
-        let has_room = self.queries.has_room_for_read();
-        match self.begin_read(now, &found) {
-            Some(read) if has_room => {
-                self.stats.busy.reads_begun += 1;
-                let remote = RemoteRead { read, home, id, interest, since: now, is_marked };
-                self.queries.note_remote_read(remote);
-            }
-            _ => self.tell(home, Message::ReadRefused { id }, out),
+        if !self.queries.has_room_for_read() {
+            self.store.decline_read();
+            self.stats.busy.reads_refused += 1;
+            return self.tell(home, Message::ReadRefused { id }, out);
         }
+        let Some(read) = self.begin_read(now, &found) else {
+            return self.tell(home, Message::ReadRefused { id }, out);
+        };
+        self.stats.busy.reads_begun += 1;
+        let remote = RemoteRead { read, home, id, interest, since: now, is_marked };
+        self.queries.note_remote_read(remote);
     }
 
     /// A read has ended: whom of the other shards its Data does not answer is told. Returns the
