@@ -8,7 +8,7 @@ use crate::stats::DropReason;
 use crate::table::fib::FibNextHop;
 use crate::table::measurements::{Listener, Measurement};
 
-/// One Interest in so many goes to the second best next hop as well, to see how that does.
+/// One Interest in 128 goes to the second best next hop as well, to see how that does.
 const PROBE_EVERY: u64 = 128;
 
 pub(super) struct LowestRtt;
@@ -27,7 +27,9 @@ impl Behaviour for LowestRtt {
             return context.reject(NackReason::NoRoute);
         };
         let is_probe = context.measurement(&best).is_some_and(|measured| {
-            measured.data() > 0 && measured.data().is_multiple_of(PROBE_EVERY)
+            // Grows with each Interest that is sent, and not by its Data.
+            let sent = measured.data() + u64::from(measured.in_flight());
+            measured.data() > 0 && sent.is_multiple_of(PROBE_EVERY)
         });
         context.send_interest(best);
         if is_probe {

@@ -143,6 +143,33 @@ fn lowest_rtt_uses_what_answers_soonest_and_leaves_what_fails() {
     assert_eq!(sent(&bed.ask(LOCAL, &Ask::new("/r/6", 1))), vec![(V, PacketKind::Interest)]);
 }
 
+/// A probe is one Interest, not all that leave until the next Data comes.
+#[test]
+fn lowest_rtt_probes_with_single_interests() {
+    let mut bed = Bed::new();
+    bed.strategy("/r", "/localhost/nfd/strategy/lowest-rtt");
+    bed.route("/r", &[(U, 0), (V, 1)]);
+    for (name, face, took_ms) in [("/r/u", U, 5), ("/r/v", V, 50)] {
+        bed.ask(LOCAL, &Ask::new(name, 1));
+        bed.pass_ms(took_ms);
+        bed.answer(face, data(name, 0));
+    }
+    let mut to_second = 0;
+    for number in 0..1000 {
+        let name = alloc::format!("/r/{number}");
+        let out = bed.ask(LOCAL, &Ask::new(&name, 1));
+        assert_eq!(out[0].face, U);
+        to_second += out.len() - 1;
+        // Data comes in bursts.
+        if number % 200 == 126 {
+            (0..=number).rev().take(100).for_each(|number| {
+                bed.answer(U, data(&alloc::format!("/r/{number}"), 0));
+            });
+        }
+    }
+    assert!((7..=8).contains(&to_second), "{to_second}");
+}
+
 #[test]
 fn what_is_measured_of_a_next_hop_ends_with_what_is_under_way() {
     let mut bed = Bed::new();
