@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
-use weir_base::{Merge, counters};
+use weir_base::{Histogram, counters};
 use weir_store::StoreStats;
 
 /// Why a packet ended here. Every packet that is not sent on has one.
@@ -76,40 +76,8 @@ impl DropReason {
     }
 }
 
-/// Times by power of two: bucket `i` counts times in `[2^i, 2^(i+1))` us, the first also what is
-/// less, the last also what is more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LatencyHistogram {
-    /// Counts by bucket.
-    pub buckets: [u64; Self::BUCKETS],
-    /// Sum of all times, ns.
-    pub sum_ns: u64,
-}
-
-impl LatencyHistogram {
-    /// Number of buckets; the last begins at 2^23 us, about 8 s.
-    pub const BUCKETS: usize = 24;
-
-    pub(crate) fn record(&mut self, time_ns: u64) {
-        let time_us = (time_ns / 1000).max(1);
-        let bucket = (time_us.ilog2() as usize).min(Self::BUCKETS - 1);
-        self.buckets[bucket] += 1;
-        self.sum_ns = self.sum_ns.saturating_add(time_ns);
-    }
-
-    /// Upper bound of a bucket, us (exclusive).
-    #[must_use]
-    pub const fn upper_us(bucket: usize) -> u64 {
-        1 << (bucket + 1)
-    }
-}
-
-impl Merge for LatencyHistogram {
-    fn merge(&mut self, other: &Self) {
-        self.buckets.merge(&other.buckets);
-        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
-    }
-}
+/// Times in nanoseconds by power of two; the last bucket begins at 2^33 ns, about 8.6 s.
+pub type LatencyHistogram = Histogram<1, 35>;
 
 counters! {
     /// Counters and sizes of one shard.

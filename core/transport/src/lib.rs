@@ -6,7 +6,6 @@ extern crate alloc;
 
 pub mod congestion;
 mod consumer;
-mod histogram;
 mod interest;
 mod metadata;
 mod path_id;
@@ -21,7 +20,6 @@ pub use consumer::{
     ConsumerStats, Delivery, KeyId, OnBad, Part, PieceId, ReaderMode, Target, TraceEvent,
     TraceKind, Unit, Verdict, Verification, VerifyId, VerifyOp,
 };
-pub use histogram::Histogram;
 pub use interest::{InterestBatch, Selectors};
 pub use metadata::{LISTING_KEYWORD, METADATA_KEYWORD, Metadata, MetadataError};
 pub use path_id::PathId;

@@ -267,22 +267,28 @@ impl SnapshotCollector {
     }
 }
 
+/// Shorter times are counted together.
+const BUCKET_NS_MIN: u64 = 1000;
+
 fn histogram(
     encoder: &mut DescriptorEncoder,
     name: &str,
     help: &str,
     latency: &LatencyHistogram,
 ) -> Result<(), fmt::Error> {
-    let last = LatencyHistogram::BUCKETS - 1;
-    let bounds = (0..LatencyHistogram::BUCKETS).map(|bucket| match bucket {
-        _ if bucket == last => f64::INFINITY,
-        _ => LatencyHistogram::upper_us(bucket) as f64 / 1e6,
+    let mut shorter = 0;
+    let buckets = latency.buckets().filter_map(|(end_ns, count)| {
+        if end_ns < BUCKET_NS_MIN {
+            shorter += count;
+            return None;
+        }
+        let end = if end_ns == u64::MAX { f64::INFINITY } else { end_ns as f64 / 1e9 };
+        Some((end, count + std::mem::take(&mut shorter)))
     });
-    let buckets: Vec<(f64, u64)> = bounds.zip(latency.buckets).collect();
-    let count = latency.buckets.iter().sum();
+    let buckets: Vec<(f64, u64)> = buckets.collect();
     encoder
         .encode_descriptor(name, help, None, MetricType::Histogram)?
-        .encode_histogram::<NoLabelSet>(latency.sum_ns as f64 / 1e9, count, &buckets, None)
+        .encode_histogram::<NoLabelSet>(latency.sum() as f64 / 1e9, latency.count(), &buckets, None)
 }
 
 #[cfg(test)]
@@ -308,7 +314,9 @@ mod tests {
             down_drops: 0,
             expires_in_ns: None,
         });
-        snapshot.router.upstream_latency.buckets[3] = 2;
+        for time_ns in [300, 10_000, 12_000] {
+            snapshot.router.upstream_latency.record(time_ns);
+        }
         let text = encode(snapshot);
         let face = "face=\"256\",remote=\"udp4://192.0.2.1:6363\"";
         for line in [
@@ -318,8 +326,9 @@ mod tests {
             "weir_drops_total{layer=\"link\",reason=\"egress-queue-full\"} 1".into(),
             "weir_drops_total{layer=\"forward\",reason=\"pit-full\"} 0".into(),
             "weir_pit_entries 0".into(),
-            "weir_upstream_latency_seconds_bucket{le=\"0.000016\"} 2".into(),
-            "weir_upstream_latency_seconds_bucket{le=\"+Inf\"} 2".into(),
+            "weir_upstream_latency_seconds_bucket{le=\"0.000001023\"} 1".into(),
+            "weir_upstream_latency_seconds_bucket{le=\"0.000016383\"} 3".into(),
+            "weir_upstream_latency_seconds_bucket{le=\"+Inf\"} 3".into(),
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }

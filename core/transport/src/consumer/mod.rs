@@ -290,8 +290,8 @@ impl Consumer {
         let mut stats = self.stats.clone();
         stats.add(self.scoreboard.counters());
         stats.outstanding = self.scoreboard.in_flight();
-        stats.rtt_median_ns = histogram.quantile_ns(0.5);
-        stats.rtt_p99_ns = histogram.quantile_ns(0.99);
+        stats.rtt_median_ns = histogram.quantile(0.5);
+        stats.rtt_p99_ns = histogram.quantile(0.99);
         if let Some(path) = self.scoreboard.paths().first() {
             stats.window = path.allowance().window;
             stats.rtt_smoothed_ns = path.rtt.smoothed_ns();

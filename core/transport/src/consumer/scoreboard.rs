@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use weir_base::{Instant, NS_PER_MS, NS_PER_S, RttConfig};
+use weir_base::{Histogram, Instant, NS_PER_MS, NS_PER_S, RttConfig, bucket_count};
 use weir_wire::NackReason;
 
 use super::outbox::TraceKind;
@@ -17,7 +17,6 @@ use super::schedule::Schedule;
 use super::slot::{Counters, Slot, State};
 use crate::PathId;
 use crate::congestion::{Congestion, Controller, WindowBounds};
-use crate::histogram::Histogram;
 
 /// Waits after a Nack grow from the first to the second by factors of two.
 const NACK_WAIT_NS: u64 = 100 * NS_PER_MS;
@@ -27,6 +26,9 @@ const NACK_WAIT_MAX_NS: u64 = NS_PER_S;
 const NO_ROUTE_MAX: u32 = 5;
 /// Slots at most: how far the last Interest may be ahead of the first unanswered one.
 const SLOTS_MAX: usize = 1 << 16;
+
+/// Round-trip times in nanoseconds, to one part in eight.
+pub(crate) type RttHistogram = Histogram<8, { bucket_count(8) }>;
 
 /// Limits of a scoreboard.
 #[derive(Copy, Clone, Debug)]
@@ -64,7 +66,7 @@ pub(crate) struct Scoreboard {
     config: ScoreboardConfig,
     schedule: Box<dyn Schedule>,
     paths: Vec<Path>,
-    histogram: Histogram,
+    histogram: RttHistogram,
     counters: Counters,
     slots: VecDeque<Slot>,
     /// Place of the first slot's unit.
@@ -87,7 +89,7 @@ impl Scoreboard {
             config,
             schedule,
             paths: Vec::new(),
-            histogram: Histogram::default(),
+            histogram: RttHistogram::default(),
             counters: Counters::default(),
             slots: VecDeque::new(),
             base: 0,
@@ -104,7 +106,7 @@ impl Scoreboard {
         &self.counters
     }
 
-    pub(crate) fn histogram(&self) -> &Histogram {
+    pub(crate) fn histogram(&self) -> &RttHistogram {
         &self.histogram
     }
 

@@ -6,8 +6,7 @@ use weir_base::{Instant, Packet};
 use weir_face::UdpPort;
 use weir_netem::{LinkConfig, LinkModel, Transit};
 
-use super::lateness::Histogram;
-use super::stats::DirectionStats;
+use super::stats::{DirectionStats, LatenessHistogram, LatenessStats};
 
 /// Frames sent between two looks at the sockets, so that neither direction starves the other.
 const SEND_BATCH_MAX: usize = 64;
@@ -31,7 +30,7 @@ pub(crate) struct Direction {
     /// Frames due and not yet taken by the socket, and when they were due.
     due: Vec<Packet>,
     due_ns: Vec<u64>,
-    lateness: Histogram,
+    lateness: LatenessHistogram,
     stats: DirectionStats,
 }
 
@@ -44,7 +43,7 @@ impl Direction {
             in_flight_bytes_max,
             due: Vec::with_capacity(SEND_BATCH_MAX),
             due_ns: Vec::with_capacity(SEND_BATCH_MAX),
-            lateness: Histogram::new(),
+            lateness: LatenessHistogram::default(),
             stats: DirectionStats::default(),
         }
     }
@@ -149,7 +148,7 @@ impl Direction {
         stats.add_link(self.model.stats());
         stats.in_flight_frames = (self.pending.len() + self.due.len()) as u64;
         stats.dropped_socket = receiving.counters().receive_overflows;
-        stats.lateness = self.lateness.stats();
+        stats.lateness = LatenessStats::of(&self.lateness);
         stats
     }
 }

@@ -17,12 +17,12 @@
 
 mod config;
 mod direction;
-mod lateness;
 mod run;
 mod stats;
 
 pub use config::{EmulatorConfig, EmulatorError};
 pub use run::{Control, Emulator, run};
+pub(crate) use stats::LatenessHistogram;
 pub use stats::{DirectionStats, EmulatorStats, LatenessStats};
 
 #[cfg(test)]

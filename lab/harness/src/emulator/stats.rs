@@ -1,4 +1,5 @@
 use serde::Serialize;
+use weir_base::{Histogram, bucket_count};
 use weir_netem::LinkStats;
 
 /// What an emulator did.
@@ -72,6 +73,22 @@ pub struct LatenessStats {
     pub p999_ns: u64,
     /// None was later than that.
     pub max_ns: u64,
+}
+
+/// How late things happened, in nanoseconds, to one part in 32.
+pub(crate) type LatenessHistogram = Histogram<32, { bucket_count(32) }>;
+
+impl LatenessStats {
+    pub(crate) fn of(histogram: &LatenessHistogram) -> Self {
+        let quantile = |share| histogram.quantile(share).unwrap_or(0);
+        Self {
+            p50_ns: quantile(0.5),
+            p90_ns: quantile(0.9),
+            p99_ns: quantile(0.99),
+            p999_ns: quantile(0.999),
+            max_ns: histogram.max(),
+        }
+    }
 }
 
 impl DirectionStats {

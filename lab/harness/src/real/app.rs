@@ -27,11 +27,11 @@ use weir_manage::commands::Command;
 use weir_plan::app::{App, AppInput, AppOutbox};
 use weir_plan::{Role, Transport};
 use weir_socket::{Client, ClientError, FromRouter, monotonic_now};
-use weir_transport::Histogram;
 use weir_wire::Name;
 
 use super::AppReport;
 use super::codec::EventWriter;
+use crate::emulator::{LatenessHistogram, LatenessStats};
 
 /// Pause between attempts to reach a router that is away.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(5);
@@ -215,7 +215,7 @@ struct Driver {
     events: EventWriter<File>,
     start_ns: u64,
     sample_at_ns: u64,
-    lateness: Histogram,
+    lateness: LatenessHistogram,
     report: AppReport,
 }
 
@@ -232,7 +232,7 @@ impl Driver {
             out: AppOutbox::default(),
             events,
             start_ns: 0,
-            lateness: Histogram::default(),
+            lateness: LatenessHistogram::default(),
             report,
         }
     }
@@ -315,7 +315,6 @@ impl Driver {
         let now = self.in_time(due, now);
         if let Some(due) = due {
             self.lateness.record(now.ns_since(due));
-            self.report.lateness_max_ns = self.report.lateness_max_ns.max(now.ns_since(due));
         }
         if due.is_some() || !self.inputs.is_empty() {
             self.report.turns += 1;
@@ -416,9 +415,10 @@ impl Driver {
     }
 
     fn report(&mut self) -> AppReport {
-        let quantile = |share| self.lateness.quantile_ns(share).unwrap_or(0);
-        self.report.lateness_median_ns = quantile(0.5);
-        self.report.lateness_p99_ns = quantile(0.99);
+        let lateness = LatenessStats::of(&self.lateness);
+        self.report.lateness_median_ns = lateness.p50_ns;
+        self.report.lateness_p99_ns = lateness.p99_ns;
+        self.report.lateness_max_ns = lateness.max_ns;
         self.report.dropped += self.client.dropped();
         self.report.clone()
     }

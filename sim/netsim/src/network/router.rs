@@ -570,7 +570,7 @@ fn add(sum: &mut RouterSample, stats: &RouterStats) {
     sum.store_entries += stats.store.entries;
     sum.pit_entries += stats.pit_entries;
     sum.dropped += stats.drops.iter().sum::<u64>();
-    sum.disk_answer_ns += stats.busy.read_latency.sum_ns;
+    sum.disk_answer_ns += stats.busy.read_latency.sum();
     sum.disk.merge(&stats.store.disk);
     sum.busy.merge_numbers(&stats.busy);
 }
