@@ -9,6 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use weir_harness::real::{self, RealError, RealOptions, RealReport};
 use weir_netem::LinkConfig;
+use weir_options::StoreOptions;
 use weir_plan::event::{Event, EventKind};
 use weir_plan::workload::{ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes};
 use weir_plan::{
@@ -37,7 +38,7 @@ fn plan(transport: Transport, duration_ns: u64) -> Plan {
         demand: Demand::Window { window: 4, count: None },
     };
     let producer = ProducerPlan { names, freshness_ms: 1000, delay_ns: 2 * MS };
-    let router = RouterPlan { store_bytes: 0, ..RouterPlan::default() };
+    let router = RouterPlan { store: StoreOptions::with_bytes(0), ..RouterPlan::default() };
     let node = |name: &str, role| NodePlan { name: name.into(), role };
     let link = |a, b| LinkPlan {
         a,
@@ -195,10 +196,6 @@ fn plans_that_only_the_simulator_can_run_are_refused() {
         plan.faults.push(FaultPlan { at_ns: 0, fault });
     });
     case("links to routers", &|plan| plan.links.truncate(1));
-    case("store_policy", &|plan| {
-        let Role::Router(router) = &mut plan.nodes[0].role else { panic!("a router") };
-        router.store_policy = "random".into();
-    });
     case("two routers over a Unix socket", &|plan| {
         let second = NodePlan { name: "second".into(), role: plan.nodes[0].role.clone() };
         plan.nodes.push(second);

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use weir_harness::real::{self, RealOptions, RealReport};
 use weir_netem::{LinkConfig, Loss};
 use weir_netsim::Network;
+use weir_options::StoreOptions;
 use weir_plan::event::{Event, EventKind, RouterSample};
 use weir_plan::workload::{Arrivals, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes};
 use weir_plan::{LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport};
@@ -149,8 +150,9 @@ impl Draft {
     }
 
     fn router(&mut self, name: &str, store_bytes: u64) -> usize {
-        let router =
-            RouterPlan { store_bytes, store_policy: "lru".into(), ..RouterPlan::default() };
+        let policy = "lru".parse().unwrap();
+        let store = StoreOptions { policy, ..StoreOptions::with_bytes(store_bytes) };
+        let router = RouterPlan { store, ..RouterPlan::default() };
         self.node(name, Role::Router(router))
     }
 
@@ -349,7 +351,7 @@ fn stores_filled_from_the_start() {
     let names = names(Popularity::Uniform { objects: 100 }, 1000, 1000);
     let mut plan = one_router(Transport::Unix, poisson(300.0), &names, 2 * S);
     let Role::Router(router) = &mut plan.nodes[0].role else { panic!("a router") };
-    (router.store_filled, router.store_admits) = (0.5, false);
+    (router.store_filled, router.store.admit) = (0.5, false);
     let simulated = Story::simulated(&plan);
     let (real, _) = Story::real(&plan);
     let (ours, theirs) = (real.samples()[&0], simulated.samples()[&0]);

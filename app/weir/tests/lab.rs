@@ -65,7 +65,7 @@ fn what_is_wrong_has_exit_code_2_and_nothing_runs() {
     std::fs::write(folder.path().join("bad.toml"), "[scenario]\nid = \"x\"\ntitel = \"y\"\n")
         .expect("written");
     for (arguments, expected) in [
-        (&["run", "bad.toml"][..], "bad.toml:3: unknown key `titel`"),
+        (&["run", "bad.toml"][..], "bad.toml:3: scenario: unknown key `titel`"),
         (&["run", "examples/lin"], "did you mean `examples/line`?"),
         (&["run", "examples/tree", "--arm", "real"], "has no arm \"real\""),
         (&["run", "examples/tree", "--part", "3/2"], "1 <= K <= N"),

@@ -9,6 +9,7 @@ use clap::Parser;
 use cpu_time::ThreadTime;
 use weir_netem::LinkConfig;
 use weir_netsim::Network;
+use weir_options::StoreOptions;
 use weir_plan::event::{Event, Observer};
 use weir_plan::workload::{Arrivals, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes};
 use weir_plan::{LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport};
@@ -108,7 +109,10 @@ impl Nodes {
     }
 
     fn router(&mut self, store_bytes: u64) -> usize {
-        self.add(Role::Router(RouterPlan { store_bytes, ..RouterPlan::default() }))
+        self.add(Role::Router(RouterPlan {
+            store: StoreOptions::with_bytes(store_bytes),
+            ..RouterPlan::default()
+        }))
     }
 
     fn link(&mut self, a: usize, b: usize, rate_bps: u64, delay_ns: u64) -> usize {

@@ -1,10 +1,14 @@
 //! A TOML file as a tree that remembers lines, so that everything that is wrong with a scenario is
 //! told with its place.
 
+mod de;
+
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use toml_edit::{Document, Item, Table, Value as TomlValue};
 
 /// What is wrong with a scenario, a file of claims or a trace: the place, the problem, and what to
@@ -108,14 +112,15 @@ impl Node {
 }
 
 /// Parses a file.
-pub(crate) fn parse(file: &str, text: &str) -> Result<Node, ScenarioError> {
+pub(crate) fn parse(file: &str, text: &str) -> Result<Tree, ScenarioError> {
     let lines = Lines::new(text);
     let document = Document::parse(text).map_err(|error| ScenarioError {
         file: file.to_owned(),
         line: error.span().map(|span| lines.line(&span)),
         message: format!("{}; see https://toml.io for the syntax", error.message().trim()),
     })?;
-    Ok(Node { value: Value::Table(lines.table(document.as_table())), line: 1 })
+    let root = Node { value: Value::Table(lines.table(document.as_table())), line: 1 };
+    Ok(Tree { file: file.into(), root })
 }
 
 /// Where lines begin.
@@ -236,273 +241,185 @@ pub(crate) fn suggestion(word: &str, known: &[&str]) -> String {
     }
 }
 
-/// Reads the keys of one table; a key that is not known is refused when the reader is made.
-#[derive(Clone)]
-pub(crate) struct Reader<'a> {
-    file: Arc<str>,
-    /// `[router.stages]`, for messages.
-    place: String,
-    node: &'a Node,
+/// A file as a tree, and what its errors call it.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree {
+    pub(crate) file: Arc<str>,
+    pub(crate) root: Node,
 }
 
-impl<'a> Reader<'a> {
-    /// A reader of the table `node`, called `place`, whose keys are `known`.
-    pub(crate) fn new(
-        file: &Arc<str>,
-        place: impl Into<String>,
-        node: &'a Node,
-        known: &[&str],
-    ) -> Result<Self, ScenarioError> {
-        let reader = Self { file: Arc::clone(file), place: place.into(), node };
-        if !matches!(node.value, Value::Table(_)) {
-            let (place, noun) = (&reader.place, node.value.noun());
-            return Err(
-                reader.error(node.line, format!("{place} is {noun}; write it as a table of keys"))
-            );
-        }
-        for entry in node.entries() {
-            if !known.contains(&entry.key.as_str()) {
-                let message = format!(
-                    "unknown key `{}` in {}; {}",
-                    entry.key,
-                    reader.place,
-                    suggestion(&entry.key, known)
-                );
-                return Err(reader.error(entry.line, message));
-            }
-        }
-        Ok(reader)
+impl Tree {
+    /// What the whole file holds.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, ScenarioError> {
+        self.read_at("", &self.root)
     }
 
-    /// The same for a table within this one, if it is there.
-    pub(crate) fn table(
+    /// What `node` holds, which is at `path` in the file, or comes from there.
+    pub(crate) fn read_at<T: DeserializeOwned>(
         &self,
-        key: &str,
-        known: &[&str],
-    ) -> Result<Option<Reader<'a>>, ScenarioError> {
-        let Some(node) = self.node.at(key) else { return Ok(None) };
-        let place = match self.place.strip_prefix('[') {
-            Some(place) => {
-                format!("[{}.{key}]", place.trim_start_matches('[').trim_end_matches(']'))
+        path: &str,
+        node: &Node,
+    ) -> Result<T, ScenarioError> {
+        T::deserialize(node).map_err(|problem| {
+            let mut place = path.to_owned();
+            for key in problem.path.iter().rev() {
+                if !place.is_empty() && !key.starts_with('[') {
+                    place.push('.');
+                }
+                place.push_str(key);
             }
-            None => format!("[{key}]"),
-        };
-        Reader::new(&self.file, place, node, known).map(Some)
-    }
-
-    /// The same for every table of a list (`[[key]]`).
-    pub(crate) fn tables(
-        &self,
-        key: &str,
-        known: &[&str],
-    ) -> Result<Vec<Reader<'a>>, ScenarioError> {
-        let Some(node) = self.node.at(key) else { return Ok(Vec::new()) };
-        let Value::Array(nodes) = &node.value else {
-            return Err(
-                self.error(node.line, format!("`{key}` must be a list of tables; write [[{key}]]"))
-            );
-        };
-        let place = format!("[[{key}]]");
-        nodes.iter().map(|node| Reader::new(&self.file, place.clone(), node, known)).collect()
-    }
-
-    pub(crate) fn error(&self, line: usize, message: impl Into<String>) -> ScenarioError {
-        ScenarioError { file: self.file.to_string(), line: Some(line), message: message.into() }
-    }
-
-    /// An error at the line of a key, or of the table when the key is not there.
-    pub(crate) fn error_at(&self, key: &str, message: impl Into<String>) -> ScenarioError {
-        let line = self.node.at(key).map_or(self.node.line, |node| node.line);
-        self.error(line, message)
-    }
-
-    pub(crate) fn file(&self) -> &Arc<str> {
-        &self.file
-    }
-
-    pub(crate) fn place(&self) -> &str {
-        &self.place
-    }
-
-    pub(crate) fn line(&self) -> usize {
-        self.node.line
-    }
-
-    pub(crate) fn has(&self, key: &str) -> bool {
-        self.node.at(key).is_some()
-    }
-
-    pub(crate) fn node(&self, key: &str) -> Option<&'a Node> {
-        self.node.at(key)
-    }
-
-    pub(crate) fn entries(&self) -> &'a [Entry] {
-        self.node.entries()
-    }
-
-    fn missing(&self, key: &str, example: &str) -> ScenarioError {
-        let message = format!("{} lacks `{key}`; write for example {key} = {example}", self.place);
-        self.error(self.node.line, message)
-    }
-
-    fn wrong(&self, key: &str, node: &Node, wanted: &str) -> ScenarioError {
-        let message = format!("`{key}` in {} is {}; write {wanted}", self.place, node.value.noun());
-        self.error(node.line, message)
-    }
-
-    /// A text.
-    pub(crate) fn text(&self, key: &str) -> Result<Option<&'a str>, ScenarioError> {
-        match self.node.at(key) {
-            None => Ok(None),
-            Some(Node { value: Value::Text(text), .. }) => Ok(Some(text)),
-            Some(node) => Err(self.wrong(key, node, "a text in quotes")),
-        }
-    }
-
-    /// A text that must be there.
-    pub(crate) fn required_text(&self, key: &str) -> Result<&'a str, ScenarioError> {
-        self.text(key)?.ok_or_else(|| self.missing(key, "\"...\""))
-    }
-
-    /// One of some words.
-    pub(crate) fn word(&self, key: &str, known: &[&str]) -> Result<Option<&'a str>, ScenarioError> {
-        let Some(word) = self.text(key)? else { return Ok(None) };
-        if known.contains(&word) {
-            return Ok(Some(word));
-        }
-        let message = format!("`{key}` cannot be \"{word}\"; {}", suggestion(word, known));
-        Err(self.error_at(key, message))
-    }
-
-    /// A text or a list of texts.
-    pub(crate) fn texts(&self, key: &str) -> Result<Option<Vec<String>>, ScenarioError> {
-        let Some(node) = self.node.at(key) else { return Ok(None) };
-        match &node.value {
-            Value::Text(text) => Ok(Some(vec![text.clone()])),
-            Value::Array(nodes) => nodes
-                .iter()
-                .map(|node| match &node.value {
-                    Value::Text(text) => Ok(text.clone()),
-                    _ => Err(self.wrong(key, node, "texts in quotes")),
-                })
-                .collect::<Result<_, _>>()
-                .map(Some),
-            _ => Err(self.wrong(key, node, "a text or a list of texts")),
-        }
-    }
-
-    /// True or false.
-    pub(crate) fn truth(&self, key: &str) -> Result<Option<bool>, ScenarioError> {
-        match self.node.at(key) {
-            None => Ok(None),
-            Some(Node { value: Value::Boolean(truth), .. }) => Ok(Some(*truth)),
-            Some(node) => Err(self.wrong(key, node, "true or false")),
-        }
-    }
-
-    /// A whole number of at least `least`.
-    pub(crate) fn count(&self, key: &str, least: u64) -> Result<Option<u64>, ScenarioError> {
-        let Some(node) = self.node.at(key) else { return Ok(None) };
-        match node.value {
-            Value::Integer(number) if u64::try_from(number).is_ok_and(|n| n >= least) => {
-                Ok(Some(number as u64))
-            }
-            Value::Integer(number) => Err(self.error(
-                node.line,
-                format!("`{key}` is {number}; write a whole number of at least {least}"),
-            )),
-            _ => Err(self.wrong(key, node, "a whole number without a unit")),
-        }
-    }
-
-    /// A whole number that fits 32 bits.
-    pub(crate) fn count_u32(&self, key: &str, least: u32) -> Result<Option<u32>, ScenarioError> {
-        let Some(count) = self.count(key, u64::from(least))? else { return Ok(None) };
-        u32::try_from(count).map(Some).map_err(|_| {
-            self.error_at(key, format!("`{key}` is {count}; the most is {}", u32::MAX))
+            self.error_on(problem.line.unwrap_or(node.line), &place, &problem.message)
         })
     }
 
-    /// A finite number.
-    pub(crate) fn number(&self, key: &str) -> Result<Option<f64>, ScenarioError> {
-        let Some(node) = self.node.at(key) else { return Ok(None) };
-        match node.number() {
-            Some(number) if number.is_finite() => Ok(Some(number)),
-            _ => Err(self.wrong(key, node, "a number without a unit")),
-        }
+    /// The tree with the values for `size` (`"smoke"` or `"full"`).
+    pub(crate) fn of_size(&self, size: &str) -> Result<Self, ScenarioError> {
+        let root = choose_size(&self.file, &self.root, size)?;
+        Ok(Self { file: Arc::clone(&self.file), root })
     }
 
-    /// A number from 0 to 1; `"25%"` is one, too.
-    pub(crate) fn share(&self, key: &str) -> Result<Option<f64>, ScenarioError> {
-        let Some(node) = self.node.at(key) else { return Ok(None) };
-        let number = match &node.value {
-            Value::Text(text) => weir_base::units::parse_probability(text)
-                .map_err(|error| self.error(node.line, format!("`{key}`: {error}")))?,
-            _ => node.number().ok_or_else(|| self.wrong(key, node, "a number from 0 to 1"))?,
+    /// Sets the value at a dotted path.
+    pub(crate) fn set(&mut self, path: &str, value: &Node) -> Result<(), ScenarioError> {
+        set_path(&self.file, &mut self.root, path, value)
+    }
+
+    /// The node at a path such as `sweep[0].values`.
+    pub(crate) fn at(&self, path: &str) -> Option<&Node> {
+        let (node, is_there) = self.walk(path);
+        is_there.then_some(node)
+    }
+
+    /// An error on a line about what is at `place`.
+    pub(crate) fn error_on(&self, line: usize, place: &str, message: &str) -> ScenarioError {
+        let message = match place {
+            "" => message.to_owned(),
+            place => format!("{place}: {message}"),
         };
-        if (0.0..=1.0).contains(&number) {
-            return Ok(Some(number));
-        }
-        Err(self.error(node.line, format!("`{key}` is {number}; write a number from 0 to 1")))
+        ScenarioError { file: self.file.to_string(), line: Some(line), message }
     }
 
-    /// A text with a unit, read by `parse`.
-    pub(crate) fn with_unit<T, E: fmt::Display>(
-        &self,
-        key: &str,
-        example: &str,
-        parse: impl Fn(&str) -> Result<T, E>,
-    ) -> Result<Option<T>, ScenarioError> {
-        let Some(node) = self.node.at(key) else { return Ok(None) };
-        let message = match &node.value {
-            Value::Text(text) => match parse(text) {
-                Ok(value) => return Ok(Some(value)),
-                Err(error) => format!("`{key}`: {error}"),
-            },
-            Value::Integer(_) | Value::Float(_) => {
-                format!(
-                    "`{key}` is {} without a unit; write for example {key} = \"{example}\"",
-                    node.label()
-                )
+    /// The line of the value at a path such as `consumer[1].of`, or of the table that lacks it.
+    pub(crate) fn line(&self, path: &str) -> usize {
+        self.walk(path).0.line
+    }
+
+    /// As far as a path goes, and whether that is all of it.
+    fn walk(&self, path: &str) -> (&Node, bool) {
+        let mut node = &self.root;
+        let steps = path.split(['.', '[']).map(|step| step.trim_end_matches(']'));
+        for step in steps.filter(|step| !step.is_empty()) {
+            let next = match &node.value {
+                Value::Array(nodes) => step.parse().ok().and_then(|at: usize| nodes.get(at)),
+                _ => node.at(step),
+            };
+            match next {
+                Some(next) => node = next,
+                None => return (node, false),
             }
-            _ => return Err(self.wrong(key, node, &format!("a text such as \"{example}\""))),
-        };
-        Err(self.error(node.line, message))
+        }
+        (node, true)
     }
 
-    /// A duration in ns.
-    pub(crate) fn duration_ns(&self, key: &str) -> Result<Option<u64>, ScenarioError> {
-        self.with_unit(key, "10ms", weir_base::units::parse_duration_ns)
-    }
-
-    /// A size in octets.
-    pub(crate) fn bytes(&self, key: &str) -> Result<Option<u64>, ScenarioError> {
-        self.with_unit(key, "64KiB", weir_base::units::parse_bytes)
-    }
-
-    /// A rate in bits a second.
-    pub(crate) fn rate_bps(&self, key: &str) -> Result<Option<u64>, ScenarioError> {
-        self.with_unit(key, "100Mbit/s", weir_base::units::parse_rate_bps)
-    }
-
-    /// A frequency, or packets a second.
-    pub(crate) fn frequency_hz(&self, key: &str) -> Result<Option<f64>, ScenarioError> {
-        self.with_unit(key, "4kpps", weir_base::units::parse_frequency_hz)
-    }
-
-    /// Turns `None` into an error that says what to write.
-    pub(crate) fn required<T>(
-        &self,
-        key: &str,
-        example: &str,
-        value: Option<T>,
-    ) -> Result<T, ScenarioError> {
-        value.ok_or_else(|| self.missing(key, example))
+    /// An error about the value at a path.
+    pub(crate) fn error(&self, path: &str, message: impl AsRef<str>) -> ScenarioError {
+        self.error_on(self.line(path), path, message.as_ref())
     }
 }
 
+impl Node {
+    /// A table of nothing.
+    pub(crate) fn empty_table() -> Node {
+        Node { value: Value::Table(Vec::new()), line: 1 }
+    }
+
+    /// A variant of an enum and what it holds.
+    pub(crate) fn choice(variant: &str, node: Node, line: usize) -> Node {
+        let entry = Entry { key: variant.to_owned(), line, node };
+        Node { value: Value::Table(vec![entry]), line }
+    }
+
+    /// The items of a list.
+    pub(crate) fn items(&self) -> &[Node] {
+        match &self.value {
+            Value::Array(nodes) => nodes,
+            _ => &[],
+        }
+    }
+
+    /// The keys of this table that `T` has, and the others.
+    pub(crate) fn split<T: DeserializeOwned>(&self) -> (Node, Node) {
+        let keys = de::keys_of::<T>();
+        let (own, others) =
+            self.entries().iter().cloned().partition(|entry| keys.contains(&entry.key.as_str()));
+        let table = |entries| Node { value: Value::Table(entries), line: self.line };
+        (table(own), table(others))
+    }
+
+    /// This table with some keys by other names.
+    pub(crate) fn renamed(&self, names: &[(&str, &str)]) -> Node {
+        let mut node = self.clone();
+        if let Value::Table(entries) = &mut node.value {
+            for entry in entries {
+                if let Some((_, name)) = names.iter().find(|(old, _)| *old == entry.key) {
+                    (*name).clone_into(&mut entry.key);
+                }
+            }
+        }
+        node
+    }
+
+    /// This table with what `over` says in its place.
+    pub(crate) fn merged(&self, over: &Node) -> Node {
+        let (Value::Table(entries), Value::Table(over_entries)) = (&self.value, &over.value) else {
+            return over.clone();
+        };
+        let excluded = |key: &str| {
+            let mut groups = EXCLUSIVE.iter().filter(|group| group.contains(&key));
+            groups.any(|group| group.iter().any(|other| over.at(other).is_some()))
+        };
+        let is_none = self.at("none").is_some_and(|none| none.value == Value::Boolean(true));
+        let mut merged: Vec<Entry> = entries.clone();
+        merged.retain(|entry| !is_none && (over.at(&entry.key).is_some() || !excluded(&entry.key)));
+        for entry in over_entries {
+            match merged.iter_mut().find(|other| other.key == entry.key) {
+                Some(other) => other.node = other.node.merged(&entry.node),
+                None => merged.push(entry.clone()),
+            }
+        }
+        Node { value: Value::Table(merged), line: over.line }
+    }
+}
+
+/// Keys of which a table has one: what is written later takes the place of the others.
+const EXCLUSIVE: &[&[&str]] =
+    &[&["size", "bytes", "packets"], &["rate", "time", "bins"], &["write_rate", "write_time"]];
+
+/// A text or a list of texts.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(untagged, expecting = "write a text in quotes or a list of texts")]
+enum TextOrTexts {
+    Text(String),
+    Texts(Vec<String>),
+}
+
+/// For `#[serde(deserialize_with)]`: a text or a list of texts.
+pub(crate) fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    Ok(match TextOrTexts::deserialize(from)? {
+        TextOrTexts::Text(text) => vec![text],
+        TextOrTexts::Texts(texts) => texts,
+    })
+}
+
+/// The same where there may be none.
+pub(crate) fn texts_if_any<'de, D>(from: D) -> Result<Option<Vec<String>>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    texts(from).map(Some)
+}
+
 /// Puts the value for `size` (`"smoke"` or `"full"`) in the place of every `{ smoke, full }`.
-pub(crate) fn choose_size(file: &str, node: &Node, size: &str) -> Result<Node, ScenarioError> {
+fn choose_size(file: &str, node: &Node, size: &str) -> Result<Node, ScenarioError> {
     let value = match &node.value {
         Value::Array(nodes) => Value::Array(
             nodes.iter().map(|node| choose_size(file, node, size)).collect::<Result<_, _>>()?,
@@ -541,12 +458,7 @@ pub(crate) fn choose_size(file: &str, node: &Node, size: &str) -> Result<Node, S
 
 /// Sets the value at a dotted path. An element of a list is named by its `id` or by its number from
 /// 0. Tables on the way are made where they are missing: whoever reads them refuses unknown keys.
-pub(crate) fn set_path(
-    file: &str,
-    root: &mut Node,
-    path: &str,
-    value: &Node,
-) -> Result<(), ScenarioError> {
+fn set_path(file: &str, root: &mut Node, path: &str, value: &Node) -> Result<(), ScenarioError> {
     let fail =
         |message: String| ScenarioError { file: file.to_owned(), line: Some(value.line), message };
     let mut node = root;

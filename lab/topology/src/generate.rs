@@ -59,10 +59,9 @@ impl LinkDefaults {
     }
 }
 
-/// A generator and its parameters, as scenario files write them
-/// (`{ kind = "tree", depth = 4, fan_out = 2 }`).
+/// A generator and its parameters, by its name: `{ tree = { depth = 4, fan_out = 2 } }`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Generator {
     /// See [`line()`].
     Line {
@@ -169,7 +168,7 @@ pub fn line(nodes: usize, link: &LinkDefaults) -> Result<Topology, GeneratorErro
 }
 
 /// Router `r0` in the middle of `r1` to `r(leaves)`.
-pub fn star(leaves: usize, link: &LinkDefaults) -> Result<Topology, GeneratorError> {
+pub(crate) fn star(leaves: usize, link: &LinkDefaults) -> Result<Topology, GeneratorError> {
     check_count("star", "leaves", leaves, 1)?;
     let at = |index: usize| {
         if index == 0 {
@@ -229,7 +228,7 @@ pub fn grid(width: usize, height: usize, link: &LinkDefaults) -> Result<Topology
 }
 
 /// Consumers `c0`.. on router `r0`, producers `p0`.. on router `r1`, and one `bottleneck` between.
-pub fn dumbbell(
+pub(crate) fn dumbbell(
     left: usize,
     right: usize,
     edge: &LinkDefaults,
@@ -258,7 +257,7 @@ pub fn dumbbell(
 ///
 /// The link's delay is multiplied by `distance / mean distance of linked routers`, so that it is
 /// the given one on average, and at least a hundredth of it.
-pub fn waxman(
+pub(crate) fn waxman(
     nodes: usize,
     alpha: f64,
     beta: f64,

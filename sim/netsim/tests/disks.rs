@@ -3,9 +3,11 @@
 mod common;
 
 use common::{Builder, MS, S, consumer, names, poisson, producer};
+use weir_base::units::Time;
 use weir_forward::{Bypass, Mark, StoreIo};
 use weir_netem::{DiskConfig, LinkConfig, ServiceTime};
 use weir_netsim::{Network, Summary};
+use weir_options::{DisksOptions, StoreOptions};
 use weir_plan::event::{Event, EventKind};
 use weir_plan::event::{Queue, RouterSample};
 use weir_plan::workload::{Demand, Popularity};
@@ -59,8 +61,17 @@ fn disk() -> DiskPlan {
     }
 }
 
+fn options() -> DisksOptions {
+    DisksOptions::default()
+}
+
+fn disk_with(options: DisksOptions) -> DiskPlan {
+    DiskPlan { options, ..disk() }
+}
+
 fn router(disk: DiskPlan) -> RouterPlan {
-    RouterPlan { store_bytes: 0, store_admits: false, disk: Some(disk), ..RouterPlan::default() }
+    let store = StoreOptions { admit: false, ..StoreOptions::with_bytes(0) };
+    RouterPlan { store, disk: Some(disk), ..RouterPlan::default() }
 }
 
 const OBJECTS: u64 = 2000;
@@ -71,7 +82,8 @@ fn plan(disk: DiskPlan, rate_hz: f64) -> Plan {
     let mut builder = Builder::new(1, 2 * S);
     builder.plan.sample_ns = 10 * MS;
     let near = builder.router(router(disk));
-    let far = builder.router(RouterPlan { store_bytes: 0, ..RouterPlan::default() });
+    let far =
+        builder.router(RouterPlan { store: StoreOptions::with_bytes(0), ..RouterPlan::default() });
     builder.link(near, far, &LinkConfig { delay_ns: 10 * MS, ..LinkConfig::default() });
     let content = names("/p", Popularity::Sequential { objects: OBJECTS }, 1000, 1000);
     builder.consumer(near, consumer(content.clone(), poisson(rate_hz)));
@@ -106,7 +118,7 @@ fn disks_fill_with_what_passes() {
         plan(DiskPlan { filled: 0.0, bytes: 4 << 20, region_bytes: 1 << 18, ..disk() }, 1000.0);
     plan.duration_ns = 4 * S;
     let Role::Router(router) = &mut plan.nodes[0].role else { panic!() };
-    (router.store_admits, router.store_bytes) = (true, 100_000);
+    router.store = StoreOptions::with_bytes(100_000);
     let (_, events) = run(&plan);
     let disk = disk_of(&events, 0);
     // A record takes one block of 4,096 octets.
@@ -119,7 +131,7 @@ fn disks_fill_with_what_passes() {
 #[test]
 fn a_crash_loses_nothing_on_disk() {
     for shards in [1, 3] {
-        let mut plan = plan(DiskPlan { bypass: Bypass::Off, ..disk() }, 300.0);
+        let mut plan = plan(disk_with(DisksOptions { bypass: Bypass::Off, ..options() }), 300.0);
         let Role::Router(router) = &mut plan.nodes[0].role else { panic!() };
         router.shards = shards;
         plan.duration_ns = 4 * S;
@@ -139,7 +151,7 @@ fn a_crash_loses_nothing_on_disk() {
 fn what_was_written_outlives_a_crash() {
     let mut plan = plan(DiskPlan { filled: 0.0, ..disk() }, 900.0);
     let Role::Router(router) = &mut plan.nodes[0].role else { panic!() };
-    (router.store_admits, router.store_bytes) = (true, 10_000);
+    router.store = StoreOptions::with_bytes(10_000);
     plan.duration_ns = 8 * S;
     let fault = |at_ns, fault| weir_plan::FaultPlan { at_ns, fault };
     plan.faults = vec![
@@ -153,7 +165,8 @@ fn what_was_written_outlives_a_crash() {
 #[test]
 fn over_the_threshold_interests_go_elsewhere() {
     let with = |bypass, threshold| {
-        let (_, events) = run(&plan(DiskPlan { bypass, threshold, ..disk() }, 1500.0));
+        let (_, events) =
+            run(&plan(disk_with(DisksOptions { bypass, threshold, ..options() }), 1500.0));
         let longest = events.iter().filter_map(|event| match event.kind {
             EventKind::QueueLength { queue: Queue::DiskReads, packets } => Some(packets),
             _ => None,
@@ -173,7 +186,8 @@ fn over_the_threshold_interests_go_elsewhere() {
 
 #[test]
 fn past_the_hard_bound_interests_are_refused() {
-    let plan = plan(DiskPlan { bypass: Bypass::Off, reads_max: 20, ..disk() }, 1500.0);
+    let plan =
+        plan(disk_with(DisksOptions { bypass: Bypass::Off, reads_max: 20, ..options() }), 1500.0);
     let (_, events) = run(&plan);
     let refused = count(&events, |kind| matches!(kind, EventKind::NackReceived { .. }));
     let disk = disk_of(&events, 0);
@@ -183,12 +197,12 @@ fn past_the_hard_bound_interests_are_refused() {
 #[test]
 fn a_store_that_blocks_makes_interests_queue() {
     let plan = plan(
-        DiskPlan {
+        disk_with(DisksOptions {
             io: StoreIo::Blocking,
             bypass: Bypass::Off,
             interests_waiting_max: 50,
-            ..disk()
-        },
+            ..options()
+        }),
         1500.0,
     );
     let (_, events) = run(&plan);
@@ -210,7 +224,7 @@ fn marked(events: &[Event]) -> usize {
 #[test]
 fn marks_come_over_the_threshold_and_lazily_with_nb_cc() {
     let with = |mark, bypass| {
-        let disk = DiskPlan { mark, bypass, threshold: 16, ..disk() };
+        let disk = disk_with(DisksOptions { mark, bypass, threshold: 16, ..options() });
         let (_, events) = run(&plan(disk, 1500.0));
         (marked(&events), disk_of(&events, 0).busy.marked)
     };
@@ -228,7 +242,7 @@ fn marks_come_over_the_threshold_and_lazily_with_nb_cc() {
 fn neighbours_learn_who_is_not_available() {
     let mut builder = Builder::new(3, 2 * S);
     builder.plan.sample_ns = 10 * MS;
-    let full = DiskPlan { threshold: 16, ..disk() };
+    let full = disk_with(DisksOptions { threshold: 16, ..options() });
     let near = builder.router(router(full.clone()));
     let next = builder.router(router(full));
     let link = LinkConfig { delay_ns: MS, ..LinkConfig::default() };
@@ -251,7 +265,13 @@ fn neighbours_learn_who_is_not_available() {
 
 #[test]
 fn a_stalled_disk_stops_nobody() {
-    let mut plan = plan(DiskPlan { stalled_after_ns: 50 * MS, disks: 2, ..disk() }, 500.0);
+    let mut plan = plan(
+        DiskPlan {
+            disks: 2,
+            ..disk_with(DisksOptions { stalled_after: Time { ns: 50 * MS }, ..options() })
+        },
+        500.0,
+    );
     let fault = |at_ns, fault| weir_plan::FaultPlan { at_ns, fault };
     plan.faults = vec![fault(S / 2, Fault::DiskStall { node: 0, disk: 1, for_ns: S })];
     let (_, events) = run(&plan);
@@ -281,7 +301,7 @@ fn damage_and_errors_are_never_served() {
         let Role::Consumer(consumer) = &mut plan.nodes[2].role else { panic!("the consumer") };
         consumer.demand = window.clone();
         let Role::Router(router) = &mut plan.nodes[0].role else { panic!() };
-        (router.store_admits, router.store_bytes) = (true, 30_000);
+        router.store = StoreOptions::with_bytes(30_000);
         plan.faults.push(weir_plan::FaultPlan { at_ns: S / 4, fault });
         let (summary, events) = run(&plan);
         assert!(received(&events) > 500, "fault {number}");
@@ -312,11 +332,11 @@ fn bad_disks_are_refused_by_name() {
     bad(|disk| disk.region_bytes = 4096, &["r0", "disk.region_bytes"]);
     bad(|disk| disk.bytes = 1 << 22, &["r0", "disk.bytes", "2 regions"]);
     bad(|disk| disk.filled = 1.5, &["r0", "disk.filled", "1.5"]);
-    bad(|disk| disk.depth = 0, &["r0", "disk.depth"]);
-    bad(|disk| disk.reads_max = 0, &["r0", "disk.reads_max"]);
-    bad(|disk| disk.false_positives_ppm = 0, &["r0", "disk.false_positives_ppm"]);
+    bad(|disk| disk.options.depth = 0, &["r0", "disk.depth"]);
+    bad(|disk| disk.options.reads_max = 0, &["r0", "disk.reads_max"]);
+    bad(|disk| disk.options.filter_false_positives_ppm = 0, &["r0", "false_positives_ppm"]);
     bad(|disk| disk.device.parallelism = 0, &["r0", "disk.device", "parallelism"]);
-    bad(|disk| disk.announce_period_ns = 0, &["r0", "disk.announce_period_ns"]);
+    bad(|disk| disk.options.announce_period.ns = 0, &["r0", "disk.announce_period"]);
     let fault = |fault: Fault| {
         move |plan: &mut Plan| {
             let fault = fault.clone();

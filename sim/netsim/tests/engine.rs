@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use common::{Builder, MS, S, consumer, line, names, poisson, producer};
 use weir_netem::LinkConfig;
 use weir_netsim::{Network, Summary, ViolationKind};
+use weir_options::StoreOptions;
 use weir_plan::PlanError;
 use weir_plan::event::{Event, EventKind, Observer};
 use weir_plan::workload::{Demand, Popularity};
@@ -111,7 +112,11 @@ fn several_shards_deliver_what_one_does() {
         builder.local.delay_ns = MS;
         let link =
             LinkConfig { rate_bps: Some(100_000_000), delay_ns: 2 * MS, ..LinkConfig::default() };
-        let plan = || RouterPlan { shards, store_bytes: 1 << 30, ..RouterPlan::default() };
+        let plan = || RouterPlan {
+            shards,
+            store: StoreOptions::with_bytes(1 << 30),
+            ..RouterPlan::default()
+        };
         let (a, b) = (builder.router(plan()), builder.router(plan()));
         builder.link(a, b, &link);
         for number in 0..6 {
@@ -152,7 +157,7 @@ fn several_shards_deliver_what_one_does() {
 fn without_stores(mut plan: Plan) -> Plan {
     for node in &mut plan.nodes {
         if let Role::Router(router) = &mut node.role {
-            router.store_bytes = 0;
+            router.store = StoreOptions::with_bytes(0);
         }
     }
     plan
@@ -286,9 +291,7 @@ fn bad_plans_are_refused_by_name() {
         }),
         &["fault 0", "p3"],
     );
-    named(refused(&|plan| router(plan, &|r| r.store_policy = "x".into())), &["r0", "s3-fifo"]);
     named(refused(&|plan| router(plan, &|r| r.strategy = "x".into())), &["r0", "best-route"]);
-    named(refused(&|plan| router(plan, &|r| r.store_index = "x".into())), &["r0", "ordered"]);
     named(refused(&|plan| router(plan, &|r| r.store_filled = 1.5)), &["r0", "1.5"]);
     named(refused(&|plan| router(plan, &|r| r.store_filled = f64::NAN)), &["r0", "NaN"]);
     named(refused(&|plan| router(plan, &|r| r.shards = 0)), &["r0", "shards"]);

@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 
 use common::{Builder, MS, S, consumer, names, producer};
 use weir_base::Rng;
+use weir_base::units::{Size, Time};
 use weir_forward::{Bypass, Mark, StoreIo};
 use weir_netem::{DiskConfig, Jitter, LinkConfig, Loss, Reorder, ServiceTime};
 use weir_netsim::{Network, Summary};
+use weir_options::{DisksOptions, StoreOptions};
 use weir_plan::event::{Event, EventKind, Observer};
 use weir_plan::workload::{Arrivals, Demand, Names, Popularity, Sizes};
 use weir_plan::{
@@ -147,15 +149,20 @@ impl Draw {
             }
         });
         RouterPlan {
-            store_bytes: match self.below(3) {
-                0 => 0,
-                1 => self.between(10_000, 300_000),
-                _ => 64 << 20,
+            store: StoreOptions {
+                size: Size {
+                    bytes: match self.below(3) {
+                        0 => 0,
+                        1 => self.between(10_000, 300_000),
+                        _ => 64 << 20,
+                    },
+                },
+                policy: self.pick(&["lru", "fifo", "lfu", "s3-fifo"]).parse().unwrap(),
+                index: self.pick(&["hash", "hash", "ordered"]).parse().unwrap(),
+                compare: self.pick(&["stored", "stored", "decode"]).parse().unwrap(),
+                admit: !self.one_in(6),
+                ..StoreOptions::default()
             },
-            store_policy: self.pick(&["lru", "fifo", "lfu", "s3-fifo"]).into(),
-            store_index: self.pick(&["hash", "hash", "ordered"]).into(),
-            store_compare: self.pick(&["stored", "stored", "decode"]).into(),
-            store_admits: !self.one_in(6),
             store_filled: if self.one_in(4) { self.share() } else { 0.0 },
             pit_entries_max: if self.one_in(4) { self.between(4, 200) as u32 } else { 1 << 16 },
             strategy: self.pick(&["best-route", "best-route", "multicast"]).into(),
@@ -199,40 +206,43 @@ impl Draw {
             filled_objects: if self.one_in(2) { self.below(60) } else { 0 },
             filled_ranges: if self.one_in(4) { vec![(2, 4), (4, 9)] } else { Vec::new() },
             filled: if self.one_in(3) { self.share() } else { 0.0 },
-            filter: if self.one_in(3) { FilterKind::Index } else { FilterKind::Bloom },
-            io: if self.one_in(3) { StoreIo::Blocking } else { StoreIo::Async },
-            bypass: match self.below(3) {
-                0 => Bypass::Off,
-                1 => Bypass::Threshold,
-                _ => Bypass::Adaptive,
+            options: DisksOptions {
+                filter: if self.one_in(3) { FilterKind::Index } else { FilterKind::Bloom },
+                io: if self.one_in(3) { StoreIo::Blocking } else { StoreIo::Async },
+                bypass: match self.below(3) {
+                    0 => Bypass::Off,
+                    1 => Bypass::Threshold,
+                    _ => Bypass::Adaptive,
+                },
+                mark: match self.below(3) {
+                    0 => Mark::Off,
+                    1 => Mark::Ecn,
+                    _ => Mark::NbCc,
+                },
+                threshold: self.below(20),
+                contention: match self.below(3) {
+                    0 => Contention::Fifo,
+                    1 => Contention::DataFirst,
+                    _ => Contention::InterestFirst,
+                },
+                admission: match self.below(4) {
+                    0 => Admission::SecondHit,
+                    1 => Admission::Size { bytes_min: self.below(5000) },
+                    _ => Admission::All,
+                },
+                offer: if self.one_in(2) { OfferAt::Arrival } else { OfferAt::Eviction },
+                depth: self.between(1, 70) as u32,
+                reads_max: self.between(1, 200) as u32,
+                writes_max: self.between(1, 200) as u32,
+                write_size_max: Size { bytes: self.between(1, 300_000) },
+                write_delay_max: Time { ns: self.between(0, 20 * MS) },
+                stalled_after: Time { ns: self.between(10 * MS, 600 * MS) },
+                announce_period: Time { ns: self.between(MS, 50 * MS) },
+                interests_waiting_max: self.between(1, 500) as u32,
+                filter_false_positives_ppm: self.between(100, 200_000) as u32,
+                record_size_typical: Size { bytes: self.between(500, 9000) },
+                ..DisksOptions::default()
             },
-            mark: match self.below(3) {
-                0 => Mark::Off,
-                1 => Mark::Ecn,
-                _ => Mark::NbCc,
-            },
-            threshold: self.below(20),
-            contention: match self.below(3) {
-                0 => Contention::Fifo,
-                1 => Contention::DataFirst,
-                _ => Contention::InterestFirst,
-            },
-            admission: match self.below(4) {
-                0 => Admission::SecondHit,
-                1 => Admission::Size { bytes_min: self.below(5000) },
-                _ => Admission::All,
-            },
-            offer: if self.one_in(2) { OfferAt::Arrival } else { OfferAt::Eviction },
-            depth: self.between(1, 70) as u32,
-            reads_max: self.between(1, 200) as u32,
-            writes_max: self.between(1, 200) as u32,
-            write_bytes_max: self.between(1, 300_000) as u32,
-            write_delay_ns: self.between(0, 20 * MS),
-            stalled_after_ns: self.between(10 * MS, 600 * MS),
-            announce_period_ns: self.between(MS, 50 * MS),
-            interests_waiting_max: self.between(1, 500) as u32,
-            false_positives_ppm: self.between(100, 200_000) as u32,
-            record_bytes_typical: self.between(500, 9000) as u32,
         }
     }
 
@@ -370,7 +380,7 @@ fn plan_with_disks(seed: u64) -> Plan {
         router.disk = Some(disk);
         // Else nothing ever reaches the disks.
         if draw.one_in(2) {
-            router.store_bytes = draw.between(0, 100_000);
+            router.store.size.bytes = draw.between(0, 100_000);
         }
     }
     let faults = if disks.is_empty() || draw.one_in(3) { 0 } else { draw.below(5) };

@@ -5,9 +5,11 @@
 mod common;
 
 use common::{Builder, MS, S, consumer, names, poisson, producer};
+use weir_base::units::Time;
 use weir_forward::{Bypass, Mark};
 use weir_netem::{DiskConfig, LinkConfig, ServiceTime};
 use weir_netsim::Network;
+use weir_options::{DisksOptions, StoreOptions};
 use weir_plan::event::{Event, EventKind, Observer};
 use weir_plan::workload::Popularity;
 use weir_plan::{DiskPlan, Plan, RouterPlan};
@@ -81,19 +83,21 @@ fn plan(cell: &Cell, seed: u64, bypass: Bypass, threshold: u32) -> Plan {
             ..DiskConfig::default()
         },
         filled: 1.0,
-        bypass,
-        threshold,
-        mark: Mark::Off,
-        stalled_after_ns: 20 * S,
+        options: DisksOptions {
+            bypass,
+            threshold,
+            mark: Mark::Off,
+            stalled_after: Time { ns: 20 * S },
+            ..DisksOptions::default()
+        },
         ..DiskPlan::default()
     };
     let with_disk = RouterPlan {
-        store_bytes: 0,
-        store_admits: false,
+        store: StoreOptions { admit: false, ..StoreOptions::with_bytes(0) },
         disk: Some(disk),
         ..RouterPlan::default()
     };
-    let plain = RouterPlan { store_bytes: 0, ..RouterPlan::default() };
+    let plain = RouterPlan { store: StoreOptions::with_bytes(0), ..RouterPlan::default() };
     let link = LinkConfig {
         delay_ns: cell.round_trip_ns / 2,
         queue_packets_max: 1 << 20,

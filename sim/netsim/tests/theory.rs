@@ -4,9 +4,11 @@
 mod common;
 
 use common::{Builder, S, consumer, names, poisson, producer};
+use weir_base::units::Time;
 use weir_forward::{Bypass, Mark};
 use weir_netem::{DiskConfig, LinkConfig, ServiceTime};
 use weir_netsim::Network;
+use weir_options::{DisksOptions, StoreOptions};
 use weir_plan::event::Queue;
 use weir_plan::event::{Event, EventKind};
 use weir_plan::workload::Popularity;
@@ -45,7 +47,7 @@ fn with_stage(capacity: u32, when_full: WhenFull) -> RouterPlan {
     };
     RouterPlan {
         store_filled: 1.0,
-        store_admits: false,
+        store: StoreOptions { admit: false, ..RouterPlan::default().store },
         stages: Some(StagesPlan { store: Some(stage), ..StagesPlan::default() }),
         ..RouterPlan::default()
     }
@@ -61,14 +63,18 @@ fn with_disk(reads: u32, bypass: Bypass) -> RouterPlan {
             ..DiskConfig::default()
         },
         filled: 1.0,
-        bypass,
-        mark: Mark::Off,
-        threshold: reads,
-        reads_max: reads,
-        stalled_after_ns: 60 * S,
+        options: DisksOptions {
+            bypass,
+            mark: Mark::Off,
+            threshold: reads,
+            reads_max: reads,
+            stalled_after: Time { ns: 60 * S },
+            ..DisksOptions::default()
+        },
         ..DiskPlan::default()
     };
-    RouterPlan { store_bytes: 0, store_admits: false, disk: Some(disk), ..RouterPlan::default() }
+    let store = StoreOptions { admit: false, ..StoreOptions::with_bytes(0) };
+    RouterPlan { store, disk: Some(disk), ..RouterPlan::default() }
 }
 
 fn run(plan: &Plan) -> Vec<Event> {
@@ -275,7 +281,7 @@ fn pipeline(seed: u64, service_rates: [f64; 5], arrival_rate: f64) -> Plan {
     let [store, store_write, pit, pit_data, fib] = service_rates.map(stage);
     let router = builder.router(RouterPlan {
         store_filled: 0.4,
-        store_admits: false,
+        store: StoreOptions { admit: false, ..RouterPlan::default().store },
         stages: Some(StagesPlan {
             store,
             store_write,

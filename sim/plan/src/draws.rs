@@ -52,7 +52,7 @@ impl Plan {
         node: usize,
     ) -> Result<impl Iterator<Item = Packet> + use<>, PlanError> {
         let share = match self.nodes.get(node).map(|node| &node.role) {
-            Some(Role::Router(router)) if router.store_bytes > 0 => router.store_filled,
+            Some(Role::Router(router)) if router.store.size.bytes > 0 => router.store_filled,
             _ => 0.0,
         };
         let mut producers = self.producers()?;

@@ -6,10 +6,10 @@
 
 mod disk;
 mod router;
-mod words;
 
 use serde::{Deserialize, Serialize};
 use weir_netem::{LinkConfig, ServiceTime};
+use weir_options::StoreOptions;
 
 pub use self::disk::{DISKS_MAX, DiskPlan};
 use crate::workload::{ConsumerPlan, ProducerPlan};
@@ -65,16 +65,8 @@ pub enum Role {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RouterPlan {
-    /// Octets of memory for the content store of the whole router; 0 stores nothing.
-    pub store_bytes: u64,
-    /// `lru`, `fifo`, `lfu` or `s3-fifo`.
-    pub store_policy: String,
-    /// How the store finds names: `hash`, or `ordered` as CCNx did.
-    pub store_index: String,
-    /// What the store compares: `stored` names, or names that it decodes from packets (`decode`).
-    pub store_compare: String,
-    /// Whether Data that passes is stored.
-    pub store_admits: bool,
+    /// Its content store, that of all shards together.
+    pub store: StoreOptions,
     /// The share of the segments of every producer of the plan that is in the store from the start,
     /// 0 to 1, drawn by the seed, as far as it fits.
     pub store_filled: f64,
@@ -96,11 +88,7 @@ pub struct RouterPlan {
 impl Default for RouterPlan {
     fn default() -> Self {
         Self {
-            store_bytes: 64 << 20,
-            store_policy: "s3-fifo".into(),
-            store_index: "hash".into(),
-            store_compare: "stored".into(),
-            store_admits: true,
+            store: StoreOptions::with_bytes(64 << 20),
             store_filled: 0.0,
             disk: None,
             pit_entries_max: 1 << 16,

@@ -48,7 +48,6 @@ fn check_nodes(plan: &Plan) -> Result<(), PlanError> {
 
 fn check_router(router: &RouterPlan, name: &str) -> Result<(), PlanError> {
     let place = format!("node `{name}`");
-    router.store_config(name)?;
     router.strategy_of_root(name)?;
     if !(0.0..=1.0).contains(&router.store_filled) {
         let problem = format!("is {}; it is a share from 0 to 1", router.store_filled);

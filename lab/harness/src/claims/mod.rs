@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use weir_queueing::factorial::Analysis;
 
-use crate::document::{self, Reader, ScenarioError};
+use crate::document::{self, ScenarioError, Tree, texts};
 use crate::library::Paper;
 use crate::record::Results;
 use crate::scenario::Experiment;
@@ -129,25 +129,43 @@ pub(crate) struct Evaluation<'a> {
     pub(crate) data: Option<&'a Analysis>,
 }
 
-const KNOWN: &[&str] = &[
-    "id",
-    "figure",
-    "metric",
-    "text",
-    "unit",
-    "differs",
-    "scenario",
-    "arm",
-    "data",
-    "sizes",
-    "measure",
-    "order",
-    "paper",
-    "within",
-    "within_absolute",
-    "at_least",
-    "at_most",
-];
+/// `claims.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClaimsFile {
+    paper: String,
+    #[serde(default)]
+    title: String,
+    #[serde(default)]
+    claim: Vec<ClaimTable>,
+}
+
+/// `[[claim]]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClaimTable {
+    id: String,
+    figure: String,
+    metric: String,
+    #[serde(default)]
+    text: String,
+    #[serde(default)]
+    unit: String,
+    #[serde(default)]
+    differs: String,
+    scenario: Option<String>,
+    arm: Option<Arm>,
+    data: Option<String>,
+    sizes: Option<Vec<Size>>,
+    measure: Option<String>,
+    #[serde(default, deserialize_with = "texts")]
+    order: Vec<String>,
+    paper: Option<f64>,
+    within: Option<f64>,
+    within_absolute: Option<f64>,
+    at_least: Option<f64>,
+    at_most: Option<f64>,
+}
 
 impl Claims {
     /// Reads a paper's `claims.toml`.
@@ -161,110 +179,96 @@ impl Claims {
             line: None,
             message: format!("has no claims: {message}"),
         })?;
-        let root = document::parse(&file, &text)?;
-        let top = Reader::new(&file, "the claims", &root, &["paper", "title", "claim"])?;
+        let tree = document::parse(&file, &text)?;
+        let file: ClaimsFile = tree.read()?;
         let mut claims: Vec<Claim> = Vec::new();
-        for reader in top.tables("claim", KNOWN)? {
-            let claim = claim(&reader, paper)?;
+        for (at, table) in file.claim.into_iter().enumerate() {
+            let path = format!("claim[{at}]");
+            let claim = claim(&tree, &path, table, paper)?;
             if claims.iter().any(|other| other.id == claim.id) {
                 let message =
                     format!("two claims are called \"{}\"; give each an `id` of its own", claim.id);
-                return Err(reader.error_at("id", message));
+                return Err(tree.error(&format!("{path}.id"), message));
             }
             claims.push(claim);
         }
-        Ok(Self {
-            paper: top.required_text("paper")?.to_owned(),
-            title: top.text("title")?.unwrap_or_default().to_owned(),
-            claims,
-        })
+        Ok(Self { paper: file.paper, title: file.title, claims })
     }
 }
 
-fn claim(reader: &Reader<'_>, paper: &Paper) -> Result<Claim, ScenarioError> {
-    let source = source(reader, paper)?;
+fn claim(
+    tree: &Tree,
+    path: &str,
+    table: ClaimTable,
+    paper: &Paper,
+) -> Result<Claim, ScenarioError> {
     let parse = |key: &str, text: &str| {
-        expression::parse(text).map_err(|message| reader.error_at(key, message))
+        expression::parse(text).map_err(|message| tree.error(&format!("{path}.{key}"), message))
     };
-    let order = reader.texts("order")?.unwrap_or_default();
     let order: Vec<Expression> =
-        order.iter().map(|text| parse("order", text)).collect::<Result<_, _>>()?;
-    let measure = match (reader.text("measure")?, order.as_slice()) {
+        table.order.iter().map(|text| parse("order", text)).collect::<Result<_, _>>()?;
+    let measure = match (&table.measure, order.as_slice()) {
         (Some(text), _) => parse("measure", text)?,
         (None, [first, second, ..]) => {
             Expression::Binary('/', Box::new(first.clone()), Box::new(second.clone()))
         }
         _ => {
-            let message = "[[claim]] lacks `measure`, such as measure = \"mean(goodput)\", or an \
-                `order` of at least two";
-            return Err(reader.error(reader.line(), message));
+            let message = "lacks `measure`, such as measure = \"mean(goodput)\", or an `order` of \
+                           at least two";
+            return Err(tree.error(path, message));
         }
     };
     let rules = Rules {
-        paper: reader.number("paper")?,
-        within: reader.number("within")?,
-        within_absolute: reader.number("within_absolute")?,
-        at_least: reader.number("at_least")?,
-        at_most: reader.number("at_most")?,
+        paper: table.paper,
+        within: table.within,
+        within_absolute: table.within_absolute,
+        at_least: table.at_least,
+        at_most: table.at_most,
     };
     let needs_paper = rules.within.is_some() || rules.within_absolute.is_some();
     if needs_paper && rules.paper.is_none() {
-        return Err(reader
-            .error_at("within", "`within` compares with `paper`; write the paper's value, too"));
+        let message = "compares with `paper`; write the paper's value, too";
+        return Err(tree.error(&format!("{path}.within"), message));
     }
     if order.is_empty() && !needs_paper && rules.at_least.is_none() && rules.at_most.is_none() {
-        let message = "[[claim]] has no rule; write `within`, `within_absolute`, `at_least`, \
-            `at_most` or `order`";
-        return Err(reader.error(reader.line(), message));
+        let message = "has no rule; write `within`, `within_absolute`, `at_least`, `at_most` or \
+                       `order`";
+        return Err(tree.error(path, message));
     }
     Ok(Claim {
-        id: reader.required_text("id")?.to_owned(),
-        figure: reader.required_text("figure")?.to_owned(),
-        metric: reader.required_text("metric")?.to_owned(),
-        text: reader.text("text")?.unwrap_or_default().to_owned(),
-        unit: reader.text("unit")?.unwrap_or_default().to_owned(),
-        differs: reader.text("differs")?.unwrap_or_default().to_owned(),
-        source,
+        source: source(tree, path, &table, paper)?,
+        id: table.id,
+        figure: table.figure,
+        metric: table.metric,
+        text: table.text,
+        unit: table.unit,
+        differs: table.differs,
         rules,
-        sizes: sizes(reader)?,
+        sizes: table.sizes.unwrap_or_else(|| vec![Size::Smoke, Size::Full]),
         measure,
         order,
-        line: reader.line(),
-        file: Arc::clone(reader.file()),
+        line: tree.line(path),
+        file: Arc::clone(&tree.file),
     })
 }
 
-fn sizes(reader: &Reader<'_>) -> Result<Vec<Size>, ScenarioError> {
-    let Some(words) = reader.texts("sizes")? else { return Ok(vec![Size::Smoke, Size::Full]) };
-    let size = |word: &String| match word.as_str() {
-        "smoke" => Ok(Size::Smoke),
-        "full" => Ok(Size::Full),
-        _ => Err(reader.error_at(
-            "sizes",
-            format!("`sizes` cannot hold \"{word}\"; write \"smoke\" or \"full\""),
-        )),
-    };
-    words.iter().map(size).collect()
-}
-
-fn source(reader: &Reader<'_>, paper: &Paper) -> Result<Source, ScenarioError> {
-    match (reader.text("scenario")?, reader.text("data")?) {
-        (Some(name), None) => {
-            let arm = reader.word("arm", &["sim", "real"])?.and_then(Arm::from_word);
-            Ok(Source::Scenario { name: name.to_owned(), arm })
-        }
+fn source(
+    tree: &Tree,
+    path: &str,
+    table: &ClaimTable,
+    paper: &Paper,
+) -> Result<Source, ScenarioError> {
+    match (&table.scenario, &table.data) {
+        (Some(name), None) => Ok(Source::Scenario { name: name.clone(), arm: table.arm }),
         (None, Some(data)) => {
-            let text =
-                paper.folder.read(data).map_err(|message| reader.error_at("data", message))?;
+            let error = |message: String| tree.error(&format!("{path}.data"), message);
+            let text = paper.folder.read(data).map_err(error)?;
             let analysis = weir_queueing::factorial::parse(&text)
                 .and_then(|design| design.analyse(factorial::CONFIDENCE))
-                .map_err(|error| reader.error_at("data", format!("{data}: {error}")))?;
+                .map_err(|problem| error(format!("{data}: {problem}")))?;
             Ok(Source::Data(analysis))
         }
-        _ => {
-            Err(reader
-                .error(reader.line(), "[[claim]] has either a `scenario` or `data`; name one"))
-        }
+        _ => Err(tree.error(path, "has either a `scenario` or `data`; name one")),
     }
 }
 

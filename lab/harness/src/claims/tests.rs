@@ -187,7 +187,7 @@ fn wrong_claims_are_refused_with_their_line() {
     for (lines, expected) in [
         (
             "measure = \"mean(y\"\nat_least = 0",
-            "x/claims.toml:7: in \"mean(y\": the end where `,` or `)`",
+            "x/claims.toml:7: claim[0].measure: in \"mean(y\": the end where `,` or `)`",
         ),
         ("measure = \"y\"\nat_least = 0", "`y` stands alone; write a function such as mean(y)"),
         (
@@ -196,11 +196,17 @@ fn wrong_claims_are_refused_with_their_line() {
         ),
         ("measure = \"slope(y)\"\nat_least = 0", "`slope` takes 1 name and 2 numbers, not 1 and 0"),
         ("measure = \"1 1\"\nat_least = 0", "\"1\" where an operator or the end should be"),
-        ("measure = \"mean(y)\"", "[[claim]] has no rule"),
-        ("measure = \"mean(y)\"\nwithin = 0.1", "x/claims.toml:8: `within` compares with `paper`"),
-        ("at_least = 1", "[[claim]] lacks `measure`"),
-        ("measure = \"1\"\nat_leest = 1", "x/claims.toml:8: unknown key `at_leest`"),
-        ("data = \"no.csv\"\nmeasure = \"1\"\nat_least = 0", "x/claims.toml:6: cannot read"),
+        ("measure = \"mean(y)\"", "claim[0]: has no rule"),
+        (
+            "measure = \"mean(y)\"\nwithin = 0.1",
+            "x/claims.toml:8: claim[0].within: compares with `paper`",
+        ),
+        ("at_least = 1", "claim[0]: lacks `measure`"),
+        ("measure = \"1\"\nat_leest = 1", "x/claims.toml:8: claim[0]: unknown key `at_leest`"),
+        (
+            "data = \"no.csv\"\nmeasure = \"1\"\nat_least = 0",
+            "x/claims.toml:6: claim[0].data: cannot read",
+        ),
     ] {
         let error = claim_of(lines).expect_err(lines).to_string();
         assert!(error.contains(expected), "{lines}\n  gave     {error}\n  expected {expected}");

@@ -11,12 +11,12 @@ mod histogram;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
+use serde::Deserialize;
 use weir_plan::event::Queue;
 
 use crate::Arm;
-use crate::document::{Reader, ScenarioError, suggestion};
+use crate::document::{ScenarioError, Tree, suggestion, texts};
 
 pub use collect::{Collector, Measured};
 pub use histogram::Histogram;
@@ -44,7 +44,8 @@ pub struct Metric {
     pub over_time: bool,
     /// The distribution of samples is recorded, too.
     pub distribution: bool,
-    pub(crate) line: usize,
+    /// Where it stands in the file.
+    pub(crate) path: String,
 }
 
 /// What samples become.
@@ -352,18 +353,25 @@ impl Measure {
     }
 }
 
-const KNOWN: &[&str] = &[
-    "id",
-    "measure",
-    "label",
-    "unit",
-    "at",
-    "queue",
-    "statistic",
-    "per_node",
-    "over_time",
-    "distribution",
-];
+/// `[[metric]]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MetricTable {
+    id: String,
+    measure: String,
+    label: Option<String>,
+    unit: Option<String>,
+    #[serde(default, deserialize_with = "texts")]
+    at: Vec<String>,
+    queue: Option<String>,
+    statistic: Option<String>,
+    #[serde(default)]
+    per_node: bool,
+    #[serde(default)]
+    over_time: bool,
+    #[serde(default)]
+    distribution: bool,
+}
 
 /// What files call the queues of a node.
 const QUEUES: &[(&str, Queue)] = &[
@@ -379,98 +387,118 @@ const QUEUES: &[(&str, Queue)] = &[
 ];
 
 /// Reads `[[metric]]`.
-pub(crate) fn metrics(top: &Reader<'_>) -> Result<Vec<Metric>, ScenarioError> {
+pub(crate) fn metrics(tree: &Tree, tables: Vec<MetricTable>) -> Result<Vec<Metric>, ScenarioError> {
     let mut metrics: Vec<Metric> = Vec::new();
-    for reader in top.tables("metric", KNOWN)? {
-        let metric = metric(&reader)?;
+    for (at, table) in tables.into_iter().enumerate() {
+        let path = format!("metric[{at}]");
+        let error = |(key, message): Wrong| tree.error(&format!("{path}.{key}"), message);
+        let metric = table.metric(path.clone()).map_err(error)?;
         if metrics.iter().any(|other| other.id == metric.id) {
             let message =
                 format!("two metrics are called \"{}\"; give each an `id` of its own", metric.id);
-            return Err(reader.error_at("id", message));
+            return Err(error(("id", message)));
         }
         metrics.push(metric);
     }
     if metrics.is_empty() {
-        return Err(top.error(1, "nothing is measured; write at least one [[metric]]"));
+        return Err(tree.error("", "nothing is measured; write at least one [[metric]]"));
     }
     Ok(metrics)
 }
 
-fn metric(reader: &Reader<'_>) -> Result<Metric, ScenarioError> {
-    let words: Vec<&str> = Measure::ALL.iter().map(|measure| measure.word()).collect();
-    let word = reader.required("measure", "\"goodput\"", reader.word("measure", &words)?)?;
-    let measure = Measure::ALL.iter().copied().find(|measure| measure.word() == word);
-    let measure = reader.required("measure", "\"goodput\"", measure)?;
-    let queues: Vec<&str> = QUEUES.iter().map(|(word, _)| *word).collect();
-    let queue = reader.word("queue", &queues)?;
-    if queue.is_some() != measure.is_of_queue() {
-        let message = match queue {
-            Some(_) => format!("`queue` has no meaning for measure = \"{word}\"; leave it out"),
-            None => format!("measure = \"{word}\" is one of a queue; write queue = \"store\", say"),
-        };
-        return Err(reader.error_at("measure", message));
-    }
-    let statistic = statistic(reader, measure)?;
-    let id = reader.required_text("id")?.to_owned();
-    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
-    if id.is_empty() || id.as_bytes()[0].is_ascii_digit() || !id.bytes().all(is_plain) {
-        let message =
-            format!("`id` is \"{id}\"; write letters, digits and '_', and no digit first");
-        return Err(reader.error_at("id", message));
-    }
-    let distribution = reader.truth("distribution")?.unwrap_or(false);
-    if distribution && measure.kind() != Kind::Samples {
-        return Err(reader.error_at(
-            "distribution",
-            format!("\"{word}\" has no samples and no distribution; leave it out"),
-        ));
-    }
-    Ok(Metric {
-        id,
-        label: reader.text("label")?.unwrap_or(measure.label()).to_owned(),
-        unit: reader.text("unit")?.unwrap_or(measure.unit()).to_owned(),
-        queue: queue
-            .and_then(|queue| QUEUES.iter().find(|(word, _)| *word == queue))
-            .map(|(_, queue)| *queue),
-        measure,
-        at: reader.texts("at")?.unwrap_or_default(),
-        statistic,
-        per_node: reader.truth("per_node")?.unwrap_or(false),
-        over_time: reader.truth("over_time")?.unwrap_or(false),
-        distribution,
-        line: reader.line(),
-    })
-}
+/// A key, and what is wrong with it.
+type Wrong = (&'static str, String);
 
-fn statistic(reader: &Reader<'_>, measure: Measure) -> Result<Statistic, ScenarioError> {
-    let Some(word) = reader.text("statistic")? else { return Ok(Statistic::Mean) };
-    if measure.kind() != Kind::Samples {
-        let message =
-            format!("\"{}\" is no matter of samples; leave `statistic` out", measure.word());
-        return Err(reader.error_at("statistic", message));
-    }
-    let percentile = word.strip_prefix('p').and_then(|rest| rest.parse().ok());
-    Ok(match (word, percentile) {
-        ("mean", _) => Statistic::Mean,
-        ("min", _) => Statistic::Min,
-        ("max", _) => Statistic::Max,
-        ("last", _) => Statistic::Last,
-        ("count", _) => Statistic::Count,
-        ("median", _) => Statistic::Percentile(50.0),
-        (_, Some(percent)) if (0.0..=100.0).contains(&percent) => Statistic::Percentile(percent),
-        _ => {
-            let known = ["mean", "min", "max", "last", "count", "median", "p99"];
-            let message = format!("`statistic` cannot be \"{word}\"; {}", suggestion(word, &known));
-            return Err(reader.error_at("statistic", message));
+impl MetricTable {
+    fn metric(self, path: String) -> Result<Metric, Wrong> {
+        let word = &self.measure;
+        let measure = Measure::ALL.iter().copied().find(|measure| measure.word() == word);
+        let measure = measure.ok_or_else(|| {
+            let words: Vec<&str> = Measure::ALL.iter().map(|measure| measure.word()).collect();
+            ("measure", format!("cannot be \"{word}\"; {}", suggestion(word, &words)))
+        })?;
+        let queue = self.queue(measure)?;
+        let is_plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+        let id = &self.id;
+        if id.is_empty() || id.as_bytes()[0].is_ascii_digit() || !id.bytes().all(is_plain) {
+            let message = format!("is \"{id}\"; write letters, digits and '_', and no digit first");
+            return Err(("id", message));
         }
-    })
+        if self.distribution && measure.kind() != Kind::Samples {
+            let message = format!("\"{word}\" has no samples and no distribution; leave it out");
+            return Err(("distribution", message));
+        }
+        Ok(Metric {
+            statistic: self.statistic(measure)?,
+            label: self.label.unwrap_or_else(|| measure.label().to_owned()),
+            unit: self.unit.unwrap_or_else(|| measure.unit().to_owned()),
+            queue,
+            measure,
+            id: self.id,
+            at: self.at,
+            per_node: self.per_node,
+            over_time: self.over_time,
+            distribution: self.distribution,
+            path,
+        })
+    }
+
+    fn queue(&self, measure: Measure) -> Result<Option<Queue>, Wrong> {
+        let word = measure.word();
+        match &self.queue {
+            None if measure.is_of_queue() => {
+                let message =
+                    format!("measure = \"{word}\" is one of a queue; write queue = \"store\", say");
+                Err(("measure", message))
+            }
+            None => Ok(None),
+            Some(_) if !measure.is_of_queue() => {
+                let message =
+                    format!("`queue` has no meaning for measure = \"{word}\"; leave it out");
+                Err(("measure", message))
+            }
+            Some(name) => {
+                let queue = QUEUES.iter().find(|(word, _)| word == name);
+                queue.map(|(_, queue)| Some(*queue)).ok_or_else(|| {
+                    let names: Vec<&str> = QUEUES.iter().map(|(word, _)| *word).collect();
+                    ("queue", format!("cannot be \"{name}\"; {}", suggestion(name, &names)))
+                })
+            }
+        }
+    }
+
+    fn statistic(&self, measure: Measure) -> Result<Statistic, Wrong> {
+        let Some(word) = self.statistic.as_deref() else { return Ok(Statistic::Mean) };
+        if measure.kind() != Kind::Samples {
+            let message =
+                format!("\"{}\" is no matter of samples; leave `statistic` out", measure.word());
+            return Err(("statistic", message));
+        }
+        let percentile = word.strip_prefix('p').and_then(|rest| rest.parse().ok());
+        Ok(match (word, percentile) {
+            ("mean", _) => Statistic::Mean,
+            ("min", _) => Statistic::Min,
+            ("max", _) => Statistic::Max,
+            ("last", _) => Statistic::Last,
+            ("count", _) => Statistic::Count,
+            ("median", _) => Statistic::Percentile(50.0),
+            (_, Some(percent)) if (0.0..=100.0).contains(&percent) => {
+                Statistic::Percentile(percent)
+            }
+            _ => {
+                let known = ["mean", "min", "max", "last", "count", "median", "p99"];
+                let message = format!("cannot be \"{word}\"; {}", suggestion(word, &known));
+                return Err(("statistic", message));
+            }
+        })
+    }
 }
 
 impl Metric {
     /// The nodes it is measured at, of a plan with these groups and node names.
     pub(crate) fn nodes(
         &self,
-        file: &Arc<str>,
+        tree: &Tree,
         groups: &BTreeMap<String, Vec<usize>>,
         names: &[&str],
     ) -> Result<Option<Vec<usize>>, ScenarioError> {
@@ -486,15 +514,12 @@ impl Metric {
             } else {
                 let mut known: Vec<&str> = groups.keys().map(String::as_str).collect();
                 known.extend(names.iter().take(40));
-                return Err(ScenarioError {
-                    file: file.to_string(),
-                    line: Some(self.line),
-                    message: format!(
-                        "metric \"{}\" is at \"{word}\", which is neither a group nor a node; {}",
-                        self.id,
-                        suggestion(word, &known)
-                    ),
-                });
+                let message = format!(
+                    "metric \"{}\" is at \"{word}\", which is neither a group nor a node; {}",
+                    self.id,
+                    suggestion(word, &known)
+                );
+                return Err(tree.error(&self.path, message));
             }
         }
         Ok(Some(nodes))

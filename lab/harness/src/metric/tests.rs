@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use weir_forward::BusyStats;
 use weir_plan::event::{Event, EventKind, Observer, Queue, RouterSample};
 use weir_plan::workload::{ConsumerPlan, Demand, Names, Popularity, Sizes};
@@ -7,15 +5,13 @@ use weir_plan::{NodePlan, Role};
 
 use super::*;
 use crate::document;
-use crate::document::Reader;
 
 const S: u64 = 1_000_000_000;
 
 fn metrics_of(text: &str) -> Vec<Metric> {
-    let file: Arc<str> = "t".into();
-    let root = document::parse(&file, text).expect("TOML");
-    let top = Reader::new(&file, "the scenario", &root, &["metric"]).expect("a table");
-    metrics(&top).expect("metrics")
+    let tree = document::parse("t", text).expect("TOML");
+    let tables = tree.read_at("metric", tree.at("metric").expect("a list")).expect("tables");
+    metrics(&tree, tables).expect("metrics")
 }
 
 /// Two consumers (nodes 0 and 1) of one producer's names, and a router (2).

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use serde_json::Value;
-use weir_base::NS_PER_MS;
 use weir_netem::{DiskConfig, ServiceTime};
+use weir_options::DisksOptions;
 use weir_plan::DiskPlan;
 use weir_store::disk::{Admission, OfferAt};
 
@@ -74,8 +75,8 @@ pub(super) fn unsupported(device: &DiskConfig) -> Option<&'static str> {
     }
 }
 
-/// The part of a configuration that is about disks; times are in whole milliseconds, rounded up.
-/// Disks that are being filled are as fast as they can be and take all that comes.
+/// The part of a configuration that is about disks. Disks that are being filled are as fast as
+/// they can be and take all that comes.
 pub(super) fn config_text(plan: &DiskPlan, place: &Place, is_filled: bool) -> String {
     let mut text = String::new();
     let quoted = |path: &Path| Value::from(path.display().to_string()).to_string();
@@ -93,35 +94,22 @@ pub(super) fn config_text(plan: &DiskPlan, place: &Place, is_filled: bool) -> St
             text.push_str(&pace(&plan.device, place.seed.wrapping_add(disk.into())));
         }
     }
-    let (offer, writes_max, admission) = match is_filled {
-        true => (OfferAt::Arrival, FILL_WRITES_MAX, Admission::All),
-        false => (plan.offer, plan.writes_max, plan.admission),
+    let options = match is_filled {
+        true => DisksOptions {
+            offer: OfferAt::Arrival,
+            writes_max: FILL_WRITES_MAX,
+            admission: Admission::All,
+            ..plan.options.clone()
+        },
+        false => plan.options.clone(),
     };
-    let _ = write!(
-        text,
-        "\n[disks]\nadmission = \"{admission}\"\noffer = \"{offer}\"\nfilter = \"{}\"\n\
-         filter_false_positives_ppm = {}\nrecord_size_typical = {}\nio = \"{}\"\n\
-         interests_waiting_max = {}\nbypass = \"{}\"\nthreshold = {}\nmark = \"{}\"\n\
-         announce_period = \"{}ms\"\ncontention = \"{}\"\ndepth = {}\nreads_max = {}\n\
-         writes_max = {writes_max}\nwrite_size_max = {}\nwrite_delay_max = \"{}ms\"\n\
-         stalled_after = \"{}ms\"\n",
-        plan.filter,
-        plan.false_positives_ppm,
-        plan.record_bytes_typical,
-        plan.io,
-        plan.interests_waiting_max,
-        plan.bypass,
-        plan.threshold,
-        plan.mark,
-        plan.announce_period_ns.div_ceil(NS_PER_MS),
-        plan.contention,
-        plan.depth,
-        plan.reads_max,
-        plan.write_bytes_max,
-        plan.write_delay_ns.div_ceil(NS_PER_MS),
-        plan.stalled_after_ns.div_ceil(NS_PER_MS),
-    );
+    let _ = write!(text, "\n[disks]\n{}", options_text(&options));
     text
+}
+
+/// Options as a table of a configuration has them.
+pub(super) fn options_text(options: &impl Serialize) -> String {
+    toml::to_string(options).expect("options are plain values")
 }
 
 /// How slow a disk is made; one of a plan that takes no time is left as it is.

@@ -24,7 +24,7 @@ pub(super) fn fill(plan: &Plan, router: &mut Router) -> Result<(), RealError> {
     let Role::Router(settings) = &plan.nodes[router.node].role else {
         return Ok(());
     };
-    if settings.store_filled <= 0.0 || settings.store_bytes == 0 {
+    if settings.store_filled <= 0.0 || settings.store.size.bytes == 0 {
         return Ok(());
     }
     let packets = plan.stored_at_start(router.node).map_err(unsupported)?;
@@ -32,7 +32,7 @@ pub(super) fn fill(plan: &Plan, router: &mut Router) -> Result<(), RealError> {
         let store = metrics::fetch_store(metrics)?;
         Ok(Progress { arrived: store.insertions, is_full: store.evictions > 0 })
     })?;
-    router.set_admission(settings.store_admits)
+    router.set_admission(settings.store.admit)
 }
 
 /// Puts on the disks of `router` what the plan says.

@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use weir_base::FaceId;
+use weir_base::units::Size;
 use weir_face::FaceUri;
+use weir_forward::UnsolicitedPolicy;
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, FacePersistency};
+use weir_options::StoreOptions;
 use weir_plan::RouterPlan;
 use weir_plan::event::RouterSample;
 use weir_socket::{Client, CommandError};
@@ -79,24 +82,27 @@ pub(super) fn config_text(plan: &RouterPlan, setting: &Setting<'_>) -> String {
     let mut text = String::new();
     let quoted = |text: &str| Value::from(text).to_string();
     let fib_entries_max = u64::from(plan.fib_filler) + routes as u64 + FIB_ENTRIES_SPARE;
+    let store = StoreOptions {
+        size: if is_filled { Size { bytes: FILL_STORE_BYTES } } else { plan.store.size },
+        // What is in the store from the start has to get there.
+        admit: plan.store.admit || is_open,
+        unsolicited: match is_open {
+            true => UnsolicitedPolicy::AdmitLocal,
+            false => plan.store.unsolicited,
+        },
+        ..plan.store.clone()
+    };
     // Writing to a String cannot fail.
     let _ = write!(
         text,
         "[router]\nthreads = {}\npit_entries_max = {pit}\npit_entries_per_face_max = {pit}\n\
          fib_entries_max = {fib_entries_max}\n\n\
-         [store]\nsize = {}\npolicy = {}\nindex = {}\ncompare = {}\nadmit = {}\n\
-         unsolicited = \"{}\"\n\n\
+         [store]\n{}\n\
          [faces]\nunix = {}\nudp = [\"{}\"]\ntcp = [\"{}\"]\nidle_timeout = \"24h\"\n\n\
          [metrics]\naddress = \"{}\"\n\n[log]\nlevel = \"warn\"\n\n\
          [[strategy]]\nprefix = \"/\"\nstrategy = {}\n",
         plan.shards,
-        if is_filled { FILL_STORE_BYTES } else { plan.store_bytes },
-        quoted(&plan.store_policy),
-        quoted(&plan.store_index),
-        quoted(&plan.store_compare),
-        // What is in the store from the start has to get there.
-        plan.store_admits || is_open,
-        if is_open { "admit-local" } else { "drop-all" },
+        disks::options_text(&store),
         quoted(&at.unix.display().to_string()),
         at.udp,
         at.tcp,

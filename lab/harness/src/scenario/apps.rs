@@ -1,68 +1,136 @@
 //! `[[producer]]` and `[[consumer]]`.
 
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 
+use serde::{Deserialize, Deserializer};
 use weir_base::Rng;
+use weir_base::units::{Frequency, Size, Time, parse_bytes};
 use weir_plan::workload::{
-    Arrivals, Collection, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes,
+    Arrivals, Collection, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes, Trace,
     WorkloadError,
 };
 use weir_transport::Controller;
 
-use super::links::{self, LinkSettings};
-use crate::document::{Node, Reader, ScenarioError, Value};
+use super::links::{LinkSettings, LinkTable};
+use crate::document::{ScenarioError, Tree, suggestion, texts};
 use crate::folder::Folder;
-
-pub(super) const PRODUCER: &[&str] = &[
-    "id",
-    "at",
-    "per_node",
-    "prefix",
-    "link",
-    "objects",
-    "size",
-    "sizes_file",
-    "segment",
-    "components",
-    "freshness",
-    "delay",
-];
-pub(super) const CONSUMER: &[&str] = &[
-    "id",
-    "at",
-    "per_node",
-    "link",
-    "of",
-    "spread",
-    "popularity",
-    "exponent",
-    "shift",
-    "trace",
-    "requests",
-    "arrivals",
-    "rate",
-    "on",
-    "off",
-    "window",
-    "count",
-    "objects",
-    "controller",
-    "start",
-    "stagger",
-    "stop",
-    "lifetime",
-    "verification",
-];
 
 /// Requests of a generated trace at most.
 const REQUESTS_MAX: u64 = 10_000_000;
+/// Content octets of a packet at most: a packet has 8,800 octets.
+const SEGMENT_BYTES_MAX: u64 = 8_192;
+
+/// `[[producer]]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ProducerTable {
+    id: String,
+    #[serde(deserialize_with = "texts")]
+    at: Vec<String>,
+    per_node: Option<NonZeroU64>,
+    prefix: Option<String>,
+    link: Option<LinkTable>,
+    objects: Option<NonZeroU64>,
+    size: Option<SizeText>,
+    sizes_file: Option<String>,
+    #[serde(deserialize_with = "segment")]
+    segment: u32,
+    #[serde(default)]
+    components: u32,
+    freshness: Option<Time>,
+    delay: Option<Time>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "write a size such as \"1MiB\", or { mean = \"1MiB\", sigma = 1.0 } with min and \
+                 max, too"
+)]
+enum SizeText {
+    Fixed(Size),
+    LogNormal(LogNormal),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LogNormal {
+    mean: Size,
+    sigma: f64,
+    min: Option<Size>,
+    max: Option<Size>,
+}
+
+fn segment<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    let size = Size::deserialize(from)?;
+    if (1..=SEGMENT_BYTES_MAX).contains(&size.bytes) {
+        return Ok(size.bytes as u32);
+    }
+    let message = "must be from 1B to 8KiB: a packet has 8,800 octets at most";
+    Err(serde::de::Error::custom(message))
+}
+
+/// `[[consumer]]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ConsumerTable {
+    id: String,
+    #[serde(deserialize_with = "texts")]
+    at: Vec<String>,
+    per_node: Option<NonZeroU64>,
+    link: Option<LinkTable>,
+    of: String,
+    spread: Option<NonZeroU64>,
+    #[serde(default)]
+    popularity: PopularityWord,
+    exponent: Option<f64>,
+    shift: Option<f64>,
+    trace: Option<String>,
+    requests: Option<NonZeroU64>,
+    arrivals: Option<ArrivalsWord>,
+    rate: Option<Frequency>,
+    on: Option<Time>,
+    off: Option<Time>,
+    window: Option<NonZeroU32>,
+    count: Option<NonZeroU64>,
+    #[serde(default)]
+    objects: bool,
+    controller: Option<String>,
+    start: Option<Time>,
+    stagger: Option<Time>,
+    stop: Option<Time>,
+    lifetime: Option<Time>,
+    verification: Option<Time>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum PopularityWord {
+    #[default]
+    Sequential,
+    Uniform,
+    Zipf,
+    ZipfMandelbrot,
+    Trace,
+    Turns,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ArrivalsWord {
+    Poisson,
+    Constant,
+    OnOff,
+}
 
 /// Producers that are alike.
 #[derive(Clone, Debug)]
 pub(super) struct ProducerGroup {
+    /// Where it stands in the file.
+    pub(super) path: String,
     pub(super) id: String,
     pub(super) at: Vec<String>,
-    pub(super) at_line: usize,
     pub(super) per_node: u64,
     pub(super) prefix: Option<String>,
     pub(super) link: LinkSettings,
@@ -72,19 +140,18 @@ pub(super) struct ProducerGroup {
     components: u32,
     freshness_ms: u64,
     delay_ns: u64,
-    pub(super) line: usize,
 }
 
 /// Consumers that are alike.
 #[derive(Clone, Debug)]
 pub(super) struct ConsumerGroup {
+    /// Where it stands in the file.
+    pub(super) path: String,
     pub(super) id: String,
     pub(super) at: Vec<String>,
-    pub(super) at_line: usize,
     pub(super) per_node: u64,
     pub(super) link: LinkSettings,
     pub(super) of: String,
-    pub(super) of_line: usize,
     /// They take turns over the first so many producers of the group.
     pub(super) spread: Option<u64>,
     popularity: Asked,
@@ -94,7 +161,6 @@ pub(super) struct ConsumerGroup {
     stop_ns: Option<u64>,
     pub(super) lifetime_ms: u64,
     verify_ns: u64,
-    pub(super) line: usize,
 }
 
 /// Which object is next; how many there are is the producer's matter.
@@ -116,127 +182,120 @@ enum Asked {
     },
 }
 
+/// What a group is read with: its place, and what it refers to.
+struct Place<'a> {
+    tree: &'a Tree,
+    folder: &'a Folder,
+    path: String,
+}
+
+impl Place<'_> {
+    fn error(&self, key: &str, message: impl AsRef<str>) -> ScenarioError {
+        self.tree.error(&format!("{}.{key}", self.path), message)
+    }
+
+    /// An error about the whole table.
+    fn refuse(&self, message: &str) -> ScenarioError {
+        self.tree.error(&self.path, message)
+    }
+
+    fn check_id(&self, id: &str) -> Result<(), ScenarioError> {
+        let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
+        if !id.is_empty() && id.bytes().all(is_plain) {
+            return Ok(());
+        }
+        Err(self.error("id", format!("is \"{id}\"; write letters, digits, '-' and '_' only")))
+    }
+
+    fn check_at(&self, at: &[String]) -> Result<(), ScenarioError> {
+        match at {
+            [] => Err(self.error("at", "names no place; write for example [\"leaves\"]")),
+            _ => Ok(()),
+        }
+    }
+
+    fn link(
+        &self,
+        access: &LinkSettings,
+        table: Option<&LinkTable>,
+    ) -> Result<LinkSettings, ScenarioError> {
+        let Some(table) = table else { return Ok(access.clone()) };
+        access.with(table).map_err(|message| self.error("link", message))
+    }
+}
+
 pub(super) fn producers(
-    top: &Reader<'_>,
+    tree: &Tree,
+    tables: &[ProducerTable],
     access: &LinkSettings,
     folder: &Folder,
 ) -> Result<Vec<ProducerGroup>, ScenarioError> {
-    let readers = top.tables("producer", PRODUCER)?;
-    readers.iter().map(|reader| producer(reader, access, folder)).collect()
+    let places =
+        (0..tables.len()).map(|at| Place { tree, folder, path: format!("producer[{at}]") });
+    tables.iter().zip(places).map(|(table, place)| table.group(&place, access)).collect()
 }
 
-fn producer(
-    reader: &Reader<'_>,
-    access: &LinkSettings,
-    folder: &Folder,
-) -> Result<ProducerGroup, ScenarioError> {
-    let segment = reader.required("segment", "\"8KiB\"", reader.bytes("segment")?)?;
-    let segment_bytes = u32::try_from(segment)
-        .ok()
-        .filter(|bytes| (1..=8_192).contains(bytes))
-        .ok_or_else(|| {
-            reader.error_at(
-                "segment",
-                "`segment` must be from 1B to 8KiB: a packet has 8,800 octets at most",
-            )
-        })?;
-    let components = reader.count_u32("components", 0)?.unwrap_or(0);
-    Ok(ProducerGroup {
-        id: id(reader)?,
-        at: at(reader)?,
-        at_line: reader.node("at").map_or(reader.line(), |node| node.line),
-        per_node: reader.count("per_node", 1)?.unwrap_or(1),
-        prefix: reader.text("prefix")?.map(str::to_owned),
-        link: link(reader, access)?,
-        objects: reader.count("objects", 1)?.unwrap_or(1),
-        sizes: sizes(reader, folder)?,
-        segment_bytes,
-        components,
-        freshness_ms: reader.duration_ns("freshness")?.unwrap_or(3_600_000_000_000) / 1_000_000,
-        delay_ns: reader.duration_ns("delay")?.unwrap_or(0),
-        line: reader.line(),
-    })
-}
-
-fn id(reader: &Reader<'_>) -> Result<String, ScenarioError> {
-    let id = reader.required_text("id")?;
-    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
-    if id.is_empty() || !id.bytes().all(is_plain) {
-        let message = format!("`id` is \"{id}\"; write letters, digits, '-' and '_' only");
-        return Err(reader.error_at("id", message));
+impl ProducerTable {
+    fn group(
+        &self,
+        place: &Place<'_>,
+        access: &LinkSettings,
+    ) -> Result<ProducerGroup, ScenarioError> {
+        place.check_id(&self.id)?;
+        place.check_at(&self.at)?;
+        Ok(ProducerGroup {
+            id: self.id.clone(),
+            at: self.at.clone(),
+            per_node: self.per_node.map_or(1, NonZeroU64::get),
+            prefix: self.prefix.clone(),
+            link: place.link(access, self.link.as_ref())?,
+            objects: self.objects.map_or(1, NonZeroU64::get),
+            sizes: self.sizes(place)?,
+            segment_bytes: self.segment,
+            components: self.components,
+            freshness_ms: self.freshness.map_or(3_600_000, |time| time.ns / 1_000_000),
+            delay_ns: self.delay.map_or(0, |time| time.ns),
+            path: place.path.clone(),
+        })
     }
-    Ok(id.to_owned())
-}
 
-fn at(reader: &Reader<'_>) -> Result<Vec<String>, ScenarioError> {
-    let at = reader.required("at", "\"leaves\"", reader.texts("at")?)?;
-    if at.is_empty() {
-        return Err(reader.error_at("at", "`at` names no place; write for example [\"leaves\"]"));
-    }
-    Ok(at)
-}
-
-fn link(reader: &Reader<'_>, access: &LinkSettings) -> Result<LinkSettings, ScenarioError> {
-    match reader.table("link", links::KNOWN)? {
-        Some(table) => access.with(&table),
-        None => Ok(access.clone()),
-    }
-}
-
-fn sizes(reader: &Reader<'_>, folder: &Folder) -> Result<Sizes, ScenarioError> {
-    if let Some(file) = reader.text("sizes_file")? {
-        if reader.has("size") {
-            return Err(reader
-                .error_at("sizes_file", "sizes come from `size` or from `sizes_file`; keep one"));
-        }
-        let bytes = sizes_file(reader, folder, file)?;
-        return Ok(Sizes::List { bytes });
-    }
-    match reader.node("size") {
-        Some(Node { value: Value::Table(_), .. }) => log_normal(reader),
-        _ => {
-            let bytes = reader.required("size", "\"1MiB\"", reader.bytes("size")?)?;
-            if bytes == 0 {
-                return Err(reader
-                    .error_at("size", "an object of no octets has no segment; write at least 1B"));
+    fn sizes(&self, place: &Place<'_>) -> Result<Sizes, ScenarioError> {
+        match (&self.size, &self.sizes_file) {
+            (Some(_), Some(_)) => {
+                Err(place
+                    .error("sizes_file", "sizes come from `size` or from `sizes_file`; keep one"))
             }
-            Ok(Sizes::Fixed { bytes })
+            (None, Some(file)) => Ok(Sizes::List { bytes: sizes_file(place, file)? }),
+            (None, None) => Err(place.refuse("lacks `size`; write for example size = \"1MiB\"")),
+            (Some(SizeText::Fixed(Size { bytes: 0 })), None) => {
+                Err(place.error("size", "an object of no octets has no segment; write at least 1B"))
+            }
+            (Some(SizeText::Fixed(size)), None) => Ok(Sizes::Fixed { bytes: size.bytes }),
+            (Some(SizeText::LogNormal(shape)), None) => {
+                let (mean_bytes, sigma) = (shape.mean.bytes, shape.sigma);
+                let min_bytes = shape.min.map_or(1, |size| size.bytes);
+                let max_bytes = shape.max.map_or(mean_bytes.saturating_mul(100), |size| size.bytes);
+                let is_ordered = (1..=mean_bytes).contains(&min_bytes) && mean_bytes <= max_bytes;
+                if sigma > 0.0 && sigma.is_finite() && is_ordered {
+                    return Ok(Sizes::LogNormal { mean_bytes, sigma, min_bytes, max_bytes });
+                }
+                let message = "log-normal sizes need sigma > 0 and 1B <= min <= mean <= max";
+                Err(place.error("size", message))
+            }
         }
     }
-}
-
-fn log_normal(reader: &Reader<'_>) -> Result<Sizes, ScenarioError> {
-    let known = ["mean", "sigma", "min", "max"];
-    let Some(table) = reader.table("size", &known)? else {
-        return Err(reader.error_at("size", "`size` is missing"));
-    };
-    let mean_bytes = table.required("mean", "\"1MiB\"", table.bytes("mean")?)?;
-    let sigma = table.required("sigma", "1.0", table.number("sigma")?)?;
-    let min_bytes = table.bytes("min")?.unwrap_or(1);
-    let max_bytes = table.bytes("max")?.unwrap_or(mean_bytes.saturating_mul(100));
-    if sigma <= 0.0 || min_bytes == 0 || min_bytes > mean_bytes || mean_bytes > max_bytes {
-        let message = "log-normal sizes need sigma > 0 and 1B <= min <= mean <= max";
-        return Err(table.error(table.line(), message));
-    }
-    Ok(Sizes::LogNormal { mean_bytes, sigma, min_bytes, max_bytes })
 }
 
 /// One size a line, in octets or with a unit.
-fn sizes_file(
-    reader: &Reader<'_>,
-    folder: &Folder,
-    file: &str,
-) -> Result<Arc<[u64]>, ScenarioError> {
-    let text = folder.read(file).map_err(|message| reader.error_at("sizes_file", message))?;
+fn sizes_file(place: &Place<'_>, file: &str) -> Result<Arc<[u64]>, ScenarioError> {
+    let text = place.folder.read(file).map_err(|message| place.error("sizes_file", message))?;
     let mut sizes = Vec::new();
-    for (at, line) in text.lines().enumerate() {
-        let line = line.trim();
+    for (at, line) in text.lines().map(str::trim).enumerate() {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let size = line.parse().ok().or_else(|| weir_base::units::parse_bytes(line).ok());
-        match size {
-            Some(size) if size > 0 => sizes.push(size),
+        match parse_bytes(line) {
+            Ok(size) if size > 0 => sizes.push(size),
             _ => {
                 return Err(ScenarioError {
                     file: file.to_owned(),
@@ -249,9 +308,7 @@ fn sizes_file(
         }
     }
     if sizes.is_empty() {
-        return Err(
-            reader.error_at("sizes_file", format!("{file} holds no size; write one a line"))
-        );
+        return Err(place.error("sizes_file", format!("{file} holds no size; write one a line")));
     }
     Ok(sizes.into())
 }
@@ -286,182 +343,193 @@ impl ProducerGroup {
 }
 
 pub(super) fn consumers(
-    top: &Reader<'_>,
+    tree: &Tree,
+    tables: &[ConsumerTable],
     access: &LinkSettings,
     folder: &Folder,
 ) -> Result<Vec<ConsumerGroup>, ScenarioError> {
-    let readers = top.tables("consumer", CONSUMER)?;
-    readers.iter().map(|reader| consumer(reader, access, folder)).collect()
+    let places =
+        (0..tables.len()).map(|at| Place { tree, folder, path: format!("consumer[{at}]") });
+    tables.iter().zip(places).map(|(table, place)| table.group(&place, access)).collect()
 }
 
-fn consumer(
-    reader: &Reader<'_>,
-    access: &LinkSettings,
-    folder: &Folder,
-) -> Result<ConsumerGroup, ScenarioError> {
-    let lifetime_ms = reader.duration_ns("lifetime")?.unwrap_or(4_000_000_000) / 1_000_000;
-    if lifetime_ms == 0 {
-        return Err(reader.error_at("lifetime", "an Interest lives at least 1ms"));
+impl ConsumerTable {
+    fn group(
+        &self,
+        place: &Place<'_>,
+        access: &LinkSettings,
+    ) -> Result<ConsumerGroup, ScenarioError> {
+        place.check_id(&self.id)?;
+        place.check_at(&self.at)?;
+        let lifetime_ms = self.lifetime.map_or(4_000, |time| time.ns / 1_000_000);
+        if lifetime_ms == 0 {
+            return Err(place.error("lifetime", "an Interest lives at least 1ms"));
+        }
+        let ns = |time: Option<Time>| time.map_or(0, |time| time.ns);
+        let demand = self.demand(place)?;
+        let verify_ns = ns(self.verification);
+        if verify_ns > 0 && matches!(demand, Demand::Arrivals { .. }) {
+            let problem =
+                "single Interests are not verified; give a window, a controller or objects";
+            return Err(place.error("verification", problem));
+        }
+        Ok(ConsumerGroup {
+            id: self.id.clone(),
+            at: self.at.clone(),
+            per_node: self.per_node.map_or(1, NonZeroU64::get),
+            link: place.link(access, self.link.as_ref())?,
+            of: self.of.clone(),
+            spread: self.spread.map(NonZeroU64::get),
+            popularity: self.asked(place)?,
+            demand,
+            start_ns: ns(self.start),
+            stagger_ns: ns(self.stagger),
+            stop_ns: self.stop.map(|time| time.ns),
+            lifetime_ms,
+            verify_ns,
+            path: place.path.clone(),
+        })
     }
-    let demand = demand(reader)?;
-    let verify_ns = reader.duration_ns("verification")?.unwrap_or(0);
-    if verify_ns > 0 && matches!(demand, Demand::Arrivals { .. }) {
-        let problem = "single Interests are not verified; give a window, a controller or objects";
-        return Err(reader.error_at("verification", problem));
-    }
-    Ok(ConsumerGroup {
-        id: id(reader)?,
-        at: at(reader)?,
-        at_line: reader.node("at").map_or(reader.line(), |node| node.line),
-        per_node: reader.count("per_node", 1)?.unwrap_or(1),
-        link: link(reader, access)?,
-        of: reader.required_text("of")?.to_owned(),
-        of_line: reader.node("of").map_or(reader.line(), |node| node.line),
-        spread: reader.count("spread", 1)?,
-        popularity: popularity(reader, folder)?,
-        demand,
-        start_ns: reader.duration_ns("start")?.unwrap_or(0),
-        stagger_ns: reader.duration_ns("stagger")?.unwrap_or(0),
-        stop_ns: reader.duration_ns("stop")?,
-        lifetime_ms,
-        verify_ns,
-        line: reader.line(),
-    })
-}
 
-fn popularity(reader: &Reader<'_>, folder: &Folder) -> Result<Asked, ScenarioError> {
-    let known = ["sequential", "uniform", "zipf", "zipf-mandelbrot", "trace", "turns"];
-    let word = reader.word("popularity", &known)?.unwrap_or("sequential");
-    for (key, words) in [
-        ("exponent", ["zipf", "zipf-mandelbrot"]),
-        ("shift", ["zipf-mandelbrot"; 2]),
-        ("trace", ["trace"; 2]),
-        ("requests", ["turns"; 2]),
-    ] {
-        if reader.has(key) && !words.contains(&word) {
-            let message = format!(
-                "`{key}` has no meaning for popularity = \"{word}\"; leave it out, or write \
-                    popularity = \"{}\"",
-                words[0]
-            );
-            return Err(reader.error_at(key, message));
-        }
-    }
-    let positive = |key: &str, example: &str| {
-        let value = reader.required(key, example, reader.number(key)?)?;
-        if value < 0.0 {
-            return Err(reader.error_at(key, format!("`{key}` is {value}; write at least 0")));
-        }
-        Ok(value)
-    };
-    Ok(match word {
-        "uniform" => Asked::Uniform,
-        "zipf" => Asked::Zipf { exponent: positive("exponent", "0.8")? },
-        "zipf-mandelbrot" => Asked::ZipfMandelbrot {
-            exponent: positive("exponent", "0.8")?,
-            shift: positive("shift", "5")?,
-        },
-        "trace" => Asked::Trace(trace(reader, folder)?),
-        "turns" => {
-            let requests = reader.required("requests", "20000", reader.count("requests", 1)?)?;
-            if requests > REQUESTS_MAX {
-                let message = format!("`requests` is {requests}; the most is {REQUESTS_MAX}");
-                return Err(reader.error_at("requests", message));
+    fn asked(&self, place: &Place<'_>) -> Result<Asked, ScenarioError> {
+        use PopularityWord::{Sequential, Trace, Turns, Uniform, Zipf, ZipfMandelbrot};
+        let word = self.popularity;
+        for (key, is_given, words, first) in [
+            ("exponent", self.exponent.is_some(), &[Zipf, ZipfMandelbrot][..], "zipf"),
+            ("shift", self.shift.is_some(), &[ZipfMandelbrot], "zipf-mandelbrot"),
+            ("trace", self.trace.is_some(), &[Trace], "trace"),
+            ("requests", self.requests.is_some(), &[Turns], "turns"),
+        ] {
+            if is_given && !words.contains(&word) {
+                let message = format!(
+                    "has no meaning for this popularity; leave it out, or write popularity = \
+                     \"{first}\""
+                );
+                return Err(place.error(key, message));
             }
-            Asked::Turns { requests }
         }
-        _ => Asked::Sequential,
-    })
-}
-
-/// A CSV file of name and segment; names are numbered in the order in which they first appear.
-fn trace(reader: &Reader<'_>, folder: &Folder) -> Result<Arc<[(u64, u64)]>, ScenarioError> {
-    let file = reader.required_text("trace")?;
-    let text = folder.read(file).map_err(|message| reader.error_at("trace", message))?;
-    weir_plan::workload::Trace::from_csv(&text).map(|trace| trace.requests).map_err(|error| {
-        let line = match &error {
-            weir_plan::workload::WorkloadError::TraceLine { line, .. } => Some(*line),
-            _ => None,
+        let positive = |key: &str, value: Option<f64>| match value {
+            Some(value) if value >= 0.0 && value.is_finite() => Ok(value),
+            Some(value) => Err(place.error(key, format!("is {value}; write at least 0"))),
+            None => Err(place.refuse(&format!("lacks `{key}`; write for example {key} = 0.8"))),
         };
-        let text = error.to_string();
-        let message = match line {
-            Some(line) => text.trim_start_matches(&format!("line {line}: ")).to_owned(),
-            None => text,
-        };
-        ScenarioError { file: file.to_owned(), line, message }
-    })
-}
-
-fn demand(reader: &Reader<'_>) -> Result<Demand, ScenarioError> {
-    let arrivals = arrivals(reader)?;
-    let count = reader.count("count", 1)?;
-    let window = reader.count_u32("window", 1)?;
-    let controllers: Vec<String> = Controller::ALL.iter().map(Controller::to_string).collect();
-    let controllers: Vec<&str> = controllers.iter().map(String::as_str).collect();
-    let controller = reader.word("controller", &controllers)?.map(str::to_owned);
-    if reader.truth("objects")? == Some(true) {
-        let controller = controller.unwrap_or_else(|| Controller::default().to_string());
-        return Ok(Demand::Objects { arrivals, count, controller, window });
+        Ok(match word {
+            Sequential => Asked::Sequential,
+            Uniform => Asked::Uniform,
+            Zipf => Asked::Zipf { exponent: positive("exponent", self.exponent)? },
+            ZipfMandelbrot => Asked::ZipfMandelbrot {
+                exponent: positive("exponent", self.exponent)?,
+                shift: positive("shift", self.shift)?,
+            },
+            Trace => Asked::Trace(self.trace(place)?),
+            Turns => match self.requests.map(NonZeroU64::get) {
+                Some(requests) if requests <= REQUESTS_MAX => Asked::Turns { requests },
+                Some(requests) => {
+                    let message = format!("is {requests}; the most is {REQUESTS_MAX}");
+                    return Err(place.error("requests", message));
+                }
+                None => {
+                    let message = "lacks `requests`; write for example requests = 20000";
+                    return Err(place.refuse(message));
+                }
+            },
+        })
     }
-    if let Some(controller) = controller {
-        if arrivals.is_some() {
-            return Err(reader.error_at(
-                "rate",
-                "a consumer asks at a `rate` or as its `controller` allows; keep one of them",
-            ));
+
+    /// A CSV file of name and segment; names are numbered in the order in which they first appear.
+    fn trace(&self, place: &Place<'_>) -> Result<Arc<[(u64, u64)]>, ScenarioError> {
+        let file = self.trace.as_deref().ok_or_else(|| {
+            place.refuse("lacks `trace`; write for example trace = \"requests.csv\"")
+        })?;
+        let text = place.folder.read(file).map_err(|message| place.error("trace", message))?;
+        Trace::from_csv(&text).map(|trace| trace.requests).map_err(|error| {
+            let line = match &error {
+                WorkloadError::TraceLine { line, .. } => Some(*line),
+                _ => None,
+            };
+            let text = error.to_string();
+            let message = match line {
+                Some(line) => text.trim_start_matches(&format!("line {line}: ")).to_owned(),
+                None => text,
+            };
+            ScenarioError { file: file.to_owned(), line, message }
+        })
+    }
+
+    fn demand(&self, place: &Place<'_>) -> Result<Demand, ScenarioError> {
+        let arrivals = self.arrivals(place)?;
+        let count = self.count.map(NonZeroU64::get);
+        let window = self.window.map(NonZeroU32::get);
+        if let Some(word) = &self.controller
+            && word.parse::<Controller>().is_err()
+        {
+            let known: Vec<String> = Controller::ALL.iter().map(Controller::to_string).collect();
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            let message = format!("cannot be \"{word}\"; {}", suggestion(word, &known));
+            return Err(place.error("controller", message));
         }
-        return Ok(Demand::Controlled { controller, window, count });
-    }
-    match (arrivals, window) {
-        (Some(arrivals), None) => {
-            if count.is_some() {
-                return Err(reader.error_at(
-                    "count",
-                    "`count` ends a `window` or `objects`; Interests at a `rate` end at `stop`",
+        if self.objects {
+            let controller = self.controller.clone();
+            let controller = controller.unwrap_or_else(|| Controller::default().to_string());
+            return Ok(Demand::Objects { arrivals, count, controller, window });
+        }
+        if let Some(controller) = self.controller.clone() {
+            if arrivals.is_some() {
+                return Err(place.error(
+                    "rate",
+                    "a consumer asks at a `rate` or as its `controller` allows; keep one of them",
                 ));
             }
-            Ok(Demand::Arrivals { arrivals })
+            return Ok(Demand::Controlled { controller, window, count });
         }
-        (None, Some(window)) => Ok(Demand::Window { window, count }),
-        (Some(_), Some(_)) => Err(reader.error_at(
-            "window",
-            "a consumer asks at a `rate` or keeps a `window`; keep one of them",
-        )),
-        (None, None) => {
-            let message = "[[consumer]] does not say how it asks; write rate = \"1kpps\", or \
-                window = 16, or objects = true";
-            Err(reader.error(reader.line(), message))
+        match (arrivals, window) {
+            (Some(_), None) if count.is_some() => Err(place.error(
+                "count",
+                "`count` ends a `window` or `objects`; Interests at a `rate` end at `stop`",
+            )),
+            (Some(arrivals), None) => Ok(Demand::Arrivals { arrivals }),
+            (None, Some(window)) => Ok(Demand::Window { window, count }),
+            (Some(_), Some(_)) => Err(place.error(
+                "window",
+                "a consumer asks at a `rate` or keeps a `window`; keep one of them",
+            )),
+            (None, None) => Err(place.refuse(
+                "does not say how it asks; write rate = \"1kpps\", or window = 16, or objects = \
+                 true",
+            )),
         }
     }
-}
 
-fn arrivals(reader: &Reader<'_>) -> Result<Option<Arrivals>, ScenarioError> {
-    let word = reader.word("arrivals", &["poisson", "constant", "on-off"])?;
-    let Some(rate_hz) = reader.frequency_hz("rate")? else {
-        return match word {
-            Some(_) => {
-                Err(reader
-                    .error_at("arrivals", "`arrivals` needs a `rate`, such as rate = \"1kpps\""))
-            }
-            None => Ok(None),
+    fn arrivals(&self, place: &Place<'_>) -> Result<Option<Arrivals>, ScenarioError> {
+        let Some(Frequency { hz: rate_hz }) = self.rate else {
+            return match self.arrivals {
+                Some(_) => {
+                    Err(place
+                        .error("arrivals", "`arrivals` needs a `rate`, such as rate = \"1kpps\""))
+                }
+                None => Ok(None),
+            };
         };
-    };
-    let is_on_off = word == Some("on-off");
-    for key in ["on", "off"] {
-        if reader.has(key) && !is_on_off {
-            return Err(reader
-                .error_at(key, format!("`{key}` belongs to arrivals = \"on-off\"; leave it out")));
+        let is_on_off = self.arrivals == Some(ArrivalsWord::OnOff);
+        for (key, time) in [("on", self.on), ("off", self.off)] {
+            if time.is_some() && !is_on_off {
+                let message = "belongs to arrivals = \"on-off\"; leave it out";
+                return Err(place.error(key, message));
+            }
+            if time.is_none() && is_on_off {
+                let message = format!("lacks `{key}`; write for example {key} = \"100ms\"");
+                return Err(place.refuse(&message));
+            }
         }
+        let ns = |time: Option<Time>| time.map_or(0, |time| time.ns);
+        Ok(Some(match self.arrivals {
+            Some(ArrivalsWord::Constant) => Arrivals::Constant { rate_hz },
+            Some(ArrivalsWord::OnOff) => {
+                Arrivals::OnOff { rate_hz, on_ns: ns(self.on), off_ns: ns(self.off) }
+            }
+            _ => Arrivals::Poisson { rate_hz },
+        }))
     }
-    Ok(Some(match word {
-        Some("constant") => Arrivals::Constant { rate_hz },
-        Some("on-off") => Arrivals::OnOff {
-            rate_hz,
-            on_ns: reader.required("on", "\"100ms\"", reader.duration_ns("on")?)?,
-            off_ns: reader.required("off", "\"100ms\"", reader.duration_ns("off")?)?,
-        },
-        _ => Arrivals::Poisson { rate_hz },
-    }))
 }
 
 impl ConsumerGroup {

@@ -1,255 +1,183 @@
 //! `[router.disk]`: the disks of a router and what it does with them.
 
-use std::str::FromStr;
+use std::num::NonZeroU32;
 
-use weir_forward::{Bypass, Mark, StoreIo};
+use serde::Deserialize;
+use weir_base::units::{Fraction, Frequency, Size, Time};
 use weir_netem::{DiskConfig, ServiceTime};
+use weir_options::DisksOptions;
 use weir_plan::{DISKS_MAX, DiskPlan};
-use weir_store::disk::{Admission, Contention, FilterKind, OfferAt};
 
-use crate::document::{Node, Reader, ScenarioError, Value};
+use crate::document::{Node, ScenarioError, Tree};
 
-pub(super) const KNOWN: &[&str] = &[
-    "none",
-    "disks",
-    "bytes",
-    "region",
-    "block",
-    "rate",
-    "time",
-    "service",
-    "write_rate",
-    "write_time",
-    "parallelism",
-    "per_kib",
-    "write_per_kib",
-    "filled_objects",
-    "filled_ranges",
-    "filled",
-    "filter",
-    "io",
-    "bypass",
-    "mark",
-    "threshold",
-    "contention",
-    "admission",
-    "offer",
-    "depth",
-    "reads_max",
-    "writes_max",
-    "write_max",
-    "write_delay",
-    "stalled_after",
-    "announce_period",
-    "interests_waiting_max",
-    "false_positives",
-    "record",
+/// How service times are distributed.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Service {
+    Constant,
+    Exponential,
+}
+
+impl Service {
+    pub(super) fn of(self, mean_ns: u64) -> ServiceTime {
+        match self {
+            Self::Constant => ServiceTime::Constant { ns: mean_ns },
+            Self::Exponential => ServiceTime::Exponential { mean_ns },
+        }
+    }
+}
+
+/// What scenarios call options of a router's configuration.
+const DISK_NAMES: &[(&str, &str)] = &[
+    ("write_max", "write_size_max"),
+    ("write_delay", "write_delay_max"),
+    ("record", "record_size_typical"),
 ];
 
-/// The disks of `before` with what `reader` says in their place.
-pub(super) fn with(
-    reader: &Reader<'_>,
-    before: Option<&DiskPlan>,
+/// The keys of a router's disks beside the options that a router's configuration has, too.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct DiskTable {
+    none: bool,
+    disks: Option<u8>,
+    bytes: Option<Size>,
+    region: Option<Size>,
+    block: Option<Size>,
+    rate: Option<Frequency>,
+    time: Option<Time>,
+    service: Option<Service>,
+    write_rate: Option<Frequency>,
+    write_time: Option<Time>,
+    parallelism: Option<NonZeroU32>,
+    per_kib: Option<Time>,
+    write_per_kib: Option<Time>,
+    filled_objects: u32,
+    filled_ranges: Vec<(u64, u64)>,
+    filled: Option<Fraction>,
+    false_positives: Option<Fraction>,
+}
+
+/// Reads a table of disks, which is at `path` in the file.
+pub(super) fn read(
+    tree: &Tree,
+    path: &str,
+    node: &Node,
 ) -> Result<Option<DiskPlan>, ScenarioError> {
-    if reader.truth("none")? == Some(true) {
+    let (own, options) = node.renamed(DISK_NAMES).split::<DiskTable>();
+    let table: DiskTable = tree.read_at(path, &own)?;
+    let options: DisksOptions = tree.read_at(path, &options)?;
+    if table.none {
         return Ok(None);
     }
-    let mut plan = before.cloned().unwrap_or_default();
-    layout(reader, &mut plan)?;
-    device(reader, &mut plan.device)?;
-    filled(reader, &mut plan)?;
-    words(reader, &mut plan)?;
-    bounds(reader, &mut plan)?;
-    Ok(Some(plan))
+    let plan = table.plan(options);
+    plan.map(Some).map_err(|(key, message)| match key {
+        "" => tree.error(path, message),
+        key => tree.error(&format!("{path}.{key}"), message),
+    })
 }
 
-fn layout(reader: &Reader<'_>, plan: &mut DiskPlan) -> Result<(), ScenarioError> {
-    if let Some(disks) = reader.count("disks", 1)? {
-        plan.disks =
-            u8::try_from(disks).ok().filter(|disks| *disks <= DISKS_MAX).ok_or_else(|| {
-                reader.error_at("disks", format!("`disks` is {disks}; the most is {DISKS_MAX}"))
-            })?;
-    }
-    plan.bytes = reader.bytes("bytes")?.unwrap_or(plan.bytes);
-    if let Some(bytes) = reader.bytes("block")? {
-        plan.block_bytes = match bytes {
-            512 | 4096 => bytes as u32,
-            _ => {
-                let message = format!("`block` is {bytes} octets; write \"512B\" or \"4KiB\"");
-                return Err(reader.error_at("block", message));
+/// A key, and what is wrong with it.
+type Wrong = (&'static str, String);
+
+impl DiskTable {
+    fn plan(&self, mut options: DisksOptions) -> Result<DiskPlan, Wrong> {
+        let default = DiskPlan::default();
+        let disks = self.disks.unwrap_or(default.disks);
+        if !(1..=DISKS_MAX).contains(&disks) {
+            return Err(("disks", format!("is {disks}; write 1 to {DISKS_MAX}")));
+        }
+        let block_bytes = match self.block.map(|block| block.bytes) {
+            None => default.block_bytes,
+            Some(bytes @ (512 | 4096)) => bytes as u32,
+            Some(bytes) => {
+                return Err(("block", format!("is {bytes} octets; write \"512B\" or \"4KiB\"")));
             }
         };
+        let bytes = self.bytes.map_or(default.bytes, |size| size.bytes);
+        let region_bytes = self.region.map_or(default.region_bytes, |size| size.bytes);
+        let is_whole = region_bytes.is_multiple_of(u64::from(block_bytes));
+        if region_bytes == 0 || !is_whole || bytes / region_bytes < 2 {
+            let message = format!(
+                "a disk of {bytes} octets with regions of {region_bytes} has no two whole ones of \
+                 blocks of {block_bytes}; write for example bytes = \"1GiB\" and region = \"4MiB\""
+            );
+            return Err(("", message));
+        }
+        if let Some(share) = self.false_positives {
+            let ppm = (share.value * 1e6).round() as u32;
+            if !(1..=500_000).contains(&ppm) {
+                return Err(("false_positives", "cannot be; write \"0.0001%\" to \"50%\"".into()));
+            }
+            options.filter_false_positives_ppm = ppm;
+        }
+        check_ranges(&self.filled_ranges).map_err(|message| ("filled_ranges", message))?;
+        Ok(DiskPlan {
+            disks,
+            bytes,
+            region_bytes,
+            block_bytes,
+            device: self.device()?,
+            filled_objects: self.filled_objects,
+            filled_ranges: self.filled_ranges.clone(),
+            filled: self.filled.map_or(0.0, |share| share.value),
+            options,
+        })
     }
-    plan.region_bytes = reader.bytes("region")?.unwrap_or(plan.region_bytes);
-    let is_whole = plan.region_bytes.is_multiple_of(u64::from(plan.block_bytes));
-    if plan.region_bytes == 0 || !is_whole || plan.bytes / plan.region_bytes < 2 {
-        let message = format!(
-            "a disk of {} octets with regions of {} has no two whole ones of blocks of {}; write \
-             for example bytes = \"1GiB\" and region = \"4MiB\"",
-            plan.bytes, plan.region_bytes, plan.block_bytes
-        );
-        return Err(reader.error(reader.line(), message));
-    }
-    Ok(())
-}
 
-/// How fast the disks are.
-fn device(reader: &Reader<'_>, device: &mut DiskConfig) -> Result<(), ScenarioError> {
-    let is_exponential = match reader.word("service", &["constant", "exponential"])? {
-        Some(word) => word == "exponential",
-        None => matches!(device.read, ServiceTime::Exponential { .. }),
-    };
-    let parallelism = reader.count_u32("parallelism", 1)?.unwrap_or(device.parallelism);
-    let service = |ns: u64| match is_exponential {
-        true => ServiceTime::Exponential { mean_ns: ns },
-        false => ServiceTime::Constant { ns },
-    };
-    let read_ns = operation_ns(reader, "rate", "time")?;
-    let write_ns = operation_ns(reader, "write_rate", "write_time")?.or(read_ns);
-    let read_ns = read_ns.unwrap_or(device.read.mean_ns().round() as u64);
-    let write_ns = write_ns.unwrap_or(device.write.mean_ns().round() as u64);
-    device.read = service(read_ns);
-    device.write = service(write_ns);
-    device.parallelism = parallelism;
-    device.read_ns_per_kib = reader.duration_ns("per_kib")?.unwrap_or(device.read_ns_per_kib);
-    device.write_ns_per_kib =
-        reader.duration_ns("write_per_kib")?.unwrap_or(device.write_ns_per_kib);
-    Ok(())
+    /// How fast the disks are.
+    fn device(&self) -> Result<DiskConfig, Wrong> {
+        let service = self.service.unwrap_or(Service::Constant);
+        let read_ns = operation_ns("time", self.rate, self.time)?;
+        let write_ns = operation_ns("write_time", self.write_rate, self.write_time)?;
+        let ns = |time: Option<Time>| time.map_or(0, |time| time.ns);
+        Ok(DiskConfig {
+            read: service.of(read_ns.unwrap_or(0)),
+            write: service.of(write_ns.or(read_ns).unwrap_or(0)),
+            parallelism: self.parallelism.map_or(1, NonZeroU32::get),
+            read_ns_per_kib: ns(self.per_kib),
+            write_ns_per_kib: ns(self.write_per_kib),
+            ..DiskConfig::default()
+        })
+    }
 }
 
 /// The time of one operation, given as such or as what the disk does one after another.
-fn operation_ns(reader: &Reader<'_>, rate: &str, time: &str) -> Result<Option<u64>, ScenarioError> {
-    match (reader.frequency_hz(rate)?, reader.duration_ns(time)?) {
-        (Some(_), Some(_)) => {
-            Err(reader.error_at(time, format!("a disk has a `{rate}` or a `{time}`; keep one")))
-        }
-        (Some(rate_hz), None) => Ok(Some((1e9 / rate_hz).round() as u64)),
-        (None, time_ns) => Ok(time_ns),
+fn operation_ns(
+    key: &'static str,
+    rate: Option<Frequency>,
+    time: Option<Time>,
+) -> Result<Option<u64>, Wrong> {
+    match (rate, time) {
+        (Some(_), Some(_)) => Err((key, "a disk has a rate or a time; keep one".into())),
+        (Some(rate), None) => Ok(Some((1e9 / rate.hz).round() as u64)),
+        (None, time) => Ok(time.map(|time| time.ns)),
     }
 }
 
-fn filled(reader: &Reader<'_>, plan: &mut DiskPlan) -> Result<(), ScenarioError> {
-    plan.filled_objects = reader.count_u32("filled_objects", 0)?.unwrap_or(plan.filled_objects);
-    plan.filled = reader.share("filled")?.unwrap_or(plan.filled);
-    if let Some(node) = reader.node("filled_ranges") {
-        plan.filled_ranges = ranges(reader, "filled_ranges", node)?;
+/// Refuses ranges of objects whose first is after their last.
+pub(super) fn check_ranges(ranges: &[(u64, u64)]) -> Result<(), String> {
+    match ranges.iter().find(|(first, last)| first > last) {
+        None => Ok(()),
+        Some((first, last)) => Err(format!(
+            "[{first}, {last}] is no range; write first and last objects, counted from 0, such as \
+             [[0, 49], [100, 149]]"
+        )),
     }
-    Ok(())
-}
-
-/// A list of ranges of objects: first and last.
-pub(super) fn ranges(
-    reader: &Reader<'_>,
-    key: &str,
-    node: &Node,
-) -> Result<Vec<(u64, u64)>, ScenarioError> {
-    let wrong = |line: usize| {
-        let message = format!(
-            "`{key}` is a list of first and last objects, counted from 0, such as [[0, 49], \
-             [100, 149]]"
-        );
-        reader.error(line, message)
-    };
-    let Value::Array(rows) = &node.value else { return Err(wrong(node.line)) };
-    let mut ranges = Vec::with_capacity(rows.len());
-    for row in rows {
-        let Value::Array(cells) = &row.value else { return Err(wrong(row.line)) };
-        let numbers: Option<Vec<u64>> = cells
-            .iter()
-            .map(|cell| match cell.value {
-                Value::Integer(number) => u64::try_from(number).ok(),
-                _ => None,
-            })
-            .collect();
-        match numbers.as_deref() {
-            Some(&[first, last]) if first <= last => ranges.push((first, last)),
-            _ => return Err(wrong(row.line)),
-        }
-    }
-    Ok(ranges)
-}
-
-/// A choice of the core by its word.
-fn choose<T: FromStr>(
-    reader: &Reader<'_>,
-    key: &str,
-    words: &'static [&'static str],
-    choice: &mut T,
-) -> Result<(), ScenarioError> {
-    if let Some(chosen) = reader.word(key, words)?.and_then(|word| word.parse().ok()) {
-        *choice = chosen;
-    }
-    Ok(())
-}
-
-fn words(reader: &Reader<'_>, plan: &mut DiskPlan) -> Result<(), ScenarioError> {
-    choose(reader, "filter", FilterKind::WORDS, &mut plan.filter)?;
-    choose(reader, "io", StoreIo::WORDS, &mut plan.io)?;
-    choose(reader, "bypass", Bypass::WORDS, &mut plan.bypass)?;
-    choose(reader, "mark", Mark::WORDS, &mut plan.mark)?;
-    choose(reader, "contention", Contention::WORDS, &mut plan.contention)?;
-    choose(reader, "offer", OfferAt::WORDS, &mut plan.offer)?;
-    match reader.text("admission")? {
-        None => {}
-        Some("all") => plan.admission = Admission::All,
-        Some("second-hit") => plan.admission = Admission::SecondHit,
-        Some(text) => {
-            let bytes = weir_base::units::parse_bytes(text).ok();
-            let bytes_min = bytes.and_then(|bytes| u32::try_from(bytes).ok()).ok_or_else(|| {
-                let message = format!(
-                    "`admission` cannot be \"{text}\"; write \"all\", \"second-hit\", or the \
-                     least size of a packet, such as \"4KiB\""
-                );
-                reader.error_at("admission", message)
-            })?;
-            plan.admission = Admission::Size { bytes_min };
-        }
-    }
-    Ok(())
-}
-
-fn bounds(reader: &Reader<'_>, plan: &mut DiskPlan) -> Result<(), ScenarioError> {
-    for (key, least, value) in [
-        ("threshold", 0, &mut plan.threshold),
-        ("depth", 1, &mut plan.depth),
-        ("reads_max", 1, &mut plan.reads_max),
-        ("writes_max", 1, &mut plan.writes_max),
-        ("interests_waiting_max", 1, &mut plan.interests_waiting_max),
-    ] {
-        *value = reader.count_u32(key, least)?.unwrap_or(*value);
-    }
-    for (key, value) in
-        [("write_max", &mut plan.write_bytes_max), ("record", &mut plan.record_bytes_typical)]
-    {
-        let Some(bytes) = reader.bytes(key)? else { continue };
-        *value = u32::try_from(bytes).ok().filter(|bytes| *bytes > 0).ok_or_else(|| {
-            reader.error_at(key, format!("`{key}` is {bytes} octets; write \"1B\" to \"4GiB\""))
-        })?;
-    }
-    for (key, value) in [
-        ("write_delay", &mut plan.write_delay_ns),
-        ("stalled_after", &mut plan.stalled_after_ns),
-        ("announce_period", &mut plan.announce_period_ns),
-    ] {
-        *value = reader.duration_ns(key)?.unwrap_or(*value);
-    }
-    if let Some(share) = reader.share("false_positives")? {
-        plan.false_positives_ppm = (share * 1e6).round() as u32;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use weir_forward::{Bypass, Mark, StoreIo};
+    use weir_store::disk::{Admission, Contention, FilterKind, OfferAt};
+
     use super::*;
     use crate::document;
-    use std::sync::Arc;
 
     fn read(text: &str) -> Result<Option<DiskPlan>, String> {
-        let file: Arc<str> = "disk.toml".into();
-        let root = document::parse(&file, text).map_err(|error| error.to_string())?;
-        let reader = Reader::new(&file, "[router.disk]", &root, KNOWN);
-        reader.and_then(|reader| with(&reader, None)).map_err(|error| error.to_string())
+        let tree = document::parse("disk.toml", &format!("[router.disk]\n{text}"))
+            .map_err(|error| error.to_string())?;
+        let node = tree.at("router.disk").expect("it is there");
+        super::read(&tree, "router.disk", node).map_err(|error| error.to_string())
     }
 
     const EVERY_KEY: &str = r#"
@@ -304,24 +232,27 @@ record = "4500B"
             filled_objects: 7,
             filled_ranges: vec![(0, 49), (60, 60)],
             filled: 0.25,
-            filter: FilterKind::Index,
-            io: StoreIo::Blocking,
-            bypass: Bypass::Adaptive,
-            mark: Mark::Ecn,
-            threshold: 0,
-            contention: Contention::Fifo,
-            admission: Admission::Size { bytes_min: 4096 },
-            offer: OfferAt::Arrival,
-            depth: 3,
-            reads_max: 4,
-            writes_max: 5,
-            write_bytes_max: 8192,
-            write_delay_ns: 1_000_000,
-            stalled_after_ns: 2_000_000_000,
-            announce_period_ns: 3_000_000,
-            interests_waiting_max: 6,
-            false_positives_ppm: 1000,
-            record_bytes_typical: 4500,
+            options: DisksOptions {
+                filter: FilterKind::Index,
+                io: StoreIo::Blocking,
+                bypass: Bypass::Adaptive,
+                mark: Mark::Ecn,
+                threshold: 0,
+                contention: Contention::Fifo,
+                admission: Admission::Size { bytes_min: 4096 },
+                offer: OfferAt::Arrival,
+                depth: 3,
+                reads_max: 4,
+                writes_max: 5,
+                write_size_max: Size { bytes: 8192 },
+                write_delay_max: Time { ns: 1_000_000 },
+                stalled_after: Time { ns: 2_000_000_000 },
+                announce_period: Time { ns: 3_000_000 },
+                interests_waiting_max: 6,
+                filter_false_positives_ppm: 1000,
+                record_size_typical: Size { bytes: 4500 },
+                ..DisksOptions::default()
+            },
         };
         assert_eq!(read(EVERY_KEY), Ok(Some(expected)));
         assert_eq!(read("none = true"), Ok(None));
@@ -331,16 +262,20 @@ record = "4500B"
     #[test]
     fn what_cannot_be_is_refused_with_its_line() {
         for (text, problem) in [
-            ("disks = 17", "disk.toml:1: `disks` is 17; the most is 16"),
+            ("disks = 17", "disk.toml:2: router.disk.disks: is 17; write 1 to 16"),
             ("block = \"1KiB\"", "write \"512B\" or \"4KiB\""),
             ("bytes = \"4MiB\"", "has no two whole ones"),
-            ("rate = \"1kpps\"\ntime = \"1ms\"", "disk.toml:2: a disk has a `rate` or a `time`"),
+            (
+                "rate = \"1kpps\"\ntime = \"1ms\"",
+                "disk.toml:3: router.disk.time: a disk has a rate or a time",
+            ),
             ("filled_ranges = [[3, 2]]", "such as [[0, 49]"),
-            ("filled_ranges = [1]", "such as [[0, 49]"),
-            ("admission = \"some\"", "or the least size of a packet"),
-            ("bypass = \"on\"", "disk.toml:1: `bypass` cannot be \"on\""),
-            ("depth = 0", "at least 1"),
-            ("record = \"0B\"", "write \"1B\""),
+            ("filled_ranges = [1]", "filled_ranges[0]: is 1; write"),
+            ("admission = \"some\"", "second-hit"),
+            ("bypass = \"on\"", "disk.toml:2: router.disk.bypass: cannot be \"on\""),
+            ("depth = 0", "1 to 1024"),
+            ("false_positives = 0", "disk.toml:2: router.disk.false_positives: cannot be"),
+            ("record = \"0B\"", "\"64B\" to \"1MiB\""),
             ("speed = 1", "unknown key `speed`"),
         ] {
             let error = read(text).unwrap_err();

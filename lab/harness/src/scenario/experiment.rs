@@ -1,11 +1,15 @@
 //! A scenario at one size: points, seeds, metrics and figures, all checked.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use serde::Deserialize;
+
+use super::network::{RunTable, Seeds};
 use super::{
-    Arm, Axis, Header, Plot, Point, Prepared, Scenario, Size, TOP, network, outputs, sweep,
+    Arm, Axis, File, Header, Plot, Point, Prepared, Scenario, Size, network, outputs, sweep,
 };
-use crate::document::{Node, Reader, ScenarioError, Value, suggestion};
+use crate::document::{Node, ScenarioError, Tree, Value, suggestion};
 use crate::folder::Folder;
 use crate::metric::{self, Collector, Metric};
 
@@ -34,7 +38,7 @@ pub struct Experiment {
     /// The file, as the user named it.
     pub file: Arc<str>,
     folder: Folder,
-    root: Node,
+    tree: Tree,
 }
 
 /// A factorial design: letters of factors and the axes they are.
@@ -49,13 +53,13 @@ pub struct Factorial {
 }
 
 impl Experiment {
-    pub(super) fn new(scenario: &Scenario, root: Node, size: Size) -> Result<Self, ScenarioError> {
-        let top = Reader::new(&scenario.file, "the scenario", &root, TOP)?;
-        let times = network::times(&top)?;
-        let seeds = seeds(&top, size)?;
-        let axes = sweep::axes(&top)?;
-        let metrics = metric::metrics(&top)?;
-        let plots = outputs::plots(&top, &axes, &metrics)?;
+    pub(super) fn new(scenario: &Scenario, tree: Tree, size: Size) -> Result<Self, ScenarioError> {
+        let file: File = tree.read()?;
+        let times = network::times(&tree, &file.run)?;
+        let seeds = seeds(&tree, &file.run, size)?;
+        let axes = sweep::axes(&tree, &file.sweep)?;
+        let metrics = metric::metrics(&tree, file.metric)?;
+        let plots = outputs::plots(&tree, file.plot, &axes, &metrics)?;
         if times.sample_ns == 0
             && let Some(metric) = outputs::needs_samples(&metrics)
         {
@@ -63,7 +67,7 @@ impl Experiment {
                 "metric \"{}\" needs samples; write `sample`, such as \"100ms\", in [run]",
                 metric.id
             );
-            return Err(top.error(metric.line, message));
+            return Err(tree.error(&metric.path, message));
         }
         let arms = &scenario.header.arms;
         let is_measured =
@@ -75,9 +79,9 @@ impl Experiment {
                 metric.id,
                 metric.measure.word()
             );
-            return Err(top.error(metric.line, message));
+            return Err(tree.error(&metric.path, message));
         }
-        let factorial = factorial(&top, &axes, &metrics)?;
+        let factorial = factorial(&tree, file.factorial, &axes, &metrics)?;
         let points = sweep::points(&axes);
         let experiment = Self {
             header: scenario.header.clone(),
@@ -90,7 +94,7 @@ impl Experiment {
             factorial,
             file: Arc::clone(&scenario.file),
             folder: scenario.folder.clone(),
-            root,
+            tree,
         };
         experiment.check_points()?;
         Ok(experiment)
@@ -116,8 +120,8 @@ impl Experiment {
     /// # Errors
     /// What is wrong, with its line.
     pub fn prepare(&self, point: &Point, seed: u64) -> Result<Prepared, ScenarioError> {
-        let root = sweep::apply(&self.file, &self.root, &self.axes, point)?;
-        network::prepare(&self.file, &root, &self.folder, seed)
+        let tree = sweep::apply(&self.tree, &self.axes, point)?;
+        network::prepare(&tree, &self.folder, seed)
     }
 
     /// A collector for a run of `prepared` in `arm`, of the metrics that the arm can give.
@@ -144,7 +148,7 @@ impl Experiment {
         prepared: &Prepared,
     ) -> Result<Vec<Option<Vec<usize>>>, ScenarioError> {
         let names: Vec<&str> = prepared.plan.nodes.iter().map(|node| node.name.as_str()).collect();
-        let nodes = |metric: &Metric| metric.nodes(&self.file, &prepared.groups, &names);
+        let nodes = |metric: &Metric| metric.nodes(&self.tree, &prepared.groups, &names);
         self.metrics.iter().map(nodes).collect()
     }
 
@@ -163,35 +167,19 @@ impl Experiment {
 }
 
 /// `run.seeds`: how many, from `run.seed` on, or a list.
-fn seeds(top: &Reader<'_>, size: Size) -> Result<Vec<u64>, ScenarioError> {
-    let Some(run) =
-        top.table("run", &["duration", "drain", "warm_up", "sample", "seeds", "seed"])?
-    else {
-        return Ok(vec![1]);
-    };
-    let first = run.count("seed", 0)?.unwrap_or(1);
+fn seeds(tree: &Tree, run: &RunTable, size: Size) -> Result<Vec<u64>, ScenarioError> {
+    let first = run.seed.unwrap_or(1);
     let otherwise = if size == Size::Full { SEEDS_FULL_MIN as u64 } else { 1 };
-    let seeds: Vec<u64> = match run.node("seeds").map(|node| &node.value) {
-        Some(Value::Array(nodes)) => nodes
-            .iter()
-            .map(|node| match node.value {
-                Value::Integer(seed) if seed >= 0 => Ok(seed as u64),
-                _ => Err(run
-                    .error(node.line, "`seeds` is a number of seeds, or a list of whole numbers")),
-            })
-            .collect::<Result<_, _>>()?,
-        _ => {
-            let count = run.count("seeds", 1)?.unwrap_or(otherwise);
-            (first..).take(count.min(10_000) as usize).collect()
-        }
+    let from_first = |count: u64| (first..).take(count.min(10_000) as usize).collect();
+    let seeds: Vec<u64> = match &run.seeds {
+        Some(Seeds::List(seeds)) => seeds.clone(),
+        Some(Seeds::Count(count)) => from_first(count.get()),
+        None => from_first(otherwise),
     };
-    let mut unique = seeds.clone();
-    unique.sort_unstable();
-    unique.dedup();
+    let unique: BTreeSet<u64> = seeds.iter().copied().collect();
     if unique.len() != seeds.len() || seeds.is_empty() {
-        return Err(
-            run.error_at("seeds", "`seeds` is empty or has a seed twice; every seed runs once")
-        );
+        let message = "is empty or has a seed twice; every seed runs once";
+        return Err(tree.error("run.seeds", message));
     }
     if size == Size::Full && seeds.len() < SEEDS_FULL_MIN {
         let message = format!(
@@ -199,59 +187,56 @@ fn seeds(top: &Reader<'_>, size: Size) -> Result<Vec<u64>, ScenarioError> {
                 seeds = {{ smoke = {}, full = {SEEDS_FULL_MIN} }}",
             seeds.len()
         );
-        return Err(run.error_at("seeds", message));
+        return Err(tree.error("run.seeds", message));
     }
     Ok(seeds)
 }
 
+/// `[factorial]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FactorialTable {
+    response: String,
+    /// Letter and axis.
+    factors: BTreeMap<String, String>,
+    #[serde(default)]
+    log: bool,
+}
+
 fn factorial(
-    top: &Reader<'_>,
+    tree: &Tree,
+    table: Option<FactorialTable>,
     axes: &[Axis],
     metrics: &[Metric],
 ) -> Result<Option<Factorial>, ScenarioError> {
-    let Some(reader) = top.table("factorial", &["response", "factors", "log"])? else {
-        return Ok(None);
-    };
-    let response = reader.required_text("response")?.to_owned();
+    let Some(FactorialTable { response, factors, log }) = table else { return Ok(None) };
     let ids: Vec<&str> = metrics.iter().map(|metric| metric.id.as_str()).collect();
     if !ids.contains(&response.as_str()) {
-        let message =
-            format!("no [[metric]] has the id \"{response}\"; {}", suggestion(&response, &ids));
-        return Err(reader.error_at("response", message));
+        let remedy = suggestion(&response, &ids);
+        let message = format!("no [[metric]] has the id \"{response}\"; {remedy}");
+        return Err(tree.error("factorial.response", message));
     }
     let axis_ids: Vec<&str> = axes.iter().map(|axis| axis.id.as_str()).collect();
-    let Some(table) = reader.node("factors") else {
-        return Err(reader.error(
-            reader.line(),
-            "[factorial] lacks `factors`; write for example factors = { A = \"capacity\" }",
-        ));
-    };
-    let mut factors = Vec::new();
-    for entry in table.entries() {
-        let axis = entry.node.label();
-        let Some(found) = axes.iter().find(|other| other.id == axis) else {
-            let message =
-                format!("the sweep has no axis \"{axis}\"; {}", suggestion(&axis, &axis_ids));
-            return Err(reader.error(entry.line, message));
+    for (letter, axis) in &factors {
+        let path = format!("factorial.factors.{letter}");
+        let Some(found) = axes.iter().find(|other| other.id == *axis) else {
+            let remedy = suggestion(axis, &axis_ids);
+            return Err(tree.error(&path, format!("the sweep has no axis \"{axis}\"; {remedy}")));
         };
         if found.points.len() != 2 {
             let message = format!(
-                "factor \"{}\" is axis \"{axis}\" with {} values; a factor has two levels",
-                entry.key,
+                "axis \"{axis}\" has {} values; a factor has two levels",
                 found.points.len()
             );
-            return Err(reader.error(entry.line, message));
+            return Err(tree.error(&path, message));
         }
-        factors.push((entry.key.clone(), axis));
     }
-    factors.sort();
     if factors.len() != axes.len() {
-        return Err(
-            reader.error_at("factors", "every axis of the sweep must be a factor; name each once")
-        );
+        let message = "every axis of the sweep must be a factor; name each once";
+        return Err(tree.error("factorial.factors", message));
     }
-    let is_logarithmic = reader.truth("log")?.unwrap_or(false);
-    Ok(Some(Factorial { factors, response, is_logarithmic }))
+    let factors = factors.into_iter().collect();
+    Ok(Some(Factorial { factors, response, is_logarithmic: log }))
 }
 
 impl Experiment {
@@ -262,7 +247,7 @@ impl Experiment {
     /// A file that the scenario names is gone.
     pub fn hash(&self) -> Result<String, ScenarioError> {
         let mut text = String::new();
-        for entry in self.root.entries() {
+        for entry in self.tree.root.entries() {
             if !["scenario", "plot", "factorial"].contains(&entry.key.as_str()) {
                 self.write_canonical(&entry.key, &entry.node, &mut text)?;
             }

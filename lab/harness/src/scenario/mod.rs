@@ -19,8 +19,19 @@ mod tests;
 use std::sync::Arc;
 
 use crate::Arm;
-use crate::document::{self, Node, Reader, ScenarioError};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::document::{self, ScenarioError, Tree};
 use crate::folder::Folder;
+use crate::metric::MetricTable;
+
+use apps::{ConsumerTable, ProducerTable};
+use experiment::FactorialTable;
+use links::LinkTable;
+use network::{FaultTable, RouteTable, RoutesTable, RunTable};
+use outputs::PlotTable;
+use sweep::SweepTable;
 
 pub use experiment::{Experiment, Factorial};
 pub use network::Prepared;
@@ -75,27 +86,66 @@ pub struct Scenario {
     pub folder: Folder,
     /// The file, as the user named it.
     pub file: Arc<str>,
-    root: Node,
+    tree: Tree,
 }
 
-const TOP: &[&str] = &[
-    "scenario",
-    "run",
-    "topology",
-    "routes",
-    "route",
-    "link",
-    "access",
-    "router",
-    "routers",
-    "producer",
-    "consumer",
-    "fault",
-    "sweep",
-    "metric",
-    "plot",
-    "factorial",
-];
+/// A file as a whole. What is read from the tree itself is only named here.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(rename = "scenario")]
+    _scenario: IgnoredAny,
+    run: RunTable,
+    #[serde(rename = "topology")]
+    _topology: IgnoredAny,
+    #[serde(default)]
+    routes: RoutesTable,
+    #[serde(default)]
+    route: Vec<RouteTable>,
+    link: Option<LinkTable>,
+    access: Option<LinkTable>,
+    #[serde(rename = "router")]
+    _router: Option<IgnoredAny>,
+    #[serde(default, rename = "routers")]
+    _routers: Vec<IgnoredAny>,
+    #[serde(default)]
+    producer: Vec<ProducerTable>,
+    #[serde(default)]
+    consumer: Vec<ConsumerTable>,
+    #[serde(default)]
+    fault: Vec<FaultTable>,
+    #[serde(default)]
+    sweep: Vec<SweepTable>,
+    #[serde(default)]
+    metric: Vec<MetricTable>,
+    #[serde(default)]
+    plot: Vec<PlotTable>,
+    factorial: Option<FactorialTable>,
+}
+
+/// The one table that is read before the size is known.
+#[derive(Deserialize)]
+struct HeaderFile {
+    scenario: HeaderTable,
+}
+
+/// `[scenario]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HeaderTable {
+    id: String,
+    title: String,
+    #[serde(default)]
+    paper: String,
+    #[serde(default)]
+    description: String,
+    #[serde(default = "simulator_alone")]
+    arms: Vec<Arm>,
+}
+
+fn simulator_alone() -> Vec<Arm> {
+    vec![Arm::Sim]
+}
 
 impl Scenario {
     /// Reads the text of a file. Only its form and its header are checked; [`Scenario::experiment`]
@@ -104,10 +154,9 @@ impl Scenario {
     /// # Errors
     /// What is wrong, with its line.
     pub fn parse(file: &str, text: &str, folder: Folder) -> Result<Self, ScenarioError> {
-        let root = document::parse(file, text)?;
-        let file: Arc<str> = file.into();
-        let header = header(&file, &root)?;
-        Ok(Self { header, text: text.to_owned(), folder, file, root })
+        let tree = document::parse(file, text)?;
+        let header = header(&tree)?;
+        Ok(Self { header, text: text.to_owned(), folder, file: Arc::clone(&tree.file), tree })
     }
 
     /// The scenario at one size, with everything checked that can be checked without running.
@@ -115,39 +164,19 @@ impl Scenario {
     /// # Errors
     /// The first thing that is wrong, with its line and a remedy.
     pub fn experiment(&self, size: Size) -> Result<Experiment, ScenarioError> {
-        let root = document::choose_size(&self.file, &self.root, size.as_str())?;
-        Experiment::new(self, root, size)
+        Experiment::new(self, self.tree.of_size(size.as_str())?, size)
     }
 }
 
-fn header(file: &Arc<str>, root: &Node) -> Result<Header, ScenarioError> {
-    let top = Reader::new(file, "the scenario", root, TOP)?;
-    let known = ["id", "paper", "title", "description", "arms"];
-    let Some(reader) = top.table("scenario", &known)? else {
-        return Err(
-            top.error(1, "there is no [scenario]; begin with [scenario] and its id and title")
-        );
-    };
-    let id = reader.required_text("id")?.to_owned();
+fn header(tree: &Tree) -> Result<Header, ScenarioError> {
+    let HeaderTable { id, title, paper, description, arms } = tree.read::<HeaderFile>()?.scenario;
     if id.is_empty() || !id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
-        let message = format!("`id` is \"{id}\"; write letters, digits, '-', '_' and '.' only");
-        return Err(reader.error_at("id", message));
-    }
-    let mut arms = Vec::new();
-    for arm in reader.texts("arms")?.unwrap_or_else(|| vec!["sim".to_owned()]) {
-        arms.push(Arm::from_word(&arm).ok_or_else(|| {
-            let remedy = document::suggestion(&arm, &["sim", "real"]);
-            reader.error_at("arms", format!("`arms` cannot hold \"{arm}\"; {remedy}"))
-        })?);
+        let message = format!("is \"{id}\"; write letters, digits, '-', '_' and '.' only");
+        return Err(tree.error("scenario.id", message));
     }
     if arms.is_empty() {
-        return Err(reader.error_at("arms", "`arms` is empty; write [\"sim\"], [\"real\"] or both"));
+        let message = "is empty; write [\"sim\"], [\"real\"] or both";
+        return Err(tree.error("scenario.arms", message));
     }
-    Ok(Header {
-        id,
-        paper: reader.text("paper")?.unwrap_or_default().to_owned(),
-        title: reader.required_text("title")?.to_owned(),
-        description: reader.text("description")?.unwrap_or_default().to_owned(),
-        arms,
-    })
+    Ok(Header { id, paper, title, description, arms })
 }

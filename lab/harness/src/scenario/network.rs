@@ -2,44 +2,119 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::Arc;
+use std::num::NonZeroU64;
 
+use serde::Deserialize;
 use weir_base::Rng;
+use weir_base::units::{Fraction, Time};
 use weir_plan::workload::{Collection, Names, ProducerPlan};
 use weir_plan::{Fault, FaultPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan};
 use weir_topology::generate::{Generator, LinkDefaults};
 use weir_topology::{Metric, ReadOptions, RoutePlanner, Topology};
 
-use super::TOP;
+use super::File;
 use super::apps::{self, ConsumerGroup, ProducerGroup};
 use super::disk;
-use super::links::{self, LinkSettings};
+use super::links::{LinkSettings, LinkTable};
 use super::router::{self, RouterSettings};
-use crate::document::{Node, Reader, ScenarioError, suggestion};
+use crate::document::{Node, ScenarioError, Tree, suggestion, texts};
 use crate::folder::Folder;
 
-const RUN: &[&str] = &["duration", "drain", "warm_up", "sample", "seeds", "seed"];
-const ROUTES: &[&str] = &["metric", "only_given"];
-const ROUTE: &[&str] = &["at", "prefix", "of", "objects", "to", "cost"];
-const FAULT: &[&str] = &["at", "kind", "link", "node", "disk", "for", "probability"];
-const TOPOLOGY: &[&str] = &[
-    "builtin",
-    "file",
-    "generator",
-    "nodes",
-    "leaves",
-    "depth",
-    "fan_out",
-    "width",
-    "height",
-    "left",
-    "right",
-    "alpha",
-    "beta",
-    "links_per_node",
-    "delay_from_distance",
-    "seed",
-];
+/// `[run]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RunTable {
+    duration: Time,
+    drain: Option<Time>,
+    warm_up: Option<Time>,
+    sample: Option<Time>,
+    pub(super) seeds: Option<Seeds>,
+    pub(super) seed: Option<u64>,
+}
+
+/// How many seeds, or which.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "write a number of seeds, or a list of whole numbers")]
+pub(super) enum Seeds {
+    Count(NonZeroU64),
+    List(Vec<u64>),
+}
+
+/// `[topology]`; the parameters of a generator stand beside these.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct TopologyTable {
+    builtin: Option<String>,
+    file: Option<String>,
+    generator: Option<String>,
+    delay_from_distance: bool,
+    seed: Option<u64>,
+}
+
+/// `[routes]`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RoutesTable {
+    metric: MetricWord,
+    only_given: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum MetricWord {
+    #[default]
+    Delay,
+    Cost,
+    Hops,
+}
+
+/// `[[route]]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RouteTable {
+    at: String,
+    to: String,
+    prefix: Option<String>,
+    of: Option<String>,
+    objects: Option<Vec<(u64, u64)>>,
+    #[serde(default)]
+    cost: u64,
+}
+
+/// `[[fault]]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FaultTable {
+    at: Time,
+    kind: FaultWord,
+    link: Option<(String, String)>,
+    node: Option<String>,
+    #[serde(default)]
+    disk: u8,
+    #[serde(rename = "for")]
+    lasts: Time,
+    probability: Option<Fraction>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum FaultWord {
+    LinkDown,
+    Crash,
+    StoreStall,
+    WrongBytes,
+    DiskStall,
+    DiskErrors,
+    DiskFull,
+}
+
+/// The key of `[[routers]]` beside those of a router.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Selected {
+    #[serde(deserialize_with = "texts")]
+    at: Vec<String>,
+}
 
 /// What one run consists of.
 #[derive(Clone, Debug)]
@@ -63,58 +138,51 @@ pub(super) struct Times {
     drain_ns: Option<u64>,
 }
 
-pub(super) fn times(top: &Reader<'_>) -> Result<Times, ScenarioError> {
-    let Some(run) = top.table("run", RUN)? else {
-        return Err(top.error(1, "there is no [run]; write [run] with duration = \"10s\""));
-    };
-    let duration_ns = run.required("duration", "\"10s\"", run.duration_ns("duration")?)?;
-    let warm_up_ns = run.duration_ns("warm_up")?.unwrap_or(0);
+pub(super) fn times(tree: &Tree, run: &RunTable) -> Result<Times, ScenarioError> {
+    let duration_ns = run.duration.ns;
+    let warm_up_ns = run.warm_up.map_or(0, |time| time.ns);
     if duration_ns == 0 {
-        return Err(run
-            .error_at("duration", "a run of no time measures nothing; write for example \"10s\""));
+        let message = "a run of no time measures nothing; write for example \"10s\"";
+        return Err(tree.error("run.duration", message));
     }
     if warm_up_ns >= duration_ns {
-        return Err(run.error_at(
-            "warm_up",
-            "the warm-up takes the whole duration; leave some of it to be measured",
-        ));
+        let message = "the warm-up takes the whole duration; leave some of it to be measured";
+        return Err(tree.error("run.warm_up", message));
     }
-    let sample_ns = run.duration_ns("sample")?.unwrap_or(duration_ns / 100);
+    let sample_ns = run.sample.map_or(duration_ns / 100, |time| time.ns);
     if sample_ns > 0 && duration_ns / sample_ns > 1_000_000 {
-        return Err(
-            run.error_at("sample", "more than a million samples in a run; write a longer `sample`")
-        );
+        let message = "more than a million samples in a run; write a longer `sample`";
+        return Err(tree.error("run.sample", message));
     }
-    Ok(Times { duration_ns, warm_up_ns, sample_ns, drain_ns: run.duration_ns("drain")? })
+    Ok(Times { duration_ns, warm_up_ns, sample_ns, drain_ns: run.drain.map(|time| time.ns) })
 }
 
 /// Makes the plan of a scenario whose size and sweep point are settled.
-pub(super) fn prepare(
-    file: &Arc<str>,
-    root: &Node,
-    folder: &Folder,
-    seed: u64,
-) -> Result<Prepared, ScenarioError> {
-    let top = Reader::new(file, "the scenario", root, TOP)?;
-    let times = times(&top)?;
-    let topology = topology(&top, folder, seed)?;
-    let mut builder = Builder::new(topology, seed);
-    builder.routers(&top)?;
-    builder.links(top.table("link", links::KNOWN)?.as_ref())?;
-    let access = match top.table("access", links::KNOWN)? {
-        Some(table) => LinkSettings::local().with(&table)?,
+pub(super) fn prepare(tree: &Tree, folder: &Folder, seed: u64) -> Result<Prepared, ScenarioError> {
+    let file: File = tree.read()?;
+    let times = times(tree, &file.run)?;
+    let topology = topology(tree, folder, seed)?;
+    let mut builder = Builder::new(tree, topology, seed);
+    builder.routers()?;
+    builder.links(file.link.as_ref())?;
+    let access = match &file.access {
+        Some(table) => {
+            LinkSettings::local().with(table).map_err(|message| tree.error("access", message))?
+        }
         None => LinkSettings::local(),
     };
-    let producers = apps::producers(&top, &access, folder)?;
-    let consumers = apps::consumers(&top, &access, folder)?;
+    let producers = apps::producers(tree, &file.producer, &access, folder)?;
+    let consumers = apps::consumers(tree, &file.consumer, &access, folder)?;
     if consumers.is_empty() {
-        return Err(top.error(1, "nobody asks for anything; write at least one [[consumer]]"));
+        return Err(
+            tree.error("", "no consumer asks for anything; write at least one [[consumer]]")
+        );
     }
-    builder.producers(&top, &producers)?;
-    builder.consumers(&top, &producers, &consumers)?;
-    builder.routes(&top)?;
-    builder.store_capacities(&top)?;
-    let faults = builder.faults(&top, times)?;
+    builder.producers(&producers)?;
+    builder.consumers(&producers, &consumers)?;
+    builder.routes(&file.routes, &file.route)?;
+    builder.store_capacities()?;
+    let faults = builder.faults(&file.fault, times)?;
     let lifetime_ms = consumers.iter().map(|group| group.lifetime_ms).max().unwrap_or(0);
     let drain_ns = times.drain_ns.unwrap_or(lifetime_ms * 1_000_000 + 1_000_000_000);
     Ok(Prepared {
@@ -134,30 +202,24 @@ pub(super) fn prepare(
     })
 }
 
-fn topology(top: &Reader<'_>, folder: &Folder, seed: u64) -> Result<Topology, ScenarioError> {
-    let Some(reader) = top.table("topology", TOPOLOGY)? else {
-        return Err(top.error(
-            1,
-            "there is no [topology]; write [topology] with generator = \"line\" and nodes = 1",
-        ));
-    };
-    let kinds = ["builtin", "file", "generator"];
-    let given: Vec<&str> = kinds.into_iter().filter(|kind| reader.has(kind)).collect();
-    let options = ReadOptions {
-        delay_from_distance: reader.truth("delay_from_distance")?.unwrap_or(false),
-        ..ReadOptions::default()
-    };
-    let topology = match given.as_slice() {
-        ["builtin"] => {
+fn topology(tree: &Tree, folder: &Folder, seed: u64) -> Result<Topology, ScenarioError> {
+    let node = tree.root.at("topology").unwrap_or(&tree.root);
+    let (own, parameters) = node.split::<TopologyTable>();
+    let table: TopologyTable = tree.read_at("topology", &own)?;
+    if table.generator.is_none() {
+        // Refuses what else is there.
+        tree.read_at::<TopologyTable>("topology", node)?;
+    }
+    let options =
+        ReadOptions { delay_from_distance: table.delay_from_distance, ..ReadOptions::default() };
+    let topology = match (&table.builtin, &table.file, &table.generator) {
+        (Some(name), None, None) => Topology::builtin(name).ok_or_else(|| {
             let names: Vec<&str> = weir_topology::builtin_names().collect();
-            let name = reader.word("builtin", &names)?.unwrap_or_default();
-            Topology::builtin(name).ok_or_else(|| {
-                reader.error_at("builtin", format!("no topology \"{name}\" comes with the program"))
-            })?
-        }
-        ["file"] => {
-            let file = reader.required_text("file")?;
-            let text = folder.read(file).map_err(|message| reader.error_at("file", message))?;
+            let message = format!("cannot be \"{name}\"; {}", suggestion(name, &names));
+            tree.error("topology.builtin", message)
+        })?,
+        (None, Some(file), None) => {
+            let text = folder.read(file).map_err(|message| tree.error("topology.file", message))?;
             Topology::parse(&text, file, &options).map_err(|error| {
                 let text = error.to_string();
                 let line = error.line();
@@ -166,14 +228,21 @@ fn topology(top: &Reader<'_>, folder: &Folder, seed: u64) -> Result<Topology, Sc
                 ScenarioError { file: file.to_owned(), line, message }
             })?
         }
-        ["generator"] => generated(&reader, seed)?,
+        (None, None, Some(kind)) => {
+            let line = own.at("generator").map_or(own.line, |node| node.line);
+            let choice = Node::choice(kind, parameters, line);
+            let generator: Generator = tree.read_at("topology.generator", &choice)?;
+            generator
+                .generate(&LinkDefaults::default(), table.seed.unwrap_or(seed))
+                .map_err(|error| tree.error("topology", error.to_string()))?
+        }
         _ => {
             let message = "[topology] has exactly one of `builtin`, `file` and `generator`";
-            return Err(reader.error(reader.line(), message));
+            return Err(tree.error("topology", message));
         }
     };
     if topology.nodes().is_empty() {
-        return Err(reader.error(reader.line(), "the topology has no nodes"));
+        return Err(tree.error("topology", "the topology has no nodes"));
     }
     let parts = topology.components();
     if parts.len() > 1 {
@@ -183,61 +252,14 @@ fn topology(top: &Reader<'_>, folder: &Folder, seed: u64) -> Result<Topology, Sc
                 first one. Choose a connected topology",
             parts.len()
         );
-        return Err(reader.error(reader.line(), message));
+        return Err(tree.error("topology", message));
     }
     Ok(topology)
 }
 
-fn generated(reader: &Reader<'_>, seed: u64) -> Result<Topology, ScenarioError> {
-    const KINDS: &[(&str, &[&str])] = &[
-        ("line", &["nodes"]),
-        ("star", &["leaves"]),
-        ("tree", &["depth", "fan_out"]),
-        ("grid", &["width", "height"]),
-        ("dumbbell", &["left", "right"]),
-        ("waxman", &["nodes", "alpha", "beta"]),
-        ("barabasi-albert", &["nodes", "links_per_node"]),
-    ];
-    let words: Vec<&str> = KINDS.iter().map(|(kind, _)| *kind).collect();
-    let kind = reader.word("generator", &words)?.unwrap_or_default();
-    let parameters = KINDS.iter().find(|(name, _)| *name == kind).map_or(&[][..], |(_, keys)| keys);
-    for entry in reader.entries() {
-        let key = entry.key.as_str();
-        if !["generator", "seed"].contains(&key) && !parameters.contains(&key) {
-            let message = format!(
-                "generator \"{kind}\" has no parameter `{key}`; {}",
-                suggestion(key, parameters)
-            );
-            return Err(reader.error(entry.line, message));
-        }
-    }
-    // `nodes = 1` is one router alone.
-    let count = |key: &str| -> Result<usize, ScenarioError> {
-        Ok(reader.required(key, "4", reader.count(key, 0)?)? as usize)
-    };
-    let real = |key: &str| reader.required(key, "0.4", reader.number(key)?);
-    let generator = match kind {
-        "star" => Generator::Star { leaves: count("leaves")? },
-        "tree" => Generator::Tree { depth: count("depth")?, fan_out: count("fan_out")? },
-        "grid" => Generator::Grid { width: count("width")?, height: count("height")? },
-        "dumbbell" => Generator::Dumbbell { left: count("left")?, right: count("right")? },
-        "waxman" => {
-            Generator::Waxman { nodes: count("nodes")?, alpha: real("alpha")?, beta: real("beta")? }
-        }
-        "barabasi-albert" => Generator::BarabasiAlbert {
-            nodes: count("nodes")?,
-            links_per_node: count("links_per_node")?,
-        },
-        _ => Generator::Line { nodes: count("nodes")? },
-    };
-    let seed = reader.count("seed", 0)?.unwrap_or(seed);
-    generator
-        .generate(&LinkDefaults::default(), seed)
-        .map_err(|error| reader.error(reader.line(), error.to_string()))
-}
-
 /// A plan as it grows.
-struct Builder {
+struct Builder<'a> {
+    tree: &'a Tree,
     topology: Topology,
     seed: u64,
     nodes: Vec<NodePlan>,
@@ -257,8 +279,8 @@ struct Builder {
     prefixes: BTreeMap<String, Vec<String>>,
 }
 
-impl Builder {
-    fn new(topology: Topology, seed: u64) -> Self {
+impl<'a> Builder<'a> {
+    fn new(tree: &'a Tree, topology: Topology, seed: u64) -> Self {
         let mut router_of = Vec::new();
         let mut next = 0;
         for node in topology.nodes() {
@@ -268,6 +290,7 @@ impl Builder {
         }
         let link_of = vec![None; topology.links().len()];
         Self {
+            tree,
             seed,
             nodes: Vec::new(),
             links: Vec::new(),
@@ -283,17 +306,20 @@ impl Builder {
         }
     }
 
-    fn routers(&mut self, top: &Reader<'_>) -> Result<(), ScenarioError> {
-        let mut base = RouterSettings::default();
-        if let Some(table) = top.table("router", router::KNOWN)? {
-            base = base.with(&table)?;
-        }
-        let mut settings = vec![base; self.topology.nodes().len()];
-        for table in top.tables("routers", router::KNOWN_SOME)? {
-            let at = table.required("at", "\"leaves\"", table.texts("at")?)?;
-            let line = table.node("at").map_or(table.line(), |node| node.line);
-            for node in self.select(&table, line, &at)? {
-                settings[node] = settings[node].with(&table)?;
+    fn routers(&mut self) -> Result<(), ScenarioError> {
+        let tree = self.tree;
+        let none = Node::empty_table();
+        let base = tree.root.at("router").unwrap_or(&none);
+        let common = router::read(tree, "router", base)?;
+        let mut nodes = vec![base.clone(); self.topology.nodes().len()];
+        let mut settings = vec![common; nodes.len()];
+        for (at, over) in tree.root.at("routers").into_iter().flat_map(Node::items).enumerate() {
+            let path = format!("routers[{at}]");
+            let (own, over) = over.split::<Selected>();
+            let Selected { at } = tree.read_at(&path, &own)?;
+            for node in self.select(&format!("{path}.at"), &at)? {
+                nodes[node] = nodes[node].merged(&over);
+                settings[node] = router::read(tree, &path, &nodes[node])?;
             }
         }
         let mut indices = Vec::new();
@@ -306,18 +332,16 @@ impl Builder {
             }
         }
         if indices.is_empty() {
-            return Err(top.error_at(
-                "topology",
-                "the topology has no routers, only hosts; give \
-                at least one node the role of a router",
-            ));
+            let message = "the topology has no routers, only hosts; give at least one node the \
+                           role of a router";
+            return Err(tree.error("topology", message));
         }
         self.groups.insert("routers".into(), indices);
         Ok(())
     }
 
     /// Links of the topology: what `[link]` says holds for all of them.
-    fn links(&mut self, table: Option<&Reader<'_>>) -> Result<(), ScenarioError> {
+    fn links(&mut self, table: Option<&LinkTable>) -> Result<(), ScenarioError> {
         let mut all = Vec::new();
         for link in self.topology.links() {
             let mut settings = LinkSettings::default();
@@ -333,7 +357,8 @@ impl Builder {
             config.queue_packets_max = link.queue_packets_max.unwrap_or(config.queue_packets_max);
             config.queue_bytes_max = link.queue_bytes_max.unwrap_or(config.queue_bytes_max);
             if let Some(table) = table {
-                settings = settings.with(table)?;
+                settings =
+                    settings.with(table).map_err(|message| self.tree.error("link", message))?;
             }
             all.push(settings);
         }
@@ -343,8 +368,8 @@ impl Builder {
             link.delay_ns = delays[index];
             link.cost = costs[index].unwrap_or(link.cost);
         });
-        if let (Err(error), Some(table)) = (edited, table) {
-            return Err(table.error(table.line(), error.to_string()));
+        if let (Err(error), Some(_)) = (edited, table) {
+            return Err(self.tree.error("link", error.to_string()));
         }
         for (index, link) in self.topology.links().iter().enumerate() {
             if let (Some(a), Some(b)) = (self.router_of[link.a], self.router_of[link.b]) {
@@ -357,12 +382,7 @@ impl Builder {
     }
 
     /// The nodes of the topology that `words` select, in the order of the words.
-    fn select(
-        &self,
-        reader: &Reader<'_>,
-        line: usize,
-        words: &[String],
-    ) -> Result<Vec<usize>, ScenarioError> {
+    fn select(&self, path: &str, words: &[String]) -> Result<Vec<usize>, ScenarioError> {
         let nodes = self.topology.nodes();
         let mut degree = vec![0usize; nodes.len()];
         for link in self.topology.links() {
@@ -385,26 +405,27 @@ impl Builder {
                 name => match (self.topology.index_of(name), name.strip_prefix("random ")) {
                     (Some(node), _) => selected.push(node),
                     (None, Some(count)) => {
-                        selected.extend(self.random(count.trim().parse().unwrap_or(0), line));
+                        selected.extend(
+                            self.random(count.trim().parse().unwrap_or(0), self.tree.line(path)),
+                        );
                     }
-                    (None, None) => return Err(self.no_node(reader, line, name)),
+                    (None, None) => return Err(self.no_node(path, name)),
                 },
             }
             if selected.len() == before {
-                return Err(
-                    reader.error(line, format!("\"{word}\" selects no node of this topology"))
-                );
+                let message = format!("\"{word}\" selects no node of this topology");
+                return Err(self.tree.error(path, message));
             }
         }
         Ok(selected)
     }
 
-    fn no_node(&self, reader: &Reader<'_>, line: usize, name: &str) -> ScenarioError {
+    fn no_node(&self, path: &str, name: &str) -> ScenarioError {
         let mut known = vec!["all", "first", "last", "leaves", "inner", "producers", "consumers"];
         known.extend(self.topology.nodes().iter().take(40).map(|node| node.name.as_str()));
         let remedy = suggestion(name, &known);
-        reader
-            .error(line, format!("the topology has no node \"{name}\"; {remedy}, or \"random 3\""))
+        let message = format!("the topology has no node \"{name}\"; {remedy}, or \"random 3\"");
+        self.tree.error(path, message)
     }
 
     /// `count` different routers; the line of the file makes each selection one of its own.
@@ -426,8 +447,7 @@ impl Builder {
     /// the topology it is attached to, and its link.
     fn attach(
         &mut self,
-        reader: &Reader<'_>,
-        line: usize,
+        path: &str,
         node: usize,
         app: NodePlan,
         link: &LinkSettings,
@@ -443,21 +463,18 @@ impl Builder {
                 })
                 .collect();
             let [own] = own.as_slice() else {
-                return Err(reader.error(
-                    line,
-                    format!(
-                        "host \"{host}\" has {} links; a host of \
-                    consumers or producers has one, to a router",
-                        own.len()
-                    ),
-                ));
+                let message = format!(
+                    "host \"{host}\" has {} links; a host of consumers or producers has one, to a \
+                     router",
+                    own.len()
+                );
+                return Err(self.tree.error(path, message));
             };
             let router = self.topology.links()[*own].other(node);
             if self.router_of[router].is_none() {
-                return Err(reader.error(
-                    line,
-                    format!("host \"{host}\" is linked to another host; link it to a router"),
-                ));
+                let message =
+                    format!("host \"{host}\" is linked to another host; link it to a router");
+                return Err(self.tree.error(path, message));
             }
             (router, self.host_links[*own].clone())
         };
@@ -465,36 +482,32 @@ impl Builder {
         if self.nodes.iter().any(|other| other.name == app.name) {
             let message =
                 format!("two nodes would be called \"{}\"; give the group another `id`", app.name);
-            return Err(reader.error(line, message));
+            return Err(self.tree.error(path, message));
         }
         self.nodes.push(app);
         self.links.push(plan_link(at, index, &settings));
         Ok((index, router, self.links.len() - 1))
     }
 
-    fn producers(
-        &mut self,
-        top: &Reader<'_>,
-        groups: &[ProducerGroup],
-    ) -> Result<(), ScenarioError> {
+    fn producers(&mut self, groups: &[ProducerGroup]) -> Result<(), ScenarioError> {
         let mut members = Vec::new();
         for group in groups {
-            let places = self.places(top, group.at_line, &group.at, group.per_node)?;
+            let path = format!("{}.at", group.path);
+            let places = self.places(&path, &group.at, group.per_node)?;
             let mut prefixes = Vec::new();
             let mut own = Vec::new();
             for (index, place) in places.iter().enumerate() {
                 let prefix = group.prefix(index, places.len());
                 let name = app_name(&group.id, index, places.len());
                 let app = NodePlan { name, role: Role::Producer(group.plan(&prefix)) };
-                let (node, router, link) =
-                    self.attach(top, group.at_line, *place, app, &group.link)?;
+                let (node, router, link) = self.attach(&path, *place, app, &group.link)?;
                 self.attached.push((prefix.clone(), router, link));
                 prefixes.push(prefix);
                 own.push(node);
             }
             members.extend_from_slice(&own);
             if self.groups.insert(group.id.clone(), own).is_some() {
-                return Err(same_id(top, group.line, &group.id));
+                return Err(self.same_id(&group.path, &group.id));
             }
             self.prefixes.insert(group.id.clone(), prefixes);
         }
@@ -502,23 +515,27 @@ impl Builder {
         Ok(())
     }
 
+    fn same_id(&self, path: &str, id: &str) -> ScenarioError {
+        let message = format!("\"{id}\" names two groups of nodes; give each an `id` of its own");
+        self.tree.error(&format!("{path}.id"), message)
+    }
+
     fn places(
         &self,
-        top: &Reader<'_>,
-        line: usize,
+        path: &str,
         at: &[String],
         per_node: u64,
     ) -> Result<Vec<usize>, ScenarioError> {
-        let nodes = self.select(top, line, at)?;
+        let nodes = self.select(path, at)?;
         if nodes.len() as u64 * per_node > 1_000_000 {
-            return Err(top.error(line, "more than a million consumers or producers; write fewer"));
+            let message = "more than a million consumers or producers; write fewer";
+            return Err(self.tree.error(path, message));
         }
         Ok(nodes.iter().flat_map(|node| std::iter::repeat_n(*node, per_node as usize)).collect())
     }
 
     fn consumers(
         &mut self,
-        top: &Reader<'_>,
         producers: &[ProducerGroup],
         groups: &[ConsumerGroup],
     ) -> Result<(), ScenarioError> {
@@ -531,7 +548,7 @@ impl Builder {
                     group.of,
                     suggestion(&group.of, &ids)
                 );
-                return Err(top.error(group.of_line, message));
+                return Err(self.tree.error(&format!("{}.of", group.path), message));
             };
             let prefixes = self.prefixes.get(&of.id).cloned().unwrap_or_default();
             let turns = group.spread.unwrap_or(prefixes.len() as u64);
@@ -541,22 +558,23 @@ impl Builder {
                     of.id,
                     prefixes.len()
                 );
-                return Err(top.error(group.line, message));
+                return Err(self.tree.error(&format!("{}.spread", group.path), message));
             }
-            let places = self.places(top, group.at_line, &group.at, group.per_node)?;
+            let path = format!("{}.at", group.path);
+            let places = self.places(&path, &group.at, group.per_node)?;
             let mut own = Vec::new();
             for (index, place) in places.iter().enumerate() {
                 let prefix = &prefixes[index % turns as usize];
                 let name = app_name(&group.id, index, places.len());
                 let plan = group
                     .plan(index, of, prefix, self.seed)
-                    .map_err(|error| top.error(group.line, error.to_string()))?;
+                    .map_err(|error| self.tree.error(&group.path, error.to_string()))?;
                 let app = NodePlan { name, role: Role::Consumer(plan) };
-                own.push(self.attach(top, group.at_line, *place, app, &group.link)?.0);
+                own.push(self.attach(&path, *place, app, &group.link)?.0);
             }
             members.extend_from_slice(&own);
             if self.groups.insert(group.id.clone(), own).is_some() {
-                return Err(same_id(top, group.line, &group.id));
+                return Err(self.same_id(&group.path, &group.id));
             }
         }
         self.groups.insert("consumers".into(), members);
@@ -564,23 +582,16 @@ impl Builder {
     }
 
     /// Shortest paths to every producer, then those that the file gives.
-    fn routes(&mut self, top: &Reader<'_>) -> Result<(), ScenarioError> {
-        let table = top.table("routes", ROUTES)?;
-        let mut metric = Metric::Delay;
-        let mut only_given = false;
-        if let Some(table) = &table {
-            metric = match table.word("metric", &["delay", "cost", "hops"])? {
-                Some("cost") => Metric::Cost,
-                Some("hops") => Metric::Hops,
-                _ => Metric::Delay,
-            };
-            only_given = table.truth("only_given")?.unwrap_or(false);
+    fn routes(&mut self, table: &RoutesTable, given: &[RouteTable]) -> Result<(), ScenarioError> {
+        if !table.only_given {
+            self.shortest(match table.metric {
+                MetricWord::Delay => Metric::Delay,
+                MetricWord::Cost => Metric::Cost,
+                MetricWord::Hops => Metric::Hops,
+            });
         }
-        if !only_given {
-            self.shortest(metric);
-        }
-        for reader in top.tables("route", ROUTE)? {
-            self.given(&reader)?;
+        for (at, route) in given.iter().enumerate() {
+            self.given(&format!("route[{at}]"), route)?;
         }
         Ok(())
     }
@@ -615,51 +626,54 @@ impl Builder {
         }));
     }
 
-    fn given(&mut self, reader: &Reader<'_>) -> Result<(), ScenarioError> {
-        let node = self.plan_node(reader, "at")?;
-        let to = self.plan_node(reader, "to")?;
+    fn given(&mut self, path: &str, route: &RouteTable) -> Result<(), ScenarioError> {
+        let error = |key: &str, message: &str| self.tree.error(&format!("{path}.{key}"), message);
+        let node = self.plan_node(&format!("{path}.at"), &route.at)?;
+        let to = self.plan_node(&format!("{path}.to"), &route.to)?;
         let link = self.link_between(node, to).ok_or_else(|| {
-            let (a, b) = (&self.nodes[node].name, &self.nodes[to].name);
-            reader.error_at("to", format!("no link joins \"{a}\" and \"{b}\"; name two neighbours"))
+            let message =
+                format!("no link joins \"{}\" and \"{}\"; name two neighbours", route.at, route.to);
+            error("to", &message)
         })?;
         if !matches!(self.nodes[node].role, Role::Router(_)) {
-            let name = &self.nodes[node].name;
-            return Err(reader.error_at("at", format!("\"{name}\" is no router and has no routes")));
+            return Err(error("at", &format!("\"{}\" is no router and has no routes", route.at)));
         }
-        let cost = reader.count("cost", 0)?.unwrap_or(0);
-        let prefixes = match reader.text("of")? {
-            Some(of) => self.object_prefixes(reader, of)?,
-            None if reader.has("objects") => {
-                let message = "`objects` needs `of`, the producer whose they are";
-                return Err(reader.error_at("objects", message));
+        let prefixes = match (&route.prefix, &route.of, &route.objects) {
+            (Some(prefix), None, None) => vec![prefix.clone()],
+            (None, Some(of), Some(objects)) => self.object_prefixes(path, of, objects)?,
+            _ => {
+                let message = "a route has a `prefix`, or is `of` a producer's `objects`, such as \
+                               [[0, 49], [100, 149]]; give one or the other";
+                return Err(self.tree.error(path, message));
             }
-            None => vec![reader.required_text("prefix")?.to_owned()],
         };
+        let cost = route.cost;
         let route = |prefix| RoutePlan { node, prefix, link, cost };
         self.routes.extend(prefixes.into_iter().map(route));
         Ok(())
     }
 
-    /// The prefixes of a producer's objects, of those that `objects` names.
-    fn object_prefixes(&self, reader: &Reader<'_>, of: &str) -> Result<Vec<String>, ScenarioError> {
-        if reader.has("prefix") {
-            let message = "a route is of a `prefix` or `of` a producer's objects; keep one";
-            return Err(reader.error_at("prefix", message));
-        }
-        let Some(node) = self.named(of) else { return Err(self.unknown_node(reader, "of", of)) };
+    /// The prefixes of some of a producer's objects.
+    fn object_prefixes(
+        &self,
+        path: &str,
+        of: &str,
+        objects: &[(u64, u64)],
+    ) -> Result<Vec<String>, ScenarioError> {
+        let error = |key: &str, message: String| self.tree.error(&format!("{path}.{key}"), message);
+        let node = self.plan_node(&format!("{path}.of"), of)?;
         let Role::Producer(producer) = &self.nodes[node].role else {
-            return Err(reader.error_at("of", format!("\"{of}\" is no producer")));
+            return Err(error("of", format!("\"{of}\" is no producer")));
         };
-        let collection = Collection::new(&producer.names)
-            .map_err(|error| reader.error_at("of", error.to_string()))?;
-        let list = reader.node("objects");
-        let list = reader.required("objects", "[[0, 49], [100, 149]]", list)?;
+        let collection =
+            Collection::new(&producer.names).map_err(|problem| error("of", problem.to_string()))?;
+        disk::check_ranges(objects).map_err(|message| error("objects", message))?;
         let mut prefixes = Vec::new();
-        for (first, last) in disk::ranges(reader, "objects", list)? {
-            if last >= collection.object_count() {
-                let count = collection.object_count();
+        for &(first, last) in objects {
+            let count = collection.object_count();
+            if last >= count {
                 let message = format!("\"{of}\" has objects 0 to {}, not {last}", count - 1);
-                return Err(reader.error_at("objects", message));
+                return Err(error("objects", message));
             }
             let name = |object| collection.naming().object_name(object).to_string();
             prefixes.extend((first..=last).map(name));
@@ -672,111 +686,94 @@ impl Builder {
     }
 
     /// A node of the plan by name.
-    fn plan_node(&self, reader: &Reader<'_>, key: &str) -> Result<usize, ScenarioError> {
-        let name = reader.required_text(key)?;
-        self.named(name).ok_or_else(|| self.unknown_node(reader, key, name))
+    fn plan_node(&self, path: &str, name: &str) -> Result<usize, ScenarioError> {
+        self.nodes.iter().position(|node| node.name == name).ok_or_else(|| {
+            let names = self.nodes.iter().take(50).map(|node| node.name.as_str());
+            let remedy = suggestion(name, &names.collect::<Vec<_>>());
+            self.tree.error(path, format!("no node is called \"{name}\"; {remedy}"))
+        })
     }
 
-    fn named(&self, name: &str) -> Option<usize> {
-        self.nodes.iter().position(|node| node.name == name)
-    }
-
-    fn unknown_node(&self, reader: &Reader<'_>, key: &str, name: &str) -> ScenarioError {
-        let names: Vec<&str> = self.nodes.iter().take(50).map(|node| node.name.as_str()).collect();
-        reader.error_at(key, format!("no node is called \"{name}\"; {}", suggestion(name, &names)))
-    }
-
-    fn faults(&self, top: &Reader<'_>, times: Times) -> Result<Vec<FaultPlan>, ScenarioError> {
-        let mut faults = Vec::new();
-        for reader in top.tables("fault", FAULT)? {
-            let at_ns = reader.required("at", "\"1s\"", reader.duration_ns("at")?)?;
-            if at_ns > times.duration_ns {
-                return Err(reader.error_at(
-                    "at",
-                    "the fault comes after the end of the run; write an earlier time",
-                ));
+    fn faults(&self, tables: &[FaultTable], times: Times) -> Result<Vec<FaultPlan>, ScenarioError> {
+        let faults = tables.iter().enumerate().map(|(at, table)| {
+            let path = format!("fault[{at}]");
+            if table.at.ns > times.duration_ns {
+                let message = "the fault comes after the end of the run; write an earlier time";
+                return Err(self.tree.error(&format!("{path}.at"), message));
             }
-            let for_ns = reader.required("for", "\"500ms\"", reader.duration_ns("for")?)?;
-            let kinds = [
-                "link-down",
-                "crash",
-                "store-stall",
-                "wrong-bytes",
-                "disk-stall",
-                "disk-errors",
-                "disk-full",
-            ];
-            let kind = reader.required("kind", "\"link-down\"", reader.word("kind", &kinds)?)?;
-            let fault = match kind {
-                "link-down" => Fault::LinkDown { link: self.fault_link(&reader)?, for_ns },
-                "crash" => Fault::Crash { node: self.fault_router(&reader)?, for_ns },
-                "store-stall" => Fault::StoreStall { node: self.fault_router(&reader)?, for_ns },
-                "wrong-bytes" => Fault::WrongBytes {
-                    link: self.fault_link(&reader)?,
-                    for_ns,
-                    probability: probability(&reader)?,
-                },
-                kind => {
-                    let (node, disk) = self.fault_disk(&reader)?;
-                    match kind {
-                        "disk-stall" => Fault::DiskStall { node, disk, for_ns },
-                        "disk-full" => Fault::DiskFull { node, disk, for_ns },
-                        _ => {
-                            let probability = probability(&reader)?;
-                            Fault::DiskErrors { node, disk, for_ns, probability }
-                        }
-                    }
-                }
-            };
-            faults.push(FaultPlan { at_ns, fault });
-        }
-        Ok(faults)
+            Ok(FaultPlan { at_ns: table.at.ns, fault: self.fault(&path, table)? })
+        });
+        faults.collect()
     }
 
-    fn fault_router(&self, reader: &Reader<'_>) -> Result<usize, ScenarioError> {
-        let node = self.plan_node(reader, "node")?;
+    fn fault(&self, path: &str, table: &FaultTable) -> Result<Fault, ScenarioError> {
+        let for_ns = table.lasts.ns;
+        let probability = || match table.probability {
+            Some(share) => Ok(share.value),
+            None => Err(self.tree.error(path, "lacks `probability`; write for example 0.01")),
+        };
+        Ok(match table.kind {
+            FaultWord::LinkDown => Fault::LinkDown { link: self.fault_link(path, table)?, for_ns },
+            FaultWord::Crash => Fault::Crash { node: self.fault_router(path, table)?, for_ns },
+            FaultWord::StoreStall => {
+                Fault::StoreStall { node: self.fault_router(path, table)?, for_ns }
+            }
+            FaultWord::WrongBytes => Fault::WrongBytes {
+                link: self.fault_link(path, table)?,
+                for_ns,
+                probability: probability()?,
+            },
+            FaultWord::DiskStall | FaultWord::DiskErrors | FaultWord::DiskFull => {
+                let (node, disk) = self.fault_disk(path, table)?;
+                match table.kind {
+                    FaultWord::DiskStall => Fault::DiskStall { node, disk, for_ns },
+                    FaultWord::DiskFull => Fault::DiskFull { node, disk, for_ns },
+                    _ => Fault::DiskErrors { node, disk, for_ns, probability: probability()? },
+                }
+            }
+        })
+    }
+
+    fn fault_router(&self, path: &str, table: &FaultTable) -> Result<usize, ScenarioError> {
+        let name = table.node.as_deref();
+        let name = name.ok_or_else(|| self.tree.error(path, "lacks `node`; name a router"))?;
+        let path = format!("{path}.node");
+        let node = self.plan_node(&path, name)?;
         if matches!(self.nodes[node].role, Role::Router(_)) {
             return Ok(node);
         }
-        let name = &self.nodes[node].name;
-        Err(reader
-            .error_at("node", format!("\"{name}\" is no router; this fault is one of routers")))
+        let message = format!("\"{name}\" is no router; this fault is one of routers");
+        Err(self.tree.error(&path, message))
     }
 
     /// A router and one of its disks.
-    fn fault_disk(&self, reader: &Reader<'_>) -> Result<(usize, u8), ScenarioError> {
-        let node = self.fault_router(reader)?;
-        let disk = reader.count("disk", 0)?.unwrap_or(0);
+    fn fault_disk(&self, path: &str, table: &FaultTable) -> Result<(usize, u8), ScenarioError> {
+        let node = self.fault_router(path, table)?;
         let disks = match &self.nodes[node].role {
             Role::Router(plan) => plan.disk.as_ref().map_or(0, |disk| disk.disks),
             Role::Consumer(_) | Role::Producer(_) => 0,
         };
-        match u8::try_from(disk).ok().filter(|disk| *disk < disks) {
-            Some(disk) => Ok((node, disk)),
-            None => {
-                let name = &self.nodes[node].name;
-                let message = format!("\"{name}\" has {disks} disks, counted from 0");
-                Err(reader.error_at("disk", message))
-            }
+        if table.disk < disks {
+            return Ok((node, table.disk));
         }
+        let message = format!("\"{}\" has {disks} disks, counted from 0", self.nodes[node].name);
+        Err(self.tree.error(&format!("{path}.disk"), message))
     }
 
-    fn fault_link(&self, reader: &Reader<'_>) -> Result<usize, ScenarioError> {
-        let ends = reader.required("link", "[\"a\", \"b\"]", reader.texts("link")?)?;
-        let [a, b] = ends.as_slice() else {
-            return Err(
-                reader.error_at("link", "`link` names its two ends, such as [\"a\", \"b\"]")
-            );
+    fn fault_link(&self, path: &str, table: &FaultTable) -> Result<usize, ScenarioError> {
+        let Some((a, b)) = &table.link else {
+            let message = "lacks `link`; name its two ends, such as [\"a\", \"b\"]";
+            return Err(self.tree.error(path, message));
         };
-        let a = self.named(a).ok_or_else(|| self.unknown_node(reader, "link", a))?;
-        let b = self.named(b).ok_or_else(|| self.unknown_node(reader, "link", b))?;
+        let path = format!("{path}.link");
+        let (a, b) = (self.plan_node(&path, a)?, self.plan_node(&path, b)?);
         self.link_between(a, b).ok_or_else(|| {
-            reader.error_at("link", "no link joins these two nodes; name two neighbours")
+            self.tree.error(&path, "no link joins these two nodes; name two neighbours")
         })
     }
 
     /// Stores that are bounded in packets get the octets that so many packets of the workload take.
-    fn store_capacities(&mut self, top: &Reader<'_>) -> Result<(), ScenarioError> {
+    fn store_capacities(&mut self) -> Result<(), ScenarioError> {
         if self.settings.iter().all(|settings| settings.store_packets.is_none()) {
             return Ok(());
         }
@@ -793,26 +790,18 @@ impl Builder {
             );
             if let Entry::Vacant(vacant) = sizes.entry(key) {
                 let bytes = super::store::packet_bytes(plan)
-                    .map_err(|error| top.error_at("producer", error.to_string()))?;
+                    .map_err(|error| self.tree.error("producer", error.to_string()))?;
                 vacant.insert(bytes);
             }
         }
         let packet_bytes = sizes.values().copied().max().unwrap_or(0);
         for (node, settings) in self.nodes.iter_mut().zip(&self.settings) {
             if let (Role::Router(plan), Some(packets)) = (&mut node.role, settings.store_packets) {
-                plan.store_bytes = packets.saturating_mul(packet_bytes);
+                plan.store.size.bytes = packets.saturating_mul(packet_bytes);
             }
         }
         Ok(())
     }
-}
-
-fn probability(reader: &Reader<'_>) -> Result<f64, ScenarioError> {
-    reader.required("probability", "0.01", reader.share("probability")?)
-}
-
-fn same_id(top: &Reader<'_>, line: usize, id: &str) -> ScenarioError {
-    top.error(line, format!("\"{id}\" names two groups of nodes; give each an `id` of its own"))
 }
 
 fn app_name(id: &str, index: usize, count: usize) -> String {

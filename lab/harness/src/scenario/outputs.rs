@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
 use super::Axis;
-use crate::document::{Reader, ScenarioError, Value, suggestion};
+use crate::document::{Node, ScenarioError, Tree, suggestion, texts};
 use crate::metric::{Kind, Metric};
 
 /// A figure of a scenario.
@@ -40,20 +43,24 @@ pub struct Plot {
 }
 
 /// A line across a figure.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ReferenceLine {
     /// What it stands for.
     pub name: String,
     /// Where it lies, in the unit of the axis.
     pub value: f64,
     /// Vertical, else horizontal.
+    #[serde(default, rename = "vertical")]
     pub is_vertical: bool,
 }
 
 /// How a figure is drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum PlotKind {
     /// Points joined by lines.
+    #[default]
     Line,
     /// Values held until the next one.
     Steps,
@@ -67,108 +74,92 @@ pub enum PlotKind {
     Heat,
 }
 
-const KNOWN: &[&str] = &[
-    "id",
-    "title",
-    "caption",
-    "kind",
-    "x",
-    "y",
-    "series",
-    "panels",
-    "where",
-    "x_log",
-    "y_log",
-    "y_label",
-    "y_max",
-    "reference",
-];
+/// `[[plot]]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PlotTable {
+    id: String,
+    #[serde(default)]
+    title: String,
+    #[serde(default)]
+    caption: String,
+    #[serde(default)]
+    kind: PlotKind,
+    x: Option<String>,
+    #[serde(deserialize_with = "texts")]
+    y: Vec<String>,
+    #[serde(default, deserialize_with = "texts")]
+    series: Vec<String>,
+    #[serde(default, deserialize_with = "texts")]
+    panels: Vec<String>,
+    #[serde(rename = "where")]
+    _where: Option<IgnoredAny>,
+    #[serde(default)]
+    x_log: bool,
+    #[serde(default)]
+    y_log: bool,
+    #[serde(default)]
+    y_label: String,
+    y_max: Option<f64>,
+    #[serde(default)]
+    reference: Vec<ReferenceLine>,
+}
 
 pub(super) fn plots(
-    top: &Reader<'_>,
+    tree: &Tree,
+    tables: Vec<PlotTable>,
     axes: &[Axis],
     metrics: &[Metric],
 ) -> Result<Vec<Plot>, ScenarioError> {
     let mut plots: Vec<Plot> = Vec::new();
-    for reader in top.tables("plot", KNOWN)? {
-        let plot = plot(&reader, axes, metrics)?;
+    for (at, table) in tables.into_iter().enumerate() {
+        let path = format!("plot[{at}]");
+        let plot = plot(tree, &path, table, axes)?;
+        check(tree, &path, &plot, axes, metrics)?;
         if plots.iter().any(|other| other.id == plot.id) {
             let message =
                 format!("two plots are called \"{}\"; give each an `id` of its own", plot.id);
-            return Err(reader.error_at("id", message));
+            return Err(tree.error(&format!("{path}.id"), message));
         }
         plots.push(plot);
     }
     Ok(plots)
 }
 
-fn plot(reader: &Reader<'_>, axes: &[Axis], metrics: &[Metric]) -> Result<Plot, ScenarioError> {
-    let kinds = ["line", "steps", "bars", "boxes", "distribution", "heat"];
-    let kind = match reader.word("kind", &kinds)?.unwrap_or("line") {
-        "steps" => PlotKind::Steps,
-        "bars" => PlotKind::Bars,
-        "boxes" => PlotKind::Boxes,
-        "distribution" => PlotKind::Distribution,
-        "heat" => PlotKind::Heat,
-        _ => PlotKind::Line,
-    };
-    let id = reader.required_text("id")?.to_owned();
+fn plot(tree: &Tree, path: &str, table: PlotTable, axes: &[Axis]) -> Result<Plot, ScenarioError> {
+    let PlotTable { id, kind, .. } = &table;
     if id.is_empty() || !id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)) {
-        let message =
-            format!("`id` is \"{id}\"; it names files: write letters, digits, '-' and '_'");
-        return Err(reader.error_at("id", message));
+        let message = format!("is \"{id}\"; it names files: write letters, digits, '-' and '_'");
+        return Err(tree.error(&format!("{path}.id"), message));
     }
-    let otherwise = if kind == PlotKind::Distribution { Some("value") } else { None };
-    let x = reader.text("x")?.or(otherwise);
-    let x = reader.required("x", "\"time\"", x)?.to_owned();
-    let plot = Plot {
-        title: reader.text("title")?.unwrap_or_default().to_owned(),
-        caption: reader.text("caption")?.unwrap_or_default().to_owned(),
-        y: reader.required("y", "\"goodput\"", reader.texts("y")?)?,
-        series: reader.texts("series")?.unwrap_or_default(),
-        panels: reader.texts("panels")?.unwrap_or_default(),
-        filter: filter(reader, axes)?,
-        x_log: reader.truth("x_log")?.unwrap_or(false),
-        y_log: reader.truth("y_log")?.unwrap_or(false),
-        y_label: reader.text("y_label")?.unwrap_or_default().to_owned(),
-        y_max: reader.number("y_max")?,
-        references: references(reader)?,
-        id,
-        kind,
-        x,
+    let otherwise = (*kind == PlotKind::Distribution).then(|| "value".to_owned());
+    let Some(x) = table.x.or(otherwise) else {
+        return Err(tree.error(path, "lacks `x`; write for example x = \"time\""));
     };
-    check(reader, &plot, axes, metrics)?;
-    Ok(plot)
-}
-
-fn references(reader: &Reader<'_>) -> Result<Vec<ReferenceLine>, ScenarioError> {
-    let mut lines = Vec::new();
-    for line in reader.tables("reference", &["name", "value", "vertical"])? {
-        lines.push(ReferenceLine {
-            name: line.required_text("name")?.to_owned(),
-            value: line.required("value", "0.5", line.number("value")?)?,
-            is_vertical: line.truth("vertical")?.unwrap_or(false),
-        });
-    }
-    Ok(lines)
-}
-
-fn filter(reader: &Reader<'_>, axes: &[Axis]) -> Result<BTreeMap<String, String>, ScenarioError> {
     let mut filter = BTreeMap::new();
-    let Some(node) = reader.node("where") else { return Ok(filter) };
-    if !matches!(node.value, Value::Table(_)) {
-        return Err(reader.error(
-            node.line,
-            "`where` is a table of axes and values, such as { store = \"10000\" }",
-        ));
-    }
-    for entry in node.entries() {
+    let entries = tree.at(&format!("{path}.where")).map_or(&[][..], Node::entries);
+    for entry in entries {
         let label = entry.node.label();
         find_point(axes, &entry.key, &label)
-            .map_err(|message| reader.error(entry.line, message))?;
+            .map_err(|message| tree.error_on(entry.line, &format!("{path}.where"), &message))?;
         filter.insert(entry.key.clone(), label);
     }
-    Ok(filter)
+    Ok(Plot {
+        id: table.id,
+        title: table.title,
+        caption: table.caption,
+        kind: table.kind,
+        x,
+        y: table.y,
+        series: table.series,
+        panels: table.panels,
+        filter,
+        x_log: table.x_log,
+        y_log: table.y_log,
+        y_label: table.y_label,
+        y_max: table.y_max,
+        references: table.reference,
+    })
 }
 
 /// The indices of an axis and of its point of this label.
@@ -189,16 +180,18 @@ pub(crate) fn find_point(axes: &[Axis], axis: &str, label: &str) -> Result<(usiz
 
 /// Refuses a plot of things that the scenario has not.
 fn check(
-    reader: &Reader<'_>,
+    tree: &Tree,
+    path: &str,
     plot: &Plot,
     axes: &[Axis],
     metrics: &[Metric],
 ) -> Result<(), ScenarioError> {
+    let error = |key: &str, message: &str| tree.error(&format!("{path}.{key}"), message);
     let ids: Vec<&str> = metrics.iter().map(|metric| metric.id.as_str()).collect();
     for y in &plot.y {
         let Some(metric) = metrics.iter().find(|metric| metric.id == *y) else {
             let message = format!("no [[metric]] has the id \"{y}\"; {}", suggestion(y, &ids));
-            return Err(reader.error_at("y", message));
+            return Err(error("y", &message));
         };
         let missing = match plot.x.as_str() {
             "time" if !metric.over_time => "over_time = true",
@@ -208,10 +201,10 @@ fn check(
         };
         let message =
             format!("metric \"{y}\" is not recorded that way; write {missing} in its [[metric]]");
-        return Err(reader.error_at("y", message));
+        return Err(error("y", &message));
     }
     if (plot.x == "value") != (plot.kind == PlotKind::Distribution) {
-        return Err(reader.error_at("x", "x = \"value\" and kind = \"distribution\" go together"));
+        return Err(error("x", "x = \"value\" and kind = \"distribution\" go together"));
     }
     let mut axis_ids: Vec<&str> = axes.iter().map(|axis| axis.id.as_str()).collect();
     let mut used = plot.series.clone();
@@ -233,7 +226,7 @@ fn check(
             }
             let message =
                 format!("the sweep has no axis \"{axis}\"; {}", suggestion(axis, &axis_ids));
-            return Err(reader.error_at(key, message));
+            return Err(error(key, &message));
         }
         if used.iter().filter(|other| *other == axis).count() > 1 || plot.filter.contains_key(axis)
         {
@@ -241,13 +234,11 @@ fn check(
                 "axis \"{axis}\" is used twice in this plot; use it in one of x, series, panels \
                     and where"
             );
-            return Err(reader.error(reader.line(), message));
+            return Err(tree.error(path, message));
         }
     }
     if plot.kind == PlotKind::Heat && (plot.y.len() != 1 || plot.series.len() != 1) {
-        return Err(
-            reader.error_at("kind", "a heat map has one metric in `y` and one axis in `series`")
-        );
+        return Err(error("kind", "a heat map has one metric in `y` and one axis in `series`"));
     }
     Ok(())
 }

@@ -1,8 +1,10 @@
 //! Axes of a sweep and their points.
 
-use std::sync::Arc;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use weir_base::units;
 
-use crate::document::{self, Node, Reader, ScenarioError, Value};
+use crate::document::{Node, ScenarioError, Tree, Value, suggestion, texts_if_any};
 
 /// One axis of a sweep. Axes are crossed: every point of one with every point of the others.
 #[derive(Clone, Debug)]
@@ -36,7 +38,22 @@ pub struct Point {
     pub at: Vec<usize>,
 }
 
-const KNOWN: &[&str] = &["axis", "label", "unit", "path", "values", "labels", "zip"];
+/// `[[sweep]]`. The values themselves are read from the tree.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SweepTable {
+    axis: String,
+    label: Option<String>,
+    unit: Option<String>,
+    #[serde(default, deserialize_with = "texts_if_any")]
+    path: Option<Vec<String>>,
+    #[serde(rename = "values")]
+    _values: Option<IgnoredAny>,
+    #[serde(default, deserialize_with = "texts_if_any")]
+    labels: Option<Vec<String>>,
+    #[serde(rename = "zip")]
+    _zip: Option<IgnoredAny>,
+}
 
 /// Tables whose keys may be swept.
 const SWEPT: &[&str] = &[
@@ -47,57 +64,57 @@ const SWEPT: &[&str] = &[
 /// Points that a sweep has at most.
 const POINTS_MAX: usize = 100_000;
 
-pub(super) fn axes(top: &Reader<'_>) -> Result<Vec<Axis>, ScenarioError> {
+pub(super) fn axes(tree: &Tree, tables: &[SweepTable]) -> Result<Vec<Axis>, ScenarioError> {
     let mut axes: Vec<Axis> = Vec::new();
-    for reader in top.tables("sweep", KNOWN)? {
-        let axis = axis(&reader)?;
+    for (at, table) in tables.iter().enumerate() {
+        let path = format!("sweep[{at}]");
+        let axis = axis(tree, &path, table)?;
         if axes.iter().any(|other| other.id == axis.id) {
             let message =
                 format!("two axes are called \"{}\"; give each an `axis` of its own", axis.id);
-            return Err(reader.error_at("axis", message));
+            return Err(tree.error(&format!("{path}.axis"), message));
         }
         axes.push(axis);
     }
     let count = axes.iter().try_fold(1usize, |count, axis| count.checked_mul(axis.points.len()));
     if count.is_none_or(|count| count > POINTS_MAX) {
         let message = format!(
-            "the axes of the sweep have more than {POINTS_MAX} points together; \
-                               leave some values out"
+            "the axes of the sweep have more than {POINTS_MAX} points together; leave some values \
+             out"
         );
-        return Err(top.error_at("sweep", message));
+        return Err(tree.error("sweep", message));
     }
     Ok(axes)
 }
 
-fn axis(reader: &Reader<'_>) -> Result<Axis, ScenarioError> {
-    let id = reader.required_text("axis")?.to_owned();
+fn axis(tree: &Tree, path: &str, table: &SweepTable) -> Result<Axis, ScenarioError> {
+    let id = &table.axis;
     if ["time", "node", "metric", "seed"].contains(&id.as_str()) {
         let message = format!(
             "an axis cannot be called \"{id}\", which figures know already; choose another"
         );
-        return Err(reader.error_at("axis", message));
+        return Err(tree.error(&format!("{path}.axis"), message));
     }
-    let columns = columns(reader)?;
+    let columns = columns(tree, path, table)?;
     let length = columns[0].1.len();
-    let labels = reader.texts("labels")?;
-    if let Some(labels) = &labels
+    if let Some(labels) = &table.labels
         && labels.len() != length
     {
-        let message =
-            format!("`labels` has {} texts for {length} values; write one for each", labels.len());
-        return Err(reader.error_at("labels", message));
+        let message = format!("has {} texts for {length} values; write one for each", labels.len());
+        return Err(tree.error(&format!("{path}.labels"), message));
     }
     let mut points: Vec<AxisPoint> = Vec::with_capacity(length);
     let mut unit = "";
     for at in 0..length {
         let first = &columns[0].1[at];
-        let label = labels.as_ref().map_or_else(|| first.label(), |labels| labels[at].clone());
+        let label =
+            table.labels.as_ref().map_or_else(|| first.label(), |labels| labels[at].clone());
         if points.iter().any(|point| point.label == label) {
             let message = format!("axis \"{id}\" has \"{label}\" twice; write every value once");
-            return Err(reader.error(first.line, message));
+            return Err(tree.error_on(first.line, path, &message));
         }
         let set = columns.iter().map(|(path, values)| (path.clone(), values[at].clone())).collect();
-        let number = match &labels {
+        let number = match &table.labels {
             // Labels stand for more than the first value.
             Some(_) => None,
             None => magnitude(first).map(|(number, of)| {
@@ -108,9 +125,9 @@ fn axis(reader: &Reader<'_>) -> Result<Axis, ScenarioError> {
         points.push(AxisPoint { label, number, set });
     }
     Ok(Axis {
-        label: reader.text("label")?.unwrap_or(&id).to_owned(),
-        unit: reader.text("unit")?.unwrap_or(unit).to_owned(),
-        id,
+        label: table.label.clone().unwrap_or_else(|| id.clone()),
+        unit: table.unit.clone().unwrap_or_else(|| unit.to_owned()),
+        id: id.clone(),
         points,
     })
 }
@@ -118,67 +135,55 @@ fn axis(reader: &Reader<'_>) -> Result<Axis, ScenarioError> {
 type Column<'a> = (String, &'a [Node]);
 
 /// The paths that an axis sets, each with a value for every point.
-fn columns<'a>(reader: &Reader<'a>) -> Result<Vec<Column<'a>>, ScenarioError> {
-    let list = |key: &str, node: &'a Node| match &node.value {
-        Value::Array(nodes) if !nodes.is_empty() => Ok(nodes.as_slice()),
-        _ => Err(reader.error(node.line, format!("`{key}` must be a list of at least one value"))),
-    };
-    let mut columns: Vec<Column<'a>> = Vec::new();
-    match (reader.node("values"), reader.node("zip")) {
-        (Some(values), None) => {
-            let values = list("values", values)?;
-            let paths = reader.texts("path")?;
-            let example = "\"router.store.bytes\"";
-            for path in reader.required("path", example, paths)? {
-                columns.push((path, values));
-            }
+fn columns<'a>(
+    tree: &'a Tree,
+    path: &str,
+    table: &SweepTable,
+) -> Result<Vec<Column<'a>>, ScenarioError> {
+    let (values, zip) = (tree.at(&format!("{path}.values")), tree.at(&format!("{path}.zip")));
+    let columns: Vec<(String, &'a Node)> = match (&table.path, values, zip) {
+        (Some(paths), Some(values), None) => {
+            paths.iter().map(|path| (path.clone(), values)).collect()
         }
-        (None, Some(zip)) => {
-            if reader.has("path") {
-                return Err(reader.error_at(
-                    "path",
-                    "`path` goes with `values`; the paths of `zip` are its keys",
-                ));
-            }
-            for entry in zip.entries() {
-                columns.push((entry.key.clone(), list(&entry.key, &entry.node)?));
-            }
+        (None, None, Some(zip)) => {
+            zip.entries().iter().map(|entry| (entry.key.clone(), &entry.node)).collect()
         }
         _ => {
             let message = "a sweep has either `path` and `values`, or `zip = { \"a.path\" = [...], \
                            \"another\" = [...] }`";
-            return Err(reader.error(reader.line(), message));
+            return Err(tree.error(path, message));
         }
-    }
-    let line = reader.line();
-    let Some(first) = columns.first() else {
-        return Err(reader.error(line, "a sweep sets nothing; name at least one path"));
     };
-    let length = first.1.len();
-    for (path, values) in &columns {
-        if values.len() != length {
-            let message = format!(
-                "`{path}` has {} values and `{}` has {length}; zipped lists are equally long",
-                values.len(),
-                first.0
-            );
-            return Err(reader.error(values[0].line, message));
+    let Some((first, values)) = columns.first() else {
+        return Err(tree.error(path, "sets nothing; name at least one path"));
+    };
+    for (set, node) in &columns {
+        let (count, length) = (node.items().len(), values.items().len());
+        if count == 0 {
+            let message = format!("the values of `{set}` must be a list of at least one");
+            return Err(tree.error_on(node.line, path, &message));
         }
-        let table = path.split('.').next().unwrap_or_default();
+        if count != length {
+            let message = format!(
+                "`{set}` has {count} values and `{first}` has {length}; zipped lists are equally \
+                 long"
+            );
+            return Err(tree.error_on(node.line, path, &message));
+        }
+        let table = set.split('.').next().unwrap_or_default();
         if !SWEPT.contains(&table) {
             let message = format!(
-                "the path `{path}` cannot be swept: `{table}` is no table of the network; {}",
-                document::suggestion(table, SWEPT)
+                "the path `{set}` cannot be swept: `{table}` is no table of the network; {}",
+                suggestion(table, SWEPT)
             );
-            return Err(reader.error_at("path", message));
+            return Err(tree.error(&format!("{path}.path"), message));
         }
     }
-    Ok(columns)
+    Ok(columns.into_iter().map(|(path, node)| (path, node.items())).collect())
 }
 
 /// The value as a number of base units (percent for shares), and that unit.
 fn magnitude(node: &Node) -> Option<(f64, &'static str)> {
-    use weir_base::units;
     let Value::Text(text) = &node.value else { return Some((node.number()?, "")) };
     if let Ok(share) = units::parse_probability(text) {
         return Some((share * 100.0, "%"));
@@ -218,17 +223,12 @@ pub(super) fn points(axes: &[Axis]) -> Vec<Point> {
 }
 
 /// The scenario with the values of one point.
-pub(super) fn apply(
-    file: &Arc<str>,
-    root: &Node,
-    axes: &[Axis],
-    point: &Point,
-) -> Result<Node, ScenarioError> {
-    let mut root = root.clone();
+pub(super) fn apply(tree: &Tree, axes: &[Axis], point: &Point) -> Result<Tree, ScenarioError> {
+    let mut tree = tree.clone();
     for (axis, value) in axes.iter().zip(&point.at) {
         for (path, node) in &axis.points[*value].set {
-            document::set_path(file, &mut root, path, node)?;
+            tree.set(path, node)?;
         }
     }
-    Ok(root)
+    Ok(tree)
 }

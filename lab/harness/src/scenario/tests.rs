@@ -80,91 +80,119 @@ fn error(line: &str, instead: &str) -> String {
 
 /// The line of `GOOD` that is replaced, what by, and what the error says.
 const WRONG: &[(&str, &str, &str)] = &[
-    ("id = \"good\"", "id = \"a b\"", "test.toml:2: `id` is \"a b\"; write letters"),
-    (
-        "title",
-        "titel = \"x\"",
-        "test.toml:3: unknown key `titel` in [scenario]; did you mean `title`?",
-    ),
-    ("title", "", "test.toml:1: [scenario] lacks `title`"),
+    ("id = \"good\"", "id = \"a b\"", "test.toml:2: scenario.id: is \"a b\"; write letters"),
+    ("title", "titel = \"x\"", "test.toml:3: scenario: unknown key `titel`; did you mean `title`?"),
+    ("title", "", "test.toml:1: scenario: lacks `title`"),
     (
         "duration",
         "duration = \"1\"",
-        "test.toml:6: `duration`: \"1\" has no unit; write \"1ms\" or \"1s\"",
+        "test.toml:6: run.duration: \"1\" has no unit; write \"1ms\" or \"1s\"",
     ),
-    ("duration", "duration = 1", "test.toml:6: `duration` is 1 without a unit; write for example"),
+    ("duration", "duration = 1", "test.toml:6: run.duration: \"1\" has no unit; write"),
     ("duration", "duration = \"1s", "test.toml:6: "),
     ("duration", "duration = { smoke = \"1s\" }", "test.toml:6: a value by size has both sizes"),
-    ("duration", "duration = \"1s\"\nwarm_up = \"2s\"", "test.toml:7: the warm-up takes the whole"),
+    (
+        "duration",
+        "duration = \"1s\"\nwarm_up = \"2s\"",
+        "test.toml:7: run.warm_up: the warm-up takes the whole",
+    ),
     (
         "duration",
         "duration = \"1s\"\nseeds = [1, 1]",
-        "test.toml:7: `seeds` is empty or has a seed twice",
+        "test.toml:7: run.seeds: is empty or has a seed twice",
     ),
-    ("[run]", "[runs]", "test.toml:5: unknown key `runs` in the scenario; did you mean `run`?"),
+    ("[run]", "[runs]", "test.toml:5: unknown key `runs`; did you mean `run`?"),
     (
         "generator",
         "generator = \"lines\"",
-        "test.toml:10: `generator` cannot be \"lines\"; did you mean `line`?",
+        "test.toml:10: topology.generator: cannot be \"lines\"; did you mean `line`?",
     ),
     (
         "generator",
         "generator = \"tree\"",
-        "test.toml:11: generator \"tree\" has no parameter `nodes`",
+        "test.toml:11: topology.generator: unknown key `nodes`; one of depth, fan_out",
     ),
     (
         "generator",
         "generator = \"line\"\nfile = \"x\"",
-        "test.toml:9: [topology] has exactly one of",
+        "test.toml:9: topology: [topology] has exactly one of",
     ),
-    ("nodes", "nodes = -1", "test.toml:11: `nodes` is -1; write a whole number"),
-    ("nodes", "nodes = 0", "test.toml:9: line with nodes = 0"),
+    ("nodes", "nodes = -1", "test.toml:11: topology.generator.nodes: is -1; write a whole number"),
+    ("nodes", "nodes = 0", "test.toml:9: topology: line with nodes = 0"),
     (
         "delay",
         "delay = \"5mss\"",
-        "test.toml:14: `delay`: \"mss\" in \"5mss\" is no unit of duration",
+        "test.toml:14: link.delay: \"mss\" in \"5mss\" is no unit of duration",
     ),
-    ("delay", "loss = 2", "test.toml:14: `loss` is 2; write a number from 0 to 1"),
-    ("rate = \"10M", "rate = \"0Mbit/s\"", "test.toml:15: a rate of 0 would carry nothing"),
-    ("rate = \"10M", "local = true", "test.toml:15: a local link has no rate, delay or loss"),
-    ("bytes", "bytes = \"1MiB\"\npackets = 3", "test.toml:19: the store is bounded in"),
-    ("bytes", "policy = \"lur\"", "test.toml:18: `policy` cannot be \"lur\"; did you mean `lru`?"),
-    ("bytes", "filled = 1.5", "test.toml:18: `filled` is 1.5; write a number from 0 to 1"),
+    ("delay", "loss = 2", "test.toml:14: link.loss: write a number from 0 to 1"),
+    ("rate = \"10M", "rate = \"0Mbit/s\"", "test.toml:15: link.rate: write a rate above 0"),
+    ("rate = \"10M", "local = true", "link: a local link has no rate, delay or loss"),
+    (
+        "bytes",
+        "bytes = \"1MiB\"\npackets = 3",
+        "test.toml:19: router.store.packets: the store is bounded in",
+    ),
+    (
+        "bytes",
+        "policy = \"lur\"",
+        "test.toml:18: router.store.policy: cannot be \"lur\"; did you mean `lru`?",
+    ),
+    (
+        "bytes",
+        "filled = 1.5",
+        "test.toml:18: router.store.filled: \"1.5\" is too large; the most is 1",
+    ),
     (
         "at = \"last\"",
         "at = \"r9\"",
-        "test.toml:22: the topology has no node \"r9\"; did you mean `r0`?",
+        "test.toml:22: producer[0].at: the topology has no node \"r9\"; did you mean `r0`?",
     ),
-    ("at = \"last\"", "at = \"producers\"", "test.toml:22: \"producers\" selects no node"),
-    ("segment", "segment = \"9KiB\"", "test.toml:25: `segment` must be from 1B to 8KiB"),
-    ("size", "sizes_file = \"none.csv\"", "test.toml:24: cannot read /no-such-folder/none.csv"),
-    ("of = ", "of = \"q\"", "test.toml:30: no [[producer]] has the id \"q\"; did you mean `p`?"),
-    ("of = ", "of = \"p\"\nspread = 2", "test.toml:27: `spread` is 2, but group \"p\" has 1"),
-    ("rate = \"100pps\"", "", "test.toml:27: [[consumer]] does not say how it asks"),
+    (
+        "at = \"last\"",
+        "at = \"producers\"",
+        "test.toml:22: producer[0].at: \"producers\" selects no node",
+    ),
+    ("segment", "segment = \"9KiB\"", "test.toml:25: producer[0].segment: must be from 1B to 8KiB"),
+    (
+        "size",
+        "sizes_file = \"none.csv\"",
+        "test.toml:24: producer[0].sizes_file: cannot read /no-such-folder/none.csv",
+    ),
+    (
+        "of = ",
+        "of = \"q\"",
+        "test.toml:30: consumer[0].of: no [[producer]] has the id \"q\"; did you mean `p`?",
+    ),
+    (
+        "of = ",
+        "of = \"p\"\nspread = 2",
+        "test.toml:31: consumer[0].spread: `spread` is 2, but group \"p\" has 1",
+    ),
+    ("rate = \"100pps\"", "", "test.toml:27: consumer[0]: does not say how it asks"),
     (
         "rate = \"100pps\"",
         "rate = \"100\"",
-        "test.toml:31: `rate`: \"100\" has no unit; write \"100pps\"",
+        "test.toml:31: consumer[0].rate: \"100\" has no unit; write \"100pps\"",
     ),
     (
         "rate = \"100pps\"",
         "rate = \"1pps\"\nexponent = 0.8",
-        "test.toml:32: `exponent` has no meaning",
+        "test.toml:32: consumer[0].exponent: has no meaning",
     ),
     (
         "rate = \"100pps\"",
         "rate = \"1pps\"\npopularity = \"zipf\"",
-        "test.toml:27: [[consumer]] lacks `exponent`",
+        "test.toml:27: consumer[0]: lacks `exponent`",
     ),
     (
         "rate = \"100pps\"",
         "rate = \"1pps\"\npopularity = \"trace\"\ntrace = \"gone.csv\"",
-        "test.toml:33: cannot read /no-such-folder/gone.csv",
+        "test.toml:33: consumer[0].trace: cannot read /no-such-folder/gone.csv",
     ),
     (
         "path",
         "path = \"consumer.c.rates\"",
-        "test.toml:36: unknown key `rates` in [[consumer]]; did you mean `rate`?",
+        "test.toml:36: consumer[0]: unknown key `rates`; did you mean `rate`?",
     ),
     (
         "path",
@@ -174,20 +202,28 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "path",
         "path = \"metric.goodput.id\"",
-        "test.toml:35: the path `metric.goodput.id` cannot be swept",
+        "test.toml:35: sweep[0].path: the path `metric.goodput.id` cannot be swept",
     ),
-    ("values", "values = []", "test.toml:36: `values` must be a list of at least one value"),
-    ("values", "values = [\"1ms\", \"1ms\"]", "test.toml:36: axis \"delay\" has \"1ms\" twice"),
+    (
+        "values",
+        "values = []",
+        "test.toml:36: sweep[0]: the values of `producer.p.delay` must be a list of at least one",
+    ),
+    (
+        "values",
+        "values = [\"1ms\", \"1ms\"]",
+        "test.toml:36: sweep[0]: axis \"delay\" has \"1ms\" twice",
+    ),
     (
         "values",
         "values = [\"1ms\"]\nlabels = [\"a\", \"b\"]",
-        "test.toml:37: `labels` has 2 texts for 1",
+        "test.toml:37: sweep[0].labels: has 2 texts for 1",
     ),
-    ("values", "values = [\"1ms\", \"1\"]", "test.toml:36: `delay`: \"1\" has no unit"),
+    ("values", "values = [\"1ms\", \"1\"]", "test.toml:36: producer[0].delay: \"1\" has no unit"),
     (
         "measure",
         "measure = \"godput\"",
-        "test.toml:40: `measure` cannot be \"godput\"; did you mean `goodput`?",
+        "test.toml:40: metric[0].measure: cannot be \"godput\"; did you mean `goodput`?",
     ),
     ("measure", "measure = \"queue-length\"", "is one of a queue; write queue"),
     (
@@ -199,13 +235,13 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "x = ",
         "x = \"delays\"",
-        "test.toml:44: the sweep has no axis \"delays\"; did you mean `delay`?",
+        "test.toml:44: plot[0].x: the sweep has no axis \"delays\"; did you mean `delay`?",
     ),
     ("x = ", "x = \"time\"", "metric \"goodput\" is not recorded that way; write over_time = true"),
     (
         "y = ",
         "y = \"goodputs\"",
-        "test.toml:45: no [[metric]] has the id \"goodputs\"; did you mean",
+        "test.toml:45: plot[0].y: no [[metric]] has the id \"goodputs\"; did you mean",
     ),
     ("y = ", "y = \"goodput\"\nseries = \"delay\"", "axis \"delay\" is used twice in this plot"),
 ];
@@ -236,7 +272,7 @@ fn the_good_scenario_becomes_plans() {
     assert_eq!((plan.seed, plan.duration_ns, plan.sample_ns), (7, 1_000_000_000, 100_000_000));
     assert_eq!(plan.drain_ns, 5_000_000_000, "a lifetime and a second");
     let Role::Router(router) = &plan.nodes[0].role else { panic!("r0 routes") };
-    assert_eq!(router.store_bytes, 1 << 20);
+    assert_eq!(router.store.size.bytes, 1 << 20);
     let Role::Consumer(consumer) = &plan.nodes[4].role else { panic!("c asks") };
     assert_eq!(
         consumer.demand,
@@ -294,7 +330,7 @@ fn a_store_of_packets_holds_that_many() {
     let plan = experiment.prepare(&experiment.points[0], 1).expect("a plan").plan;
     let Role::Router(router) = &plan.nodes[0].role else { panic!("r0 routes") };
     // 1,000 octets of content, a name, a signature, an entry of the index.
-    let each = router.store_bytes / 100;
+    let each = router.store.size.bytes / 100;
     assert!((1_050..1_500).contains(&each), "{each}");
 }
 

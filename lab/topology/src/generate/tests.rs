@@ -134,9 +134,9 @@ fn impossible_parameters_are_refused() {
 #[test]
 fn a_scenario_names_a_generator_and_its_parameters() {
     let read = |text: &str| toml::from_str::<Generator>(text);
-    let made = read("kind = \"tree\"\ndepth = 4\nfan_out = 2").unwrap();
+    let made = read("[tree]\ndepth = 4\nfan_out = 2").unwrap();
     assert_eq!(made.generate(&LinkDefaults::default(), 1).unwrap().nodes().len(), 15);
-    let made = read("kind = \"barabasi-albert\"\nnodes = 9\nlinks_per_node = 2").unwrap();
+    let made = read("[barabasi-albert]\nnodes = 9\nlinks_per_node = 2").unwrap();
     assert_eq!(made, Generator::BarabasiAlbert { nodes: 9, links_per_node: 2 });
-    assert!(read("kind = \"line\"\nnodes = 3\nlenght = 4").is_err());
+    assert!(read("[line]\nnodes = 3\nlenght = 4").is_err());
 }

@@ -128,7 +128,7 @@ fn patience_ns(plan: &Plan, index: usize) -> u64 {
         Role::Producer(producer) => producer.delay_ns,
         Role::Router(router) => {
             let in_stages = router.stages.as_ref().map(stages::interest_wait_max_ns);
-            let blocked = router.disk.as_ref().filter(|disk| disk.io == StoreIo::Blocking);
+            let blocked = router.disk.as_ref().filter(|disk| disk.options.io == StoreIo::Blocking);
             let blocked = blocked.map(disk::interest_wait_max_ns);
             let waits = in_stages.into_iter().chain(blocked).reduce(u64::saturating_add);
             waits.map_or(0, |wait_ns| wait_ns.saturating_add(stalls()))
@@ -196,7 +196,6 @@ fn router_setups(
         let setup = Setup {
             seed: seed_of(plan.seed, Part::Router, index as u64),
             plan: router.clone(),
-            store: router.store_config(name)?,
             strategy: router.strategy_of_root(name)?,
             pool_bytes_max,
             faces: faces.collect(),

@@ -33,7 +33,6 @@ const RECORDS_LOOKED_FOR: usize = 2_000;
 pub(crate) struct Setup {
     pub(crate) seed: u64,
     pub(crate) plan: RouterPlan,
-    pub(crate) store: StoreConfig,
     pub(crate) strategy: Strategy,
     pub(crate) pool_bytes_max: usize,
     pub(crate) faces: Vec<(FaceId, FaceScope)>,
@@ -121,7 +120,7 @@ impl RouterNode {
     fn start(&mut self, now: Instant) -> Vec<Vec<DiskOp>> {
         let life = self.lives;
         self.lives += 1;
-        let Setup { seed, plan, store, pool_bytes_max, .. } = &self.setup;
+        let Setup { seed, plan, pool_bytes_max, .. } = &self.setup;
         let seed = seed_of(*seed, Part::Router, life);
         let count = usize::from(plan.shards);
         let entries_max = (plan.pit_entries_max as usize).div_ceil(count);
@@ -131,14 +130,15 @@ impl RouterNode {
             hash_key: self.key,
             seed: seed_of(seed, Part::Router, u64::from(shard)),
             store: StoreConfig {
-                capacity_bytes: store.capacity_bytes / count as u64,
-                ..store.clone()
+                capacity_bytes: plan.store.size.bytes / count as u64,
+                ..plan.store.config()
             },
+            unsolicited: plan.store.unsolicited,
             pit_entries_max: entries_max,
             pit_entries_per_face_max: entries_max,
             pool_bytes_max: *pool_bytes_max,
             disk: self.disks.as_ref().map(|disks| disks.tier(shard, self.key)),
-            busy: plan.disk.as_ref().map(|disk| disk.busy_policy()).unwrap_or_default(),
+            busy: plan.disk.as_ref().map(|disk| disk.options.busy()).unwrap_or_default(),
             ..RouterConfig::default()
         };
         self.configs = (0..plan.shards).map(config).collect();
@@ -386,12 +386,12 @@ impl RouterNode {
         is_available: impl Fn(&FaceId) -> bool,
     ) -> Result<(), String> {
         let plan = self.setup.plan.disk.as_ref();
-        let mark = plan.map_or(Mark::Off, |plan| plan.mark);
+        let mark = plan.map_or(Mark::Off, |plan| plan.options.mark);
         let tier = self.configs.get(shard).and_then(|config| config.disk.as_ref());
         let threshold = tier.map_or(0, |tier| tier.threshold);
         let peak = self.waiting.get(shard).map_or(0, |waiting| waiting.peak);
         disk::mark(mark, peak, threshold)?;
-        let can_pass = plan.is_some_and(|plan| plan.bypass != Bypass::Off);
+        let can_pass = plan.is_some_and(|plan| plan.options.bypass != Bypass::Off);
         if mark != Mark::NbCc || !can_pass {
             return Ok(());
         }

@@ -1,10 +1,8 @@
 //! A router's disks and what it does with them.
 
 use serde::{Deserialize, Serialize};
-use weir_base::NS_PER_MS;
-use weir_forward::{BusyPolicy, Bypass, Mark, StoreIo};
 use weir_netem::DiskConfig;
-use weir_store::disk::{Admission, Contention, FilterKind, OfferAt};
+use weir_options::DisksOptions;
 
 /// Disks that a router may have.
 pub const DISKS_MAX: u8 = 16;
@@ -32,49 +30,9 @@ pub struct DiskPlan {
     /// And the share of all segments that are, 0 to 1, as
     /// [`RouterPlan::store_filled`](super::RouterPlan::store_filled) has it for RAM.
     pub filled: f64,
-    /// What stands before the index.
-    #[serde(with = "super::words")]
-    pub filter: FilterKind,
-    /// Whether reads block the router.
-    #[serde(with = "super::words")]
-    pub io: StoreIo,
-    /// When Interests pass the disks by.
-    #[serde(with = "super::words")]
-    pub bypass: Bypass,
-    /// Which Data is marked for congestion.
-    #[serde(with = "super::words")]
-    pub mark: Mark,
-    /// Reads before a disk from which on Interests go elsewhere if they can.
-    pub threshold: u32,
-    /// Whose turn it is when reads and writes wait for one disk.
-    #[serde(with = "super::words")]
-    pub contention: Contention,
-    /// Which Data may go on disk.
-    #[serde(with = "super::words")]
-    pub admission: Admission,
-    /// When it is offered to the disk.
-    #[serde(with = "super::words")]
-    pub offer: OfferAt,
-    /// Operations under way at a disk at most; shards have equal parts of this and of all bounds.
-    pub depth: u32,
-    /// Reads that wait for a disk, or are under way, at most.
-    pub reads_max: u32,
-    /// Records that wait to be written to a disk, or are being written, at most.
-    pub writes_max: u32,
-    /// Octets written at once at most, unless one record is longer.
-    pub write_bytes_max: u32,
-    /// How long a record may wait for others to be written with, ns.
-    pub write_delay_ns: u64,
-    /// An operation that takes longer says that the disk is stalled, ns.
-    pub stalled_after_ns: u64,
-    /// How often neighbours are told that the disks are over the threshold, ns.
-    pub announce_period_ns: u64,
-    /// With [`StoreIo::Blocking`]: Interests that queue before the store at most.
-    pub interests_waiting_max: u32,
-    /// False positives of the filter among a million, once the disks are full.
-    pub false_positives_ppm: u32,
-    /// Octets of a typical record, by which the filter is sized.
-    pub record_bytes_typical: u32,
+    /// How the router uses them. The simulator has no use for `index_memory_max` and
+    /// `stop_timeout`.
+    pub options: DisksOptions,
 }
 
 impl Default for DiskPlan {
@@ -88,41 +46,12 @@ impl Default for DiskPlan {
             filled_objects: 0,
             filled_ranges: Vec::new(),
             filled: 0.0,
-            filter: FilterKind::default(),
-            io: StoreIo::default(),
-            bypass: Bypass::default(),
-            mark: Mark::default(),
-            threshold: 64,
-            contention: Contention::default(),
-            admission: Admission::default(),
-            offer: OfferAt::default(),
-            depth: 64,
-            reads_max: 4096,
-            writes_max: 4096,
-            write_bytes_max: 256 << 10,
-            write_delay_ns: 5 * NS_PER_MS,
-            stalled_after_ns: 500 * NS_PER_MS,
-            announce_period_ns: 10 * NS_PER_MS,
-            interests_waiting_max: 20_000,
-            false_positives_ppm: 10_000,
-            record_bytes_typical: 8192 + 512,
+            options: DisksOptions::default(),
         }
     }
 }
 
 impl DiskPlan {
-    /// What the router does when its disks are busy.
-    #[must_use]
-    pub fn busy_policy(&self) -> BusyPolicy {
-        BusyPolicy {
-            io: self.io,
-            bypass: self.bypass,
-            mark: self.mark,
-            announce_period_ns: self.announce_period_ns,
-            interests_waiting_max: self.interests_waiting_max as usize,
-        }
-    }
-
     /// Whole regions of one disk.
     #[must_use]
     pub fn regions(&self) -> u32 {

@@ -144,24 +144,11 @@ impl Disks {
             is_writable: true,
         };
         let geometries = vec![geometry; self.disks.len()];
-        DiskTierConfig {
+        let tier = DiskTierConfig {
             unix_ms_at_zero: UNIX_MS_AT_ZERO,
-            filter: plan.filter,
-            false_positives_ppm: plan.false_positives_ppm,
-            record_bytes_typical: plan.record_bytes_typical,
-            admission: plan.admission,
-            offer_at: plan.offer,
-            contention: plan.contention,
-            depth: plan.depth,
-            reads_max: plan.reads_max,
-            writes_max: plan.writes_max,
-            threshold: plan.threshold,
-            write_bytes_max: plan.write_bytes_max,
-            write_delay_max_ns: plan.write_delay_ns,
-            stalled_after_ns: plan.stalled_after_ns,
             ..DiskTierConfig::new(geometries, self.format.store_id, hash_key, checksum)
-        }
-        .for_shard(self.shards.into())
+        };
+        plan.options.tier(tier).for_shard(self.shards.into())
     }
 
     /// Takes what a shard wants done.
@@ -414,11 +401,11 @@ pub(crate) fn interest_wait_max_ns(plan: &DiskPlan) -> u64 {
     };
     let device = &plan.device;
     let read_ns = longest(&device.read, device.read_ns_per_kib, 1 << 16);
-    let write_bytes = u64::from(plan.write_bytes_max).max(1 << 16);
+    let write_bytes = plan.options.write_size_max.bytes.max(1 << 16);
     let write_ns = longest(&device.write, device.write_ns_per_kib, write_bytes);
-    let before = u64::from(plan.interests_waiting_max) + 1;
-    let each_ns = read_ns.saturating_add(write_ns.saturating_mul(plan.depth.into()));
-    before.saturating_mul(each_ns).saturating_add(plan.stalled_after_ns)
+    let before = u64::from(plan.options.interests_waiting_max) + 1;
+    let each_ns = read_ns.saturating_add(write_ns.saturating_mul(plan.options.depth.into()));
+    before.saturating_mul(each_ns).saturating_add(plan.options.stalled_after.ns)
 }
 
 #[cfg(test)]

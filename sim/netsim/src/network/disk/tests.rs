@@ -2,6 +2,7 @@ use super::*;
 use std::collections::BTreeSet;
 use weir_base::Packet;
 use weir_netem::ServiceTime;
+use weir_options::DisksOptions;
 use weir_wire::Data;
 
 const BLOCK: u32 = 512;
@@ -11,7 +12,7 @@ fn plan() -> DiskPlan {
         bytes: 1 << 20,
         region_bytes: 1 << 16,
         block_bytes: BLOCK,
-        depth: 8,
+        options: DisksOptions { depth: 8, ..DisksOptions::default() },
         device: DiskConfig {
             read: ServiceTime::Constant { ns: 100 },
             write: ServiceTime::Constant { ns: 1_000 },
