@@ -14,9 +14,9 @@ struct Level {
 /// Least frequently used, in constant time (Shah, Mitra and Matani, 2010): a list of levels, each a
 /// list of entries.
 ///
-/// An entry's mark is its level. There are no more levels than entries, and one while an entry moves:
-/// room for so many is made as entries come, since the spread of uses goes on growing in a store
-/// that is full.
+/// An entry's mark is its level. There are no more levels than entries, and one more while an entry
+/// moves: room for all of them is made as entries come, since the spread of uses goes on growing in
+/// a store that is full.
 pub(crate) struct Lfu {
     levels: Slab<Level>,
     lowest: u32,

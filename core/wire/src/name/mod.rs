@@ -52,7 +52,7 @@ impl NameScan {
             let end = at + 2 + usize::from(head[1]);
             // Nearly every component has a type and a length of one octet each.
             at = match head {
-                [3..=252, ..=252] if end <= value.len() => end,
+                [3..=252, 0..=252] if end <= value.len() => end,
                 _ => at + scan.other_component(value, at)?,
             };
         }
