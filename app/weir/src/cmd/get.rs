@@ -472,6 +472,10 @@ fn is_out_of_space(error: &std::io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
+    use weir_socket::Opened;
+
     use super::*;
 
     #[test]
@@ -489,9 +493,13 @@ mod tests {
         let site = tempfile::tempdir().unwrap();
         let write = |path: &Path| {
             let mut output = output_at(path)?;
-            output.open(&"/a".parse().unwrap()).map_err(|error| error.to_string())?;
-            let sink = output.sink(4).map_err(|error| error.to_string())?;
-            sink.store(&[(0, &b"text"[..])]).map_err(|error| error.to_string())?;
+            match output.open(&"/a".parse().unwrap()).map_err(|error| error.to_string())? {
+                Opened::File { .. } => {
+                    let sink = output.sink(4).map_err(|error| error.to_string())?;
+                    sink.store(&[(0, &b"text"[..])]).map_err(|error| error.to_string())?;
+                }
+                Opened::Stream(mut stream) => stream.write_all(b"text").unwrap(),
+            }
             output.finish().map_err(|error| error.to_string())
         };
         let (file, link) = (site.path().join("file"), site.path().join("link"));
