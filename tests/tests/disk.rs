@@ -494,6 +494,7 @@ fn a_stalled_disk_holds_up_nothing_that_can_do_without_it() {
             size: "16MiB".into(),
             each: engine.into(),
             settings: "offer = \"arrival\"\nstop_timeout = \"1s\"\n".into(),
+            can_stall: true,
             ..DiskStore::new("near")
         });
         let near = pair.start();
@@ -531,6 +532,7 @@ fn a_router_whose_disk_never_answers_starts_forwards_and_stops() {
     let site = Site::new();
     let store = DiskStore {
         settings: "offer = \"arrival\"\nstop_timeout = \"1s\"\n".into(),
+        can_stall: true,
         ..DiskStore::new("router")
     };
     let _ = stop(store.start(&site));
