@@ -225,7 +225,7 @@ fn main() {
     let mut bench = Bench::new(&args);
     eprintln!("filling the store with {} Data of {} octets", args.entries, args.payload);
     bench.fill(&args);
-    let stored = bench.router.stats().store.entries as u64;
+    let stored = bench.router.stats().store.entries;
     assert_eq!(stored, args.entries, "the store holds all of them");
     let mut zipf_source = Pcg64::seed_from_u64(2);
     let zipf = Zipf::new(args.entries as f64, 0.8).expect("valid parameters");

@@ -68,7 +68,7 @@ pub enum Generator {
         /// Routers.
         nodes: usize,
     },
-    /// See [`star`].
+    /// Routers around one in the middle.
     Star {
         /// Routers around the one in the middle.
         leaves: usize,
@@ -87,14 +87,14 @@ pub enum Generator {
         /// Routers down.
         height: usize,
     },
-    /// See [`dumbbell`].
+    /// Two stars whose middles a single link joins.
     Dumbbell {
         /// Consumers on the left.
         left: usize,
         /// Producers on the right.
         right: usize,
     },
-    /// See [`waxman`].
+    /// A random graph in which near nodes are joined more often than far ones (Waxman, 1988).
     Waxman {
         /// Routers.
         nodes: usize,

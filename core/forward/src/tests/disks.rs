@@ -1,7 +1,5 @@
 //! Disks that are octets in memory.
 
-use alloc::vec::Vec;
-
 use weir_base::Packet;
 use weir_store::disk::{DiskOp, DiskOpKind, DiskOutcome, record};
 
@@ -17,7 +15,7 @@ pub(super) fn checksum(octets: &[u8]) -> u32 {
 }
 
 /// What a disk answers to an operation that goes well.
-pub(super) fn carry_out(disk: &mut Vec<u8>, op: &DiskOp) -> DiskOutcome {
+pub(super) fn carry_out(disk: &mut [u8], op: &DiskOp) -> DiskOutcome {
     match &op.kind {
         DiskOpKind::Write { offset, len, sequence, parts } => {
             let place = record::Place { store_id: STORE_ID, offset: *offset, sequence: *sequence };

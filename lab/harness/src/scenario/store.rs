@@ -44,5 +44,5 @@ pub(super) fn packet_bytes(plan: &ProducerPlan) -> Result<u64, WorkloadError> {
         store.insert(Instant::ZERO, &data, hashes, prefixes, &mut pool);
     }
     let stats = store.stats();
-    Ok(stats.bytes.div_ceil(stats.entries.max(1) as u64))
+    Ok(stats.bytes.div_ceil(stats.entries.max(1)))
 }
