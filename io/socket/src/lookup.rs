@@ -95,11 +95,18 @@ impl Lookups {
             return true;
         }
         let Ok(data) = DataView::decode(packet) else { return false };
-        let Some(at) = self.open.iter().position(|one| one.request.is_answered_by(&data)) else {
+        let is_answered = |one: &Lookup| one.request.is_answered_by(&data);
+        if !self.open.iter().any(is_answered) {
             return false;
-        };
+        }
         offer(&data, host);
-        self.end(now, at, Some(packet), host, inputs);
+        // Several signers may wait for one certificate. From the last on, for what ends may begin
+        // anew behind it.
+        for at in (0..self.open.len()).rev() {
+            if is_answered(&self.open[at]) {
+                self.end(now, at, Some(packet), host, inputs);
+            }
+        }
         true
     }
 
