@@ -47,7 +47,7 @@ pub fn interest(index: u64, nonce: u32) -> Vec<u8> {
 }
 
 /// A Data of name number `index` with `payload_len` octets of content and a digest signature that
-/// nobody checks.
+/// no router checks.
 #[must_use]
 pub fn data(index: u64, payload_len: usize) -> Vec<u8> {
     let mut value = Vec::with_capacity(payload_len + 160);

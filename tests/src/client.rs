@@ -32,7 +32,7 @@ impl Library {
     }
 }
 
-/// Whether a developer asked to leave these tests out. Says so, so that nobody is misled.
+/// Whether a developer asked to leave these tests out. Says so, since a run that leaves tests out must not look like a full one.
 #[must_use]
 pub fn interop_is_skipped() -> bool {
     let skipped = std::env::var_os("WEIR_SKIP_INTEROP").is_some_and(|value| value == "1");
@@ -72,7 +72,7 @@ impl<'a> Client<'a> {
 
     /// Starts a producer (`produce` or `put`) for `prefix` and waits until Interests reach it.
     ///
-    /// A router lets nobody but local applications register, and a UDP face is never local: there
+    /// A router lets only local applications register, and a UDP face is never local: there
     /// the route is added from the router's side, as an operator would.
     ///
     /// # Panics

@@ -91,7 +91,7 @@ impl DiskStore {
         Router::start_with(site, &RouterOptions { socket: self.name.clone(), arguments })
     }
 
-    /// Flips so many bits of each disk, anywhere but in the superblocks.
+    /// Flips bits of each disk, anywhere but in the superblocks.
     ///
     /// # Panics
     /// If a file cannot be read or written.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-/// Passes octets both ways until so many have come back from the other side, then hangs up.
+/// Passes octets both ways, and hangs up when a given number has come back from the other side.
 ///
 /// It serves one connection. The threads end with the connections, so nothing is left behind.
 #[derive(Debug)]

@@ -274,7 +274,7 @@ impl Crate {
                 let named = std::slice::from_ref(first);
                 self.definition(&to, named, depth)
             });
-            // What a macro defines is known to nobody else.
+            // What a macro defines is not known outside it.
             return through.or_else(|| is_anchored.then_some(now));
         }
     }

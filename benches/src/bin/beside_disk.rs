@@ -52,8 +52,8 @@ struct Args {
     /// Rounds; medians are reported.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Paces each disk to so many operations a second, so that a disk takes no processor from the
-    /// router on a machine of few; 0 does not.
+    /// Operations a second to which each disk is paced, so that it takes no processor from the
+    /// router on a machine with few; 0 does not pace.
     #[arg(long, default_value_t = 4700.0)]
     pace: f64,
     /// Prints one JSON object.
@@ -82,7 +82,7 @@ const REFERENCE: usize = 2;
 /// holds Nacked at once.
 const NACK_PAUSE: Duration = Duration::from_millis(50);
 const KINDS: [&str; 2] = ["memory", "forwarded"];
-/// Data in memory: few enough to stay there, so many that none is asked for twice at a time.
+/// Data in memory: few enough to stay there, and enough that none is asked for twice at a time.
 const MEMORY_OBJECTS: u64 = 1000;
 /// What the other consumer asks for: Data on disk, and as large in memory.
 const ON_DISK: &str = "disk";
@@ -210,7 +210,7 @@ impl Consumer {
     }
 }
 
-/// Asks for numbers with so many under way while there are any, and returns how many Data came.
+/// Asks for all numbers, with a fixed count of Interests under way; returns how many Data came.
 fn keep_asking(
     consumer: &mut Consumer,
     kind: &str,

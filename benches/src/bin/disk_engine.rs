@@ -96,7 +96,7 @@ impl Driver {
         record::size(DATA_BYTES, self.geometry.block_bytes)
     }
 
-    /// Places of operations of so many records.
+    /// How many places on the disk operations of `records` records have.
     fn places(&self, records: u64) -> u64 {
         let data = u64::from(self.geometry.regions) * self.geometry.region_bytes;
         data / (self.record_bytes() * records)

@@ -12,7 +12,7 @@ const STUCK: u64 = 15;
 /// More probes would not find room in one hash.
 const PROBES_MAX: usize = 8;
 
-/// Another probe must save so much memory, or it is not worth its time.
+/// The factor in memory that another probe must save to be worth its time.
 const WORTH_A_PROBE: f64 = 1.02;
 
 /// A cache line of counters.

@@ -29,7 +29,7 @@ impl Default for RttConfig {
     }
 }
 
-/// Smoothing of the mean: a sample weighs one part in so many (RFC 6298, 1 / alpha).
+/// Smoothing of the mean: 1 / alpha of RFC 6298.
 const MEAN_PARTS: i64 = 8;
 /// Smoothing of the deviation (RFC 6298, 1 / beta).
 const DEVIATION_PARTS: i64 = 4;

@@ -113,8 +113,8 @@ impl Table {
         self.lines.len() * size_of::<Line>()
     }
 
-    /// Octets beside those that it may need while it takes so many entries more: when it grows, the
-    /// old lines stay until all is in the new ones.
+    /// Octets that it may need beside its own while it takes more entries: when it grows, the old
+    /// lines stay until all is in the new ones.
     pub fn growth_bytes(&self, entries: usize) -> usize {
         let mut lines = self.lines.len();
         while Self::len_max(lines) < self.len + entries {
@@ -123,7 +123,7 @@ impl Table {
         if lines == self.lines.len() { 0 } else { lines * size_of::<Line>() }
     }
 
-    /// Entries that so many lines hold.
+    /// Entries that `lines` lines hold.
     fn len_max(lines: usize) -> usize {
         lines * SLOTS * 4 / 5
     }

@@ -12,7 +12,7 @@
 //! | 0xF502 | `Size` | NNI, octets |
 //! | 0xF504 | `Mode` | NNI, as `stat` has it; of a directory, the name denotes a listing |
 //! | 0xF50C | `Mtime` | NNI, nanoseconds since the Unix epoch |
-//! | 0xF520 | `DigestsPerPart` | NNI; there is a digest manifest with so many digests in a part |
+//! | 0xF520 | `DigestsPerPart` | NNI; there is a digest manifest: digests in one of its parts |
 //! | 0xF522 | `SignerCertificate` | a whole Data; its own name may lead nowhere from here |
 
 use alloc::vec::Vec;

@@ -56,7 +56,7 @@ pub enum KeyError {
     /// Wrong passphrase, or an encryption scheme that is not supported.
     #[error("the key cannot be decrypted: wrong passphrase?")]
     Decrypt,
-    /// The key is encrypted, and nobody gave a passphrase.
+    /// The key is encrypted, and no passphrase was given.
     #[error("the key is encrypted, a passphrase is needed")]
     PassphraseNeeded,
 }

@@ -2,7 +2,7 @@
 
 use aws_lc_rs::rand;
 
-/// Fills `out` with octets nobody can predict.
+/// Fills `out` with unpredictable octets.
 ///
 /// # Panics
 /// If the operating system gives no entropy: nothing that needs it can go on.
@@ -10,7 +10,7 @@ pub(crate) fn fill_random(out: &mut [u8]) {
     rand::fill(out).expect("the operating system gives entropy");
 }
 
-/// `N` octets nobody can predict: nonces of signed Interests, key identifiers, salts.
+/// `N` unpredictable octets: nonces of signed Interests, key identifiers, salts.
 ///
 /// # Panics
 /// As `fill_random`.

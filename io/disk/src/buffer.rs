@@ -1,5 +1,5 @@
 //! Memory that devices may read and write directly: aligned, of fixed size, handed from owner to
-//! owner so that nobody sees it while the kernel works on it.
+//! owner so that it is not seen while the kernel works on it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
@@ -77,7 +77,7 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// Buffers for so many operations at once.
+    /// Buffers for `operations_max` operations at once.
     pub(crate) fn new(operations_max: usize) -> Self {
         let make = |first: usize, count: usize, capacity: usize| {
             (first..first + count)
@@ -96,7 +96,7 @@ impl Buffers {
         self.small.iter().rev().chain(self.large.iter().rev())
     }
 
-    /// One of at least so many octets.
+    /// A buffer of at least `len` octets.
     pub(crate) fn take(&mut self, len: usize) -> Buffer {
         let kept = match len {
             0..=SMALL_BYTES => self.small.pop(),

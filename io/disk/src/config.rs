@@ -26,7 +26,7 @@ pub struct DiskFileConfig {
 }
 
 impl DiskFileConfig {
-    /// Defaults for a file or device of so many octets.
+    /// Defaults for a file or device of `bytes` octets.
     pub fn new(path: impl Into<PathBuf>, bytes: Option<u64>) -> Self {
         Self {
             path: path.into(),
@@ -50,12 +50,12 @@ pub enum Engine {
     Auto,
     /// io_uring, or it does not start.
     IoUring,
-    /// So many threads (1 to 256), each with one operation at a time.
+    /// This number of threads (1 to 256), each with one operation at a time.
     Threads(u16),
 }
 
 /// How fast a paced disk seems to be: operations are served by `parallelism` servers from one queue
-/// in order of arrival. A write of several records counts as so many operations. A disk that is
+/// in order of arrival. A write of several records counts as one operation for each. A disk that is
 /// slower by itself stays so.
 #[cfg(feature = "lab")]
 #[derive(Copy, Clone, PartialEq, Debug)]

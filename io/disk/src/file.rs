@@ -158,7 +158,7 @@ impl OpenDisk {
         Ok(self.read(offset, PROBE_BYTES)?.iter().all(|&octet| octet == 0))
     }
 
-    /// What can be read of so many octets.
+    /// What can be read of `len` octets at `offset`.
     fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, OpenError> {
         let mut buffer = Buffer::new(len, None);
         let mut done = 0;
@@ -235,7 +235,7 @@ impl OpenDisk {
         }
     }
 
-    /// Leaves no octets reserved that nobody will use.
+    /// Leaves no octets reserved that will not be used.
     fn give_up_growing(&self) {
         if let Err(error) = self.file.set_len(self.bytes) {
             tracing::warn!(path = %self.path.display(), %error, "cannot give octets back");

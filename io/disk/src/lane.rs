@@ -120,7 +120,7 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// For so many operations at once. Keeps `pool_bytes` of packet blocks for reads to come.
+    /// For a bounded number of operations at once. Keeps `pool_bytes` of packet blocks for reads.
     pub(crate) fn new(
         backend: Box<dyn Backend>,
         shared: Arc<DiskShared>,

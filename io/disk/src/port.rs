@@ -35,7 +35,7 @@ impl DiskPorts {
     }
 
     /// Descriptors that become readable when outcomes have come in. To be watched for edges, since
-    /// nobody reads them: `EPOLLET`, as mio does.
+    /// they are not read: `EPOLLET`, as mio does.
     #[must_use]
     pub fn sources(&self) -> [BorrowedFd<'_>; 2] {
         [self.bell.as_fd(), self.timer.as_fd()]

@@ -142,8 +142,8 @@ fn make_ring(entries: u32) -> io::Result<IoUring> {
     newer.or_else(|_| IoUring::builder().setup_r_disabled().dontfork().build(entries))
 }
 
-/// Registers the buffers that are kept. Without, as when the user may not lock so much memory, the
-/// kernel looks them up each time.
+/// Registers the buffers that are kept. Where that fails, as when the user may not lock that much
+/// memory, the kernel looks them up each time.
 fn register(ring: &IoUring, buffers: &Buffers) -> bool {
     let kept: Vec<_> = buffers
         .kept()

@@ -424,8 +424,8 @@ impl DiskSet {
         &self.warnings
     }
 
-    /// The ways of so many shards to the disks. `depth` is
-    /// [`DiskTierConfig::depth`](weir_store::disk::DiskTierConfig::depth): so many operations each
+    /// One port to the disks for each shard. `depth` is
+    /// [`DiskTierConfig::depth`](weir_store::disk::DiskTierConfig::depth): how many operations each
     /// shard may have under way at each disk. The disks stay locked until all of it is dropped.
     ///
     /// # Errors

@@ -64,7 +64,7 @@ fn work(to_do: &Receiver<Job>, io: &dyn PositionedIo) {
     while let Ok(Job { transfer, reply, bell }) = to_do.recv() {
         let done = catch_unwind(AssertUnwindSafe(|| carry_out(transfer, io))).ok();
         let is_dead = done.is_none();
-        // Nobody waits any more when the shard is gone.
+        // No shard waits for it when its shard is gone.
         let _ = reply.send(done);
         bell.ring();
         if is_dead {

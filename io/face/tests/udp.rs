@@ -66,7 +66,7 @@ fn addresses() -> impl Iterator<Item = SocketAddr> {
     [ANY_V4, ANY_V6].into_iter().filter(|any| UdpSocket::bind(any).is_ok())
 }
 
-/// Sends all packets, so many at a time as the smallest usual receive buffer holds.
+/// Sends all packets, at a time as many as the smallest usual receive buffer holds.
 fn exchange(
     near: &mut UdpPort,
     far: &mut UdpPort,

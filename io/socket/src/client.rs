@@ -24,7 +24,7 @@ use crate::connection::{Connection, monotonic_now, random_u64};
 const POOL_CACHED_BYTES_MAX: usize = 32 << 20;
 /// Blocks read before the application gets its turn.
 const READS_MAX: usize = 4;
-/// With so much waiting to be sent nothing more is read: it would only lead to more.
+/// Octets waiting to be sent from which on nothing more is read: it would only add to them.
 const QUEUE_BYTES_HIGH: u64 = 4 << 20;
 /// Packets that came while a single answer was waited for; more are dropped.
 const STASH_MAX: usize = 4096;
@@ -54,7 +54,7 @@ pub enum ExpressError {
     /// The client cannot go on.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// Nobody answered in time.
+    /// No answer came in time.
     #[error("no answer")]
     Timeout,
     /// The router refuses.

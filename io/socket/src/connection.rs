@@ -116,7 +116,7 @@ pub fn monotonic_now() -> Instant {
     Instant::from_ns(time.tv_sec() as u64 * NS_PER_S + time.tv_nsec() as u64)
 }
 
-/// A number nobody can guess.
+/// An unguessable number.
 pub(crate) fn random_u64() -> io::Result<u64> {
     getrandom::u64().map_err(io::Error::other)
 }

@@ -166,14 +166,14 @@ fn side_name(name: &OsStr, suffix: &str) -> OsString {
     OsString::from_vec(octets)
 }
 
-/// Whether it is a file of this user, under one name: nobody else has put it there.
+/// Whether it is a file of this user, under one name: no other user has put it there.
 fn is_own(file: &File) -> io::Result<bool> {
     let metadata = file.metadata()?;
     let is_ours = metadata.uid() == nix::unistd::geteuid().as_raw();
     Ok(metadata.is_file() && metadata.nlink() == 1 && is_ours)
 }
 
-/// Options that follow no link and wait for nobody at a pipe.
+/// Options that follow no link and do not wait at a pipe.
 fn wary(options: &mut fs::OpenOptions) -> &mut fs::OpenOptions {
     options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
 }
@@ -343,7 +343,7 @@ impl Output for PartFile {
 }
 
 /// Those segments of a part file that are as they were stored: what was verified once may have been
-/// damaged since, and nobody verifies it again.
+/// damaged since, and it is not verified again.
 fn intact(file: &File, state: &State) -> io::Result<SegmentSet> {
     let len = file.metadata()?.len();
     let mut have = SegmentSet::new();

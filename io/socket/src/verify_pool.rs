@@ -129,7 +129,7 @@ pub(crate) fn run_aside<T: Send + 'static>(
 ) -> io::Result<Receiver<T>> {
     let (send, receive) = bounded(1);
     std::thread::Builder::new().name(name.into()).spawn(move || {
-        // Nobody may be waiting any more.
+        // The asker may have given up waiting.
         let _ = send.send(work());
     })?;
     Ok(receive)

@@ -61,7 +61,7 @@ pub struct Task {
 /// How far a run is, for whoever shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Progress {
-    /// So many tasks are to be done; the others have been before.
+    /// How many tasks are to be done; results of the others are there from an earlier run.
     Started {
         /// To be done.
         tasks: usize,

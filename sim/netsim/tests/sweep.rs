@@ -20,7 +20,7 @@ const OBJECTS: u64 = 10_000;
 /// Answers are counted of Interests sent after this share of a run: in the beginning nothing has
 /// been measured yet.
 const WARM_UP: f64 = 0.4;
-/// Runs last so many round trips at least.
+/// The least length of a run, in round trips.
 const ROUND_TRIPS: f64 = 40.0;
 const SEEDS: [u64; 2] = [1, 2];
 

@@ -117,8 +117,8 @@ fn traced(plan: &Plan) -> Option<BTreeSet<(u64, u64)>> {
     Some(asked)
 }
 
-/// What of the producers' is on the disks of a router from the start: so many whole objects and a
-/// share of all segments, of what can be asked for. Producer, object, segment.
+/// What of the producers' is on the disks of a router from the start: a number of whole objects and
+/// a share of all segments, of what can be asked for. Producer, object, segment.
 fn choose_on_disk(
     plan: &Plan,
     producers: &BTreeMap<usize, Producer>,

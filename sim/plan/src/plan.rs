@@ -234,7 +234,7 @@ pub enum Fault {
         /// For how long it is away, ns.
         for_ns: u64,
     },
-    /// The store of a router (its disks, its stage, where it has them) serves nobody for a time.
+    /// The store of a router (its disks, its stage, where it has them) serves nothing for a time.
     StoreStall {
         /// An index into [`Plan::nodes`].
         node: usize,

@@ -24,7 +24,7 @@ use weir_base::{Instant, Rng};
 use crate::table::measurements::{Measurement, Measurements, QueueModel};
 use crate::table::station::Station;
 
-/// A way is tried when what was used instead has taken so many times as long,
+/// A way is tried when what was used instead has taken this many times as long,
 const TRIAL_SHARE: f64 = 200.0;
 /// or less, as long as little is known of it, but at least this.
 const TRIAL_SHARE_MIN: f64 = 10.0;

@@ -12,7 +12,7 @@ use crate::table::faces::Face;
 
 /// Neighbours that have not asked for so long are told nothing.
 const ASKED_NS: u64 = NS_PER_S;
-/// A label holds for so many periods, so that one may get lost.
+/// Periods that a label holds, so that one may get lost.
 const LABEL_PERIODS: u64 = 3;
 /// A neighbour is believed for so long at most, ms: three times the longest sensible period.
 const LABEL_MS_MAX: u64 = 10_000;

@@ -14,7 +14,7 @@ const MEASUREMENTS_MAX: usize = 1 << 16;
 pub(crate) const MODELS_MAX: usize = 1024;
 /// No measurement.
 const NONE: u32 = u32::MAX;
-/// Weight of the last gap between two Data in the usual one: one part in so many.
+/// 1 / weight of the last gap between two Data in the usual one.
 const GAP_PARTS: i64 = 16;
 
 /// An Interest under way to a next hop.

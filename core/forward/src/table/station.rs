@@ -4,8 +4,8 @@ use weir_base::{Instant, NS_PER_S};
 
 /// Answers of about equal weight among those that found about as many in the station.
 const ANSWERS: f64 = 256.0;
-/// What found other numbers in the station is forgotten more slowly: in so many answers, or so
-/// long.
+/// Answers to requests that found other numbers in the station are forgotten more slowly: over this
+/// number of answers, or this time.
 const KEEP_ANSWERS: f64 = 8192.0;
 const KEEP_NS: f64 = 60.0 * NS_PER_S as f64;
 /// Departures over which it is seen how full the station is.
@@ -14,7 +14,7 @@ const DEPARTURES: f64 = 1024.0;
 const FIT_AFTER: u64 = 32;
 /// So few answers say little yet: each is looked at.
 const ANSWERS_FEW: u64 = 64;
-/// So many are enough not to look for more at any price.
+/// Answers from which on no more are looked for at a price.
 const ANSWERS_SOME: u64 = 16;
 /// How much worse, in squared relative errors of an answer, more servers may fit and are assumed
 /// nevertheless: then the queue grows a little, and shows.
@@ -25,15 +25,15 @@ const FITS: usize = 24;
 const EXACT: u32 = 16;
 /// Eight octaves above [`EXACT`], to 4,096.
 const BUCKETS: usize = 16 + 8 * 8;
-/// A pause counts for no more than so many times the usual time between two events.
+/// A pause counts for at most this many times the usual time between two events.
 const PAUSE: f64 = 16.0;
 
-/// What is seen with about so many in the station.
+/// What is seen with about the same number of requests in the station.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
     /// How long they were.
     time_ns: f64,
-    /// Answers to requests that found so many, and what they took.
+    /// Answers to requests that found this number, and what they took.
     answers: f64,
     mean_ns: f64,
     /// When the last of those came.
@@ -194,7 +194,7 @@ impl Station {
         }
     }
 
-    /// What a request takes that finds so many in the station, ns.
+    /// What a request takes that finds `ahead` others in the station, ns.
     pub(crate) fn expected_ns(&self, ahead: u32) -> f64 {
         self.alone_ns * ((f64::from(ahead) + 1.0) / self.servers).max(1.0)
     }
@@ -230,8 +230,8 @@ impl Station {
     }
 }
 
-/// How badly so many servers explain what was seen (place in the station, answers, their mean), and
-/// the best time of one.
+/// How badly a number of like servers explains what was seen (place in the station, answers, their
+/// mean), and the time of one service that explains it best.
 fn misfit(seen: &[(f64, f64, f64)], servers: f64) -> (f64, f64) {
     let per_server = 1.0 / servers;
     let (mut all, mut sum, mut sum_of_squares) = (0.0, 0.0, 0.0);

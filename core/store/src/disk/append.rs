@@ -107,7 +107,7 @@ impl DiskTier {
         let device = &self.devices[usize::from(place.disk())];
         let is_due_again = offer.was_used && device.will_go_soon(place);
         match (self.fingerprints.find(offer.key).is_some(), is_due_again) {
-            // Before a stop nobody can remember what it must be compared with.
+            // Before a stop there is no later chance to compare it.
             (true, false) if offer.is_forced => Before::Perhaps(place),
             (true, true) => Before::Perhaps(place),
             (_, false) => Before::Same,
@@ -307,7 +307,7 @@ impl DiskTier {
         }
     }
 
-    /// Goes on through the index for stale entries, after so much was appended to a disk: fast
+    /// Goes on through the index for stale entries, in step with what was appended to a disk: fast
     /// enough to come around in less than an eighth of the log, and twice before any disk's own log
     /// comes around, however small it is beside the others. So stale entries are gone before the
     /// low bits of a sequence number come again.

@@ -44,7 +44,7 @@ pub enum Admission {
     All,
     /// What was used at least once since it came.
     SecondHit,
-    /// Packets of at least so many octets.
+    /// Packets of at least this number of octets.
     Size {
         /// The least octets of a Data TLV.
         bytes_min: u32,
@@ -163,7 +163,7 @@ impl DiskGeometry {
 }
 
 impl DiskTierConfig {
-    /// The share of one of so many shards, where depth and bounds are those of a whole router.
+    /// The share of one shard, where depth and bounds are those of a whole router.
     #[must_use]
     pub fn for_shard(self, shards: u32) -> Self {
         Self {

@@ -225,14 +225,14 @@ impl Device {
         record::Place { store_id: self.store_id, offset: self.offset(region, at), sequence }
     }
 
-    /// Octets of a record with a body of so many.
+    /// Octets of a record, by the octets of its body.
     #[inline]
     pub(super) fn record_bytes(&self, body_len: usize) -> u64 {
         record::size(body_len, self.geometry.block_bytes)
     }
 
-    /// Whether a region, with so many octets used and a checkpoint of so many, has room for `size`
-    /// more, of which the checkpoint grows by `checkpoint_growth`.
+    /// Whether a region has room for `size` octets more, of which the checkpoint grows by
+    /// `checkpoint_growth`.
     pub(super) fn has_room(
         &self,
         at: u64,

@@ -229,7 +229,7 @@ impl DiskTier {
         self.seal_closed(now, disk);
     }
 
-    /// Records that nobody can say are on the disk are not served, and not after a restart either.
+    /// Records that may not be on the disk are not served, and not after a restart either.
     fn drop_parts(&mut self, disk: usize, batch: &Batch) {
         self.devices[disk].records_waiting -= batch.records.len() as u32;
         let end = (batch.sequence, ((batch.at + batch.len) / UNIT_BYTES) as u32);

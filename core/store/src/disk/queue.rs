@@ -29,7 +29,7 @@ pub(super) fn turn(contention: Contention, read: Option<u64>, write: Option<u64>
 const WINDOW: u64 = 128;
 
 /// The time from one read that ends to the next while reads wait or are under way: a mean over the
-/// last hundreds of them, in which several reads that end at once count as so many.
+/// last hundreds of them, in which several reads that end at once count one by one.
 #[derive(Debug, Default)]
 pub(super) struct ServiceTime {
     /// Time in the window, ns.
@@ -61,8 +61,8 @@ impl ServiceTime {
         self.done += 1;
     }
 
-    /// How long until so many reads have ended, ns; 0 as long as nothing is known. What has gone by
-    /// since the last one counts as if another ended now.
+    /// How long until a given number of reads have ended, ns; 0 as long as nothing is known. What
+    /// has gone by since the last one counts as if another ended now.
     #[inline]
     pub(super) fn expected_ns(&self, now: Instant, reads: u32, is_busy: bool) -> u64 {
         let (mut busy_ns, mut done) = (self.busy_ns, self.done);

@@ -74,7 +74,7 @@ pub struct Record<'a> {
     pub body: &'a [u8],
 }
 
-/// Octets on disk of a record with a body of so many.
+/// Octets that a record takes on disk, by the octets of its body.
 #[inline]
 #[must_use]
 pub fn size(body_len: usize, block_bytes: u32) -> u64 {

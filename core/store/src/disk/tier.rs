@@ -80,7 +80,7 @@ pub(crate) struct DiskTier {
     pub(super) path: Vec<u64>,
 }
 
-/// What share of the memory for the index pending fingerprints may take: one in so many.
+/// Pending fingerprints may take one octet in this number of the memory for the index.
 const FINGERPRINTS_SHARE: u64 = 16;
 
 #[inline]

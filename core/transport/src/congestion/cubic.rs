@@ -47,7 +47,7 @@ const DELAY_PARTS: u64 = 8;
 /// max_ssthresh). Otherwise the last doubling on a fast path, before any delay shows, is more than
 /// the queue of a router's face.
 const DOUBLING_MAX: f64 = 128.0;
-/// Growth in conservative slow start is so many times slower (RFC 9406, CSS_GROWTH_DIVISOR).
+/// How many times slower growth is in conservative slow start (RFC 9406, CSS_GROWTH_DIVISOR).
 const CAREFUL_PARTS: f64 = 4.0;
 /// Rounds of conservative slow start before congestion avoidance. RFC 9406 has 5 (CSS_ROUNDS), in
 /// which the window triples; the queue of a face holds a few hundred segments, so here it no more

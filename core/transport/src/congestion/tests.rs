@@ -6,8 +6,8 @@ use weir_base::{NS_PER_MS, NS_PER_US};
 
 use super::*;
 
-/// A path of so many segments a millisecond and a base round trip, seen by a controller that always
-/// uses its window: the window before each round.
+/// A path with a rate in segments a millisecond and a base round trip, seen by a controller that
+/// always uses its window: the window before each round.
 fn rounds(control: &mut dyn CongestionControl, count: usize, rate_per_ms: f64) -> Vec<f64> {
     let base_ns = 10 * NS_PER_MS;
     let mut now = Instant::ZERO;

@@ -22,7 +22,7 @@ pub(super) fn at<'a>(
     move |source| KeyChainError::Io { doing, path: path.to_owned(), source }
 }
 
-/// Makes the directory and its parents, readable by nobody else.
+/// Makes the directory and its parents, readable by this user alone.
 pub(super) fn make_private_dir(path: &Path) -> Result<(), KeyChainError> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(at("create", path))
 }

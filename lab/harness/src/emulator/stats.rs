@@ -39,7 +39,7 @@ pub struct DirectionStats {
     pub dropped_loss: u64,
     /// Dropped because the link was down, or cut while they were on it.
     pub dropped_down: u64,
-    /// Dropped because nobody at the other side was known yet.
+    /// Dropped because no peer at the other side was known yet.
     pub dropped_no_peer: u64,
     /// Dropped for the bound of memory.
     pub dropped_memory: u64,

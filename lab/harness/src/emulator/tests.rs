@@ -53,7 +53,7 @@ impl Rig {
         assert_eq!(sent.done, frames.len());
     }
 
-    /// So many datagrams at side b.
+    /// Receives `count` datagrams at side b.
     fn receive(&mut self, count: usize) -> Vec<Datagram> {
         receive(&mut self.far, &mut self.pool, count)
     }
@@ -213,7 +213,7 @@ fn peers_are_learnt_and_strangers_kept_out() {
             let (len, sender) = socket.recv_from(&mut octets).unwrap();
             assert_eq!((&octets[..len], sender), (text, from));
         };
-        // Nobody is known at b. Port a is read first, so whatever happens when, this one is lost.
+        // No peer is known at b. Port a is read first, so whatever happens when, this one is lost.
         near.send_to(b"early", at_a).unwrap();
         far.send_to(b"hello", at_b).unwrap();
         expect(&near, b"hello", at_a);

@@ -134,7 +134,7 @@ impl Sum {
                 let span_s = self.samples.statistic(Statistic::Max)? - first_s;
                 (span_s > 0.0).then(|| self.samples.count() as f64 / span_s)?
             }
-            // Nobody counted processor time: the simulator does where a router has a `cpu` stage.
+            // Processor time was not counted: the simulator does where a router has a `cpu` stage.
             Kind::Ratio if metric.measure == Measure::CpuLoad && self.amount == 0.0 => return None,
             Kind::Ratio if self.of > 0.0 => self.amount / self.of,
             Kind::Ratio => return None,

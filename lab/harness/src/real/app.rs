@@ -95,7 +95,7 @@ pub enum AppError {
         /// Why.
         reason: String,
     },
-    /// It received octets that nobody produced.
+    /// It received octets that no producer made.
     #[error("wrong octets: {0}")]
     WrongBytes(String),
     /// The coordinator is gone.

@@ -1,4 +1,4 @@
-//! Stores that hold something from the start: Data that nobody asked for, over a Unix socket.
+//! Stores that hold something from the start: Data that was not asked for, over a Unix socket.
 
 use std::fmt::Display;
 use std::io;

@@ -170,7 +170,7 @@ pub enum RealError {
         /// Its answer.
         reason: String,
     },
-    /// A consumer received octets that nobody produced.
+    /// A consumer received octets that no producer made.
     #[error("consumer `{node}` received wrong octets: {what}")]
     WrongBytes {
         /// Its name in the plan.

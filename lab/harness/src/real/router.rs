@@ -20,7 +20,7 @@ use super::disks::{self, Place};
 use super::process::Process;
 use super::{RealError, metrics, proc};
 
-/// The discard port: nobody listens, and nothing is ever sent there.
+/// The discard port: no program listens there, and nothing is ever sent to it.
 const NOWHERE: &str = "udp4://127.0.0.1:9";
 /// Entries of the FIB beyond those that the plan asks for: management, and room.
 const FIB_ENTRIES_SPARE: u64 = 10_000;

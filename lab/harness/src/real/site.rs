@@ -46,7 +46,7 @@ pub(super) struct Site<'a> {
     faces: HashMap<(usize, usize), FaceId>,
     /// Which node a process is; those that were made to end are in here no more.
     nodes: HashMap<usize, usize>,
-    /// Lines that nobody has asked for yet, by node.
+    /// Lines that have not been asked for yet, by node.
     lines: HashMap<usize, VecDeque<Value>>,
     said: Receiver<Said>,
     says: Sender<Said>,
@@ -445,7 +445,7 @@ impl<'a> Site<'a> {
         Ok(())
     }
 
-    /// Routes from a file are there a while after the router, and until then it answers nobody.
+    /// Routes from a file are there a while after the router, which answers nothing until then.
     fn wait_for_filler(&mut self, node: usize, deadline: Instant) -> Result<(), RealError> {
         let Role::Router(plan) = &self.plan.nodes[node].role else {
             return Ok(());
@@ -582,7 +582,7 @@ impl<'a> Site<'a> {
         Ok(())
     }
 
-    /// From here on processes end as they should: nobody wonders at it.
+    /// From here on the end of a process is no error.
     pub(super) fn expect_ends(&mut self) {
         self.is_ending = true;
     }

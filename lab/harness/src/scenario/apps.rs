@@ -152,7 +152,7 @@ pub(super) struct ConsumerGroup {
     pub(super) per_node: u64,
     pub(super) link: LinkSettings,
     pub(super) of: String,
-    /// They take turns over the first so many producers of the group.
+    /// How many producers of the group, from its first, they take turns over.
     pub(super) spread: Option<u64>,
     popularity: Asked,
     demand: Demand,
@@ -176,7 +176,7 @@ enum Asked {
         shift: f64,
     },
     Trace(Arc<[(u64, u64)]>),
-    /// So many requests for one object after another, for any of its segments.
+    /// A number of requests, for one object after another and any of its segments.
     Turns {
         requests: u64,
     },

@@ -772,7 +772,8 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Stores that are bounded in packets get the octets that so many packets of the workload take.
+    /// Stores that are bounded in packets get the octets that this number of packets of the
+    /// workload takes.
     fn store_capacities(&mut self) -> Result<(), ScenarioError> {
         if self.settings.iter().all(|settings| settings.store_packets.is_none()) {
             return Ok(());

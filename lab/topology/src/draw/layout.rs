@@ -252,7 +252,7 @@ struct Pair {
     a: usize,
     b: usize,
     distance: f64,
-    /// Only `b` is moved: `a` is in so many pairs that it would be thrown about.
+    /// Only `b` is moved: `a` is in many pairs, each of which would move it again.
     fixed: bool,
 }
 

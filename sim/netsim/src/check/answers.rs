@@ -2,7 +2,7 @@
 //!
 //! Kept at the end of a link that answers: an Interest is counted when it has been delivered
 //! there, an answer when it leaves. What is lost on the link before or after so excuses nothing and
-//! accuses nobody.
+//! reports no violation.
 
 use std::collections::hash_map::Entry;
 
@@ -50,7 +50,7 @@ impl Open {
     }
 }
 
-/// Sweep when there are so many names.
+/// The count of names from which a sweep begins.
 const SWEEP_MIN: usize = 64;
 /// Set apart Interests that may be answered by Data below their name.
 const PREFIX_SALT: u64 = 0x5bf0_3635_dcc9_8b87;

@@ -3,7 +3,7 @@
 use weir_forward::{Mark, RouterStats};
 use weir_store::disk::{DiskOpKind, DiskTierConfig};
 
-/// A shard has so many operations under way at one disk.
+/// Checks the count of operations that a shard has under way at one disk.
 pub(crate) fn under_way(operations: u32, depth: u32) -> Result<(), String> {
     if operations <= depth {
         return Ok(());

@@ -98,7 +98,7 @@ pub struct Network {
     damage_rng: Rng,
     /// When the last fault so far has ended or will have, ns.
     excused_until_ns: u64,
-    /// The links lose so much that nobody can promise progress.
+    /// The links lose too much for progress to be promised.
     is_lossy: bool,
     /// What was acknowledged must be on the disks: no fault makes one fail or lie, or brings other
     /// Data of a name, which replaces what is there.

@@ -488,7 +488,7 @@ impl RouterNode {
         }
     }
 
-    /// Has the store answer nobody, and store nothing, or lets it again.
+    /// Stops the store from answering and storing, or lets it do so again.
     fn set_store_serves(&mut self, now: Instant, serves: bool, out: &mut Outbox) {
         for shard in 0..self.shards.len() {
             let StoreConfig { admit, serve, .. } = self.configs[shard].store;

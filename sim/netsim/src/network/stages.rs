@@ -185,7 +185,7 @@ impl Stages {
         jobs.chain(writes).chain(cpu).min()
     }
 
-    /// The store serves nobody until then.
+    /// The store serves nothing until then.
     pub(crate) fn stall_store(&mut self, now: Instant, until: Instant) {
         if let Some(stage) = &mut self.store {
             stage.server.stall(now, until);

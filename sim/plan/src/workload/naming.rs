@@ -10,7 +10,7 @@ use super::WorkloadError;
 const COMPONENTS_MAX: u32 = 64;
 /// Components after prefix and fillers: object and segment.
 const COMPONENTS_OWN: u32 = 2;
-/// Object numbers have at least so many digits, so that their names are of one length.
+/// The fewest digits of an object number, so that names are of one length.
 const DIGITS_MIN: usize = 8;
 /// Digits of 2^64 - 1.
 const DIGITS_MAX: usize = 20;

@@ -19,7 +19,8 @@ pub struct SimulationOptions {
     /// Whether each path takes the next segment of the file when it has room, instead of the ones
     /// that were assigned to it.
     pub dynamic: bool,
-    /// An Interest is repeated after so many latencies of its path and times to drain full queues.
+    /// An Interest is repeated after this number of latencies of its path, each with the time that
+    /// full queues take to drain.
     pub timeout_latencies: u32,
 }
 

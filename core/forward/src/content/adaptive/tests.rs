@@ -259,7 +259,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Means over so many runs: near saturation a single one has an error of some 10 %.
+    /// Means over `runs` runs: near saturation a single one has an error of some 10 %.
     fn of(scene: Scene, count: usize, runs: u64) -> Self {
         let unit = scene.disk.mean_ns / f64::from(scene.disk.servers) * runs as f64;
         let run = |policy| {
@@ -281,8 +281,8 @@ impl Outcome {
 
 const LOADS: [f64; 7] = [0.3, 0.7, 0.9, 1.0, 1.2, 1.8, 4.0];
 
-/// One disk of such servers, with so many services of delay to the next hop, which serves so many
-/// times as fast, or without any queue.
+/// One disk of such servers; the delay to the next hop in times of one service; and how many times
+/// as fast the next hop serves, or that it has no queue.
 fn scenes(disk: Station, delays: &[f64], speeds: &[f64], loads: &[f64]) -> Vec<Scene> {
     let interval_ns = disk.mean_ns / f64::from(disk.servers);
     let service = disk.service;

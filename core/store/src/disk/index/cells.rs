@@ -53,7 +53,7 @@ fn cell_words(class: u8) -> usize {
     HEADER_WORDS + usize::from(CAPACITIES[usize::from(class)])
 }
 
-/// The smallest class with room for so many entries.
+/// The smallest class with room for `entries` entries.
 pub(super) fn class_for(entries: usize) -> u8 {
     let fits = CAPACITIES.iter().position(|&capacity| usize::from(capacity) >= entries);
     fits.unwrap_or(CAPACITIES.len() - 1) as u8
@@ -74,7 +74,7 @@ impl Cells {
         self.held * PAGE_WORDS * size_of::<u64>() + self.pages.capacity() * size_of::<Page>()
     }
 
-    /// Octets beside those that they may need while so many pages are added.
+    /// Octets that they may need beside their own while `pages` pages are added.
     pub(super) fn growth_bytes(&self, pages: usize) -> usize {
         // There are at least as many numbers without a page as spare pages.
         let pages = pages.saturating_sub(self.spare.iter().len());

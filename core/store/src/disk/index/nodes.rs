@@ -36,8 +36,8 @@ impl Node {
     }
 }
 
-/// Octets beside those that a list may need while so many entries are added: when it grows, it may
-/// be copied.
+/// Octets that a list may need beside its own while entries are added: when it grows, it may be
+/// copied.
 pub(super) fn list_growth_bytes<T>(list: &Vec<T>, entries: usize) -> usize {
     let (len, capacity) = (list.len() + entries, list.capacity());
     if len <= capacity { 0 } else { len.max(2 * capacity).max(4) * size_of::<T>() }
@@ -70,7 +70,7 @@ impl Nodes {
             + self.table.memory_bytes()
     }
 
-    /// Octets beside those that they may need while so many nodes are added.
+    /// Octets that they may need beside their own while `nodes` nodes are added.
     pub(super) fn growth_bytes(&self, nodes: usize) -> usize {
         // One is the root.
         let room = self.pages.len() * PAGE_NODES - 1 - self.len();

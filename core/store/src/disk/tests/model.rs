@@ -82,7 +82,7 @@ impl Model {
         let block_bytes = if rng.below(4) == 0 { 4096 } else { 512 };
         let disks = 1 + rng.below(3);
         let mut disk = |_| {
-            // Large ones, or so many that some are the oldest eighth without being the oldest.
+            // Large ones, or enough that some are in the oldest eighth without being the oldest.
             match rng.below(2) {
                 0 => geometry(2 + rng.below(6), u64::from(12 + rng.below(20)) * 4096, block_bytes),
                 _ => geometry(8 + rng.below(13), u64::from(5 + rng.below(4)) * 4096, block_bytes),

@@ -63,7 +63,7 @@ pub(crate) struct Image {
 pub(crate) type Blocks = std::ops::Range<u32>;
 
 impl Image {
-    /// A disk of so many octets, all zeros.
+    /// A disk of `bytes` octets, all zeros.
     pub(crate) fn new(format: Format, bytes: u64) -> Self {
         Self { format, bytes, extents: BTreeMap::new() }
     }
