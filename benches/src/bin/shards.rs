@@ -3,9 +3,9 @@
 //!
 //! `cargo run --release -p weir-benches --bin shards` does for each number of threads what packet
 //! threads do, with memory in place of sockets: a thread reads Interests and, a window later, their
-//! Data, hands each packet to the shard that `shard_of_packet` says, over a ring when that is
-//! another thread's, and has its own shard handle what has come in batches. Time is that of the
-//! wall, and processor time of the busiest thread, which other programs disturb less.
+//! Data, hands each packet to the shard that `shard_of_packet` says, over the router's own rings
+//! when that is another thread's, and has its own shard handle what has come in batches. Time is
+//! that of the wall, and processor time of the busiest thread, which other programs disturb less.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use clap::Parser;
 use cpu_time::ThreadTime;
-use rtrb::{Consumer, Producer, RingBuffer};
-use weir_base::{FaceId, HashKey, Instant, NS_PER_MS, Packet, Pool};
+use mio::{Poll, Token, Waker};
+use weir_base::{FaceId, HashKey, Instant, NS_PER_MS, Pool};
 use weir_forward::shard::{shard_of_packet, token_of_shard};
 use weir_forward::{Command, FaceScope, Input, LinkType, NextHop, Outbox, Router, RouterConfig};
+use weir_runtime::cross::{CrossPorts, Crossing};
 use weir_store::StoreConfig;
 use weir_wire::{LpHeader, Name};
 
@@ -46,12 +47,8 @@ struct Args {
 const CONSUMER: FaceId = FaceId(256);
 const PRODUCER: FaceId = FaceId(257);
 const KEY: HashKey = HashKey::new([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210]);
-/// As in `weir-runtime`.
-const RING_SLOTS: usize = 4096;
 /// Octets of the store, all shards together.
 const STORE_BYTES: u64 = 64 << 20;
-
-type Crossing = (FaceId, LpHeader, Packet);
 
 /// What a thread reads, encoded before the clock runs: Interests, and their Data.
 struct Traffic {
@@ -81,12 +78,11 @@ struct Worker {
     inputs: Vec<Input>,
     out: Outbox,
     batch: usize,
-    outgoing: Vec<Option<Producer<Crossing>>>,
-    incoming: Vec<Consumer<Crossing>>,
+    ports: CrossPorts,
 }
 
 impl Worker {
-    fn new(args: &Args, index: u16, count: u16) -> Self {
+    fn new(args: &Args, index: u16, count: u16, ports: CrossPorts) -> Self {
         let router = Router::new(
             Instant::ZERO,
             RouterConfig {
@@ -109,8 +105,7 @@ impl Worker {
             inputs: Vec::new(),
             out: Outbox::default(),
             batch: args.batch,
-            outgoing: Vec::new(),
-            incoming: Vec::new(),
+            ports,
         };
         let add = |face| Command::AddFace {
             face,
@@ -141,31 +136,28 @@ impl Worker {
             self.inputs.push(Input::Packet { face, header, packet });
             return shard;
         }
-        let mut crossing = (face, header, packet);
-        loop {
-            let ring = self.outgoing[usize::from(shard)].as_mut().expect("another thread");
-            let Err(rtrb::PushError::Full(back)) = ring.push(crossing) else { return shard };
+        let mut crossing = Crossing::In { face, header, packet };
+        while let Err(back) = self.ports.try_push(shard, crossing, &mut self.pool) {
             crossing = back;
+            self.ports.wake_pending();
             self.take_crossings();
             std::thread::yield_now();
         }
+        shard
     }
 
     /// Whether there were any.
     fn take_crossings(&mut self) -> bool {
-        let mut incoming = std::mem::take(&mut self.incoming);
         let mut had_any = false;
-        for ring in &mut incoming {
-            for _ in 0..ring.slots() {
-                let Ok((face, header, packet)) = ring.pop() else { break };
-                had_any = true;
-                self.inputs.push(Input::Packet { face, header, packet });
-                if self.inputs.len() >= self.batch {
-                    self.handle();
-                }
+        self.ports.note_waiting();
+        while let Some(crossing) = self.ports.next_noted(&mut self.pool) {
+            let Crossing::In { face, header, packet } = crossing else { unreachable!() };
+            had_any = true;
+            self.inputs.push(Input::Packet { face, header, packet });
+            if self.inputs.len() >= self.batch {
+                self.handle();
             }
         }
-        self.incoming = incoming;
         had_any
     }
 
@@ -180,6 +172,7 @@ impl Worker {
                 self.answer(&mut shards, &mut data);
             }
             if self.inputs.len() >= self.batch / 2 {
+                self.ports.wake_pending();
                 self.take_crossings();
                 self.handle();
             }
@@ -187,6 +180,7 @@ impl Worker {
         while !shards.is_empty() {
             self.answer(&mut shards, &mut data);
         }
+        self.ports.wake_pending();
         self.handle();
         let took = start.elapsed();
         done.fetch_add(1, Ordering::SeqCst);
@@ -222,16 +216,13 @@ impl Worker {
 /// Seconds of the wall, and of the busiest thread.
 fn measure(args: &Args, traffic: &[Arc<Traffic>]) -> (f64, f64) {
     let count = traffic.len() as u16;
-    let mut workers: Vec<Worker> =
-        (0..count).map(|index| Worker::new(args, index, count)).collect();
-    for from in 0..workers.len() {
-        for to in 0..workers.len() {
-            let ring = (from != to).then(|| RingBuffer::new(RING_SLOTS));
-            let (producer, consumer) = ring.unzip();
-            workers[from].outgoing.push(producer);
-            workers[to].incoming.extend(consumer);
-        }
-    }
+    let polls: Vec<Poll> = (0..count).map(|_| Poll::new().expect("a poll")).collect();
+    let waker = |poll: &Poll| Arc::new(Waker::new(poll.registry(), Token(0)).expect("a waker"));
+    let ports = CrossPorts::connect_all(&polls.iter().map(waker).collect::<Vec<_>>());
+    let workers: Vec<Worker> = (0..count)
+        .zip(ports)
+        .map(|(index, ports)| Worker::new(args, index, count, ports))
+        .collect();
     let done = Arc::new(AtomicUsize::new(0));
     let barrier = Arc::new(Barrier::new(workers.len() + 1));
     let threads: Vec<_> = workers

@@ -3,7 +3,7 @@
 mod clock;
 mod config;
 mod control;
-mod cross;
+pub mod cross;
 mod error;
 mod handle;
 mod mailbox;

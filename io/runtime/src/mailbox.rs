@@ -36,7 +36,7 @@ impl ControlSender {
         (Self { messages, internal, waker }, receiver)
     }
 
-    /// Sends `message`; nobody hears it when the control thread has ended.
+    /// Sends `message`; it is lost when the control thread has ended.
     pub(crate) fn send(&self, message: ToControl) {
         if self.messages.send(message).is_ok() {
             let _ = self.waker.wake();

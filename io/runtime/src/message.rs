@@ -52,7 +52,7 @@ pub(crate) enum ToWorker {
     AttachSocket { id: FaceId, socket: NewSocket },
     /// Change a face.
     UpdateFace { id: FaceId, link: LinkConfig, persistency: FacePersistency },
-    /// Own this shared UDP port. Peers that nobody declared get faces with these links.
+    /// Own this shared UDP port. Peers that are not configured get faces with these links.
     AddPort { id: PortId, socket: Box<UdpPort>, links: PeerLinks },
     /// A command for the shard.
     Router(weir_forward::Command),

@@ -1,4 +1,4 @@
-//! Several packet threads: names belong to shards, faces to threads, and nobody can tell.
+//! Several packet threads: names belong to shards, faces to threads, and no peer can tell.
 
 mod common;
 

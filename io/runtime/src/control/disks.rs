@@ -46,7 +46,7 @@ impl OpenDisks {
         std::thread::Builder::new()
             .name("weir-disks".into())
             .spawn(move || {
-                // Nobody waits any more if it took too long.
+                // The asker may have given up waiting.
                 let _ = answer.send(weir_disk::open(&files, shards as u32));
             })
             .map_err(|source| StartError::System { what: "a thread", source })?;

@@ -108,7 +108,7 @@ pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
         .spawn(move || control.run())
         .map_err(system("the control thread"))?;
     let handle = Handle::new(sender, thread, metrics, listening);
-    // Outside systemd there is nobody to tell.
+    // Outside systemd no program waits for it.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     Ok(handle)
 }

@@ -103,7 +103,7 @@ impl Faces {
     }
 }
 
-/// Spreads identifiers. They are ours, and nearly consecutive, so that nobody can make them
+/// Spreads identifiers. They are ours, and nearly consecutive, so that no peer can make them
 /// collide.
 #[derive(Default)]
 pub(crate) struct FaceIdHasher(u64);

@@ -137,7 +137,7 @@ impl Worker {
         self.inputs.push(Input::Signal { face, signal });
         if let Some(shards) = &mut self.shards {
             for index in (0..shards.count).filter(|&index| index != self.index) {
-                shards.ports.push(index, Crossing::SignalIn { face, signal });
+                shards.ports.push(index, Crossing::SignalIn { face, signal }, &mut self.pool);
             }
         }
     }
@@ -149,7 +149,7 @@ impl Worker {
             && let Some(shard) = shards.shard_of(&header, &packet)
             && shard != self.index
         {
-            shards.ports.push(shard, Crossing::In { face, header, packet });
+            shards.ports.push(shard, Crossing::In { face, header, packet }, &mut self.pool);
             return;
         }
         self.inputs.push(Input::Packet { face, header, packet });
@@ -213,7 +213,9 @@ impl Worker {
         while let Ok(command) = self.commands.try_recv() {
             self.handle_command(now, command);
         }
-        while let Some(crossing) = self.shards.as_mut().and_then(|s| s.ports.next_noted()) {
+        while let Some(shards) = &mut self.shards
+            && let Some(crossing) = shards.ports.next_noted(&mut self.pool)
+        {
             match crossing {
                 Crossing::In { face, header, packet } => {
                     self.inputs.push(Input::Packet { face, header, packet });

@@ -29,7 +29,7 @@ impl Worker {
         if let Some(shards) = &mut self.shards {
             let from = self.index;
             for (to, message) in self.outbox.shard_messages.drain(..) {
-                shards.ports.push(to, Crossing::Shard { from, message });
+                shards.ports.push(to, Crossing::Shard { from, message }, &mut self.pool);
             }
         }
         let mut packets = mem::take(&mut self.outbox.packets);
@@ -64,7 +64,7 @@ impl Worker {
         if let Some(shards) = &mut self.shards
             && let Some(&owner) = shards.owners.get(&out.face)
         {
-            shards.ports.push(owner, Crossing::Out(out));
+            shards.ports.push(owner, Crossing::Out(out), &mut self.pool);
             return;
         }
         self.send_here(now, out);
@@ -75,7 +75,7 @@ impl Worker {
         if let Some(shards) = &mut self.shards
             && let Some(&owner) = shards.owners.get(&face)
         {
-            shards.ports.push(owner, Crossing::SignalOut { face, signal });
+            shards.ports.push(owner, Crossing::SignalOut { face, signal }, &mut self.pool);
             return;
         }
         self.signal_here(face, signal);

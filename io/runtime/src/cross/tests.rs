@@ -1,0 +1,114 @@
+use super::*;
+use weir_wire::NackReason;
+
+/// The ends of two threads, and what keeps their wakers alive.
+fn two_threads() -> (CrossPorts, CrossPorts, mio::Poll) {
+    let poll = mio::Poll::new().expect("a poll");
+    let waker = Arc::new(Waker::new(poll.registry(), mio::Token(0)).expect("a waker"));
+    let mut ports = CrossPorts::connect_all(&[Arc::clone(&waker), waker]);
+    let second = ports.pop().expect("two threads");
+    (ports.pop().expect("two threads"), second, poll)
+}
+
+fn octets(number: usize) -> Vec<u8> {
+    // Smaller and larger than what is copied, and none at all.
+    (0..number * 37 % (2 * COPY_BYTES_MAX)).map(|at| (at + number) as u8).collect()
+}
+
+fn header(number: usize) -> LpHeader {
+    LpHeader {
+        pit_token: PitToken::new(&octets(number % 33)[..number % 33 / 3]).expect("short"),
+        incoming_face: (number % 3 == 0).then_some(number as u64 + 1),
+        congestion_mark: [0, 1, 1 << 40][number % 5 % 3],
+        nack: (number % 7 == 0).then_some(NackReason::Duplicate),
+        no_cache: number % 11 == 0,
+        ..LpHeader::default()
+    }
+}
+
+fn crossing(number: usize) -> Crossing {
+    let (face, header) = (FaceId(number as u64), header(number));
+    let packet = Packet::from(octets(number));
+    match number % 5 {
+        0 => Crossing::SignalOut { face, signal: HopSignal::Unavailable { for_ms: number as u64 } },
+        1 | 2 => Crossing::In { face, header, packet },
+        _ => {
+            let kind = [PacketKind::Interest, PacketKind::Data, PacketKind::Nack][number % 3];
+            Crossing::Out(OutPacket { face, header, packet, kind })
+        }
+    }
+}
+
+/// All that a crossing says, for comparison.
+fn said(crossing: &Crossing) -> (String, Vec<u8>) {
+    let octets = match crossing {
+        Crossing::In { packet, .. } | Crossing::Out(OutPacket { packet, .. }) => packet.to_vec(),
+        _ => Vec::new(),
+    };
+    (format!("{crossing:?}"), octets)
+}
+
+#[test]
+fn what_crosses_arrives_whole_and_in_order() {
+    let (mut here, mut there, _poll) = two_threads();
+    let mut pool = Pool::new(1 << 20);
+    let (mut pushed, mut taken) = (0, 0);
+    // Many times round the ring of octets, at other distances between the two each time.
+    while pushed < 20_000 {
+        for _ in 0..pushed % 97 + 1 {
+            here.push(1, crossing(pushed), &mut pool);
+            pushed += 1;
+        }
+        here.wake_pending();
+        there.note_waiting();
+        while let Some(got) = there.next_noted(&mut pool) {
+            assert_eq!(said(&got), said(&crossing(taken)));
+            taken += 1;
+        }
+        assert_eq!(taken, pushed);
+    }
+    assert_eq!(here.overflows, 0);
+    assert!(here.next_noted(&mut pool).is_none());
+}
+
+#[test]
+fn a_full_ring_gives_back_what_it_has_no_room_for() {
+    let (mut here, mut there, _poll) = two_threads();
+    let mut pool = Pool::new(1 << 20);
+    let small = |face| Crossing::In {
+        face: FaceId(face),
+        header: LpHeader::default(),
+        packet: Packet::from(vec![7; 1000]),
+    };
+    let mut count = 0;
+    let refused = loop {
+        match here.try_push(1, small(count), &mut pool) {
+            Ok(()) => count += 1,
+            Err(refused) => break refused,
+        }
+    };
+    assert_eq!(said(&refused), said(&small(count)));
+    assert_eq!(count, (RING_BYTES / (Record::HEAD_BYTES + 1000)) as u64);
+    here.push(1, refused, &mut pool);
+    assert_eq!(here.overflows, 1);
+    there.note_waiting();
+    let mut faces = 0..count;
+    while let Some(Crossing::In { face, packet, .. }) = there.next_noted(&mut pool) {
+        assert_eq!((Some(face.0), packet.len()), (faces.next(), 1000));
+    }
+    assert!(faces.is_empty());
+    here.try_push(1, small(0), &mut pool).expect("there is room again");
+}
+
+#[test]
+fn only_what_was_noted_is_taken() {
+    let (mut here, mut there, _poll) = two_threads();
+    let mut pool = Pool::new(1 << 20);
+    here.push(1, crossing(1), &mut pool);
+    there.note_waiting();
+    here.push(1, crossing(2), &mut pool);
+    assert!(there.next_noted(&mut pool).is_some());
+    assert!(there.next_noted(&mut pool).is_none());
+    there.note_waiting();
+    assert!(there.next_noted(&mut pool).is_some());
+}
