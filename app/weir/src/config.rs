@@ -15,8 +15,8 @@ use serde::{Deserialize, Deserializer};
 use weir_base::units::{Size, Time};
 use weir_options::{DisksOptions, StoreOptions};
 use weir_runtime::{
-    DisciplineConfig, FaceDefaults, Listener, ManagementConfig, RuntimeConfig, StaticFace,
-    StrategyKind, THREADS_MAX, TrustAnchor,
+    DisciplineConfig, FaceBounds, FaceDefaults, Listener, ManagementConfig, RuntimeConfig,
+    StaticFace, StrategyKind, THREADS_MAX, TrustAnchor,
 };
 use weir_wire::{Name, PACKET_SIZE_MAX};
 
@@ -96,6 +96,10 @@ pub(crate) struct FacesSection {
     pub(crate) tcp: Vec<SocketAddr>,
     #[serde(deserialize_with = "positive")]
     pub(crate) faces_max: usize,
+    #[serde(deserialize_with = "positive")]
+    pub(crate) faces_per_host_max: usize,
+    #[serde(deserialize_with = "positive")]
+    pub(crate) faces_per_network_max: usize,
     #[serde(deserialize_with = "queue_size")]
     pub(crate) queue_size_max: Size,
     pub(crate) udp_mtu: MtuChoice,
@@ -130,6 +134,8 @@ impl Default for FacesSection {
             udp: default_addresses(),
             tcp: default_addresses(),
             faces_max: 16384,
+            faces_per_host_max: 1024,
+            faces_per_network_max: 4096,
             queue_size_max: Size { bytes: defaults.queue_bytes_max as u64 },
             udp_mtu: MtuChoice(defaults.udp_mtu),
             congestion_marking: defaults.congestion_marking,
@@ -585,7 +591,11 @@ impl FileConfig {
             fib_entries_max: self.router.fib_entries_max,
             unsolicited: self.store.unsolicited,
             producer_regions: self.router.producer_regions.iter().map(|r| r.0.clone()).collect(),
-            faces_max: self.faces.faces_max,
+            faces: FaceBounds {
+                faces_max: self.faces.faces_max,
+                per_host_max: self.faces.faces_per_host_max,
+                per_network_max: self.faces.faces_per_network_max,
+            },
             listeners: self.listeners()?,
             face_defaults: self.face_defaults(),
             static_faces: self.static_faces()?,

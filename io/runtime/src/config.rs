@@ -14,6 +14,8 @@ use weir_store::StoreConfig;
 use weir_store::disk::DiskTierConfig;
 use weir_wire::Name;
 
+use crate::rooms::FaceBounds;
+
 /// Everything [`Runtime::start`](crate::Runtime::start) needs to know.
 #[derive(Clone, Debug)]
 pub struct RuntimeConfig {
@@ -33,8 +35,9 @@ pub struct RuntimeConfig {
     pub unsolicited: UnsolicitedPolicy,
     /// A forwarding hint that is a prefix of one of these names has led home and is taken off.
     pub producer_regions: Vec<Name>,
-    /// Most faces; a connection or a UDP peer beyond it is refused and counted.
-    pub faces_max: usize,
+    /// Most faces. Beyond it the least used peer makes room if it is silent; else a connection or a
+    /// UDP peer is refused and counted.
+    pub faces: FaceBounds,
     /// Where the router waits for peers.
     pub listeners: Vec<Listener>,
     /// Settings of faces that no command or static face overrides.

@@ -5,11 +5,13 @@ mod config;
 mod control;
 pub mod cross;
 mod error;
+mod gathered;
 mod handle;
 mod mailbox;
 mod message;
 mod metrics;
 mod profile;
+mod rooms;
 mod snapshot;
 mod worker;
 
@@ -22,6 +24,7 @@ pub use config::{
 pub use error::{StartError, StopError};
 pub use handle::Handle;
 pub use profile::{FunctionSamples, Profiler};
+pub use rooms::FaceBounds;
 pub use snapshot::{DiskSnapshot, FaceSnapshot, Snapshot};
 pub use weir_forward::strategy::StrategyKind;
 pub use weir_forward::{BusyPolicy, Bypass, Mark, StoreIo, UnsolicitedPolicy};

@@ -1,10 +1,10 @@
 //! What the control thread and the packet threads say to each other. Never on the path of a
 //! packet, except for management Interests.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use weir_base::{FaceId, Packet};
-use weir_face::{Connected, Socket, UdpCounters, UdpPort};
+use weir_face::{Connected, FaceUri, Socket, UdpCounters, UdpPort};
 use weir_forward::{FaceScope, LinkType, RouterStats};
 use weir_link::{LinkConfig, LinkDrop};
 use weir_manage::{FacePersistency, FaceRequest};
@@ -26,6 +26,20 @@ pub(crate) enum NewSocket {
     Own(Socket),
     /// A peer of a shared port.
     Peer { port: PortId, address: SocketAddr },
+}
+
+impl NewSocket {
+    /// Where the peer is, when it is no application of this machine.
+    pub(crate) fn peer(&self) -> Option<IpAddr> {
+        match self {
+            Self::Peer { address, .. } => Some(address.ip()),
+            Self::Own(socket) if socket.is_local() => None,
+            Self::Own(socket) => match socket.remote_uri() {
+                FaceUri::Tcp(address) => Some(address.ip()),
+                _ => None,
+            },
+        }
+    }
 }
 
 /// A face to be added to the packet thread that will own it.
@@ -52,6 +66,8 @@ pub(crate) enum ToWorker {
     AttachSocket { id: FaceId, socket: NewSocket },
     /// Change a face.
     UpdateFace { id: FaceId, link: LinkConfig, persistency: FacePersistency },
+    /// Close the least used connection from elsewhere, if one is silent: others want its place.
+    DisplaceStream,
     /// Own this shared UDP port. Peers that are not configured get faces with these links.
     AddPort { id: PortId, socket: Box<UdpPort>, links: PeerLinks },
     /// A command for the shard.
@@ -110,6 +126,8 @@ pub(crate) enum CloseReason {
     Idle,
     /// A command made a face to the same peer.
     Replaced,
+    /// There was no room for another peer, and this one was used least.
+    Displaced,
 }
 
 /// Why a connection is made.

@@ -137,20 +137,79 @@ fn over_a_thousand_faces() {
 
 #[test]
 fn faces_beyond_the_bound_are_refused_and_counted() {
-    let router = TestRouter::start_with(|config| config.faces_max = 3);
+    let router = TestRouter::start_with(|config| config.faces.faces_max = 3);
     let kept: Vec<_> = (0..3).map(|_| router.unix()).collect();
     router.wait_until("three faces", |snapshot| snapshot.faces.len() == 3);
     let mut refused = router.unix();
     assert!(refused.try_frame().unwrap().is_none());
     assert_eq!(runtime_drops(&router, "connection-refused"), 1);
-    let stranger = router.udp();
-    stranger.send(&interest("/a"));
-    router.wait_until("a refused stranger", |_| runtime_drops(&router, "stranger-refused") == 1);
+    // Applications of this machine take no room from peers elsewhere.
+    let unknown = router.udp();
+    unknown.send(&interest("/a"));
+    assert_eq!(unknown.got().nack(), NackReason::NoRoute);
     drop(kept);
-    router.wait_until("room again", |snapshot| snapshot.faces.is_empty());
+    router.wait_until("room again", |snapshot| snapshot.faces.len() == 1);
     let mut peer = router.unix();
     peer.send(&interest("/a"));
     assert_eq!(peer.got().nack(), NackReason::NoRoute);
+}
+
+/// Sends until the router has answered once: peers that are silent for a second make room.
+fn is_answered_in_the_end(router: &TestRouter, address: [u8; 4]) {
+    let peer = router.udp_from(address);
+    peer.socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        peer.send(&interest("/a"));
+        if peer.socket.recv(&mut [0; 1500]).is_ok() {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{address:?} is never answered");
+    }
+}
+
+#[test]
+fn one_host_with_many_ports_takes_room_from_itself_alone() {
+    const FLOODER: [u8; 4] = [127, 0, 0, 2];
+    let router = TestRouter::start_with(|config| {
+        config.faces.faces_max = 12;
+        config.faces.per_host_max = 8;
+    });
+    let ports: Vec<_> = (0..40).map(|_| router.udp_from(FLOODER)).collect();
+    for port in &ports {
+        port.send(&interest("/a"));
+    }
+    router.wait_until("some refused", |_| runtime_drops(&router, "stranger-refused") > 0);
+    assert!(router.snapshot().faces.len() <= 8);
+    let other = router.udp_from([127, 0, 0, 3]);
+    other.send(&interest("/a"));
+    assert_eq!(other.got().nack(), NackReason::NoRoute);
+    let mut local = router.unix();
+    local.send(&interest("/a"));
+    assert_eq!(local.got().nack(), NackReason::NoRoute);
+    // Nor is the host itself locked out for longer than a moment.
+    is_answered_in_the_end(&router, FLOODER);
+    assert!(router.snapshot().faces.len() <= 10);
+}
+
+#[test]
+fn a_full_table_makes_room_for_who_comes_and_keeps_who_is_heard() {
+    let router = TestRouter::start_with(|config| config.faces.faces_max = 4);
+    let used = router.udp_from([127, 0, 1, 1]);
+    let use_it = || {
+        used.send(&interest("/a"));
+        assert_eq!(used.got().nack(), NackReason::NoRoute);
+    };
+    for host in 2..8 {
+        use_it();
+        use_it();
+        is_answered_in_the_end(&router, [127, 0, host, 1]);
+    }
+    let snapshot = router.snapshot();
+    assert_eq!(snapshot.faces.len(), 4);
+    // Had it made room for another, its counters would have begun anew.
+    let kept = snapshot.faces.iter().find(|face| face.uri.contains("//127.0.1.1:"));
+    assert!(kept.is_some_and(|face| face.counters.in_interests == 12), "{snapshot:#?}");
 }
 
 #[test]

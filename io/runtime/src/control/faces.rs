@@ -19,6 +19,7 @@ use crate::message::{
     CloseReason, ConnectOutcome, ConnectPurpose, LINK_TYPE, NewFace, NewSocket, PeerLinks, PortId,
     ToWorker,
 };
+use crate::rooms::{Claimant, Refusal};
 
 /// A face about to be made.
 struct Draft {
@@ -58,9 +59,21 @@ impl Control {
 
     fn on_accepted(&mut self, socket: Socket) {
         let draft = self.socket_draft(socket, FacePersistency::OnDemand);
-        if let Err(error) = self.add_face(draft) {
-            self.refused_connections += 1;
-            tracing::debug!(?error, "connection refused");
+        let claimant = match draft.socket.peer() {
+            Some(peer) => Claimant::Stream(peer),
+            None => Claimant::Local,
+        };
+        let remote = draft.remote.to_string();
+        let Err(refusal) = self.claim_and_add(draft, claimant) else { return };
+        self.refused_connections += 1;
+        if let Some(count) = self.refusals.add(self.clock.now()) {
+            tracing::warn!(remote, %refusal, count, "a connection is refused");
+        }
+        if matches!((claimant, refusal), (Claimant::Stream(_), Refusal::Kind { .. })) {
+            // Room for the next one.
+            for worker in &self.workers {
+                worker.send(ToWorker::DisplaceStream);
+            }
         }
     }
 
@@ -82,18 +95,18 @@ impl Control {
         super::start::link_config(&self.config.face_defaults, base)
     }
 
+    fn add_face(&mut self, draft: Draft) -> Result<FaceId, FaceError> {
+        self.claim_and_add(draft, Claimant::Operator)
+            .map_err(|refusal| FaceError::Internal(refusal.to_string()))
+    }
+
     /// Tells everyone of a new face.
-    fn add_face(&mut self, mut draft: Draft) -> Result<FaceId, FaceError> {
+    fn claim_and_add(&mut self, mut draft: Draft, claimant: Claimant) -> Result<FaceId, Refusal> {
         let declared = draft.static_index.and_then(|index| self.config.static_faces.get(index));
         if let Some(discipline) = declared.and_then(|face| face.discipline) {
             draft.link.egress.discipline = discipline;
         }
-        let Some(id) = self.shared.claim_face() else {
-            return Err(FaceError::Internal(format!(
-                "there are {} faces, as many as [faces] faces_max allows",
-                self.config.faces_max
-            )));
-        };
+        let id = self.rooms.claim(claimant)?;
         let owner = draft.worker.unwrap_or_else(|| self.pick_worker());
         let (scope, link_type) = (draft.scope, LINK_TYPE);
         for (index, worker) in self.workers.iter().enumerate() {
@@ -170,7 +183,7 @@ impl Control {
     fn forget_face(&mut self, id: FaceId) {
         self.face_event(FaceEventKind::Destroyed, id);
         if let Some(face) = self.faces.remove(id) {
-            self.shared.release_face();
+            self.rooms.release(id);
             for (index, worker) in self.workers.iter().enumerate() {
                 if index != usize::from(face.worker) {
                     worker.send(ToWorker::RemoveFace(id));

@@ -30,9 +30,10 @@ use self::table::FaceTable;
 use crate::clock::{Clock, sleep_until};
 use crate::config::RuntimeConfig;
 use crate::error::StopError;
+use crate::gathered::Gathered;
 use crate::mailbox::ControlReceiver;
 use crate::message::{ConnectPurpose, PeerLinks, PortId, ToControl, ToWorker};
-use crate::worker::Shared;
+use crate::rooms::Rooms;
 
 const WAKER_TOKEN: Token = Token(0);
 const SIGNAL_TOKEN: Token = Token(1);
@@ -87,7 +88,7 @@ struct Control {
     signals: Option<start::Signals>,
     workers: Vec<WorkerHandle>,
     next_worker: usize,
-    shared: Arc<Shared>,
+    rooms: Arc<Rooms>,
     shard_key: weir_base::HashKey,
     disks: Option<disks::Disks>,
     faces: FaceTable,
@@ -105,6 +106,8 @@ struct Control {
     next_transaction: u64,
     /// Connections refused because there are as many faces as may be.
     refused_connections: u64,
+    /// Warnings of them.
+    refusals: Gathered,
     is_stopping: bool,
     failure: Option<StopError>,
 }

@@ -28,11 +28,13 @@ use crate::clock::Clock;
 use crate::config::{FaceDefaults, Listener, RuntimeConfig, THREADS_MAX};
 use crate::cross::CrossPorts;
 use crate::error::StartError;
+use crate::gathered::Gathered;
 use crate::handle::Handle;
 use crate::mailbox::{ControlReceiver, ControlSender};
 use crate::message::ToWorker;
 use crate::metrics::MetricsServer;
-use crate::worker::{Shards, Shared, WAKER_TOKEN as WORKER_WAKER_TOKEN, Worker, WorkerSetup};
+use crate::rooms::Rooms;
+use crate::worker::{Shards, WAKER_TOKEN as WORKER_WAKER_TOKEN, Worker, WorkerSetup};
 
 /// Signals that stop the router, as bytes in a pipe.
 pub(super) struct Signals {
@@ -222,8 +224,8 @@ fn build(
         Some(disks) => disks.hash_key(),
         None => HashKey::new([random_u64(), random_u64()]),
     };
-    let shared = Arc::new(Shared::new(config.faces_max));
-    let (workers, disks) = start_workers(&config, clock, (shard_key, disks), &shared, &sender)?;
+    let rooms = Arc::new(Rooms::new(config.faces));
+    let (workers, disks) = start_workers(&config, clock, (shard_key, disks), &rooms, &sender)?;
     let mut manager_outbox = ManagerOutbox::default();
     let manager = Manager::new(manager_config(&config, start_unix_ms), &mut manager_outbox);
     let mut manager_inputs = VecDeque::new();
@@ -243,7 +245,7 @@ fn build(
         signals,
         workers,
         next_worker: 0,
-        shared,
+        rooms,
         shard_key,
         disks,
         faces: FaceTable::default(),
@@ -257,6 +259,7 @@ fn build(
         erasures: HashMap::new(),
         next_transaction: 1,
         refused_connections: 0,
+        refusals: Gathered::default(),
         is_stopping: false,
         failure: None,
     };
@@ -329,7 +332,7 @@ fn start_workers(
     config: &RuntimeConfig,
     clock: Clock,
     (shard_key, disks): (HashKey, Option<OpenDisks>),
-    shared: &Arc<Shared>,
+    rooms: &Arc<Rooms>,
     control: &ControlSender,
 ) -> Result<(Vec<WorkerHandle>, Option<Disks>), StartError> {
     let system = |what| move |source| StartError::System { what, source };
@@ -378,7 +381,7 @@ fn start_workers(
             idle_timeout: config.face_defaults.idle_timeout,
             commands: receiver,
             control: control.clone(),
-            shared: Arc::clone(shared),
+            rooms: Arc::clone(rooms),
             shards,
             disks: disk_ports,
         };

@@ -36,6 +36,7 @@ impl Worker {
                 // Another discipline lets go what the one before held back.
                 self.mark_dirty(slot);
             }
+            ToWorker::DisplaceStream => self.displace_stream(now),
             ToWorker::AddPort { id, socket, links } => self.add_port(id, *socket, links),
             ToWorker::Router(command) => self.inputs.push(Input::Command(command)),
             ToWorker::Internal { header, packet } => {
@@ -66,6 +67,7 @@ impl Worker {
     }
 
     fn attach(&mut self, slot: u32, socket: NewSocket) {
+        let peer = socket.peer();
         let socket = match socket {
             NewSocket::Own(mut socket) => {
                 let token = Source::Face(slot).token();
@@ -90,6 +92,7 @@ impl Worker {
             return;
         };
         face.socket = socket;
+        face.peer = peer;
         face.awaits_writable = false;
         if matches!(face.socket, Socket::Own(_)) {
             // What came before the socket was registered raises no event on some systems.

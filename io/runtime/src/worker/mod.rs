@@ -7,6 +7,7 @@
 
 mod command;
 mod disks;
+mod displace;
 mod face;
 mod receive;
 mod send;
@@ -15,7 +16,6 @@ mod shards;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
@@ -27,10 +27,13 @@ use weir_forward::{BlockingStore, Command, FaceScope, Input, Outbox, Router, Rou
 use weir_link::LinkDrop;
 
 use crate::clock::{Clock, sleep_until};
+use crate::gathered::Gathered;
 use crate::mailbox::ControlSender;
 use crate::message::{LINK_TYPE, PeerLinks, PortId, ToControl, ToWorker};
+use crate::rooms::Rooms;
 use crate::snapshot::WorkerCounters;
 use disks::Disks;
+use displace::Search;
 use face::Faces;
 pub(crate) use shards::Shards;
 
@@ -43,7 +46,7 @@ const EVENTS_MAX: usize = 1024;
 /// Free packet blocks a thread keeps for reuse.
 const POOL_BYTES_MAX: usize = 8 << 20;
 /// How often idle faces are looked for, at most.
-const SWEEP_INTERVAL_MAX_NS: u64 = 10 * NS_PER_S;
+const SWEEP_INTERVAL_MAX_NS: u64 = 2 * NS_PER_S;
 
 pub(crate) const WAKER_TOKEN: Token = Token(0);
 
@@ -69,38 +72,6 @@ impl Source {
     }
 }
 
-/// What all threads of a router share. Touched when faces come and go, never for a packet.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    next_face_id: AtomicU64,
-    face_count: AtomicUsize,
-    faces_max: usize,
-}
-
-impl Shared {
-    pub(crate) fn new(faces_max: usize) -> Self {
-        Self {
-            next_face_id: AtomicU64::new(FaceId::FIRST.0),
-            face_count: AtomicUsize::new(0),
-            faces_max,
-        }
-    }
-
-    /// An identifier for a new face, unless there are as many faces as may be.
-    pub(crate) fn claim_face(&self) -> Option<FaceId> {
-        if self.face_count.fetch_add(1, Ordering::Relaxed) >= self.faces_max {
-            self.face_count.fetch_sub(1, Ordering::Relaxed);
-            return None;
-        }
-        Some(FaceId(self.next_face_id.fetch_add(1, Ordering::Relaxed)))
-    }
-
-    /// A face is gone.
-    pub(crate) fn release_face(&self) {
-        self.face_count.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// A shared UDP port. It knows its peers by the slots of their faces.
 struct Port {
     id: PortId,
@@ -121,7 +92,7 @@ pub(crate) struct WorkerSetup {
     pub(crate) idle_timeout: Duration,
     pub(crate) commands: Receiver<ToWorker>,
     pub(crate) control: ControlSender,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) rooms: Arc<Rooms>,
     pub(crate) shards: Option<Shards>,
     pub(crate) disks: Option<DiskPorts>,
 }
@@ -140,7 +111,11 @@ pub(crate) struct Worker {
     port_slots: HashMap<PortId, u32>,
     commands: Receiver<ToWorker>,
     control: ControlSender,
-    shared: Arc<Shared>,
+    rooms: Arc<Rooms>,
+    /// For a peer beyond its network's share, and for one beyond the bound of all.
+    searches: [Search; 2],
+    /// Warnings of peers that were refused.
+    refusals: Gathered,
     shards: Option<Shards>,
     disks: Option<Disks>,
     idle_timeout_ns: u64,
@@ -183,7 +158,9 @@ impl Worker {
             port_slots: HashMap::new(),
             commands: setup.commands,
             control: setup.control,
-            shared: setup.shared,
+            rooms: setup.rooms,
+            searches: Default::default(),
+            refusals: Gathered::default(),
             shards: setup.shards,
             disks: setup.disks.map(|ports| Disks::new(ports, now)),
             idle_timeout_ns,

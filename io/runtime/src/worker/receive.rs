@@ -164,8 +164,7 @@ impl Worker {
         peer: SocketAddr,
         frame: &[u8],
     ) -> Option<u32> {
-        let port = &mut self.ports[port_slot];
-        if let Some(slot) = port.socket.peer_key(peer) {
+        if let Some(slot) = self.ports[port_slot].socket.peer_key(peer) {
             return Some(slot as u32);
         }
         let is_packet = matches!(peek_frame(frame), Ok(Some(len)) if len == frame.len());
@@ -173,14 +172,22 @@ impl Worker {
             self.counters.unknown_peer_malformed += 1;
             return None;
         }
-        let Some(id) = self.shared.claim_face() else {
-            self.counters.unknown_peer_refused += 1;
-            return None;
+        let id = match self.claim_for_peer(now, peer.ip()) {
+            Ok(id) => id,
+            Err(refusal) => {
+                self.counters.unknown_peer_refused += 1;
+                if let Some(count) = self.refusals.add(now) {
+                    tracing::warn!(%peer, %refusal, count, "a UDP peer gets no face");
+                }
+                return None;
+            }
         };
+        let port = &self.ports[port_slot];
         let port_id = port.id;
         let link = Link::new(port.links.of(peer).clone());
         let socket = Socket::Peer { port: port_slot, address: peer };
-        let face = Face::new(id, link, socket, FacePersistency::OnDemand, now);
+        let mut face = Face::new(id, link, socket, FacePersistency::OnDemand, now);
+        face.peer = Some(peer.ip());
         let slot = self.faces.insert(face);
         self.ports[port_slot].socket.add_peer(peer, u64::from(slot));
         let scope = FaceScope::NonLocal;

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use weir_manage::commands::{Command, Scope, build_command};
 use weir_manage::{ControlParameters, ControlResponse, Element};
 use weir_runtime::{
-    FaceDefaults, Handle, Listener, ManagementConfig, Runtime, RuntimeConfig, Snapshot,
+    FaceBounds, FaceDefaults, Handle, Listener, ManagementConfig, Runtime, RuntimeConfig, Snapshot,
     UnsolicitedPolicy,
 };
 use weir_security::DigestSigner;
@@ -43,7 +43,7 @@ pub(crate) fn config(path: PathBuf) -> RuntimeConfig {
         fib_entries_max: 10_000,
         unsolicited: UnsolicitedPolicy::DropAll,
         producer_regions: Vec::new(),
-        faces_max: 4096,
+        faces: FaceBounds { faces_max: 4096, per_host_max: 4096, per_network_max: 4096 },
         listeners: vec![
             Listener::Unix(path),
             Listener::Udp { address: loopback, required: true },
@@ -106,7 +106,12 @@ impl TestRouter {
     }
 
     pub(crate) fn udp(&self) -> UdpPeer {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        self.udp_from([127, 0, 0, 1])
+    }
+
+    /// A peer with another address of this machine, as if it were another host.
+    pub(crate) fn udp_from(&self, address: [u8; 4]) -> UdpPeer {
+        let socket = UdpSocket::bind((std::net::Ipv4Addr::from(address), 0)).unwrap();
         socket.connect(self.address("udp4")).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         UdpPeer { socket }

@@ -1,0 +1,234 @@
+//! How many faces there may be, and for whom: local applications, configured faces, and peers
+//! elsewhere each have room of their own, and of the peers each host and each network has a share.
+//! A host that opens faces without end takes room from itself alone.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use weir_base::FaceId;
+
+/// Most faces of each kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaceBounds {
+    /// Of local applications; of configuration and commands; of UDP peers; of TCP peers: each.
+    pub faces_max: usize,
+    /// Of one host: an IPv4 address, or the /64 of an IPv6 address.
+    pub per_host_max: usize,
+    /// Of one network: an IPv4 /24 or an IPv6 /48.
+    pub per_network_max: usize,
+}
+
+/// Whom a face is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claimant {
+    /// An application of this machine.
+    Local,
+    /// The operator: a face of the configuration, or made by a command.
+    Operator,
+    /// A peer elsewhere that sent a datagram.
+    Datagram(IpAddr),
+    /// A peer elsewhere that connected.
+    Stream(IpAddr),
+}
+
+impl Claimant {
+    const KINDS: usize = 4;
+
+    fn kind(self) -> usize {
+        match self {
+            Self::Local => 0,
+            Self::Operator => 1,
+            Self::Datagram(_) => 2,
+            Self::Stream(_) => 3,
+        }
+    }
+
+    fn peer(self) -> Option<IpAddr> {
+        match self {
+            Self::Datagram(peer) | Self::Stream(peer) => Some(peer),
+            Self::Local | Self::Operator => None,
+        }
+    }
+}
+
+/// A run of addresses that one party is taken to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Network {
+    address: IpAddr,
+    /// Bits of `address` that count; the others are 0.
+    bits: u8,
+}
+
+impl Network {
+    /// What one host holds: an IPv4 address, or a /64.
+    pub(crate) fn host(peer: IpAddr) -> Self {
+        Self::of(peer, 32, 64)
+    }
+
+    /// What one site holds: a /24, or a /48.
+    pub(crate) fn site(peer: IpAddr) -> Self {
+        Self::of(peer, 24, 48)
+    }
+
+    pub(crate) fn holds(self, peer: IpAddr) -> bool {
+        self == Self::of(peer, self.bits, self.bits)
+    }
+
+    fn of(peer: IpAddr, bits_v4: u8, bits_v6: u8) -> Self {
+        match peer.to_canonical() {
+            IpAddr::V4(peer) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(bits_v4)).unwrap_or(0);
+                Self { address: IpAddr::V4((peer.to_bits() & mask).into()), bits: bits_v4 }
+            }
+            IpAddr::V6(peer) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(bits_v6)).unwrap_or(0);
+                Self { address: IpAddr::V6((peer.to_bits() & mask).into()), bits: bits_v6 }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+/// Which bound a claim goes beyond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// [`FaceBounds::faces_max`].
+    Kind {
+        /// The bound.
+        max: usize,
+    },
+    /// [`FaceBounds::per_host_max`].
+    Host {
+        /// The host.
+        host: Network,
+        /// The bound.
+        max: usize,
+    },
+    /// [`FaceBounds::per_network_max`].
+    Site {
+        /// The network.
+        network: Network,
+        /// The bound.
+        max: usize,
+    },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kind { max } => {
+                write!(f, "there are {max} faces of its kind, as many as [faces] faces_max allows")
+            }
+            Self::Host { host, max } => write!(
+                f,
+                "{host} has {max} faces, as many as [faces] faces_per_host_max allows one host"
+            ),
+            Self::Site { network, max } => write!(
+                f,
+                "{network} has {max} faces, as many as [faces] faces_per_network_max allows one \
+                 network"
+            ),
+        }
+    }
+}
+
+/// The faces of all threads, counted. Touched when faces come and go, never for a packet.
+#[derive(Debug)]
+pub(crate) struct Rooms {
+    next_face_id: AtomicU64,
+    bounds: FaceBounds,
+    claims: Mutex<Claims>,
+}
+
+#[derive(Debug, Default)]
+struct Claims {
+    of_face: HashMap<FaceId, Claimant>,
+    by_kind: [usize; Claimant::KINDS],
+    by_network: HashMap<Network, usize>,
+}
+
+impl Rooms {
+    pub(crate) fn new(bounds: FaceBounds) -> Self {
+        let next_face_id = AtomicU64::new(FaceId::FIRST.0);
+        Self { next_face_id, bounds, claims: Mutex::default() }
+    }
+
+    /// An identifier for a new face.
+    pub(crate) fn claim(&self, claimant: Claimant) -> Result<FaceId, Refusal> {
+        self.with_claims(|claims| {
+            claims
+                .refusal(claimant, &self.bounds)
+                .map_or_else(|| Ok(claims.add(claimant, &self.next_face_id)), Err)
+        })
+    }
+
+    /// An identifier for a new face in the place of another.
+    pub(crate) fn replace(&self, face: FaceId, claimant: Claimant) -> Result<FaceId, Refusal> {
+        self.release(face);
+        self.claim(claimant)
+    }
+
+    /// A face is gone. Nothing happens when it has been released before.
+    pub(crate) fn release(&self, face: FaceId) {
+        self.with_claims(|claims| claims.remove(face));
+    }
+
+    fn with_claims<T>(&self, act: impl FnOnce(&mut Claims) -> T) -> T {
+        // A thread that panicked has not left the counts half changed.
+        act(&mut self.claims.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Claims {
+    fn refusal(&self, claimant: Claimant, bounds: &FaceBounds) -> Option<Refusal> {
+        let used = |network| self.by_network.get(&network).copied().unwrap_or(0);
+        if let Some(peer) = claimant.peer() {
+            let (host, network) = (Network::host(peer), Network::site(peer));
+            if used(host) >= bounds.per_host_max {
+                return Some(Refusal::Host { host, max: bounds.per_host_max });
+            }
+            if used(network) >= bounds.per_network_max {
+                return Some(Refusal::Site { network, max: bounds.per_network_max });
+            }
+        }
+        let is_full = self.by_kind[claimant.kind()] >= bounds.faces_max;
+        is_full.then_some(Refusal::Kind { max: bounds.faces_max })
+    }
+
+    fn add(&mut self, claimant: Claimant, next_face_id: &AtomicU64) -> FaceId {
+        let face = FaceId(next_face_id.fetch_add(1, Ordering::Relaxed));
+        self.of_face.insert(face, claimant);
+        self.by_kind[claimant.kind()] += 1;
+        if let Some(peer) = claimant.peer() {
+            *self.by_network.entry(Network::host(peer)).or_default() += 1;
+            *self.by_network.entry(Network::site(peer)).or_default() += 1;
+        }
+        face
+    }
+
+    fn remove(&mut self, face: FaceId) {
+        let Some(claimant) = self.of_face.remove(&face) else { return };
+        self.by_kind[claimant.kind()] -= 1;
+        for network in
+            claimant.peer().into_iter().flat_map(|p| [Network::host(p), Network::site(p)])
+        {
+            if let Some(used) = self.by_network.get_mut(&network) {
+                *used -= 1;
+                if *used == 0 {
+                    self.by_network.remove(&network);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

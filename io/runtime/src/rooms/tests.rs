@@ -1,0 +1,41 @@
+use super::*;
+
+fn peer(text: &str) -> Claimant {
+    Claimant::Datagram(text.parse().expect("an address"))
+}
+
+#[test]
+fn each_kind_has_its_own_room() {
+    let rooms = Rooms::new(FaceBounds { faces_max: 2, per_host_max: 9, per_network_max: 9 });
+    let stream = Claimant::Stream("192.0.2.1".parse().expect("an address"));
+    for claimant in [Claimant::Local, Claimant::Operator, peer("192.0.2.1"), stream] {
+        let face = rooms.claim(claimant).expect("room");
+        rooms.claim(claimant).expect("room");
+        assert_eq!(rooms.claim(claimant), Err(Refusal::Kind { max: 2 }));
+        rooms.release(face);
+        // Once only: the other one's place is not given away.
+        rooms.release(face);
+        rooms.claim(claimant).expect("room");
+        assert_eq!(rooms.claim(claimant), Err(Refusal::Kind { max: 2 }));
+    }
+}
+
+#[test]
+fn a_host_and_a_network_take_room_from_themselves_alone() {
+    let rooms = Rooms::new(FaceBounds { faces_max: 99, per_host_max: 2, per_network_max: 3 });
+    let refusal = |text| rooms.claim(peer(text)).expect_err("refused").to_string();
+    let first = rooms.claim(peer("192.0.2.1")).expect("room");
+    rooms.claim(peer("192.0.2.1")).expect("room");
+    assert!(refusal("192.0.2.1").contains("192.0.2.1/32 has 2 faces"));
+    rooms.claim(peer("192.0.2.2")).expect("room");
+    assert!(refusal("192.0.2.3").contains("192.0.2.0/24 has 3 faces"));
+    rooms.claim(peer("192.0.3.1")).expect("another network has room");
+    rooms.replace(first, peer("192.0.2.9")).expect("its own place");
+    // The addresses of one IPv6 host are many; IPv4 within IPv6 is IPv4.
+    rooms.claim(peer("2001:db8::1")).expect("room");
+    rooms.claim(peer("2001:db8::2")).expect("room");
+    assert!(refusal("2001:db8::3").contains("2001:db8::/64"));
+    rooms.claim(peer("2001:db8:0:1::1")).expect("room");
+    assert!(refusal("2001:db8:0:2::1").contains("2001:db8::/48"));
+    assert!(refusal("::ffff:192.0.2.7").contains("192.0.2.0/24"));
+}

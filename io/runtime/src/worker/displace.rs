@@ -1,0 +1,115 @@
+//! Faces of peers that give way when there is no room for another.
+
+use std::cmp::Reverse;
+use std::net::IpAddr;
+
+use weir_base::{FaceId, Instant, NS_PER_MS, NS_PER_S};
+use weir_manage::FacePersistency;
+
+use super::Worker;
+use super::face::{Face, Socket};
+use crate::message::CloseReason;
+use crate::rooms::{Claimant, Network, Refusal};
+
+/// A face gives way when its peer has been silent for this long.
+const SILENCE_NS: u64 = NS_PER_S;
+/// How often all faces are looked through, at most, so that a flood of peers costs little.
+const SEARCH_INTERVAL_NS: u64 = 20 * NS_PER_MS;
+/// Faces that one search finds, for all peers until the next search.
+const FOUND_MAX: usize = 256;
+
+/// Which faces may give way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Among {
+    Datagrams,
+    Streams,
+    Network(Network),
+}
+
+impl Among {
+    fn holds(self, face: &Face) -> bool {
+        let Some(peer) = face.peer else { return false };
+        match self {
+            Self::Datagrams => matches!(face.socket, Socket::Peer { .. }),
+            Self::Streams => matches!(face.socket, Socket::Own(_)),
+            Self::Network(network) => network.holds(peer),
+        }
+    }
+}
+
+/// What the last search found.
+#[derive(Debug, Default)]
+pub(super) struct Search {
+    among: Option<Among>,
+    /// The least used last.
+    found: Vec<(u32, FaceId)>,
+    again_at: Option<Instant>,
+}
+
+impl Worker {
+    /// An identifier for a UDP peer's face, in the place of the least used one where there is no
+    /// room.
+    pub(super) fn claim_for_peer(&mut self, now: Instant, peer: IpAddr) -> Result<FaceId, Refusal> {
+        let claimant = Claimant::Datagram(peer);
+        let refusal = match self.rooms.claim(claimant) {
+            Ok(id) => return Ok(id),
+            Err(refusal) => refusal,
+        };
+        let among = match refusal {
+            Refusal::Kind { .. } => Among::Datagrams,
+            Refusal::Host { host: network, .. } | Refusal::Site { network, .. } => {
+                Among::Network(network)
+            }
+        };
+        let Some((slot, id)) = self.least_used(now, among) else { return Err(refusal) };
+        let claimed = self.rooms.replace(id, claimant);
+        self.close_socket(slot, CloseReason::Displaced);
+        claimed
+    }
+
+    /// Closes the least used connection, if one is silent.
+    pub(super) fn displace_stream(&mut self, now: Instant) {
+        if let Some((slot, _)) = self.least_used(now, Among::Streams) {
+            self.close_socket(slot, CloseReason::Displaced);
+        }
+    }
+
+    fn least_used(&mut self, now: Instant, among: Among) -> Option<(u32, FaceId)> {
+        let search = match among {
+            Among::Network(_) => &mut self.searches[0],
+            Among::Datagrams | Among::Streams => &mut self.searches[1],
+        };
+        if search.again_at.is_none_or(|at| at <= now) {
+            search.again_at = Some(now.plus_ns(SEARCH_INTERVAL_NS));
+            search.among = Some(among);
+            let mut silent: Vec<_> = self
+                .faces
+                .iter()
+                .filter(|(_, face)| among.holds(face) && may_give_way(face, now))
+                .map(|(slot, face)| {
+                    let counters = face.link.counters();
+                    let packets = counters.in_interests + counters.in_data + counters.in_nacks;
+                    (Reverse((packets, face.heard())), slot, face.id)
+                })
+                .collect();
+            silent.sort_unstable();
+            let surplus = silent.len().saturating_sub(FOUND_MAX);
+            search.found.clear();
+            search.found.extend(silent[surplus..].iter().map(|&(_, slot, id)| (slot, id)));
+        }
+        if search.among != Some(among) {
+            return None;
+        }
+        while let Some((slot, id)) = search.found.pop() {
+            let face = self.faces.at(slot);
+            if face.is_some_and(|face| face.id == id && may_give_way(face, now)) {
+                return Some((slot, id));
+            }
+        }
+        None
+    }
+}
+
+fn may_give_way(face: &Face, now: Instant) -> bool {
+    face.persistency == FacePersistency::OnDemand && face.heard().plus_ns(SILENCE_NS) <= now
+}
