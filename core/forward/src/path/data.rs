@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use weir_base::{FaceId, Instant, NS_PER_MS, Packet};
 use weir_store::NameHashes;
-use weir_wire::{DataView, NameView, tlv};
+use weir_wire::{DataView, NameView, PitToken, tlv};
 
 use crate::io::{Outbox, UnsolicitedPolicy};
 use crate::packet::ReceivedPacket;
@@ -191,15 +191,29 @@ impl Router {
                 (face, token.as_slice()).cmp(&(other, other_token.as_slice()))
             });
         }
-        let stays_here = is_localhost(data.name);
-        for &(downstream, token) in &self.downstreams[served..] {
-            let Some(egress) = self.faces.find(downstream) else { continue };
-            if stays_here && !egress.is_local() {
-                self.stats.drop_packet(DropReason::Scope);
-                continue;
+        for at in served..self.downstreams.len() {
+            let to = self.downstreams[at];
+            if let Some(egress) = self.faces.find(to.0) {
+                self.answer((to, egress), source, data.name, packet.clone(), out);
             }
-            self.sender.data((downstream, token), source, packet.clone(), &mut self.stats, out);
         }
+    }
+
+    /// Sends Data to one who waits for it, whatever has it: what lies in `/localhost` leaves by
+    /// local faces only. `name` is the Data's, or what of it was asked for.
+    #[inline(always)]
+    pub(crate) fn answer(
+        &mut self,
+        (to, egress): ((FaceId, PitToken), Face),
+        source: (FaceId, u64),
+        name: NameView<'_>,
+        packet: Packet,
+        out: &mut Outbox,
+    ) {
+        if !egress.is_local() && is_localhost(name) {
+            return self.stats.drop_packet(DropReason::Scope);
+        }
+        self.sender.data(to, source, packet, &mut self.stats, out);
     }
 
     /// Adds those who wait at `index`, each face once for each PIT token, and notes that they wait

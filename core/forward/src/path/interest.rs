@@ -318,7 +318,7 @@ impl Router {
                 self.stats.busy.marked += u64::from(is_marked);
                 let to = (received.face, received.header.pit_token);
                 let source = (FaceId::CONTENT_STORE, u64::from(is_marked));
-                self.sender.data(to, source, packet, &mut self.stats, out);
+                self.answer((to, asked.face), source, interest.name, packet, out);
                 None
             }
             StoreDecision::ReadDisk(read) => {

@@ -20,7 +20,6 @@ use crate::packet::{Asked, Origin, QueueState, ReceivedPacket};
 use crate::router::Router;
 use crate::shard::{Candidate, Message, QueryId, ShardMessage, Shown, shard_of_name};
 use crate::stats::DropReason;
-use crate::table::measurements::FlightEnd;
 use crate::table::pit::AwaitedSource;
 use crate::table::prefixes::hash_proper_prefixes;
 
@@ -256,18 +255,9 @@ impl Router {
     /// Answers a waiting entry from the store, as if it had not had to wait.
     fn answer_waiting(&mut self, now: Instant, index: u32, packet: &Packet, out: &mut Outbox) {
         self.store.count_lookup(true);
+        let data = DataView::decode(packet).expect("stores hold valid Data");
         let source = (FaceId::CONTENT_STORE, 0);
-        let entry = self.pit.entry(index);
-        // A retransmission may have gone upstream.
-        for record in entry.out_records.iter() {
-            self.measurements.end(now, record.flight, FlightEnd::Store, entry.listener);
-        }
-        while let Some(record) = self.pit.entry_mut(index).in_records.remove(|_| true) {
-            self.faces.end_wait(record.face_slot, record.face);
-            let to = (record.face, record.pit_token);
-            self.sender.data(to, source, packet.clone(), &mut self.stats, out);
-        }
-        self.pool.recycle(self.pit.remove(index));
+        self.send_down(now, source, false, packet, &data, &[index], out);
     }
 
     /// As [`Router::decide`] does for an Interest that does not wait yet.

@@ -1,6 +1,11 @@
 //! `/localhost` and `/localhop`.
 
+use weir_wire::PacketView;
+
 use super::*;
+use crate::content::decision::{StoreDecision, StoredData};
+use crate::packet::{Asked, ReceivedPacket};
+use crate::table::pit::PitKey;
 
 #[test]
 fn localhost_never_crosses() {
@@ -48,4 +53,25 @@ fn events_that_nobody_waits_for_are_no_drops() {
     assert_eq!(bed.drops(DropReason::Unsolicited), 0);
     assert!(bed.answer(LOCAL, data("/localhost/x", 1000)).is_empty());
     assert_eq!(bed.drops(DropReason::Unsolicited), 1);
+}
+
+/// What the store has takes the same way out as what comes from a face.
+#[test]
+fn answers_from_the_store_keep_to_the_scope() {
+    for (to, expected) in [(LOCAL, 1), (U, 0)] {
+        let mut bed = Bed::new();
+        let (header, interest) = (LpHeader::default(), Ask::new("/localhost/app", 1).wire().into());
+        let received = ReceivedPacket::new(to, &header, &interest);
+        let asked = InterestView::decode(&interest).unwrap();
+        let hash = bed.router.hash_name(&PacketView::Interest(asked)).whole;
+        let key = PitKey { name: asked.name, hash, can_be_prefix: false, must_be_fresh: false };
+        let face = bed.router.faces.find(to).unwrap();
+        let arrived = Asked { key, face, nonce: 1, pending: None };
+        let packet = data("/localhost/app", 1000).into();
+        let decision = StoreDecision::Answer(StoredData { packet, is_marked: false });
+        let Bed { router, now, out, .. } = &mut bed;
+        assert!(router.end_at_store(*now, decision, &received, &asked, &arrived, out).is_none());
+        assert_eq!(bed.take().len(), expected);
+        assert_eq!(bed.drops(DropReason::Scope), 1 - expected as u64);
+    }
 }

@@ -555,12 +555,7 @@ fn an_interest_does_not_wait_for_a_shard_that_is_silent() {
     let mut cluster = Cluster::new(2, IN_MEMORY);
     let (ask, below) = apart("/a", "x", 2);
     let home = usize::from(shard_of_packet(&KEY, &LpHeader::default(), &ask.wire(), 2).unwrap());
-    let arrival = |wire: Vec<u8>, face| Input::Packet {
-        face,
-        header: LpHeader::default(),
-        packet: wire.into(),
-    };
-    cluster.give(home, arrival(ask.wire(), LOCAL));
+    cluster.give(home, arrival(LOCAL, ask.wire()));
     assert!(cluster.take_left().is_empty(), "it asks first");
     cluster.messages.clear();
     let wakeup = cluster.shards[home].router.next_wakeup().unwrap();
@@ -571,11 +566,58 @@ fn an_interest_does_not_wait_for_a_shard_that_is_silent() {
     assert_eq!(cluster.shards[home].router.stats().shard_timeouts, 1);
     // The retransmission has the other shard watch after all.
     cluster.pass_ms(20);
-    cluster.give(home, arrival(Ask { nonce: Some(9), ..ask }.wire(), LOCAL));
+    cluster.give(home, arrival(LOCAL, Ask { nonce: Some(9), ..ask }.wire()));
     cluster.deliver_all();
     cluster.take_left();
-    cluster.give(1 - home, arrival(data(&below, 0), U));
+    cluster.give(1 - home, arrival(U, data(&below, 0)));
     cluster.deliver_all();
     let left = cluster.take_left();
     assert_eq!((left.len(), left[0].0), (1, LOCAL));
+}
+
+/// A cluster of two shards; the one that is not the home of the Interest with CanBePrefix for
+/// `prefix`, which is returned with its home, has Data below it.
+fn with_data_elsewhere(prefix: &str) -> (Cluster, Ask, usize) {
+    let mode = Mode { unsolicited: UnsolicitedPolicy::AdmitLocal, ..IN_MEMORY };
+    let mut cluster = Cluster::new(2, mode);
+    let (ask, below) = apart(prefix, "x", 2);
+    let home = usize::from(shard_of_packet(&KEY, &LpHeader::default(), &ask.wire(), 2).unwrap());
+    cluster.give(1 - home, arrival(LOCAL2, data(&below, 100)));
+    (cluster, ask.fresh(), home)
+}
+
+fn arrival(face: FaceId, wire: Vec<u8>) -> Input {
+    Input::Packet { face, header: LpHeader::default(), packet: wire.into() }
+}
+
+/// While an Interest waits for other shards, its face may become one that leads off this host.
+#[test]
+fn answers_from_other_shards_keep_to_the_scope() {
+    for (scope, expected) in [(FaceScope::Local, 1), (FaceScope::NonLocal, 0)] {
+        let (mut cluster, ask, home) = with_data_elsewhere("/localhost");
+        cluster.give(home, arrival(LOCAL, ask.wire()));
+        let link_type = LinkType::PointToPoint;
+        cluster.command(|| Command::AddFace { face: LOCAL, scope, link_type });
+        cluster.deliver_all();
+        assert_eq!(cluster.take_left().len(), expected);
+        assert_eq!(cluster.shards[home].drops(DropReason::Scope), 1 - expected as u64);
+    }
+}
+
+/// An Interest that went upstream while other shards were asked may come back in a loop, as any
+/// other may.
+#[test]
+fn nonces_of_what_another_shard_answers_are_dead() {
+    let (mut cluster, ask, home) = with_data_elsewhere("/a");
+    cluster.give(home, arrival(LOCAL, ask.wire()));
+    cluster.pass_ms(20);
+    let again = Ask { nonce: Some(2), ..ask };
+    cluster.give(home, arrival(LOCAL, again.wire()));
+    let upstream = cluster.take_left();
+    assert_eq!((upstream.len(), upstream[0].0), (1, U));
+    cluster.deliver_all();
+    let left = cluster.take_left();
+    assert_eq!((left.len(), left[0].0), (1, LOCAL));
+    cluster.give(home, arrival(V, again.wire()));
+    assert_eq!(cluster.take_left()[0].2, Some(NackReason::Duplicate.code()));
 }
