@@ -151,3 +151,81 @@ fn request(wanted: &Wanted, now: Instant) -> Request {
         Selectors { can_be_prefix: true, lifetime_ms: LIFETIME_MS, ..Selectors::default() };
     Request::new(name.value().to_vec(), selectors, TRIES, now)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use weir_security::DigestVerifier;
+    use weir_wire::{Data, KeyLocator, KeyLocatorView, Name, SignatureInfo};
+
+    use super::*;
+    use crate::host::{Found, Progress};
+    use crate::output::Output;
+
+    /// Believes every signer whose certificate it has.
+    #[derive(Default)]
+    struct Believer {
+        fetched: Vec<(Wanted, bool)>,
+    }
+
+    impl Host for Believer {
+        fn output(&mut self, _found: &Found) -> Result<Box<dyn Output>, String> {
+            unreachable!("nothing is downloaded")
+        }
+
+        fn decide(&mut self, data: &DataView<'_>) -> Decision {
+            let Some(KeyLocatorView::Name(locator)) = data.signature_info().key_locator else {
+                panic!("its signer has a name")
+            };
+            let wanted = Wanted::Certificate(locator.to_name());
+            match self.fetched.contains(&(wanted.clone(), true)) {
+                true => Decision::Believe(Arc::new(DigestVerifier)),
+                false => Decision::Fetch(wanted),
+            }
+        }
+
+        fn fetched(&mut self, wanted: Wanted, packet: Option<&[u8]>) {
+            self.fetched.push((wanted, packet.is_some()));
+        }
+
+        fn progress(&mut self, _progress: &Progress) -> bool {
+            true
+        }
+    }
+
+    fn signed_by(locator: &str) -> Packet {
+        let locator = Some(KeyLocator::Name(locator.parse().unwrap()));
+        let info = SignatureInfo { key_locator: locator, ..SignatureInfo::new(3) };
+        Data::new("/a/54=%01/50=%00".parse().unwrap()).encode_signed(&info, |_| vec![0]).into()
+    }
+
+    /// One names the key, one its certificate, one says that it used another algorithm: three
+    /// signers for the consumer, of one certificate.
+    #[test]
+    fn one_certificate_is_given_to_all_signers_that_wait_for_it() {
+        let (mut lookups, mut host) = (Lookups::new(1), Believer::default());
+        let (mut inputs, mut out) = (Vec::new(), InterestBatch::default());
+        let now = Instant::from_ns(1);
+        for (key, locator) in ["/a/KEY/k", "/a/KEY/k/self/54=%07", "/a/KEY/k"].iter().enumerate() {
+            let key = KeyId(key as u32);
+            lookups.begin(now, key, signed_by(locator), &mut host, &mut inputs);
+        }
+        lookups.poll(now, &mut host, &mut inputs, &mut out);
+        assert!(!out.is_empty() && inputs.is_empty());
+        let name: Name = "/a/KEY/k/self/54=%07".parse().unwrap();
+        let certificate = Data::new(name).encode_with_digest().into();
+        let header = LpHeader::default();
+        assert!(lookups.take(now, &header, &certificate, &mut host, &mut inputs));
+        let mut keys: Vec<KeyId> = Vec::new();
+        for input in inputs {
+            let ConsumerInput::Key { key, verifier: Ok(_) } = input else {
+                panic!("they are believed")
+            };
+            keys.push(key);
+        }
+        keys.sort();
+        assert_eq!(keys, [KeyId(0), KeyId(1), KeyId(2)]);
+        assert_eq!(lookups.next_wakeup(), Instant::FAR_FUTURE, "none waits any more");
+    }
+}
