@@ -8,7 +8,7 @@ use crossbeam_channel::Receiver;
 use weir_base::{FaceId, Instant, NS_PER_MS, NS_PER_S};
 use weir_transport::{
     Consumer, ConsumerConfig, ConsumerError, ConsumerEvent, ConsumerInput, ConsumerOutbox,
-    ConsumerStats, Metadata, Part, ReaderMode, SegmentSet, Target, VerifyOp,
+    ConsumerStats, Metadata, Part, ReaderMode, SegmentSet, Target, Unit, Verdict, VerifyOp,
 };
 use weir_wire::{DataView, LpHeader, Name};
 
@@ -234,8 +234,15 @@ impl<'a> Download<'a> {
                 continue;
             };
             let object = self.object.as_mut().expect("a segment is of an object");
-            if let Place::File(None) = object.place {
-                object.learn_segment_size(unit.chunk, &data)?;
+            // A producer's metadata may not tell the size of segments. Only what is verified does:
+            // a forged segment would put all others in wrong places.
+            if let (Place::File(None), Some(size)) = (&object.place, stated_size(unit, &data)) {
+                let verdict = op.check.run(&data);
+                if verdict != Verdict::Good {
+                    self.inputs.push(ConsumerInput::Verified { op: op.op, verdict });
+                    continue;
+                }
+                object.set_segment_size(size)?;
             }
             self.tasks.push(op);
             if self.tasks.len() >= BATCH_SEGMENTS && object.is_ready() {
@@ -424,26 +431,19 @@ impl Object {
         }
     }
 
-    /// A producer's metadata may not tell the size of its segments: any segment but the last shows
-    /// it.
-    fn learn_segment_size(
-        &mut self,
-        segment: u64,
-        data: &DataView<'_>,
-    ) -> Result<(), DownloadError> {
-        let last = data.final_block_id.and_then(|component| component.as_segment());
-        if last != Some(segment) || segment == 0 {
-            self.set_segment_size((data.content.len() as u64).max(1))?;
-        }
-        Ok(())
-    }
-
     fn set_segment_size(&mut self, size: u64) -> Result<(), DownloadError> {
         if let Place::File(file) = &mut self.place {
             *file = Some(self.output.sink(size)?);
         }
         Ok(())
     }
+}
+
+/// Octets of every segment but the last, which any of them shows, and a sole one.
+fn stated_size(unit: Unit, data: &DataView<'_>) -> Option<u64> {
+    let last = data.final_block_id.and_then(|component| component.as_segment());
+    let shows = last != Some(unit.chunk) || unit.chunk == 0;
+    shows.then(|| (data.content.len() as u64).max(1))
 }
 
 /// Stands in for an output that another thread has.

@@ -361,31 +361,17 @@ fn packets_damaged_on_the_way_are_asked_for_again() {
 /// asking for what there is not.
 #[test]
 fn forged_segments_are_asked_for_again() {
-    for (forged_last, target) in [(3, false), (3, true), (500, false), (500, true)] {
-        let dir = tempfile::tempdir().unwrap();
-        let mut is_forged = false;
-        let forge = move |_, frame: Vec<u8>| {
-            let (name, segment) = segment_of(&frame);
-            if segment != Some(0) || is_forged {
-                return Some(frame);
-            }
-            is_forged = true;
-            let data = Data::new(name)
-                .content(vec![7; 1000])
-                .final_block_id(weir_wire::Component::segment(forged_last));
-            damage(data.encode_with_digest())
-        };
-        let relay = Relay::start(dir.path(), Box::new(forge));
-        let (_, store) = published_file(dir.path(), 300_000);
-        let serving = Serving::start(&relay, store);
-        let mut versioned = object();
-        versioned.append_version(7);
-        let target = if target { latest() } else { Target::Version { versioned } };
-        let path = dir.path().join("got");
-        let summary = get(&relay, target, &path).unwrap();
-        assert!(std::fs::read(&path).unwrap() == content(300_000), "{forged_last}");
-        assert_eq!(summary.segments, 300);
-        serving.stop().unwrap();
+    for (forged_last, is_latest) in [(3, false), (3, true), (500, false), (500, true)] {
+        get_past_forgery(1000, forged_last, is_latest);
+    }
+}
+
+/// Where metadata does not tell the size of segments, a forged one must not: the places of all
+/// others in the file would follow from it.
+#[test]
+fn a_forged_segment_does_not_tell_the_size_of_others() {
+    for forged_len in [0, 100, 1001] {
+        get_past_forgery(forged_len, 299, false);
     }
 }
 
@@ -397,6 +383,34 @@ fn a_broken_download_is_resumed() {
 /// Verified once is not verified for ever: what a disk or a person has changed meanwhile is fetched
 /// again.
 #[test]
+/// The first segment 0 that comes is forged; the version is known from metadata or by its name.
+fn get_past_forgery(forged_len: usize, forged_last: u64, is_latest: bool) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut is_forged = false;
+    let forge = move |_, frame: Vec<u8>| {
+        let (name, segment) = segment_of(&frame);
+        if segment != Some(0) || is_forged {
+            return Some(frame);
+        }
+        is_forged = true;
+        let data = Data::new(name)
+            .content(vec![7; forged_len])
+            .final_block_id(weir_wire::Component::segment(forged_last));
+        damage(data.encode_with_digest())
+    };
+    let relay = Relay::start(dir.path(), Box::new(forge));
+    let (_, store) = published_file(dir.path(), 300_000);
+    let serving = Serving::start(&relay, store);
+    let mut versioned = object();
+    versioned.append_version(7);
+    let target = if is_latest { latest() } else { Target::Version { versioned } };
+    let path = dir.path().join("got");
+    let summary = get(&relay, target, &path).unwrap();
+    assert!(std::fs::read(&path).unwrap() == content(300_000), "{forged_last}");
+    assert_eq!(summary.segments, 300);
+    serving.stop().unwrap();
+}
+
 fn what_was_damaged_since_is_not_gone_on_with() {
     let damage = |part: &Path| {
         let mut octets = std::fs::read(part).unwrap();
