@@ -133,7 +133,7 @@ impl Metadata {
         let mut metadata = Self::new(name.to_name());
         while let Some(element) = reader.next_element().map_err(malformed)? {
             match element.typ {
-                tlv::FINAL_BLOCK_ID => metadata.last_segment = last_segment(element.value),
+                tlv::FINAL_BLOCK_ID => metadata.last_segment = tlv::segment(element.value),
                 SEGMENT_SIZE => metadata.segment_size = tlv::nni(element.value),
                 SIZE => metadata.size_bytes = tlv::nni(element.value),
                 MODE => metadata.mode = tlv::nni(element.value),
@@ -148,12 +148,6 @@ impl Metadata {
         }
         Ok(metadata)
     }
-}
-
-/// The number in a Segment component; `None` for anything else.
-fn last_segment(component: &[u8]) -> Option<u64> {
-    let (typ, value) = tlv::read_single(component).ok()?;
-    (typ == tlv::SEGMENT_NAME_COMPONENT).then(|| tlv::nni(value)).flatten()
 }
 
 #[cfg(test)]

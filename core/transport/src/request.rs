@@ -6,14 +6,12 @@ use weir_base::{Instant, NS_PER_MS, NS_PER_S, Rng};
 use weir_wire::{DataView, InterestView, NackReason, NameView};
 
 use crate::PathId;
-use crate::consumer::scoreboard::GiveUp;
+use crate::consumer::scoreboard::{GiveUp, nack_wait_ns};
 use crate::interest::{InterestBatch, Selectors};
 
 /// The first wait for an answer; it doubles up to the lifetime of the Interest (RFC 6298, initial
 /// RTO).
 const TIMEOUT_NS: u64 = NS_PER_S;
-/// The first wait after a Nack; it doubles up to a second.
-const NACK_WAIT_NS: u64 = 100 * NS_PER_MS;
 
 /// How often a request is tried.
 #[derive(Copy, Clone, Debug)]
@@ -151,8 +149,7 @@ impl Request {
         // A Nack is an answer: it does not count as a try that found none.
         self.sends -= 1;
         self.path = None;
-        let wait_ns = (NACK_WAIT_NS << (self.nacks - 1).min(8)).min(NS_PER_S);
-        self.due_at = now.plus_ns(wait_ns);
+        self.due_at = now.plus_ns(nack_wait_ns(self.nacks - 1));
         Ok(())
     }
 

@@ -245,6 +245,19 @@ pub fn read_single(wire: &[u8]) -> Result<(u32, &[u8]), DecodeError> {
     Ok((typ, value))
 }
 
+/// The number if `wire` is exactly one Segment component.
+#[inline]
+pub fn segment(wire: &[u8]) -> Option<u64> {
+    match *wire {
+        [typ, len, ref value @ ..]
+            if u32::from(typ) == SEGMENT_NAME_COMPONENT && usize::from(len) == value.len() =>
+        {
+            nni(value)
+        }
+        _ => None,
+    }
+}
+
 /// The TLV-VALUE of the one TLV of type `typ` that `wire` is as a whole.
 ///
 /// # Errors

@@ -132,10 +132,10 @@ impl Layout {
             return (name == self.prefix).then_some(Part::Unit(Unit::segment(0)));
         }
         let rest = name.strip_prefix(self.prefix.as_slice())?;
-        if let Some(segment) = segment_number(rest) {
+        if let Some(segment) = tlv::segment(rest) {
             return Some(Part::Unit(Unit::segment(segment)));
         }
-        segment_number(name.strip_prefix(self.manifest_prefix.as_slice())?).map(Part::Manifest)
+        tlv::segment(name.strip_prefix(self.manifest_prefix.as_slice())?).map(Part::Manifest)
     }
 
     /// The value of the prefix and the segment number that name a part.
@@ -156,18 +156,6 @@ pub(crate) fn name_below(prefix: &[u8], segment: Option<u64>) -> Name {
         name.append_segment(segment);
     }
     name
-}
-
-/// The number if `components` is exactly one Segment component.
-fn segment_number(components: &[u8]) -> Option<u64> {
-    match *components {
-        [typ, len, ref value @ ..]
-            if u32::from(typ) == tlv::SEGMENT_NAME_COMPONENT && usize::from(len) == value.len() =>
-        {
-            tlv::nni(value)
-        }
-        _ => None,
-    }
 }
 
 #[cfg(test)]

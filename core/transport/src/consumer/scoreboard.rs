@@ -516,6 +516,7 @@ impl Scoreboard {
     }
 }
 
-fn nack_wait_ns(times: u32) -> u64 {
+/// How long to wait after a Nack, the first (`times` 0) or a later one in a row.
+pub(crate) fn nack_wait_ns(times: u32) -> u64 {
     (NACK_WAIT_NS << times.min(8)).min(NACK_WAIT_MAX_NS)
 }

@@ -92,7 +92,7 @@ impl Catalog {
     fn segment_of_last(&self, name: &[u8]) -> Option<Answer> {
         let object_id = self.last?;
         let object = &self.objects[object_id.0 as usize];
-        let segment = segment_number(name.strip_prefix(object.versioned.as_slice())?)?;
+        let segment = tlv::segment(name.strip_prefix(object.versioned.as_slice())?)?;
         let answer = Answer::Segment { object: object_id, segment };
         (segment < object.segments).then_some(answer)
     }
@@ -186,12 +186,6 @@ fn ends_in_keyword(name: &[u8]) -> bool {
         let is_keyword = u32::from(last.typ) == tlv::KEYWORD_NAME_COMPONENT;
         is_keyword && (last.value == MANIFEST_KEYWORD || last.value == crate::METADATA_KEYWORD)
     })
-}
-
-/// The number if `components` is exactly one Segment component.
-fn segment_number(components: &[u8]) -> Option<u64> {
-    let (typ, value) = tlv::read_single(components).ok()?;
-    (typ == tlv::SEGMENT_NAME_COMPONENT).then(|| tlv::nni(value)).flatten()
 }
 
 #[cfg(test)]
