@@ -118,7 +118,7 @@ impl Request {
         now.ns_since(self.sent_at)
     }
 
-    /// Takes a Nack, if it is one for this Interest.
+    /// Takes a Nack; whether it is one for this Interest.
     ///
     /// # Errors
     /// It was refused often enough.
@@ -127,16 +127,16 @@ impl Request {
         interest: &InterestView<'_>,
         reason: NackReason,
         now: Instant,
-    ) -> Result<(), GiveUp> {
+    ) -> Result<bool, GiveUp> {
         let is_ours = interest.name.value() == self.name
             && interest.nonce == Some(self.selectors.nonce)
             && interest.can_be_prefix == self.selectors.can_be_prefix;
         if !is_ours || self.sends == 0 {
-            return Ok(());
+            return Ok(false);
         }
         if reason == NackReason::Duplicate {
             self.due_at = now;
-            return Ok(());
+            return Ok(true);
         }
         self.last_nack = Some(reason);
         self.nacks += 1;
@@ -150,7 +150,7 @@ impl Request {
         self.sends -= 1;
         self.path = None;
         self.due_at = now.plus_ns(nack_wait_ns(self.nacks - 1));
-        Ok(())
+        Ok(true)
     }
 
     /// When the request is to be sent again.

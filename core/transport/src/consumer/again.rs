@@ -78,7 +78,7 @@ impl AskedAgain {
         let at = self.all.iter().position(|again| again.request.name() == interest.name)?;
         let again = &mut self.all[at];
         let result = again.request.nacked(interest, reason, now);
-        let result = result.or_else(|give_up| again.fall_back(naming, give_up, now));
+        let result = result.map(|_| ()).or_else(|give_up| again.fall_back(naming, give_up, now));
         if result.is_err() {
             self.all.swap_remove(at);
         }

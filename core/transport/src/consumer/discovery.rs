@@ -240,11 +240,13 @@ impl Consumer {
         match &mut self.stage {
             Stage::Discovering { request, .. } => {
                 self.stats.nacks += 1;
-                if let Err(give_up) = request.nacked(interest, reason, now) {
-                    self.give_up(now, give_up, out);
-                } else if reason == NackReason::NoRoute {
+                match request.nacked(interest, reason, now) {
+                    Err(give_up) => self.give_up(now, give_up, out),
                     // While the producer may be coming up, a store may do.
-                    self.ask_stores(now);
+                    Ok(true) if reason == NackReason::NoRoute => {
+                        self.ask_stores(now);
+                    }
+                    Ok(_) => {}
                 }
             }
             Stage::Probing(probe) => {

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, RttConfig};
-use weir_wire::{Component, Data, InterestView, LpHeader, Name};
+use weir_wire::{Component, Data, Interest, InterestView, LpHeader, NackReason, Name};
 
 use super::path::Path;
 use super::*;
@@ -22,14 +22,16 @@ struct Bench {
     inputs: Vec<ConsumerInput>,
     out: ConsumerOutbox,
     now: Instant,
+    /// The Interests of the last step.
+    asked: Vec<Vec<u8>>,
 }
 
 impl Bench {
     fn new(target: Target, config: ConsumerConfig) -> Self {
         let consumer = Consumer::new(target, config, 1, Instant::ZERO);
         let inputs = vec![ConsumerInput::AddPath { path: PATH }];
-        let mut bench =
-            Self { consumer, inputs, out: ConsumerOutbox::default(), now: Instant::ZERO };
+        let (out, now, asked) = (ConsumerOutbox::default(), Instant::ZERO, Vec::new());
+        let mut bench = Self { consumer, inputs, out, now, asked };
         bench.step();
         bench
     }
@@ -38,11 +40,21 @@ impl Bench {
     fn step(&mut self) -> Vec<Name> {
         self.consumer.handle(self.now, &mut self.inputs, &mut self.out);
         self.consumer.assert_consistent();
-        let asked = self.out.interests.iter();
-        let names =
-            asked.map(|(_, wire)| InterestView::decode(wire).unwrap().name.to_name()).collect();
+        self.asked = self.out.interests.iter().map(|(_, wire)| wire.to_vec()).collect();
         self.out.interests.clear();
-        names
+        let names = self.asked.iter().map(|wire| InterestView::decode(wire).unwrap().name);
+        names.map(|name| name.to_name()).collect()
+    }
+
+    /// The one Interest of the last step.
+    fn asked(&self) -> InterestView<'_> {
+        assert_eq!(self.asked.len(), 1);
+        InterestView::decode(&self.asked[0]).unwrap()
+    }
+
+    fn nack(&mut self, interest: &[u8], reason: NackReason) -> Vec<Name> {
+        let header = LpHeader { nack: Some(reason), ..LpHeader::default() };
+        self.tell(ConsumerInput::Packet { path: PATH, header, packet: interest.into() })
     }
 
     fn tell(&mut self, input: ConsumerInput) -> Vec<Name> {
@@ -56,7 +68,11 @@ impl Bench {
     }
 
     fn data(&mut self, name: &Name) -> Vec<Name> {
-        let packet = Data::new(name.clone()).content(vec![1, 2, 3]).encode_with_digest().into();
+        self.data_with(name, &[1, 2, 3])
+    }
+
+    fn data_with(&mut self, name: &Name, content: &[u8]) -> Vec<Name> {
+        let packet = Data::new(name.clone()).content(content).encode_with_digest().into();
         self.tell(ConsumerInput::Packet { path: PATH, header: LpHeader::default(), packet })
     }
 
@@ -342,4 +358,25 @@ fn a_forged_last_segment_is_no_end() {
     let parts: Vec<Part> = bench.out.deliveries.iter().map(|delivery| delivery.part).collect();
     assert_eq!(parts, (0..10).map(|n| Part::Unit(Unit::segment(n))).collect::<Vec<_>>());
     assert_eq!(bench.events().last().unwrap(), "Done");
+}
+
+/// A Nack of another Interest does not tell that the producer of this one is away.
+#[test]
+fn only_a_nack_of_what_was_asked_leads_to_the_stores() {
+    let target = Target::Latest { object: "/a".parse().unwrap(), allow_stored: true };
+    let mut bench = Bench::new(target, ConsumerConfig::default());
+    let asked = bench.asked[0].clone();
+    let nonce = bench.asked().nonce.unwrap();
+    let name = bench.asked().name.to_name();
+    let other = |name: &str, nonce| Interest::new(name.parse().unwrap()).nonce(nonce);
+    let others = [
+        other("/b", nonce),
+        other("/a/32=metadata", nonce),
+        other("/a/32=metadata", nonce ^ 1).can_be_prefix(true),
+    ];
+    for other in others {
+        assert!(bench.nack(&other.encode(), NackReason::NoRoute).is_empty());
+    }
+    assert_eq!(bench.nack(&asked, NackReason::NoRoute), [name]);
+    assert!(!bench.asked().must_be_fresh);
 }
