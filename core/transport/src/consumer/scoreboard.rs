@@ -158,7 +158,11 @@ impl Scoreboard {
     pub(crate) fn remove_path(&mut self, id: PathId, now: Instant) {
         self.paths.retain(|path| path.id != id);
         for (slot, index) in self.slots.iter_mut().zip(self.base..) {
-            if slot.is_flying() && slot.path == id {
+            if slot.path != id {
+                continue;
+            }
+            slot.is_path_gone = true;
+            if slot.is_flying() {
                 slot.state = State::Waiting(now);
                 self.in_flight -= 1;
                 self.again.insert((now, index));
@@ -250,6 +254,7 @@ impl Scoreboard {
             self.slots.push_back(Slot {
                 state,
                 path,
+                is_path_gone: false,
                 sent_at: now,
                 order: 0,
                 nonce: 0,
@@ -270,6 +275,7 @@ impl Scoreboard {
         debug_assert!(matches!(slot.state, State::Waiting(_)), "{slot:?}");
         slot.state = State::Flying;
         slot.path = path;
+        slot.is_path_gone = false;
         slot.sent_at = now;
         slot.order = order;
         slot.nonce = nonce;
@@ -293,7 +299,7 @@ impl Scoreboard {
         };
         let elapsed_ns = answer.now.ns_since(slot.sent_at);
         // An answer by another path is one to an Interest sent before the last.
-        let path = Some(slot.path).filter(|&path| path == answer.path);
+        let path = Some(slot.path).filter(|&path| path == answer.path && !slot.is_path_gone);
         let Self { paths, counters, histogram, .. } = self;
         let timed = paths.iter_mut().find(|one| Some(one.id) == path);
         let rtt_ns = timed.and_then(|path| path.time_answer(&slot, elapsed_ns, counters));

@@ -36,6 +36,8 @@ pub(crate) struct Slot {
     pub(super) state: State,
     /// The path that it was sent on last, when, and in which place.
     pub(super) path: PathId,
+    /// That path is no more, though there may be another of its number.
+    pub(super) is_path_gone: bool,
     pub(super) sent_at: Instant,
     pub(crate) order: u64,
     pub(super) nonce: u32,

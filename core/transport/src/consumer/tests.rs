@@ -380,3 +380,38 @@ fn only_a_nack_of_what_was_asked_leads_to_the_stores() {
     assert_eq!(bench.nack(&asked, NackReason::NoRoute), [name]);
     assert!(!bench.asked().must_be_fresh);
 }
+
+/// What was sent on a path that has gone is not taken for sent on another of the same number, whose
+/// order of sending begins anew.
+#[test]
+fn a_path_that_comes_back_knows_nothing_of_the_earlier_one() {
+    /// Keeps the places of the Interests that were answered.
+    struct Orders(alloc::sync::Arc<std::sync::Mutex<Vec<(u64, u64)>>>);
+
+    impl CongestionControl for Orders {
+        fn on_data(&mut self, sample: &Sample) {
+            self.0.lock().unwrap().push((sample.sent_order, sample.next_order));
+        }
+
+        fn on_congestion(&mut self, _now: Instant, _cause: Congestion) {}
+
+        fn on_timeout(&mut self, _now: Instant) {}
+
+        fn allowance(&self) -> Allowance {
+            Allowance::window(1.0)
+        }
+    }
+
+    let mut bench = sequence(4);
+    assert_eq!(bench.append(1, "/a", Some(0..4)).len(), 4);
+    assert!(bench.tell(ConsumerInput::RemovePath { path: PATH }).is_empty());
+    let orders = alloc::sync::Arc::default();
+    let control = Box::new(Orders(alloc::sync::Arc::clone(&orders)));
+    bench.consumer.scoreboard.push_path(Path::new(PATH, RttConfig::default(), control));
+    assert_eq!(bench.step(), [segment("/a", 0)], "the window is one");
+    // The earlier path's last.
+    bench.data(&segment("/a", 3));
+    assert!(orders.lock().unwrap().is_empty(), "it is no answer to what was sent on this one");
+    bench.data(&segment("/a", 0));
+    assert_eq!(*orders.lock().unwrap(), [(0, 1)]);
+}
