@@ -736,9 +736,12 @@ fn metadata_of_something_else_is_refused() {
             &mut out,
         );
         let packet = signed(name.clone(), content);
-        let (path, header) = (PathId(0), LpHeader::default());
-        let mut inputs = vec![ConsumerInput::Packet { path, header, packet }];
-        consumer.handle(Instant::ZERO, &mut inputs, &mut out);
+        let mut inputs = Vec::new();
+        for _ in 0..5 {
+            let (header, packet) = (LpHeader::default(), packet.clone());
+            inputs.push(ConsumerInput::Packet { path: PathId(0), header, packet });
+            consumer.handle(Instant::ZERO, &mut inputs, &mut out);
+        }
         let Some(ConsumerEvent::Failed(error)) = out.events.last() else { panic!("{out:?}") };
         let text = std::format!("{error}");
         assert!(text.contains(wanted), "{text}");

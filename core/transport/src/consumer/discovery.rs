@@ -7,7 +7,7 @@ use weir_wire::{DataView, InterestView, NackReason, Name};
 use super::config::Verification;
 use super::naming::{METADATA_INDEX, Naming};
 use super::target::Target;
-use super::verify::Incoming;
+use super::verify::{Incoming, REFUSALS_MAX};
 use super::{
     CONTENT_TYPE_NACK, Consumer, ConsumerError, ConsumerEvent, ConsumerOutbox, DISCOVERY_TRIES,
     Stage, error_of,
@@ -100,14 +100,32 @@ impl Consumer {
         }
         let metadata = match Metadata::decode(data.content) {
             Ok(metadata) => metadata,
-            Err(error) => return self.fail(ConsumerError::Metadata { name: object, error }, out),
+            Err(error) => {
+                let error = ConsumerError::Metadata { name: object, error };
+                return self.refuse_metadata(now, error, out);
+            }
         };
         if !object.as_view().is_prefix_of(metadata.versioned.as_view()) {
             let versioned = metadata.versioned;
-            return self.fail(ConsumerError::Elsewhere { object, versioned }, out);
+            let error = ConsumerError::Elsewhere { object, versioned };
+            return self.refuse_metadata(now, error, out);
         }
         self.stage = Stage::Believing { metadata, is_stored };
         self.accept(now, METADATA_INDEX, incoming, out);
+    }
+
+    /// What came is no metadata of the object, or not what its producer signed: it is asked for
+    /// once more, fresh, so that routers pass over a bad copy, or given up.
+    pub(super) fn refuse_metadata(
+        &mut self,
+        now: Instant,
+        error: ConsumerError,
+        out: &mut ConsumerOutbox,
+    ) {
+        if self.verification.count_refusal(METADATA_INDEX) > REFUSALS_MAX {
+            return self.fail(error, out);
+        }
+        self.stage = self.discover(now, false);
     }
 
     /// The metadata is what its producer signed.

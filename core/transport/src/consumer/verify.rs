@@ -25,7 +25,7 @@ use crate::segment_set::SegmentSet;
 const SIGNERS_MAX: usize = 16;
 /// Times that one packet is asked for again because it came damaged or forged, and how many of
 /// these are asked for by the digest that the manifest lists.
-const REFUSALS_MAX: u32 = 4;
+pub(super) const REFUSALS_MAX: u32 = 4;
 const BY_DIGEST: u32 = 2;
 /// Segments of an object at most: 32 octets of memory each while their manifest part is awaited.
 const SEGMENTS_MAX: u64 = 1 << 40;
@@ -119,6 +119,13 @@ impl Verifying {
     /// Whether nothing is held or being verified.
     pub(super) fn is_idle(&self) -> bool {
         self.held.is_empty() && self.pending.is_empty()
+    }
+
+    /// The unit `index` came damaged or forged; how often it has by now.
+    pub(super) fn count_refusal(&mut self, index: u64) -> u32 {
+        let times = self.refusals.entry(index).or_default();
+        *times += 1;
+        *times
     }
 
     /// Whose signature a packet bears, or says it does.
@@ -268,12 +275,15 @@ impl Consumer {
         out: &mut ConsumerOutbox,
     ) {
         let others = others || self.verification.signers.iter().any(|one| one.verifier.is_some());
-        let is_content = matches!(self.naming.part_of(index).1, Part::Unit(_));
-        if is_content && others {
-            self.refuse(now, index, reason, None, out);
-        } else {
-            self.unread -= 1;
-            self.fail_unit(index, ConsumerError::Untrusted(reason), out);
+        let part = self.naming.part_of(index).1;
+        if others && matches!(part, Part::Unit(_)) {
+            return self.refuse(now, index, reason, None, out);
+        }
+        self.unread -= 1;
+        let error = ConsumerError::Untrusted(reason);
+        match part {
+            Part::Metadata => self.refuse_metadata(now, error, out),
+            _ => self.fail_unit(index, error, out),
         }
     }
 
@@ -304,11 +314,6 @@ impl Consumer {
                 self.believed(out);
             }
             (Verdict::Good, Part::Manifest(number)) => self.part_good(now, number, pending, out),
-            (Verdict::Bad { reason, .. }, Part::Metadata) => {
-                self.unread -= 1;
-                let what = what(part);
-                self.fail(ConsumerError::Unverified { what, reason }, out);
-            }
             (Verdict::Bad { reason, digest }, _) => match self.config.on_bad {
                 OnBad::Deliver if matches!(part, Part::Unit(_)) => {
                     self.unit_good(pending, false, out);
@@ -382,15 +387,16 @@ impl Consumer {
         out: &mut ConsumerOutbox,
     ) {
         self.unread -= 1;
+        let part = self.naming.part_of(index).1;
+        let error = ConsumerError::Unverified { what: what(part), reason };
+        if part == Part::Metadata {
+            return self.refuse_metadata(now, error, out);
+        }
         if !self.config.is_reliable {
             return self.miss(index, out);
         }
-        let times = self.verification.refusals.entry(index).or_default();
-        *times += 1;
-        let times = *times;
-        let part = self.naming.part_of(index).1;
+        let times = self.verification.count_refusal(index);
         if times > REFUSALS_MAX {
-            let error = ConsumerError::Unverified { what: what(part), reason };
             return self.fail_unit(index, error, out);
         }
         let listed = match part {
