@@ -321,7 +321,13 @@ impl Cluster {
                 });
             }
             Happening::Disks => self.work(true),
-            Happening::Pass { ms } => self.pass_ms(ms),
+            Happening::Pass { ms } => {
+                // A shard waits for its own disk as long as that takes, for another's 4 s.
+                if ms >= 60 {
+                    self.work(true);
+                }
+                self.pass_ms(ms);
+            }
             Happening::Erase { prefix, limit } => self.erase(prefix, limit),
             Happening::Interest { .. } | Happening::Data { .. } => {}
         }
