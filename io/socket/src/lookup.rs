@@ -13,13 +13,12 @@ use crate::host::{Host, PATH};
 const LIFETIME_MS: u64 = 2000;
 const TRIES: Tries = Tries { sends_max: 2, nacks_max: 2 };
 
-/// A signer that is not decided about yet.
+/// What decisions depend on.
 struct Lookup {
-    key: KeyId,
-    /// What it signed, or says it did.
-    packet: Packet,
     wanted: Wanted,
     request: Request,
+    /// Signers that are not decided about yet, each with what it signed, or says it did.
+    waiting: Vec<(KeyId, Packet)>,
 }
 
 /// See the module's text.
@@ -48,9 +47,14 @@ impl Lookups {
         let verifier = match host.decide(&data) {
             Decision::Believe(verifier) => Ok(verifier),
             Decision::Refuse(refusal) => Err(host.explain(refusal)),
-            Decision::Fetch(wanted) => {
-                let request = request(&wanted, now);
-                return self.open.push(Lookup { key, packet, wanted, request });
+            Decision::Fetch { wanted, must_be_fresh } => {
+                let open = self.open.iter_mut().find(|lookup| lookup.wanted == wanted);
+                if let Some(lookup) = open {
+                    return lookup.waiting.push((key, packet));
+                }
+                let request = request(&wanted, must_be_fresh, now);
+                let waiting = vec![(key, packet)];
+                return self.open.push(Lookup { wanted, request, waiting });
             }
         };
         inputs.push(ConsumerInput::Key { key, verifier });
@@ -100,8 +104,8 @@ impl Lookups {
             return false;
         }
         offer(&data, host);
-        // Several signers may wait for one certificate. From the last on, for what ends may begin
-        // anew behind it.
+        // It may be known by several names. From the last on, for what ends may begin anew behind
+        // it.
         for at in (0..self.open.len()).rev() {
             if is_answered(&self.open[at]) {
                 self.end(now, at, Some(packet), host, inputs);
@@ -119,9 +123,11 @@ impl Lookups {
         host: &mut dyn Host,
         inputs: &mut Vec<ConsumerInput>,
     ) {
-        let lookup = self.open.swap_remove(at);
-        host.fetched(lookup.wanted, packet.map(|packet| &packet[..]));
-        self.begin(now, lookup.key, lookup.packet, host, inputs);
+        let Lookup { wanted, waiting, .. } = self.open.swap_remove(at);
+        host.fetched(wanted, packet.map(|packet| &packet[..]));
+        for (key, packet) in waiting {
+            self.begin(now, key, packet, host, inputs);
+        }
     }
 
     /// When [`Lookups::poll`] has something to do.
@@ -140,7 +146,7 @@ fn offer(data: &DataView<'_>, host: &mut dyn Host) {
     }
 }
 
-fn request(wanted: &Wanted, now: Instant) -> Request {
+fn request(wanted: &Wanted, must_be_fresh: bool, now: Instant) -> Request {
     let mut name = match wanted {
         Wanted::Certificate(name) | Wanted::MetadataOf(name) => name.clone(),
     };
@@ -148,7 +154,7 @@ fn request(wanted: &Wanted, now: Instant) -> Request {
         name.append_keyword(METADATA_KEYWORD);
     }
     let selectors =
-        Selectors { can_be_prefix: true, lifetime_ms: LIFETIME_MS, ..Selectors::default() };
+        Selectors { can_be_prefix: true, must_be_fresh, lifetime_ms: LIFETIME_MS, nonce: 0 };
     Request::new(name.value().to_vec(), selectors, TRIES, now)
 }
 
@@ -181,7 +187,7 @@ mod tests {
             let wanted = Wanted::Certificate(locator.to_name());
             match self.fetched.contains(&(wanted.clone(), true)) {
                 true => Decision::Believe(Arc::new(DigestVerifier)),
-                false => Decision::Fetch(wanted),
+                false => Decision::Fetch { wanted, must_be_fresh: false },
             }
         }
 
@@ -227,5 +233,6 @@ mod tests {
         keys.sort();
         assert_eq!(keys, [KeyId(0), KeyId(1), KeyId(2)]);
         assert_eq!(lookups.next_wakeup(), Instant::FAR_FUTURE, "none waits any more");
+        assert_eq!(host.fetched.len(), 2, "two names");
     }
 }

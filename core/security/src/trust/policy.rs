@@ -20,6 +20,8 @@ use crate::sign::{SignatureType, Verifier, VerifierFactory, verify_data};
 
 /// Certificates fetched for one object at most.
 const FETCHES_MAX: usize = 8;
+/// Times that one of them is fetched at most: what comes may be forged.
+const TRIES_MAX: u32 = 3;
 
 /// Why a signer is believed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -114,7 +116,12 @@ pub enum Decision {
     /// It depends on a packet: the certificate of this name or right below it, or the metadata of
     /// the object of this name. The caller passes what it gets to [`TrustPolicy::fetched`], and
     /// asks again.
-    Fetch(Wanted),
+    Fetch {
+        /// Which packet.
+        wanted: Wanted,
+        /// What came before was not it: routers are to pass over what they have of it.
+        must_be_fresh: bool,
+    },
     /// It is not believed.
     Refuse(Refusal),
 }
@@ -130,8 +137,17 @@ pub enum Wanted {
 
 /// Why there is no verifier yet.
 enum Open {
-    Fetch(Wanted),
+    Fetch { wanted: Wanted, must_be_fresh: bool },
     Refuse(Refusal),
+}
+
+/// Something that has been fetched.
+struct Answered {
+    wanted: Wanted,
+    /// How often it may be fetched again, should it turn out to be forged.
+    tries_left: u32,
+    /// What was wrong with it.
+    wrong: Option<Refusal>,
 }
 
 fn refuse<T>(reason: String) -> Result<T, Open> {
@@ -151,8 +167,7 @@ pub struct TrustPolicy {
     keys: Option<Box<dyn Keys>>,
     factory: &'static (dyn VerifierFactory + Sync),
     fetched: Vec<Certificate>,
-    /// What has been fetched, and what was wrong with it.
-    answered: Vec<(Wanted, Option<String>)>,
+    answered: Vec<Answered>,
     /// Who signed what was got so far, each with the reason to believe it.
     pub signers: Vec<Believed>,
 }
@@ -181,7 +196,7 @@ impl TrustPolicy {
         };
         match decided {
             Ok(verifier) => Decision::Believe(verifier),
-            Err(Open::Fetch(wanted)) => Decision::Fetch(wanted),
+            Err(Open::Fetch { wanted, must_be_fresh }) => Decision::Fetch { wanted, must_be_fresh },
             Err(Open::Refuse(refusal)) => Decision::Refuse(refusal),
         }
     }
@@ -208,7 +223,19 @@ impl TrustPolicy {
             }
             (Wanted::Certificate(name), Some(packet)) => self.take_certificate(name, packet).err(),
         };
-        self.answered.push((wanted, wrong));
+        let advice = Some(Advice::ImportCertificate);
+        let wrong = wrong.map(|reason| Refusal { reason, advice });
+        let known = self.answered.iter_mut().find(|one| one.wanted == wanted);
+        let tries_left = match (&known, packet) {
+            (_, None) => 0,
+            (None, Some(_)) => TRIES_MAX - 1,
+            (Some(known), Some(_)) => known.tries_left.saturating_sub(1),
+        };
+        let answered = Answered { wanted, tries_left, wrong };
+        match known {
+            Some(known) => *known = answered,
+            None => self.answered.push(answered),
+        }
     }
 
     fn take_certificate(&mut self, name: &Name, packet: &[u8]) -> Result<(), String> {
@@ -218,7 +245,9 @@ impl TrustPolicy {
         if !is_named || !self.is_sound(&certificate) {
             return Err(format!("the certificate served as {name} is forged or damaged"));
         }
-        self.fetched.push(certificate);
+        if !self.fetched.contains(&certificate) {
+            self.fetched.push(certificate);
+        }
         Ok(())
     }
 
@@ -313,7 +342,7 @@ impl TrustPolicy {
         if let Some(reason) = refusal.filter(|_| self.is_anchored(data.name)) {
             return advise(reason, Advice::TrustSigner);
         }
-        let certificate = self.certificate(data, &locator)?;
+        let certificate = self.certificate(data, &locator, now_unix_s)?;
         self.on_first_use(data, &certificate, now_unix_s)
     }
 
@@ -339,28 +368,45 @@ impl TrustPolicy {
                 Err(TrustError::CertificateNeeded(name)) => name,
                 Err(error) => return refuse(format!("no trust anchor vouches for it: {error}")),
             };
-            self.accept_issued(needed, now_unix_s)?;
+            self.accept_issued(&needed, 1, now_unix_s)?;
         }
         refuse("too many certificates lead to its signer".into())
     }
 
     /// Has the anchors accept the certificate `name`, and those of its issuers as far as needed.
-    fn accept_issued(&mut self, name: Name, now_unix_s: i64) -> Result<(), Open> {
-        let mut chain = Vec::from([self.find_or_fetch(&name)?]);
-        while let Some(certificate) = chain.last().cloned() {
-            match self.anchors.accept(certificate, self.factory, now_unix_s) {
-                Ok(()) => {
-                    chain.pop();
-                }
-                Err(TrustError::CertificateNeeded(issuer)) if chain.len() < FETCHES_MAX => {
-                    chain.push(self.find_or_fetch(&issuer)?);
-                }
-                Err(error) => {
-                    return refuse(format!("no trust anchor vouches for {name}: {error}"));
+    /// One that they do not accept may be forged: it is forgotten, and another may come.
+    fn accept_issued(&mut self, name: &Name, depth: usize, now_unix_s: i64) -> Result<(), Open> {
+        loop {
+            let certificate = self.find_or_fetch(name)?;
+            let mut accepted = self.anchors.accept(certificate.clone(), self.factory, now_unix_s);
+            let mut refused = None;
+            if let Err(TrustError::CertificateNeeded(issuer)) = &accepted
+                && depth < FETCHES_MAX
+            {
+                match self.accept_issued(issuer, depth + 1, now_unix_s) {
+                    Err(Open::Refuse(refusal)) => refused = Some(refusal),
+                    Err(fetch) => return Err(fetch),
+                    Ok(()) => {
+                        let again = certificate.clone();
+                        accepted = self.anchors.accept(again, self.factory, now_unix_s);
+                    }
                 }
             }
+            let Err(error) = accepted else { return Ok(()) };
+            let refusal = refused.unwrap_or_else(|| Refusal {
+                reason: format!("no trust anchor vouches for {name}: {error}"),
+                advice: None,
+            });
+            let before = self.fetched.len();
+            self.fetched.retain(|known| *known != certificate);
+            if self.fetched.len() == before {
+                return Err(Open::Refuse(refusal));
+            }
+            let wanted = Wanted::Certificate(name.clone());
+            if let Some(answered) = self.answered.iter_mut().find(|one| one.wanted == wanted) {
+                answered.wrong = Some(refusal);
+            }
         }
-        Ok(())
     }
 
     fn on_first_use(
@@ -414,73 +460,90 @@ impl TrustPolicy {
         advise(reason, Advice::NameAnchors)
     }
 
-    /// The certificate that a locator names: from the object's own metadata, or from wherever its
-    /// name leads.
+    /// The certificate that a locator names and whose key signed `data`: from the object's own
+    /// metadata, or from wherever its name leads. Several may bear the name, for some may be
+    /// forged; if none has signed `data`, that may be.
     fn certificate(
         &self,
         data: &DataView<'_>,
         locator: &KeyLocatorView<'_>,
+        now_unix_s: i64,
     ) -> Result<Certificate, Open> {
+        let mut named = self.named_by(locator);
+        let signed = named.iter().position(|certificate| {
+            certificate.validity().contains(now_unix_s) && self.has_signed(certificate, data)
+        });
+        if let Some(at) = signed {
+            return Ok(named.swap_remove(at));
+        }
         let open = match locator {
-            KeyLocatorView::Name(name) => match self.find_or_fetch(&name.to_name()) {
-                Ok(certificate) => return Ok(certificate),
-                Err(Open::Fetch(wanted)) => return Err(Open::Fetch(wanted)),
-                Err(refused) => refused,
-            },
-            KeyLocatorView::Digest(_) => match self.find(locator) {
-                Some(certificate) => return Ok(certificate),
-                None => Open::Refuse(Refusal {
-                    reason: "its signer is named by the digest of a key only".to_string(),
-                    advice: None,
-                }),
-            },
+            KeyLocatorView::Name(name) => self.fetch(&name.to_name()),
+            KeyLocatorView::Digest(_) => Open::Refuse(Refusal {
+                reason: "its signer is named by the digest of a key only".to_string(),
+                advice: None,
+            }),
         };
+        if let Open::Fetch { .. } = open {
+            return Err(open);
+        }
         // A version asked for by name came without its metadata, which may hold the certificate.
         // The object's name is what precedes the version.
         let mut components = data.name.components();
         let version = components.position(|component| component.as_version().is_some());
         let metadata = version.map(|count| Wanted::MetadataOf(data.name.prefix(count).to_name()));
-        Err(match metadata.filter(|wanted| self.answer_to(wanted).is_none()) {
-            Some(wanted) => Open::Fetch(wanted),
-            None => open,
-        })
+        match metadata.filter(|wanted| self.answer_to(wanted).is_none()) {
+            Some(wanted) => Err(Open::Fetch { wanted, must_be_fresh: false }),
+            None => named.into_iter().next().ok_or(open),
+        }
     }
 
-    fn answer_to(&self, wanted: &Wanted) -> Option<&Option<String>> {
-        self.answered.iter().find(|(asked, _)| asked == wanted).map(|(_, wrong)| wrong)
+    fn answer_to(&self, wanted: &Wanted) -> Option<&Answered> {
+        self.answered.iter().find(|answered| answered.wanted == *wanted)
     }
 
-    fn find(&self, locator: &KeyLocatorView<'_>) -> Option<Certificate> {
-        let fetched = self.fetched.iter().find(|one| is_named_by(one, locator)).cloned();
-        fetched.or_else(|| {
-            let kept = self.keys.as_ref()?.certificates();
-            kept.into_iter().find(|one| is_named_by(one, locator))
-        })
+    /// The certificates that a locator names: those fetched, the last first, and those kept.
+    fn named_by(&self, locator: &KeyLocatorView<'_>) -> Vec<Certificate> {
+        let mut all: Vec<_> = self.fetched.iter().rev().cloned().collect();
+        if let Some(keys) = &self.keys {
+            all.extend(keys.certificates());
+        }
+        all.retain(|certificate| is_named_by(certificate, locator));
+        all
     }
 
     fn find_or_fetch(&self, name: &Name) -> Result<Certificate, Open> {
-        if let Some(certificate) = self.find(&KeyLocatorView::Name(name.as_view())) {
-            return Ok(certificate);
-        }
+        let named = self.named_by(&KeyLocatorView::Name(name.as_view()));
+        named.into_iter().next().ok_or_else(|| self.fetch(name))
+    }
+
+    /// Has a certificate fetched, for the first time or again, as often as that is of use.
+    fn fetch(&self, name: &Name) -> Open {
         let wanted = Wanted::Certificate(name.clone());
-        match self.answer_to(&wanted) {
-            None if self.answered.len() < FETCHES_MAX => Err(Open::Fetch(wanted)),
-            None => refuse("too many certificates lead to its signer".into()),
-            Some(wrong) => {
-                let reason = wrong.clone().unwrap_or_else(|| format!("{name} is not there"));
-                advise(reason, Advice::ImportCertificate)
+        let must_be_fresh = match self.answer_to(&wanted) {
+            Some(Answered { tries_left: 0, wrong, .. }) => {
+                return Open::Refuse(wrong.clone().unwrap_or_else(|| Refusal {
+                    reason: format!("the certificate {name} is not that of its signer"),
+                    advice: Some(Advice::ImportCertificate),
+                }));
             }
-        }
+            None if self.answered.len() >= FETCHES_MAX => {
+                let reason = "too many certificates lead to its signer".to_string();
+                return Open::Refuse(Refusal { reason, advice: None });
+            }
+            answered => answered.is_some(),
+        };
+        Open::Fetch { wanted, must_be_fresh }
+    }
+
+    fn has_signed(&self, certificate: &Certificate, data: &DataView<'_>) -> bool {
+        let verifier = self.factory.verifier_from_spki(certificate.public_key());
+        verifier.is_some_and(|verifier| verify_data(data, &*verifier).is_ok())
     }
 
     /// A certificate that its own key signed must bear that signature. Others' signatures matter to
     /// anchors only.
     fn is_sound(&self, certificate: &Certificate) -> bool {
-        !certificate.is_self_issued()
-            || self
-                .factory
-                .verifier_from_spki(certificate.public_key())
-                .is_some_and(|verifier| verify_data(&certificate.data(), &*verifier).is_ok())
+        !certificate.is_self_issued() || self.has_signed(certificate, &certificate.data())
     }
 }
 

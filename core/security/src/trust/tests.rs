@@ -193,3 +193,84 @@ fn the_longest_known_prefix_decides() {
     let listed: Vec<_> = known.iter().map(|(prefix, _)| prefix.clone()).collect();
     assert_eq!((listed, known.len()), (vec![name("/a"), name("/a/b")], 2));
 }
+
+fn policy(anchors: Anchors, needs_anchor: bool) -> TrustPolicy {
+    TrustPolicy::new(anchors, needs_anchor, KnownSigners::new(), None, &ToyFactory)
+}
+
+/// Decides about `data`; what is fetched is served from `served`, in that order. Says how often
+/// that was, and what it came to. All but the first time it must be fresh.
+fn decide(policy: &mut TrustPolicy, wire: &[u8], served: &[&Certificate]) -> (usize, Decision) {
+    let data = DataView::decode(wire).unwrap();
+    let mut served = served.iter();
+    let mut count = 0;
+    loop {
+        match policy.decide(&data, NOW_S) {
+            Decision::Fetch { wanted, must_be_fresh } => {
+                assert_eq!(must_be_fresh, count > 0);
+                count += 1;
+                policy.fetched(wanted, served.next().map(|certificate| certificate.wire()));
+            }
+            decision => return (count, decision),
+        }
+    }
+}
+
+/// Anybody can make a certificate of that name, with a key of his own.
+#[test]
+fn a_forged_certificate_does_not_stand_for_the_signers() {
+    let owner = ToyKey::new("/owner", "key");
+    let forged = ToyKey { secret: "forger".into(), ..owner.clone() }.self_signed();
+    let damaged = {
+        let mut wire = owner.self_signed().wire().to_vec();
+        *wire.last_mut().unwrap() ^= 1;
+        Certificate::decode(&wire).unwrap()
+    };
+    let wire = sign_data(&Data::new(name("/a/f")), &owner).unwrap();
+    for bad in [&forged, &damaged] {
+        let mut policy = policy(Anchors::new(), false);
+        let (count, decision) = decide(&mut policy, &wire, &[bad, &owner.self_signed()]);
+        let Decision::Believe(verifier) = decision else { panic!("the right one came") };
+        assert_eq!(count, 2);
+        crate::verify_data(&DataView::decode(&wire).unwrap(), &*verifier).unwrap();
+        let digest = owner.self_signed().public_key_digest();
+        assert_eq!(policy.signers[0].key_digest, Some(digest), "nobody else is remembered");
+    }
+    let (count, decision) =
+        decide(&mut policy(Anchors::new(), false), &wire, &[&damaged, &damaged, &damaged]);
+    assert!(matches!(decision, Decision::Refuse(_)));
+    assert_eq!(count, 3, "it is asked for a bounded number of times");
+}
+
+/// A packet that names a signer who has not signed it does not spoil the signer's certificate.
+#[test]
+fn a_forged_packet_does_not_make_the_certificate_wrong() {
+    let owner = ToyKey::new("/owner", "key");
+    let forger = ToyKey { secret: "forger".into(), ..owner.clone() };
+    let mut policy = policy(Anchors::new(), false);
+    let certificate = owner.self_signed();
+    let forged = sign_data(&Data::new(name("/a/f")), &forger).unwrap();
+    let (_, decision) = decide(&mut policy, &forged, &[&certificate; 9]);
+    let Decision::Believe(verifier) = decision else { panic!("the certificate is there") };
+    assert!(crate::verify_data(&DataView::decode(&forged).unwrap(), &*verifier).is_err());
+    let right = sign_data(&Data::new(name("/a/f")), &owner).unwrap();
+    assert!(matches!(decide(&mut policy, &right, &[]), (0, Decision::Believe(_))));
+}
+
+#[test]
+fn a_certificate_that_no_anchor_vouches_for_is_asked_for_again() {
+    let root = ToyKey::new("/a", "root");
+    let leaf = ToyKey::new("/a/b", "leaf");
+    let forger = ToyKey { secret: "forger".into(), ..root.clone() };
+    let forged = ToyKey { secret: "other".into(), ..leaf.clone() }.certified_by(&forger, VALID);
+    let wire = sign_data(&Data::new(name("/a/b/f")), &leaf).unwrap();
+    let mut trust = policy(anchors(&[root.self_signed()]), true);
+    let right = leaf.certified_by(&root, VALID);
+    let (count, decision) = decide(&mut trust, &wire, &[&forged, &right]);
+    assert!(matches!(decision, Decision::Believe(_)));
+    assert_eq!((count, trust.signers[0].ground), (2, Ground::Anchor));
+    let mut trust = policy(anchors(&[root.self_signed()]), true);
+    let (count, decision) = decide(&mut trust, &wire, &[&forged; 9]);
+    assert!(matches!(decision, Decision::Refuse(_)));
+    assert_eq!(count, 3, "it is asked for a bounded number of times");
+}

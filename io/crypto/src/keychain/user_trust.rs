@@ -143,7 +143,7 @@ mod tests {
         loop {
             match trust.decide(&data) {
                 Decision::Believe(_) => return Ok(trust.policy.signers.last().unwrap().ground),
-                Decision::Fetch(wanted) => trust.fetched(wanted, None),
+                Decision::Fetch { wanted, .. } => trust.fetched(wanted, None),
                 Decision::Refuse(refusal) => return Err(refusal),
             }
         }
@@ -218,7 +218,7 @@ mod tests {
         let mut trust = user.trust("/a");
         let refusal = loop {
             match trust.decide(&data) {
-                Decision::Fetch(next) => {
+                Decision::Fetch { wanted: next, .. } => {
                     wanted.push(next.clone());
                     trust.fetched(next, None);
                 }
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(wanted[1..], [Wanted::MetadataOf("/a/f".parse().unwrap())]);
 
         let mut trust = user.trust("/a");
-        let Decision::Fetch(wanted) = trust.decide(&data) else { panic!("it is not there") };
+        let Decision::Fetch { wanted, .. } = trust.decide(&data) else { panic!("it is not there") };
         trust.fetched(wanted, Some(signer.certificate().unwrap().wire()));
         assert!(matches!(trust.decide(&data), Decision::Believe(_)));
     }
