@@ -1,5 +1,4 @@
-//! Getting an object: a consumer driven over a client, segments verified and stored by other
-//! threads.
+//! Getting an object: a consumer on the event loop, segments verified and stored by other threads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,9 +9,10 @@ use weir_transport::{
     Consumer, ConsumerConfig, ConsumerError, ConsumerEvent, ConsumerInput, ConsumerOutbox,
     ConsumerStats, Metadata, Part, ReaderMode, SegmentSet, Target, Unit, Verdict, VerifyOp,
 };
-use weir_wire::{DataView, LpHeader, Name};
+use weir_wire::{DataView, Name};
 
 use crate::client::{Client, ClientError, FromRouter};
+use crate::event_loop::{Context, Endpoint, EventLoop};
 use crate::host::{Found, Host, PATH, Progress};
 use crate::lookup::Lookups;
 use crate::output::{Opened, Output, OutputError};
@@ -111,14 +111,19 @@ pub fn download(
     host: &mut dyn Host,
 ) -> Result<Summary, DownloadError> {
     let mut download = Download::new(client, target, options, host)?;
-    let result = download.run();
-    download.close(result)
+    let mut events = EventLoop::new(client);
+    events.add(&mut download);
+    let run = events.run(&mut || true);
+    drop(events);
+    let result = download.error.take().map_or_else(|| Ok(run?), Err);
+    download.close(client.now(), result)
 }
 
 /// What is fetched, and where it goes.
 struct Object {
     found: Found,
-    output: Box<dyn Output>,
+    /// Away while another thread saves it.
+    output: Option<Box<dyn Output>>,
     place: Place,
     resumed: u64,
     has_manifest: bool,
@@ -133,13 +138,11 @@ enum Place {
 }
 
 struct Download<'a> {
-    client: &'a mut Client,
     host: &'a mut dyn Host,
     consumer: Consumer,
     pool: VerifyPool,
     inputs: Vec<ConsumerInput>,
     out: ConsumerOutbox,
-    packets: Vec<FromRouter>,
     object: Option<Object>,
     /// Segments for the next batch.
     tasks: Vec<VerifyOp>,
@@ -150,11 +153,13 @@ struct Download<'a> {
     told: Instant,
     saved: Instant,
     saving: Option<Receiver<Box<dyn Output>>>,
+    /// Why it ended, if not well.
+    error: Option<DownloadError>,
 }
 
 impl<'a> Download<'a> {
     fn new(
-        client: &'a mut Client,
+        client: &mut Client,
         target: Target,
         options: DownloadOptions,
         host: &'a mut dyn Host,
@@ -164,12 +169,10 @@ impl<'a> Download<'a> {
         let lookups = Lookups::new(client.random());
         Ok(Self {
             consumer: Consumer::new(target, options.fetch, client.random(), now),
-            client,
             host,
             pool,
             inputs: vec![ConsumerInput::AddPath { path: PATH }],
             out: ConsumerOutbox::default(),
-            packets: Vec::new(),
             object: None,
             tasks: Vec::new(),
             lookups,
@@ -178,49 +181,33 @@ impl<'a> Download<'a> {
             told: now,
             saved: now,
             saving: None,
+            error: None,
         })
     }
 
-    fn run(&mut self) -> Result<(), DownloadError> {
+    /// Goes on as far as that is possible without anything new.
+    fn turn(&mut self, client: &mut Client) -> Result<(), DownloadError> {
         loop {
-            let now = self.client.now();
+            let now = client.now();
             self.consumer.handle(now, &mut self.inputs, &mut self.out);
             self.lookups.poll(now, self.host, &mut self.inputs, &mut self.out.interests);
-            self.send_interests();
+            for (_, interest) in self.out.interests.iter() {
+                // A full queue drops it, as a network would: it is sent again later.
+                let _ = client.send_octets(interest);
+            }
+            self.out.interests.clear();
             self.take_verify()?;
             self.take_deliveries()?;
-            self.take_events()?;
+            self.take_events(client)?;
             while let Some(report) = self.pool.try_report() {
                 self.take_report(report)?;
             }
-            self.tell()?;
+            self.tell(now)?;
             self.save_now_and_then(now)?;
-            if !self.inputs.is_empty() {
-                continue;
-            }
-            if self.consumer.is_over() {
+            if self.inputs.is_empty() {
                 return Ok(());
             }
-            let wakeup = self.consumer.next_wakeup().unwrap_or(Instant::FAR_FUTURE);
-            let wakeup = wakeup.min(self.lookups.next_wakeup());
-            let deadline = wakeup.min(self.told.plus_ns(PROGRESS_NS));
-            self.client.poll(Some(deadline), &mut self.packets)?;
-            let now = self.client.now();
-            for FromRouter { header, packet } in self.packets.drain(..) {
-                if !self.lookups.take(now, &header, &packet, self.host, &mut self.inputs) {
-                    self.inputs.push(ConsumerInput::Packet { path: PATH, header, packet });
-                }
-            }
         }
-    }
-
-    fn send_interests(&mut self) {
-        for (_, interest) in self.out.interests.iter() {
-            let packet = self.client.pool().copy(interest);
-            // A full queue drops it, as a network would: it is sent again later.
-            let _ = self.client.send(LpHeader::default(), packet);
-        }
-        self.out.interests.clear();
     }
 
     /// Has packets verified: segments by the threads, in batches, the few others right here.
@@ -271,18 +258,18 @@ impl<'a> Download<'a> {
         Ok(())
     }
 
-    fn take_events(&mut self) -> Result<(), DownloadError> {
+    fn take_events(&mut self, client: &Client) -> Result<(), DownloadError> {
         for event in std::mem::take(&mut self.out.events) {
             match event {
                 ConsumerEvent::Found { metadata, is_stored } => {
-                    self.open(Found { metadata, is_stored })?;
+                    self.open(Found { metadata, is_stored }, client)?;
                 }
                 ConsumerEvent::Manifest { digests_per_part } => {
                     let object = self.object.as_mut().expect("opened before");
                     object.has_manifest = digests_per_part.is_some();
                 }
                 ConsumerEvent::NeedKey { key, packet } => {
-                    let now = self.client.now();
+                    let now = client.now();
                     self.lookups.begin(now, key, packet, self.host, &mut self.inputs);
                 }
                 ConsumerEvent::Failed(error) => return Err(error.into()),
@@ -292,12 +279,12 @@ impl<'a> Download<'a> {
         Ok(())
     }
 
-    fn open(&mut self, found: Found) -> Result<(), DownloadError> {
+    fn open(&mut self, found: Found, client: &Client) -> Result<(), DownloadError> {
         let mut output = self.host.output(&found).map_err(DownloadError::Refused)?;
         let (have, segment_size, place) = match output.open(&found.metadata.versioned)? {
             Opened::File { have, segment_size } => (have, segment_size, Place::File(None)),
             Opened::Stream(out) => {
-                let writer = StreamWriter::new(out, self.client.waker());
+                let writer = StreamWriter::new(out, client.waker());
                 let writer = writer.map_err(ClientError::from)?;
                 (SegmentSet::new(), None, Place::Stream(writer))
             }
@@ -307,7 +294,8 @@ impl<'a> Download<'a> {
             Place::Stream(_) => ReaderMode::InOrder,
         };
         let resumed = have.len();
-        let mut object = Object { found, output, place, resumed, has_manifest: false };
+        let mut object =
+            Object { found, output: Some(output), place, resumed, has_manifest: false };
         // An unverified size only says where a segment would go; one that does not fit is refused
         // then.
         if let Some(size) = segment_size.or(object.found.metadata.segment_size) {
@@ -332,8 +320,7 @@ impl<'a> Download<'a> {
         Ok(())
     }
 
-    fn tell(&mut self) -> Result<(), DownloadError> {
-        let now = self.client.now();
+    fn tell(&mut self, now: Instant) -> Result<(), DownloadError> {
         if now < self.told.plus_ns(PROGRESS_NS) {
             return Ok(());
         }
@@ -355,14 +342,14 @@ impl<'a> Download<'a> {
             self.saving = None;
             self.saved = now;
             if let Some(object) = &mut self.object {
-                object.output = output;
+                object.output = Some(output);
             }
         }
-        let Some(object) = self.object.as_mut() else { return Ok(()) };
-        if now < self.saved.plus_ns(SAVE_NS) || object.file().is_none() {
+        let is_due = now >= self.saved.plus_ns(SAVE_NS);
+        let object = self.object.as_mut().filter(|object| is_due && object.file().is_some());
+        let Some(mut output) = object.and_then(|object| object.output.take()) else {
             return Ok(());
-        }
-        let mut output = std::mem::replace(&mut object.output, Box::new(Away));
+        };
         let have = self.consumer.have().clone();
         let saving = run_aside("save", move || {
             // What cannot be noted is fetched again after a break, nothing worse.
@@ -373,33 +360,37 @@ impl<'a> Download<'a> {
         Ok(())
     }
 
-    fn close(mut self, result: Result<(), DownloadError>) -> Result<Summary, DownloadError> {
+    fn close(
+        mut self,
+        now: Instant,
+        result: Result<(), DownloadError>,
+    ) -> Result<Summary, DownloadError> {
         // The threads finish what they have.
         drop(self.pool);
         if let (Some(saving), Some(object)) = (self.saving.take(), &mut self.object)
             && let Ok(output) = saving.recv()
         {
-            object.output = output;
+            object.output = Some(output);
         }
-        let Some(mut object) = self.object.take() else {
+        let Some(object) = self.object.take() else {
             return Err(result.expect_err("no download ends well without an object"));
         };
+        let mut output = object.output.expect("a thread that saves gives it back");
         let written = match object.place {
             Place::File(_) => Ok(()),
             Place::Stream(writer) => writer.finish().map_err(DownloadError::Store),
         };
-        let took_ns = self.client.now().ns_since(self.started);
         if let Err(error) = result.and(written) {
             let have = self.consumer.have();
             if have.is_empty() {
-                object.output.abandon();
+                output.abandon();
             } else {
                 // What cannot be noted is fetched again.
-                let _ = object.output.save_last(have);
+                let _ = output.save_last(have);
             }
             return Err(error);
         }
-        object.output.finish()?;
+        output.finish()?;
         let Found { metadata, is_stored } = object.found;
         let stats = self.consumer.stats();
         Ok(Summary {
@@ -409,11 +400,32 @@ impl<'a> Download<'a> {
             octets: stats.content_octets,
             segments: stats.units,
             segments_resumed: object.resumed,
-            took_ns,
+            took_ns: now.ns_since(self.started),
             has_manifest: object.has_manifest,
             by_face: self.by_face,
             stats,
         })
+    }
+}
+
+impl Endpoint for Download<'_> {
+    fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<FromRouter>) {
+        let now = context.client.now();
+        for FromRouter { header, packet } in packets.drain(..) {
+            if !self.lookups.take(now, &header, &packet, self.host, &mut self.inputs) {
+                self.inputs.push(ConsumerInput::Packet { path: PATH, header, packet });
+            }
+        }
+        self.error = self.turn(context.client).err();
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        let wakeup = self.lookups.next_wakeup().min(self.told.plus_ns(PROGRESS_NS));
+        self.consumer.next_wakeup().into_iter().chain([wakeup]).min()
+    }
+
+    fn is_done(&self) -> bool {
+        self.error.is_some() || self.consumer.is_over()
     }
 }
 
@@ -433,7 +445,8 @@ impl Object {
 
     fn set_segment_size(&mut self, size: u64) -> Result<(), DownloadError> {
         if let Place::File(file) = &mut self.place {
-            *file = Some(self.output.sink(size)?);
+            let output = self.output.as_mut().expect("it is saved once there is a file");
+            *file = Some(output.sink(size)?);
         }
         Ok(())
     }
@@ -444,17 +457,4 @@ fn stated_size(unit: Unit, data: &DataView<'_>) -> Option<u64> {
     let last = data.final_block_id.and_then(|component| component.as_segment());
     let shows = last != Some(unit.chunk) || unit.chunk == 0;
     shows.then(|| (data.content.len() as u64).max(1))
-}
-
-/// Stands in for an output that another thread has.
-struct Away;
-
-impl Output for Away {
-    fn open(&mut self, _versioned: &Name) -> Result<Opened, OutputError> {
-        unreachable!("it was opened before")
-    }
-
-    fn save(&mut self, _have: &SegmentSet) -> std::io::Result<()> {
-        Ok(())
-    }
 }
