@@ -353,8 +353,10 @@ fn a_demo_that_is_broken_off_leaves_nothing() {
         wait_until(file, || {
             demo_dir().is_some_and(|dir| dir.expect("readable").path().join(file).exists())
         });
-        demo.signal(Signal::SIGTERM);
-        let message = demo.finish().failure();
+        demo.signal(Signal::SIGINT);
+        let ended = demo.finish();
+        assert_eq!(ended.status.code(), Some(130));
+        let message = ended.failure();
         assert!(message.contains("interrupted"), "{message}");
         assert!(demo_dir().is_none(), "it left its files behind");
     }

@@ -13,6 +13,8 @@ use anyhow::{Context, bail, ensure};
 use serde::de::{Error as _, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use weir_base::units::{Size, Time};
+use weir_face::FaceUri;
+use weir_forward::PREFIX_COMPONENTS_MAX;
 use weir_options::{DisksOptions, StoreOptions};
 use weir_runtime::{
     DisciplineConfig, FaceBounds, FaceDefaults, Listener, ManagementConfig, RuntimeConfig,
@@ -428,6 +430,7 @@ impl FromStr for UriText {
         let known = ["udp", "udp4", "udp6", "tcp", "tcp4", "tcp6", "unix"];
         match text.split_once("://") {
             Some((scheme, rest)) if known.contains(&scheme) && !rest.is_empty() => {
+                FaceUri::check(text).map_err(|error| error.to_string())?;
                 Ok(Self(text.to_owned()))
             }
             _ => Err(format!(
@@ -449,9 +452,17 @@ impl FromStr for Prefix {
         if !text.starts_with('/') && !text.starts_with("ndn:") {
             return Err(format!("`{text}` is not a prefix; it begins with a slash: \"/{text}\""));
         }
-        Name::from_str(text)
-            .map(Self)
-            .map_err(|error| format!("`{text}` is not a name: {error}; write for example \"/a/b\""))
+        let name = Name::from_str(text).map_err(|error| {
+            format!("`{text}` is not a name: {error}; write for example \"/a/b\"")
+        })?;
+        let count = name.component_count();
+        if count > PREFIX_COMPONENTS_MAX {
+            return Err(format!(
+                "the prefix has {count} components, more than the {PREFIX_COMPONENTS_MAX} that a \
+                 router looks at; write a shorter one"
+            ));
+        }
+        Ok(Self(name))
     }
 }
 

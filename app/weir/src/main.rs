@@ -85,7 +85,10 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             eprintln!("weir: {error:#}");
-            ExitCode::from(exit_code(&error))
+            match error.downcast_ref::<transfer::Interrupted>().is_some() {
+                true => ExitCode::from(transfer::INTERRUPTED),
+                false => ExitCode::from(exit_code(&error)),
+            }
         }
     }
 }

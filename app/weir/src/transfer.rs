@@ -131,16 +131,38 @@ pub(crate) fn octet_bar(message: impl Into<String>, total: Option<u64>) -> Progr
     bar
 }
 
+/// The user stopped the command before its end.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted{0}")]
+pub(crate) struct Interrupted(pub(crate) &'static str);
+
+/// What shells take for "ended by Ctrl-C".
+pub(crate) const INTERRUPTED: u8 = 130;
+
 /// A name that can be published and asked for.
 pub(crate) fn parse_name(text: &str) -> Result<Name, String> {
-    let name: Name = text.parse().map_err(|error| format!("{error}"))?;
+    let name = parse_prefix(text)?;
     if name.is_empty() {
         return Err("a name needs at least one component, such as /data/file".into());
     }
-    if !text.starts_with('/') && !text.starts_with("ndn:") {
+    Ok(name)
+}
+
+/// A name, or / for every name.
+pub(crate) fn parse_prefix(text: &str) -> Result<Name, String> {
+    if !text.is_empty() && !text.starts_with('/') && !text.starts_with("ndn:") {
         return Err(format!("a name begins with a slash: /{text}"));
     }
-    Ok(name)
+    text.parse().map_err(|error| format!("{error}"))
+}
+
+/// A number of threads to work on.
+pub(crate) fn parse_threads(text: &str) -> Result<u32, String> {
+    const THREADS_MAX: u32 = 256;
+    match parse_positive(text)? {
+        threads @ ..=THREADS_MAX => Ok(threads),
+        _ => Err(format!("at most {THREADS_MAX}; more than there are processors gain nothing")),
+    }
 }
 
 /// A number of octets or a count that must not be 0.

@@ -106,6 +106,47 @@ fn configuration_errors_name_file_line_and_key() {
     assert!(error_text(&output).contains("/no/such/file.toml"));
 }
 
+/// A message at the start, with the line and the value, instead of a failure later.
+#[test]
+fn what_could_only_fail_later_is_refused_with_its_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("weir.toml");
+    let long: String = (0..33).map(|number| format!("/{number}")).collect();
+    let route = format!("[[face]]\nuri = \"udp://127.0.0.1:9\"\nroutes = [\"{long}\"]\n");
+    let strategy = format!("[[strategy]]\nprefix = \"{long}\"\nstrategy = \"multicast\"\n");
+    let uri = |uri: &str| format!("[[face]]\nuri = \"{uri}\"\n");
+    for (text, parts) in [
+        (route, ["line 3", "33 components"]),
+        (strategy, ["line 2", "33 components"]),
+        (uri("udp://router.example:99999"), ["line 2", "beyond 65535"]),
+        (uri("udp://0.0.0.0"), ["line 2", "address of no peer"]),
+        (uri("tcp://:6363"), ["line 2", "not a face URI"]),
+    ] {
+        std::fs::write(&file, &text).unwrap();
+        let output = weir().args(["router", "-c"]).arg(&file).output().unwrap();
+        let message = error_text(&output);
+        for part in parts {
+            assert!(message.contains(part), "{text}: {message}");
+        }
+    }
+    for (words, part) in [
+        (&["get", "/a", "--threads", "100000"][..], "at most 256"),
+        (&["put", "x", "/a", "--threads", "257"], "at most 256"),
+        (&["get", "/a", "--router", "udp://0.0.0.0"], "address of no peer"),
+        (&["get", "/a", "--router", "udp://127.0.0.1:99999"], "beyond 65535"),
+        (&["route", "add", "a/b", "256"], "begins with a slash: /a/b"),
+        (&["route", "show", "a/b"], "begins with a slash: /a/b"),
+        (&["strategy", "set", "a", "multicast"], "begins with a slash: /a"),
+        (&["cs", "erase", "a"], "begins with a slash: /a"),
+        (&["ping", "a"], "begins with a slash: /a"),
+    ] {
+        let mut command = weir();
+        command.args(words).env("NDN_CLIENT_TRANSPORT", "unix:///no/router/here.sock");
+        let message = error_text(&command.output().unwrap());
+        assert!(message.contains(part), "{words:?}: {message}");
+    }
+}
+
 #[test]
 fn the_printed_default_configuration_is_a_configuration() {
     let directory = tempfile::tempdir().unwrap();

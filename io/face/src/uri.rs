@@ -54,6 +54,12 @@ pub enum FaceUriError {
     /// The scheme is not known.
     #[error("face URI scheme `{0}` is not supported")]
     UnsupportedScheme(String),
+    /// An address that no peer has, such as 0.0.0.0, or port 0.
+    #[error("`{0}` is the address of no peer; give that of one, such as udp://192.0.2.1:6363")]
+    NoPeer(String),
+    /// A port beyond the largest.
+    #[error("`{0}` has a port beyond 65535")]
+    Port(String),
 }
 
 /// Why an address could not be resolved.
@@ -159,6 +165,21 @@ impl FaceUri {
         }
     }
 
+    /// Whether the address may be a peer's: not 0.0.0.0, and not port 0.
+    pub fn may_be_peer(&self) -> bool {
+        self.socket_addr()
+            .is_none_or(|address| !address.ip().is_unspecified() && address.port() != 0)
+    }
+
+    /// Whether [`Self::resolve`] can do something with `text`, as far as can be said without a look
+    /// at the name service.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(text: &str) -> Result<(), FaceUriError> {
+        read_lenient(text).map(|_| ())
+    }
+
     /// Reads what people type: `udp://router.example`, `tcp4://10.0.0.1`, any canonical form. A
     /// missing port is the scheme's default; of several addresses the first is taken. Blocks for
     /// name resolution.
@@ -166,20 +187,10 @@ impl FaceUri {
     /// # Errors
     /// [`ResolveError`]: the text is malformed, or the host has no address.
     pub fn resolve(text: &str) -> Result<Self, ResolveError> {
-        let (scheme, rest) = split_scheme(text)?;
-        let Some(ip) = ip_scheme(scheme) else {
-            return Ok(text.parse()?);
+        let (ip, host, port) = match read_lenient(text)? {
+            Lenient::Whole(uri) => return Ok(uri),
+            Lenient::Host { ip, host, port } => (ip, host, port),
         };
-        let rest = rest.strip_suffix('/').unwrap_or(rest);
-        let (host, port) =
-            split_host_port(rest).ok_or_else(|| FaceUriError::Malformed(text.to_owned()))?;
-        let port = port.unwrap_or(ip.port_default);
-        if let Some(address) = parse_address(host, port) {
-            if !ip.family.has(address.ip()) {
-                return Err(FaceUriError::NotCanonical(text.to_owned()).into());
-            }
-            return Ok((ip.make)(address));
-        }
         let mut found = (host, port)
             .to_socket_addrs()
             .map_err(|source| ResolveError::Lookup { host: host.to_owned(), source })?;
@@ -191,6 +202,33 @@ impl FaceUri {
     }
 }
 
+/// What people type, as far as it can be read without the name service.
+enum Lenient<'a> {
+    Whole(FaceUri),
+    Host { ip: IpScheme, host: &'a str, port: u16 },
+}
+
+fn read_lenient(text: &str) -> Result<Lenient<'_>, FaceUriError> {
+    let (scheme, rest) = split_scheme(text)?;
+    let Some(ip) = ip_scheme(scheme) else {
+        return text.parse().map(Lenient::Whole);
+    };
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    let (host, port) = split_host_port(rest, text)?;
+    let port = port.unwrap_or(ip.port_default);
+    let Some(address) = parse_address(host, port) else {
+        return Ok(Lenient::Host { ip, host, port });
+    };
+    if !ip.family.has(address.ip()) {
+        return Err(FaceUriError::NotCanonical(text.to_owned()));
+    }
+    let uri = (ip.make)(address);
+    if !uri.may_be_peer() {
+        return Err(FaceUriError::NoPeer(text.to_owned()));
+    }
+    Ok(Lenient::Whole(uri))
+}
+
 impl FromStr for FaceUri {
     type Err = FaceUriError;
 
@@ -200,7 +238,7 @@ impl FromStr for FaceUri {
         let malformed = || FaceUriError::Malformed(text.to_owned());
         if let Some(ip) = ip_scheme(scheme) {
             let not_canonical = || FaceUriError::NotCanonical(text.to_owned());
-            let (host, port) = split_host_port(rest).ok_or_else(malformed)?;
+            let (host, port) = split_host_port(rest, text)?;
             let address = port.and_then(|port| parse_address(host, port));
             let address = address.filter(|address| ip.family.has(address.ip()));
             let is_exact = !matches!(scheme, "udp" | "tcp");
@@ -267,15 +305,16 @@ fn split_scheme(text: &str) -> Result<(&str, &str), FaceUriError> {
         .ok_or_else(|| FaceUriError::Malformed(text.to_owned()))
 }
 
-/// `host`, `host:port`, `[v6]`, `[v6]:port`; a bare IPv6 address is not taken, its port would be
-/// ambiguous.
-fn split_host_port(text: &str) -> Option<(&str, Option<u16>)> {
+/// `host`, `host:port`, `[v6]`, `[v6]:port` of `uri`; a bare IPv6 address is not taken, its port
+/// would be ambiguous.
+fn split_host_port<'a>(text: &'a str, uri: &str) -> Result<(&'a str, Option<u16>), FaceUriError> {
+    let malformed = || FaceUriError::Malformed(uri.to_owned());
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
-            let (host, after) = rest.split_once(']')?;
+            let (host, after) = rest.split_once(']').ok_or_else(malformed)?;
             match after {
                 "" => (host, None),
-                _ => (host, Some(after.strip_prefix(':')?)),
+                _ => (host, Some(after.strip_prefix(':').ok_or_else(malformed)?)),
             }
         }
         None => match text.split_once(':') {
@@ -283,15 +322,15 @@ fn split_host_port(text: &str) -> Option<(&str, Option<u16>)> {
             None => (text, None),
         },
     };
-    let is_plain = !host.is_empty() && !host.contains(['/', '[', ']', '@', ' ']);
-    let port = match port {
-        Some(digits) if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => {
-            Some(digits.parse().ok()?)
-        }
-        Some(_) => return None,
-        None => None,
-    };
-    is_plain.then_some((host, port))
+    if host.is_empty() || host.contains(['/', '[', ']', '@', ' ']) {
+        return Err(malformed());
+    }
+    let Some(digits) = port else { return Ok((host, None)) };
+    if digits.is_empty() || !digits.bytes().all(|octet| octet.is_ascii_digit()) {
+        return Err(malformed());
+    }
+    let port = digits.parse().map_err(|_| FaceUriError::Port(uri.to_owned()))?;
+    Ok((host, Some(port)))
 }
 
 fn parse_address(host: &str, port: u16) -> Option<SocketAddr> {
@@ -343,7 +382,10 @@ mod tests {
         ] {
             let uri: FaceUri = text.parse().unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(uri.to_string(), text);
-            assert_eq!(FaceUri::resolve(text).unwrap(), uri);
+            match FaceUri::resolve(text) {
+                Ok(resolved) => assert_eq!(resolved, uri),
+                Err(error) => assert!(!uri.may_be_peer(), "{error}"),
+            }
         }
     }
 
@@ -375,7 +417,6 @@ mod tests {
             "fd://x",
             "internal://x",
             "ether://02:00",
-            "udp4://1.2.3.4:99999",
             "udp4+dev://:1",
             "udp6://[::1",
             "udp4://a b:1",
@@ -389,6 +430,21 @@ mod tests {
         assert_eq!(
             "http3://x".parse::<FaceUri>(),
             Err(FaceUriError::UnsupportedScheme("http3".to_owned()))
+        );
+    }
+
+    #[test]
+    fn what_can_be_no_peer_is_said_without_a_lookup() {
+        let refusal = |text| FaceUri::check(text).expect_err(text);
+        assert_eq!(refusal("udp://x:99999"), FaceUriError::Port("udp://x:99999".into()));
+        for text in ["udp://0.0.0.0", "tcp://[::]:6363", "udp4://192.0.2.1:0"] {
+            assert_eq!(refusal(text), FaceUriError::NoPeer(text.into()));
+            assert!(FaceUri::resolve(text).is_err());
+        }
+        assert_eq!(FaceUri::check("udp://no-such-host.invalid"), Ok(()));
+        assert_eq!(
+            "udp4://1.2.3.4:99999".parse::<FaceUri>(),
+            Err(FaceUriError::Port("udp4://1.2.3.4:99999".into()))
         );
     }
 

@@ -13,6 +13,7 @@ use weir_wire::Name;
 use crate::cmd::face::Switch;
 use crate::management_client::{ManagementArgs, ManagementClient};
 use crate::table::{count, octets, out, outln};
+use crate::transfer::parse_prefix;
 use weir_base::units::Size;
 
 /// Show, configure and erase the content store of a running router.
@@ -51,6 +52,7 @@ enum CsCommand {
     /// is erased as well.
     Erase {
         /// The prefix; / erases everything
+        #[arg(value_parser = parse_prefix)]
         prefix: Name,
         /// Erase at most this many Data
         #[arg(long)]

@@ -17,7 +17,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use crate::table::outln;
-use crate::transfer::Stop;
+use crate::transfer::{Interrupted, Stop};
 use network::Network;
 use weir_base::units::Size;
 
@@ -141,7 +141,7 @@ fn make_random_file(path: &Path, size: u64, stop: &Stop) -> anyhow::Result<PathB
     let mut block = vec![0; 1 << 20];
     let mut left = size;
     while left > 0 {
-        ensure!(!stop.is_set(), "interrupted");
+        ensure!(!stop.is_set(), Interrupted(""));
         random.fill_bytes(&mut block);
         let len = left.min(block.len() as u64);
         file.write_all(&block[..len as usize]).with_context(context)?;

@@ -18,7 +18,10 @@ use weir_transport::{ConsumerConfig, ConsumerError, Controller, LISTING_KEYWORD,
 use weir_wire::{DataView, Name};
 
 use self::report::Report;
-use crate::transfer::{KeyArgs, RouterArgs, Stop, octet_bar, parse_name, parse_positive, trust};
+use crate::transfer::{
+    Interrupted, KeyArgs, RouterArgs, Stop, octet_bar, parse_name, parse_positive, parse_threads,
+    trust,
+};
 
 /// Largest listing of a directory, in octets.
 const LISTING_BYTES_MAX: u64 = 256 << 20;
@@ -65,7 +68,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     trust_anchor: Vec<PathBuf>,
     /// Threads that verify and write [default: one for each processor]
-    #[arg(long, value_name = "N", value_parser = parse_positive)]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<u32>,
     #[command(flatten)]
     router: RouterArgs,
@@ -456,8 +459,9 @@ fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
             "{error}. When the router is back, give the command again; it goes on where it was"
         ),
         DownloadError::Stopped if args.output.as_deref() != Some(Path::new("-")) => {
-            anyhow::anyhow!("interrupted; give the command again to go on where it was")
+            Interrupted("; give the command again to go on where it was").into()
         }
+        DownloadError::Stopped => Interrupted("").into(),
         _ => error.into(),
     }
 }

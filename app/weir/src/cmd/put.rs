@@ -16,7 +16,8 @@ use weir_wire::Name;
 
 use crate::table::{count, octets, outln};
 use crate::transfer::{
-    KeyArgs, RouterArgs, Stop, octet_bar, parse_name, parse_positive, refuse_local_name,
+    KeyArgs, RouterArgs, Stop, octet_bar, parse_name, parse_positive, parse_threads,
+    refuse_local_name,
 };
 
 /// How long to wait before the router is tried again.
@@ -52,7 +53,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     version: Option<u64>,
     /// Threads that sign [default: one for each processor]
-    #[arg(long, value_name = "N", value_parser = parse_positive)]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<u32>,
     #[command(flatten)]
     router: RouterArgs,

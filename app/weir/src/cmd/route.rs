@@ -16,6 +16,7 @@ use weir_wire::Name;
 use crate::cmd::face::{find_face, make_face};
 use crate::management_client::{ManagementArgs, ManagementClient};
 use crate::table::{Align, Table, out, outln, span};
+use crate::transfer::parse_prefix;
 use weir_base::units::Time;
 
 /// List, add and remove routes of a running router.
@@ -36,6 +37,7 @@ enum RouteCommand {
     /// Show the routes that a name would take
     Show {
         /// The name
+        #[arg(value_parser = parse_prefix)]
         name: Name,
     },
     /// Send Interests for a prefix to a face
@@ -43,6 +45,7 @@ enum RouteCommand {
     /// Take a route back
     Remove {
         /// The prefix
+        #[arg(value_parser = parse_prefix)]
         prefix: Name,
         /// Number or address of the face
         face: String,
@@ -55,6 +58,7 @@ enum RouteCommand {
 #[derive(clap::Args)]
 struct AddArgs {
     /// The prefix, for example /ndn/video; / means every name
+    #[arg(value_parser = parse_prefix)]
     prefix: Name,
     /// Where to: a router's address such as udp://router.example (a face is made when there is
     /// none), or the number of a face

@@ -9,6 +9,7 @@ use weir_wire::Name;
 
 use crate::management_client::ManagementArgs;
 use crate::table::{Align, Table, out, outln};
+use crate::transfer::parse_prefix;
 
 /// List, set and unset forwarding strategies of a running router.
 ///
@@ -29,11 +30,13 @@ enum StrategyCommand {
     /// Show which strategy a name is forwarded with
     Show {
         /// The name
+        #[arg(value_parser = parse_prefix)]
         name: Name,
     },
     /// Choose the strategy of a prefix and everything below it
     Set {
         /// The prefix; / means every name
+        #[arg(value_parser = parse_prefix)]
         prefix: Name,
         /// best-route, multicast, lowest-rtt, or a full strategy name with version and parameters
         #[arg(value_parser = parse_strategy)]
@@ -42,6 +45,7 @@ enum StrategyCommand {
     /// Go back to the strategy of the shorter prefix
     Unset {
         /// The prefix
+        #[arg(value_parser = parse_prefix)]
         prefix: Name,
     },
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use weir_base::{FaceId, Instant};
-use weir_face::{Connected, FaceUri, Socket, UdpOptions, UdpPort, udp_local_toward};
+use weir_face::{Connected, FaceUri, FaceUriError, Socket, UdpOptions, UdpPort, udp_local_toward};
 use weir_forward::FaceScope;
 use weir_link::{DisciplineConfig, LinkConfig};
 use weir_manage::{
@@ -219,6 +219,9 @@ impl Control {
     /// faces/create: answered now, or when the connection stands.
     pub(super) fn create_face(&mut self, txn: u64, request: FaceRequest) {
         let result = match request.uri.parse::<FaceUri>() {
+            Ok(remote) if !remote.may_be_peer() => {
+                Err(FaceError::Unsupported(FaceUriError::NoPeer(request.uri.clone()).to_string()))
+            }
             Ok(remote) if remote.is_made_by_command() => match self.existing(&remote) {
                 Some(exists) => Err(exists),
                 // Nothing to wait for.

@@ -13,6 +13,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
+use crate::transfer::Interrupted;
+
 /// How long a process may take to end once it was asked to.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -38,7 +40,7 @@ impl Process {
             .with_context(|| format!("cannot write {}", log.display()))?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
         let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-        ensure!(!running.is_stopped, "interrupted");
+        ensure!(!running.is_stopped, Interrupted(""));
         let child = command.spawn().with_context(|| format!("cannot start the {title}"))?;
         running.pids.push(child.id());
         Ok(Self { title: title.to_owned(), child, log })
@@ -53,7 +55,7 @@ impl Process {
 
     fn failure(&self, what: &str) -> anyhow::Error {
         if RUNNING.lock().unwrap_or_else(PoisonError::into_inner).is_stopped {
-            return anyhow::anyhow!("interrupted");
+            return Interrupted("").into();
         }
         match std::fs::read_to_string(&self.log).unwrap_or_default().trim_end() {
             // What it said could not be written, most likely.
