@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, Rng};
-use weir_wire::{DataView, InterestView, NackReason, NameView};
+use weir_wire::{DataView, InterestView, NackReason, Name, NameView};
 
 use crate::PathId;
 use crate::consumer::scoreboard::{GiveUp, nack_wait_ns};
@@ -39,10 +39,10 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request for the name of this value, which is due at `now`.
-    pub fn new(name: Vec<u8>, selectors: Selectors, tries: Tries, now: Instant) -> Self {
+    /// A request for `name`, which is due at `now`.
+    pub fn new(name: &Name, selectors: Selectors, tries: Tries, now: Instant) -> Self {
         Self {
-            name,
+            name: name.value().to_vec(),
             selectors,
             tries,
             due_at: now,
@@ -159,9 +159,6 @@ impl Request {
     }
 
     /// The name asked for.
-    ///
-    /// # Panics
-    /// When it was made from octets that are no name.
     pub fn name(&self) -> NameView<'_> {
         NameView::from_value(&self.name).expect("it was made from a name")
     }

@@ -155,7 +155,7 @@ fn request(wanted: &Wanted, must_be_fresh: bool, now: Instant) -> Request {
     }
     let selectors =
         Selectors { can_be_prefix: true, must_be_fresh, lifetime_ms: LIFETIME_MS, nonce: 0 };
-    Request::new(name.value().to_vec(), selectors, TRIES, now)
+    Request::new(&name, selectors, TRIES, now)
 }
 
 #[cfg(test)]

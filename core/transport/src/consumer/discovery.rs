@@ -2,18 +2,18 @@
 
 use weir_base::{Instant, NS_PER_MS, Packet};
 use weir_security::manifest::{MANIFEST_KEYWORD, ManifestPart};
-use weir_wire::{DataView, InterestView, NackReason, Name};
+use weir_wire::{DataView, NackReason};
 
 use super::config::Verification;
 use super::naming::{METADATA_INDEX, Naming};
+use super::requests::Purpose;
+use super::scoreboard::{Failed, GiveUp};
 use super::target::Target;
 use super::verify::{Incoming, REFUSALS_MAX};
 use super::{
     CONTENT_TYPE_NACK, Consumer, ConsumerError, ConsumerEvent, ConsumerOutbox, DISCOVERY_TRIES,
     Stage, error_of,
 };
-use crate::PathId;
-use crate::consumer::scoreboard::GiveUp;
 use crate::interest::Selectors;
 use crate::metadata::{METADATA_KEYWORD, Metadata};
 use crate::request::{Request, Tries};
@@ -26,32 +26,9 @@ const STORED_TRIES: Tries = Tries { sends_max: 2, nacks_max: 1 };
 const MANIFEST_ROUND_TRIPS: u64 = 4;
 const MANIFEST_WAIT_MIN_NS: u64 = 100 * NS_PER_MS;
 
-/// Looks whether a version has a manifest.
-#[derive(Debug)]
-pub(super) struct Probe {
-    /// `None` once it is known that there is no manifest.
-    manifest: Option<Request>,
-    first: Request,
-    /// The first segment, once it has come, and when to go on without a manifest.
-    held: Option<(Incoming, Instant)>,
-}
-
-impl Probe {
-    pub(super) fn next_wakeup(&self) -> Instant {
-        let first = self.held.as_ref().map_or(self.first.due_at(), |&(_, at)| at);
-        self.manifest.as_ref().map_or(first, |request| request.due_at().min(first))
-    }
-
-    pub(super) fn path_removed(&mut self, path: PathId, now: Instant) {
-        self.first.path_removed(path, now);
-        if let Some(manifest) = &mut self.manifest {
-            manifest.path_removed(path, now);
-        }
-    }
-}
-
 impl Consumer {
-    pub(super) fn discover(&self, now: Instant, is_stored: bool) -> Stage {
+    /// Looks for the name of the version, perhaps once more, and perhaps in stores.
+    pub(super) fn discover(&mut self, now: Instant, is_stored: bool) {
         let (name, must_be_fresh, tries) = match &self.target {
             Target::Latest { object, .. } => {
                 let mut name = object.clone();
@@ -66,26 +43,58 @@ impl Consumer {
             lifetime_ms: self.config.lifetime_ms,
             nonce: 0,
         };
-        let request = Request::new(name.value().to_vec(), selectors, tries, now);
-        Stage::Discovering { request, is_stored }
+        self.requests.clear();
+        self.requests.add(Purpose::Discovery, Request::new(&name, selectors, tries, now));
+        self.stage = Stage::Discovering { is_stored };
     }
 
-    /// A Data that discovery asked for came.
-    pub(super) fn discovered(
+    /// Data came before the scoreboard took over.
+    pub(super) fn answered(
         &mut self,
         now: Instant,
         data: &DataView<'_>,
         incoming: Incoming,
         out: &mut ConsumerOutbox,
     ) {
-        let Stage::Discovering { request, is_stored } = &self.stage else { return };
-        let is_stored = *is_stored;
-        if let Some(rtt_ns) = request.rtt_ns(now) {
+        let Some((purpose, request)) = self.requests.take_answered(data) else {
+            self.stats.unwanted += 1;
+            return;
+        };
+        let rtt_ns = request.rtt_ns(now);
+        if let Some(rtt_ns) = rtt_ns {
             self.scoreboard.first_rtt(request.path(), rtt_ns);
         }
-        if data.content_type == CONTENT_TYPE_NACK {
+        let is_refusal = data.content_type == CONTENT_TYPE_NACK;
+        if purpose == Purpose::Manifest {
+            let part = ManifestPart::decode(data.content).ok().filter(|_| !is_refusal);
+            let Some(part) = part else { return self.no_manifest(now, out) };
+            self.first_part_done = true;
+            self.end_probe(now, Some(part.digests_per_part as u64), out);
+            return self.accept(now, 0, incoming, out);
+        }
+        if is_refusal {
             return self.fail(ConsumerError::Refused(data.name.to_name()), out);
         }
+        let Stage::Probing { held } = &mut self.stage else {
+            return self.discovered(now, data, incoming, out);
+        };
+        let wait_ns = MANIFEST_ROUND_TRIPS * rtt_ns.unwrap_or(0);
+        *held = Some((incoming, now.plus_ns(wait_ns.max(MANIFEST_WAIT_MIN_NS))));
+        self.learn_last(data, out);
+        if !self.requests.contains(Purpose::Manifest) {
+            self.end_probe(now, None, out);
+        }
+    }
+
+    /// The Data that discovery asked for came.
+    fn discovered(
+        &mut self,
+        now: Instant,
+        data: &DataView<'_>,
+        incoming: Incoming,
+        out: &mut ConsumerOutbox,
+    ) {
+        let Stage::Discovering { is_stored } = self.stage else { return };
         let object = self.target.name();
         if let Target::Prefix { .. } = self.target {
             // The Data is a segment, or the whole object.
@@ -125,7 +134,7 @@ impl Consumer {
         if self.verification.count_refusal(METADATA_INDEX) > REFUSALS_MAX {
             return self.fail(error, out);
         }
-        self.stage = self.discover(now, false);
+        self.discover(now, false);
     }
 
     /// The metadata is what its producer signed.
@@ -160,10 +169,10 @@ impl Consumer {
         manifest.append_keyword(MANIFEST_KEYWORD).append_segment(0);
         let mut first = metadata.versioned.clone();
         first.append_segment(layout.first_segment());
-        let request =
-            |name: Name| Request::new(name.value().to_vec(), selectors, DISCOVERY_TRIES, now);
-        let (manifest, first) = (Some(request(manifest)), request(first));
-        self.stage = Stage::Probing(Probe { manifest, first, held: None });
+        for (purpose, name) in [(Purpose::Manifest, manifest), (Purpose::FirstSegment, first)] {
+            self.requests.add(purpose, Request::new(&name, selectors, DISCOVERY_TRIES, now));
+        }
+        self.stage = Stage::Probing { held: None };
     }
 
     /// The names of all segments are known: the scoreboard takes over.
@@ -183,9 +192,15 @@ impl Consumer {
     }
 
     /// Goes on without a manifest, or with one, once the first segment or a part is there.
-    fn end_probe(&mut self, now: Instant, per_part: Option<u64>, out: &mut ConsumerOutbox) {
-        let Stage::Probing(probe) = &mut self.stage else { return };
-        let held = probe.held.take();
+    pub(super) fn end_probe(
+        &mut self,
+        now: Instant,
+        per_part: Option<u64>,
+        out: &mut ConsumerOutbox,
+    ) {
+        let Stage::Probing { held } = &mut self.stage else { return };
+        let held = held.take();
+        self.requests.clear();
         self.begin(per_part, out);
         if let Some((incoming, _)) = held {
             let Naming::Object(layout) = &self.naming else { return };
@@ -198,156 +213,74 @@ impl Consumer {
         }
     }
 
-    pub(super) fn probed(
-        &mut self,
-        now: Instant,
-        data: &DataView<'_>,
-        incoming: Incoming,
-        out: &mut ConsumerOutbox,
-    ) {
-        let Stage::Probing(probe) = &mut self.stage else { return };
-        if let Some(request) = probe.manifest.take_if(|request| request.is_answered_by(data)) {
-            if let Some(rtt_ns) = request.rtt_ns(now) {
-                self.scoreboard.first_rtt(request.path(), rtt_ns);
-            }
-            let part = ManifestPart::decode(data.content).ok();
-            if let Some(part) = part.filter(|_| data.content_type != CONTENT_TYPE_NACK) {
-                self.first_part_done = true;
-                self.end_probe(now, Some(part.digests_per_part as u64), out);
-                self.accept(now, 0, incoming, out);
-            } else {
-                self.no_manifest(now, out);
-            }
-        } else if probe.first.is_answered_by(data) && probe.held.is_none() {
-            if data.content_type == CONTENT_TYPE_NACK {
-                return self.fail(ConsumerError::Refused(data.name.to_name()), out);
-            }
-            let rtt_ns = probe.first.rtt_ns(now);
-            let wait_ns = MANIFEST_ROUND_TRIPS * rtt_ns.unwrap_or(0);
-            probe.held = Some((incoming, now.plus_ns(wait_ns.max(MANIFEST_WAIT_MIN_NS))));
-            let is_without_manifest = probe.manifest.is_none();
-            if let Some(rtt_ns) = rtt_ns {
-                self.scoreboard.first_rtt(probe.first.path(), rtt_ns);
-            }
-            self.learn_last(data, out);
-            if is_without_manifest {
-                self.end_probe(now, None, out);
-            }
-        } else {
-            self.stats.unwanted += 1;
-        }
-    }
-
     /// The manifest cannot be had: on without it, once it is known that the object can.
     fn no_manifest(&mut self, now: Instant, out: &mut ConsumerOutbox) {
-        let Stage::Probing(probe) = &mut self.stage else { return };
-        probe.manifest = None;
-        if probe.held.is_some() {
+        self.requests.take(Purpose::Manifest);
+        if let Stage::Probing { held: Some(_) } = self.stage {
             self.end_probe(now, None, out);
         }
     }
 
-    /// A Nack came before the scoreboard took over.
-    pub(super) fn early_nack(
+    /// A request was refused, perhaps for the last time.
+    pub(super) fn request_nacked(
         &mut self,
         now: Instant,
-        interest: &InterestView<'_>,
+        (purpose, result): (Purpose, Result<(), GiveUp>),
         reason: NackReason,
         out: &mut ConsumerOutbox,
     ) {
-        match &mut self.stage {
-            Stage::Discovering { request, .. } => {
-                self.stats.nacks += 1;
-                match request.nacked(interest, reason, now) {
-                    Err(give_up) => self.give_up(now, give_up, out),
-                    // While the producer may be coming up, a store may do.
-                    Ok(true) if reason == NackReason::NoRoute => {
-                        self.ask_stores(now);
-                    }
-                    Ok(_) => {}
-                }
+        match (purpose, result) {
+            (_, Err(give_up)) => self.give_up(now, purpose, give_up, out),
+            // A Nack of Duplicate says nothing about the manifest; any other, that it cannot be
+            // had.
+            (Purpose::Manifest, Ok(())) if reason != NackReason::Duplicate => {
+                self.no_manifest(now, out);
             }
-            Stage::Probing(probe) => {
-                self.stats.nacks += 1;
-                let manifest = probe.manifest.as_mut();
-                if let Some(request) = manifest.filter(|request| request.name() == interest.name) {
-                    // A Nack of Duplicate says nothing about the manifest; any other, that it
-                    // cannot be had.
-                    let result = request.nacked(interest, reason, now);
-                    if result.is_err() || reason != NackReason::Duplicate {
-                        self.no_manifest(now, out);
-                    }
-                } else if let Err(give_up) = probe.first.nacked(interest, reason, now) {
-                    self.give_up(now, give_up, out);
-                }
+            // While the producer may be coming up, a store may do.
+            (Purpose::Discovery, Ok(()))
+                if reason == NackReason::NoRoute && self.may_ask_stores() =>
+            {
+                self.ask_stores(now);
             }
             _ => {}
         }
     }
 
-    /// Asks for metadata that need not be fresh, if that is wanted and has not been done. Whether
-    /// it is done now.
-    fn ask_stores(&mut self, now: Instant) -> bool {
+    /// Whether metadata that need not be fresh will do, and has not been asked for.
+    fn may_ask_stores(&self) -> bool {
         let is_wanted = matches!(self.target, Target::Latest { allow_stored: true, .. });
-        if !is_wanted || self.has_asked_stores {
-            return false;
-        }
+        is_wanted && !self.has_asked_stores
+    }
+
+    fn ask_stores(&mut self, now: Instant) {
         self.has_asked_stores = true;
-        self.stage = self.discover(now, true);
-        true
+        self.discover(now, true);
     }
 
-    /// A single request has come to nothing.
-    fn give_up(&mut self, now: Instant, reason: GiveUp, out: &mut ConsumerOutbox) {
-        if let Stage::Discovering { is_stored, .. } = self.stage {
-            if is_stored && reason == GiveUp::NoRoute {
-                // No store has it: back to waiting for the producer.
-                self.stage = self.discover(now, false);
-                return;
+    /// A single request has come to nothing. Without the first segment there is nothing; without
+    /// the manifest there are signatures.
+    pub(super) fn give_up(
+        &mut self,
+        now: Instant,
+        purpose: Purpose,
+        reason: GiveUp,
+        out: &mut ConsumerOutbox,
+    ) {
+        match (purpose, &self.stage) {
+            (Purpose::Again(index), _) => self.unit_failed(Failed { index, reason }, out),
+            (Purpose::Manifest, _) => self.no_manifest(now, out),
+            // No store has it: back to waiting for the producer.
+            (Purpose::Discovery, Stage::Discovering { is_stored: true })
+                if reason == GiveUp::NoRoute =>
+            {
+                self.discover(now, false);
             }
-            if !is_stored && self.ask_stores(now) {
-                return;
+            (Purpose::Discovery, Stage::Discovering { is_stored: false })
+                if self.may_ask_stores() =>
+            {
+                self.ask_stores(now);
             }
-        }
-        self.fail(error_of(self.target.name(), reason), out);
-    }
-
-    pub(super) fn advance_discovery(&mut self, now: Instant, out: &mut ConsumerOutbox) {
-        let Some(path) = self.scoreboard.first_path() else { return };
-        while let Stage::Discovering { request, .. } = &mut self.stage {
-            match request.poll(path, now, &mut self.rng, &mut out.interests) {
-                Ok(is_sent) => {
-                    self.stats.interests += u64::from(is_sent);
-                    return;
-                }
-                Err(give_up) => self.give_up(now, give_up, out),
-            }
-        }
-    }
-
-    pub(super) fn advance_probe(&mut self, now: Instant, out: &mut ConsumerOutbox) {
-        let Some(path) = self.scoreboard.first_path() else { return };
-        let Stage::Probing(probe) = &mut self.stage else { return };
-        if probe.held.as_ref().is_some_and(|&(_, until)| now >= until) {
-            return self.end_probe(now, None, out);
-        }
-        let batch = &mut out.interests;
-        let before = batch.len();
-        let manifest = match &mut probe.manifest {
-            Some(request) => request.poll(path, now, &mut self.rng, batch),
-            None => Ok(false),
-        };
-        let first = match probe.held {
-            Some(_) => Ok(false),
-            None => probe.first.poll(path, now, &mut self.rng, batch),
-        };
-        self.stats.interests += (batch.len() - before) as u64;
-        // Without the first segment there is nothing; without the manifest there are signatures.
-        if let Err(give_up) = first {
-            return self.give_up(now, give_up, out);
-        }
-        if manifest.is_err() {
-            self.no_manifest(now, out);
+            _ => self.fail(error_of(self.target.name(), reason), out),
         }
     }
 }

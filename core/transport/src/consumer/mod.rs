@@ -1,6 +1,5 @@
 //! The consumer: everything that asks with a window, whatever it asks for.
 
-mod again;
 mod check;
 mod config;
 mod discovery;
@@ -11,6 +10,7 @@ mod outbox;
 pub(crate) mod path;
 mod pieces;
 mod reader;
+mod requests;
 pub(crate) mod schedule;
 pub(crate) mod scoreboard;
 mod slot;
@@ -27,13 +27,12 @@ use core::fmt;
 use weir_base::{FaceId, Instant, NS_PER_MS, Packet, Rng};
 use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name};
 
-use self::again::AskedAgain;
-use self::discovery::Probe;
 use self::layout::Layout;
 use self::naming::Naming;
 use self::path::Answer;
 use self::pieces::Pieces;
 use self::reader::Reader;
+use self::requests::{Purpose, Requests};
 use self::schedule::{Schedule, Single};
 use self::scoreboard::{Failed, GiveUp, Scoreboard, ScoreboardConfig};
 use self::verify::{Incoming, Verifying};
@@ -41,7 +40,7 @@ use crate::PathId;
 use crate::congestion::WindowBounds;
 use crate::interest::Selectors;
 use crate::metadata::Metadata;
-use crate::request::{Request, Tries};
+use crate::request::Tries;
 use crate::segment_set::SegmentSet;
 
 pub use self::check::{Check, KeyId, Verdict, VerifyId};
@@ -62,7 +61,6 @@ const DISCOVERY_TRIES: Tries = Tries { sends_max: 4, nacks_max: 6 };
 enum Stage {
     /// Looks for the name of the version.
     Discovering {
-        request: Request,
         is_stored: bool,
     },
     /// The metadata is being verified.
@@ -72,7 +70,11 @@ enum Stage {
     },
     /// The driver is to say what is there already.
     Waiting,
-    Probing(Probe),
+    /// Looks whether the version has a manifest.
+    Probing {
+        /// The first segment, once it has come, and when to go on without a manifest.
+        held: Option<(Incoming, Instant)>,
+    },
     Fetching,
     Over,
 }
@@ -89,7 +91,7 @@ pub struct Consumer {
     naming: Naming,
     /// Segments that were there or have been verified.
     have: SegmentSet,
-    again: AskedAgain,
+    requests: Requests,
     verification: Verifying,
     reader: Reader,
     /// Units that came and have not been handed out: held, being verified, or with the reader.
@@ -164,7 +166,7 @@ impl Consumer {
             scoreboard,
             naming,
             have: SegmentSet::new(),
-            again: AskedAgain::default(),
+            requests: Requests::default(),
             verification: Verifying::new(),
             reader: Reader::new(ReaderMode::None),
             unread: 0,
@@ -180,12 +182,12 @@ impl Consumer {
             found: Vec::new(),
             config,
         };
-        consumer.stage = match &consumer.target {
+        match &consumer.target {
             Target::Latest { .. } => consumer.discover(now, false),
             Target::Prefix { .. } => consumer.discover(now, true),
-            Target::Version { .. } | Target::Range { .. } => Stage::Waiting,
-            Target::Sequence => Stage::Fetching,
-        };
+            Target::Version { .. } | Target::Range { .. } => {}
+            Target::Sequence => consumer.stage = Stage::Fetching,
+        }
         consumer
     }
 
@@ -221,7 +223,10 @@ impl Consumer {
                 let is_new = self.scoreboard.add_path(path);
                 debug_assert!(is_new, "{path:?} is there already");
             }
-            ConsumerInput::RemovePath { path } => self.remove_path(now, path),
+            ConsumerInput::RemovePath { path } => {
+                self.scoreboard.remove_path(path, now);
+                self.requests.path_removed(path, now);
+            }
             ConsumerInput::Packet { path, header, packet } => {
                 self.packet(now, path, &header, packet, out);
             }
@@ -248,29 +253,17 @@ impl Consumer {
         }
     }
 
-    fn remove_path(&mut self, now: Instant, path: PathId) {
-        self.scoreboard.remove_path(path, now);
-        self.again.path_removed(path, now);
-        match &mut self.stage {
-            Stage::Discovering { request, .. } => request.path_removed(path, now),
-            Stage::Probing(probe) => probe.path_removed(path, now),
-            _ => {}
-        }
-    }
-
     /// When [`Consumer::handle`] must be called at the latest if no input comes before.
     pub fn next_wakeup(&self) -> Option<Instant> {
         // Without a path nothing can be sent.
         self.scoreboard.first_path()?;
-        match &self.stage {
-            Stage::Discovering { request, .. } => Some(request.due_at()),
-            Stage::Probing(probe) => Some(probe.next_wakeup()),
-            Stage::Fetching => {
-                let all = [self.scoreboard.next_wakeup(), self.again.next_wakeup()];
-                all.into_iter().flatten().min()
-            }
-            Stage::Believing { .. } | Stage::Waiting | Stage::Over => None,
-        }
+        let of_stage = match &self.stage {
+            Stage::Discovering { .. } => None,
+            Stage::Probing { held } => held.as_ref().map(|&(_, until)| until),
+            Stage::Fetching => self.scoreboard.next_wakeup(),
+            Stage::Believing { .. } | Stage::Waiting | Stage::Over => return None,
+        };
+        [of_stage, self.requests.next_wakeup()].into_iter().flatten().min()
     }
 
     /// Whether it has ended, well or not.
@@ -343,11 +336,10 @@ impl Consumer {
             return;
         };
         let incoming = Incoming::new(&data, packet, header.incoming_face.map(FaceId));
-        match &mut self.stage {
-            Stage::Discovering { request, .. } if request.is_answered_by(&data) => {
-                self.discovered(now, &data, incoming, out);
+        match &self.stage {
+            Stage::Discovering { .. } | Stage::Probing { .. } => {
+                self.answered(now, &data, incoming, out);
             }
-            Stage::Probing(_) => self.probed(now, &data, incoming, out),
             Stage::Fetching => {
                 let is_marked = header.congestion_mark != 0;
                 let packet_bytes = incoming.packet.len();
@@ -374,8 +366,9 @@ impl Consumer {
         let now = answer.now;
         let Incoming { packet, incoming_face, last_segment, content_bytes } = incoming;
         for &index in &found {
-            if let Some((path, rtt_ns)) = self.again.take_answered(index, now) {
-                self.scoreboard.note_answer(index, path, rtt_ns, answer);
+            if let Some(request) = self.requests.take(Purpose::Again(index)) {
+                let rtt_ns = request.elapsed_ns(now);
+                self.scoreboard.note_answer(index, request.path(), rtt_ns, answer);
             } else if !self.scoreboard.answered(index, answer) {
                 continue;
             }
@@ -430,15 +423,12 @@ impl Consumer {
         reason: NackReason,
         out: &mut ConsumerOutbox,
     ) {
-        if !matches!(self.stage, Stage::Fetching) {
-            return self.early_nack(now, interest, reason, out);
-        }
-        if let Some(result) = self.again.nacked(&self.naming, interest, reason, now) {
-            self.stats.nacks += 1;
-            if let Err(failed) = result {
-                self.unit_failed(failed, out);
-            }
+        if self.is_over() {
             return;
+        }
+        if let Some((purpose, result)) = self.requests.nacked(interest, reason, now) {
+            self.stats.nacks += 1;
+            return self.request_nacked(now, (purpose, result), reason, out);
         }
         let mut found = core::mem::take(&mut self.found);
         self.naming.find(interest.name.value(), &mut found);
@@ -501,11 +491,20 @@ impl Consumer {
 
     /// Sends what may be sent, and ends what has ended.
     fn advance(&mut self, now: Instant, out: &mut ConsumerOutbox) {
-        if let Stage::Discovering { .. } = self.stage {
-            self.advance_discovery(now, out);
+        if let Stage::Probing { held: Some((_, until)) } = self.stage
+            && now >= until
+        {
+            self.end_probe(now, None, out);
         }
-        if let Stage::Probing(_) = self.stage {
-            self.advance_probe(now, out);
+        if let Stage::Fetching = self.stage {
+            while !self.is_over()
+                && let Err(failed) = self.scoreboard.check(now)
+            {
+                self.unit_failed(failed, out);
+            }
+        }
+        if let Some(path) = self.scoreboard.first_path() {
+            self.poll_requests(now, path, out);
         }
         self.unread -= self.reader.hand_out(&mut out.deliveries);
         if let Stage::Fetching = self.stage {
@@ -514,15 +513,6 @@ impl Consumer {
     }
 
     fn advance_units(&mut self, now: Instant, out: &mut ConsumerOutbox) {
-        while let Err(failed) = self.scoreboard.check(now) {
-            self.unit_failed(failed, out);
-            if self.is_over() {
-                return;
-            }
-        }
-        if let Some(path) = self.scoreboard.first_path() {
-            self.poll_again(now, path, out);
-        }
         self.send(now, out);
         let is_ended = match self.naming {
             Naming::Sequence(_) => self.is_closed,
@@ -530,7 +520,7 @@ impl Consumer {
         };
         // What was passed over may have made room for the reader.
         self.unread -= self.reader.hand_out(&mut out.deliveries);
-        let is_settled = self.again.is_empty() && self.verification.is_idle();
+        let is_settled = self.requests.is_empty() && self.verification.is_idle();
         if is_ended && is_settled && self.reader.is_empty() && self.scoreboard.is_done() {
             self.stage = Stage::Over;
             out.events.push(ConsumerEvent::Done);
@@ -540,18 +530,17 @@ impl Consumer {
         }
     }
 
-    fn poll_again(&mut self, now: Instant, path: PathId, out: &mut ConsumerOutbox) {
-        loop {
-            let Self { again, naming, rng, stats, scoreboard, .. } = self;
-            let polled = again.poll(naming, path, now, rng, &mut out.interests, |index| {
+    fn poll_requests(&mut self, now: Instant, path: PathId, out: &mut ConsumerOutbox) {
+        while !self.is_over() {
+            let Self { requests, rng, stats, scoreboard, .. } = self;
+            let polled = requests.poll(path, now, rng, &mut out.interests, |purpose| {
                 stats.interests += 1;
-                scoreboard.note_sent_again(index, path);
+                if let Purpose::Again(index) = purpose {
+                    scoreboard.note_sent_again(index, path);
+                }
             });
-            let Err(failed) = polled else { return };
-            self.unit_failed(failed, out);
-            if self.is_over() {
-                return;
-            }
+            let Err((purpose, give_up)) = polled else { return };
+            self.give_up(now, purpose, give_up, out);
         }
     }
 

@@ -407,8 +407,8 @@ impl Consumer {
         // After the first time, damage on the way is less likely than a bad copy in a router.
         let mut selectors = self.selectors();
         selectors.must_be_fresh |= digest.is_none() && times > 1;
-        if !self.again.ask(&self.naming, index, digest, selectors, now) {
-            let name = self.naming.name_of(index);
+        let name = self.naming.name_of(index);
+        if !self.requests.ask_again(index, name.clone(), digest, selectors, now) {
             return self.fail_unit(index, ConsumerError::Damaged(name), out);
         }
         // What the packet said of the last segment counts no more.
@@ -428,7 +428,7 @@ impl Consumer {
     /// Forgets the packets of units that are not wanted any more.
     pub(super) fn forget_unwanted(&mut self) {
         let Naming::Sequence(pieces) = &self.naming else { return };
-        self.again.retain(|index| pieces.is_wanted(index));
+        self.requests.retain(|index| pieces.is_wanted(index));
         let before = self.verification.held.len();
         self.verification.held.retain(|&(index, _)| pieces.is_wanted(index));
         self.unread -= (before - self.verification.held.len()) as u32;
