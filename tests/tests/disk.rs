@@ -34,7 +34,8 @@ fn try_get(site: &Site, router: &Router, name: &str, target: &str) -> Finished {
     // What is there already would be gone on with.
     let _ = fs::remove_file(&target);
     let target = target.to_str().expect("UTF-8");
-    router.weir(site, &["get", name, "-o", target, "--retries", "2", "--lifetime", "500", "--json"])
+    let words = ["get", name, "-o", target, "--retries", "2", "--lifetime", "500"];
+    router.weir(site, &[&words[..], &["--allow-unsigned", "--json"]].concat())
 }
 
 fn get(site: &Site, router: &Router, name: &str, target: &str) -> Value {
@@ -176,7 +177,7 @@ fn kill_loop(rounds: u64, settings: &str, each: &str) -> u64 {
         files.push((name.clone(), expected));
         let target = site.path("load");
         let target = target.to_str().expect("UTF-8");
-        let load = site.weir(&router.unix(), &["get", &name, "-o", target]);
+        let load = site.weir(&router.unix(), &["get", &name, "-o", target, "--allow-unsigned"]);
         thread::sleep(Duration::from_millis(rng.next_u64() % 120));
         // What it says is written must be there afterwards, unless it makes room for other Data.
         let said = (round % 2 == 0).then(|| router.disk_status(&site));
@@ -423,7 +424,10 @@ fn a_read_only_disk_is_served_and_not_written() {
     let transport = format!("unix://{}", socket.display());
     let target = site.path("copy");
     let target_text = target.to_str().expect("UTF-8");
-    let _ = site.weir(&transport, &["get", name, "-o", target_text]).finish().success();
+    let _ = site
+        .weir(&transport, &["get", name, "-o", target_text, "--allow-unsigned"])
+        .finish()
+        .success();
     assert_eq!(&sha256_hex(&target), expected);
     drop(reader);
     assert_eq!(sha256_hex(&file), before, "it was written to");

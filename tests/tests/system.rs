@@ -342,6 +342,24 @@ fn interest_for_nobody() -> Vec<u8> {
 }
 
 #[test]
+fn content_without_a_signature_is_got_only_when_allowed() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let expected = random_file(&site.path("source"), 20_000, 5);
+    let (_producer, name) =
+        put(&site, &router, &site.path("source"), &["/bare", "--sign", "digest"]);
+    let target = site.path("copy");
+    let words = ["get", &name, "-o", target.to_str().expect("UTF-8")];
+    let message = router.weir(&site, &words).failure();
+    assert!(message.contains("bears no signature"), "{message}");
+    assert!(message.contains("--allow-unsigned"), "{message}");
+    assert!(!target.exists(), "what was refused lies under its name");
+    let report = router.weir_json(&site, &[&words[..], &["--allow-unsigned"]].concat());
+    assert_eq!(report["signers"][0]["trust"], "none", "{report}");
+    assert_eq!(sha256_hex(&target), expected);
+}
+
+#[test]
 fn a_demo_that_is_broken_off_leaves_nothing() {
     let site = Site::new();
     fs::create_dir(site.path("tmp")).expect("folder");

@@ -42,9 +42,12 @@ pub enum TrustError {
         /// Name of the packet.
         name: Name,
     },
-    /// The signer's certificate, or the one to be accepted, is not valid at this time.
-    #[error("the certificate {0} is expired or not yet valid")]
-    OutsideValidity(Name),
+    /// The signer's certificate, or the one to be accepted, is not valid any more.
+    #[error("the certificate {0} has expired")]
+    Expired(Name),
+    /// The signer's certificate, or the one to be accepted, is not valid yet.
+    #[error("the certificate {0} is not valid yet; is the clock of this machine right?")]
+    NotYetValid(Name),
     /// More than `CHAIN_LENGTH_MAX` certificates lead to the anchor.
     #[error("the chain of certificates is too long")]
     ChainTooLong,
@@ -198,9 +201,7 @@ impl Anchors {
         factory: &dyn VerifierFactory,
         now_unix_s: i64,
     ) -> Result<(), TrustError> {
-        if !certificate.validity().contains(now_unix_s) {
-            return Err(TrustError::OutsideValidity(certificate.name().to_name()));
-        }
+        check_validity(&certificate, now_unix_s)?;
         let data = certificate.data();
         let signers = self.signers(data.name, &data.signature_info(), now_unix_s)?;
         let depth = signers.iter().map(|signer| signer.depth).min().unwrap_or(0) + 1;
@@ -222,7 +223,7 @@ impl Anchors {
 /// its identity is a prefix of the name.
 ///
 /// # Errors
-/// [`TrustError::OutsideValidity`] and [`TrustError::NameNotCovered`].
+/// [`TrustError::NameNotCovered`] and those of [`check_validity`].
 pub(crate) fn may_sign(
     certificate: &Certificate,
     name: NameView<'_>,
@@ -234,8 +235,18 @@ pub(crate) fn may_sign(
             name: name.to_name(),
         });
     }
-    if !certificate.validity().contains(now_unix_s) {
-        return Err(TrustError::OutsideValidity(certificate.name().to_name()));
+    check_validity(certificate, now_unix_s)
+}
+
+/// # Errors
+/// [`TrustError::Expired`] and [`TrustError::NotYetValid`].
+pub(crate) fn check_validity(certificate: &Certificate, now_unix_s: i64) -> Result<(), TrustError> {
+    let (validity, name) = (certificate.validity(), certificate.name());
+    if now_unix_s < validity.not_before_unix_s {
+        return Err(TrustError::NotYetValid(name.to_name()));
+    }
+    if now_unix_s > validity.not_after_unix_s {
+        return Err(TrustError::Expired(name.to_name()));
     }
     Ok(())
 }

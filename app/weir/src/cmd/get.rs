@@ -67,6 +67,9 @@ pub(crate) struct Args {
     /// repeated
     #[arg(long, value_name = "FILE")]
     trust_anchor: Vec<PathBuf>,
+    /// Accept content that bears no signature: a digest shows that it is whole, not who made it
+    #[arg(long)]
+    allow_unsigned: bool,
     /// Threads that verify and write [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<u32>,
@@ -93,7 +96,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let stop = Stop::on_signals()?;
     // Without a home there are no keys.
     let chain = args.keys.key_chain().ok();
-    let trust = UserTrust::new(args.name.clone(), chain, &args.trust_anchor)?;
+    let mut trust = UserTrust::new(args.name.clone(), chain, &args.trust_anchor)?;
+    if args.allow_unsigned {
+        trust.policy().allow_unsigned();
+    }
     let mut client = args.router.connect()?;
     if client.is_local() {
         // Not every router tells where packets come from.

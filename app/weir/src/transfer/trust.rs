@@ -23,15 +23,13 @@ pub(crate) fn signer_to_json(signer: &Believed) -> Value {
 pub(crate) fn explain(Refusal { reason, advice }: Refusal) -> String {
     let Some(advice) = advice else { return reason };
     match advice {
-        Advice::Forget(prefix) => {
-            format!("{reason}. If that is as it should be, run `weir key trust forget {prefix}`")
-        }
-        Advice::ForgetOldKey(prefix) => format!(
-            "{reason}. If the producer told you of a new key, run `weir key trust forget {prefix}` \
-             and get it again"
+        Advice::AskProducer => format!(
+            "{reason}. It may be forged: get it over another router (--router), and ask its \
+             producer, in another way than over this network, who signs it"
         ),
-        Advice::TrustSigner => format!(
-            "{reason}. If you trust its signer too, run `weir key trust FILE` with its certificate"
+        Advice::AllowUnsigned => format!(
+            "{reason}. Ask its producer to sign it; if it does not matter who made it, give \
+             --allow-unsigned"
         ),
         Advice::NameAnchors => format!("{reason}. Say whom you trust with --trust-anchor"),
         Advice::ImportKey => format!("{reason}; `weir key import` it first"),

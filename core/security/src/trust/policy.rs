@@ -13,7 +13,7 @@ use core::fmt;
 
 use weir_wire::{DataView, KeyLocatorView, Name, NameView};
 
-use super::{Anchors, KnownSigners, SignerStatus, TrustError};
+use super::{Anchors, KnownSigners, SignerStatus, TrustError, check_validity};
 use crate::certificate::Certificate;
 use crate::digest::DigestVerifier;
 use crate::sign::{SignatureType, Verifier, VerifierFactory, verify_data};
@@ -80,12 +80,10 @@ pub struct Refusal {
 /// What a user may do about a signer that is not believed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// Forget who signed below this name.
-    Forget(Name),
-    /// The same, if the producer told of a new key.
-    ForgetOldKey(Name),
-    /// Trust the signer's certificate as an anchor.
-    TrustSigner,
+    /// It may be forged: get it another way, and ask its producer.
+    AskProducer,
+    /// Say that unsigned content is as good.
+    AllowUnsigned,
     /// Say which anchors count.
     NameAnchors,
     /// Take in a shared key.
@@ -163,6 +161,7 @@ pub struct TrustPolicy {
     anchors: Anchors,
     /// Only anchors count.
     needs_anchor: bool,
+    allows_unsigned: bool,
     known: KnownSigners,
     keys: Option<Box<dyn Keys>>,
     factory: &'static (dyn VerifierFactory + Sync),
@@ -182,7 +181,23 @@ impl TrustPolicy {
         factory: &'static (dyn VerifierFactory + Sync),
     ) -> Self {
         let (fetched, answered, signers) = (Vec::new(), Vec::new(), Vec::new());
-        Self { anchors, needs_anchor, known, keys, factory, fetched, answered, signers }
+        let allows_unsigned = false;
+        Self {
+            anchors,
+            needs_anchor,
+            allows_unsigned,
+            known,
+            keys,
+            factory,
+            fetched,
+            answered,
+            signers,
+        }
+    }
+
+    /// Has content count that bears a digest and no signature, where no signature was seen.
+    pub fn allow_unsigned(&mut self) {
+        self.allows_unsigned = true;
     }
 
     /// Whether what `data` says of its signer is to be believed. `now_unix_s` is the time in
@@ -268,7 +283,7 @@ impl TrustPolicy {
                  somebody else may have made it",
                 Hex(digest)
             );
-            return advise(reason, Advice::Forget(prefix.clone()));
+            return advise(reason, Advice::AskProducer);
         }
         // Anybody on the way can make a digest: it must not stand in for a signature.
         if let Some(signer) = self.signers.iter().find(|signer| signer.ground != Ground::Unsigned) {
@@ -276,6 +291,10 @@ impl TrustPolicy {
                 "{name} is not signed, but what belongs to it is, by {signer}: somebody else may \
                  have made it"
             ));
+        }
+        if !self.allows_unsigned {
+            let reason = format!("{name} bears no signature: anybody on the way may have made it");
+            return advise(reason, Advice::AllowUnsigned);
         }
         self.signers.push(Believed { name: None, key_digest: None, ground: Ground::Unsigned });
         Ok(Arc::new(DigestVerifier))
@@ -291,7 +310,7 @@ impl TrustPolicy {
                 "{name} is signed with a shared key, but {prefix} was signed with a key of one \
                  owner when it was first got"
             );
-            return advise(reason, Advice::Forget(prefix.clone()));
+            return advise(reason, Advice::AskProducer);
         }
         let Some(KeyLocatorView::Name(locator)) = data.signature_info().key_locator else {
             return refuse(format!("{name} does not say which shared key signed it"));
@@ -340,7 +359,7 @@ impl TrustPolicy {
             return self.accept(&certificate, Ground::Own);
         }
         if let Some(reason) = refusal.filter(|_| self.is_anchored(data.name)) {
-            return advise(reason, Advice::TrustSigner);
+            return advise(reason, Advice::AskProducer);
         }
         let certificate = self.certificate(data, &locator, now_unix_s)?;
         self.on_first_use(data, &certificate, now_unix_s)
@@ -416,8 +435,8 @@ impl TrustPolicy {
         now_unix_s: i64,
     ) -> Result<Arc<dyn Verifier>, Open> {
         let name = certificate.name();
-        if !certificate.validity().contains(now_unix_s) {
-            return refuse(format!("the signer's certificate {name} is expired or not yet valid"));
+        if let Err(error) = check_validity(certificate, now_unix_s) {
+            return refuse(format!("its signer is not to be believed now: {error}"));
         }
         let digest = certificate.public_key_digest();
         let ground = match self.known.decide(data.name, &digest) {
@@ -427,15 +446,13 @@ impl TrustPolicy {
                 Ground::FirstUse
             }
             SignerStatus::Changed { known } => {
-                let (prefix, _) = self.known.known_for(data.name).expect("it is known");
                 let reason = format!(
-                    "{} is signed by another key than before: {} by {name}, not {}. It may be \
-                     forged",
+                    "{} is signed by another key than before: {} by {name}, not {}",
                     data.name,
                     Hex(&digest),
                     Hex(&known),
                 );
-                return advise(reason, Advice::ForgetOldKey(prefix.clone()));
+                return advise(reason, Advice::AskProducer);
             }
         };
         self.accept(certificate, ground)

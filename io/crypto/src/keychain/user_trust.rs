@@ -159,6 +159,9 @@ mod tests {
         assert!(refused.reason.contains("is not signed, but what belongs to it is"), "{refused:?}");
 
         let mut trust = user.trust("/b");
+        let refused = ground(&mut trust, "/b/f", &DigestSigner).unwrap_err();
+        assert_eq!(refused.advice, Some(Advice::AllowUnsigned));
+        trust.policy().allow_unsigned();
         assert_eq!(ground(&mut trust, "/b/f", &DigestSigner), Ok(Ground::Unsigned));
     }
 
@@ -191,7 +194,7 @@ mod tests {
         trust.remember().unwrap();
         let mut trust = user.trust("/a");
         let refused = ground(&mut trust, "/a/f", &group).unwrap_err();
-        assert_eq!(refused.advice, Some(Advice::Forget("/a".parse().unwrap())));
+        assert_eq!(refused.advice, Some(Advice::AskProducer));
         let mut trust = user.trust("/b");
         assert_eq!(ground(&mut trust, "/b/f", &group), Ok(Ground::Shared));
     }
