@@ -13,9 +13,9 @@ pub(crate) fn interest(octets: &[u8]) {
     let again = encode_interest(&view, &owned);
     let decoded = InterestView::decode(&again).expect("an encoded Interest decodes");
     assert_eq!(without_digest(decoded.to_interest()), without_digest(owned));
-    let info = |view: &InterestView<'_>| view.signature.map(|s| s.info().to_signature_info());
+    let info = |view: &InterestView<'_>| view.signature().map(|s| s.info().to_signature_info());
     assert_eq!(info(&decoded), info(&view));
-    assert_eq!(decoded.signature.map(|s| s.value), view.signature.map(|s| s.value));
+    assert_eq!(decoded.signature().map(|s| s.value), view.signature().map(|s| s.value));
     for strip in [false, true] {
         check_rewrite(&view, None, strip);
         check_rewrite(&view, Some(7), strip);
@@ -31,7 +31,7 @@ fn without_digest(mut interest: Interest) -> Interest {
 }
 
 fn encode_interest(view: &InterestView<'_>, owned: &Interest) -> Vec<u8> {
-    match view.signature {
+    match view.signature() {
         None => owned.encode(),
         Some(signature) => owned.encode_signed(&signature.info().to_signature_info(), |portions| {
             let signed = |portions: &[&[u8]]| portions.concat();
@@ -63,15 +63,15 @@ fn check_rewrite(view: &InterestView<'_>, hop_limit: Option<u8>, strip: bool) {
 pub(crate) fn data(octets: &[u8]) {
     let Ok(view) = DataView::decode(octets) else { return };
     check_name(view.name);
-    assert!(view.signed_portion.len() < octets.len());
+    assert!(view.signed_portion().len() < octets.len());
     let owned: Data = view.to_data();
     let info = view.signature_info().to_signature_info();
     assert_eq!(view.parent_len, view.name.parent().value().len());
-    let again = owned.encode_signed(&info, |_| view.signature_value.to_vec());
+    let again = owned.encode_signed(&info, |_| view.signature_value().to_vec());
     let decoded = DataView::decode(&again).expect("an encoded Data decodes");
     assert_eq!(decoded.to_data(), owned);
     assert_eq!(decoded.signature_info().to_signature_info(), info);
-    assert_eq!(decoded.signature_value, view.signature_value);
+    assert_eq!(decoded.signature_value(), view.signature_value());
     let _ = view.check_digest();
 }
 

@@ -60,7 +60,7 @@ pub(crate) fn object(fields: Fields) -> Value {
 
 fn checked_interest(wire: &[u8]) -> Result<InterestView<'_>, DecodeError> {
     let view = InterestView::decode(wire)?;
-    view.signature.map_or(Ok(()), |signature| signature.check_digest())?;
+    view.signature().map_or(Ok(()), |signature| signature.check_digest())?;
     Ok(view)
 }
 
@@ -119,8 +119,8 @@ fn interest(view: &InterestView<'_>) -> Fields {
     fields.extend(view.nonce.map(|nonce| ("nonceHex", octets(&nonce.to_be_bytes()))));
     fields.push(("lifetimeMs", view.lifetime_ms_or_default().into()));
     fields.extend(view.hop_limit.map(|hop_limit| ("hopLimit", hop_limit.into())));
-    fields.extend(view.application_parameters.map(|value| ("appParamsHex", octets(value))));
-    if let Some(signature) = view.signature {
+    fields.extend(view.application_parameters().map(|value| ("appParamsHex", octets(value))));
+    if let Some(signature) = view.signature() {
         fields.push(("sigInfo", signature_info(&signature.info())));
         fields.push(("sigValueHex", octets(signature.value)));
         fields.push(("signedPortionSha256", sha256(&signature.signed_portion())));
@@ -130,9 +130,9 @@ fn interest(view: &InterestView<'_>) -> Fields {
 
 fn data(view: &DataView<'_>) -> Fields {
     let mut fields = name(view.name);
-    fields.push(("contentType", view.content_type.into()));
+    fields.push(("contentType", view.content_type().into()));
     fields.push(("freshnessMs", view.freshness_ms.into()));
-    if let Some(component) = view.final_block_id {
+    if let Some(component) = view.final_block_id() {
         let mut text = String::new();
         component.write_uri(UriStyle::Numeric, &mut text).expect("a string takes any text");
         fields.push(("finalBlockId", text.into()));
@@ -140,8 +140,8 @@ fn data(view: &DataView<'_>) -> Fields {
     }
     fields.push(("contentHex", octets(view.content)));
     fields.push(("sigInfo", signature_info(&view.signature_info())));
-    fields.push(("sigValueHex", octets(view.signature_value)));
-    fields.push(("signedPortionSha256", sha256(&[view.signed_portion])));
+    fields.push(("sigValueHex", octets(view.signature_value())));
+    fields.push(("signedPortionSha256", sha256(&[view.signed_portion()])));
     fields.push(("implicitSha256", octets(&view.implicit_digest())));
     fields
 }
@@ -178,7 +178,7 @@ fn lp(view: &LpView<'_>) -> Result<Fields, DecodeError> {
         let announcement = checked_data(wire)?;
         let about = vec![
             ("name", uri(announcement.name)),
-            ("contentType", announcement.content_type.into()),
+            ("contentType", announcement.content_type().into()),
             ("contentHex", octets(announcement.content)),
         ];
         fields.push(("prefixAnnouncement", object(about)));

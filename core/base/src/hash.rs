@@ -180,7 +180,7 @@ impl PrefixHasher<'_> {
     ///
     /// # Panics
     /// When `end` is beyond the octets, or before what is absorbed already.
-    #[inline]
+    #[inline(always)]
     pub fn hash_to(&mut self, end: usize) -> u64 {
         assert!(end <= self.bytes.len() && end >= self.at, "prefixes are hashed shortest first");
         let (words, _) = self.bytes[self.at..end].as_chunks::<8>();

@@ -100,7 +100,7 @@ pub(crate) fn with_nonce(entry: &PitEntry, nonce: u32) -> Packet {
         return entry.interest.clone();
     }
     let view = InterestView::decode(&entry.interest).expect("the PIT holds valid Interests");
-    let at = view.nonce_at.expect("Interests in the PIT have a nonce");
+    let at = view.nonce_at().expect("Interests in the PIT have a nonce");
     let mut octets = entry.interest.to_vec();
     octets[at..at + 4].copy_from_slice(&nonce.to_be_bytes());
     Packet::from(octets)

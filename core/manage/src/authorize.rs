@@ -52,7 +52,7 @@ struct CommandSignature<'a> {
 
 impl<'a> CommandSignature<'a> {
     fn of(interest: &'a InterestView<'a>) -> Option<Self> {
-        if let Some(signature) = &interest.signature {
+        if let Some(signature) = &interest.signature() {
             let info = signature.info();
             return Some(Self {
                 info,

@@ -148,7 +148,7 @@ impl DatasetFetch {
 
     /// Takes the answer; `true` when it was the last segment.
     pub fn on_data(&mut self, data: &DataView<'_>) -> Result<bool, DatasetError> {
-        if data.content_type == CONTENT_TYPE_NACK {
+        if data.content_type() == CONTENT_TYPE_NACK {
             return Err(DatasetError::Refused(ControlResponse::decode(data.content)?));
         }
         let segment = data.name.last().and_then(|last| last.as_segment());
@@ -171,7 +171,7 @@ impl DatasetFetch {
         }
         self.content.extend_from_slice(data.content);
         self.next_segment += 1;
-        Ok(data.final_block_id == data.name.last())
+        Ok(data.final_block_id() == data.name.last())
     }
 
     /// The Content of all segments.

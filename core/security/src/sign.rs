@@ -130,7 +130,7 @@ pub fn sign_interest(
 /// [`VerifyError::TypeMismatch`] and [`VerifyError::Mismatch`].
 pub fn verify_data(data: &DataView<'_>, verifier: &dyn Verifier) -> Result<(), VerifyError> {
     expect_type(data.signature_info().signature_type, verifier)?;
-    verifier.verify(&[data.signed_portion], data.signature_value)
+    verifier.verify(&[data.signed_portion()], data.signature_value())
 }
 
 /// Checks the signature of an Interest with one key. The parameters digest was checked when the
@@ -142,7 +142,7 @@ pub fn verify_interest(
     interest: &InterestView<'_>,
     verifier: &dyn Verifier,
 ) -> Result<(), VerifyError> {
-    let signature = interest.signature.as_ref().ok_or(VerifyError::Unsigned)?;
+    let signature = interest.signature().ok_or(VerifyError::Unsigned)?;
     expect_type(signature.info().signature_type, verifier)?;
     verifier.verify(&signature.signed_portion(), signature.value)
 }

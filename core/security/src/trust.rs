@@ -184,7 +184,7 @@ impl Anchors {
         interest: &InterestView<'_>,
         now_unix_s: i64,
     ) -> Result<&Certificate, TrustError> {
-        let signature = interest.signature.as_ref().ok_or(VerifyError::Unsigned)?;
+        let signature = interest.signature().ok_or(VerifyError::Unsigned)?;
         let signers = self.signers(interest.name, &signature.info(), now_unix_s)?;
         first_match(signers, |verifier| verify_interest(interest, verifier))
     }

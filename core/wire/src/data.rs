@@ -5,7 +5,7 @@ use crate::error::DecodeError;
 use crate::interest::{InterestView, check_digest, read_name};
 use crate::name::{ComponentView, NameView};
 use crate::signature::SignatureInfoView;
-use crate::tlv::{self, Order, Reader};
+use crate::tlv::{self, Fields, Format, Reader};
 
 /// A Data, borrowed (NDN packet 0.3, Data).
 #[derive(Clone, Copy, Debug)]
@@ -16,54 +16,21 @@ pub struct DataView<'a> {
     pub name: NameView<'a>,
     /// Octets of the TLV-VALUE of the name without its last component.
     pub parent_len: usize,
-    /// ContentType; 0 (Blob) when absent.
-    pub content_type: u64,
     /// FreshnessPeriod in milliseconds; 0 when absent.
     pub freshness_ms: u64,
-    /// FinalBlockId.
-    pub final_block_id: Option<ComponentView<'a>>,
     /// Value of Content; empty when absent.
     pub content: &'a [u8],
-    /// Value of SignatureInfo.
-    pub(crate) signature_info_value: &'a [u8],
-    /// Value of SignatureValue.
-    pub signature_value: &'a [u8],
-    /// The signed octets: from Name to the end of SignatureInfo.
-    pub signed_portion: &'a [u8],
+    /// What follows Name.
+    after_name: &'a [u8],
 }
 
-#[derive(Default)]
-struct MetaInfo<'a> {
-    content_type: u64,
-    freshness_ms: u64,
-    final_block_id: Option<ComponentView<'a>>,
-}
+static DATA: Format = Format::new(
+    tlv::DATA,
+    &[tlv::NAME, tlv::META_INFO, tlv::CONTENT, tlv::SIGNATURE_INFO, tlv::SIGNATURE_VALUE],
+);
 
-impl<'a> MetaInfo<'a> {
-    #[inline]
-    fn from_value(value: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(value);
-        let mut order = Order::new(tlv::META_INFO);
-        let mut meta = Self::default();
-        while let Some(element) = reader.next_element()? {
-            let rank = match element.typ {
-                tlv::CONTENT_TYPE => 1,
-                tlv::FRESHNESS_PERIOD => 2,
-                tlv::FINAL_BLOCK_ID => 3,
-                _ => 0,
-            };
-            if !order.accept(element.typ, rank)? {
-                continue;
-            }
-            match rank {
-                1 => meta.content_type = element.nni()?,
-                2 => meta.freshness_ms = element.nni()?,
-                _ => meta.final_block_id = Some(final_block_id(element.value)?),
-            }
-        }
-        Ok(meta)
-    }
-}
+static META_INFO: Format =
+    Format::new(tlv::META_INFO, &[tlv::CONTENT_TYPE, tlv::FRESHNESS_PERIOD, tlv::FINAL_BLOCK_ID]);
 
 fn final_block_id(value: &[u8]) -> Result<ComponentView<'_>, DecodeError> {
     if value.is_empty() {
@@ -75,65 +42,82 @@ fn final_block_id(value: &[u8]) -> Result<ComponentView<'_>, DecodeError> {
     })
 }
 
+/// The value of the child of this type among the TLVs in `value`; empty when absent. What a Data
+/// consists of is critical, so none is there twice.
+fn child(value: &[u8], typ: u32) -> &[u8] {
+    let found = Reader::new(value).flatten().find(|element| element.typ == typ);
+    found.map_or(&[], |element| element.value)
+}
+
 impl<'a> DataView<'a> {
     /// Decodes exactly one Data TLV. The signature is not verified, see [`DataView::check_digest`].
     ///
     /// # Errors
     /// What the packet format forbids.
     pub fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
+        Self::read(wire)
+    }
+
+    #[inline(always)]
+    pub(crate) fn read(wire: &'a [u8]) -> Result<Self, DecodeError> {
         let body = tlv::read_single_of(wire, tlv::DATA)?;
-        let mut reader = Reader::new(body);
-        let mut order = Order::new(tlv::DATA);
-        let (name, scan) = read_name(&mut reader, &mut order, tlv::DATA)?;
-        let mut meta = MetaInfo::default();
-        let mut content: &[u8] = &[];
-        let mut signature_info_value: &[u8] = &[];
-        let mut signed_portion = None;
-        let mut signature_value = None;
-        while let Some(element) = reader.next_element()? {
-            let rank = match element.typ {
-                tlv::NAME => 1,
-                tlv::META_INFO => 2,
-                tlv::CONTENT => 3,
-                tlv::SIGNATURE_INFO => 4,
-                tlv::SIGNATURE_VALUE => 5,
-                _ => 0,
-            };
-            if !order.accept(element.typ, rank)? {
-                continue;
-            }
-            match rank {
-                2 => meta = MetaInfo::from_value(element.value)?,
-                3 => content = element.value,
-                4 => {
-                    SignatureInfoView::from_value(element.value, tlv::SIGNATURE_INFO)?;
-                    signature_info_value = element.value;
-                    signed_portion = Some(&body[..reader.position()]);
-                }
-                _ => signature_value = Some(element.value),
-            }
+        let (name, scan, mut fields) = read_name(body, &DATA)?;
+        let after_name = fields.rest;
+        let mut freshness_ms = 0;
+        if let Some(meta) = fields.take(tlv::META_INFO)? {
+            let mut meta = Fields::new(meta, &META_INFO, 0);
+            meta.take_nni(tlv::CONTENT_TYPE)?;
+            freshness_ms = meta.take_nni(tlv::FRESHNESS_PERIOD)?.unwrap_or(0);
+            meta.take(tlv::FINAL_BLOCK_ID)?.map(final_block_id).transpose()?;
+            meta.finish()?;
         }
+        let content = fields.take(tlv::CONTENT)?.unwrap_or_default();
+        let signature_info = fields.take(tlv::SIGNATURE_INFO)?;
+        if let Some(value) = signature_info {
+            SignatureInfoView::from_value(value, tlv::SIGNATURE_INFO)?;
+        }
+        let signature_value = fields.take(tlv::SIGNATURE_VALUE)?;
+        fields.finish()?;
         let missing = |element| DecodeError::Missing { within: tlv::DATA, element };
-        let signed_portion = signed_portion.ok_or(missing(tlv::SIGNATURE_INFO))?;
-        let signature_value = signature_value.ok_or(missing(tlv::SIGNATURE_VALUE))?;
-        Ok(Self {
-            wire,
-            name,
-            parent_len: scan.parent_len,
-            content_type: meta.content_type,
-            freshness_ms: meta.freshness_ms,
-            final_block_id: meta.final_block_id,
-            content,
-            signature_info_value,
-            signature_value,
-            signed_portion,
-        })
+        signature_info.ok_or(missing(tlv::SIGNATURE_INFO))?;
+        signature_value.ok_or(missing(tlv::SIGNATURE_VALUE))?;
+        let parent_len = scan.parent_len;
+        Ok(Self { wire, name, parent_len, freshness_ms, content, after_name })
+    }
+
+    fn meta_info(&self, typ: u32) -> &'a [u8] {
+        child(child(self.after_name, tlv::META_INFO), typ)
+    }
+
+    /// ContentType; 0 (Blob) when absent.
+    pub fn content_type(&self) -> u64 {
+        tlv::nni(self.meta_info(tlv::CONTENT_TYPE)).unwrap_or(0)
+    }
+
+    /// FinalBlockId.
+    pub fn final_block_id(&self) -> Option<ComponentView<'a>> {
+        ComponentView::take(self.meta_info(tlv::FINAL_BLOCK_ID))
     }
 
     /// SignatureInfo.
     pub fn signature_info(&self) -> SignatureInfoView<'a> {
-        SignatureInfoView::from_value(self.signature_info_value, tlv::SIGNATURE_INFO)
+        let value = child(self.after_name, tlv::SIGNATURE_INFO);
+        SignatureInfoView::from_value(value, tlv::SIGNATURE_INFO)
             .expect("SignatureInfo was checked when the Data was decoded")
+    }
+
+    /// Value of SignatureValue.
+    pub fn signature_value(&self) -> &'a [u8] {
+        child(self.after_name, tlv::SIGNATURE_VALUE)
+    }
+
+    /// The signed octets: from Name to the end of SignatureInfo.
+    pub fn signed_portion(&self) -> &'a [u8] {
+        let mut elements = Reader::new(self.after_name);
+        elements.by_ref().flatten().find(|element| element.typ == tlv::SIGNATURE_INFO);
+        let unsigned = self.after_name.len() - elements.position();
+        let body = tlv::read_single_of(self.wire, tlv::DATA).unwrap_or_default();
+        &body[..body.len() - unsigned]
     }
 
     /// The implicit digest: SHA-256 of the whole Data TLV.
@@ -164,8 +148,8 @@ impl<'a> DataView<'a> {
     pub fn check_digest(&self) -> Result<(), DecodeError> {
         check_digest(
             self.signature_info().signature_type,
-            &[self.signed_portion],
-            self.signature_value,
+            &[self.signed_portion()],
+            self.signature_value(),
         )
     }
 
@@ -173,9 +157,9 @@ impl<'a> DataView<'a> {
     pub fn to_data(&self) -> Data {
         Data {
             name: self.name.to_name(),
-            content_type: self.content_type,
+            content_type: self.content_type(),
             freshness_ms: self.freshness_ms,
-            final_block_id: self.final_block_id.map(|component| component.to_component()),
+            final_block_id: self.final_block_id().map(|component| component.to_component()),
             content: self.content.to_vec(),
         }
     }

@@ -5,7 +5,7 @@ use crate::interest_builder::Interest;
 use crate::limits::DEFAULT_INTEREST_LIFETIME_MS;
 use crate::name::{DIGEST_SIZE, NameScan, NameView};
 use crate::signature::{SignatureInfoView, signature_type};
-use crate::tlv::{self, Element, Order, Reader};
+use crate::tlv::{self, Fields, Format, Reader};
 
 /// An Interest, borrowed (NDN packet 0.3, Interest).
 #[derive(Clone, Copy, Debug)]
@@ -26,20 +26,16 @@ pub struct InterestView<'a> {
     pub lifetime_ms: Option<u64>,
     /// HopLimit.
     pub hop_limit: Option<u8>,
-    /// Value of ApplicationParameters.
-    pub application_parameters: Option<&'a [u8]>,
-    /// Signature of a signed Interest.
-    pub signature: Option<SignatureView<'a>>,
-    /// Offset of the value of Nonce in `wire`.
-    pub nonce_at: Option<usize>,
-    /// Offset of the value of HopLimit in `wire`.
-    pub hop_limit_at: Option<usize>,
+    /// Where Nonce ends in `wire`, if there is one.
+    nonce_end: u32,
     /// Where a Nonce belongs in `wire`: behind Name, CanBePrefix, MustBeFresh and ForwardingHint.
     pub(crate) nonce_place: u32,
     /// Start and end of the ForwardingHint TLV in `wire`; both 0 when absent.
     pub(crate) forwarding_hint_at: (u32, u32),
     /// Offset of the Interest's TLV-VALUE in `wire`.
     pub(crate) body_at: u32,
+    /// Offset of what follows HopLimit, or its place, in `wire`.
+    tail_at: u32,
 }
 
 /// The names of a ForwardingHint.
@@ -51,14 +47,13 @@ pub struct ForwardingHint<'a> {
 impl<'a> ForwardingHint<'a> {
     fn from_value(value: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(value);
-        let mut order = Order::new(tlv::FORWARDING_HINT);
         let mut is_empty = true;
         while let Some(element) = reader.next_element()? {
             if element.typ == tlv::NAME {
                 NameView::from_value(element.value)?;
                 is_empty = false;
             } else {
-                order.accept(element.typ, 0)?;
+                tlv::skip(tlv::FORWARDING_HINT, element.typ)?;
             }
         }
         if is_empty { Err(DecodeError::EmptyForwardingHint) } else { Ok(Self { value }) }
@@ -123,51 +118,53 @@ pub(crate) fn check_digest(typ: u64, portions: &[&[u8]], value: &[u8]) -> Result
     if hasher.finalize()[..] == *value { Ok(()) } else { Err(DecodeError::SignatureDigestMismatch) }
 }
 
-/// What of an Interest the digest of its parameters depends on.
-#[derive(Default)]
+/// ApplicationParameters and what follows them, which most Interests lack.
 struct Tail<'a> {
-    /// Offset of ApplicationParameters in the Interest's TLV-VALUE.
-    parameters_at: Option<usize>,
-    info: Option<&'a [u8]>,
-    value: Option<&'a [u8]>,
-    /// Offset of InterestSignatureValue in the Interest's TLV-VALUE.
-    value_at: usize,
+    parameters: Option<&'a [u8]>,
+    /// From ApplicationParameters to the end.
+    digested: &'a [u8],
+    signature: Option<SignatureView<'a>>,
 }
 
-/// From ApplicationParameters on, which most Interests lack.
-const FIRST_RANK_OF_TAIL: u8 = 8;
+static INTEREST: Format = Format::new(
+    tlv::INTEREST,
+    &[
+        tlv::NAME,
+        tlv::CAN_BE_PREFIX,
+        tlv::MUST_BE_FRESH,
+        tlv::FORWARDING_HINT,
+        tlv::NONCE,
+        tlv::INTEREST_LIFETIME,
+        tlv::HOP_LIMIT,
+        tlv::APPLICATION_PARAMETERS,
+        tlv::INTEREST_SIGNATURE_INFO,
+        tlv::INTEREST_SIGNATURE_VALUE,
+    ],
+);
 
-#[inline]
-const fn rank(typ: u32) -> u8 {
-    match typ {
-        tlv::NAME => 1,
-        tlv::CAN_BE_PREFIX => 2,
-        tlv::MUST_BE_FRESH => 3,
-        tlv::FORWARDING_HINT => 4,
-        tlv::NONCE => 5,
-        tlv::INTEREST_LIFETIME => 6,
-        tlv::HOP_LIMIT => 7,
-        tlv::APPLICATION_PARAMETERS => 8,
-        tlv::INTEREST_SIGNATURE_INFO => 9,
-        tlv::INTEREST_SIGNATURE_VALUE => 10,
-        _ => 0,
-    }
-}
-
-/// Reads the Name that the value of `within` must start with.
-#[inline]
+/// Reads the Name that `body`, the value of an element of `format`, must start with.
+#[inline(always)]
 pub(crate) fn read_name<'a>(
-    reader: &mut Reader<'a>,
-    order: &mut Order,
-    within: u32,
-) -> Result<(NameView<'a>, NameScan), DecodeError> {
-    let first = reader.next_element()?;
-    let Some(first) = first.filter(|element| element.typ == tlv::NAME) else {
-        return Err(DecodeError::NameNotFirst { within });
-    };
-    order.accept(tlv::NAME, 1)?;
-    let scan = NameScan::of(first.value)?;
-    Ok((NameView::from_scanned(first.value, scan.count), scan))
+    body: &'a [u8],
+    format: &'static Format,
+) -> Result<(NameView<'a>, NameScan, Fields<'a>), DecodeError> {
+    let not_first = DecodeError::NameNotFirst { within: format.within };
+    if body.is_empty() {
+        return Err(not_first);
+    }
+    let (typ, value, size) = tlv::read_element(body)?;
+    if typ != tlv::NAME {
+        return Err(not_first);
+    }
+    let scan = NameScan::of(value)?;
+    let name = NameView::from_scanned(value, scan.count);
+    Ok((name, scan, Fields::new(&body[size..], format, tlv::NAME)))
+}
+
+/// The value of an element of `N` octets.
+#[inline(always)]
+fn octets<const N: usize>(element: u32, value: &[u8]) -> Result<[u8; N], DecodeError> {
+    value.try_into().map_err(|_| DecodeError::ElementLength { element, length: value.len() })
 }
 
 impl<'a> InterestView<'a> {
@@ -178,158 +175,143 @@ impl<'a> InterestView<'a> {
     /// # Errors
     /// What the packet format forbids.
     pub fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
+        Self::read(wire)
+    }
+
+    #[inline(always)]
+    pub(crate) fn read(wire: &'a [u8]) -> Result<Self, DecodeError> {
         let body = tlv::read_single_of(wire, tlv::INTEREST)?;
-        let body_at = wire.len() - body.len();
-        let mut reader = Reader::new(body);
-        let mut order = Order::new(tlv::INTEREST);
-        let (name, scan) = read_name(&mut reader, &mut order, tlv::INTEREST)?;
+        let (name, scan, mut fields) = read_name(body, &INTEREST)?;
         if name.is_empty() {
             return Err(DecodeError::EmptyName);
         }
-        let mut view = Self {
+        // Fields end where the packet ends.
+        let position = |fields: &Fields<'_>| (wire.len() - fields.rest.len()) as u32;
+        let mut nonce_place = position(&fields);
+        let mut can_be_prefix = false;
+        if let Some(value) = fields.take(tlv::CAN_BE_PREFIX)? {
+            let [] = octets(tlv::CAN_BE_PREFIX, value)?;
+            (can_be_prefix, nonce_place) = (true, position(&fields));
+        }
+        let mut must_be_fresh = false;
+        if let Some(value) = fields.take(tlv::MUST_BE_FRESH)? {
+            let [] = octets(tlv::MUST_BE_FRESH, value)?;
+            (must_be_fresh, nonce_place) = (true, position(&fields));
+        }
+        let mut forwarding_hint = ForwardingHint::default();
+        let mut forwarding_hint_at = (0, 0);
+        if let Some(value) = fields.take(tlv::FORWARDING_HINT)? {
+            forwarding_hint = ForwardingHint::from_value(value)?;
+            nonce_place = position(&fields);
+            forwarding_hint_at = ((wire.len() - fields.since(value)) as u32, nonce_place);
+        }
+        let mut nonce = None;
+        if let Some(value) = fields.take(tlv::NONCE)? {
+            nonce = Some(u32::from_be_bytes(octets(tlv::NONCE, value)?));
+        }
+        let nonce_end = position(&fields);
+        let mut lifetime_ms = None;
+        if let Some(value) = fields.take(tlv::INTEREST_LIFETIME)? {
+            lifetime_ms = Some(tlv::decode_nni(tlv::INTEREST_LIFETIME, value)?);
+        }
+        let mut hop_limit = None;
+        if let Some(value) = fields.take(tlv::HOP_LIMIT)? {
+            let [limit] = octets(tlv::HOP_LIMIT, value)?;
+            hop_limit = Some(limit);
+        }
+        let tail_at = position(&fields);
+        let view = Self {
             wire,
             name,
-            can_be_prefix: false,
-            must_be_fresh: false,
-            forwarding_hint: ForwardingHint::default(),
-            nonce: None,
-            lifetime_ms: None,
-            hop_limit: None,
-            application_parameters: None,
-            signature: None,
-            nonce_at: None,
-            hop_limit_at: None,
-            nonce_place: (body_at + reader.position()) as u32,
-            forwarding_hint_at: (0, 0),
-            body_at: body_at as u32,
+            can_be_prefix,
+            must_be_fresh,
+            forwarding_hint,
+            nonce,
+            lifetime_ms,
+            hop_limit,
+            nonce_end,
+            nonce_place,
+            forwarding_hint_at,
+            body_at: (wire.len() - body.len()) as u32,
+            tail_at,
         };
-        while let Some(element) = reader.next_element()? {
-            let rank = rank(element.typ);
-            if !order.accept(element.typ, rank)? {
-                continue;
-            }
-            if rank >= FIRST_RANK_OF_TAIL {
-                view.take_tail(body, element, &mut reader, &mut order, &scan)?;
-                return Ok(view);
-            }
-            view.take_element(&element)?;
-        }
-        if scan.parameters_digests != 0 {
-            return Err(DecodeError::DigestWithoutParameters);
+        if !fields.rest.is_empty() || scan.parameters_digests > 0 {
+            view.check_tail(&scan)?;
         }
         Ok(view)
     }
 
+    /// Offset of the value of Nonce in `wire`.
     #[inline]
-    fn take_element(&mut self, element: &Element<'a>) -> Result<(), DecodeError> {
-        let value = element.value;
-        let body_at = self.body_at as usize;
-        let end = (body_at + element.at + element.wire.len()) as u32;
-        let bad_length =
-            || DecodeError::ElementLength { element: element.typ, length: value.len() };
-        match element.typ {
-            tlv::CAN_BE_PREFIX | tlv::MUST_BE_FRESH => {
-                if !value.is_empty() {
-                    return Err(bad_length());
-                }
-                self.can_be_prefix |= element.typ == tlv::CAN_BE_PREFIX;
-                self.must_be_fresh |= element.typ == tlv::MUST_BE_FRESH;
-                self.nonce_place = end;
-            }
-            tlv::FORWARDING_HINT => {
-                self.forwarding_hint = ForwardingHint::from_value(value)?;
-                self.forwarding_hint_at = ((body_at + element.at) as u32, end);
-                self.nonce_place = end;
-            }
-            tlv::NONCE => {
-                let octets: [u8; 4] = value.try_into().map_err(|_| bad_length())?;
-                self.nonce = Some(u32::from_be_bytes(octets));
-                self.nonce_at = Some(body_at + element.value_at());
-            }
-            tlv::INTEREST_LIFETIME => self.lifetime_ms = Some(element.nni()?),
-            _ => {
-                let &[hop_limit] = value else { return Err(bad_length()) };
-                self.hop_limit = Some(hop_limit);
-                self.hop_limit_at = Some(body_at + element.value_at());
-            }
-        }
-        Ok(())
+    pub fn nonce_at(&self) -> Option<usize> {
+        self.nonce.map(|_| self.nonce_end as usize - 4)
     }
 
-    /// Takes ApplicationParameters or what may follow them, `element`, and all up to the end.
-    #[cold]
-    fn take_tail(
-        &mut self,
-        body: &'a [u8],
-        mut element: Element<'a>,
-        reader: &mut Reader<'a>,
-        order: &mut Order,
-        scan: &NameScan,
-    ) -> Result<(), DecodeError> {
-        let mut tail = Tail::default();
-        loop {
-            match element.typ {
-                tlv::APPLICATION_PARAMETERS => {
-                    self.application_parameters = Some(element.value);
-                    tail.parameters_at = Some(element.at);
-                }
-                tlv::INTEREST_SIGNATURE_INFO => {
-                    SignatureInfoView::from_value(element.value, element.typ)?;
-                    tail.info = Some(element.value);
-                }
-                _ => {
-                    tail.value = Some(element.value);
-                    tail.value_at = element.at;
-                }
-            }
-            element = loop {
-                let Some(next) = reader.next_element()? else {
-                    return self.finish_parameters(body, scan, &tail);
-                };
-                if order.accept(next.typ, rank(next.typ))? {
-                    break next;
-                }
-            };
+    /// Offset of the value of HopLimit in `wire`.
+    #[inline]
+    pub(crate) fn hop_limit_at(&self) -> Option<usize> {
+        self.hop_limit.map(|_| self.tail_at as usize - 1)
+    }
+
+    /// Value of ApplicationParameters.
+    pub fn application_parameters(&self) -> Option<&'a [u8]> {
+        self.tail().ok()?.parameters
+    }
+
+    /// Signature of a signed Interest.
+    pub fn signature(&self) -> Option<SignatureView<'a>> {
+        self.tail().ok()?.signature
+    }
+
+    fn tail(&self) -> Result<Tail<'a>, DecodeError> {
+        let from = &self.wire[self.tail_at as usize..];
+        let mut fields = Fields::new(from, &INTEREST, tlv::HOP_LIMIT);
+        // Not even types before HopLimit.
+        fields.to_come = 0;
+        let parameters = fields.take(tlv::APPLICATION_PARAMETERS)?;
+        let digested = &from[from.len() - parameters.map_or(0, |value| fields.since(value))..];
+        let info_value = fields.take(tlv::INTEREST_SIGNATURE_INFO)?;
+        if let Some(value) = info_value {
+            SignatureInfoView::from_value(value, tlv::INTEREST_SIGNATURE_INFO)?;
         }
+        let value = fields.take(tlv::INTEREST_SIGNATURE_VALUE)?;
+        let unsigned = value.map_or(0, |value| fields.since(value));
+        fields.finish()?;
+        let signature = match (info_value, value) {
+            (None, None) => None,
+            (Some(info_value), Some(value)) => {
+                let signed = digested.get(..digested.len().saturating_sub(unsigned));
+                let signed_portion = [self.name.parent().value(), signed.unwrap_or_default()];
+                Some(SignatureView { info_value, value, signed_portion })
+            }
+            _ => return Err(DecodeError::SignatureIncomplete),
+        };
+        Ok(Tail { parameters, digested, signature })
     }
 
     /// Checks that parameters, their digest in the name and the signature belong together.
-    fn finish_parameters(
-        &mut self,
-        body: &'a [u8],
-        scan: &NameScan,
-        tail: &Tail<'a>,
-    ) -> Result<(), DecodeError> {
-        let is_signed = match (tail.info, tail.value) {
-            (None, None) => false,
-            (Some(_), Some(_)) => true,
-            _ => return Err(DecodeError::SignatureIncomplete),
-        };
-        let Some(parameters_at) = tail.parameters_at else {
-            return Err(if is_signed {
-                DecodeError::SignatureWithoutParameters
-            } else {
-                DecodeError::DigestWithoutParameters
-            });
-        };
-        match scan.parameters_digests {
-            0 => return Err(DecodeError::ParametersWithoutDigest),
-            1 => {}
-            _ => return Err(DecodeError::SeveralParametersDigests),
+    #[cold]
+    fn check_tail(&self, scan: &NameScan) -> Result<(), DecodeError> {
+        let Tail { parameters, digested, signature } = self.tail()?;
+        match (parameters, scan.parameters_digests) {
+            (None, _) if signature.is_some() => {
+                return Err(DecodeError::SignatureWithoutParameters);
+            }
+            (None, 0) => return Ok(()),
+            (None, _) => return Err(DecodeError::DigestWithoutParameters),
+            (Some(_), 0) => return Err(DecodeError::ParametersWithoutDigest),
+            (Some(_), 1) => {}
+            (Some(_), _) => return Err(DecodeError::SeveralParametersDigests),
         }
-        let (before, from) = self.name.value().split_at(scan.parameters_digest_at);
+        let from = &self.name.value()[scan.parameters_digest_at..];
         let (component, after) = from.split_at(2 + DIGEST_SIZE);
-        if Sha256::digest(&body[parameters_at..])[..] != component[2..] {
+        if Sha256::digest(digested)[..] != component[2..] {
             return Err(DecodeError::ParametersDigestMismatch);
         }
-        if let (Some(info_value), Some(value)) = (tail.info, tail.value) {
-            if !after.is_empty() {
-                return Err(DecodeError::ParametersDigestNotLast);
-            }
-            let signed_portion = [before, &body[parameters_at..tail.value_at]];
-            self.signature = Some(SignatureView { info_value, value, signed_portion });
+        match signature.is_some() && !after.is_empty() {
+            true => Err(DecodeError::ParametersDigestNotLast),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// InterestLifetime, or its default, in milliseconds.
@@ -340,7 +322,7 @@ impl<'a> InterestView<'a> {
 
     /// The signed octets of a signed Interest as slices to be taken one after the other.
     pub fn signed_portion(&self) -> Option<[&'a [u8]; 2]> {
-        self.signature.map(|signature| signature.signed_portion)
+        self.signature().map(|signature| signature.signed_portion)
     }
 
     /// An owned copy without the signature.
@@ -353,7 +335,7 @@ impl<'a> InterestView<'a> {
             nonce: self.nonce,
             lifetime_ms: self.lifetime_ms,
             hop_limit: self.hop_limit,
-            application_parameters: self.application_parameters.map(<[u8]>::to_vec),
+            application_parameters: self.application_parameters().map(<[u8]>::to_vec),
         }
     }
 }

@@ -18,11 +18,11 @@ impl<'a> PacketView<'a> {
     ///
     /// # Errors
     /// What [`InterestView::decode`] and [`DataView::decode`] refuse, and any other outer type.
-    #[inline]
+    #[inline(always)]
     pub fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
         match wire.first() {
-            Some(&DATA_OCTET) => DataView::decode(wire).map(Self::Data),
-            _ => InterestView::decode(wire).map(Self::Interest),
+            Some(&DATA_OCTET) => DataView::read(wire).map(Self::Data),
+            _ => InterestView::read(wire).map(Self::Interest),
         }
     }
 

@@ -25,7 +25,7 @@ pub fn rewrite_interest(
         hint_end = view.forwarding_hint_at.1 as usize;
     }
     let stripped = hint_end - hint_start;
-    let added = if view.nonce_at.is_none() { NONCE_TLV_SIZE } else { 0 };
+    let added = if view.nonce.is_none() { NONCE_TLV_SIZE } else { 0 };
     let body_size = wire.len() - body_at - stripped + added;
     let new_body_at = 1 + tlv::var_number_size(body_size as u64);
     let total = new_body_at + body_size;
@@ -43,14 +43,14 @@ pub fn rewrite_interest(
     }
     // What follows the insertion keeps its distance from the end.
     let moved = |at: usize| total - (wire.len() - at);
-    match view.nonce_at {
+    match view.nonce_at() {
         Some(at) => out[moved(at)..moved(at) + 4].copy_from_slice(&nonce.to_be_bytes()),
         None => {
             out[nonce_at..nonce_at + 2].copy_from_slice(&[tlv::NONCE as u8, 4]);
             out[nonce_at + 2..nonce_at + NONCE_TLV_SIZE].copy_from_slice(&nonce.to_be_bytes());
         }
     }
-    if let (Some(at), Some(hop_limit)) = (view.hop_limit_at, hop_limit) {
+    if let (Some(at), Some(hop_limit)) = (view.hop_limit_at(), hop_limit) {
         out[moved(at)] = hop_limit;
     }
     Some(total)

@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 use crate::error::DecodeError;
 use crate::name::{Name, NameView};
 use crate::timestamp::{TIMESTAMP_SIZE, format_timestamp, parse_timestamp};
-use crate::tlv::{self, Order, Reader, Writer};
+use crate::tlv::{self, Fields, Format, Reader, Writer};
 
 /// SignatureType numbers (NDN packet 0.3, Signature).
 pub mod signature_type {
@@ -40,9 +40,8 @@ impl<'a> KeyLocatorView<'a> {
             tlv::KEY_DIGEST => Self::Digest(first.value),
             _ => return Err(DecodeError::KeyLocator),
         };
-        let mut order = Order::new(tlv::KEY_LOCATOR);
         while let Some(more) = reader.next_element()? {
-            order.accept(more.typ, 0)?;
+            tlv::skip(tlv::KEY_LOCATOR, more.typ)?;
         }
         Ok(locator)
     }
@@ -70,9 +69,8 @@ impl<'a> ValidityPeriodView<'a> {
         let mut reader = Reader::new(value);
         let not_before = Self::timestamp(&mut reader, tlv::NOT_BEFORE)?;
         let not_after = Self::timestamp(&mut reader, tlv::NOT_AFTER)?;
-        let mut order = Order::new(tlv::VALIDITY_PERIOD);
         while let Some(more) = reader.next_element()? {
-            order.accept(more.typ, 0)?;
+            tlv::skip(tlv::VALIDITY_PERIOD, more.typ)?;
         }
         Ok(Self { not_before, not_after })
     }
@@ -117,6 +115,21 @@ pub struct SignatureInfoView<'a> {
     pub value: &'a [u8],
 }
 
+/// The children of SignatureInfo; InterestSignatureInfo lacks the last.
+const CHILDREN: &[u32] = &[
+    tlv::SIGNATURE_TYPE,
+    tlv::KEY_LOCATOR,
+    tlv::SIGNATURE_NONCE,
+    tlv::SIGNATURE_TIME,
+    tlv::SIGNATURE_SEQ_NUM,
+    tlv::VALIDITY_PERIOD,
+];
+
+static OF_DATA: Format = Format::new(tlv::SIGNATURE_INFO, CHILDREN);
+
+static OF_INTEREST: Format =
+    Format::new(tlv::INTEREST_SIGNATURE_INFO, CHILDREN.split_at(CHILDREN.len() - 1).0);
+
 impl<'a> SignatureInfoView<'a> {
     /// Decodes the TLV-VALUE of the element `within`, which is SignatureInfo or
     /// InterestSignatureInfo.
@@ -125,51 +138,27 @@ impl<'a> SignatureInfoView<'a> {
     /// What the packet format forbids.
     #[inline]
     pub fn from_value(value: &'a [u8], within: u32) -> Result<Self, DecodeError> {
-        let mut info = Self {
-            signature_type: 0,
-            key_locator: None,
-            nonce: None,
-            time_ms: None,
-            seq_num: None,
-            validity_period: None,
-            value,
+        let is_of_data = within == tlv::SIGNATURE_INFO;
+        let format = if is_of_data { &OF_DATA } else { &OF_INTEREST };
+        let mut fields = Fields::new(value, format, 0);
+        let signature_type = fields.take_nni(tlv::SIGNATURE_TYPE)?;
+        let key_locator = fields.take(tlv::KEY_LOCATOR)?;
+        let key_locator = key_locator.map(KeyLocatorView::from_value).transpose()?;
+        let nonce = fields.take(tlv::SIGNATURE_NONCE)?;
+        if nonce.is_some_and(<[u8]>::is_empty) {
+            return Err(DecodeError::ElementLength { element: tlv::SIGNATURE_NONCE, length: 0 });
+        }
+        let time_ms = fields.take_nni(tlv::SIGNATURE_TIME)?;
+        let seq_num = fields.take_nni(tlv::SIGNATURE_SEQ_NUM)?;
+        let validity_period = match is_of_data {
+            true => fields.take(tlv::VALIDITY_PERIOD)?,
+            false => None,
         };
-        let mut reader = Reader::new(value);
-        let mut order = Order::new(within);
-        let mut has_type = false;
-        while let Some(element) = reader.next_element()? {
-            let rank = match element.typ {
-                tlv::SIGNATURE_TYPE => 1,
-                tlv::KEY_LOCATOR => 2,
-                tlv::SIGNATURE_NONCE => 3,
-                tlv::SIGNATURE_TIME => 4,
-                tlv::SIGNATURE_SEQ_NUM => 5,
-                tlv::VALIDITY_PERIOD if within == tlv::SIGNATURE_INFO => 6,
-                _ => 0,
-            };
-            if !order.accept(element.typ, rank)? {
-                continue;
-            }
-            match rank {
-                1 => {
-                    info.signature_type = element.nni()?;
-                    has_type = true;
-                }
-                2 => info.key_locator = Some(KeyLocatorView::from_value(element.value)?),
-                3 if element.value.is_empty() => {
-                    return Err(DecodeError::ElementLength { element: element.typ, length: 0 });
-                }
-                3 => info.nonce = Some(element.value),
-                4 => info.time_ms = Some(element.nni()?),
-                5 => info.seq_num = Some(element.nni()?),
-                _ => info.validity_period = Some(ValidityPeriodView::from_value(element.value)?),
-            }
-        }
-        if has_type {
-            Ok(info)
-        } else {
-            Err(DecodeError::Missing { within, element: tlv::SIGNATURE_TYPE })
-        }
+        let validity_period = validity_period.map(ValidityPeriodView::from_value).transpose()?;
+        fields.finish()?;
+        let missing = DecodeError::Missing { within, element: tlv::SIGNATURE_TYPE };
+        let signature_type = signature_type.ok_or(missing)?;
+        Ok(Self { signature_type, key_locator, nonce, time_ms, seq_num, validity_period, value })
     }
 
     /// The elements after the known ones that a decoder may skip, such as AdditionalDescription.

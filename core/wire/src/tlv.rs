@@ -204,7 +204,7 @@ impl<'a> Iterator for Reader<'a> {
 
 /// Type, value and whole length of the TLV at the start of `input`.
 #[inline(always)]
-fn read_element(input: &[u8]) -> Result<(u32, &[u8], usize), DecodeError> {
+pub(crate) fn read_element(input: &[u8]) -> Result<(u32, &[u8], usize), DecodeError> {
     // Nearly every element has a type and a length of one octet each.
     if let [typ @ 1..=252, length @ 0..=252, rest @ ..] = input {
         let length = usize::from(*length);
@@ -274,44 +274,138 @@ pub fn read_single_of(wire: &[u8], typ: u32) -> Result<&[u8], DecodeError> {
     Ok(value)
 }
 
-/// The order rule of an element's children: recognised ones have ascending ranks; one that is
-/// unrecognised, repeated or out of order is refused when critical and else skipped.
-#[derive(Clone, Debug)]
-pub struct Order {
-    within: u32,
-    last: u8,
+/// The children that an element has by its format.
+#[derive(Debug)]
+pub(crate) struct Format {
+    pub(crate) within: u32,
+    /// Their types, in their order.
+    order: &'static [u32],
+    /// A bit for each type below 64.
+    short_types: u64,
 }
 
-impl Order {
-    /// The rule for the children of `within`.
-    #[inline]
-    pub const fn new(within: u32) -> Self {
-        Self { within, last: 0 }
-    }
-
-    /// Whether to use a child of type `element` whose rank is `rank` (from 1; 0: unrecognised).
-    ///
-    /// # Errors
-    /// [`DecodeError::UnrecognisedCritical`], [`DecodeError::Repeated`] and
-    /// [`DecodeError::OutOfOrder`], for critical types only.
-    #[inline]
-    pub fn accept(&mut self, element: u32, rank: u8) -> Result<bool, DecodeError> {
-        if rank > self.last {
-            self.last = rank;
-            return Ok(true);
+impl Format {
+    /// The format of the element `within`, whose children have the types `order`.
+    pub(crate) const fn new(within: u32, order: &'static [u32]) -> Self {
+        let mut short_types = 0;
+        let mut at = 0;
+        while at < order.len() {
+            if order[at] < u64::BITS {
+                short_types |= 1 << order[at];
+            }
+            at += 1;
         }
-        if is_critical(element) { Err(self.refusal(element, rank)) } else { Ok(false) }
+        Self { within, order, short_types }
     }
 
-    /// The error for a child that is not in its place.
+    fn rank(&self, typ: u32) -> Option<usize> {
+        self.order.iter().position(|&known| known == typ)
+    }
+}
+
+/// Reads the children of an element by its format. One that is unrecognised, repeated or out of
+/// order is refused when critical and else skipped.
+///
+/// Ask for every type in its order, so that the compiler knows at each which may follow, and end
+/// with [`Fields::finish`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fields<'a> {
+    /// What has not been read.
+    pub(crate) rest: &'a [u8],
+    format: &'static Format,
+    /// Of the format's short types those that have not been asked for.
+    pub(crate) to_come: u64,
+    /// The type that was taken last.
+    last: u32,
+}
+
+impl<'a> Fields<'a> {
+    /// The children in `rest`, of which `last` was the one before; 0 if there was none.
+    #[inline(always)]
+    pub(crate) const fn new(rest: &'a [u8], format: &'static Format, last: u32) -> Self {
+        Self { rest, format, to_come: format.short_types, last }
+    }
+
+    /// The TLV-VALUE of the next child, if that is of type `typ`.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, typ: u32) -> Result<Option<&'a [u8]>, DecodeError> {
+        let Some(&next) = self.rest.first() else { return Ok(None) };
+        if typ < u64::BITS {
+            self.to_come &= !(1 << typ);
+            if u32::from(next) == typ
+                && let [_, length @ 0..=252, rest @ ..] = self.rest
+                && let Some((value, rest)) = rest.split_at_checked(usize::from(*length))
+            {
+                (self.rest, self.last) = (rest, typ);
+                return Ok(Some(value));
+            }
+        }
+        if u32::from(next) < u64::BITS && self.to_come & 1 << next != 0 {
+            return Ok(None);
+        }
+        let (found, rest) = self.take_other(typ)?;
+        self.rest = rest;
+        if found.is_some() {
+            self.last = typ;
+        }
+        Ok(found)
+    }
+
+    /// The same as a non-negative integer.
+    #[inline(always)]
+    pub(crate) fn take_nni(&mut self, typ: u32) -> Result<Option<u64>, DecodeError> {
+        self.take(typ)?.map(|value| decode_nni(typ, value)).transpose()
+    }
+
+    /// Octets from the start of the child that was taken last, whose TLV-VALUE is `value`, to the
+    /// end. Its type is below 253.
+    pub(crate) fn since(&self, value: &[u8]) -> usize {
+        1 + var_number_size(value.len() as u64) + value.len() + self.rest.len()
+    }
+
+    /// Checks that nothing follows that must be understood.
+    #[inline(always)]
+    pub(crate) fn finish(self) -> Result<(), DecodeError> {
+        if self.rest.is_empty() { Ok(()) } else { self.take_other(0).map(|_| ()) }
+    }
+
+    /// The same, where something is to be skipped or has long numbers, and what follows. Type 0
+    /// comes after all others.
     #[cold]
-    pub fn refusal(&self, element: u32, rank: u8) -> DecodeError {
-        let within = self.within;
-        match rank {
-            0 => DecodeError::UnrecognisedCritical { within, element },
-            _ if rank == self.last => DecodeError::Repeated { within, element },
-            _ => DecodeError::OutOfOrder { within, element },
+    fn take_other(mut self, typ: u32) -> Result<(Option<&'a [u8]>, &'a [u8]), DecodeError> {
+        let asked = self.format.rank(typ).unwrap_or(usize::MAX);
+        while !self.rest.is_empty() {
+            let (element, value, size) = read_element(self.rest)?;
+            let rest = &self.rest[size..];
+            if element == typ {
+                return Ok((Some(value), rest));
+            }
+            let rank = self.format.rank(element);
+            if rank.is_some_and(|rank| rank > asked) {
+                break;
+            }
+            if is_critical(element) {
+                let within = self.format.within;
+                return Err(match rank {
+                    None => DecodeError::UnrecognisedCritical { within, element },
+                    Some(_) if element == self.last => DecodeError::Repeated { within, element },
+                    Some(_) => DecodeError::OutOfOrder { within, element },
+                });
+            }
+            self.rest = rest;
         }
+        Ok((None, self.rest))
+    }
+}
+
+/// Passes over a child of `within` that is not recognised.
+///
+/// # Errors
+/// [`DecodeError::UnrecognisedCritical`].
+pub(crate) fn skip(within: u32, element: u32) -> Result<(), DecodeError> {
+    match is_critical(element) {
+        true => Err(DecodeError::UnrecognisedCritical { within, element }),
+        false => Ok(()),
     }
 }
 

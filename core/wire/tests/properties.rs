@@ -190,7 +190,7 @@ proptest! {
             vec![1, 2, 3]
         });
         let view = InterestView::decode(&wire).expect("an encoded Interest decodes");
-        let signature = view.signature.expect("a signature");
+        let signature = view.signature().expect("a signature");
         prop_assert_eq!(signature.signed_portion().concat(), signed);
         prop_assert_eq!(signature.value, &[1, 2, 3]);
         let info = SignatureInfo { validity_period: None, ..info };
@@ -198,7 +198,7 @@ proptest! {
         checks::interest(&wire);
         let digest = interest.encode_with_digest(&signature.info().to_signature_info());
         let view = InterestView::decode(&digest).expect("an encoded Interest decodes");
-        prop_assert_eq!(view.signature.expect("a signature").check_digest(), Ok(()));
+        prop_assert_eq!(view.signature().expect("a signature").check_digest(), Ok(()));
     }
 
     #[test]
@@ -211,7 +211,7 @@ proptest! {
         let view = DataView::decode(&wire).expect("an encoded Data decodes");
         prop_assert_eq!(view.to_data(), data.clone());
         prop_assert_eq!(view.signature_info().to_signature_info(), info);
-        prop_assert_eq!(view.signed_portion, signed);
+        prop_assert_eq!(view.signed_portion(), signed);
         checks::data(&wire);
         let wire = data.encode_with_digest();
         prop_assert_eq!(DataView::decode(&wire).expect("a Data").check_digest(), Ok(()));

@@ -454,7 +454,7 @@ impl Object {
 
 /// Octets of every segment but the last, which any of them shows, and a sole one.
 fn stated_size(unit: Unit, data: &DataView<'_>) -> Option<u64> {
-    let last = data.final_block_id.and_then(|component| component.as_segment());
+    let last = data.final_block_id().and_then(|component| component.as_segment());
     let shows = last != Some(unit.chunk) || unit.chunk == 0;
     shows.then(|| (data.content.len() as u64).max(1))
 }

@@ -117,7 +117,7 @@ fn run(Batch { ops, file }: Batch) -> Report {
 /// Whether a segment is as long as all are.
 fn has_size(data: &DataView<'_>, segment: u64, size: u64) -> bool {
     // A producer that does not know the end before it is there says so in the last segment alone.
-    let may_be_last = data.final_block_id.is_none_or(|last| last.as_segment() == Some(segment));
+    let may_be_last = data.final_block_id().is_none_or(|last| last.as_segment() == Some(segment));
     let len = data.content.len() as u64;
     len == size || (may_be_last && len < size)
 }

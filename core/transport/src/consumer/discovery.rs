@@ -64,7 +64,7 @@ impl Consumer {
         if let Some(rtt_ns) = rtt_ns {
             self.scoreboard.first_rtt(request.path(), rtt_ns);
         }
-        let is_refusal = data.content_type == CONTENT_TYPE_NACK;
+        let is_refusal = data.content_type() == CONTENT_TYPE_NACK;
         if purpose == Purpose::Manifest {
             let part = ManifestPart::decode(data.content).ok().filter(|_| !is_refusal);
             let Some(part) = part else { return self.no_manifest(now, out) };
@@ -292,7 +292,7 @@ impl Incoming {
         incoming_face: Option<weir_base::FaceId>,
     ) -> Self {
         Self {
-            last_segment: data.final_block_id.and_then(|component| component.as_segment()),
+            last_segment: data.final_block_id().and_then(|component| component.as_segment()),
             content_bytes: data.content.len() as u32,
             packet,
             incoming_face,

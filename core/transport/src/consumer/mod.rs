@@ -372,7 +372,7 @@ impl Consumer {
             } else if !self.scoreboard.answered(index, answer) {
                 continue;
             }
-            if data.content_type == CONTENT_TYPE_NACK {
+            if data.content_type() == CONTENT_TYPE_NACK {
                 self.fail_unit(index, ConsumerError::Refused(data.name.to_name()), out);
                 continue;
             }
@@ -391,7 +391,7 @@ impl Consumer {
         let last = if layout.is_whole() {
             Some(0)
         } else {
-            data.final_block_id.and_then(|component| component.as_segment())
+            data.final_block_id().and_then(|component| component.as_segment())
         };
         if let Some(last) = last
             && !self.last_is_from_segment

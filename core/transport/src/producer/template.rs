@@ -234,7 +234,7 @@ mod tests {
             assert_eq!(data.name, expected.append_segment(segment).as_view());
             assert_eq!(data.content, content);
             assert_eq!(data.freshness_ms, 10_000);
-            assert_eq!(data.final_block_id.unwrap().as_segment(), Some(300));
+            assert_eq!(data.final_block_id().unwrap().as_segment(), Some(300));
             assert_eq!(data.implicit_digest(), seal.digest);
             verify_data(&data, &DigestVerifier).unwrap();
         }
@@ -254,7 +254,7 @@ mod tests {
             let data = DataView::decode(&packet).unwrap();
             assert_eq!(data.name, "/b/50=%09".parse::<Name>().unwrap().as_view());
             assert_eq!(data.freshness_ms, freshness_ms);
-            assert_eq!(data.final_block_id.unwrap().as_segment(), Some(70_000));
+            assert_eq!(data.final_block_id().unwrap().as_segment(), Some(70_000));
             assert_eq!(data.content, b"hello");
             assert_eq!(data.signature_info().signature_type, weir_wire::signature_type::NULL);
         }

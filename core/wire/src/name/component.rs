@@ -33,7 +33,7 @@ impl<'a> ComponentView<'a> {
 
     /// The component at the start of octets that have been validated; `None` when there are none.
     #[inline]
-    pub(super) fn take(octets: &'a [u8]) -> Option<Self> {
+    pub(crate) fn take(octets: &'a [u8]) -> Option<Self> {
         if let [typ @ 1..=252, length @ 0..=252, rest @ ..] = octets {
             let length = usize::from(*length);
             let value = rest.get(..length)?;

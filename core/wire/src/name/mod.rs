@@ -44,19 +44,20 @@ impl NameScan {
     pub(crate) fn of(value: &[u8]) -> Result<Self, DecodeError> {
         let mut scan = Self::default();
         // Apart from `scan`, whose address is known elsewhere: these stay in registers.
-        let (mut count, mut parent_len, mut at) = (0, 0, 0);
-        while at < value.len() {
-            parent_len = at;
-            count += 1;
-            let head = value[at..].first_chunk().map_or([0; 2], |head: &[u8; 2]| *head);
-            let end = at + 2 + usize::from(head[1]);
+        let (mut count, mut last, mut rest) = (0, value, value);
+        loop {
             // Nearly every component has a type and a length of one octet each.
-            at = match head {
-                [3..=252, 0..=252] if end <= value.len() => end,
-                _ => at + scan.other_component(value, at)?,
-            };
+            while let [3..=252, length @ 0..=252, after @ ..] = rest
+                && let Some(after) = after.get(usize::from(*length)..)
+            {
+                (count, last, rest) = (count + 1, rest, after);
+            }
+            if rest.is_empty() {
+                return Ok(Self { count, parent_len: value.len() - last.len(), ..scan });
+            }
+            let size = scan.other_component(value, value.len() - rest.len())?;
+            (count, last, rest) = (count + 1, rest, &rest[size..]);
         }
-        Ok(Self { count, parent_len, ..scan })
     }
 
     /// Checks the component at `at`, of digest type, in longer numbers or malformed.

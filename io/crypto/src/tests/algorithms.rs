@@ -89,20 +89,20 @@ fn any_changed_octet_of_the_signed_portion_or_signature_is_noticed() {
         let wire = sign_data(&Data::new("/A".parse().unwrap()).content(b"hello"), &signer).unwrap();
         let verifier = verifier(algorithm);
         let data = DataView::decode(&wire).unwrap();
-        for at in 0..data.signed_portion.len() {
-            let mut changed = data.signed_portion.to_vec();
+        for at in 0..data.signed_portion().len() {
+            let mut changed = data.signed_portion().to_vec();
             changed[at] ^= 1;
-            let refused = verifier.verify(&[&changed], data.signature_value);
+            let refused = verifier.verify(&[&changed], data.signature_value());
             assert_eq!(refused, Err(VerifyError::Mismatch), "{algorithm} {at}");
         }
-        for at in 0..data.signature_value.len() {
-            let mut changed = data.signature_value.to_vec();
+        for at in 0..data.signature_value().len() {
+            let mut changed = data.signature_value().to_vec();
             changed[at] ^= 1;
-            let refused = verifier.verify(&[data.signed_portion], &changed);
+            let refused = verifier.verify(&[data.signed_portion()], &changed);
             assert_eq!(refused, Err(VerifyError::Mismatch), "{algorithm} {at}");
         }
-        for cut in [0, 1, data.signature_value.len() - 1] {
-            let refused = verifier.verify(&[data.signed_portion], &data.signature_value[..cut]);
+        for cut in [0, 1, data.signature_value().len() - 1] {
+            let refused = verifier.verify(&[data.signed_portion()], &data.signature_value()[..cut]);
             assert_eq!(refused, Err(VerifyError::Mismatch), "{algorithm} cut to {cut}");
         }
     }
@@ -126,7 +126,7 @@ fn what_is_signed_here_verifies_and_names_its_signer() {
         let wire = sign_interest(interest, &signer, Some([9; 8]), Some(1_700_000_000_000)).unwrap();
         let interest = InterestView::decode(&wire).unwrap();
         assert_eq!(verify_interest(&interest, &*verifier), Ok(()), "{algorithm}");
-        let info = interest.signature.unwrap().info();
+        let info = interest.signature().unwrap().info();
         assert_eq!((info.nonce, info.time_ms), (Some(&[9; 8][..]), Some(1_700_000_000_000)));
     }
 }

@@ -99,9 +99,9 @@ impl Collection {
         if let Some(at) = self.key(object, segment).first_difference(data.content) {
             return Err(WrongData::Octet { at, len: expected });
         }
-        let last = data.final_block_id.and_then(|component| component.as_segment());
+        let last = data.final_block_id().and_then(|component| component.as_segment());
         let expected = shape.last_segment();
-        if last != Some(expected) || data.content_type != 0 {
+        if last != Some(expected) || data.content_type() != 0 {
             return Err(WrongData::Meta { found: last, expected });
         }
         Ok(())
