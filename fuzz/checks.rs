@@ -82,16 +82,16 @@ pub(crate) fn lp(octets: &[u8]) {
         assert_eq!(&octets[view.fragment_at..][..fragment.len()], fragment);
     }
     let acks: Vec<u64> = view.acks().collect();
-    let again = view.header.encode(&acks, view.fragment);
+    let again = view.header.encode(&view.framing, &acks, view.fragment);
     let decoded = LpView::decode(&again).expect("an encoded LpPacket decodes");
-    assert_eq!(decoded.header, view.header);
+    assert_eq!((decoded.framing, &decoded.header), (view.framing, &view.header));
     assert_eq!(decoded.fragment, view.fragment);
     assert_eq!(decoded.acks().collect::<Vec<_>>(), acks);
     if let Some(fragment) = view.fragment {
         let mut prefix = [0; LP_PREFIX_MAX];
-        let size = view.header.encode_prefix(fragment.len(), &mut prefix);
+        let size = view.header.encode_prefix(&view.framing, fragment.len(), &mut prefix);
         let whole = [&prefix[..size], fragment].concat();
-        assert_eq!(whole, view.header.encode(&[], Some(fragment)));
+        assert_eq!(whole, view.header.encode(&view.framing, &[], Some(fragment)));
     }
 }
 

@@ -156,7 +156,7 @@ mod tests {
             let mut wire = stray.clone();
             for data in out.data {
                 let header = weir_wire::LpHeader { congestion_mark: 1, ..Default::default() };
-                wire.extend(header.encode(&[], Some(&data.packet)));
+                wire.extend(header.encode(&weir_wire::LpFraming::BARE, &[], Some(&data.packet)));
             }
             wire
         })
@@ -195,7 +195,11 @@ mod tests {
 
         let mut client = client_of(|interest| {
             let nack = Some(weir_wire::NackReason::NoRoute);
-            weir_wire::LpHeader { nack, ..Default::default() }.encode(&[], Some(interest))
+            weir_wire::LpHeader { nack, ..Default::default() }.encode(
+                &weir_wire::LpFraming::BARE,
+                &[],
+                Some(interest),
+            )
         });
         let error = client.general_status().unwrap_err();
         assert!(format!("{error:#}").contains("NoRoute"), "{error:#}");

@@ -147,15 +147,15 @@ fn data(view: &DataView<'_>) -> Fields {
 }
 
 fn lp(view: &LpView<'_>) -> Result<Fields, DecodeError> {
-    let header = &view.header;
+    let (framing, header) = (&view.framing, &view.header);
     let has = |typ| view.fields().any(|field| field.typ == typ);
     let mut fields = Fields::new();
-    fields.extend(header.sequence.map(|sequence| ("sequence", sequence.into())));
+    fields.extend(framing.sequence.map(|sequence| ("sequence", sequence.into())));
     if has(tlv::LP_FRAG_INDEX) {
-        fields.push(("fragIndex", header.frag_index.into()));
+        fields.push(("fragIndex", framing.frag_index.into()));
     }
     if has(tlv::LP_FRAG_COUNT) {
-        fields.push(("fragCount", header.frag_count.into()));
+        fields.push(("fragCount", framing.frag_count.into()));
     }
     if !header.pit_token.is_empty() {
         fields.push(("pitTokenHex", octets(header.pit_token.as_slice())));
@@ -170,7 +170,7 @@ fn lp(view: &LpView<'_>) -> Result<Fields, DecodeError> {
     if view.acks().next().is_some() {
         fields.push(("acks", view.acks().collect::<Vec<_>>().into()));
     }
-    fields.extend(header.tx_sequence.map(|sequence| ("txSequence", sequence.into())));
+    fields.extend(framing.tx_sequence.map(|sequence| ("txSequence", sequence.into())));
     if header.non_discovery {
         fields.push(("nonDiscovery", true.into()));
     }
@@ -185,7 +185,7 @@ fn lp(view: &LpView<'_>) -> Result<Fields, DecodeError> {
     }
     if let Some(fragment) = view.fragment {
         fields.push(("fragmentHex", octets(fragment)));
-        if header.frag_count == 1 {
+        if framing.frag_count == 1 {
             fields.push(("inner", inner(fragment)?));
         }
     }

@@ -4,7 +4,7 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 use weir_base::{Instant, NS_PER_MS, Packet, Pool, Rng};
-use weir_wire::lp::{HopSignal, LpHeader, LpView, NackReason, PitToken};
+use weir_wire::lp::{HopSignal, LpFraming, LpHeader, LpView, NackReason, PitToken};
 use weir_wire::{PACKET_SIZE_MAX, tlv};
 
 use crate::codec::FRAGMENT_COUNT_MAX;
@@ -69,13 +69,13 @@ fn drop_reason(received: Received) -> LinkDrop {
 }
 
 fn fragment(sequence: u64, index: u64, count: u64, octets: &[u8]) -> Packet {
-    let header = LpHeader {
-        sequence: Some(sequence),
-        frag_index: index,
-        frag_count: count,
-        ..LpHeader::default()
-    };
-    Packet::from(header.encode(&[], Some(octets)))
+    fragment_of(&LpHeader::default(), sequence, index, count, octets)
+}
+
+fn fragment_of(header: &LpHeader, sequence: u64, index: u64, count: u64, octets: &[u8]) -> Packet {
+    let sequence = Some(sequence);
+    let framing = LpFraming { sequence, frag_index: index, frag_count: count, ..LpFraming::BARE };
+    Packet::from(header.encode(&framing, &[], Some(octets)))
 }
 
 fn token(octets: &[u8]) -> LpHeader {
@@ -164,7 +164,7 @@ fn only_the_headers_that_nfd_allows_are_taken() {
     ];
     for (header, packet, refused) in cases {
         let mut link = Link::new(LinkConfig::stream());
-        let frame = Packet::from(header.encode(&[], Some(&packet)));
+        let frame = Packet::from(header.encode(&LpFraming::BARE, &[], Some(&packet)));
         match refused {
             Some(reason) => {
                 assert_eq!(drop_reason(received(&mut link, frame)), reason, "{header:?}");
@@ -178,7 +178,7 @@ fn only_the_headers_that_nfd_allows_are_taken() {
         }
     }
     let mut link = Link::new(with(LinkConfig::stream(), |config| config.codec.local_fields = true));
-    let frame = Packet::from(next_hop.encode(&[], Some(&interest())));
+    let frame = Packet::from(next_hop.encode(&LpFraming::BARE, &[], Some(&interest())));
     assert_eq!(whole(received(&mut link, frame)).0, next_hop);
 }
 
@@ -242,7 +242,7 @@ fn signals_pass_from_end_to_end() {
 #[test]
 fn what_is_no_packet_ends_in_a_counter() {
     let mut link = Link::new(LinkConfig::datagram(1420));
-    let idle = Packet::from(LpHeader::default().encode(&[7, 8], None));
+    let idle = Packet::from(LpHeader::default().encode(&LpFraming::BARE, &[7, 8], None));
     assert!(matches!(received(&mut link, idle), Received::Idle));
     let cases: [(&[u8], LinkDrop); 6] = [
         (&[], LinkDrop::Malformed),
@@ -275,11 +275,8 @@ fn headers_come_from_fragment_zero_and_marks_from_any() {
     let mut link = Link::new(LinkConfig::datagram(8800));
     let packet = data(100);
     let (first, second) = packet.split_at(60);
-    let of = |index, base: LpHeader, octets: &[u8]| {
-        let header =
-            LpHeader { sequence: Some(50 + index), frag_index: index, frag_count: 2, ..base };
-        Packet::from(header.encode(&[], Some(octets)))
-    };
+    let of =
+        |index, base: LpHeader, octets: &[u8]| fragment_of(&base, 50 + index, index, 2, octets);
     let marked = LpHeader { congestion_mark: 1, ..token(b"other") };
     assert!(matches!(received(&mut link, of(1, marked, second)), Received::Partial));
     let (header, whole) = whole(received(&mut link, of(0, token(b"right"), first)));
@@ -526,13 +523,16 @@ proptest! {
         config.codec.local_fields = true;
         let mut link = Link::new(config);
         let header = LpHeader {
-            sequence: Some(1),
             congestion_mark: 1,
             no_cache: true,
             incoming_face: Some(300),
             ..token(b"12345678")
         };
-        let mut frame = header.encode(&[3, 4], Some(&data(len)));
+        let mut frame = header.encode(
+            &LpFraming { sequence: Some(1), ..LpFraming::BARE },
+            &[3, 4],
+            Some(&data(len)),
+        );
         let at = at % frame.len();
         frame[at] = octet;
         link.receive(START, Packet::from(frame), &mut pool());
@@ -637,7 +637,7 @@ fn disciplines_are_chosen_by_text() {
 #[test]
 fn a_consumer_that_wants_it_is_told_where_its_router_had_a_packet_from() {
     let header = LpHeader { incoming_face: Some(300), ..token(b"t") };
-    let frame = Packet::from(header.encode(&[], Some(&data(9))));
+    let frame = Packet::from(header.encode(&LpFraming::BARE, &[], Some(&data(9))));
     for keep_incoming_face in [false, true] {
         let config = with(LinkConfig::stream(), |config| {
             config.codec.keep_incoming_face = keep_incoming_face;

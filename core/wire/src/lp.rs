@@ -116,15 +116,29 @@ impl NackReason {
     }
 }
 
-/// The header fields of an LpPacket; the default is that of a bare packet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LpHeader {
+/// The header fields of an LpPacket that matter only to the link that it crosses; the default is
+/// that of a bare packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LpFraming {
     /// Sequence, one per fragment.
     pub sequence: Option<u64>,
     /// FragIndex, from 0.
     pub frag_index: u64,
     /// FragCount, 1 when not fragmented.
     pub frag_count: u64,
+    /// TxSequence, one per transmission.
+    pub tx_sequence: Option<u64>,
+}
+
+impl LpFraming {
+    /// That of a bare packet.
+    pub const BARE: Self = Self { sequence: None, frag_index: 0, frag_count: 1, tx_sequence: None };
+}
+
+/// The header fields of an LpPacket that belong to the packet in it; the default is that of a bare
+/// packet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LpHeader {
     /// PitToken.
     pub pit_token: PitToken,
     /// Reason when the packet is a Nack of the Interest it holds.
@@ -137,29 +151,8 @@ pub struct LpHeader {
     pub no_cache: bool,
     /// CongestionMark; 0 is unmarked.
     pub congestion_mark: u64,
-    /// TxSequence, one per transmission.
-    pub tx_sequence: Option<u64>,
     /// NonDiscovery.
     pub non_discovery: bool,
-}
-
-impl Default for LpHeader {
-    #[inline]
-    fn default() -> Self {
-        Self {
-            sequence: None,
-            frag_index: 0,
-            frag_count: 1,
-            pit_token: PitToken::EMPTY,
-            nack: None,
-            incoming_face: None,
-            next_hop_face: None,
-            no_cache: false,
-            congestion_mark: 0,
-            tx_sequence: None,
-            non_discovery: false,
-        }
-    }
 }
 
 /// What a router tells the router at the other end of one link, about itself and not about a
@@ -201,25 +194,26 @@ impl LpHeader {
     /// Whether a bare packet says the same.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.sequence.is_none()
-            && self.frag_index == 0
-            && self.frag_count == 1
-            && self.pit_token.is_empty()
+        self.pit_token.is_empty()
             && self.nack.is_none()
             && self.incoming_face.is_none()
             && self.next_hop_face.is_none()
             && !self.no_cache
             && self.congestion_mark == 0
-            && self.tx_sequence.is_none()
             && !self.non_discovery
     }
 
     /// Writes all of an LpPacket that precedes a fragment of `fragment_len` octets and returns its
     /// length: type and length of LpPacket, the header fields, type and length of Fragment.
-    pub fn encode_prefix(&self, fragment_len: usize, out: &mut [u8; LP_PREFIX_MAX]) -> usize {
+    pub fn encode_prefix(
+        &self,
+        framing: &LpFraming,
+        fragment_len: usize,
+        out: &mut [u8; LP_PREFIX_MAX],
+    ) -> usize {
         let mut fields = Fields { octets: [0; LP_PREFIX_MAX], size: 0 };
-        self.write_before_acks(&mut fields);
-        self.write_after_acks(&mut fields);
+        self.write_before_acks(framing, &mut fields);
+        self.write_after_acks(framing, &mut fields);
         fields.header(tlv::LP_FRAGMENT, fragment_len);
         out[0] = tlv::LP_PACKET as u8;
         let length = fields.size + fragment_len;
@@ -229,11 +223,11 @@ impl LpHeader {
     }
 
     /// Encodes an LpPacket, one without fragment (IDLE) when `fragment` is `None`.
-    pub fn encode(&self, acks: &[u64], fragment: Option<&[u8]>) -> Vec<u8> {
+    pub fn encode(&self, framing: &LpFraming, acks: &[u64], fragment: Option<&[u8]>) -> Vec<u8> {
         let mut fields = Fields { octets: [0; LP_PREFIX_MAX], size: 0 };
-        self.write_before_acks(&mut fields);
+        self.write_before_acks(framing, &mut fields);
         let split = fields.size;
-        self.write_after_acks(&mut fields);
+        self.write_after_acks(framing, &mut fields);
         let fragment_len = fragment.map_or(0, <[u8]>::len);
         let mut body = Writer::with_capacity(fields.size + 12 * acks.len() + fragment_len + 8);
         body.raw(&fields.octets[..split]);
@@ -249,15 +243,15 @@ impl LpHeader {
         out.into_vec()
     }
 
-    fn write_before_acks(&self, fields: &mut Fields) {
-        if let Some(sequence) = self.sequence {
+    fn write_before_acks(&self, framing: &LpFraming, fields: &mut Fields) {
+        if let Some(sequence) = framing.sequence {
             fields.tlv(tlv::LP_SEQUENCE, &sequence.to_be_bytes());
         }
-        if self.frag_index != 0 {
-            fields.nni(tlv::LP_FRAG_INDEX, self.frag_index);
+        if framing.frag_index != 0 {
+            fields.nni(tlv::LP_FRAG_INDEX, framing.frag_index);
         }
-        if self.frag_count != 1 {
-            fields.nni(tlv::LP_FRAG_COUNT, self.frag_count);
+        if framing.frag_count != 1 {
+            fields.nni(tlv::LP_FRAG_COUNT, framing.frag_count);
         }
         if !self.pit_token.is_empty() {
             fields.tlv(tlv::LP_PIT_TOKEN, self.pit_token.as_slice());
@@ -283,8 +277,8 @@ impl LpHeader {
         }
     }
 
-    fn write_after_acks(&self, fields: &mut Fields) {
-        if let Some(sequence) = self.tx_sequence {
+    fn write_after_acks(&self, framing: &LpFraming, fields: &mut Fields) {
+        if let Some(sequence) = framing.tx_sequence {
             fields.tlv(tlv::LP_TX_SEQUENCE, &sequence.to_be_bytes());
         }
         if self.non_discovery {
@@ -322,7 +316,9 @@ impl Fields {
 /// An LpPacket, or a bare Interest or Data, borrowed.
 #[derive(Clone, Debug)]
 pub struct LpView<'a> {
-    /// The header fields.
+    /// The header fields of the link.
+    pub framing: LpFraming,
+    /// The header fields of the packet.
     pub header: LpHeader,
     /// Value of Fragment, a whole packet when FragCount is 1; `None` is an IDLE packet.
     pub fragment: Option<&'a [u8]>,
@@ -350,6 +346,7 @@ impl<'a> LpView<'a> {
     pub fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
         let (typ, body) = tlv::read_single(wire)?;
         let mut view = Self {
+            framing: LpFraming::BARE,
             header: LpHeader::default(),
             fragment: None,
             fragment_at: 0,
@@ -416,11 +413,11 @@ impl<'a> LpView<'a> {
     }
 
     fn take_field(&mut self, field: &Element<'a>) -> Result<(), DecodeError> {
-        let header = &mut self.header;
+        let (framing, header) = (&mut self.framing, &mut self.header);
         match field.typ {
-            tlv::LP_SEQUENCE => header.sequence = Some(eight_octets(field)?),
-            tlv::LP_FRAG_INDEX => header.frag_index = field.nni()?,
-            tlv::LP_FRAG_COUNT => header.frag_count = field.nni()?,
+            tlv::LP_SEQUENCE => framing.sequence = Some(eight_octets(field)?),
+            tlv::LP_FRAG_INDEX => framing.frag_index = field.nni()?,
+            tlv::LP_FRAG_COUNT => framing.frag_count = field.nni()?,
             tlv::LP_PIT_TOKEN => {
                 let token = PitToken::new(field.value).filter(|token| !token.is_empty());
                 header.pit_token = token.ok_or(bad_length(field))?;
@@ -441,7 +438,7 @@ impl<'a> LpView<'a> {
                 }
                 self.acks = &self.body[self.acks_at..field.at + field.wire.len()];
             }
-            tlv::LP_TX_SEQUENCE => header.tx_sequence = Some(eight_octets(field)?),
+            tlv::LP_TX_SEQUENCE => framing.tx_sequence = Some(eight_octets(field)?),
             tlv::LP_NON_DISCOVERY => {
                 if !field.value.is_empty() {
                     return Err(bad_length(field));
@@ -460,16 +457,16 @@ impl<'a> LpView<'a> {
         if self.fragment.is_some() {
             self.signal = None;
         }
-        let header = &self.header;
-        if header.frag_index >= header.frag_count {
+        let LpFraming { sequence, frag_index, frag_count, .. } = self.framing;
+        if frag_index >= frag_count {
             return Err(DecodeError::FragmentIndex);
         }
-        if header.frag_count > 1 && header.sequence.is_none() {
+        if frag_count > 1 && sequence.is_none() {
             return Err(DecodeError::FragmentWithoutSequence);
         }
         let Some(fragment) = self.fragment else { return Ok(()) };
         let is_interest = fragment.first().is_some_and(|&typ| u32::from(typ) == tlv::INTEREST);
-        if header.frag_count == 1 {
+        if frag_count == 1 {
             let (typ, _) = tlv::read_single(fragment).map_err(|error| match error {
                 DecodeError::TrailingOctets(_) => DecodeError::FragmentContent,
                 other => other,
@@ -478,7 +475,7 @@ impl<'a> LpView<'a> {
                 return Err(DecodeError::FragmentContent);
             }
         }
-        if header.nack.is_some() && header.frag_index == 0 && !is_interest {
+        if self.header.nack.is_some() && frag_index == 0 && !is_interest {
             return Err(DecodeError::NackOfOther);
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! Which Data satisfies which Interest, framing, and PIT tokens.
 
 use weir_wire::{
-    Data, DataView, FrameError, Interest, InterestView, LP_PREFIX_MAX, LpHeader, NackReason, Name,
-    PACKET_SIZE_MAX, PitToken, peek_frame, rewrite_interest,
+    Data, DataView, FrameError, Interest, InterestView, LP_PREFIX_MAX, LpFraming, LpHeader,
+    NackReason, Name, PACKET_SIZE_MAX, PitToken, peek_frame, rewrite_interest,
 };
 
 fn satisfied(interest: &Interest, data: &[u8]) -> bool {
@@ -59,21 +59,23 @@ fn a_stream_is_cut_into_packets_until_framing_is_lost() {
 
 #[test]
 fn the_largest_header_fits_its_buffer() {
-    let header = LpHeader {
+    let framing = LpFraming {
         sequence: Some(u64::MAX),
         frag_index: u64::MAX - 1,
         frag_count: u64::MAX,
+        tx_sequence: Some(u64::MAX),
+    };
+    let header = LpHeader {
         pit_token: PitToken::new(&[9; 32]).expect("32 octets"),
         nack: Some(NackReason::Other(u64::MAX)),
         incoming_face: Some(u64::MAX),
         next_hop_face: Some(u64::MAX),
         no_cache: true,
         congestion_mark: u64::MAX,
-        tx_sequence: Some(u64::MAX),
         non_discovery: true,
     };
     let mut out = [0; LP_PREFIX_MAX];
-    assert!(header.encode_prefix(u32::MAX as usize, &mut out) <= LP_PREFIX_MAX);
+    assert!(header.encode_prefix(&framing, u32::MAX as usize, &mut out) <= LP_PREFIX_MAX);
     assert_eq!(PitToken::new(&[0; 33]), None);
 }
 

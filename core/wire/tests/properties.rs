@@ -7,8 +7,8 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use weir_wire::{
-    Component, Data, DataView, Interest, InterestView, KeyLocator, LpHeader, LpView, NackReason,
-    Name, PitToken, SignatureInfo, ValidityPeriod, tlv,
+    Component, Data, DataView, Interest, InterestView, KeyLocator, LpFraming, LpHeader, LpView,
+    NackReason, Name, PitToken, SignatureInfo, ValidityPeriod, tlv,
 };
 
 fn component() -> impl Strategy<Value = Component> {
@@ -108,16 +108,16 @@ prop_compose! {
         congestion_mark in prop_oneof![Just(0), Just(1), any::<u64>()],
         tx_sequence in option::of(any::<u64>()),
         non_discovery in any::<bool>(),
-    ) -> LpHeader {
+    ) -> (LpFraming, LpHeader) {
         let (frag_index, more) = frag.unwrap_or((0, 1));
-        LpHeader {
-            sequence: frag.map(|_| sequence),
-            frag_index,
-            frag_count: frag_index + more,
+        let sequence = frag.map(|_| sequence);
+        let frag_count = frag_index + more;
+        let header = LpHeader {
             pit_token: PitToken::new(&pit_token).expect("at most 32 octets"),
             nack,
-            incoming_face, next_hop_face, no_cache, congestion_mark, tx_sequence, non_discovery,
-        }
+            incoming_face, next_hop_face, no_cache, congestion_mark, non_discovery,
+        };
+        (LpFraming { sequence, frag_index, frag_count, tx_sequence }, header)
     }
 }
 
@@ -154,8 +154,9 @@ fn encoded() -> impl Strategy<Value = Vec<u8>> {
             interest.encode_signed(&info, |portions| portions.concat())
         }),
         (data(), signature_info()).prop_map(|(data, info)| data.encode_signed(&info, |_| vec![7])),
-        (header(), interest())
-            .prop_map(|(header, interest)| header.encode(&[1, 2], Some(&interest.encode()))),
+        (header(), interest()).prop_map(|((framing, header), interest)| {
+            header.encode(&framing, &[1, 2], Some(&interest.encode()))
+        }),
     ]
 }
 
@@ -219,14 +220,14 @@ proptest! {
 
     #[test]
     fn a_link_header_decodes_to_itself(
-        header in header(),
+        (framing, header) in header(),
         acks in vec(any::<u64>(), 0..4),
         interest in interest(),
     ) {
         let fragment = interest.encode();
-        let wire = header.encode(&acks, Some(&fragment));
+        let wire = header.encode(&framing, &acks, Some(&fragment));
         let view = LpView::decode(&wire).expect("an encoded LpPacket decodes");
-        prop_assert_eq!(&view.header, &header);
+        prop_assert_eq!((view.framing, &view.header), (framing, &header));
         prop_assert_eq!(view.acks().collect::<Vec<_>>(), acks);
         prop_assert_eq!(view.fragment, Some(&fragment[..]));
         prop_assert_eq!(header.is_plain(), header == LpHeader::default());

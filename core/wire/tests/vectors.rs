@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::Value;
 use weir_wire::{
-    DataView, DecodeError, InterestView, KeyLocatorView, LpHeader, LpView, Name, NameView,
-    SignatureInfoView, UriStyle, tlv,
+    DataView, DecodeError, InterestView, KeyLocatorView, LpFraming, LpHeader, LpView, Name,
+    NameView, SignatureInfoView, UriStyle, tlv,
 };
 
 fn read(file: &str) -> String {
@@ -150,7 +150,7 @@ fn check_lp(record: &Value, view: &LpView<'_>) {
             "contentHex": hex::encode(data.content),
         })
     });
-    let inner = view.fragment.filter(|_| header.frag_count == 1).map(|fragment| {
+    let inner = view.fragment.filter(|_| view.framing.frag_count == 1).map(|fragment| {
         let packet = weir_wire::PacketView::decode(fragment).expect("the inner packet decodes");
         let kind = if fragment[0] == 5 { "interest" } else { "data" };
         let name = packet.name().uri(UriStyle::Numeric).to_string();
@@ -160,9 +160,9 @@ fn check_lp(record: &Value, view: &LpView<'_>) {
     compare(
         record,
         &[
-            ("sequence", header.sequence.map(Value::from)),
-            ("fragIndex", has(tlv::LP_FRAG_INDEX).then(|| header.frag_index.into())),
-            ("fragCount", has(tlv::LP_FRAG_COUNT).then(|| header.frag_count.into())),
+            ("sequence", view.framing.sequence.map(Value::from)),
+            ("fragIndex", has(tlv::LP_FRAG_INDEX).then(|| view.framing.frag_index.into())),
+            ("fragCount", has(tlv::LP_FRAG_COUNT).then(|| view.framing.frag_count.into())),
             ("pitTokenHex", (!token.is_empty()).then(|| hex::encode(token.as_slice()).into())),
             ("nackReason", header.nack.map(|reason| reason.code().into())),
             ("incomingFaceId", header.incoming_face.map(Value::from)),
@@ -170,7 +170,7 @@ fn check_lp(record: &Value, view: &LpView<'_>) {
             ("cachePolicyType", view.cache_policy.map(Value::from)),
             ("congestionMark", has(tlv::LP_CONGESTION_MARK).then(|| header.congestion_mark.into())),
             ("acks", (!acks.is_empty()).then(|| acks.into())),
-            ("txSequence", header.tx_sequence.map(Value::from)),
+            ("txSequence", view.framing.tx_sequence.map(Value::from)),
             ("nonDiscovery", header.non_discovery.then(|| true.into())),
             ("prefixAnnouncement", announcement),
             ("fragmentHex", view.fragment.and_then(hex_text)),
@@ -202,7 +202,7 @@ fn encode_again(kind: &str, wire: &[u8]) -> Vec<u8> {
         }
         _ => {
             let view = LpView::decode(wire).expect("decodes");
-            view.header.encode(&view.acks().collect::<Vec<_>>(), view.fragment)
+            view.header.encode(&view.framing, &view.acks().collect::<Vec<_>>(), view.fragment)
         }
     }
 }
@@ -279,17 +279,17 @@ fn fragments_reassemble() {
     let whole = records.iter().find(|record| record["name"] == *whole_name).expect("the whole");
     let whole = octets(whole);
     let mut joined = Vec::new();
-    let mut header = LpHeader::default();
+    let mut framing = LpFraming::BARE;
     for (index, record) in fragments.iter().enumerate() {
         let wire = octets(record);
         let view = LpView::decode(&wire).expect("a fragment decodes");
-        assert_eq!((view.header.frag_index, view.header.frag_count), (index as u64, 3));
+        assert_eq!((view.framing.frag_index, view.framing.frag_count), (index as u64, 3));
         joined.extend_from_slice(view.fragment.expect("a fragment"));
-        header = view.header;
+        framing = view.framing;
     }
-    header.frag_index += 1;
-    header.sequence = header.sequence.map(|sequence| sequence + 1);
-    let last = header.encode(&[], Some(&whole[joined.len()..]));
+    framing.frag_index += 1;
+    framing.sequence = framing.sequence.map(|sequence| sequence + 1);
+    let last = LpHeader::default().encode(&framing, &[], Some(&whole[joined.len()..]));
     let view = LpView::decode(&last).expect("the last fragment decodes");
     joined.extend_from_slice(view.fragment.expect("a fragment"));
     assert!(joined == whole);
@@ -422,14 +422,14 @@ fn a_link_packet_of_many_fields_decodes() {
     assert_eq!(header.next_hop_face.map(Value::from), Some(expect["nextHopFaceId"].clone()));
     assert_eq!(Value::from(header.congestion_mark), expect["congestionMark"]);
     assert_eq!(Value::from(header.non_discovery), expect["nonDiscovery"]);
-    assert_eq!(header.tx_sequence.map(Value::from), Some(expect["txSequence"].clone()));
+    assert_eq!(view.framing.tx_sequence.map(Value::from), Some(expect["txSequence"].clone()));
     assert_eq!(Value::from(view.acks().collect::<Vec<_>>()), expect["acks"]);
-    assert_eq!(header.sequence.map(Value::from), Some(expect["sequence"].clone()));
+    assert_eq!(view.framing.sequence.map(Value::from), Some(expect["sequence"].clone()));
     let interest = InterestView::decode(view.fragment.expect("a fragment")).expect("an Interest");
     let hints: Vec<String> = interest.forwarding_hint.iter().map(|name| name.to_string()).collect();
     assert_eq!(hints, ["/h1", "/h2"]);
     assert_eq!((interest.lifetime_ms, interest.hop_limit), (Some(1000), Some(9)));
-    assert_eq!(view.header.encode(&[6, 7], view.fragment), wire);
+    assert_eq!(view.header.encode(&view.framing, &[6, 7], view.fragment), wire);
 }
 
 #[test]

@@ -260,16 +260,12 @@ impl Record {
             return None;
         }
         let LpHeader {
-            sequence: None,
-            frag_index: 0,
-            frag_count: 1,
             pit_token,
             nack: None,
             incoming_face,
             next_hop_face: None,
             no_cache: false,
             congestion_mark,
-            tx_sequence: None,
             non_discovery: false,
         } = header
         else {

@@ -5,7 +5,7 @@ mod common;
 use common::{Got, Peer, TestRouter, content_of, data, interest, name_of};
 use weir_manage::ControlParameters;
 use weir_manage::commands::Command;
-use weir_wire::{Data, Interest, LpHeader, LpView, NackReason};
+use weir_wire::{Data, Interest, LpFraming, LpHeader, LpView, NackReason};
 
 fn with_threads(threads: usize) -> TestRouter {
     TestRouter::start_with(|config| config.threads = threads)
@@ -30,7 +30,7 @@ fn every_prefix_is_reached_from_every_face() {
             let packet = data(&uri, b"x");
             let answer = LpHeader { pit_token: header.pit_token, ..LpHeader::default() };
             let mut prefix = [0; weir_wire::LP_PREFIX_MAX];
-            let prefix_len = answer.encode_prefix(packet.len(), &mut prefix);
+            let prefix_len = answer.encode_prefix(&LpFraming::BARE, packet.len(), &mut prefix);
             producer.send(&[&prefix[..prefix_len], &packet].concat());
             assert_eq!(content_of(&consumer.got().data()), b"x");
             // From the store of whatever shard has it; and without a token it works too.
@@ -116,7 +116,7 @@ fn answer<S: std::io::Read + std::io::Write>(producer: &mut Peer<S>, uri: &str, 
     assert_eq!(name_of(&wire), uri);
     let answer = LpHeader { pit_token: header.pit_token, ..LpHeader::default() };
     let mut prefix = [0; weir_wire::LP_PREFIX_MAX];
-    let prefix_len = answer.encode_prefix(packet.len(), &mut prefix);
+    let prefix_len = answer.encode_prefix(&LpFraming::BARE, packet.len(), &mut prefix);
     producer.send(&[&prefix[..prefix_len], packet].concat());
 }
 

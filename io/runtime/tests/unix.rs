@@ -8,7 +8,7 @@ use common::{Got, PATIENCE, TestRouter, config, content_of, data, interest, name
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, Element, FaceStatus};
 use weir_runtime::{Runtime, StartError, UnsolicitedPolicy};
-use weir_wire::{Interest, InterestView, LpHeader, LpView, NackReason, PitToken};
+use weir_wire::{Interest, InterestView, LpFraming, LpHeader, LpView, NackReason, PitToken};
 
 #[test]
 fn interest_reaches_the_producer_and_data_comes_back_and_is_kept() {
@@ -95,7 +95,7 @@ fn pit_token_comes_back_on_data_from_producer_and_store() {
         let header = LpHeader { pit_token: PitToken::new(token).unwrap(), ..LpHeader::default() };
         let packet = interest("/a/b");
         let mut prefix = [0; weir_wire::LP_PREFIX_MAX];
-        let prefix_len = header.encode_prefix(packet.len(), &mut prefix);
+        let prefix_len = header.encode_prefix(&LpFraming::BARE, packet.len(), &mut prefix);
         consumer.send(&[&prefix[..prefix_len], &packet].concat());
         if token == b"first" {
             producer.got().interest();

@@ -199,7 +199,7 @@ impl<W: Write> Printer<W> {
         let mut outer = fields.iter().filter(|(key, _)| *key != "inner");
         outer.try_for_each(|(key, value)| self.text_field(key, value, 1))?;
         match LpView::decode(wire) {
-            Ok(view) if kind == Kind::Lp && view.header.frag_count == 1 => {
+            Ok(view) if kind == Kind::Lp && view.framing.frag_count == 1 => {
                 view.fragment.map_or(Ok(()), |fragment| self.text_inner(fragment))
             }
             _ => Ok(()),

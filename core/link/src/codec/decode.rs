@@ -55,7 +55,7 @@ impl Decoder {
             has_policy: view.cache_policy.is_some(),
             has_announcement: view.prefix_announcement.is_some(),
         };
-        if view.header.frag_count == 1 && view.header.frag_index == 0 {
+        if view.framing.frag_count == 1 && view.framing.frag_index == 0 {
             let (at, len) = (view.fragment_at, octets.len());
             let header = view.header;
             let packet = frame.slice(at..at + len);
@@ -64,7 +64,7 @@ impl Decoder {
         if !config.reassembly {
             return Err(LinkDrop::ReassemblyOff);
         }
-        let fragment = Fragment { header: view.header, extras, octets };
+        let fragment = Fragment { framing: view.framing, header: view.header, extras, octets };
         match self.reassembly.accept(now, &fragment, config, pool, &mut counters.drops)? {
             None => Ok(Received::Partial),
             Some(whole) => {
@@ -129,10 +129,6 @@ fn deliver(
             counters.in_data += 1;
         }
     }
-    header.sequence = None;
-    header.frag_index = 0;
-    header.frag_count = 1;
-    header.tx_sequence = None;
     if !config.keep_incoming_face {
         header.incoming_face = None;
     }

@@ -1,6 +1,6 @@
 use weir_base::Packet;
 use weir_wire::PACKET_SIZE_MAX;
-use weir_wire::lp::{HopSignal, LP_PREFIX_MAX, LpHeader};
+use weir_wire::lp::{HopSignal, LP_PREFIX_MAX, LpFraming, LpHeader};
 
 use super::config::{CodecConfig, FRAGMENT_COUNT_MAX};
 use crate::counters::LinkDrop;
@@ -27,10 +27,6 @@ impl Encoder {
         packet: &Packet,
         mut push: impl FnMut(Frame),
     ) -> Result<u64, LinkDrop> {
-        header.sequence = None;
-        header.frag_index = 0;
-        header.frag_count = 1;
-        header.tx_sequence = None;
         if !config.local_fields {
             header.incoming_face = None;
             header.next_hop_face = None;
@@ -72,14 +68,15 @@ impl Encoder {
         mut push: impl FnMut(Frame),
     ) -> Result<u64, LinkDrop> {
         let mut scratch = [0; LP_PREFIX_MAX];
-        let longest = |header: LpHeader| LpHeader {
+        let rest = LpHeader::default();
+        let longest = LpFraming {
             sequence: Some(u64::MAX),
             frag_index: FRAGMENT_COUNT_MAX - 1,
             frag_count: FRAGMENT_COUNT_MAX,
-            ..header
+            ..LpFraming::BARE
         };
-        let first_prefix = longest(header.clone()).encode_prefix(mtu, &mut scratch);
-        let next_prefix = longest(LpHeader::default()).encode_prefix(mtu, &mut scratch);
+        let first_prefix = header.encode_prefix(&longest, mtu, &mut scratch);
+        let next_prefix = rest.encode_prefix(&longest, mtu, &mut scratch);
         if first_prefix >= mtu || next_prefix >= mtu {
             return Err(LinkDrop::TooLargeForMtu);
         }
@@ -90,15 +87,15 @@ impl Encoder {
         }
         let (mut start, mut end) = (0, first_len);
         for index in 0..count {
-            let fields = if index == 0 { header.clone() } else { LpHeader::default() };
-            let fields = LpHeader {
+            let fields = if index == 0 { header } else { &rest };
+            let framing = LpFraming {
                 sequence: Some(self.sequence_next),
                 frag_index: index,
                 frag_count: count,
-                ..fields
+                ..LpFraming::BARE
             };
             self.sequence_next = self.sequence_next.wrapping_add(1);
-            let prefix_len = fields.encode_prefix(end - start, &mut scratch);
+            let prefix_len = fields.encode_prefix(&framing, end - start, &mut scratch);
             push(Frame::new(&scratch[..prefix_len], packet.slice(start..end)));
             (start, end) = (end, (end + next_len).min(packet.len()));
         }
@@ -112,6 +109,6 @@ fn single_frame(header: &LpHeader, packet: &Packet, mtu: usize) -> Option<Frame>
         return (packet.len() <= mtu).then(|| Frame::bare(packet.clone()));
     }
     let mut prefix = [0; LP_PREFIX_MAX];
-    let prefix_len = header.encode_prefix(packet.len(), &mut prefix);
+    let prefix_len = header.encode_prefix(&LpFraming::BARE, packet.len(), &mut prefix);
     (prefix_len + packet.len() <= mtu).then(|| Frame::new(&prefix[..prefix_len], packet.clone()))
 }

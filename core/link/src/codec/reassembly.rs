@@ -3,7 +3,7 @@ use core::fmt;
 
 use weir_base::{Instant, Packet, PacketMut, Pool};
 use weir_wire::PACKET_SIZE_MAX;
-use weir_wire::lp::LpHeader;
+use weir_wire::lp::{LpFraming, LpHeader};
 
 use super::config::{CodecConfig, FRAGMENT_COUNT_MAX, REASSEMBLY_TIMEOUT_NS};
 use crate::counters::{DropCounters, LinkDrop};
@@ -17,6 +17,7 @@ pub(crate) struct Extras {
 
 /// A fragment as it came: the header of its LpPacket and its piece of the packet.
 pub(crate) struct Fragment<'a> {
+    pub(crate) framing: LpFraming,
     pub(crate) header: LpHeader,
     pub(crate) extras: Extras,
     pub(crate) octets: &'a [u8],
@@ -81,15 +82,14 @@ impl Reassembly {
         drops: &mut DropCounters,
     ) -> Result<Option<Whole>, LinkDrop> {
         self.expire(now, drops);
-        let header = &fragment.header;
-        let (index, count) = (header.frag_index, header.frag_count);
+        let LpFraming { sequence, frag_index: index, frag_count: count, .. } = fragment.framing;
         if count == 0 || count > FRAGMENT_COUNT_MAX {
             return Err(LinkDrop::FragmentCount);
         }
         if index >= count {
             return Err(LinkDrop::FragmentIndex);
         }
-        let sequence = header.sequence.ok_or(LinkDrop::FragmentUnnumbered)?;
+        let sequence = sequence.ok_or(LinkDrop::FragmentUnnumbered)?;
         let id = sequence.wrapping_sub(index);
         let (index, count) = (index as u32, count as u32);
         let deadline = now.plus_ns(REASSEMBLY_TIMEOUT_NS);
