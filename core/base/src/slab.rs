@@ -42,13 +42,24 @@ impl<T> Slab<T> {
     /// When there are 2^32 - 1 entries.
     #[inline]
     pub fn insert(&mut self, value: T) -> u32 {
-        if let Some(index) = self.vacant.pop() {
-            self.entries[index as usize] = Some(value);
-            return index;
-        }
+        self.insert_with(|| value)
+    }
+
+    /// As [`Slab::insert`], of a value that is made in its place: `make` should not panic.
+    #[inline(always)]
+    pub fn insert_with(&mut self, make: impl FnOnce() -> T) -> u32 {
+        let index = self.vacant.pop().unwrap_or_else(|| self.extend());
+        let entry = &raw mut self.entries[index as usize];
+        // SAFETY: a place within the vector. It is vacant, so nothing there needs to be dropped.
+        unsafe { entry.write(Some(make())) };
+        index
+    }
+
+    #[cold]
+    fn extend(&mut self) -> u32 {
         let index = self.entries.len();
         assert!(index < u32::MAX as usize, "a slab holds fewer than 2^32 entries");
-        self.entries.push(Some(value));
+        self.entries.push(None);
         if self.vacant.capacity() < self.entries.capacity() {
             self.vacant.reserve_exact(self.entries.capacity());
         }

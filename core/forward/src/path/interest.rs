@@ -179,11 +179,17 @@ impl Router {
             return None;
         }
         let Asked { key, face, nonce, pending } = asked;
-        let index = match *pending {
-            Some(index) => self.renew_pending(index, interest, *nonce),
-            None => self.insert_pending(key, interest, *nonce),
+        let record = InRecord {
+            face: received.face,
+            face_slot: face.slot(),
+            nonce: *nonce,
+            expiry: now.plus_ns(lifetime_ns(interest)),
+            pit_token: received.header.pit_token,
         };
-        self.note_downstream(now, index, received, face.slot(), interest, *nonce);
+        let index = match *pending {
+            Some(index) => self.join_pending(index, interest, record),
+            None => self.insert_pending(key, interest, record),
+        };
         if interest.can_be_prefix && self.is_sharded() {
             self.watch_elsewhere(index, out);
         }
@@ -384,15 +390,24 @@ impl Router {
         self.forward(now, index, origin, None, interest, out);
     }
 
-    fn insert_pending(&mut self, key: &PitKey<'_>, interest: &InterestView<'_>, nonce: u32) -> u32 {
+    #[inline(always)]
+    fn insert_pending(
+        &mut self,
+        key: &PitKey<'_>,
+        interest: &InterestView<'_>,
+        record: InRecord,
+    ) -> u32 {
+        self.faces.begin_wait(record.face_slot);
+        let nonce = record.nonce;
         let hop_limit = interest.hop_limit.map(|limit| limit - 1);
         let packet = self.rewrite(interest, nonce, hop_limit);
         let name_at = name_value_at(&packet);
-        self.pit.insert(key, packet, name_at, nonce, hop_limit)
+        self.pit.insert(key, packet, name_at, nonce, hop_limit, record)
     }
 
     /// A retransmission goes upstream with its own nonce and HopLimit.
-    fn renew_pending(&mut self, index: u32, interest: &InterestView<'_>, nonce: u32) -> u32 {
+    fn join_pending(&mut self, index: u32, interest: &InterestView<'_>, record: InRecord) -> u32 {
+        let nonce = record.nonce;
         let hop_limit = interest.hop_limit.map(|limit| limit - 1);
         let entry = self.pit.entry(index);
         if entry.nonce != nonce || entry.hop_limit != hop_limit {
@@ -404,6 +419,7 @@ impl Router {
             entry.nonce = nonce;
             entry.hop_limit = hop_limit;
         }
+        self.note_downstream(index, record);
         index
     }
 
@@ -429,35 +445,21 @@ impl Router {
             })
     }
 
-    fn note_downstream(
-        &mut self,
-        now: Instant,
-        index: u32,
-        received: &ReceivedPacket<'_>,
-        face_slot: u32,
-        interest: &InterestView<'_>,
-        nonce: u32,
-    ) {
-        let expiry = now.plus_ns(lifetime_ns(interest));
+    fn note_downstream(&mut self, index: u32, record: InRecord) {
+        let expiry = record.expiry;
         let entry = self.pit.entry_mut(index);
         if !entry.in_records.is_empty() {
             self.stats.aggregated += 1;
         }
-        match entry.in_records.find(|record| record.face == received.face) {
-            Some(record) => {
-                record.nonce = nonce;
-                record.expiry = expiry;
-                record.pit_token = received.header.pit_token;
+        match entry.in_records.find(|known| known.face == record.face) {
+            Some(known) => {
+                known.nonce = record.nonce;
+                known.expiry = expiry;
+                known.pit_token = record.pit_token;
             }
             None => {
-                self.faces.begin_wait(face_slot);
-                entry.in_records.push(InRecord {
-                    face: received.face,
-                    face_slot,
-                    nonce,
-                    expiry,
-                    pit_token: received.header.pit_token,
-                });
+                self.faces.begin_wait(record.face_slot);
+                entry.in_records.push(record);
             }
         }
         let last = entry.last_expiry().unwrap_or(expiry);

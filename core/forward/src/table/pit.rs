@@ -45,9 +45,9 @@ pub(crate) struct Records<T> {
 }
 
 impl<T> Records<T> {
-    /// No record, in the memory of `spare` where there is one.
-    fn new(spare: Option<Vec<T>>) -> Self {
-        Self { first: None, more: spare.unwrap_or_default() }
+    /// These, in the memory of `spare` where there is one.
+    fn new(first: Option<T>, spare: Option<Vec<T>>) -> Self {
+        Self { first, more: spare.unwrap_or_default() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -273,7 +273,8 @@ impl Pit {
         })
     }
 
-    /// Adds an entry without records. The caller has checked [`Pit::is_full`].
+    /// Adds an entry for which one downstream waits. The caller has checked [`Pit::is_full`].
+    #[inline(always)]
     pub(crate) fn insert(
         &mut self,
         key: &PitKey<'_>,
@@ -281,13 +282,16 @@ impl Pit {
         name_at: (u16, u16),
         nonce: u32,
         hop_limit: Option<u8>,
+        record: InRecord,
     ) -> u32 {
         assert!(!self.is_full(), "the caller answers for the bound");
         let has_digest = ends_in_digest(key.name);
         // Only entries of these kinds are counted by length.
         let is_counted = key.can_be_prefix || has_digest;
         let component_count = if is_counted { key.name.component_count() } else { 0 };
-        let index = self.entries.insert(PitEntry {
+        let expiry = record.expiry;
+        let (spare_in, spare_out) = (self.spare_in.pop(), self.spare_out.pop());
+        let index = self.entries.insert_with(|| PitEntry {
             hash: key.hash,
             interest,
             name_at,
@@ -298,12 +302,13 @@ impl Pit {
             awaits: AwaitedSource::Upstream,
             nonce,
             hop_limit,
-            in_records: Records::new(self.spare_in.pop()),
-            out_records: Records::new(self.spare_out.pop()),
+            in_records: Records::new(Some(record), spare_in),
+            out_records: Records::new(None, spare_out),
             strategy_state: 0,
             listener: None,
         });
         self.table.insert(key.hash, index);
+        self.timers.schedule(index, expiry);
         if key.can_be_prefix {
             self.prefix_lengths.add(component_count);
         }
