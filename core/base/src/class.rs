@@ -66,6 +66,12 @@ pub(crate) const fn block_bytes(capacity: usize) -> usize {
     (capacity + HEADER_BYTES + ALLOCATOR_BYTES).next_multiple_of(GRANULE)
 }
 
+/// The same for a block of `class`, which fills granules.
+#[inline]
+pub(crate) fn class_bytes(class: usize) -> usize {
+    capacity(class) as usize + HEADER_BYTES + ALLOCATOR_BYTES
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

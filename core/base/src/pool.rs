@@ -88,7 +88,7 @@ impl Pool {
     #[inline]
     pub fn footprint(size: usize) -> usize {
         match class::class_of(size) {
-            Some(class) => class::block_bytes(class::capacity(class) as usize),
+            Some(class) => class::class_bytes(class),
             None => class::block_bytes(size),
         }
     }

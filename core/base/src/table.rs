@@ -31,6 +31,17 @@ impl Line {
         (equal(&self.indexes, NONE) | 1 << SLOTS).trailing_zeros() as usize
     }
 
+    /// Empties a slot that is in use. Says whether the line was full.
+    #[inline(always)]
+    fn vacate(&mut self, slot: usize) -> bool {
+        let was_full = self.is_full();
+        let last = (self.used() - 1) % SLOTS;
+        self.tags[slot % SLOTS] = self.tags[last];
+        self.indexes[slot % SLOTS] = self.indexes[last];
+        self.indexes[last] = NONE;
+        was_full
+    }
+
     /// A bit for each slot with this tag, unused slots included.
     #[inline(always)]
     fn matches(&self, tag: u32) -> u32 {
@@ -219,23 +230,19 @@ impl Table {
     }
 
     /// Removes one entry of `hash` with `index`. Says whether there was one.
+    #[inline]
     pub fn remove(&mut self, hash: u64, index: u32) -> bool {
-        if index == NONE {
-            return false;
-        }
         let tag = Self::tag(hash);
         let mut at = self.home(tag);
         loop {
-            let line = &self.lines[at];
-            let mut bits = line.matches(tag);
-            while bits != 0 {
-                let slot = bits.trailing_zeros() as usize;
-                if line.indexes[slot] == index {
-                    self.vacate(at, slot);
-                    self.len -= 1;
-                    return true;
+            let line = &mut self.lines[at];
+            let found = line.matches(tag) & equal(&line.indexes, index);
+            if found != 0 && index != NONE {
+                self.len -= 1;
+                if line.vacate(found.trailing_zeros() as usize) {
+                    self.refill(at);
                 }
-                bits &= bits - 1;
+                return true;
             }
             if !line.is_full() {
                 return false;
@@ -244,25 +251,19 @@ impl Table {
         }
     }
 
-    /// Empties a slot and moves entries back, so that all lines between an entry and its home are
-    /// full again.
-    fn vacate(&mut self, mut hole: usize, mut slot: usize) {
-        loop {
-            let was_full = self.lines[hole].is_full();
+    /// Moves entries back into lines that were full, so that all lines between an entry and its
+    /// home are full again.
+    #[inline(never)]
+    fn refill(&mut self, mut hole: usize) {
+        while let Some((from, slot)) = self.displaced_over(hole) {
+            let Line { tags, indexes } = self.lines[from];
             let line = &mut self.lines[hole];
-            let last = line.used() - 1;
-            line.tags[slot] = line.tags[last];
-            line.indexes[slot] = line.indexes[last];
-            line.indexes[last] = NONE;
-            if !was_full {
+            line.tags[SLOTS - 1] = tags[slot];
+            line.indexes[SLOTS - 1] = indexes[slot];
+            if !self.lines[from].vacate(slot) {
                 return;
             }
-            let Some((from, from_slot)) = self.displaced_over(hole) else { return };
-            let moved = self.lines[from];
-            let line = &mut self.lines[hole];
-            line.tags[last] = moved.tags[from_slot];
-            line.indexes[last] = moved.indexes[from_slot];
-            (hole, slot) = (from, from_slot);
+            hole = from;
         }
     }
 

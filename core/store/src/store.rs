@@ -6,7 +6,7 @@ use crate::policy::Policy;
 use crate::tree::{NODE_BYTES, Tree};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::{fmt, mem};
+use core::fmt;
 use weir_base::{Instant, NS_PER_MS, Packet, Pool, Slab, Table};
 use weir_wire::name::DIGEST_SIZE;
 use weir_wire::tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as DIGEST_COMPONENT;
@@ -423,14 +423,13 @@ impl Store {
         pool: &mut Pool,
     ) -> u32 {
         let hash = hashes.whole;
-        let mut path = mem::take(&mut self.path);
-        path.clear();
-        let (nearest, missing) =
-            self.make_room(now, data, hashes.parent, &mut path, prefixes, pool);
-        let node = self.tree.extend(nearest, &path[path.len() - missing..]);
-        self.path = path;
+        let (nearest, missing) = self.make_room(now, data, hashes.parent, prefixes, pool);
+        let node = match missing {
+            0 => nearest,
+            _ => self.tree.extend(nearest, &self.path[self.path.len() - missing..]),
+        };
         let name_value = data.name.value();
-        let index = self.entries.insert(Entry {
+        let index = self.entries.insert_with(|| Entry {
             packet: stored,
             fresh_until,
             hash,
@@ -481,14 +480,12 @@ impl Store {
     }
 
     /// Evicts until there is room for `data`, which is storable. Returns the node nearest to it and
-    /// how many of its prefixes are beyond. Fills in `path`, the hashes of the prefixes, if some
-    /// are beyond.
+    /// how many of its prefixes are beyond; if some are, the path has the hashes of the prefixes.
     fn make_room(
         &mut self,
         now: Instant,
         data: &DataView<'_>,
         parent: Option<u64>,
-        path: &mut Vec<u64>,
         prefixes: impl FnOnce(&mut Vec<u64>),
         pool: &mut Pool,
     ) -> (u32, usize) {
@@ -501,10 +498,11 @@ impl Store {
                 Some(node) => (node, 0),
                 None => {
                     if let Some(prefixes) = prefixes.take() {
-                        prefixes(path);
-                        debug_assert_eq!(path.len(), data.name.component_count() - 1);
+                        self.path.clear();
+                        prefixes(&mut self.path);
+                        debug_assert_eq!(self.path.len(), data.name.component_count() - 1);
                     }
-                    self.tree.nearest(path)
+                    self.tree.nearest(&self.path)
                 }
             };
             let needed = bytes + missing as u64 * NODE_BYTES;

@@ -136,7 +136,7 @@ impl<'a> SignatureInfoView<'a> {
     ///
     /// # Errors
     /// What the packet format forbids.
-    #[inline]
+    #[inline(always)]
     pub fn from_value(value: &'a [u8], within: u32) -> Result<Self, DecodeError> {
         let is_of_data = within == tlv::SIGNATURE_INFO;
         let format = if is_of_data { &OF_DATA } else { &OF_INTEREST };
