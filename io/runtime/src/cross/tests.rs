@@ -18,10 +18,10 @@ fn octets(number: usize) -> Vec<u8> {
 fn header(number: usize) -> LpHeader {
     LpHeader {
         pit_token: PitToken::new(&octets(number % 33)[..number % 33 / 3]).expect("short"),
-        incoming_face: (number % 3 == 0).then_some(number as u64 + 1),
+        incoming_face: number.is_multiple_of(3).then_some(number as u64 + 1),
         congestion_mark: [0, 1, 1 << 40][number % 5 % 3],
-        nack: (number % 7 == 0).then_some(NackReason::Duplicate),
-        no_cache: number % 11 == 0,
+        nack: number.is_multiple_of(7).then_some(NackReason::Duplicate),
+        no_cache: number.is_multiple_of(11),
         ..LpHeader::default()
     }
 }
