@@ -214,7 +214,14 @@ impl Incoming {
             let (octets, _) = chunk.as_slices();
             let (taken, crossing) = match octets[0] {
                 Record::SKIP => (octets.len(), None),
-                Record::REFERENCE => (1, Some(self.references.pop().expect("its mark is here"))),
+                Record::REFERENCE => {
+                    let crossing = self.references.pop().expect("its mark is here");
+                    if let Crossing::In { packet, .. } = &crossing {
+                        // The shard looks at it when the batch is full.
+                        packet.prefetch_block();
+                    }
+                    (1, Some(crossing))
+                }
                 _ => {
                     let (head, rest) = octets.split_first_chunk().expect("records are whole");
                     let record = Record::decode(head);

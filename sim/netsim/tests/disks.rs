@@ -250,7 +250,7 @@ fn neighbours_learn_who_is_not_available() {
     let content = names("/p", Popularity::Uniform { objects: OBJECTS }, 1000, 1000);
     builder.consumer(near, consumer(content.clone(), poisson(2500.0)));
     builder.producer(next, producer(content.clone()));
-    // The way from router 1 to the producer is as good as cut: no other router can take what it cannot.
+    // The way from router 1 to the producer is as good as cut: no other can take what it cannot.
     builder.plan.routes.retain(|route| route.node != next);
     let (_, events) = run(&builder.plan);
     let (near, next) = (disk_of(&events, 0), disk_of(&events, 1));
