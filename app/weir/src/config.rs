@@ -232,7 +232,8 @@ pub(crate) struct StrategySection {
 /// Packet threads of the router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Threads {
-    /// As many as there are processors, at most [`Threads::AUTO_MAX`].
+    /// Half as many as there are processors, at least one and at most [`Threads::AUTO_MAX`]:
+    /// applications and the kernel need the others.
     Auto,
     Count(usize),
 }
@@ -247,7 +248,7 @@ impl Threads {
             Self::Count(count) => count,
             Self::Auto if has_disks => 1,
             Self::Auto => std::thread::available_parallelism()
-                .map_or(1, |processors| processors.get().min(Self::AUTO_MAX)),
+                .map_or(1, |processors| (processors.get() / 2).clamp(1, Self::AUTO_MAX)),
         }
     }
 }
