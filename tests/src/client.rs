@@ -32,8 +32,8 @@ impl Library {
     }
 }
 
-/// Whether a developer asked to leave these tests out. Says so: such a run must not look like a full
-/// one.
+/// Whether a developer asked to leave these tests out. Says so: such a run must not look like a
+/// full one.
 #[must_use]
 pub fn interop_is_skipped() -> bool {
     let skipped = std::env::var_os("WEIR_SKIP_INTEROP").is_some_and(|value| value == "1");

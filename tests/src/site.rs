@@ -166,9 +166,13 @@ fn build_weir() -> PathBuf {
     folder.join("weir")
 }
 
-/// The folder of the profile that this test was built in: `target/debug`.
+/// The folder of the profile that this program was built in: `target/debug`. Tests lie in `deps`
+/// below it, measurements in it.
 pub(crate) fn build_folder() -> PathBuf {
-    let test = std::env::current_exe().expect("path of this test");
-    let folder = test.parent().and_then(Path::parent).expect("tests lie in target/PROFILE/deps");
-    folder.to_path_buf()
+    let program = std::env::current_exe().expect("path of this program");
+    let folder = program.parent().expect("programs lie in target/PROFILE");
+    match folder.ends_with("deps") {
+        true => folder.parent().expect("deps lies in target/PROFILE").to_path_buf(),
+        false => folder.to_path_buf(),
+    }
 }
