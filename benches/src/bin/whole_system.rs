@@ -1,6 +1,6 @@
 //! The whole system on real sockets: one router, one producer, one consumer.
 //!
-//! `cargo build --release && cargo run --release -p weir-benches --bin whole_system` reports, for
+//! `cargo run --release -p weir-benches --bin whole_system` builds the program and reports, for
 //! each kind of face, medians over rounds of: goodput of `weir get` cold and warm, processor time
 //! of the router for each Data moved (user and system, from `/proc`), and the router's peak memory.
 
