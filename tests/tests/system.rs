@@ -341,6 +341,47 @@ fn interest_for_nobody() -> Vec<u8> {
     octets
 }
 
+/// Two peers with faces, and one that takes the place of the first while packets of both wait to be
+/// read at once.
+#[test]
+fn a_peer_that_takes_anothers_place_gets_none_of_its_packets() {
+    let site = Site::new();
+    let config = site.path("weir.toml");
+    fs::write(&config, "[faces]\nfaces_per_host_max = 2\n").expect("written");
+    let arguments = vec!["--config".to_owned(), config.to_str().expect("UTF-8").to_owned()];
+    let mut router = Router::start_with(&site, &RouterOptions { arguments, ..Default::default() });
+    let port = router.port();
+    let peer = || {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        socket.connect(("127.0.0.1", port)).expect("connected");
+        socket.set_read_timeout(Some(PATIENCE)).expect("set");
+        socket
+    };
+    let ask = |socket: &UdpSocket, name: u8, nonce: u8| {
+        let interest = [5, 11, 7, 3, 8, 1, name, 10, 4, 0, 0, name, nonce];
+        socket.send(&interest).expect("sent");
+    };
+    // No route leads anywhere: a Nack, which holds the Interest.
+    let answer = |socket: &UdpSocket| {
+        let mut octets = [0; 100];
+        let len = socket.recv(&mut octets).expect("an answer");
+        octets[len - 13..len][6]
+    };
+    let (first, second, third) = (peer(), peer(), peer());
+    for (socket, name) in [(&first, b'a'), (&second, b'b')] {
+        ask(socket, name, 1);
+        assert_eq!(answer(socket), name);
+    }
+    thread::sleep(Duration::from_millis(1100));
+    router.process.signal(Signal::SIGSTOP);
+    thread::sleep(Duration::from_millis(50));
+    ask(&third, b'c', 1);
+    ask(&first, b'a', 2);
+    router.process.signal(Signal::SIGCONT);
+    assert_eq!(answer(&third), b'c');
+    assert_eq!(answer(&first), b'a', "it got the answer itself");
+}
+
 #[test]
 fn content_without_a_signature_is_got_only_when_allowed() {
     let site = Site::new();

@@ -99,7 +99,8 @@ impl Stop {
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             // In this order the first signal only sets the flag.
-            signal_hook::flag::register_conditional_shutdown(signal, 1, stop.clone())
+            let code = i32::from(INTERRUPTED);
+            signal_hook::flag::register_conditional_shutdown(signal, code, stop.clone())
                 .context("cannot watch signals")?;
             signal_hook::flag::register(signal, stop.clone()).context("cannot watch signals")?;
         }
@@ -150,7 +151,7 @@ pub(crate) fn parse_name(text: &str) -> Result<Name, String> {
 
 /// A name, or / for every name.
 pub(crate) fn parse_prefix(text: &str) -> Result<Name, String> {
-    if !text.is_empty() && !text.starts_with('/') && !text.starts_with("ndn:") {
+    if !text.starts_with('/') && !text.starts_with("ndn:") {
         return Err(format!("a name begins with a slash: /{text}"));
     }
     text.parse().map_err(|error| format!("{error}"))

@@ -22,6 +22,7 @@ const RING_BYTES: usize = 256 << 10;
 const RING_SLOTS: usize = 4096;
 /// The largest packet that is copied.
 const COPY_BYTES_MAX: usize = 1024;
+
 /// What one packet thread hands to another.
 #[derive(Debug)]
 pub enum Crossing {

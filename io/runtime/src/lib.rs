@@ -3,6 +3,7 @@
 mod clock;
 mod config;
 mod control;
+#[doc(hidden)]
 pub mod cross;
 mod error;
 mod gathered;

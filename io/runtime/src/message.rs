@@ -11,6 +11,7 @@ use weir_manage::{FacePersistency, FaceRequest};
 use weir_store::disk::DiskTierStats;
 use weir_wire::LpHeader;
 
+use crate::rooms::Network;
 use crate::snapshot::{Snapshot, WorkerCounters, WorkerFace};
 
 /// Identifies a shared UDP port within the whole router.
@@ -67,7 +68,10 @@ pub(crate) enum ToWorker {
     /// Change a face.
     UpdateFace { id: FaceId, link: LinkConfig, persistency: FacePersistency },
     /// Close the least used connection from elsewhere, if one is silent: others want its place.
-    DisplaceStream,
+    DisplaceStream {
+        /// Of this network only.
+        network: Option<Network>,
+    },
     /// Own this shared UDP port. Peers that are not configured get faces with these links.
     AddPort { id: PortId, socket: Box<UdpPort>, links: PeerLinks },
     /// A command for the shard.

@@ -15,9 +15,9 @@ use weir_base::FaceId;
 pub struct FaceBounds {
     /// Of local applications; of configuration and commands; of UDP peers; of TCP peers: each.
     pub faces_max: usize,
-    /// Of one host: an IPv4 address, or the /64 of an IPv6 address.
+    /// Of one host, over UDP and over TCP each: an IPv4 address, or the /64 of an IPv6 address.
     pub per_host_max: usize,
-    /// Of one network: an IPv4 /24 or an IPv6 /48.
+    /// Of one network, likewise: an IPv4 /24 or an IPv6 /48.
     pub per_network_max: usize,
 }
 
@@ -51,6 +51,11 @@ impl Claimant {
             Self::Datagram(peer) | Self::Stream(peer) => Some(peer),
             Self::Local | Self::Operator => None,
         }
+    }
+
+    /// The networks whose share the face is of.
+    fn networks(self) -> impl Iterator<Item = Network> {
+        self.peer().into_iter().flat_map(|peer| [Network::host(peer), Network::site(peer)])
     }
 }
 
@@ -121,6 +126,16 @@ pub(crate) enum Refusal {
     },
 }
 
+impl Refusal {
+    /// The network whose share is used up, when it is not the room of all.
+    pub(crate) fn network(self) -> Option<Network> {
+        match self {
+            Self::Kind { .. } => None,
+            Self::Host { host: network, .. } | Self::Site { network, .. } => Some(network),
+        }
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -140,7 +155,8 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The faces of all threads, counted. Touched when faces come and go, never for a packet.
+/// The faces of all threads, counted. Touched when faces come and go, and for packets of peers that
+/// have none.
 #[derive(Debug)]
 pub(crate) struct Rooms {
     next_face_id: AtomicU64,
@@ -152,7 +168,8 @@ pub(crate) struct Rooms {
 struct Claims {
     of_face: HashMap<FaceId, Claimant>,
     by_kind: [usize; Claimant::KINDS],
-    by_network: HashMap<Network, usize>,
+    /// By kind: who forges the source of datagrams must not keep connections out.
+    by_network: HashMap<(usize, Network), usize>,
 }
 
 impl Rooms {
@@ -170,15 +187,27 @@ impl Rooms {
         })
     }
 
-    /// An identifier for a new face in the place of another.
+    /// An identifier for a new face in the place of another, which keeps it when that is no help.
     pub(crate) fn replace(&self, face: FaceId, claimant: Claimant) -> Result<FaceId, Refusal> {
-        self.release(face);
-        self.claim(claimant)
+        self.with_claims(|claims| {
+            let former = claims.remove(face);
+            match claims.refusal(claimant, &self.bounds) {
+                None => Ok(claims.add(claimant, &self.next_face_id)),
+                Some(refusal) => {
+                    if let Some(former) = former {
+                        claims.count(face, former);
+                    }
+                    Err(refusal)
+                }
+            }
+        })
     }
 
     /// A face is gone. Nothing happens when it has been released before.
     pub(crate) fn release(&self, face: FaceId) {
-        self.with_claims(|claims| claims.remove(face));
+        self.with_claims(|claims| {
+            claims.remove(face);
+        });
     }
 
     fn with_claims<T>(&self, act: impl FnOnce(&mut Claims) -> T) -> T {
@@ -189,7 +218,8 @@ impl Rooms {
 
 impl Claims {
     fn refusal(&self, claimant: Claimant, bounds: &FaceBounds) -> Option<Refusal> {
-        let used = |network| self.by_network.get(&network).copied().unwrap_or(0);
+        let kind = claimant.kind();
+        let used = |network| self.by_network.get(&(kind, network)).copied().unwrap_or(0);
         if let Some(peer) = claimant.peer() {
             let (host, network) = (Network::host(peer), Network::site(peer));
             if used(host) >= bounds.per_host_max {
@@ -199,34 +229,37 @@ impl Claims {
                 return Some(Refusal::Site { network, max: bounds.per_network_max });
             }
         }
-        let is_full = self.by_kind[claimant.kind()] >= bounds.faces_max;
+        let is_full = self.by_kind[kind] >= bounds.faces_max;
         is_full.then_some(Refusal::Kind { max: bounds.faces_max })
     }
 
     fn add(&mut self, claimant: Claimant, next_face_id: &AtomicU64) -> FaceId {
         let face = FaceId(next_face_id.fetch_add(1, Ordering::Relaxed));
-        self.of_face.insert(face, claimant);
-        self.by_kind[claimant.kind()] += 1;
-        if let Some(peer) = claimant.peer() {
-            *self.by_network.entry(Network::host(peer)).or_default() += 1;
-            *self.by_network.entry(Network::site(peer)).or_default() += 1;
-        }
+        self.count(face, claimant);
         face
     }
 
-    fn remove(&mut self, face: FaceId) {
-        let Some(claimant) = self.of_face.remove(&face) else { return };
+    fn count(&mut self, face: FaceId, claimant: Claimant) {
+        self.of_face.insert(face, claimant);
+        self.by_kind[claimant.kind()] += 1;
+        for network in claimant.networks() {
+            *self.by_network.entry((claimant.kind(), network)).or_default() += 1;
+        }
+    }
+
+    fn remove(&mut self, face: FaceId) -> Option<Claimant> {
+        let claimant = self.of_face.remove(&face)?;
         self.by_kind[claimant.kind()] -= 1;
-        for network in
-            claimant.peer().into_iter().flat_map(|p| [Network::host(p), Network::site(p)])
-        {
-            if let Some(used) = self.by_network.get_mut(&network) {
+        for network in claimant.networks() {
+            let key = (claimant.kind(), network);
+            if let Some(used) = self.by_network.get_mut(&key) {
                 *used -= 1;
                 if *used == 0 {
-                    self.by_network.remove(&network);
+                    self.by_network.remove(&key);
                 }
             }
         }
+        Some(claimant)
     }
 }
 

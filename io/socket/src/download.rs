@@ -115,7 +115,12 @@ pub fn download(
     events.add(&mut download);
     let run = events.run(&mut || true);
     drop(events);
-    let result = download.error.take().map_or_else(|| Ok(run?), Err);
+    let result = match (download.error.take(), run) {
+        (Some(error), _) => Err(error),
+        // A connection that ends after the last packet has lost nothing.
+        (None, Err(_)) if download.consumer.is_over() => Ok(()),
+        (None, run) => run.map_err(DownloadError::from),
+    };
     download.close(client.now(), result)
 }
 

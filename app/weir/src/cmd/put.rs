@@ -370,7 +370,8 @@ impl Server<'_> {
             count(segments, "segment", "segments"),
             signer.as_deref().unwrap_or("nobody (digests only)"),
         );
-        eprintln!("serving, Ctrl-C to stop; get it with: weir get {}", self.args.name);
+        let allow = if signer.is_some() { "" } else { " --allow-unsigned" };
+        eprintln!("serving, Ctrl-C to stop; get it with: weir get {}{allow}", self.args.name);
         Ok(())
     }
 }

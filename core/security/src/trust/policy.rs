@@ -370,13 +370,18 @@ impl TrustPolicy {
         certificate: &Certificate,
         ground: Ground,
     ) -> Result<Arc<dyn Verifier>, Open> {
-        let name = certificate.name().to_name();
-        let Some(verifier) = self.factory.verifier_from_spki(certificate.public_key()) else {
-            return refuse(format!("the key of {name} cannot be used"));
-        };
+        let verifier = self.verifier(certificate)?;
+        let name = Some(certificate.name().to_name());
         let key_digest = Some(certificate.public_key_digest());
-        self.signers.push(Believed { name: Some(name), key_digest, ground });
-        Ok(verifier.into())
+        self.signers.push(Believed { name, key_digest, ground });
+        Ok(verifier)
+    }
+
+    fn verifier(&self, certificate: &Certificate) -> Result<Arc<dyn Verifier>, Open> {
+        match self.factory.verifier_from_spki(certificate.public_key()) {
+            Some(verifier) => Ok(verifier.into()),
+            None => refuse(format!("the key of {} cannot be used", certificate.name())),
+        }
     }
 
     /// A chain from a trust anchor to the signer of `data`.
@@ -455,6 +460,10 @@ impl TrustPolicy {
                 return advise(reason, Advice::AskProducer);
             }
         };
+        if !self.has_signed(certificate, data) {
+            // Its verifier will say so. The signer has shown nothing, so it is not noted.
+            return self.verifier(certificate);
+        }
         self.accept(certificate, ground)
     }
 

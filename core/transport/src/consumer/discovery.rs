@@ -134,6 +134,7 @@ impl Consumer {
         if self.verification.count_refusal(METADATA_INDEX) > REFUSALS_MAX {
             return self.fail(error, out);
         }
+        self.refused = Some(error);
         self.discover(now, false);
     }
 
@@ -148,6 +149,7 @@ impl Consumer {
     pub(super) fn found(&mut self, metadata: Metadata, is_stored: bool, out: &mut ConsumerOutbox) {
         self.layout_mut().set_prefix(metadata.versioned.as_view());
         self.metadata = Some(metadata.clone());
+        self.refused = None;
         self.stage = Stage::Waiting;
         out.events.push(ConsumerEvent::Found { metadata, is_stored });
     }
@@ -280,7 +282,12 @@ impl Consumer {
             {
                 self.ask_stores(now);
             }
-            _ => self.fail(error_of(self.target.name(), reason), out),
+            _ => {
+                // What came and was not believed says more than that nothing else came.
+                let refused = self.refused.take();
+                let error = refused.unwrap_or_else(|| error_of(self.target.name(), reason));
+                self.fail(error, out);
+            }
         }
     }
 }

@@ -102,6 +102,8 @@ pub struct Consumer {
     first_part_done: bool,
     first_segment_done: bool,
     metadata: Option<Metadata>,
+    /// Why the metadata that came last was not taken.
+    refused: Option<ConsumerError>,
     last_segment: Option<u64>,
     last_is_from_segment: bool,
     /// No piece of the sequence follows.
@@ -174,6 +176,7 @@ impl Consumer {
             first_part_done: false,
             first_segment_done: false,
             metadata: None,
+            refused: None,
             last_segment: None,
             last_is_from_segment: false,
             is_closed: false,

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use weir_base::{FaceId, Instant};
+use weir_base::{FaceId, Instant, NS_PER_MS};
 use weir_face::{Connected, FaceUri, FaceUriError, Socket, UdpOptions, UdpPort, udp_local_toward};
 use weir_forward::FaceScope;
 use weir_link::{DisciplineConfig, LinkConfig};
@@ -20,6 +20,9 @@ use crate::message::{
     ToWorker,
 };
 use crate::rooms::{Claimant, Refusal};
+
+/// How often a connection is closed to make room for others, at most.
+const DISPLACE_INTERVAL_NS: u64 = 20 * NS_PER_MS;
 
 /// A face about to be made.
 struct Draft {
@@ -69,11 +72,13 @@ impl Control {
         if let Some(count) = self.refusals.add(self.clock.now()) {
             tracing::warn!(remote, %refusal, count, "a connection is refused");
         }
-        if matches!((claimant, refusal), (Claimant::Stream(_), Refusal::Kind { .. })) {
-            // Room for the next one.
-            for worker in &self.workers {
-                worker.send(ToWorker::DisplaceStream);
-            }
+        let now = self.clock.now();
+        if matches!(claimant, Claimant::Stream(_)) && self.displace_at <= now {
+            // Room for the next one, by one thread after the other.
+            self.displace_at = now.plus_ns(DISPLACE_INTERVAL_NS);
+            let worker = self.pick_worker();
+            let network = refusal.network();
+            self.workers[usize::from(worker)].send(ToWorker::DisplaceStream { network });
         }
     }
 

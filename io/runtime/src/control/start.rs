@@ -10,7 +10,7 @@ use std::sync::Arc;
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token, Waker};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use weir_base::HashKey;
+use weir_base::{HashKey, Instant};
 use weir_disk::DiskPorts;
 use weir_face::{BindError, TcpListener, UdpOptions, UdpPort, UnixListener, unix_time_ms};
 use weir_forward::{BusyPolicy, Command, RouterConfig};
@@ -260,6 +260,7 @@ fn build(
         next_transaction: 1,
         refused_connections: 0,
         refusals: Gathered::default(),
+        displace_at: Instant::ZERO,
         is_stopping: false,
         failure: None,
     };

@@ -72,6 +72,31 @@ fn what_crosses_arrives_whole_and_in_order() {
 }
 
 #[test]
+fn a_ring_that_is_full_at_its_end_goes_on_at_its_beginning() {
+    let (mut here, mut there, _poll) = two_threads();
+    let mut pool = Pool::new(1 << 20);
+    let (mut pushed, mut taken) = (0, 0);
+    // Records of 1025 octets never end where the ring does.
+    for _ in 0..20 {
+        loop {
+            let (face, header) = (FaceId(pushed), LpHeader::default());
+            let packet = Packet::from(vec![7; 1001]);
+            if here.try_push(1, Crossing::In { face, header, packet }, &mut pool).is_err() {
+                break;
+            }
+            pushed += 1;
+        }
+        assert!(pushed - taken >= (RING_BYTES / 1025) as u64 - 1);
+        there.note_waiting();
+        while let Some(Crossing::In { face, .. }) = there.next_noted(&mut pool) {
+            assert_eq!(face.0, taken);
+            taken += 1;
+        }
+        assert_eq!(taken, pushed);
+    }
+}
+
+#[test]
 fn a_full_ring_gives_back_what_it_has_no_room_for() {
     let (mut here, mut there, _poll) = two_threads();
     let mut pool = Pool::new(1 << 20);

@@ -30,7 +30,12 @@ fn a_host_and_a_network_take_room_from_themselves_alone() {
     rooms.claim(peer("192.0.2.2")).expect("room");
     assert!(refusal("192.0.2.3").contains("192.0.2.0/24 has 3 faces"));
     rooms.claim(peer("192.0.3.1")).expect("another network has room");
-    rooms.replace(first, peer("192.0.2.9")).expect("its own place");
+    let stream = Claimant::Stream("192.0.2.1".parse().expect("an address"));
+    rooms.claim(stream).expect("datagrams keep no connection out");
+    let other = rooms.claim(peer("192.0.3.2")).expect("room");
+    assert!(rooms.replace(other, peer("192.0.2.9")).is_err(), "no place of that network's");
+    rooms.release(other);
+    rooms.replace(first, peer("192.0.2.9")).expect("its own network's place");
     // The addresses of one IPv6 host are many; IPv4 within IPv6 is IPv4.
     rooms.claim(peer("2001:db8::1")).expect("room");
     rooms.claim(peer("2001:db8::2")).expect("room");

@@ -36,7 +36,7 @@ impl Worker {
                 // Another discipline lets go what the one before held back.
                 self.mark_dirty(slot);
             }
-            ToWorker::DisplaceStream => self.displace_stream(now),
+            ToWorker::DisplaceStream { network } => self.displace_stream(now, network),
             ToWorker::AddPort { id, socket, links } => self.add_port(id, *socket, links),
             ToWorker::Router(command) => self.inputs.push(Input::Command(command)),
             ToWorker::Internal { header, packet } => {

@@ -15,29 +15,32 @@ use crate::rooms::{Claimant, Network, Refusal};
 const SILENCE_NS: u64 = NS_PER_S;
 /// How often all faces are looked through, at most, so that a flood of peers costs little.
 const SEARCH_INTERVAL_NS: u64 = 20 * NS_PER_MS;
-/// Faces that one search finds, for all peers until the next search.
-const FOUND_MAX: usize = 256;
+/// Faces that one search finds, for all peers until the next search. Each that gives way is work for
+/// the control thread, too.
+const FOUND_MAX: usize = 32;
 
 /// Which faces may give way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Among {
-    Datagrams,
-    Streams,
-    Network(Network),
+struct Among {
+    /// Connections, not UDP peers.
+    is_stream: bool,
+    /// Peers of this network only.
+    network: Option<Network>,
 }
 
 impl Among {
     fn holds(self, face: &Face) -> bool {
         let Some(peer) = face.peer else { return false };
-        match self {
-            Self::Datagrams => matches!(face.socket, Socket::Peer { .. }),
-            Self::Streams => matches!(face.socket, Socket::Own(_)),
-            Self::Network(network) => network.holds(peer),
-        }
+        let is_kind = match face.socket {
+            Socket::Peer { .. } => !self.is_stream,
+            Socket::Own(_) => self.is_stream,
+            Socket::Down => false,
+        };
+        is_kind && self.network.is_none_or(|network| network.holds(peer))
     }
 }
 
-/// What the last search found.
+/// What the last search found. There is one for each kind, and for each kind's networks.
 #[derive(Debug, Default)]
 pub(super) struct Search {
     among: Option<Among>,
@@ -55,30 +58,24 @@ impl Worker {
             Ok(id) => return Ok(id),
             Err(refusal) => refusal,
         };
-        let among = match refusal {
-            Refusal::Kind { .. } => Among::Datagrams,
-            Refusal::Host { host: network, .. } | Refusal::Site { network, .. } => {
-                Among::Network(network)
-            }
-        };
+        let among = Among { is_stream: false, network: refusal.network() };
         let Some((slot, id)) = self.least_used(now, among) else { return Err(refusal) };
-        let claimed = self.rooms.replace(id, claimant);
+        let claimed = self.rooms.replace(id, claimant)?;
         self.close_socket(slot, CloseReason::Displaced);
-        claimed
+        self.displaced += 1;
+        Ok(claimed)
     }
 
     /// Closes the least used connection, if one is silent.
-    pub(super) fn displace_stream(&mut self, now: Instant) {
-        if let Some((slot, _)) = self.least_used(now, Among::Streams) {
+    pub(super) fn displace_stream(&mut self, now: Instant, network: Option<Network>) {
+        if let Some((slot, _)) = self.least_used(now, Among { is_stream: true, network }) {
             self.close_socket(slot, CloseReason::Displaced);
         }
     }
 
     fn least_used(&mut self, now: Instant, among: Among) -> Option<(u32, FaceId)> {
-        let search = match among {
-            Among::Network(_) => &mut self.searches[0],
-            Among::Datagrams | Among::Streams => &mut self.searches[1],
-        };
+        let index = 2 * usize::from(among.is_stream) + usize::from(among.network.is_some());
+        let search = &mut self.searches[index];
         if search.again_at.is_none_or(|at| at <= now) {
             search.again_at = Some(now.plus_ns(SEARCH_INTERVAL_NS));
             search.among = Some(among);

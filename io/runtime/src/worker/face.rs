@@ -4,12 +4,9 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::net::{IpAddr, SocketAddr};
 
-use weir_base::{FaceId, Instant, NS_PER_S, Slab};
+use weir_base::{FaceId, Instant, Slab};
 use weir_link::Link;
 use weir_manage::FacePersistency;
-
-/// A connection from elsewhere closes when no packet has come over it for this long.
-const FIRST_PACKET_NS: u64 = 10 * NS_PER_S;
 
 /// What a face sends and receives through.
 #[derive(Debug)]
@@ -68,19 +65,13 @@ impl Face {
         self.link.last_received().unwrap_or(self.created)
     }
 
-    /// When the face closes unless its peer is heard of: an on-demand UDP face does, and a
-    /// connection from elsewhere that has not sent a packet yet.
+    /// When the face closes unless its peer is heard of; only on-demand UDP faces do. A silent
+    /// connection may be that of a router with nothing to ask yet: it ends when others want its
+    /// place.
     pub(super) fn idle_deadline(&self, idle_timeout_ns: u64) -> Option<Instant> {
-        if self.persistency != FacePersistency::OnDemand || self.peer.is_none() {
-            return None;
-        }
-        match &self.socket {
-            Socket::Peer { .. } => Some(self.heard().plus_ns(idle_timeout_ns)),
-            Socket::Own(_) if self.link.last_received().is_none() => {
-                Some(self.created.plus_ns(FIRST_PACKET_NS))
-            }
-            Socket::Own(_) | Socket::Down => None,
-        }
+        let is_idle_kind = self.persistency == FacePersistency::OnDemand
+            && matches!(self.socket, Socket::Peer { .. });
+        is_idle_kind.then(|| self.heard().plus_ns(idle_timeout_ns))
     }
 }
 
@@ -141,32 +132,5 @@ impl Hasher for FaceIdHasher {
 
     fn write_u64(&mut self, number: u64) {
         self.0 = (self.0 ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(26);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use weir_base::{NS_PER_MS, Packet, Pool};
-    use weir_face::{Connected, FaceUri};
-    use weir_link::LinkConfig;
-
-    use super::*;
-
-    #[test]
-    fn a_silent_connection_from_elsewhere_ends_and_a_local_one_does_not() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let remote = FaceUri::Tcp(listener.local_addr().expect("it is bound"));
-        let connected = Connected::to(&remote, std::time::Duration::from_secs(5));
-        let Ok(Connected::Socket(socket)) = connected else { panic!("{connected:?}") };
-        let created = Instant::from_ns(5);
-        let link = Link::new(LinkConfig::stream());
-        let mut face =
-            Face::new(FaceId(300), link, Socket::Own(socket), FacePersistency::OnDemand, created);
-        assert_eq!(face.idle_deadline(NS_PER_MS), None);
-        face.peer = Some([192, 0, 2, 1].into());
-        assert_eq!(face.idle_deadline(NS_PER_MS), Some(created.plus_ns(FIRST_PACKET_NS)));
-        let interest = vec![5, 5, 7, 3, 8, 1, b'a'];
-        face.link.receive(created, Packet::from(interest), &mut Pool::new(0));
-        assert_eq!(face.idle_deadline(NS_PER_MS), None, "it has spoken");
     }
 }

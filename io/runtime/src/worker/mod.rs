@@ -46,7 +46,7 @@ const EVENTS_MAX: usize = 1024;
 /// Free packet blocks a thread keeps for reuse.
 const POOL_BYTES_MAX: usize = 8 << 20;
 /// How often idle faces are looked for, at most.
-const SWEEP_INTERVAL_MAX_NS: u64 = 2 * NS_PER_S;
+const SWEEP_INTERVAL_MAX_NS: u64 = 10 * NS_PER_S;
 
 pub(crate) const WAKER_TOKEN: Token = Token(0);
 
@@ -112,8 +112,9 @@ pub(crate) struct Worker {
     commands: Receiver<ToWorker>,
     control: ControlSender,
     rooms: Arc<Rooms>,
-    /// For a peer beyond its network's share, and for one beyond the bound of all.
-    searches: [Search; 2],
+    searches: [Search; 4],
+    /// UDP peers' faces that gave way. Their slots may be others' by now.
+    displaced: u64,
     /// Warnings of peers that were refused.
     refusals: Gathered,
     shards: Option<Shards>,
@@ -160,6 +161,7 @@ impl Worker {
             control: setup.control,
             rooms: setup.rooms,
             searches: Default::default(),
+            displaced: 0,
             refusals: Gathered::default(),
             shards: setup.shards,
             disks: setup.disks.map(|ports| Disks::new(ports, now)),

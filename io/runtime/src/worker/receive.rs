@@ -83,8 +83,14 @@ impl Worker {
         port.is_ready = false;
         let mut datagrams = mem::take(&mut self.datagrams);
         let status = port.socket.recv(&mut self.pool, &mut datagrams);
+        let displaced = self.displaced;
         for datagram in datagrams.drain(..) {
-            let known = datagram.key.map(|slot| slot as u32);
+            let key = match self.displaced == displaced {
+                true => datagram.key,
+                // A slot that was looked up with the batch may be another peer's by now.
+                false => self.ports[slot].socket.peer_key(datagram.peer),
+            };
+            let known = key.map(|slot| slot as u32);
             let face = known
                 .or_else(|| self.face_of_unknown_peer(now, slot, datagram.peer, &datagram.frame));
             if let Some(face) = face {
