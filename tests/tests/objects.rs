@@ -163,7 +163,8 @@ fn weir_refuses_an_object_signed_by_somebody_else() {
     assert_eq!(intruders.event("ready")["registered"], true);
     let target = site.path("copy");
     let message = router.weir(&site, &["get", "/owned", "-o", text(&target)]).failure();
-    assert!(message.contains("weir key"), "no next step: {message}");
+    assert!(message.contains("ask its producer"), "no next step: {message}");
+    assert!(!message.contains("weir key trust"), "what helps a forger: {message}");
     assert!(!target.exists(), "unverified content under its final name");
 }
 
