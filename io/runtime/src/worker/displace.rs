@@ -15,8 +15,8 @@ use crate::rooms::{Claimant, Network, Refusal};
 const SILENCE_NS: u64 = NS_PER_S;
 /// How often all faces are looked through, at most, so that a flood of peers costs little.
 const SEARCH_INTERVAL_NS: u64 = 20 * NS_PER_MS;
-/// Faces that one search finds, for all peers until the next search. Each that gives way is work for
-/// the control thread, too.
+/// Faces that one search finds, for all peers until the next search. Each that gives way is work
+/// for the control thread, too.
 const FOUND_MAX: usize = 32;
 
 /// Which faces may give way.
