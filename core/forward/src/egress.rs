@@ -3,7 +3,7 @@
 use weir_base::{FaceId, Packet};
 use weir_wire::{InterestView, LpHeader, NackReason, PitToken};
 
-use crate::io::{OutPacket, Outbox, PacketKind};
+use crate::io::{OutPacket, Outbox};
 use crate::shard;
 use crate::stats::RouterStats;
 use crate::table::faces::FaceTable;
@@ -41,7 +41,7 @@ impl Sender {
             ..LpHeader::default()
         };
         let packet = entry.interest.clone();
-        out.packets.push(OutPacket { face, header, packet, kind: PacketKind::Interest });
+        out.packets.push(OutPacket { face, header, packet });
     }
 
     pub(crate) fn data(
@@ -59,7 +59,7 @@ impl Sender {
             congestion_mark: from.1,
             ..LpHeader::default()
         };
-        out.packets.push(OutPacket { face: to.0, header, packet, kind: PacketKind::Data });
+        out.packets.push(OutPacket { face: to.0, header, packet });
     }
 
     pub(crate) fn nack(
@@ -72,7 +72,7 @@ impl Sender {
     ) {
         stats.out_nacks += 1;
         let header = LpHeader { nack: Some(reason), ..LpHeader::default() };
-        out.packets.push(OutPacket { face, header, packet: interest, kind: PacketKind::Nack });
+        out.packets.push(OutPacket { face, header, packet: interest });
     }
 
     /// A Nack to every downstream that can take one; their records go.

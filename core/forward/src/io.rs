@@ -58,17 +58,6 @@ weir_base::words!(UnsolicitedPolicy {
     AdmitAll = "admit-all",
 });
 
-/// What kind of network packet leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PacketKind {
-    /// An Interest.
-    Interest,
-    /// A Data.
-    Data,
-    /// A Nack: an Interest with a reason in its link header.
-    Nack,
-}
-
 /// A packet to send.
 #[derive(Debug)]
 pub struct OutPacket {
@@ -79,8 +68,6 @@ pub struct OutPacket {
     pub header: LpHeader,
     /// The Interest or Data TLV.
     pub packet: Packet,
-    /// What it is, for counters.
-    pub kind: PacketKind,
 }
 
 /// Something a driver should know that is not a packet.

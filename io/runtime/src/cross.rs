@@ -13,7 +13,7 @@ use std::sync::Arc;
 use mio::Waker;
 use rtrb::{Consumer, Producer, RingBuffer};
 use weir_base::{FaceId, Packet, Pool};
-use weir_forward::{OutPacket, PacketKind, ShardMessage};
+use weir_forward::{OutPacket, ShardMessage};
 use weir_wire::{HopSignal, LpHeader, PitToken};
 
 /// Octets of one ring. A full ring drops, and counts, as a full queue does.
@@ -125,7 +125,7 @@ impl CrossPorts {
         outgoing.must_wake = true;
         let (kind, face, header, packet) = match &crossing {
             Crossing::In { face, header, packet } => (Record::IN, *face, header, packet),
-            Crossing::Out(out) => (Record::out(out.kind), out.face, &out.header, &out.packet),
+            Crossing::Out(out) => (Record::OUT, out.face, &out.header, &out.packet),
             _ => return outgoing.push_reference(crossing),
         };
         let Some(record) = Record::of(kind, face, header, packet) else {
@@ -253,13 +253,11 @@ struct Record {
 
 impl Record {
     const IN: u8 = 0;
-    const OUT_INTEREST: u8 = 1;
-    const OUT_DATA: u8 = 2;
-    const OUT_NACK: u8 = 3;
+    const OUT: u8 = 1;
     /// In place of a record: the next of the ring of references.
-    const REFERENCE: u8 = 4;
+    const REFERENCE: u8 = 2;
     /// In place of a record: the next is at the beginning of the ring.
-    const SKIP: u8 = 5;
+    const SKIP: u8 = 3;
 
     const HEAD_BYTES: usize = 24;
 
@@ -289,14 +287,6 @@ impl Record {
             face,
             incoming_face: incoming_face.unwrap_or(0),
         })
-    }
-
-    fn out(kind: PacketKind) -> u8 {
-        match kind {
-            PacketKind::Interest => Self::OUT_INTEREST,
-            PacketKind::Data => Self::OUT_DATA,
-            PacketKind::Nack => Self::OUT_NACK,
-        }
     }
 
     /// Octets in the ring.
@@ -344,13 +334,10 @@ impl Record {
             ..LpHeader::default()
         };
         let face = self.face;
-        let kind = match self.kind {
-            Self::OUT_INTEREST => PacketKind::Interest,
-            Self::OUT_DATA => PacketKind::Data,
-            Self::OUT_NACK => PacketKind::Nack,
-            _ => return Crossing::In { face, header, packet },
-        };
-        Crossing::Out(OutPacket { face, header, packet, kind })
+        match self.kind {
+            Self::IN => Crossing::In { face, header, packet },
+            _ => Crossing::Out(OutPacket { face, header, packet }),
+        }
     }
 }
 

@@ -219,7 +219,7 @@ mod tests {
             .map(|row| row.samples)
             .sum();
         // Other tests that run at the same time in this process get their share.
-        assert!(all >= 40 && here > 0, "{here} of {all}: {table:?}");
+        assert!(here > 0, "{here} of {all}: {table:?}");
         assert!(table.is_sorted_by_key(|row| std::cmp::Reverse(row.samples)));
         let again = Profiler::start(1000).unwrap();
         drop(again);

@@ -734,7 +734,7 @@ proptest! {
             if let Some(Happening::Interest { face, .. }) = happening {
                 *credit.entry(FaceId(*face)).or_default() += 1;
             }
-            for packet in out.iter().filter(|packet| packet.kind != PacketKind::Interest) {
+            for packet in out.iter().filter(|packet| kind(packet) != PacketKind::Interest) {
                 let left = credit.entry(packet.face).or_default();
                 *left -= 1;
                 assert!(*left >= 0, "{} gets more than it asked for", packet.face);

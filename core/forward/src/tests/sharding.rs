@@ -161,12 +161,12 @@ fn routes(bed: &mut Bed) {
 type Left = (FaceId, u8, Option<u64>, Vec<u8>, Vec<u8>);
 
 fn left(packet: &OutPacket) -> Left {
-    let token = match packet.kind {
+    let token = match kind(packet) {
         PacketKind::Data => packet.header.pit_token.as_slice().to_vec(),
         PacketKind::Interest | PacketKind::Nack => Vec::new(),
     };
     let reason = packet.header.nack.map(|reason| reason.code());
-    (packet.face, packet.kind as u8, reason, token, packet.packet.to_vec())
+    (packet.face, kind(packet) as u8, reason, token, packet.packet.to_vec())
 }
 
 /// All shards of a router, with what is between them.
@@ -211,7 +211,7 @@ impl Cluster {
     fn collect(&mut self, shard: usize) {
         let out = core::mem::take(&mut self.shards[shard].out);
         for packet in &out.packets {
-            if packet.kind == PacketKind::Interest {
+            if kind(&packet) == PacketKind::Interest {
                 let interest = InterestView::decode(&packet.packet).unwrap();
                 self.asked.push((interest.name.to_name(), packet.header.pit_token));
             }

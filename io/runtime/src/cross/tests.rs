@@ -32,10 +32,7 @@ fn crossing(number: usize) -> Crossing {
     match number % 5 {
         0 => Crossing::SignalOut { face, signal: HopSignal::Unavailable { for_ms: number as u64 } },
         1 | 2 => Crossing::In { face, header, packet },
-        _ => {
-            let kind = [PacketKind::Interest, PacketKind::Data, PacketKind::Nack][number % 3];
-            Crossing::Out(OutPacket { face, header, packet, kind })
-        }
+        _ => Crossing::Out(OutPacket { face, header, packet }),
     }
 }
 
