@@ -114,7 +114,6 @@ impl CrossPorts {
     ///
     /// # Errors
     /// The crossing, when the ring is full.
-    #[expect(clippy::result_large_err, reason = "what is refused is handed on at once")]
     pub fn try_push(
         &mut self,
         to: u16,
@@ -196,7 +195,6 @@ impl Outgoing {
         }
     }
 
-    #[expect(clippy::result_large_err, reason = "what is refused is handed on at once")]
     fn push_reference(&mut self, crossing: Crossing) -> Result<(), Crossing> {
         if self.octets.is_full() {
             return Err(crossing);

@@ -211,7 +211,7 @@ impl Cluster {
     fn collect(&mut self, shard: usize) {
         let out = core::mem::take(&mut self.shards[shard].out);
         for packet in &out.packets {
-            if kind(&packet) == PacketKind::Interest {
+            if kind(packet) == PacketKind::Interest {
                 let interest = InterestView::decode(&packet.packet).unwrap();
                 self.asked.push((interest.name.to_name(), packet.header.pit_token));
             }
