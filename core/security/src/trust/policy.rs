@@ -346,7 +346,7 @@ impl TrustPolicy {
         let mut refusal = None;
         if !self.anchors.is_empty() {
             match self.by_anchor(data, now_unix_s) {
-                Ok(certificate) => return self.accept(&certificate, Ground::Anchor),
+                Ok(certificate) => return self.accept(data, &certificate, Ground::Anchor),
                 Err(Open::Refuse(refused)) if !self.needs_anchor => refusal = Some(refused.reason),
                 Err(open) => return Err(open),
             }
@@ -356,7 +356,7 @@ impl TrustPolicy {
             _ => None,
         };
         if let Some(certificate) = own {
-            return self.accept(&certificate, Ground::Own);
+            return self.accept(data, &certificate, Ground::Own);
         }
         if let Some(reason) = refusal.filter(|_| self.is_anchored(data.name)) {
             return advise(reason, Advice::AskProducer);
@@ -367,21 +367,19 @@ impl TrustPolicy {
 
     fn accept(
         &mut self,
+        data: &DataView<'_>,
         certificate: &Certificate,
         ground: Ground,
     ) -> Result<Arc<dyn Verifier>, Open> {
-        let verifier = self.verifier(certificate)?;
-        let name = Some(certificate.name().to_name());
-        let key_digest = Some(certificate.public_key_digest());
-        self.signers.push(Believed { name, key_digest, ground });
-        Ok(verifier)
-    }
-
-    fn verifier(&self, certificate: &Certificate) -> Result<Arc<dyn Verifier>, Open> {
-        match self.factory.verifier_from_spki(certificate.public_key()) {
-            Some(verifier) => Ok(verifier.into()),
-            None => refuse(format!("the key of {} cannot be used", certificate.name())),
-        }
+        let name = certificate.name().to_name();
+        let Some(verifier) = self.factory.verifier_from_spki(certificate.public_key()) else {
+            return refuse(format!("the key of {name} cannot be used"));
+        };
+        let digest = certificate.public_key_digest();
+        self.refuse_second_signer(data.name, &digest, ground)?;
+        // Noted though this packet may be forged in its name: a signer is asked about once.
+        self.signers.push(Believed { name: Some(name), key_digest: Some(digest), ground });
+        Ok(verifier.into())
     }
 
     /// A chain from a trust anchor to the signer of `data`.
@@ -446,10 +444,7 @@ impl TrustPolicy {
         let digest = certificate.public_key_digest();
         let ground = match self.known.decide(data.name, &digest) {
             SignerStatus::Trusted => Ground::Known,
-            SignerStatus::FirstUse => {
-                self.refuse_second_stranger(data.name, &digest)?;
-                Ground::FirstUse
-            }
+            SignerStatus::FirstUse => Ground::FirstUse,
             SignerStatus::Changed { known } => {
                 let reason = format!(
                     "{} is signed by another key than before: {} by {name}, not {}",
@@ -460,24 +455,23 @@ impl TrustPolicy {
                 return advise(reason, Advice::AskProducer);
             }
         };
-        if !self.has_signed(certificate, data) {
-            // Its verifier will say so. The signer has shown nothing, so it is not noted.
-            return self.verifier(certificate);
-        }
-        self.accept(certificate, ground)
+        self.accept(data, certificate, ground)
     }
 
-    /// One key is remembered for all below the root, so that a second one would be refused the next
-    /// time.
-    fn refuse_second_stranger(
+    /// A key seen for the first time stands beside no other: what one owner signed is not taken
+    /// from a stranger, and one key is remembered for all below the root.
+    fn refuse_second_signer(
         &self,
         name: NameView<'_>,
         key_digest: &[u8; 32],
+        ground: Ground,
     ) -> Result<(), Open> {
-        let first = self.signers.iter().find(|signer| {
-            signer.ground == Ground::FirstUse && signer.key_digest != Some(*key_digest)
+        let other = self.signers.iter().find(|signer| {
+            let is_new = ground == Ground::FirstUse || signer.ground == Ground::FirstUse;
+            let is_signed = signer.ground != Ground::Unsigned;
+            is_new && is_signed && signer.key_digest != Some(*key_digest)
         });
-        let Some(first) = first else { return Ok(()) };
+        let Some(first) = other else { return Ok(()) };
         let reason = format!(
             "{name} is signed by the key {}, but what belongs to it by {first}: one of the two may \
              be forged",

@@ -211,6 +211,20 @@ mod tests {
     }
 
     #[test]
+    fn a_stranger_does_not_sign_beside_the_user() {
+        let user = User::new();
+        let key = user.chain().generate(&"/me".parse().unwrap(), KeyType::Ecdsa, None).unwrap();
+        let (own, stranger) = (user.chain().signer(&key.name).unwrap(), user.stranger("/one"));
+        let mut trust = user.trust("/a");
+        assert_eq!(ground(&mut trust, "/a/f/v=1", &own), Ok(Ground::Own));
+        let refused = ground(&mut trust, "/a/f/v=1/seg=0", &stranger).unwrap_err();
+        assert_eq!(refused.advice, Some(Advice::NameAnchors));
+        let mut trust = user.trust("/a");
+        assert_eq!(ground(&mut trust, "/a/f/v=1", &stranger), Ok(Ground::FirstUse));
+        assert!(ground(&mut trust, "/a/f/v=1/seg=0", &own).is_err());
+    }
+
+    #[test]
     fn a_certificate_is_asked_for_then_metadata_then_it_is_given_up() {
         let user = User::new();
         let signer = user.unknown("/unknown");
