@@ -425,6 +425,25 @@ fn bad_metadata_is_asked_for_again_and_fresh() {
     }
 }
 
+/// The store's copy was refused and the producer is away: the refusal is what the user can act on.
+#[test]
+fn why_metadata_was_refused_is_told_when_no_other_comes() {
+    let mut bench = asking_stores(Verification::ByDriver);
+    let name: Name = "/a/32=metadata/54=%01/50=%00".parse().unwrap();
+    bench.data_with(&name, &metadata_of("/b/54=%01"));
+    while bench.out.events.is_empty() {
+        match bench.asked.pop() {
+            Some(asked) => bench.nack(&asked, NackReason::NoRoute),
+            None => {
+                bench.now = bench.consumer.next_wakeup().expect("it asks or gives up");
+                bench.step()
+            }
+        };
+    }
+    let events = bench.events();
+    assert!(events[0].starts_with("Failed(Elsewhere {"), "{events:?}");
+}
+
 /// A Nack of another Interest does not tell that the producer of this one is away.
 #[test]
 fn only_a_nack_of_what_was_asked_leads_to_the_stores() {
