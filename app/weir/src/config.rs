@@ -14,7 +14,7 @@ use serde::de::{Error as _, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use weir_base::units::{Size, Time};
 use weir_face::FaceUri;
-use weir_forward::PREFIX_COMPONENTS_MAX;
+use weir_forward::{DataSource, PREFIX_COMPONENTS_MAX};
 use weir_options::{DisksOptions, StoreOptions};
 use weir_runtime::{
     DisciplineConfig, FaceBounds, FaceDefaults, Listener, ManagementConfig, RuntimeConfig,
@@ -73,6 +73,7 @@ pub(crate) struct RouterSection {
     pub(crate) pit_entries_per_face_max: usize,
     #[serde(deserialize_with = "positive")]
     pub(crate) fib_entries_max: usize,
+    pub(crate) data_from: DataSource,
     pub(crate) producer_regions: Vec<Prefix>,
 }
 
@@ -83,6 +84,7 @@ impl Default for RouterSection {
             pit_entries_max: 1_000_000,
             pit_entries_per_face_max: 250_000,
             fib_entries_max: 1_000_000,
+            data_from: DataSource::default(),
             producer_regions: Vec::new(),
         }
     }
@@ -601,6 +603,7 @@ impl FileConfig {
             pit_entries_max: self.router.pit_entries_max,
             pit_entries_per_face_max: self.router.pit_entries_per_face_max,
             fib_entries_max: self.router.fib_entries_max,
+            data_source: self.router.data_from,
             unsolicited: self.store.unsolicited,
             producer_regions: self.router.producer_regions.iter().map(|r| r.0.clone()).collect(),
             faces: FaceBounds {

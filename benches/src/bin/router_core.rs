@@ -14,7 +14,9 @@ use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::SeedableRng;
 use weir_base::{FaceId, HashKey, Instant, NS_PER_MS, Packet, Pool, Rng};
-use weir_forward::{Command, FaceScope, Input, LinkType, NextHop, Outbox, Router, RouterConfig};
+use weir_forward::{
+    Command, FaceAttributes, FaceScope, Input, NextHop, Outbox, Router, RouterConfig,
+};
 use weir_store::StoreConfig;
 use weir_wire::{LpHeader, Name, NameView};
 
@@ -90,8 +92,7 @@ impl Bench {
         for face in [CONSUMER, PRODUCER] {
             commands.push(Input::Command(Command::AddFace {
                 face,
-                scope: FaceScope::NonLocal,
-                link_type: LinkType::PointToPoint,
+                attributes: FaceAttributes::point_to_point(FaceScope::NonLocal),
             }));
         }
         for site in 0..SITES {

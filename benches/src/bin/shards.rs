@@ -17,7 +17,9 @@ use cpu_time::ThreadTime;
 use mio::{Poll, Token, Waker};
 use weir_base::{FaceId, HashKey, Instant, NS_PER_MS, Pool};
 use weir_forward::shard::{shard_of_packet, token_of_shard};
-use weir_forward::{Command, FaceScope, Input, LinkType, NextHop, Outbox, Router, RouterConfig};
+use weir_forward::{
+    Command, FaceAttributes, FaceScope, Input, NextHop, Outbox, Router, RouterConfig,
+};
 use weir_runtime::cross::{CrossPorts, Crossing};
 use weir_store::StoreConfig;
 use weir_wire::{LpHeader, Name};
@@ -109,8 +111,7 @@ impl Worker {
         };
         let add = |face| Command::AddFace {
             face,
-            scope: FaceScope::NonLocal,
-            link_type: LinkType::PointToPoint,
+            attributes: FaceAttributes::point_to_point(FaceScope::NonLocal),
         };
         let prefix: Name = "/weir".parse().expect("a valid name");
         let next_hops = vec![NextHop { face: PRODUCER, cost: 0 }];

@@ -26,9 +26,7 @@ impl Router {
 
     pub(crate) fn apply(&mut self, now: Instant, command: Command, out: &mut Outbox) {
         match command {
-            Command::AddFace { face, scope, link_type } => {
-                self.faces.insert(face, scope, link_type);
-            }
+            Command::AddFace { face, attributes } => self.faces.insert(face, attributes),
             Command::RemoveFace { face } => self.faces.remove(face),
             Command::SetNextHops { prefix, next_hops } => {
                 self.set_next_hops(now, prefix, next_hops, out);

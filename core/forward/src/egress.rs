@@ -1,6 +1,6 @@
 //! Packets on their way out: headers, counters, the outbox.
 
-use weir_base::{FaceId, Packet};
+use weir_base::{FaceId, HashKey, Packet};
 use weir_wire::{InterestView, LpHeader, NackReason, PitToken};
 
 use crate::io::{OutPacket, Outbox};
@@ -15,31 +15,48 @@ pub(crate) struct Sender {
     token: PitToken,
     /// The same of those with CanBePrefix.
     prefix_token: PitToken,
+    shard: u16,
+    /// Of tokens that must not be guessed.
+    key: HashKey,
 }
 
 impl Sender {
-    pub(crate) fn new(shard: u16, shard_count: u16) -> Self {
+    pub(crate) fn new(shard: u16, shard_count: u16, key: &HashKey) -> Self {
         let (token, prefix_token) = match shard_count {
             1 => Default::default(),
             _ => (shard::token_of_shard(shard), shard::token_by_name()),
         };
-        Self { token, prefix_token }
+        // Names are hashed with `key` itself.
+        let key = HashKey::new([key.hash(b"PIT token 0"), key.hash(b"PIT token 1")]);
+        Self { token, prefix_token, shard, key }
     }
 
+    /// The token of an entry's Interest towards a peer that strangers can send in the name of: only
+    /// who gets the Interest can return it.
+    pub(crate) fn secret_token(&self, face: FaceId, entry: &PitEntry) -> PitToken {
+        let mut octets = [0; 16];
+        octets[..8].copy_from_slice(&entry.hash.to_le_bytes());
+        octets[8..].copy_from_slice(&face.0.to_le_bytes());
+        let shard = if entry.can_be_prefix { shard::BY_NAME } else { self.shard };
+        shard::secret_token(shard, self.key.hash(&octets))
+    }
+
+    /// `is_spoofable`: strangers can send in the name of the face's peer.
     pub(crate) fn interest(
         &self,
-        face: FaceId,
+        (face, is_spoofable): (FaceId, bool),
         ingress: FaceId,
         entry: &PitEntry,
         stats: &mut RouterStats,
         out: &mut Outbox,
     ) {
         stats.out_interests += 1;
-        let header = LpHeader {
-            pit_token: if entry.can_be_prefix { self.prefix_token } else { self.token },
-            incoming_face: Some(ingress.0),
-            ..LpHeader::default()
+        let pit_token = match (is_spoofable, entry.can_be_prefix) {
+            (true, _) => self.secret_token(face, entry),
+            (false, true) => self.prefix_token,
+            (false, false) => self.token,
         };
+        let header = LpHeader { pit_token, incoming_face: Some(ingress.0), ..LpHeader::default() };
         let packet = entry.interest.clone();
         out.packets.push(OutPacket { face, header, packet });
     }

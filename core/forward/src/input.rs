@@ -7,7 +7,7 @@ use weir_store::StoreConfig;
 use weir_store::disk::{DiskOpId, DiskOutcome};
 use weir_wire::{HopSignal, LpHeader, Name};
 
-use crate::io::{FaceScope, LinkType, NextHop};
+use crate::io::{FaceAttributes, NextHop};
 use crate::shard::ShardMessage;
 use crate::strategy::Strategy;
 
@@ -60,10 +60,8 @@ pub enum Command {
     AddFace {
         /// Its identifier.
         face: FaceId,
-        /// Local or not.
-        scope: FaceScope,
-        /// Point to point or not.
-        link_type: LinkType,
+        /// What is to be known of it.
+        attributes: FaceAttributes,
     },
     /// A face is gone. FIB entries that name it pass it over; who keeps the FIB sends
     /// [`Command::SetNextHops`] for them in its own time.

@@ -28,6 +28,26 @@ pub enum LinkType {
     AdHoc,
 }
 
+/// What a router is told of a face.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaceAttributes {
+    /// Local or not.
+    pub scope: FaceScope,
+    /// Point to point or not.
+    pub link_type: LinkType,
+    /// Strangers can send in the peer's name, as over UDP with a forged source address. Interests
+    /// to it bear a PIT token that only who gets them knows.
+    pub is_spoofable: bool,
+}
+
+impl FaceAttributes {
+    /// A face to one peer whose packets are its own.
+    #[must_use]
+    pub const fn point_to_point(scope: FaceScope) -> Self {
+        Self { scope, link_type: LinkType::PointToPoint, is_spoofable: false }
+    }
+}
+
 /// A next hop of a FIB entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NextHop {
@@ -57,6 +77,18 @@ weir_base::words!(UnsolicitedPolicy {
     AdmitNetwork = "admit-network",
     AdmitAll = "admit-all",
 });
+
+/// Whose Data satisfies a pending Interest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DataSource {
+    /// That of a face to which the Interest was sent.
+    #[default]
+    NextHops,
+    /// That of any face (as NFD): whoever can send here can answer what others ask for.
+    Any,
+}
+
+weir_base::words!(DataSource { NextHops = "next-hops", Any = "any" });
 
 /// A packet to send.
 #[derive(Debug)]

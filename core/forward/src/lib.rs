@@ -24,7 +24,10 @@ pub use blocking::BlockingStore;
 pub use content::busy::{BusyPolicy, Bypass, Mark, StoreIo};
 pub use content::decision::StoreDecision;
 pub use input::{Command, Input};
-pub use io::{Event, FaceScope, LinkType, NextHop, OutPacket, Outbox, UnsolicitedPolicy};
+pub use io::{
+    DataSource, Event, FaceAttributes, FaceScope, LinkType, NextHop, OutPacket, Outbox,
+    UnsolicitedPolicy,
+};
 pub use path::InterestStep;
 pub use router::{Router, RouterConfig};
 pub use shard::ShardMessage;

@@ -14,7 +14,7 @@ use crate::content::disk::DiskState;
 use crate::content::queries::Queries;
 use crate::egress::Sender;
 use crate::input::Input;
-use crate::io::{Outbox, UnsolicitedPolicy};
+use crate::io::{DataSource, Outbox, UnsolicitedPolicy};
 use crate::packet::ReceivedPacket;
 use crate::shard::SHARDS_MAX;
 use crate::stats::{BusyStats, DropReason, RouterStats};
@@ -52,6 +52,8 @@ pub struct RouterConfig {
     pub dead_nonces_max: usize,
     /// How long a dead nonce is known, ns (NFD: 6 s).
     pub dead_nonce_lifetime_ns: u64,
+    /// Whose Data satisfies a pending Interest.
+    pub data_source: DataSource,
     /// What to do with Data nobody asked for.
     pub unsolicited: UnsolicitedPolicy,
     /// Octets of free packet blocks kept for reuse.
@@ -72,6 +74,7 @@ impl Default for RouterConfig {
             pit_entries_per_face_max: 250_000,
             dead_nonces_max: 1 << 18,
             dead_nonce_lifetime_ns: 6 * NS_PER_S,
+            data_source: DataSource::NextHops,
             unsolicited: UnsolicitedPolicy::DropAll,
             pool_bytes_max: 16 << 20,
         }
@@ -150,7 +153,7 @@ impl Router {
             producer_regions: Vec::new(),
             pool: Pool::new(config.pool_bytes_max),
             rng: Rng::from_seed(config.seed),
-            sender: Sender::new(config.shard, config.shard_count),
+            sender: Sender::new(config.shard, config.shard_count, &config.hash_key),
             watches: Watches::new(now, others.saturating_mul(config.pit_entries_max)),
             queries: Queries::default(),
             stats: RouterStats::default(),

@@ -27,6 +27,10 @@ pub enum DropReason {
     NoNextHop,
     /// Data that no Interest asked for.
     Unsolicited,
+    /// Data for an Interest that was not sent to its face.
+    NotAsked,
+    /// Data in the name of a peer that returns PIT tokens, without the right one.
+    Spoofed,
     /// A Nack to no pending Interest, with another nonce, or from a face with several peers.
     UnexpectedNack,
     /// An outgoing Interest whose HopLimit has run out.
@@ -39,7 +43,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// All reasons, in order of their number.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Malformed,
         Self::UnknownFace,
         Self::Scope,
@@ -49,6 +53,8 @@ impl DropReason {
         Self::Suppressed,
         Self::NoNextHop,
         Self::Unsolicited,
+        Self::NotAsked,
+        Self::Spoofed,
         Self::UnexpectedNack,
         Self::HopLimitSpent,
         Self::DiskBusy,
@@ -68,6 +74,8 @@ impl DropReason {
             Self::Suppressed => "suppressed",
             Self::NoNextHop => "no-next-hop",
             Self::Unsolicited => "unsolicited",
+            Self::NotAsked => "not-asked",
+            Self::Spoofed => "spoofed",
             Self::UnexpectedNack => "unexpected-nack",
             Self::HopLimitSpent => "hop-limit-spent",
             Self::DiskBusy => "disk-busy",

@@ -1,7 +1,9 @@
 //! The router allocates nothing for a packet once its tables have grown.
 
 use weir_base::{FaceId, HashKey, Instant, NS_PER_MS, Pool, Rng};
-use weir_forward::{Command, FaceScope, Input, LinkType, NextHop, Outbox, Router, RouterConfig};
+use weir_forward::{
+    Command, FaceAttributes, FaceScope, Input, NextHop, Outbox, Router, RouterConfig,
+};
 use weir_store::StoreConfig;
 use weir_wire::{Data, Interest, LpHeader, Name};
 
@@ -36,8 +38,8 @@ impl Bench {
         let mut router = Router::new(Instant::ZERO, config);
         let mut inputs: Vec<Input> = [CONSUMER, OTHER_CONSUMER, PRODUCER]
             .map(|face| {
-                let (scope, link_type) = (FaceScope::NonLocal, LinkType::PointToPoint);
-                Input::Command(Command::AddFace { face, scope, link_type })
+                let attributes = FaceAttributes::point_to_point(FaceScope::NonLocal);
+                Input::Command(Command::AddFace { face, attributes })
             })
             .into();
         let next_hops = vec![NextHop { face: PRODUCER, cost: 0 }];

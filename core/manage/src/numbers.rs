@@ -34,7 +34,7 @@ pub mod types {
     pub(crate) const FACE_QUERY_FILTER: u32 = 150;
     pub(crate) const URI_SCHEME: u32 = 131;
     pub(crate) const FACE_SCOPE: u32 = 132;
-    pub const LINK_TYPE: u32 = 134;
+    pub(crate) const LINK_TYPE: u32 = 134;
 
     pub(crate) const N_IN_INTERESTS: u32 = 144;
     pub(crate) const N_IN_DATA: u32 = 145;

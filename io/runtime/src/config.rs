@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_disk::DiskFileConfig;
-use weir_forward::{BusyPolicy, UnsolicitedPolicy};
+use weir_forward::{BusyPolicy, DataSource, UnsolicitedPolicy};
 use weir_link::DisciplineConfig;
 use weir_security::{Certificate, Verifier};
 use weir_store::StoreConfig;
@@ -31,6 +31,8 @@ pub struct RuntimeConfig {
     pub pit_entries_per_face_max: usize,
     /// Most FIB entries.
     pub fib_entries_max: usize,
+    /// Whose Data satisfies a pending Interest.
+    pub data_source: DataSource,
     /// What becomes of Data that no Interest asked for.
     pub unsolicited: UnsolicitedPolicy,
     /// A forwarding hint that is a prefix of one of these names has led home and is taken off.

@@ -28,7 +28,7 @@ pub use profile::{FunctionSamples, Profiler};
 pub use rooms::FaceBounds;
 pub use snapshot::{DiskSnapshot, FaceSnapshot, Snapshot};
 pub use weir_forward::strategy::StrategyKind;
-pub use weir_forward::{BusyPolicy, Bypass, Mark, StoreIo, UnsolicitedPolicy};
+pub use weir_forward::{BusyPolicy, Bypass, DataSource, Mark, StoreIo, UnsolicitedPolicy};
 
 /// A content router on this machine's sockets.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use weir_base::{FaceId, Packet};
 use weir_face::{Connected, FaceUri, Socket, UdpCounters, UdpPort};
-use weir_forward::{FaceScope, LinkType, RouterStats};
+use weir_forward::{FaceAttributes, FaceScope, RouterStats};
 use weir_link::{LinkConfig, LinkDrop};
 use weir_manage::{FacePersistency, FaceRequest};
 use weir_store::disk::DiskTierStats;
@@ -17,9 +17,6 @@ use crate::snapshot::{Snapshot, WorkerCounters, WorkerFace};
 /// Identifies a shared UDP port within the whole router.
 pub(crate) type PortId = u32;
 
-/// Faces of this router are point to point: one peer each.
-pub(crate) const LINK_TYPE: LinkType = LinkType::PointToPoint;
-
 /// The socket of a face that the control thread made.
 #[derive(Debug)]
 pub(crate) enum NewSocket {
@@ -30,6 +27,12 @@ pub(crate) enum NewSocket {
 }
 
 impl NewSocket {
+    /// What the router is told of a face with this socket.
+    pub(crate) fn attributes(&self, scope: FaceScope) -> FaceAttributes {
+        let is_spoofable = matches!(self, Self::Peer { .. });
+        FaceAttributes { is_spoofable, ..FaceAttributes::point_to_point(scope) }
+    }
+
     /// Where the peer is, when it is no application of this machine.
     pub(crate) fn peer(&self) -> Option<IpAddr> {
         match self {
@@ -47,8 +50,7 @@ impl NewSocket {
 #[derive(Debug)]
 pub(crate) struct NewFace {
     pub(crate) id: FaceId,
-    pub(crate) scope: FaceScope,
-    pub(crate) link_type: LinkType,
+    pub(crate) attributes: FaceAttributes,
     pub(crate) link: LinkConfig,
     pub(crate) persistency: FacePersistency,
     pub(crate) socket: NewSocket,
@@ -60,7 +62,7 @@ pub(crate) enum ToWorker {
     /// Own this face.
     AddFace(Box<NewFace>),
     /// Thread `owner` has this face: the shard must know it.
-    AddRemoteFace { id: FaceId, scope: FaceScope, link_type: LinkType, owner: u16 },
+    AddRemoteFace { id: FaceId, attributes: FaceAttributes, owner: u16 },
     /// Close and forget a face, or forget one that another thread has.
     RemoveFace(FaceId),
     /// A permanent face has a socket again.

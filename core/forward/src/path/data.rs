@@ -6,13 +6,14 @@ use weir_base::{FaceId, Instant, NS_PER_MS, Packet};
 use weir_store::NameHashes;
 use weir_wire::{DataView, NameView, PitToken, tlv};
 
-use crate::io::{Outbox, UnsolicitedPolicy};
+use crate::io::{DataSource, Outbox, UnsolicitedPolicy};
 use crate::packet::ReceivedPacket;
 use crate::router::Router;
 use crate::scope::is_localhost;
 use crate::stats::DropReason;
 use crate::table::faces::Face;
 use crate::table::measurements::FlightEnd;
+use crate::table::pit::OutRecord;
 use crate::table::prefixes::hash_proper_prefixes;
 
 impl Router {
@@ -46,12 +47,52 @@ impl Router {
                 return;
             }
         }
-        if matched.is_empty() && homes == 0 {
-            self.on_unsolicited(now, face, received, data, hashes);
+        let is_pending = !matched.is_empty();
+        let is_believed = self.keep_asked(now, &face, &received.header.pit_token, &mut matched);
+        if matched.is_empty() && homes != 0 {
+            self.have_judged(received, homes, out);
+        } else if matched.is_empty() {
+            let reason = match (is_pending, is_believed) {
+                (false, _) => DropReason::Unsolicited,
+                (true, true) => DropReason::NotAsked,
+                (true, false) => DropReason::Spoofed,
+            };
+            let no_cache = received.header.no_cache;
+            self.on_unsolicited(now, &face, no_cache, reason, data, hashes);
         } else {
             self.satisfy(now, received, face, data, hashes, (&matched, homes), out);
         }
         self.matched = matched;
+    }
+
+    /// Leaves the entries whose Interest was sent to `face`, from which Data with this PIT token
+    /// came. Returns `false` when it came in the name of a peer that would have returned the token
+    /// of such an Interest: then none is left.
+    #[inline]
+    pub(crate) fn keep_asked(
+        &mut self,
+        now: Instant,
+        face: &Face,
+        token: &PitToken,
+        matched: &mut Vec<u32>,
+    ) -> bool {
+        if self.config.data_source == DataSource::Any {
+            return true;
+        }
+        let pit = &self.pit;
+        let is_asked = |record: &OutRecord| record.face == face.id();
+        matched.retain(|&index| pit.entry(index).out_records.iter().any(is_asked));
+        if !face.is_spoofable() || matched.is_empty() {
+            return true;
+        }
+        let has_token = matched
+            .iter()
+            .any(|&index| *token == self.sender.secret_token(face.id(), pit.entry(index)));
+        let is_believed = self.faces.is_believed(now, face, has_token);
+        if !is_believed {
+            matched.clear();
+        }
+        is_believed
     }
 
     /// Appends the entries that `data` matches by name, whatever they ask of its freshness.
@@ -101,17 +142,19 @@ impl Router {
         self.store.insert(now, data, hashes, prefixes, &mut self.pool)
     }
 
-    fn on_unsolicited(
+    /// Data that is not asked for, at least not where it comes from.
+    pub(crate) fn on_unsolicited(
         &mut self,
         now: Instant,
-        face: Face,
-        received: &ReceivedPacket<'_>,
+        face: &Face,
+        no_cache: bool,
+        reason: DropReason,
         data: &DataView<'_>,
         hashes: NameHashes,
     ) {
         // Management tells of events whether somebody waits for them or not.
-        if received.face != FaceId::INTERNAL {
-            self.stats.drop_packet(DropReason::Unsolicited);
+        if face.id() != FaceId::INTERNAL {
+            self.stats.drop_packet(reason);
         }
         let is_admitted = match self.config.unsolicited {
             UnsolicitedPolicy::DropAll => false,
@@ -119,7 +162,7 @@ impl Router {
             UnsolicitedPolicy::AdmitNetwork => !face.is_local(),
             UnsolicitedPolicy::AdmitAll => true,
         };
-        if is_admitted && !received.header.no_cache {
+        if is_admitted && !no_cache {
             self.store(now, data, hashes);
         }
     }
@@ -144,7 +187,8 @@ impl Router {
         let source = (received.face, received.header.congestion_mark);
         self.send_down(now, source, face.is_ad_hoc(), &packet, data, matched, out);
         if homes != 0 {
-            self.show((source, false), &packet, homes, !matched.is_empty(), out);
+            let token = received.header.pit_token;
+            self.show((source, token, false), &packet, homes, !matched.is_empty(), out);
         }
     }
 

@@ -18,7 +18,7 @@ use crate::content::reads::Waiter;
 use crate::io::Outbox;
 use crate::packet::{Asked, Origin, QueueState, ReceivedPacket};
 use crate::router::Router;
-use crate::shard::{Candidate, Message, QueryId, ShardMessage, Shown, shard_of_name};
+use crate::shard::{Candidate, Judgement, Message, QueryId, ShardMessage, Shown, shard_of_name};
 use crate::stats::DropReason;
 use crate::table::pit::AwaitedSource;
 use crate::table::prefixes::hash_proper_prefixes;
@@ -82,6 +82,9 @@ impl Router {
                 }
             }
             Message::Show(shown) => self.on_shown(now, *shown, out),
+            Message::Judged { face, packet, judgement } => {
+                self.take_judged(now, face, &packet, judgement);
+            }
             Message::Misled { face, header, packet } => {
                 self.take_misled(now, face, &header, &packet, out);
             }
@@ -395,14 +398,35 @@ impl Router {
     #[inline(never)]
     pub(crate) fn show(
         &mut self,
-        (source, is_stale): ((FaceId, u64), bool),
+        (source, token, is_stale): ((FaceId, u64), PitToken, bool),
         packet: &Packet,
         homes: u64,
         is_served: bool,
         out: &mut Outbox,
     ) {
         let served = if is_served { self.downstreams.clone() } else { Vec::new() };
-        self.show_next(Shown { source, is_stale, packet: packet.clone(), served, homes }, out);
+        let packet = packet.clone();
+        let judgement = None;
+        let shown = Shown { source, token, judgement, is_stale, packet, served, homes };
+        self.show_next(shown, out);
+    }
+
+    /// Shows Data that is kept only if a home has asked for it where it comes from.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn have_judged(
+        &mut self,
+        received: &ReceivedPacket<'_>,
+        homes: u64,
+        out: &mut Outbox,
+    ) {
+        let LpHeader { pit_token: token, no_cache, congestion_mark, .. } = *received.header;
+        let source = (received.face, congestion_mark);
+        let judgement = Judgement { shard: self.config.shard, no_cache, is_asked: false };
+        let (judgement, packet) = (Some(judgement), received.packet.clone());
+        let (is_stale, served) = (false, Vec::new());
+        let shown = Shown { source, token, judgement, is_stale, packet, served, homes };
+        self.show_next(shown, out);
     }
 
     fn show_next(&self, mut shown: Shown, out: &mut Outbox) {
@@ -410,6 +434,24 @@ impl Router {
         if let Some(home) = next {
             shown.homes &= !(1 << home);
             self.tell(home, Message::Show(Box::new(shown)), out);
+        } else if let Some(judgement) = shown.judgement {
+            let Shown { source: (face, _), packet, .. } = shown;
+            self.tell(judgement.shard, Message::Judged { face, packet, judgement }, out);
+        }
+    }
+
+    fn take_judged(&mut self, now: Instant, face: FaceId, packet: &Packet, judgement: Judgement) {
+        let Ok(data) = DataView::decode(packet) else { return };
+        let hashes = self.hash_name(&PacketView::Data(data));
+        let Judgement { no_cache, is_asked, .. } = judgement;
+        match (is_asked, self.faces.find(face)) {
+            (true, _) if !no_cache => {
+                self.store(now, &data, hashes);
+            }
+            (false, Some(face)) => {
+                self.on_unsolicited(now, &face, no_cache, DropReason::NotAsked, &data, hashes);
+            }
+            _ => {}
         }
     }
 
@@ -423,6 +465,14 @@ impl Router {
         self.find_pending(&data, hashes, &mut matched);
         if shown.is_stale {
             matched.retain(|&index| !self.pit.entry(index).must_be_fresh);
+        }
+        if shown.source.0 != FaceId::CONTENT_STORE
+            && let Some(face) = self.faces.find(shown.source.0)
+        {
+            self.keep_asked(now, &face, &shown.token, &mut matched);
+        }
+        if let Some(judgement) = &mut shown.judgement {
+            judgement.is_asked |= !matched.is_empty();
         }
         if !matched.is_empty() {
             let may_return = self.faces.find(shown.source.0).is_some_and(|face| face.is_ad_hoc());
@@ -449,8 +499,7 @@ impl Router {
             return false;
         }
         self.stats.in_data -= 1;
-        let header =
-            Box::new(LpHeader { pit_token: PitToken::default(), ..received.header.clone() });
+        let header = Box::new(received.header.clone());
         let (face, packet) = (received.face, received.packet.clone());
         self.tell(shard, Message::Misled { face, header, packet }, out);
         true

@@ -36,6 +36,8 @@ pub(crate) enum Message {
     ReadRefused { id: QueryId },
     /// Data has come that you watch for.
     Show(Box<Shown>),
+    /// Whether Data that was shown by you was asked for of the face that it came from.
+    Judged { face: FaceId, packet: Packet, judgement: Judgement },
     /// Data that a wrong PIT token has led to the wrong shard.
     Misled { face: FaceId, header: Box<LpHeader>, packet: Packet },
 }
@@ -67,6 +69,10 @@ pub(crate) enum Candidate {
 pub(crate) struct Shown {
     /// Where it came from, and its congestion mark.
     pub(crate) source: (FaceId, u64),
+    /// The PIT token that it bore.
+    pub(crate) token: PitToken,
+    /// Of Data that no entry of its own shard waits for.
+    pub(crate) judgement: Option<Judgement>,
     /// Not for Interests that ask for fresh Data.
     pub(crate) is_stale: bool,
     pub(crate) packet: Packet,
@@ -74,4 +80,14 @@ pub(crate) struct Shown {
     pub(crate) served: Vec<(FaceId, PitToken)>,
     /// The shards that have yet to see it, a bit each.
     pub(crate) homes: u64,
+}
+
+/// What the homes make of Data that only they wait for: its shard keeps it if it was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Judgement {
+    /// The Data's shard.
+    pub(crate) shard: u16,
+    pub(crate) no_cache: bool,
+    /// Some Interest for it was sent to the face that it came from.
+    pub(crate) is_asked: bool,
 }

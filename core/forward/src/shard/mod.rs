@@ -12,7 +12,7 @@ use weir_base::{HashKey, mix};
 use weir_wire::{LpHeader, NameView, PitToken, tlv};
 
 pub use message::ShardMessage;
-pub(crate) use message::{Candidate, Message, QueryId, Shown};
+pub(crate) use message::{Candidate, Judgement, Message, QueryId, Shown};
 
 /// Most shards of a router: a set of them is a word of 64 bits.
 pub const SHARDS_MAX: usize = 64;
@@ -22,10 +22,12 @@ pub const SHARDS_MAX: usize = 64;
 const RANGE_BITS: u32 = 6;
 
 const TOKEN_OCTETS: usize = 4;
+/// What follows the shard in tokens that must not be guessed.
+const SECRET_OCTETS: usize = 8;
 /// First octets of our tokens: a token of an earlier run or of another maker is not taken for ours.
 const TOKEN_MARK: u16 = 0x5777;
 /// Where tokens have the shard: Data goes by its name.
-const BY_NAME: u16 = u16::MAX;
+pub(crate) const BY_NAME: u16 = u16::MAX;
 
 /// The shard that Data of a name belongs to, among `shard_count`.
 ///
@@ -124,6 +126,14 @@ pub fn token_of_shard(shard: u16) -> PitToken {
     PitToken::new(&octets).expect("four octets fit a PIT token")
 }
 
+/// The same towards a peer that strangers can send in the name of.
+pub(crate) fn secret_token(shard: u16, secret: u64) -> PitToken {
+    let mut octets = [0; TOKEN_OCTETS + SECRET_OCTETS];
+    octets[..TOKEN_OCTETS].copy_from_slice(token_of_shard(shard).as_slice());
+    octets[TOKEN_OCTETS..].copy_from_slice(&secret.to_be_bytes());
+    PitToken::new(&octets).expect("twelve octets fit a PIT token")
+}
+
 /// The PIT token of Interests with CanBePrefix: their Data goes to the shard of its own name.
 pub(crate) fn token_by_name() -> PitToken {
     token_of_shard(BY_NAME)
@@ -132,7 +142,10 @@ pub(crate) fn token_by_name() -> PitToken {
 /// The shard that a PIT token names, when the token is ours and the shard exists.
 #[must_use]
 pub(crate) fn shard_of_token(token: &PitToken, shard_count: u16) -> Option<u16> {
-    let octets: [u8; TOKEN_OCTETS] = token.as_slice().try_into().ok()?;
+    let (octets, secret) = token.as_slice().split_first_chunk::<TOKEN_OCTETS>()?;
+    if ![0, SECRET_OCTETS].contains(&secret.len()) {
+        return None;
+    }
     let mark = u16::from_be_bytes([octets[0], octets[1]]);
     let shard = u16::from_be_bytes([octets[2], octets[3]]);
     (mark == TOKEN_MARK && shard < shard_count).then_some(shard)

@@ -144,7 +144,8 @@ impl Context<'_> {
             }),
         }
         let ingress = self.ingress;
-        self.sender.interest(face, ingress, entry, self.stats, self.out);
+        let to = (face, self.faces.is_spoofable(face));
+        self.sender.interest(to, ingress, entry, self.stats, self.out);
         true
     }
 

@@ -1,15 +1,18 @@
 //! Faces as a shard knows them.
 
-use weir_base::{FaceId, Slab, Table};
+use weir_base::{FaceId, Instant, NS_PER_S, Slab, Table};
 
-use crate::io::{FaceScope, LinkType};
+use crate::io::{FaceAttributes, FaceScope, LinkType};
 
 /// What a shard knows of a face.
 #[derive(Clone, Copy)]
 pub(crate) struct Face {
     id: FaceId,
-    scope: FaceScope,
-    link_type: LinkType,
+    attributes: FaceAttributes,
+    /// The peer returns PIT tokens.
+    echoes: bool,
+    /// Since when it has answered without.
+    bare_since: Option<Instant>,
     /// Its place in the table, until it is removed.
     slot: u32,
     /// PIT entries that it waits for.
@@ -30,27 +33,36 @@ impl Face {
     }
 
     pub(crate) fn is_local(&self) -> bool {
-        self.scope == FaceScope::Local
+        self.attributes.scope == FaceScope::Local
+    }
+
+    pub(crate) fn is_spoofable(&self) -> bool {
+        self.attributes.is_spoofable
     }
 
     pub(crate) fn is_ad_hoc(&self) -> bool {
-        self.link_type == LinkType::AdHoc
+        self.attributes.link_type == LinkType::AdHoc
     }
 
     pub(crate) fn is_point_to_point(&self) -> bool {
-        self.link_type == LinkType::PointToPoint
+        self.attributes.link_type == LinkType::PointToPoint
     }
 }
+
+/// How long a peer that has returned PIT tokens must go without returning any before Data without
+/// one is taken for its own again: it runs other software now.
+const ECHO_MEMORY_NS: u64 = 10 * NS_PER_S;
 
 /// Faces by identifier.
 pub(crate) struct FaceTable {
     table: Table,
     faces: Slab<Face>,
+    spoofable: usize,
 }
 
 impl FaceTable {
     pub(crate) fn new() -> Self {
-        Self { table: Table::with_capacity(64), faces: Slab::new() }
+        Self { table: Table::with_capacity(64), faces: Slab::new(), spoofable: 0 }
     }
 
     /// Identifiers are ours and dense: spreading them is enough.
@@ -68,19 +80,45 @@ impl FaceTable {
         self.index(id).map(|index| self.faces[index])
     }
 
-    pub(crate) fn insert(&mut self, id: FaceId, scope: FaceScope, link_type: LinkType) {
+    pub(crate) fn insert(&mut self, id: FaceId, attributes: FaceAttributes) {
+        self.spoofable += usize::from(attributes.is_spoofable);
         match self.index(id) {
             Some(index) => {
-                self.faces[index].scope = scope;
-                self.faces[index].link_type = link_type;
+                let known = &mut self.faces[index].attributes;
+                self.spoofable -= usize::from(known.is_spoofable);
+                *known = attributes;
             }
             None => {
-                let face = Face { id, scope, link_type, slot: 0, waits_for: 0 };
+                let (echoes, bare_since) = (false, None);
+                let (slot, waits_for) = (0, 0);
+                let face = Face { id, attributes, echoes, bare_since, slot, waits_for };
                 let slot = self.faces.insert(face);
                 self.faces[slot].slot = slot;
                 self.table.insert(Self::hash(id), slot);
             }
         }
+    }
+
+    /// Whether strangers can send in the name of the face's peer.
+    #[inline]
+    pub(crate) fn is_spoofable(&self, id: FaceId) -> bool {
+        self.spoofable > 0 && self.find(id).is_some_and(|face| face.is_spoofable())
+    }
+
+    /// Data has come in the name of a peer that strangers can send in the name of, with the PIT
+    /// token of its Interest or without. Whether to take it for the peer's: without a token, only
+    /// while the peer is not known to return them.
+    pub(crate) fn is_believed(&mut self, now: Instant, face: &Face, has_token: bool) -> bool {
+        let Some(face) = self.faces.get_mut(face.slot).filter(|known| known.id == face.id) else {
+            return false;
+        };
+        if has_token || !face.echoes {
+            (face.echoes, face.bare_since) = (has_token, None);
+            return true;
+        }
+        let bare_since = *face.bare_since.get_or_insert(now);
+        face.echoes = now.ns_since(bare_since) < ECHO_MEMORY_NS;
+        !face.echoes
     }
 
     /// The face waits for one more PIT entry.
@@ -98,7 +136,8 @@ impl FaceTable {
     pub(crate) fn remove(&mut self, id: FaceId) {
         if let Some(index) = self.index(id) {
             self.table.remove(Self::hash(id), index);
-            self.faces.remove(index);
+            let face = self.faces.remove(index);
+            self.spoofable -= usize::from(face.is_spoofable());
         }
     }
 }

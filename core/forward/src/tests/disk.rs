@@ -87,8 +87,7 @@ impl DiskBed {
         };
         bed.command(Command::AddFace {
             face: ASKER,
-            scope: FaceScope::NonLocal,
-            link_type: LinkType::PointToPoint,
+            attributes: FaceAttributes::point_to_point(FaceScope::NonLocal),
         });
         bed.settle();
         bed

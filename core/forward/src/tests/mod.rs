@@ -8,12 +8,13 @@ use weir_store::StoreConfig;
 use weir_wire::{Data, Interest, InterestView, LpHeader, NackReason, Name, PitToken, tlv};
 
 use crate::{
-    BlockingStore, Command, DropReason, Event, FaceScope, Input, LinkType, NextHop, OutPacket,
-    Outbox, Router, RouterConfig,
+    BlockingStore, Command, DropReason, Event, FaceAttributes, FaceScope, Input, LinkType, NextHop,
+    OutPacket, Outbox, Router, RouterConfig,
 };
 
 mod disk;
 mod disks;
+mod forgery;
 mod forwarding;
 mod scope;
 mod sharding;
@@ -28,6 +29,9 @@ const U: FaceId = FaceId(258);
 const V: FaceId = FaceId(259);
 /// A radio link with several peers.
 const RADIO: FaceId = FaceId(260);
+
+/// A neighbour over UDP.
+const SPOOFABLE: FaceId = FaceId(261);
 
 /// An Interest, element by element.
 #[derive(Clone)]
@@ -116,8 +120,11 @@ impl Bed {
             (U, FaceScope::NonLocal, LinkType::PointToPoint),
             (V, FaceScope::NonLocal, LinkType::PointToPoint),
             (RADIO, FaceScope::NonLocal, LinkType::AdHoc),
+            (SPOOFABLE, FaceScope::NonLocal, LinkType::PointToPoint),
         ] {
-            bed.command(Command::AddFace { face, scope, link_type });
+            let is_spoofable = face == SPOOFABLE;
+            let attributes = FaceAttributes { scope, link_type, is_spoofable };
+            bed.command(Command::AddFace { face, attributes });
         }
         bed
     }

@@ -13,7 +13,7 @@ use super::*;
 use crate::content::decision::StoreDecision;
 use crate::shard::shard_of_packet;
 use crate::table::pit::AwaitedSource;
-use crate::{BusyPolicy, Bypass, InterestStep, Mark, ShardMessage, UnsolicitedPolicy};
+use crate::{BusyPolicy, Bypass, DataSource, InterestStep, Mark, ShardMessage, UnsolicitedPolicy};
 
 const KEY: HashKey = HashKey::new([3, 4]);
 
@@ -105,9 +105,14 @@ const FEW_DATA: [&str; 5] = ["/a/x", "/b/x/y", "/c/seg=1", "/d/e/seg=70", "/e/f"
 struct Mode {
     has_disks: bool,
     unsolicited: UnsolicitedPolicy,
+    data_source: DataSource,
 }
 
-const IN_MEMORY: Mode = Mode { has_disks: false, unsolicited: UnsolicitedPolicy::DropAll };
+const IN_MEMORY: Mode = Mode {
+    has_disks: false,
+    unsolicited: UnsolicitedPolicy::DropAll,
+    data_source: DataSource::NextHops,
+};
 
 impl Mode {
     fn name(self, number: usize) -> &'static str {
@@ -144,6 +149,7 @@ fn config(shard: u16, shard_count: u16, mode: Mode) -> RouterConfig {
         disk: mode.has_disks.then_some(disk),
         busy: BusyPolicy { bypass: Bypass::Off, mark: Mark::Off, ..BusyPolicy::default() },
         unsolicited: mode.unsolicited,
+        data_source: mode.data_source,
         ..RouterConfig::default()
     }
 }
@@ -394,8 +400,14 @@ fn mode() -> impl Strategy<Value = Mode> {
         UnsolicitedPolicy::AdmitNetwork,
         UnsolicitedPolicy::AdmitAll,
     ];
-    (any::<bool>(), 0..policies.len())
-        .prop_map(move |(has_disks, policy)| Mode { has_disks, unsolicited: policies[policy] })
+    let sources = [DataSource::NextHops, DataSource::Any];
+    (any::<bool>(), 0..policies.len(), 0..sources.len()).prop_map(
+        move |(has_disks, policy, source)| Mode {
+            has_disks,
+            unsolicited: policies[policy],
+            data_source: sources[source],
+        },
+    )
 }
 
 proptest! {
@@ -502,7 +514,9 @@ fn walk_stages(bed: &mut Bed, face: FaceId, header: &LpHeader, packet: &Packet) 
 #[test]
 fn an_interest_that_is_answered_between_stages_goes_nowhere() {
     for (data_comes, expected) in [(true, 1), (false, 0)] {
-        let mut bed = Bed::with_config(config(0, 1, IN_MEMORY));
+        // The Data of an Interest that has not been sent can only come from elsewhere.
+        let mode = Mode { data_source: DataSource::Any, ..IN_MEMORY };
+        let mut bed = Bed::with_config(config(0, 1, mode));
         routes(&mut bed);
         let header = LpHeader::default();
         let interest = Packet::from(Ask::new("/a/x", 7).wire());
@@ -602,8 +616,8 @@ fn answers_from_other_shards_keep_to_the_scope() {
     for (scope, expected) in [(FaceScope::Local, 1), (FaceScope::NonLocal, 0)] {
         let (mut cluster, ask, home) = with_data_elsewhere("/localhost");
         cluster.give(home, arrival(LOCAL, ask.wire()));
-        let link_type = LinkType::PointToPoint;
-        cluster.command(|| Command::AddFace { face: LOCAL, scope, link_type });
+        let attributes = FaceAttributes::point_to_point(scope);
+        cluster.command(|| Command::AddFace { face: LOCAL, attributes });
         cluster.deliver_all();
         assert_eq!(cluster.take_left().len(), expected);
         assert_eq!(cluster.shards[home].drops(DropReason::Scope), 1 - expected as u64);

@@ -16,8 +16,7 @@ use super::connect::backoff;
 use super::table::{FaceRecord, apply_changes};
 use super::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, Control, PortRecord};
 use crate::message::{
-    CloseReason, ConnectOutcome, ConnectPurpose, LINK_TYPE, NewFace, NewSocket, PeerLinks, PortId,
-    ToWorker,
+    CloseReason, ConnectOutcome, ConnectPurpose, NewFace, NewSocket, PeerLinks, PortId, ToWorker,
 };
 use crate::rooms::{Claimant, Refusal};
 
@@ -113,16 +112,16 @@ impl Control {
         }
         let id = self.rooms.claim(claimant)?;
         let owner = draft.worker.unwrap_or_else(|| self.pick_worker());
-        let (scope, link_type) = (draft.scope, LINK_TYPE);
+        let scope = draft.scope;
+        let attributes = draft.socket.attributes(scope);
         for (index, worker) in self.workers.iter().enumerate() {
             if index != usize::from(owner) {
-                worker.send(ToWorker::AddRemoteFace { id, scope, link_type, owner });
+                worker.send(ToWorker::AddRemoteFace { id, attributes, owner });
             }
         }
         self.workers[usize::from(owner)].send(ToWorker::AddFace(Box::new(NewFace {
             id,
-            scope,
-            link_type,
+            attributes,
             link: draft.link.clone(),
             persistency: draft.persistency,
             socket: draft.socket,

@@ -376,6 +376,7 @@ fn start_workers(
                 busy: busy.clone(),
                 pit_entries_max: config.pit_entries_max / count,
                 pit_entries_per_face_max: config.pit_entries_per_face_max,
+                data_source: config.data_source,
                 unsolicited: config.unsolicited,
                 ..RouterConfig::default()
             },

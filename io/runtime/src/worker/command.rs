@@ -18,12 +18,12 @@ impl Worker {
     pub(super) fn handle_command(&mut self, now: Instant, command: ToWorker) {
         match command {
             ToWorker::AddFace(face) => self.add_face(now, *face),
-            ToWorker::AddRemoteFace { id, scope, link_type, owner } => {
+            ToWorker::AddRemoteFace { id, attributes, owner } => {
                 if let Some(shards) = &mut self.shards {
                     shards.owners.insert(id, owner);
                 }
                 let face = id;
-                self.inputs.push(Input::Command(Command::AddFace { face, scope, link_type }));
+                self.inputs.push(Input::Command(Command::AddFace { face, attributes }));
             }
             ToWorker::RemoveFace(id) => self.remove_face(id),
             ToWorker::AttachSocket { id, socket } => self.attach_socket(id, socket),
@@ -51,11 +51,11 @@ impl Worker {
     }
 
     fn add_face(&mut self, now: Instant, new: NewFace) {
-        let NewFace { id, scope, link_type, link, persistency, socket } = new;
+        let NewFace { id, attributes, link, persistency, socket } = new;
         let slot =
             self.faces.insert(Face::new(id, Link::new(link), Socket::Down, persistency, now));
         let face = id;
-        self.inputs.push(Input::Command(Command::AddFace { face, scope, link_type }));
+        self.inputs.push(Input::Command(Command::AddFace { face, attributes }));
         self.attach(slot, socket);
     }
 

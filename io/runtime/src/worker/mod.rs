@@ -23,13 +23,15 @@ use mio::{Events, Poll, Token};
 use weir_base::{FaceId, Instant, NS_PER_MS, NS_PER_S, Packet, Pool, Slab, TimerWheel};
 use weir_disk::DiskPorts;
 use weir_face::{Datagram, UdpPort};
-use weir_forward::{BlockingStore, Command, FaceScope, Input, Outbox, Router, RouterConfig};
+use weir_forward::{
+    BlockingStore, Command, FaceAttributes, FaceScope, Input, Outbox, Router, RouterConfig,
+};
 use weir_link::LinkDrop;
 
 use crate::clock::{Clock, sleep_until};
 use crate::gathered::Gathered;
 use crate::mailbox::ControlSender;
-use crate::message::{LINK_TYPE, PeerLinks, PortId, ToControl, ToWorker};
+use crate::message::{PeerLinks, PortId, ToControl, ToWorker};
 use crate::rooms::Rooms;
 use crate::snapshot::WorkerCounters;
 use disks::Disks;
@@ -144,8 +146,7 @@ impl Worker {
         // Management is a program of this machine behind a face that has no socket.
         let internal = Input::Command(Command::AddFace {
             face: FaceId::INTERNAL,
-            scope: FaceScope::Local,
-            link_type: LINK_TYPE,
+            attributes: FaceAttributes::point_to_point(FaceScope::Local),
         });
         Self {
             index: setup.index,

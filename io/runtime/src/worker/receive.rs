@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use weir_base::{FaceId, Instant, Packet};
 use weir_face::RecvStatus;
-use weir_forward::{Command, FaceScope, Input};
+use weir_forward::{Command, FaceAttributes, FaceScope, Input};
 use weir_link::{Link, Received};
 use weir_manage::FacePersistency;
 use weir_wire::{HopSignal, LpHeader, LpView, peek_frame};
@@ -13,7 +13,7 @@ use weir_wire::{HopSignal, LpHeader, LpView, peek_frame};
 use super::face::{Face, Socket};
 use super::{BATCH_PACKETS, SOURCES_PER_TURN, Source, Worker};
 use crate::cross::Crossing;
-use crate::message::{CloseReason, LINK_TYPE, ToControl, ToWorker};
+use crate::message::{CloseReason, ToControl, ToWorker};
 
 impl Worker {
     /// Reads every source that is ready once: each brings at most one block or batch, so that none
@@ -196,19 +196,17 @@ impl Worker {
         face.peer = Some(peer.ip());
         let slot = self.faces.insert(face);
         self.ports[port_slot].socket.add_peer(peer, u64::from(slot));
-        let scope = FaceScope::NonLocal;
-        self.inputs.push(Input::Command(Command::AddFace {
-            face: id,
-            scope,
-            link_type: LINK_TYPE,
-        }));
+        let attributes = FaceAttributes {
+            is_spoofable: true,
+            ..FaceAttributes::point_to_point(FaceScope::NonLocal)
+        };
+        self.inputs.push(Input::Command(Command::AddFace { face: id, attributes }));
         if let Some(shards) = &self.shards {
             // Through the command queues, which lose nothing; shards read them before the rings.
             for (index, sibling) in shards.siblings.iter().enumerate() {
                 if index != usize::from(self.index) {
                     let owner = self.index;
-                    let link_type = LINK_TYPE;
-                    let _ = sibling.send(ToWorker::AddRemoteFace { id, scope, link_type, owner });
+                    let _ = sibling.send(ToWorker::AddRemoteFace { id, attributes, owner });
                 }
             }
         }

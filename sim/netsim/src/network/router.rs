@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use weir_base::{Counters, FaceId, HashKey, Instant, Merge, Packet};
 use weir_forward::shard::shard_of_packet;
 use weir_forward::{
-    BlockingStore, Bypass, Command, FaceScope, Input, LinkType, Mark, NextHop, Outbox, Router,
-    RouterConfig, RouterStats, strategy::Strategy,
+    BlockingStore, Bypass, Command, FaceAttributes, FaceScope, Input, Mark, NextHop, Outbox,
+    Router, RouterConfig, RouterStats, strategy::Strategy,
 };
 use weir_store::StoreConfig;
 use weir_store::disk::{Admission, DiskOp, DiskTierConfig, OfferAt};
@@ -153,8 +153,8 @@ impl RouterNode {
         for shard in &mut self.shards {
             let mut out = Outbox::default();
             for &(face, scope) in &self.setup.faces {
-                let link_type = LinkType::PointToPoint;
-                apply(shard, now, Command::AddFace { face, scope, link_type }, &mut out);
+                let attributes = FaceAttributes::point_to_point(scope);
+                apply(shard, now, Command::AddFace { face, attributes }, &mut out);
             }
             let prefix = Name::new();
             let strategy = Some(self.setup.strategy.clone());

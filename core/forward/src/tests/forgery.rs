@@ -1,0 +1,98 @@
+//! Data from strangers.
+
+use super::*;
+use crate::DataSource;
+
+/// An attacker asks for what it then answers itself, or waits for others to ask: neither is given
+/// to others.
+#[test]
+fn data_from_a_face_that_was_not_asked_is_neither_given_on_nor_kept() {
+    let mut bed = Bed::new();
+    bed.route("/a", &[(U, 0)]);
+    for ask in [Ask::new("/a/b", 1), Ask::new("/a", 2).prefix()] {
+        assert_eq!(sent(&bed.ask(V, &ask)), vec![(U, PacketKind::Interest)]);
+    }
+    assert!(bed.ask(LOCAL, &Ask::new("/a/b", 3)).is_empty(), "aggregated");
+    assert!(bed.answer(V, data("/a/b", 1000)).is_empty());
+    assert_eq!(bed.drops(DropReason::NotAsked), 1);
+    assert_eq!(bed.router.stats().store.entries, 0);
+    let kind = PacketKind::Data;
+    assert_eq!(sent(&bed.answer(U, data("/a/b", 1000))), vec![(LOCAL, kind), (V, kind)]);
+}
+
+#[test]
+fn data_satisfies_only_entries_that_its_face_was_asked_for() {
+    let mut bed = Bed::new();
+    bed.route("/a", &[(U, 0)]);
+    bed.route("/a/b", &[(V, 0)]);
+    bed.ask(LOCAL, &Ask::new("/a", 1).prefix());
+    bed.ask(LOCAL2, &Ask::new("/a/b", 2));
+    assert_eq!(sent(&bed.answer(U, data("/a/b", 0))), vec![(LOCAL, PacketKind::Data)]);
+    assert_eq!(sent(&bed.answer(V, data("/a/b", 0))), vec![(LOCAL2, PacketKind::Data)]);
+}
+
+#[test]
+fn data_of_any_face_satisfies_where_configured() {
+    let mut bed =
+        Bed::with_config(RouterConfig { data_source: DataSource::Any, ..RouterConfig::default() });
+    bed.route("/a", &[(U, 0)]);
+    bed.ask(LOCAL, &Ask::new("/a/b", 1));
+    assert_eq!(sent(&bed.answer(V, data("/a/b", 0))), vec![(LOCAL, PacketKind::Data)]);
+}
+
+/// The exchange of one Interest for `name` with the neighbour over UDP, up to its answer.
+fn ask_spoofable(bed: &mut Bed, name: &str) -> LpHeader {
+    let out = bed.ask(LOCAL, &Ask::new(name, 7));
+    assert_eq!(sent(&out), vec![(SPOOFABLE, PacketKind::Interest)]);
+    LpHeader { pit_token: out[0].header.pit_token, ..LpHeader::default() }
+}
+
+#[test]
+fn tokens_towards_peers_over_udp_differ_by_name_and_key() {
+    let tokens = |key| {
+        let hash_key = weir_base::HashKey::new([key, 0]);
+        let mut bed = Bed::with_config(RouterConfig { hash_key, ..RouterConfig::default() });
+        bed.route("/a", &[(SPOOFABLE, 0)]);
+        ["/a/1", "/a/2"].map(|name| ask_spoofable(&mut bed, name).pit_token)
+    };
+    let [[one, two], [other, _]] = [tokens(1), tokens(2)];
+    assert!(one != two && one != other);
+    assert_eq!(one.as_slice().len(), 12);
+}
+
+/// Whoever forges the source address of a peer that returns tokens does not know them.
+#[test]
+fn a_forged_source_address_is_not_enough() {
+    let mut bed = Bed::new();
+    bed.route("/a", &[(SPOOFABLE, 0)]);
+    let header = ask_spoofable(&mut bed, "/a/1");
+    assert_eq!(bed.packet(SPOOFABLE, header, data("/a/1", 0)).len(), 1);
+    for turn in 0..4 {
+        let name = alloc::format!("/a/x{turn}");
+        let header = ask_spoofable(&mut bed, &name);
+        let guess = token(&[7; 12]);
+        assert!(bed.answer(SPOOFABLE, data(&name, 0)).is_empty(), "no token");
+        assert!(bed.packet(SPOOFABLE, guess, data(&name, 0)).is_empty(), "a guess");
+        bed.pass_ms(3900);
+        assert_eq!(bed.packet(SPOOFABLE, header, data(&name, 0)).len(), 1);
+    }
+    assert_eq!(bed.drops(DropReason::Spoofed), 8);
+}
+
+/// A peer need not know of tokens, and may be another program with the same address later.
+#[test]
+fn peers_that_return_no_tokens_are_heard() {
+    let mut bed = Bed::new();
+    bed.route("/a", &[(SPOOFABLE, 0)]);
+    ask_spoofable(&mut bed, "/a/1");
+    assert_eq!(bed.answer(SPOOFABLE, data("/a/1", 0)).len(), 1);
+    let header = ask_spoofable(&mut bed, "/a/2");
+    assert_eq!(bed.packet(SPOOFABLE, header, data("/a/2", 0)).len(), 1);
+    for second in 0..11 {
+        let name = alloc::format!("/a/s{second}");
+        ask_spoofable(&mut bed, &name);
+        let heard = bed.answer(SPOOFABLE, data(&name, 0)).len();
+        assert_eq!(heard, usize::from(second == 10), "{second}");
+        bed.pass_ms(1000);
+    }
+}
