@@ -71,6 +71,8 @@ pub(crate) struct RouterSection {
     pub(crate) pit_entries_max: usize,
     #[serde(deserialize_with = "positive")]
     pub(crate) pit_entries_per_face_max: usize,
+    #[serde(deserialize_with = "interest_lifetime")]
+    pub(crate) interest_lifetime_max: Time,
     #[serde(deserialize_with = "positive")]
     pub(crate) fib_entries_max: usize,
     pub(crate) data_from: DataSource,
@@ -83,6 +85,7 @@ impl Default for RouterSection {
             threads: Threads::Auto,
             pit_entries_max: 1_000_000,
             pit_entries_per_face_max: 250_000,
+            interest_lifetime_max: to_time(Duration::from_secs(60)),
             fib_entries_max: 1_000_000,
             data_from: DataSource::default(),
             producer_regions: Vec::new(),
@@ -312,6 +315,11 @@ fn queue_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Size, D::Err
 fn mark_interval<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
     let remedy = "an interval of 0 would mark every packet; give for example \"100ms\", or turn \
                   marking off with `congestion_marking = false`";
+    above_zero(Time::deserialize(deserializer)?, remedy)
+}
+
+fn interest_lifetime<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
+    let remedy = "Interests that wait for no time get no Data; give for example \"60s\"";
     above_zero(Time::deserialize(deserializer)?, remedy)
 }
 
@@ -602,6 +610,7 @@ impl FileConfig {
             disks: disk::to_runtime(&self.disks, &self.disk, threads)?,
             pit_entries_max: self.router.pit_entries_max,
             pit_entries_per_face_max: self.router.pit_entries_per_face_max,
+            interest_lifetime_max: Duration::from_nanos(self.router.interest_lifetime_max.ns),
             fib_entries_max: self.router.fib_entries_max,
             data_source: self.router.data_from,
             unsolicited: self.store.unsolicited,

@@ -120,6 +120,12 @@ impl<T> Slab<T> {
         self.len() == 0
     }
 
+    /// Places that have held an entry: every index is below.
+    #[inline]
+    pub fn places(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
     /// Octets of memory the slab takes.
     pub fn memory_bytes(&self) -> usize {
         self.entries.capacity() * size_of::<Option<T>>() + self.vacant.capacity() * size_of::<u32>()

@@ -27,7 +27,10 @@ impl Router {
     pub(crate) fn apply(&mut self, now: Instant, command: Command, out: &mut Outbox) {
         match command {
             Command::AddFace { face, attributes } => self.faces.insert(face, attributes),
-            Command::RemoveFace { face } => self.faces.remove(face),
+            Command::RemoveFace { face } => {
+                self.faces.remove(face);
+                self.orphans.begin(now, self.pit.places());
+            }
             Command::SetNextHops { prefix, next_hops } => {
                 self.set_next_hops(now, prefix, next_hops, out);
             }

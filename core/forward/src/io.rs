@@ -38,13 +38,16 @@ pub struct FaceAttributes {
     /// Strangers can send in the peer's name, as over UDP with a forged source address. Interests
     /// to it bear a PIT token that only who gets them knows.
     pub is_spoofable: bool,
+    /// A number for the peer's host, below 2^63: faces that have the same one have one share of the
+    /// PIT when it is full.
+    pub host: Option<u64>,
 }
 
 impl FaceAttributes {
     /// A face to one peer whose packets are its own.
     #[must_use]
     pub const fn point_to_point(scope: FaceScope) -> Self {
-        Self { scope, link_type: LinkType::PointToPoint, is_spoofable: false }
+        Self { scope, link_type: LinkType::PointToPoint, is_spoofable: false, host: None }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::egress::Sender;
 use crate::input::Input;
 use crate::io::{DataSource, Outbox, UnsolicitedPolicy};
 use crate::packet::ReceivedPacket;
+use crate::path::OrphanSearch;
 use crate::shard::SHARDS_MAX;
 use crate::stats::{BusyStats, DropReason, RouterStats};
 use crate::strategy::Strategy;
@@ -44,8 +45,13 @@ pub struct RouterConfig {
     pub disk: Option<DiskTierConfig>,
     /// What to do when its disks are busy.
     pub busy: BusyPolicy,
-    /// Pending Interests held at most; beyond it, a Nack for congestion.
+    /// Pending Interests held at most. When there are as many, those of the host or prefix that has
+    /// the most make room for others; there is a Nack for congestion for it.
     pub pit_entries_max: usize,
+    /// Octets of memory that pending Interests take at most, likewise.
+    pub pit_bytes_max: u64,
+    /// How long an Interest from another host waits at most, ns.
+    pub remote_lifetime_ns_max: u64,
     /// Pending Interests that one face waits for at most; beyond it, a Nack for congestion.
     pub pit_entries_per_face_max: usize,
     /// Dead nonces held at most; beyond it the oldest is forgotten.
@@ -71,6 +77,8 @@ impl Default for RouterConfig {
             disk: None,
             busy: BusyPolicy::default(),
             pit_entries_max: 1 << 20,
+            pit_bytes_max: 1 << 30,
+            remote_lifetime_ns_max: 60 * NS_PER_S,
             pit_entries_per_face_max: 250_000,
             dead_nonces_max: 1 << 18,
             dead_nonce_lifetime_ns: 6 * NS_PER_S,
@@ -124,6 +132,7 @@ pub struct Router {
     pub(crate) queries: Queries,
     pub(crate) stats: RouterStats,
     expired: Vec<u32>,
+    pub(crate) orphans: OrphanSearch,
     pub(crate) matched: Vec<u32>,
     pub(crate) downstreams: Vec<(FaceId, PitToken)>,
     pub(crate) full_name: Vec<u8>,
@@ -139,7 +148,7 @@ impl Router {
         let others = usize::from(config.shard_count) - 1;
         let mut router = Self {
             faces: FaceTable::new(),
-            pit: Pit::new(now, config.pit_entries_max, others > 0),
+            pit: Pit::new(now, config.pit_entries_max, config.pit_bytes_max, others > 0),
             fib: Fib::new(),
             measurements: Measurements::default(),
             strategies: PrefixTable::new(),
@@ -159,6 +168,7 @@ impl Router {
             stats: RouterStats::default(),
             prefix_hashes: Vec::new(),
             expired: Vec::new(),
+            orphans: OrphanSearch::default(),
             matched: Vec::new(),
             downstreams: Vec::new(),
             full_name: Vec::new(),
@@ -174,6 +184,7 @@ impl Router {
     /// prefetched, then they are processed in order.
     pub fn handle(&mut self, now: Instant, inputs: &mut [Input], out: &mut Outbox) {
         self.expire(now);
+        self.end_orphans(now);
         self.handle_disk_timeout(now, out);
         if self.is_sharded() {
             self.handle_shard_timeouts(now, out);
@@ -201,7 +212,8 @@ impl Router {
             true => [self.store.next_wakeup(), self.disk.neighbours.next_wakeup()],
             false => [None; 2],
         };
-        [pit, store, neighbours, self.queries.next_wakeup()].into_iter().flatten().min()
+        let queries = self.queries.next_wakeup();
+        [pit, store, neighbours, queries, self.orphans.next_wakeup()].into_iter().flatten().min()
     }
 
     /// Counters and table sizes as they are now.
@@ -209,6 +221,7 @@ impl Router {
     pub fn stats(&self) -> RouterStats {
         RouterStats {
             pit_entries: self.pit.len() as u64,
+            pit_bytes: self.pit.bytes(),
             fib_entries: self.fib.len() as u64,
             dead_nonces: self.dead_nonces.len() as u64,
             store: self.store.stats(),

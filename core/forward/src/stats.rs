@@ -106,12 +106,16 @@ counters! {
         satisfied: Total, "interests_satisfied";
         /// PIT entries that ended without.
         unsatisfied: Total, "interests_unsatisfied";
+        /// PIT entries that have made room for those of others.
+        displaced: Total, "interests_displaced";
         /// Interests that joined a pending one instead of being sent.
         aggregated: Total, "interests_aggregated";
         /// Interests with CanBePrefix that went on before all other shards had said what they have.
         shard_timeouts: Total, "shard_timeouts";
         /// Entries in the PIT.
         pit_entries: Now, "pit_entries";
+        /// Octets of memory that they take.
+        pit_bytes: Now, "pit_bytes";
         /// Prefixes in the FIB.
         fib_entries: Shared, "fib_entries";
         /// Entries in the dead nonce list.

@@ -25,10 +25,13 @@ pub struct RuntimeConfig {
     pub store: StoreConfig,
     /// Disks for what memory has no room for.
     pub disks: Option<DisksConfig>,
-    /// Most PIT entries, all shards together; an Interest beyond it is answered with a Nack.
+    /// Most PIT entries, all shards together. Beyond it those of whoever has the most give way, with a
+    /// Nack.
     pub pit_entries_max: usize,
-    /// Most PIT entries of one shard that one face waits for; likewise.
+    /// Most PIT entries that one face waits for; an Interest beyond it is answered with a Nack.
     pub pit_entries_per_face_max: usize,
+    /// How long Interests of other hosts wait at most.
+    pub interest_lifetime_max: Duration,
     /// Most FIB entries.
     pub fib_entries_max: usize,
     /// Whose Data satisfies a pending Interest.

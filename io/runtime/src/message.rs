@@ -29,8 +29,11 @@ pub(crate) enum NewSocket {
 impl NewSocket {
     /// What the router is told of a face with this socket.
     pub(crate) fn attributes(&self, scope: FaceScope) -> FaceAttributes {
-        let is_spoofable = matches!(self, Self::Peer { .. });
-        FaceAttributes { is_spoofable, ..FaceAttributes::point_to_point(scope) }
+        FaceAttributes {
+            is_spoofable: matches!(self, Self::Peer { .. }),
+            host: self.peer().map(|peer| Network::host(peer).number()),
+            ..FaceAttributes::point_to_point(scope)
+        }
     }
 
     /// Where the peer is, when it is no application of this machine.

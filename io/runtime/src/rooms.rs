@@ -78,6 +78,14 @@ impl Network {
         Self::of(peer, 24, 48)
     }
 
+    /// A number of the network, below 2^63, that hardly another network has.
+    pub(crate) fn number(self) -> u64 {
+        match self.address {
+            IpAddr::V4(address) => address.to_bits().into(),
+            IpAddr::V6(address) => ((address.to_bits() >> 64) as u64) & (u64::MAX >> 1),
+        }
+    }
+
     pub(crate) fn holds(self, peer: IpAddr) -> bool {
         self == Self::of(peer, self.bits, self.bits)
     }

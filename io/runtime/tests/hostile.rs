@@ -6,9 +6,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, TestRouter, data, interest};
+use common::{PATIENCE, TestRouter, data, interest, name};
 use weir_link::LinkDrop;
-use weir_wire::NackReason;
+use weir_wire::{Interest, NackReason};
 
 fn link_drops(router: &TestRouter, reason: LinkDrop) -> u64 {
     let snapshot = router.snapshot();
@@ -132,6 +132,54 @@ fn over_a_thousand_faces() {
     }
     drop(peers);
     router.wait_until("their end", |snapshot| snapshot.faces.len() == 201);
+    router.stop();
+}
+
+/// Interests that wait for minutes, from very many ports of one host, below a prefix whose producer
+/// is silent.
+#[test]
+fn a_flood_of_pending_interests_leaves_room_for_others() {
+    let router = TestRouter::start_with(|config| {
+        config.threads = 3;
+        config.pit_entries_max = 600;
+    });
+    let mut silent = router.unix();
+    silent.register("/silent");
+    let attackers: Vec<_> = (0..20).map(|_| router.udp_from([127, 0, 0, 2])).collect();
+    let pit_full = weir_forward::DropReason::PitFull as usize;
+    for round in 0.. {
+        for (index, attacker) in attackers.iter().enumerate() {
+            for number in 0..10 {
+                let name = name(&format!("/silent/{round}/{index}/{number}"));
+                let interest = Interest::new(name).nonce(round).lifetime_ms(600_000);
+                attacker.send(&interest.encode());
+            }
+        }
+        // Every shard has come to its bound.
+        if router.snapshot().router.drops[pit_full] > 1000 {
+            break;
+        }
+        assert!(round < 1000, "the PIT takes no end of Interests");
+    }
+    let (mut producer, mut local) = (router.unix(), router.unix());
+    producer.register("/honest");
+    let neighbour = router.udp_from([127, 0, 0, 3]);
+    for number in 0..30 {
+        for is_local in [true, false] {
+            let uri = format!("/honest/{number}/{is_local}");
+            match is_local {
+                true => local.send(&interest(&uri)),
+                false => neighbour.send(&interest(&uri)),
+            }
+            assert_eq!(common::name_of(&producer.got().interest()), uri);
+            producer.send(&data(&uri, b"x"));
+            let got = if is_local { local.got() } else { neighbour.got() };
+            assert_eq!(common::name_of(&got.data()), uri);
+        }
+    }
+    let snapshot = router.snapshot();
+    assert!(snapshot.router.displaced > 0);
+    assert!(snapshot.router.pit_entries <= 600);
     router.stop();
 }
 

@@ -66,6 +66,7 @@ impl Router {
         interest: &InterestView<'_>,
         asked: &Asked<'_>,
         found: OnDisk,
+        out: &mut Outbox,
     ) -> StoreDecision {
         let origin = Origin::of(received);
         if found.is_stalled {
@@ -80,7 +81,7 @@ impl Router {
             };
         }
         // Before a read or a measured bypass, which would be in vain.
-        if !self.has_pit_room(received, asked) {
+        if !self.make_room(now, received, asked, out) {
             return StoreDecision::Refuse(Refusal(DropReason::PitFull));
         }
         let decision = match received.queue_state {

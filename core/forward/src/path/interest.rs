@@ -46,7 +46,7 @@ impl Router {
         out: &mut Outbox,
     ) {
         let Some(asked) = self.check(received, interest, hashes, out) else { return };
-        let decision = self.ask_store(now, received, interest, &asked, hashes);
+        let decision = self.ask_store(now, received, interest, &asked, hashes, out);
         if let Some(decision) = self.end_at_store(now, decision, received, interest, &asked, out)
             && let Some(index) = self.enter_pit(now, received, interest, &asked, out)
         {
@@ -116,7 +116,7 @@ impl Router {
         match step {
             InterestStep::Arrival => Some(InterestStep::Store),
             InterestStep::Store => {
-                let decision = self.ask_store(now, received, interest, &asked, hashes);
+                let decision = self.ask_store(now, received, interest, &asked, hashes, out);
                 let decision = self.end_at_store(now, decision, received, interest, &asked, out)?;
                 if matches!(decision, StoreDecision::Aggregate | StoreDecision::Suppress) {
                     // It needs neither FIB nor strategy.
@@ -174,7 +174,7 @@ impl Router {
         asked: &Asked<'_>,
         out: &mut Outbox,
     ) -> Option<u32> {
-        if !self.has_pit_room(received, asked) {
+        if !self.make_room(now, received, asked, out) {
             self.refuse(received, asked.face, NackReason::Congestion, DropReason::PitFull, out);
             return None;
         }
@@ -183,7 +183,7 @@ impl Router {
             face: received.face,
             face_slot: face.slot(),
             nonce: *nonce,
-            expiry: now.plus_ns(lifetime_ns(interest)),
+            expiry: now.plus_ns(self.lifetime_ns(interest, face)),
             pit_token: received.header.pit_token,
         };
         let index = match *pending {
@@ -196,13 +196,15 @@ impl Router {
         Some(index)
     }
 
-    /// Whether the PIT may take what is asked.
+    /// How long the sender of an Interest waits, ns: not longer than others may, if it is another
+    /// host.
     #[inline]
-    pub(crate) fn has_pit_room(&self, received: &ReceivedPacket<'_>, asked: &Asked<'_>) -> bool {
-        let Asked { face, pending, .. } = asked;
-        let is_waiting = pending.is_some_and(|index| self.is_waiting(index, received.face));
-        let is_over_share = !is_waiting && face.waits_for() >= self.config.pit_entries_per_face_max;
-        !(is_over_share || pending.is_none() && self.pit.is_full())
+    fn lifetime_ns(&self, interest: &InterestView<'_>, face: &Face) -> u64 {
+        let lifetime_ns = lifetime_ns(interest);
+        match face.is_local() {
+            true => lifetime_ns,
+            false => lifetime_ns.min(self.config.remote_lifetime_ns_max),
+        }
     }
 
     /// Whether `face` waits at an entry.
@@ -262,6 +264,7 @@ impl Router {
         interest: &InterestView<'_>,
         asked: &Asked<'_>,
         hashes: NameHashes,
+        out: &mut Outbox,
     ) -> StoreDecision {
         if let Some(index) = asked.pending
             && let entry = self.pit.entry(index)
@@ -290,7 +293,7 @@ impl Router {
             must_be_fresh: key.must_be_fresh,
         };
         if key.can_be_prefix && self.is_sharded() {
-            return self.look_up_prefix(now, received, asked, &query);
+            return self.look_up_prefix(now, received, asked, &query, out);
         }
         match self.store.lookup(now, &query) {
             Lookup::Hit(hit) => {
@@ -300,7 +303,7 @@ impl Router {
             }
             Lookup::OnDisk(found) => {
                 self.disk.neighbours.note_asked(now, &asked.face);
-                self.decide(now, received, interest, asked, found)
+                self.decide(now, received, interest, asked, found, out)
             }
             Lookup::Miss => StoreDecision::Forward,
         }
@@ -413,8 +416,9 @@ impl Router {
         if entry.nonce != nonce || entry.hop_limit != hop_limit {
             let packet = self.rewrite(interest, nonce, hop_limit);
             let name_at = name_value_at(&packet);
+            let before = self.pit.replace_interest(index, packet);
+            self.pool.recycle(before);
             let entry = self.pit.entry_mut(index);
-            entry.interest = packet;
             entry.name_at = name_at;
             entry.nonce = nonce;
             entry.hop_limit = hop_limit;
@@ -459,9 +463,10 @@ impl Router {
             }
             None => {
                 self.faces.begin_wait(record.face_slot);
-                entry.in_records.push(record);
+                self.pit.add_downstream(index, record);
             }
         }
+        let entry = self.pit.entry(index);
         let last = entry.last_expiry().unwrap_or(expiry);
         self.pit.timers.schedule(index, last);
     }

@@ -5,6 +5,8 @@ mod data;
 mod disk;
 mod interest;
 mod nack;
+mod room;
 mod shards;
 
 pub use interest::InterestStep;
+pub(crate) use room::OrphanSearch;

@@ -101,9 +101,10 @@ impl Router {
         received: &ReceivedPacket<'_>,
         asked: &Asked<'_>,
         query: &Query<'_>,
+        out: &mut Outbox,
     ) -> StoreDecision {
         let answer = self.store.look_up_part(now, query);
-        let has_room = self.has_pit_room(received, asked);
+        let has_room = self.make_room(now, received, asked, out);
         if let PartAnswer::Memory { packet, is_whole_name, .. } = answer
             && (is_whole_name || !has_room)
         {

@@ -32,6 +32,12 @@ impl Face {
         self.waits_for as usize
     }
 
+    /// A number that it has in common with the other faces of its host alone.
+    pub(crate) fn host(&self) -> u64 {
+        // Identifiers of faces are far from the upper half of numbers.
+        self.attributes.host.map_or(self.id.0, |host| host | 1 << 63)
+    }
+
     pub(crate) fn is_local(&self) -> bool {
         self.attributes.scope == FaceScope::Local
     }
@@ -119,6 +125,11 @@ impl FaceTable {
         let bare_since = *face.bare_since.get_or_insert(now);
         face.echoes = now.ns_since(bare_since) < ECHO_MEMORY_NS;
         !face.echoes
+    }
+
+    /// The face in `slot`, if it is still `id`.
+    pub(crate) fn get(&self, slot: u32, id: FaceId) -> Option<&Face> {
+        self.faces.get(slot).filter(|face| face.id == id)
     }
 
     /// The face waits for one more PIT entry.

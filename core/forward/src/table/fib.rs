@@ -145,6 +145,11 @@ impl Fib {
         self.entries.longest_match(name, hashes)
     }
 
+    /// A number for the longest prefix of a name, until the FIB changes.
+    pub(crate) fn prefix_number(&self, name: NameView<'_>, hashes: &PrefixHashes) -> usize {
+        self.longest_match(name, hashes).map_or(0, |entry| core::ptr::from_ref(entry).addr())
+    }
+
     /// The next hops of an Interest: the face `chosen` by its sender, else of its name, whose
     /// prefixes hash to `hashes`, or of the first delegation of a forwarding hint that has some.
     /// `is_home`: the hint has led it here.

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::mem;
 
-use weir_base::{FaceId, Instant, Packet, Slab, Table, TimerWheel};
+use weir_base::{FaceId, Instant, Packet, Pool, Slab, Table, TimerWheel};
 use weir_wire::{NackReason, NameView, PitToken, tlv};
 
 use crate::table::measurements::{Flight, Listener};
@@ -121,6 +121,8 @@ pub(crate) struct PitEntry {
     pub(crate) hop_limit: Option<u8>,
     pub(crate) in_records: Records<InRecord>,
     pub(crate) out_records: Records<OutRecord>,
+    /// What it counts for in the bound in octets.
+    bytes: u32,
     /// What the strategy remembers of the entry; 0 at first.
     pub(crate) strategy_state: u64,
     /// The strategy, if it wants to hear what becomes of the Interest.
@@ -128,6 +130,11 @@ pub(crate) struct PitEntry {
 }
 
 impl PitEntry {
+    /// Octets of memory that it takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.into()
+    }
+
     pub(crate) fn name_value(&self) -> &[u8] {
         let (at, len) = self.name_at;
         &self.interest[usize::from(at)..usize::from(at) + usize::from(len)]
@@ -161,12 +168,26 @@ pub(crate) struct PitKey<'a> {
 /// Vectors that aggregated entries leave behind for the next ones.
 const SPARES_MAX: usize = 1024;
 
-/// All pending Interests of a shard, bounded in number.
+/// Octets that an entry takes beside its Interest: itself, its place on the list of vacant ones, its
+/// timer, and its share of the table at its emptiest.
+const ENTRY_BYTES: usize = size_of::<Option<PitEntry>>() + 4 + 24 + 20;
+
+/// Octets that a downstream beyond the first takes.
+pub(crate) const RECORD_BYTES: u64 = size_of::<InRecord>() as u64;
+
+/// Octets that an entry takes for an Interest of `len` octets.
+pub(crate) fn entry_bytes(len: usize) -> u64 {
+    (ENTRY_BYTES + Pool::footprint(len)) as u64
+}
+
+/// All pending Interests of a shard, bounded in number and octets.
 pub(crate) struct Pit {
     table: Table,
     entries: Slab<PitEntry>,
     pub(crate) timers: TimerWheel,
     entries_max: usize,
+    bytes: u64,
+    bytes_max: u64,
     /// Entries with CanBePrefix by number of components: Data looks only at lengths that exist.
     prefix_lengths: LengthCount,
     /// Entries that end in an implicit digest, by number of components.
@@ -209,12 +230,14 @@ const TICK_NS: u64 = weir_base::NS_PER_MS;
 
 impl Pit {
     /// `notes_ended`: see [`Pit::take_ended`].
-    pub(crate) fn new(now: Instant, entries_max: usize, notes_ended: bool) -> Self {
+    pub(crate) fn new(now: Instant, entries_max: usize, bytes_max: u64, notes_ended: bool) -> Self {
         Self {
             table: Table::with_capacity(1024.min(entries_max.max(1))),
             entries: Slab::new(),
             timers: TimerWheel::new(TICK_NS, now),
             entries_max,
+            bytes: 0,
+            bytes_max,
             prefix_lengths: LengthCount::default(),
             digest_lengths: LengthCount::default(),
             spare_in: Vec::new(),
@@ -227,8 +250,45 @@ impl Pit {
         self.entries.len()
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.entries.len() >= self.entries_max
+    /// Octets that all entries take.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether there is room for `entries` more of `bytes` octets together.
+    #[inline]
+    pub(crate) fn has_room(&self, entries: usize, bytes: u64) -> bool {
+        self.entries.len() + entries <= self.entries_max && self.bytes + bytes <= self.bytes_max
+    }
+
+    /// Places of entries, used or not: every index is below.
+    pub(crate) fn places(&self) -> u32 {
+        self.entries.places()
+    }
+
+    /// The entry in a place, if there is one.
+    pub(crate) fn get(&self, index: u32) -> Option<&PitEntry> {
+        self.entries.get(index)
+    }
+
+    /// A downstream joins others at an entry.
+    pub(crate) fn add_downstream(&mut self, index: u32, record: InRecord) {
+        let entry = &mut self.entries[index];
+        if !entry.in_records.is_empty() {
+            entry.bytes += RECORD_BYTES as u32;
+            self.bytes += RECORD_BYTES;
+        }
+        entry.in_records.push(record);
+    }
+
+    /// Another Interest goes upstream for an entry from now on.
+    pub(crate) fn replace_interest(&mut self, index: u32, interest: Packet) -> Packet {
+        let entry = &mut self.entries[index];
+        let footprint = |packet: &Packet| Pool::footprint(packet.len()) as u64;
+        let (before, after) = (footprint(&entry.interest), footprint(&interest));
+        entry.bytes = (entry.bytes() + after - before) as u32;
+        self.bytes = self.bytes + after - before;
+        mem::replace(&mut entry.interest, interest)
     }
 
     #[inline]
@@ -273,7 +333,7 @@ impl Pit {
         })
     }
 
-    /// Adds an entry for which one downstream waits. The caller has checked [`Pit::is_full`].
+    /// Adds an entry for which one downstream waits. The caller has checked [`Pit::has_room`].
     #[inline(always)]
     pub(crate) fn insert(
         &mut self,
@@ -284,7 +344,8 @@ impl Pit {
         hop_limit: Option<u8>,
         record: InRecord,
     ) -> u32 {
-        assert!(!self.is_full(), "the caller answers for the bound");
+        let bytes = entry_bytes(interest.len());
+        self.bytes += bytes;
         let has_digest = ends_in_digest(key.name);
         // Only entries of these kinds are counted by length.
         let is_counted = key.can_be_prefix || has_digest;
@@ -304,6 +365,7 @@ impl Pit {
             hop_limit,
             in_records: Records::new(Some(record), spare_in),
             out_records: Records::new(None, spare_out),
+            bytes: bytes as u32,
             strategy_state: 0,
             listener: None,
         });
@@ -345,7 +407,10 @@ impl Pit {
             self.spare_out.push(spare);
         }
         let interest = mem::take(&mut entry.interest);
+        self.bytes -= entry.bytes();
         self.entries.discard(index);
+        debug_assert!(self.bytes > 0 || self.entries.is_empty());
+        debug_assert!(self.bytes == 0 || !self.entries.is_empty());
         interest
     }
 

@@ -16,6 +16,7 @@ mod disk;
 mod disks;
 mod forgery;
 mod forwarding;
+mod room;
 mod scope;
 mod sharding;
 mod strategies;
@@ -123,7 +124,7 @@ impl Bed {
             (SPOOFABLE, FaceScope::NonLocal, LinkType::PointToPoint),
         ] {
             let is_spoofable = face == SPOOFABLE;
-            let attributes = FaceAttributes { scope, link_type, is_spoofable };
+            let attributes = FaceAttributes { scope, link_type, is_spoofable, host: None };
             bed.command(Command::AddFace { face, attributes });
         }
         bed

@@ -375,7 +375,8 @@ fn start_workers(
                 disk,
                 busy: busy.clone(),
                 pit_entries_max: config.pit_entries_max / count,
-                pit_entries_per_face_max: config.pit_entries_per_face_max,
+                pit_entries_per_face_max: config.pit_entries_per_face_max.div_ceil(count),
+                remote_lifetime_ns_max: config.interest_lifetime_max.as_nanos() as u64,
                 data_source: config.data_source,
                 unsolicited: config.unsolicited,
                 ..RouterConfig::default()

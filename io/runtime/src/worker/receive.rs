@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use weir_base::{FaceId, Instant, Packet};
 use weir_face::RecvStatus;
-use weir_forward::{Command, FaceAttributes, FaceScope, Input};
+use weir_forward::{Command, FaceScope, Input};
 use weir_link::{Link, Received};
 use weir_manage::FacePersistency;
 use weir_wire::{HopSignal, LpHeader, LpView, peek_frame};
@@ -13,7 +13,7 @@ use weir_wire::{HopSignal, LpHeader, LpView, peek_frame};
 use super::face::{Face, Socket};
 use super::{BATCH_PACKETS, SOURCES_PER_TURN, Source, Worker};
 use crate::cross::Crossing;
-use crate::message::{CloseReason, ToControl, ToWorker};
+use crate::message::{CloseReason, NewSocket, ToControl, ToWorker};
 
 impl Worker {
     /// Reads every source that is ready once: each brings at most one block or batch, so that none
@@ -196,10 +196,8 @@ impl Worker {
         face.peer = Some(peer.ip());
         let slot = self.faces.insert(face);
         self.ports[port_slot].socket.add_peer(peer, u64::from(slot));
-        let attributes = FaceAttributes {
-            is_spoofable: true,
-            ..FaceAttributes::point_to_point(FaceScope::NonLocal)
-        };
+        let attributes = NewSocket::Peer { port: port_id, address: peer };
+        let attributes = attributes.attributes(FaceScope::NonLocal);
         self.inputs.push(Input::Command(Command::AddFace { face: id, attributes }));
         if let Some(shards) = &self.shards {
             // Through the command queues, which lose nothing; shards read them before the rings.

@@ -40,6 +40,7 @@ pub(crate) fn config(path: PathBuf) -> RuntimeConfig {
         disks: None,
         pit_entries_max: 10_000,
         pit_entries_per_face_max: 10_000,
+        interest_lifetime_max: Duration::from_secs(600),
         fib_entries_max: 10_000,
         unsolicited: UnsolicitedPolicy::DropAll,
         data_source: DataSource::NextHops,
