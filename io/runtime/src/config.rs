@@ -25,7 +25,7 @@ pub struct RuntimeConfig {
     pub store: StoreConfig,
     /// Disks for what memory has no room for.
     pub disks: Option<DisksConfig>,
-    /// Most PIT entries, all shards together. Beyond it those of whoever has the most give way, with a
+    /// Most PIT entries, all shards together. Beyond it those of whoever has the most give way: a
     /// Nack.
     pub pit_entries_max: usize,
     /// Most PIT entries that one face waits for; an Interest beyond it is answered with a Nack.

@@ -9,4 +9,3 @@ mod room;
 mod shards;
 
 pub use interest::InterestStep;
-pub(crate) use room::OrphanSearch;

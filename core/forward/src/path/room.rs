@@ -2,7 +2,7 @@
 //! closed faces have left behind.
 
 use arrayvec::ArrayVec;
-use weir_base::{Instant, NS_PER_MS};
+use weir_base::Instant;
 use weir_wire::{NackReason, NameView};
 
 use crate::io::Outbox;
@@ -221,7 +221,7 @@ impl Router {
     /// Looks at some more entries for those that only closed faces wait for.
     #[inline]
     pub(crate) fn end_orphans(&mut self, now: Instant) {
-        if self.orphans.due.is_some_and(|due| due <= now) {
+        if self.orphans.is_due(now) {
             self.end_some_orphans(now);
         }
     }
@@ -229,9 +229,7 @@ impl Router {
     #[cold]
     #[inline(never)]
     fn end_some_orphans(&mut self, now: Instant) {
-        let end = self.orphans.left;
-        let begin = end.saturating_sub(ORPHANS_STEP);
-        for index in begin..end {
+        for index in self.orphans.advance(now) {
             if let Some(entry) = self.pit.get(index)
                 && entry
                     .in_records
@@ -241,31 +239,5 @@ impl Router {
                 self.finish_unsatisfied(now, index);
             }
         }
-        self.orphans.left = begin;
-        self.orphans.due = (begin > 0).then(|| now.plus_ns(NS_PER_MS));
-    }
-}
-
-/// Places that are looked at in one turn.
-const ORPHANS_STEP: u32 = 1024;
-
-/// The search for entries that closed faces have left behind, some places a turn.
-#[derive(Default)]
-pub(crate) struct OrphanSearch {
-    /// Places below are yet to be looked at.
-    left: u32,
-    due: Option<Instant>,
-}
-
-impl OrphanSearch {
-    /// A face is gone.
-    pub(crate) fn begin(&mut self, now: Instant, places: u32) {
-        self.left = places;
-        self.due = (places > 0).then_some(now);
-    }
-
-    /// When to go on.
-    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
-        self.due
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod dead_nonces;
 pub(crate) mod faces;
 pub(crate) mod fib;
 pub(crate) mod measurements;
+pub(crate) mod orphans;
 pub(crate) mod pit;
 pub(crate) mod prefixes;
 pub(crate) mod station;

@@ -168,8 +168,8 @@ pub(crate) struct PitKey<'a> {
 /// Vectors that aggregated entries leave behind for the next ones.
 const SPARES_MAX: usize = 1024;
 
-/// Octets that an entry takes beside its Interest: itself, its place on the list of vacant ones, its
-/// timer, and its share of the table at its emptiest.
+/// Octets that an entry takes beside its Interest: itself, its place on the list of vacant ones,
+/// its timer, and its share of the table at its emptiest.
 const ENTRY_BYTES: usize = size_of::<Option<PitEntry>>() + 4 + 24 + 20;
 
 /// Octets that a downstream beyond the first takes.

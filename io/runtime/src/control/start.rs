@@ -329,6 +329,22 @@ fn event_queue(disks: Option<&DiskPorts>) -> io::Result<(Poll, Waker)> {
     Ok((poll, waker))
 }
 
+/// What all shards have in common, and the share of each.
+fn shard_config(config: &RuntimeConfig) -> RouterConfig {
+    let count = config.threads;
+    RouterConfig {
+        shard_count: count as u16,
+        seed: random_u64(),
+        store: shard_store(&config.store, count),
+        pit_entries_max: config.pit_entries_max / count,
+        pit_entries_per_face_max: config.pit_entries_per_face_max.div_ceil(count),
+        remote_lifetime_ns_max: config.interest_lifetime_max.as_nanos() as u64,
+        data_source: config.data_source,
+        unsolicited: config.unsolicited,
+        ..RouterConfig::default()
+    }
+}
+
 fn start_workers(
     config: &RuntimeConfig,
     clock: Clock,
@@ -368,18 +384,10 @@ fn start_workers(
             poll,
             router: RouterConfig {
                 shard: index as u16,
-                shard_count: count as u16,
                 hash_key: shard_key,
-                seed: random_u64(),
-                store: shard_store(&config.store, count),
                 disk,
                 busy: busy.clone(),
-                pit_entries_max: config.pit_entries_max / count,
-                pit_entries_per_face_max: config.pit_entries_per_face_max.div_ceil(count),
-                remote_lifetime_ns_max: config.interest_lifetime_max.as_nanos() as u64,
-                data_source: config.data_source,
-                unsolicited: config.unsolicited,
-                ..RouterConfig::default()
+                ..shard_config(config)
             },
             idle_timeout: config.face_defaults.idle_timeout,
             commands: receiver,

@@ -1,0 +1,42 @@
+//! The search for PIT entries that closed faces have left behind.
+
+use core::ops::Range;
+
+use weir_base::{Instant, NS_PER_MS};
+
+/// Places of entries that are looked at in one turn.
+const PLACES_A_TURN: u32 = 1024;
+
+/// How far the search has come: from the last place to the first, some places a turn.
+#[derive(Default)]
+pub(crate) struct OrphanSearch {
+    /// Places below are yet to be looked at.
+    left: u32,
+    due: Option<Instant>,
+}
+
+impl OrphanSearch {
+    /// A face is gone: every place is to be looked at.
+    pub(crate) fn begin(&mut self, now: Instant, places: u32) {
+        self.left = places;
+        self.due = (places > 0).then_some(now);
+    }
+
+    #[inline]
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.due.is_some_and(|due| due <= now)
+    }
+
+    /// The places to look at now.
+    pub(crate) fn advance(&mut self, now: Instant) -> Range<u32> {
+        let end = self.left;
+        self.left = end.saturating_sub(PLACES_A_TURN);
+        self.due = (self.left > 0).then(|| now.plus_ns(NS_PER_MS));
+        self.left..end
+    }
+
+    /// When to go on.
+    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
+        self.due
+    }
+}
