@@ -33,6 +33,7 @@ impl Sender {
 
     /// The token of an entry's Interest towards a peer that strangers can send in the name of: only
     /// who gets the Interest can return it.
+    #[inline(never)]
     pub(crate) fn secret_token(&self, face: FaceId, entry: &PitEntry) -> PitToken {
         let mut octets = [0; 16];
         octets[..8].copy_from_slice(&entry.hash.to_le_bytes());

@@ -47,27 +47,22 @@ impl Router {
                 return;
             }
         }
-        let is_pending = !matched.is_empty();
-        let is_believed = self.keep_asked(now, &face, &received.header.pit_token, &mut matched);
-        if matched.is_empty() && homes != 0 {
-            self.have_judged(received, homes, out);
-        } else if matched.is_empty() {
-            let reason = match (is_pending, is_believed) {
-                (false, _) => DropReason::Unsolicited,
-                (true, true) => DropReason::NotAsked,
-                (true, false) => DropReason::Spoofed,
-            };
+        let refusal = self.keep_asked(now, &face, &received.header.pit_token, &mut matched);
+        if matched.is_empty() {
+            self.matched = matched;
             let no_cache = received.header.no_cache;
-            self.on_unsolicited(now, &face, no_cache, reason, data, hashes);
-        } else {
-            self.satisfy(now, received, face, data, hashes, (&matched, homes), out);
+            return match homes {
+                0 => self.on_unsolicited(now, &face, no_cache, refusal, data, hashes),
+                homes => self.have_judged(received, homes, out),
+            };
         }
+        self.satisfy(now, received, face, data, hashes, (&matched, homes), out);
         self.matched = matched;
     }
 
     /// Leaves the entries whose Interest was sent to `face`, from which Data with this PIT token
-    /// came. Returns `false` when it came in the name of a peer that would have returned the token
-    /// of such an Interest: then none is left.
+    /// came; none where it came in the name of a peer that would have returned the token of such an
+    /// Interest. Returns why, when there were some and none is left.
     #[inline]
     pub(crate) fn keep_asked(
         &mut self,
@@ -75,24 +70,42 @@ impl Router {
         face: &Face,
         token: &PitToken,
         matched: &mut Vec<u32>,
-    ) -> bool {
-        if self.config.data_source == DataSource::Any {
-            return true;
+    ) -> Option<DropReason> {
+        if let [index] = matched[..]
+            && self.pit.entry(index).is_first_asked(face.id())
+            && !face.is_spoofable()
+        {
+            return None;
+        }
+        self.keep_asked_of(now, face, token, matched)
+    }
+
+    #[inline(never)]
+    fn keep_asked_of(
+        &mut self,
+        now: Instant,
+        face: &Face,
+        token: &PitToken,
+        matched: &mut Vec<u32>,
+    ) -> Option<DropReason> {
+        if matched.is_empty() || self.config.data_source == DataSource::Any {
+            return None;
         }
         let pit = &self.pit;
         let is_asked = |record: &OutRecord| record.face == face.id();
         matched.retain(|&index| pit.entry(index).out_records.iter().any(is_asked));
-        if !face.is_spoofable() || matched.is_empty() {
-            return true;
+        if matched.is_empty() {
+            return Some(DropReason::NotAsked);
         }
-        let has_token = matched
-            .iter()
-            .any(|&index| *token == self.sender.secret_token(face.id(), pit.entry(index)));
-        let is_believed = self.faces.is_believed(now, face, has_token);
-        if !is_believed {
-            matched.clear();
+        if face.is_spoofable() {
+            let secret = |&index: &u32| self.sender.secret_token(face.id(), pit.entry(index));
+            let has_token = matched.iter().map(secret).any(|secret| *token == secret);
+            if !self.faces.is_believed(now, face, has_token) {
+                matched.clear();
+                return Some(DropReason::Spoofed);
+            }
         }
-        is_believed
+        None
     }
 
     /// Appends the entries that `data` matches by name, whatever they ask of its freshness.
@@ -142,19 +155,21 @@ impl Router {
         self.store.insert(now, data, hashes, prefixes, &mut self.pool)
     }
 
-    /// Data that is not asked for, at least not where it comes from.
+    /// Data that is not asked for, or was refused for this reason.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn on_unsolicited(
         &mut self,
         now: Instant,
         face: &Face,
         no_cache: bool,
-        reason: DropReason,
+        refusal: Option<DropReason>,
         data: &DataView<'_>,
         hashes: NameHashes,
     ) {
         // Management tells of events whether somebody waits for them or not.
         if face.id() != FaceId::INTERNAL {
-            self.stats.drop_packet(reason);
+            self.stats.drop_packet(refusal.unwrap_or(DropReason::Unsolicited));
         }
         let is_admitted = match self.config.unsolicited {
             UnsolicitedPolicy::DropAll => false,

@@ -15,11 +15,8 @@ use crate::stats::DropReason;
 use crate::strategy::context::Context;
 use crate::table::faces::Face;
 use crate::table::fib::{FibNextHop, HopSet, NextHops};
-use crate::table::pit::{AwaitedSource, InRecord, PitKey};
+use crate::table::pit::{AwaitedSource, InRecord, PitKey, REWRITE_GROWTH};
 use crate::table::prefixes::PrefixHashes;
-
-/// Octets that an Interest may grow by when a nonce is added: the element and longer outer lengths.
-const REWRITE_GROWTH: usize = 16;
 
 /// The next part of the path of an Interest, with what the parts before it have found.
 #[derive(Clone, Debug)]
@@ -408,20 +405,19 @@ impl Router {
         self.pit.insert(key, packet, name_at, nonce, hop_limit, record)
     }
 
-    /// A retransmission goes upstream with its own nonce and HopLimit.
+    /// A retransmission goes upstream with its own nonce and HopLimit, if there is room for it: it
+    /// may have a longer forwarding hint.
     fn join_pending(&mut self, index: u32, interest: &InterestView<'_>, record: InRecord) -> u32 {
         let nonce = record.nonce;
         let hop_limit = interest.hop_limit.map(|limit| limit - 1);
         let entry = self.pit.entry(index);
         if entry.nonce != nonce || entry.hop_limit != hop_limit {
             let packet = self.rewrite(interest, nonce, hop_limit);
-            let name_at = name_value_at(&packet);
-            let before = self.pit.replace_interest(index, packet);
-            self.pool.recycle(before);
-            let entry = self.pit.entry_mut(index);
-            entry.name_at = name_at;
-            entry.nonce = nonce;
-            entry.hop_limit = hop_limit;
+            if self.pit.has_room_instead(index, packet.len()) {
+                let name_at = name_value_at(&packet);
+                let before = self.pit.replace_interest(index, packet, name_at, nonce, hop_limit);
+                self.pool.recycle(before);
+            }
         }
         self.note_downstream(index, record);
         index

@@ -1,6 +1,8 @@
 //! Room in the PIT: whose pending Interests give way when it is full, and the end of those that
 //! closed faces have left behind.
 
+use core::cmp::Reverse;
+
 use arrayvec::ArrayVec;
 use weir_base::Instant;
 use weir_wire::{NackReason, NameView};
@@ -8,7 +10,7 @@ use weir_wire::{NackReason, NameView};
 use crate::io::Outbox;
 use crate::packet::{Asked, ReceivedPacket};
 use crate::router::Router;
-use crate::table::pit::{RECORD_BYTES, entry_bytes};
+use crate::table::pit::{RECORD_BYTES, entry_bytes_max};
 use crate::table::prefixes::PrefixHashes;
 
 /// Entries that are looked at to find out who has the most.
@@ -113,9 +115,12 @@ impl Router {
         if face.waits_for() >= self.config.pit_entries_per_face_max {
             return false;
         }
+        if self.pit.has_much_room() {
+            return true;
+        }
         let (entries, bytes) = match pending {
             Some(_) => (0, RECORD_BYTES),
-            None => (1, entry_bytes(received.packet.len())),
+            None => (1, entry_bytes_max(received.packet.len())),
         };
         self.pit.has_room(entries, bytes) || self.displace_others(now, asked, (entries, bytes), out)
     }
@@ -130,7 +135,9 @@ impl Router {
         out: &mut Outbox,
     ) -> bool {
         let prefix = self.prefix_of(asked.key.name);
-        let asker = Holder { host: asked.face.host(), prefix };
+        let face = self.faces.get(asked.face.slot(), asked.face.id());
+        let Some((_, host)) = face else { return false };
+        let asker = Holder { host, prefix };
         for _ in 0..ROUNDS_MAX {
             if !self.displace_some(now, asked, asker, out) {
                 return false;
@@ -205,9 +212,9 @@ impl Router {
         let prefix = self.prefix_of(name);
         let records = entry.in_records.iter();
         let faces = records.filter_map(|record| self.faces.get(record.face_slot, record.face));
-        let face =
-            faces.max_by_key(|face| (face.is_local(), core::cmp::Reverse(face.waits_for())))?;
-        let holder = Holder { host: face.host(), prefix };
+        let (face, host) =
+            faces.max_by_key(|(face, _)| (face.is_local(), Reverse(face.waits_for())))?;
+        let holder = Holder { host, prefix };
         Some(Sampled { index, bytes: entry.bytes(), is_local: face.is_local(), holder })
     }
 

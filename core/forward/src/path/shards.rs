@@ -450,7 +450,8 @@ impl Router {
                 self.store(now, &data, hashes);
             }
             (false, Some(face)) => {
-                self.on_unsolicited(now, &face, no_cache, DropReason::NotAsked, &data, hashes);
+                let refusal = Some(DropReason::NotAsked);
+                self.on_unsolicited(now, &face, no_cache, refusal, &data, hashes);
             }
             _ => {}
         }

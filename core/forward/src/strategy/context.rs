@@ -162,7 +162,7 @@ impl Context<'_> {
 }
 
 /// The face `egress`, when an Interest from `ingress` may go there at all.
-#[inline]
+#[inline(always)]
 pub(crate) fn is_eligible(
     faces: &FaceTable,
     ingress: FaceId,

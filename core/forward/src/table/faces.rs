@@ -8,11 +8,10 @@ use crate::io::{FaceAttributes, FaceScope, LinkType};
 #[derive(Clone, Copy)]
 pub(crate) struct Face {
     id: FaceId,
-    attributes: FaceAttributes,
-    /// The peer returns PIT tokens.
-    echoes: bool,
-    /// Since when it has answered without.
-    bare_since: Option<Instant>,
+    scope: FaceScope,
+    link_type: LinkType,
+    /// Strangers can send in the peer's name.
+    is_spoofable: bool,
     /// Its place in the table, until it is removed.
     slot: u32,
     /// PIT entries that it waits for.
@@ -32,27 +31,32 @@ impl Face {
         self.waits_for as usize
     }
 
-    /// A number that it has in common with the other faces of its host alone.
-    pub(crate) fn host(&self) -> u64 {
-        // Identifiers of faces are far from the upper half of numbers.
-        self.attributes.host.map_or(self.id.0, |host| host | 1 << 63)
-    }
-
     pub(crate) fn is_local(&self) -> bool {
-        self.attributes.scope == FaceScope::Local
+        self.scope == FaceScope::Local
     }
 
     pub(crate) fn is_spoofable(&self) -> bool {
-        self.attributes.is_spoofable
+        self.is_spoofable
     }
 
     pub(crate) fn is_ad_hoc(&self) -> bool {
-        self.attributes.link_type == LinkType::AdHoc
+        self.link_type == LinkType::AdHoc
     }
 
     pub(crate) fn is_point_to_point(&self) -> bool {
-        self.attributes.link_type == LinkType::PointToPoint
+        self.link_type == LinkType::PointToPoint
     }
+}
+
+/// A face, and what is seldom looked at.
+struct Known {
+    face: Face,
+    /// A number that it has in common with the other faces of its host alone.
+    host: u64,
+    /// The peer returns PIT tokens.
+    echoes: bool,
+    /// Since when it has answered without.
+    bare_since: Option<Instant>,
 }
 
 /// How long a peer that has returned PIT tokens must go without returning any before Data without
@@ -62,7 +66,7 @@ const ECHO_MEMORY_NS: u64 = 10 * NS_PER_S;
 /// Faces by identifier.
 pub(crate) struct FaceTable {
     table: Table,
-    faces: Slab<Face>,
+    faces: Slab<Known>,
     spoofable: usize,
 }
 
@@ -78,28 +82,31 @@ impl FaceTable {
 
     #[inline]
     fn index(&self, id: FaceId) -> Option<u32> {
-        self.table.find(Self::hash(id), |index| self.faces[index].id == id)
+        self.table.find(Self::hash(id), |index| self.faces[index].face.id == id)
     }
 
     #[inline]
     pub(crate) fn find(&self, id: FaceId) -> Option<Face> {
-        self.index(id).map(|index| self.faces[index])
+        self.index(id).map(|index| self.faces[index].face)
     }
 
     pub(crate) fn insert(&mut self, id: FaceId, attributes: FaceAttributes) {
-        self.spoofable += usize::from(attributes.is_spoofable);
+        let FaceAttributes { scope, link_type, is_spoofable, host } = attributes;
+        self.spoofable += usize::from(is_spoofable);
+        // Identifiers of faces are far from the upper half of numbers.
+        let host = host.map_or(id.0, |host| host | 1 << 63);
         match self.index(id) {
             Some(index) => {
-                let known = &mut self.faces[index].attributes;
-                self.spoofable -= usize::from(known.is_spoofable);
-                *known = attributes;
+                let known = &mut self.faces[index];
+                self.spoofable -= usize::from(known.face.is_spoofable);
+                known.face = Face { scope, link_type, is_spoofable, ..known.face };
+                known.host = host;
             }
             None => {
-                let (echoes, bare_since) = (false, None);
                 let (slot, waits_for) = (0, 0);
-                let face = Face { id, attributes, echoes, bare_since, slot, waits_for };
-                let slot = self.faces.insert(face);
-                self.faces[slot].slot = slot;
+                let face = Face { id, scope, link_type, is_spoofable, slot, waits_for };
+                let slot = self.faces.insert(Known { face, host, echoes: false, bare_since: None });
+                self.faces[slot].face.slot = slot;
                 self.table.insert(Self::hash(id), slot);
             }
         }
@@ -115,40 +122,42 @@ impl FaceTable {
     /// token of its Interest or without. Whether to take it for the peer's: without a token, only
     /// while the peer is not known to return them.
     pub(crate) fn is_believed(&mut self, now: Instant, face: &Face, has_token: bool) -> bool {
-        let Some(face) = self.faces.get_mut(face.slot).filter(|known| known.id == face.id) else {
+        let Some(known) = self.faces.get_mut(face.slot).filter(|known| known.face.id == face.id)
+        else {
             return false;
         };
-        if has_token || !face.echoes {
-            (face.echoes, face.bare_since) = (has_token, None);
+        if has_token || !known.echoes {
+            (known.echoes, known.bare_since) = (has_token, None);
             return true;
         }
-        let bare_since = *face.bare_since.get_or_insert(now);
-        face.echoes = now.ns_since(bare_since) < ECHO_MEMORY_NS;
-        !face.echoes
+        let bare_since = *known.bare_since.get_or_insert(now);
+        known.echoes = now.ns_since(bare_since) < ECHO_MEMORY_NS;
+        !known.echoes
     }
 
-    /// The face in `slot`, if it is still `id`.
-    pub(crate) fn get(&self, slot: u32, id: FaceId) -> Option<&Face> {
-        self.faces.get(slot).filter(|face| face.id == id)
+    /// The face in `slot`, if it is still `id`, and the number of its host.
+    pub(crate) fn get(&self, slot: u32, id: FaceId) -> Option<(Face, u64)> {
+        let known = self.faces.get(slot).filter(|known| known.face.id == id)?;
+        Some((known.face, known.host))
     }
 
     /// The face waits for one more PIT entry.
     pub(crate) fn begin_wait(&mut self, slot: u32) {
-        self.faces[slot].waits_for += 1;
+        self.faces[slot].face.waits_for += 1;
     }
 
     /// The face in `slot`, if it is still `id`, waits for one less.
     pub(crate) fn end_wait(&mut self, slot: u32, id: FaceId) {
-        if let Some(face) = self.faces.get_mut(slot).filter(|face| face.id == id) {
-            face.waits_for -= 1;
+        if let Some(known) = self.faces.get_mut(slot).filter(|known| known.face.id == id) {
+            known.face.waits_for -= 1;
         }
     }
 
     pub(crate) fn remove(&mut self, id: FaceId) {
         if let Some(index) = self.index(id) {
             self.table.remove(Self::hash(id), index);
-            let face = self.faces.remove(index);
-            self.spoofable -= usize::from(face.is_spoofable());
+            let known = self.faces.remove(index);
+            self.spoofable -= usize::from(known.face.is_spoofable);
         }
     }
 }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::mem;
 
 use weir_base::{FaceId, Instant, Packet, Pool, Slab, Table, TimerWheel};
-use weir_wire::{NackReason, NameView, PitToken, tlv};
+use weir_wire::{NackReason, NameView, PACKET_SIZE_MAX, PitToken, tlv};
 
 use crate::table::measurements::{Flight, Listener};
 
@@ -130,6 +130,12 @@ pub(crate) struct PitEntry {
 }
 
 impl PitEntry {
+    /// Whether `face` was asked first.
+    #[inline]
+    pub(crate) fn is_first_asked(&self, face: FaceId) -> bool {
+        self.out_records.first.as_ref().is_some_and(|record| record.face == face)
+    }
+
     /// Octets of memory that it takes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.into()
@@ -175,8 +181,16 @@ const ENTRY_BYTES: usize = size_of::<Option<PitEntry>>() + 4 + 24 + 20;
 /// Octets that a downstream beyond the first takes.
 pub(crate) const RECORD_BYTES: u64 = size_of::<InRecord>() as u64;
 
-/// Octets that an entry takes for an Interest of `len` octets.
-pub(crate) fn entry_bytes(len: usize) -> u64 {
+/// Octets that an Interest may grow by when a nonce is added: the element and longer outer lengths.
+pub(crate) const REWRITE_GROWTH: usize = 16;
+
+/// Octets that an entry takes at most for an Interest that came with `len` octets.
+pub(crate) fn entry_bytes_max(len: usize) -> u64 {
+    entry_bytes(len + REWRITE_GROWTH)
+}
+
+/// Octets that an entry takes for an Interest that leaves with `len` octets.
+fn entry_bytes(len: usize) -> u64 {
     (ENTRY_BYTES + Pool::footprint(len)) as u64
 }
 
@@ -188,6 +202,8 @@ pub(crate) struct Pit {
     entries_max: usize,
     bytes: u64,
     bytes_max: u64,
+    /// As long as all entries take less, there is room for any Interest.
+    plenty_bytes: u64,
     /// Entries with CanBePrefix by number of components: Data looks only at lengths that exist.
     prefix_lengths: LengthCount,
     /// Entries that end in an implicit digest, by number of components.
@@ -238,6 +254,7 @@ impl Pit {
             entries_max,
             bytes: 0,
             bytes_max,
+            plenty_bytes: bytes_max.saturating_sub(entry_bytes_max(PACKET_SIZE_MAX)),
             prefix_lengths: LengthCount::default(),
             digest_lengths: LengthCount::default(),
             spare_in: Vec::new(),
@@ -255,8 +272,13 @@ impl Pit {
         self.bytes
     }
 
-    /// Whether there is room for `entries` more of `bytes` octets together.
+    /// Whether there is room for any Interest, at a glance.
     #[inline]
+    pub(crate) fn has_much_room(&self) -> bool {
+        self.entries.len() < self.entries_max && self.bytes < self.plenty_bytes
+    }
+
+    /// Whether there is room for `entries` more of `bytes` octets together.
     pub(crate) fn has_room(&self, entries: usize, bytes: u64) -> bool {
         self.entries.len() + entries <= self.entries_max && self.bytes + bytes <= self.bytes_max
     }
@@ -281,13 +303,29 @@ impl Pit {
         entry.in_records.push(record);
     }
 
-    /// Another Interest goes upstream for an entry from now on.
-    pub(crate) fn replace_interest(&mut self, index: u32, interest: Packet) -> Packet {
+    /// Whether there is room for an Interest of `len` octets in place of the one of an entry.
+    pub(crate) fn has_room_instead(&self, index: u32, len: usize) -> bool {
+        let before = Pool::footprint(self.entries[index].interest.len()) as u64;
+        let after = Pool::footprint(len) as u64;
+        after <= before || self.has_room(0, after - before)
+    }
+
+    /// Another Interest goes upstream for an entry from now on: another nonce, perhaps another
+    /// forwarding hint. Returns the one before.
+    pub(crate) fn replace_interest(
+        &mut self,
+        index: u32,
+        interest: Packet,
+        name_at: (u16, u16),
+        nonce: u32,
+        hop_limit: Option<u8>,
+    ) -> Packet {
         let entry = &mut self.entries[index];
         let footprint = |packet: &Packet| Pool::footprint(packet.len()) as u64;
         let (before, after) = (footprint(&entry.interest), footprint(&interest));
         entry.bytes = (entry.bytes() + after - before) as u32;
         self.bytes = self.bytes + after - before;
+        (entry.name_at, entry.nonce, entry.hop_limit) = (name_at, nonce, hop_limit);
         mem::replace(&mut entry.interest, interest)
     }
 

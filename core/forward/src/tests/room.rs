@@ -130,6 +130,27 @@ fn large_interests_are_bounded_by_their_octets() {
     assert_eq!((bed.router.stats().pit_entries, bed.router.stats().pit_bytes), (0, 0));
 }
 
+/// A retransmission may bring a longer forwarding hint.
+#[test]
+fn interests_do_not_grow_beyond_the_bound_once_they_are_pending() {
+    const BYTES_MAX: u64 = 100_000;
+    let config = RouterConfig { pit_bytes_max: BYTES_MAX, ..RouterConfig::default() };
+    let mut bed = Bed::with_config(config);
+    bed.route("/a", &[(U, 0)]);
+    let mut hint: Name = "/hint".parse().unwrap();
+    hint.append_str(&"x".repeat(8000));
+    for turn in 0..2 {
+        for number in 0..150 {
+            let plain = Ask::new(&alloc::format!("/a/{number}"), 1000 * turn + number);
+            let hint = (turn == 1).then(|| hint.clone());
+            bed.ask(V, &Ask { hint, ..plain });
+        }
+    }
+    let stats = bed.router.stats();
+    assert!(stats.pit_entries == 150 && stats.pit_bytes <= BYTES_MAX, "{stats:?}");
+    assert!(stats.pit_bytes > BYTES_MAX - 10_000, "{}", stats.pit_bytes);
+}
+
 /// Each face that joins a pending Interest takes memory, too.
 #[test]
 fn downstreams_that_join_count_in_octets() {
