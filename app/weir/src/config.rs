@@ -18,7 +18,7 @@ use weir_forward::{DataSource, PREFIX_COMPONENTS_MAX};
 use weir_options::{DisksOptions, StoreOptions};
 use weir_runtime::{
     DisciplineConfig, FaceBounds, FaceDefaults, Listener, ManagementConfig, RuntimeConfig,
-    StaticFace, StrategyKind, THREADS_MAX, TrustAnchor,
+    StaticFace, StrategyKind, THREADS_MAX, TrustAnchor, memory_bytes_least,
 };
 use weir_wire::{Name, PACKET_SIZE_MAX};
 
@@ -73,6 +73,7 @@ pub(crate) struct RouterSection {
     pub(crate) pit_entries_per_face_max: usize,
     #[serde(deserialize_with = "interest_lifetime")]
     pub(crate) interest_lifetime_max: Time,
+    pub(crate) memory_max: toml::Spanned<Size>,
     #[serde(deserialize_with = "positive")]
     pub(crate) fib_entries_max: usize,
     pub(crate) data_from: DataSource,
@@ -86,6 +87,7 @@ impl Default for RouterSection {
             pit_entries_max: 1_000_000,
             pit_entries_per_face_max: 250_000,
             interest_lifetime_max: to_time(Duration::from_secs(60)),
+            memory_max: toml::Spanned::new(0..0, Size { bytes: 256 << 20 }),
             fib_entries_max: 1_000_000,
             data_from: DataSource::default(),
             producer_regions: Vec::new(),
@@ -117,6 +119,8 @@ pub(crate) struct FacesSection {
     pub(crate) discipline: DisciplineText,
     #[serde(deserialize_with = "idle_timeout")]
     pub(crate) idle_timeout: Time,
+    #[serde(deserialize_with = "stall_timeout")]
+    pub(crate) stall_timeout: Time,
 }
 
 fn to_time(duration: Duration) -> Time {
@@ -150,6 +154,7 @@ impl Default for FacesSection {
             mark_interval: to_time(defaults.mark_interval),
             discipline: DisciplineText(defaults.discipline),
             idle_timeout: to_time(defaults.idle_timeout),
+            stall_timeout: to_time(defaults.stall_timeout),
         }
     }
 }
@@ -325,6 +330,12 @@ fn interest_lifetime<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time,
 
 fn idle_timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
     let remedy = "a timeout of 0 would close every face at once; give for example \"600s\"";
+    above_zero(Time::deserialize(deserializer)?, remedy)
+}
+
+fn stall_timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
+    let remedy =
+        "a timeout of 0 would close every connection that is busy; give for example \"60s\"";
     above_zero(Time::deserialize(deserializer)?, remedy)
 }
 
@@ -573,6 +584,10 @@ impl FileConfig {
                 );
             }
         }
+        if let Err(error) = config.check_memory() {
+            let line = 1 + text[..config.router.memory_max.span().start].matches('\n').count();
+            bail!("{origin}: line {line}: {error}");
+        }
         if config.management.localhop && config.management.trust_anchors.is_empty() {
             bail!(
                 "{origin}: [management] `localhop` is true but `trust_anchors` is empty, so no \
@@ -603,7 +618,8 @@ impl FileConfig {
 
     /// What the runtime is started with. Reads the trust anchors' files.
     pub(crate) fn to_runtime(&self) -> anyhow::Result<RuntimeConfig> {
-        let threads = self.router.threads.count(!self.disk.is_empty());
+        let threads = self.threads();
+        self.check_memory().map_err(anyhow::Error::msg)?;
         Ok(RuntimeConfig {
             threads,
             store: self.store.config(),
@@ -611,6 +627,7 @@ impl FileConfig {
             pit_entries_max: self.router.pit_entries_max,
             pit_entries_per_face_max: self.router.pit_entries_per_face_max,
             interest_lifetime_max: Duration::from_nanos(self.router.interest_lifetime_max.ns),
+            memory_bytes_max: self.router.memory_max.get_ref().bytes,
             fib_entries_max: self.router.fib_entries_max,
             data_source: self.router.data_from,
             unsolicited: self.store.unsolicited,
@@ -632,6 +649,24 @@ impl FileConfig {
             metrics: self.metrics.address,
             handle_signals: true,
         })
+    }
+
+    fn threads(&self) -> usize {
+        self.router.threads.count(!self.disk.is_empty())
+    }
+
+    fn check_memory(&self) -> Result<(), String> {
+        let threads = self.threads();
+        let least = Size { bytes: memory_bytes_least(threads) };
+        let given = self.router.memory_max.get_ref();
+        if given.bytes >= least.bytes {
+            return Ok(());
+        }
+        let plural = if threads == 1 { "" } else { "s" };
+        Err(format!(
+            "[router] `memory_max` is {given}, too little for {threads} packet thread{plural}; \
+             give at least \"{least}\""
+        ))
     }
 
     fn listeners(&self) -> anyhow::Result<Vec<Listener>> {
@@ -665,6 +700,7 @@ impl FileConfig {
             mark_interval: Duration::from_nanos(self.faces.mark_interval.ns),
             discipline: self.faces.discipline.0,
             idle_timeout: Duration::from_nanos(self.faces.idle_timeout.ns),
+            stall_timeout: Duration::from_nanos(self.faces.stall_timeout.ns),
         }
     }
 

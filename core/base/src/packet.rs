@@ -106,6 +106,12 @@ impl Packet {
         Self(unsafe { self.0.narrowed(range.start, range.end - range.start) })
     }
 
+    /// Octets of memory of the block that the packet keeps, which others may keep too.
+    pub fn held_bytes(&self) -> usize {
+        // SAFETY: the packet is a holder of its block.
+        self.0.block().map_or(0, |block| unsafe { Header::block_bytes(block) })
+    }
+
     /// A clone, without a locked instruction when there is no holder beside this one.
     ///
     /// A locked instruction waits for all writes before it, such as those of the octets of a packet

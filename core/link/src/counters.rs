@@ -55,6 +55,9 @@ link_drops! {
     ReassemblyFull = "reassembly-full",
     /// The egress queue is full.
     QueueFull = "egress-queue-full",
+    /// All egress queues together are full, and this one is among the longest: its newest frame
+    /// gave way.
+    EgressMemory = "egress-memory-full",
     /// More Interests wait for their turn than the rate-limiting discipline holds.
     InterestRate = "interest-rate-exceeded",
     /// The frame exceeds the MTU and may not be, or cannot be, cut.

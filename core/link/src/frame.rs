@@ -8,9 +8,6 @@ use weir_base::{Packet, Pool};
 /// copying.
 pub(crate) const FRAME_PREFIX_MAX: usize = 71;
 
-/// A payload up to this size is worth copying to set free the receive block it lies in.
-const DETACH_BYTES_MAX: usize = 512;
-
 /// One frame ready to be sent: header octets, then payload octets.
 #[derive(Clone)]
 pub struct Frame {
@@ -63,9 +60,10 @@ impl Frame {
         usize::from(self.prefix_len) + self.payload.len()
     }
 
-    /// Copies a small payload out of the receive block that it lies in, which is free then.
+    /// Copies a payload out of the block that it lies in, if that is more than twice its size: the
+    /// block is free then.
     pub(crate) fn detach(&mut self, pool: &mut Pool) {
-        if self.payload.len() <= DETACH_BYTES_MAX {
+        if self.payload.held_bytes() > 2 * Pool::footprint(self.payload.len()) {
             self.payload = pool.copy(&self.payload);
         }
     }

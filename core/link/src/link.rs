@@ -135,12 +135,6 @@ impl Link {
         self.egress.wire_bytes()
     }
 
-    /// Octets of memory held for packets in reassembly.
-    #[cfg(test)]
-    pub(crate) fn partial_bytes(&self) -> usize {
-        self.decoder.partial_bytes()
-    }
-
     /// Frames ready to be sent, oldest first.
     pub fn frames(&self) -> impl ExactSizeIterator<Item = &Frame> + Clone {
         self.egress.ready().frames().iter()
@@ -196,11 +190,53 @@ impl Link {
         }
     }
 
-    /// Moves small queued packets into blocks of their own. To be called when the socket takes no
-    /// more: an Interest of 40 octets would else hold a whole receive block for as long as it
-    /// waits. Each frame is looked at once.
-    pub fn detach_small_frames(&mut self, pool: &mut Pool) {
-        self.egress.detach_small(pool);
+    /// Moves queued packets out of blocks that are much larger than they. To be called when the
+    /// socket takes no more: an Interest of 40 octets would else hold a whole receive block for as
+    /// long as it waits. Each frame is looked at once.
+    pub fn detach_frames(&mut self, pool: &mut Pool) {
+        self.egress.detach(pool);
+    }
+
+    /// Octets of memory that the egress takes, about, when its frames are
+    /// [detached](Self::detach_frames).
+    #[inline]
+    pub fn egress_memory_bytes(&self) -> u64 {
+        self.egress.memory_bytes()
+    }
+
+    /// Drops the newest of what waits, as [`LinkDrop::EgressMemory`], until the egress takes
+    /// `bytes_max` octets or less. On a stream the oldest frame stays whatever it takes: the socket
+    /// may have sent a part of it.
+    pub fn shed_egress(&mut self, bytes_max: u64, is_stream: bool) {
+        let kept_frames = usize::from(is_stream);
+        while self.egress.memory_bytes() > bytes_max && self.egress.drop_newest(kept_frames) {
+            self.counters.drops.count(LinkDrop::EgressMemory);
+        }
+    }
+
+    /// Octets of memory held for packets in reassembly.
+    #[inline]
+    pub fn partial_bytes(&self) -> usize {
+        self.decoder.partial_bytes()
+    }
+
+    /// The packets in reassembly: until when each waits for another fragment, an identifier among
+    /// those of this face, and octets of memory.
+    pub fn partials(&self) -> impl Iterator<Item = (Instant, u64, usize)> {
+        self.decoder.partials()
+    }
+
+    /// Gives up a packet in reassembly, as [`LinkDrop::ReassemblyFull`].
+    pub fn discard_partial(&mut self, id: u64) {
+        if self.decoder.discard(id) {
+            self.counters.drops.count(LinkDrop::ReassemblyFull);
+        }
+    }
+
+    /// Gives back the memory of what is empty now. Cheap, but not to be called for every packet.
+    pub fn shrink(&mut self) {
+        self.egress.shrink();
+        self.decoder.shrink();
     }
 
     /// When [`poll`](Self::poll) should be called next; may be early, never late.

@@ -1,3 +1,5 @@
+mod bounds;
+
 use std::string::ToString;
 use std::vec;
 use std::vec::Vec;
@@ -383,18 +385,6 @@ fn the_egress_queue_is_bounded_and_drops_are_counted() {
     link.discard_front(LinkDrop::SocketRefused);
     assert_eq!(link.counters().drops[LinkDrop::SocketRefused], 1);
     assert_eq!(link.counters().out_frames, 1);
-}
-
-#[test]
-fn small_frames_stop_holding_their_blocks() {
-    let mut link = Link::new(LinkConfig::stream());
-    let packet = interest();
-    link.enqueue(START, LpHeader::default(), packet.clone()).unwrap();
-    link.enqueue(START, LpHeader::default(), data(8000)).unwrap();
-    link.detach_small_frames(&mut pool());
-    let frame = link.frames().next().unwrap();
-    assert_ne!(frame.payload().as_ptr(), packet.as_ptr());
-    assert_eq!(frame.payload()[..], packet[..]);
 }
 
 #[test]

@@ -64,6 +64,11 @@ macro_rules! sockets {
                 match self { $(Self::$variant(one) => one.is_local(),)+ }
             }
 
+            /// Octets of memory that the beginning of a packet takes whose rest has not come yet.
+            pub fn held_bytes(&self) -> usize {
+                match self { $(Self::$variant(one) => one.held_bytes(),)+ }
+            }
+
             /// How a face over this socket has its link, unless it is told otherwise.
             pub fn link_config(&self) -> LinkConfig {
                 match self { $(Self::$variant(one) => ($default_link)(one),)+ }

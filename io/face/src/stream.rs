@@ -115,6 +115,11 @@ impl StreamSocket {
         self.is_local
     }
 
+    /// Octets of memory that the beginning of a packet takes whose rest has not come yet.
+    pub fn held_bytes(&self) -> usize {
+        self.tail.held_bytes()
+    }
+
     /// Reads about one block's worth and appends the frames (whole TLVs of type Interest, Data or
     /// LpPacket) to `frames`. Frames share the block they were read into.
     ///

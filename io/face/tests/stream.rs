@@ -129,7 +129,7 @@ fn a_reader_that_stops_costs_a_bounded_queue() {
             }
         }
         let status = face.send(&mut link).unwrap();
-        link.detach_small_frames(&mut pool);
+        link.detach_frames(&mut pool);
         assert_eq!(status == SendStatus::Drained, link.is_egress_empty());
     }
     assert!(refused > 500, "24 MB do not fit into queue and socket");

@@ -32,6 +32,11 @@ pub struct RuntimeConfig {
     pub pit_entries_per_face_max: usize,
     /// How long Interests of other hosts wait at most.
     pub interest_lifetime_max: Duration,
+    /// Octets of memory beside the content store, at least
+    /// [`memory_bytes_least`](crate::memory_bytes_least). Shared out: a half for the PIT, an eighth
+    /// for egress queues, a sixteenth each for reassembly, for beginnings of packets on connections
+    /// and for packet buffers at rest.
+    pub memory_bytes_max: u64,
     /// Most FIB entries.
     pub fib_entries_max: usize,
     /// Whose Data satisfies a pending Interest.
@@ -125,6 +130,8 @@ pub struct FaceDefaults {
     pub discipline: DisciplineConfig,
     /// On-demand UDP faces close after this much silence (NFD: 600 s).
     pub idle_timeout: Duration,
+    /// A connection closes when its peer takes nothing for this long while packets wait for it.
+    pub stall_timeout: Duration,
 }
 
 impl Default for FaceDefaults {
@@ -137,6 +144,7 @@ impl Default for FaceDefaults {
             mark_interval: Duration::from_millis(100),
             discipline: DisciplineConfig::default(),
             idle_timeout: Duration::from_secs(600),
+            stall_timeout: Duration::from_secs(60),
         }
     }
 }

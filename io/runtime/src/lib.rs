@@ -9,6 +9,7 @@ mod error;
 mod gathered;
 mod handle;
 mod mailbox;
+mod memory;
 mod message;
 mod metrics;
 mod profile;
@@ -24,6 +25,7 @@ pub use config::{
 };
 pub use error::{StartError, StopError};
 pub use handle::Handle;
+pub use memory::memory_bytes_least;
 pub use profile::{FunctionSamples, Profiler};
 pub use rooms::FaceBounds;
 pub use snapshot::{DiskSnapshot, FaceSnapshot, Snapshot};

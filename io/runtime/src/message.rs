@@ -137,6 +137,8 @@ pub(crate) enum CloseReason {
     Replaced,
     /// There was no room for another peer, and this one was used least.
     Displaced,
+    /// The peer took nothing for the stall timeout, or for longest while too much waited.
+    Stalled,
 }
 
 /// Why a connection is made.

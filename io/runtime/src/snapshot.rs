@@ -88,6 +88,10 @@ pub(crate) struct WorkerCounters {
     pub(crate) unknown_peer_refused: u64,
     /// Streams that closed because what came could not be cut into packets.
     pub(crate) framing_lost: u64,
+    /// Peers' faces that gave way to others.
+    pub(crate) faces_displaced: u64,
+    /// Connections that closed because their peers took nothing.
+    pub(crate) faces_stalled: u64,
     /// Errors that broke a UDP port.
     pub(crate) port_errors: u64,
     /// Turns of the event loop.
@@ -113,7 +117,9 @@ impl Snapshot {
     /// Adds the counters of a packet thread.
     pub(crate) fn add_worker(&mut self, worker: &WorkerCounters) {
         let counts = [
+            ("face-displaced", worker.faces_displaced),
             ("face-gone", worker.face_gone),
+            ("face-stalled", worker.faces_stalled),
             ("framing-lost", worker.framing_lost),
             ("management-overflow", worker.management_overflow),
             ("port-error", worker.port_errors),

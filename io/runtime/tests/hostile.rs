@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::{PATIENCE, TestRouter, data, interest, name};
 use weir_link::LinkDrop;
-use weir_wire::{Interest, NackReason};
+use weir_wire::{Interest, LpFraming, LpHeader, NackReason};
 
 fn link_drops(router: &TestRouter, reason: LinkDrop) -> u64 {
     let snapshot = router.snapshot();
@@ -49,6 +49,114 @@ fn a_peer_that_never_reads_costs_its_bounded_queue() {
     other.got().data();
     // And when it reads at last, it gets what was kept for it.
     deaf.got().data();
+}
+
+/// The least that one packet thread works with: 2 MiB wait to be sent, 1 MiB is in reassembly,
+/// 1 MiB of beginnings of packets wait on connections.
+const MEMORY_BYTES: u64 = 16 << 20;
+
+#[test]
+fn all_peers_that_never_read_cost_one_bounded_amount_together() {
+    let router = TestRouter::start_with(|config| config.memory_bytes_max = MEMORY_BYTES);
+    let mut producer = router.unix();
+    producer.register("/big");
+    let mut deaf: Vec<_> = (0..24).map(|_| router.unix()).collect();
+    let content = vec![1; 8000];
+    for i in 0..400 {
+        let uri = format!("/big/{i}");
+        deaf[0].send(&interest(&uri));
+        producer.got().interest();
+        producer.send(&data(&uri, &content));
+        for peer in &mut deaf[1..] {
+            peer.send(&interest(&uri));
+        }
+    }
+    router.wait_until("the longest queues gave way", |snapshot| {
+        let waiting: u64 = snapshot.faces.iter().map(|face| face.queue_bytes).sum();
+        assert!(waiting <= MEMORY_BYTES / 8, "{waiting}");
+        snapshot.router.in_interests as usize >= 400 * deaf.len()
+            && link_drops(&router, LinkDrop::EgressMemory) > 100
+    });
+    // Who reads is served, from the same store.
+    let mut other = router.unix();
+    for i in 0..400 {
+        other.send(&interest(&format!("/big/{i}")));
+        other.got().data();
+    }
+    // What a deaf one gets when it reads at last is whole and in order.
+    let numbers = (0..100).map(|_| common::name_of(&deaf[7].got().data()));
+    assert!(numbers.eq((0..100).map(|i| format!("/big/{i}"))));
+    assert_eq!(runtime_drops(&router, "face-stalled"), 0);
+}
+
+#[test]
+fn a_connection_that_takes_nothing_for_long_is_closed() {
+    let router = TestRouter::start_with(|config| {
+        config.face_defaults.stall_timeout = Duration::from_millis(300);
+    });
+    let mut producer = router.unix();
+    producer.register("/big");
+    let (mut deaf, mut idle) = (router.tcp(), router.tcp());
+    idle.send(&interest("/nowhere"));
+    idle.got().nack();
+    let content = vec![1; 8000];
+    for i in 0..2000 {
+        let uri = format!("/big/{i}");
+        deaf.send(&interest(&uri));
+        producer.got().interest();
+        producer.send(&data(&uri, &content));
+    }
+    router.wait_until("it is closed", |_| runtime_drops(&router, "face-stalled") == 1);
+    // A connection for which nothing waits may be silent for as long as it likes.
+    idle.send(&interest("/nowhere"));
+    idle.got().nack();
+    assert_eq!(router.snapshot().faces.len(), 2);
+}
+
+#[test]
+fn partial_packets_of_many_peers_cost_one_bounded_amount_together() {
+    let fragment = |id: u64, index: u64, count: u64, octets: &[u8]| {
+        let framing = LpFraming {
+            sequence: Some(id + index),
+            frag_index: index,
+            frag_count: count,
+            ..LpFraming::BARE
+        };
+        LpHeader::default().encode(&framing, &[], Some(octets))
+    };
+    let router = TestRouter::start_with(|config| config.memory_bytes_max = MEMORY_BYTES);
+    // Each of these claims a buffer for the largest packet.
+    let peers: Vec<_> = (0..40).map(|_| router.udp()).collect();
+    for id in 0..10 {
+        for peer in &peers {
+            peer.send(&fragment(1000 * id, 0, 400, &[6; 30]));
+        }
+    }
+    router
+        .wait_until("the oldest gave way", |_| link_drops(&router, LinkDrop::ReassemblyFull) > 100);
+    let honest = router.udp();
+    let whole = interest("/a/name/in/two/fragments");
+    let (first, rest) = whole.split_at(10);
+    honest.send(&fragment(70, 0, 2, first));
+    honest.send(&fragment(70, 1, 2, rest));
+    assert_eq!(honest.got().nack(), NackReason::NoRoute);
+}
+
+#[test]
+fn beginnings_of_packets_on_many_connections_cost_one_bounded_amount_together() {
+    let router = TestRouter::start_with(|config| config.memory_bytes_max = MEMORY_BYTES);
+    let packet = data("/x", &[1; 8000]);
+    let mut peers: Vec<_> = (0..200).map(|_| router.tcp()).collect();
+    for peer in &mut peers {
+        peer.send(&packet[..8000]);
+    }
+    router.wait_until("some gave way", |_| runtime_drops(&router, "face-displaced") > 50);
+    let mut honest = router.tcp();
+    let whole = interest("/a/name/in/two/pieces");
+    honest.send(&whole[..10]);
+    std::thread::sleep(Duration::from_millis(20));
+    honest.send(&whole[10..]);
+    assert_eq!(honest.got().nack(), NackReason::NoRoute);
 }
 
 #[test]

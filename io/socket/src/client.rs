@@ -233,7 +233,7 @@ impl Client {
             let status = self.connection.flush().map_err(|error| lost(&error))?;
             if status == SendStatus::WouldBlock {
                 self.is_writable = false;
-                self.connection.link.detach_small_frames(&mut self.pool);
+                self.connection.link.detach_frames(&mut self.pool);
             }
         }
         Ok(())

@@ -74,8 +74,22 @@ impl Decoder {
         }
     }
 
+    /// The packets in reassembly: deadline, identifier, octets of memory.
+    pub(crate) fn partials(&self) -> impl Iterator<Item = (Instant, u64, usize)> {
+        self.reassembly.partials()
+    }
+
+    /// Gives up a packet in reassembly. False if there is none of this identifier.
+    pub(crate) fn discard(&mut self, id: u64) -> bool {
+        self.reassembly.discard_id(id)
+    }
+
+    pub(crate) fn shrink(&mut self) {
+        self.reassembly.shrink();
+    }
+
     /// Octets of memory held for packets in reassembly.
-    #[cfg(test)]
+    #[inline]
     pub(crate) fn partial_bytes(&self) -> usize {
         self.reassembly.bytes()
     }

@@ -8,6 +8,14 @@ use weir_wire::lp::{LpFraming, LpHeader};
 use super::config::{CodecConfig, FRAGMENT_COUNT_MAX, REASSEMBLY_TIMEOUT_NS};
 use crate::counters::{DropCounters, LinkDrop};
 
+/// Octets of memory of a partial packet beside its buffer and its early fragments.
+const PARTIAL_BYTES: usize = 2 * size_of::<Partial>();
+/// Octets of memory of an early fragment's place in its list, which doubles as it grows.
+const EARLY_BYTES: usize = 2 * size_of::<(u32, Packet)>();
+/// Lists of early fragments that are kept for use again, and their longest.
+const SPARE_LISTS_MAX: usize = 4;
+const SPARE_LIST_LEN_MAX: usize = 32;
+
 /// Fields that matter here only by being there.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Extras {
@@ -141,14 +149,33 @@ impl Reassembly {
         (!self.ids.is_empty()).then_some(self.earliest)
     }
 
-    #[cfg(test)]
+    #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
+    /// Deadline, identifier and octets of memory of each partial packet.
+    pub(crate) fn partials(&self) -> impl Iterator<Item = (Instant, u64, usize)> {
+        let rows = self.deadlines.iter().zip(&self.ids).zip(&self.partials);
+        rows.map(|((&deadline, &id), partial)| (deadline, id, partial.charge))
+    }
+
+    /// Gives up a partial packet. False if there is none of this identifier.
+    pub(crate) fn discard_id(&mut self, id: u64) -> bool {
+        let at = self.ids.iter().rposition(|&known| known == id);
+        at.map(|at| self.discard(at)).is_some()
+    }
+
+    /// Gives back the memory of empty tables.
+    pub(crate) fn shrink(&mut self) {
+        if self.ids.is_empty() {
+            *self = Self::default();
+        }
+    }
+
     fn begin(&mut self, id: u64, frag_count: u32, size: usize, pool: &mut Pool) -> usize {
         let buffer = pool.alloc(size);
-        let charge = Pool::footprint(buffer.capacity());
+        let charge = Pool::footprint(buffer.capacity()) + PARTIAL_BYTES;
         self.bytes += charge;
         self.ids.push(id);
         self.deadlines.push(Instant::FAR_FUTURE);
@@ -200,9 +227,16 @@ impl Reassembly {
     }
 
     fn discard(&mut self, at: usize) {
-        let mut early = self.remove(at).early;
+        let early = self.remove(at).early;
+        keep_spare(&mut self.spare, early);
+    }
+}
+
+/// Keeps a list for the next partial packet, unless it grew long or there are enough.
+fn keep_spare(spare: &mut Vec<Vec<(u32, Packet)>>, mut early: Vec<(u32, Packet)>) {
+    if spare.len() < SPARE_LISTS_MAX && early.capacity() <= SPARE_LIST_LEN_MAX {
         early.clear();
-        self.spare.push(early);
+        spare.push(early);
     }
 }
 
@@ -230,7 +264,7 @@ impl Partial {
             let at = self.early_position(index).expect_err("duplicates are refused before");
             self.early.insert(at, (index, pool.copy(fragment.octets)));
             self.early_len += fragment.octets.len();
-            self.charge += Pool::footprint(fragment.octets.len());
+            self.charge += Pool::footprint(fragment.octets.len()) + EARLY_BYTES;
             return;
         }
         self.append(fragment.octets, pool);
@@ -256,7 +290,7 @@ impl Partial {
 
     fn into_whole(self, spare: &mut Vec<Vec<(u32, Packet)>>) -> Whole {
         debug_assert!(self.early.is_empty());
-        spare.push(self.early);
+        keep_spare(spare, self.early);
         let (mut header, extras) = self.header.expect("fragment 0 is among all");
         header.congestion_mark = self.congestion_mark;
         Whole { header, extras, packet: self.buffer.freeze(self.filled) }

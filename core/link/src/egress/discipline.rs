@@ -45,6 +45,11 @@ pub(crate) trait Discipline: Sized {
         Load::default()
     }
 
+    /// Takes back the newest packet that it keeps.
+    fn drop_newest(&mut self) -> Option<Outgoing> {
+        None
+    }
+
     /// Gives all that it keeps to `out`: the face goes down, or gets another discipline.
     fn release(&mut self, _now: Instant, _out: &mut Outlet<'_>) {}
 }

@@ -80,6 +80,10 @@ macro_rules! disciplines {
                 match self { $(Self::$variant(one) => one.held(),)+ }
             }
 
+            pub(crate) fn drop_newest(&mut self) -> Option<Outgoing> {
+                match self { $(Self::$variant(one) => one.drop_newest(),)+ }
+            }
+
             pub(crate) fn release(&mut self, now: Instant, out: &mut Outlet<'_>) {
                 match self { $(Self::$variant(one) => one.release(now, out),)+ }
             }

@@ -148,6 +148,12 @@ impl<Next: Discipline<Config = ()>> Discipline for InterestRate<Next> {
         }
     }
 
+    fn drop_newest(&mut self) -> Option<Outgoing> {
+        let Some(newest) = self.held.pop_back() else { return self.next.drop_newest() };
+        self.load.remove(newest.packet.len());
+        Some(newest)
+    }
+
     fn release(&mut self, now: Instant, out: &mut Outlet<'_>) {
         while !self.held.is_empty() {
             self.send_oldest(now, out);

@@ -130,8 +130,23 @@ impl Egress {
         self.socket_backlog_bytes = bytes;
     }
 
-    pub(crate) fn detach_small(&mut self, pool: &mut Pool) {
-        self.ready.detach_small(pool);
+    pub(crate) fn detach(&mut self, pool: &mut Pool) {
+        self.ready.detach(pool);
+    }
+
+    /// Octets of memory of all that waits, about.
+    #[inline]
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.ready.memory_bytes() + self.discipline.held().charged_bytes
+    }
+
+    /// Takes back the newest of what waits. As many frames as `kept` stay.
+    pub(crate) fn drop_newest(&mut self, kept: usize) -> bool {
+        self.discipline.drop_newest().is_some() || self.ready.pop_newest(kept).is_some()
+    }
+
+    pub(crate) fn shrink(&mut self) {
+        self.ready.shrink();
     }
 
     #[inline]

@@ -7,6 +7,8 @@ use crate::frame::Frame;
 /// What a packet in memory is charged beside its own octets, so that a queue of tiny packets is
 /// bounded too.
 const PACKET_CHARGE_BYTES: u64 = 96;
+/// What a frame takes of memory beyond its charge: its place in a list that doubles as it grows.
+const FRAME_EXTRA_BYTES: u64 = 128;
 
 /// How much waits. Octets on the wire and octets of memory are counted apart: marking goes by the
 /// former as NFD does, the bound by the latter.
@@ -38,7 +40,7 @@ impl Load {
 pub(crate) struct Ready {
     frames: VecDeque<Frame>,
     load: Load,
-    /// This many frames at the front hold no receive block for the sake of a small packet.
+    /// This many frames at the front hold no block much larger than their packet.
     detached: usize,
 }
 
@@ -55,6 +57,30 @@ impl Ready {
         Some(frame)
     }
 
+    /// Takes the newest frame back, unless there are only `kept`.
+    pub(crate) fn pop_newest(&mut self, kept: usize) -> Option<Frame> {
+        if self.frames.len() <= kept {
+            return None;
+        }
+        let frame = self.frames.pop_back()?;
+        self.load.remove(frame.len());
+        self.detached = self.detached.min(self.frames.len());
+        Some(frame)
+    }
+
+    /// Octets of memory of all frames, about: what they are charged, and what the list of them and
+    /// the rounding of blocks take beyond that.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.load.charged_bytes + self.frames.len() as u64 * FRAME_EXTRA_BYTES
+    }
+
+    /// Gives back the memory of an empty list.
+    pub(crate) fn shrink(&mut self) {
+        if self.frames.is_empty() {
+            self.frames = VecDeque::new();
+        }
+    }
+
     pub(crate) fn frames(&self) -> &VecDeque<Frame> {
         &self.frames
     }
@@ -63,7 +89,7 @@ impl Ready {
         self.load
     }
 
-    pub(crate) fn detach_small(&mut self, pool: &mut Pool) {
+    pub(crate) fn detach(&mut self, pool: &mut Pool) {
         for frame in self.frames.iter_mut().skip(self.detached) {
             frame.detach(pool);
         }

@@ -31,6 +31,7 @@ use crate::error::StartError;
 use crate::gathered::Gathered;
 use crate::handle::Handle;
 use crate::mailbox::{ControlReceiver, ControlSender};
+use crate::memory::{MemoryShares, memory_bytes_least};
 use crate::message::ToWorker;
 use crate::metrics::MetricsServer;
 use crate::rooms::Rooms;
@@ -119,6 +120,13 @@ fn check(config: &RuntimeConfig) -> Result<(), StartError> {
     let fail = |what: String| Err(StartError::Config(what));
     if !(1..=THREADS_MAX).contains(&config.threads) {
         return fail(format!("threads is {}; give 1 to {THREADS_MAX}", config.threads));
+    }
+    let least_bytes = memory_bytes_least(config.threads);
+    if config.memory_bytes_max < least_bytes {
+        return fail(format!(
+            "memory_bytes_max is {}; {} packet threads need {least_bytes}",
+            config.memory_bytes_max, config.threads
+        ));
     }
     if config.pit_entries_max < config.threads {
         return fail("pit_entries_max leaves no room at all; give at least 1000".into());
@@ -338,6 +346,7 @@ fn shard_config(config: &RuntimeConfig) -> RouterConfig {
         store: shard_store(&config.store, count),
         pit_entries_max: config.pit_entries_max / count,
         pit_entries_per_face_max: config.pit_entries_per_face_max.div_ceil(count),
+        pit_bytes_max: MemoryShares::of(config.memory_bytes_max, count).pit_bytes,
         remote_lifetime_ns_max: config.interest_lifetime_max.as_nanos() as u64,
         data_source: config.data_source,
         unsolicited: config.unsolicited,
@@ -389,7 +398,8 @@ fn start_workers(
                 busy: busy.clone(),
                 ..shard_config(config)
             },
-            idle_timeout: config.face_defaults.idle_timeout,
+            face_defaults: config.face_defaults,
+            memory: MemoryShares::of(config.memory_bytes_max, count),
             commands: receiver,
             control: control.clone(),
             rooms: Arc::clone(rooms),
@@ -400,11 +410,8 @@ fn start_workers(
             .name(format!("weir-packet-{index}"))
             .spawn(move || Worker::new(setup).run())
             .map_err(system("a packet thread"))?;
-        handles.push(WorkerHandle {
-            commands,
-            waker: Arc::clone(&wakers[index]),
-            thread: Some(thread),
-        });
+        let waker = Arc::clone(&wakers[index]);
+        handles.push(WorkerHandle { commands, waker, thread: Some(thread) });
     }
     Ok((handles, disks))
 }

@@ -138,12 +138,20 @@ impl Worker {
         let Some(face) = self.faces.at(slot) else {
             return;
         };
+        match reason {
+            CloseReason::Displaced => self.counters.faces_displaced += 1,
+            CloseReason::Stalled => self.counters.faces_stalled += 1,
+            _ => {}
+        }
         let id = face.id;
         let is_permanent = face.persistency == FacePersistency::Permanent;
         if is_permanent {
             let mut socket = std::mem::replace(&mut face.socket, Socket::Down);
             face.link.discard_all();
             face.awaits_writable = false;
+            face.blocked = None;
+            self.memory.forget(std::mem::take(&mut face.counted));
+            self.memory.recount_reassembly(face);
             if let Socket::Own(socket) = &mut socket {
                 let _ = self.poll.registry().deregister(socket);
             }
@@ -156,6 +164,7 @@ impl Worker {
     fn drop_face(&mut self, slot: u32) {
         let mut face = self.faces.remove(slot);
         self.timers.cancel(slot);
+        self.memory.forget(std::mem::take(&mut face.counted));
         match &mut face.socket {
             Socket::Own(socket) => {
                 let _ = self.poll.registry().deregister(socket);

@@ -62,7 +62,6 @@ impl Worker {
         let Some((slot, id)) = self.least_used(now, among) else { return Err(refusal) };
         let claimed = self.rooms.replace(id, claimant)?;
         self.close_socket(slot, CloseReason::Displaced);
-        self.displaced += 1;
         Ok(claimed)
     }
 

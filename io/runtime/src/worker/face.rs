@@ -36,6 +36,25 @@ pub(super) struct Face {
     /// its port's list of those blocked.
     pub(super) awaits_writable: bool,
     pub(super) down_drops: u64,
+    /// Since when a connection takes nothing.
+    pub(super) blocked: Option<Blocked>,
+    pub(super) counted: Counted,
+}
+
+/// What the thread's bounds have counted of a face.
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    pub(super) egress_bytes: u64,
+    pub(super) reassembly_bytes: u64,
+    pub(super) connection_bytes: u64,
+}
+
+/// A connection that takes no more for now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Blocked {
+    pub(super) since: Instant,
+    /// Octets sent until then.
+    out_bytes: u64,
 }
 
 impl Face {
@@ -57,6 +76,16 @@ impl Face {
             is_ready: false,
             awaits_writable: false,
             down_drops: 0,
+            blocked: None,
+            counted: Counted::default(),
+        }
+    }
+
+    /// The socket took no more.
+    pub(super) fn note_blocked(&mut self, now: Instant) {
+        let out_bytes = self.link.counters().out_bytes;
+        if self.blocked.is_none_or(|blocked| blocked.out_bytes != out_bytes) {
+            self.blocked = Some(Blocked { since: now, out_bytes });
         }
     }
 
@@ -105,6 +134,11 @@ impl Faces {
     #[inline]
     pub(super) fn at(&mut self, slot: u32) -> Option<&mut Face> {
         self.slots.get_mut(slot)
+    }
+
+    /// Gives back memory that only a busier time needed.
+    pub(super) fn shrink(&mut self) {
+        self.slots.iter_mut().for_each(|(_, face)| face.link.shrink());
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Face)> {

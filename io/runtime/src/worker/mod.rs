@@ -9,6 +9,7 @@ mod command;
 mod disks;
 mod displace;
 mod face;
+mod memory;
 mod receive;
 mod send;
 mod shards;
@@ -29,14 +30,17 @@ use weir_forward::{
 use weir_link::LinkDrop;
 
 use crate::clock::{Clock, sleep_until};
+use crate::config::FaceDefaults;
 use crate::gathered::Gathered;
 use crate::mailbox::ControlSender;
+use crate::memory::MemoryShares;
 use crate::message::{PeerLinks, PortId, ToControl, ToWorker};
 use crate::rooms::Rooms;
 use crate::snapshot::WorkerCounters;
 use disks::Disks;
 use displace::Search;
 use face::Faces;
+use memory::Memory;
 pub(crate) use shards::Shards;
 
 /// Packets handed to the shard at once.
@@ -47,7 +51,7 @@ const SOURCES_PER_TURN: usize = 64;
 const EVENTS_MAX: usize = 1024;
 /// Free packet blocks a thread keeps for reuse.
 const POOL_BYTES_MAX: usize = 8 << 20;
-/// How often idle faces are looked for, at most.
+/// How often idle and stalled faces are looked for, at most.
 const SWEEP_INTERVAL_MAX_NS: u64 = 10 * NS_PER_S;
 
 pub(crate) const WAKER_TOKEN: Token = Token(0);
@@ -91,7 +95,9 @@ pub(crate) struct WorkerSetup {
     pub(crate) clock: Clock,
     pub(crate) poll: Poll,
     pub(crate) router: RouterConfig,
-    pub(crate) idle_timeout: Duration,
+    pub(crate) face_defaults: FaceDefaults,
+    /// This thread's.
+    pub(crate) memory: MemoryShares,
     pub(crate) commands: Receiver<ToWorker>,
     pub(crate) control: ControlSender,
     pub(crate) rooms: Arc<Rooms>,
@@ -115,13 +121,15 @@ pub(crate) struct Worker {
     control: ControlSender,
     rooms: Arc<Rooms>,
     searches: [Search; 4],
-    /// UDP peers' faces that gave way. Their slots may be others' by now.
-    displaced: u64,
+    memory: Memory,
     /// Warnings of peers that were refused.
     refusals: Gathered,
+    /// Warnings of connections that took nothing.
+    stalls: Gathered,
     shards: Option<Shards>,
     disks: Option<Disks>,
     idle_timeout_ns: u64,
+    stall_timeout_ns: u64,
     sweep_at: Instant,
     /// When links want to be polled, by face slot.
     timers: TimerWheel,
@@ -141,7 +149,8 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new(setup: WorkerSetup) -> Self {
         let now = setup.clock.now();
-        let idle_timeout_ns = setup.idle_timeout.as_nanos() as u64;
+        let idle_timeout_ns = setup.face_defaults.idle_timeout.as_nanos() as u64;
+        let stall_timeout_ns = setup.face_defaults.stall_timeout.as_nanos() as u64;
         let mut router = Router::new(now, setup.router);
         // Management is a program of this machine behind a face that has no socket.
         let internal = Input::Command(Command::AddFace {
@@ -152,7 +161,7 @@ impl Worker {
             index: setup.index,
             clock: setup.clock,
             poll: setup.poll,
-            pool: Pool::new(POOL_BYTES_MAX),
+            pool: Pool::new(POOL_BYTES_MAX.min(setup.memory.pool_bytes as usize)),
             blocking: BlockingStore::of(&mut router),
             router,
             faces: Faces::default(),
@@ -162,12 +171,14 @@ impl Worker {
             control: setup.control,
             rooms: setup.rooms,
             searches: Default::default(),
-            displaced: 0,
+            memory: Memory::new(&setup.memory),
             refusals: Gathered::default(),
+            stalls: Gathered::default(),
             shards: setup.shards,
             disks: setup.disks.map(|ports| Disks::new(ports, now)),
             idle_timeout_ns,
-            sweep_at: now.plus_ns(sweep_interval_ns(idle_timeout_ns)),
+            stall_timeout_ns,
+            sweep_at: now.plus_ns(sweep_interval_ns(idle_timeout_ns.min(stall_timeout_ns))),
             timers: TimerWheel::new(NS_PER_MS, now),
             expired: Vec::new(),
             ready: VecDeque::new(),
@@ -201,7 +212,7 @@ impl Worker {
             self.read_ready(now);
             self.run_timers(now);
             self.process(now);
-            self.flush();
+            self.flush(now);
         }
         self.close_all();
         self.close_disks();
@@ -279,6 +290,7 @@ impl Worker {
         for slot in expired.drain(..) {
             if let Some(face) = self.faces.at(slot) {
                 face.link.poll(now);
+                self.memory.recount_reassembly(face);
                 if let Some(at) = face.link.next_wakeup() {
                     self.timers.schedule(slot, at);
                 }
@@ -293,14 +305,16 @@ impl Worker {
         }
         self.report_disks(now);
         if self.sweep_at <= now {
-            self.sweep_at = now.plus_ns(sweep_interval_ns(self.idle_timeout_ns));
+            let shortest_ns = self.idle_timeout_ns.min(self.stall_timeout_ns);
+            self.sweep_at = now.plus_ns(sweep_interval_ns(shortest_ns));
             self.close_idle(now);
+            self.tend_memory(now);
         }
     }
 }
 
-fn sweep_interval_ns(idle_timeout_ns: u64) -> u64 {
-    (idle_timeout_ns / 8).clamp(NS_PER_MS, SWEEP_INTERVAL_MAX_NS)
+fn sweep_interval_ns(timeout_ns: u64) -> u64 {
+    (timeout_ns / 8).clamp(NS_PER_MS, SWEEP_INTERVAL_MAX_NS)
 }
 
 /// Tells the control thread that a packet thread has ended, whatever way it went.

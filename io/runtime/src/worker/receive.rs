@@ -34,7 +34,7 @@ impl Worker {
                 // Sent on at once: many sources that lead to one face must not fill its queue while
                 // its socket would take more.
                 self.process(now);
-                self.flush();
+                self.flush(now);
             }
         }
     }
@@ -54,6 +54,11 @@ impl Worker {
             self.receive(now, slot, frame);
         }
         self.frames = frames;
+        if let Some(face) = self.faces.at(slot)
+            && self.memory.recount_connection(face)
+        {
+            self.shed_connections();
+        }
         let reason = match status {
             Ok(RecvStatus::Drained) => return false,
             Ok(RecvStatus::More) => {
@@ -83,9 +88,9 @@ impl Worker {
         port.is_ready = false;
         let mut datagrams = mem::take(&mut self.datagrams);
         let status = port.socket.recv(&mut self.pool, &mut datagrams);
-        let displaced = self.displaced;
+        let displaced = self.counters.faces_displaced;
         for datagram in datagrams.drain(..) {
-            let key = match self.displaced == displaced {
+            let key = match self.counters.faces_displaced == displaced {
                 true => datagram.key,
                 // A slot that was looked up with the batch may be another peer's by now.
                 false => self.ports[slot].socket.peer_key(datagram.peer),
@@ -120,7 +125,9 @@ impl Worker {
         let Some(face) = self.faces.at(slot) else {
             return;
         };
-        match face.link.receive(now, frame, &mut self.pool) {
+        let received = face.link.receive(now, frame, &mut self.pool);
+        let has_too_many_partials = self.memory.recount_reassembly(face);
+        match received {
             Received::Packet { header, packet } => {
                 let id = face.id;
                 self.hand_to_shard(id, header, packet);
@@ -128,6 +135,9 @@ impl Worker {
             Received::Partial => {
                 if let Some(at) = face.link.next_wakeup() {
                     self.timers.schedule(slot, at);
+                }
+                if has_too_many_partials {
+                    self.shed_reassembly();
                 }
             }
             Received::Signal(signal) => {

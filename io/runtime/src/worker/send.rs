@@ -113,10 +113,11 @@ impl Worker {
     }
 
     /// Gives every face's queue to its socket, once a turn or a batch.
-    pub(super) fn flush(&mut self) {
+    pub(super) fn flush(&mut self, now: Instant) {
         let mut dirty = mem::take(&mut self.dirty);
         for slot in dirty.drain(..) {
-            self.flush_face(slot);
+            self.flush_face(now, slot);
+            self.bound_egress(slot);
         }
         self.dirty = dirty;
         if let Some(shards) = &mut self.shards {
@@ -125,7 +126,7 @@ impl Worker {
         self.flush_disks();
     }
 
-    fn flush_face(&mut self, slot: u32) {
+    fn flush_face(&mut self, now: Instant, slot: u32) {
         let Some(face) = self.faces.at(slot) else {
             return;
         };
@@ -146,9 +147,13 @@ impl Worker {
             }
         };
         match status {
-            Ok(SendStatus::Drained) => self.await_writable(slot, false),
+            Ok(SendStatus::Drained) => {
+                face.blocked = None;
+                self.await_writable(slot, false);
+            }
             Ok(SendStatus::WouldBlock) => {
-                face.link.detach_small_frames(&mut self.pool);
+                face.note_blocked(now);
+                face.link.detach_frames(&mut self.pool);
                 self.await_writable(slot, true);
             }
             Err(error) => self.close_socket(slot, CloseReason::Failed(error.to_string())),
@@ -191,7 +196,7 @@ impl Worker {
             }
         };
         if is_blocked {
-            face.link.detach_small_frames(&mut self.pool);
+            face.link.detach_frames(&mut self.pool);
             if !mem::replace(&mut face.awaits_writable, true) {
                 port.blocked.push(slot);
             }
