@@ -14,7 +14,7 @@ use serde::de::{Error as _, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use weir_base::units::{Size, Time};
 use weir_face::FaceUri;
-use weir_forward::{DataSource, PREFIX_COMPONENTS_MAX};
+use weir_forward::{DataSource, NAME_COMPONENTS_MAX, PREFIX_COMPONENTS_MAX};
 use weir_options::{DisksOptions, StoreOptions};
 use weir_runtime::{
     DisciplineConfig, FaceBounds, FaceDefaults, Listener, ManagementConfig, RuntimeConfig,
@@ -76,6 +76,8 @@ pub(crate) struct RouterSection {
     pub(crate) memory_max: toml::Spanned<Size>,
     #[serde(deserialize_with = "positive")]
     pub(crate) fib_entries_max: usize,
+    #[serde(deserialize_with = "positive")]
+    pub(crate) name_components_max: usize,
     pub(crate) data_from: DataSource,
     pub(crate) producer_regions: Vec<Prefix>,
 }
@@ -89,6 +91,7 @@ impl Default for RouterSection {
             interest_lifetime_max: to_time(Duration::from_secs(60)),
             memory_max: toml::Spanned::new(0..0, Size { bytes: 256 << 20 }),
             fib_entries_max: 1_000_000,
+            name_components_max: NAME_COMPONENTS_MAX,
             data_from: DataSource::default(),
             producer_regions: Vec::new(),
         }
@@ -629,6 +632,7 @@ impl FileConfig {
             interest_lifetime_max: Duration::from_nanos(self.router.interest_lifetime_max.ns),
             memory_bytes_max: self.router.memory_max.get_ref().bytes,
             fib_entries_max: self.router.fib_entries_max,
+            name_components_max: self.router.name_components_max,
             data_source: self.router.data_from,
             unsolicited: self.store.unsolicited,
             producer_regions: self.router.producer_regions.iter().map(|r| r.0.clone()).collect(),

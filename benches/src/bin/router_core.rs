@@ -15,10 +15,11 @@ use rand_pcg::Pcg64;
 use rand_pcg::rand_core::SeedableRng;
 use weir_base::{FaceId, HashKey, Instant, NS_PER_MS, Packet, Pool, Rng};
 use weir_forward::{
-    Command, FaceAttributes, FaceScope, Input, NextHop, Outbox, Router, RouterConfig,
+    Command, FaceAttributes, FaceScope, Input, NAME_COMPONENTS_MAX, NextHop, Outbox, Router,
+    RouterConfig,
 };
 use weir_store::StoreConfig;
-use weir_wire::{LpHeader, Name, NameView};
+use weir_wire::{Data, Interest, LpHeader, Name, NameView};
 
 #[derive(Parser)]
 struct Args {
@@ -181,6 +182,48 @@ impl Bench {
         took.as_secs_f64() / done as f64
     }
 
+    /// The exchange that costs most: its name has as many components as a name may have, no other
+    /// Data shares more than two of them, and Interests with CanBePrefix of nearly every length
+    /// wait for other Data.
+    fn worst_exchanges(&mut self, args: &Args) -> f64 {
+        let site: Name = "/weir/site00".parse().expect("a valid name");
+        let mut waiting = site.clone();
+        while waiting.component_count() < NAME_COMPONENTS_MAX - 1 {
+            waiting.append_str("waiting");
+            let nonce = self.rng.next_u32();
+            let interest = Interest::new(waiting.clone()).can_be_prefix(true).nonce(nonce);
+            self.receive(CONSUMER, &interest.lifetime_ms(60_000).encode());
+        }
+        self.handle();
+        let mut took = Duration::ZERO;
+        let before = self.router.stats().satisfied;
+        let mut done = 0;
+        while done < args.operations / 10 {
+            let names: Vec<Name> = (0..args.batch / 2).map(|_| self.long_name(&site)).collect();
+            for name in &names {
+                let nonce = self.rng.next_u32();
+                self.receive(CONSUMER, &Interest::new(name.clone()).nonce(nonce).encode());
+            }
+            took += self.handle();
+            for name in names {
+                self.receive(PRODUCER, &Data::new(name).encode_with_digest());
+                done += 1;
+            }
+            took += self.handle();
+        }
+        assert_eq!(self.router.stats().satisfied - before, done, "every Interest was answered");
+        took.as_secs_f64() / done as f64
+    }
+
+    fn long_name(&mut self, prefix: &Name) -> Name {
+        let mut name = prefix.clone();
+        name.append_str(&self.rng.next_u64().to_string());
+        while name.component_count() < NAME_COMPONENTS_MAX {
+            name.append_str("long");
+        }
+        name
+    }
+
     fn ask(&mut self, next: &mut u64) -> u64 {
         let index = *next;
         *next += 1;
@@ -249,6 +292,7 @@ fn main() {
                 })
             }),
         ),
+        ("worst_exchange", Box::new(|bench| bench.worst_exchanges(&args))),
         ("exchange", Box::new(|bench| bench.exchanges(&args, &mut next))),
     ];
     for (name, mut measure) in measures {

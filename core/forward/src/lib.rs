@@ -29,7 +29,7 @@ pub use io::{
     UnsolicitedPolicy,
 };
 pub use path::InterestStep;
-pub use router::{Router, RouterConfig};
+pub use router::{NAME_COMPONENTS_MAX, Router, RouterConfig};
 pub use shard::ShardMessage;
 pub use stats::{BusyStats, DropReason, LatencyHistogram, RouterStats};
 pub use table::prefixes::PREFIX_COMPONENTS_MAX;

@@ -28,6 +28,9 @@ use crate::table::pit::Pit;
 use crate::table::prefixes::PrefixTable;
 use crate::table::watches::Watches;
 
+/// Components of a name by default: names in use have far fewer.
+pub const NAME_COMPONENTS_MAX: usize = 64;
+
 /// Bounds and policies of a shard.
 #[derive(Clone, Debug)]
 pub struct RouterConfig {
@@ -58,6 +61,9 @@ pub struct RouterConfig {
     pub dead_nonces_max: usize,
     /// How long a dead nonce is known, ns (NFD: 6 s).
     pub dead_nonce_lifetime_ns: u64,
+    /// Components that a name has at most: with CanBePrefix Interests of every length pending, Data
+    /// takes a look-up for each of its components. Other packets are dropped.
+    pub name_components_max: usize,
     /// Whose Data satisfies a pending Interest.
     pub data_source: DataSource,
     /// What to do with Data nobody asked for.
@@ -82,6 +88,7 @@ impl Default for RouterConfig {
             pit_entries_per_face_max: 250_000,
             dead_nonces_max: 1 << 18,
             dead_nonce_lifetime_ns: 6 * NS_PER_S,
+            name_components_max: NAME_COMPONENTS_MAX,
             data_source: DataSource::NextHops,
             unsolicited: UnsolicitedPolicy::DropAll,
             pool_bytes_max: 16 << 20,
@@ -266,6 +273,9 @@ impl Router {
         for input in batch {
             let Input::Packet { face, header, packet } = input else { continue };
             match &PacketView::decode(packet) {
+                Ok(parsed) if parsed.name().component_count() > self.config.name_components_max => {
+                    self.stats.drop_packet(DropReason::LongName);
+                }
                 Ok(parsed) => {
                     let received = ReceivedPacket::new(*face, header, packet);
                     arrivals.push(self.arrival(received, parsed));

@@ -11,6 +11,8 @@ use weir_store::StoreStats;
 pub enum DropReason {
     /// The packet format forbids it; [`RouterStats::malformed`] says which rule.
     Malformed,
+    /// The name has more components than names may have.
+    LongName,
     /// The face is not known (any more).
     UnknownFace,
     /// `/localhost` on a non-local face.
@@ -43,8 +45,9 @@ pub enum DropReason {
 
 impl DropReason {
     /// All reasons, in order of their number.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Malformed,
+        Self::LongName,
         Self::UnknownFace,
         Self::Scope,
         Self::HopLimit,
@@ -66,6 +69,7 @@ impl DropReason {
     pub const fn label(self) -> &'static str {
         match self {
             Self::Malformed => "malformed",
+            Self::LongName => "long-name",
             Self::UnknownFace => "unknown-face",
             Self::Scope => "scope",
             Self::HopLimit => "hop-limit",

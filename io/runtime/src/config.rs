@@ -39,6 +39,8 @@ pub struct RuntimeConfig {
     pub memory_bytes_max: u64,
     /// Most FIB entries.
     pub fib_entries_max: usize,
+    /// Components that a name has at most; other packets are dropped.
+    pub name_components_max: usize,
     /// Whose Data satisfies a pending Interest.
     pub data_source: DataSource,
     /// What becomes of Data that no Interest asked for.

@@ -30,7 +30,9 @@ pub use profile::{FunctionSamples, Profiler};
 pub use rooms::FaceBounds;
 pub use snapshot::{DiskSnapshot, FaceSnapshot, Snapshot};
 pub use weir_forward::strategy::StrategyKind;
-pub use weir_forward::{BusyPolicy, Bypass, DataSource, Mark, StoreIo, UnsolicitedPolicy};
+pub use weir_forward::{
+    BusyPolicy, Bypass, DataSource, Mark, NAME_COMPONENTS_MAX, StoreIo, UnsolicitedPolicy,
+};
 
 /// A content router on this machine's sockets.
 #[derive(Debug)]

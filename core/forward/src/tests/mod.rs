@@ -242,6 +242,19 @@ fn malformed_packets_are_counted_by_reason() {
 }
 
 #[test]
+fn names_of_too_many_components_are_dropped_and_counted() {
+    let mut bed = Bed::new();
+    bed.route("/", &[(U, 0)]);
+    for (count, passes) in [(64, true), (65, false), (4000, false)] {
+        let name = "/a".repeat(count);
+        let out = bed.ask(LOCAL, &Ask::new(&name, count as u32).prefix());
+        assert_eq!(out.len(), usize::from(passes), "{count}");
+        assert_eq!(bed.answer(U, data(&name, 0)).len(), usize::from(passes), "{count}");
+    }
+    assert_eq!(bed.drops(DropReason::LongName), 4);
+}
+
+#[test]
 fn a_full_pit_answers_with_congestion() {
     let mut bed = Bed::with_config(RouterConfig { pit_entries_max: 2, ..RouterConfig::default() });
     bed.route("/a", &[(U, 0)]);

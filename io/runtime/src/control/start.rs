@@ -348,6 +348,7 @@ fn shard_config(config: &RuntimeConfig) -> RouterConfig {
         pit_entries_per_face_max: config.pit_entries_per_face_max.div_ceil(count),
         pit_bytes_max: MemoryShares::of(config.memory_bytes_max, count).pit_bytes,
         remote_lifetime_ns_max: config.interest_lifetime_max.as_nanos() as u64,
+        name_components_max: config.name_components_max,
         data_source: config.data_source,
         unsolicited: config.unsolicited,
         ..RouterConfig::default()

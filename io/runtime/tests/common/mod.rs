@@ -12,8 +12,8 @@ use tempfile::TempDir;
 use weir_manage::commands::{Command, Scope, build_command};
 use weir_manage::{ControlParameters, ControlResponse, Element};
 use weir_runtime::{
-    DataSource, FaceBounds, FaceDefaults, Handle, Listener, ManagementConfig, Runtime,
-    RuntimeConfig, Snapshot, UnsolicitedPolicy,
+    DataSource, FaceBounds, FaceDefaults, Handle, Listener, ManagementConfig, NAME_COMPONENTS_MAX,
+    Runtime, RuntimeConfig, Snapshot, UnsolicitedPolicy,
 };
 use weir_security::DigestSigner;
 use weir_store::StoreConfig;
@@ -44,6 +44,7 @@ pub(crate) fn config(path: PathBuf) -> RuntimeConfig {
         memory_bytes_max: 256 << 20,
         fib_entries_max: 10_000,
         unsolicited: UnsolicitedPolicy::DropAll,
+        name_components_max: NAME_COMPONENTS_MAX,
         data_source: DataSource::NextHops,
         producer_regions: Vec::new(),
         faces: FaceBounds { faces_max: 4096, per_host_max: 4096, per_network_max: 4096 },
