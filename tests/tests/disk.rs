@@ -384,6 +384,8 @@ fn a_disk_whose_superblock_is_gone_is_refused() {
     let file = pair.store.file(&pair.site, 0);
     let mut octets = fs::read(&file).expect("the disk");
     octets[100..5000].fill(0xa5);
+    let last = octets.len() - 4000;
+    octets[last..].fill(0xa5);
     fs::write(&file, &octets).expect("the disk");
     let message = refusal(&pair.site, &pair.store);
     assert!(message.contains("superblock") && message.contains("damaged"), "{message}");

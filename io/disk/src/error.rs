@@ -144,7 +144,7 @@ pub enum OpenError {
     /// Both copies of the superblock are damaged.
     #[error(
         "{}: both copies of its superblock are damaged; check the disk, then remove the file (or \
-         zero the first MiB of the device) to begin anew", path.display()
+         zero the first MiB and the last of the device) to begin anew", path.display()
     )]
     Damaged {
         /// The disk.

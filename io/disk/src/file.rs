@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{FallocateFlags, FcntlArg, OFlag, fallocate, fcntl};
 use nix::unistd::{Whence, lseek};
-use weir_store::disk::superblock::{COPY_OFFSETS, SUPERBLOCK_BYTES, Superblock, SuperblockFault};
+use weir_store::disk::superblock::{COPY_OFFSET_V1, SUPERBLOCK_BYTES, Superblock, SuperblockFault};
 
 use crate::buffer::Buffer;
 use crate::checksum;
@@ -82,7 +82,7 @@ impl OpenDisk {
             superblock: None,
             identity,
         };
-        disk.superblock = disk.read_superblock(warnings)?;
+        disk.superblock = disk.read_superblock(config.bytes, warnings)?;
         if disk.superblock.is_none() {
             disk.check_empty()?;
         }
@@ -107,15 +107,28 @@ impl OpenDisk {
         }
     }
 
+    /// The copy at the start, and the other one, which lies at the end unless the disk is old or
+    /// its size has changed.
     fn read_superblock(
         &self,
+        bytes_wanted: Option<u64>,
         warnings: &mut Vec<OpenWarning>,
     ) -> Result<Option<Superblock>, OpenError> {
-        let mut best: Option<Superblock> = None;
-        let mut faults = Vec::new();
-        for offset in COPY_OFFSETS {
+        let copy_at = |offset| {
             let octets = self.read(offset, SUPERBLOCK_BYTES)?;
-            match Superblock::decode(&octets, checksum) {
+            Ok(Superblock::decode(&octets, checksum))
+        };
+        let first = copy_at(0)?;
+        let in_use = if self.is_device { bytes_wanted.unwrap_or(self.bytes) } else { self.bytes };
+        let mut others = vec![COPY_OFFSET_V1, last_copy_offset(in_use)];
+        if let Ok(first) = &first {
+            // With it at hand no other place is looked at.
+            others = vec![first.copy_offset];
+        }
+        let mut faults = Vec::new();
+        let mut best: Option<Superblock> = None;
+        for copy in std::iter::once(Ok(first)).chain(others.into_iter().map(copy_at)) {
+            match copy? {
                 Ok(superblock) => {
                     if best.as_ref().is_none_or(|best| superblock.generation > best.generation) {
                         best = Some(superblock);
@@ -181,7 +194,7 @@ impl OpenDisk {
         let octets = superblock.encode(checksum);
         let mut buffer = Buffer::new(SUPERBLOCK_BYTES, None);
         buffer[..SUPERBLOCK_BYTES].copy_from_slice(&octets[..]);
-        for offset in COPY_OFFSETS.into_iter().rev() {
+        for offset in [superblock.copy_offset, 0] {
             let written = self.file.write_all_at(&buffer[..SUPERBLOCK_BYTES], offset);
             written
                 .and_then(|()| self.file.sync_data())
@@ -248,6 +261,12 @@ impl OpenDisk {
             .map_or(0, |status| status.blocks_available() * status.fragment_size());
         bytes.saturating_sub(taken).saturating_sub(free).max(1)
     }
+}
+
+/// Where the second copy of the superblock lies when so many octets are in use.
+pub(crate) fn last_copy_offset(bytes: u64) -> u64 {
+    let copy_bytes = SUPERBLOCK_BYTES as u64;
+    (bytes / copy_bytes * copy_bytes).saturating_sub(copy_bytes)
 }
 
 fn system(path: &Path, what: &'static str, source: io::Error) -> OpenError {

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use weir_base::HashKey;
 use weir_store::disk::DiskGeometry;
 use weir_store::disk::superblock::{
-    COPY_OFFSETS, DISKS_MAX, REGION_BYTES_MAX, REGION_BYTES_MIN, SUPERBLOCK_BYTES, Superblock,
+    COPY_OFFSET_V1, DATA_OFFSET_MIN, DISKS_MAX, REGION_BYTES_MAX, REGION_BYTES_MIN, Superblock,
 };
 
 use crate::config::{DiskFileConfig, Engine};
 use crate::error::{OpenError, OpenWarning};
-use crate::file::{OpenDisk, ReadyDisk};
+use crate::file::{OpenDisk, ReadyDisk, last_copy_offset};
 use crate::monitor::DiskMonitor;
 use crate::port::DiskPorts;
 use crate::start::{StartError, start};
@@ -238,11 +238,15 @@ impl Identity {
             .region_bytes
             .or(before.map(|before| before.region_bytes))
             .unwrap_or_else(|| (bytes / 64).clamp(MIB, 64 * MIB) / GRAIN * GRAIN);
-        let superblocks_end = COPY_OFFSETS[1] + SUPERBLOCK_BYTES as u64;
         let data_offset = match alike {
             Some(before) => before.data_offset,
             None if bytes >= ALIGNED_FROM => MIB,
-            None => superblocks_end,
+            None => DATA_OFFSET_MIN,
+        };
+        // The regions of an old disk may reach to its end.
+        let copy_offset = match alike {
+            Some(before) if before.copy_offset == COPY_OFFSET_V1 => COPY_OFFSET_V1,
+            _ => last_copy_offset(bytes),
         };
         Ok(Superblock {
             set_id: self.set_id,
@@ -256,6 +260,7 @@ impl Identity {
             disks: disks as u32,
             disk: index as u32,
             shards,
+            copy_offset,
         })
     }
 }
@@ -308,7 +313,7 @@ fn check_made(disk: &OpenDisk, wanted: &Superblock) -> Result<(), OpenError> {
 
 fn check_room(disk: &OpenDisk, superblock: &Superblock) -> Result<(), OpenError> {
     let regions = REGIONS_MIN * u64::from(superblock.shards);
-    let bytes_min = superblock.data_offset + regions * superblock.region_bytes;
+    let bytes_min = superblock.bytes_for(regions);
     if superblock.bytes >= bytes_min || !disk.is_writable {
         return Ok(());
     }
@@ -346,9 +351,14 @@ fn settle(
         if !disk.is_device && !is_sized {
             disk.set_len(superblock.bytes, warnings)?;
         }
-        if before.as_ref() != Some(&superblock) || is_repair(&disk, warnings) {
+        let is_changed = before.as_ref() != Some(&superblock);
+        if is_changed || is_repair(&disk, warnings) {
             superblock.generation += 1;
-            disk.write_superblock(superblock.clone())?;
+            match disk.write_superblock(superblock.clone()) {
+                // One copy is as good as two: a full file system need not keep it from being used.
+                Err(error) if !is_changed => tracing::warn!("{error}"),
+                written => written?,
+            }
         }
     }
     let is_current =

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use common::{LONG, MIB, config, data, record, start, write};
 use weir_disk::{DiskFileConfig, DiskSet, Engine, OpenError, OpenWarning, open};
-use weir_store::disk::superblock::Superblock;
+use weir_store::disk::superblock::{COPY_OFFSET_V1, Superblock};
 use weir_store::disk::{DiskFailure, DiskOpKind, DiskOutcome};
 
 fn open_one(config: &DiskFileConfig) -> Result<DiskSet, OpenError> {
@@ -102,7 +102,9 @@ fn paths_that_are_no_disks_are_refused() {
     let error = open_one(&DiskFileConfig::new(&path, None)).unwrap_err();
     assert!(matches!(error, OpenError::SizeNeeded { .. }), "{error}");
     let error = open_one(&config(&path, 2)).unwrap_err();
-    assert!(matches!(error, OpenError::TooSmall { bytes_min, .. } if bytes_min == 2 * MIB + 8192));
+    assert!(
+        matches!(error, OpenError::TooSmall { bytes_min, .. } if bytes_min == 2 * MIB + 12_288)
+    );
     assert!(!path.exists(), "nothing is left behind");
     let error = open_one(&config(&path, 900 << 20)).unwrap_err();
     assert!(matches!(error, OpenError::System { .. } | OpenError::NoSpace { .. }), "{error}");
@@ -279,7 +281,8 @@ fn one_damaged_superblock_is_repaired_and_two_are_refused() {
         let file = File::options().write(true).open(&path).unwrap();
         file.write_all_at(&[0xff; 100], at + 40).unwrap();
     };
-    for at in [0, 4096] {
+    let last = fs::metadata(&path).unwrap().len() - 4096;
+    for at in [0, last] {
         break_copy(at);
         let set = open_one(&config(&path, 8)).unwrap();
         assert_eq!(set.store_id(), id);
@@ -288,13 +291,53 @@ fn one_damaged_superblock_is_repaired_and_two_are_refused() {
         let set = open_one(&config(&path, 8)).unwrap();
         assert!(!set.warnings().iter().any(|w| matches!(w, OpenWarning::Repaired { .. })));
     }
+    // One MiB at either end may be lost whole.
+    for at in [0, last + 4096 - (1 << 20)] {
+        let file = File::options().write(true).open(&path).unwrap();
+        file.write_all_at(&vec![0; 1 << 20], at).unwrap();
+        assert_eq!(open_one(&config(&path, 8)).unwrap().store_id(), id);
+    }
     break_copy(0);
-    break_copy(4096);
+    break_copy(last);
     assert!(matches!(open_one(&config(&path, 8)), Err(OpenError::Damaged { .. })));
     let version = File::options().write(true).open(&path).unwrap();
     version.write_all_at(&9_u32.to_le_bytes(), 8).unwrap();
     let error = open_one(&config(&path, 8)).unwrap_err();
     assert!(matches!(error, OpenError::Version { version: 9, .. }), "{error}");
+}
+
+/// Its second copy lies behind the first, and its regions may reach to the end.
+#[test]
+fn a_disk_of_format_1_is_used_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk");
+    let set = open_one(&config(&path, 8)).unwrap();
+    let (id, regions) = (set.store_id(), set.geometry(0, 0).regions);
+    drop(set);
+    let octets = fs::read(&path).unwrap();
+    let now = Superblock::decode(&octets[..4096], weir_disk::checksum).unwrap();
+    let bytes = now.data_offset + u64::from(regions) * now.region_bytes;
+    let before = Superblock { bytes, copy_offset: COPY_OFFSET_V1, ..now };
+    let file = File::options().write(true).open(&path).unwrap();
+    file.set_len(bytes).unwrap();
+    let first = before.encode(weir_disk::checksum);
+    assert_eq!(first[8], 1);
+    for at in [0, COPY_OFFSET_V1] {
+        file.write_all_at(&first[..], at).unwrap();
+    }
+    let mark = [7; 4096];
+    file.write_all_at(&mark, bytes - 4096).unwrap();
+    for broken in [None, Some(0), Some(COPY_OFFSET_V1)] {
+        if let Some(at) = broken {
+            file.write_all_at(&[0xff; 100], at + 40).unwrap();
+        }
+        let config = DiskFileConfig { bytes: None, ..config(&path, 8) };
+        let set = open_one(&config).unwrap();
+        assert_eq!((set.store_id(), set.geometry(0, 0).regions), (id, regions));
+        let is_repaired = set.warnings().iter().any(|w| matches!(w, OpenWarning::Repaired { .. }));
+        assert_eq!(is_repaired, broken.is_some());
+    }
+    assert!(fs::read(&path).unwrap().ends_with(&mark), "a record was overwritten");
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! The first octets of a file or device that the disk tier writes to: whose it is, which of a set
 //! it is, and how it is divided.
 //!
-//! Two copies of [`SUPERBLOCK_BYTES`] lie at [`COPY_OFFSETS`], the second behind the first, so that
-//! a torn write of one leaves the other. Integers are little-endian; what is not named is zero.
+//! Two copies of [`SUPERBLOCK_BYTES`] lie at the start and at the end of what is in use, so that
+//! neither a torn write nor what overwrites one end takes both. In version 1 the second lay behind
+//! the first, at [`COPY_OFFSET_V1`]; such disks are used as they are. Integers are little-endian;
+//! what is not named is zero.
 //!
 //! | octets | what |
 //! |---|---|
@@ -20,18 +22,21 @@
 //! | 84..88 | disks of the set |
 //! | 88..92 | which of them this is |
 //! | 92..96 | shards of the store |
+//! | 96..104 | where the second copy lies (version 2) |
 
 use super::config::{Checksum, DiskGeometry};
 use alloc::boxed::Box;
 
 /// Octets of one copy.
 pub const SUPERBLOCK_BYTES: usize = 4096;
-/// Where the copies are.
-pub const COPY_OFFSETS: [u64; 2] = [0, SUPERBLOCK_BYTES as u64];
+/// Where the second copy was in version 1.
+pub const COPY_OFFSET_V1: u64 = SUPERBLOCK_BYTES as u64;
+/// Regions begin here at the earliest.
+pub const DATA_OFFSET_MIN: u64 = COPY_OFFSET_V1 + SUPERBLOCK_BYTES as u64;
 /// The first octets of a copy.
 const SUPERBLOCK_MAGIC: [u8; 8] = *b"WeirDisk";
-/// What this program writes and reads.
-const SUPERBLOCK_VERSION: u32 = 1;
+/// What this program makes; it reads and writes version 1, too.
+const SUPERBLOCK_VERSION: u32 = 2;
 /// Disks of a set at most.
 pub const DISKS_MAX: u32 = 16;
 /// Octets of a region at least.
@@ -67,6 +72,8 @@ pub struct Superblock {
     pub disk: u32,
     /// Shards of the store, between which regions go round.
     pub shards: u32,
+    /// Where the second copy lies: before the regions in version 1, behind them since.
+    pub copy_offset: u64,
 }
 
 impl core::fmt::Debug for Superblock {
@@ -81,6 +88,7 @@ impl core::fmt::Debug for Superblock {
             .field("disks", &self.disks)
             .field("disk", &self.disk)
             .field("shards", &self.shards)
+            .field("copy_offset", &self.copy_offset)
             .finish_non_exhaustive()
     }
 }
@@ -92,7 +100,7 @@ pub enum SuperblockFault {
     #[error("it does not begin as a disk of Weir does")]
     Foreign,
     /// Written by a version of the program that this one does not know.
-    #[error("its format is version {0}, this program knows {SUPERBLOCK_VERSION}")]
+    #[error("its format is version {0}, this program knows 1 to {SUPERBLOCK_VERSION}")]
     Version(u32),
     /// The checksum is wrong, or there are too few octets.
     #[error("its checksum does not match")]
@@ -108,7 +116,11 @@ impl Superblock {
     pub fn encode(&self, checksum: Checksum) -> Box<[u8; SUPERBLOCK_BYTES]> {
         let mut octets = Box::new([0; SUPERBLOCK_BYTES]);
         octets[..8].copy_from_slice(&SUPERBLOCK_MAGIC);
-        octets[8..12].copy_from_slice(&SUPERBLOCK_VERSION.to_le_bytes());
+        let version = if self.copy_offset == COPY_OFFSET_V1 { 1 } else { SUPERBLOCK_VERSION };
+        octets[8..12].copy_from_slice(&version.to_le_bytes());
+        if version > 1 {
+            octets[96..104].copy_from_slice(&self.copy_offset.to_le_bytes());
+        }
         let [key_low, key_high] = self.hash_key;
         let longs = [
             self.set_id,
@@ -143,8 +155,9 @@ impl Superblock {
         let octets = octets.get(..SUPERBLOCK_BYTES).ok_or(SuperblockFault::Checksum)?;
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|octet| octets[at + octet]));
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
-        if word(8) != SUPERBLOCK_VERSION {
-            return Err(SuperblockFault::Version(word(8)));
+        let version = word(8);
+        if !(1..=SUPERBLOCK_VERSION).contains(&version) {
+            return Err(SuperblockFault::Version(version));
         }
         if checksum(&octets[CHECKED_FROM..]) != word(12) {
             return Err(SuperblockFault::Checksum);
@@ -161,6 +174,7 @@ impl Superblock {
             disks: word(84),
             disk: word(88),
             shards: word(92),
+            copy_offset: if version == 1 { COPY_OFFSET_V1 } else { long(96) },
         };
         if superblock.makes_sense() { Ok(superblock) } else { Err(SuperblockFault::Senseless) }
     }
@@ -173,15 +187,30 @@ impl Superblock {
             && (1..=1 << 16).contains(&self.shards)
             && (REGION_BYTES_MIN..=REGION_BYTES_MAX).contains(&self.region_bytes)
             && self.region_bytes.is_multiple_of(block_bytes)
-            && self.data_offset >= COPY_OFFSETS[1] + SUPERBLOCK_BYTES as u64
+            && self.data_offset >= DATA_OFFSET_MIN
             && self.data_offset.is_multiple_of(block_bytes)
             && self.bytes >= self.data_offset
+            && (self.copy_offset == COPY_OFFSET_V1
+                || self.copy_offset >= self.data_offset
+                    && self.copy_offset.is_multiple_of(block_bytes)
+                    && self.copy_offset <= self.bytes.saturating_sub(SUPERBLOCK_BYTES as u64))
+    }
+
+    /// Where regions end at the latest.
+    fn data_end(&self) -> u64 {
+        if self.copy_offset == COPY_OFFSET_V1 { self.bytes } else { self.copy_offset }
+    }
+
+    /// Octets that a disk needs for so many regions.
+    #[must_use]
+    pub fn bytes_for(&self, regions: u64) -> u64 {
+        self.data_offset + regions * self.region_bytes + (self.bytes - self.data_end())
     }
 
     /// Whole regions of the disk.
     #[must_use]
     fn regions(&self) -> u32 {
-        let regions = (self.bytes - self.data_offset) / self.region_bytes;
+        let regions = (self.data_end() - self.data_offset) / self.region_bytes;
         u32::try_from(regions).unwrap_or(u32::MAX)
     }
 
@@ -226,7 +255,22 @@ mod tests {
             disks: 3,
             disk: 2,
             shards: 4,
+            copy_offset: 8192 + 10 * (1 << 20),
         }
+    }
+
+    #[test]
+    fn version_1_had_the_second_copy_behind_the_first() {
+        let before = Superblock { copy_offset: COPY_OFFSET_V1, ..sample() };
+        let octets = before.encode(sum);
+        assert_eq!(octets[8..12], [1, 0, 0, 0]);
+        assert_eq!(octets[96..104], [0; 8]);
+        assert_eq!(Superblock::decode(&octets[..], sum), Ok(before.clone()));
+        // Its regions may reach to the end.
+        let bytes = 8192 + 10 * (1 << 20);
+        assert_eq!(Superblock { bytes, ..before.clone() }.regions(), 10);
+        assert_eq!(Superblock { bytes, ..before }.bytes_for(10), bytes);
+        assert_eq!(sample().bytes_for(10), bytes + 4096);
     }
 
     #[test]
@@ -249,7 +293,7 @@ mod tests {
 
     #[test]
     fn senseless_values_are_refused_though_the_checksum_is_right() {
-        let broken: [fn(&mut Superblock); 8] = [
+        let broken: [fn(&mut Superblock); 11] = [
             |block| block.block_bytes = 1024,
             |block| block.disks = 17,
             |block| block.disk = 3,
@@ -258,6 +302,9 @@ mod tests {
             |block| block.region_bytes += 1,
             |block| block.data_offset = 4096,
             |block| block.bytes = 512,
+            |block| block.copy_offset = 0,
+            |block| block.copy_offset += 4096,
+            |block| block.copy_offset -= 1,
         ];
         for (index, break_it) in broken.into_iter().enumerate() {
             let mut superblock = sample();
