@@ -43,8 +43,9 @@ pub use numbers::{
 pub use parameters::{ControlParameters, ControlResponse};
 pub use rib::{FibChange, Rib, RibError, Route};
 pub use status::{
-    ChannelStatus, CsInfo, FaceCounters, FaceEventNotification, FaceInfo, FaceQueryFilter,
-    FaceStatus, FibEntry, GeneralStatus, NextHopRecord, RibEntry, RouteStatus, StrategyChoice,
+    ChannelStatus, CsInfo, FaceCounters, FaceCrowding, FaceEventNotification, FaceInfo,
+    FaceQueryFilter, FaceStatus, FibEntry, GeneralStatus, NextHopRecord, RibEntry, RouteStatus,
+    StrategyChoice,
 };
 pub use store_disk::CsDiskInfo;
 pub use strategy::{ParameterKind, StrategyKind};

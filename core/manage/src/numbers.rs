@@ -57,6 +57,14 @@ pub mod types {
     /// The first of the numbers in [`STORE_DISK`].
     pub(crate) const STORE_DISK_FIRST: u32 = 0xf600;
 
+    /// Weir's own, after the fields of the general status, even and thus skipped by others: peers
+    /// and connections that got no face.
+    pub(crate) const N_FACES_REFUSED: u32 = 0xf590;
+    /// Weir's own, as [`N_FACES_REFUSED`]: faces that gave way to others.
+    pub(crate) const N_FACES_DISPLACED: u32 = 0xf592;
+    /// Weir's own, as [`N_FACES_REFUSED`]: connections closed since their peers took nothing.
+    pub(crate) const N_FACES_STALLED: u32 = 0xf594;
+
     pub(crate) const NFD_VERSION: u32 = 128;
     pub(crate) const START_TIMESTAMP: u32 = 129;
     pub(crate) const CURRENT_TIMESTAMP: u32 = 130;

@@ -614,7 +614,23 @@ pub struct GeneralStatus {
     pub satisfied_interests: u64,
     /// PIT entries that timed out.
     pub unsatisfied_interests: u64,
+    /// What became of faces for lack of room. Weir's own; other routers do not tell it.
+    pub crowding: Option<FaceCrowding>,
 }
+
+/// What became of faces for lack of room, since the router started.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct FaceCrowding {
+    /// Datagrams of peers, and connections, that got no face.
+    pub refused: u64,
+    /// Faces of peers that gave way to others.
+    pub displaced: u64,
+    /// Connections that closed because their peers took nothing.
+    pub stalled: u64,
+}
+
+const CROWDING_NUMBERS: [u32; 3] =
+    [types::N_FACES_REFUSED, types::N_FACES_DISPLACED, types::N_FACES_STALLED];
 
 const GENERAL_NUMBERS: [u32; 15] = [
     types::START_TIMESTAMP,
@@ -639,10 +655,13 @@ impl GeneralStatus {
     pub fn decode_content(content: &[u8]) -> Result<Self, DecodeError> {
         let mut version = None;
         let mut numbers = [None; GENERAL_NUMBERS.len()];
+        let mut crowding = [None; CROWDING_NUMBERS.len()];
         for element in Elements::new(content) {
             let element = element?;
             if element.typ == types::NFD_VERSION {
                 version = Some(element.text("NfdVersion")?);
+            } else if let Some(at) = CROWDING_NUMBERS.iter().position(|typ| *typ == element.typ) {
+                crowding[at] = Some(element.number()?);
             } else if let Some(at) = GENERAL_NUMBERS.iter().position(|typ| *typ == element.typ) {
                 numbers[at] = Some(element.number()?);
             } else if !(200..=208).contains(&element.typ) {
@@ -668,6 +687,12 @@ impl GeneralStatus {
             out_nacks: number(12)?,
             satisfied_interests: number(13)?,
             unsatisfied_interests: number(14)?,
+            crowding: match crowding {
+                [Some(refused), Some(displaced), Some(stalled)] => {
+                    Some(FaceCrowding { refused, displaced, stalled })
+                }
+                _ => None,
+            },
         })
     }
 
@@ -694,6 +719,11 @@ impl GeneralStatus {
         writer.text(types::NFD_VERSION, &self.version);
         for (typ, number) in GENERAL_NUMBERS.into_iter().zip(numbers) {
             writer.number(typ, number);
+        }
+        if let Some(FaceCrowding { refused, displaced, stalled }) = self.crowding {
+            for (typ, number) in CROWDING_NUMBERS.into_iter().zip([refused, displaced, stalled]) {
+                writer.number(typ, number);
+            }
         }
         writer.into_octets()
     }

@@ -3,7 +3,8 @@
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 use weir_manage::{
-    ChannelStatus, FaceStatus, FibEntry, GeneralStatus, NextHopRecord, RibEntry, StrategyChoice,
+    ChannelStatus, FaceCrowding, FaceStatus, FibEntry, GeneralStatus, NextHopRecord, RibEntry,
+    StrategyChoice,
 };
 
 use crate::cmd::cs::{store_info, store_json, store_text};
@@ -145,7 +146,7 @@ fn part_json(client: &mut ManagementClient, part: Part) -> anyhow::Result<Value>
 fn general_text(status: &GeneralStatus) -> String {
     let uptime = status.current_unix_ms.saturating_sub(status.start_unix_ms);
     let both = |received: u64, sent: u64| format!("{received} in, {sent} out");
-    let rows = [
+    let mut rows = vec![
         ("version", status.version.clone()),
         ("running for", span(uptime)),
         ("Interests", both(status.in_interests, status.out_interests)),
@@ -163,6 +164,10 @@ fn general_text(status: &GeneralStatus) -> String {
         ("prefixes", format!("{} in the FIB", status.fib_entries)),
         ("stored", format!("{} Data packets", status.cs_entries)),
     ];
+    if let Some(FaceCrowding { refused, displaced, stalled }) = status.crowding {
+        let text = format!("{refused} refused, {displaced} gave way, {stalled} took nothing");
+        rows.push(("faces", text));
+    }
     rows.iter().map(|(label, text)| format!("  {label:<12} {text}\n")).collect()
 }
 
@@ -184,6 +189,9 @@ fn general_json(status: &GeneralStatus) -> Value {
         "outNacks": status.out_nacks,
         "satisfiedInterests": status.satisfied_interests,
         "unsatisfiedInterests": status.unsatisfied_interests,
+        "facesRefused": status.crowding.map(|faces| faces.refused),
+        "facesDisplaced": status.crowding.map(|faces| faces.displaced),
+        "facesStalled": status.crowding.map(|faces| faces.stalled),
     })
 }
 

@@ -3,13 +3,15 @@
 use weir_base::FaceId;
 use weir_manage::commands::{Command, parse_response};
 use weir_manage::{
-    Action, ChannelStatus, CsInfo, DatasetError, DatasetFetch, Element, FaceCounters,
+    Action, ChannelStatus, CsInfo, DatasetError, DatasetFetch, Element, FaceCounters, FaceCrowding,
     FaceEventKind, FaceEventNotification, FaceInfo, FaceQueryFilter, FaceScope, FaceStatus,
     FibEntry, GeneralStatus, ManagerInput, RibEntry, Snapshot, SnapshotKind, StrategyChoice,
 };
 use weir_wire::{DataView, Interest, InterestView, Name};
 
 use crate::harness::{CLIENT, Harness, PEER, UNIX_MS, face, name, parameters};
+
+const CROWDING: FaceCrowding = FaceCrowding { refused: 8, displaced: 9, stalled: 10 };
 
 fn status(info: FaceInfo) -> FaceStatus {
     let counters = FaceCounters { in_interests: info.face_id.0, ..FaceCounters::default() };
@@ -34,6 +36,7 @@ impl Harness {
                 SnapshotKind::General => Snapshot::General(GeneralStatus {
                     pit_entries: 6,
                     in_data: 7,
+                    crowding: Some(CROWDING),
                     ..GeneralStatus::default()
                 }),
             };
@@ -118,6 +121,7 @@ fn counters() {
     assert!(general.version.starts_with("weir "), "{}", general.version);
     assert_eq!(general.current_unix_ms, UNIX_MS);
     assert_eq!((general.fib_entries, general.pit_entries, general.in_data), (1, 6, 7));
+    assert_eq!(general.crowding, Some(CROWDING));
 
     let faces = FaceStatus::decode_all(&harness.fetch("faces/list")).unwrap();
     let ids: Vec<_> = faces.iter().map(|f| (f.info.face_id, f.counters.in_interests)).collect();

@@ -4,7 +4,7 @@ use crossbeam_channel::Sender;
 use weir_base::Merge;
 use weir_forward::{Command, Event};
 use weir_manage::{
-    CsDiskInfo, CsInfo, FaceCounters, FaceStatus, GeneralStatus, ManagerInput,
+    CsDiskInfo, CsInfo, FaceCounters, FaceCrowding, FaceStatus, GeneralStatus, ManagerInput,
     Snapshot as ManagerSnapshot, SnapshotKind,
 };
 use weir_wire::Name;
@@ -181,6 +181,14 @@ fn disk_info(sum: &Snapshot) -> CsDiskInfo {
 
 fn general_status(sum: &Snapshot) -> GeneralStatus {
     let router = &sum.router;
+    let count = |reason: &str| {
+        sum.runtime_drops.iter().find(|(known, _)| *known == reason).map_or(0, |(_, count)| *count)
+    };
+    let crowding = FaceCrowding {
+        refused: count("connection-refused") + count("stranger-refused"),
+        displaced: count("face-displaced"),
+        stalled: count("face-stalled"),
+    };
     GeneralStatus {
         pit_entries: router.pit_entries,
         cs_entries: router.store.entries,
@@ -192,6 +200,7 @@ fn general_status(sum: &Snapshot) -> GeneralStatus {
         out_nacks: router.out_nacks,
         satisfied_interests: router.satisfied,
         unsatisfied_interests: router.unsatisfied,
+        crowding: Some(crowding),
         ..GeneralStatus::default()
     }
 }

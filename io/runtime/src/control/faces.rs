@@ -15,6 +15,7 @@ use weir_manage::{
 use super::connect::backoff;
 use super::table::{FaceRecord, apply_changes};
 use super::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, Control, PortRecord};
+use crate::gathered::Gathered;
 use crate::message::{
     CloseReason, ConnectOutcome, ConnectPurpose, NewFace, NewSocket, PeerLinks, PortId, ToWorker,
 };
@@ -44,7 +45,9 @@ impl Control {
                 Ok(None) => return,
                 Err(error) => {
                     // Most likely there is no descriptor left; the connection stays in the queue.
-                    tracing::warn!(%error, "cannot accept a connection");
+                    if let Some(count) = self.accept_failures.add(self.clock.now()) {
+                        tracing::warn!(%error, count, "cannot accept a connection");
+                    }
                     self.accept_later(ACCEPT_PAUSE);
                     return;
                 }
@@ -137,6 +140,7 @@ impl Control {
             is_up: true,
             static_index: draft.static_index,
             attempts: 0,
+            downs: Gathered::default(),
         });
         self.face_event(FaceEventKind::Created, id);
         Ok(id)
@@ -158,6 +162,7 @@ impl Control {
             is_up: true,
             static_index: None,
             attempts: 0,
+            downs: Gathered::default(),
         });
         self.face_event(FaceEventKind::Created, id);
     }
@@ -177,7 +182,9 @@ impl Control {
             tracing::debug!(face = id.0, remote, ?reason, "face closed");
             return self.forget_face(id);
         }
-        tracing::warn!(face = id.0, remote, ?reason, "permanent face is down");
+        if let Some(count) = face.downs.add(now) {
+            tracing::warn!(face = id.0, remote, ?reason, count, "permanent face is down");
+        }
         face.is_up = false;
         self.face_event(FaceEventKind::Down, id);
         self.retry_later(now, ConnectPurpose::Reconnect { face: id });

@@ -108,6 +108,8 @@ struct Control {
     refused_connections: u64,
     /// Warnings of them.
     refusals: Gathered,
+    /// Warnings of connections that the system cannot give.
+    accept_failures: Gathered,
     /// When the next connection may be closed to make room.
     displace_at: Instant,
     is_stopping: bool,

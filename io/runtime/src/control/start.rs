@@ -268,6 +268,7 @@ fn build(
         next_transaction: 1,
         refused_connections: 0,
         refusals: Gathered::default(),
+        accept_failures: Gathered::default(),
         displace_at: Instant::ZERO,
         is_stopping: false,
         failure: None,

@@ -9,6 +9,8 @@ use weir_link::{LinkConfig, MTU_MIN};
 use weir_manage::{FaceChanges, FaceError, FaceInfo, FacePersistency, face_flags};
 use weir_wire::PACKET_SIZE_MAX;
 
+use crate::gathered::Gathered;
+
 /// One face.
 #[derive(Debug)]
 pub(super) struct FaceRecord {
@@ -26,6 +28,8 @@ pub(super) struct FaceRecord {
     pub(super) static_index: Option<usize>,
     /// Attempts to connect since it was last up.
     pub(super) attempts: u32,
+    /// Warnings that it went down.
+    pub(super) downs: Gathered,
 }
 
 impl FaceRecord {
@@ -174,6 +178,7 @@ mod tests {
             is_up: true,
             static_index: None,
             attempts: 0,
+            downs: Gathered::default(),
         }
     }
 

@@ -126,6 +126,8 @@ pub(crate) struct Worker {
     refusals: Gathered,
     /// Warnings of connections that took nothing.
     stalls: Gathered,
+    /// Warnings of UDP ports that fail.
+    port_failures: Gathered,
     shards: Option<Shards>,
     disks: Option<Disks>,
     idle_timeout_ns: u64,
@@ -174,6 +176,7 @@ impl Worker {
             memory: Memory::new(&setup.memory),
             refusals: Gathered::default(),
             stalls: Gathered::default(),
+            port_failures: Gathered::default(),
             shards: setup.shards,
             disks: setup.disks.map(|ports| Disks::new(ports, now)),
             idle_timeout_ns,

@@ -112,8 +112,7 @@ impl Worker {
             }
             Ok(_) => false,
             Err(error) => {
-                self.counters.port_errors += 1;
-                tracing::error!(%error, "a UDP port is broken");
+                self.note_port_error(now, &error);
                 false
             }
         }

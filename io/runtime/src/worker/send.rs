@@ -1,6 +1,7 @@
 //! From the shard to sockets.
 
-use std::mem;
+use std::net::SocketAddr;
+use std::{io, mem};
 
 use mio::Interest;
 use weir_base::{FaceId, Instant};
@@ -139,7 +140,7 @@ impl Worker {
             Socket::Own(socket) => socket.send(&mut face.link),
             Socket::Peer { port, address } => {
                 let (port_slot, address) = (*port, *address);
-                return self.flush_peer(slot, port_slot, address);
+                return self.flush_peer(now, slot, port_slot, address);
             }
             Socket::Down => {
                 face.link.discard_all();
@@ -181,7 +182,15 @@ impl Worker {
         }
     }
 
-    fn flush_peer(&mut self, slot: u32, port_slot: u32, address: std::net::SocketAddr) {
+    /// A UDP port fails, which others may have brought about.
+    pub(super) fn note_port_error(&mut self, now: Instant, error: &io::Error) {
+        self.counters.port_errors += 1;
+        if let Some(count) = self.port_failures.add(now) {
+            tracing::error!(%error, count, "a UDP port is broken");
+        }
+    }
+
+    fn flush_peer(&mut self, now: Instant, slot: u32, port_slot: u32, address: SocketAddr) {
         let (Some(face), Some(port)) = (self.faces.at(slot), self.ports.get_mut(port_slot)) else {
             return;
         };
@@ -189,10 +198,8 @@ impl Worker {
             Ok(SendStatus::Drained) => false,
             Ok(SendStatus::WouldBlock) => true,
             Err(error) => {
-                self.counters.port_errors += 1;
-                tracing::error!(%error, "a UDP port is broken");
                 face.link.discard_all();
-                false
+                return self.note_port_error(now, &error);
             }
         };
         if is_blocked {
