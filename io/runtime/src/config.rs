@@ -60,8 +60,8 @@ pub struct RuntimeConfig {
     pub strategies: Vec<(Name, Name)>,
     /// Who may command the router.
     pub management: ManagementConfig,
-    /// Where `/metrics` is served; nowhere when `None`. Nothing bounds its connections: loopback or
-    /// a trusted network only.
+    /// Where `/metrics` is served; nowhere when `None`. Whoever reaches it reads who the peers are:
+    /// loopback or a trusted network only.
     pub metrics: Option<SocketAddr>,
     /// Whether SIGTERM and SIGINT stop the router. Off in tests, where the process is not ours.
     pub handle_signals: bool,

@@ -38,7 +38,7 @@ impl Handle {
     /// Where `/metrics` is served.
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
-        self.metrics.as_ref().map(|metrics| metrics.address)
+        self.metrics.as_ref().map(MetricsServer::address)
     }
 
     /// Counters and sizes now; `None` when the router is ending.

@@ -2,98 +2,66 @@
 //! here.
 
 mod disk;
+mod http;
 
 use std::fmt;
-use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::net::SocketAddr;
+use std::time::Duration;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
-use tiny_http::{Header, Method, Response, Server};
 use weir_base::{Counter, CounterKind, Counters};
 use weir_forward::{DropReason, LatencyHistogram};
 
 use crate::error::StartError;
 use crate::mailbox::ControlSender;
 use crate::snapshot::Snapshot;
+use http::{Answer, HttpServer};
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// A router that does not answer within this time is reported as unavailable.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the thread gets for ending.
-const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The HTTP server and its thread.
+/// The HTTP server and its threads.
 pub(crate) struct MetricsServer {
-    server: Arc<Server>,
-    thread: Option<JoinHandle<()>>,
-    pub(crate) address: SocketAddr,
+    server: HttpServer,
 }
 
 impl MetricsServer {
     pub(crate) fn start(address: SocketAddr, control: ControlSender) -> Result<Self, StartError> {
-        let failed = |reason: String| StartError::Metrics { address, reason };
-        let listener = TcpListener::bind(address).map_err(|error| failed(error.to_string()))?;
-        let bound = listener.local_addr().map_err(|error| failed(error.to_string()))?;
-        let server = Server::from_listener(listener, None)
-            .map(Arc::new)
-            .map_err(|error| failed(error.to_string()))?;
-        let serving = Arc::clone(&server);
-        let thread = std::thread::Builder::new()
-            .name("weir-metrics".into())
-            .spawn(move || serve(&serving, &control))
-            .map_err(|source| StartError::System { what: "the metrics thread", source })?;
-        Ok(Self { server, thread: Some(thread), address: bound })
+        let handler = move |method: &str, path: &str| answer(method, path, &control);
+        let server = HttpServer::start(address, Box::new(handler))
+            .map_err(|error| StartError::Metrics { address, reason: error.to_string() })?;
+        Ok(Self { server })
     }
-}
 
-impl std::ops::Drop for MetricsServer {
-    /// Ends the thread, unless it is stuck with a client that does not read its answer: then it
-    /// ends with the process.
-    fn drop(&mut self) {
-        self.server.unblock();
-        let Some(thread) = self.thread.take() else { return };
-        let deadline = Instant::now() + STOP_TIMEOUT;
-        while !thread.is_finished() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        if thread.is_finished() {
-            let _ = thread.join();
-        }
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.server.address
     }
 }
 
 impl fmt::Debug for MetricsServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MetricsServer({})", self.address)
+        write!(f, "MetricsServer({})", self.server.address)
     }
 }
 
-fn serve(server: &Server, control: &ControlSender) {
-    for request in server.incoming_requests() {
-        let path = request.url().split('?').next().unwrap_or_default();
-        let answer = match (request.method(), path) {
-            (Method::Get, "/metrics") => scrape(control),
-            (Method::Get, _) => (404, "the metrics are at /metrics\n".to_owned()),
-            _ => (405, "only GET is served here\n".to_owned()),
-        };
-        let (status, body) = answer;
-        let kind = if status == 200 { CONTENT_TYPE } else { "text/plain; charset=utf-8" };
-        let header = Header::from_bytes("Content-Type", kind).expect("a valid header");
-        let response = Response::from_string(body).with_status_code(status).with_header(header);
-        // A client that went away has no further use for an answer.
-        let _ = request.respond(response);
-    }
-}
-
-fn scrape(control: &ControlSender) -> (u16, String) {
-    match control.snapshot(SNAPSHOT_TIMEOUT) {
-        Some(snapshot) => (200, encode(snapshot)),
-        None => (503, "the router is stopping or does not answer\n".to_owned()),
+fn answer(method: &str, path: &str, control: &ControlSender) -> Answer {
+    let plain = |status, text: &str| {
+        let content_type = "text/plain; charset=utf-8";
+        Answer { status, content_type, body: text.to_owned() }
+    };
+    match (method, path) {
+        ("GET", "/metrics") => match control.snapshot(SNAPSHOT_TIMEOUT) {
+            Some(snapshot) => {
+                Answer { status: "200 OK", content_type: CONTENT_TYPE, body: encode(snapshot) }
+            }
+            None => plain("503 Service Unavailable", "the router is stopping or does not answer\n"),
+        },
+        ("GET", _) => plain("404 Not Found", "the metrics are at /metrics\n"),
+        _ => plain("405 Method Not Allowed", "only GET is served here\n"),
     }
 }
 
