@@ -6,7 +6,8 @@ pub const NAME_COMPONENTS: usize = 8;
 /// Names that share their first seven components.
 const NAMES_PER_PARENT: u64 = 128;
 
-fn tlv(typ: u8, value: &[u8], out: &mut Vec<u8>) {
+/// Appends a TLV with a type below 253.
+pub fn tlv(typ: u8, value: &[u8], out: &mut Vec<u8>) {
     out.push(typ);
     match value.len() {
         len @ 0..=252 => out.push(len as u8),
