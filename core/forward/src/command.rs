@@ -37,7 +37,7 @@ impl Router {
             Command::SetStrategy { prefix, strategy } => self.set_strategy(prefix, strategy),
             Command::ConfigureStore(config) => self.store.configure(now, config),
             Command::EraseStore { transaction, prefix, limit } => {
-                let erased = self.erase(prefix.as_view(), limit);
+                let erased = self.erase(now, prefix.as_view(), limit);
                 let limit_reached = erased == limit;
                 out.events.push(Event::StoreErased { transaction, erased, limit_reached });
             }
@@ -46,7 +46,20 @@ impl Router {
         }
     }
 
-    fn erase(&mut self, prefix: NameView<'_>, limit: usize) -> usize {
+    /// Erases what lies below a prefix, or with an implicit digest the one copy that it names. Who
+    /// names a copy has found it to be false: the next hop that it came from is distrusted.
+    fn erase(&mut self, now: Instant, prefix: NameView<'_>, limit: usize) -> usize {
+        let digest = prefix.last().filter(|last| last.is_implicit_digest());
+        if let Some(digest) = digest {
+            let name = prefix.parent();
+            let hash = self.config.hash_key.hash(name.value());
+            let Some(source) = self.store.erase_copy(name, hash, digest.value) else { return 0 };
+            let key = &self.config.hash_key;
+            let mut hashes = PrefixHashes::default();
+            hashes.add(key, name, self.fib.lengths());
+            self.fib.distrust(now, name, (key, &hashes), source);
+            return 1;
+        }
         let hash = self.config.hash_key.hash(prefix.value());
         self.store.erase(prefix, hash, limit)
     }

@@ -1,6 +1,6 @@
 //! What a simulator asks of a shard beside packets.
 
-use weir_base::{Instant, Packet};
+use weir_base::{FaceId, Instant, Packet};
 use weir_store::Query;
 use weir_store::disk::DiskTierStats;
 use weir_wire::{DataView, InterestView, PacketView};
@@ -14,7 +14,7 @@ impl Router {
     pub fn preload(&mut self, now: Instant, packet: &Packet) -> bool {
         let Ok(data) = DataView::decode(packet) else { return false };
         let hashes = self.hash_name(&PacketView::Data(data));
-        self.store(now, &data, hashes).is_some()
+        self.store(now, &data, hashes, FaceId::CONTENT_STORE).is_some()
     }
 
     /// What the disk tier of the store holds, without all other counters.

@@ -251,6 +251,7 @@ impl Router {
         }
         self.expired = expired;
         self.dead_nonces.expire(now);
+        self.fib.forgive(now, &self.config.hash_key);
     }
 
     /// Ends an entry that got no Data; its nonces stay known (NFD, Interest finalize pipeline).

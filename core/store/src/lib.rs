@@ -15,4 +15,6 @@ mod store;
 mod tree;
 
 pub use config::{Compare, EvictionPolicy, IndexKind, StoreConfig, StoreStats};
-pub use store::{COMPONENTS_MAX, Hit, Lookup, NameHashes, PartAnswer, Query, Store};
+pub use store::{
+    COMPONENTS_MAX, Hit, Lookup, NameHashes, PartAnswer, Query, Store, UNKNOWN_SOURCE,
+};

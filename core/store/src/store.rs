@@ -72,10 +72,15 @@ pub struct Hit {
     pub is_fresh: bool,
 }
 
+/// The source of Data of which none is known.
+pub const UNKNOWN_SOURCE: u32 = u32::MAX;
+
 /// The content store of one shard, in memory: Data by name and by prefix, bounded in octets.
 pub struct Store {
     config: StoreConfig,
     entries: Slab<Entry>,
+    /// Where each came from, beside `entries`, which are full: what a driver said.
+    sources: Vec<u32>,
     /// From the hash of a whole name to an entry.
     table: Table,
     tree: Tree,
@@ -100,6 +105,7 @@ impl Store {
             ordered: (config.index == IndexKind::Ordered).then(Ordered::new),
             config,
             entries: Slab::new(),
+            sources: Vec::new(),
             table: Table::with_capacity(0),
             tree: Tree::new(),
             entry_bytes: 0,
@@ -370,13 +376,15 @@ impl Store {
     /// Stores Data, in place of other Data of that name. Returns the stored copy, which holds no
     /// more memory than it needs and is the one to send on; nothing when the Data is not stored.
     ///
-    /// `prefixes` appends the keyed hashes of all proper prefixes, shortest first. It is called
-    /// only when the parent is not known yet, which is rare where names have many siblings.
+    /// `source` says where it came from, for [`Store::erase_copy`]. `prefixes` appends the keyed
+    /// hashes of all proper prefixes, shortest first. It is called only when the parent is not
+    /// known yet, which is rare where names have many siblings.
     pub fn insert(
         &mut self,
         now: Instant,
         data: &DataView<'_>,
         hashes: NameHashes,
+        source: u32,
         prefixes: impl FnOnce(&mut Vec<u64>),
         pool: &mut Pool,
     ) -> Option<Packet> {
@@ -404,6 +412,7 @@ impl Store {
         let mut packet = pool.copy(data.wire);
         let stored = packet.share();
         let index = self.put(now, stored, data, hashes, fresh_until, prefixes, pool);
+        self.sources[index as usize] = source;
         self.offer_on_arrival(now, index);
         self.stats.insertions += 1;
         Some(packet)
@@ -444,6 +453,10 @@ impl Store {
             name_len: name_value.len() as u16,
         });
         debug_assert_eq!(self.entries[index].name_value(), name_value);
+        if self.sources.len() <= index as usize {
+            self.sources.resize(index as usize + 1, UNKNOWN_SOURCE);
+        }
+        self.sources[index as usize] = UNKNOWN_SOURCE;
         self.table.insert(hash, index);
         self.tree.attach(&mut self.entries, index, now);
         self.put_in_order(index);
@@ -585,6 +598,21 @@ impl Store {
             }
         }
         erased + self.erase_on_disk(prefix, prefix_hash, limit - erased)
+    }
+
+    /// Removes the Data of this very name, if its implicit digest is `digest`: a copy that was found
+    /// to be false. Returns where it came from, [`UNKNOWN_SOURCE`] for what a disk alone has. A disk
+    /// is not asked for the digest of what it has.
+    pub fn erase_copy(&mut self, name: NameView<'_>, name_hash: u64, digest: &[u8]) -> Option<u32> {
+        let Some(index) = self.find(name_hash, name.value()) else {
+            return self.erase_name_on_disk(name, name_hash).then_some(UNKNOWN_SOURCE);
+        };
+        let data = DataView::decode(&self.entries[index].packet).expect("only Data is stored");
+        let is_it = data.implicit_digest() == digest;
+        is_it.then(|| {
+            self.erase_entry(index);
+            self.sources[index as usize]
+        })
     }
 
     fn erase_entry(&mut self, index: u32) {

@@ -82,7 +82,7 @@ impl Bed {
         if let Lookup::Miss = self.store.lookup(self.now, &query) {
             let prefixes = |path: &mut Vec<u64>| path.extend(&hashes[..count - 1]);
             let known = hashes_at(&hashes, count);
-            self.store.insert(self.now, &data, known, prefixes, &mut self.pool).unwrap();
+            self.store.insert(self.now, &data, known, 7, prefixes, &mut self.pool).unwrap();
         }
         if self.rng.below(1_000) == 0 {
             self.store.erase(data.name.prefix(2), hashes[1], 10);
@@ -152,7 +152,7 @@ fn lookups_of_a_store_with_disks_allocate_nothing() {
         let count = hash_all(data.name, &mut hashes);
         let prefixes = |path: &mut Vec<u64>| path.extend(&hashes[..count - 1]);
         let known = hashes_at(&hashes, count);
-        bed.store.insert(bed.now, &data, known, prefixes, &mut bed.pool).unwrap();
+        bed.store.insert(bed.now, &data, known, 7, prefixes, &mut bed.pool).unwrap();
         bed.now = bed.now.plus_ns(NS_PER_MS);
         work_off(&mut bed.store, bed.now);
     }

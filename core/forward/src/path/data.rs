@@ -149,10 +149,12 @@ impl Router {
         now: Instant,
         data: &DataView<'_>,
         hashes: NameHashes,
+        source: FaceId,
     ) -> Option<Packet> {
         let key = &self.config.hash_key;
         let prefixes = |path: &mut Vec<u64>| hash_proper_prefixes(key, data.name, path);
-        self.store.insert(now, data, hashes, prefixes, &mut self.pool)
+        // Identifiers of faces are given in a row: 32 bits tell those that there are apart.
+        self.store.insert(now, data, hashes, source.0 as u32, prefixes, &mut self.pool)
     }
 
     /// Data that is not asked for, or was refused for this reason.
@@ -178,7 +180,7 @@ impl Router {
             UnsolicitedPolicy::AdmitAll => true,
         };
         if is_admitted && !no_cache {
-            self.store(now, data, hashes);
+            self.store(now, data, hashes, face.id());
         }
     }
 
@@ -195,7 +197,7 @@ impl Router {
     ) {
         let stored = match received.header.no_cache {
             true => None,
-            false => self.store(now, data, hashes),
+            false => self.store(now, data, hashes, received.face),
         };
         // The stored copy is sent on: a slice of what was received would pin a whole receive block.
         let packet = stored.unwrap_or_else(|| received.packet.clone());

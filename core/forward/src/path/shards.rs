@@ -447,7 +447,7 @@ impl Router {
         let Judgement { no_cache, is_asked, .. } = judgement;
         match (is_asked, self.faces.find(face)) {
             (true, _) if !no_cache => {
-                self.store(now, &data, hashes);
+                self.store(now, &data, hashes, face);
             }
             (false, Some(face)) => {
                 let refusal = Some(DropReason::NotAsked);

@@ -59,11 +59,13 @@ impl Listener for LowestRtt {
     }
 }
 
-/// Fewest failures in a row, then the shortest round-trip time, then the cost. A next hop that has
+/// Not distrusted, then fewest failures in a row, then the shortest round-trip time, then the cost. A next hop that has
 /// never answered is tried by one Interest at a time.
-fn rank(context: &Context<'_>, hop: &FibNextHop) -> (u64, u64, u64) {
-    let Some(measured) = context.measurement(hop) else { return (0, u64::MAX, hop.cost) };
+fn rank(context: &Context<'_>, hop: &FibNextHop) -> (bool, u64, u64, u64) {
+    let Some(measured) = context.measurement(hop) else {
+        return (hop.is_distrusted, 0, u64::MAX, hop.cost);
+    };
     let unknown_ns = if measured.in_flight() == 0 { 0 } else { u64::MAX };
     let rtt_ns = measured.smoothed_rtt_ns().unwrap_or(unknown_ns);
-    (measured.strategy_state, rtt_ns, hop.cost)
+    (hop.is_distrusted, measured.strategy_state, rtt_ns, hop.cost)
 }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use weir_base::{FaceId, HashKey, Instant};
+use weir_base::{FaceId, HashKey, Instant, NS_PER_S};
 use weir_wire::{InterestView, Name, NameView};
 
 use crate::io::NextHop;
@@ -16,12 +16,21 @@ pub(crate) struct FibNextHop {
     pub(crate) cost: u64,
     /// Its number in [`Measurements`].
     pub(crate) measurement: u32,
+    /// Data from there was found to be false: others are preferred.
+    pub(crate) is_distrusted: bool,
+}
+
+impl FibNextHop {
+    /// Lower is better.
+    fn rank(&self) -> (bool, u64, FaceId) {
+        (self.is_distrusted, self.cost, self.face)
+    }
 }
 
 /// The next hops of a prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct FibEntry {
-    /// By rising cost.
+    /// Those that are not distrusted first, by rising cost.
     pub(crate) next_hops: Vec<FibNextHop>,
 }
 
@@ -30,7 +39,14 @@ pub(crate) struct Fib {
     entries: PrefixTable<FibEntry>,
     /// Grows with every change.
     version: u32,
+    /// Prefixes with a distrusted next hop, and until when.
+    distrusted: Vec<(Instant, Name, FaceId)>,
 }
+
+/// How long a next hop is distrusted.
+const DISTRUST_NS: u64 = 60 * NS_PER_S;
+/// Distrusted next hops at most; the oldest is forgotten.
+const DISTRUSTED_MAX: usize = 256;
 
 /// Some of the next hops of an Interest, by their place among them, as long as the FIB does not
 /// change. Next hops beyond the 64th are in no set.
@@ -80,7 +96,7 @@ impl HopSet {
 
 impl Fib {
     pub(crate) fn new() -> Self {
-        Self { entries: PrefixTable::new(), version: 0 }
+        Self { entries: PrefixTable::new(), version: 0, distrusted: Vec::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -121,14 +137,15 @@ impl Fib {
             match old.map(|at| before.swap_remove(at)) {
                 Some(old) => all.push(FibNextHop { cost, ..old }),
                 None => {
-                    let hop = FibNextHop { face, cost, measurement: measurements.insert(now) };
+                    let measurement = measurements.insert(now);
+                    let hop = FibNextHop { face, cost, measurement, is_distrusted: false };
                     all.push(hop);
                     new.push(hop);
                 }
             }
         }
         before.iter().for_each(|old| measurements.retire(old.measurement));
-        all.sort_by_key(|hop| (hop.cost, hop.face));
+        all.sort_by_key(FibNextHop::rank);
         new.sort_by_key(|hop| (hop.cost, hop.face));
         if !all.is_empty() {
             self.entries.insert(prefix, FibEntry { next_hops: all }, key);
@@ -143,6 +160,47 @@ impl Fib {
         hashes: &PrefixHashes,
     ) -> Option<&FibEntry> {
         self.entries.longest_match(name, hashes)
+    }
+
+    /// Data of `name` from a next hop was found to be false: for a while the others of its prefix
+    /// are preferred. `source` is as [`Store::insert`](weir_store::Store::insert) was given it.
+    pub(crate) fn distrust(
+        &mut self,
+        now: Instant,
+        name: NameView<'_>,
+        (key, hashes): (&HashKey, &PrefixHashes),
+        source: u32,
+    ) {
+        let Some(prefix) = self.entries.longest_prefix(name, hashes) else { return };
+        let hops = self.longest_match(name, hashes).map_or(&[][..], |entry| &entry.next_hops);
+        let Some(face) = hops.iter().map(|hop| hop.face).find(|face| face.0 as u32 == source)
+        else {
+            return;
+        };
+        self.distrusted.retain(|(_, of, distrusted)| (of, *distrusted) != (&prefix, face));
+        if self.distrusted.len() >= DISTRUSTED_MAX {
+            let (_, prefix, face) = self.distrusted.remove(0);
+            self.set_distrusted(&prefix, face, false, key);
+        }
+        self.set_distrusted(&prefix, face, true, key);
+        self.distrusted.push((now.plus_ns(DISTRUST_NS), prefix, face));
+    }
+
+    /// Trusts again those whose time has come. They are in the order of their times.
+    pub(crate) fn forgive(&mut self, now: Instant, key: &HashKey) {
+        while self.distrusted.first().is_some_and(|(until, ..)| *until <= now) {
+            let (_, prefix, face) = self.distrusted.remove(0);
+            self.set_distrusted(&prefix, face, false, key);
+        }
+    }
+
+    fn set_distrusted(&mut self, prefix: &Name, face: FaceId, is_distrusted: bool, key: &HashKey) {
+        let Some(entry) = self.entries.get_mut(prefix.as_view(), key) else { return };
+        for hop in entry.next_hops.iter_mut().filter(|hop| hop.face == face) {
+            hop.is_distrusted = is_distrusted;
+        }
+        entry.next_hops.sort_by_key(FibNextHop::rank);
+        self.version = self.version.wrapping_add(1);
     }
 
     /// A number for the longest prefix of a name, until the FIB changes.
@@ -164,7 +222,8 @@ impl Fib {
     ) -> NextHops<'_> {
         if let Some(face) = chosen {
             let face = FaceId(face);
-            return NextHops::Chosen([FibNextHop { face, cost: 0, measurement: u32::MAX }]);
+            let (cost, measurement, is_distrusted) = (0, u32::MAX, false);
+            return NextHops::Chosen([FibNextHop { face, cost, measurement, is_distrusted }]);
         }
         let entry = match interest.forwarding_hint.is_empty() || is_home {
             true => self.entries.longest_match(interest.name, hashes),

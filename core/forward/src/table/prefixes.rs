@@ -77,6 +77,26 @@ impl<T> PrefixTable<T> {
         self.root.as_ref()
     }
 
+    /// The longest prefix of `name` that has a value; `hashes` as for
+    /// [`PrefixTable::longest_match`].
+    pub(crate) fn longest_prefix(&self, name: NameView<'_>, hashes: &PrefixHashes) -> Option<Name> {
+        let of_length = |&(length, hash): &(u32, u64)| self.find(name, hash, length as usize);
+        let found = hashes.shortest_first.iter().rev().find_map(of_length);
+        match found {
+            Some(index) => Some(self.entries[index].prefix.clone()),
+            None => self.root.as_ref().map(|_| Name::new()),
+        }
+    }
+
+    /// The value of `prefix`.
+    pub(crate) fn get_mut(&mut self, prefix: NameView<'_>, key: &HashKey) -> Option<&mut T> {
+        if prefix.is_empty() {
+            return self.root.as_mut();
+        }
+        let index = self.find(prefix, key.hash(prefix.value()), prefix.component_count())?;
+        Some(&mut self.entries[index].value)
+    }
+
     /// The entry of the first `length` components of `name`, whose hash is `hash`. Octets that
     /// start with those of another name start with its components.
     fn find(&self, name: NameView<'_>, hash: u64, length: usize) -> Option<u32> {

@@ -96,3 +96,37 @@ fn peers_that_return_no_tokens_are_heard() {
         bed.pass_ms(1000);
     }
 }
+
+/// A consumer on this host has found a copy to be false.
+#[test]
+fn a_false_copy_is_erased_by_its_digest_and_its_next_hop_is_distrusted() {
+    for strategy in ["best-route", "lowest-rtt"] {
+        let mut bed = Bed::new();
+        bed.strategy("/", &alloc::format!("/localhost/nfd/strategy/{strategy}"));
+        bed.route("/a", &[(U, 0), (V, 5)]);
+        let asked = |bed: &mut Bed, nonce| {
+            let name = alloc::format!("/a/{nonce}");
+            sent(&bed.ask(LOCAL, &Ask::new(&name, nonce)))[0].0
+        };
+        bed.ask(LOCAL, &Ask::new("/a/b", 1));
+        let forged = data("/a/b", 60_000);
+        bed.answer(U, forged.clone());
+        let mut copy: Name = "/a/b".parse().unwrap();
+        let digest = weir_wire::DataView::decode(&forged).unwrap().implicit_digest();
+        let mut another = copy.clone();
+        another.append_implicit_digest([7; 32]);
+        copy.append_implicit_digest(digest);
+        for (prefix, erased) in [(another, 0), (copy.clone(), 1), (copy, 0)] {
+            bed.command(Command::EraseStore { transaction: 7, prefix, limit: 1 });
+            let event = bed.out.events.pop().unwrap();
+            let limit_reached = erased == 1;
+            assert_eq!(event, Event::StoreErased { transaction: 7, erased, limit_reached });
+        }
+        assert_eq!(asked(&mut bed, 10), V, "{strategy}");
+        bed.pass_ms(59_000);
+        bed.route("/a", &[(U, 0), (V, 6)]);
+        assert_eq!(asked(&mut bed, 11), V, "a new cost does not make it honest");
+        bed.pass_ms(2_000);
+        assert_eq!(asked(&mut bed, 12), U, "{strategy}");
+    }
+}

@@ -29,7 +29,7 @@ fn insert(bed: &mut Bed, data: &DataView<'_>) -> Option<Packet> {
     let prefixes = |path: &mut Vec<u64>| {
         path.extend((1..name.component_count()).map(|n| KEY.hash(name.prefix(n).value())));
     };
-    bed.store.insert(bed.now, data, hashes(name), prefixes, &mut bed.pool)
+    bed.store.insert(bed.now, data, hashes(name), 7, prefixes, &mut bed.pool)
 }
 
 fn wire(uri: &str, freshness_ms: u64, content: &[u8]) -> Vec<u8> {
@@ -376,7 +376,7 @@ fn equal_hashes_of_different_names_are_told_apart() {
         let data = DataView::decode(&wire).unwrap();
         let hashes = NameHashes { whole: 5, parent: Some(5), grandparent: None };
         let prefixes = |path: &mut Vec<u64>| path.resize(data.name.component_count() - 1, 5);
-        bed.store.insert(bed.now, &data, hashes, prefixes, &mut bed.pool);
+        bed.store.insert(bed.now, &data, hashes, 7, prefixes, &mut bed.pool);
     };
     for uri in ["/a/b", "/c/d", "/c/e", "/f/g/h"] {
         clash(uri, &mut bed);

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use weir_base::{HashKey, Instant, Packet, Pool};
-use weir_store::{Lookup, NameHashes, Query, Store, StoreConfig};
+use weir_store::{Lookup, NameHashes, Query, Store, StoreConfig, UNKNOWN_SOURCE};
 use weir_wire::{DataView, InterestView, NameView};
 
 use super::ProducerConfig;
@@ -67,7 +67,7 @@ impl Buffer {
             let counts = 1..data.name.component_count();
             out.extend(counts.map(|count| hasher.hash_to(data.name.prefix(count).value().len())));
         };
-        self.store.insert(now, data, hashes, prefixes, &mut self.pool);
+        self.store.insert(now, data, hashes, UNKNOWN_SOURCE, prefixes, &mut self.pool);
     }
 
     /// A copy that holds no more memory than it needs.

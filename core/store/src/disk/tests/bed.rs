@@ -212,7 +212,7 @@ impl Bed {
         let data = DataView::decode(wire).unwrap();
         let name = data.name;
         let fill = |path: &mut Vec<u64>| prefixes(name, path);
-        self.store.insert(self.now, &data, hashes(name), fill, &mut self.pool).is_some()
+        self.store.insert(self.now, &data, hashes(name), 7, fill, &mut self.pool).is_some()
     }
 
     pub(super) fn put(&mut self, name: &Name, content: &[u8]) -> bool {
