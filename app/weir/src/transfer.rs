@@ -132,6 +132,16 @@ pub(crate) fn octet_bar(message: impl Into<String>, total: Option<u64>) -> Progr
     bar
 }
 
+/// A progress bar in files on standard error, if that is a terminal.
+pub(crate) fn file_bar(message: impl Into<String>, total: u64) -> ProgressBar {
+    let template = "{msg} [{bar:30}] {human_pos} of {human_len} files {per_sec} eta {eta}";
+    let style = ProgressStyle::with_template(template).expect("a template that parses");
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+    bar.set_style(style.progress_chars("=> "));
+    bar.set_message(message.into());
+    bar
+}
+
 /// The user stopped the command before its end.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted{0}")]

@@ -21,7 +21,7 @@ pub use consumer::{
     TraceKind, Unit, Verdict, Verification, VerifyId, VerifyOp,
 };
 pub use interest::{InterestBatch, Selectors};
-pub use metadata::{LISTING_KEYWORD, METADATA_KEYWORD, Metadata, MetadataError};
+pub use metadata::{ContentDigest, LISTING_KEYWORD, METADATA_KEYWORD, Metadata, MetadataError};
 pub use path_id::PathId;
 pub use producer::{
     Answer, Catalog, Frame, ObjectId, Producer, ProducerConfig, ProducerEvent, ProducerInput,

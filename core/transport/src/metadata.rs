@@ -13,11 +13,13 @@
 //! | 0xF504 | `Mode` | NNI, as `stat` has it; of a directory, the name denotes a listing |
 //! | 0xF50C | `Mtime` | NNI, nanoseconds since the Unix epoch |
 //! | 0xF520 | `DigestsPerPart` | NNI; there is a digest manifest: digests in one of its parts |
+//! | 0xF524 | `ContentDigest` | 32 octets, the [`ContentDigest`] of the object |
 //! | 0xF522 | `SignerCertificate` | a whole Data; its own name may lead nowhere from here |
 
 use alloc::vec::Vec;
 
 use weir_security::manifest::DIGESTS_PER_PART_MAX;
+use weir_security::sha256;
 use weir_wire::tlv::{self, Reader, Writer};
 use weir_wire::{Name, NameView};
 
@@ -32,6 +34,7 @@ const MODE: u32 = 0xF504;
 const MTIME: u32 = 0xF50C;
 const DIGESTS_PER_MANIFEST_PART: u32 = 0xF520;
 const SIGNER_CERTIFICATE: u32 = 0xF522;
+const CONTENT_DIGEST: u32 = 0xF524;
 
 const MODE_TYPE_MASK: u64 = 0o170_000;
 const MODE_DIRECTORY: u64 = 0o040_000;
@@ -53,8 +56,32 @@ pub struct Metadata {
     pub mtime_ns: Option<u64>,
     /// Digests in each part of the digest manifest; `None` when there is no manifest.
     pub digests_per_part: Option<u64>,
+    /// The [`ContentDigest`] of the object.
+    pub content_digest: Option<[u8; 32]>,
     /// The signer's certificate, a whole Data TLV as far as the producer says; not looked at here.
     pub certificate: Option<Vec<u8>>,
+}
+
+/// SHA-256 over the SHA-256 digests of the Contents of all segments in order: a digest of an
+/// object's octets, whatever their signatures, that several threads can compute.
+#[derive(Clone, Debug, Default)]
+pub struct ContentDigest(Vec<u8>);
+
+impl ContentDigest {
+    /// Adds the Content of the next segment.
+    pub fn add(&mut self, content: &[u8]) {
+        self.0.extend_from_slice(&sha256(&[content]));
+    }
+
+    /// Adds what another has of the segments that follow.
+    pub fn append(&mut self, other: &Self) {
+        self.0.extend_from_slice(&other.0);
+    }
+
+    /// The digest.
+    pub fn finish(&self) -> [u8; 32] {
+        sha256(&[&self.0])
+    }
 }
 
 /// Why the Content of a Data is no metadata.
@@ -79,6 +106,7 @@ impl Metadata {
             mode: None,
             mtime_ns: None,
             digests_per_part: None,
+            content_digest: None,
             certificate: None,
         }
     }
@@ -107,6 +135,9 @@ impl Metadata {
             if let Some(value) = value {
                 writer.nni(typ, value);
             }
+        }
+        if let Some(digest) = &self.content_digest {
+            writer.tlv(CONTENT_DIGEST, digest);
         }
         if let Some(certificate) = &self.certificate {
             writer.tlv(SIGNER_CERTIFICATE, certificate);
@@ -138,6 +169,7 @@ impl Metadata {
                 SIZE => metadata.size_bytes = tlv::nni(element.value),
                 MODE => metadata.mode = tlv::nni(element.value),
                 MTIME => metadata.mtime_ns = tlv::nni(element.value),
+                CONTENT_DIGEST => metadata.content_digest = element.value.try_into().ok(),
                 SIGNER_CERTIFICATE => metadata.certificate = Some(element.value.to_vec()),
                 DIGESTS_PER_MANIFEST_PART => {
                     metadata.digests_per_part = tlv::nni(element.value)
@@ -164,6 +196,7 @@ mod tests {
             mode: Some(0o100_644),
             mtime_ns: Some(1_700_000_000_123_456_789),
             digests_per_part: Some(248),
+            content_digest: Some([9; 32]),
             certificate: Some(vec![6, 0]),
             ..Metadata::new("/a/b/54=%05".parse().unwrap())
         }

@@ -1,133 +1,42 @@
-//! Getting an object: a consumer on the event loop, segments verified and stored by other threads.
+//! Getting one object: a consumer, and where what it fetches goes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crossbeam_channel::Receiver;
-use weir_base::{FaceId, Instant, NS_PER_MS, NS_PER_S};
+use weir_base::{FaceId, Instant, NS_PER_S};
 use weir_transport::{
-    Consumer, ConsumerConfig, ConsumerError, ConsumerEvent, ConsumerInput, ConsumerOutbox,
-    ConsumerStats, Metadata, Part, ReaderMode, SegmentSet, Target, Unit, Verdict, VerifyOp,
+    Consumer, ConsumerConfig, ConsumerEvent, ConsumerInput, ConsumerOutbox, Part, ReaderMode,
+    SegmentSet, Target, Unit, Verdict, VerifyOp,
 };
-use weir_wire::{DataView, Name};
+use weir_wire::DataView;
 
 use crate::client::{Client, ClientError, FromRouter};
-use crate::event_loop::{Context, Endpoint, EventLoop};
-use crate::host::{Found, Host, PATH, Progress};
+use crate::host::{DownloadError, DownloadId, Found, Host, PATH, Summary};
+use crate::keeper::{Keep, Keeper};
 use crate::lookup::Lookups;
 use crate::output::{Opened, Output, OutputError};
 use crate::sink::{FileSink, StreamWriter};
-use crate::verify_pool::{Fault, Report, VerifyPool, run_aside};
+use crate::verify_pool::{Fault, VerifyPool, Work};
 
 /// Segments handed to a thread at once: 256 kB of them.
 const BATCH_SEGMENTS: usize = 32;
-/// How often progress is told.
-const PROGRESS_NS: u64 = 100 * NS_PER_MS;
 /// How often what is there is noted, for a download that breaks off.
 const SAVE_NS: u64 = 2 * NS_PER_S;
 /// Segments at most that wait for a stream to take them, 8 MB; more wait with the consumer.
 const STREAM_UNITS_MAX: u32 = 1024;
 
-/// What a finished download was like.
-#[derive(Clone, Debug)]
-pub struct Summary {
-    /// Name of the version.
-    pub versioned: Name,
-    /// The metadata, if there was any; else no more than the name.
-    pub metadata: Metadata,
-    /// The metadata came from a store, and the producer did not answer.
-    pub is_stored: bool,
-    /// Octets of Content fetched, those of an earlier attempt not included.
-    pub octets: u64,
-    /// Segments fetched.
-    pub segments: u64,
-    /// Segments that were there from an earlier attempt.
-    pub segments_resumed: u64,
-    /// Time from the start until the last segment was stored, in nanoseconds.
-    pub took_ns: u64,
-    /// Whether segments were verified by a digest manifest.
-    pub has_manifest: bool,
-    /// Packets by the face that the router had them from, as far as it tells.
-    pub by_face: BTreeMap<Option<FaceId>, u64>,
-    /// Counters and measures of the fetch.
-    pub stats: ConsumerStats,
-}
-
-/// Why a download failed. What was verified stays for another attempt.
-#[derive(Debug, thiserror::Error)]
-pub enum DownloadError {
-    /// It cannot be had.
-    #[error(transparent)]
-    Fetch(#[from] ConsumerError),
-    /// The router is gone.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// The output cannot be made.
-    #[error(transparent)]
-    Output(#[from] OutputError),
-    /// The owner does not want it.
-    #[error("{0}")]
-    Refused(String),
-    /// Segments differ in size, so that their places in a file are not known.
-    #[error("segment {segment} has {len} octets, unlike others: it has no place in a file")]
-    Size {
-        /// Its number.
-        segment: u64,
-        /// Octets of its Content.
-        len: usize,
-    },
-    /// A segment cannot be stored.
-    #[error("cannot be written: {0}")]
-    Store(std::io::Error),
-    /// The owner broke it off.
-    #[error("interrupted")]
-    Stopped,
-}
-
-/// How to download.
-#[derive(Clone, Debug)]
-pub struct DownloadOptions {
-    /// How to fetch.
-    pub fetch: ConsumerConfig,
-    /// Threads that verify and store.
-    pub threads: usize,
-}
-
-impl Default for DownloadOptions {
-    fn default() -> Self {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { fetch: ConsumerConfig::default(), threads: threads.min(8) }
-    }
-}
-
-/// Fetches `target`, verifies every segment and stores it where `host` says.
-///
-/// # Errors
-/// [`DownloadError`].
-pub fn download(
-    client: &mut Client,
-    target: Target,
-    options: DownloadOptions,
-    host: &mut dyn Host,
-) -> Result<Summary, DownloadError> {
-    let mut download = Download::new(client, target, options, host)?;
-    let mut events = EventLoop::new(client);
-    events.add(&mut download);
-    let run = events.run(&mut || true);
-    drop(events);
-    let result = match (download.error.take(), run) {
-        (Some(error), _) => Err(error),
-        // A connection that ends after the last packet has lost nothing.
-        (None, Err(_)) if download.consumer.is_over() => Ok(()),
-        (None, run) => run.map_err(DownloadError::from),
-    };
-    download.close(client.now(), result)
+/// What a download uses of what all have in common.
+pub(crate) struct Hands<'a> {
+    pub(crate) client: &'a mut Client,
+    pub(crate) host: &'a mut dyn Host,
+    pub(crate) pool: &'a VerifyPool,
+    pub(crate) keeper: &'a Keeper,
 }
 
 /// What is fetched, and where it goes.
 struct Object {
     found: Found,
-    /// Away while another thread saves it.
+    /// Away while another thread opens or saves it.
     output: Option<Box<dyn Output>>,
     place: Place,
     resumed: u64,
@@ -136,79 +45,137 @@ struct Object {
 
 /// Where segments go.
 enum Place {
+    /// That is not known yet.
+    Closed,
     /// A file, once the size of segments is known.
     File(Option<Arc<FileSink>>),
     /// A stream, in order.
     Stream(StreamWriter),
+    /// Nowhere: the file is there.
+    There,
 }
 
-struct Download<'a> {
-    host: &'a mut dyn Host,
+/// One object on its way.
+pub(crate) struct Download {
+    /// Tells what threads report of it from what they report of others.
+    pub(crate) serial: u64,
+    /// The owner's number.
+    pub(crate) id: DownloadId,
+    /// TLV-VALUE of the name that its packets are below, certificates excepted.
+    prefix: Vec<u8>,
     consumer: Consumer,
-    pool: VerifyPool,
     inputs: Vec<ConsumerInput>,
     out: ConsumerOutbox,
     object: Option<Object>,
     /// Segments for the next batch.
     tasks: Vec<VerifyOp>,
+    /// Batches that threads have.
+    batches: usize,
+    /// Units it may have under way; `None` until it has been told.
+    units: Option<u32>,
+    units_max: u32,
     /// Signers that are not decided about yet.
     lookups: Lookups,
     by_face: BTreeMap<Option<FaceId>, u64>,
     started: Instant,
-    told: Instant,
     saved: Instant,
-    saving: Option<Receiver<Box<dyn Output>>>,
     /// Why it ended, if not well.
     error: Option<DownloadError>,
 }
 
-impl<'a> Download<'a> {
-    fn new(
+impl Download {
+    pub(crate) fn new(
         client: &mut Client,
-        target: Target,
-        options: DownloadOptions,
-        host: &'a mut dyn Host,
-    ) -> Result<Self, DownloadError> {
+        (id, target): (DownloadId, Target),
+        fetch: ConsumerConfig,
+        serial: u64,
+    ) -> Self {
         let now = client.now();
-        let pool = VerifyPool::new(options.threads, &client.waker()).map_err(ClientError::from)?;
-        let lookups = Lookups::new(client.random());
-        Ok(Self {
-            consumer: Consumer::new(target, options.fetch, client.random(), now),
-            host,
-            pool,
+        Self {
+            serial,
+            id,
+            prefix: target.name().value().to_vec(),
+            units_max: fetch.reader_units_max,
+            consumer: Consumer::new(target, fetch, client.random(), now),
             inputs: vec![ConsumerInput::AddPath { path: PATH }],
             out: ConsumerOutbox::default(),
             object: None,
             tasks: Vec::new(),
-            lookups,
+            batches: 0,
+            units: None,
+            lookups: Lookups::new(client.random()),
             by_face: BTreeMap::new(),
             started: now,
-            told: now,
             saved: now,
-            saving: None,
             error: None,
-        })
+        }
+    }
+
+    /// Whether a packet of that name may be for it.
+    pub(crate) fn expects(&self, name: &[u8]) -> bool {
+        name.starts_with(&self.prefix) || self.lookups.is_waiting()
+    }
+
+    /// Takes a packet.
+    pub(crate) fn receive(&mut self, now: Instant, packet: FromRouter, host: &mut dyn Host) {
+        let FromRouter { header, packet } = packet;
+        if !self.lookups.take(now, &header, &packet, host, &mut self.inputs) {
+            self.inputs.push(ConsumerInput::Packet { path: PATH, header, packet });
+        }
+    }
+
+    /// Whether there is something to do at once.
+    pub(crate) fn has_inputs(&self) -> bool {
+        !self.inputs.is_empty()
+    }
+
+    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
+        self.consumer.next_wakeup().into_iter().chain([self.lookups.next_wakeup()]).min()
+    }
+
+    /// Units that it needs room for, once its object is known and until it has been given some.
+    pub(crate) fn needs_units(&self) -> Option<u32> {
+        let object = self.object.as_ref().filter(|_| self.units.is_none())?;
+        let last = object.found.metadata.last_segment.unwrap_or(u64::MAX);
+        let segments = last.saturating_add(1);
+        Some(segments.clamp(1, u64::from(self.units_max)) as u32)
+    }
+
+    /// Has the output opened.
+    pub(crate) fn open(&mut self, units: u32, pool: &VerifyPool) {
+        self.units = Some(units);
+        let object = self.object.as_mut().expect("it is known");
+        let output = object.output.take().expect("nothing has been done with it");
+        let metadata = object.found.metadata.clone();
+        pool.submit(Work::Open { serial: self.serial, output, metadata });
+    }
+
+    /// Units that it gives back at its end.
+    pub(crate) fn units(&self) -> u32 {
+        self.units.unwrap_or(0)
     }
 
     /// Goes on as far as that is possible without anything new.
-    fn turn(&mut self, client: &mut Client) -> Result<(), DownloadError> {
+    pub(crate) fn turn(&mut self, hands: &mut Hands<'_>) {
+        if self.error.is_none() {
+            self.error = self.try_turn(hands).err();
+        }
+    }
+
+    fn try_turn(&mut self, hands: &mut Hands<'_>) -> Result<(), DownloadError> {
         loop {
-            let now = client.now();
+            let now = hands.client.now();
             self.consumer.handle(now, &mut self.inputs, &mut self.out);
-            self.lookups.poll(now, self.host, &mut self.inputs, &mut self.out.interests);
+            self.lookups.poll(now, hands.host, &mut self.inputs, &mut self.out.interests);
             for (_, interest) in self.out.interests.iter() {
                 // A full queue drops it, as a network would: it is sent again later.
-                let _ = client.send_octets(interest);
+                let _ = hands.client.send_octets(interest);
             }
             self.out.interests.clear();
-            self.take_verify()?;
+            self.take_verify(hands.pool)?;
             self.take_deliveries()?;
-            self.take_events(client)?;
-            while let Some(report) = self.pool.try_report() {
-                self.take_report(report)?;
-            }
-            self.tell(now)?;
-            self.save_now_and_then(now)?;
+            self.take_events(hands)?;
+            self.save_now_and_then(now, hands.keeper);
             if self.inputs.is_empty() {
                 return Ok(());
             }
@@ -216,13 +183,18 @@ impl<'a> Download<'a> {
     }
 
     /// Has packets verified: segments by the threads, in batches, the few others right here.
-    fn take_verify(&mut self) -> Result<(), DownloadError> {
+    fn take_verify(&mut self, pool: &VerifyPool) -> Result<(), DownloadError> {
         for op in self.out.verify.drain(..) {
             *self.by_face.entry(op.incoming_face).or_default() += 1;
             let data = DataView::decode(&op.packet).expect("the consumer has decoded it");
             let Part::Unit(unit) = op.part else {
-                let verdict = op.check.run(&data);
-                self.inputs.push(ConsumerInput::Verified { op: op.op, verdict });
+                // What waits for the size of segments must not hold up what leads to them.
+                if self.object.as_ref().is_none_or(Object::is_ready) {
+                    self.tasks.push(op);
+                } else {
+                    let verdict = op.check.run(&data);
+                    self.inputs.push(ConsumerInput::Verified { op: op.op, verdict });
+                }
                 continue;
             };
             let object = self.object.as_mut().expect("a segment is of an object");
@@ -238,12 +210,19 @@ impl<'a> Download<'a> {
             }
             self.tasks.push(op);
             if self.tasks.len() >= BATCH_SEGMENTS && object.is_ready() {
-                self.pool.submit(std::mem::take(&mut self.tasks), object.file());
+                let (serial, file) = (self.serial, object.file());
+                self.batches += 1;
+                let ops = std::mem::take(&mut self.tasks);
+                pool.submit(Work::Verify { serial, ops, file });
             }
         }
-        let object = self.object.as_ref().filter(|object| object.is_ready());
-        if let Some(object) = object.filter(|_| !self.tasks.is_empty()) {
-            self.pool.submit(std::mem::take(&mut self.tasks), object.file());
+        // Without an object it is the metadata.
+        let is_ready = self.object.as_ref().is_none_or(Object::is_ready);
+        if is_ready && !self.tasks.is_empty() {
+            let (serial, file) = (self.serial, self.object.as_ref().and_then(Object::file));
+            self.batches += 1;
+            let ops = std::mem::take(&mut self.tasks);
+            pool.submit(Work::Verify { serial, ops, file });
         }
         Ok(())
     }
@@ -263,19 +242,27 @@ impl<'a> Download<'a> {
         Ok(())
     }
 
-    fn take_events(&mut self, client: &Client) -> Result<(), DownloadError> {
+    fn take_events(&mut self, hands: &mut Hands<'_>) -> Result<(), DownloadError> {
         for event in std::mem::take(&mut self.out.events) {
             match event {
                 ConsumerEvent::Found { metadata, is_stored } => {
-                    self.open(Found { metadata, is_stored }, client)?;
+                    let found = Found { metadata, is_stored };
+                    let output = hands.host.output(self.id, &found);
+                    self.object = Some(Object {
+                        found,
+                        output: Some(output.map_err(DownloadError::Refused)?),
+                        place: Place::Closed,
+                        resumed: 0,
+                        has_manifest: false,
+                    });
                 }
                 ConsumerEvent::Manifest { digests_per_part } => {
                     let object = self.object.as_mut().expect("opened before");
                     object.has_manifest = digests_per_part.is_some();
                 }
                 ConsumerEvent::NeedKey { key, packet } => {
-                    let now = client.now();
-                    self.lookups.begin(now, key, packet, self.host, &mut self.inputs);
+                    let now = hands.client.now();
+                    self.lookups.begin(now, key, packet, hands.host, &mut self.inputs);
                 }
                 ConsumerEvent::Failed(error) => return Err(error.into()),
                 _ => {}
@@ -284,153 +271,150 @@ impl<'a> Download<'a> {
         Ok(())
     }
 
-    fn open(&mut self, found: Found, client: &Client) -> Result<(), DownloadError> {
-        let mut output = self.host.output(&found).map_err(DownloadError::Refused)?;
-        let (have, segment_size, place) = match output.open(&found.metadata.versioned)? {
-            Opened::File { have, segment_size } => (have, segment_size, Place::File(None)),
+    /// The output has been opened, or could not be.
+    pub(crate) fn opened(
+        &mut self,
+        output: Box<dyn Output>,
+        result: Result<Opened, OutputError>,
+        client: &Client,
+    ) {
+        let object = self.object.as_mut().expect("it is known");
+        object.output = Some(output);
+        let result = result.map_err(DownloadError::from);
+        if let Err(error) = result.and_then(|opened| self.begin(opened, client)) {
+            self.error.get_or_insert(error);
+        }
+    }
+
+    fn begin(&mut self, opened: Opened, client: &Client) -> Result<(), DownloadError> {
+        let object = self.object.as_mut().expect("it is known");
+        let (have, segment_size, reader) = match opened {
+            Opened::There => {
+                object.place = Place::There;
+                object.resumed =
+                    object.found.metadata.last_segment.map_or(0, |last| last.saturating_add(1));
+                return Ok(());
+            }
+            Opened::File { have, segment_size } => {
+                object.place = Place::File(None);
+                (have, segment_size, ReaderMode::None)
+            }
             Opened::Stream(out) => {
                 let writer = StreamWriter::new(out, client.waker());
-                let writer = writer.map_err(ClientError::from)?;
-                (SegmentSet::new(), None, Place::Stream(writer))
+                object.place = Place::Stream(writer.map_err(ClientError::from)?);
+                (SegmentSet::new(), None, ReaderMode::InOrder)
             }
         };
-        let reader = match place {
-            Place::File(_) => ReaderMode::None,
-            Place::Stream(_) => ReaderMode::InOrder,
-        };
-        let resumed = have.len();
-        let mut object =
-            Object { found, output: Some(output), place, resumed, has_manifest: false };
+        object.resumed = have.len();
         // An unverified size only says where a segment would go; one that does not fit is refused
         // then.
         if let Some(size) = segment_size.or(object.found.metadata.segment_size) {
             object.set_segment_size(size)?;
         }
-        self.object = Some(object);
         self.inputs.push(ConsumerInput::Start { have, reader });
         self.inputs.push(ConsumerInput::Read { units: STREAM_UNITS_MAX });
         Ok(())
     }
 
-    fn take_report(&mut self, report: Report) -> Result<(), DownloadError> {
-        match report.fault {
-            None => {}
-            Some(Fault::Size { segment, len }) => {
-                return Err(DownloadError::Size { segment, len });
+    /// A batch has been verified and stored.
+    pub(crate) fn verified(
+        &mut self,
+        verdicts: Vec<(weir_transport::VerifyId, Verdict)>,
+        fault: Option<Fault>,
+    ) {
+        self.batches -= 1;
+        let error = match fault {
+            None => {
+                let verdicts = verdicts.into_iter();
+                let inputs = verdicts.map(|(op, verdict)| ConsumerInput::Verified { op, verdict });
+                return self.inputs.extend(inputs);
             }
-            Some(Fault::Store(error)) => return Err(DownloadError::Store(error)),
-        }
-        let verdicts = report.verdicts.into_iter();
-        self.inputs.extend(verdicts.map(|(op, verdict)| ConsumerInput::Verified { op, verdict }));
-        Ok(())
+            Some(Fault::Size { segment, len }) => DownloadError::Size { segment, len },
+            Some(Fault::Store(error)) => DownloadError::Store(error),
+        };
+        self.error.get_or_insert(error);
     }
 
-    fn tell(&mut self, now: Instant) -> Result<(), DownloadError> {
-        if now < self.told.plus_ns(PROGRESS_NS) {
-            return Ok(());
+    /// What is there has been noted.
+    pub(crate) fn saved(&mut self, now: Instant, output: Box<dyn Output>) {
+        self.saved = now;
+        if let Some(object) = &mut self.object {
+            object.output = Some(output);
         }
-        self.told = now;
-        let object = self.object.as_ref();
-        let progress = Progress {
-            octets: self.consumer.stats().content_octets,
-            octets_total: object.and_then(|object| object.found.metadata.size_bytes),
-            segments: self.consumer.have().len(),
-            segments_total: self.consumer.last_segment().map(|last| last.saturating_add(1)),
-        };
-        if self.host.progress(&progress) { Ok(()) } else { Err(DownloadError::Stopped) }
     }
 
     /// Notes what is there. The system may take its time over it, so that another thread does it.
-    fn save_now_and_then(&mut self, now: Instant) -> Result<(), DownloadError> {
-        if let Some(saving) = &self.saving {
-            let Ok(output) = saving.try_recv() else { return Ok(()) };
-            self.saving = None;
-            self.saved = now;
-            if let Some(object) = &mut self.object {
-                object.output = Some(output);
-            }
-        }
+    fn save_now_and_then(&mut self, now: Instant, keeper: &Keeper) {
         let is_due = now >= self.saved.plus_ns(SAVE_NS);
         let object = self.object.as_mut().filter(|object| is_due && object.file().is_some());
-        let Some(mut output) = object.and_then(|object| object.output.take()) else {
-            return Ok(());
-        };
-        let have = self.consumer.have().clone();
-        let saving = run_aside("save", move || {
-            // What cannot be noted is fetched again after a break, nothing worse.
-            let _ = output.save(&have);
-            output
-        });
-        self.saving = Some(saving.map_err(ClientError::from)?);
-        Ok(())
+        if let Some(output) = object.and_then(|object| object.output.take()) {
+            let have = self.consumer.have().clone();
+            keeper.submit(Keep::Save { serial: self.serial, output, have });
+        }
     }
 
-    fn close(
-        mut self,
-        now: Instant,
-        result: Result<(), DownloadError>,
-    ) -> Result<Summary, DownloadError> {
-        // The threads finish what they have.
-        drop(self.pool);
-        if let (Some(saving), Some(object)) = (self.saving.take(), &mut self.object)
-            && let Ok(output) = saving.recv()
-        {
-            object.output = Some(output);
+    /// Ends it, unless it has ended.
+    pub(crate) fn fail(&mut self, error: DownloadError) {
+        if !self.is_over() {
+            self.error.get_or_insert(error);
         }
-        let Some(object) = self.object.take() else {
-            return Err(result.expect_err("no download ends well without an object"));
+    }
+
+    /// Whether it has ended, well or not.
+    fn is_over(&self) -> bool {
+        let is_there = |object: &Object| matches!(object.place, Place::There);
+        self.error.is_some()
+            || self.consumer.is_over()
+            || self.object.as_ref().is_some_and(is_there)
+    }
+
+    /// Whether it has ended and threads have nothing of it.
+    pub(crate) fn can_close(&self) -> bool {
+        let is_home = self.object.as_ref().is_none_or(|object| object.output.is_some());
+        self.is_over() && self.batches == 0 && is_home
+    }
+
+    /// Octets of Content verified and stored.
+    pub(crate) fn octets_stored(&self) -> u64 {
+        self.consumer.stats().content_octets
+    }
+
+    /// Ends it for good: what its result is to be, and what remains to be done for that.
+    pub(crate) fn close(self, now: Instant) -> (Result<Summary, DownloadError>, Option<Keep>) {
+        let serial = self.serial;
+        let Some(object) = self.object else {
+            return (Err(self.error.expect("no download ends well without an object")), None);
         };
-        let mut output = object.output.expect("a thread that saves gives it back");
-        let written = match object.place {
-            Place::File(_) => Ok(()),
-            Place::Stream(writer) => writer.finish().map_err(DownloadError::Store),
+        let output = object.output.expect("it is back");
+        let (writer, is_opened) = match object.place {
+            Place::Stream(writer) => (Some(writer), true),
+            Place::There | Place::Closed => (None, false),
+            Place::File(_) => (None, true),
         };
-        if let Err(error) = result.and(written) {
-            let have = self.consumer.have();
-            if have.is_empty() {
-                output.abandon();
-            } else {
-                // What cannot be noted is fetched again.
-                let _ = output.save_last(have);
-            }
-            return Err(error);
+        if let Some(error) = self.error {
+            let have = self.consumer.have().clone();
+            // What an earlier attempt left stays as it is when nothing has been added.
+            let is_touched = is_opened && (object.resumed == 0 || !have.is_empty());
+            let keep = Keep::Break { serial, output, writer, have };
+            return (Err(error), is_touched.then_some(keep));
         }
-        output.finish()?;
+        let keep = Keep::Finish { serial, output, writer };
         let Found { metadata, is_stored } = object.found;
         let stats = self.consumer.stats();
-        Ok(Summary {
+        let summary = Summary {
             versioned: metadata.versioned.clone(),
             metadata,
             is_stored,
             octets: stats.content_octets,
             segments: stats.units,
             segments_resumed: object.resumed,
+            was_there: !is_opened,
             took_ns: now.ns_since(self.started),
             has_manifest: object.has_manifest,
             by_face: self.by_face,
             stats,
-        })
-    }
-}
-
-impl Endpoint for Download<'_> {
-    fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<FromRouter>) {
-        let now = context.client.now();
-        for FromRouter { header, packet } in packets.drain(..) {
-            if !self.lookups.take(now, &header, &packet, self.host, &mut self.inputs) {
-                self.inputs.push(ConsumerInput::Packet { path: PATH, header, packet });
-            }
-        }
-        self.error = self.turn(context.client).err();
-    }
-
-    fn next_wakeup(&self) -> Option<Instant> {
-        let wakeup = self.lookups.next_wakeup().min(self.told.plus_ns(PROGRESS_NS));
-        self.consumer.next_wakeup().into_iter().chain([wakeup]).min()
-    }
-
-    fn is_done(&self) -> bool {
-        self.error.is_some() || self.consumer.is_over()
+        };
+        (Ok(summary), is_opened.then_some(keep))
     }
 }
 
@@ -444,7 +428,7 @@ impl Object {
     fn file(&self) -> Option<Arc<FileSink>> {
         match &self.place {
             Place::File(file) => file.clone(),
-            Place::Stream(_) => None,
+            _ => None,
         }
     }
 

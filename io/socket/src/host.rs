@@ -1,21 +1,43 @@
-//! What a download asks of its owner.
+//! What downloads ask of their owner.
 
+use std::collections::BTreeMap;
+
+use weir_base::FaceId;
 use weir_security::trust::{Decision, Refusal, Wanted};
-use weir_transport::{Metadata, PathId};
-use weir_wire::DataView;
+use weir_transport::{ConsumerError, ConsumerStats, Metadata, PathId, Target};
+use weir_wire::{DataView, Name};
 
-use crate::output::Output;
+use crate::client::ClientError;
+use crate::output::{Output, OutputError};
 
 /// The one path of a client.
 pub(crate) const PATH: PathId = PathId(0);
 
-/// What the download asks of its owner.
+/// The owner's number of a download.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DownloadId(pub u64);
+
+/// What downloads ask of their owner.
 pub trait Host {
-    /// Where an object is to go. Called once, before any segment is fetched.
+    /// The next thing to fetch beside what is under way, `None` if there is none now. Asked when
+    /// there is room for one, and again when another has ended.
+    fn next(&mut self) -> Option<(DownloadId, Target)>;
+
+    /// Where an object is to go. Called once for each, before any segment is fetched.
     ///
     /// # Errors
     /// Ends the download.
-    fn output(&mut self, found: &Found) -> Result<Box<dyn Output>, String>;
+    fn output(&mut self, id: DownloadId, found: &Found) -> Result<Box<dyn Output>, String>;
+
+    /// A download has ended, and is under its name if it has ended well.
+    ///
+    /// # Errors
+    /// Ends all others.
+    fn ended(
+        &mut self,
+        id: DownloadId,
+        result: Result<Summary, DownloadError>,
+    ) -> Result<(), DownloadError>;
 
     /// Whether the signer of a packet is believed. Asked again when what the decision depends on
     /// has been fetched, which goes on beside the download.
@@ -36,8 +58,9 @@ pub trait Host {
         refusal.reason
     }
 
-    /// Told now and then. Returns false to break off.
-    fn progress(&mut self, progress: &Progress) -> bool;
+    /// Told now and then how many octets of Content have been verified and stored, of all objects
+    /// together. Returns false to break off.
+    fn progress(&mut self, octets: u64) -> bool;
 }
 
 /// What is known of an object before its segments come; not verified.
@@ -50,15 +73,60 @@ pub struct Found {
     pub is_stored: bool,
 }
 
-/// How far a download is.
+/// What a finished download was like.
 #[derive(Clone, Debug)]
-pub struct Progress {
-    /// Octets of Content verified and stored.
+pub struct Summary {
+    /// Name of the version.
+    pub versioned: Name,
+    /// The metadata, if there was any; else no more than the name.
+    pub metadata: Metadata,
+    /// The metadata came from a store, and the producer did not answer.
+    pub is_stored: bool,
+    /// Octets of Content fetched, those of an earlier attempt not included.
     pub octets: u64,
-    /// Octets of the whole object, if known.
-    pub octets_total: Option<u64>,
-    /// Segments verified and stored, those of an earlier attempt included.
+    /// Segments fetched.
     pub segments: u64,
-    /// Segments of the whole object, if known.
-    pub segments_total: Option<u64>,
+    /// Segments that were there from an earlier attempt.
+    pub segments_resumed: u64,
+    /// The file was there, whole and right: nothing of it was fetched.
+    pub was_there: bool,
+    /// Time from the start until the last segment was stored, in nanoseconds.
+    pub took_ns: u64,
+    /// Whether segments were verified by a digest manifest.
+    pub has_manifest: bool,
+    /// Packets by the face that the router had them from, as far as it tells.
+    pub by_face: BTreeMap<Option<FaceId>, u64>,
+    /// Counters and measures of the fetch.
+    pub stats: ConsumerStats,
+}
+
+/// Why a download failed. What was verified stays for another attempt.
+#[derive(Debug, thiserror::Error)]
+pub enum DownloadError {
+    /// It cannot be had.
+    #[error(transparent)]
+    Fetch(#[from] ConsumerError),
+    /// The router is gone.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The output cannot be made.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// The owner does not want it.
+    #[error("{0}")]
+    Refused(String),
+    /// Segments differ in size, so that their places in a file are not known.
+    #[error("segment {segment} has {len} octets, unlike others: it has no place in a file")]
+    Size {
+        /// Its number.
+        segment: u64,
+        /// Octets of its Content.
+        len: usize,
+    },
+    /// A segment cannot be stored.
+    #[error("cannot be written: {0}")]
+    Store(std::io::Error),
+    /// The owner broke it off.
+    #[error("interrupted")]
+    Stopped,
 }

@@ -4,8 +4,10 @@
 mod client;
 mod connection;
 mod download;
+mod downloads;
 mod event_loop;
 mod host;
+mod keeper;
 mod lookup;
 mod output;
 mod publish;
@@ -15,15 +17,15 @@ mod verify_pool;
 
 pub use client::{Client, ClientError, CommandError, ExpressError, FromRouter, Waker};
 pub use connection::monotonic_now;
-pub use download::{DownloadError, DownloadOptions, Summary, download};
+pub use downloads::{DownloadOptions, download};
 pub use event_loop::{Context, Endpoint, EndpointId, EventLoop};
-pub use host::{Found, Host, Progress};
+pub use host::{DownloadError, DownloadId, Found, Host, Summary};
 pub use output::{
     MemoryOutput, Opened, Output, OutputError, PartFile, StreamOutput, is_reserved_name,
 };
 pub use publish::{
     Label, PublishError, PublishOptions, Published, publish_file, publish_listing, publish_octets,
 };
-pub use serve::{ObjectStore, ServeError, serve};
+pub use serve::{Loss, ObjectStore, serve};
 pub use sink::FileSink;
 pub use weir_face::unix_time_ms;

@@ -33,6 +33,11 @@ impl Lookups {
         Self { open: Vec::new(), rng: Rng::from_seed(seed) }
     }
 
+    /// Whether anything is waited for.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.open.is_empty()
+    }
+
     /// Who signed `packet` is to be decided about.
     pub(crate) fn begin(
         &mut self,
@@ -163,10 +168,11 @@ mod tests {
     use std::sync::Arc;
 
     use weir_security::DigestVerifier;
+    use weir_transport::Target;
     use weir_wire::{Data, KeyLocator, KeyLocatorView, Name, SignatureInfo};
 
     use super::*;
-    use crate::host::{Found, Progress};
+    use crate::host::{DownloadError, DownloadId, Found, Summary};
     use crate::output::Output;
 
     /// Believes every signer whose certificate it has.
@@ -176,7 +182,7 @@ mod tests {
     }
 
     impl Host for Believer {
-        fn output(&mut self, _found: &Found) -> Result<Box<dyn Output>, String> {
+        fn output(&mut self, _id: DownloadId, _found: &Found) -> Result<Box<dyn Output>, String> {
             unreachable!("nothing is downloaded")
         }
 
@@ -195,7 +201,19 @@ mod tests {
             self.fetched.push((wanted, packet.is_some()));
         }
 
-        fn progress(&mut self, _progress: &Progress) -> bool {
+        fn next(&mut self) -> Option<(DownloadId, Target)> {
+            None
+        }
+
+        fn ended(
+            &mut self,
+            _id: DownloadId,
+            result: Result<Summary, DownloadError>,
+        ) -> Result<(), DownloadError> {
+            result.map(drop)
+        }
+
+        fn progress(&mut self, _octets: u64) -> bool {
             true
         }
     }

@@ -6,22 +6,23 @@ use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::libc;
 use weir_security::sha256;
-use weir_transport::SegmentSet;
+use weir_transport::{ContentDigest, Metadata, SegmentSet};
 use weir_wire::{Name, NameView, PACKET_SIZE_MAX};
 
 use crate::sink::{Checksums, FileSink, checksum};
 
 /// Where the segments of one object are to go.
 pub trait Output: Send {
-    /// Called once, when the name of the version is known.
+    /// Called once, when it is known what is to be fetched, from another thread than the rest.
     ///
     /// # Errors
     /// [`OutputError`].
-    fn open(&mut self, versioned: &Name) -> Result<Opened, OutputError>;
+    fn open(&mut self, metadata: &Metadata) -> Result<Opened, OutputError>;
 
     /// What takes the segments of a file, once their size is known.
     ///
@@ -54,11 +55,17 @@ pub trait Output: Send {
     /// Nothing was stored and nothing will be: leaves no trace.
     fn abandon(&mut self) {}
 
-    /// The object is whole.
+    /// The file that has to be written out before [`Output::finish`].
+    fn file(&self) -> Option<&FileSink> {
+        None
+    }
+
+    /// The object is whole. `is_synced`: its [`Output::file`] has been written out since.
     ///
     /// # Errors
     /// [`OutputError`].
-    fn finish(&mut self) -> Result<(), OutputError> {
+    fn finish(&mut self, is_synced: bool) -> Result<(), OutputError> {
+        let _ = is_synced;
         Ok(())
     }
 }
@@ -74,6 +81,8 @@ pub enum Opened {
     },
     /// Octets in their order.
     Stream(Box<dyn Write + Send>),
+    /// Nothing: all of it is there, and right.
+    There,
 }
 
 /// Why an output cannot be made.
@@ -125,6 +134,8 @@ pub struct PartFile {
     file: Option<File>,
     /// Of the segments that are there from before.
     checksums: Checksums,
+    /// A file that is what the object is need not be fetched.
+    may_be_there: bool,
 }
 
 /// What a state file tells of a version.
@@ -194,7 +205,15 @@ impl PartFile {
             open: None,
             file: None,
             checksums: Checksums::new(),
+            may_be_there: false,
         }
+    }
+
+    /// Nothing is to be fetched if the target is there and has the digest that metadata states.
+    #[must_use]
+    pub fn unless_there(mut self) -> Self {
+        self.may_be_there = true;
+        self
     }
 
     /// What the state file says about this version, if anything.
@@ -262,10 +281,13 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
 }
 
 impl Output for PartFile {
-    fn open(&mut self, versioned: &Name) -> Result<Opened, OutputError> {
-        self.versioned = versioned.clone();
+    fn open(&mut self, metadata: &Metadata) -> Result<Opened, OutputError> {
+        self.versioned = metadata.versioned.clone();
         if is_reserved_name(self.target.file_name().unwrap_or_default().as_bytes()) {
             return Err(OutputError::Reserved { path: self.target.clone() });
+        }
+        if self.may_be_there && is_there(&self.target, metadata) {
+            return Ok(Opened::There);
         }
         let file = self.open_part()?;
         let have = match self.load() {
@@ -330,9 +352,13 @@ impl Output for PartFile {
         let _ = fs::remove_file(&self.state);
     }
 
-    fn finish(&mut self) -> Result<(), OutputError> {
+    fn file(&self) -> Option<&FileSink> {
+        self.open.as_deref()
+    }
+
+    fn finish(&mut self, is_synced: bool) -> Result<(), OutputError> {
         let error = |source| OutputError::Io { path: self.part.clone(), source };
-        if let Some(sink) = &self.open {
+        if let Some(sink) = self.open.as_ref().filter(|_| !is_synced) {
             sink.file().sync_data().map_err(error)?;
         }
         fs::rename(&self.part, &self.target)
@@ -340,6 +366,28 @@ impl Output for PartFile {
         remove_if_there(&self.state)
             .map_err(|source| OutputError::Io { path: self.state.clone(), source })
     }
+}
+
+/// Whether the file has the octets that the metadata, which has been verified, says the object has.
+fn is_there(target: &Path, metadata: &Metadata) -> bool {
+    let stated = (metadata.size_bytes, metadata.segment_size, metadata.content_digest);
+    let (Some(size_bytes), Some(segment_size), Some(digest)) = stated else { return false };
+    let Ok(file) = wary(File::options().read(true)).open(target) else { return false };
+    let has_size = file.metadata().is_ok_and(|found| found.is_file() && found.len() == size_bytes);
+    if !has_size || !(1..=PACKET_SIZE_MAX as u64).contains(&segment_size) {
+        return false;
+    }
+    let mut content = vec![0; segment_size.min(size_bytes) as usize];
+    let mut digests = ContentDigest::default();
+    for segment in 0..size_bytes.div_ceil(segment_size).max(1) {
+        let at = segment * segment_size;
+        let content = &mut content[..(size_bytes - at).min(segment_size) as usize];
+        if file.read_exact_at(content, at).is_err() {
+            return false;
+        }
+        digests.add(content);
+    }
+    digests.finish() == digest
 }
 
 /// Those segments of a part file that are as they were stored: what was verified once may have been
@@ -428,27 +476,50 @@ impl StreamOutput {
 }
 
 impl Output for StreamOutput {
-    fn open(&mut self, _versioned: &Name) -> Result<Opened, OutputError> {
+    fn open(&mut self, _metadata: &Metadata) -> Result<Opened, OutputError> {
         Ok(Opened::Stream(self.out.take().expect("opened once")))
     }
 }
 
 /// Memory, for objects of bounded size. Clones share it.
 #[derive(Clone, Debug)]
-pub struct MemoryOutput {
-    octets: Arc<Mutex<Vec<u8>>>,
+pub struct MemoryOutput(Arc<Memory>);
+
+#[derive(Debug)]
+struct Memory {
+    octets: Mutex<Vec<u8>>,
+    /// Octets taken of the room, given back at the end.
+    taken: AtomicU64,
+    room: Arc<AtomicU64>,
     max_bytes: u64,
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.room.fetch_add(*self.taken.get_mut(), Ordering::Relaxed);
+    }
 }
 
 impl MemoryOutput {
     /// An output of at most `max_bytes` octets.
     pub fn new(max_bytes: u64) -> Self {
-        Self { octets: Arc::default(), max_bytes }
+        Self::within(max_bytes, Arc::new(AtomicU64::new(max_bytes)))
     }
 
-    /// Takes the octets written so far.
+    /// An output that shares its room with this one: together they hold what fits into it.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        Self::within(self.0.max_bytes, self.0.room.clone())
+    }
+
+    fn within(max_bytes: u64, room: Arc<AtomicU64>) -> Self {
+        let (octets, taken) = (Mutex::default(), AtomicU64::new(0));
+        Self(Arc::new(Memory { octets, taken, room, max_bytes }))
+    }
+
+    /// Takes the octets written so far. Their room is given back with the last clone.
     pub fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut self.octets.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.0.octets.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -456,11 +527,15 @@ struct MemoryWriter(MemoryOutput);
 
 impl Write for MemoryWriter {
     fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
-        let mut all = self.0.octets.lock().unwrap_or_else(PoisonError::into_inner);
-        if (all.len() + octets.len()) as u64 > self.0.max_bytes {
-            let error = OutputError::TooLarge { max_bytes: self.0.max_bytes };
+        let memory = &self.0.0;
+        let (len, relaxed) = (octets.len() as u64, Ordering::Relaxed);
+        let left = memory.room.fetch_update(relaxed, relaxed, |room| room.checked_sub(len));
+        if left.is_err() {
+            let error = OutputError::TooLarge { max_bytes: memory.max_bytes };
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, error));
         }
+        memory.taken.fetch_add(len, relaxed);
+        let mut all = memory.octets.lock().unwrap_or_else(PoisonError::into_inner);
         all.extend_from_slice(octets);
         Ok(octets.len())
     }
@@ -471,7 +546,7 @@ impl Write for MemoryWriter {
 }
 
 impl Output for MemoryOutput {
-    fn open(&mut self, _versioned: &Name) -> Result<Opened, OutputError> {
+    fn open(&mut self, _metadata: &Metadata) -> Result<Opened, OutputError> {
         Ok(Opened::Stream(Box::new(MemoryWriter(self.clone()))))
     }
 }
@@ -482,16 +557,16 @@ mod tests {
 
     use super::*;
 
-    fn versioned(version: u64) -> Name {
+    fn versioned(version: u64) -> Metadata {
         let mut name: Name = "/some/object".parse().unwrap();
         name.append_version(version);
-        name
+        Metadata::new(name)
     }
 
     fn open(output: &mut PartFile, version: u64) -> Result<SegmentSet, OutputError> {
         match output.open(&versioned(version))? {
             Opened::File { have, .. } => Ok(have),
-            Opened::Stream(_) => panic!("it is a file"),
+            Opened::Stream(_) | Opened::There => panic!("it is a file"),
         }
     }
 
@@ -517,7 +592,7 @@ mod tests {
         assert_eq!(open(&mut output, 1).unwrap(), have);
         assert_eq!(output.segment_size, Some(4));
         output.sink(4).unwrap().store(&[(1, b"1111")]).unwrap();
-        output.finish().unwrap();
+        output.finish(false).unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"0000111122");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "something is left over");
     }
@@ -594,7 +669,7 @@ mod tests {
             outputs.push(output);
         }
         for (name, mut output) in names.into_iter().zip(outputs) {
-            output.finish().unwrap();
+            output.finish(false).unwrap();
             let path = dir.path().join(OsStr::from_bytes(name));
             assert_eq!(fs::read(path).unwrap(), &name[..1]);
         }
@@ -619,6 +694,14 @@ mod tests {
         };
         out.write_all(b"00001111").unwrap();
         assert_eq!(out.write_all(b"2222").unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        let mut beside = output.beside();
+        let Opened::Stream(mut other) = beside.open(&versioned(1)).unwrap() else {
+            panic!("it is a stream")
+        };
+        assert_eq!(other.write_all(b"222").unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         assert_eq!(output.take(), b"00001111");
+        drop((out, output));
+        other.write_all(b"0000222222").unwrap();
+        assert_eq!(beside.take(), b"0000222222");
     }
 }

@@ -10,13 +10,17 @@ use crossbeam_channel::{Sender, unbounded};
 use weir_base::Packet;
 use weir_security::manifest::{self, DIGESTS_PER_PART};
 use weir_security::{SignError, Signer, sign_data};
-use weir_transport::{METADATA_KEYWORD, Metadata, SealedObject, SegmentTemplate, Signatures};
+use weir_transport::{
+    ContentDigest, METADATA_KEYWORD, Metadata, SealedObject, SegmentTemplate, Signatures,
+};
 use weir_wire::{Component, Data, Name, SignatureInfo};
 
 /// Segments that a thread reads and signs at a time.
 const CHUNK_SEGMENTS: u64 = 64;
 /// Objects of fewer segments have no manifest: it would cost as much as it saves.
 const MANIFEST_SEGMENTS_MIN: u64 = 3;
+/// Octets of the longest signature of the usual kinds, ECDSA with P-256.
+const SIGNATURE_BYTES_USUAL: usize = 72;
 /// Room for the longest signature there is, RSA with 8192 bits.
 const SIGNATURE_BYTES_MAX: usize = 1024;
 
@@ -108,8 +112,13 @@ impl Fingerprint {
 /// Where an object's content is.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
-    File { path: PathBuf, fingerprint: Fingerprint },
+    File {
+        path: PathBuf,
+        fingerprint: Fingerprint,
+    },
     Memory(Packet),
+    /// The file is not what it was, or cannot be read any more.
+    Lost,
 }
 
 /// An object ready to be served.
@@ -280,12 +289,10 @@ fn publish(
     info.key_locator = label.signer.key_locator();
     let template =
         SegmentTemplate::new(about.versioned.as_view(), options.freshness_ms, segments - 1, &info);
-    let signature_len = label.signer.sign(&[])?.len().max(72);
-    let max = template.content_max(segments - 1, signature_len.min(SIGNATURE_BYTES_MAX));
-    if options.segment_size > max {
-        return Err(PublishError::SegmentSize { segment_size: options.segment_size, max });
-    }
+    let room = Room { segment_size: options.segment_size, last_segment: segments - 1 };
+    room.check(&template, SIGNATURE_BYTES_USUAL)?;
     let job = Job {
+        room,
         template: &template,
         signer: label.signer,
         read,
@@ -298,6 +305,8 @@ fn publish(
     let chunks = job.run(options.threads, progress)?;
     let digests: Vec<[u8; 32]> =
         chunks.iter().flat_map(|chunk| chunk.digests.iter().copied()).collect();
+    let mut content_digest = ContentDigest::default();
+    chunks.iter().for_each(|chunk| content_digest.append(&chunk.content_digest));
     let mut packets = Vec::new();
     let has_manifest = segments >= MANIFEST_SEGMENTS_MIN;
     if has_manifest {
@@ -310,6 +319,7 @@ fn publish(
         mode: about.mode,
         mtime_ns: about.mtime_ns,
         digests_per_part: has_manifest.then_some(DIGESTS_PER_PART as u64),
+        content_digest: Some(content_digest.finish()),
         certificate: label.certificate.map(<[u8]>::to_vec),
         ..Metadata::new(about.versioned.clone())
     };
@@ -353,8 +363,26 @@ fn sign_manifest(
     Ok(())
 }
 
+/// The size of segments, which must leave room for signatures.
+#[derive(Copy, Clone)]
+struct Room {
+    segment_size: usize,
+    last_segment: u64,
+}
+
+impl Room {
+    fn check(self, template: &SegmentTemplate, signature_len: usize) -> Result<(), PublishError> {
+        let max = template.content_max(self.last_segment, signature_len);
+        match self.segment_size <= max {
+            true => Ok(()),
+            false => Err(PublishError::SegmentSize { segment_size: self.segment_size, max }),
+        }
+    }
+}
+
 /// The signing of all segments, shared by the threads.
 struct Job<'a> {
+    room: Room,
     template: &'a SegmentTemplate,
     signer: &'a dyn Signer,
     read: ReadAt<'a>,
@@ -371,6 +399,7 @@ struct Signed {
     octets: u64,
     signatures: Vec<Vec<u8>>,
     digests: Vec<[u8; 32]>,
+    content_digest: ContentDigest,
 }
 
 impl Job<'_> {
@@ -381,6 +410,12 @@ impl Job<'_> {
     ) -> Result<Vec<Signed>, PublishError> {
         let chunks = self.segments.div_ceil(CHUNK_SEGMENTS);
         let threads = threads.clamp(1, 64).min(chunks as usize);
+        if chunks == 1 {
+            // As most files have it: a thread of its own would cost more than the signature.
+            let signed = self.sign_chunk(0, &mut Vec::new(), &mut Vec::new())?;
+            let goes_on = progress(signed.octets);
+            return goes_on.then(|| vec![signed]).ok_or(PublishError::Stopped);
+        }
         let (send, receive) = unbounded();
         let mut done: Vec<Signed> = Vec::with_capacity(chunks as usize);
         let result = std::thread::scope(|scope| {
@@ -441,7 +476,9 @@ impl Job<'_> {
         let octets = (self.size_bytes - offset).min(count * self.segment_size);
         content.resize(octets as usize, 0);
         (self.read)(offset, content)?;
-        let mut signed = Signed { chunk, octets, signatures: Vec::new(), digests: Vec::new() };
+        let (signatures, digests) = (Vec::new(), Vec::new());
+        let content_digest = ContentDigest::default();
+        let mut signed = Signed { chunk, octets, signatures, digests, content_digest };
         // An empty object has one segment, which no chunk of its content would be.
         let mut rest = &content[..];
         for segment in first..first + count {
@@ -450,6 +487,10 @@ impl Job<'_> {
             if seal.signature.len() > SIGNATURE_BYTES_MAX {
                 return Err(PublishError::Sign(SignError::Provider));
             }
+            if seal.signature.len() > SIGNATURE_BYTES_USUAL {
+                self.room.check(self.template, seal.signature.len())?;
+            }
+            signed.content_digest.add(content);
             signed.signatures.push(seal.signature);
             signed.digests.push(seal.digest);
             rest = tail;

@@ -3,9 +3,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 
+use crossbeam_channel::{Sender, unbounded};
+use nix::libc;
 use weir_base::{HashKey, Instant, NS_PER_MS, NS_PER_S, Packet, Pool};
 use weir_transport::{
     Catalog, ObjectId, PathId, Producer, ProducerConfig, ProducerEvent, ProducerInput,
@@ -27,20 +29,17 @@ const MAKING_NS_MAX: u64 = NS_PER_S;
 /// How often all open files are looked at.
 const TICK_NS: u64 = 200 * NS_PER_MS;
 
-/// Why serving ends.
+/// A file that cannot be served any more.
 #[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// The router is gone.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// A file is not what was signed any more: its segments would be refused.
+pub enum Loss {
+    /// It is not what was signed any more: its segments would be refused.
     #[error("{} has changed since it was signed", path.display())]
     Changed {
         /// The file.
         path: PathBuf,
     },
-    /// A file cannot be read.
-    #[error("{}: {source}", path.display())]
+    /// It cannot be read.
+    #[error("{} cannot be read any more: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -70,7 +69,8 @@ pub struct ObjectStore {
     inputs: Vec<ProducerInput>,
     out: ProducerOutbox,
     dropped: u64,
-    error: Option<ServeError>,
+    /// Takes word of the files that are lost.
+    losses: Option<Sender<Loss>>,
 }
 
 impl Default for ObjectStore {
@@ -109,7 +109,7 @@ impl ObjectStore {
             inputs: Vec::new(),
             out: ProducerOutbox::default(),
             dropped: 0,
-            error: None,
+            losses: None,
         }
     }
 
@@ -149,10 +149,9 @@ impl ObjectStore {
     }
 
     /// Answers what is in `inputs`, with what is read for it.
-    fn turn(&mut self, client: &mut Client) -> Result<(), ServeError> {
+    fn turn(&mut self, client: &mut Client) {
         let now = client.now();
         let mut out = std::mem::take(&mut self.out);
-        let mut result = Ok(());
         loop {
             self.producer.handle(now, &mut self.inputs, &mut out);
             for (_, header, packet) in out.packets.drain(..) {
@@ -160,11 +159,8 @@ impl ObjectStore {
             }
             for op in out.reads.drain(..) {
                 let input = match self.segment(now, &op, client.pool()) {
-                    Ok(data) => ProducerInput::ReadDone { op, data },
-                    Err(error) => {
-                        result = Err(error);
-                        ProducerInput::ReadFailed { op }
-                    }
+                    Some(data) => ProducerInput::ReadDone { op, data },
+                    None => ProducerInput::ReadFailed { op },
                 };
                 self.inputs.push(input);
             }
@@ -175,17 +171,13 @@ impl ObjectStore {
             }
             if self.inputs.is_empty() {
                 self.out = out;
-                return result;
+                return;
             }
         }
     }
 
-    fn segment(
-        &mut self,
-        now: Instant,
-        op: &ReadOp,
-        pool: &mut Pool,
-    ) -> Result<Packet, ServeError> {
+    /// A segment, unless its file is lost.
+    fn segment(&mut self, now: Instant, op: &ReadOp, pool: &mut Pool) -> Option<Packet> {
         let id = op.object;
         let Published { object, content } = &self.objects[id.0 as usize];
         let (mut block, frame, offset) = object.frame(op.segment, pool);
@@ -194,26 +186,42 @@ impl ObjectStore {
             Content::Memory(octets) => {
                 out.copy_from_slice(&octets[offset as usize..][..out.len()]);
             }
-            Content::File { .. } => match self.file(now, id)?.read_exact_at(out, offset) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    return Err(ServeError::Changed { path: self.path(id) });
+            Content::File { .. } => {
+                let read = self.file(now, id).and_then(|file| {
+                    file.read_exact_at(out, offset).map_err(|error| match error.kind() {
+                        io::ErrorKind::UnexpectedEof => None,
+                        _ => Some(error),
+                    })
+                });
+                if let Err(reason) = read {
+                    self.lose(id, reason);
+                    return None;
                 }
-                Err(source) => return Err(ServeError::Read { path: self.path(id), source }),
-            },
+            }
+            Content::Lost => return None,
         }
-        Ok(block.freeze(frame.len))
+        Some(block.freeze(frame.len))
     }
 
-    fn path(&self, id: ObjectId) -> PathBuf {
-        match &self.objects[id.0 as usize].content {
-            Content::File { path, .. } => path.clone(),
-            Content::Memory(_) => PathBuf::new(),
+    /// A file cannot be served any more: it has changed, or the system says why.
+    fn lose(&mut self, id: ObjectId, reason: Option<io::Error>) {
+        self.open.remove(&id);
+        self.opened.retain(|&open| open != id);
+        let content = &mut self.objects[id.0 as usize].content;
+        let Content::File { path, .. } = std::mem::replace(content, Content::Lost) else { return };
+        let loss = match reason {
+            None => Loss::Changed { path },
+            Some(source) => Loss::Read { path, source },
+        };
+        if let Some(losses) = &self.losses {
+            // Whoever does not listen does not want to know.
+            let _ = losses.send(loss);
         }
     }
 
-    /// The file of an object, open and found unchanged within the last second.
-    fn file(&mut self, now: Instant, id: ObjectId) -> Result<&File, ServeError> {
+    /// The file of an object, open and found unchanged within the last second. An error without a
+    /// reason is a change.
+    fn file(&mut self, now: Instant, id: ObjectId) -> Result<&File, Option<io::Error>> {
         let needs_check = match self.open.get(&id) {
             Some(open) => now >= open.checked.plus_ns(CHECK_NS),
             None => {
@@ -227,43 +235,45 @@ impl ObjectStore {
         Ok(&self.open[&id].file)
     }
 
-    fn open_file(&mut self, now: Instant, id: ObjectId) -> Result<(), ServeError> {
+    fn open_file(&mut self, now: Instant, id: ObjectId) -> io::Result<()> {
+        let Content::File { path, .. } = &self.objects[id.0 as usize].content else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        // What has become a pipe would be waited for.
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         if self.opened.len() >= OPEN_FILES_MAX
             && let Some(oldest) = self.opened.pop_front()
         {
             self.open.remove(&oldest);
         }
-        let path = self.path(id);
-        let file = File::open(&path).map_err(|source| ServeError::Read { path, source })?;
         self.open.insert(id, OpenFile { file, checked: now });
         self.opened.push_back(id);
         Ok(())
     }
 
-    fn check_file(&mut self, now: Instant, id: ObjectId) -> Result<(), ServeError> {
-        let path = self.path(id);
+    fn check_file(&mut self, now: Instant, id: ObjectId) -> Result<(), Option<io::Error>> {
         let Content::File { fingerprint, .. } = &self.objects[id.0 as usize].content else {
             return Ok(());
         };
         let Some(open) = self.open.get_mut(&id) else { return Ok(()) };
         open.checked = now;
-        match Fingerprint::of(&open.file) {
-            Ok(found) if found == *fingerprint => Ok(()),
-            Ok(_) => Err(ServeError::Changed { path }),
-            Err(source) => Err(ServeError::Read { path, source }),
+        match Fingerprint::of(&open.file)? {
+            found if found == *fingerprint => Ok(()),
+            _ => Err(None),
         }
     }
 
     /// Checks every file that is open, several times a second.
-    fn check_open_files(&mut self, now: Instant) -> Result<(), ServeError> {
+    fn check_open_files(&mut self, now: Instant) {
         if now < self.check_at {
-            return Ok(());
+            return;
         }
         self.check_at = now.plus_ns(TICK_NS);
         for id in self.opened.clone() {
-            self.check_file(now, id)?;
+            if let Err(reason) = self.check_file(now, id) {
+                self.lose(id, reason);
+            }
         }
-        Ok(())
     }
 }
 
@@ -276,8 +286,8 @@ impl Endpoint for ObjectStore {
             packet,
         });
         self.inputs.extend(inputs);
-        let result = self.turn(client).and_then(|()| self.check_open_files(client.now()));
-        self.error = result.err();
+        self.turn(client);
+        self.check_open_files(client.now());
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
@@ -286,26 +296,24 @@ impl Endpoint for ObjectStore {
     }
 
     fn is_done(&self) -> bool {
-        self.error.is_some()
+        false
     }
 }
 
-/// Answers Interests until `go_on` returns false, which is asked several times a second.
+/// Answers Interests until `go_on` returns false, which is asked several times a second and told
+/// which files have been lost since. They are refused from then on; the rest is served.
 ///
 /// # Errors
-/// [`ServeError`]; when the router is gone, the caller may connect anew and go on with the same
-/// store.
+/// When the router is gone, the caller may connect anew and go on with the same store.
 pub fn serve(
     client: &mut Client,
     store: &mut ObjectStore,
-    go_on: &mut dyn FnMut() -> bool,
-) -> Result<(), ServeError> {
+    go_on: &mut dyn FnMut(Vec<Loss>) -> bool,
+) -> Result<(), ClientError> {
+    // Bounded by the number of files: each is lost once.
+    let (tell, losses) = unbounded();
+    store.losses = Some(tell);
     let mut events = EventLoop::new(client);
     events.add(store);
-    let result = events.run(go_on);
-    drop(events);
-    match store.error.take() {
-        Some(error) => Err(error),
-        None => Ok(result?),
-    }
+    events.run(&mut || go_on(losses.try_iter().collect()))
 }

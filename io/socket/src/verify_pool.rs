@@ -4,12 +4,46 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, unbounded};
-use weir_transport::{Part, Verdict, VerifyId, VerifyOp};
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use weir_transport::{Metadata, Part, Verdict, VerifyId, VerifyOp};
 use weir_wire::DataView;
 
 use crate::client::Waker;
+use crate::host::DownloadError;
+use crate::output::{Opened, Output, OutputError};
 use crate::sink::FileSink;
+
+/// What threads tell the network thread of the download with that serial number.
+pub(crate) enum Report {
+    /// A batch has been verified, and stored if there is no fault.
+    Verified { serial: u64, verdicts: Vec<(VerifyId, Verdict)>, fault: Option<Fault> },
+    /// An output has been opened, or not.
+    Opened { serial: u64, output: Box<dyn Output>, result: Result<Opened, OutputError> },
+    /// What is there has been noted.
+    Saved { serial: u64, output: Box<dyn Output> },
+    /// A file has been given its name, or what is there of it has been noted for the last time.
+    Kept { serial: u64, result: Result<(), DownloadError> },
+}
+
+/// Carries reports to the network thread and wakes it.
+#[derive(Clone)]
+pub(crate) struct Reporter {
+    reports: Sender<Report>,
+    waker: Arc<Waker>,
+}
+
+impl Reporter {
+    pub(crate) fn new(waker: Arc<Waker>) -> (Self, Receiver<Report>) {
+        let (reports, receiver) = unbounded();
+        (Self { reports, waker }, receiver)
+    }
+
+    pub(crate) fn tell(&self, report: Report) {
+        // If the receiver is gone, so is whoever would be woken.
+        let _ = self.reports.send(report);
+        let _ = self.waker.wake();
+    }
+}
 
 /// Why segments cannot be stored.
 #[derive(Debug)]
@@ -20,58 +54,51 @@ pub(crate) enum Fault {
     Store(io::Error),
 }
 
-/// What became of one batch.
-pub(crate) struct Report {
-    pub(crate) verdicts: Vec<(VerifyId, Verdict)>,
-    pub(crate) fault: Option<Fault>,
-}
-
-struct Batch {
-    ops: Vec<VerifyOp>,
-    /// Takes those that are good.
-    file: Option<Arc<FileSink>>,
+/// Something for the threads to do, for the download of that serial number.
+pub(crate) enum Work {
+    /// Packets to be verified.
+    Verify {
+        serial: u64,
+        ops: Vec<VerifyOp>,
+        /// Takes those segments that are good.
+        file: Option<Arc<FileSink>>,
+    },
+    /// An output to be opened, which may mean to read what is there.
+    Open { serial: u64, output: Box<dyn Output>, metadata: Metadata },
 }
 
 /// See the module's text. Dropping the pool ends the threads.
 pub(crate) struct VerifyPool {
-    batches: Option<Sender<Batch>>,
-    reports: Receiver<Report>,
+    work: Option<Sender<Work>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl VerifyPool {
-    pub(crate) fn new(threads: usize, waker: &Arc<Waker>) -> io::Result<Self> {
-        // The consumer bounds what is under way; the channels need no bound of their own.
-        let (batches, tasks) = unbounded::<Batch>();
-        let (report_to, reports) = unbounded();
+    pub(crate) fn new(threads: usize, reporter: &Reporter) -> io::Result<Self> {
+        // What is under way is bounded; the channel needs no bound of its own.
+        let (work, tasks) = unbounded::<Work>();
         let threads = (0..threads.max(1))
             .map(|index| {
-                let (tasks, report_to, waker) = (tasks.clone(), report_to.clone(), waker.clone());
-                std::thread::Builder::new()
-                    .name(format!("verify-{index}"))
-                    .spawn(move || work(&tasks, &report_to, &waker))
+                let (tasks, reporter) = (tasks.clone(), reporter.clone());
+                std::thread::Builder::new().name(format!("verify-{index}")).spawn(move || {
+                    for work in tasks {
+                        reporter.tell(run(work));
+                    }
+                })
             })
             .collect::<io::Result<_>>()?;
-        Ok(Self { batches: Some(batches), reports, threads })
+        Ok(Self { work: Some(work), threads })
     }
 
-    pub(crate) fn submit(&self, ops: Vec<VerifyOp>, file: Option<Arc<FileSink>>) {
-        let batches = self.batches.as_ref().expect("open until dropped");
-        batches.send(Batch { ops, file }).expect("the threads run until the channel closes");
-    }
-
-    pub(crate) fn try_report(&self) -> Option<Report> {
-        match self.reports.try_recv() {
-            Ok(report) => Some(report),
-            Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => panic!("a verifying thread has panicked"),
-        }
+    pub(crate) fn submit(&self, work: Work) {
+        let tasks = self.work.as_ref().expect("open until dropped");
+        tasks.send(work).expect("the threads run until the channel closes");
     }
 }
 
 impl Drop for VerifyPool {
     fn drop(&mut self) {
-        self.batches = None;
+        self.work = None;
         for thread in self.threads.drain(..) {
             // A panic in a thread has been printed; there is nothing to add.
             let _ = thread.join();
@@ -79,39 +106,38 @@ impl Drop for VerifyPool {
     }
 }
 
-fn work(batches: &Receiver<Batch>, reports: &Sender<Report>, waker: &Waker) {
-    for batch in batches {
-        let report = run(batch);
-        if reports.send(report).is_err() {
-            return;
+fn run(work: Work) -> Report {
+    match work {
+        Work::Verify { serial, ops, file } => {
+            let (verdicts, fault) = verify(&ops, file.as_deref());
+            Report::Verified { serial, verdicts, fault }
         }
-        // If the poll is gone, so is who would be woken.
-        let _ = waker.wake();
+        Work::Open { serial, mut output, metadata } => {
+            let result = output.open(&metadata);
+            Report::Opened { serial, output, result }
+        }
     }
 }
 
-fn run(Batch { ops, file }: Batch) -> Report {
-    let mut report = Report { verdicts: Vec::with_capacity(ops.len()), fault: None };
+fn verify(ops: &[VerifyOp], file: Option<&FileSink>) -> (Vec<(VerifyId, Verdict)>, Option<Fault>) {
+    let mut verdicts = Vec::with_capacity(ops.len());
     let mut contents = Vec::with_capacity(ops.len());
-    for VerifyOp { op, part, packet, check, .. } in &ops {
+    for VerifyOp { op, part, packet, check, .. } in ops {
         let data = DataView::decode(packet).expect("the consumer has decoded it");
         let verdict = check.run(&data);
         let is_good = verdict == Verdict::Good;
-        report.verdicts.push((*op, verdict));
+        verdicts.push((*op, verdict));
         if let (true, Some(file), Part::Unit(unit)) = (is_good, &file, part) {
             let segment = unit.chunk;
             if !has_size(&data, segment, file.segment_size()) {
-                report.fault = Some(Fault::Size { segment, len: data.content.len() });
-                return report;
+                return (verdicts, Some(Fault::Size { segment, len: data.content.len() }));
             }
             contents.push((segment, data.content));
         }
     }
     contents.sort_unstable_by_key(|&(segment, _)| segment);
-    if let Some(Err(error)) = file.map(|file| file.store(&contents)) {
-        report.fault = Some(Fault::Store(error));
-    }
-    report
+    let stored = file.map_or(Ok(()), |file| file.store(&contents));
+    (verdicts, stored.err().map(Fault::Store))
 }
 
 /// Whether a segment is as long as all are.
@@ -120,17 +146,4 @@ fn has_size(data: &DataView<'_>, segment: u64, size: u64) -> bool {
     let may_be_last = data.final_block_id().is_none_or(|last| last.as_segment() == Some(segment));
     let len = data.content.len() as u64;
     len == size || (may_be_last && len < size)
-}
-
-/// A channel of one thread's results, for work that is done once.
-pub(crate) fn run_aside<T: Send + 'static>(
-    name: &str,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> io::Result<Receiver<T>> {
-    let (send, receive) = bounded(1);
-    std::thread::Builder::new().name(name.into()).spawn(move || {
-        // The asker may have given up waiting.
-        let _ = send.send(work());
-    })?;
-    Ok(receive)
 }

@@ -13,11 +13,11 @@ use weir_manage::{ControlParameters, ControlResponse, Element};
 use weir_security::trust::Decision;
 use weir_security::{DigestSigner, DigestVerifier};
 use weir_socket::{
-    Client, DownloadError, DownloadOptions, Found, Host, Label, MemoryOutput, ObjectStore, Output,
-    PartFile, Progress, PublishError, PublishOptions, ServeError, Summary, download, publish_file,
-    publish_listing, publish_octets, serve,
+    Client, ClientError, DownloadError, DownloadId, DownloadOptions, Found, Host, Label, Loss,
+    MemoryOutput, ObjectStore, Output, PartFile, PublishError, PublishOptions, Summary, download,
+    publish_file, publish_listing, publish_octets, serve,
 };
-use weir_transport::Target;
+use weir_transport::{ConsumerError, Target};
 use weir_wire::{
     Data, DataView, Interest, InterestView, LpView, NackReason, Name, peek_frame, tlv,
 };
@@ -124,7 +124,7 @@ fn hang_up(peers: &Mutex<Vec<UnixStream>>) {
 
 struct Serving {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Result<ObjectStore, ServeError>>,
+    thread: JoinHandle<Result<(ObjectStore, Vec<Loss>), ClientError>>,
 }
 
 impl Serving {
@@ -134,13 +134,21 @@ impl Serving {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
-            serve(&mut client, &mut store, &mut || !stopped.load(Ordering::Relaxed))?;
-            Ok(store)
+            let mut all = Vec::new();
+            serve(&mut client, &mut store, &mut |losses| {
+                all.extend(losses);
+                !stopped.load(Ordering::Relaxed)
+            })?;
+            Ok((store, all))
         });
         Self { stop, thread }
     }
 
-    fn stop(self) -> Result<ObjectStore, ServeError> {
+    fn stop(self) -> Result<ObjectStore, ClientError> {
+        self.stop_with_losses().map(|(store, _)| store)
+    }
+
+    fn stop_with_losses(self) -> Result<(ObjectStore, Vec<Loss>), ClientError> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
     }
@@ -175,18 +183,44 @@ fn published_file(dir: &Path, len: usize) -> (PathBuf, ObjectStore) {
 }
 
 struct TestHost {
+    target: Option<Target>,
     output: Option<Box<dyn Output>>,
     found: Option<Found>,
+    result: Option<Result<Summary, DownloadError>>,
 }
 
 impl TestHost {
     fn new(output: impl Output + 'static) -> Self {
-        Self { output: Some(Box::new(output)), found: None }
+        Self { target: None, output: Some(Box::new(output)), found: None, result: None }
+    }
+
+    fn download(
+        &mut self,
+        client: &mut Client,
+        target: Target,
+        options: DownloadOptions,
+    ) -> Result<Summary, DownloadError> {
+        self.target = Some(target);
+        download(client, options, self)?;
+        self.result.take().unwrap()
     }
 }
 
 impl Host for TestHost {
-    fn output(&mut self, found: &Found) -> Result<Box<dyn Output>, String> {
+    fn next(&mut self) -> Option<(DownloadId, Target)> {
+        Some((DownloadId(0), self.target.take()?))
+    }
+
+    fn ended(
+        &mut self,
+        _id: DownloadId,
+        result: Result<Summary, DownloadError>,
+    ) -> Result<(), DownloadError> {
+        self.result = Some(result);
+        Ok(())
+    }
+
+    fn output(&mut self, _id: DownloadId, found: &Found) -> Result<Box<dyn Output>, String> {
         self.found = Some(found.clone());
         Ok(self.output.take().unwrap())
     }
@@ -195,7 +229,7 @@ impl Host for TestHost {
         Decision::Believe(Arc::new(DigestVerifier))
     }
 
-    fn progress(&mut self, _progress: &Progress) -> bool {
+    fn progress(&mut self, _octets: u64) -> bool {
         true
     }
 }
@@ -207,7 +241,7 @@ fn latest() -> Target {
 fn get(relay: &Relay, target: Target, path: &Path) -> Result<Summary, DownloadError> {
     let mut client = relay.connect();
     let mut host = TestHost::new(PartFile::new(path));
-    download(&mut client, target, DownloadOptions::default(), &mut host)
+    host.download(&mut client, target, DownloadOptions::default())
 }
 
 #[test]
@@ -289,14 +323,14 @@ fn memory_and_listings_are_objects_as_well() {
     let listing = MemoryOutput::new(1000);
     let mut host = TestHost::new(listing.clone());
     let mut client = relay.connect();
-    download(&mut client, latest(), DownloadOptions::default(), &mut host).unwrap();
+    host.download(&mut client, latest(), DownloadOptions::default()).unwrap();
     assert_eq!(listing.take(), b"a\0b/\0");
     assert!(host.found.unwrap().metadata.is_directory());
 
     let output = MemoryOutput::new(5000);
     let target = Target::Latest { object: note, allow_stored: false };
     let mut host = TestHost::new(output.clone());
-    download(&mut client, target, DownloadOptions::default(), &mut host).unwrap();
+    host.download(&mut client, target, DownloadOptions::default()).unwrap();
     assert!(output.take() == content(5000));
     serving.stop().unwrap();
 }
@@ -449,7 +483,7 @@ fn resume(meddle_with_part: impl Fn(&Path)) {
         let error = get(&relay, latest(), &target).unwrap_err();
         assert!(matches!(error, DownloadError::Client(_)), "{error}");
         assert!(!target.exists());
-        assert!(matches!(serving.stop(), Err(ServeError::Client(_))));
+        assert!(serving.stop().is_err());
     }
     meddle_with_part(&dir.path().join(".got.weir-part"));
     // Signed again with the same version, as only a digest is the same twice.
@@ -494,17 +528,36 @@ fn what_is_not_there_is_refused_at_once() {
 }
 
 #[test]
-fn a_file_that_changes_is_served_no_more() {
+fn files_that_change_or_go_are_served_no_more_and_others_are() {
     let dir = tempfile::tempdir().unwrap();
     let relay = Relay::honest(dir.path());
-    let (path, store) = published_file(dir.path(), 30_000);
+    let mut store = ObjectStore::new();
+    let sources = ["changed", "gone", "same"].map(|name| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, content(30_000)).unwrap();
+        let mut object = object();
+        object.append_str(name);
+        store.add(publish_file(&path, label(&object), &options(), &mut |_| true).unwrap());
+        (object, path)
+    });
+    std::fs::write(&sources[0].1, b"something else").unwrap();
+    std::fs::remove_file(&sources[1].1).unwrap();
     let serving = Serving::start(&relay, store);
-    get(&relay, latest(), &dir.path().join("got")).unwrap();
-    std::fs::write(&path, b"something else").unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(500));
-    match serving.stop() {
-        Err(ServeError::Changed { path: changed }) => assert_eq!(changed, path),
-        other => panic!("{:?}", other.map(|store| store.stats())),
+    let got = |index: usize| {
+        let target = Target::Latest { object: sources[index].0.clone(), allow_stored: true };
+        get(&relay, target, &dir.path().join("got"))
+    };
+    for lost in [0, 1] {
+        let error = got(lost).unwrap_err();
+        assert!(matches!(error, DownloadError::Fetch(ConsumerError::NoRoute(_))), "{error}");
+    }
+    got(2).unwrap();
+    let (_, losses) = serving.stop_with_losses().unwrap();
+    match &losses[..] {
+        [Loss::Changed { path: changed }, Loss::Read { path: gone, .. }] => {
+            assert_eq!((changed, gone), (&sources[0].1, &sources[1].1));
+        }
+        other => panic!("{other:?}"),
     }
 }
 
@@ -569,7 +622,7 @@ fn a_stream_that_waits_for_one_segment_takes_bounded_memory() {
     let mut options = DownloadOptions::default();
     options.fetch.reader_units_max = UNCONSUMED_MAX;
     let mut client = relay.connect();
-    download(&mut client, latest(), options, &mut host).unwrap();
+    host.download(&mut client, latest(), options).unwrap();
     assert!(output.take() == content(1_000_000));
     // Segments that came before the first, and a few packets of the manifest.
     let most = most.load(Ordering::Relaxed);

@@ -99,7 +99,7 @@ fn serve(args: &Args, prefix: &Name, client: &mut Client, stop: &Stop) -> anyhow
             .content(content.as_slice());
         below.as_view().is_prefix_of(interest.name).then(|| data.encode_with_digest().into())
     })?;
-    weir_socket::serve(client, &mut store, &mut || !stop.is_set())?;
+    weir_socket::serve(client, &mut store, &mut |_| !stop.is_set())?;
     let _ = client.unregister_prefix(prefix);
     if !args.json {
         eprintln!("answered {}", store.stats().data);

@@ -1,6 +1,8 @@
 //! `weir put`.
 
-use std::path::{Path, PathBuf};
+mod publisher;
+
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -8,27 +10,25 @@ use clap::ValueEnum;
 use serde_json::json;
 use weir_crypto::{KeyChainError, KeySigner};
 use weir_security::{DigestSigner, Signer};
-use weir_socket::{
-    Client, Label, ObjectStore, PublishError, PublishOptions, Published, ServeError, publish_file,
-    publish_listing, serve, unix_time_ms,
-};
+use weir_socket::{Client, Loss, ObjectStore, PublishOptions, Published, serve, unix_time_ms};
 use weir_wire::Name;
 
+use self::publisher::{LeftOut, Publisher, Root};
 use crate::table::{count, octets, outln};
 use crate::transfer::{
-    KeyArgs, RouterArgs, Stop, octet_bar, parse_name, parse_positive, parse_threads,
-    refuse_local_name,
+    KeyArgs, RouterArgs, Stop, parse_name, parse_positive, parse_threads, refuse_local_name,
 };
 
 /// How long to wait before the router is tried again.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
-/// Folders within folders at most.
-const DEPTH_MAX: usize = 64;
+/// Entries of a directory that are left out and told one by one.
+const LEFT_OUT_TOLD: usize = 20;
 
 /// Serve a file or directory under a name.
 ///
 /// Every segment is signed once, before anything is served; the content is read from the file when
-/// it is asked for. Runs until Ctrl-C or SIGTERM.
+/// it is asked for. What of a directory cannot be read, changes or goes away is named and left out.
+/// Runs until Ctrl-C or SIGTERM.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The file or directory
@@ -46,6 +46,9 @@ pub(crate) struct Args {
     /// origin
     #[arg(long, value_enum, default_value_t = Sign::Default)]
     sign: Sign,
+    /// Of a directory, serve also what symbolic links lead to outside of it, and linked directories
+    #[arg(long)]
+    follow_links: bool,
     /// How long stores count a segment as fresh, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 10_000)]
     freshness: u64,
@@ -93,25 +96,18 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     // Nothing is signed in vain when there is no router.
     let client = args.router.connect()?;
     let signing = args.signing()?;
-    let mut publisher = Publisher {
-        options: args.publish_options(),
-        version: args.version.unwrap_or_else(unix_time_ms),
-        signing: &signing,
-        stop: &stop,
-        store: ObjectStore::new(),
-        skipped: 0,
-    };
+    let version = args.version.unwrap_or_else(unix_time_ms);
+    let mut publisher = Publisher::new(args.publish_options(), version, &signing, &stop);
     let root = if metadata.is_dir() {
-        publisher.directory(&args.path, &args.name, DEPTH_MAX)?
+        publisher.directory(&args.path, &args.name, args.follow_links)?
     } else {
         publisher.file(&args.path, &args.name)?
     };
+    let Publisher { mut store, left_out, .. } = publisher;
     if let Some(certificate) = &signing.certificate {
-        publisher.store.add_packet(certificate.as_slice().into()).context("the certificate")?;
+        store.add_packet(certificate.as_slice().into()).context("the certificate")?;
     }
-    let skipped = publisher.skipped;
-    let store = publisher.store;
-    let mut server = Server { args: &args, signing: &signing, store, stop: &stop, root, skipped };
+    let mut server = Server { args: &args, signing: &signing, store, stop: &stop, root, left_out };
     server.run(client)
 }
 
@@ -145,90 +141,6 @@ impl Args {
     }
 }
 
-/// Signs everything.
-struct Publisher<'a> {
-    options: PublishOptions,
-    version: u64,
-    signing: &'a Signing,
-    stop: &'a Stop,
-    store: ObjectStore,
-    /// Entries of directories that are neither files nor directories.
-    skipped: u64,
-}
-
-/// The name with its version, and how much there is below it.
-struct Root {
-    versioned: Name,
-    is_directory: bool,
-}
-
-impl Publisher<'_> {
-    fn label<'b>(&'b self, name: &'b Name) -> Label<'b> {
-        Label {
-            name,
-            version: self.version,
-            signer: &*self.signing.signer,
-            certificate: self.signing.certificate.as_deref(),
-        }
-    }
-
-    fn file(&mut self, path: &Path, name: &Name) -> anyhow::Result<Root> {
-        let size = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-        let bar = octet_bar(format!("signing {}", path.display()), Some(size));
-        let stop = self.stop;
-        let published = publish_file(path, self.label(name), &self.options, &mut |octets| {
-            bar.set_position(octets);
-            !stop.is_set()
-        });
-        bar.finish_and_clear();
-        let published = published.map_err(explain)?;
-        Ok(self.add(published, false))
-    }
-
-    fn add(&mut self, published: Published, is_directory: bool) -> Root {
-        let versioned = published.versioned().clone();
-        self.store.add(published);
-        Root { versioned, is_directory }
-    }
-
-    fn directory(&mut self, path: &Path, name: &Name, depth: usize) -> anyhow::Result<Root> {
-        if depth == 0 {
-            bail!("{} lies more than {DEPTH_MAX} directories deep", path.display());
-        }
-        let context = || format!("cannot read {}", path.display());
-        let mut entries = Vec::new();
-        for entry in std::fs::read_dir(path).with_context(context)? {
-            let entry = entry.with_context(context)?;
-            let kind = entry.file_type().with_context(context)?;
-            // Links to files are followed; links to directories might lead in circles.
-            let is_file = kind.is_file() || (kind.is_symlink() && entry.path().is_file());
-            if is_file || kind.is_dir() {
-                let file_name = std::os::unix::ffi::OsStringExt::into_vec(entry.file_name());
-                entries.push((file_name, kind.is_dir(), entry.path()));
-            } else {
-                self.skipped += 1;
-            }
-        }
-        entries.sort();
-        for (file_name, is_directory, path) in &entries {
-            let mut name = name.clone();
-            name.append_generic(file_name);
-            if *is_directory {
-                self.directory(path, &name, depth - 1)?;
-            } else {
-                self.file(path, &name)?;
-            }
-        }
-        let listing: Vec<(Vec<u8>, bool)> = entries
-            .into_iter()
-            .map(|(file_name, is_directory, _)| (file_name, is_directory))
-            .collect();
-        let published =
-            publish_listing(&listing, self.label(name), &self.options).map_err(explain)?;
-        Ok(self.add(published, true))
-    }
-}
-
 fn explain_no_key(error: KeyChainError) -> anyhow::Error {
     let is_io = matches!(error, KeyChainError::Io { .. });
     let error = anyhow::Error::from(error);
@@ -241,25 +153,6 @@ fn explain_no_key(error: KeyChainError) -> anyhow::Error {
     }
 }
 
-fn explain(error: PublishError) -> anyhow::Error {
-    match &error {
-        PublishError::Read { path, source } => {
-            anyhow::anyhow!("cannot read {}: {source}", path.display())
-        }
-        PublishError::Changed { path } => anyhow::anyhow!(
-            "{} changed while it was being signed; run the command again when nobody writes to it",
-            path.display()
-        ),
-        PublishError::SegmentSize { max: 0, .. } => {
-            anyhow::anyhow!("the name is too long to leave room for content; choose a shorter one")
-        }
-        PublishError::SegmentSize { .. } => {
-            anyhow::anyhow!("{error}; give a smaller --segment-size")
-        }
-        _ => error.into(),
-    }
-}
-
 /// Serves everything until it is stopped.
 struct Server<'a> {
     args: &'a Args,
@@ -267,31 +160,34 @@ struct Server<'a> {
     store: ObjectStore,
     stop: &'a Stop,
     root: Root,
-    skipped: u64,
+    left_out: Vec<LeftOut>,
 }
 
 impl Server<'_> {
     fn run(&mut self, mut client: Client) -> anyhow::Result<()> {
         self.register(&mut client)?;
         self.announce()?;
-        loop {
-            match serve(&mut client, &mut self.store, &mut || !self.stop.is_set()) {
-                Ok(()) => break,
-                Err(ServeError::Client(error)) => {
-                    eprintln!("weir: {error}; trying to reach the router again");
-                    let Some(connected) = self.reconnect() else { break };
-                    client = connected;
-                    eprintln!("weir: serving again");
+        let (stop, is_directory) = (self.stop, self.root.is_directory);
+        let mut lost = None;
+        while lost.is_none() {
+            let mut go_on = |losses: Vec<Loss>| {
+                for loss in losses {
+                    match is_directory {
+                        true => eprintln!("weir: {loss}; it is served no more, the rest is"),
+                        false => lost = Some(loss),
+                    }
                 }
-                Err(error @ ServeError::Changed { .. }) => {
-                    self.unregister(&mut client);
-                    bail!("{error}; run the command again to sign and serve what it is now");
-                }
-                Err(error) => {
-                    self.unregister(&mut client);
-                    return Err(error.into());
-                }
-            }
+                !stop.is_set() && lost.is_none()
+            };
+            let Err(error) = serve(&mut client, &mut self.store, &mut go_on) else { break };
+            eprintln!("weir: {error}; trying to reach the router again");
+            let Some(connected) = self.reconnect() else { break };
+            client = connected;
+            eprintln!("weir: serving again");
+        }
+        if let Some(loss) = lost {
+            self.unregister(&mut client);
+            bail!("{loss}; run the command again to sign and serve what it is now");
         }
         self.unregister(&mut client);
         if !self.args.json {
@@ -341,6 +237,13 @@ impl Server<'_> {
         let size_bytes: u64 = objects.iter().map(Published::size_bytes).sum();
         let segments: u64 = objects.iter().map(Published::segments).sum();
         let signer = self.signing.name.as_ref().map(ToString::to_string);
+        for LeftOut { path, reason } in self.left_out.iter().take(LEFT_OUT_TOLD) {
+            eprintln!("left out {}: {reason}", path.display());
+        }
+        if let Some(more) = self.left_out.len().checked_sub(LEFT_OUT_TOLD).filter(|&more| more > 0)
+        {
+            eprintln!("left out {}", count(more as u64, "more entry", "more entries"));
+        }
         if self.args.json {
             let ready = json!({
                 "name": self.root.versioned.to_string(),
@@ -350,14 +253,10 @@ impl Server<'_> {
                 "bytes": size_bytes,
                 "segments": segments,
                 "signer": signer,
-                "skipped": self.skipped,
+                "skipped": self.left_out.len(),
             });
             outln!("{ready}")?;
             return Ok(());
-        }
-        if self.skipped > 0 {
-            let entries = count(self.skipped, "entry", "entries");
-            eprintln!("left out {entries} that are neither files nor directories");
         }
         outln!("{}", self.root.versioned)?;
         let what = match self.root.is_directory {

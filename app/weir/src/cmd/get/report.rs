@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use weir_base::FaceId;
@@ -25,7 +26,10 @@ pub(super) struct Report {
     octets: u64,
     segments: u64,
     segments_resumed: u64,
-    took_ns: u64,
+    files_there: u64,
+    is_directory: bool,
+    started: Option<Instant>,
+    took: Duration,
     is_stored: bool,
     has_manifest: bool,
     by_face: BTreeMap<Option<FaceId>, u64>,
@@ -34,11 +38,17 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn new(args: &Args) -> Self {
-        Self { name: args.name.to_string(), ..Self::default() }
+        Self { name: args.name.to_string(), started: Some(Instant::now()), ..Self::default() }
+    }
+
+    /// Whether what was asked for is a directory.
+    pub(super) fn is_directory(&self) -> bool {
+        self.is_directory
     }
 
     pub(super) fn file(&mut self, summary: &Summary, path: Option<&Path>) {
         self.files += 1;
+        self.files_there += u64::from(summary.was_there);
         self.octets += summary.octets;
         self.segments += summary.segments;
         self.segments_resumed += summary.segments_resumed;
@@ -46,6 +56,7 @@ impl Report {
     }
 
     pub(super) fn directory(&mut self, summary: &Summary, path: &Path) {
+        self.is_directory = true;
         self.add(summary, Some(path));
     }
 
@@ -55,7 +66,10 @@ impl Report {
         if let Some(path) = path {
             self.output.get_or_insert_with(|| path.to_owned());
         }
-        self.took_ns += summary.took_ns;
+        let since_start = self.started.map_or(Duration::ZERO, |started| started.elapsed());
+        // Of one file, the time until the last segment was stored.
+        let took = Duration::from_nanos(summary.took_ns);
+        self.took = if self.is_directory { since_start } else { took };
         self.is_stored |= summary.is_stored;
         self.has_manifest |= summary.has_manifest;
         for (&face, &count) in &summary.by_face {
@@ -76,7 +90,7 @@ impl Report {
     }
 
     fn seconds(&self) -> f64 {
-        self.took_ns as f64 / 1e9
+        self.took.as_secs_f64()
     }
 
     fn goodput_bps(&self) -> f64 {
@@ -113,6 +127,7 @@ impl Report {
             "goodput_bps": self.goodput_bps(),
             "segments": self.segments,
             "resumed_segments": self.segments_resumed,
+            "files_there": self.files_there,
             "stored_version": self.is_stored,
             "manifest": self.has_manifest,
             "interests": self.stats.interests,
@@ -154,6 +169,10 @@ impl Report {
             self.goodput_bps() / 1e9,
             count(self.segments, "segment", "segments"),
         );
+        if self.files_there > 0 {
+            let files = count(self.files_there, "file was", "files were");
+            eprintln!("{files} there, whole and right");
+        }
         if self.segments_resumed > 0 {
             let segments = count(self.segments_resumed, "segment was", "segments were");
             eprintln!("{segments} there from an earlier attempt");

@@ -1,0 +1,432 @@
+//! What `weir get` fetches, and what it says of it on the way.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io::IsTerminal;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use indicatif::ProgressBar;
+use weir_crypto::UserTrust;
+use weir_security::trust::{Believed, Decision, Refusal, Wanted};
+use weir_socket::{
+    DownloadError, DownloadId, Found, Host, MemoryOutput, Output, PartFile, StreamOutput, Summary,
+};
+use weir_transport::{ConsumerError, LISTING_KEYWORD, Target};
+use weir_wire::{DataView, Name};
+
+use super::folder::{Folder, Listing};
+use super::report::Report;
+use super::{Args, Place, is_out_of_space};
+use crate::table::octets;
+use crate::transfer::{Stop, file_bar, octet_bar, trust};
+
+/// Octets of the listings of directories that are held at a time.
+const LISTING_BYTES_MAX: u64 = 256 << 20;
+/// Folders within folders at most.
+const DEPTH_MAX: usize = 64;
+/// Failures that are told one by one.
+const TOLD_MAX: usize = 20;
+/// After so many failures in a row the rest is given up.
+const FAILED_IN_A_ROW_MAX: u64 = 1000;
+/// After so many in a row that were waited for in vain, the producer is gone.
+const UNANSWERED_IN_A_ROW_MAX: u64 = 16;
+
+/// What of a directory could not be got.
+#[derive(Default)]
+pub(super) struct Failures {
+    pub(super) count: u64,
+    /// The first of them, with the reasons.
+    pub(super) told: Vec<(Name, DownloadError)>,
+    in_a_row: u64,
+    unanswered_in_a_row: u64,
+}
+
+impl Failures {
+    /// Notes one; an error ends the rest, too.
+    fn add(&mut self, name: Name, error: DownloadError) -> Result<(), DownloadError> {
+        self.count += 1;
+        self.in_a_row += 1;
+        let is_unanswered = matches!(error, DownloadError::Fetch(ConsumerError::Unanswered(_)));
+        self.unanswered_in_a_row = if is_unanswered { self.unanswered_in_a_row + 1 } else { 0 };
+        if self.told.len() < TOLD_MAX {
+            self.told.push((name, error));
+        }
+        if self.in_a_row < FAILED_IN_A_ROW_MAX && self.unanswered_in_a_row < UNANSWERED_IN_A_ROW_MAX
+        {
+            return Ok(());
+        }
+        Err(DownloadError::Refused(format!(
+            "{} entries in a row could not be got, so the rest is given up. Is the producer still \
+             running (`weir put`)? Give the command again when it is; it fetches only what is \
+             missing",
+            self.in_a_row
+        )))
+    }
+}
+
+/// One object that is under way.
+struct Job {
+    name: Name,
+    to: To,
+    /// Directories that it lies in.
+    depth: usize,
+    /// What it lists, if it has turned out to be a directory.
+    listing: Option<MemoryOutput>,
+}
+
+/// Where it goes.
+enum To {
+    /// Where the user said: it is what was asked for.
+    Root,
+    /// Into a directory, under this name.
+    Entry { folder: Rc<Folder>, name: Vec<u8> },
+}
+
+impl To {
+    /// What it is if it is a directory.
+    fn folder(&self, place: &Place) -> Result<Rc<Folder>, String> {
+        match self {
+            Self::Root => Ok(Folder::at(&place.directory()?)),
+            Self::Entry { folder, name } => Ok(folder.within(name)),
+        }
+    }
+}
+
+/// Names what is to be fetched and takes it in: one object, and if that is a directory all that it
+/// lists, with what lies deepest first, so that few listings are held.
+pub(super) struct Fetch<'a> {
+    args: &'a Args,
+    place: &'a Place,
+    trust: &'a mut UserTrust,
+    stop: &'a Stop,
+    report: Report,
+    failures: Failures,
+    root: Option<Target>,
+    jobs: BTreeMap<DownloadId, Job>,
+    next_id: u64,
+    /// The listing of the innermost directory is last.
+    listings: Vec<Listing>,
+    /// Has the room for all listings.
+    room: MemoryOutput,
+    bar: Option<ProgressBar>,
+    is_quiet: bool,
+    /// That routers' stores were used has been said.
+    has_told_stored: bool,
+}
+
+impl<'a> Fetch<'a> {
+    pub(super) fn new(
+        args: &'a Args,
+        place: &'a Place,
+        trust: &'a mut UserTrust,
+        stop: &'a Stop,
+        report: Report,
+    ) -> Self {
+        Self {
+            args,
+            place,
+            trust,
+            stop,
+            report,
+            failures: Failures::default(),
+            root: Some(args.target()),
+            jobs: BTreeMap::new(),
+            next_id: 0,
+            listings: Vec::new(),
+            room: MemoryOutput::new(LISTING_BYTES_MAX),
+            bar: None,
+            is_quiet: args.json || !std::io::stderr().is_terminal(),
+            has_told_stored: false,
+        }
+    }
+
+    /// What came of it. Directories that stayed empty are gone then.
+    pub(super) fn end(self) -> (Report, Failures) {
+        if let Some(bar) = self.bar {
+            bar.finish_and_clear();
+        }
+        (self.report, self.failures)
+    }
+
+    fn start(&mut self, job: Job, target: Target) -> (DownloadId, Target) {
+        let id = DownloadId(self.next_id);
+        self.next_id += 1;
+        self.jobs.insert(id, job);
+        (id, target)
+    }
+
+    /// The next entry of a directory.
+    fn next_entry(&mut self) -> Option<(DownloadId, Target)> {
+        loop {
+            let listing = self.listings.last_mut()?;
+            let Some(entry) = listing.next_entry() else {
+                self.listings.pop();
+                continue;
+            };
+            let mut name = listing.name.clone();
+            name.append_generic(&entry);
+            let to = To::Entry { folder: listing.folder.clone(), name: entry };
+            let job = Job { name: name.clone(), to, depth: listing.depth, listing: None };
+            return Some(self.start(job, Target::Latest { object: name, allow_stored: true }));
+        }
+    }
+
+    /// The output of a file.
+    fn file(&mut self, id: DownloadId, found: &Found) -> Result<Box<dyn Output>, String> {
+        let To::Entry { folder, name } = &self.jobs[&id].to else {
+            if !self.is_quiet {
+                let size = found.metadata.size_bytes;
+                self.bar = Some(octet_bar(self.args.name.to_string(), size));
+            }
+            return match self.place.file(&self.args.name) {
+                _ if matches!(self.place, Place::Stream) => {
+                    Ok(Box::new(StreamOutput::new(std::io::stdout())))
+                }
+                Some(path) => output_at(&path, PartFile::new),
+                None => Err("the name makes no file name; say where to put it with -o".into()),
+            };
+        };
+        folder.make()?;
+        let path = folder.path().join(OsStr::from_bytes(name));
+        output_at(&path, |path| PartFile::new(path).unless_there())
+    }
+
+    /// One has ended well.
+    fn got(&mut self, job: Job, summary: &Summary) -> Result<(), String> {
+        keep_distinct(&mut self.trust.policy().signers);
+        let Some(listing) = job.listing else {
+            let path = match &job.to {
+                To::Root => self.place.file(&self.args.name),
+                // Its path is of interest to nobody but the first's.
+                To::Entry { .. } => None,
+            };
+            self.report.file(summary, path.as_deref());
+            return Ok(());
+        };
+        if job.depth >= DEPTH_MAX {
+            return Err(format!("it lies more than {DEPTH_MAX} directories deep"));
+        }
+        let folder = job.to.folder(self.place)?;
+        let name = object_of_listing(&summary.versioned, &job.name);
+        let listing = Listing::new(name, folder.clone(), job.depth + 1, listing)?;
+        self.report.directory(summary, folder.path());
+        let len = listing.len() as u64;
+        if len == 0 {
+            return folder.make_empty();
+        }
+        if !self.is_quiet {
+            let message = || file_bar(self.args.name.to_string(), 0);
+            let bar = self.bar.get_or_insert_with(message);
+            // A directory is an entry, too, and is counted once it is known.
+            bar.inc_length(if self.listings.is_empty() { len } else { len.saturating_sub(1) });
+        }
+        self.listings.push(listing);
+        Ok(())
+    }
+}
+
+/// The files of a directory have one signer, as a rule: it is told and remembered once.
+fn keep_distinct(signers: &mut Vec<Believed>) {
+    let mut seen: Vec<Believed> = Vec::new();
+    signers.retain(|signer| {
+        let is_new = !seen.contains(signer);
+        if is_new {
+            seen.push(signer.clone());
+        }
+        is_new
+    });
+}
+
+/// What writes to `path`: a file that appears when it is whole, in the place that links lead to.
+/// What is there and is no file (a device, a pipe) is written to, never replaced.
+fn output_at(
+    path: &Path,
+    new_file: impl Fn(PathBuf) -> PartFile,
+) -> Result<Box<dyn Output>, String> {
+    let refuse = |error: std::io::Error| format!("cannot write {}: {error}", path.display());
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_file() => {
+            Ok(Box::new(new_file(path.canonicalize().map_err(refuse)?)))
+        }
+        Ok(found) if found.is_dir() => Err(format!(
+            "{} is a directory here and a file there; move it away, or name another place with -o",
+            path.display()
+        )),
+        Ok(_) => {
+            let file = std::fs::File::options().write(true).open(path).map_err(refuse)?;
+            Ok(Box::new(StreamOutput::new(file)))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let is_folder = path.as_os_str().as_bytes().ends_with(b"/");
+            let folder = if is_folder { Some(path) } else { path.parent() };
+            match folder {
+                Some(folder) if folder != Path::new("") && !folder.is_dir() => Err(format!(
+                    "there is no directory {0}; make it first: mkdir -p {0}",
+                    folder.display()
+                )),
+                _ => Ok(Box::new(new_file(path.to_owned()))),
+            }
+        }
+        Err(error) => Err(refuse(error)),
+    }
+}
+
+/// The directory whose listing this is: what precedes the keyword.
+fn object_of_listing(versioned: &Name, asked: &Name) -> Name {
+    let view = versioned.as_view();
+    let keyword = view.components().position(|part| part.is_keyword(LISTING_KEYWORD));
+    keyword.map_or_else(|| asked.clone(), |count| view.prefix(count).to_name())
+}
+
+impl Host for Fetch<'_> {
+    fn next(&mut self) -> Option<(DownloadId, Target)> {
+        match self.root.take() {
+            Some(target) => {
+                let name = self.args.name.clone();
+                let job = Job { name, to: To::Root, depth: 0, listing: None };
+                Some(self.start(job, target))
+            }
+            None => self.next_entry(),
+        }
+    }
+
+    fn output(&mut self, id: DownloadId, found: &Found) -> Result<Box<dyn Output>, String> {
+        if found.is_stored && !std::mem::replace(&mut self.has_told_stored, true) {
+            eprintln!(
+                "weir: the producer of {} does not answer; this is the version that routers kept",
+                self.jobs[&id].name
+            );
+        }
+        let versioned = found.metadata.versioned.as_view();
+        let is_listing = found.metadata.is_directory()
+            || versioned.components().any(|part| part.is_keyword(LISTING_KEYWORD));
+        if !is_listing {
+            return self.file(id, found);
+        }
+        let job = self.jobs.get_mut(&id).expect("it is under way");
+        // What can have no place need not be fetched.
+        job.to.folder(self.place)?;
+        let listing = self.room.beside();
+        job.listing = Some(listing.clone());
+        Ok(Box::new(listing))
+    }
+
+    fn ended(
+        &mut self,
+        id: DownloadId,
+        result: Result<Summary, DownloadError>,
+    ) -> Result<(), DownloadError> {
+        let job = self.jobs.remove(&id).expect("it was under way");
+        let (name, is_root) = (job.name.clone(), matches!(job.to, To::Root));
+        let result =
+            result.and_then(|summary| self.got(job, &summary).map_err(DownloadError::Refused));
+        if let (false, Some(bar)) = (is_root, &self.bar) {
+            bar.inc(1);
+        }
+        let Err(error) = result else {
+            self.failures.in_a_row = 0;
+            self.failures.unanswered_in_a_row = 0;
+            return Ok(());
+        };
+        let is_of_all = match &error {
+            DownloadError::Client(_) | DownloadError::Stopped => true,
+            DownloadError::Store(source) => is_out_of_space(source),
+            _ => is_root,
+        };
+        match is_of_all {
+            true => Err(error),
+            false => self.failures.add(name, error),
+        }
+    }
+
+    fn decide(&mut self, data: &DataView<'_>) -> Decision {
+        self.trust.decide(data)
+    }
+
+    fn offer(&mut self, certificate: &[u8]) {
+        self.trust.policy().offer(certificate);
+    }
+
+    fn fetched(&mut self, wanted: Wanted, packet: Option<&[u8]>) {
+        self.trust.fetched(wanted, packet);
+    }
+
+    fn explain(&self, refusal: Refusal) -> String {
+        trust::explain(refusal)
+    }
+
+    fn progress(&mut self, bytes: u64) -> bool {
+        if let Some(bar) = &self.bar {
+            if self.report.is_directory() {
+                bar.set_message(format!("{}, {}", self.args.name, octets(bytes)));
+            } else {
+                bar.set_position(bytes);
+            }
+        }
+        !self.stop.is_set()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use weir_socket::Opened;
+    use weir_transport::Metadata;
+
+    use super::*;
+
+    #[test]
+    fn devices_are_written_to_and_links_followed() {
+        let site = tempfile::tempdir().unwrap();
+        let write = |path: &Path| {
+            let mut output = output_at(path, PartFile::new)?;
+            match output
+                .open(&Metadata::new("/a".parse().unwrap()))
+                .map_err(|error| error.to_string())?
+            {
+                Opened::File { .. } => {
+                    let sink = output.sink(4).map_err(|error| error.to_string())?;
+                    sink.store(&[(0, &b"text"[..])]).map_err(|error| error.to_string())?;
+                }
+                Opened::There => unreachable!("it is not looked for"),
+                Opened::Stream(mut stream) => stream.write_all(b"text").unwrap(),
+            }
+            output.finish(false).map_err(|error| error.to_string())
+        };
+        let (file, link) = (site.path().join("file"), site.path().join("link"));
+        std::fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        write(&link).unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "text");
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+
+        // A pipe stands for devices: whoever could replace one must not try it here.
+        let pipe = site.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || std::fs::read_to_string(pipe).unwrap()
+        });
+        write(&pipe).unwrap();
+        assert_eq!(reader.join().unwrap(), "text");
+        assert!(!std::fs::metadata(&pipe).unwrap().is_file());
+
+        for missing in ["none/file", "none/"] {
+            let error = write(&site.path().join(missing)).unwrap_err();
+            assert!(error.contains("mkdir -p"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_signer_is_told_once() {
+        use weir_security::trust::Ground;
+        let signer = |ground| Believed { name: None, key_digest: None, ground };
+        let mut signers = vec![signer(Ground::Own), signer(Ground::Known), signer(Ground::Own)];
+        keep_distinct(&mut signers);
+        let grounds: Vec<_> = signers.iter().map(|signer| &signer.ground).collect();
+        assert_eq!(grounds, [&Ground::Own, &Ground::Known]);
+    }
+}

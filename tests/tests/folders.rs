@@ -1,0 +1,232 @@
+//! `weir put` and `weir get` of folders: what is resumed, what is left out, and what goes on.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use weir_tests::{PATIENCE, Process, Relay, Router, Site, random_file};
+
+const MIB: usize = 1 << 20;
+
+/// Starts `weir put` of a folder of the site and waits until it is served.
+fn put(site: &Site, router: &Router, folder: &str, arguments: &[&str]) -> (Process, Value) {
+    let path = site.path(folder);
+    let mut words = vec!["put", path.to_str().expect("UTF-8"), "/folder", "--json"];
+    words.extend(arguments);
+    let process = site.weir(&router.unix(), &words);
+    let ready = process.json_line();
+    (process, ready)
+}
+
+fn get_words(target: &Path) -> [&str; 4] {
+    ["get", "/folder", "-o", target.to_str().expect("UTF-8")]
+}
+
+fn get(site: &Site, router: &Router, target: &str) -> Value {
+    router.weir_json(site, &get_words(&site.path(target)))
+}
+
+/// Paths and contents of all files below a folder, and the paths of empty folders, with a slash.
+fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let entries: Vec<_> = fs::read_dir(folder).expect("a folder").collect();
+    for entry in &entries {
+        let entry = entry.as_ref().expect("an entry");
+        let name = entry.file_name().into_string().expect("UTF-8");
+        if !entry.path().is_dir() {
+            found.insert(name, fs::read(entry.path()).expect("a file"));
+            continue;
+        }
+        let below = tree(&entry.path());
+        if below.is_empty() {
+            found.insert(format!("{name}/"), Vec::new());
+        }
+        found.extend(below.into_iter().map(|(path, octets)| (format!("{name}/{path}"), octets)));
+    }
+    found
+}
+
+/// A folder with small files in folders, and a large one.
+fn make_source(site: &Site) -> BTreeMap<String, Vec<u8>> {
+    fs::create_dir_all(site.path("source/empty")).expect("a folder");
+    for folder in 0..4 {
+        fs::create_dir(site.path(&format!("source/d{folder}"))).expect("a folder");
+        for file in 0..30 {
+            let path = site.path(&format!("source/d{folder}/f{file}"));
+            random_file(&path, 40 * file, (folder * 100 + file) as u64);
+        }
+    }
+    random_file(&site.path("source/large"), 5 * MIB + 3, 7);
+    tree(&site.path("source"))
+}
+
+fn wait_for(process: &Process, text: &str) {
+    let deadline = Instant::now() + PATIENCE;
+    while !process.log().contains(text) {
+        assert!(Instant::now() < deadline, "it does not say {text:?}:\n{}", process.log());
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn what_is_there_and_right_is_not_fetched_again() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let source = make_source(&site);
+    let (producer, _) = put(&site, &router, "source", &[]);
+    let report = get(&site, &router, "copy");
+    assert_eq!((&report["files"], &report["files_there"]), (&121.into(), &0.into()));
+    assert!(tree(&site.path("copy")) == source);
+
+    // One is missing, one is too short, one has other octets.
+    fs::remove_file(site.path("copy/d0/f1")).expect("removed");
+    fs::write(site.path("copy/d1/f29"), b"short").expect("written");
+    fs::write(site.path("copy/d2/f10"), [0; 400]).expect("written");
+    let report = get(&site, &router, "copy");
+    assert_eq!((&report["files_there"], &report["segments"]), (&118.into(), &3.into()));
+    assert!(tree(&site.path("copy")) == source);
+
+    // What is signed anew has another version and the same contents.
+    drop(producer);
+    let (_producer, _) = put(&site, &router, "source", &[]);
+    let report = get(&site, &router, "copy");
+    assert_eq!((&report["files_there"], &report["segments"]), (&121.into(), &0.into()));
+}
+
+#[test]
+fn a_folder_that_broke_off_goes_on_where_it_was_and_leaves_no_empty_folders() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let source = make_source(&site);
+    let (_producer, _) = put(&site, &router, "source", &[]);
+    let mut had_part = false;
+    // First it breaks off at the listing, then among the files.
+    for limit in [500, 100_000, 3 * MIB as u64] {
+        let relay = Relay::to(router.port(), limit);
+        let target = site.path("copy");
+        let _ = site.weir(&relay.uri(), &get_words(&target)).finish().failure();
+        let there = fs::exists(site.path("copy")).expect("looked for");
+        let found = if there { tree(&site.path("copy")) } else { BTreeMap::new() };
+        assert!(!there || !found.is_empty(), "an empty folder is left after {limit}");
+        for (path, octets) in &found {
+            let is_part = path.contains("/.") || path.starts_with('.');
+            had_part |= path == ".large.weir-state";
+            let is_right = is_part || source.get(path) == Some(octets);
+            assert!(is_right, "{path} is not as it should be after {limit}");
+        }
+    }
+    assert!(had_part, "the large file broke off");
+    let report = get(&site, &router, "copy");
+    assert!(tree(&site.path("copy")) == source, "something temporary stays");
+    assert!(report["resumed_segments"].as_u64() > report["files_there"].as_u64(), "{report}");
+}
+
+#[test]
+fn a_file_where_a_folder_is_and_a_folder_where_a_file_is_are_named() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let mut source = make_source(&site);
+    let (_producer, _) = put(&site, &router, "source", &[]);
+    fs::create_dir_all(site.path("copy/large")).expect("a folder");
+    fs::write(site.path("copy/d3"), b"mine").expect("a file");
+    let log = router.weir(&site, &get_words(&site.path("copy"))).failure();
+    let large = site.path("copy/large");
+    let expected = format!("{} is a directory here and a file there", large.display());
+    assert!(log.contains(&expected), "{log}");
+    let expected = format!("{} is a file here", site.path("copy/d3").display());
+    assert!(log.contains(&expected), "{log}");
+    assert!(log.contains("31 entries of /folder") && log.contains("command again"), "{log}");
+    // The rest is there, and what was there before is as it was.
+    source.retain(|path, _| path != "large" && !path.starts_with("d3/"));
+    source.insert("large/".into(), Vec::new());
+    source.insert("d3".into(), b"mine".into());
+    assert!(tree(&site.path("copy")) == source);
+}
+
+#[test]
+fn what_is_left_out_is_named_and_links_out_are_followed_only_when_asked() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    fs::create_dir_all(site.path("source/in")).expect("a folder");
+    fs::create_dir_all(site.path("outside/deep")).expect("a folder");
+    for path in ["source/in/file", "source/in/.file.weir-part", "outside/deep/secret"] {
+        site.write(path, path.as_bytes());
+    }
+    let pipe = site.path("source/pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::from_bits_truncate(0o600)).expect("a pipe");
+    for (target, link) in [
+        ("in/file", "within"),
+        ("../outside/deep/secret", "out"),
+        ("../outside", "folder-out"),
+        ("nowhere", "dangling"),
+        (".", "circle"),
+    ] {
+        symlink(target, site.path("source").join(link)).expect("a link");
+    }
+    let names = |target: &str| tree(&site.path(target)).into_keys().collect::<Vec<_>>();
+
+    let (producer, ready) = put(&site, &router, "source", &[]);
+    assert_eq!(ready["skipped"], 6);
+    let log = producer.log();
+    for (name, reason) in [
+        ("in/.file.weir-part", "a download that has not ended"),
+        ("pipe", "neither a file nor a directory"),
+        ("out", "leads out of the directory; --follow-links"),
+        ("folder-out", "leads out of the directory; --follow-links"),
+        ("dangling", "leads nowhere"),
+        ("circle", "a link to a directory"),
+    ] {
+        let path = site.path("source").join(name);
+        let line = format!("left out {}: ", path.display());
+        let line = log.lines().find(|found| found.starts_with(&line));
+        assert!(line.is_some_and(|line| line.contains(reason)), "{name}:\n{log}");
+    }
+    get(&site, &router, "copy");
+    assert_eq!(names("copy"), ["in/file", "within"]);
+    drop(producer);
+
+    let (_producer, ready) = put(&site, &router, "source", &["--follow-links"]);
+    assert_eq!(ready["skipped"], 4);
+    get(&site, &router, "all");
+    assert_eq!(names("all"), ["folder-out/deep/secret", "in/file", "out", "within"]);
+}
+
+#[test]
+fn files_that_change_or_go_while_they_are_served_are_named_and_the_rest_is_got() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let mut source = make_source(&site);
+    let (mut producer, _) = put(&site, &router, "source", &[]);
+    let (gone, changed) = (site.path("source/d0/f3"), site.path("source/large"));
+    fs::remove_file(&gone).expect("removed");
+    fs::write(&changed, b"something else").expect("written");
+    let log = router.weir(&site, &get_words(&site.path("copy"))).failure();
+    for name in ["/folder/d0/f3", "/folder/large"] {
+        assert!(log.contains(&format!("cannot get {name}: ")), "{name} is not named:\n{log}");
+    }
+    assert!(log.contains("2 entries of /folder"), "{log}");
+    source.retain(|path, _| path != "d0/f3" && path != "large");
+    assert!(tree(&site.path("copy")) == source);
+    wait_for(&producer, &format!("{} cannot be read any more", gone.display()));
+    wait_for(&producer, &format!("{} has changed since it was signed", changed.display()));
+    assert!(producer.is_running());
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_served_ends_put() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let path = site.write("source", b"as it was");
+    let words = ["put", path.to_str().expect("UTF-8"), "/folder", "--json"];
+    let producer = site.weir(&router.unix(), &words);
+    let _ = producer.json_line();
+    fs::write(&path, b"as it is now").expect("written");
+    // Whether it comes from a store or not at all is no matter.
+    let _ = router.weir(&site, &get_words(&site.path("copy")));
+    let message = producer.finish().failure();
+    assert!(message.contains("has changed") && message.contains("run the command"), "{message}");
+}
