@@ -21,6 +21,7 @@ pub struct Process {
     child: Child,
     lines: Receiver<String>,
     log: Arc<Mutex<String>>,
+    errors: Arc<Mutex<String>>,
     readers: Vec<JoinHandle<()>>,
 }
 
@@ -31,6 +32,8 @@ pub struct Finished {
     pub status: ExitStatus,
     /// Standard output.
     pub output: String,
+    /// Standard error.
+    pub errors: String,
     /// Standard output and standard error, line by line as they came.
     pub log: String,
 }
@@ -44,15 +47,15 @@ impl Process {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child =
             command.spawn().unwrap_or_else(|error| panic!("cannot start {title}: {error}"));
-        let log = Arc::new(Mutex::new(String::new()));
+        let (log, errors) = (Arc::new(Mutex::new(String::new())), Arc::default());
         let (sender, lines) = channel();
         let output = child.stdout.take().expect("standard output is piped");
-        let errors = child.stderr.take().expect("standard error is piped");
+        let error_output = child.stderr.take().expect("standard error is piped");
         let readers = vec![
-            read_lines(output, Arc::clone(&log), Some(sender)),
-            read_lines(errors, Arc::clone(&log), None),
+            read_lines(output, vec![Arc::clone(&log)], Some(sender)),
+            read_lines(error_output, vec![Arc::clone(&log), Arc::clone(&errors)], None),
         ];
-        Self { title: title.to_owned(), child, lines, log, readers }
+        Self { title: title.to_owned(), child, lines, log, errors, readers }
     }
 
     /// The next line of standard output that is a JSON object with this `event`.
@@ -159,7 +162,8 @@ impl Process {
             reader.join().expect("reader of output");
         }
         let output: Vec<String> = self.lines.try_iter().collect();
-        Finished { status, output: output.join("\n"), log: self.log() }
+        let errors = self.errors.lock().expect("errors").clone();
+        Finished { status, output: output.join("\n"), errors, log: self.log() }
     }
 }
 
@@ -215,7 +219,7 @@ impl Drop for Process {
 
 fn read_lines(
     source: impl Read + Send + 'static,
-    log: Arc<Mutex<String>>,
+    logs: Vec<Arc<Mutex<String>>>,
     lines: Option<Sender<String>>,
 ) -> JoinHandle<()> {
     thread::spawn(move || {
@@ -223,10 +227,11 @@ fn read_lines(
         let mut octets = Vec::new();
         while source.read_until(b'\n', &mut octets).is_ok_and(|count| count > 0) {
             let line = String::from_utf8_lossy(&octets).trim_end().to_owned();
-            let mut log = log.lock().expect("log");
-            log.push_str(&line);
-            log.push('\n');
-            drop(log);
+            for log in &logs {
+                let mut log = log.lock().expect("log");
+                log.push_str(&line);
+                log.push('\n');
+            }
             if let Some(lines) = &lines {
                 // The test may have stopped listening.
                 let _ = lines.send(line);

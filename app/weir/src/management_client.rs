@@ -72,7 +72,10 @@ impl ManagementClient {
         match error {
             CommandError::Refused(response) => refused(&response),
             CommandError::Malformed => {
-                anyhow::anyhow!("the answer of the router at {uri} to {what} makes no sense")
+                anyhow::anyhow!(
+                    "the answer of the router at {uri} to {what} makes no sense; is it a router, \
+                     and of which version (`weir status general`)?"
+                )
             }
             CommandError::Express(ExpressError::Timeout) => anyhow::anyhow!(
                 "the router at {uri} did not answer {what} in time; it takes commands only from \
@@ -94,7 +97,7 @@ fn path_of(command: Command) -> String {
 }
 
 /// What a refusal means, and what to do.
-fn refused(response: &ControlResponse) -> anyhow::Error {
+pub(crate) fn refused(response: &ControlResponse) -> anyhow::Error {
     let hint = match response.code {
         400 => "; the router does not take these arguments",
         403 => "; the router obeys only commands signed with a key that it trusts",

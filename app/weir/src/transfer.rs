@@ -3,9 +3,10 @@
 pub(crate) mod trust;
 
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -142,10 +143,46 @@ pub(crate) fn file_bar(message: impl Into<String>, total: u64) -> ProgressBar {
     bar
 }
 
+/// Says now and then what is going on where no progress bar is to be seen.
+pub(crate) struct Silence {
+    /// There is nothing to be seen otherwise.
+    is_on: bool,
+    since: Instant,
+    /// How long to be silent.
+    wait: Duration,
+}
+
+impl Silence {
+    pub(crate) const FIRST: Duration = Duration::from_secs(5);
+
+    pub(crate) fn new(is_on: bool) -> Self {
+        Self { is_on, since: Instant::now(), wait: Self::FIRST }
+    }
+
+    /// Prints a line after 5 seconds, then ever more rarely.
+    pub(crate) fn end(&mut self, text: impl FnOnce() -> String) {
+        let silent = self.since.elapsed();
+        if self.is_on && silent >= self.wait {
+            self.wait = silent * 2;
+            eprintln!("weir: {}", text());
+        }
+    }
+}
+
 /// The user stopped the command before its end.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted{0}")]
 pub(crate) struct Interrupted(pub(crate) &'static str);
+
+/// What to do about a path that cannot be read.
+pub(crate) fn cannot_read(path: &Path, error: &std::io::Error) -> anyhow::Error {
+    let step = match error.kind() {
+        ErrorKind::NotFound => "; check how the path is written",
+        ErrorKind::PermissionDenied => "; ask its owner for leave to read it",
+        _ => "",
+    };
+    anyhow::anyhow!("cannot read {}: {error}{step}", path.display())
+}
 
 /// What shells take for "ended by Ctrl-C".
 pub(crate) const INTERRUPTED: u8 = 130;

@@ -27,8 +27,6 @@ use crate::strategy::{StrategyKind, StrategyTable};
 pub struct ManagerConfig {
     /// Name and version of the program, for status/general.
     pub version: String,
-    /// When the router started, in milliseconds since the Unix epoch.
-    pub start_unix_ms: u64,
     /// Signs all Data of the manager.
     pub signer: Box<dyn Signer>,
     /// Which commands from local faces are obeyed.
@@ -76,7 +74,6 @@ impl Default for ManagerConfig {
         ];
         Self {
             version: String::from(concat!("weir ", env!("CARGO_PKG_VERSION"))),
-            start_unix_ms: 0,
             signer: Box::new(DigestSigner),
             local_access: AccessPolicy::Any,
             announcements: AccessPolicy::Any,
@@ -195,8 +192,8 @@ impl Manager {
         manager
     }
 
-    /// Takes one input. `now` is monotonic, `now_unix_ms` the wall clock in milliseconds since the
-    /// Unix epoch.
+    /// Takes one input. `now` is monotonic and counts from the start of the router, `now_unix_ms`
+    /// is the wall clock in milliseconds since the Unix epoch.
     pub fn handle(
         &mut self,
         now: Instant,
@@ -235,7 +232,7 @@ impl Manager {
             }
             ManagerInput::Snapshot { txn, snapshot } => {
                 if let Some(pending) = self.take_pending(txn) {
-                    self.on_snapshot(now_unix_ms, pending, snapshot, out);
+                    self.on_snapshot(Moment { now, now_unix_ms }, pending, snapshot, out);
                 }
             }
             ManagerInput::Channels(channels) => self.channels = channels,

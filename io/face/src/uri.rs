@@ -77,7 +77,10 @@ pub enum ResolveError {
         family: &'static str,
     },
     /// The name service failed.
-    #[error("cannot look up host `{host}`: {source}")]
+    #[error(
+        "cannot look up host `{host}`: {source}; check how it is written and whether this machine \
+         can resolve names, or give its address"
+    )]
     Lookup {
         /// As given.
         host: String,

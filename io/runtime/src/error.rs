@@ -12,7 +12,7 @@ pub enum StartError {
     #[error("{0}")]
     Config(String),
     /// The Unix socket cannot be made, or another router has it.
-    #[error("{0}")]
+    #[error("{error}{remedy}", error = .0, remedy = unix_remedy(.0))]
     Unix(#[from] BindError),
     /// A UDP or TCP address is taken or not ours.
     #[error("cannot listen on {scheme}://{address}: {source}; {}", listen_remedy(scheme, source))]
@@ -57,6 +57,14 @@ pub enum StartError {
         /// What the system says.
         source: io::Error,
     },
+}
+
+fn unix_remedy(error: &BindError) -> &'static str {
+    match error {
+        BindError::Io { .. } => "; choose a path where you may make files (--unix PATH)",
+        // These say what to do themselves.
+        _ => "",
+    }
 }
 
 fn listen_remedy(scheme: &str, source: &io::Error) -> String {

@@ -11,8 +11,6 @@ use weir_link::{LinkCounters, LinkDrop};
 /// What a router counts and holds.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// When the router started, milliseconds since the Unix epoch.
-    pub start_unix_ms: u64,
     /// All shards together.
     pub router: RouterStats,
     /// Faces, in order of their identifiers.

@@ -16,6 +16,7 @@ use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
+use crate::table::octets;
 use crate::table::outln;
 use crate::transfer::{Interrupted, Stop};
 use network::Network;
@@ -84,7 +85,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let source = match &args.file {
         Some(file) => file.clone(),
         None => {
-            say(&format!("making a file of {} random octets", args.size.bytes));
+            say(&format!("making a file of {} of random octets", octets(args.size.bytes)));
             make_random_file(&dir.path().join("source"), args.size.bytes, &stop)?
         }
     };

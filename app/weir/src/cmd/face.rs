@@ -1,6 +1,6 @@
 //! `weir face`.
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use weir_base::FaceId;
@@ -8,7 +8,7 @@ use weir_face::FaceUri;
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, FacePersistency, FaceStatus, face_flags};
 
-use crate::management_client::{ManagementArgs, ManagementClient};
+use crate::management_client::{ManagementArgs, ManagementClient, refused};
 use crate::table::{Align, Table, octets, out, outln, span};
 use weir_base::units::{Size, Time};
 
@@ -201,11 +201,7 @@ pub(crate) fn make_face(
     let response = client.respond(Command::FacesCreate, &parameters)?;
     let is_new = response.code == 200;
     if !is_new && response.code != 409 {
-        bail!(
-            "cannot make a face to {uri}: the router answered {} {}",
-            response.code,
-            response.text
-        );
+        return Err(refused(&response).context(format!("cannot make a face to {uri}")));
     }
     let body = response.body.context("the router did not say which face it made")?;
     let face_id = body.face_id.context("the router did not say which face it made")?;

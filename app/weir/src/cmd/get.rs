@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use weir_crypto::UserTrust;
+use weir_crypto::{KeyChainError, UserTrust};
 use weir_socket::{DownloadError, DownloadOptions, OutputError, download};
 use weir_transport::{ConsumerConfig, ConsumerError, Controller, Target};
 use weir_wire::Name;
@@ -89,7 +89,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let stop = Stop::on_signals()?;
     // Without a home there are no keys.
     let chain = args.keys.key_chain().ok();
-    let mut trust = UserTrust::new(args.name.clone(), chain, &args.trust_anchor)?;
+    let mut trust = UserTrust::new(args.name.clone(), chain, &args.trust_anchor)
+        .map_err(|error| explain_trust(error, &args))?;
     if args.allow_unsigned {
         trust.policy().allow_unsigned();
     }
@@ -213,6 +214,17 @@ fn is_file_name(octets: &[u8]) -> bool {
         && !octets.iter().any(|&octet| octet == b'/' || octet == 0)
 }
 
+/// What to do when it cannot be read whom the user trusts.
+fn explain_trust(error: KeyChainError, args: &Args) -> anyhow::Error {
+    let error = anyhow::Error::from(error);
+    match args.trust_anchor.is_empty() {
+        true => error,
+        false => anyhow::anyhow!(
+            "{error:#}; --trust-anchor takes a certificate as `weir key export` writes it"
+        ),
+    }
+}
+
 /// What to do about a failed download.
 fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
     match &error {
@@ -225,7 +237,9 @@ fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
              by `weir put`, try --discovery prefix"
         ),
         // This error tells its cause itself.
-        DownloadError::Output(OutputError::Io { .. }) => anyhow::anyhow!("cannot write {error}"),
+        DownloadError::Output(OutputError::Io { source, .. }) => {
+            anyhow::anyhow!("cannot write {error}{}", step_to_write(source))
+        }
         DownloadError::Output(OutputError::Busy { .. }) => {
             anyhow::anyhow!("{error}; wait for it, or name another file with -o")
         }
@@ -248,6 +262,16 @@ fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
         }
         DownloadError::Stopped => Interrupted("").into(),
         _ => error.into(),
+    }
+}
+
+/// What to do about a file that cannot be written.
+fn step_to_write(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+            "; name a place of yours with -o"
+        }
+        _ => "",
     }
 }
 

@@ -16,6 +16,7 @@ use weir_security::{Certificate, Validity};
 use weir_wire::Name;
 
 use crate::table::outln;
+use crate::transfer::cannot_read;
 
 /// Largest file that is imported, in octets.
 const IMPORT_LEN_MAX: u64 = 256 * 1024;
@@ -576,7 +577,7 @@ fn read_file(file: &Path) -> anyhow::Result<Vec<u8>> {
         true => std::io::stdin().take(IMPORT_LEN_MAX).read_to_end(&mut octets),
         false => File::open(file).and_then(|f| f.take(IMPORT_LEN_MAX).read_to_end(&mut octets)),
     };
-    read.with_context(|| format!("cannot read {}", file.display()))?;
+    read.map_err(|error| cannot_read(file, &error))?;
     Ok(octets)
 }
 
@@ -584,7 +585,9 @@ fn read_certificate(file: &Path) -> anyhow::Result<Certificate> {
     let packet = packet_in_file(&read_file(file)?, &[DATA_OCTET]).with_context(|| {
         format!("{} is not a certificate as `weir key export` or ndnsec writes it", file.display())
     })?;
-    Certificate::decode(&packet).with_context(|| format!("{} is not a certificate", file.display()))
+    Certificate::decode(&packet).with_context(|| {
+        format!("{} is not a certificate as `weir key export` or ndnsec writes it", file.display())
+    })
 }
 
 /// Writes to standard output, or to a file that must not exist yet.
@@ -592,12 +595,13 @@ fn write_new(output: Option<&Path>, octets: &[u8], mode: u32) -> anyhow::Result<
     let Some(path) = output else {
         return Ok(std::io::stdout().write_all(octets)?);
     };
-    let mut file = File::options()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(path)
-        .with_context(|| format!("cannot create {}", path.display()))?;
+    let mut file =
+        File::options().write(true).create_new(true).mode(mode).open(path).map_err(|error| {
+            let path = path.display();
+            anyhow::anyhow!(
+                "cannot create {path}: {error}; name another file, or none to see it here"
+            )
+        })?;
     file.write_all(octets)
         .and_then(|()| file.sync_all())
         .with_context(|| format!("cannot write {}", path.display()))

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use weir_wire::{DecodeError, LpView, tlv};
 
 use crate::packet_json::{self, Fields, Kind};
+use crate::transfer::cannot_read;
 
 /// Largest input that is not a capture, in octets.
 const INPUT_BYTES_MAX: u64 = 256 * 1024 * 1024;
@@ -48,7 +49,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     match args.file {
         Some(path) if path.as_os_str() != "-" => {
-            let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()));
+            let file = File::open(&path).map_err(|error| cannot_read(&path, &error));
             read_input(BufReader::new(file?), &mut printer)
                 .with_context(|| path.display().to_string())?;
         }
@@ -64,7 +65,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
 fn from_hex(text: &str) -> anyhow::Result<Vec<u8>> {
     let digits: String = text.split_whitespace().collect();
     let digits = digits.strip_prefix("0x").unwrap_or(&digits);
-    hex::decode(digits).map_err(|error| anyhow!("not hexadecimal: {error}"))
+    hex::decode(digits).map_err(|error| {
+        anyhow!("not hexadecimal: {error}; write each octet as two of 0 to 9 and a to f")
+    })
 }
 
 fn read_input(mut input: impl BufRead, printer: &mut Printer<impl Write>) -> anyhow::Result<()> {
@@ -240,7 +243,9 @@ impl<W: Write> Printer<W> {
         ignore_closed_pipe(self.out.flush())?;
         match (self.refused, self.seen) {
             (0, _) => Ok(()),
-            (_, 1) => bail!("not a packet that the format allows"),
+            (_, 1) => bail!(
+                "not a packet that the format allows; `weir packet --help` says what can be read"
+            ),
             (refused, seen) => bail!("{refused} of {seen} packets are not as the format demands"),
         }
     }

@@ -77,7 +77,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     pinger.run(&stop)?;
     pinger.statistics.print(&args)?;
     if pinger.statistics.answers == 0 {
-        bail!("nobody answered for {}", args.prefix);
+        bail!(
+            "nobody answered for {0}. Does `weir ping --serve {0}` run there, and is there a route \
+             to it (`weir route list`)?",
+            args.prefix
+        );
     }
     Ok(())
 }

@@ -16,7 +16,8 @@ use weir_wire::Name;
 use self::publisher::{LeftOut, Publisher, Root};
 use crate::table::{count, octets, outln};
 use crate::transfer::{
-    KeyArgs, RouterArgs, Stop, parse_name, parse_positive, parse_threads, refuse_local_name,
+    KeyArgs, RouterArgs, Stop, cannot_read, parse_name, parse_positive, parse_threads,
+    refuse_local_name,
 };
 
 /// How long to wait before the router is tried again.
@@ -87,11 +88,15 @@ struct Signing {
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     refuse_local_name(&args.name)?;
     let stop = Stop::on_signals()?;
-    let metadata = std::fs::metadata(&args.path)
-        .with_context(|| format!("cannot read {}", args.path.display()))?;
+    let metadata =
+        std::fs::metadata(&args.path).map_err(|error| cannot_read(&args.path, &error))?;
     if !metadata.is_dir() && !metadata.is_file() {
         // Merely to open a pipe could take for ever.
-        bail!("{} is neither a file nor a directory", args.path.display());
+        bail!(
+            "{} is neither a file nor a directory; write what comes from it to a file first, and \
+             put that",
+            args.path.display()
+        );
     }
     // Nothing is signed in vain when there is no router.
     let client = args.router.connect()?;

@@ -97,7 +97,7 @@ impl Manager {
 
     pub(crate) fn on_snapshot(
         &mut self,
-        now_unix_ms: u64,
+        at: Moment,
         pending: Pending,
         snapshot: Snapshot,
         out: &mut ManagerOutbox,
@@ -114,8 +114,10 @@ impl Manager {
             }
             (PendingKind::General, Snapshot::General(mut status)) => {
                 status.version.clone_from(&self.config.version);
-                status.start_unix_ms = self.config.start_unix_ms;
-                status.current_unix_ms = now_unix_ms;
+                // By the monotonic clock: the other may have been set since.
+                let uptime_ms = at.now.as_ns() / NS_PER_MS;
+                status.start_unix_ms = at.now_unix_ms.saturating_sub(uptime_ms);
+                status.current_unix_ms = at.now_unix_ms;
                 status.fib_entries = self.fib.len() as u64;
                 status.encode_content()
             }
@@ -125,7 +127,7 @@ impl Manager {
                 return;
             }
         };
-        self.publish(&pending.request, &content, now_unix_ms, out);
+        self.publish(&pending.request, &content, at.now_unix_ms, out);
     }
 
     fn rib_items(&self, at: Moment) -> impl Iterator<Item = RibEntry> {

@@ -120,6 +120,13 @@ fn counters() {
     let general = GeneralStatus::decode_content(&harness.fetch("status/general")).unwrap();
     assert!(general.version.starts_with("weir "), "{}", general.version);
     assert_eq!(general.current_unix_ms, UNIX_MS);
+    // The wall clock may be set: how long the router runs is the difference all the same.
+    harness.advance_ms(5000);
+    harness.unix_ms = UNIX_MS - 1_000_000;
+    let later = GeneralStatus::decode_content(&harness.fetch("status/general")).unwrap();
+    let uptime_ms = |status: &GeneralStatus| status.current_unix_ms - status.start_unix_ms;
+    assert_eq!(uptime_ms(&later), uptime_ms(&general) + 5000);
+    harness.unix_ms = UNIX_MS;
     assert_eq!((general.fib_entries, general.pit_entries, general.in_data), (1, 6, 7));
     assert_eq!(general.crowding, Some(CROWDING));
 

@@ -165,6 +165,11 @@ pub struct TrustPolicy {
     known: KnownSigners,
     keys: Option<Box<dyn Keys>>,
     factory: &'static (dyn VerifierFactory + Sync),
+    /// The user's own certificate that was looked for last, if there is such a one: each of many
+    /// objects names the same signer.
+    own: Option<(Name, Option<Certificate>)>,
+    /// What verifies the packets of the key with that digest, the one that was believed last.
+    verifier: Option<([u8; 32], Arc<dyn Verifier>)>,
     fetched: Vec<Certificate>,
     answered: Vec<Answered>,
     /// Who signed what was got so far, each with the reason to believe it.
@@ -189,6 +194,8 @@ impl TrustPolicy {
             known,
             keys,
             factory,
+            own: None,
+            verifier: None,
             fetched,
             answered,
             signers,
@@ -219,10 +226,11 @@ impl TrustPolicy {
     /// A certificate that metadata holds. It says who signed, not that the signer is to be
     /// believed.
     pub fn offer(&mut self, certificate: &[u8]) {
+        // That of one signer comes with each of many objects.
         if let Ok(certificate) = Certificate::decode(certificate)
-            && self.is_sound(&certificate)
             && self.fetched.len() < FETCHES_MAX
             && !self.fetched.contains(&certificate)
+            && self.is_sound(&certificate)
         {
             self.fetched.push(certificate);
         }
@@ -351,11 +359,7 @@ impl TrustPolicy {
                 Err(open) => return Err(open),
             }
         }
-        let own = match (&locator, &self.keys) {
-            (KeyLocatorView::Name(name), Some(keys)) => keys.own_certificate(&name.to_name()),
-            _ => None,
-        };
-        if let Some(certificate) = own {
+        if let Some(certificate) = self.own_certificate(&locator) {
             return self.accept(data, &certificate, Ground::Own);
         }
         if let Some(reason) = refusal.filter(|_| self.is_anchored(data.name)) {
@@ -365,6 +369,18 @@ impl TrustPolicy {
         self.on_first_use(data, &certificate, now_unix_s)
     }
 
+    fn own_certificate(&mut self, locator: &KeyLocatorView<'_>) -> Option<Certificate> {
+        let (KeyLocatorView::Name(name), Some(keys)) = (locator, &self.keys) else { return None };
+        let known = self.own.take().filter(|(known, _)| known.as_view() == *name);
+        let (name, own) = known.unwrap_or_else(|| {
+            let name = name.to_name();
+            let own = keys.own_certificate(&name);
+            (name, own)
+        });
+        self.own = Some((name, own.clone()));
+        own
+    }
+
     fn accept(
         &mut self,
         data: &DataView<'_>,
@@ -372,14 +388,20 @@ impl TrustPolicy {
         ground: Ground,
     ) -> Result<Arc<dyn Verifier>, Open> {
         let name = certificate.name().to_name();
-        let Some(verifier) = self.factory.verifier_from_spki(certificate.public_key()) else {
-            return refuse(format!("the key of {name} cannot be used"));
-        };
         let digest = certificate.public_key_digest();
+        let known = self.verifier.take().filter(|(known, _)| *known == digest);
+        let verifier = match known {
+            Some((_, verifier)) => verifier,
+            None => match self.factory.verifier_from_spki(certificate.public_key()) {
+                Some(verifier) => verifier.into(),
+                None => return refuse(format!("the key of {name} cannot be used")),
+            },
+        };
+        self.verifier = Some((digest, verifier.clone()));
         self.refuse_second_signer(data.name, &digest, ground)?;
         // Noted though this packet may be forged in its name: a signer is asked about once.
         self.signers.push(Believed { name: Some(name), key_digest: Some(digest), ground });
-        Ok(verifier.into())
+        Ok(verifier)
     }
 
     /// A chain from a trust anchor to the signer of `data`.
@@ -388,7 +410,10 @@ impl TrustPolicy {
             let needed = match self.anchors.verify_data(data, now_unix_s) {
                 Ok(certificate) => return Ok(certificate.clone()),
                 Err(TrustError::CertificateNeeded(name)) => name,
-                Err(error) => return refuse(format!("no trust anchor vouches for it: {error}")),
+                Err(error) => {
+                    let reason = format!("no trust anchor vouches for it: {error}");
+                    return advise(reason, Advice::AskProducer);
+                }
             };
             self.accept_issued(&needed, 1, now_unix_s)?;
         }

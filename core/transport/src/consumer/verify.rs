@@ -17,7 +17,7 @@ use super::check::{Check, KeyId, Verdict, VerifyId};
 use super::config::{OnBad, Verification};
 use super::naming::Naming;
 use super::outbox::{Delivery, VerifyOp};
-use super::target::{Part, Target};
+use super::target::{Part, Target, Unit};
 use super::{Consumer, ConsumerError, ConsumerEvent, ConsumerOutbox};
 use crate::segment_set::SegmentSet;
 
@@ -192,7 +192,10 @@ impl Consumer {
             _ => match self.verification.signer_of(&incoming.packet, &mut out.events) {
                 Signed::By(verifier) => {
                     signer = (!is_content).then(|| verifier.clone());
-                    Check::Signature(verifier)
+                    match self.digest_of_sole(part, &incoming) {
+                        Some(digest) => Check::Content { digest, signer: verifier },
+                        None => Check::Signature(verifier),
+                    }
                 }
                 Signed::NotKnownYet => return self.verification.held.push((index, incoming)),
                 Signed::ByTooMany => {
@@ -207,6 +210,14 @@ impl Consumer {
         let pending = Pending { index, last_segment, content_bytes, packet: kept, signer };
         let op = VerifyId(self.verification.pending.insert(pending));
         out.verify.push(VerifyOp { op, piece, part, packet, incoming_face, check });
+    }
+
+    /// The digest of the Content of the only segment there is, as verified metadata states it.
+    fn digest_of_sole(&self, part: Part, incoming: &Incoming) -> Option<[u8; 32]> {
+        let metadata = self.metadata.as_ref()?;
+        let is_sole = part == Part::Unit(Unit::segment(0))
+            && (metadata.last_segment, incoming.last_segment) == (Some(0), Some(0));
+        metadata.content_digest.filter(|_| is_sole)
     }
 
     /// Holds a segment until the manifest part that lists it is there.

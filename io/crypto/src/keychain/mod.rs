@@ -109,7 +109,10 @@ pub enum KeyChainError {
         source: Option<CertificateError>,
     },
     /// What was imported is nothing known.
-    #[error("this is neither a certificate, nor a SafeBag, nor a PKCS#8 PEM key")]
+    #[error(
+        "this is neither a certificate, nor a SafeBag, nor a PKCS#8 PEM key, as `weir key \
+         export`, ndnsec and OpenSSL write them"
+    )]
     UnknownFormat,
     /// A key without a name was imported without saying whose it is.
     #[error("the key does not say whose it is: give a name")]

@@ -40,7 +40,7 @@ impl Control {
     pub(super) fn start_snapshot(&mut self, asked_by: SnapshotFor) {
         let transaction = self.next_transaction;
         self.next_transaction += 1;
-        let sum = Snapshot { start_unix_ms: self.start_unix_ms, ..Snapshot::default() };
+        let sum = Snapshot::default();
         let waiting = self.workers.len();
         self.snapshots.insert(transaction, SnapshotJob { asked_by, waiting, sum });
         self.tell_all(|| ToWorker::Snapshot { transaction });

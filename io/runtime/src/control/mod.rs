@@ -79,7 +79,6 @@ struct PortRecord {
 struct Control {
     config: RuntimeConfig,
     clock: Clock,
-    start_unix_ms: u64,
     poll: Poll,
     receiver: ControlReceiver,
     listeners: Vec<weir_face::Listener>,

@@ -12,7 +12,7 @@ use mio::{Interest, Poll, Token, Waker};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use weir_base::{HashKey, Instant};
 use weir_disk::DiskPorts;
-use weir_face::{BindError, TcpListener, UdpOptions, UdpPort, UnixListener, unix_time_ms};
+use weir_face::{BindError, TcpListener, UdpOptions, UdpPort, UnixListener};
 use weir_forward::{BusyPolicy, Command, RouterConfig};
 use weir_link::{CodecConfig, EgressConfig, LinkConfig, MarkingConfig};
 use weir_manage::{Manager, ManagerConfig, ManagerInput, ManagerOutbox, StoreSettings};
@@ -227,7 +227,6 @@ fn build(
     signals: Option<Signals>,
 ) -> Result<Control, StartError> {
     let clock = Clock::start();
-    let start_unix_ms = unix_time_ms();
     let shard_key = match &disks {
         Some(disks) => disks.hash_key(),
         None => HashKey::new([random_u64(), random_u64()]),
@@ -235,7 +234,7 @@ fn build(
     let rooms = Arc::new(Rooms::new(config.faces));
     let (workers, disks) = start_workers(&config, clock, (shard_key, disks), &rooms, &sender)?;
     let mut manager_outbox = ManagerOutbox::default();
-    let manager = Manager::new(manager_config(&config, start_unix_ms), &mut manager_outbox);
+    let manager = Manager::new(manager_config(&config), &mut manager_outbox);
     let mut manager_inputs = VecDeque::new();
     manager_inputs.push_back(ManagerInput::Channels(sockets.listening));
     for (prefix, strategy) in config.strategies.clone() {
@@ -245,7 +244,6 @@ fn build(
         static_attempts: vec![0; config.static_faces.len()],
         config,
         clock,
-        start_unix_ms,
         poll,
         receiver,
         listeners: sockets.streams,
@@ -296,10 +294,9 @@ impl Control {
     }
 }
 
-fn manager_config(config: &RuntimeConfig, start_unix_ms: u64) -> ManagerConfig {
+fn manager_config(config: &RuntimeConfig) -> ManagerConfig {
     let anchors = config.management.trust_anchors.clone();
     ManagerConfig {
-        start_unix_ms,
         anchors: (!anchors.is_empty()).then(|| Box::new(Anchors(anchors)) as _),
         localhop: config.management.localhop,
         store: StoreSettings {

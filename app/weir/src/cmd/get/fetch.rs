@@ -6,6 +6,7 @@ use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Instant;
 
 use indicatif::ProgressBar;
 use weir_crypto::UserTrust;
@@ -18,9 +19,9 @@ use weir_wire::{DataView, Name};
 
 use super::folder::{Folder, Listing};
 use super::report::Report;
-use super::{Args, Place, is_out_of_space};
+use super::{Args, Place, is_out_of_space, step_to_write};
 use crate::table::octets;
-use crate::transfer::{Stop, file_bar, octet_bar, trust};
+use crate::transfer::{Silence, Stop, file_bar, octet_bar, trust};
 
 /// Octets of the listings of directories that are held at a time.
 const LISTING_BYTES_MAX: u64 = 256 << 20;
@@ -112,6 +113,10 @@ pub(super) struct Fetch<'a> {
     room: MemoryOutput,
     bar: Option<ProgressBar>,
     is_quiet: bool,
+    silence: Silence,
+    /// Octets that have come, and when the last of them did.
+    bytes: u64,
+    changed: Instant,
     /// That routers' stores were used has been said.
     has_told_stored: bool,
 }
@@ -138,6 +143,9 @@ impl<'a> Fetch<'a> {
             room: MemoryOutput::new(LISTING_BYTES_MAX),
             bar: None,
             is_quiet: args.json || !std::io::stderr().is_terminal(),
+            silence: Silence::new(true),
+            bytes: 0,
+            changed: Instant::now(),
             has_told_stored: false,
         }
     }
@@ -245,7 +253,9 @@ fn output_at(
     path: &Path,
     new_file: impl Fn(PathBuf) -> PartFile,
 ) -> Result<Box<dyn Output>, String> {
-    let refuse = |error: std::io::Error| format!("cannot write {}: {error}", path.display());
+    let refuse = |error: std::io::Error| {
+        format!("cannot write {}: {error}{}", path.display(), step_to_write(&error))
+    };
     match std::fs::metadata(path) {
         Ok(found) if found.is_file() => {
             Ok(Box::new(new_file(path.canonicalize().map_err(refuse)?)))
@@ -358,6 +368,21 @@ impl Host for Fetch<'_> {
     }
 
     fn progress(&mut self, bytes: u64) -> bool {
+        if bytes != self.bytes {
+            (self.bytes, self.changed) = (bytes, Instant::now());
+        }
+        if self.bar.is_none() {
+            let idle = self.changed.elapsed();
+            let first = self.jobs.values().next().map(|job| &job.name);
+            self.silence.end(|| match first {
+                Some(name) if idle >= Silence::FIRST => format!(
+                    "no answer for {name} for {} s, still asking; Ctrl-C ends that. Is its \
+                     producer running (`weir put`)?",
+                    idle.as_secs()
+                ),
+                _ => format!("getting {}: {} so far", self.args.name, octets(bytes)),
+            });
+        }
         if let Some(bar) = &self.bar {
             if self.report.is_directory() {
                 bar.set_message(format!("{}, {}", self.args.name, octets(bytes)));

@@ -163,10 +163,10 @@ impl Report {
             files => format!("{}, ", count(files, "file", "files")),
         };
         eprintln!(
-            "{files}{} in {:.3} s, {:.3} Gbit/s, {}",
+            "{files}{} in {:.3} s, {}/s, {}",
             octets(self.octets),
             self.seconds(),
-            self.goodput_bps() / 1e9,
+            octets((self.goodput_bps() / 8.0) as u64),
             count(self.segments, "segment", "segments"),
         );
         if self.files_there > 0 {

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use weir_socket::{
     Label, ObjectStore, PublishError, PublishOptions, Published, is_reserved_name, publish_file,
     publish_listing,
@@ -16,7 +16,8 @@ use weir_socket::{
 use weir_wire::Name;
 
 use super::Signing;
-use crate::transfer::{Interrupted, Stop, file_bar, octet_bar};
+use crate::table::octets;
+use crate::transfer::{Interrupted, Silence, Stop, cannot_read, file_bar, octet_bar};
 
 /// Folders within folders at most.
 const DEPTH_MAX: usize = 64;
@@ -61,9 +62,12 @@ impl<'a> Publisher<'a> {
     pub(super) fn file(&mut self, path: &Path, name: &Name) -> anyhow::Result<Root> {
         let size = fs::metadata(path).map_or(0, |metadata| metadata.len());
         let bar = octet_bar(format!("signing {}", path.display()), Some(size));
-        let stop = self.stop;
-        let published = publish_file(path, self.label(name), &self.options, &mut |octets| {
-            bar.set_position(octets);
+        let (stop, mut silence) = (self.stop, Silence::new(bar.is_hidden()));
+        let published = publish_file(path, self.label(name), &self.options, &mut |signed| {
+            bar.set_position(signed);
+            silence.end(|| {
+                format!("signing {}: {} of {}", path.display(), octets(signed), octets(size))
+            });
             !stop.is_set()
         });
         bar.finish_and_clear();
@@ -80,10 +84,10 @@ impl<'a> Publisher<'a> {
         name: &Name,
         follow_links: bool,
     ) -> anyhow::Result<Root> {
-        let cannot_read = || format!("cannot read {}", path.display());
-        let real = path.canonicalize().with_context(cannot_read)?;
+        let cannot_read = |error| cannot_read(path, &error);
+        let real = path.canonicalize().map_err(cannot_read)?;
         // Only what is in it may be left out.
-        fs::read_dir(&real).with_context(cannot_read)?;
+        fs::read_dir(&real).map_err(cannot_read)?;
         let mut walk = Walk { root: real.clone(), follow_links, tree: Tree::default() };
         walk.folder(path, real, &mut Vec::new(), None)?;
         let mut tree = walk.tree;
@@ -107,8 +111,10 @@ impl<'a> Publisher<'a> {
         };
         let (store, left_out) = (&mut self.store, &mut self.left_out);
         let mut failed: Vec<usize> = Vec::new();
+        let mut silence = Silence::new(bar.is_hidden());
         let result = side_by_side(self.options.threads, &files, sign, |at, signed| {
             bar.inc(1);
+            silence.end(|| format!("signing {name}: {} of {} files", bar.position(), files.len()));
             match signed {
                 Ok(published) => store.add(published),
                 Err(error @ (PublishError::Stopped | PublishError::Sign(_))) => {
@@ -368,9 +374,7 @@ fn reason(error: &PublishError) -> String {
 fn explain(error: PublishError) -> anyhow::Error {
     match &error {
         PublishError::Stopped => Interrupted("").into(),
-        PublishError::Read { path, source } => {
-            anyhow::anyhow!("cannot read {}: {source}", path.display())
-        }
+        PublishError::Read { path, source } => cannot_read(path, source),
         PublishError::Changed { path } => anyhow::anyhow!(
             "{} changed while it was being signed; run the command again when nobody writes to it",
             path.display()
