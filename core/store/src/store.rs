@@ -600,9 +600,9 @@ impl Store {
         erased + self.erase_on_disk(prefix, prefix_hash, limit - erased)
     }
 
-    /// Removes the Data of this very name, if its implicit digest is `digest`: a copy that was found
-    /// to be false. Returns where it came from, [`UNKNOWN_SOURCE`] for what a disk alone has. A disk
-    /// is not asked for the digest of what it has.
+    /// Removes the Data of this very name, if its implicit digest is `digest`: a copy that was
+    /// found to be false. Returns where it came from, [`UNKNOWN_SOURCE`] for what a disk alone has.
+    /// A disk is not asked for the digest of what it has.
     pub fn erase_copy(&mut self, name: NameView<'_>, name_hash: u64, digest: &[u8]) -> Option<u32> {
         let Some(index) = self.find(name_hash, name.value()) else {
             return self.erase_name_on_disk(name, name_hash).then_some(UNKNOWN_SOURCE);

@@ -59,8 +59,8 @@ impl Listener for LowestRtt {
     }
 }
 
-/// Not distrusted, then fewest failures in a row, then the shortest round-trip time, then the cost. A next hop that has
-/// never answered is tried by one Interest at a time.
+/// Not distrusted, then fewest failures in a row, then the shortest round-trip time, then the cost.
+/// A next hop that has never answered is tried by one Interest at a time.
 fn rank(context: &Context<'_>, hop: &FibNextHop) -> (bool, u64, u64, u64) {
     let Some(measured) = context.measurement(hop) else {
         return (hop.is_distrusted, 0, u64::MAX, hop.cost);
