@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_base::{FaceId, Instant, NS_PER_S};
+use weir_manage::ControlParameters;
+use weir_manage::commands::Command;
 use weir_transport::{
     Consumer, ConsumerConfig, ConsumerEvent, ConsumerInput, ConsumerOutbox, Part, ReaderMode,
-    SegmentSet, Target, Unit, Verdict, VerifyOp,
+    SegmentSet, Target, Unit, VerifyOp,
 };
-use weir_wire::DataView;
+use weir_wire::{DataView, Name};
 
 use crate::client::{Client, ClientError, FromRouter};
 use crate::host::{DownloadError, DownloadId, Found, Host, PATH, Summary};
@@ -16,7 +18,7 @@ use crate::keeper::{Keep, Keeper};
 use crate::lookup::Lookups;
 use crate::output::{Opened, Output, OutputError};
 use crate::sink::{FileSink, StreamWriter};
-use crate::verify_pool::{Fault, VerifyPool, Work};
+use crate::verify_pool::{Fault, Verified, VerifyPool, Work};
 
 /// Segments handed to a thread at once: 256 kB of them.
 const BATCH_SEGMENTS: usize = 32;
@@ -69,6 +71,12 @@ pub(crate) struct Download {
     object: Option<Object>,
     /// Segments for the next batch.
     tasks: Vec<VerifyOp>,
+    /// What was verified here and not by threads.
+    verified_here: Verified,
+    /// Full names of packets that are not what their producers signed.
+    false_copies: Vec<Name>,
+    /// The router erases packets by their full names.
+    can_erase: bool,
     /// Batches that threads have.
     batches: usize,
     /// Units it may have under way; `None` until it has been told.
@@ -101,6 +109,9 @@ impl Download {
             out: ConsumerOutbox::default(),
             object: None,
             tasks: Vec::new(),
+            verified_here: Verified::default(),
+            false_copies: Vec::new(),
+            can_erase: true,
             batches: 0,
             units: None,
             lookups: Lookups::new(client.random()),
@@ -164,6 +175,7 @@ impl Download {
 
     fn try_turn(&mut self, hands: &mut Hands<'_>) -> Result<(), DownloadError> {
         loop {
+            self.erase_false_copies(hands.client);
             let now = hands.client.now();
             self.consumer.handle(now, &mut self.inputs, &mut self.out);
             self.lookups.poll(now, hands.host, &mut self.inputs, &mut self.out.interests);
@@ -173,6 +185,8 @@ impl Download {
             }
             self.out.interests.clear();
             self.take_verify(hands.pool)?;
+            let verified = std::mem::take(&mut self.verified_here);
+            self.take_verdicts(verified);
             self.take_deliveries()?;
             self.take_events(hands)?;
             self.save_now_and_then(now, hands.keeper);
@@ -192,8 +206,7 @@ impl Download {
                 if self.object.as_ref().is_none_or(Object::is_ready) {
                     self.tasks.push(op);
                 } else {
-                    let verdict = op.check.run(&data);
-                    self.inputs.push(ConsumerInput::Verified { op: op.op, verdict });
+                    self.verified_here.check(&op);
                 }
                 continue;
             };
@@ -201,11 +214,11 @@ impl Download {
             // A producer's metadata may not tell the size of segments. Only what is verified does:
             // a forged segment would put all others in wrong places.
             if let (Place::File(None), Some(size)) = (&object.place, stated_size(unit, &data)) {
-                let verdict = op.check.run(&data);
-                if verdict != Verdict::Good {
-                    self.inputs.push(ConsumerInput::Verified { op: op.op, verdict });
+                if !self.verified_here.check(&op) {
                     continue;
                 }
+                // It is verified again with the others, and stored with them.
+                self.verified_here.verdicts.pop();
                 object.set_segment_size(size)?;
             }
             self.tasks.push(op);
@@ -317,22 +330,33 @@ impl Download {
     }
 
     /// A batch has been verified and stored.
-    pub(crate) fn verified(
-        &mut self,
-        verdicts: Vec<(weir_transport::VerifyId, Verdict)>,
-        fault: Option<Fault>,
-    ) {
+    pub(crate) fn verified(&mut self, verified: Verified, fault: Option<Fault>) {
         self.batches -= 1;
         let error = match fault {
-            None => {
-                let verdicts = verdicts.into_iter();
-                let inputs = verdicts.map(|(op, verdict)| ConsumerInput::Verified { op, verdict });
-                return self.inputs.extend(inputs);
-            }
+            None => return self.take_verdicts(verified),
             Some(Fault::Size { segment, len }) => DownloadError::Size { segment, len },
             Some(Fault::Store(error)) => DownloadError::Store(error),
         };
         self.error.get_or_insert(error);
+    }
+
+    fn take_verdicts(&mut self, verified: Verified) {
+        self.false_copies.extend(verified.false_copies);
+        let verdicts = verified.verdicts.into_iter();
+        self.inputs.extend(verdicts.map(|(op, verdict)| ConsumerInput::Verified { op, verdict }));
+    }
+
+    /// Has the router of this host forget false packets before they are asked for again: it may
+    /// have them in its store, and the neighbour that they came from may go on.
+    fn erase_false_copies(&mut self, client: &mut Client) {
+        for name in std::mem::take(&mut self.false_copies) {
+            if !self.can_erase || !client.is_local() {
+                return;
+            }
+            let parameters = ControlParameters { name: Some(name), ..Default::default() };
+            // A router that does not know how is not asked again.
+            self.can_erase = client.command(Command::CsErase, &parameters).is_ok();
+        }
     }
 
     /// What is there has been noted.

@@ -204,7 +204,7 @@ impl<'a> Downloads<'a> {
         let download = self.active.iter_mut().find(|download| download.serial == serial);
         let download = download.expect("it is under way");
         match report {
-            Report::Verified { verdicts, fault, .. } => download.verified(verdicts, fault),
+            Report::Verified { verified, fault, .. } => download.verified(verified, fault),
             Report::Opened { output, result, .. } => download.opened(output, result, client),
             Report::Saved { output, .. } => download.saved(client.now(), output),
             Report::Kept { .. } => {}

@@ -6,17 +6,41 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use weir_transport::{Metadata, Part, Verdict, VerifyId, VerifyOp};
-use weir_wire::DataView;
+use weir_wire::{DataView, Name};
 
 use crate::client::Waker;
 use crate::host::DownloadError;
 use crate::output::{Opened, Output, OutputError};
 use crate::sink::FileSink;
 
+/// What came of a batch.
+#[derive(Default)]
+pub(crate) struct Verified {
+    pub(crate) verdicts: Vec<(VerifyId, Verdict)>,
+    /// Full names of packets that are not what their producers signed.
+    pub(crate) false_copies: Vec<Name>,
+}
+
+impl Verified {
+    /// Verifies one packet. Returns whether it is good.
+    pub(crate) fn check(&mut self, VerifyOp { op, packet, check, .. }: &VerifyOp) -> bool {
+        let data = DataView::decode(packet).expect("the consumer has decoded it");
+        let verdict = check.run(&data);
+        let is_good = verdict == Verdict::Good;
+        if !is_good {
+            let mut name = data.name.to_name();
+            name.append_implicit_digest(data.implicit_digest());
+            self.false_copies.push(name);
+        }
+        self.verdicts.push((*op, verdict));
+        is_good
+    }
+}
+
 /// What threads tell the network thread of the download with that serial number.
 pub(crate) enum Report {
     /// A batch has been verified, and stored if there is no fault.
-    Verified { serial: u64, verdicts: Vec<(VerifyId, Verdict)>, fault: Option<Fault> },
+    Verified { serial: u64, verified: Verified, fault: Option<Fault> },
     /// An output has been opened, or not.
     Opened { serial: u64, output: Box<dyn Output>, result: Result<Opened, OutputError> },
     /// What is there has been noted.
@@ -109,8 +133,8 @@ impl Drop for VerifyPool {
 fn run(work: Work) -> Report {
     match work {
         Work::Verify { serial, ops, file } => {
-            let (verdicts, fault) = verify(&ops, file.as_deref());
-            Report::Verified { serial, verdicts, fault }
+            let (verified, fault) = verify(&ops, file.as_deref());
+            Report::Verified { serial, verified, fault }
         }
         Work::Open { serial, mut output, metadata } => {
             let result = output.open(&metadata);
@@ -119,25 +143,23 @@ fn run(work: Work) -> Report {
     }
 }
 
-fn verify(ops: &[VerifyOp], file: Option<&FileSink>) -> (Vec<(VerifyId, Verdict)>, Option<Fault>) {
-    let mut verdicts = Vec::with_capacity(ops.len());
+fn verify(ops: &[VerifyOp], file: Option<&FileSink>) -> (Verified, Option<Fault>) {
+    let mut verified = Verified::default();
     let mut contents = Vec::with_capacity(ops.len());
-    for VerifyOp { op, part, packet, check, .. } in ops {
-        let data = DataView::decode(packet).expect("the consumer has decoded it");
-        let verdict = check.run(&data);
-        let is_good = verdict == Verdict::Good;
-        verdicts.push((*op, verdict));
-        if let (true, Some(file), Part::Unit(unit)) = (is_good, &file, part) {
+    for op in ops {
+        let is_good = verified.check(op);
+        if let (true, Some(file), Part::Unit(unit)) = (is_good, &file, op.part) {
+            let data = DataView::decode(&op.packet).expect("the consumer has decoded it");
             let segment = unit.chunk;
             if !has_size(&data, segment, file.segment_size()) {
-                return (verdicts, Some(Fault::Size { segment, len: data.content.len() }));
+                return (verified, Some(Fault::Size { segment, len: data.content.len() }));
             }
             contents.push((segment, data.content));
         }
     }
     contents.sort_unstable_by_key(|&(segment, _)| segment);
     let stored = file.map_or(Ok(()), |file| file.store(&contents));
-    (verdicts, stored.err().map(Fault::Store))
+    (verified, stored.err().map(Fault::Store))
 }
 
 /// Whether a segment is as long as all are.

@@ -1,0 +1,75 @@
+//! A neighbour on the way that gives false Data.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use weir_base::{NS_PER_MS, Packet};
+use weir_socket::{Client, FromRouter};
+use weir_tests::{Process, Router, Site, random_file, sha256_hex};
+use weir_wire::{Interest, InterestView, LpHeader, Name};
+
+/// Answers what it is asked with what `honest` answers, one bit of the signature changed.
+fn forge(mut asked: Client, mut honest: Client, forged: &AtomicU64, is_over: &AtomicBool) {
+    let mut packets = Vec::new();
+    while !is_over.load(Ordering::Relaxed) {
+        let deadline = asked.now().plus_ns(20 * NS_PER_MS);
+        asked.poll(Some(deadline), &mut packets).expect("the router lives");
+        for FromRouter { header, packet } in packets.drain(..) {
+            let Ok(interest) = InterestView::decode(&packet) else { continue };
+            let same = Interest::new(interest.name.to_name())
+                .can_be_prefix(interest.can_be_prefix)
+                .must_be_fresh(interest.must_be_fresh)
+                .nonce(honest.random() as u32);
+            let Ok(answer) = honest.express(&same.encode()) else { continue };
+            let mut octets = answer.packet.to_vec();
+            *octets.last_mut().expect("a packet") ^= 1;
+            let header = LpHeader { pit_token: header.pit_token, ..LpHeader::default() };
+            asked.send(header, Packet::from(octets)).expect("there is room");
+            forged.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The forger is the cheaper next hop. What it has put into the store does not outlive its
+/// discovery, and the rest comes from the other next hop.
+#[test]
+fn false_copies_are_erased_and_their_next_hop_is_left() {
+    let (site, far_site) = (Site::new(), Site::new());
+    let (router, far) = (Router::start(&site), Router::start(&far_site));
+    let expected = random_file(&far_site.path("source"), 400_000, 9);
+    let source = far_site.path("source");
+    let words = ["put", source.to_str().expect("UTF-8"), "/poisoned", "--json"];
+    let producer: Process = far_site.weir(&far.unix(), &words);
+    producer.json_line();
+    let _ =
+        router.weir(&site, &["route", "add", "/poisoned", &far.tcp(), "--cost", "10"]).success();
+
+    let connect = |router: &Router| {
+        Client::connect(&router.unix().parse().expect("a URI")).expect("the router lives")
+    };
+    let (mut asked, honest) = (connect(&router), connect(&far));
+    let prefix: Name = "/poisoned".parse().expect("a name");
+    asked.register_prefix(&prefix).expect("registered");
+    let (forged, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let forger = thread::spawn({
+        let (forged, is_over) = (Arc::clone(&forged), Arc::clone(&is_over));
+        move || forge(asked, honest, &forged, &is_over)
+    });
+
+    let target = site.path("copy");
+    let words = ["get", "/poisoned", "-o", target.to_str().expect("UTF-8"), "--json"];
+    let _ = router.weir(&site, &words).success();
+    assert_eq!(sha256_hex(&target), expected);
+    let forged = forged.load(Ordering::Relaxed);
+    assert!((1..100).contains(&forged), "{forged}");
+
+    // What is in the store is what the producer signed.
+    is_over.store(true, Ordering::Relaxed);
+    forger.join().expect("it ends");
+    drop((producer, far));
+    let again = site.path("again");
+    let words = ["get", "/poisoned", "-o", again.to_str().expect("UTF-8"), "--json"];
+    let _ = router.weir(&site, &words).success();
+    assert_eq!(sha256_hex(&again), expected);
+}
