@@ -60,6 +60,8 @@ struct Attack {
     sources: u32,
     /// Packets a second; 0 sends none.
     rate: u64,
+    /// More arguments for `weir router`.
+    router: &'static str,
 }
 
 /// What an attack sends, or lets come.
@@ -71,11 +73,11 @@ enum Sends {
     Connections,
     /// Interests for a producer that never answers, of about this many octets.
     Interests { lifetime_ms: u32, bytes: usize },
-    /// Interests for large Data that is never read.
+    /// Interests for large Data that is never read, by peers with small receive buffers.
     Deaf,
     /// First fragments of packets of 400.
     Fragments,
-    /// False Data with the names of the honest file.
+    /// False Data with the names of the honest file, of which the store holds a half.
     Forgeries,
     /// Data with 4,000 components, with Interests for prefixes of all lengths pending.
     LongNames,
@@ -88,14 +90,23 @@ const ATTACKS: [Attack; 8] = [
         hosts: 1,
         sources: 16_400,
         rate: 20_000,
+        router: "",
     },
-    Attack { name: "connections", sends: Sends::Connections, hosts: 1, sources: 16_390, rate: 0 },
+    Attack {
+        name: "connections",
+        sends: Sends::Connections,
+        hosts: 1,
+        sources: 16_390,
+        rate: 0,
+        router: "",
+    },
     Attack {
         name: "long-lifetimes",
         sends: Sends::Interests { lifetime_ms: 600_000, bytes: 60 },
         hosts: 4,
         sources: 4,
         rate: 200_000,
+        router: "",
     },
     Attack {
         name: "large-interests",
@@ -103,17 +114,44 @@ const ATTACKS: [Attack; 8] = [
         hosts: 4,
         sources: 4,
         rate: 50_000,
+        router: "",
     },
-    Attack { name: "deaf-peers", sends: Sends::Deaf, hosts: 4, sources: 150, rate: 50_000 },
-    Attack { name: "fragments", sends: Sends::Fragments, hosts: 4, sources: 1000, rate: 50_000 },
-    Attack { name: "forged-data", sends: Sends::Forgeries, hosts: 1, sources: 1, rate: 10_000 },
-    Attack { name: "long-names", sends: Sends::LongNames, hosts: 1, sources: 1, rate: 5_000 },
+    Attack {
+        name: "deaf-peers",
+        sends: Sends::Deaf,
+        hosts: 4,
+        sources: 150,
+        rate: 50_000,
+        router: "--store 16MiB",
+    },
+    Attack {
+        name: "fragments",
+        sends: Sends::Fragments,
+        hosts: 4,
+        sources: 1000,
+        rate: 50_000,
+        router: "",
+    },
+    Attack {
+        name: "forged-data",
+        sends: Sends::Forgeries,
+        hosts: 1,
+        sources: 1,
+        rate: 50_000,
+        router: "--store 4MiB",
+    },
+    Attack {
+        name: "long-names",
+        sends: Sends::LongNames,
+        hosts: 1,
+        sources: 1,
+        rate: 5_000,
+        router: "",
+    },
 ];
 
 /// Octets of the file that the honest user gets, again and again.
 const FILE_BYTES: usize = 8 << 20;
-/// Data packets of the prefix that peers ask for who do not read.
-const LARGE_DATA: u64 = 2000;
 const PAYLOAD_BYTES: usize = 8000;
 /// Pause between commands.
 const COMMAND_PAUSE: Duration = Duration::from_millis(5);
@@ -134,7 +172,8 @@ fn main() -> anyhow::Result<()> {
         );
     }
     for attack in ATTACKS.iter().filter(chosen) {
-        let report = Trial::start(&args)?.run(attack).with_context(|| attack.name.to_owned())?;
+        let report =
+            Trial::start(&args, attack)?.run(attack).with_context(|| attack.name.to_owned())?;
         match args.json {
             true => println!("{}", report.json(attack)),
             false => println!("{}", report.line(attack)),
@@ -198,10 +237,11 @@ struct Report {
 }
 
 impl Trial {
-    fn start(args: &Args) -> anyhow::Result<Self> {
+    fn start(args: &Args, attack: &Attack) -> anyhow::Result<Self> {
         let site = Site::new();
         let network = if args.in_namespace { [10, 1] } else { [127, 0] };
-        let mut arguments: Vec<String> = args.router.split_whitespace().map(Into::into).collect();
+        let words = args.router.split_whitespace().chain(attack.router.split_whitespace());
+        let mut arguments: Vec<String> = words.map(Into::into).collect();
         let port = site.free_port();
         if args.in_namespace {
             let address = format!("10.1.0.1:{port}");
@@ -411,6 +451,7 @@ impl Target {
         let socket =
             socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).ok()?;
         socket.bind(&SocketAddr::new(self.host(attack, index), 0).into()).ok()?;
+        socket.set_recv_buffer_size(4096).ok()?;
         socket.set_nonblocking(true).ok()?;
         match socket.connect(&self.address().into()) {
             Err(error) if error.raw_os_error() != Some(nix::libc::EINPROGRESS) => None,
@@ -427,8 +468,8 @@ impl Target {
             pace(attack.rate, stop, |number| {
                 let count = peers.len() as u64;
                 let peer = &mut peers[(number % count) as usize];
-                let data = number / count % LARGE_DATA;
-                ignore_full(peer.write(&interest(&[b"large"], data, 4000, 0)).map(drop))
+                // Each Data is asked for once: none lies in the store as well as in a queue.
+                ignore_full(peer.write(&interest(&[b"large"], number, 4000, 0)).map(drop))
             })
         })
     }
@@ -584,7 +625,7 @@ fn forgery(object: &Name, segment: u64) -> Vec<u8> {
     let mut value = Vec::new();
     tlv(7, &name, &mut value);
     tlv(20, &[25, 2, 0x27, 0x10], &mut value);
-    tlv(21, &vec![b'f'; PAYLOAD_BYTES], &mut value);
+    tlv(21, b"forged", &mut value);
     tlv(22, &[27, 1, 0], &mut value);
     tlv(23, &[0; 32], &mut value);
     wrapped(6, &value)
