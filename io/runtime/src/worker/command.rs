@@ -149,6 +149,7 @@ impl Worker {
             let mut socket = std::mem::replace(&mut face.socket, Socket::Down);
             face.link.discard_all();
             face.awaits_writable = false;
+            face.is_full = false;
             face.blocked = None;
             self.memory.forget(std::mem::take(&mut face.counted));
             self.memory.recount_reassembly(face);

@@ -35,6 +35,8 @@ pub(super) struct Face {
     /// The socket took no more, so we wait to hear that it is writable; a peer's face is then in
     /// its port's list of those blocked.
     pub(super) awaits_writable: bool,
+    /// The face's own socket took no more, and has not been said to be writable since.
+    pub(super) is_full: bool,
     pub(super) down_drops: u64,
     /// Since when a connection takes nothing.
     pub(super) blocked: Option<Blocked>,
@@ -75,6 +77,7 @@ impl Face {
             is_dirty: false,
             is_ready: false,
             awaits_writable: false,
+            is_full: false,
             down_drops: 0,
             blocked: None,
             counted: Counted::default(),

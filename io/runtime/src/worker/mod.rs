@@ -263,7 +263,12 @@ impl Worker {
 
     fn on_writable(&mut self, source: Source) {
         match source {
-            Source::Face(slot) => self.mark_dirty(slot),
+            Source::Face(slot) => {
+                if let Some(face) = self.faces.at(slot) {
+                    face.is_full = false;
+                }
+                self.mark_dirty(slot);
+            }
             Source::Port(slot) => {
                 let Some(port) = self.ports.get_mut(slot) else {
                     return;

@@ -137,6 +137,8 @@ impl Worker {
             self.timers.schedule(slot, at);
         }
         let status = match &mut face.socket {
+            // Asking again would cost a system call for each batch that a deaf peer asks for.
+            Socket::Own(_) if face.is_full => Ok(SendStatus::WouldBlock),
             Socket::Own(socket) => socket.send(&mut face.link),
             Socket::Peer { port, address } => {
                 let (port_slot, address) = (*port, *address);
@@ -153,6 +155,7 @@ impl Worker {
                 self.await_writable(slot, false);
             }
             Ok(SendStatus::WouldBlock) => {
+                face.is_full = true;
                 face.note_blocked(now);
                 face.link.detach_frames(&mut self.pool);
                 self.await_writable(slot, true);
