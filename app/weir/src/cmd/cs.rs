@@ -50,6 +50,9 @@ enum CsCommand {
     /// start. What is on a read-only disk is erased until the next start only. While a router still
     /// reads in what is on its disks, the number told counts what it has read in so far; the rest
     /// is erased as well.
+    ///
+    /// A full name, which ends in sha256digest=, erases that copy alone: one that was found to be
+    /// false. For a minute the router prefers other next hops to the one that it came from.
     Erase {
         /// The prefix; / erases everything
         #[arg(value_parser = parse_prefix)]
