@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use weir_tests::{PATIENCE, Process, Relay, Router, Site, random_file};
+use weir_tests::{PATIENCE, Process, Relay, Router, Site, random_file, weir_binary};
 
 const MIB: usize = 1 << 20;
 
@@ -193,6 +194,41 @@ fn what_is_left_out_is_named_and_links_out_are_followed_only_when_asked() {
     assert_eq!(ready["skipped"], 4);
     get(&site, &router, "all");
     assert_eq!(names("all"), ["folder-out/deep/secret", "in/file", "out", "within"]);
+}
+
+/// The superuser reads everything, so somebody else puts then.
+#[test]
+fn what_cannot_be_read_is_named_and_the_rest_is_served() {
+    const NOBODY: u32 = 65534;
+    let site = Site::new();
+    let router = Router::start(&site);
+    let mut source = make_source(&site);
+    let closed = ["source/d1/f2", "source/d2"].map(|name| site.path(name));
+    let set_mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("mode");
+    };
+    closed.iter().for_each(|path| set_mode(path, 0o000));
+    let (home, program) = (site.path("stranger"), site.path("weir"));
+    fs::create_dir(&home).expect("a folder");
+    fs::copy(weir_binary(), &program).expect("a copy of weir");
+    for (path, mode) in [(&home, 0o777), (&program, 0o755), (&site.path("."), 0o755)] {
+        set_mode(path, mode);
+    }
+    let mut command = site.command(&program);
+    command.args(["put", "source", "/folder", "--json"]);
+    command.env("HOME", &home).env("WEIR_HOME", &home).env("NDN_CLIENT_TRANSPORT", router.tcp());
+    if nix::unistd::geteuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let producer = Process::start("weir put as somebody else", command);
+    assert_eq!(producer.json_line()["skipped"], 2);
+    for name in ["source/d1/f2", "source/d2"] {
+        wait_for(&producer, &format!("left out {name}: Permission denied"));
+    }
+    get(&site, &router, "copy");
+    closed.iter().for_each(|path| set_mode(path, 0o755));
+    source.retain(|path, _| path != "d1/f2" && !path.starts_with("d2/"));
+    assert!(tree(&site.path("copy")) == source);
 }
 
 #[test]

@@ -99,6 +99,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         // Not every router tells where packets come from.
         let _ = client.enable_local_fields();
     }
+    // Of a directory, hundreds of files are open at a time. Where there may be fewer, some fail.
+    let _ = weir_face::raise_file_limit();
     let place = Place::of(&args);
     let mut fetch = Fetch::new(&args, &place, &mut trust, &stop, Report::new(&args));
     let result = download(&mut client, args.download_options(), &mut fetch);
@@ -236,6 +238,14 @@ fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
             "nobody answers for {name}. Is its producer running? For an object that was not made \
              by `weir put`, try --discovery prefix"
         ),
+        DownloadError::Store(source) | DownloadError::Output(OutputError::Io { source, .. })
+            if is_out_of_space(source) =>
+        {
+            anyhow::anyhow!(
+                "the disk is full ({source}); free some space and give the command again, it goes \
+                 on where it was"
+            )
+        }
         // This error tells its cause itself.
         DownloadError::Output(OutputError::Io { source, .. }) => {
             anyhow::anyhow!("cannot write {error}{}", step_to_write(source))
@@ -243,10 +253,6 @@ fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
         DownloadError::Output(OutputError::Busy { .. }) => {
             anyhow::anyhow!("{error}; wait for it, or name another file with -o")
         }
-        DownloadError::Store(source) if is_out_of_space(source) => anyhow::anyhow!(
-            "the disk is full ({source}); free some space and give the command again, it goes on \
-             where it was"
-        ),
         DownloadError::Fetch(ConsumerError::Unverified { .. }) => anyhow::anyhow!(
             "{error}. It was damaged or forged on the way; nothing of it was kept under its name. \
              Try again, over another router if there is one (--router)"

@@ -12,7 +12,8 @@ use indicatif::ProgressBar;
 use weir_crypto::UserTrust;
 use weir_security::trust::{Believed, Decision, Refusal, Wanted};
 use weir_socket::{
-    DownloadError, DownloadId, Found, Host, MemoryOutput, Output, PartFile, StreamOutput, Summary,
+    DownloadError, DownloadId, Found, Host, MemoryOutput, Output, OutputError, PartFile,
+    StreamOutput, Summary,
 };
 use weir_transport::{ConsumerError, LISTING_KEYWORD, Target};
 use weir_wire::{DataView, Name};
@@ -227,8 +228,7 @@ impl<'a> Fetch<'a> {
         if !self.is_quiet {
             let message = || file_bar(self.args.name.to_string(), 0);
             let bar = self.bar.get_or_insert_with(message);
-            // A directory is an entry, too, and is counted once it is known.
-            bar.inc_length(if self.listings.is_empty() { len } else { len.saturating_sub(1) });
+            bar.inc_length(len);
         }
         self.listings.push(listing);
         Ok(())
@@ -342,7 +342,8 @@ impl Host for Fetch<'_> {
         };
         let is_of_all = match &error {
             DownloadError::Client(_) | DownloadError::Stopped => true,
-            DownloadError::Store(source) => is_out_of_space(source),
+            DownloadError::Store(source)
+            | DownloadError::Output(OutputError::Io { source, .. }) => is_out_of_space(source),
             _ => is_root,
         };
         match is_of_all {
@@ -380,7 +381,12 @@ impl Host for Fetch<'_> {
                      producer running (`weir put`)?",
                     idle.as_secs()
                 ),
-                _ => format!("getting {}: {} so far", self.args.name, octets(bytes)),
+                _ => format!(
+                    "getting {}: {}{} so far",
+                    self.args.name,
+                    self.report.files_of_directory(),
+                    octets(bytes)
+                ),
             });
         }
         if let Some(bar) = &self.bar {

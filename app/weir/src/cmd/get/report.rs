@@ -46,6 +46,14 @@ impl Report {
         self.is_directory
     }
 
+    /// How many files of a directory there are by now, in words; nothing of a single file.
+    pub(super) fn files_of_directory(&self) -> String {
+        match self.is_directory {
+            true => format!("{}, ", count(self.files, "file", "files")),
+            false => String::new(),
+        }
+    }
+
     pub(super) fn file(&mut self, summary: &Summary, path: Option<&Path>) {
         self.files += 1;
         self.files_there += u64::from(summary.was_there);
