@@ -26,6 +26,7 @@ use crate::table::measurements::{FlightEnd, Measurements};
 use crate::table::orphans::OrphanSearch;
 use crate::table::pit::Pit;
 use crate::table::prefixes::PrefixTable;
+use crate::table::refusals::Refusals;
 use crate::table::watches::Watches;
 
 /// Components of a name by default: names in use have far fewer.
@@ -140,6 +141,7 @@ pub struct Router {
     pub(crate) stats: RouterStats,
     expired: Vec<u32>,
     pub(crate) orphans: OrphanSearch,
+    pub(crate) refusals: Refusals,
     pub(crate) matched: Vec<u32>,
     pub(crate) downstreams: Vec<(FaceId, PitToken)>,
     pub(crate) full_name: Vec<u8>,
@@ -176,6 +178,7 @@ impl Router {
             prefix_hashes: Vec::new(),
             expired: Vec::new(),
             orphans: OrphanSearch::default(),
+            refusals: Refusals::default(),
             matched: Vec::new(),
             downstreams: Vec::new(),
             full_name: Vec::new(),

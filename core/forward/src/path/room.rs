@@ -12,6 +12,7 @@ use crate::packet::{Asked, ReceivedPacket};
 use crate::router::Router;
 use crate::table::pit::{RECORD_BYTES, entry_bytes_max};
 use crate::table::prefixes::PrefixHashes;
+use crate::table::refusals::Holder;
 
 /// Entries that are looked at to find out who has the most.
 const SAMPLE: usize = 32;
@@ -24,13 +25,6 @@ const ROUNDS_MAX: usize = 8;
 /// How much more than others somebody must have to give way to them: those who have about the same
 /// do not displace each other.
 const EXCESS: u64 = 2;
-
-/// Who has a PIT entry, or wants one.
-#[derive(Clone, Copy)]
-struct Holder {
-    host: u64,
-    prefix: usize,
-}
 
 /// An entry of a sample.
 #[derive(Clone, Copy)]
@@ -138,14 +132,18 @@ impl Router {
         let face = self.faces.get(asked.face.slot(), asked.face.id());
         let Some((_, host)) = face else { return false };
         let asker = Holder { host, prefix };
+        if self.refusals.has(now, asker) {
+            return false;
+        }
         for _ in 0..ROUNDS_MAX {
             if !self.displace_some(now, asked, asker, out) {
-                return false;
+                break;
             }
             if self.pit.has_room(entries, bytes) {
                 return true;
             }
         }
+        self.refusals.add(now, asker);
         false
     }
 

@@ -7,5 +7,6 @@ pub(crate) mod measurements;
 pub(crate) mod orphans;
 pub(crate) mod pit;
 pub(crate) mod prefixes;
+pub(crate) mod refusals;
 pub(crate) mod station;
 pub(crate) mod watches;
