@@ -6,7 +6,7 @@ use std::thread;
 
 use weir_base::{NS_PER_MS, Packet};
 use weir_socket::{Client, FromRouter};
-use weir_tests::{Process, Router, Site, random_file, sha256_hex};
+use weir_tests::{Process, Router, RouterOptions, Site, random_file, sha256_hex};
 use weir_wire::{Interest, InterestView, LpHeader, Name};
 
 /// Answers what it is asked with what `honest` answers, one bit of the signature changed.
@@ -35,8 +35,16 @@ fn forge(mut asked: Client, mut honest: Client, forged: &AtomicU64, is_over: &At
 /// discovery, and the rest comes from the other next hop.
 #[test]
 fn false_copies_are_erased_and_their_next_hop_is_left() {
+    for threads in ["1", "3"] {
+        get_past_forger(threads);
+    }
+}
+
+fn get_past_forger(threads: &str) {
     let (site, far_site) = (Site::new(), Site::new());
-    let (router, far) = (Router::start(&site), Router::start(&far_site));
+    let arguments = vec!["--threads".to_owned(), threads.to_owned()];
+    let options = RouterOptions { arguments, ..RouterOptions::default() };
+    let (router, far) = (Router::start_with(&site, &options), Router::start(&far_site));
     let expected = random_file(&far_site.path("source"), 400_000, 9);
     let source = far_site.path("source");
     let words = ["put", source.to_str().expect("UTF-8"), "/poisoned", "--json"];

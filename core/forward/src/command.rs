@@ -3,11 +3,13 @@
 use alloc::vec::Vec;
 
 use weir_base::Instant;
+use weir_store::UNKNOWN_SOURCE;
 use weir_wire::{Name, NameView};
 
 use crate::input::Command;
 use crate::io::{Event, NextHop, Outbox};
 use crate::router::Router;
+use crate::shard::Message;
 use crate::strategy::Strategy;
 use crate::table::prefixes::PrefixHashes;
 
@@ -37,7 +39,7 @@ impl Router {
             Command::SetStrategy { prefix, strategy } => self.set_strategy(prefix, strategy),
             Command::ConfigureStore(config) => self.store.configure(now, config),
             Command::EraseStore { transaction, prefix, limit } => {
-                let erased = self.erase(now, prefix.as_view(), limit);
+                let erased = self.erase(now, prefix.as_view(), limit, out);
                 let limit_reached = erased == limit;
                 out.events.push(Event::StoreErased { transaction, erased, limit_reached });
             }
@@ -48,20 +50,34 @@ impl Router {
 
     /// Erases what lies below a prefix, or with an implicit digest the one copy that it names. Who
     /// names a copy has found it to be false: the next hop that it came from is distrusted.
-    fn erase(&mut self, now: Instant, prefix: NameView<'_>, limit: usize) -> usize {
+    fn erase(
+        &mut self,
+        now: Instant,
+        prefix: NameView<'_>,
+        limit: usize,
+        out: &mut Outbox,
+    ) -> usize {
         let digest = prefix.last().filter(|last| last.is_implicit_digest());
         if let Some(digest) = digest {
             let name = prefix.parent();
             let hash = self.config.hash_key.hash(name.value());
             let Some(source) = self.store.erase_copy(name, hash, digest.value) else { return 0 };
-            let key = &self.config.hash_key;
-            let mut hashes = PrefixHashes::default();
-            hashes.add(key, name, self.fib.lengths());
-            self.fib.distrust(now, name, (key, &hashes), source);
+            if source != UNKNOWN_SOURCE {
+                self.distrust(now, name, source);
+                let name = name.to_name();
+                self.tell_others(|| Message::Distrust { name: name.clone(), source }, out);
+            }
             return 1;
         }
         let hash = self.config.hash_key.hash(prefix.value());
         self.store.erase(prefix, hash, limit)
+    }
+
+    pub(crate) fn distrust(&mut self, now: Instant, name: NameView<'_>, source: u32) {
+        let key = &self.config.hash_key;
+        let mut hashes = PrefixHashes::default();
+        hashes.add(key, name, self.fib.lengths());
+        self.fib.distrust(now, name, (key, &hashes), source);
     }
 
     fn set_next_hops(

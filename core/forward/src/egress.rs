@@ -9,6 +9,9 @@ use crate::stats::RouterStats;
 use crate::table::faces::FaceTable;
 use crate::table::pit::PitEntry;
 
+/// Nacks that the end of one entry sends at most.
+const NACKS_MAX: u32 = 32;
+
 /// Puts packets into the outbox and counts them.
 pub(crate) struct Sender {
     /// The token of our Interests; empty with one shard.
@@ -82,18 +85,19 @@ impl Sender {
 
     pub(crate) fn nack(
         &self,
-        face: FaceId,
+        to: (FaceId, PitToken),
         reason: NackReason,
         interest: Packet,
         stats: &mut RouterStats,
         out: &mut Outbox,
     ) {
         stats.out_nacks += 1;
-        let header = LpHeader { nack: Some(reason), ..LpHeader::default() };
-        out.packets.push(OutPacket { face, header, packet: interest });
+        let header = LpHeader { nack: Some(reason), pit_token: to.1, ..LpHeader::default() };
+        out.packets.push(OutPacket { face: to.0, header, packet: interest });
     }
 
-    /// A Nack to every downstream that can take one; their records go.
+    /// A Nack to every downstream that can take one; their records go. Beyond [`NACKS_MAX`] they go
+    /// in silence: each may need a copy of the Interest.
     pub(crate) fn nack_all(
         &self,
         entry: &mut PitEntry,
@@ -102,11 +106,16 @@ impl Sender {
         stats: &mut RouterStats,
         out: &mut Outbox,
     ) {
+        let mut nacks = 0;
         while let Some(record) = entry.in_records.remove(|_| true) {
             faces.end_wait(record.face_slot, record.face);
-            if faces.find(record.face).is_some_and(|face| face.is_point_to_point()) {
+            nacks += 1;
+            if nacks <= NACKS_MAX
+                && faces.find(record.face).is_some_and(|face| face.is_point_to_point())
+            {
                 let interest = with_nonce(entry, record.nonce);
-                self.nack(record.face, reason, interest, stats, out);
+                let to = (record.face, record.pit_token);
+                self.nack(to, reason, interest, stats, out);
             }
         }
     }

@@ -172,7 +172,7 @@ impl Router {
             pool: Pool::new(config.pool_bytes_max),
             rng: Rng::from_seed(config.seed),
             sender: Sender::new(config.shard, config.shard_count, &config.hash_key),
-            watches: Watches::new(now, others.saturating_mul(config.pit_entries_max)),
+            watches: Watches::new(now, watches_max(&config)),
             queries: Queries::default(),
             stats: RouterStats::default(),
             prefix_hashes: Vec::new(),
@@ -375,6 +375,16 @@ impl Router {
             PacketView::Data(data) => self.on_data(now, received, data, *hashes, out),
         }
     }
+}
+
+/// Entries of other shards that one watches for: as many as they have, or as take an eighth of what
+/// the PIT may take.
+fn watches_max(config: &RouterConfig) -> usize {
+    /// A watch with its place, timer and share of the table.
+    const WATCH_BYTES: u64 = 80;
+    let others = usize::from(config.shard_count) - 1;
+    let affordable = config.pit_bytes_max / 8 / WATCH_BYTES;
+    others.saturating_mul(config.pit_entries_max).min(affordable as usize)
 }
 
 /// The hashes that a packet needs, in one pass over its name. The parent is asked for by Data,

@@ -14,7 +14,8 @@ pub(crate) struct MemoryShares {
     pub(crate) reassembly_bytes: u64,
     /// Beginnings of packets on connections: a sixteenth.
     pub(crate) connection_bytes: u64,
-    /// Free packet buffers that are kept for use again: a sixteenth.
+    /// Free packet buffers that are kept for use again, of the thread's sockets and of its router
+    /// one half each: a sixteenth.
     pub(crate) pool_bytes: u64,
 }
 

@@ -10,6 +10,7 @@ use crate::io::{DataSource, Outbox, UnsolicitedPolicy};
 use crate::packet::ReceivedPacket;
 use crate::router::Router;
 use crate::scope::is_localhost;
+use crate::shard::{Echo, Message};
 use crate::stats::DropReason;
 use crate::table::faces::Face;
 use crate::table::measurements::FlightEnd;
@@ -47,7 +48,8 @@ impl Router {
                 return;
             }
         }
-        let refusal = self.keep_asked(now, &face, &received.header.pit_token, &mut matched);
+        let token = Some(&received.header.pit_token);
+        let refusal = self.keep_asked(&face, token, &mut matched, out);
         if matched.is_empty() {
             self.matched = matched;
             let no_cache = received.header.no_cache;
@@ -62,14 +64,15 @@ impl Router {
 
     /// Leaves the entries whose Interest was sent to `face`, from which Data with this PIT token
     /// came; none where it came in the name of a peer that would have returned the token of such an
-    /// Interest. Returns why, when there were some and none is left.
+    /// Interest. Without a token its source is proven. Returns why, when there were some and none
+    /// is left.
     #[inline]
     pub(crate) fn keep_asked(
         &mut self,
-        now: Instant,
         face: &Face,
-        token: &PitToken,
+        token: Option<&PitToken>,
         matched: &mut Vec<u32>,
+        out: &mut Outbox,
     ) -> Option<DropReason> {
         if let [index] = matched[..]
             && self.pit.entry(index).is_first_asked(face.id())
@@ -77,16 +80,16 @@ impl Router {
         {
             return None;
         }
-        self.keep_asked_of(now, face, token, matched)
+        self.keep_asked_of(face, token, matched, out)
     }
 
     #[inline(never)]
     fn keep_asked_of(
         &mut self,
-        now: Instant,
         face: &Face,
-        token: &PitToken,
+        token: Option<&PitToken>,
         matched: &mut Vec<u32>,
+        out: &mut Outbox,
     ) -> Option<DropReason> {
         if matched.is_empty() || self.config.data_source == DataSource::Any {
             return None;
@@ -97,15 +100,33 @@ impl Router {
         if matched.is_empty() {
             return Some(DropReason::NotAsked);
         }
-        if face.is_spoofable() {
+        if let Some(token) = token.filter(|_| face.is_spoofable()) {
             let secret = |&index: &u32| self.sender.secret_token(face.id(), pit.entry(index));
             let has_token = matched.iter().map(secret).any(|secret| *token == secret);
-            if !self.faces.is_believed(now, face, has_token) {
+            if !self.is_believed(face.id(), Echo::Data, has_token, out) {
                 matched.clear();
                 return Some(DropReason::Spoofed);
             }
         }
         None
+    }
+
+    /// Whether a packet is its peer's, which comes in the name of a peer that strangers can send in
+    /// the name of: it bears the PIT token of its Interest, or the peer returns none. What one
+    /// shard learns of a peer the others are told.
+    pub(crate) fn is_believed(
+        &mut self,
+        face: FaceId,
+        echo: Echo,
+        has_token: bool,
+        out: &mut Outbox,
+    ) -> bool {
+        let echoes = self.faces.echoes(face, echo);
+        if has_token && !echoes {
+            self.faces.set_echoes(face, echo);
+            self.tell_others(|| Message::Echoes { face, echo }, out);
+        }
+        has_token || !echoes
     }
 
     /// Appends the entries that `data` matches by name, whatever they ask of its freshness.
@@ -204,8 +225,7 @@ impl Router {
         let source = (received.face, received.header.congestion_mark);
         self.send_down(now, source, face.is_ad_hoc(), &packet, data, matched, out);
         if homes != 0 {
-            let token = received.header.pit_token;
-            self.show((source, token, false), &packet, homes, !matched.is_empty(), out);
+            self.show((source, false), &packet, homes, !matched.is_empty(), out);
         }
     }
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use weir_base::{FaceId, Instant, Packet};
 use weir_store::disk::{FinishedRead, OnDisk, ReadId, ReadOutcome};
 use weir_store::{Lookup, NameHashes, Query};
-use weir_wire::{DataView, InterestView, NackReason, PacketView, PitToken};
+use weir_wire::{DataView, InterestView, NackReason, PacketView};
 
 use crate::content::busy::Mark;
 use crate::content::decision::{DiskRead, StoreDecision};
@@ -277,7 +277,7 @@ impl Router {
         let watching = if self.watches.is_empty() { 0 } else { self.homes_of(&data) };
         let homes = watching | elsewhere.homes;
         if homes != 0 {
-            self.show((source, PitToken::EMPTY, is_stale), packet, homes, !matched.is_empty(), out);
+            self.show((source, is_stale), packet, homes, !matched.is_empty(), out);
         }
         self.matched = matched;
     }

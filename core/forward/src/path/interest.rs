@@ -14,7 +14,7 @@ use crate::scope::is_localhost;
 use crate::stats::DropReason;
 use crate::strategy::context::Context;
 use crate::table::faces::Face;
-use crate::table::fib::{FibNextHop, HopSet, NextHops};
+use crate::table::fib::{DELEGATIONS_MAX, FibNextHop, HopSet, NextHops};
 use crate::table::pit::{AwaitedSource, InRecord, PitKey, REWRITE_GROWTH};
 use crate::table::prefixes::PrefixHashes;
 
@@ -248,7 +248,8 @@ impl Router {
         self.stats.drop_packet(reason);
         if face.is_point_to_point() {
             let interest = received.packet.clone();
-            self.sender.nack(received.face, nack, interest, &mut self.stats, out);
+            let to = (received.face, received.header.pit_token);
+            self.sender.nack(to, nack, interest, &mut self.stats, out);
         }
     }
 
@@ -440,7 +441,7 @@ impl Router {
 
     pub(crate) fn is_in_producer_region(&self, interest: &InterestView<'_>) -> bool {
         !self.producer_regions.is_empty()
-            && interest.forwarding_hint.iter().any(|delegation| {
+            && interest.forwarding_hint.iter().take(DELEGATIONS_MAX).any(|delegation| {
                 self.producer_regions.iter().any(|region| delegation.is_prefix_of(region.as_view()))
             })
     }

@@ -8,6 +8,7 @@ use crate::egress::with_nonce;
 use crate::io::Outbox;
 use crate::packet::{Origin, ReceivedPacket};
 use crate::router::Router;
+use crate::shard::Echo;
 use crate::stats::DropReason;
 use crate::strategy::nacks::{NackVerdict, judge_nacks};
 use crate::table::measurements::{Flight, FlightEnd};
@@ -28,6 +29,9 @@ impl Router {
         let Some(index) = self.find_nacked(received, interest, hashes) else {
             return self.stats.drop_packet(DropReason::UnexpectedNack);
         };
+        if !self.is_nack_believed(received, index, out) {
+            return self.stats.drop_packet(DropReason::Spoofed);
+        }
         let entry = self.pit.entry_mut(index);
         let record = entry
             .out_records
@@ -55,10 +59,25 @@ impl Router {
                 if let Some(record) = entry.in_records.remove(|record| record.face == face) {
                     self.faces.end_wait(record.face_slot, record.face);
                     let interest = with_nonce(entry, record.nonce);
-                    self.sender.nack(face, reason, interest, &mut self.stats, out);
+                    let to = (face, record.pit_token);
+                    self.sender.nack(to, reason, interest, &mut self.stats, out);
                 }
             }
         }
+    }
+
+    /// Whether a Nack is its peer's, as far as its PIT token tells.
+    fn is_nack_believed(
+        &mut self,
+        received: &ReceivedPacket<'_>,
+        index: u32,
+        out: &mut Outbox,
+    ) -> bool {
+        if !self.faces.is_spoofable(received.face) {
+            return true;
+        }
+        let secret = self.sender.secret_token(received.face, self.pit.entry(index));
+        self.is_believed(received.face, Echo::Nacks, received.header.pit_token == secret, out)
     }
 
     /// Whether an entry that has passed the store by is there again.

@@ -16,8 +16,6 @@ use crate::table::refusals::Holder;
 
 /// Entries that are looked at to find out who has the most.
 const SAMPLE: usize = 32;
-/// Places that are looked at for each of them where many are vacant.
-const PLACES_MAX: u32 = 64;
 /// Entries of a sample that give way at most: enough that few Interests need a sample.
 const DISPLACED_MAX: usize = 8;
 /// Samples that one Interest may take: a large one needs the room of many small ones.
@@ -189,14 +187,10 @@ impl Router {
     /// Entries drawn at random, each once.
     fn random_entries(&mut self) -> ArrayVec<u32, SAMPLE> {
         let mut drawn = ArrayVec::new();
-        let places = self.pit.places();
         for _ in 0..SAMPLE {
-            let start = self.rng.below(places.max(1));
-            let near = (start..places).take(PLACES_MAX as usize);
-            if let Some(index) = near.into_iter().find(|&at| self.pit.get(at).is_some())
-                && !drawn.contains(&index)
-            {
-                drawn.push(index);
+            match self.pit.draw(&mut self.rng) {
+                Some(index) if !drawn.contains(&index) => drawn.push(index),
+                _ => {}
             }
         }
         drawn

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use weir_base::{FaceId, Instant, Packet};
 use weir_store::disk::{OnDisk, ReadId, ReadOutcome};
 use weir_store::{NameHashes, PartAnswer, Query};
-use weir_wire::{DataView, InterestView, LpHeader, NackReason, PacketView, PitToken};
+use weir_wire::{DataView, InterestView, LpHeader, NackReason, PacketView};
 
 use crate::content::adaptive::DiskQueue;
 use crate::content::decision::{BypassReason, DiskRead, QueueDecision, StoreDecision, StoredData};
@@ -48,7 +48,10 @@ impl Router {
         out.shard_messages.push((shard, ShardMessage(message)));
     }
 
-    fn tell_others(&mut self, message: impl Fn() -> Message, out: &mut Outbox) {
+    pub(crate) fn tell_others(&mut self, message: impl Fn() -> Message, out: &mut Outbox) {
+        if !self.is_sharded() {
+            return;
+        }
         for shard in bits(self.other_shards()) {
             self.tell(shard, message(), out);
         }
@@ -82,6 +85,8 @@ impl Router {
                 }
             }
             Message::Show(shown) => self.on_shown(now, *shown, out),
+            Message::Echoes { face, echo } => self.faces.set_echoes(face, echo),
+            Message::Distrust { name, source } => self.distrust(now, name.as_view(), source),
             Message::Judged { face, packet, judgement } => {
                 self.take_judged(now, face, &packet, judgement);
             }
@@ -399,7 +404,7 @@ impl Router {
     #[inline(never)]
     pub(crate) fn show(
         &mut self,
-        (source, token, is_stale): ((FaceId, u64), PitToken, bool),
+        (source, is_stale): ((FaceId, u64), bool),
         packet: &Packet,
         homes: u64,
         is_served: bool,
@@ -407,7 +412,7 @@ impl Router {
     ) {
         let served = if is_served { self.downstreams.clone() } else { Vec::new() };
         let packet = packet.clone();
-        let judgement = None;
+        let (token, judgement) = (None, None);
         let shown = Shown { source, token, judgement, is_stale, packet, served, homes };
         self.show_next(shown, out);
     }
@@ -421,7 +426,8 @@ impl Router {
         homes: u64,
         out: &mut Outbox,
     ) {
-        let LpHeader { pit_token: token, no_cache, congestion_mark, .. } = *received.header;
+        let LpHeader { pit_token, no_cache, congestion_mark, .. } = *received.header;
+        let token = Some(pit_token);
         let source = (received.face, congestion_mark);
         let judgement = Judgement { shard: self.config.shard, no_cache, is_asked: false };
         let (judgement, packet) = (Some(judgement), received.packet.clone());
@@ -471,7 +477,7 @@ impl Router {
         if shown.source.0 != FaceId::CONTENT_STORE
             && let Some(face) = self.faces.find(shown.source.0)
         {
-            self.keep_asked(now, &face, &shown.token, &mut matched);
+            self.keep_asked(&face, shown.token.as_ref(), &mut matched, out);
         }
         if let Some(judgement) = &mut shown.judgement {
             judgement.is_asked |= !matched.is_empty();

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use weir_base::{FaceId, Instant, Packet};
-use weir_wire::{LpHeader, PitToken};
+use weir_wire::{LpHeader, Name, PitToken};
 
 /// A message from one shard of a router to another: an element of
 /// [`Outbox::shard_messages`](crate::Outbox) that a driver hands over as
@@ -18,6 +18,15 @@ pub struct ShardMessage(pub(crate) Message);
 pub(crate) struct QueryId {
     pub(crate) place: u32,
     pub(crate) serial: u32,
+}
+
+/// What a peer returns PIT tokens with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Echo {
+    /// Data.
+    Data,
+    /// Nacks: not all that return them with Data do so.
+    Nacks,
 }
 
 #[derive(Debug)]
@@ -36,6 +45,10 @@ pub(crate) enum Message {
     ReadRefused { id: QueryId },
     /// Data has come that you watch for.
     Show(Box<Shown>),
+    /// The peer of a face returns PIT tokens.
+    Echoes { face: FaceId, echo: Echo },
+    /// Data of that name was found to be false.
+    Distrust { name: Name, source: u32 },
     /// Whether Data that was shown by you was asked for of the face that it came from.
     Judged { face: FaceId, packet: Packet, judgement: Judgement },
     /// Data that a wrong PIT token has led to the wrong shard.
@@ -69,8 +82,8 @@ pub(crate) enum Candidate {
 pub(crate) struct Shown {
     /// Where it came from, and its congestion mark.
     pub(crate) source: (FaceId, u64),
-    /// The PIT token that it bore.
-    pub(crate) token: PitToken,
+    /// The PIT token that it bore, where its source is not proven.
+    pub(crate) token: Option<PitToken>,
     /// Of Data that no entry of its own shard waits for.
     pub(crate) judgement: Option<Judgement>,
     /// Not for Interests that ask for fresh Data.

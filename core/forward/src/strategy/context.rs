@@ -133,16 +133,15 @@ impl Context<'_> {
                     record.flight = self.measurements.begin(now, measurement);
                 }
             }
-            None => entry.out_records.push(OutRecord {
-                face,
-                nonce,
-                sent_at: now,
-                expiry,
-                nacked: None,
-                flight: self.measurements.begin(now, measurement),
-                strategy_state: 0,
-            }),
+            None => {
+                let flight = self.measurements.begin(now, measurement);
+                let (sent_at, nacked, strategy_state) = (now, None, 0);
+                let record =
+                    OutRecord { face, nonce, sent_at, expiry, nacked, flight, strategy_state };
+                self.pit.add_upstream(self.entry, record);
+            }
         }
+        let entry = self.pit.entry(self.entry);
         let ingress = self.ingress;
         let to = (face, self.faces.is_spoofable(face));
         self.sender.interest(to, ingress, entry, self.stats, self.out);

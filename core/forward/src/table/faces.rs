@@ -1,8 +1,9 @@
 //! Faces as a shard knows them.
 
-use weir_base::{FaceId, Instant, NS_PER_S, Slab, Table};
+use weir_base::{FaceId, Slab, Table};
 
 use crate::io::{FaceAttributes, FaceScope, LinkType};
+use crate::shard::Echo;
 
 /// What a shard knows of a face.
 #[derive(Clone, Copy)]
@@ -53,15 +54,9 @@ struct Known {
     face: Face,
     /// A number that it has in common with the other faces of its host alone.
     host: u64,
-    /// The peer returns PIT tokens.
-    echoes: bool,
-    /// Since when it has answered without.
-    bare_since: Option<Instant>,
+    /// The peer has returned PIT tokens with Data, with Nacks: a stranger cannot have done so.
+    echoes: [bool; 2],
 }
-
-/// How long a peer that has returned PIT tokens must go without returning any before Data without
-/// one is taken for its own again: it runs other software now.
-const ECHO_MEMORY_NS: u64 = 10 * NS_PER_S;
 
 /// Faces by identifier.
 pub(crate) struct FaceTable {
@@ -105,7 +100,7 @@ impl FaceTable {
             None => {
                 let (slot, waits_for) = (0, 0);
                 let face = Face { id, scope, link_type, is_spoofable, slot, waits_for };
-                let slot = self.faces.insert(Known { face, host, echoes: false, bare_since: None });
+                let slot = self.faces.insert(Known { face, host, echoes: [false; 2] });
                 self.faces[slot].face.slot = slot;
                 self.table.insert(Self::hash(id), slot);
             }
@@ -118,21 +113,16 @@ impl FaceTable {
         self.spoofable > 0 && self.find(id).is_some_and(|face| face.is_spoofable())
     }
 
-    /// Data has come in the name of a peer that strangers can send in the name of, with the PIT
-    /// token of its Interest or without. Whether to take it for the peer's: without a token, only
-    /// while the peer is not known to return them.
-    pub(crate) fn is_believed(&mut self, now: Instant, face: &Face, has_token: bool) -> bool {
-        let Some(known) = self.faces.get_mut(face.slot).filter(|known| known.face.id == face.id)
-        else {
-            return false;
-        };
-        if has_token || !known.echoes {
-            (known.echoes, known.bare_since) = (has_token, None);
-            return true;
+    /// Whether the peer of a face is known to return PIT tokens.
+    pub(crate) fn echoes(&self, id: FaceId, echo: Echo) -> bool {
+        self.index(id).is_some_and(|index| self.faces[index].echoes[echo as usize])
+    }
+
+    /// The peer of a face returns PIT tokens.
+    pub(crate) fn set_echoes(&mut self, id: FaceId, echo: Echo) {
+        if let Some(index) = self.index(id) {
+            self.faces[index].echoes[echo as usize] = true;
         }
-        let bare_since = *known.bare_since.get_or_insert(now);
-        known.echoes = now.ns_since(bare_since) < ECHO_MEMORY_NS;
-        !known.echoes
     }
 
     /// The face in `slot`, if it is still `id`, and the number of its host.

@@ -43,6 +43,9 @@ pub(crate) struct Fib {
     distrusted: Vec<(Instant, Name, FaceId)>,
 }
 
+/// Delegations of a forwarding hint that are tried.
+pub(crate) const DELEGATIONS_MAX: usize = 8;
+
 /// How long a next hop is distrusted.
 const DISTRUST_NS: u64 = 60 * NS_PER_S;
 /// Distrusted next hops at most; the oldest is forgotten.
@@ -138,7 +141,10 @@ impl Fib {
                 Some(old) => all.push(FibNextHop { cost, ..old }),
                 None => {
                     let measurement = measurements.insert(now);
-                    let hop = FibNextHop { face, cost, measurement, is_distrusted: false };
+                    let mut distrusted = self.distrusted.iter();
+                    let is_distrusted =
+                        distrusted.any(|(_, of, hop)| (of, *hop) == (&prefix, face));
+                    let hop = FibNextHop { face, cost, measurement, is_distrusted };
                     all.push(hop);
                     new.push(hop);
                 }
@@ -227,7 +233,7 @@ impl Fib {
         }
         let entry = match interest.forwarding_hint.is_empty() || is_home {
             true => self.entries.longest_match(interest.name, hashes),
-            false => interest.forwarding_hint.iter().find_map(|delegation| {
+            false => interest.forwarding_hint.iter().take(DELEGATIONS_MAX).find_map(|delegation| {
                 let mut hashes = PrefixHashes::default();
                 hashes.add(key, delegation, self.entries.lengths());
                 self.entries.longest_match(delegation, &hashes)

@@ -3,6 +3,7 @@
 pub(crate) mod dead_nonces;
 pub(crate) mod faces;
 pub(crate) mod fib;
+pub(crate) mod live;
 pub(crate) mod measurements;
 pub(crate) mod orphans;
 pub(crate) mod pit;

@@ -3,9 +3,10 @@
 use alloc::vec::Vec;
 use core::mem;
 
-use weir_base::{FaceId, Instant, Packet, Pool, Slab, Table, TimerWheel};
+use weir_base::{FaceId, Instant, Packet, Pool, Rng, Slab, Table, TimerWheel};
 use weir_wire::{NackReason, NameView, PACKET_SIZE_MAX, PitToken, tlv};
 
+use crate::table::live::LiveSet;
 use crate::table::measurements::{Flight, Listener};
 
 /// A downstream that waits (NFD, PIT in-record).
@@ -71,17 +72,19 @@ impl<T> Records<T> {
 
     pub(crate) fn remove(&mut self, is_match: impl Fn(&T) -> bool) -> Option<T> {
         if self.first.as_ref().is_some_and(&is_match) {
-            let next = (!self.more.is_empty()).then(|| self.more.remove(0));
+            let next = self.more.pop();
             return mem::replace(&mut self.first, next);
         }
         let at = self.more.iter().position(is_match)?;
-        Some(self.more.remove(at))
+        Some(self.more.swap_remove(at))
     }
 
+    /// Large ones are let go: they would be kept for entries that need no such room.
     fn take_spare(&mut self) -> Option<Vec<T>> {
         self.first = None;
         self.more.clear();
-        (self.more.capacity() > 0).then(|| mem::take(&mut self.more))
+        let spare = mem::take(&mut self.more);
+        (1..=SPARE_RECORDS_MAX).contains(&spare.capacity()).then_some(spare)
     }
 }
 
@@ -121,7 +124,7 @@ pub(crate) struct PitEntry {
     pub(crate) hop_limit: Option<u8>,
     pub(crate) in_records: Records<InRecord>,
     pub(crate) out_records: Records<OutRecord>,
-    /// What it counts for in the bound in octets.
+    /// Octets that its Interest and further records take.
     bytes: u32,
     /// What the strategy remembers of the entry; 0 at first.
     pub(crate) strategy_state: u64,
@@ -138,7 +141,7 @@ impl PitEntry {
 
     /// Octets of memory that it takes.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.into()
+        PLACE_BYTES + u64::from(self.bytes)
     }
 
     pub(crate) fn name_value(&self) -> &[u8] {
@@ -173,31 +176,31 @@ pub(crate) struct PitKey<'a> {
 
 /// Vectors that aggregated entries leave behind for the next ones.
 const SPARES_MAX: usize = 1024;
+/// Records that such a vector has room for at most.
+const SPARE_RECORDS_MAX: usize = 4;
 
-/// Octets that an entry takes beside its Interest: itself, its place on the list of vacant ones,
-/// its timer, and its share of the table at its emptiest.
-const ENTRY_BYTES: usize = size_of::<Option<PitEntry>>() + 4 + 24 + 20;
+/// Octets that a place for an entry takes, used or not: the entry, its place on the list of vacant
+/// ones, its timer, and its share of the table at its emptiest.
+const PLACE_BYTES: u64 = size_of::<Option<PitEntry>>() as u64 + 4 + 24 + 20;
 
-/// Octets that a downstream beyond the first takes.
-pub(crate) const RECORD_BYTES: u64 = size_of::<InRecord>() as u64;
+/// Octets that a downstream beyond the first takes, in a vector that is half empty.
+pub(crate) const RECORD_BYTES: u64 = 2 * size_of::<InRecord>() as u64;
+/// Octets that an upstream beyond the first takes, likewise.
+const UPSTREAM_BYTES: u64 = 2 * size_of::<OutRecord>() as u64;
 
 /// Octets that an Interest may grow by when a nonce is added: the element and longer outer lengths.
 pub(crate) const REWRITE_GROWTH: usize = 16;
 
 /// Octets that an entry takes at most for an Interest that came with `len` octets.
 pub(crate) fn entry_bytes_max(len: usize) -> u64 {
-    entry_bytes(len + REWRITE_GROWTH)
-}
-
-/// Octets that an entry takes for an Interest that leaves with `len` octets.
-fn entry_bytes(len: usize) -> u64 {
-    (ENTRY_BYTES + Pool::footprint(len)) as u64
+    PLACE_BYTES + Pool::footprint(len + REWRITE_GROWTH) as u64
 }
 
 /// All pending Interests of a shard, bounded in number and octets.
 pub(crate) struct Pit {
     table: Table,
     entries: Slab<PitEntry>,
+    live: LiveSet,
     pub(crate) timers: TimerWheel,
     entries_max: usize,
     bytes: u64,
@@ -250,6 +253,7 @@ impl Pit {
         Self {
             table: Table::with_capacity(1024.min(entries_max.max(1))),
             entries: Slab::new(),
+            live: LiveSet::default(),
             timers: TimerWheel::new(TICK_NS, now),
             entries_max,
             bytes: 0,
@@ -267,7 +271,7 @@ impl Pit {
         self.entries.len()
     }
 
-    /// Octets that all entries take.
+    /// Octets that all entries take, and places for more that are kept.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -278,8 +282,11 @@ impl Pit {
         self.entries.len() < self.entries_max && self.bytes < self.plenty_bytes
     }
 
-    /// Whether there is room for `entries` more of `bytes` octets together.
+    /// Whether there is room for `entries` more of `bytes` octets together. Places that are vacant
+    /// are counted already.
     pub(crate) fn has_room(&self, entries: usize, bytes: u64) -> bool {
+        let vacant = self.entries.places() as usize - self.entries.len();
+        let bytes = bytes - entries.min(vacant) as u64 * PLACE_BYTES;
         self.entries.len() + entries <= self.entries_max && self.bytes + bytes <= self.bytes_max
     }
 
@@ -303,6 +310,21 @@ impl Pit {
         entry.in_records.push(record);
     }
 
+    /// Another upstream was asked for an entry.
+    pub(crate) fn add_upstream(&mut self, index: u32, record: OutRecord) {
+        let entry = &mut self.entries[index];
+        if !entry.out_records.is_empty() {
+            entry.bytes += UPSTREAM_BYTES as u32;
+            self.bytes += UPSTREAM_BYTES;
+        }
+        entry.out_records.push(record);
+    }
+
+    /// An entry drawn at random.
+    pub(crate) fn draw(&self, rng: &mut Rng) -> Option<u32> {
+        self.live.draw(rng)
+    }
+
     /// Whether there is room for an Interest of `len` octets in place of the one of an entry.
     pub(crate) fn has_room_instead(&self, index: u32, len: usize) -> bool {
         let before = Pool::footprint(self.entries[index].interest.len()) as u64;
@@ -323,7 +345,7 @@ impl Pit {
         let entry = &mut self.entries[index];
         let footprint = |packet: &Packet| Pool::footprint(packet.len()) as u64;
         let (before, after) = (footprint(&entry.interest), footprint(&interest));
-        entry.bytes = (entry.bytes() + after - before) as u32;
+        entry.bytes = (u64::from(entry.bytes) + after - before) as u32;
         self.bytes = self.bytes + after - before;
         (entry.name_at, entry.nonce, entry.hop_limit) = (name_at, nonce, hop_limit);
         mem::replace(&mut entry.interest, interest)
@@ -382,8 +404,8 @@ impl Pit {
         hop_limit: Option<u8>,
         record: InRecord,
     ) -> u32 {
-        let bytes = entry_bytes(interest.len());
-        self.bytes += bytes;
+        let bytes = Pool::footprint(interest.len()) as u64;
+        let places = self.entries.places();
         let has_digest = ends_in_digest(key.name);
         // Only entries of these kinds are counted by length.
         let is_counted = key.can_be_prefix || has_digest;
@@ -407,6 +429,8 @@ impl Pit {
             strategy_state: 0,
             listener: None,
         });
+        self.bytes += bytes + u64::from(self.entries.places() - places) * PLACE_BYTES;
+        self.live.insert(index);
         self.table.insert(key.hash, index);
         self.timers.schedule(index, expiry);
         if key.can_be_prefix {
@@ -445,10 +469,11 @@ impl Pit {
             self.spare_out.push(spare);
         }
         let interest = mem::take(&mut entry.interest);
-        self.bytes -= entry.bytes();
+        self.bytes -= u64::from(entry.bytes);
+        self.live.remove(index);
         self.entries.discard(index);
-        debug_assert!(self.bytes > 0 || self.entries.is_empty());
-        debug_assert!(self.bytes == 0 || !self.entries.is_empty());
+        let place_bytes = u64::from(self.entries.places()) * PLACE_BYTES;
+        debug_assert!(self.bytes == place_bytes || !self.entries.is_empty());
         interest
     }
 

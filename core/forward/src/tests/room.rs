@@ -126,8 +126,50 @@ fn large_interests_are_bounded_by_their_octets() {
         assert_eq!(sent(&bed.ask(LOCAL2, &ask)).last(), Some(&(U, PacketKind::Interest)));
         assert!(bed.router.stats().pit_bytes <= BYTES_MAX);
     }
+    let before = bed.router.stats().pit_bytes;
     bed.pass_ms(LIFETIME_MS + 1);
-    assert_eq!((bed.router.stats().pit_entries, bed.router.stats().pit_bytes), (0, 0));
+    let stats = bed.router.stats();
+    assert!(stats.pit_entries == 0 && stats.pit_bytes < before / 10, "places are kept: {stats:?}");
+}
+
+/// Many small Interests leave a sparse table behind, in which later ones are hard to find.
+#[test]
+fn the_heaviest_is_found_in_a_sparse_table() {
+    let config = RouterConfig { pit_bytes_max: 8 << 20, ..RouterConfig::default() };
+    let mut bed = Bed::with_config(config);
+    bed.route("/a", &[(U, 0)]);
+    bed.route("/silent", &[(V, 0)]);
+    let heavy = stranger(&mut bed, 0, 0);
+    for number in 0..15_000 {
+        bed.ask(heavy, &Ask::new(&alloc::format!("/silent/{number}"), number));
+    }
+    bed.pass_ms(5000);
+    assert_eq!(bed.router.stats().pit_entries, 0);
+    for number in 0..80 {
+        for face in 1..400 {
+            let joining = stranger(&mut bed, face, 0);
+            bed.ask(joining, &Ask::new(&alloc::format!("/silent/s{number}"), face as u32));
+        }
+    }
+    let light = stranger(&mut bed, 5000, 5000);
+    for number in 0..200 {
+        assert!(ask(&mut bed, LOCAL, "/a", number), "{number}");
+        assert!(ask(&mut bed, light, "/a", number), "{number}");
+    }
+    assert!(bed.router.stats().displaced > 0);
+}
+
+/// Very many downstreams of an entry that gives way do not get a copy of its Interest each.
+#[test]
+fn what_gives_way_is_told_to_some_only() {
+    let mut bed = bed(1);
+    for number in 0..200 {
+        let face = stranger(&mut bed, number, 0);
+        bed.ask(face, &Ask::new("/silent/all", number as u32));
+    }
+    let out = bed.ask(LOCAL, &Ask::new("/a/1", 1));
+    let nacks = out.iter().filter(|out| kind(out) == PacketKind::Nack).count();
+    assert_eq!((nacks, out.len()), (32, 33));
 }
 
 /// A retransmission may bring a longer forwarding hint.

@@ -338,13 +338,15 @@ fn event_queue(disks: Option<&DiskPorts>) -> io::Result<(Poll, Waker)> {
 /// What all shards have in common, and the share of each.
 fn shard_config(config: &RuntimeConfig) -> RouterConfig {
     let count = config.threads;
+    let memory = MemoryShares::of(config.memory_bytes_max, count);
     RouterConfig {
         shard_count: count as u16,
         seed: random_u64(),
         store: shard_store(&config.store, count),
         pit_entries_max: config.pit_entries_max / count,
         pit_entries_per_face_max: config.pit_entries_per_face_max.div_ceil(count),
-        pit_bytes_max: MemoryShares::of(config.memory_bytes_max, count).pit_bytes,
+        pit_bytes_max: memory.pit_bytes,
+        pool_bytes_max: memory.pool_bytes as usize / 2,
         remote_lifetime_ns_max: config.interest_lifetime_max.as_nanos() as u64,
         name_components_max: config.name_components_max,
         data_source: config.data_source,

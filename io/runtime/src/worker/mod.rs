@@ -163,7 +163,7 @@ impl Worker {
             index: setup.index,
             clock: setup.clock,
             poll: setup.poll,
-            pool: Pool::new(POOL_BYTES_MAX.min(setup.memory.pool_bytes as usize)),
+            pool: Pool::new(POOL_BYTES_MAX.min(setup.memory.pool_bytes as usize / 2)),
             blocking: BlockingStore::of(&mut router),
             router,
             faces: Faces::default(),

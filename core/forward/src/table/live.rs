@@ -1,0 +1,91 @@
+//! Which places of a slab are taken, so that one of them can be drawn at random however many are
+//! vacant.
+
+use alloc::vec::Vec;
+
+use weir_base::Rng;
+
+/// A bit for each place, and a bit for each word of those that has any.
+#[derive(Default)]
+pub(crate) struct LiveSet {
+    words: Vec<u64>,
+    summary: Vec<u64>,
+}
+
+impl LiveSet {
+    #[inline]
+    pub(crate) fn insert(&mut self, place: u32) {
+        let word = place as usize / 64;
+        if self.words.len() <= word {
+            self.words.resize(word + 1, 0);
+            self.summary.resize(word / 64 + 1, 0);
+        }
+        self.words[word] |= 1 << (place % 64);
+        self.summary[word / 64] |= 1 << (word % 64);
+    }
+
+    #[inline]
+    pub(crate) fn remove(&mut self, place: u32) {
+        let word = place as usize / 64;
+        self.words[word] &= !(1 << (place % 64));
+        if self.words[word] == 0 {
+            self.summary[word / 64] &= !(1 << (word % 64));
+        }
+    }
+
+    /// One of the places that are taken, about as likely as others; nothing when none is.
+    pub(crate) fn draw(&self, rng: &mut Rng) -> Option<u32> {
+        let words = u32::try_from(self.words.len()).ok().filter(|&words| words > 0)?;
+        let mut word = self.next_word(rng.below(words) as usize)?;
+        // What lies behind a gap would be drawn too often.
+        for _ in 0..rng.below(8) {
+            word = self.next_word(word + 1)?;
+        }
+        let bits = self.words[word];
+        let mut rest = bits;
+        for _ in 0..rng.below(bits.count_ones()) {
+            rest &= rest - 1;
+        }
+        Some(word as u32 * 64 + rest.trailing_zeros())
+    }
+
+    /// The next word from `start` on that has any, from the first again behind the last.
+    fn next_word(&self, start: usize) -> Option<usize> {
+        self.word_from(start).or_else(|| self.word_from(0))
+    }
+
+    fn word_from(&self, start: usize) -> Option<usize> {
+        let at = start / 64;
+        let first = self.summary.get(at)? & (u64::MAX << (start % 64));
+        if first != 0 {
+            return Some(at * 64 + first.trailing_zeros() as usize);
+        }
+        let found = self.summary[at + 1..].iter().position(|&bits| bits != 0)? + at + 1;
+        Some(found * 64 + self.summary[found].trailing_zeros() as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn what_is_drawn_is_taken_and_all_of_it_is_drawn() {
+        let mut rng = Rng::from_seed(1);
+        let mut live = LiveSet::default();
+        assert_eq!(live.draw(&mut rng), None);
+        (0..100_000).for_each(|place| live.insert(place));
+        let kept: Vec<u32> =
+            (0..100_000).filter(|place| place % 1_000 < 3 && *place > 9_000).collect();
+        (0..100_000).filter(|place| !kept.contains(place)).for_each(|place| live.remove(place));
+        let mut drawn: Vec<u32> = (0..20_000).filter_map(|_| live.draw(&mut rng)).collect();
+        assert_eq!(drawn.len(), 20_000);
+        drawn.sort_unstable();
+        drawn.dedup();
+        assert_eq!(drawn, kept);
+        kept.iter().for_each(|&place| live.remove(place));
+        assert_eq!(live.draw(&mut rng), None);
+    }
+}
