@@ -5,6 +5,7 @@ use weir_face::FaceUri;
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, ControlResponse, Element, GeneralStatus};
 use weir_socket::{Client, CommandError, ExpressError};
+use weir_wire::NackReason;
 
 use crate::transfer::RouterArgs;
 
@@ -80,6 +81,11 @@ impl ManagementClient {
             CommandError::Express(ExpressError::Timeout) => anyhow::anyhow!(
                 "the router at {uri} did not answer {what} in time; it takes commands only from \
                  its own machine, and may know no such command"
+            ),
+            CommandError::Express(ExpressError::Nack(NackReason::Congestion)) => anyhow::anyhow!(
+                "the router at {uri} refused {what} (Congestion): it has no room for more \
+                 Interests at present; try again in a moment, `weir status general` shows then \
+                 how many it holds"
             ),
             CommandError::Express(ExpressError::Nack(reason)) => anyhow::anyhow!(
                 "the router at {uri} refused {what} ({reason:?}): its management is not running"
@@ -196,16 +202,20 @@ mod tests {
         let error = client.general_status().unwrap_err();
         assert!(format!("{error:#}").contains("the router closed it"), "{error:#}");
 
-        let mut client = client_of(|interest| {
-            let nack = Some(weir_wire::NackReason::NoRoute);
-            weir_wire::LpHeader { nack, ..Default::default() }.encode(
-                &weir_wire::LpFraming::BARE,
-                &[],
-                Some(interest),
-            )
-        });
-        let error = client.general_status().unwrap_err();
-        assert!(format!("{error:#}").contains("NoRoute"), "{error:#}");
+        for (reason, expected) in [
+            (NackReason::NoRoute, "(NoRoute): its management is not running"),
+            (NackReason::Congestion, "(Congestion): it has no room for more Interests"),
+        ] {
+            let mut client = client_of(move |interest| {
+                weir_wire::LpHeader { nack: Some(reason), ..Default::default() }.encode(
+                    &weir_wire::LpFraming::BARE,
+                    &[],
+                    Some(interest),
+                )
+            });
+            let error = client.general_status().unwrap_err();
+            assert!(format!("{error:#}").contains(expected), "{error:#}");
+        }
     }
 
     #[test]
