@@ -148,6 +148,26 @@ fn a_file_where_a_folder_is_and_a_folder_where_a_file_is_are_named() {
     assert!(tree(&site.path("copy")) == source);
 }
 
+/// A file name may hold what a terminal would obey.
+#[test]
+fn names_that_others_chose_are_shown_escaped() {
+    const NAME: &str = "\u{1b}[2Jfile\u{7}";
+    let site = Site::new();
+    let router = Router::start(&site);
+    fs::create_dir_all(site.path("copy").join(NAME)).expect("a folder");
+    fs::create_dir(site.path("source")).expect("a folder");
+    fs::write(site.path("source").join(NAME), b"content").expect("a file");
+    symlink("nowhere", site.path("source").join(format!("{NAME}-link"))).expect("a link");
+    let (producer, _) = put(&site, &router, "source", &[]);
+    let got = router.weir(&site, &get_words(&site.path("copy"))).failure();
+    for (log, expected) in [
+        (producer.log(), r"/\u{1b}[2Jfile\u{7}-link: a link that leads nowhere"),
+        (got, r"/\u{1b}[2Jfile\u{7} is a directory here and a file there"),
+    ] {
+        assert!(log.contains(expected) && !log.contains(['\u{1b}', '\u{7}']), "{log:?}");
+    }
+}
+
 #[test]
 fn what_is_left_out_is_named_and_links_out_are_followed_only_when_asked() {
     let site = Site::new();

@@ -84,7 +84,7 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         Err(error) => {
-            eprintln!("weir: {error:#}");
+            table::errln!("weir: {error:#}");
             match error.downcast_ref::<transfer::Interrupted>().is_some() {
                 true => ExitCode::from(transfer::INTERRUPTED),
                 false => ExitCode::from(exit_code(&error)),

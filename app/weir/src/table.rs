@@ -43,7 +43,36 @@ macro_rules! outln {
     };
 }
 
-pub(crate) use {out, outln};
+/// `eprintln!` of what may hold text that somebody else chose: see [`printable_lines`].
+macro_rules! errln {
+    ($($text:tt)*) => {
+        eprintln!("{}", $crate::table::printable_lines(&format!($($text)*)))
+    };
+}
+
+pub(crate) use {errln, out, outln};
+
+/// A path or another text that somebody else chose, on one line that a terminal does not obey:
+/// control characters and those that turn the direction of writing around are escaped.
+pub(crate) fn printable(text: impl std::fmt::Display) -> String {
+    let mut shown = String::new();
+    for letter in text.to_string().chars() {
+        let turns = matches!(
+            letter,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        );
+        match letter.is_control() || turns {
+            true => shown.extend(letter.escape_default()),
+            false => shown.push(letter),
+        }
+    }
+    shown
+}
+
+/// A message of one line or more, each [`printable`].
+pub(crate) fn printable_lines(text: &str) -> String {
+    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
+}
 
 /// Which side of a column its text keeps to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +95,7 @@ impl Table {
     /// Adds a row with a text for each column.
     pub(crate) fn row(&mut self, row: Vec<String>) {
         assert_eq!(row.len(), self.columns.len(), "a row has a text for each column");
-        self.rows.push(row);
+        self.rows.push(row.into_iter().map(printable).collect());
     }
 
     /// The table, or `empty` when it has no rows.
@@ -127,6 +156,19 @@ mod tests {
             table.render("none"),
             "  NAME         COST\n  /a              1\n  /long/name  12345\n"
         );
+    }
+
+    #[test]
+    fn terminals_do_not_obey_what_others_chose() {
+        let text = "a\x1b[2J\x07\r\n\u{9b}31m\u{202e}\x7f";
+        let shown = r"a\u{1b}[2J\u{7}\r\n\u{9b}31m\u{202e}\u{7f}";
+        assert_eq!(printable(text), shown);
+        assert_eq!(printable(shown), shown, "twice is as once");
+        assert_eq!(printable(r"C:\dir é 日本 'x'"), r"C:\dir é 日本 'x'");
+        assert_eq!(printable_lines("a\x1b\nb\t"), "a\\u{1b}\nb\\t");
+        let mut table = Table::new(&[("TO", Align::Left)]);
+        table.row(vec!["\x1b[0m".into()]);
+        assert_eq!(table.render("none"), "  TO\n  \\u{1b}[0m\n");
     }
 
     #[test]

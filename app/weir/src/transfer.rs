@@ -16,6 +16,8 @@ use weir_face::{FaceUri, client_transport};
 use weir_socket::{Client, ClientError};
 use weir_wire::Name;
 
+use crate::table::{errln, printable};
+
 /// Which router to use.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct RouterArgs {
@@ -129,7 +131,7 @@ pub(crate) fn octet_bar(message: impl Into<String>, total: Option<u64>) -> Progr
     let style = ProgressStyle::with_template(template).expect("a template that parses");
     let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
     bar.set_style(style.progress_chars("=> "));
-    bar.set_message(message.into());
+    bar.set_message(printable(message.into()));
     bar
 }
 
@@ -139,7 +141,7 @@ pub(crate) fn file_bar(message: impl Into<String>, total: u64) -> ProgressBar {
     let style = ProgressStyle::with_template(template).expect("a template that parses");
     let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
     bar.set_style(style.progress_chars("=> "));
-    bar.set_message(message.into());
+    bar.set_message(printable(message.into()));
     bar
 }
 
@@ -164,7 +166,7 @@ impl Silence {
         let silent = self.since.elapsed();
         if self.is_on && silent >= self.wait {
             self.wait = silent * 2;
-            eprintln!("weir: {}", text());
+            errln!("weir: {}", text());
         }
     }
 }
@@ -181,7 +183,7 @@ pub(crate) fn cannot_read(path: &Path, error: &std::io::Error) -> anyhow::Error 
         ErrorKind::PermissionDenied => "; ask its owner for leave to read it",
         _ => "",
     };
-    anyhow::anyhow!("cannot read {}: {error}{step}", path.display())
+    anyhow::anyhow!("cannot read {}: {error}{step}", printable(path.display()))
 }
 
 /// What shells take for "ended by Ctrl-C".

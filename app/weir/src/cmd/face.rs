@@ -9,7 +9,7 @@ use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, FacePersistency, FaceStatus, face_flags};
 
 use crate::management_client::{ManagementArgs, ManagementClient, refused};
-use crate::table::{Align, Table, octets, out, outln, span};
+use crate::table::{Align, Table, octets, out, outln, printable, span};
 use weir_base::units::{Size, Time};
 
 /// List, create, change and destroy faces of a running router.
@@ -288,7 +288,7 @@ fn face_details(face: &FaceStatus) -> String {
         ("Nacks", format!("{} in, {} out", counters.in_nacks, counters.out_nacks)),
         ("octets", format!("{} in, {} out", octets(counters.in_bytes), octets(counters.out_bytes))),
     ];
-    rows.iter().map(|(label, text)| format!("  {label:<17} {text}\n")).collect()
+    rows.iter().map(|(label, text)| format!("  {label:<17} {}\n", printable(text))).collect()
 }
 
 /// A face for programs, with the field names of the protocol.

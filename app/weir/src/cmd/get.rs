@@ -15,7 +15,7 @@ use weir_wire::Name;
 
 use self::fetch::Fetch;
 use self::report::Report;
-use crate::table::count;
+use crate::table::{count, errln};
 use crate::transfer::{
     Interrupted, KeyArgs, RouterArgs, Stop, parse_name, parse_positive, parse_threads,
 };
@@ -106,14 +106,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let result = download(&mut client, args.download_options(), &mut fetch);
     let (report, failures) = fetch.end();
     for (name, error) in failures.told {
-        eprintln!("weir: cannot get {name}: {:#}", explain(error, &args));
+        errln!("weir: cannot get {name}: {:#}", explain(error, &args));
     }
     if let Err(error) = result {
         return Err(explain(error, &args).context(format!("cannot get {}", args.name)));
     }
     // What was got is whole and verified all the same.
     if let Err(error) = trust.remember() {
-        eprintln!(
+        errln!(
             "weir: cannot remember who signed it, so that another signer would not be noticed next \
              time ({error:#}); give a directory of yours with --home or WEIR_HOME"
         );

@@ -14,7 +14,7 @@ use weir_socket::{Client, Loss, ObjectStore, PublishOptions, Published, serve, u
 use weir_wire::Name;
 
 use self::publisher::{LeftOut, Publisher, Root};
-use crate::table::{count, octets, outln};
+use crate::table::{count, errln, octets, outln, printable};
 use crate::transfer::{
     KeyArgs, RouterArgs, Stop, cannot_read, parse_name, parse_positive, parse_threads,
     refuse_local_name,
@@ -95,7 +95,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         bail!(
             "{} is neither a file nor a directory; write what comes from it to a file first, and \
              put that",
-            args.path.display()
+            printable(args.path.display())
         );
     }
     // Nothing is signed in vain when there is no router.
@@ -178,17 +178,17 @@ impl Server<'_> {
             let mut go_on = |losses: Vec<Loss>| {
                 for loss in losses {
                     match is_directory {
-                        true => eprintln!("weir: {loss}; it is served no more, the rest is"),
+                        true => errln!("weir: {loss}; it is served no more, the rest is"),
                         false => lost = Some(loss),
                     }
                 }
                 !stop.is_set() && lost.is_none()
             };
             let Err(error) = serve(&mut client, &mut self.store, &mut go_on) else { break };
-            eprintln!("weir: {error}; trying to reach the router again");
+            errln!("weir: {error}; trying to reach the router again");
             let Some(connected) = self.reconnect() else { break };
             client = connected;
-            eprintln!("weir: serving again");
+            errln!("weir: serving again");
         }
         if let Some(loss) = lost {
             self.unregister(&mut client);
@@ -197,7 +197,7 @@ impl Server<'_> {
         self.unregister(&mut client);
         if !self.args.json {
             let stats = self.store.stats();
-            eprintln!("sent {} ({})", count(stats.data, "Data", "Data"), octets(stats.octets));
+            errln!("sent {} ({})", count(stats.data, "Data", "Data"), octets(stats.octets));
         }
         Ok(())
     }
@@ -243,11 +243,11 @@ impl Server<'_> {
         let segments: u64 = objects.iter().map(Published::segments).sum();
         let signer = self.signing.name.as_ref().map(ToString::to_string);
         for LeftOut { path, reason } in self.left_out.iter().take(LEFT_OUT_TOLD) {
-            eprintln!("left out {}: {reason}", path.display());
+            errln!("left out {}: {reason}", printable(path.display()));
         }
         if let Some(more) = self.left_out.len().checked_sub(LEFT_OUT_TOLD).filter(|&more| more > 0)
         {
-            eprintln!("left out {}", count(more as u64, "more entry", "more entries"));
+            errln!("left out {}", count(more as u64, "more entry", "more entries"));
         }
         if self.args.json {
             let ready = json!({
@@ -268,14 +268,14 @@ impl Server<'_> {
             true => format!("{}, ", count(objects.len() as u64, "object", "objects")),
             false => String::new(),
         };
-        eprintln!(
+        errln!(
             "{what}{} in {}, signed by {}",
             octets(size_bytes),
             count(segments, "segment", "segments"),
             signer.as_deref().unwrap_or("nobody (digests only)"),
         );
         let allow = if signer.is_some() { "" } else { " --allow-unsigned" };
-        eprintln!("serving, Ctrl-C to stop; get it with: weir get {}{allow}", self.args.name);
+        errln!("serving, Ctrl-C to stop; get it with: weir get {}{allow}", self.args.name);
         Ok(())
     }
 }

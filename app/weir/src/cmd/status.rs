@@ -12,7 +12,7 @@ use crate::cmd::face::{face_json, faces_table};
 use crate::cmd::route::{face_uri, rib_json, routes_table};
 use crate::cmd::strategy::{choice_json, choices_table};
 use crate::management_client::{ManagementArgs, ManagementClient};
-use crate::table::{Align, Table, out, outln, span};
+use crate::table::{Align, Table, out, outln, printable, span};
 
 /// Show a running router.
 #[derive(clap::Args)]
@@ -104,7 +104,9 @@ fn part_text(client: &mut ManagementClient, part: Part) -> anyhow::Result<String
             let channels = client.dataset::<ChannelStatus>("faces/channels")?;
             match channels.is_empty() {
                 true => "  nowhere\n".to_owned(),
-                false => channels.iter().map(|c| format!("  {}\n", c.local_uri)).collect(),
+                false => {
+                    channels.iter().map(|c| format!("  {}\n", printable(&c.local_uri))).collect()
+                }
             }
         }
         Part::Faces => faces_table(&client.dataset::<FaceStatus>("faces/list")?),
@@ -168,7 +170,7 @@ fn general_text(status: &GeneralStatus) -> String {
         let text = format!("{refused} refused, {displaced} gave way, {stalled} took nothing");
         rows.push(("faces", text));
     }
-    rows.iter().map(|(label, text)| format!("  {label:<12} {text}\n")).collect()
+    rows.iter().map(|(label, text)| format!("  {label:<12} {}\n", printable(text))).collect()
 }
 
 fn general_json(status: &GeneralStatus) -> Value {

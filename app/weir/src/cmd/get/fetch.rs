@@ -21,7 +21,7 @@ use weir_wire::{DataView, Name};
 use super::folder::{Folder, Listing};
 use super::report::Report;
 use super::{Args, Place, is_out_of_space, step_to_write};
-use crate::table::octets;
+use crate::table::{errln, octets, printable};
 use crate::transfer::{Silence, Stop, file_bar, octet_bar, trust};
 
 /// Octets of the listings of directories that are held at a time.
@@ -254,7 +254,7 @@ fn output_at(
     new_file: impl Fn(PathBuf) -> PartFile,
 ) -> Result<Box<dyn Output>, String> {
     let refuse = |error: std::io::Error| {
-        format!("cannot write {}: {error}{}", path.display(), step_to_write(&error))
+        format!("cannot write {}: {error}{}", printable(path.display()), step_to_write(&error))
     };
     match std::fs::metadata(path) {
         Ok(found) if found.is_file() => {
@@ -262,7 +262,7 @@ fn output_at(
         }
         Ok(found) if found.is_dir() => Err(format!(
             "{} is a directory here and a file there; move it away, or name another place with -o",
-            path.display()
+            printable(path.display())
         )),
         Ok(_) => {
             let file = std::fs::File::options().write(true).open(path).map_err(refuse)?;
@@ -274,7 +274,7 @@ fn output_at(
             match folder {
                 Some(folder) if folder != Path::new("") && !folder.is_dir() => Err(format!(
                     "there is no directory {0}; make it first: mkdir -p {0}",
-                    folder.display()
+                    printable(folder.display())
                 )),
                 _ => Ok(Box::new(new_file(path.to_owned()))),
             }
@@ -304,7 +304,7 @@ impl Host for Fetch<'_> {
 
     fn output(&mut self, id: DownloadId, found: &Found) -> Result<Box<dyn Output>, String> {
         if found.is_stored && !std::mem::replace(&mut self.has_told_stored, true) {
-            eprintln!(
+            errln!(
                 "weir: the producer of {} does not answer; this is the version that routers kept",
                 self.jobs[&id].name
             );

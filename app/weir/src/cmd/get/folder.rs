@@ -11,6 +11,7 @@ use weir_socket::{MemoryOutput, is_reserved_name};
 use weir_wire::Name;
 
 use super::is_file_name;
+use crate::table::printable;
 
 /// A directory of this machine that is made when the first file is put into it, and taken away
 /// again at the end if nothing was.
@@ -50,7 +51,7 @@ impl Folder {
         if let Some(parent) = &self.parent {
             parent.make()?;
         }
-        let path = self.path.display();
+        let path = printable(self.path.display());
         match std::fs::create_dir(&self.path) {
             Ok(()) => self.may_go.set(true),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {

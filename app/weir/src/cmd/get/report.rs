@@ -13,7 +13,7 @@ use weir_socket::{Client, Summary};
 use weir_transport::ConsumerStats;
 
 use super::Args;
-use crate::table::{count, octets};
+use crate::table::{count, errln, octets, printable};
 use crate::transfer::trust::signer_to_json;
 
 /// Adds up downloads.
@@ -160,17 +160,13 @@ impl Report {
     }
 
     fn print_text(&self, signers: &[Believed], client: &mut Client) {
-        let place = self.output.as_ref().map(|path| format!(" -> {}", path.display()));
-        eprintln!(
-            "{}{}",
-            self.versioned.as_deref().unwrap_or(&self.name),
-            place.unwrap_or_default()
-        );
+        let place = self.output.as_ref().map(|path| format!(" -> {}", printable(path.display())));
+        errln!("{}{}", self.versioned.as_deref().unwrap_or(&self.name), place.unwrap_or_default());
         let files = match self.files {
             1 => String::new(),
             files => format!("{}, ", count(files, "file", "files")),
         };
-        eprintln!(
+        errln!(
             "{files}{} in {:.3} s, {}/s, {}",
             octets(self.octets),
             self.seconds(),
@@ -179,17 +175,17 @@ impl Report {
         );
         if self.files_there > 0 {
             let files = count(self.files_there, "file was", "files were");
-            eprintln!("{files} there, whole and right");
+            errln!("{files} there, whole and right");
         }
         if self.segments_resumed > 0 {
             let segments = count(self.segments_resumed, "segment was", "segments were");
-            eprintln!("{segments} there from an earlier attempt");
+            errln!("{segments} there from an earlier attempt");
         }
         let stats = &self.stats;
         let milliseconds = |ns: Option<u64>| {
             ns.map_or_else(|| "-".into(), |ns| format!("{:.2} ms", ns as f64 / 1e6))
         };
-        eprintln!(
+        errln!(
             "{}, {} again; {}; round trip {} (median), {} (least)",
             count(stats.interests, "Interest", "Interests"),
             stats.retransmissions,
@@ -198,7 +194,7 @@ impl Report {
             milliseconds(stats.rtt_min_ns),
         );
         for signer in signers {
-            eprintln!("signed by {signer}");
+            errln!("signed by {signer}");
         }
         self.print_sources(client);
     }
@@ -214,12 +210,12 @@ impl Report {
         for (&face, &data) in &self.by_face {
             let data = count(data, "packet", "packets");
             match face {
-                Some(FaceId::CONTENT_STORE) => eprintln!("{data} from this router's store"),
+                Some(FaceId::CONTENT_STORE) => errln!("{data} from this router's store"),
                 Some(face) => match uris.get(&face) {
-                    Some(uri) => eprintln!("{data} from face {face}, {uri}"),
-                    None => eprintln!("{data} from face {face}"),
+                    Some(uri) => errln!("{data} from face {face}, {uri}"),
+                    None => errln!("{data} from face {face}"),
                 },
-                None => eprintln!("{data} from who knows where"),
+                None => errln!("{data} from who knows where"),
             }
         }
     }

@@ -16,7 +16,7 @@ use weir_socket::{
 use weir_wire::Name;
 
 use super::Signing;
-use crate::table::octets;
+use crate::table::{octets, printable};
 use crate::transfer::{Interrupted, Silence, Stop, cannot_read, file_bar, octet_bar};
 
 /// Folders within folders at most.
@@ -61,12 +61,17 @@ impl<'a> Publisher<'a> {
 
     pub(super) fn file(&mut self, path: &Path, name: &Name) -> anyhow::Result<Root> {
         let size = fs::metadata(path).map_or(0, |metadata| metadata.len());
-        let bar = octet_bar(format!("signing {}", path.display()), Some(size));
+        let bar = octet_bar(format!("signing {}", printable(path.display())), Some(size));
         let (stop, mut silence) = (self.stop, Silence::new(bar.is_hidden()));
         let published = publish_file(path, self.label(name), &self.options, &mut |signed| {
             bar.set_position(signed);
             silence.end(|| {
-                format!("signing {}: {} of {}", path.display(), octets(signed), octets(size))
+                format!(
+                    "signing {}: {} of {}",
+                    printable(path.display()),
+                    octets(signed),
+                    octets(size)
+                )
             });
             !stop.is_set()
         });
@@ -304,7 +309,7 @@ impl Walk {
             bail!(
                 "there are more than {ENTRIES_MAX} files and directories in {}; put parts of it \
                  under names of their own",
-                self.root.display()
+                printable(self.root.display())
             );
         }
         above.push(real);
@@ -377,7 +382,7 @@ fn explain(error: PublishError) -> anyhow::Error {
         PublishError::Read { path, source } => cannot_read(path, source),
         PublishError::Changed { path } => anyhow::anyhow!(
             "{} changed while it was being signed; run the command again when nobody writes to it",
-            path.display()
+            printable(path.display())
         ),
         PublishError::SegmentSize { max: 0, .. } => {
             anyhow::anyhow!("the name is too long to leave room for content; choose a shorter one")
