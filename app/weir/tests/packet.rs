@@ -128,7 +128,7 @@ fn people_get_text() {
 fn input_that_is_no_packet_is_refused_with_advice() {
     for (arguments, expected) in [
         (&["--hex", "05zz"][..], "not hexadecimal"),
-        (&["/nowhere/at/all"][..], "cannot open /nowhere/at/all"),
+        (&["/nowhere/at/all"][..], "cannot read /nowhere/at/all"),
         (&["--hex", "0700"][..], "the outermost element is Name"),
         (&["-"][..], "truncated"),
     ] {
