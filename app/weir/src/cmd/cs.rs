@@ -52,7 +52,8 @@ enum CsCommand {
     /// is erased as well.
     ///
     /// A full name, which ends in sha256digest=, erases that copy alone: one that was found to be
-    /// false. (Of what is on a disk and not in memory, whatever has the name.) For a minute the router prefers other next hops to the one that it came from.
+    /// false. (Of what is on a disk and not in memory, whatever has the name.) For a minute the
+    /// router prefers other next hops to the one that it came from.
     Erase {
         /// The prefix; / erases everything
         #[arg(value_parser = parse_prefix)]
