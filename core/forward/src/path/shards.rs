@@ -474,10 +474,13 @@ impl Router {
         if shown.is_stale {
             matched.retain(|&index| !self.pit.entry(index).must_be_fresh);
         }
-        if shown.source.0 != FaceId::CONTENT_STORE
-            && let Some(face) = self.faces.find(shown.source.0)
-        {
-            self.keep_asked(&face, shown.token.as_ref(), &mut matched, out);
+        match self.faces.find(shown.source.0) {
+            _ if shown.source.0 == FaceId::CONTENT_STORE => {}
+            Some(face) => {
+                self.keep_asked(&face, shown.token.as_ref(), &mut matched, out);
+            }
+            // A face that closes behind its Data proves nothing.
+            None => matched.clear(),
         }
         if let Some(judgement) = &mut shown.judgement {
             judgement.is_asked |= !matched.is_empty();

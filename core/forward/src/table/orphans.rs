@@ -12,12 +12,19 @@ const PLACES_A_TURN: u32 = 1024;
 pub(crate) struct OrphanSearch {
     /// Places below are yet to be looked at.
     left: u32,
+    /// Places to look at once more from the last on: a face has gone since this search began.
+    again: u32,
     due: Option<Instant>,
 }
 
 impl OrphanSearch {
     /// A face is gone: every place is to be looked at.
     pub(crate) fn begin(&mut self, now: Instant, places: u32) {
+        if self.left > 0 {
+            // Begun anew each time, it would never come to the first places.
+            self.again = places;
+            return;
+        }
         self.left = places;
         self.due = (places > 0).then_some(now);
     }
@@ -30,9 +37,10 @@ impl OrphanSearch {
     /// The places to look at now.
     pub(crate) fn advance(&mut self, now: Instant) -> Range<u32> {
         let end = self.left;
-        self.left = end.saturating_sub(PLACES_A_TURN);
+        let begin = end.saturating_sub(PLACES_A_TURN);
+        self.left = if begin > 0 { begin } else { core::mem::take(&mut self.again) };
         self.due = (self.left > 0).then(|| now.plus_ns(NS_PER_MS));
-        self.left..end
+        begin..end
     }
 
     /// When to go on.
