@@ -641,3 +641,20 @@ fn nonces_of_what_another_shard_answers_are_dead() {
     cluster.give(home, arrival(V, again.wire()));
     assert_eq!(cluster.take_left()[0].2, Some(NackReason::Duplicate.code()));
 }
+
+/// A forger that closes at once: the home of the prefix knows the face no more when it is shown the
+/// Data.
+#[test]
+fn data_of_a_face_that_is_gone_satisfies_no_prefix() {
+    let mut cluster = Cluster::new(2, IN_MEMORY);
+    let (ask, below) = apart("/a", "x", 2);
+    let home = usize::from(shard_of_packet(&KEY, &LpHeader::default(), &ask.wire(), 2).unwrap());
+    cluster.give(home, arrival(LOCAL, ask.wire()));
+    cluster.deliver_all();
+    assert_eq!(cluster.take_left()[0].0, U);
+    cluster.give(1 - home, arrival(V, data(&below, 1000)));
+    cluster.command(|| Command::RemoveFace { face: V });
+    cluster.deliver_all();
+    assert!(cluster.take_left().is_empty());
+    assert_eq!(cluster.shards[1 - home].router.stats().store.entries, 0);
+}
