@@ -175,17 +175,7 @@ impl ResultFolder {
     /// # Errors
     /// It cannot be read, or is not one.
     pub(crate) fn run_file(&self) -> Result<Option<RunFile>, RecordError> {
-        self.read(&self.path.join("run.json"))
-    }
-
-    fn read<T: serde::de::DeserializeOwned>(&self, path: &Path) -> Result<Option<T>, RecordError> {
-        match std::fs::read(path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {
-                RecordError::Content { path: path.to_path_buf(), message: error.to_string() }
-            }),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(file_error(path)(error)),
-        }
+        read_json(&self.path.join("run.json"))
     }
 
     /// Makes the folder ready for a run: empties it when it is to be `fresh`, otherwise checks that
@@ -247,7 +237,7 @@ impl ResultFolder {
     /// # Errors
     /// It cannot be read.
     pub fn record(&self, point: usize, seed: u64) -> Result<Option<Record>, RecordError> {
-        self.read(&self.record_path(point, seed))
+        read_json(&self.record_path(point, seed))
     }
 
     /// Writes the record of a task.
@@ -272,6 +262,19 @@ impl ResultFolder {
             }
         }
         Ok(results)
+    }
+}
+
+/// What a file holds; nothing where there is no file.
+pub(crate) fn read_json<T: serde::de::DeserializeOwned>(
+    path: &Path,
+) -> Result<Option<T>, RecordError> {
+    match std::fs::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {
+            RecordError::Content { path: path.to_path_buf(), message: error.to_string() }
+        }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(file_error(path)(error)),
     }
 }
 

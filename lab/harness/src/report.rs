@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use weir_plot::{ClaimRow, Graphic, Holds, Report, Section, Table};
+use weir_plot::{ClaimRow, Graphic, Report, Section, Table};
 use weir_queueing::factorial::{Analysis, Effect};
 
 use crate::claims::{self, ClaimResult};
@@ -243,7 +243,7 @@ pub fn shown(value: f64) -> String {
     format!("{value:.*}", (3 - magnitude).max(0) as usize)
 }
 
-/// Lines of the table paper / measured / holds.
+/// Lines of the table of claims.
 #[must_use]
 pub fn claim_rows(claims: &[ClaimResult]) -> Vec<ClaimRow> {
     let row = |claim: &ClaimResult| ClaimRow {
@@ -251,19 +251,13 @@ pub fn claim_rows(claims: &[ClaimResult]) -> Vec<ClaimRow> {
         figure: claim.figure.clone(),
         metric: claim.metric.clone(),
         paper: claim.paper,
+        band: claim.band,
         measured: claim.measured,
-        low: claim.low,
-        high: claim.high,
+        interval: claim.interval,
         unit: String::new(),
-        holds: match claim.holds {
-            Some(true) => Holds::Yes,
-            Some(false) => Holds::No,
-            None => Holds::NotApplicable,
-        },
-        note: match claim.differs.as_str() {
-            "" => claim.note.clone(),
-            why => format!("{} Why not: {why}", claim.note),
-        },
+        verdict: claim.verdict,
+        note: claim.note.clone(),
+        cause: claim.cause.clone(),
     };
     claims.iter().map(row).collect()
 }

@@ -6,7 +6,8 @@ use std::time::Instant;
 use serde::Serialize;
 use weir_plot::Section;
 
-use crate::claims::{ClaimResult, Claims, Reproduction, Source};
+use crate::claims::{Claim, ClaimResult, Claims, Kept, KeptClaim, Reproduction, Source, settle};
+use crate::document::suggestion;
 use crate::folder::Folder;
 use crate::library::{self, Paper};
 use crate::record::{self, Identity, RecordError, ResultFolder, Results, RunFile};
@@ -201,7 +202,7 @@ impl Session {
     }
 
     /// The claims of the scenario's paper about it, in this arm.
-    fn claims(&self) -> Result<Vec<crate::claims::Claim>, ScenarioError> {
+    fn claims(&self) -> Result<Vec<Claim>, ScenarioError> {
         let Some(paper) = self.paper() else { return Ok(Vec::new()) };
         let claims = Claims::load(&paper)?.claims.into_iter().filter(|claim| {
             matches!(&claim.source, Source::Scenario { name, arm }
@@ -241,11 +242,10 @@ impl Session {
             folder: &self.folder,
         };
         let section = part.write(&self.folder.path)?;
-        let claims: Vec<ClaimResult> = self
-            .claims()?
-            .iter()
-            .map(|claim| claim.evaluate(Some(&self.experiment), &results))
-            .collect();
+        let asked = self.claims()?;
+        let evaluate = |claim: &Claim| claim.evaluate(Some(&self.experiment), &results);
+        let mut claims: Vec<ClaimResult> = asked.iter().map(evaluate).collect();
+        settle(&asked, &mut claims);
         let header = &self.scenario.header;
         let title = match header.paper.as_str() {
             "" => header.title.clone(),
@@ -376,6 +376,8 @@ pub struct PaperOrder {
     pub size: Size,
     /// Only claims of this arm.
     pub arm: Option<Arm>,
+    /// Only claims about these scenarios; all when empty.
+    pub scenarios: Vec<String>,
     /// The folder of results; one named after the paper when `None`.
     pub out: Option<PathBuf>,
 }
@@ -388,9 +390,11 @@ pub struct PaperSession {
     pub sessions: Vec<Session>,
     /// Where results go.
     pub folder: PathBuf,
+    paper: Paper,
     size: Size,
     arm: Option<Arm>,
     command: String,
+    commit: String,
 }
 
 impl PaperSession {
@@ -404,10 +408,18 @@ impl PaperSession {
         let folder = order.out.clone().unwrap_or_else(|| {
             PathBuf::from("lab-results").join(format!("{}-{}", paper.id, order.size.as_str()))
         });
+        let names = paper.scenario_names();
+        if let Some(wrong) = order.scenarios.iter().find(|name| !names.contains(name)) {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let message =
+                format!("{} has no scenario \"{wrong}\"; {}", paper.id, suggestion(wrong, &names));
+            return Err(SessionError::Usage(message));
+        }
         let mut made = Self {
             claims,
             sessions: Vec::new(),
             folder,
+            paper: paper.clone(),
             size: order.size,
             arm: order.arm,
             command: format!(
@@ -415,12 +427,14 @@ impl PaperSession {
                 order.reference,
                 if order.size == Size::Smoke { " --smoke" } else { "" }
             ),
+            commit: program.commit.clone(),
         };
         for claim in &made.claims.claims {
-            let Source::Scenario { name, arm } = &claim.source else {
-                claim.check(None)?;
+            let Source::Scenario { name, arm } = &claim.source else { continue };
+            let is_wanted = order.scenarios.is_empty() || order.scenarios.contains(name);
+            if !is_wanted || !claim.sizes.contains(&order.size) {
                 continue;
-            };
+            }
             let scenario = paper.scenario(name)?;
             let arm = arm.unwrap_or(scenario.header.arms[0]);
             if order.arm.is_some_and(|wanted| wanted != arm) {
@@ -463,6 +477,47 @@ impl PaperSession {
         Session::of(scenario, &order, program)
     }
 
+    /// The session whose results a claim is about, if it is one of those that run.
+    fn session_of(&self, claim: &Claim) -> Option<usize> {
+        let Source::Scenario { name, arm } = &claim.source else { return None };
+        self.sessions
+            .iter()
+            .position(|session| session.scenario.header.id == *name && session.is_arm(*arm))
+    }
+
+    /// Keeps the verdicts in the paper's folder, and shows them in its README. What was not run
+    /// stays as it was kept.
+    ///
+    /// # Errors
+    /// The paper is not a folder on disk, or a file could not be read or written.
+    pub fn record(&self, reproduction: &Reproduction, date: &str) -> Result<PathBuf, SessionError> {
+        let Folder::Disk(folder) = &self.paper.folder else {
+            let message = format!(
+                "{} is the copy in this program; name the folder to record in, such as lab/{0}",
+                self.paper.id
+            );
+            return Err(SessionError::Usage(message));
+        };
+        let day = |date: &str| date.split(' ').next().unwrap_or_default().to_owned();
+        let mut new = Vec::new();
+        for (claim, result) in self.claims.claims.iter().zip(&reproduction.claims) {
+            let session = self.session_of(claim).map(|at| &self.sessions[at]);
+            let run = match session {
+                Some(session) => session.folder.run_file()?,
+                None => None,
+            };
+            new.push(KeptClaim {
+                result: result.clone(),
+                arm: session.map(|session| session.arm),
+                commit: run.as_ref().map_or(&self.commit, |run| &run.identity.commit).clone(),
+                date: day(run.as_ref().map_or(date, |run| &run.date)),
+            });
+        }
+        let before = Kept::read(folder, self.size)?;
+        Kept::update(before, &self.claims, self.size, new).write(folder)?;
+        Ok(folder.clone())
+    }
+
     /// Evaluates every claim, and writes `claims.json` and `report.html`.
     ///
     /// # Errors
@@ -474,20 +529,14 @@ impl PaperSession {
             results.push(session.folder.records(&session.experiment)?);
             runs.push(session.folder.run_file()?.unwrap_or_else(|| session.file.clone()));
         }
-        let claims = self.claims.claims.iter().map(|claim| match &claim.source {
-            Source::Data(_) => claim.evaluate(None, &Results::default()),
-            Source::Scenario { name, arm } => {
-                let found = self.sessions.iter().position(|s| {
-                    s.scenario.header.id == *name && arm.is_none_or(|arm| s.arm == arm)
-                });
-                match found {
-                    Some(at) => claim.evaluate(Some(&self.sessions[at].experiment), &results[at]),
-                    None => claim.evaluate(None, &Results::default()),
-                }
-            }
-        });
+        let evaluate = |claim: &Claim| match self.session_of(claim) {
+            Some(at) => claim.evaluate(Some(&self.sessions[at].experiment), &results[at]),
+            None => claim.evaluate(None, &Results::default()),
+        };
+        let mut claims: Vec<ClaimResult> = self.claims.claims.iter().map(evaluate).collect();
+        settle(&self.claims.claims, &mut claims);
         let reproduction =
-            Reproduction { paper: self.claims.paper.clone(), claims: claims.collect() };
+            Reproduction { paper: self.claims.paper.clone(), size: self.size, claims };
         let mut parts = Vec::new();
         for (at, session) in self.sessions.iter().enumerate() {
             parts.push(ScenarioReport {

@@ -34,6 +34,12 @@ impl Estimate {
         Some(Self { mean, low, high, count })
     }
 
+    /// Of a number that is known.
+    #[must_use]
+    pub fn exact(value: f64) -> Self {
+        Self { mean: value, low: Some(value), high: Some(value), count: 1 }
+    }
+
     /// Half of the interval's width.
     #[must_use]
     pub fn half_width(&self) -> Option<f64> {

@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use weir_plot::{
-    Axis, BarGroup, BoxGroup, ClaimRow, Figure, Graphic, Heat, Holds, Point, Report, Section,
-    Series, Table,
+    Axis, BarGroup, BoxGroup, ClaimRow, Figure, Graphic, Heat, Point, Report, Section, Series,
+    Table, Verdict,
 };
 
 /// A generator of plain noise: the gallery must be the same every time.
@@ -318,15 +318,16 @@ fn claims() -> Vec<ClaimRow> {
             metric: metric.to_owned(),
             paper: Some(paper),
             measured,
-            low: measured.map(|value| value * 0.97),
-            high: measured.map(|value| value * 1.04),
+            band: [paper * 0.9, paper * 1.1],
+            interval: measured.map(|value| [value * 0.97, value * 1.04]),
             unit: unit.to_owned(),
-            holds: match measured {
-                None => Holds::NotApplicable,
-                Some(_) if near => Holds::Yes,
-                Some(_) => Holds::No,
+            verdict: match measured {
+                None => Verdict::NotMeasured,
+                Some(_) if near => Verdict::Reproduced,
+                Some(_) => Verdict::Differs,
             },
             note: "within 10 %, an invented rule for <invented> data".to_owned(),
+            cause: String::new(),
         }
     };
     let halves = "throughput when names are decoded on compare";

@@ -17,8 +17,8 @@ use weir_netsim::ViolationKind;
 /// Experiments: run scenarios, simulated or on real processes, and reproduce papers.
 ///
 /// Exit codes: 0 all of it was done; 1 something failed; 2 a scenario, claims or the command line
-/// is wrong, nothing has run; 3 a claim does not hold; 10 a run broke an invariant; 11 a run made
-/// no progress; 12 a run delivered wrong content; 130 interrupted.
+/// is wrong, nothing has run; 3 a claim differs and no experiment shows why; 10 a run broke an
+/// invariant; 11 a run made no progress; 12 a run delivered wrong content; 130 interrupted.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -50,13 +50,18 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
 }
 
-/// Claims that do not hold, by id.
+/// Claims that differ without a cause that is shown, by id.
 #[derive(Debug)]
 struct ClaimsFail(Vec<String>);
 
 impl std::fmt::Display for ClaimsFail {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} claims do not hold: {}", self.0.len(), self.0.join(", "))
+        write!(
+            f,
+            "{} claims differ and no experiment of this run shows why: {}",
+            self.0.len(),
+            self.0.join(", ")
+        )
     }
 }
 

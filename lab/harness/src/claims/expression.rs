@@ -8,14 +8,14 @@
 //! ```
 //!
 //! Everything is computed for each seed on its own, so that a ratio of two numbers of one seed has
-//! a confidence interval, too.
+//! a confidence interval, too. Functions of the analytical models need no seed.
 
 use crate::document::suggestion;
 use crate::record::Record;
 use crate::scenario::{Experiment, Point, find_point};
 
 use super::Evaluation;
-use super::factorial;
+use super::{factorial, model};
 
 /// A parsed expression.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +23,8 @@ pub(crate) enum Expression {
     Number(f64),
     Negated(Box<Expression>),
     Binary(char, Box<Expression>, Box<Expression>),
+    /// The least lead of one over the next, `(a - b) / max(|a|, |b|)`: above 0 where they fall.
+    Lead(Vec<Expression>),
     Call {
         name: String,
         arguments: Vec<Expression>,
@@ -202,11 +204,19 @@ fn check_call(name: &str, words: usize, numbers: usize, has_filter: bool) -> Res
             Err(format!("`{name}` takes expressions, such as {name}(mean(a), mean(b))"))
         };
     }
+    if let Some(wanted) = model::numbers_of(name) {
+        return if words == 0 && !has_filter && numbers == wanted {
+            Ok(())
+        } else {
+            Err(format!("`{name}` takes {wanted} numbers and nothing else"))
+        };
+    }
     let Some((_, wanted_words, wanted_numbers, takes_axes)) =
         FUNCTIONS.iter().find(|(known, ..)| *known == name)
     else {
         let mut known: Vec<&str> = FUNCTIONS.iter().map(|(name, ..)| *name).collect();
         known.extend(VARIADIC);
+        known.extend(model::FUNCTIONS.iter().map(|(name, _)| *name));
         return Err(format!("there is no function `{name}`; {}", suggestion(name, &known)));
     };
     if words != *wanted_words || numbers != *wanted_numbers {
@@ -222,24 +232,26 @@ fn check_call(name: &str, words: usize, numbers: usize, has_filter: bool) -> Res
 }
 
 impl Expression {
-    /// Refuses names that the scenario has not. `None` is a claim about a table of data.
+    /// Refuses names that the scenario has not. `None` is a claim about the models alone.
     pub(crate) fn check(&self, experiment: Option<&Experiment>) -> Result<(), String> {
         match self {
             Self::Number(_) => Ok(()),
             Self::Negated(inner) => inner.check(experiment),
             Self::Binary(_, left, right) => left.check(experiment).and(right.check(experiment)),
+            Self::Lead(all) => all.iter().try_for_each(|one| one.check(experiment)),
             Self::Call { name, arguments, words, filter } => {
                 arguments.iter().try_for_each(|argument| argument.check(experiment))?;
                 match (name.as_str(), experiment) {
                     ("variation" | "effect" | "rank", Some(experiment)) => {
                         factorial::check(experiment, &words[0])
                     }
-                    ("variation" | "effect" | "rank", None) => Ok(()),
-                    (name, _) if VARIADIC.contains(&name) => Ok(()),
+                    (name, _) if VARIADIC.contains(&name) || model::numbers_of(name).is_some() => {
+                        Ok(())
+                    }
                     (_, Some(experiment)) => check_names(experiment, name, &words[0], filter),
-                    (name, None) => Err(format!(
-                        "`{name}` needs a scenario; data have variation, effect and rank"
-                    )),
+                    (name, None) => {
+                        Err(format!("`{name}` is about results; name the `scenario` that has them"))
+                    }
                 }
             }
         }
@@ -259,6 +271,15 @@ impl Expression {
                     _ => left / right,
                 })
             }
+            Self::Lead(all) => {
+                let values: Vec<f64> =
+                    all.iter().map(|one| one.value(of, seed)).collect::<Option<_>>()?;
+                let lead = |pair: &[f64]| match pair[0].abs().max(pair[1].abs()) {
+                    0.0 => 0.0,
+                    greater => (pair[0] - pair[1]) / greater,
+                };
+                values.windows(2).map(lead).reduce(f64::min)
+            }
             Self::Call { name, arguments, words, filter } => {
                 let numbers: Vec<Option<f64>> =
                     arguments.iter().map(|argument| argument.value(of, seed)).collect();
@@ -268,6 +289,7 @@ impl Expression {
                     "min" => numbers.into_iter().reduce(f64::min),
                     "abs" => numbers.first().map(|number| number.abs()),
                     "variation" | "effect" | "rank" => factorial::value(of, seed, name, &words[0]),
+                    name if model::numbers_of(name).is_some() => model::value(name, &numbers),
                     name => call(of, seed, name, &words[0], &numbers, filter),
                 }
             }

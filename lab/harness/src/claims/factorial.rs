@@ -8,7 +8,7 @@ use crate::record::Results;
 use crate::scenario::{Experiment, Factorial};
 
 /// Confidence of the intervals of effects.
-pub(super) const CONFIDENCE: f64 = 0.95;
+const CONFIDENCE: f64 = 0.95;
 
 fn analysis(factorial: &Factorial, responses: Vec<f64>) -> Option<Analysis> {
     let level = |sign: &str| sign.to_owned();
@@ -54,15 +54,7 @@ pub(super) fn check(experiment: &Experiment, effect: &str) -> Result<(), String>
 }
 
 pub(super) fn value(of: &Evaluation<'_>, seed: u64, function: &str, effect: &str) -> Option<f64> {
-    let own;
-    let analysis = match (of.data, of.experiment) {
-        (Some(analysis), _) => analysis,
-        (None, Some(experiment)) => {
-            own = of_seed(experiment, of.results, seed)?;
-            &own
-        }
-        (None, None) => return None,
-    };
+    let analysis = of_seed(of.experiment?, of.results, seed)?;
     let rank = analysis.effects.iter().position(|other| other.effect == effect)?;
     Some(match function {
         "variation" => analysis.effects[rank].variation_percent,

@@ -1,14 +1,22 @@
-//! `claims.toml` of a paper: what it says, and what must hold of our results.
+//! `claims.toml` of a paper: what it says, and the verdict of our results on it.
+//!
+//! A claim is a number with a band on both sides, or an order of means. Its verdict is that of the
+//! 95 % confidence interval over seeds ([`Rule::verdict`]). Where our results differ, the claim
+//! names the experiments that show the cause: other claims of the same file, which must themselves
+//! come out as they say ([`settle`]).
 
 mod expression;
 mod factorial;
+mod kept;
+mod model;
+mod rule;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use weir_queueing::factorial::Analysis;
+pub use weir_plot::Verdict;
 
 use crate::document::{self, ScenarioError, Tree, texts};
 use crate::library::Paper;
@@ -19,6 +27,11 @@ use crate::{Arm, Size};
 
 use expression::Expression;
 pub(crate) use factorial::of_seed;
+pub use kept::{Kept, KeptClaim};
+pub use rule::{Better, Rule, Side};
+
+/// Seeds that a verdict takes at least: an interval of fewer says next to nothing.
+const SEEDS_MIN: usize = 3;
 
 /// All claims of a paper.
 #[derive(Clone, Debug)]
@@ -31,11 +44,26 @@ pub struct Claims {
     pub claims: Vec<Claim>,
 }
 
+/// Whose claim it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The paper's.
+    #[default]
+    Paper,
+    /// Ours, about what the paper does not have.
+    Beyond,
+    /// An experiment that shows why a result differs from the paper's.
+    Experiment,
+}
+
 /// One claim.
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// Unique in the paper.
     pub id: String,
+    /// Whose it is.
+    pub kind: Kind,
     /// Figure, table or section of the paper.
     pub figure: String,
     /// What is measured, in words.
@@ -44,22 +72,23 @@ pub struct Claim {
     pub text: String,
     /// Unit of the numbers.
     pub unit: String,
-    /// Why it does not hold here, where it is known not to; else empty.
-    pub differs: String,
     /// Where the results come from.
     pub source: Source,
-    /// What must hold.
-    pub rules: Rules,
-    /// Sizes at which it is checked; others report it as not applicable.
+    /// The paper's value, if it gives one.
+    pub paper: Option<f64>,
+    /// What it is compared with.
+    pub rule: Rule,
+    /// Why our results differ, where they are known to.
+    pub cause: Option<Cause>,
+    /// Sizes at which it is measured.
     pub sizes: Vec<Size>,
     measure: Expression,
-    order: Vec<Expression>,
     line: usize,
     file: Arc<str>,
 }
 
 /// Where the results of a claim come from.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A scenario of the paper, in one arm.
     Scenario {
@@ -68,49 +97,47 @@ pub enum Source {
         /// The arm; the scenario's first one when `None`.
         arm: Option<Arm>,
     },
-    /// A table of the paper: a factorial design, analysed.
-    Data(Analysis),
+    /// The analytical models alone.
+    Model,
 }
 
-/// What must hold of the measured value. All that are given must.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rules {
-    /// The paper's value.
-    pub paper: Option<f64>,
-    /// Greatest relative difference from it.
-    pub within: Option<f64>,
-    /// Greatest absolute difference from it.
-    pub within_absolute: Option<f64>,
-    /// Least value.
-    pub at_least: Option<f64>,
-    /// Greatest value.
-    pub at_most: Option<f64>,
+/// Why results differ from the paper's.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cause {
+    /// In words.
+    pub text: String,
+    /// Claims of the same file whose outcome shows it; at least one.
+    pub shown_by: Vec<String>,
 }
 
-/// A claim as it was found to be.
+/// A claim with its verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClaimResult {
     /// Unique in the paper.
     pub id: String,
+    /// Whose it is.
+    pub kind: Kind,
     /// Figure, table or section of the paper.
     pub figure: String,
     /// What is measured, in words and with its unit.
     pub metric: String,
     /// The paper's value, if it gives one.
     pub paper: Option<f64>,
+    /// What reproduces it: lower and upper end.
+    pub band: [f64; 2],
     /// The mean over seeds.
     pub measured: Option<f64>,
-    /// Lower end of its 95 % confidence interval.
-    pub low: Option<f64>,
-    /// Upper end.
-    pub high: Option<f64>,
-    /// Whether the claim holds; `None` where it was not measured.
-    pub holds: Option<bool>,
-    /// The rule, and what the paper says.
+    /// Its 95 % confidence interval over seeds.
+    pub interval: Option<[f64; 2]>,
+    /// The verdict of the interval.
+    pub verdict: Verdict,
+    /// Why the verdict is not `reproduced`; empty where it is.
+    pub cause: String,
+    /// Whether experiments of the same run show the cause of a difference.
+    pub is_shown: bool,
+    /// Reason of the band, and what the paper says.
     pub note: String,
-    /// Why it does not hold, where that is known.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub differs: String,
 }
 
 /// The object that `weir lab reproduce --json` prints.
@@ -118,6 +145,8 @@ pub struct ClaimResult {
 pub struct Reproduction {
     /// The paper.
     pub paper: String,
+    /// The size.
+    pub size: Size,
     /// Its claims.
     pub claims: Vec<ClaimResult>,
 }
@@ -126,7 +155,6 @@ pub struct Reproduction {
 pub(crate) struct Evaluation<'a> {
     pub(crate) experiment: Option<&'a Experiment>,
     pub(crate) results: &'a Results,
-    pub(crate) data: Option<&'a Analysis>,
 }
 
 /// `claims.toml`.
@@ -145,26 +173,26 @@ struct ClaimsFile {
 #[serde(deny_unknown_fields)]
 struct ClaimTable {
     id: String,
+    #[serde(default)]
+    kind: Kind,
     figure: String,
     metric: String,
     #[serde(default)]
     text: String,
     #[serde(default)]
     unit: String,
-    #[serde(default)]
-    differs: String,
     scenario: Option<String>,
     arm: Option<Arm>,
-    data: Option<String>,
     sizes: Option<Vec<Size>>,
     measure: Option<String>,
     #[serde(default, deserialize_with = "texts")]
     order: Vec<String>,
     paper: Option<f64>,
-    within: Option<f64>,
-    within_absolute: Option<f64>,
-    at_least: Option<f64>,
-    at_most: Option<f64>,
+    band: Option<[f64; 2]>,
+    #[serde(default)]
+    band_reason: String,
+    better: Option<Better>,
+    cause: Option<Cause>,
 }
 
 impl Claims {
@@ -184,7 +212,7 @@ impl Claims {
         let mut claims: Vec<Claim> = Vec::new();
         for (at, table) in file.claim.into_iter().enumerate() {
             let path = format!("claim[{at}]");
-            let claim = claim(&tree, &path, table, paper)?;
+            let claim = claim(&tree, &path, table)?;
             if claims.iter().any(|other| other.id == claim.id) {
                 let message =
                     format!("two claims are called \"{}\"; give each an `id` of its own", claim.id);
@@ -192,84 +220,81 @@ impl Claims {
             }
             claims.push(claim);
         }
+        check_causes(&tree, &claims)?;
         Ok(Self { paper: file.paper, title: file.title, claims })
     }
 }
 
-fn claim(
-    tree: &Tree,
-    path: &str,
-    table: ClaimTable,
-    paper: &Paper,
-) -> Result<Claim, ScenarioError> {
+/// Refuses causes that name no other claim, or one that differs itself.
+fn check_causes(tree: &Tree, claims: &[Claim]) -> Result<(), ScenarioError> {
+    for (at, claim) in claims.iter().enumerate() {
+        let Some(cause) = &claim.cause else { continue };
+        let error = |message: String| tree.error(&format!("claim[{at}].cause"), message);
+        if cause.shown_by.is_empty() {
+            let message = "names no experiment; give `shown_by` the ids of claims that show it";
+            return Err(error(message.into()));
+        }
+        for id in &cause.shown_by {
+            let found = claims.iter().find(|other| other.id == *id && other.id != claim.id);
+            match found {
+                None => return Err(error(format!("there is no other claim \"{id}\""))),
+                Some(other) if other.cause.is_some() => {
+                    let message = format!("\"{id}\" differs itself and can show no cause");
+                    return Err(error(message));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+fn claim(tree: &Tree, path: &str, table: ClaimTable) -> Result<Claim, ScenarioError> {
     let parse = |key: &str, text: &str| {
         expression::parse(text).map_err(|message| tree.error(&format!("{path}.{key}"), message))
     };
     let order: Vec<Expression> =
         table.order.iter().map(|text| parse("order", text)).collect::<Result<_, _>>()?;
-    let measure = match (&table.measure, order.as_slice()) {
-        (Some(text), _) => parse("measure", text)?,
-        (None, [first, second, ..]) => {
-            Expression::Binary('/', Box::new(first.clone()), Box::new(second.clone()))
+    let (measure, rule) = match (&table.measure, table.band, order.len()) {
+        (Some(text), Some(band), 0) => {
+            let reason = table.band_reason;
+            let rule = Rule::band(band, reason, table.better)
+                .map_err(|message| tree.error(&format!("{path}.band"), message))?;
+            (parse("measure", text)?, rule)
+        }
+        (None, None, 2..) if table.better.is_none() && table.band_reason.is_empty() => {
+            (Expression::Lead(order), Rule::Order)
         }
         _ => {
-            let message = "lacks `measure`, such as measure = \"mean(goodput)\", or an `order` of \
-                           at least two";
+            let message = "is either a `measure` with a `band` of two ends and a `band_reason`, \
+                           or an `order` of at least two";
             return Err(tree.error(path, message));
         }
     };
-    let rules = Rules {
-        paper: table.paper,
-        within: table.within,
-        within_absolute: table.within_absolute,
-        at_least: table.at_least,
-        at_most: table.at_most,
+    let source = match table.scenario {
+        Some(name) => Source::Scenario { name, arm: table.arm },
+        None => Source::Model,
     };
-    let needs_paper = rules.within.is_some() || rules.within_absolute.is_some();
-    if needs_paper && rules.paper.is_none() {
-        let message = "compares with `paper`; write the paper's value, too";
-        return Err(tree.error(&format!("{path}.within"), message));
-    }
-    if order.is_empty() && !needs_paper && rules.at_least.is_none() && rules.at_most.is_none() {
-        let message = "has no rule; write `within`, `within_absolute`, `at_least`, `at_most` or \
-                       `order`";
-        return Err(tree.error(path, message));
-    }
-    Ok(Claim {
-        source: source(tree, path, &table, paper)?,
+    let claim = Claim {
+        source,
         id: table.id,
+        kind: table.kind,
         figure: table.figure,
         metric: table.metric,
         text: table.text,
         unit: table.unit,
-        differs: table.differs,
-        rules,
+        paper: table.paper,
+        rule,
+        cause: table.cause,
         sizes: table.sizes.unwrap_or_else(|| vec![Size::Smoke, Size::Full]),
         measure,
-        order,
         line: tree.line(path),
         file: Arc::clone(&tree.file),
-    })
-}
-
-fn source(
-    tree: &Tree,
-    path: &str,
-    table: &ClaimTable,
-    paper: &Paper,
-) -> Result<Source, ScenarioError> {
-    match (&table.scenario, &table.data) {
-        (Some(name), None) => Ok(Source::Scenario { name: name.clone(), arm: table.arm }),
-        (None, Some(data)) => {
-            let error = |message: String| tree.error(&format!("{path}.data"), message);
-            let text = paper.folder.read(data).map_err(error)?;
-            let analysis = weir_queueing::factorial::parse(&text)
-                .and_then(|design| design.analyse(factorial::CONFIDENCE))
-                .map_err(|problem| error(format!("{data}: {problem}")))?;
-            Ok(Source::Data(analysis))
-        }
-        _ => Err(tree.error(path, "has either a `scenario` or `data`; name one")),
+    };
+    if claim.source == Source::Model {
+        claim.check(None)?;
     }
+    Ok(claim)
 }
 
 impl Claim {
@@ -279,139 +304,119 @@ impl Claim {
     /// What is wrong, with the claim's line.
     pub fn check(&self, experiment: Option<&Experiment>) -> Result<(), ScenarioError> {
         // A sweep may have other values at the other size.
-        if !self.is_sized(experiment) {
+        if experiment.is_some_and(|experiment| !self.sizes.contains(&experiment.size)) {
             return Ok(());
         }
-        let all = std::iter::once(&self.measure).chain(&self.order);
-        for expression in all {
-            expression.check(experiment).map_err(|message| ScenarioError {
-                file: self.file.to_string(),
-                line: Some(self.line),
-                message: format!("claim \"{}\": {message}", self.id),
-            })?;
-        }
-        Ok(())
+        self.measure.check(experiment).map_err(|message| ScenarioError {
+            file: self.file.to_string(),
+            line: Some(self.line),
+            message: format!("claim \"{}\": {message}", self.id),
+        })
     }
 
-    /// Whether it is checked at the experiment's size.
-    fn is_sized(&self, experiment: Option<&Experiment>) -> bool {
-        experiment.is_none_or(|experiment| self.sizes.contains(&experiment.size))
-    }
-
-    /// The claim over the results of its scenario; over its own data when `experiment` is `None`.
+    /// The claim over the results of its scenario; over the models alone when `experiment` is
+    /// `None`. What shows the cause of a difference is for [`settle`] to find.
     #[must_use]
     pub(crate) fn evaluate(
         &self,
         experiment: Option<&Experiment>,
         results: &Results,
     ) -> ClaimResult {
-        let data = match &self.source {
-            Source::Data(analysis) => Some(analysis),
-            Source::Scenario { .. } => None,
-        };
-        let of = Evaluation { experiment, results, data };
-        let seeds: Vec<u64> = match experiment {
-            Some(experiment) => experiment.seeds.clone(),
-            None => vec![0],
-        };
-        let estimate = |expression: &Expression| {
-            let values: Vec<f64> =
-                seeds.iter().filter_map(|seed| expression.value(&of, *seed)).collect();
-            let values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
-            // A number that some seeds lack would be one of those that have it.
-            if values.len() < seeds.len() { None } else { Estimate::of(&values) }
-        };
-        let measured = estimate(&self.measure);
-        let order: Vec<Option<f64>> =
-            self.order.iter().map(|e| estimate(e).map(|e| e.mean)).collect();
-        let is_sized = self.is_sized(experiment);
-        let is_complete = match &self.source {
-            Source::Data(_) => true,
-            Source::Scenario { .. } => {
-                experiment.is_some_and(|experiment| results.is_complete(experiment))
+        let of = Evaluation { experiment, results };
+        let (verdict, estimate, cause) = match self.estimate(&of) {
+            Ok(estimate) => {
+                let (verdict, cause) = self.rule.verdict(&estimate);
+                (verdict, Some(estimate), cause)
             }
+            Err((estimate, cause)) => (Verdict::NotMeasured, estimate, cause),
         };
-        let holds = (is_sized && is_complete).then(|| self.holds(measured.as_ref(), &order));
-        let finite = |value: f64| value.is_finite().then_some(value);
         let metric = match self.unit.as_str() {
             "" => self.metric.clone(),
             unit => format!("{} [{unit}]", self.metric),
         };
         ClaimResult {
             id: self.id.clone(),
+            kind: self.kind,
             figure: self.figure.clone(),
             metric,
-            paper: self.rules.paper,
-            measured: measured.and_then(|estimate| finite(estimate.mean)),
-            low: measured.and_then(|estimate| estimate.low).and_then(finite),
-            high: measured.and_then(|estimate| estimate.high).and_then(finite),
-            holds,
-            note: self.note(measured.is_none() || order.contains(&None), is_sized),
-            differs: if holds == Some(false) { self.differs.clone() } else { String::new() },
+            paper: self.paper,
+            band: self.rule.ends(),
+            measured: estimate.map(|estimate| estimate.mean),
+            interval: estimate.and_then(|e| Some([e.low?, e.high?])),
+            verdict,
+            cause,
+            is_shown: false,
+            note: self.note(),
         }
     }
 
-    fn holds(&self, measured: Option<&Estimate>, order: &[Option<f64>]) -> bool {
-        let Some(order) = order.iter().copied().collect::<Option<Vec<f64>>>() else {
-            return false;
+    /// The mean with its interval; or why there is no verdict, with the mean where there is one.
+    fn estimate(&self, of: &Evaluation<'_>) -> Result<Estimate, (Option<Estimate>, String)> {
+        let because = |why: &str| Err((None, why.to_owned()));
+        let Some(experiment) = of.experiment else {
+            if self.source != Source::Model {
+                return because("Not run at this size, or in this arm.");
+            }
+            return match self.measure.value(of, 0).filter(|value| value.is_finite()) {
+                Some(value) => Ok(Estimate::exact(value)),
+                None => because("The model gives no number."),
+            };
         };
-        if !order.windows(2).all(|pair| pair[0] > pair[1]) {
-            return false;
+        if !self.sizes.contains(&experiment.size) {
+            return because("Measured at the other size only.");
         }
-        let rules = &self.rules;
-        let has_bound = rules.within.is_some()
-            || rules.within_absolute.is_some()
-            || rules.at_least.is_some()
-            || rules.at_most.is_some();
-        if !has_bound {
-            return true;
+        if !of.results.is_complete(experiment) {
+            return because("Runs are missing.");
         }
-        // What cannot be measured although every run is there does not hold either.
-        let Some(measured) = measured else { return false };
-        let value = measured.mean;
-        let paper = rules.paper.unwrap_or(0.0);
-        let difference = (value - paper).abs();
-        rules.within.is_none_or(|most| difference <= most * paper.abs())
-            && rules.within_absolute.is_none_or(|most| difference <= most)
-            && rules.at_least.is_none_or(|least| value >= least)
-            && rules.at_most.is_none_or(|most| value <= most)
+        let values = experiment.seeds.iter().map(|seed| self.measure.value(of, *seed));
+        // A number that some seeds lack would be one of those that have it.
+        let values: Option<Vec<f64>> =
+            values.map(|value| value.filter(|value| value.is_finite())).collect();
+        match values.as_deref().and_then(Estimate::of) {
+            None => because("Some seed gave no number."),
+            Some(estimate) if estimate.count < SEEDS_MIN => {
+                let why =
+                    format!("A verdict takes {SEEDS_MIN} seeds; these are {}.", estimate.count);
+                Err((Some(estimate), why))
+            }
+            Some(estimate) => Ok(estimate),
+        }
     }
 
-    fn note(&self, is_missing: bool, is_sized: bool) -> String {
-        let rules = &self.rules;
-        let mut parts = Vec::new();
-        if let Some(within) = rules.within {
-            parts.push(format!("within {} % of the paper's value", within * 100.0));
-        }
-        if let Some(within) = rules.within_absolute {
-            parts.push(format!("within {within} of the paper's value"));
-        }
-        if let Some(least) = rules.at_least {
-            parts.push(format!("at least {least}"));
-        }
-        if let Some(most) = rules.at_most {
-            parts.push(format!("at most {most}"));
-        }
-        if !self.order.is_empty() {
-            parts.push(format!("{} numbers in falling order", self.order.len()));
-        }
-        let mut note = format!("Rule: {}.", parts.join(", "));
-        if !is_sized {
-            note.push_str(" Checked at the other size only.");
-        } else if is_missing {
-            note.push_str(" Not measured with every seed.");
-        }
-        if !self.text.is_empty() {
-            note.push_str(&format!(" Paper: {}", self.text));
-        }
-        note
+    fn note(&self) -> String {
+        let paper = if self.text.is_empty() { "" } else { " Paper: " };
+        format!("{}{paper}{}", self.rule.words(), self.text)
     }
 }
 
-impl Reproduction {
-    /// Whether no claim that was measured fails.
+/// Gives every difference its cause, and says whether the experiments that it names show it.
+pub(crate) fn settle(claims: &[Claim], results: &mut [ClaimResult]) {
+    let outcomes: Vec<(String, Verdict)> =
+        results.iter().map(|result| (result.id.clone(), result.verdict)).collect();
+    for result in results.iter_mut().filter(|result| result.verdict == Verdict::Differs) {
+        let cause =
+            claims.iter().find(|claim| claim.id == result.id).and_then(|c| c.cause.as_ref());
+        let Some(cause) = cause else {
+            result.cause = "The cause is not known.".to_owned();
+            continue;
+        };
+        let failed = cause.shown_by.iter().find(|id| {
+            !outcomes.iter().any(|(other, verdict)| {
+                other == *id && matches!(verdict, Verdict::Reproduced | Verdict::Better)
+            })
+        });
+        result.is_shown = failed.is_none();
+        result.cause = match failed {
+            None => format!("{} Shown by {}.", cause.text, cause.shown_by.join(", ")),
+            Some(id) => format!("{} Not shown by this run: see {id}.", cause.text),
+        };
+    }
+}
+
+impl ClaimResult {
+    /// Whether it differs from the paper and no experiment of the run shows why.
     #[must_use]
-    pub fn holds(&self) -> bool {
-        self.claims.iter().all(|claim| claim.holds != Some(false))
+    pub fn is_unexplained(&self) -> bool {
+        self.verdict == Verdict::Differs && !self.is_shown
     }
 }

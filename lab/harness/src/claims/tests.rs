@@ -39,6 +39,8 @@ response = "y"
 factors = { W = "window" }
 "#;
 
+const WIDE: &str = "band = [-1e9, 1e9]\nband_reason = \"any\"\n";
+
 fn experiment() -> Experiment {
     let folder = Folder::Disk("/".into());
     let scenario = Scenario::parse("s.toml", SCENARIO, folder).expect("readable");
@@ -77,15 +79,13 @@ fn results() -> Results {
 fn claims(text: &str) -> Result<Claims, ScenarioError> {
     let folder = tempfile::tempdir().expect("folder");
     std::fs::write(folder.path().join("claims.toml"), text).expect("written");
-    std::fs::write(folder.path().join("t.csv"), "A,y\n-1,1\n1,3\n").expect("written");
     let folder = Folder::Disk(folder.path().to_path_buf());
     Claims::load(&Paper { id: "x".into(), folder })
 }
 
 fn claim_of(lines: &str) -> Result<Claim, ScenarioError> {
     let head = "paper = \"x\"\n[[claim]]\nid = \"i\"\nfigure = \"f\"\nmetric = \"m\"\n";
-    let scenario = if lines.contains("data =") { "" } else { "scenario = \"s\"\n" };
-    Ok(claims(&format!("{head}{scenario}{lines}"))?.claims.remove(0))
+    Ok(claims(&format!("{head}scenario = \"s\"\n{lines}"))?.claims.remove(0))
 }
 
 fn evaluated(lines: &str) -> ClaimResult {
@@ -96,7 +96,7 @@ fn evaluated(lines: &str) -> ClaimResult {
 }
 
 fn measured(measure: &str) -> f64 {
-    let result = evaluated(&format!("measure = \"{measure}\"\nat_least = 0\n"));
+    let result = evaluated(&format!("measure = \"{measure}\"\n{WIDE}"));
     result.measured.unwrap_or(f64::NAN)
 }
 
@@ -128,87 +128,170 @@ fn expressions_are_computed() {
 
 #[test]
 fn a_ratio_has_the_interval_of_its_seeds() {
-    let ratio = evaluated("measure = \"mean(y, window=2) / mean(y, window=1)\"\nat_least = 2\n");
-    assert_eq!((ratio.low, ratio.high), (Some(2.0), Some(2.0)));
-    let mean = evaluated("measure = \"mean(y, window=1)\"\nat_least = 2\n");
-    // 11, 12, 13: t(2) / sqrt(3) = 2.484.
-    assert!((mean.high.expect("measured") - 14.484).abs() < 1e-3);
+    let ratio = evaluated(&format!("measure = \"mean(y, window=2) / mean(y, window=1)\"\n{WIDE}"));
+    assert_eq!(ratio.interval, Some([2.0, 2.0]));
+    let mean = evaluated(&format!("measure = \"mean(y, window=1)\"\n{WIDE}"));
+    // 11, 12, 13: 12 +- t(2) / sqrt(3) = 2.484.
+    let [low, high] = mean.interval.expect("measured");
+    assert!((high - 14.484).abs() < 1e-3 && (low - 9.516).abs() < 1e-3);
 }
 
 #[test]
-fn rules_hold_or_not() {
-    let y = "measure = \"mean(y, window=1)\"\n";
-    for (rule, holds) in [
-        ("at_least = 12", true),
-        ("at_least = 12.1", false),
-        ("at_most = 12", true),
-        ("at_most = 11.9", false),
-        ("at_least = 1\nat_most = 11", false),
-        ("paper = 11\nwithin = 0.1", true),
-        ("paper = 10\nwithin = 0.1", false),
-        ("paper = 10\nwithin_absolute = 2", true),
-        ("order = [\"mean(y, window=2)\", \"mean(y, window=1)\"]", true),
-        ("order = [\"mean(y, window=1)\", \"mean(y, window=2)\"]", false),
-        ("order = [\"1\", \"1\"]", false),
+fn the_interval_gives_the_verdict() {
+    use Verdict::{Better, Differs, NotMeasured, Reproduced};
+    // The interval is 9.516 to 14.484.
+    for (band, better, verdict) in [
+        ("[9, 15]", "", Reproduced),
+        ("[12, 15]", "", NotMeasured),
+        ("[9, 12]", "", NotMeasured),
+        ("[1, 9]", "", Differs),
+        ("[15, 20]", "", Differs),
+        ("[1, 9]", "above", Better),
+        ("[1, 9]", "below", Differs),
+        ("[15, 20]", "below", Better),
+        ("[9, 12]", "above", Reproduced),
+        ("[9, 12]", "below", NotMeasured),
+        ("[12, 15]", "below", Reproduced),
+        ("[10, 14]", "below", NotMeasured),
     ] {
-        assert_eq!(evaluated(&format!("{y}{rule}\n")).holds, Some(holds), "{rule}");
+        let better = match better {
+            "" => String::new(),
+            side => format!("better = {{ side = \"{side}\", reason = \"faster\" }}\n"),
+        };
+        let result = evaluated(&format!(
+            "measure = \"mean(y, window=1)\"\nband = {band}\nband_reason = \"r\"\n{better}"
+        ));
+        assert_eq!(result.verdict, verdict, "{band} {better}");
+        assert_eq!(result.cause == "faster", verdict == Better);
     }
-    let order = evaluated("order = [\"mean(y, window=2)\", \"mean(y, window=1)\"]\n");
-    assert_eq!(order.measured, Some(2.0));
-    assert_eq!(evaluated(&format!("{y}at_least = 99\nsizes = [\"full\"]\n")).holds, None);
 }
 
 #[test]
-fn what_cannot_be_measured_with_every_seed_does_not_hold() {
+fn orders_are_reproduced_by_a_lead_that_is_sure() {
+    for (order, verdict, measured) in [
+        ("\"mean(y, window=2)\", \"mean(y, window=1)\"", Verdict::Reproduced, 0.5),
+        ("\"mean(y, window=1)\", \"mean(y, window=2)\"", Verdict::Differs, -0.5),
+        ("\"2\", \"1\", \"1\"", Verdict::Differs, 0.0),
+        ("\"0\", \"0\"", Verdict::Differs, 0.0),
+        // 11 to 13 beside 12: one seed says so, one says otherwise.
+        ("\"mean(y, window=1)\", \"12\"", Verdict::NotMeasured, 0.0),
+    ] {
+        let result = evaluated(&format!("order = [{order}]\n"));
+        assert_eq!(result.verdict, verdict, "{order}");
+        assert!((result.measured.expect("measured") - measured).abs() < 0.01, "{order}");
+        assert_eq!(result.band, [0.0, 1.0]);
+    }
+}
+
+#[test]
+fn what_is_missing_is_not_measured() {
     for measure in ["first_time(y, 11, window=1)", "mean(y, window=1) / 0"] {
-        let result = evaluated(&format!("measure = \"{measure}\"\nat_least = 1\n"));
-        assert_eq!((result.measured, result.holds), (None, Some(false)), "{measure}");
-        assert!(result.note.contains("Not measured with every seed"));
+        let result = evaluated(&format!("measure = \"{measure}\"\n{WIDE}"));
+        assert_eq!((result.measured, result.verdict), (None, Verdict::NotMeasured), "{measure}");
+        assert!(result.cause.contains("Some seed gave no number"));
     }
+    let other_size = evaluated(&format!("measure = \"mean(y)\"\nsizes = [\"full\"]\n{WIDE}"));
+    assert_eq!(other_size.verdict, Verdict::NotMeasured);
+    let claim = claim_of(&format!("measure = \"mean(y, window=1)\"\n{WIDE}")).expect("right");
+    let none = claim.evaluate(Some(&experiment()), &Results::default());
+    assert_eq!((none.verdict, none.cause.as_str()), (Verdict::NotMeasured, "Runs are missing."));
+    let mut two_seeds = experiment();
+    two_seeds.seeds.pop();
+    let result = claim.evaluate(Some(&two_seeds), &results());
+    assert_eq!((result.verdict, result.measured), (Verdict::NotMeasured, Some(11.5)));
+    assert_eq!(result.cause, "A verdict takes 3 seeds; these are 2.");
+}
+
+/// Three claims: one that differs, and two experiments, of which the second is not confirmed.
+fn settled(shown_by: &str) -> Vec<ClaimResult> {
+    let one = |id: &str, band: &str| {
+        format!(
+            "[[claim]]\nid = \"{id}\"\nfigure = \"f\"\nmetric = \"m\"\nscenario = \"s\"\n\
+             measure = \"mean(y, window=1)\"\nband = {band}\nband_reason = \"r\"\n"
+        )
+    };
+    let all = claims(&format!(
+        "paper = \"x\"\n{}cause = {{ text = \"Slower disk.\", shown_by = [{shown_by}] }}\n{}{}",
+        one("differs", "[1, 2]"),
+        one("sure", "[9, 15]"),
+        one("unsure", "[12, 15]")
+    ))
+    .unwrap_or_else(|error| panic!("{error}"));
+    let evaluate = |claim: &Claim| claim.evaluate(Some(&experiment()), &results());
+    let mut found: Vec<ClaimResult> = all.claims.iter().map(evaluate).collect();
+    settle(&all.claims, &mut found);
+    found
 }
 
 #[test]
-fn nothing_is_said_of_runs_that_are_missing() {
-    let claim = claim_of("measure = \"mean(y, window=1)\"\nat_least = 1\n")
-        .unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(claim.evaluate(Some(&experiment()), &Results::default()).holds, None);
+fn a_cause_counts_when_its_experiments_come_out() {
+    let found = settled("\"sure\"");
+    assert!(found[0].is_shown && !found[0].is_unexplained());
+    assert_eq!(found[0].cause, "Slower disk. Shown by sure.");
+    let found = settled("\"sure\", \"unsure\"");
+    assert!(found[0].is_unexplained());
+    assert_eq!(found[0].cause, "Slower disk. Not shown by this run: see unsure.");
 }
 
 #[test]
-fn tables_of_a_paper_need_no_scenario() {
-    let claim = claim_of("data = \"t.csv\"\nmeasure = \"variation(A)\"\npaper = 100\nwithin = 0\n")
-        .unwrap_or_else(|error| panic!("{error}"));
-    claim.check(None).expect("right");
-    assert_eq!(claim.evaluate(None, &Results::default()).holds, Some(true));
+fn models_need_no_scenario() {
+    let head = "paper = \"x\"\n[[claim]]\nid = \"i\"\nfigure = \"f\"\nmetric = \"m\"\n";
+    // Erlang's loss of two servers at load 1 is 1/5.
+    let text = format!("{head}measure = \"nqueue_loss(2, 1, 1)\"\n{WIDE}");
+    let claim = claims(&text).unwrap_or_else(|error| panic!("{error}")).claims.remove(0);
+    let result = claim.evaluate(None, &Results::default());
+    assert!((result.measured.expect("a number") - 0.2).abs() < 1e-9);
+    assert_eq!(result.verdict, Verdict::Reproduced);
+    let limit = "pipeline_limit(4700, 1e9, 4000, 1e9, 4000, 0.25, 0, 1, 1)";
+    let text = format!("{head}measure = \"{limit}\"\n{WIDE}");
+    let claim = claims(&text).unwrap_or_else(|error| panic!("{error}")).claims.remove(0);
+    assert_eq!(claim.evaluate(None, &Results::default()).measured, Some(4700.0));
+    let wrong = claims(&format!("{head}measure = \"mean(y)\"\n{WIDE}")).expect_err("no scenario");
+    assert!(wrong.to_string().contains("`mean` is about results; name the `scenario`"), "{wrong}");
 }
 
 #[test]
 fn wrong_claims_are_refused_with_their_line() {
+    let wide = |lines: &str| format!("{lines}\n{WIDE}");
     for (lines, expected) in [
         (
-            "measure = \"mean(y\"\nat_least = 0",
+            wide("measure = \"mean(y\""),
             "x/claims.toml:7: claim[0].measure: in \"mean(y\": the end where `,` or `)`",
         ),
-        ("measure = \"y\"\nat_least = 0", "`y` stands alone; write a function such as mean(y)"),
+        (wide("measure = \"y\""), "`y` stands alone; write a function such as mean(y)"),
+        (wide("measure = \"meen(y)\""), "there is no function `meen`; did you mean `mean`?"),
+        (wide("measure = \"slope(y)\""), "`slope` takes 1 name and 2 numbers, not 1 and 0"),
+        (wide("measure = \"nqueue_loss(1)\""), "`nqueue_loss` takes 3 numbers and nothing else"),
+        (wide("measure = \"1 1\""), "\"1\" where an operator or the end should be"),
+        ("measure = \"mean(y)\"".into(), "claim[0]: is either a `measure` with a `band`"),
         (
-            "measure = \"meen(y)\"\nat_least = 0",
-            "there is no function `meen`; did you mean `mean`?",
+            "measure = \"mean(y)\"\nband = [1]\nband_reason = \"r\"".into(),
+            "x/claims.toml:8: claim[0].band",
         ),
-        ("measure = \"slope(y)\"\nat_least = 0", "`slope` takes 1 name and 2 numbers, not 1 and 0"),
-        ("measure = \"1 1\"\nat_least = 0", "\"1\" where an operator or the end should be"),
-        ("measure = \"mean(y)\"", "claim[0]: has no rule"),
         (
-            "measure = \"mean(y)\"\nwithin = 0.1",
-            "x/claims.toml:8: claim[0].within: compares with `paper`",
+            "measure = \"mean(y)\"\nband = [2, 1]\nband_reason = \"r\"".into(),
+            "x/claims.toml:8: claim[0].band: needs two finite numbers, the lower one first",
         ),
-        ("at_least = 1", "claim[0]: lacks `measure`"),
-        ("measure = \"1\"\nat_leest = 1", "x/claims.toml:8: claim[0]: unknown key `at_leest`"),
         (
-            "data = \"no.csv\"\nmeasure = \"1\"\nat_least = 0",
-            "x/claims.toml:6: claim[0].data: cannot read",
+            "measure = \"mean(y)\"\nband = [1, 2]".into(),
+            "x/claims.toml:8: claim[0].band: lacks its reason",
+        ),
+        ("band = [1, 2]\nband_reason = \"r\"".into(), "claim[0]: is either"),
+        (wide("order = [\"1\", \"2\"]"), "claim[0]: is either"),
+        (
+            wide("measure = \"1\"\nat_least = 1"),
+            "x/claims.toml:8: claim[0]: unknown key `at_least`",
+        ),
+        (
+            wide("measure = \"1\"\ncause = { text = \"t\", shown_by = [] }"),
+            "claim[0].cause: names no experiment",
+        ),
+        (
+            wide("measure = \"1\"\ncause = { text = \"t\", shown_by = [\"j\"] }"),
+            "claim[0].cause: there is no other claim \"j\"",
         ),
     ] {
-        let error = claim_of(lines).expect_err(lines).to_string();
+        let error = claim_of(&lines).expect_err(&lines).to_string();
         assert!(error.contains(expected), "{lines}\n  gave     {error}\n  expected {expected}");
     }
     for (measure, expected) in [
@@ -217,8 +300,77 @@ fn wrong_claims_are_refused_with_their_line() {
         ("mean(y, window=3)", "axis \"window\" has no value \"3\""),
         ("variation(WX)", "there is no effect \"WX\"; did you mean `W`?"),
     ] {
-        let claim = claim_of(&format!("measure = \"{measure}\"\nat_least = 0\n")).expect("parsed");
+        let claim = claim_of(&format!("measure = \"{measure}\"\n{WIDE}")).expect("parsed");
         let error = claim.check(Some(&experiment())).expect_err(measure).to_string();
         assert!(error.contains(expected), "{measure}\n  gave     {error}\n  expected {expected}");
     }
+}
+
+fn kept(id: &str, verdict: Verdict, commit: &str) -> KeptClaim {
+    let result = ClaimResult { id: id.into(), verdict, ..settled("\"sure\"").remove(1) };
+    KeptClaim { result, arm: Some(Arm::Sim), commit: commit.into(), date: "2026-01-02".into() }
+}
+
+#[test]
+fn kept_verdicts_stay_until_they_are_measured_anew() {
+    let none = Claims { paper: "x".into(), title: String::new(), claims: Vec::new() };
+    let before = Kept {
+        paper: "x".into(),
+        size: Size::Full,
+        claims: vec![
+            kept("stays", Verdict::Reproduced, "old"),
+            kept("again", Verdict::Reproduced, "old"),
+            kept("gone", Verdict::Reproduced, "old"),
+            KeptClaim {
+                result: ClaimResult {
+                    band: [7.0, 8.0],
+                    ..kept("rule", Verdict::Differs, "").result
+                },
+                ..kept("rule", Verdict::Differs, "old")
+            },
+        ],
+    };
+    let new = vec![
+        kept("again", Verdict::Better, "new"),
+        kept("stays", Verdict::NotMeasured, "new"),
+        kept("rule", Verdict::NotMeasured, "new"),
+    ];
+    let after = Kept::update(Some(before), &none, Size::Full, new);
+    let all: Vec<(&str, Verdict, &str)> = after
+        .claims
+        .iter()
+        .map(|one| (one.result.id.as_str(), one.result.verdict, one.commit.as_str()))
+        .collect();
+    let expected = [
+        ("again", Verdict::Better, "new"),
+        ("stays", Verdict::Reproduced, "old"),
+        ("rule", Verdict::NotMeasured, "new"),
+    ];
+    assert_eq!(all, expected);
+}
+
+#[test]
+fn the_readme_shows_what_is_kept() {
+    let folder = tempfile::tempdir().expect("folder");
+    let readme = folder.path().join("README.md");
+    let file = |size, claims| Kept { paper: "x".into(), size, claims };
+    let full = file(
+        Size::Full,
+        vec![kept("one", Verdict::Reproduced, "c1"), kept("two", Verdict::NotMeasured, "c1")],
+    );
+    std::fs::write(&readme, "# Paper\n").expect("written");
+    let error = full.write(folder.path()).expect_err("no marks").to_string();
+    assert!(error.contains("has no place for the verdicts"), "{error}");
+    let marks = "# Paper\n<!-- verdicts: written by `weir lab reproduce --record` -->\nold\n\
+                 <!-- end of verdicts -->\nThe rest.\n";
+    std::fs::write(&readme, marks).expect("written");
+    full.write(folder.path()).expect("written");
+    let smoke = file(Size::Smoke, vec![kept("two", Verdict::Reproduced, "c2")]);
+    smoke.write(folder.path()).expect("written");
+    let text = std::fs::read_to_string(&readme).expect("there");
+    assert!(text.contains("2 reproduced, 0 better, 0 differs, 0 not measured"), "{text}");
+    assert!(text.contains("| reproduced | sim, full, c1, 2026-01-02 |"), "{text}");
+    assert!(text.contains("| reproduced | sim, smoke, c2, 2026-01-02 |"), "{text}");
+    assert!(!text.contains("old") && text.ends_with("<!-- end of verdicts -->\nThe rest.\n"));
+    assert_eq!(Kept::read(folder.path(), Size::Full).expect("there"), Some(full));
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::markdown;
-use super::{ClaimRow, Graphic, Holds, Report, Section, Table};
+use super::{ClaimRow, Graphic, Report, Section, Table, Verdict};
 use crate::draw::escape;
 use crate::readable;
 
@@ -67,12 +67,13 @@ fn warnings(out: &mut String, all: &[String]) {
     put(out, format_args!("</ul></div>"));
 }
 
-/// Class and word of a verdict. The word carries the meaning, the colour repeats it.
-fn verdict(holds: Holds) -> (&'static str, &'static str) {
-    match holds {
-        Holds::Yes => ("yes", "✓ holds"),
-        Holds::No => ("no", "✗ does not"),
-        Holds::NotApplicable => ("none", "not measured"),
+/// Class and mark of a verdict. Its words carry the meaning, the colour repeats it.
+fn style(verdict: Verdict) -> (&'static str, &'static str) {
+    match verdict {
+        Verdict::Reproduced => ("yes", "✓ "),
+        Verdict::Better => ("yes", "▲ "),
+        Verdict::Differs => ("no", "✗ "),
+        Verdict::NotMeasured => ("none", ""),
     }
 }
 
@@ -81,14 +82,11 @@ fn claims(out: &mut String, all: &[ClaimRow]) {
         return;
     }
     put(out, format_args!("<h2>Paper and measurement</h2>\n<ul class=\"tally\">"));
-    for (holds, word) in
-        [(Holds::Yes, "hold"), (Holds::No, "do not"), (Holds::NotApplicable, "not measured")]
-    {
-        let count = all.iter().filter(|claim| claim.holds == holds).count();
+    for verdict in Verdict::ALL {
+        let count = all.iter().filter(|claim| claim.verdict == verdict).count();
         if count > 0 {
-            let word = if count == 1 && holds == Holds::Yes { "holds" } else { word };
-            let word = if count == 1 && holds == Holds::No { "does not" } else { word };
-            put(out, format_args!("<li class=\"{}\">{count} {word}</li>", verdict(holds).0));
+            let (class, words) = (style(verdict).0, verdict.words());
+            put(out, format_args!("<li class=\"{class}\">{count} {words}</li>"));
         }
     }
     put(
@@ -97,52 +95,51 @@ fn claims(out: &mut String, all: &[ClaimRow]) {
             "</ul>\n<div class=\"scroll\" role=\"region\" aria-label=\"Claims\" tabindex=\"0\">\
          <table class=\"claims\">\n<thead><tr><th scope=\"col\">Claim</th><th scope=\"col\">In the \
          paper</th><th scope=\"col\" class=\"number\">Paper</th><th scope=\"col\" class=\"number\">\
-         Measured</th><th scope=\"col\">Holds</th></tr></thead>\n<tbody>"
+         Measured</th><th scope=\"col\">Verdict</th></tr></thead>\n<tbody>"
         ),
     );
     for claim in all {
         claim_row(out, claim);
     }
-    put(out, format_args!("</tbody></table></div>"));
-    if all.iter().any(|claim| claim.low.is_some()) {
-        put(
-            out,
-            format_args!(
-                "<p class=\"small\">Brackets are 95 % confidence intervals over seeds.</p>"
-            ),
-        );
-    }
+    put(
+        out,
+        format_args!(
+            "</tbody></table></div><p class=\"small\">Under the paper's value: the band that \
+             counts as reproduced. Under ours: the 95 % confidence interval over seeds, which \
+             decides the verdict.</p>"
+        ),
+    );
 }
 
 fn claim_row(out: &mut String, claim: &ClaimRow) {
     let value = |value: Option<f64>| {
         value.map_or("–".to_owned(), |value| escape(&readable(value, &claim.unit)))
     };
-    let interval = match (claim.low, claim.high) {
-        (Some(low), Some(high)) => format!(
-            "<span class=\"interval\">[{}, {}]</span>",
-            escape(&readable(low, &claim.unit)),
-            escape(&readable(high, &claim.unit))
-        ),
-        _ => String::new(),
+    let span = |ends: [f64; 2]| {
+        let [low, high] = ends.map(|end| escape(&readable(end, &claim.unit)));
+        format!("<span class=\"interval\">[{low}, {high}]</span>")
     };
-    let note = if claim.note.is_empty() {
-        String::new()
-    } else {
-        format!("<span class=\"note\">{}</span>", markdown::inline(&claim.note))
+    let note = |text: &str| match text {
+        "" => String::new(),
+        text => format!("<span class=\"note\">{}</span>", markdown::inline(text)),
     };
-    let (class, word) = verdict(claim.holds);
+    let (class, mark) = style(claim.verdict);
     put(
         out,
         format_args!(
-            "<tr id=\"claim-{id}\"><td class=\"metric\">{}<span class=\"id\">{id}</span>{note}</td>\
-         <td class=\"where\">{}</td><td class=\"number\">{}</td>\
-         <td class=\"number\">{}{interval}</td>\
-         <td><span class=\"verdict {class}\">{word}</span></td></tr>",
+            "<tr id=\"claim-{id}\"><td class=\"metric\">{}<span class=\"id\">{id}</span>{}{}</td>\
+         <td class=\"where\">{}</td><td class=\"number\">{}{}</td>\
+         <td class=\"number\">{}{}</td>\
+         <td><span class=\"verdict {class}\">{mark}{}</span></td></tr>",
             escape(&claim.metric),
+            note(&claim.note),
+            note(&claim.cause),
             escape(&claim.figure),
             value(claim.paper),
+            span(claim.band),
             value(claim.measured),
+            claim.interval.map(span).unwrap_or_default(),
+            claim.verdict.words(),
             id = escape(&claim.id),
         ),
     );

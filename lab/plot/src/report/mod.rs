@@ -41,18 +41,37 @@ pub struct Report {
     pub facts: Vec<(String, String)>,
 }
 
-/// Whether a claim holds.
+/// What was found of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Holds {
-    /// Measured, and within the stated bounds.
-    Yes,
-    /// Measured, and outside of them.
-    No,
-    /// Not measured, or nothing to compare with.
-    NotApplicable,
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// As the paper says.
+    Reproduced,
+    /// Beyond what the paper says, on the good side.
+    Better,
+    /// Otherwise than the paper says.
+    Differs,
+    /// Not measured, or not well enough to tell.
+    NotMeasured,
 }
 
-/// One line of the table paper / measured / holds.
+impl Verdict {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Reproduced, Self::Better, Self::Differs, Self::NotMeasured];
+
+    /// In words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Reproduced => "reproduced",
+            Self::Better => "better",
+            Self::Differs => "differs",
+            Self::NotMeasured => "not measured",
+        }
+    }
+}
+
+/// One line of the table of claims.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClaimRow {
     /// Short name, unique in the report.
@@ -63,18 +82,20 @@ pub struct ClaimRow {
     pub metric: String,
     /// The paper's value, if it gives a number.
     pub paper: Option<f64>,
+    /// What is as the paper says: lower and upper end.
+    pub band: [f64; 2],
     /// Ours: the mean over seeds.
     pub measured: Option<f64>,
-    /// Lower end of the measured 95 % confidence interval.
-    pub low: Option<f64>,
-    /// Upper end of the measured 95 % confidence interval.
-    pub high: Option<f64>,
-    /// Unit of all four.
+    /// The measured 95 % confidence interval.
+    pub interval: Option<[f64; 2]>,
+    /// Unit of all of them.
     pub unit: String,
-    /// Whether the claim holds.
-    pub holds: Holds,
-    /// The rule of comparison, and why a claim fails if it does.
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Why the band has these ends, and what the paper says.
     pub note: String,
+    /// Why it is not as the paper says; empty where it is.
+    pub cause: String,
 }
 
 /// A part of the body.

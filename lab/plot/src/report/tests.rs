@@ -1,18 +1,19 @@
-use super::{ClaimRow, Graphic, Holds, Report, Section, Table};
+use super::{ClaimRow, Graphic, Report, Section, Table, Verdict};
 use crate::{Axis, Figure, Point, Series};
 
-fn claim(id: &str, holds: Holds) -> ClaimRow {
+fn claim(id: &str, verdict: Verdict) -> ClaimRow {
     ClaimRow {
         id: id.to_owned(),
         figure: "Table 6".to_owned(),
         metric: "variation by payload".to_owned(),
         paper: Some(50.7),
-        measured: (holds != Holds::NotApplicable).then_some(48.0),
-        low: Some(47.5),
-        high: Some(48.25),
+        band: [45.0, 56.0],
+        measured: (verdict != Verdict::NotMeasured).then_some(48.0),
+        interval: Some([47.5, 48.25]),
         unit: "%".to_owned(),
-        holds,
+        verdict,
         note: "within 5 points".to_owned(),
+        cause: if verdict == Verdict::Differs { "another disk".to_owned() } else { String::new() },
     }
 }
 
@@ -33,9 +34,9 @@ fn report() -> Report {
         arm: "simulator".to_owned(),
         machine: "2 cores".to_owned(),
         claims: vec![
-            claim("one", Holds::Yes),
-            claim("two", Holds::No),
-            claim("three", Holds::NotApplicable),
+            claim("one", Verdict::Reproduced),
+            claim("two", Verdict::Differs),
+            claim("three", Verdict::NotMeasured),
         ],
         sections: vec![Section {
             heading: "Results <1>".to_owned(),
@@ -112,7 +113,10 @@ fn claims_come_before_the_body_with_their_verdicts() {
     let html = report().to_html();
     let table = html.find("class=\"claims\"").expect("claims");
     assert!(table < html.find("Results &lt;1&gt;").expect("section"));
-    for text in ["1 holds", "1 does not", "1 not measured", "50.7 %", "48 %", "[47.5 %, 48.25 %]"] {
+    for text in ["1 reproduced", "1 differs", "1 not measured", "50.7 %", "48 %"] {
+        assert!(html.contains(text), "{text}");
+    }
+    for text in ["[45 %, 56 %]", "[47.5 %, 48.25 %]", "within 5 points", "another disk"] {
         assert!(html.contains(text), "{text}");
     }
     assert_eq!(html.matches("<span class=\"verdict").count(), 3);
@@ -164,12 +168,13 @@ fn drawings_that_run_or_fetch_are_refused() {
 fn the_terminal_gets_a_table() {
     let text = report().claims_text();
     let lines: Vec<&str> = text.lines().collect();
-    assert!(lines[0].starts_with("holds  claim"), "{text}");
-    assert!(lines[2].starts_with("yes    one"), "{text}");
-    assert!(lines[2].ends_with("50.7 %      48 %  [47.5 %, 48.25 %]"), "{text}");
-    assert!(lines[3].starts_with("NO     two"), "{text}");
-    assert!(lines[4].trim() == "within 5 points", "a claim that fails says why: {text}");
-    assert_eq!(lines.last(), Some(&"1 of 3 claims hold, 1 do not, 1 not measured"));
+    assert!(lines[0].starts_with("verdict       claim"), "{text}");
+    assert!(lines[2].starts_with("reproduced    one"), "{text}");
+    assert!(lines[2].ends_with("50.7 %  [45 %, 56 %]      48 %  [47.5 %, 48.25 %]"), "{text}");
+    assert!(lines[3].starts_with("differs       two"), "{text}");
+    assert!(lines[4].trim() == "another disk", "a claim that differs says why: {text}");
+    let counts = "3 claims: 1 reproduced, 0 better, 1 differs, 1 not measured";
+    assert_eq!(lines.last(), Some(&counts));
     let mut hostile = report();
     hostile.claims[0].metric = "a\u{1b}[2J\nb".to_owned();
     assert!(!hostile.claims_text().contains('\u{1b}'));

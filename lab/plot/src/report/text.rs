@@ -1,6 +1,6 @@
 //! The table of claims for a terminal.
 
-use super::{ClaimRow, Holds, Report};
+use super::{ClaimRow, Report, Verdict};
 use crate::readable;
 
 /// Columns wider than this are wrapped by the terminal anyway; the note goes to its own line.
@@ -8,7 +8,8 @@ const METRIC_MAX: usize = 44;
 
 /// See [`Report::claims_text`].
 pub(super) fn claims(report: &Report) -> String {
-    let heading = ["holds", "claim", "figure", "metric", "paper", "measured", "95 % interval"];
+    let heading =
+        ["verdict", "claim", "figure", "metric", "paper", "band", "measured", "95 % interval"];
     let mut rows: Vec<Vec<String>> = vec![heading.iter().map(ToString::to_string).collect()];
     rows.extend(report.claims.iter().map(row));
     let widths: Vec<usize> = (0..heading.len())
@@ -30,45 +31,35 @@ pub(super) fn claims(report: &Report) -> String {
             out.push_str(&"-".repeat(rule));
             out.push('\n');
         } else if let Some(claim) = report.claims.get(index - 1)
-            && claim.holds != Holds::Yes
-            && !claim.note.is_empty()
+            && !claim.cause.is_empty()
         {
-            out.push_str(&format!("{}  {}\n", " ".repeat(widths[0]), one_line(&claim.note)));
+            out.push_str(&format!("{}  {}\n", " ".repeat(widths[0]), one_line(&claim.cause)));
         }
     }
-    let count = |holds: Holds| report.claims.iter().filter(|c| c.holds == holds).count();
-    out.push_str(&format!(
-        "{} of {} claims hold, {} do not, {} not measured\n",
-        count(Holds::Yes),
-        report.claims.len(),
-        count(Holds::No),
-        count(Holds::NotApplicable)
-    ));
+    let counts = Verdict::ALL.map(|verdict| {
+        let count = report.claims.iter().filter(|claim| claim.verdict == verdict).count();
+        format!("{count} {}", verdict.words())
+    });
+    out.push_str(&format!("{} claims: {}\n", report.claims.len(), counts.join(", ")));
     out
 }
 
 fn row(claim: &ClaimRow) -> Vec<String> {
     let value =
         |value: Option<f64>| value.map_or("-".to_owned(), |value| readable(value, &claim.unit));
-    let interval = match (claim.low, claim.high) {
-        (Some(low), Some(high)) => {
-            format!("[{}, {}]", readable(low, &claim.unit), readable(high, &claim.unit))
-        }
-        _ => "-".to_owned(),
-    };
-    let holds = match claim.holds {
-        Holds::Yes => "yes",
-        Holds::No => "NO",
-        Holds::NotApplicable => "n/a",
+    let span = |ends: [f64; 2]| {
+        let [low, high] = ends.map(|end| readable(end, &claim.unit));
+        format!("[{low}, {high}]")
     };
     vec![
-        holds.to_owned(),
+        claim.verdict.words().to_owned(),
         one_line(&claim.id),
         one_line(&claim.figure),
         cut(&one_line(&claim.metric)),
         value(claim.paper),
+        span(claim.band),
         value(claim.measured),
-        interval,
+        claim.interval.map_or("-".to_owned(), span),
     ]
 }
 

@@ -50,11 +50,18 @@ pub(crate) struct RunArgs {
     check: bool,
 }
 
-/// Run all scenarios that a paper's claims need, and say which claims hold
+/// Run all scenarios that a paper's claims need, and give the verdict on each claim: reproduced,
+/// better, differs, not measured
 #[derive(clap::Args)]
 pub(crate) struct ReproduceArgs {
     /// A paper of `weir lab list`, or a folder with claims.toml
     paper: String,
+    /// Run this scenario alone; may be repeated
+    #[arg(long = "scenario", value_name = "NAME")]
+    scenarios: Vec<String>,
+    /// Keep the verdicts in the paper's folder, with commit and day, and show them in its README
+    #[arg(long)]
+    record: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -242,9 +249,11 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> anyhow::Result<()> {
         reference: args.paper.clone(),
         size: args.common.size(),
         arm: args.common.arm(),
+        scenarios: args.scenarios.clone(),
         out: args.common.out.clone(),
     };
-    let paper = PaperSession::new(&order, &program())?;
+    let program = program();
+    let paper = PaperSession::new(&order, &program)?;
     let options = args.common.options()?;
     for session in &paper.sessions {
         run_shown(session, &options)?;
@@ -256,9 +265,13 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> anyhow::Result<()> {
         show_claims(&reproduction)?;
         outln!("report: {}", path.display())?;
     }
-    if reproduction.claims.iter().all(|claim| claim.holds.is_none()) {
+    if reproduction.claims.iter().all(|claim| claim.measured.is_none()) {
         let text = format!("none of the claims of {} was measured; leave --arm out", args.paper);
         return Err(SessionError::Usage(text).into());
+    }
+    if args.record {
+        let folder = paper.record(&reproduction, &program.date)?;
+        eprintln!("recorded in {}", folder.display());
     }
     fail_of(&reproduction.claims)
 }
@@ -313,7 +326,7 @@ fn show(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
 }
 
 fn fail_of(claims: &[ClaimResult]) -> anyhow::Result<()> {
-    let failed = claims.iter().filter(|claim| claim.holds == Some(false));
+    let failed = claims.iter().filter(|claim| claim.is_unexplained());
     let failed: Vec<String> = failed.map(|claim| claim.id.clone()).collect();
     if failed.is_empty() { Ok(()) } else { Err(ClaimsFail(failed).into()) }
 }
