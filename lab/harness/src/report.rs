@@ -282,6 +282,7 @@ pub fn head(title: &str, command: &str, parts: &[ScenarioReport<'_>]) -> Report 
                 part.experiment.header.id
             ));
         }
+        warnings.extend(not_settled(part));
         if part.experiment.size == crate::Size::Smoke {
             warnings.push(format!(
                 "{}: a smoke run, shorter and smaller than the full one.",
@@ -303,6 +304,33 @@ pub fn head(title: &str, command: &str, parts: &[ScenarioReport<'_>]) -> Report 
         facts: parts.iter().flat_map(facts).collect(),
         ..Report::default()
     }
+}
+
+/// Names the points at which round-trip times grew to the end in most runs.
+fn not_settled(part: &ScenarioReport<'_>) -> Option<String> {
+    let experiment = part.experiment;
+    let names: Vec<String> = (0..experiment.points.len())
+        .filter(|point| {
+            let settled: Vec<bool> = part
+                .results
+                .of_point(*point)
+                .filter_map(|record| Some(record.measured.settled?.is_settled))
+                .collect();
+            settled.iter().filter(|is_settled| !**is_settled).count() * 2 > settled.len()
+        })
+        .map(|point| {
+            let coordinates = experiment.coordinates(&experiment.points[point]);
+            let words = coordinates.iter().map(|(axis, label)| format!("{axis} {label}"));
+            words.collect::<Vec<_>>().join(", ")
+        })
+        .collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "{}: did not settle (overload; times are those of a run of this length): {}.",
+            experiment.header.id,
+            names.join("; ")
+        )
+    })
 }
 
 /// How much the simulator did.

@@ -49,6 +49,8 @@ pub(super) fn value(name: &str, numbers: &[f64]) -> Option<f64> {
         "nqueue_utilisation" => found.utilisation,
         _ => {
             let options = SimulateOptions { arrivals: 200_000, ..SimulateOptions::default() };
+            // What is rarer than one arrival in all of them cannot be told from never.
+            let least = 1.0 / options.arrivals as f64;
             let simulated = nqueue::simulate(&model, &options).ok()?;
             let (mean, half) = (&simulated.solution, &simulated.half_widths);
             let pairs = [
@@ -56,7 +58,10 @@ pub(super) fn value(name: &str, numbers: &[f64]) -> Option<f64> {
                 (found.packets, mean.packets, half.packets),
                 (found.utilisation, mean.utilisation, half.utilisation),
             ];
-            pairs.into_iter().map(|(one, two, half)| (one - two).abs() / half).fold(0.0, f64::max)
+            pairs
+                .into_iter()
+                .map(|(one, two, half)| (one - two).abs() / half.max(least))
+                .fold(0.0, f64::max)
         }
     })
 }

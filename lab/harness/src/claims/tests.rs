@@ -60,7 +60,7 @@ fn results() -> Results {
                     "y".to_owned(),
                     (0..10).map(|i| (f64::from(i) / 10.0, y * f64::from(i) / 10.0)).collect(),
                 )]),
-                distributions: BTreeMap::new(),
+                ..Measured::default()
             };
             let record = Record {
                 point,

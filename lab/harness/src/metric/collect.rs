@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use weir_plan::event::{Event, EventKind, Observer, Queue, RouterSample};
 use weir_plan::{Plan, Role};
 
+use super::settle::{self, Settled, WarmUp};
 use super::{Histogram, Kind, Measure, Metric, Statistic};
 
 /// Places of a distribution that are recorded.
@@ -25,6 +26,9 @@ pub struct Measured {
     /// For metrics with `distribution`: value, and the share of samples at or below it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub distributions: BTreeMap<String, Vec<(f64, f64)>>,
+    /// The warm-up that was left out, where the run was to say so itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settled: Option<Settled>,
 }
 
 /// Takes the events of a run and computes its metrics.
@@ -43,6 +47,8 @@ pub struct Collector {
     duration_ns: u64,
     warm_up_ns: u64,
     bin_ns: u64,
+    /// All events, where the warm-up is known at the end only.
+    held: Option<Vec<Event>>,
 }
 
 /// What a link has done.
@@ -145,15 +151,20 @@ impl Sum {
 
 impl Collector {
     /// A collector of `metrics` for a run of `plan`; `at` holds the nodes of each metric, `None`
-    /// for all. Numbers are those of the time from `warm_up_ns` to the plan's duration; what is
-    /// answered later counts where it was asked for in that time.
+    /// for all. Numbers are those of the time from the warm-up to the plan's duration. Round-trip
+    /// and download times count where they began in that time, however late they end; what else is
+    /// told of Interests and objects counts from the warm-up on, however late.
     #[must_use]
     pub fn new(
         plan: &Plan,
         metrics: &[Metric],
         at: &[Option<Vec<usize>>],
-        warm_up_ns: u64,
+        warm_up: WarmUp,
     ) -> Self {
+        let (warm_up_ns, held) = match warm_up {
+            WarmUp::Fixed(ns) => (ns, None),
+            WarmUp::Auto => (0, Some(Vec::new())),
+        };
         let bin_ns = if plan.sample_ns > 0 { plan.sample_ns } else { plan.duration_ns };
         let bins = plan.duration_ns.div_ceil(bin_ns) as usize;
         let meter = |(metric, at): (&Metric, &Option<Vec<usize>>)| Meter {
@@ -184,6 +195,7 @@ impl Collector {
             duration_ns: plan.duration_ns,
             warm_up_ns,
             bin_ns,
+            held,
         }
     }
 
@@ -322,13 +334,14 @@ impl Collector {
     /// The numbers. Nothing may be observed afterwards.
     #[must_use]
     pub fn finish(mut self) -> Measured {
+        let settled = self.held.take().map(|events| self.settle(&events));
         let spreads = std::mem::take(&mut self.spreads);
         for spread in spreads.values().filter(|spread| spread.waiting.is_empty()) {
             let seconds = (spread.last_ns - spread.start_ns) as f64 / 1e9;
             let node = spread.done.first().copied().unwrap_or(0);
             self.sample(Measure::DistributionTime, spread.start_ns, node, seconds);
         }
-        let mut measured = Measured::default();
+        let mut measured = Measured { settled, ..Measured::default() };
         let time_s = (self.duration_ns - self.warm_up_ns) as f64 / 1e9;
         for meter in &self.meters {
             let metric = &meter.metric;
@@ -349,6 +362,20 @@ impl Collector {
             }
         }
         measured
+    }
+
+    /// Finds the warm-up and takes the events.
+    fn settle(&mut self, events: &[Event]) -> Settled {
+        let times = events.iter().filter_map(|event| match event.kind {
+            EventKind::DataReceived { rtt_ns, .. } => {
+                Some((event.at_ns.saturating_sub(rtt_ns), rtt_ns as f64 / 1e9))
+            }
+            _ => None,
+        });
+        let (start_ns, is_settled) = settle::start_ns(times.collect());
+        self.warm_up_ns = start_ns.min(self.duration_ns / 2);
+        events.iter().for_each(|event| self.observe(event));
+        Settled { warm_up_s: self.warm_up_ns as f64 / 1e9, is_settled }
     }
 
     fn series(&self, meter: &Meter) -> Vec<(f64, f64)> {
@@ -428,12 +455,10 @@ impl Measure {
     const fn counts_late(self) -> bool {
         matches!(
             self,
-            Self::RoundTripTime
-                | Self::DeliveryRate
+            Self::DeliveryRate
                 | Self::DeliveryTime
                 | Self::Loss
                 | Self::NackShare
-                | Self::DownloadTime
                 | Self::DistributionTime
                 | Self::ObjectsCompleted
                 | Self::ObjectsFailed
@@ -444,6 +469,10 @@ impl Measure {
 impl Observer for Collector {
     fn observe(&mut self, event: &Event) {
         use Measure as M;
+        if let Some(held) = &mut self.held {
+            held.push(event.clone());
+            return;
+        }
         let (t, node) = (event.at_ns, event.node);
         match &event.kind {
             EventKind::InterestSent { is_repeated, .. } => {
@@ -457,7 +486,8 @@ impl Observer for Collector {
                 self.share(M::Loss, t, node, 0.0, 1.0);
                 self.share(M::NackShare, t, node, 0.0, 1.0);
                 self.share(M::MarkedShare, t, node, f64::from(u8::from(*is_marked)), 1.0);
-                self.sample(M::RoundTripTime, t, node, *rtt_ns as f64 / 1e9);
+                let asked_ns = t.saturating_sub(*rtt_ns);
+                self.sample(M::RoundTripTime, asked_ns, node, *rtt_ns as f64 / 1e9);
                 self.sample(M::DeliveryRate, t, node, t as f64 / 1e9);
                 self.sample(M::DeliveryTime, t, node, t as f64 / 1e9);
             }
@@ -473,7 +503,8 @@ impl Observer for Collector {
             EventKind::ObjectCompleted { object, elapsed_ns, .. } => {
                 self.object_completed(t, node, *object);
                 self.amount(M::ObjectsCompleted, t, node, 1.0);
-                self.sample(M::DownloadTime, t, node, *elapsed_ns as f64 / 1e9);
+                let began_ns = t.saturating_sub(*elapsed_ns);
+                self.sample(M::DownloadTime, began_ns, node, *elapsed_ns as f64 / 1e9);
             }
             EventKind::ObjectFailed { .. } => self.amount(M::ObjectsFailed, t, node, 1.0),
             EventKind::Window { window, outstanding } => {

@@ -7,6 +7,7 @@
 
 mod collect;
 mod histogram;
+mod settle;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,7 @@ use crate::document::{ScenarioError, Tree, suggestion, texts};
 
 pub use collect::{Collector, Measured};
 pub use histogram::Histogram;
+pub use settle::{Settled, WarmUp};
 
 /// A named measure of a scenario.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,6 +7,7 @@ use super::*;
 use crate::document;
 
 const S: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
 
 fn metrics_of(text: &str) -> Vec<Metric> {
     let tree = document::parse("t", text).expect("TOML");
@@ -54,7 +55,7 @@ fn measure(metrics: &[Metric], warm_up_ns: u64, events: &[(u64, u32, EventKind)]
             _ => None,
         })
         .collect();
-    let mut collector = Collector::new(&plan(), metrics, &at, warm_up_ns);
+    let mut collector = Collector::new(&plan(), metrics, &at, WarmUp::Fixed(warm_up_ns));
     for (at_ns, node, kind) in events {
         collector.observe(&Event { at_ns: *at_ns, node: *node, kind: kind.clone() });
     }
@@ -178,7 +179,6 @@ fn samples_that_come_late_measure_the_same_time() {
          [[metric]]\nid = \"hits\"\nmeasure = \"hit-ratio\"\n\
          [[metric]]\nid = \"link\"\nmeasure = \"link-throughput\"\nover_time = true\n",
     );
-    const MS: u64 = 1_000_000;
     // 1 000 octets/s until 5 s, then 3 000 octets/s; all look-ups before 5 s hit, none after.
     let octets_at = |at_ns: u64| {
         let (early_ms, late_ms) = (at_ns.min(5 * S) / MS, at_ns.saturating_sub(5 * S) / MS);
@@ -242,6 +242,38 @@ fn an_object_is_distributed_when_the_last_one_has_it() {
     let measured = measure(&metrics, 0, &events);
     assert_eq!(measured.values["cdit"], Some(5.0));
     assert_eq!(measured.nodes["cdot"], [("a".to_owned(), Some(1.5)), ("b".to_owned(), Some(4.0))]);
+}
+
+#[test]
+fn round_trip_times_count_by_when_they_were_asked_for() {
+    let metrics = metrics_of("[[metric]]\nid = \"rtt\"\nmeasure = \"rtt\"\n");
+    // Asked for before the warm-up of 2 s, within the measured time, and within it but answered
+    // after the end.
+    let events = [(3 * S, 0, data(1, 2 * S)), (5 * S, 0, data(1, S)), (13 * S, 0, data(1, 5 * S))];
+    assert_eq!(measure(&metrics, 2 * S, &events).values["rtt"], Some(3.0));
+}
+
+#[test]
+fn the_warm_up_comes_from_the_run_itself() {
+    let metrics = metrics_of(
+        "[[metric]]\nid = \"rtt\"\nmeasure = \"rtt\"\n[[metric]]\nid = \"rate\"\n\
+         measure = \"data-rate\"\n",
+    );
+    let mut collector = Collector::new(&plan(), &metrics, &[None, None], WarmUp::Auto);
+    for i in 0..1_000 {
+        // Answers after 1 s in the first two seconds, after 10 or 20 ms from then on.
+        let rtt_ns = if i < 200 { S } else { 10 * MS * (1 + i % 2) };
+        let at_ns = i * 10 * MS + rtt_ns;
+        collector.observe(&Event { at_ns, node: 0, kind: data(1, rtt_ns) });
+    }
+    let measured = collector.finish();
+    let settled = measured.settled.expect("auto");
+    assert_eq!((settled.warm_up_s, settled.is_settled), (2.0, true));
+    let rtt = measured.values["rtt"].expect("measured");
+    assert!((rtt - 0.015).abs() < 1e-4, "{rtt}");
+    // Those that were asked for before and came after 2 s count to the rate, too.
+    let rate = measured.values["rate"].expect("measured");
+    assert!((100.0..=113.0).contains(&rate), "{rate}");
 }
 
 #[test]

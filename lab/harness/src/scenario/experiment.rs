@@ -133,7 +133,7 @@ impl Experiment {
         let all = self.metrics.iter().cloned().zip(at);
         let (metrics, at): (Vec<Metric>, Vec<_>) =
             all.filter(|(metric, _)| metric.measure.is_measured_in(arm)).unzip();
-        Ok(Collector::new(&prepared.plan, &metrics, &at, prepared.warm_up_ns))
+        Ok(Collector::new(&prepared.plan, &metrics, &at, prepared.warm_up))
     }
 
     /// The metrics that an arm cannot give.

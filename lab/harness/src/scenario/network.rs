@@ -19,6 +19,7 @@ use super::links::{LinkSettings, LinkTable};
 use super::router::{self, RouterSettings};
 use crate::document::{Node, ScenarioError, Tree, suggestion, texts};
 use crate::folder::Folder;
+use crate::metric::WarmUp;
 
 /// `[run]`.
 #[derive(Clone, Debug, Deserialize)]
@@ -26,10 +27,25 @@ use crate::folder::Folder;
 pub(super) struct RunTable {
     duration: Time,
     drain: Option<Time>,
-    warm_up: Option<Time>,
+    warm_up: Option<WarmUpWord>,
     sample: Option<Time>,
     pub(super) seeds: Option<Seeds>,
     pub(super) seed: Option<u64>,
+}
+
+/// What is left out at the start of a run.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(untagged, expecting = "write a time such as \"200ms\", or \"auto\"")]
+enum WarmUpWord {
+    Auto(Auto),
+    Time(Time),
+}
+
+/// `"auto"`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Auto {
+    Auto,
 }
 
 /// How many seeds, or which.
@@ -125,27 +141,31 @@ pub struct Prepared {
     pub groups: BTreeMap<String, Vec<usize>>,
     /// The topology, without the consumers and producers that the scenario adds.
     pub topology: Topology,
-    /// What is not measured at the start, ns.
-    pub warm_up_ns: u64,
+    /// What is not measured at the start.
+    pub warm_up: WarmUp,
 }
 
 /// Times of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     pub(super) duration_ns: u64,
-    pub(super) warm_up_ns: u64,
+    pub(super) warm_up: WarmUp,
     pub(super) sample_ns: u64,
     drain_ns: Option<u64>,
 }
 
 pub(super) fn times(tree: &Tree, run: &RunTable) -> Result<Times, ScenarioError> {
     let duration_ns = run.duration.ns;
-    let warm_up_ns = run.warm_up.map_or(0, |time| time.ns);
+    let warm_up = match run.warm_up {
+        None => WarmUp::Fixed(0),
+        Some(WarmUpWord::Auto(Auto::Auto)) => WarmUp::Auto,
+        Some(WarmUpWord::Time(time)) => WarmUp::Fixed(time.ns),
+    };
     if duration_ns == 0 {
         let message = "a run of no time measures nothing; write for example \"10s\"";
         return Err(tree.error("run.duration", message));
     }
-    if warm_up_ns >= duration_ns {
+    if matches!(warm_up, WarmUp::Fixed(ns) if ns >= duration_ns) {
         let message = "the warm-up takes the whole duration; leave some of it to be measured";
         return Err(tree.error("run.warm_up", message));
     }
@@ -154,7 +174,7 @@ pub(super) fn times(tree: &Tree, run: &RunTable) -> Result<Times, ScenarioError>
         let message = "more than a million samples in a run; write a longer `sample`";
         return Err(tree.error("run.sample", message));
     }
-    Ok(Times { duration_ns, warm_up_ns, sample_ns, drain_ns: run.drain.map(|time| time.ns) })
+    Ok(Times { duration_ns, warm_up, sample_ns, drain_ns: run.drain.map(|time| time.ns) })
 }
 
 /// Makes the plan of a scenario whose size and sweep point are settled.
@@ -198,7 +218,7 @@ pub(super) fn prepare(tree: &Tree, folder: &Folder, seed: u64) -> Result<Prepare
         },
         groups: builder.groups,
         topology: builder.topology,
-        warm_up_ns: times.warm_up_ns,
+        warm_up: times.warm_up,
     })
 }
 
