@@ -34,6 +34,7 @@ fn plan(transport: Transport, duration_ns: u64) -> Plan {
         stop_ns: None,
         lifetime_ms: 500,
         verify_ns: 0,
+        decrease_interval_ns: None,
         names: names.clone(),
         demand: Demand::Window { window: 4, count: None },
     };

@@ -162,6 +162,7 @@ impl Draft {
             stop_ns: None,
             lifetime_ms: 1000,
             verify_ns: 0,
+            decrease_interval_ns: None,
             names: names.clone(),
             demand,
         };

@@ -165,6 +165,7 @@ fn poisson(names: &Names, rate_hz: f64) -> Role {
         stop_ns: None,
         lifetime_ms: 4000,
         verify_ns: 0,
+        decrease_interval_ns: None,
         names: names.clone(),
         demand,
     })
@@ -230,6 +231,7 @@ fn fetch(store_bytes: u64, seconds: f64) -> Plan {
         stop_ns: None,
         lifetime_ms: 4000,
         verify_ns: 0,
+        decrease_interval_ns: None,
         names: names.clone(),
         demand,
     }));

@@ -29,6 +29,17 @@ impl Router {
         self.store.stats().disk.reads_waiting + u64::from(self.disk.held_up())
     }
 
+    /// Interests that waited for a disk, and that passed one by, so far.
+    #[must_use]
+    pub fn disk_decisions(&self) -> (u64, u64) {
+        let busy = &self.stats.busy;
+        let bypassed = busy.bypassed_queue_full
+            + busy.bypassed_slower
+            + busy.bypassed_probe
+            + busy.bypassed_stalled;
+        (busy.reads_begun, bypassed)
+    }
+
     /// Whether the store, RAM or disk, knows a Data of the name of this one. Changes nothing,
     /// counters included.
     #[must_use]

@@ -28,7 +28,7 @@ pub(crate) enum QueueState {
     NotQueued,
     /// After it has waited before the store.
     Queued,
-    /// The same, and it had nowhere else to go when the queue was over its threshold.
+    /// The same, and its Data is to be marked for the queue that it found.
     QueuedToBeMarked,
 }
 

@@ -50,7 +50,8 @@ options! {
         threshold: u32 = tier().threshold;
         /// Congestion marks because of disks: on Data for which the queue was over the threshold
         /// and no next hop was left ("nb-cc"; neighbours tell each other whether they are
-        /// available), on all Data while it is ("ecn"), or on none ("off").
+        /// available), on that of every Interest that found it so, passed by or not ("ecn"), or on
+        /// none ("off").
         mark: Mark = BusyPolicy::default().mark;
         /// With "nb-cc": how often neighbours are told, up to "3s".
         #[serde(deserialize_with = "bounds::announce_period")]

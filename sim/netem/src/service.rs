@@ -57,6 +57,11 @@ impl ServiceTime {
         }
     }
 
+    /// Whether it never takes any time.
+    pub fn is_zero(&self) -> bool {
+        matches!(self, Self::Constant { ns: 0 })
+    }
+
     /// The mean in nanoseconds.
     pub fn mean_ns(&self) -> f64 {
         match self {

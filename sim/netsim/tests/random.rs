@@ -131,7 +131,9 @@ impl Draw {
     fn cpu(&mut self) -> CpuPlan {
         let mut service = || ServiceTime::Exponential { mean_ns: self.between(1000, 200_000) };
         let (interest, data) = (service(), service());
-        CpuPlan { interest, data, capacity: self.between(2, 200) as u32 }
+        let capacity = self.between(2, 200) as u32;
+        let (none, cores) = (ServiceTime::default(), 1);
+        CpuPlan { interest, data, read: none.clone(), bypass: none, machine: None, cores, capacity }
     }
 
     fn router(&mut self) -> RouterPlan {
@@ -203,6 +205,7 @@ impl Draw {
             region_bytes,
             block_bytes,
             device: self.device(),
+            shared_as: None,
             filled_objects: if self.one_in(2) { self.below(60) } else { 0 },
             filled_ranges: if self.one_in(4) { vec![(2, 4), (4, 9)] } else { Vec::new() },
             filled: if self.one_in(3) { self.share() } else { 0.0 },

@@ -146,11 +146,16 @@ fn a_stalled_store_answers_nobody() {
     assert!((24..=26).contains(&sample.store_misses), "{sample:?}");
 }
 
+fn cpu_plan(interest: ServiceTime, data: ServiceTime, capacity: u32) -> CpuPlan {
+    let none = ServiceTime::default();
+    CpuPlan { interest, data, read: none.clone(), bypass: none, machine: None, cores: 1, capacity }
+}
+
 #[test]
 fn one_processor_serves_both_kinds() {
     let constant = |ns| ServiceTime::Constant { ns };
     let cpu = |capacity| {
-        let cpu = CpuPlan { interest: constant(100_000), data: constant(300_000), capacity };
+        let cpu = cpu_plan(constant(100_000), constant(300_000), capacity);
         StagesPlan { cpu: Some(cpu), ..StagesPlan::default() }
     };
     let events = run(&plan(100.0, 0.0, cpu(100)));

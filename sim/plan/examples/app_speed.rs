@@ -27,6 +27,7 @@ fn measure(names: &Names, demand: Demand) -> [f64; 3] {
         stop_ns: None,
         lifetime_ms: 4000,
         verify_ns: 0,
+        decrease_interval_ns: None,
         names: names.clone(),
         demand,
     };

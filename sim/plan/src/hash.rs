@@ -52,6 +52,8 @@ pub enum Part {
     Disk,
     /// What is on disks from the start.
     FillDisk,
+    /// Times of disks that routers share.
+    SharedDisk,
 }
 
 /// The digest of a stream of numbers.

@@ -125,7 +125,8 @@ pub struct StagesPlan {
     pub fib: Option<StagePlan>,
 }
 
-/// One processor for packets of both kinds, with one queue.
+/// One processor for packets of both kinds, with one queue. A kind that takes no time does not wait
+/// for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CpuPlan {
@@ -133,8 +134,25 @@ pub struct CpuPlan {
     pub interest: ServiceTime,
     /// Time of a Data.
     pub data: ServiceTime,
+    /// What an Interest takes beside `interest` when a disk is asked for its Data.
+    #[serde(default)]
+    pub read: ServiceTime,
+    /// And when it passes by a disk that has its Data.
+    #[serde(default)]
+    pub bypass: ServiceTime,
+    /// The machine whose cores it shares with all other routers that name it; `None`: it has
+    /// `cores` of its own. A router has one packet served at a time.
+    #[serde(default)]
+    pub machine: Option<String>,
+    /// Cores of the machine.
+    #[serde(default = "one")]
+    pub cores: u32,
     /// Packets that wait and are being served at most; others are dropped.
     pub capacity: u32,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// A stage: a bounded queue and a server.

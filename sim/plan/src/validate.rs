@@ -9,7 +9,7 @@ use weir_netem::{LinkConfig, ServerConfig};
 use weir_wire::Name;
 
 use crate::error::PlanError;
-use crate::plan::{Fault, Plan, Role, RouterPlan, StagePlan, Transport, WhenFull};
+use crate::plan::{Fault, Plan, Role, RouterPlan, StagePlan, StagesPlan, Transport, WhenFull};
 
 /// Shards that a router may have.
 const SHARDS_MAX: u16 = 256;
@@ -43,6 +43,24 @@ fn check_nodes(plan: &Plan) -> Result<(), PlanError> {
             check_router(router, &node.name)?;
         }
     }
+    check_shared(plan)
+}
+
+/// Routers that share a disk or a machine say the same of it.
+fn check_shared(plan: &Plan) -> Result<(), PlanError> {
+    let routers = plan.nodes.iter().filter_map(|node| match &node.role {
+        Role::Router(router) => Some((node, router)),
+        Role::Consumer(_) | Role::Producer(_) => None,
+    });
+    let routers: Vec<_> = routers.collect();
+    for (index, (node, router)) in routers.iter().enumerate() {
+        for (other, plan) in &routers[..index] {
+            if let Some(key) = router.conflict_with(plan) {
+                let problem = format!("is not that of node `{}`, which shares it", other.name);
+                return Err(value(&format!("node `{}`", node.name), key, problem));
+            }
+        }
+    }
     Ok(())
 }
 
@@ -64,15 +82,7 @@ fn check_router(router: &RouterPlan, name: &str) -> Result<(), PlanError> {
         disk::check(disk, &place)?;
     }
     let Some(stages) = &router.stages else { return Ok(()) };
-    if let Some(cpu) = &stages.cpu {
-        for (key, service) in
-            [("stages.cpu.interest", &cpu.interest), ("stages.cpu.data", &cpu.data)]
-        {
-            let service = service.clone();
-            let config = ServerConfig { service, parallelism: 1, capacity: cpu.capacity };
-            config.check().map_err(|error| value(&place, key, error.to_string()))?;
-        }
-    }
+    check_cpu(router, stages, &place)?;
     let named = [
         ("stages.store", &stages.store),
         ("stages.store_write", &stages.store_write),
@@ -96,6 +106,40 @@ fn check_router(router: &RouterPlan, name: &str) -> Result<(), PlanError> {
             let problem = "is given, but there is no `store` stage whose server it would hold";
             return Err(value(&place, "stages.store_miss", problem));
         }
+    }
+    Ok(())
+}
+
+/// The processor. What an Interest takes beside `interest` must be known when its turn is over.
+fn check_cpu(router: &RouterPlan, stages: &StagesPlan, place: &str) -> Result<(), PlanError> {
+    let Some(cpu) = &stages.cpu else { return Ok(()) };
+    let named = [
+        ("stages.cpu.interest", &cpu.interest),
+        ("stages.cpu.data", &cpu.data),
+        ("stages.cpu.read", &cpu.read),
+        ("stages.cpu.bypass", &cpu.bypass),
+    ];
+    for (key, service) in named {
+        let service = service.clone();
+        let config = ServerConfig { service, parallelism: 1, capacity: cpu.capacity };
+        config.check().map_err(|error| value(place, key, error.to_string()))?;
+    }
+    if cpu.cores == 0 {
+        return Err(value(place, "stages.cpu.cores", "is 0; a machine has at least 1"));
+    }
+    if cpu.machine.is_none() && cpu.cores > 1 {
+        let problem = "is more than 1, but a router has one packet served at a time; name the \
+                       `machine` whose cores several routers share";
+        return Err(value(place, "stages.cpu.cores", problem));
+    }
+    let has_rest = !cpu.read.is_zero() || !cpu.bypass.is_zero();
+    let disk = router.disk.as_ref();
+    let is_later = stages.store.is_some()
+        || disk.is_some_and(|disk| disk.options.io == weir_forward::StoreIo::Blocking);
+    if has_rest && is_later {
+        let problem = "takes `read` and `bypass`, but Interests wait before this store, which \
+                       decides later; leave them out";
+        return Err(value(place, "stages.cpu", problem));
     }
     Ok(())
 }
@@ -227,19 +271,37 @@ fn check_disk(plan: &Plan, node: usize, disk: u8, place: &str) -> Result<(), Pla
     Err(value(place, "disk", problem))
 }
 
+/// The disk is the router's alone.
+fn check_own_disk(plan: &Plan, node: usize, place: &str) -> Result<(), PlanError> {
+    match plan.nodes.get(node).map(|node| (&node.name, &node.role)) {
+        Some((name, Role::Router(RouterPlan { disk: Some(disk), .. })))
+            if disk.shared_as.is_some() =>
+        {
+            let problem = format!("is of the disk of node `{name}`, which others share");
+            Err(value(place, "kind", problem))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn check_faults(plan: &Plan) -> Result<(), PlanError> {
     for (index, fault) in plan.faults.iter().enumerate() {
         let place = format!("fault {index}");
         match fault.fault {
             Fault::LinkDown { link, .. } => check_link(plan, link, &place)?,
-            Fault::Crash { node, .. } | Fault::StoreStall { node, .. } => {
+            Fault::Crash { node, .. } => check_is_router(plan, node, &place)?,
+            Fault::StoreStall { node, .. } => {
                 check_is_router(plan, node, &place)?;
+                check_own_disk(plan, node, &place)?;
             }
-            Fault::DiskStall { node, disk, .. } | Fault::DiskFull { node, disk, .. } => {
+            Fault::DiskFull { node, disk, .. } => check_disk(plan, node, disk, &place)?,
+            Fault::DiskStall { node, disk, .. } => {
                 check_disk(plan, node, disk, &place)?;
+                check_own_disk(plan, node, &place)?;
             }
             Fault::DiskErrors { node, disk, probability, .. } => {
                 check_disk(plan, node, disk, &place)?;
+                check_own_disk(plan, node, &place)?;
                 check_share(&place, "probability", probability)?;
             }
             Fault::DiskDamage { node, disk, flipped, lost, torn, .. } => {

@@ -32,7 +32,8 @@ pub enum Bypass {
 pub enum Mark {
     /// None.
     Off,
-    /// All that leaves the store while its queue is over the threshold.
+    /// That of every Interest that found the queue over the threshold, whether it waited there or
+    /// passed by.
     Ecn,
     /// That for which the queue was over the threshold and no available hop was left (paper
     /// nb-cache, III-E). Neighbours tell each other whether they are available.

@@ -31,10 +31,15 @@ impl DiskState {
     pub(crate) fn wait(&self, queue: DiskQueue, is_without_hop: bool) -> QueueDecision {
         let is_over_threshold = queue.queue >= self.threshold;
         let is_last_resort = is_over_threshold && is_without_hop;
-        QueueDecision::Wait {
-            is_over_threshold,
-            is_marked: is_last_resort && self.policy.mark == Mark::NbCc,
-        }
+        let is_marked = is_last_resort && self.policy.mark == Mark::NbCc
+            || self.is_marked_by_queue(queue.queue);
+        QueueDecision::Wait { is_over_threshold, is_marked }
+    }
+
+    /// Whether all Data of Interests that find a queue of this length is marked, whatever becomes
+    /// of them.
+    pub(crate) fn is_marked_by_queue(&self, queue: u32) -> bool {
+        self.policy.mark == Mark::Ecn && queue >= self.threshold
     }
 
     /// Whether an Interest that [may pass by](Self::may_bypass) does. `available`: to which of the
@@ -50,9 +55,10 @@ impl DiskState {
         if available.is_empty() {
             return self.wait(queue, true);
         }
+        let is_marked = self.is_marked_by_queue(queue.queue);
         if self.bypass() != Bypass::Adaptive {
             let reason = BypassReason::QueueFull;
-            return QueueDecision::Bypass(DiskBypass { reason, hops: available });
+            return QueueDecision::Bypass(DiskBypass { reason, hops: available, is_marked });
         }
         let hops = next_hops.iter().map(|hop| hop.measurement).enumerate();
         let hops = hops.filter(|&(place, _)| available.contains(place));
@@ -61,7 +67,7 @@ impl DiskState {
             Choice::Away { place, is_trial } => {
                 let reason = if is_trial { BypassReason::Probe } else { BypassReason::Slower };
                 let hops = available.only(place);
-                QueueDecision::Bypass(DiskBypass { reason, hops })
+                QueueDecision::Bypass(DiskBypass { reason, hops, is_marked })
             }
         }
     }

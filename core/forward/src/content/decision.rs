@@ -48,6 +48,8 @@ pub struct DiskBypass {
     pub(crate) reason: BypassReason,
     /// The next hops that it may go to.
     pub(crate) hops: HopSet,
+    /// Its Data is to be marked when it comes from there.
+    pub(crate) is_marked: bool,
 }
 
 /// Why an Interest passes by a disk.

@@ -58,15 +58,7 @@ impl DiskState {
 
     /// Whether the busiest disk is over the threshold.
     pub(crate) fn is_over_threshold(&self) -> bool {
-        self.is_over(self.held_up.unwrap_or_else(|| self.reads.longest_queue()))
-    }
-
-    /// Whether this disk is over the threshold.
-    pub(crate) fn is_disk_over_threshold(&self, disk: u8) -> bool {
-        self.is_over(self.held_up.unwrap_or_else(|| self.reads.queue_of(disk)))
-    }
-
-    fn is_over(&self, queue: u32) -> bool {
+        let queue = self.held_up.unwrap_or_else(|| self.reads.longest_queue());
         queue >= self.threshold.max(1)
     }
 }

@@ -121,10 +121,10 @@ impl Reads {
         }
     }
 
-    /// A read has ended: appends those who wait for it, who do so no longer, and returns the disk.
-    /// Nothing when it was let go before.
-    pub(crate) fn finish(&mut self, id: ReadId, waiters: &mut Vec<Waiter>) -> Option<u8> {
-        let index = self.find(id)?;
+    /// A read has ended: appends those who wait for it, who do so no longer; none where it was let
+    /// go before.
+    pub(crate) fn finish(&mut self, id: ReadId, waiters: &mut Vec<Waiter>) {
+        let Some(index) = self.find(id) else { return };
         self.table.remove(mix(id.0), index);
         let read = self.reads.remove(index);
         self.by_disk[usize::from(read.disk) % DISKS_MAX] -= 1;
@@ -134,7 +134,6 @@ impl Reads {
             waiters.push(linked.waiter);
             next = linked.next;
         }
-        Some(read.disk)
     }
 }
 
@@ -172,9 +171,10 @@ mod tests {
         }
         reads.wait(ReadId(1), 2, waiter(3));
         let mut waiters = Vec::new();
-        assert_eq!(reads.finish(ReadId(1), &mut waiters), Some(2));
+        reads.finish(ReadId(1), &mut waiters);
         assert_eq!(entries(&waiters), vec![5, 3]);
-        assert_eq!(reads.finish(ReadId(1), &mut waiters), None, "let go before");
+        reads.finish(ReadId(1), &mut waiters);
+        assert_eq!(waiters.len(), 2, "let go before");
         assert_eq!((reads.queue_of(2), reads.queue_of(1)), (1, 0));
     }
 
@@ -185,7 +185,7 @@ mod tests {
         reads.leave(at);
         assert_eq!(reads.queue_of(0), 1);
         let mut waiters = Vec::new();
-        assert_eq!(reads.finish(ReadId(8), &mut waiters), Some(0));
+        reads.finish(ReadId(8), &mut waiters);
         assert!(waiters.is_empty() && reads.queue_of(0) == 0);
     }
 }

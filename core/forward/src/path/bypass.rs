@@ -76,7 +76,7 @@ impl Router {
                 true => StoreDecision::Refuse(Refusal(DropReason::DiskBusy)),
                 false => {
                     let reason = BypassReason::Stalled;
-                    StoreDecision::Bypass(DiskBypass { reason, hops })
+                    StoreDecision::Bypass(DiskBypass { reason, hops, is_marked: false })
                 }
             };
         }
@@ -166,7 +166,8 @@ impl Router {
             return self.forward(now, index, origin, None, interest, out);
         }
         self.detach_wait_state(now, index, None);
-        self.pit.entry_mut(index).awaits = AwaitedSource::Bypass(now);
+        let is_marked = bypass.is_marked;
+        self.pit.entry_mut(index).awaits = AwaitedSource::Bypass { since: now, is_marked };
         self.forward(now, index, origin, Some(bypass.hops), interest, out);
     }
 }

@@ -6,6 +6,7 @@ use weir_base::{FaceId, Instant, NS_PER_MS, Packet};
 use weir_store::NameHashes;
 use weir_wire::{DataView, NameView, PitToken, tlv};
 
+use crate::content::busy::Mark;
 use crate::io::{DataSource, Outbox, UnsolicitedPolicy};
 use crate::packet::ReceivedPacket;
 use crate::router::Router;
@@ -14,7 +15,7 @@ use crate::shard::{Echo, Message};
 use crate::stats::DropReason;
 use crate::table::faces::Face;
 use crate::table::measurements::FlightEnd;
-use crate::table::pit::OutRecord;
+use crate::table::pit::{AwaitedSource, OutRecord};
 use crate::table::prefixes::hash_proper_prefixes;
 
 impl Router {
@@ -222,11 +223,28 @@ impl Router {
         };
         // The stored copy is sent on: a slice of what was received would pin a whole receive block.
         let packet = stored.unwrap_or_else(|| received.packet.clone());
-        let source = (received.face, received.header.congestion_mark);
+        let mut source = (received.face, received.header.congestion_mark);
+        let is_marked = self.config.busy.mark == Mark::Ecn && self.is_marked_for_bypass(matched);
+        if is_marked {
+            source.1 = source.1.max(1);
+        }
+        let sent = self.stats.out_data;
         self.send_down(now, source, face.is_ad_hoc(), &packet, data, matched, out);
+        if is_marked {
+            self.stats.busy.marked += self.stats.out_data - sent;
+        }
         if homes != 0 {
             self.show((source, false), &packet, homes, !matched.is_empty(), out);
         }
+    }
+
+    /// Whether one of these entries has passed by a disk whose queue earns its Data a mark.
+    #[cold]
+    fn is_marked_for_bypass(&self, matched: &[u32]) -> bool {
+        let is_marked = |&index: &u32| {
+            matches!(self.pit.entry(index).awaits, AwaitedSource::Bypass { is_marked: true, .. })
+        };
+        matched.iter().any(is_marked)
     }
 
     /// Sends Data to everybody who waits at the entries in `matched`, which end. `source` is where

@@ -168,7 +168,8 @@ impl Router {
         }
         let Ok(begun) = self.store.begin_read(now, &found) else { return false };
         self.stats.busy.came_back += 1;
-        let read = DiskRead { found, is_over_threshold: false, is_marked: false };
+        let is_marked = self.disk.is_marked_by_queue(found.reads_waiting);
+        let read = DiskRead { found, is_over_threshold: false, is_marked };
         self.wait_for_disk(now, index, origin, (&read, begun));
         true
     }
@@ -188,7 +189,7 @@ impl Router {
                 self.stats.busy.overtaken += 1;
             }
             AwaitedSource::Shards(query) => drop(self.queries.remove(query)),
-            AwaitedSource::Bypass(since) => {
+            AwaitedSource::Bypass { since, .. } => {
                 if upstream.is_some_and(|face| face != FaceId::CONTENT_STORE) {
                     self.stats.busy.bypass_latency.record(now.ns_since(since));
                 }
@@ -201,7 +202,7 @@ impl Router {
         while let Some(FinishedRead { read, outcome }) = self.store.next_finished() {
             let mut waiters = core::mem::take(&mut self.disk.finished);
             waiters.clear();
-            let disk = self.disk.reads.finish(read, &mut waiters);
+            self.disk.reads.finish(read, &mut waiters);
             for waiter in &waiters {
                 self.pit.entry_mut(waiter.entry).awaits = AwaitedSource::Upstream;
             }
@@ -210,8 +211,7 @@ impl Router {
             if let ReadOutcome::Data { packet, fresh_until } = outcome {
                 let is_late = waiters.is_empty() && elsewhere.homes == 0;
                 self.stats.busy.reads_late += u64::from(is_late);
-                let is_over = disk.is_some_and(|disk| self.disk.is_disk_over_threshold(disk));
-                let read = (&packet, fresh_until, is_over);
+                let read = (&packet, fresh_until);
                 self.answer_from_disk(now, read, &mut waiters, elsewhere, out);
             }
             for waiter in waiters.drain(..) {
@@ -227,7 +227,7 @@ impl Router {
     fn answer_from_disk(
         &mut self,
         now: Instant,
-        (packet, fresh_until, is_over): (&Packet, Instant, bool),
+        (packet, fresh_until): (&Packet, Instant),
         waiters: &mut Vec<Waiter>,
         elsewhere: RemoteWaiters,
         out: &mut Outbox,
@@ -248,7 +248,7 @@ impl Router {
         if is_stale {
             matched.retain(|&index| !self.pit.entry(index).must_be_fresh);
         }
-        let mut is_marked = elsewhere.is_marked || is_over && self.config.busy.mark == Mark::Ecn;
+        let mut is_marked = elsewhere.is_marked;
         waiters.retain(|waiter| {
             let is_answered = matched.contains(&waiter.entry);
             if is_answered {

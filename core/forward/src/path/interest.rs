@@ -277,10 +277,10 @@ impl Router {
                     let since = self.queries.waiter(query).since;
                     self.join_reading(now, received, (index, since), interest)
                 }
-                AwaitedSource::Bypass(_) if self.is_waiting(index, received.face) => {
+                AwaitedSource::Bypass { .. } if self.is_waiting(index, received.face) => {
                     StoreDecision::RetryDisk
                 }
-                AwaitedSource::Bypass(_) | AwaitedSource::Upstream => StoreDecision::Forward,
+                AwaitedSource::Bypass { .. } | AwaitedSource::Upstream => StoreDecision::Forward,
             };
         }
         let key = &asked.key;

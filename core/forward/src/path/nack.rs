@@ -91,7 +91,7 @@ impl Router {
         let entry = self.pit.entry(index);
         let Some(first) = entry.in_records.iter().next() else { return false };
         let origin = Origin { face: first.face, next_hop_face: None };
-        matches!(entry.awaits, AwaitedSource::Bypass(_))
+        matches!(entry.awaits, AwaitedSource::Bypass { .. })
             && self.fall_back_to_disk(now, index, interest, hashes, origin)
     }
 

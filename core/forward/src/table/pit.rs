@@ -99,8 +99,13 @@ pub(crate) enum AwaitedSource {
     Disk(u32),
     /// The stores of other shards: the place of the question.
     Shards(u32),
-    /// Upstream, although a disk has it, since then.
-    Bypass(Instant),
+    /// Upstream, although a disk has it.
+    Bypass {
+        /// Since then.
+        since: Instant,
+        /// Whether its Data is to be marked.
+        is_marked: bool,
+    },
 }
 
 /// A pending Interest.

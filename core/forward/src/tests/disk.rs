@@ -411,7 +411,31 @@ fn plain_marking_goes_by_the_queue_alone() {
     bed.put_segments(4);
     (0..4).for_each(|segment| assert!(bed.want(segment).is_empty()));
     let marks: Vec<_> = (0..4).map(|_| bed.step()[0].header.congestion_mark).collect();
-    assert_eq!(marks, vec![1, 1, 0, 0], "with 3 and 2 left behind, the threshold is 2");
+    assert_eq!(marks, vec![0, 0, 1, 1], "the last two found 2 and 3 before them");
+}
+
+/// Marks once went by the queue that a read left behind, and never to what passes by: with a bypass
+/// nearly no Data was marked.
+#[test]
+fn plain_marking_is_for_the_data_of_interests_that_pass_by_too() {
+    let mut bed = DiskBed::new(policy(Bypass::Threshold, Mark::Ecn));
+    bed.put_segments(4);
+    bed.route("/d", &[(U, 0)]);
+    (0..2).for_each(|segment| assert!(bed.want(segment).is_empty()));
+    assert_eq!(sent(&bed.want(2)), vec![(U, PacketKind::Interest)]);
+    let marks: Vec<_> = (0..2).map(|_| bed.step()[0].header.congestion_mark).collect();
+    assert_eq!(marks, vec![0, 0], "they found less than 2");
+    assert_eq!(bed.answer(U, data("/d/seg=2", 0))[0].header.congestion_mark, 1);
+    assert_eq!(bed.busy().marked, 1);
+    // The same where the store blocks.
+    let busy = BusyPolicy { mark: Mark::Ecn, ..blocking(Bypass::Threshold, 8) };
+    let mut bed = DiskBed::new(busy);
+    bed.put_segments(4);
+    bed.route("/d", &[(U, 0)]);
+    (0..3).for_each(|segment| assert!(bed.want(segment).is_empty()));
+    assert_eq!(sent(&bed.want(3)), vec![(U, PacketKind::Interest)]);
+    assert_eq!(bed.answer(U, data("/d/seg=3", 0))[0].header.congestion_mark, 1);
+    assert_eq!(bed.busy().marked, 1);
 }
 
 #[test]

@@ -17,6 +17,9 @@ pub struct ConsumerConfig {
     pub window: Option<u32>,
     /// Interests outstanding on a path at most.
     pub window_max: u32,
+    /// A controller hears of congestion once in this time, ns, where a round trip is not to be
+    /// measured (paper nb-cache: 50 ms); `None`: once a round trip.
+    pub decrease_interval_ns: Option<u64>,
     /// Whether a lost unit is asked for again. If not, each unit is asked for once, and one that is
     /// lost, refused or damaged is reported as missed and passed over.
     pub is_reliable: bool,
@@ -82,6 +85,7 @@ impl Default for ConsumerConfig {
             controller: Controller::default(),
             window: None,
             window_max: 4096,
+            decrease_interval_ns: None,
             is_reliable: true,
             reader_units_max: 8192,
             verification: Verification::Signatures,

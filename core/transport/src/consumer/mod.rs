@@ -146,6 +146,7 @@ impl Consumer {
             rtt: config.rtt,
             controller: config.controller,
             window: WindowBounds { initial: config.window, max: config.window_max },
+            decrease_interval_ns: config.decrease_interval_ns,
             trace: config.trace,
         };
         let naming = match &target {

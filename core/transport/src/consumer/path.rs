@@ -44,6 +44,9 @@ pub(crate) struct Path {
     answered_order_end: u64,
     /// Signals about Interests sent before this place belong to the last decrease.
     recovery_order: u64,
+    /// In place of that: signals that come within this time of the last decrease do.
+    decrease_interval_ns: Option<u64>,
+    decreased_at: Option<Instant>,
     reorder_quarters: u64,
     window_limited: bool,
     round: Round,
@@ -66,6 +69,8 @@ impl Path {
             next_order: 0,
             answered_order_end: 0,
             recovery_order: 0,
+            decrease_interval_ns: None,
+            decreased_at: None,
             reorder_quarters: REORDER_QUARTERS,
             window_limited: false,
             round: Round::default(),
@@ -73,6 +78,11 @@ impl Path {
             paced_until: Instant::ZERO,
             packet_bytes: PACKET_SIZE_MAX as i64,
         }
+    }
+
+    /// The controller hears of congestion once in `interval_ns`, if given, not once a round trip.
+    pub(crate) fn with_decrease_interval(self, interval_ns: Option<u64>) -> Self {
+        Self { decrease_interval_ns: interval_ns, ..self }
     }
 
     pub(crate) fn allowance(&self) -> Allowance {
@@ -193,8 +203,14 @@ impl Path {
         cause: Congestion,
         counters: &mut Counters,
     ) {
-        if order >= self.recovery_order {
+        let is_new = match (self.decrease_interval_ns, self.decreased_at) {
+            (Some(interval_ns), Some(at)) => now >= at.plus_ns(interval_ns),
+            (Some(_), None) => true,
+            (None, _) => order >= self.recovery_order,
+        };
+        if is_new {
             self.recovery_order = self.next_order;
+            self.decreased_at = Some(now);
             counters.decreases += 1;
             self.control.on_congestion(now, cause);
         }

@@ -40,6 +40,8 @@ pub(crate) struct ScoreboardConfig {
     pub(crate) rtt: RttConfig,
     pub(crate) controller: Controller,
     pub(crate) window: WindowBounds,
+    /// See [`ConsumerConfig::decrease_interval_ns`](crate::ConsumerConfig::decrease_interval_ns).
+    pub(crate) decrease_interval_ns: Option<u64>,
     pub(crate) trace: bool,
 }
 
@@ -148,7 +150,8 @@ impl Scoreboard {
         let is_new = self.path_mut(id).is_none();
         if is_new {
             let ScoreboardConfig { rtt, controller, window, .. } = self.config;
-            self.paths.push(Path::new(id, rtt, controller.make(window)));
+            let path = Path::new(id, rtt, controller.make(window));
+            self.paths.push(path.with_decrease_interval(self.config.decrease_interval_ns));
         }
         is_new
     }

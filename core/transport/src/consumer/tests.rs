@@ -310,6 +310,33 @@ fn marks_are_counted_by_round() {
     assert_eq!(counts, [(4, 2), (4, 1), (4, 1)]);
 }
 
+/// Every Data is marked: the window is halved once a round trip, which grows with the queue that
+/// the marks are about, or once in the interval that is given (paper nb-cache, V-C.4: 50 ms).
+#[test]
+fn a_window_is_halved_once_in_the_interval_that_is_given() {
+    let decreases = |decrease_interval_ns| {
+        let config = ConsumerConfig {
+            controller: Controller::NbCc,
+            window: Some(64),
+            verification: Verification::Off,
+            decrease_interval_ns,
+            ..ConsumerConfig::default()
+        };
+        let mut bench = Bench::new(Target::Sequence, config);
+        bench.append(1, "/a", Some(0..64));
+        for number in 0..60 {
+            bench.now = bench.now.plus_ns(NS_PER_MS);
+            let header = LpHeader { congestion_mark: 1, ..LpHeader::default() };
+            let packet = Data::new(segment("/a", number)).encode_with_digest().into();
+            bench.tell(ConsumerInput::Packet { path: PATH, header, packet });
+        }
+        bench.consumer.stats().decreases
+    };
+    assert_eq!(decreases(None), 1, "all were sent in one round trip");
+    assert_eq!(decreases(Some(50 * NS_PER_MS)), 2, "after 1 and 51 ms");
+    assert_eq!(decreases(Some(20 * NS_PER_MS)), 3, "after 1, 21 and 41 ms");
+}
+
 /// The driver does not call for nothing while a path that is not used has room.
 #[test]
 fn a_path_that_stands_by_wakes_no_driver() {

@@ -1,5 +1,6 @@
-//! How much of a run's beginning is no part of its lasting state: MSER-5 (K. P. White, "An effective
-//! truncation heuristic for bias reduction in simulation output", Simulation 69(6), 1997).
+//! How much of a run's beginning is no part of its lasting state: MSER-5 (K. P. White, "An
+//! effective truncation heuristic for bias reduction in simulation output", Simulation 69(6),
+//! 1997).
 
 use serde::{Deserialize, Serialize};
 

@@ -29,6 +29,7 @@ fn plan() -> weir_plan::Plan {
         stop_ns: None,
         lifetime_ms: 1,
         verify_ns: 0,
+        decrease_interval_ns: None,
         names,
         demand: Demand::Window { window: 1, count: None },
     };

@@ -78,6 +78,13 @@ pub(super) fn check(plan: &Plan) -> Result<(), RealError> {
                 node.name, router.store_filled
             ));
         }
+        if disk(plan, index).is_some_and(|disk| disk.shared_as.is_some()) {
+            return refuse(format!(
+                "node `{}` shares its disk with others, and each process paces its own; run it \
+                 with --arm sim",
+                node.name
+            ));
+        }
         if let Some(what) = disk(plan, index).and_then(|disk| disks::unsupported(&disk.device)) {
             return refuse(format!(
                 "the disks of node `{}` have {what}, and real ones can only be paced",

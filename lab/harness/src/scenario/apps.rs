@@ -87,6 +87,8 @@ pub(super) struct ConsumerTable {
     exponent: Option<f64>,
     shift: Option<f64>,
     trace: Option<String>,
+    #[serde(default)]
+    repeats: RepeatsWord,
     requests: Option<NonZeroU64>,
     arrivals: Option<ArrivalsWord>,
     rate: Option<Frequency>,
@@ -102,6 +104,7 @@ pub(super) struct ConsumerTable {
     stop: Option<Time>,
     lifetime: Option<Time>,
     verification: Option<Time>,
+    decrease_interval: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
@@ -114,6 +117,17 @@ enum PopularityWord {
     ZipfMandelbrot,
     Trace,
     Turns,
+}
+
+/// What a request of a trace asks for that has been asked for before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum RepeatsWord {
+    /// The same Data.
+    #[default]
+    Same,
+    /// A segment of its own, of the same object.
+    Apart,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
@@ -161,6 +175,7 @@ pub(super) struct ConsumerGroup {
     stop_ns: Option<u64>,
     pub(super) lifetime_ms: u64,
     verify_ns: u64,
+    decrease_interval_ns: Option<u64>,
 }
 
 /// Which object is next; how many there are is the producer's matter.
@@ -373,6 +388,10 @@ impl ConsumerTable {
                 "single Interests are not verified; give a window, a controller or objects";
             return Err(place.error("verification", problem));
         }
+        if self.decrease_interval.is_some() && self.controller.is_none() {
+            let problem = "only a `controller` has a window to decrease; leave it out";
+            return Err(place.error("decrease_interval", problem));
+        }
         Ok(ConsumerGroup {
             id: self.id.clone(),
             at: self.at.clone(),
@@ -387,6 +406,7 @@ impl ConsumerTable {
             stop_ns: self.stop.map(|time| time.ns),
             lifetime_ms,
             verify_ns,
+            decrease_interval_ns: self.decrease_interval.map(|time| time.ns),
             path: place.path.clone(),
         })
     }
@@ -398,6 +418,7 @@ impl ConsumerTable {
             ("exponent", self.exponent.is_some(), &[Zipf, ZipfMandelbrot][..], "zipf"),
             ("shift", self.shift.is_some(), &[ZipfMandelbrot], "zipf-mandelbrot"),
             ("trace", self.trace.is_some(), &[Trace], "trace"),
+            ("repeats", self.repeats != RepeatsWord::Same, &[Trace], "trace"),
             ("requests", self.requests.is_some(), &[Turns], "turns"),
         ] {
             if is_given && !words.contains(&word) {
@@ -442,7 +463,11 @@ impl ConsumerTable {
             place.refuse("lacks `trace`; write for example trace = \"requests.csv\"")
         })?;
         let text = place.folder.read(file).map_err(|message| place.error("trace", message))?;
-        Trace::from_csv(&text).map(|trace| trace.requests).map_err(|error| {
+        let requests = |trace: Trace| match self.repeats {
+            RepeatsWord::Same => trace.requests,
+            RepeatsWord::Apart => trace.with_repeats_apart(),
+        };
+        Trace::from_csv(&text).map(requests).map_err(|error| {
             let line = match &error {
                 WorkloadError::TraceLine { line, .. } => Some(*line),
                 _ => None,
@@ -561,6 +586,7 @@ impl ConsumerGroup {
             stop_ns: self.stop_ns,
             lifetime_ms: self.lifetime_ms,
             verify_ns: self.verify_ns,
+            decrease_interval_ns: self.decrease_interval_ns,
             names: of.names(prefix, popularity),
             demand: self.demand.clone(),
         })

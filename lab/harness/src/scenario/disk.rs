@@ -49,6 +49,7 @@ struct DiskTable {
     write_rate: Option<Frequency>,
     write_time: Option<Time>,
     parallelism: Option<NonZeroU32>,
+    device: Option<String>,
     per_kib: Option<Time>,
     write_per_kib: Option<Time>,
     filled_objects: u32,
@@ -86,6 +87,10 @@ impl DiskTable {
         if !(1..=DISKS_MAX).contains(&disks) {
             return Err(("disks", format!("is {disks}; write 1 to {DISKS_MAX}")));
         }
+        if self.device.is_some() && disks > 1 {
+            let message = format!("is {disks}; a router shares one disk with others");
+            return Err(("disks", message));
+        }
         let block_bytes = match self.block.map(|block| block.bytes) {
             None => default.block_bytes,
             Some(bytes @ (512 | 4096)) => bytes as u32,
@@ -116,7 +121,8 @@ impl DiskTable {
             bytes,
             region_bytes,
             block_bytes,
-            device: self.device()?,
+            device: self.device_config()?,
+            shared_as: self.device.clone(),
             filled_objects: self.filled_objects,
             filled_ranges: self.filled_ranges.clone(),
             filled: self.filled.map_or(0.0, |share| share.value),
@@ -125,7 +131,7 @@ impl DiskTable {
     }
 
     /// How fast the disks are.
-    fn device(&self) -> Result<DiskConfig, Wrong> {
+    fn device_config(&self) -> Result<DiskConfig, Wrong> {
         let service = self.service.unwrap_or(Service::Constant);
         let read_ns = operation_ns("time", self.rate, self.time)?;
         let write_ns = operation_ns("write_time", self.write_rate, self.write_time)?;
@@ -229,6 +235,7 @@ record = "4500B"
                 parallelism: 4,
                 ..DiskConfig::default()
             },
+            shared_as: None,
             filled_objects: 7,
             filled_ranges: vec![(0, 49), (60, 60)],
             filled: 0.25,
@@ -255,6 +262,8 @@ record = "4500B"
             },
         };
         assert_eq!(read(EVERY_KEY), Ok(Some(expected)));
+        let shared = DiskPlan { shared_as: Some("ssd".into()), ..DiskPlan::default() };
+        assert_eq!(read("device = \"ssd\""), Ok(Some(shared)));
         assert_eq!(read("none = true"), Ok(None));
         assert_eq!(read(""), Ok(Some(DiskPlan::default())));
     }
@@ -263,6 +272,10 @@ record = "4500B"
     fn what_cannot_be_is_refused_with_its_line() {
         for (text, problem) in [
             ("disks = 17", "disk.toml:2: router.disk.disks: is 17; write 1 to 16"),
+            (
+                "device = \"ssd\"\ndisks = 2",
+                "disk.toml:3: router.disk.disks: is 2; a router shares one disk",
+            ),
             ("block = \"1KiB\"", "write \"512B\" or \"4KiB\""),
             ("bytes = \"4MiB\"", "has no two whole ones"),
             (

@@ -333,6 +333,7 @@ impl<'a> Builder<'a> {
         let common = router::read(tree, "router", base)?;
         let mut nodes = vec![base.clone(); self.topology.nodes().len()];
         let mut settings = vec![common; nodes.len()];
+        let mut paths = vec!["router".to_owned(); nodes.len()];
         for (at, over) in tree.root.at("routers").into_iter().flat_map(Node::items).enumerate() {
             let path = format!("routers[{at}]");
             let (own, over) = over.split::<Selected>();
@@ -340,6 +341,16 @@ impl<'a> Builder<'a> {
             for node in self.select(&format!("{path}.at"), &at)? {
                 nodes[node] = nodes[node].merged(&over);
                 settings[node] = router::read(tree, &path, &nodes[node])?;
+                paths[node].clone_from(&path);
+            }
+        }
+        for (node, one) in settings.iter().enumerate() {
+            for (other, two) in settings[..node].iter().enumerate() {
+                if let Some(key) = one.plan.conflict_with(&two.plan) {
+                    let name = &self.topology.nodes()[other].name;
+                    let message = format!("is not that of \"{name}\", which shares it");
+                    return Err(tree.error(&format!("{}.{key}", paths[node]), message));
+                }
             }
         }
         let mut indices = Vec::new();

@@ -78,6 +78,10 @@ struct StagesTable {
 struct CpuTable {
     interest: Time,
     data: Time,
+    read: Option<Time>,
+    bypass: Option<Time>,
+    machine: Option<String>,
+    cores: Option<NonZeroU32>,
     capacity: Option<NonZeroU32>,
 }
 
@@ -158,17 +162,33 @@ impl StagesTable {
                 ),
             });
         Ok(StagesPlan {
-            cpu: self.cpu.as_ref().map(|cpu| CpuPlan {
-                interest: ServiceTime::Constant { ns: cpu.interest.ns },
-                data: ServiceTime::Constant { ns: cpu.data.ns },
-                capacity: cpu.capacity.map_or(100_000, NonZeroU32::get),
-            }),
+            cpu: self.cpu.as_ref().map(CpuTable::plan).transpose()?,
             store: stage("store", &self.store)?,
             store_miss: store_miss.transpose().map_err(|what| ("store_miss", what))?,
             store_write: stage("store_write", &self.store_write)?,
             pit: stage("pit", &self.pit)?,
             pit_data: stage("pit_data", &self.pit_data)?,
             fib: stage("fib", &self.fib)?,
+        })
+    }
+}
+
+impl CpuTable {
+    fn plan(&self) -> Result<CpuPlan, Wrong> {
+        if self.machine.is_none() && self.cores.is_some() {
+            let message = "has `cores`, but a router has one packet served at a time; name the \
+                           `machine` whose cores several routers share";
+            return Err(("cpu", message));
+        }
+        let constant = |time: Option<Time>| ServiceTime::Constant { ns: time.map_or(0, |t| t.ns) };
+        Ok(CpuPlan {
+            interest: constant(Some(self.interest)),
+            data: constant(Some(self.data)),
+            read: constant(self.read),
+            bypass: constant(self.bypass),
+            machine: self.machine.clone(),
+            cores: self.cores.map_or(1, NonZeroU32::get),
+            capacity: self.capacity.map_or(100_000, NonZeroU32::get),
         })
     }
 }

@@ -447,3 +447,49 @@ fn disks_routes_by_object_and_controllers_are_read() {
     let error = with_disk("controller = \"nb-cc\"\nrate = \"1kpps\"").unwrap_err().to_string();
     assert!(error.contains("at a `rate` or as its `controller` allows"), "{error}");
 }
+
+/// The second router shares a disk and a machine with the first, and a consumer has `more` keys.
+fn with_shared(first: &str, second: &str, more: &str) -> Result<Experiment, ScenarioError> {
+    let routers =
+        format!("[[routers]]\nat = \"r0\"\n{first}\n[[routers]]\nat = \"r1\"\n{second}\n");
+    let consumer = format!("controller = \"nb-cc\"\n{more}");
+    let text = GOOD.replace("rate = \"100pps\"", &consumer);
+    read(&text.replace("[[sweep]]", &format!("{routers}\n[[sweep]]")))
+}
+
+#[test]
+fn what_routers_share_is_read_and_must_agree() {
+    let disk = "disk.device = \"ssd\"\ndisk.rate = \"1kpps\"";
+    let cpu = "interest = \"9us\", data = \"0us\", read = \"35us\", bypass = \"83us\"";
+    let cpu = format!("stages.cpu = {{ {cpu}, machine = \"pc\", cores = 4 }}");
+    let router = format!("{disk}\n{cpu}");
+    let experiment =
+        with_shared(&router, &router, "decrease_interval = \"50ms\"").expect("it is right");
+    let plan = experiment.prepare(&experiment.points[0], 1).expect("a plan").plan;
+    for node in &plan.nodes[..2] {
+        let Role::Router(router) = &node.role else { panic!("{} is a router", node.name) };
+        let disk = router.disk.as_ref().expect("it has a disk");
+        let cpu = router.stages.as_ref().and_then(|stages| stages.cpu.as_ref()).expect("a stage");
+        assert_eq!(disk.shared_as.as_deref(), Some("ssd"));
+        assert_eq!((cpu.machine.as_deref(), cpu.cores), (Some("pc"), 4));
+        let times = [&cpu.interest, &cpu.data, &cpu.read, &cpu.bypass].map(|time| time.mean_ns());
+        assert_eq!(times, [9_000.0, 0.0, 35_000.0, 83_000.0]);
+    }
+    let intervals = plan.nodes.iter().filter_map(|node| match &node.role {
+        Role::Consumer(consumer) => consumer.decrease_interval_ns,
+        _ => None,
+    });
+    assert!(intervals.count() > 0);
+    for (second, more, wanted) in [
+        (router.replace("1kpps", "2kpps"), "", "disk.device: is not that of \"r0\""),
+        (router.replace("cores = 4", "cores = 2"), "", "cores: is not that of \"r0\""),
+        (router.replace("machine = \"pc\", ", ""), "", "name the `machine`"),
+        (router.clone(), "repeats = \"apart\"", "repeats: has no meaning for this popularity"),
+    ] {
+        let error = with_shared(&router, &second, more).expect_err(wanted);
+        assert!(error.to_string().contains(wanted), "{error}");
+        assert!(error.line.is_some(), "{error}");
+    }
+    let error = with_disk("rate = \"1kpps\"\ndecrease_interval = \"50ms\"").unwrap_err();
+    assert!(error.to_string().contains("only a `controller` has a window"), "{error}");
+}

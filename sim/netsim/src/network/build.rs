@@ -11,7 +11,7 @@ use super::disk::Library;
 use super::end::End;
 use super::queue::{Due, EventQueue, Moment};
 use super::router::{RouterNode, Setup};
-use super::{Network, Node, NodeKind, Summary, disk, stages};
+use super::{Network, Node, NodeKind, Summary, device, disk, processor, stages};
 use crate::check::liveness::Progress;
 use crate::check::octets::Produced;
 use crate::check::recent::Recent;
@@ -34,6 +34,8 @@ pub(super) fn build(plan: &Plan) -> Result<Network, PlanError> {
     let mut library = library(plan)?;
     let (node_ends, mut ends) = build_ends(plan);
     let mut setups = router_setups(plan, &ends, &node_ends)?;
+    let (devices, device_of) = device::devices(plan);
+    let (processors, processor_of) = processor::processors(plan);
     let mut nodes = Vec::with_capacity(plan.nodes.len());
     for (index, (node, node_ends)) in plan.nodes.iter().zip(node_ends).enumerate() {
         let kind = match setups.remove(&index) {
@@ -48,9 +50,10 @@ pub(super) fn build(plan: &Plan) -> Result<Network, PlanError> {
         for &end in &node_ends {
             ends[end as usize].patience_ns = patience_ns;
         }
-        nodes.push(Node { kind, ends: node_ends, wake: Moment::NEVER, downs: 0, progress });
+        let (device, processor) = (device_of[index], processor_of[index]);
+        let (wake, downs) = (Moment::NEVER, 0);
+        nodes.push(Node { kind, ends: node_ends, wake, downs, progress, device, processor });
     }
-    let lossy = |loss: weir_netem::Loss| loss.mean() > LOSSY;
     let mut network = Network {
         seed: plan.seed,
         now_ns: 0,
@@ -62,6 +65,8 @@ pub(super) fn build(plan: &Plan) -> Result<Network, PlanError> {
         queue: EventQueue::default(),
         nodes,
         ends,
+        devices,
+        processors,
         pool: Pool::new(POOL_BYTES_MAX),
         library,
         digest: Digest::default(),
@@ -70,7 +75,7 @@ pub(super) fn build(plan: &Plan) -> Result<Network, PlanError> {
         produced: has_damage.then(Produced::default),
         damage_rng: Rng::from_seed(seed_of(plan.seed, Part::WrongBytes, 0)),
         excused_until_ns: 0,
-        is_lossy: plan.links.iter().any(|link| lossy(link.a_to_b.loss) || lossy(link.b_to_a.loss)),
+        is_lossy: is_lossy(plan),
         are_records_kept: !has_fault(|fault| {
             matches!(
                 fault,
@@ -91,6 +96,12 @@ pub(super) fn build(plan: &Plan) -> Result<Network, PlanError> {
     fill_stores(plan, &mut network)?;
     network.schedule_first();
     Ok(network)
+}
+
+/// Whether a link loses more than [`LOSSY`].
+fn is_lossy(plan: &Plan) -> bool {
+    let lossy = |loss: weir_netem::Loss| loss.mean() > LOSSY;
+    plan.links.iter().any(|link| lossy(link.a_to_b.loss) || lossy(link.b_to_a.loss))
 }
 
 impl Network {
@@ -127,15 +138,37 @@ fn patience_ns(plan: &Plan, index: usize) -> u64 {
     let held_up_ns = match &plan.nodes[index].role {
         Role::Producer(producer) => producer.delay_ns,
         Role::Router(router) => {
-            let in_stages = router.stages.as_ref().map(stages::interest_wait_max_ns);
+            let machine = |router: &RouterPlan| {
+                router.stages.as_ref()?.cpu.as_ref().and_then(|cpu| cpu.machine.clone())
+            };
+            let in_stages = router.stages.as_ref().map(|stages| {
+                stages::interest_wait_max_ns(stages, sharers(plan, machine(router), machine))
+            });
             let blocked = router.disk.as_ref().filter(|disk| disk.options.io == StoreIo::Blocking);
-            let blocked = blocked.map(disk::interest_wait_max_ns);
+            let blocked = blocked.map(|disk| {
+                let device = |router: &RouterPlan| router.disk.as_ref()?.shared_as.clone();
+                let sharers = sharers(plan, disk.shared_as.clone(), device);
+                disk::interest_wait_max_ns(disk).saturating_mul(sharers)
+            });
             let waits = in_stages.into_iter().chain(blocked).reduce(u64::saturating_add);
             waits.map_or(0, |wait_ns| wait_ns.saturating_add(stalls()))
         }
         Role::Consumer(_) => 0,
     };
     held_up_ns.saturating_add(NS_PER_MS)
+}
+
+/// How many routers have what bears this name; 1 without a name.
+fn sharers(
+    plan: &Plan,
+    name: Option<String>,
+    name_of: impl Fn(&RouterPlan) -> Option<String>,
+) -> u64 {
+    let has_it = |node: &&weir_plan::NodePlan| match &node.role {
+        Role::Router(router) => name.is_some() && name_of(router) == name,
+        Role::Consumer(_) | Role::Producer(_) => false,
+    };
+    plan.nodes.iter().filter(has_it).count().max(1) as u64
 }
 
 fn lifetime_max_ns(plan: &Plan) -> u64 {

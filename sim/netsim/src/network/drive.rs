@@ -5,8 +5,9 @@ use weir_forward::{Input, InterestStep, StoreDecision};
 use weir_link::Received;
 use weir_wire::{HopSignal, LpHeader, PacketView};
 
+use super::disk::Done;
 use super::queue::{Due, Moment};
-use super::stages::{Entered, Job, Served, queue_of};
+use super::stages::{CpuEntered, Entered, Job, Served, queue_of};
 use super::{Network, Node, NodeKind};
 use crate::check::octets::{self, Produced};
 use crate::check::recent::Happened;
@@ -185,6 +186,7 @@ impl Network {
     /// Sends what a router wants sent.
     #[inline]
     fn send_out(&mut self, node: u32, shard: usize) -> Result<(), Broken> {
+        self.ask_device(node);
         let mut packets = std::mem::take(&mut self.outbox.packets);
         for out in packets.drain(..) {
             let slot = out.face.0.wrapping_sub(FaceId::FIRST.0) as usize;
@@ -236,17 +238,25 @@ impl Network {
                 return self.hand_to_shard(node, shard, Input::Packet { face, header, packet });
             }
         };
-        let now = self.now();
-        let Some(stages) = self.stages(node) else { return };
-        match stages.enter_cpu(now, is_interest, job) {
-            Entered::Waits => {}
-            Entered::AtOnce(job) => self.begin(node, is_interest, job, observer),
-            Entered::Full(..) => self.on_full(node, Queue::Cpu, false, observer),
+        let NodeKind::Router(router) = &mut self.nodes[node as usize].kind else { return };
+        let life = router.lives();
+        let Some(stages) = &mut router.stages else { return };
+        match stages.enter_cpu(is_interest, job) {
+            CpuEntered::AtOnce(job) => self.begin(node, is_interest, job, observer),
+            CpuEntered::Queued => {}
+            CpuEntered::First => self.want_processor(node, life),
+            CpuEntered::Full => self.on_full(node, Queue::Cpu, false, observer),
         }
     }
 
     /// A packet that the router looks at for the first time.
-    fn begin(&mut self, node: u32, is_interest: bool, job: Job, observer: &mut dyn Observer) {
+    pub(super) fn begin(
+        &mut self,
+        node: u32,
+        is_interest: bool,
+        job: Job,
+        observer: &mut dyn Observer,
+    ) {
         if is_interest {
             if self.is_store_blocking(node) {
                 // Its queue takes the place of those between the stages.
@@ -363,7 +373,6 @@ impl Network {
         }
         while let Some(served) = self.stages(node).and_then(|stages| stages.take_served(now)) {
             match served {
-                Served::Arrival(is_interest, job) => self.begin(node, is_interest, job, observer),
                 Served::Data(job) => self.serve_data(node, job, observer),
                 Served::Interest(job) => {
                     if let Some(served) = self.serve(node, job) {
@@ -385,12 +394,18 @@ impl Network {
             && let Some(disks) = &mut router.disks
             && let Some(done) = disks.complete(now, &mut self.library)
         {
-            let input = Input::DiskDone { id: done.id, outcome: done.outcome };
-            router.handle(done.shard, now, &mut [input], &mut self.outbox);
-            self.note(node, 0, done.what, done.bytes);
-            self.send_out(node, done.shard)?;
+            self.end_disk_operation(node, done)?;
         }
         Ok(())
+    }
+
+    pub(super) fn end_disk_operation(&mut self, node: u32, done: Done) -> Result<(), Broken> {
+        let now = self.now();
+        let NodeKind::Router(router) = &mut self.nodes[node as usize].kind else { return Ok(()) };
+        let input = Input::DiskDone { id: done.id, outcome: done.outcome };
+        router.handle(done.shard, now, &mut [input], &mut self.outbox);
+        self.note(node, 0, done.what, done.bytes);
+        self.send_out(node, done.shard)
     }
 
     /// Gives an application what came and carries out what it wants.

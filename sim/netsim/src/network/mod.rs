@@ -1,10 +1,12 @@
 //! The event engine: nodes, links and faults under virtual time.
 
 mod build;
+mod device;
 mod disk;
 mod drive;
 mod end;
 mod fault;
+mod processor;
 mod queue;
 mod router;
 mod sample;
@@ -16,8 +18,10 @@ mod tests;
 use weir_base::{Instant, Pool, Rng, prefetch_read};
 use weir_forward::{Input, Outbox};
 
+use self::device::Device;
 use self::disk::Library;
 use self::end::End;
+use self::processor::Processor;
 use self::queue::{Due, EventQueue, INDEX_MAX, Moment};
 use self::router::RouterNode;
 use crate::check::Broken;
@@ -68,6 +72,10 @@ struct Node {
     downs: u32,
     /// Of a consumer.
     progress: Option<Progress>,
+    /// The shared disk that its own is.
+    device: Option<u32>,
+    /// The processor that its packets pass.
+    processor: Option<u32>,
 }
 
 /// The routers, consumers, producers and links of a [`Plan`] under virtual time.
@@ -87,6 +95,8 @@ pub struct Network {
     queue: EventQueue,
     nodes: Vec<Node>,
     ends: Vec<End>,
+    devices: Vec<Device>,
+    processors: Vec<Processor>,
     pool: Pool,
     /// Only where a router has disks.
     library: Library,
@@ -191,6 +201,8 @@ impl Network {
                 Due::Link(end) => self.poll_link(end, moment),
                 Due::Fault(index) => self.change_fault(index, observer)?,
                 Due::Sample => self.sample(observer)?,
+                Due::Device(index) => self.wake_device(index, moment)?,
+                Due::Processor(index) => self.wake_processor(index, moment, observer)?,
             }
         }
         self.now_ns = until_ns;

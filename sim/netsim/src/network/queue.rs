@@ -16,6 +16,10 @@ pub(crate) enum Due {
     Fault(u32),
     /// Samples are taken.
     Sample,
+    /// An operation of a shared disk has ended.
+    Device(u32),
+    /// A router leaves a core of a processor.
+    Processor(u32),
 }
 
 /// Indexes are below this.
@@ -47,7 +51,9 @@ impl Moment {
             1 => Due::Wake(index),
             2 => Due::Link(index),
             3 => Due::Fault(index),
-            _ => Due::Sample,
+            4 => Due::Sample,
+            5 => Due::Device(index),
+            _ => Due::Processor(index),
         }
     }
 }
@@ -69,6 +75,8 @@ impl EventQueue {
             Due::Link(index) => (2, index),
             Due::Fault(index) => (3, index),
             Due::Sample => (4, 0),
+            Due::Device(index) => (5, index),
+            Due::Processor(index) => (6, index),
         };
         assert!(self.sequence < SEQUENCE_MAX, "a run has at most 2^40 events");
         let low = (self.sequence << KIND_BITS | kind) << INDEX_BITS | u64::from(index);
@@ -111,6 +119,8 @@ mod tests {
             (5, Due::Arrival(INDEX_MAX as u32 - 1)),
             (3, Due::Fault(1)),
             (5, Due::Link(0)),
+            (5, Due::Device(1)),
+            (5, Due::Processor(2)),
         ];
         for (at_ns, due) in dues {
             let moment = queue.moment(at_ns, due);
@@ -126,6 +136,7 @@ mod tests {
             order.push(moment.due());
         }
         let expected = [Due::Wake(9), Due::Arrival(INDEX_MAX as u32 - 1), Due::Link(0)];
-        assert_eq!(order[2..], expected);
+        assert_eq!(order[2..5], expected);
+        assert_eq!(order[5..], [Due::Device(1), Due::Processor(2)]);
     }
 }

@@ -13,7 +13,7 @@ use weir_store::disk::{Admission, DiskOp, DiskTierConfig, OfferAt};
 use weir_wire::{LpHeader, Name};
 
 use super::disk::{Disks, Library};
-use super::stages::Stages;
+use super::stages::{Cpu, Stages};
 use crate::check::{bounds, disk, liveness};
 use crate::peek::Peek;
 use weir_plan::event::{Queue, RouterSample};
@@ -305,6 +305,24 @@ impl RouterNode {
         if let Some(disks) = &mut self.disks {
             disks.crash(library);
         }
+    }
+
+    /// Which life this is.
+    pub(crate) fn lives(&self) -> u64 {
+        self.lives
+    }
+
+    /// Whether a life goes on.
+    pub(crate) fn is_living(&self, life: u64) -> bool {
+        self.lives == life && !self.shards.is_empty()
+    }
+
+    /// The processor's queue of a life that goes on.
+    pub(crate) fn cpu_of(&mut self, life: u64) -> Option<&mut Cpu> {
+        if !self.is_living(life) {
+            return None;
+        }
+        self.stages.as_mut()?.cpu.as_mut()
     }
 
     /// The shard that a packet belongs to; what is no packet may be counted by any.

@@ -1,5 +1,7 @@
 //! Queues between the stages of a router's packet path (paper nb-cache, Fig. 1).
 
+use std::collections::VecDeque;
+
 use weir_base::{FaceId, Instant, Packet, Rng};
 use weir_forward::InterestStep;
 use weir_netem::{Server, ServerConfig, ServiceTime};
@@ -38,16 +40,83 @@ impl<T> Stage<T> {
     }
 }
 
-/// The processor, where it is a limit.
-struct Cpu {
+/// A router's packets before the processor, where that is a limit.
+pub(crate) struct Cpu {
     plan: CpuPlan,
-    server: Server<(bool, Job)>,
+    /// Packets and whether they are Interests; the first one may be served.
+    queue: VecDeque<(bool, Job)>,
+    /// Since when the router has a core, and until when, ns.
+    served: Option<(u64, u64)>,
+    /// It has it for what came of a packet that is not in the queue any more.
+    is_rest: bool,
+    /// Service of turns that are over, ns.
+    busy_ns: u64,
     rng: Rng,
+}
+
+/// What becomes of a packet before the processor.
+pub(crate) enum CpuEntered {
+    /// It does not need it.
+    AtOnce(Job),
+    /// Others are before it.
+    Queued,
+    /// None are.
+    First,
+    /// There is no room.
+    Full,
+}
+
+impl Cpu {
+    /// The router gets a core for the packet that is first. For how long, ns; `None` where none
+    /// waits.
+    pub(super) fn start(&mut self, now_ns: u64) -> Option<u64> {
+        let &(is_interest, _) = self.queue.front()?;
+        let service = if is_interest { &self.plan.interest } else { &self.plan.data };
+        let service_ns = service.sample(&mut self.rng);
+        self.served = Some((now_ns, now_ns.saturating_add(service_ns)));
+        Some(service_ns)
+    }
+
+    /// A turn is over. The packet that had it, unless it was the rest of the last one's.
+    pub(super) fn end(&mut self, now_ns: u64) -> Option<(bool, Job)> {
+        let (from_ns, until_ns) = self.served.take()?;
+        self.busy_ns += until_ns.min(now_ns) - from_ns;
+        if std::mem::take(&mut self.is_rest) { None } else { self.queue.pop_front() }
+    }
+
+    /// The packet whose turn was just over has had `reads` disks asked, and has passed `bypasses`
+    /// by. For how long the router keeps its core, ns; `None` where it leaves.
+    pub(super) fn go_on(&mut self, now_ns: u64, (reads, bypasses): (u64, u64)) -> Option<u64> {
+        let mut more_ns = 0;
+        if reads > 0 {
+            more_ns += self.plan.read.sample(&mut self.rng);
+        }
+        if bypasses > 0 {
+            more_ns += self.plan.bypass.sample(&mut self.rng);
+        }
+        if more_ns == 0 {
+            return None;
+        }
+        self.is_rest = true;
+        self.served = Some((now_ns, now_ns.saturating_add(more_ns)));
+        Some(more_ns)
+    }
+
+    /// Whether packets wait for the next turn.
+    pub(super) fn wants_more(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    fn busy_ns(&self, now: Instant) -> u64 {
+        let now_ns = now.as_ns();
+        let current = self.served.map_or(0, |(from_ns, until_ns)| until_ns.min(now_ns) - from_ns);
+        self.busy_ns + current
+    }
 }
 
 /// The stages of a router.
 pub(crate) struct Stages {
-    cpu: Option<Cpu>,
+    pub(crate) cpu: Option<Cpu>,
     store: Option<Stage<Job>>,
     /// What an Interest that the store cannot answer costs it, where that is another time.
     store_miss: Option<ServiceTime>,
@@ -70,8 +139,6 @@ pub(crate) enum Entered {
 
 /// A packet whose service has ended.
 pub(crate) enum Served {
-    /// It has had its time on the processor; whether it is an Interest.
-    Arrival(bool, Job),
     Interest(Job),
     Data(Job),
 }
@@ -82,14 +149,10 @@ impl Stages {
             plan.as_ref().map(|plan| Stage::new(plan, seed))
         }
         let cpu = plan.cpu.clone().map(|plan| Cpu {
-            server: Server::new(
-                ServerConfig {
-                    service: plan.interest.clone(),
-                    parallelism: 1,
-                    capacity: plan.capacity,
-                },
-                seed.wrapping_add(6),
-            ),
+            queue: VecDeque::new(),
+            served: None,
+            is_rest: false,
+            busy_ns: 0,
             rng: Rng::from_seed(seed.wrapping_add(7)),
             plan,
         });
@@ -106,8 +169,8 @@ impl Stages {
     }
 
     /// Time that the processor has been busy for, ns.
-    pub(crate) fn cpu_busy_ns(&mut self, now: Instant) -> u64 {
-        self.cpu.as_mut().map_or(0, |cpu| cpu.server.busy_ns(now))
+    pub(crate) fn cpu_busy_ns(&self, now: Instant) -> u64 {
+        self.cpu.as_ref().map_or(0, |cpu| cpu.busy_ns(now))
     }
 
     /// Whether it matters to the store's queue that an Interest will find nothing there.
@@ -116,14 +179,18 @@ impl Stages {
     }
 
     /// A packet before the processor.
-    pub(crate) fn enter_cpu(&mut self, now: Instant, is_interest: bool, job: Job) -> Entered {
-        let Some(cpu) = &mut self.cpu else { return Entered::AtOnce(job) };
+    pub(crate) fn enter_cpu(&mut self, is_interest: bool, job: Job) -> CpuEntered {
+        let Some(cpu) = &mut self.cpu else { return CpuEntered::AtOnce(job) };
         let service = if is_interest { &cpu.plan.interest } else { &cpu.plan.data };
-        let service_ns = service.sample(&mut cpu.rng);
-        match cpu.server.offer_with(now, (is_interest, job), service_ns) {
-            Ok(()) => Entered::Waits,
-            Err((_, job)) => Entered::Full(job, WhenFull::Drop),
+        if service.is_zero() {
+            return CpuEntered::AtOnce(job);
         }
+        if cpu.queue.len() >= cpu.plan.capacity as usize {
+            return CpuEntered::Full;
+        }
+        let is_first = cpu.queue.is_empty() && cpu.served.is_none();
+        cpu.queue.push_back((is_interest, job));
+        if is_first { CpuEntered::First } else { CpuEntered::Queued }
     }
 
     /// An Interest before the store, which has nothing for it.
@@ -165,10 +232,6 @@ impl Stages {
         if let Some(stage) = &mut self.store_write {
             while stage.server.complete(now).is_some() {}
         }
-        if let Some((is_interest, job)) = self.cpu.as_mut().and_then(|cpu| cpu.server.complete(now))
-        {
-            return Some(Served::Arrival(is_interest, job));
-        }
         if let Some(job) = complete(&mut self.pit_data, now) {
             return Some(Served::Data(job));
         }
@@ -181,8 +244,7 @@ impl Stages {
         let jobs = [&self.store, &self.pit, &self.pit_data, &self.fib];
         let jobs = jobs.into_iter().flatten().filter_map(|stage| stage.server.next_completion());
         let writes = self.store_write.as_ref().and_then(|stage| stage.server.next_completion());
-        let cpu = self.cpu.as_ref().and_then(|cpu| cpu.server.next_completion());
-        jobs.chain(writes).chain(cpu).min()
+        jobs.chain(writes).min()
     }
 
     /// The store serves nothing until then.
@@ -207,7 +269,7 @@ impl Stages {
         }
         let cpu = self.cpu.as_ref();
         [
-            cpu.map(|cpu| (Queue::Cpu, cpu.server.len() as u32, cpu.plan.capacity)),
+            cpu.map(|cpu| (Queue::Cpu, cpu.queue.len() as u32, cpu.plan.capacity)),
             of(Queue::Store, &self.store),
             of(Queue::StoreWrite, &self.store_write),
             of(Queue::Pit, &self.pit),
@@ -228,11 +290,13 @@ impl Stages {
 
 /// The longest that the stages of a router hold an Interest up, as long as they are not stalled,
 /// ns. Data that answers it waits before it is looked for in the PIT, so that its wait is part of
-/// the Interest's lifetime.
-pub(crate) fn interest_wait_max_ns(plan: &StagesPlan) -> u64 {
+/// the Interest's lifetime. `sharers`: routers of the same machine, itself included.
+pub(crate) fn interest_wait_max_ns(plan: &StagesPlan, sharers: u64) -> u64 {
     let cpu = plan.cpu.as_ref().map_or(0, |cpu| {
-        let longest = [&cpu.interest, &cpu.data].map(|time| wait_max_ns(time, cpu.capacity));
-        longest[0].max(longest[1])
+        let wait_ns = |time| wait_max_ns(time, cpu.capacity);
+        let first_ns = wait_ns(&cpu.interest).max(wait_ns(&cpu.data));
+        let rest_ns = wait_ns(&cpu.read).max(wait_ns(&cpu.bypass));
+        first_ns.saturating_add(rest_ns).saturating_mul(sharers)
     });
     let of = |stage: &Option<StagePlan>| {
         stage.as_ref().map_or(0, |stage| wait_max_ns(&stage.service, stage.capacity))
@@ -293,9 +357,18 @@ mod tests {
     #[test]
     fn the_wait_of_an_interest_is_bounded() {
         let constant = |ns| ServiceTime::Constant { ns };
-        assert_eq!(interest_wait_max_ns(&StagesPlan::default()), 0);
+        assert_eq!(interest_wait_max_ns(&StagesPlan::default(), 1), 0);
+        let cpu = CpuPlan {
+            interest: constant(2),
+            data: constant(3),
+            read: constant(0),
+            bypass: constant(1),
+            machine: None,
+            cores: 1,
+            capacity: 10,
+        };
         let plan = StagesPlan {
-            cpu: Some(CpuPlan { interest: constant(2), data: constant(3), capacity: 10 }),
+            cpu: Some(CpuPlan { read: constant(4), ..cpu }),
             store: stage(constant(100), 7),
             store_miss: Some(constant(1)),
             store_write: stage(constant(1 << 40), 1 << 20),
@@ -303,9 +376,9 @@ mod tests {
             pit_data: stage(constant(1 << 40), 1 << 20),
             fib: stage(ServiceTime::Histogram { bins: vec![(5, 0.5), (50_000, 0.5)] }, 2),
         };
-        assert_eq!(interest_wait_max_ns(&plan), 30 + 700 + 104_000 + 100_000);
+        assert_eq!(interest_wait_max_ns(&plan, 2), 2 * (30 + 40) + 700 + 104_000 + 100_000);
         let endless = StagesPlan { pit: stage(constant(u64::MAX), 2), ..StagesPlan::default() };
-        assert_eq!(interest_wait_max_ns(&endless), u64::MAX);
+        assert_eq!(interest_wait_max_ns(&endless, 1), u64::MAX);
     }
 
     /// The sum of as many draws as the stage holds stays below its bound.

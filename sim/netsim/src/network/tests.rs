@@ -24,6 +24,7 @@ fn plan() -> Plan {
         stop_ns: None,
         lifetime_ms: 4000,
         verify_ns: 0,
+        decrease_interval_ns: None,
         names: names.clone(),
         demand,
     };

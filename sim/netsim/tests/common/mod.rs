@@ -135,7 +135,15 @@ pub(crate) fn names(
 }
 
 pub(crate) fn consumer(names: Names, demand: Demand) -> ConsumerPlan {
-    ConsumerPlan { start_ns: 0, stop_ns: None, lifetime_ms: 4000, verify_ns: 0, names, demand }
+    ConsumerPlan {
+        start_ns: 0,
+        stop_ns: None,
+        lifetime_ms: 4000,
+        verify_ns: 0,
+        decrease_interval_ns: None,
+        names,
+        demand,
+    }
 }
 
 pub(crate) fn producer(names: Names) -> ProducerPlan {

@@ -28,7 +28,15 @@ fn varied() -> Names {
 }
 
 fn consumer(names: Names, demand: Demand) -> ConsumerPlan {
-    ConsumerPlan { start_ns: 0, stop_ns: None, lifetime_ms: 400, verify_ns: 0, names, demand }
+    ConsumerPlan {
+        start_ns: 0,
+        stop_ns: None,
+        lifetime_ms: 400,
+        verify_ns: 0,
+        decrease_interval_ns: None,
+        names,
+        demand,
+    }
 }
 
 fn objects(count: u64, controller: &str) -> Demand {

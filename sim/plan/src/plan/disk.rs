@@ -22,6 +22,9 @@ pub struct DiskPlan {
     pub block_bytes: u32,
     /// How fast each disk is. Its queue is not used: the router has queues of its own.
     pub device: DiskConfig,
+    /// The name of a device that serves the disk of this router and of all others that name it,
+    /// in one queue: a disk each, of the same `device`. The simulator has it, the real arm not.
+    pub shared_as: Option<String>,
     /// How many of the objects of all producers of the plan are on the disks from the start, drawn
     /// by the seed, as far as they fit.
     pub filled_objects: u32,
@@ -43,6 +46,7 @@ impl Default for DiskPlan {
             region_bytes: 4 << 20,
             block_bytes: 4096,
             device: DiskConfig::default(),
+            shared_as: None,
             filled_objects: 0,
             filled_ranges: Vec::new(),
             filled: 0.0,

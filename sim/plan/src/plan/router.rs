@@ -2,7 +2,7 @@
 
 use weir_forward::strategy::{Strategy, StrategyKind};
 
-use super::RouterPlan;
+use super::{CpuPlan, DiskPlan, RouterPlan};
 use crate::error::PlanError;
 
 impl RouterPlan {
@@ -17,5 +17,26 @@ impl RouterPlan {
             problem: format!("is `{}`; it must be one of {:?}", self.strategy, StrategyKind::WORDS),
         })?;
         Ok(kind.into())
+    }
+}
+
+impl RouterPlan {
+    /// Which key is not the same in another router's plan, although both name the same shared disk
+    /// or the same machine.
+    #[must_use]
+    pub fn conflict_with(&self, other: &Self) -> Option<&'static str> {
+        let disks = self.disk.as_ref().zip(other.disk.as_ref());
+        let is_shared = |(one, two): &(&DiskPlan, &DiskPlan)| {
+            one.shared_as.is_some() && one.shared_as == two.shared_as
+        };
+        if disks.filter(is_shared).is_some_and(|(one, two)| one.device != two.device) {
+            return Some("disk.device");
+        }
+        let cpu = |plan: &Self| plan.stages.as_ref()?.cpu.clone();
+        let cpus = cpu(self).zip(cpu(other));
+        let is_same =
+            |(one, two): &(CpuPlan, CpuPlan)| one.machine.is_some() && one.machine == two.machine;
+        let differs = cpus.filter(is_same).is_some_and(|(one, two)| one.cores != two.cores);
+        differs.then_some("stages.cpu.cores")
     }
 }

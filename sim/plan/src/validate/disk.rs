@@ -34,6 +34,10 @@ pub(super) fn check(plan: &DiskPlan, place: &str) -> Result<(), PlanError> {
         );
         return refuse("disk.bytes", problem);
     }
+    if plan.shared_as.is_some() && plan.disks != 1 {
+        let problem = format!("is {}; a router shares one disk with others", plan.disks);
+        return refuse("disk.disks", problem);
+    }
     if !(0.0..=1.0).contains(&plan.filled) {
         let problem = format!("is {}; it is a share from 0 to 1", plan.filled);
         return refuse("disk.filled", problem);

@@ -37,6 +37,10 @@ pub struct ConsumerPlan {
     /// signature, before the Data counts, ns. Single Interests ([`Demand::Arrivals`]) take no time.
     #[serde(default)]
     pub verify_ns: u64,
+    /// What its controllers take for a round trip, in which they hear of congestion once, ns;
+    /// `None`: what they measure.
+    #[serde(default)]
+    pub decrease_interval_ns: Option<u64>,
     /// What it asks for: names.
     pub names: Names,
     /// How it asks.

@@ -1,6 +1,6 @@
 //! Traces of requests.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::WorkloadError;
@@ -59,6 +59,27 @@ impl Trace {
             return Err(error(1, problem));
         }
         Ok(Self { requests: requests.into(), names })
+    }
+
+    /// The requests, but each that has been made before asks for a segment of its own: the next of
+    /// the object that no request of the trace asks for. No two of them have one answer.
+    #[must_use]
+    pub fn with_repeats_apart(&self) -> Arc<[(u64, u64)]> {
+        let mut free: HashMap<u64, u64> = HashMap::new();
+        for &(object, segment) in self.requests.iter() {
+            let next = free.entry(object).or_default();
+            *next = (*next).max(segment + 1);
+        }
+        let mut asked = HashSet::new();
+        let apart = self.requests.iter().map(|&(object, segment)| {
+            if asked.insert((object, segment)) {
+                return (object, segment);
+            }
+            let next = free.entry(object).or_default();
+            *next += 1;
+            (object, *next - 1)
+        });
+        apart.collect()
     }
 
     /// The largest segment number asked for. Objects must have more segments than that.

@@ -64,7 +64,8 @@ impl DiskFaults {
 }
 
 struct Disk {
-    model: DiskModel,
+    /// `None`: other routers share it, and the network has it.
+    model: Option<DiskModel>,
     image: Image,
     under_way: Slab<UnderWay>,
     /// Operations of each shard.
@@ -94,6 +95,8 @@ pub(crate) struct Disks {
     disks: Vec<Disk>,
     error_probability: f64,
     rng: Rng,
+    /// What the shared disk is to be asked for.
+    shared: Vec<Job>,
     /// A promise that the router broke.
     broken: Option<String>,
 }
@@ -105,11 +108,10 @@ impl Disks {
         let format = Format { store_id: rng.next_u64(), block_bytes: plan.block_bytes, checksum };
         let regions = plan.regions();
         let bytes = DATA_OFFSET + u64::from(regions) * plan.region_bytes;
+        let config = DiskConfig { queue_max: u32::MAX, ..plan.device.clone() };
+        let is_shared = plan.shared_as.is_some();
         let disk = |_| Disk {
-            model: DiskModel::new(
-                DiskConfig { queue_max: u32::MAX, ..plan.device.clone() },
-                rng.next_u64(),
-            ),
+            model: (!is_shared).then(|| DiskModel::new(config.clone(), rng.next_u64())),
             image: Image::new(format, bytes),
             under_way: Slab::new(),
             under_way_by_shard: vec![0; usize::from(shards)],
@@ -124,6 +126,7 @@ impl Disks {
             format,
             error_probability: plan.device.error_probability,
             rng,
+            shared: Vec::new(),
             broken: None,
         };
         disks.depth = disks.tier(0, HashKey::new([0, 0])).depth;
@@ -167,30 +170,59 @@ impl Disks {
                 self.broken = Some(what);
             }
             let id = u64::from(disk.under_way.insert(UnderWay { shard: shard as u16, op }));
-            let taken = disk.model.submit(now, Job { id, kind, bytes });
-            debug_assert!(taken.is_ok(), "the model's queue has no bound");
+            let job = Job { id, kind, bytes };
+            match &mut disk.model {
+                Some(model) => {
+                    let taken = model.submit(now, job);
+                    debug_assert!(taken.is_ok(), "the model's queue has no bound");
+                }
+                None => self.shared.push(job),
+            }
         }
+    }
+
+    /// What the shared disk is to be asked for, each with this router's number for it.
+    pub(crate) fn take_shared(&mut self) -> impl Iterator<Item = Job> + use<'_> {
+        self.shared.drain(..)
+    }
+
+    /// The shared disk has done what it was asked for under this number; its octets, and whether it
+    /// failed.
+    pub(crate) fn end_shared(
+        &mut self,
+        (id, bytes, has_failed): (u64, u32, bool),
+        library: &mut Library,
+    ) -> Done {
+        self.end(0, (id, bytes, has_failed), library)
+    }
+
+    fn end(
+        &mut self,
+        index: usize,
+        (id, bytes, has_failed): (u64, u32, bool),
+        library: &mut Library,
+    ) -> Done {
+        let disk = &mut self.disks[index];
+        let UnderWay { shard, op } = disk.under_way.remove(id as u32);
+        disk.under_way_by_shard[usize::from(shard)] -= 1;
+        let id = op.id;
+        let (outcome, what) = disk.carry_out(op.kind, has_failed, &mut self.rng, library);
+        Done { shard: shard.into(), id, outcome, what, bytes }
     }
 
     /// When the next operation ends.
     #[inline]
     pub(crate) fn next_completion(&self) -> Option<Instant> {
-        self.disks.iter().filter_map(|disk| disk.model.next_completion()).min()
+        self.disks.iter().filter_map(Disk::next_completion).min()
     }
 
     /// One operation that has ended by `now`, in the order of ending.
     pub(crate) fn complete(&mut self, now: Instant, library: &mut Library) -> Option<Done> {
         let at = self.next_completion().filter(|&at| at <= now)?;
-        let is_it = |disk: &Disk| disk.model.next_completion() == Some(at);
-        let index = self.disks.iter().position(is_it)?;
-        let disk = &mut self.disks[index];
-        let completion = disk.model.complete(now)?;
-        let UnderWay { shard, op } = disk.under_way.remove(completion.id as u32);
-        disk.under_way_by_shard[usize::from(shard)] -= 1;
-        let id = op.id;
-        let has_failed = completion.result.is_err();
-        let (outcome, what) = disk.carry_out(op.kind, has_failed, &mut self.rng, library);
-        Some(Done { shard: shard.into(), id, outcome, what, bytes: completion.op.bytes })
+        let index = self.disks.iter().position(|disk| disk.next_completion() == Some(at))?;
+        let ended = self.disks[index].model.as_mut()?.complete(now)?;
+        let ended = (ended.id, ended.op.bytes, ended.result.is_err());
+        Some(self.end(index, ended, library))
     }
 
     /// Carries an operation out without any time or fault: before the run begins.
@@ -203,8 +235,11 @@ impl Disks {
     /// The router has died: what is under way ends wholly, in part or not at all.
     pub(crate) fn crash(&mut self, library: &mut Library) {
         let rng = &mut self.rng;
+        self.shared.clear();
         for disk in &mut self.disks {
-            disk.model.clear();
+            if let Some(model) = &mut disk.model {
+                model.clear();
+            }
             let mut under_way = std::mem::replace(&mut disk.under_way, Slab::new());
             disk.under_way_by_shard.fill(0);
             let indexes: Vec<u32> = under_way.iter().map(|(index, _)| index).collect();
@@ -224,14 +259,18 @@ impl Disks {
     pub(crate) fn change_faults(&mut self, disk: u8, by: DiskFaults, begins: bool) {
         let Some(disk) = self.disks.get_mut(usize::from(disk)) else { return };
         disk.faults = disk.faults.changed(by, begins);
-        disk.model.set_error_probability(self.error_probability + disk.faults.errors);
+        if let Some(model) = &mut disk.model {
+            model.set_error_probability(self.error_probability + disk.faults.errors);
+        }
     }
 
     /// One disk, or all of them, answers nothing until then.
     pub(crate) fn stall(&mut self, now: Instant, disk: Option<u8>, until: Instant) {
         for (index, state) in self.disks.iter_mut().enumerate() {
-            if disk.is_none_or(|disk| usize::from(disk) == index) {
-                state.model.stall(now, until);
+            if disk.is_none_or(|disk| usize::from(disk) == index)
+                && let Some(model) = &mut state.model
+            {
+                model.stall(now, until);
             }
         }
     }
@@ -270,6 +309,11 @@ impl Disks {
 }
 
 impl Disk {
+    #[inline]
+    fn next_completion(&self) -> Option<Instant> {
+        self.model.as_ref()?.next_completion()
+    }
+
     /// What an operation is for the model of the device.
     fn note(&mut self, op: &DiskOp, region_bytes: u64) -> (JobKind, u32) {
         match &op.kind {

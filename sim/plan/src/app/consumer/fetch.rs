@@ -91,6 +91,7 @@ pub(super) fn config(
         lifetime_ms: plan.lifetime_ms,
         controller,
         window,
+        decrease_interval_ns: plan.decrease_interval_ns,
         reader_units_max: u32::MAX,
         verification: Verification::ByDriver,
         look_for_manifest: false,
