@@ -485,8 +485,8 @@ impl PaperSession {
             .position(|session| session.scenario.header.id == *name && session.is_arm(*arm))
     }
 
-    /// Keeps the verdicts in the paper's folder, and shows them in its README. What was not run
-    /// stays as it was kept.
+    /// Keeps the verdicts in the paper's folder, and at full size the numbers of all runs, and
+    /// shows the verdicts in its README. What was not run stays as it was kept.
     ///
     /// # Errors
     /// The paper is not a folder on disk, or a file could not be read or written.
@@ -513,9 +513,25 @@ impl PaperSession {
                 date: day(run.as_ref().map_or(date, |run| &run.date)),
             });
         }
+        if self.size == Size::Full {
+            self.keep_numbers(&folder.join("expected/full"))?;
+        }
         let before = Kept::read(folder, self.size)?;
         Kept::update(before, &self.claims, self.size, new).write(folder)?;
         Ok(folder.clone())
+    }
+
+    /// Keeps the numbers of all runs of full size, one file a scenario: they took hours.
+    fn keep_numbers(&self, target: &Path) -> Result<(), RecordError> {
+        std::fs::create_dir_all(target).map_err(record::file_error(target))?;
+        for session in &self.sessions {
+            let path = &session.folder.path;
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let from = path.join("metrics.csv");
+            let bytes = std::fs::read(&from).map_err(record::file_error(&from))?;
+            record::write_atomically(&target.join(format!("{name}.csv")), &bytes)?;
+        }
+        Ok(())
     }
 
     /// Evaluates every claim, and writes `claims.json` and `report.html`.
