@@ -3,7 +3,7 @@
 use std::io;
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::time::{ClockId, clock_gettime};
+use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 use weir_base::NS_PER_S;
 
@@ -13,23 +13,15 @@ pub(super) fn own_cpu_ns() -> u64 {
     time.tv_sec() as u64 * NS_PER_S + time.tv_nsec() as u64
 }
 
-/// Processor time of a process and its living threads, ns, as the scheduler counts it: `stat`
-/// counts in hundredths of a second.
+/// Processor time of a process, ns, that of threads which have ended included: a router has one for
+/// each scrape of its metrics.
 ///
 /// # Errors
 /// It has ended.
 pub(super) fn cpu_ns(id: u32) -> io::Result<u64> {
-    let mut total_ns = 0_u64;
-    for task in std::fs::read_dir(format!("/proc/{id}/task"))? {
-        // A thread may end between the two.
-        let Ok(text) = std::fs::read_to_string(task?.path().join("schedstat")) else {
-            continue;
-        };
-        let running = text.split_whitespace().next().and_then(|number| number.parse::<u64>().ok());
-        total_ns += running
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "schedstat has no number"))?;
-    }
-    Ok(total_ns)
+    let id = i32::try_from(id).map_err(|_| io::ErrorKind::NotFound)?;
+    let time = clock_getcpuclockid(Pid::from_raw(id)).and_then(clock_gettime)?;
+    Ok(time.tv_sec() as u64 * NS_PER_S + time.tv_nsec() as u64)
 }
 
 /// The cores that this process may use.
@@ -77,7 +69,22 @@ mod tests {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
         assert!(cpu_ns(std::process::id()).unwrap() >= before);
-        assert!(cpu_ns(u32::MAX >> 2).is_err());
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        assert!(cpu_ns(ended.id()).is_err());
+    }
+
+    #[test]
+    fn the_time_of_threads_that_have_ended_counts() {
+        let work = || {
+            let (mut sum, start_ns) = (0_u64, own_cpu_ns());
+            while own_cpu_ns() < start_ns + 20_000_000 {
+                sum = std::hint::black_box(sum.wrapping_add(1));
+            }
+            cpu_ns(std::process::id()).unwrap()
+        };
+        let at_its_end = std::thread::spawn(work).join().unwrap();
+        assert!(cpu_ns(std::process::id()).unwrap() >= at_its_end);
     }
 
     #[test]
