@@ -107,7 +107,7 @@ impl BlockingStore {
         }
         router.disk.neighbours.note_asked(now, &face);
         let queue = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
-        let queue = DiskQueue { disk: 0, queue, expected_wait_ns: 0 };
+        let queue = DiskQueue { disk: 0, queue };
         let origin = Origin::of(received);
         let queue_state = match router.decide_before_queue(now, origin, interest, queue) {
             QueueDecision::Bypass(bypass) => {

@@ -166,7 +166,7 @@ impl Router {
                 Some(disk) => Store::with_disk(config.store.clone(), disk.clone()),
                 None => Store::new(config.store.clone()),
             },
-            disk: DiskState::new(&config.busy, config.disk.as_ref(), config.seed),
+            disk: DiskState::new(&config.busy, config.disk.as_ref()),
             dead_nonces: DeadNonceList::new(config.dead_nonce_lifetime_ns, config.dead_nonces_max),
             producer_regions: Vec::new(),
             pool: Pool::new(config.pool_bytes_max),

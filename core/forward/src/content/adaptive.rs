@@ -1,35 +1,34 @@
-//! Wait for a disk, or go to the next hop? What is likely to cost everybody less, from what was
-//! seen of both lately.
+//! Wait for a disk, or go to the next hop? The threshold that would have cost least lately decides.
 //!
 //! A threshold of reads before the disk is right for one arrival rate, one disk and one distance to
-//! the next hop only. Here the same question is answered from measurements:
+//! the next hop only. Here it is chosen from measurements:
 //!
-//! - **Every way is a station** ([`Station`]): a disk with reads in it, a next hop of a FIB entry
-//!   with Interests outstanding there. How long it spends with how many in it, and how many leave
-//!   it then, is all that is measured. Load that has just gone somewhere shows at once in that
-//!   number, before any answer tells of it.
-//! - **Joining a queue delays those who come after.** What one more costs is not its own wait but
-//!   the time that all are in the queue longer until it is empty again (Naor 1969, "The regulation
-//!   of queue size by levying tolls"). An Interest that only looked at its own wait would fill the
-//!   queue to the break-even point, where the disk gains nobody anything. The least marginal cost
-//!   wins.
-//! - **Near the break-even point** chance decides, in proportion.
+//! - **At the disk**, what each of some thresholds would have cost the Interests that came lately
+//!   is added up as they come ([`Thresholds`]).
+//! - **At the next hop**, going there costs the way, the wait for others ([`PathModel`]), and what
+//!   others wait longer for it: this router's misses, and whoever else asks there.
 //! - **What is seldom used is tried** when what was used instead has taken two hundred times as
 //!   long: trying costs no more than about 0.5 %, however bad that way may be.
 
 use alloc::vec::Vec;
 
-use weir_base::{Instant, Rng};
+use weir_base::Instant;
 
-use crate::table::measurements::{Measurement, Measurements, QueueModel};
-use crate::table::station::Station;
+use crate::content::thresholds::{DiskTimes, PathTimes, Thresholds};
+use crate::table::measurements::{Measurement, Measurements};
+use crate::table::path_model::{Others, PathModel};
+use crate::table::station::{Servers, Station};
 
 /// A way is tried when what was used instead has taken this many times as long,
 const TRIAL_SHARE: f64 = 200.0;
 /// or less, as long as little is known of it, but at least this.
 const TRIAL_SHARE_MIN: f64 = 10.0;
+/// Answers from which on no more are looked for at a price.
+const ANSWERS_SOME: u64 = 16;
 /// Disks of a store.
 const DISKS_MAX: usize = 16;
+/// Services that are kept.
+const SERVICES: usize = 64;
 
 /// A queue of the store that an Interest may wait in.
 #[derive(Clone, Copy, Debug)]
@@ -38,8 +37,6 @@ pub(crate) struct DiskQueue {
     pub(crate) disk: u8,
     /// Reads, or Interests, ahead.
     pub(crate) queue: u32,
-    /// What the store expects, ns.
-    pub(crate) expected_wait_ns: u64,
 }
 
 /// What an Interest is to do.
@@ -60,73 +57,115 @@ pub(crate) enum Choice {
 #[derive(Clone, Copy)]
 struct Hop<'a> {
     measured: &'a Measurement,
-    model: &'a QueueModel,
+    model: &'a PathModel,
+    others: Others,
 }
 
 impl<'a> Hop<'a> {
-    fn find(measurements: &'a Measurements, index: u32) -> Option<Self> {
+    /// `service_ns`: what a service there takes as long as nothing tells.
+    fn find(measurements: &'a Measurements, index: u32, service_ns: f64) -> Option<Self> {
         let measured = measurements.find(index)?;
-        Some(Self { measured, model: measured.model()? })
+        let model = measured.model()?;
+        Some(Self { measured, model, others: model.others(service_ns) })
     }
 
-    fn is_known(self) -> bool {
-        self.model.station.is_known()
+    /// What going there costs with nothing else of this router's there, ns: the way, the wait for
+    /// others, and what these wait longer. At least what it has been silent for.
+    fn cost_ns(self, now: Instant) -> f64 {
+        self.expected_ns(now).max(self.model.expected_ns(&self.others) + self.others.harm_ns)
     }
 
-    fn marginal_cost_ns(self, now: Instant) -> f64 {
-        let cost_ns = self.model.station.marginal_cost_ns(self.measured.in_flight());
-        cost_ns.max(self.measured.silent_ns(now) as f64)
-    }
-
+    /// The same for whoever goes.
     fn expected_ns(self, now: Instant) -> f64 {
-        let expected_ns = self.model.station.expected_ns(self.measured.in_flight());
-        expected_ns.max(self.measured.silent_ns(now) as f64)
+        self.model.expected_ns(&self.others).max(self.measured.silent_ns(now) as f64)
+    }
+
+    /// What it costs now.
+    fn cost_now_ns(self, now: Instant) -> f64 {
+        self.cost_ns(now) + self.model.own_wait_ns(self.measured.in_flight())
+    }
+
+    fn is_due(self, now: Instant) -> bool {
+        let share = trial_share(self.model.answers());
+        let is_due = self.model.forgone_ns > share * self.expected_ns(now);
+        (is_due || !self.model.is_known()) && self.measured.in_flight() == 0
     }
 }
 
 /// A disk.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Disk {
     station: Station,
+    thresholds: Thresholds,
+    /// The last services, in a ring, ns.
+    services_ns: [f64; SERVICES],
+    /// How many there were, and how many arrivals have taken one of them.
+    served: usize,
+    taken: usize,
+    /// When the last read ended, and how many it left.
+    ended: Option<(Instant, u32)>,
+    arrived_at: Instant,
     /// What the ways taken instead have taken since a read was last chosen, ns.
     forgone_ns: f64,
 }
 
-/// What is measured of the disks, and chance.
+impl Disk {
+    fn new() -> Self {
+        Self {
+            station: Station::new(Servers::Fewest),
+            thresholds: Thresholds::default(),
+            services_ns: [0.0; SERVICES],
+            served: 0,
+            taken: 0,
+            ended: None,
+            arrived_at: Instant::ZERO,
+            forgone_ns: 0.0,
+        }
+    }
+
+    /// The disk as the Interest finds it that comes now.
+    fn next_times(&mut self) -> DiskTimes {
+        let service_ns = self.services_ns[self.taken % self.served.clamp(1, SERVICES)];
+        self.taken += 1;
+        let (alone_ns, interval_ns) = (self.station.alone_ns(), self.station.interval_ns());
+        DiskTimes { alone_ns, interval_ns, service_ns }
+    }
+
+    fn on_read(&mut self, now: Instant, ahead: u32, left: u32, took_ns: u64) {
+        self.station.leave(now, ahead, took_ns);
+        let servers = self.station.servers();
+        let service_ns = match self.ended.replace((now, left)) {
+            // All servers were busy since.
+            Some((at, waiting)) if f64::from(waiting) >= servers => now.ns_since(at) as f64,
+            _ => took_ns as f64 / servers,
+        };
+        self.services_ns[self.served % SERVICES] = service_ns;
+        self.served += 1;
+    }
+}
+
+/// What is measured of the disks.
+#[derive(Default)]
 pub(crate) struct Adaptive {
-    rng: Rng,
     disks: Vec<Disk>,
 }
 
-/// What it costs to go somewhere.
-#[derive(Clone, Copy)]
-struct Price {
-    /// All, ns.
-    marginal_cost_ns: f64,
-    /// Whoever goes there, ns.
-    own_ns: f64,
-}
-
-fn trial_share(station: &Station) -> f64 {
-    TRIAL_SHARE_MIN + (TRIAL_SHARE - TRIAL_SHARE_MIN) * station.certainty()
+fn trial_share(answers: u64) -> f64 {
+    let certainty = answers.min(ANSWERS_SOME) as f64 / ANSWERS_SOME as f64;
+    TRIAL_SHARE_MIN + (TRIAL_SHARE - TRIAL_SHARE_MIN) * certainty
 }
 
 impl Adaptive {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self { rng: Rng::from_seed(seed ^ 0xADA9), disks: Vec::new() }
-    }
-
     fn disk(&mut self, disk: u8) -> &mut Disk {
         let disk = usize::from(disk) % DISKS_MAX;
         if self.disks.len() <= disk {
-            self.disks.resize_with(disk + 1, Disk::default);
+            self.disks.resize_with(disk + 1, Disk::new);
         }
         &mut self.disks[disk]
     }
 
     /// Whether an Interest is to wait at `home` or to go to one of the next hops, given by their
-    /// places and measurements. A next hop that nothing is known of is tried once, and used over
-    /// the threshold.
+    /// places and measurements. As long as nothing is known, `threshold` decides.
     pub(crate) fn choose(
         &mut self,
         now: Instant,
@@ -135,54 +174,47 @@ impl Adaptive {
         measurements: &mut Measurements,
         hops: impl Iterator<Item = (usize, u32)> + Clone,
     ) -> Choice {
-        self.disk(home.disk).station.pass(now, home.queue);
+        let disk = self.disk(home.disk);
         hops.clone().for_each(|(_, index)| measurements.want_model(index));
-        let Some((best, index, hop)) = best_hop(now, measurements, hops.clone()) else {
+        let service_ns = disk.station.interval_ns();
+        let Some((place, index)) = best_hop(now, measurements, service_ns, hops.clone()) else {
             return Choice::Disk;
         };
-        let away = match hop.is_known() {
-            true => {
-                Price { marginal_cost_ns: hop.marginal_cost_ns(now), own_ns: hop.expected_ns(now) }
-            }
-            // Nothing is known of any.
-            false if home.queue >= threshold => Price { marginal_cost_ns: -1.0, own_ns: 0.0 },
-            false => Price { marginal_cost_ns: f64::INFINITY, own_ns: 0.0 },
+        let hop = Hop::find(measurements, index, service_ns).expect("it was found before");
+        let mut limit = threshold;
+        let passed_ns = now.ns_since(disk.arrived_at) as f64;
+        disk.arrived_at = now;
+        let (away_ns, away_own_ns) = (hop.cost_ns(now), hop.expected_ns(now));
+        let mut path = PathTimes {
+            interval_ns: hop.model.interval_ns(),
+            others_rate: hop.others.rate,
+            misses: 0.0,
         };
-        let (is_home, home_own_ns) = self.compare(home, away.marginal_cost_ns);
-        let spent_ns = if is_home { home_own_ns } else { away.own_ns };
-        let chosen = (!is_home).then_some(index);
-        if let Some(place) = due_hop(now, measurements, hops, chosen, spent_ns) {
+        if hop.model.is_known() && disk.station.is_known() {
+            let model = measurements.model_mut(index).expect("it was found before");
+            path.misses = model.take_unexpected() as f64;
+            let times = disk.next_times();
+            limit = disk.thresholds.arrive(passed_ns, &times, &path, away_ns);
+        }
+        let is_away = home.queue >= limit;
+        let home_ns = disk.station.expected_ns(home.queue);
+        let spent_ns = if is_away { away_own_ns } else { home_ns };
+        let chosen = is_away.then_some(index);
+        if let Some(place) = due_hop(now, measurements, hops, chosen, (spent_ns, service_ns)) {
             return Choice::Away { place, is_trial: true };
         }
-        let disk = self.disk(home.disk);
-        if !is_home {
+        if is_away {
             disk.forgone_ns += spent_ns;
-            if disk.forgone_ns <= trial_share(&disk.station) * home_own_ns {
-                return Choice::Away { place: best, is_trial: false };
+            let is_due = disk.forgone_ns > trial_share(disk.station.answers()) * home_ns;
+            if !is_due || !disk.station.is_known() {
+                if let Some(model) = measurements.model_mut(index) {
+                    model.expect_sent();
+                }
+                return Choice::Away { place, is_trial: false };
             }
         }
         disk.forgone_ns = 0.0;
         Choice::Disk
-    }
-
-    /// Whether waiting is the better choice where going on costs `away_ns`, and how long the wait
-    /// is likely to be.
-    fn compare(&mut self, home: DiskQueue, away_ns: f64) -> (bool, f64) {
-        let station = &self.disk(home.disk).station;
-        if !station.is_known() {
-            let wait_ns = home.expected_wait_ns as f64;
-            return (wait_ns <= away_ns, wait_ns);
-        }
-        let marginal_cost_ns = station.marginal_cost_ns(home.queue);
-        let before_ns = station.marginal_cost_ns(home.queue.saturating_sub(1));
-        let own_ns = station.expected_ns(home.queue);
-        if marginal_cost_ns <= away_ns {
-            return (true, own_ns);
-        }
-        if home.queue == 0 || before_ns >= away_ns {
-            return (false, own_ns);
-        }
-        (self.rng.unit() * (marginal_cost_ns - before_ns) < away_ns - before_ns, own_ns)
     }
 
     /// A read has ended that found `ahead` in the queue and leaves `left`.
@@ -193,25 +225,26 @@ impl Adaptive {
         (ahead, left): (u32, u32),
         took_ns: u64,
     ) {
-        self.disk(disk).station.leave(now, left.saturating_add(1), ahead, took_ns);
+        self.disk(disk).on_read(now, ahead, left, took_ns);
     }
 }
 
-/// The next hop that costs least: its place, its measurement.
+/// The next hop that costs least now: its place, its measurement.
 fn best_hop(
     now: Instant,
     measurements: &Measurements,
+    service_ns: f64,
     hops: impl Iterator<Item = (usize, u32)>,
-) -> Option<(usize, u32, Hop<'_>)> {
-    let mut best: Option<(f64, usize, u32, Hop<'_>)> = None;
+) -> Option<(usize, u32)> {
+    let mut best: Option<(f64, usize, u32)> = None;
     for (place, index) in hops {
-        let Some(hop) = Hop::find(measurements, index) else { continue };
-        let cost_ns = if hop.is_known() { hop.marginal_cost_ns(now) } else { f64::MAX };
-        if best.as_ref().is_none_or(|(least_ns, ..)| cost_ns < *least_ns) {
-            best = Some((cost_ns, place, index, hop));
+        let Some(hop) = Hop::find(measurements, index, service_ns) else { continue };
+        let cost_ns = if hop.model.is_known() { hop.cost_now_ns(now) } else { f64::MAX };
+        if best.is_none_or(|(least_ns, ..)| cost_ns < least_ns) {
+            best = Some((cost_ns, place, index));
         }
     }
-    best.map(|(_, place, index, hop)| (place, index, hop))
+    best.map(|(_, place, index)| (place, index))
 }
 
 /// The place of a next hop that is due to be tried instead of what takes `spent_ns`.
@@ -220,7 +253,7 @@ fn due_hop(
     measurements: &mut Measurements,
     hops: impl Iterator<Item = (usize, u32)>,
     chosen: Option<u32>,
-    spent_ns: f64,
+    (spent_ns, service_ns): (f64, f64),
 ) -> Option<usize> {
     for (place, index) in hops {
         if chosen == Some(index) {
@@ -228,10 +261,7 @@ fn due_hop(
         }
         let Some(model) = measurements.model_mut(index) else { continue };
         model.forgone_ns += spent_ns;
-        let Some(hop) = Hop::find(measurements, index) else { continue };
-        let is_due = !hop.is_known()
-            || hop.model.forgone_ns > trial_share(&hop.model.station) * hop.expected_ns(now);
-        if is_due && hop.measured.in_flight() == 0 {
+        if Hop::find(measurements, index, service_ns).is_some_and(|hop| hop.is_due(now)) {
             return Some(place);
         }
     }

@@ -18,6 +18,10 @@ impl DiskState {
         }
     }
 
+    pub(crate) fn is_adaptive(&self) -> bool {
+        self.bypass() == Bypass::Adaptive
+    }
+
     /// Whether an Interest may pass by this queue, if it has a next hop.
     pub(crate) fn may_bypass(&self, queue: DiskQueue) -> bool {
         match self.bypass() {
@@ -56,7 +60,7 @@ impl DiskState {
             return self.wait(queue, true);
         }
         let is_marked = self.is_marked_by_queue(queue.queue);
-        if self.bypass() != Bypass::Adaptive {
+        if !self.is_adaptive() {
             let reason = BypassReason::QueueFull;
             return QueueDecision::Bypass(DiskBypass { reason, hops: available, is_marked });
         }

@@ -28,12 +28,12 @@ pub(crate) struct DiskState {
 }
 
 impl DiskState {
-    pub(crate) fn new(busy: &BusyPolicy, disk: Option<&DiskTierConfig>, seed: u64) -> Self {
+    pub(crate) fn new(busy: &BusyPolicy, disk: Option<&DiskTierConfig>) -> Self {
         Self {
             policy: busy.clone(),
             reads: Reads::new(),
             neighbours: Neighbours::new(busy.announce_period_ns),
-            adaptive: Adaptive::new(seed),
+            adaptive: Adaptive::default(),
             threshold: disk.map_or(0, |disk| disk.threshold),
             held_up: None,
             flushes: Vec::new(),

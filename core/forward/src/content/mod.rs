@@ -8,3 +8,4 @@ pub(crate) mod disk;
 pub(crate) mod neighbours;
 pub(crate) mod queries;
 pub(crate) mod reads;
+pub(crate) mod thresholds;

@@ -86,8 +86,7 @@ impl Router {
         }
         let decision = match received.queue_state {
             QueueState::NotQueued => {
-                let OnDisk { disk, reads_waiting, expected_wait_ns, .. } = found;
-                let queue = DiskQueue { disk, queue: reads_waiting, expected_wait_ns };
+                let queue = DiskQueue { disk: found.disk, queue: found.reads_waiting };
                 self.decide_before_queue(now, origin, interest, queue)
             }
             // That was decided when it came.

@@ -81,8 +81,8 @@ impl Router {
     }
 
     /// Has the store read what it has found. `None` past the bound of reads.
-    pub(crate) fn begin_read(&mut self, now: Instant, found: &OnDisk) -> Option<ReadId> {
-        let read = self.store.begin_read(now, found).ok();
+    pub(crate) fn begin_read(&mut self, found: &OnDisk) -> Option<ReadId> {
+        let read = self.store.begin_read(found).ok();
         self.stats.busy.reads_refused += u64::from(read.is_none());
         read
     }
@@ -166,7 +166,7 @@ impl Router {
             self.store.decline_read();
             return false;
         }
-        let Ok(begun) = self.store.begin_read(now, &found) else { return false };
+        let Ok(begun) = self.store.begin_read(&found) else { return false };
         self.stats.busy.came_back += 1;
         let is_marked = self.disk.is_marked_by_queue(found.reads_waiting);
         let read = DiskRead { found, is_over_threshold: false, is_marked };
@@ -208,6 +208,11 @@ impl Router {
             }
             let is_stalled = matches!(outcome, ReadOutcome::Stalled);
             let elsewhere = self.end_remote_reads(now, read, &outcome, out);
+            if let Some(first) = waiters.first().filter(|_| self.disk.is_adaptive()) {
+                let left = self.disk.reads.queue_of(first.disk);
+                let took_ns = now.ns_since(first.since);
+                self.disk.adaptive.on_read(now, first.disk, (first.ahead, left), took_ns);
+            }
             if let ReadOutcome::Data { packet, fresh_until } = outcome {
                 let is_late = waiters.is_empty() && elsewhere.homes == 0;
                 self.stats.busy.reads_late += u64::from(is_late);
@@ -256,9 +261,6 @@ impl Router {
                 let took_ns = now.ns_since(waiter.since);
                 self.stats.busy.answered += 1;
                 self.stats.busy.read_latency.record(took_ns);
-                let left = self.disk.reads.queue_of(waiter.disk);
-                let (disk, ahead) = (waiter.disk, waiter.ahead);
-                self.disk.adaptive.on_read(now, disk, (ahead, left), took_ns);
             }
             !is_answered
         });

@@ -330,7 +330,7 @@ impl Router {
             }
             StoreDecision::ReadDisk(read) => {
                 self.stats.busy.waited_over_threshold += u64::from(read.is_over_threshold);
-                let Some(begun) = self.begin_read(now, &read.found) else {
+                let Some(begun) = self.begin_read(&read.found) else {
                     self.refuse(received, asked.face, congestion, DropReason::DiskBusy, out);
                     return None;
                 };

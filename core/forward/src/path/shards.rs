@@ -230,14 +230,8 @@ impl Router {
             (None, PartAnswer::OnDisk(found)) => {
                 self.decide_waiting(now, query, DiskCandidate::Own(found), out);
             }
-            (
-                Some((
-                    shard,
-                    Candidate::OnDisk { disk, reads_waiting, expected_wait_ns, is_stalled },
-                )),
-                _,
-            ) => {
-                let queue = DiskQueue { disk, queue: reads_waiting, expected_wait_ns };
+            (Some((shard, Candidate::OnDisk { disk, reads_waiting, is_stalled })), _) => {
+                let queue = DiskQueue { disk, queue: reads_waiting };
                 let found = DiskCandidate::Other { shard, queue, is_stalled };
                 self.decide_waiting(now, query, found, out);
             }
@@ -286,8 +280,8 @@ impl Router {
         }
         let (queue, is_stalled) = match &found {
             DiskCandidate::Own(found) => {
-                let OnDisk { disk, reads_waiting: queue, expected_wait_ns, .. } = *found;
-                (DiskQueue { disk, queue, expected_wait_ns }, found.is_stalled)
+                let OnDisk { disk, reads_waiting: queue, is_stalled, .. } = *found;
+                (DiskQueue { disk, queue }, is_stalled)
             }
             DiskCandidate::Other { queue, is_stalled, .. } => (*queue, *is_stalled),
         };
@@ -309,7 +303,7 @@ impl Router {
         };
         self.stats.busy.waited_over_threshold += u64::from(is_over_threshold);
         match found {
-            DiskCandidate::Own(found) => match self.begin_read(now, &found) {
+            DiskCandidate::Own(found) => match self.begin_read(&found) {
                 Some(begun) => {
                     let read = DiskRead { found, is_over_threshold, is_marked };
                     self.wait_for_disk(now, entry, origin, (&read, begun));
@@ -351,7 +345,7 @@ impl Router {
             self.stats.busy.reads_refused += 1;
             return self.tell(home, Message::ReadRefused { id }, out);
         }
-        let Some(read) = self.begin_read(now, &found) else {
+        let Some(read) = self.begin_read(&found) else {
             return self.tell(home, Message::ReadRefused { id }, out);
         };
         self.stats.busy.reads_begun += 1;
@@ -555,8 +549,8 @@ fn candidate(answer: &PartAnswer) -> Candidate {
         }
         PartAnswer::Unwritten(packet) => Candidate::Unwritten { packet: packet.clone() },
         PartAnswer::OnDisk(found) => {
-            let OnDisk { disk, reads_waiting, expected_wait_ns, is_stalled, .. } = *found;
-            Candidate::OnDisk { disk, reads_waiting, expected_wait_ns, is_stalled }
+            let OnDisk { disk, reads_waiting, is_stalled, .. } = *found;
+            Candidate::OnDisk { disk, reads_waiting, is_stalled }
         }
         PartAnswer::Nothing => Candidate::Nothing,
     }

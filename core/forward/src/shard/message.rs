@@ -72,7 +72,6 @@ pub(crate) enum Candidate {
     OnDisk {
         disk: u8,
         reads_waiting: u32,
-        expected_wait_ns: u64,
         is_stalled: bool,
     },
 }

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 
 use weir_base::{Instant, RttConfig, RttEstimator, Slab};
 
-use crate::table::station::Station;
+use crate::table::path_model::PathModel;
 
 /// Next hops that are measured at most; beyond it a new one is not.
 const MEASUREMENTS_MAX: usize = 1 << 16;
@@ -54,14 +54,6 @@ pub(crate) enum FlightEnd {
     Store,
 }
 
-/// What is known of the queue that the Interests under way to a next hop form.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct QueueModel {
-    pub(crate) station: Station,
-    /// What the ways taken instead of this one have taken since it was last used, ns.
-    pub(crate) forgone_ns: f64,
-}
-
 /// What is known of a next hop of a FIB entry.
 #[derive(Debug)]
 pub(crate) struct Measurement {
@@ -80,7 +72,7 @@ pub(crate) struct Measurement {
     is_retired: bool,
     /// What the strategy of the prefix remembers of the next hop.
     pub(crate) strategy_state: u64,
-    model: Option<Box<QueueModel>>,
+    model: Option<Box<PathModel>>,
 }
 
 impl Measurement {
@@ -122,7 +114,7 @@ impl Measurement {
     }
 
     /// What is known of the queue there.
-    pub(crate) fn model(&self) -> Option<&QueueModel> {
+    pub(crate) fn model(&self) -> Option<&PathModel> {
         self.model.as_deref()
     }
 
@@ -192,8 +184,7 @@ impl Measurements {
         let Some(one) = self.all.get_mut(index) else { return Flight::NONE };
         let ahead = one.in_flight;
         if let Some(model) = &mut one.model {
-            model.station.pass(now, ahead);
-            model.forgone_ns = 0.0;
+            model.on_sent();
         }
         one.in_flight += 1;
         one.used_at = now;
@@ -215,7 +206,7 @@ impl Measurements {
         let took_ns = now.ns_since(flight.since);
         one.on_data(now, is_first.then_some(took_ns));
         if let Some(model) = &mut one.model {
-            model.station.leave(now, one.in_flight, flight.ahead, took_ns);
+            model.on_answer(now, flight.since, flight.ahead);
         }
         if let Some(listener) = listener {
             listener.on_data(one);
@@ -235,14 +226,8 @@ impl Measurements {
         let Some(one) = self.all.get_mut(flight.measurement) else { return };
         one.nacks += u64::from(end == FlightEnd::Nack);
         one.timeouts += u64::from(end == FlightEnd::TimeOut);
-        if let Some(model) = &mut one.model {
-            match end {
-                FlightEnd::Store => model.station.pass(now, one.in_flight),
-                FlightEnd::Nack | FlightEnd::TimeOut | FlightEnd::OtherNextHop => {
-                    let took_ns = now.ns_since(flight.since);
-                    model.station.leave(now, one.in_flight, flight.ahead, took_ns);
-                }
-            }
+        if let (Some(model), false) = (&mut one.model, end == FlightEnd::Store) {
+            model.on_answer(now, flight.since, flight.ahead);
         }
         match (listener, end) {
             (Some(listener), FlightEnd::Nack) => listener.on_nack(one),
@@ -281,7 +266,7 @@ impl Measurements {
     }
 
     /// The model of the queue behind a next hop.
-    pub(crate) fn model_mut(&mut self, index: u32) -> Option<&mut QueueModel> {
+    pub(crate) fn model_mut(&mut self, index: u32) -> Option<&mut PathModel> {
         self.all.get_mut(index)?.model.as_deref_mut()
     }
 

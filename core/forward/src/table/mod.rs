@@ -6,6 +6,7 @@ pub(crate) mod fib;
 pub(crate) mod live;
 pub(crate) mod measurements;
 pub(crate) mod orphans;
+pub(crate) mod path_model;
 pub(crate) mod pit;
 pub(crate) mod prefixes;
 pub(crate) mod refusals;

@@ -1,4 +1,5 @@
-//! A place where requests wait and are served: a disk, or all that lies behind a next hop.
+//! A place where requests wait and are served: a disk, or all that lies behind a next hop. From how
+//! many a request found there and what it took, it is inferred how many are served at once.
 
 use weir_base::{Instant, NS_PER_S};
 
@@ -8,16 +9,12 @@ const ANSWERS: f64 = 256.0;
 /// number of answers, or this time.
 const KEEP_ANSWERS: f64 = 8192.0;
 const KEEP_NS: f64 = 60.0 * NS_PER_S as f64;
-/// Departures over which it is seen how full the station is.
-const DEPARTURES: f64 = 1024.0;
 /// Answers after which the station is looked at anew.
 const FIT_AFTER: u64 = 32;
 /// So few answers say little yet: each is looked at.
 const ANSWERS_FEW: u64 = 64;
-/// Answers from which on no more are looked for at a price.
-const ANSWERS_SOME: u64 = 16;
-/// How much worse, in squared relative errors of an answer, more servers may fit and are assumed
-/// nevertheless: then the queue grows a little, and shows.
+/// How much worse, in squared relative errors of an answer, a number of servers may fit and still
+/// be chosen.
 const MARGIN: f64 = 1.0;
 /// Numbers of servers that are tried: 1, 2, 3, 4, 6, 8, 12 and so on to 4,096.
 const FITS: usize = 24;
@@ -25,14 +22,9 @@ const FITS: usize = 24;
 const EXACT: u32 = 16;
 /// Eight octaves above [`EXACT`], to 4,096.
 const BUCKETS: usize = 16 + 8 * 8;
-/// A pause counts for at most this many times the usual time between two events.
-const PAUSE: f64 = 16.0;
-
 /// What is seen with about the same number of requests in the station.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
-    /// How long they were.
-    time_ns: f64,
     /// Answers to requests that found this number, and what they took.
     answers: f64,
     mean_ns: f64,
@@ -41,15 +33,14 @@ struct Bucket {
     order: u64,
 }
 
-/// Sums to a bucket, itself included, over the time spent with `k` in the station.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sums {
-    /// Of the time, ns.
-    time: f64,
-    /// Of the time times `k`.
-    load: f64,
-    /// Of the time times the servers that are busy then.
-    busy: f64,
+/// Which number of servers is assumed of those that explain the answers about equally well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Servers {
+    /// For a disk. A queue that is always long looks the same with one server and with several; a
+    /// shorter one, which costs one server nothing, will tell them apart.
+    Fewest,
+    /// For a path. Answers that take about the same time whatever is under way tell of no queue.
+    Most,
 }
 
 /// A station of some number of like servers, as it seems: a request takes `alone_ns`, or, when it
@@ -58,31 +49,11 @@ struct Sums {
 #[derive(Clone, Debug)]
 pub(crate) struct Station {
     buckets: [Bucket; BUCKETS],
-    sums: [Sums; BUCKETS],
-    /// The weight of the time that passes now. It grows, which is how what was before is forgotten.
-    weight: f64,
-    at: Option<Instant>,
-    /// Usual time between two events, ns.
-    pause_ns: f64,
+    preferred: Servers,
     answers: u64,
     servers: f64,
     /// 0 while nothing is known.
     alone_ns: f64,
-}
-
-impl Default for Station {
-    fn default() -> Self {
-        Self {
-            buckets: [Bucket::default(); BUCKETS],
-            sums: [Sums::default(); BUCKETS],
-            weight: 1.0,
-            at: None,
-            pause_ns: 0.0,
-            answers: 0,
-            servers: 1.0,
-            alone_ns: 0.0,
-        }
-    }
 }
 
 impl Bucket {
@@ -114,27 +85,37 @@ fn number_of(bucket: usize) -> f64 {
 }
 
 impl Station {
+    pub(crate) fn new(preferred: Servers) -> Self {
+        let buckets = [Bucket::default(); BUCKETS];
+        Self { buckets, preferred, answers: 0, servers: 1.0, alone_ns: 0.0 }
+    }
+
     pub(crate) fn is_known(&self) -> bool {
         self.alone_ns > 0.0
     }
 
-    /// Until now `number` were in the station.
-    pub(crate) fn pass(&mut self, now: Instant, number: u32) {
-        let Some(at) = self.at.replace(now) else { return };
-        let passed_ns = now.ns_since(at) as f64;
-        if self.pause_ns == 0.0 {
-            self.pause_ns = passed_ns;
-        }
-        // A long pause tells little of the load before and after it.
-        let counted_ns = passed_ns.min(PAUSE * self.pause_ns);
-        self.pause_ns += (counted_ns - self.pause_ns) / 64.0;
-        self.buckets[bucket_of(number)].time_ns += self.weight * counted_ns;
+    /// How many requests it seems to serve at once.
+    pub(crate) fn servers(&self) -> f64 {
+        self.servers
     }
 
-    /// One of `number` leaves now. It found `ahead`, and took `took_ns`.
-    pub(crate) fn leave(&mut self, now: Instant, number: u32, ahead: u32, took_ns: u64) {
-        self.pass(now, number);
-        self.weight *= DEPARTURES / (DEPARTURES - 1.0);
+    /// What a request takes that does not wait, ns; 0 while nothing is known.
+    pub(crate) fn alone_ns(&self) -> f64 {
+        self.alone_ns
+    }
+
+    /// From one request that leaves to the next while all servers are busy, ns.
+    pub(crate) fn interval_ns(&self) -> f64 {
+        self.alone_ns / self.servers
+    }
+
+    /// What a request takes that finds `ahead` others in the station, ns.
+    pub(crate) fn expected_ns(&self, ahead: u32) -> f64 {
+        self.alone_ns * ((f64::from(ahead) + 1.0) / self.servers).max(1.0)
+    }
+
+    /// One leaves that found `ahead` others and took `took_ns`.
+    pub(crate) fn leave(&mut self, now: Instant, ahead: u32, took_ns: u64) {
         self.answers += 1;
         let bucket = &mut self.buckets[bucket_of(ahead)];
         let before = bucket.answers_at(now, self.answers);
@@ -146,18 +127,13 @@ impl Station {
         }
     }
 
-    /// How well it is known, from 0 to 1.
-    pub(crate) fn certainty(&self) -> f64 {
-        self.answers.min(ANSWERS_SOME) as f64 / ANSWERS_SOME as f64
+    /// How many answers it is known by.
+    pub(crate) fn answers(&self) -> u64 {
+        self.answers
     }
 
     /// Finds the servers that explain best what answers took.
     fn fit(&mut self, now: Instant) {
-        if self.weight > 1e12 {
-            let scale = 1.0 / self.weight;
-            self.buckets.iter_mut().for_each(|bucket| bucket.time_ns *= scale);
-            self.weight = 1.0;
-        }
         let mut seen = [(0.0, 0.0, 0.0); BUCKETS];
         let mut count = 0;
         for (index, bucket) in self.buckets.iter().enumerate() {
@@ -176,56 +152,13 @@ impl Station {
             servers = next_servers(servers);
         }
         let least = fits.iter().fold(f64::INFINITY, |least, fit| least.min(fit.0));
-        let most = fits.iter().rev().find(|fit| fit.0 <= least + MARGIN);
-        if let Some(&(_, servers, alone_ns)) = most {
+        let mut fitting = fits.iter().filter(|fit| fit.0 <= least + MARGIN);
+        let chosen = match self.preferred {
+            Servers::Fewest => fitting.next(),
+            Servers::Most => fitting.next_back(),
+        };
+        if let Some(&(_, servers, alone_ns)) = chosen {
             (self.servers, self.alone_ns) = (servers, alone_ns);
-        }
-        self.sum_up();
-    }
-
-    fn sum_up(&mut self) {
-        let mut sums = Sums::default();
-        for (index, bucket) in self.buckets.iter().enumerate() {
-            let number = number_of(index);
-            sums.time += bucket.time_ns;
-            sums.load += bucket.time_ns * number;
-            sums.busy += bucket.time_ns * number.min(self.servers);
-            self.sums[index] = sums;
-        }
-    }
-
-    /// What a request takes that finds `ahead` others in the station, ns.
-    pub(crate) fn expected_ns(&self, ahead: u32) -> f64 {
-        self.alone_ns * ((f64::from(ahead) + 1.0) / self.servers).max(1.0)
-    }
-
-    /// What a request that finds `n` in the station costs all together, ns.
-    ///
-    /// Let the station take no more than `n`; others pay `T` elsewhere. It is worth `T` to let it
-    /// take one more while
-    ///
-    /// ```text
-    /// (n + 1) Z - S <= T (m(n + 1) Z - X)
-    /// ```
-    ///
-    /// where `Z`, `S` and `X` are sums over `k` to `n` of the time spent with `k`, of that times
-    /// `k`, and of that times `m(k)`, the rate at which requests leave then. The time is seen, not
-    /// computed: that arrivals depend on what else there is to choose is in it. For one server and
-    /// steady arrivals this is Naor's marginal cost.
-    pub(crate) fn marginal_cost_ns(&self, ahead: u32) -> f64 {
-        let bucket = bucket_of(ahead);
-        let Sums { time, load, busy } = self.sums[bucket];
-        let place = number_of(bucket) + 1.0;
-        let own_ns = self.expected_ns(ahead);
-        let worst_ns = 1e9 * own_ns;
-        let cost = place * time - load;
-        let gain = (place.min(self.servers) * time - busy) / self.alone_ns;
-        if time <= 0.0 {
-            own_ns
-        } else if gain * worst_ns <= cost {
-            worst_ns
-        } else {
-            (cost / gain).max(own_ns)
         }
     }
 }

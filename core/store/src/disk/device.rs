@@ -4,7 +4,6 @@ use super::checkpoint::{Builder, ERASURE_BYTES_MAX, Erased, Erasure, Position, e
 use super::config::{Checksum, DiskGeometry};
 use super::op::{DiskOpId, WritePart};
 use super::place::{Place, UNIT_BYTES, WHOLE};
-use super::queue::ServiceTime;
 use super::record::{self, HEADER_BYTES, Kind};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
@@ -109,7 +108,6 @@ pub(super) struct Device {
     pub(super) reads_waiting: u32,
     /// Records that wait or are being written.
     pub(super) records_waiting: u32,
-    pub(super) service: ServiceTime,
     /// What was erased and is not noted on the disk yet, and before which position: that at which
     /// it will be noted, unless this has failed at another one.
     pub(super) erasures: BTreeMap<Erasure, Option<Position>>,
@@ -146,7 +144,6 @@ impl Device {
             begun: VecDeque::new(),
             reads_waiting: 0,
             records_waiting: 0,
-            service: ServiceTime::default(),
             erasures: BTreeMap::new(),
             is_stalled: false,
             patient_since: Instant::ZERO,

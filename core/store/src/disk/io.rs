@@ -123,7 +123,7 @@ impl DiskTier {
         device.patient_since = now;
         self.forget_ended(disk);
         match purpose {
-            Purpose::Read(at) => self.on_read(now, disk, at, outcome),
+            Purpose::Read(at) => self.on_read(disk, at, outcome),
             Purpose::Write(batch) => self.on_write(now, disk, batch, &outcome),
             Purpose::Recovery(tag) => self.on_recovery_read(tag, outcome),
         }
@@ -136,11 +136,10 @@ impl DiskTier {
         }
     }
 
-    fn on_read(&mut self, now: Instant, disk: usize, at: u32, outcome: DiskOutcome) {
+    fn on_read(&mut self, disk: usize, at: u32, outcome: DiskOutcome) {
         let read = self.remove_read(at);
         let device = &mut self.devices[disk];
         device.reads_waiting -= 1;
-        device.service.on_end(now);
         if !matches!(outcome, DiskOutcome::Failed(_)) {
             device.read_failures = 0;
         }

@@ -8,8 +8,6 @@ pub struct OnDisk {
     pub disk: u8,
     /// Reads that wait for the disk or are under way, not counting those this one would share.
     pub reads_waiting: u32,
-    /// How long the read would take, from what the last ones took, ns.
-    pub expected_wait_ns: u64,
     /// Whether the disk has not answered for long.
     pub is_stalled: bool,
     pub(super) key: Key,

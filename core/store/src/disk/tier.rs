@@ -413,11 +413,9 @@ impl DiskTier {
         let device = &self.devices[usize::from(place.disk())];
         let is_shared = !self.read_keys.is_empty() && self.find_read(key, place).is_some();
         let reads_waiting = device.reads_waiting - u32::from(is_shared);
-        let is_busy = device.reads_waiting > 0;
         Lookup::OnDisk(OnDisk {
             disk: place.disk(),
             reads_waiting,
-            expected_wait_ns: device.service.expected_ns(now, reads_waiting + 1, is_busy),
             is_stalled: device.is_stalled,
             key,
             place,
@@ -440,11 +438,7 @@ impl DiskTier {
 
     /// Begins a read, or joins one. What is not there any more ends at once without Data, so that
     /// those who ask go on.
-    pub(crate) fn begin_read(
-        &mut self,
-        now: Instant,
-        found: &OnDisk,
-    ) -> Result<ReadId, ReadRefused> {
+    pub(crate) fn begin_read(&mut self, found: &OnDisk) -> Result<ReadId, ReadRefused> {
         let place = found.place;
         let is_stalled = self.devices[usize::from(found.disk)].is_stalled;
         if let Some(at) = self.find_read(found.key, place).filter(|_| !is_stalled) {
@@ -466,9 +460,6 @@ impl DiskTier {
             let outcome = if is_there { ReadOutcome::Stalled } else { ReadOutcome::Unavailable };
             self.finished.push_back(FinishedRead { read: id, outcome });
             return Ok(id);
-        }
-        if device.reads_waiting == 0 {
-            device.service.on_begin(now);
         }
         device.reads_waiting += 1;
         let ticket = self.ticket();

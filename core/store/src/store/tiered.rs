@@ -77,9 +77,9 @@ impl Store {
     ///
     /// # Errors
     /// As many reads as may be wait for the disk.
-    pub fn begin_read(&mut self, now: Instant, found: &OnDisk) -> Result<ReadId, ReadRefused> {
+    pub fn begin_read(&mut self, found: &OnDisk) -> Result<ReadId, ReadRefused> {
         let disk = self.disk.as_mut().ok_or(ReadRefused)?;
-        let read = disk.tier.begin_read(now, found);
+        let read = disk.tier.begin_read(found);
         match read {
             Ok(_) => self.stats.hits += 1,
             Err(ReadRefused) => self.stats.misses += 1,

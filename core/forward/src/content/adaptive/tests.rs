@@ -7,6 +7,8 @@ use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
+use weir_base::Rng;
+
 use super::*;
 use crate::table::measurements::{Flight, FlightEnd, MODELS_MAX};
 
@@ -26,15 +28,36 @@ struct Station {
     service: Service,
 }
 
-/// Poisson arrivals at a disk; who does not wait takes a fixed delay and another station.
+/// When Interests come.
+#[derive(Clone, Copy, Debug)]
+enum Arrivals {
+    /// Poisson arrivals.
+    Steady,
+    /// So many at once, and a pause of a length between these.
+    Bursts { size: usize, pause_ns: (f64, f64) },
+    /// Poisson arrivals in times of exponential length, and pauses of exponential length.
+    OnOff { on_ns: f64, off_ns: f64 },
+}
+
+/// Arrivals at a disk; who does not wait takes a fixed delay and another station.
 #[derive(Clone, Copy, Debug)]
 struct Scene {
+    arrivals: Arrivals,
     gap_ns: f64,
     /// The same in the second half.
     later_gap_ns: f64,
+    /// Poisson arrivals of others at the other station; 0: none.
+    others_gap_ns: f64,
     disk: Station,
     delay_ns: f64,
     upstream: Station,
+}
+
+impl Scene {
+    fn steady(gap_ns: f64, disk: Station, delay_ns: f64, upstream: Station) -> Self {
+        let (arrivals, later_gap_ns) = (Arrivals::Steady, gap_ns);
+        Self { arrivals, gap_ns, later_gap_ns, others_gap_ns: 0.0, disk, delay_ns, upstream }
+    }
 }
 
 struct Queue {
@@ -56,6 +79,7 @@ impl Queue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
     Arrival,
+    OtherArrival,
     ReadDone(usize),
     Upstream(usize),
     UpstreamDone(usize),
@@ -88,6 +112,8 @@ struct Model {
     total_ns: f64,
     counted: u64,
     skip: usize,
+    own: usize,
+    on_until_ns: f64,
 }
 
 impl Model {
@@ -103,18 +129,24 @@ impl Model {
             requests: Vec::new(),
             disk: Queue::new(scene.disk),
             upstream: Queue::new(scene.upstream),
-            adaptive: Adaptive::new(seed),
+            adaptive: Adaptive::default(),
             measurements,
             hop,
             total_ns: 0.0,
             counted: 0,
             skip: count / 10,
+            own: 0,
+            on_until_ns: 0.0,
         };
         model.push(1, What::Arrival);
+        if scene.others_gap_ns > 0.0 {
+            model.push(1, What::OtherArrival);
+        }
         while let Some(Reverse((at_ns, _, what))) = model.events.pop() {
             model.now_ns = at_ns;
             match what {
                 What::Arrival => model.arrive(policy, count),
+                What::OtherArrival => model.arrive_elsewhere(count),
                 What::ReadDone(request) => model.read_done(request),
                 What::Upstream(request) => model.enter(true, request),
                 What::UpstreamDone(request) => model.upstream_done(request),
@@ -166,10 +198,7 @@ impl Model {
             Policy::Threshold(threshold) if queue < threshold => Choice::Disk,
             Policy::Threshold(_) => Choice::Away { place: 0, is_trial: false },
             Policy::Adaptive => {
-                let station = self.scene.disk;
-                let interval_ns = station.mean_ns / f64::from(station.servers.max(1));
-                let expected_wait_ns = ((f64::from(queue) + 1.0) * interval_ns) as u64;
-                let home = DiskQueue { disk: 0, queue, expected_wait_ns };
+                let home = DiskQueue { disk: 0, queue };
                 let now = Instant::from_ns(self.now_ns);
                 let hops = [(0, self.hop)].into_iter();
                 self.adaptive.choose(now, home, 64, &mut self.measurements, hops)
@@ -182,16 +211,49 @@ impl Model {
             }
             _ => None,
         };
-        self.requests.push(Request { at_ns: self.now_ns, ahead: queue, flight });
+        self.own += 1;
+        let at_ns = self.now_ns;
+        self.requests.push(Request { at_ns, ahead: queue, flight });
         match choice {
             Choice::Disk => self.enter(false, request),
             Choice::Away { .. } => self.push(self.scene.delay_ns as u64, What::Upstream(request)),
         }
-        if self.requests.len() < count {
-            let is_later = self.requests.len() > count / 2;
-            let mean_ns = if is_later { self.scene.later_gap_ns } else { self.scene.gap_ns };
-            let gap_ns = self.exponential(mean_ns);
+        if self.own < count {
+            let gap_ns = self.next_gap_ns(count);
             self.push(gap_ns, What::Arrival);
+        }
+    }
+
+    fn next_gap_ns(&mut self, count: usize) -> u64 {
+        let Scene { arrivals, gap_ns, later_gap_ns, .. } = self.scene;
+        let mean_ns = if self.own > count / 2 { later_gap_ns } else { gap_ns };
+        match arrivals {
+            Arrivals::Steady => self.exponential(mean_ns),
+            Arrivals::Bursts { size, .. } if !self.own.is_multiple_of(size) => 1000,
+            Arrivals::Bursts { pause_ns: (least, most), .. } => {
+                (least + (most - least) * self.rng.unit()) as u64
+            }
+            Arrivals::OnOff { on_ns, off_ns } => {
+                let gap_ns = self.exponential(mean_ns);
+                let left_ns = (self.on_until_ns - self.now_ns as f64).max(0.0);
+                if gap_ns as f64 <= left_ns {
+                    return gap_ns;
+                }
+                let gap_ns = left_ns as u64 + self.exponential(off_ns);
+                self.on_until_ns = (self.now_ns + gap_ns + self.exponential(on_ns)) as f64;
+                gap_ns
+            }
+        }
+    }
+
+    fn arrive_elsewhere(&mut self, count: usize) {
+        let request = self.requests.len();
+        let at_ns = self.now_ns;
+        self.requests.push(Request { at_ns, ahead: 0, flight: None });
+        self.enter(true, request);
+        if self.own < count {
+            let gap_ns = self.exponential(self.scene.others_gap_ns);
+            self.push(gap_ns, What::OtherArrival);
         }
     }
 
@@ -297,7 +359,7 @@ fn scenes(disk: Station, delays: &[f64], speeds: &[f64], loads: &[f64]) -> Vec<S
             let is_bearable = |load: &&f64| speed == 0.0 || **load <= 0.93 * (1.0 + speed);
             for &load in loads.iter().filter(is_bearable) {
                 let (gap_ns, delay_ns) = (interval_ns / load, delay * interval_ns);
-                scenes.push(Scene { gap_ns, later_gap_ns: gap_ns, disk, delay_ns, upstream });
+                scenes.push(Scene::steady(gap_ns, disk, delay_ns, upstream));
             }
         }
     }
@@ -333,6 +395,42 @@ fn it_follows_a_load_that_changes() {
     }
 }
 
+/// A disk of one server, and a next hop without a queue or with the same disk.
+const DISK: Station = Station { servers: 1, mean_ns: 200_000.0, service: Service::Exponential };
+const NO_QUEUE: Station = Station { servers: 0, ..DISK };
+
+#[test]
+fn an_empty_queue_is_seen_between_bursts() {
+    for (size, pauses_s, delay_ms) in [(250, (1.0, 5.0), 50.0), (1000, (2.0, 2.0), 200.0)] {
+        let pause_ns = (1e9 * pauses_s.0, 1e9 * pauses_s.1);
+        let mut scene = Scene::steady(0.0, DISK, 1e6 * delay_ms, NO_QUEUE);
+        scene.arrivals = Arrivals::Bursts { size, pause_ns };
+        let outcome = Outcome::of(scene, 30 * size, 1);
+        assert!(outcome.against_best() < 1.05, "{outcome:?}");
+    }
+}
+
+#[test]
+fn pauses_do_not_hide_that_a_disk_is_overloaded_between_them() {
+    for (load, on_ms, off_ms, delay_ms) in [(3.0, 20.0, 80.0, 10.0), (1.5, 100.0, 100.0, 10.0)] {
+        let gap_ns = DISK.mean_ns / load;
+        let mut scene = Scene::steady(gap_ns, DISK, 1e6 * delay_ms, NO_QUEUE);
+        scene.arrivals = Arrivals::OnOff { on_ns: 1e6 * on_ms, off_ns: 1e6 * off_ms };
+        let outcome = Outcome::of(scene, 20_000, 1);
+        assert!(outcome.against_best() < 1.1, "{outcome:?}");
+    }
+}
+
+#[test]
+fn what_others_wait_longer_at_the_next_hop_has_a_price() {
+    for (own, others, delay_ms) in [(0.9, 0.8, 1.0), (0.9, 0.9, 1.0), (0.95, 0.8, 10.0)] {
+        let mut scene = Scene::steady(DISK.mean_ns / own, DISK, 1e6 * delay_ms, DISK);
+        scene.others_gap_ns = DISK.mean_ns / others;
+        let outcome = Outcome::of(scene, 30_000, 2);
+        assert!(outcome.against_best() < 1.1, "{outcome:?}");
+    }
+}
+
 #[test]
 #[ignore = "thousands of runs"]
 fn no_threshold_is_better_by_more_than_a_twentieth() {
@@ -363,10 +461,10 @@ fn no_threshold_is_better_by_more_than_a_twentieth() {
 
 #[test]
 fn a_next_hop_that_falls_silent_is_left() {
-    let mut adaptive = Adaptive::new(1);
+    let mut adaptive = Adaptive::default();
     let mut measurements = Measurements::default();
     let hops = [0, 1].map(|place| (place, measurements.insert(Instant::ZERO)));
-    let home = DiskQueue { disk: 0, queue: 1000, expected_wait_ns: 1_000_000_000 };
+    let home = DiskQueue { disk: 0, queue: 1000 };
     let mut went = [0; 2];
     for step in 0..4000_u64 {
         let now = Instant::from_ns(step * 100_000);
@@ -388,9 +486,9 @@ fn a_next_hop_that_falls_silent_is_left() {
 
 #[test]
 fn models_are_bounded() {
-    let mut adaptive = Adaptive::new(1);
+    let mut adaptive = Adaptive::default();
     let mut measurements = Measurements::default();
-    let home = DiskQueue { disk: 3, queue: 100, expected_wait_ns: 1_000_000 };
+    let home = DiskQueue { disk: 3, queue: 100 };
     for step in 0..3 * MODELS_MAX as u64 {
         let now = Instant::from_ns(step * 1000);
         let hop = measurements.insert(now);

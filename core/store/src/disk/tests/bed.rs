@@ -241,7 +241,7 @@ impl Bed {
             Found::Nothing => None,
             Found::Memory(hit) => Some(hit.packet.to_vec()),
             Found::Disk(found) => {
-                let read = self.store.begin_read(self.now, &found).unwrap();
+                let read = self.store.begin_read(&found).unwrap();
                 self.settle();
                 let finished = self.store.next_finished().expect("the read has ended");
                 assert_eq!(finished.read, read);

@@ -50,7 +50,7 @@ fn extents(bed: &mut Bed, names: &[Name]) -> Vec<(usize, usize)> {
     let mut extents = Vec::new();
     for name in names {
         let Found::Disk(on_disk) = bed.look(name, false, false) else { panic!("not on disk") };
-        bed.store.begin_read(bed.now, &on_disk).unwrap();
+        bed.store.begin_read(&on_disk).unwrap();
         bed.take();
         let op = bed.ops.pop_front().unwrap();
         let DiskOpKind::ReadRecord { offset, len, .. } = op.kind else { panic!("no read") };
@@ -289,7 +289,7 @@ fn a_stalled_disk_holds_nobody_up() {
     let mut reads = Vec::new();
     for name in &names[..3] {
         let Found::Disk(on_disk) = bed.look(name, false, false) else { panic!("not on disk") };
-        reads.push(bed.store.begin_read(bed.now, &on_disk).unwrap());
+        reads.push(bed.store.begin_read(&on_disk).unwrap());
     }
     bed.take();
     assert_eq!(bed.ops.len(), 1);
@@ -323,12 +323,12 @@ fn a_stalled_disk_holds_nobody_up() {
 fn nobody_joins_a_read_that_a_stalled_disk_let_go() {
     let (mut bed, names) = filled();
     let Found::Disk(on_disk) = bed.look(&names[0], false, false) else { panic!("not on disk") };
-    bed.store.begin_read(bed.now, &on_disk).unwrap();
+    bed.store.begin_read(&on_disk).unwrap();
     bed.take();
     bed.wait_ms(bed.config.stalled_after_ns / NS_PER_MS);
     assert!(!bed.store.next_finished().unwrap().outcome.is_data());
     let Found::Disk(on_disk) = bed.look(&names[0], false, false) else { panic!("not on disk") };
-    let late = bed.store.begin_read(bed.now, &on_disk).unwrap();
+    let late = bed.store.begin_read(&on_disk).unwrap();
     let finished = bed.store.next_finished().expect("it ends at once");
     assert!(finished.read == late && matches!(finished.outcome, ReadOutcome::Stalled));
 }
@@ -338,7 +338,7 @@ fn a_disk_that_answers_is_not_stalled_by_one_operation_that_hangs() {
     let (mut bed, names) = filled();
     let ask = |bed: &mut Bed, name: &Name| {
         let Found::Disk(on_disk) = bed.look(name, false, false) else { panic!("not on disk") };
-        bed.store.begin_read(bed.now, &on_disk).unwrap();
+        bed.store.begin_read(&on_disk).unwrap();
         bed.take();
         bed.ops.pop_back().unwrap()
     };
@@ -362,7 +362,7 @@ fn reads_are_shared_and_refused_past_the_bound() {
     bed.settle();
     let ask = |bed: &mut Bed, name: &Name| {
         let Found::Disk(on_disk) = bed.look(name, false, false) else { panic!("not on disk") };
-        (on_disk.reads_waiting, bed.store.begin_read(bed.now, &on_disk))
+        (on_disk.reads_waiting, bed.store.begin_read(&on_disk))
     };
     let first = ask(&mut bed, &names[0]);
     assert_eq!(ask(&mut bed, &names[0]), (0, first.1));
@@ -382,7 +382,7 @@ fn a_failed_read_gives_up_one_record_but_not_all() {
     let (mut bed, names) = filled();
     for name in &names[..3] {
         let Found::Disk(on_disk) = bed.look(name, false, false) else { panic!("not on disk") };
-        bed.store.begin_read(bed.now, &on_disk).unwrap();
+        bed.store.begin_read(&on_disk).unwrap();
         fail_all(&mut bed, DiskFailure::Io);
         assert!(!bed.store.next_finished().unwrap().outcome.is_data());
     }

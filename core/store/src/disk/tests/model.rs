@@ -177,7 +177,7 @@ impl Model {
         match self.bed.look(&asked, can_be_prefix, false) {
             Found::Memory(hit) => self.check_served(&asked, can_be_prefix, &hit.packet),
             Found::Disk(found) => {
-                if let Ok(read) = self.bed.store.begin_read(self.bed.now, &found) {
+                if let Ok(read) = self.bed.store.begin_read(&found) {
                     self.reading.entry(read).or_default();
                 }
             }
@@ -555,7 +555,7 @@ fn run(seed: u64, weather: Weather) {
         match model.bed.look(&asked, false, false) {
             Found::Memory(hit) => model.check_served(&asked, false, &hit.packet),
             Found::Disk(found) => {
-                if let Ok(read) = model.bed.store.begin_read(model.bed.now, &found) {
+                if let Ok(read) = model.bed.store.begin_read(&found) {
                     model.reading.entry(read).or_default();
                     model.note_what_reads_may_give();
                     model.settle();

@@ -88,7 +88,7 @@ fn replaced_on_another_disk(give_up: impl FnOnce(&mut Bed, &Name)) {
 fn what_could_not_be_read_does_not_win_over_what_took_its_place() {
     replaced_on_another_disk(|bed, name| {
         let Found::Disk(on_disk) = bed.look(name, false, false) else { panic!("not on disk") };
-        bed.store.begin_read(bed.now, &on_disk).unwrap();
+        bed.store.begin_read(&on_disk).unwrap();
         bed.take();
         let op = bed.ops.pop_front().unwrap();
         bed.store.on_disk_done(bed.now, op.id, DiskOutcome::Failed(DiskFailure::Io));
@@ -338,7 +338,7 @@ fn what_is_read_while_its_region_makes_room_is_not_served_once_it_was_replaced()
     }
     bed.settle();
     let Found::Disk(on_disk) = bed.look(&replaced, false, false) else { panic!("not on disk") };
-    bed.store.begin_read(bed.now, &on_disk).unwrap();
+    bed.store.begin_read(&on_disk).unwrap();
     bed.take();
     let read = bed.ops.pop_front().unwrap();
     let mut number = 6;

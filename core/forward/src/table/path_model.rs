@@ -1,0 +1,173 @@
+//! What lies behind a next hop, as seen from here: a way there and back, and a queue which this
+//! router's Interests share with others'.
+
+use weir_base::Instant;
+
+use crate::table::station::{Servers, Station};
+
+/// Round-trip times over which the wait for others is averaged.
+const ROUND_TRIPS: f64 = 32.0;
+/// 1 / weight of an answer in means over answers.
+const ANSWERS: f64 = 256.0;
+/// Pairs of answers from which on they tell how long a service takes.
+const PAIRS_MIN: f64 = 3.0;
+/// The greatest share of the server that others are believed to use.
+const LOAD_MAX: f64 = 0.97;
+/// A wait below this share of the round-trip time is none.
+const WAIT_MIN: f64 = 1e-3;
+/// 1 / weight of a round-trip time in the least one, which would never rise otherwise.
+const BASE_ANSWERS: f64 = 65_536.0;
+
+/// A mean of the last samples.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    weight: f64,
+    value: f64,
+}
+
+impl Mean {
+    /// `gain`: the weight of the sample, 0 to 1.
+    fn add(&mut self, sample: f64, gain: f64) {
+        self.weight += (1.0 - self.weight) * gain;
+        self.value += (sample - self.value) * gain / self.weight;
+    }
+}
+
+/// What others do to the queue behind a next hop.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Others {
+    /// What an Interest waits for them, ns.
+    pub(crate) wait_ns: f64,
+    /// How much longer they all wait because of one more Interest, ns.
+    pub(crate) harm_ns: f64,
+    /// How many of them come in a nanosecond.
+    pub(crate) rate: f64,
+}
+
+/// What is known of the queue behind a next hop, from the Interests sent there.
+#[derive(Clone, Debug)]
+pub(crate) struct PathModel {
+    /// How the Interests under way there queue behind each other.
+    station: Station,
+    /// The least round-trip time, ns.
+    base_ns: f64,
+    mean_ns: Mean,
+    /// What is left of round-trip times without the way and without this router's own queue, ns:
+    /// the wait for others.
+    others_ns: Mean,
+    /// How far the times of two Interests are apart of which the second came before the first
+    /// had been served: by one service, if there is a queue.
+    step_ns: Mean,
+    pairs: f64,
+    /// When the last answered Interest was sent, and what it took.
+    last: Option<(Instant, f64)>,
+    answered_at: Instant,
+    /// Interests sent there, and those of them that the model's user knows of.
+    sent: u64,
+    seen: u64,
+    /// What the ways taken instead of this one have taken since it was last used, ns.
+    pub(crate) forgone_ns: f64,
+}
+
+impl Default for PathModel {
+    fn default() -> Self {
+        Self {
+            station: Station::new(Servers::Most),
+            base_ns: 0.0,
+            mean_ns: Mean::default(),
+            others_ns: Mean::default(),
+            step_ns: Mean::default(),
+            pairs: 0.0,
+            last: None,
+            answered_at: Instant::ZERO,
+            sent: 0,
+            seen: 0,
+            forgone_ns: 0.0,
+        }
+    }
+}
+
+impl PathModel {
+    pub(crate) fn is_known(&self) -> bool {
+        self.station.is_known()
+    }
+
+    /// How many answers it is known by.
+    pub(crate) fn answers(&self) -> u64 {
+        self.station.answers()
+    }
+
+    pub(crate) fn on_sent(&mut self) {
+        self.sent += 1;
+        self.forgone_ns = 0.0;
+    }
+
+    /// The Interest sent next is known already.
+    pub(crate) fn expect_sent(&mut self) {
+        self.seen += 1;
+    }
+
+    /// Interests sent there since the last call and not expected.
+    pub(crate) fn take_unexpected(&mut self) -> u64 {
+        let sent = self.sent.saturating_sub(self.seen);
+        self.seen = self.sent;
+        sent
+    }
+
+    /// An Interest sent at `since`, when `ahead` others were under way, is answered or given up.
+    pub(crate) fn on_answer(&mut self, now: Instant, since: Instant, ahead: u32) {
+        let took_ns = now.ns_since(since).max(1) as f64;
+        self.station.leave(now, ahead, took_ns as u64);
+        if self.base_ns == 0.0 || took_ns < self.base_ns {
+            self.base_ns = took_ns;
+        } else {
+            self.base_ns += (took_ns - self.base_ns) / BASE_ANSWERS;
+        }
+        self.mean_ns.add(took_ns, 1.0 / ANSWERS);
+        // By time, not by number: the answers to a burst tell of one moment.
+        let passed_ns = now.ns_since(self.answered_at) as f64;
+        self.answered_at = now;
+        let gain = passed_ns / (passed_ns + ROUND_TRIPS * self.mean_ns.value);
+        let rest_ns = took_ns - self.base_ns - self.own_wait_ns(ahead);
+        self.others_ns.add(rest_ns, gain.max(1e-9));
+        if let Some((last_since, last_ns)) = self.last.replace((since, took_ns)) {
+            let is_behind = (since.ns_since(last_since) as f64) < last_ns - self.base_ns;
+            if since >= last_since && is_behind {
+                self.step_ns.add((took_ns - last_ns).abs(), 1.0 / ANSWERS);
+                self.pairs += 1.0;
+            }
+        }
+    }
+
+    /// What an Interest waits there for this router's own, of which `ahead` are under way, ns.
+    pub(crate) fn own_wait_ns(&self, ahead: u32) -> f64 {
+        self.station.expected_ns(ahead) - self.station.alone_ns()
+    }
+
+    /// From one answer to the next while the queue there is not empty, ns; 0 without a queue.
+    pub(crate) fn interval_ns(&self) -> f64 {
+        let interval_ns = self.station.interval_ns();
+        if interval_ns < WAIT_MIN * self.base_ns { 0.0 } else { interval_ns }
+    }
+
+    /// What others do to the queue there, `service_ns` being what a service there takes as long as
+    /// nothing tells. As before one server with steady arrivals: it is free for `service_ns` of
+    /// what an Interest spends before it, and what one more adds to the queue stays until the
+    /// queue is empty.
+    pub(crate) fn others(&self, service_ns: f64) -> Others {
+        let wait_ns = self.others_ns.value;
+        if wait_ns <= WAIT_MIN * self.base_ns {
+            return Others::default();
+        }
+        let is_seen = self.pairs > PAIRS_MIN;
+        let service_ns = if is_seen { self.step_ns.value } else { service_ns }.max(1.0);
+        let load = (wait_ns / (wait_ns + service_ns)).min(LOAD_MAX);
+        let harm_ns = wait_ns * load / (1.0 - load);
+        Others { wait_ns, harm_ns, rate: load / service_ns }
+    }
+
+    /// What an Interest is likely to take that waits for others but not for this router's own, ns.
+    pub(crate) fn expected_ns(&self, others: &Others) -> f64 {
+        self.base_ns + others.wait_ns
+    }
+}
