@@ -94,6 +94,8 @@ pub(super) struct ConsumerTable {
     rate: Option<Frequency>,
     on: Option<Time>,
     off: Option<Time>,
+    off_max: Option<Time>,
+    burst: Option<NonZeroU32>,
     window: Option<NonZeroU32>,
     count: Option<NonZeroU64>,
     #[serde(default)]
@@ -136,6 +138,7 @@ enum ArrivalsWord {
     Poisson,
     Constant,
     OnOff,
+    Bursts,
 }
 
 /// Producers that are alike.
@@ -535,25 +538,44 @@ impl ConsumerTable {
                 None => Ok(None),
             };
         };
+        self.check_arrivals_keys(place)?;
+        let ns = |time: Option<Time>| time.map_or(0, |time| time.ns);
+        let off_ns = ns(self.off);
+        Ok(Some(match self.arrivals {
+            Some(ArrivalsWord::Constant) => Arrivals::Constant { rate_hz },
+            Some(ArrivalsWord::OnOff) => Arrivals::OnOff { rate_hz, on_ns: ns(self.on), off_ns },
+            Some(ArrivalsWord::Bursts) => Arrivals::Bursts {
+                rate_hz,
+                size: self.burst.map_or(1, NonZeroU32::get),
+                off_ns,
+                off_max_ns: self.off_max.map_or(off_ns, |time| time.ns),
+            },
+            _ => Arrivals::Poisson { rate_hz },
+        }))
+    }
+
+    /// Refuses keys of other arrivals than there are, and the lack of those that are needed.
+    fn check_arrivals_keys(&self, place: &Place<'_>) -> Result<(), ScenarioError> {
         let is_on_off = self.arrivals == Some(ArrivalsWord::OnOff);
-        for (key, time) in [("on", self.on), ("off", self.off)] {
-            if time.is_some() && !is_on_off {
-                let message = "belongs to arrivals = \"on-off\"; leave it out";
-                return Err(place.error(key, message));
+        let is_bursts = self.arrivals == Some(ArrivalsWord::Bursts);
+        let keys = [
+            ("on", self.on.is_some(), is_on_off, "arrivals = \"on-off\"", "\"100ms\""),
+            ("off", self.off.is_some(), is_on_off || is_bursts, "on-off and bursts", "\"100ms\""),
+            ("burst", self.burst.is_some(), is_bursts, "arrivals = \"bursts\"", "250"),
+        ];
+        for (key, is_there, is_wanted, of, example) in keys {
+            if is_there && !is_wanted {
+                return Err(place.error(key, format!("belongs to {of}; leave it out")));
             }
-            if time.is_none() && is_on_off {
-                let message = format!("lacks `{key}`; write for example {key} = \"100ms\"");
+            if is_wanted && !is_there {
+                let message = format!("lacks `{key}`; write for example {key} = {example}");
                 return Err(place.refuse(&message));
             }
         }
-        let ns = |time: Option<Time>| time.map_or(0, |time| time.ns);
-        Ok(Some(match self.arrivals {
-            Some(ArrivalsWord::Constant) => Arrivals::Constant { rate_hz },
-            Some(ArrivalsWord::OnOff) => {
-                Arrivals::OnOff { rate_hz, on_ns: ns(self.on), off_ns: ns(self.off) }
-            }
-            _ => Arrivals::Poisson { rate_hz },
-        }))
+        if self.off_max.is_some() && !is_bursts {
+            return Err(place.error("off_max", "belongs to arrivals = \"bursts\"; leave it out"));
+        }
+        Ok(())
     }
 }
 

@@ -24,6 +24,8 @@ enum State {
     Poisson { mean_ns: f64, at_ns: f64 },
     /// The moments are those of a constant rate in a time that stands still during silences.
     OnOff { rate_hz: f64, on_ns: f64, off_ns: f64, count: u64, burst: Burst },
+    /// Time since the start of the next arrival, and how many more its burst has.
+    Bursts { gap_ns: f64, size: u32, off_ns: (f64, f64), at_ns: f64, left: u32 },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +64,17 @@ impl ArrivalProcess {
                     burst: Burst { begins_ns: 0.0, begins_on_ns: 0.0, len_ns },
                 }
             }
+            Arrivals::Bursts { rate_hz, size, off_ns, off_max_ns } => {
+                if size == 0 {
+                    return Err(WorkloadError::value("size", "is 0; a burst has arrivals"));
+                }
+                if off_max_ns < off_ns {
+                    return Err(WorkloadError::value("off_max_ns", "is less than `off_ns`"));
+                }
+                let gap_ns = NS_PER_S as f64 / check_rate(rate_hz)?;
+                let off_ns = (off_ns as f64, off_max_ns as f64);
+                State::Bursts { gap_ns, size, off_ns, at_ns: 0.0, left: size }
+            }
         };
         Ok(Self { start_ns, rng, state })
     }
@@ -83,6 +96,17 @@ impl ArrivalProcess {
                     burst.len_ns = exponential(rng, *on_ns);
                 }
                 burst.begins_ns + (at_on_ns - burst.begins_on_ns)
+            }
+            State::Bursts { gap_ns, size, off_ns: (least, most), at_ns, left } => {
+                let now_ns = *at_ns;
+                *left -= 1;
+                if *left == 0 {
+                    *left = *size;
+                    *at_ns += *least + (*most - *least) * rng.unit();
+                } else {
+                    *at_ns += *gap_ns;
+                }
+                now_ns
             }
         };
         self.start_ns.saturating_add(since_start_ns as u64)
@@ -109,7 +133,8 @@ impl Arrivals {
         match *self {
             Self::Constant { rate_hz }
             | Self::Poisson { rate_hz }
-            | Self::OnOff { rate_hz, .. } => rate_hz,
+            | Self::OnOff { rate_hz, .. }
+            | Self::Bursts { rate_hz, .. } => rate_hz,
         }
     }
 }

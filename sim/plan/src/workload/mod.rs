@@ -126,6 +126,17 @@ pub enum Arrivals {
         /// Mean length of a silence, ns.
         off_ns: u64,
     },
+    /// Bursts of a number of arrivals at equal distances, and silences of uniform length.
+    Bursts {
+        /// Arrivals a second within a burst.
+        rate_hz: f64,
+        /// Arrivals of a burst.
+        size: u32,
+        /// The least length of a silence, from the last arrival of a burst on, ns.
+        off_ns: u64,
+        /// The greatest, ns.
+        off_max_ns: u64,
+    },
 }
 
 /// Which names are asked for. The name of a segment is

@@ -80,6 +80,29 @@ fn bursts_and_silences_have_their_lengths_and_their_rate() {
 }
 
 #[test]
+fn bursts_have_their_size_and_silences_their_length() {
+    let (off_ns, off_max_ns) = (1_000_000, 5_000_000);
+    let plan = Arrivals::Bursts { rate_hz: 1e6, size: 10, off_ns, off_max_ns };
+    let moments = arrivals(&plan, 7, 100_000, 3);
+    assert_eq!(moments[0], 7);
+    let mut silences_ns = 0;
+    for (place, pair) in moments.windows(2).enumerate() {
+        let gap_ns = pair[1] - pair[0];
+        match (place + 1) % 10 {
+            0 => {
+                assert!((off_ns - 1..=off_max_ns + 1).contains(&gap_ns), "{gap_ns}");
+                silences_ns += gap_ns;
+            }
+            _ => assert!((999..=1001).contains(&gap_ns), "{gap_ns}"),
+        }
+    }
+    let (mean_ns, sigma_ns) = (3e6, 4e6 / 12_f64.sqrt());
+    let count = 9_999.0_f64;
+    let found_ns = silences_ns as f64 / count;
+    assert!((found_ns - mean_ns).abs() < SIGMAS * sigma_ns / count.sqrt(), "{found_ns}");
+}
+
+#[test]
 fn rates_that_cannot_be_are_refused() {
     for rate_hz in [0.0, -1.0, f64::NAN, f64::INFINITY, 2e9] {
         let error = ArrivalProcess::new(&Arrivals::Poisson { rate_hz }, 0, 1).unwrap_err();
@@ -87,6 +110,10 @@ fn rates_that_cannot_be_are_refused() {
     }
     let plan = Arrivals::OnOff { rate_hz: 1.0, on_ns: 0, off_ns: 1 };
     assert!(ArrivalProcess::new(&plan, 0, 1).is_err());
+    for (size, off_max_ns) in [(0, 9), (1, 8)] {
+        let plan = Arrivals::Bursts { rate_hz: 1.0, size, off_ns: 9, off_max_ns };
+        assert!(ArrivalProcess::new(&plan, 0, 1).is_err());
+    }
 }
 
 /// Draws objects and compares with the exact probabilities `weight(rank) / sum` by chi-square.
