@@ -11,7 +11,7 @@ use weir_netem::{DiskConfig, LinkConfig, ServiceTime};
 use weir_netsim::Network;
 use weir_options::{DisksOptions, StoreOptions};
 use weir_plan::event::{Event, EventKind, Observer};
-use weir_plan::workload::Popularity;
+use weir_plan::workload::{Arrivals, Demand, Popularity};
 use weir_plan::{DiskPlan, Plan, RouterPlan};
 
 /// Objects of one segment, asked for in turn: more than can wait or be on their way, so that no two
@@ -49,6 +49,28 @@ struct Cell {
     /// There and back, ns.
     round_trip_ns: u64,
     interests: u64,
+    /// Interests come in bursts of this size, with a silence of this length between them, ns.
+    bursts: Option<(u32, u64)>,
+    /// Arrivals of others at the disk of the next hop over what it can read.
+    others: f64,
+}
+
+impl Cell {
+    fn steady(
+        beyond: Beyond,
+        (read_ns, load, round_trip_ns): (u64, f64, u64),
+        interests: u64,
+    ) -> Self {
+        Self { beyond, read_ns, load, round_trip_ns, interests, bursts: None, others: 0.0 }
+    }
+
+    /// Interests of the consumer at the first router that come in a second.
+    fn rate_hz(&self) -> f64 {
+        match self.bursts {
+            Some((size, off_ns)) => f64::from(size) * 1e9 / off_ns as f64,
+            None => self.load * 1e9 / self.read_ns as f64,
+        }
+    }
 }
 
 /// Sums up how long answers took.
@@ -70,7 +92,7 @@ impl Observer for Times {
 }
 
 fn plan(cell: &Cell, seed: u64, bypass: Bypass, threshold: u32) -> Plan {
-    let rate_hz = cell.load * 1e9 / cell.read_ns as f64;
+    let rate_hz = cell.rate_hz();
     let asking_ns = cell.interests as f64 / rate_hz * 1e9;
     let duration_ns = asking_ns.max(ROUND_TRIPS * cell.round_trip_ns as f64);
     let mut builder = Builder::new(seed, duration_ns as u64);
@@ -112,10 +134,26 @@ fn plan(cell: &Cell, seed: u64, bypass: Bypass, threshold: u32) -> Plan {
     let far = builder.router(plain);
     builder.link(last, far, &link);
     let content = names("/p", Popularity::Sequential { objects: OBJECTS }, 100, 100);
-    let mut asks = consumer(content.clone(), poisson(rate_hz));
+    let arrivals = match cell.bursts {
+        Some((size, off_ns)) => {
+            let off_max_ns = off_ns;
+            Demand::Arrivals {
+                arrivals: Arrivals::Bursts { rate_hz: 5e4, size, off_ns, off_max_ns },
+            }
+        }
+        None => poisson(rate_hz),
+    };
+    let mut asks = consumer(content.clone(), arrivals);
     asks.lifetime_ms = 60_000;
     builder.consumer(near, asks);
     builder.producer(far, producer(content));
+    if cell.others > 0.0 {
+        let content = names("/q", Popularity::Sequential { objects: OBJECTS }, 100, 100);
+        let mut asks = consumer(content.clone(), poisson(cell.others * 1e9 / cell.read_ns as f64));
+        asks.lifetime_ms = 60_000;
+        builder.consumer(last, asks);
+        builder.producer(far, producer(content));
+    }
     builder.plan
 }
 
@@ -163,11 +201,12 @@ impl Outcome {
     }
 
     fn print(&self) {
-        let Cell { beyond, read_ns, load, round_trip_ns, .. } = self.cell;
+        let Cell { beyond, read_ns, load, round_trip_ns, bursts, others, .. } = self.cell;
         let (threshold, best_ns) = self.best;
         let threshold = threshold.map_or("off".into(), |threshold| threshold.to_string());
         println!(
-            "{beyond:>8?} read {:>5.2} ms, load {load:>4}, round trip {:>6.1} ms: \
+            "{beyond:>8?} read {:>5.2} ms, load {load:>4}, bursts {bursts:?}, others {others}, \
+             round trip {:>6.1} ms: \
              best {threshold:>3} {:>8.3} ms, 64 {:>8.3} ms, adaptive {:>8.3} ms: \
              {:>+6.1} % of best, {:>+6.1} % of 64",
             read_ns as f64 / 1e6,
@@ -211,13 +250,13 @@ fn adaptive_keeps_up_with_the_best_threshold() {
         (2 * MS, 1.5, 10 * MS),
         (2 * MS, 3.0, 200 * MS),
     ];
-    sweep(cells.into_iter().map(|(read_ns, load, round_trip_ns)| Cell {
-        beyond: Beyond::Producer,
-        read_ns,
-        load,
-        round_trip_ns,
-        interests: 10_000,
-    }));
+    let cells = cells.into_iter().map(|cell| Cell::steady(Beyond::Producer, cell, 10_000));
+    let bursts = Some((250, 2 * S));
+    let others = Cell::steady(Beyond::Disk, (MS / 5, 0.9, MS), 10_000);
+    sweep(cells.chain([
+        Cell { bursts, ..Cell::steady(Beyond::Producer, (MS / 5, 0.0, 50 * MS), 2500) },
+        Cell { others: 0.8, ..others },
+    ]));
 }
 
 /// The grid of one disk.
@@ -226,7 +265,7 @@ fn grid(read_ns: u64) -> impl Iterator<Item = Cell> {
         let mut cells = Vec::new();
         for &load in loads {
             for &round_trip_ns in round_trips_ns {
-                cells.push(Cell { beyond, read_ns, load, round_trip_ns, interests: 20_000 });
+                cells.push(Cell::steady(beyond, (read_ns, load, round_trip_ns), 20_000));
             }
         }
         cells

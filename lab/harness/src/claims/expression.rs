@@ -38,6 +38,7 @@ const FUNCTIONS: &[(&str, usize, usize, bool)] = &[
     ("mean", 1, 0, true),
     ("min_over", 1, 0, true),
     ("max_over", 1, 0, true),
+    ("over_best", 1, 0, true),
     ("slope", 1, 2, true),
     ("time_mean", 1, 2, true),
     ("first_time", 1, 1, true),
@@ -289,6 +290,7 @@ impl Expression {
                     "min" => numbers.into_iter().reduce(f64::min),
                     "abs" => numbers.first().map(|number| number.abs()),
                     "variation" | "effect" | "rank" => factorial::value(of, seed, name, &words[0]),
+                    "over_best" => over_best(of, seed, &words[0], filter),
                     name if model::numbers_of(name).is_some() => model::value(name, &numbers),
                     name => call(of, seed, name, &words[0], &numbers, filter),
                 }
@@ -321,6 +323,11 @@ fn check_names(
     }
     for (axis, label) in filter.iter().filter(|(axis, _)| axis != "node") {
         find_point(&experiment.axes, axis, label)?;
+    }
+    if function == "over_best" && filter.first().is_none_or(|(axis, _)| axis == "node") {
+        return Err(
+            "`over_best` needs the axis first, as in over_best(rtt, policy=adaptive)".into()
+        );
     }
     Ok(())
 }
@@ -357,6 +364,41 @@ fn call(
         _ if values.is_empty() => None,
         _ => Some(values.iter().sum::<f64>() / count),
     }
+}
+
+/// How many times as much as the least at the other values of the first axis; the greatest over all
+/// points of the other axes.
+fn over_best(
+    of: &Evaluation<'_>,
+    seed: u64,
+    metric: &str,
+    filter: &[(String, String)],
+) -> Option<f64> {
+    let experiment = of.experiment?;
+    let (axis, label) = filter.first()?;
+    let (axis, chosen) = find_point(&experiment.axes, axis, label).ok()?;
+    let value =
+        |index: usize| at_point(of.results.records.get(&(index, seed))?, "mean", metric, &[], None);
+    let is_beside = |one: &Point, other: &Point| {
+        one.at
+            .iter()
+            .zip(&other.at)
+            .enumerate()
+            .all(|(at, (one, other))| at == axis || one == other)
+    };
+    let mut greatest: Option<f64> = None;
+    for (index, point) in experiment.points.iter().enumerate() {
+        if point.at[axis] != chosen || !holds(experiment, point, filter) {
+            continue;
+        }
+        let others = experiment.points.iter().enumerate();
+        let others =
+            others.filter(|(_, other)| other.at[axis] != chosen && is_beside(point, other));
+        let least = others.map(|(index, _)| value(index)).collect::<Option<Vec<_>>>()?;
+        let ratio = value(index)? / least.into_iter().reduce(f64::min)?;
+        greatest = Some(greatest.map_or(ratio, |greatest| greatest.max(ratio)));
+    }
+    greatest
 }
 
 fn at_point(

@@ -112,6 +112,8 @@ fn expressions_are_computed() {
         ("mean(y)", 18.0),
         ("mean(y, window=2) / mean(y, window=1)", 2.0),
         ("max_over(y) - min_over(y)", 12.0),
+        ("over_best(y, window=2)", 2.0),
+        ("over_best(y, window=1)", 0.5),
         ("mean(y, window=1, node=c)", 6.0),
         ("node_max(y, window=2)", 12.0),
         ("slope(y, 0, 1, window=1)", 12.0),
