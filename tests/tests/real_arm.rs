@@ -35,6 +35,7 @@ fn plan(transport: Transport, duration_ns: u64) -> Plan {
         lifetime_ms: 500,
         verify_ns: 0,
         decrease_interval_ns: None,
+        waits_for_lifetime: false,
         names: names.clone(),
         demand: Demand::Window { window: 4, count: None },
     };

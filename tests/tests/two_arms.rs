@@ -163,6 +163,7 @@ impl Draft {
             lifetime_ms: 1000,
             verify_ns: 0,
             decrease_interval_ns: None,
+            waits_for_lifetime: false,
             names: names.clone(),
             demand,
         };

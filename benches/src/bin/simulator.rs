@@ -166,6 +166,7 @@ fn poisson(names: &Names, rate_hz: f64) -> Role {
         lifetime_ms: 4000,
         verify_ns: 0,
         decrease_interval_ns: None,
+        waits_for_lifetime: false,
         names: names.clone(),
         demand,
     })
@@ -232,6 +233,7 @@ fn fetch(store_bytes: u64, seconds: f64) -> Plan {
         lifetime_ms: 4000,
         verify_ns: 0,
         decrease_interval_ns: None,
+        waits_for_lifetime: false,
         names: names.clone(),
         demand,
     }));

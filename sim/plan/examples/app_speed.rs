@@ -28,6 +28,7 @@ fn measure(names: &Names, demand: Demand) -> [f64; 3] {
         lifetime_ms: 4000,
         verify_ns: 0,
         decrease_interval_ns: None,
+        waits_for_lifetime: false,
         names: names.clone(),
         demand,
     };

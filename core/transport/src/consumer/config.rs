@@ -20,6 +20,9 @@ pub struct ConsumerConfig {
     /// A controller hears of congestion once in this time, ns, where a round trip is not to be
     /// measured (paper nb-cache: 50 ms); `None`: once a round trip.
     pub decrease_interval_ns: Option<u64>,
+    /// Whether an Interest counts as lost when its lifetime is over and not before (paper
+    /// nb-cache): neither when later ones are answered nor when the timeout has passed.
+    pub waits_for_lifetime: bool,
     /// Whether a lost unit is asked for again. If not, each unit is asked for once, and one that is
     /// lost, refused or damaged is reported as missed and passed over.
     pub is_reliable: bool,
@@ -86,6 +89,7 @@ impl Default for ConsumerConfig {
             window: None,
             window_max: 4096,
             decrease_interval_ns: None,
+            waits_for_lifetime: false,
             is_reliable: true,
             reader_units_max: 8192,
             verification: Verification::Signatures,

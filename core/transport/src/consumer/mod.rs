@@ -147,6 +147,7 @@ impl Consumer {
             controller: config.controller,
             window: WindowBounds { initial: config.window, max: config.window_max },
             decrease_interval_ns: config.decrease_interval_ns,
+            waits_for_lifetime: config.waits_for_lifetime,
             trace: config.trace,
         };
         let naming = match &target {

@@ -47,6 +47,8 @@ pub(crate) struct Path {
     /// In place of that: signals that come within this time of the last decrease do.
     decrease_interval_ns: Option<u64>,
     decreased_at: Option<Instant>,
+    /// Only the end of its lifetime tells that an Interest is lost.
+    waits_for_lifetime: bool,
     reorder_quarters: u64,
     window_limited: bool,
     round: Round,
@@ -71,6 +73,7 @@ impl Path {
             recovery_order: 0,
             decrease_interval_ns: None,
             decreased_at: None,
+            waits_for_lifetime: false,
             reorder_quarters: REORDER_QUARTERS,
             window_limited: false,
             round: Round::default(),
@@ -80,9 +83,13 @@ impl Path {
         }
     }
 
-    /// The controller hears of congestion once in `interval_ns`, if given, not once a round trip.
-    pub(crate) fn with_decrease_interval(self, interval_ns: Option<u64>) -> Self {
-        Self { decrease_interval_ns: interval_ns, ..self }
+    /// See [`ConsumerConfig`](crate::ConsumerConfig).
+    pub(crate) fn with_rules(
+        self,
+        decrease_interval_ns: Option<u64>,
+        waits_for_lifetime: bool,
+    ) -> Self {
+        Self { decrease_interval_ns, waits_for_lifetime, ..self }
     }
 
     pub(crate) fn allowance(&self) -> Allowance {
@@ -247,11 +254,11 @@ impl Path {
     }
 
     fn timeout_ns(&self, max_ns: u64) -> u64 {
-        self.rtt.rto_ns().min(max_ns)
+        if self.waits_for_lifetime { max_ns } else { self.rtt.rto_ns().min(max_ns) }
     }
 
     fn is_overtaken(&self, order: u64) -> bool {
-        self.answered_order_end > order + REORDER_ORDERS
+        !self.waits_for_lifetime && self.answered_order_end > order + REORDER_ORDERS
     }
 
     fn overtaken_ns(&self) -> u64 {

@@ -42,6 +42,8 @@ pub(crate) struct ScoreboardConfig {
     pub(crate) window: WindowBounds,
     /// See [`ConsumerConfig::decrease_interval_ns`](crate::ConsumerConfig::decrease_interval_ns).
     pub(crate) decrease_interval_ns: Option<u64>,
+    /// See [`ConsumerConfig::waits_for_lifetime`](crate::ConsumerConfig::waits_for_lifetime).
+    pub(crate) waits_for_lifetime: bool,
     pub(crate) trace: bool,
 }
 
@@ -150,8 +152,9 @@ impl Scoreboard {
         let is_new = self.path_mut(id).is_none();
         if is_new {
             let ScoreboardConfig { rtt, controller, window, .. } = self.config;
+            let ScoreboardConfig { decrease_interval_ns, waits_for_lifetime, .. } = self.config;
             let path = Path::new(id, rtt, controller.make(window));
-            self.paths.push(path.with_decrease_interval(self.config.decrease_interval_ns));
+            self.paths.push(path.with_rules(decrease_interval_ns, waits_for_lifetime));
         }
         is_new
     }

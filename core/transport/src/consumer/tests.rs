@@ -337,6 +337,32 @@ fn a_window_is_halved_once_in_the_interval_that_is_given() {
     assert_eq!(decreases(Some(20 * NS_PER_MS)), 3, "after 1, 21 and 41 ms");
 }
 
+/// Answers that overtake others by far are no sign of a loss where only lifetimes tell of one.
+#[test]
+fn an_interest_may_wait_for_its_lifetime() {
+    let sent_again = |waits_for_lifetime| {
+        let config = ConsumerConfig {
+            controller: Controller::Fixed,
+            window: Some(10),
+            verification: Verification::Off,
+            waits_for_lifetime,
+            ..ConsumerConfig::default()
+        };
+        let mut bench = Bench::new(Target::Sequence, config);
+        bench.append(1, "/a", Some(0..10));
+        for number in 1..10 {
+            bench.now = bench.now.plus_ns(NS_PER_MS);
+            bench.data(&segment("/a", number));
+        }
+        bench.now = Instant::from_ns(3_999 * NS_PER_MS);
+        let early = bench.step().len();
+        bench.now = Instant::from_ns(4_000 * NS_PER_MS);
+        (early, bench.step().len())
+    };
+    assert_eq!(sent_again(false).0, 1);
+    assert_eq!(sent_again(true), (0, 1), "after 4 s");
+}
+
 /// The driver does not call for nothing while a path that is not used has room.
 #[test]
 fn a_path_that_stands_by_wakes_no_driver() {

@@ -30,6 +30,7 @@ fn plan() -> weir_plan::Plan {
         lifetime_ms: 1,
         verify_ns: 0,
         decrease_interval_ns: None,
+        waits_for_lifetime: false,
         names,
         demand: Demand::Window { window: 1, count: None },
     };

@@ -107,6 +107,8 @@ pub(super) struct ConsumerTable {
     lifetime: Option<Time>,
     verification: Option<Time>,
     decrease_interval: Option<Time>,
+    #[serde(default)]
+    losses: LossesWord,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
@@ -130,6 +132,17 @@ enum RepeatsWord {
     Same,
     /// A segment of its own, of the same object.
     Apart,
+}
+
+/// When an Interest that is not answered counts as lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum LossesWord {
+    /// When the transport finds that it is.
+    #[default]
+    Transport,
+    /// When its lifetime is over.
+    Lifetime,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
@@ -179,6 +192,7 @@ pub(super) struct ConsumerGroup {
     pub(super) lifetime_ms: u64,
     verify_ns: u64,
     decrease_interval_ns: Option<u64>,
+    waits_for_lifetime: bool,
 }
 
 /// Which object is next; how many there are is the producer's matter.
@@ -391,6 +405,10 @@ impl ConsumerTable {
                 "single Interests are not verified; give a window, a controller or objects";
             return Err(place.error("verification", problem));
         }
+        if self.losses != LossesWord::Transport && matches!(demand, Demand::Arrivals { .. }) {
+            let problem = "single Interests are not asked for again; leave it out";
+            return Err(place.error("losses", problem));
+        }
         if self.decrease_interval.is_some() && self.controller.is_none() {
             let problem = "only a `controller` has a window to decrease; leave it out";
             return Err(place.error("decrease_interval", problem));
@@ -410,6 +428,7 @@ impl ConsumerTable {
             lifetime_ms,
             verify_ns,
             decrease_interval_ns: self.decrease_interval.map(|time| time.ns),
+            waits_for_lifetime: self.losses == LossesWord::Lifetime,
             path: place.path.clone(),
         })
     }
@@ -609,6 +628,7 @@ impl ConsumerGroup {
             lifetime_ms: self.lifetime_ms,
             verify_ns: self.verify_ns,
             decrease_interval_ns: self.decrease_interval_ns,
+            waits_for_lifetime: self.waits_for_lifetime,
             names: of.names(prefix, popularity),
             demand: self.demand.clone(),
         })

@@ -464,7 +464,8 @@ fn what_routers_share_is_read_and_must_agree() {
     let cpu = format!("stages.cpu = {{ {cpu}, machine = \"pc\", cores = 4 }}");
     let router = format!("{disk}\n{cpu}");
     let experiment =
-        with_shared(&router, &router, "decrease_interval = \"50ms\"").expect("it is right");
+        with_shared(&router, &router, "decrease_interval = \"50ms\"\nlosses = \"lifetime\"")
+            .expect("it is right");
     let plan = experiment.prepare(&experiment.points[0], 1).expect("a plan").plan;
     for node in &plan.nodes[..2] {
         let Role::Router(router) = &node.role else { panic!("{} is a router", node.name) };
@@ -476,7 +477,7 @@ fn what_routers_share_is_read_and_must_agree() {
         assert_eq!(times, [9_000.0, 0.0, 35_000.0, 83_000.0]);
     }
     let intervals = plan.nodes.iter().filter_map(|node| match &node.role {
-        Role::Consumer(consumer) => consumer.decrease_interval_ns,
+        Role::Consumer(consumer) if consumer.waits_for_lifetime => consumer.decrease_interval_ns,
         _ => None,
     });
     assert!(intervals.count() > 0);
@@ -490,6 +491,8 @@ fn what_routers_share_is_read_and_must_agree() {
         assert!(error.to_string().contains(wanted), "{error}");
         assert!(error.line.is_some(), "{error}");
     }
+    let error = with_disk("rate = \"1kpps\"\nlosses = \"lifetime\"").unwrap_err();
+    assert!(error.to_string().contains("are not asked for again"), "{error}");
     let error = with_disk("rate = \"1kpps\"\ndecrease_interval = \"50ms\"").unwrap_err();
     assert!(error.to_string().contains("only a `controller` has a window"), "{error}");
 }

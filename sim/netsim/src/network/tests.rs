@@ -25,6 +25,7 @@ fn plan() -> Plan {
         lifetime_ms: 4000,
         verify_ns: 0,
         decrease_interval_ns: None,
+        waits_for_lifetime: false,
         names: names.clone(),
         demand,
     };

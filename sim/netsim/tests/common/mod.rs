@@ -141,6 +141,7 @@ pub(crate) fn consumer(names: Names, demand: Demand) -> ConsumerPlan {
         lifetime_ms: 4000,
         verify_ns: 0,
         decrease_interval_ns: None,
+        waits_for_lifetime: false,
         names,
         demand,
     }

@@ -34,6 +34,7 @@ fn consumer(names: Names, demand: Demand) -> ConsumerPlan {
         lifetime_ms: 400,
         verify_ns: 0,
         decrease_interval_ns: None,
+        waits_for_lifetime: false,
         names,
         demand,
     }

@@ -41,6 +41,9 @@ pub struct ConsumerPlan {
     /// `None`: what they measure.
     #[serde(default)]
     pub decrease_interval_ns: Option<u64>,
+    /// Whether an Interest of a window counts as lost when its lifetime is over and not before.
+    #[serde(default)]
+    pub waits_for_lifetime: bool,
     /// What it asks for: names.
     pub names: Names,
     /// How it asks.

@@ -92,6 +92,7 @@ pub(super) fn config(
         controller,
         window,
         decrease_interval_ns: plan.decrease_interval_ns,
+        waits_for_lifetime: plan.waits_for_lifetime,
         reader_units_max: u32::MAX,
         verification: Verification::ByDriver,
         look_for_manifest: false,
