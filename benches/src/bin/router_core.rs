@@ -292,7 +292,7 @@ fn main() {
                 })
             }),
         ),
-        ("worst_exchange", Box::new(|bench| bench.worst_exchanges(&args))),
+        ("worst", Box::new(|bench| bench.worst_exchanges(&args))),
         ("exchange", Box::new(|bench| bench.exchanges(&args, &mut next))),
     ];
     for (name, mut measure) in measures {
