@@ -105,6 +105,8 @@ struct Disk {
     /// When the last read ended, and how many it left.
     ended: Option<(Instant, u32)>,
     arrived_at: Instant,
+    /// Interests that have come back to the disk since.
+    returned: u32,
     /// What the ways taken instead have taken since a read was last chosen, ns.
     forgone_ns: f64,
 }
@@ -119,6 +121,7 @@ impl Disk {
             taken: 0,
             ended: None,
             arrived_at: Instant::ZERO,
+            returned: 0,
             forgone_ns: 0.0,
         }
     }
@@ -128,7 +131,8 @@ impl Disk {
         let service_ns = self.services_ns[self.taken % self.served.clamp(1, SERVICES)];
         self.taken += 1;
         let (alone_ns, interval_ns) = (self.station.alone_ns(), self.station.interval_ns());
-        DiskTimes { alone_ns, interval_ns, service_ns }
+        let returned = f64::from(core::mem::take(&mut self.returned));
+        DiskTimes { alone_ns, interval_ns, service_ns, returned }
     }
 
     fn on_read(&mut self, now: Instant, ahead: u32, left: u32, took_ns: u64) {
@@ -215,6 +219,11 @@ impl Adaptive {
         }
         disk.forgone_ns = 0.0;
         Choice::Disk
+    }
+
+    /// An Interest that had passed by `disk` waits for it after all.
+    pub(crate) fn on_return(&mut self, disk: u8) {
+        self.disk(disk).returned += 1;
     }
 
     /// A read has ended that found `ahead` in the queue and leaves `left`.

@@ -46,6 +46,9 @@ pub(crate) struct DiskTimes {
     pub(crate) interval_ns: f64,
     /// The same for the read of this Interest, ns.
     pub(crate) service_ns: f64,
+    /// Reads begun since the last arrival whatever the threshold: for Interests that had passed by
+    /// and came again.
+    pub(crate) returned: f64,
 }
 
 /// The next hop at the arrival of an Interest.
@@ -89,6 +92,7 @@ impl Virtual {
             let part = (passed_ns - full_ns) / disk.alone_ns;
             self.disk_ns /= 1.0 + part + part * part / 2.0;
         }
+        self.disk_ns += disk.returned * disk.interval_ns;
         let busy_ns = self.path_ns.min(passed_ns);
         self.behind_ns += path.others_rate * (self.path_ns - busy_ns / 2.0) * busy_ns;
         self.path_ns -= busy_ns;

@@ -168,6 +168,9 @@ impl Router {
         }
         let Ok(begun) = self.store.begin_read(&found) else { return false };
         self.stats.busy.came_back += 1;
+        if self.disk.is_adaptive() {
+            self.disk.adaptive.on_return(found.disk);
+        }
         let is_marked = self.disk.is_marked_by_queue(found.reads_waiting);
         let read = DiskRead { found, is_over_threshold: false, is_marked };
         self.wait_for_disk(now, index, origin, (&read, begun));
