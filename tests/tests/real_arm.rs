@@ -13,7 +13,7 @@ use weir_options::StoreOptions;
 use weir_plan::event::{Event, EventKind};
 use weir_plan::workload::{ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes};
 use weir_plan::{
-    Fault, FaultPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport,
+    DiskPlan, Fault, FaultPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport,
 };
 use weir_tests::{PATIENCE, Process, Site, weir_binary};
 
@@ -203,6 +203,11 @@ fn plans_that_only_the_simulator_can_run_are_refused() {
         plan.nodes.push(second);
         let link = LinkPlan { a: 0, b: 3, ..plan.links[0].clone() };
         plan.links.push(link);
+    });
+    case("shares its disk with others", &|plan| {
+        let Role::Router(router) = &mut plan.nodes[0].role else { panic!("no router") };
+        let shared_as = Some("ssd".to_owned());
+        router.disk = Some(DiskPlan { shared_as, ..DiskPlan::default() });
     });
     for (part, plan) in cases {
         let error = run(&plan, &RealOptions::default()).0.unwrap_err();
