@@ -21,7 +21,7 @@ pub mod strategy;
 mod table;
 
 pub use blocking::BlockingStore;
-pub use content::busy::{BusyPolicy, Bypass, Mark, StoreIo};
+pub use content::busy::{BusyPolicy, Bypass, Labels, Mark, StoreIo};
 pub use content::decision::StoreDecision;
 pub use input::{Command, Input};
 pub use io::{

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use weir_base::HashKey;
 use weir_base::units::{Size, Time};
-use weir_forward::{BusyPolicy, Bypass, Mark, StoreIo};
+use weir_forward::{BusyPolicy, Bypass, Labels, Mark, StoreIo};
 use weir_store::disk::{Admission, Contention, DiskTierConfig, FilterKind, OfferAt};
 
 use crate::bounds;
@@ -53,7 +53,12 @@ options! {
         /// available), on that of every Interest that found it so, passed by or not ("ecn"), or on
         /// none ("off").
         mark: Mark = BusyPolicy::default().mark;
-        /// With "nb-cc": how often neighbours are told, up to "3s".
+        /// With "nb-cc": Interests pass by to a next hop unless its own disks are over their
+        /// threshold, as it tells ("neighbour"), or as many at once as come back without marks and
+        /// Nacks, wherever beyond it these are from ("path").
+        labels: Labels = BusyPolicy::default().labels;
+        /// With "nb-cc": how often neighbours are told, up to "3s"; a label holds three times as
+        /// long.
         #[serde(deserialize_with = "bounds::announce_period")]
         announce_period: Time = Time { ns: BusyPolicy::default().announce_period_ns };
         /// Whose turn it is when reads and writes wait for a disk: "fifo", "data-first" (writes) or
@@ -121,6 +126,7 @@ impl DisksOptions {
             io: self.io,
             bypass: self.bypass,
             mark: self.mark,
+            labels: self.labels,
             announce_period_ns: self.announce_period.ns,
             interests_waiting_max: self.interests_waiting_max as usize,
         }

@@ -41,8 +41,21 @@ pub enum Mark {
     NbCc,
 }
 
+/// With [`Mark::NbCc`]: what of a next hop has to have room for an Interest to pass by to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Labels {
+    /// Its own store, as it tells (paper nb-cache, III-E).
+    #[default]
+    Neighbour,
+    /// Something on the way beyond it, as the Data of Interests tells that have passed by to it:
+    /// when it bears a mark, or a Nack comes instead, there was no room on all of that way. How
+    /// many may be under way at once follows from that.
+    Path,
+}
+
 words!(StoreIo { Blocking = "blocking", Async = "async" });
 words!(Bypass { Off = "off", Threshold = "threshold", Adaptive = "adaptive" });
+words!(Labels { Neighbour = "neighbour", Path = "path" });
 words!(Mark { Off = "off", Ecn = "ecn", NbCc = "nb-cc" });
 
 /// What a router does when its store's disks are busy. The threshold is
@@ -55,6 +68,8 @@ pub struct BusyPolicy {
     pub bypass: Bypass,
     /// Which Data is marked.
     pub mark: Mark,
+    /// What next hops have room.
+    pub labels: Labels,
     /// With [`Mark::NbCc`]: how often neighbours are told that this router's store is over its
     /// threshold, ns.
     pub announce_period_ns: u64,
@@ -69,6 +84,7 @@ impl Default for BusyPolicy {
             io: StoreIo::default(),
             bypass: Bypass::default(),
             mark: Mark::default(),
+            labels: Labels::default(),
             announce_period_ns: 10 * NS_PER_MS,
             interests_waiting_max: 20_000,
         }

@@ -19,6 +19,12 @@ const LABEL_MS_MAX: u64 = 10_000;
 /// How often a neighbour is told that there is room again.
 const AVAILABLE_REPEATS: u8 = 2;
 
+/// How many more Interests may be under way to a neighbour past a disk here for each that finds
+/// room there, and how many fewer for each that does not: a share that grows or shrinks within few
+/// round trips, whatever it is.
+const WINDOW_INCREASE: f64 = 0.25;
+const WINDOW_DECREASE: f64 = 0.5;
+
 #[derive(Clone, Copy)]
 struct Neighbour {
     id: FaceId,
@@ -28,11 +34,21 @@ struct Neighbour {
     unavailable_until: Instant,
     /// How often it has yet to be told that there is room again.
     available_left: u8,
+    /// Interests under way there that have passed by a disk here, and how many may be.
+    passed: u32,
+    window: f64,
 }
 
 impl Neighbour {
     fn new(id: FaceId) -> Self {
-        Self { id, asked_at: None, unavailable_until: Instant::ZERO, available_left: 0 }
+        Self {
+            id,
+            asked_at: None,
+            unavailable_until: Instant::ZERO,
+            available_left: 0,
+            passed: 0,
+            window: f64::INFINITY,
+        }
     }
 }
 
@@ -88,6 +104,33 @@ impl Neighbours {
         }
         let label_ns = for_ms.min(LABEL_MS_MAX) * NS_PER_MS;
         self.of(face).unavailable_until = now.plus_ns(label_ns);
+    }
+
+    /// An Interest has passed by to `face`.
+    pub(crate) fn on_passed(&mut self, face: &Face) {
+        self.of(face).passed += 1;
+    }
+
+    /// An Interest that had passed by to `face` is not under way there any more. `had_room`:
+    /// whether it has found room; `None` if nothing tells.
+    pub(crate) fn on_passed_end(&mut self, face: &Face, had_room: Option<bool>) {
+        let neighbour = self.of(face);
+        let passed = f64::from(neighbour.passed);
+        neighbour.passed = neighbour.passed.saturating_sub(1);
+        match had_room {
+            Some(true) => neighbour.window += WINDOW_INCREASE,
+            Some(false) => {
+                let window = neighbour.window.min(passed);
+                neighbour.window = (window - WINDOW_DECREASE).max(1.0);
+            }
+            None => {}
+        }
+    }
+
+    /// Whether one more Interest may pass by to `face`, as far as those tell that have done so.
+    pub(crate) fn has_window(&self, face: &Face) -> bool {
+        let known = self.by_slot.get(face.slot() as usize);
+        known.is_none_or(|one| one.id != face.id() || f64::from(one.passed) < one.window)
     }
 
     /// Whether the store behind `face` has room, as far as is known.

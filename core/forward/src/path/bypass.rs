@@ -1,11 +1,11 @@
 //! The second bypass (paper nb-cache, III-C): an Interest goes on although a disk has its Data.
 
-use weir_base::{HashKey, Instant};
+use weir_base::{FaceId, HashKey, Instant};
 use weir_store::disk::OnDisk;
 use weir_wire::InterestView;
 
 use crate::content::adaptive::DiskQueue;
-use crate::content::busy::Mark;
+use crate::content::busy::{Labels, Mark};
 use crate::content::decision::{
     BypassReason, DiskBypass, DiskRead, QueueDecision, Refusal, StoreDecision,
 };
@@ -15,7 +15,7 @@ use crate::packet::{Asked, Origin, QueueState, ReceivedPacket};
 use crate::router::Router;
 use crate::stats::DropReason;
 use crate::strategy::context::is_eligible;
-use crate::table::faces::FaceTable;
+use crate::table::faces::{Face, FaceTable};
 use crate::table::fib::{Fib, HopSet, NextHops};
 use crate::table::pit::AwaitedSource;
 use crate::table::prefixes::PrefixHashes;
@@ -48,7 +48,11 @@ impl WantedHops<'_> {
         let mut available = fib.no_hops();
         for (place, hop) in next_hops.as_slice().iter().enumerate() {
             let Some(egress) = is_eligible(faces, origin.face, name, hop.face) else { continue };
-            let has_room = !has_labels || disk.neighbours.is_available(now, &egress);
+            let has_room = match disk.policy.labels {
+                _ if !has_labels => true,
+                Labels::Neighbour => disk.neighbours.is_available(now, &egress),
+                Labels::Path => disk.neighbours.has_window(&egress),
+            };
             if has_room && (!is_last_hop || egress.is_local()) {
                 available.insert(place);
             }
@@ -168,5 +172,26 @@ impl Router {
         let is_marked = bypass.is_marked;
         self.pit.entry_mut(index).awaits = AwaitedSource::Bypass { since: now, is_marked };
         self.forward(now, index, origin, Some(bypass.hops), interest, out);
+        if let Some((face, _)) = self.bypass_of(index) {
+            self.disk.neighbours.on_passed(&face);
+        }
+    }
+
+    /// With labels of paths: the next hop to which the entry has passed by a disk, and whether it
+    /// has refused.
+    fn bypass_of(&self, index: u32) -> Option<(Face, bool)> {
+        let entry = self.pit.get(index).filter(|_| self.config.busy.labels == Labels::Path)?;
+        let is_bypass = matches!(entry.awaits, AwaitedSource::Bypass { .. });
+        let first = entry.out_records.iter().next().filter(|_| is_bypass)?;
+        Some((self.faces.find(first.face)?, first.nacked.is_some()))
+    }
+
+    /// An entry that has passed by a disk is answered, or to end or to wait elsewhere. `source`:
+    /// who has answered it, and the congestion mark.
+    pub(crate) fn end_bypass(&mut self, index: u32, source: Option<(FaceId, u64)>) {
+        let Some((face, is_refused)) = self.bypass_of(index) else { return };
+        let is_unmarked = |source: (FaceId, u64)| (source.0 == face.id()).then_some(source.1 == 0);
+        let had_room = if is_refused { Some(false) } else { source.and_then(is_unmarked) };
+        self.disk.neighbours.on_passed_end(&face, had_room);
     }
 }

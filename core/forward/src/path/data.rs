@@ -282,7 +282,7 @@ impl Router {
         let may_repeat = matched.len() > 1 || served > 0;
         for &index in matched {
             self.collect_downstreams(now, index, source.0, may_return, may_repeat);
-            self.finish_satisfied(now, index, source.0, data.freshness_ms);
+            self.finish_satisfied(now, index, source, data.freshness_ms);
         }
         if may_repeat {
             // The table's order of entries is not the same in every shard layout.
@@ -338,7 +338,14 @@ impl Router {
     }
 
     #[inline(always)]
-    fn finish_satisfied(&mut self, now: Instant, index: u32, upstream: FaceId, freshness_ms: u64) {
+    fn finish_satisfied(
+        &mut self,
+        now: Instant,
+        index: u32,
+        source: (FaceId, u64),
+        freshness_ms: u64,
+    ) {
+        let upstream = source.0;
         let entry = self.pit.entry(index);
         for record in entry.out_records.iter() {
             if record.face == upstream {
@@ -356,7 +363,7 @@ impl Router {
                 self.dead_nonces.insert(now, entry.hash, record.nonce);
             }
         }
-        self.detach_wait_state(now, index, Some(upstream));
+        self.detach_wait_state(now, index, Some(source));
         self.stats.satisfied += 1;
         self.pool.recycle(self.pit.remove(index));
     }

@@ -7,7 +7,7 @@ use weir_store::disk::{FinishedRead, OnDisk, ReadId, ReadOutcome};
 use weir_store::{Lookup, NameHashes, Query};
 use weir_wire::{DataView, InterestView, NackReason, PacketView};
 
-use crate::content::busy::Mark;
+use crate::content::busy::{Labels, Mark};
 use crate::content::decision::{DiskRead, StoreDecision};
 use crate::content::queries::RemoteWaiters;
 use crate::content::reads::Waiter;
@@ -29,7 +29,8 @@ impl Router {
                 self.take_finished_reads(now, out);
             }
             Input::Signal { face, signal } => {
-                if let Some(face) = self.faces.find(face) {
+                let is_heard = self.config.busy.labels == Labels::Neighbour;
+                if let Some(face) = self.faces.find(face).filter(|_| is_heard) {
                     let stats = &mut self.stats.busy;
                     self.disk.neighbours.on_signal(now, &face, signal, stats);
                 }
@@ -62,7 +63,7 @@ impl Router {
     #[inline(never)]
     fn finish_batch_with_disk(&mut self, now: Instant, out: &mut Outbox) {
         self.take_finished_reads(now, out);
-        if self.config.busy.mark == Mark::NbCc {
+        if self.config.busy.mark == Mark::NbCc && self.config.busy.labels == Labels::Neighbour {
             let is_over = self.disk.is_over_threshold();
             self.disk.neighbours.announce(now, is_over, &mut self.stats.busy, out);
         }
@@ -178,14 +179,21 @@ impl Router {
     }
 
     /// An entry that is about to end, or to wait for something else, waits no longer for what it
-    /// does. `upstream`: who has answered it.
+    /// does. `source`: who has answered it, and the congestion mark.
     #[inline]
-    pub(crate) fn detach_wait_state(&mut self, now: Instant, index: u32, upstream: Option<FaceId>) {
-        let awaits = &mut self.pit.entry_mut(index).awaits;
-        if *awaits == AwaitedSource::Upstream {
-            return;
+    pub(crate) fn detach_wait_state(
+        &mut self,
+        now: Instant,
+        index: u32,
+        source: Option<(FaceId, u64)>,
+    ) {
+        let awaits = &self.pit.entry(index).awaits;
+        match *awaits {
+            AwaitedSource::Upstream => return,
+            AwaitedSource::Bypass { .. } => self.end_bypass(index, source),
+            AwaitedSource::Disk(_) | AwaitedSource::Shards(_) => {}
         }
-        match core::mem::take(awaits) {
+        match core::mem::take(&mut self.pit.entry_mut(index).awaits) {
             AwaitedSource::Upstream => {}
             AwaitedSource::Disk(waiter) => {
                 self.disk.reads.leave(waiter);
@@ -193,7 +201,7 @@ impl Router {
             }
             AwaitedSource::Shards(query) => drop(self.queries.remove(query)),
             AwaitedSource::Bypass { since, .. } => {
-                if upstream.is_some_and(|face| face != FaceId::CONTENT_STORE) {
+                if source.is_some_and(|(face, _)| face != FaceId::CONTENT_STORE) {
                     self.stats.busy.bypass_latency.record(now.ns_since(since));
                 }
             }

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use weir_base::{Counters, FaceId, HashKey, Instant, Merge, Packet};
 use weir_forward::shard::shard_of_packet;
 use weir_forward::{
-    BlockingStore, Bypass, Command, FaceAttributes, FaceScope, Input, Mark, NextHop, Outbox,
-    Router, RouterConfig, RouterStats, strategy::Strategy,
+    BlockingStore, Bypass, Command, FaceAttributes, FaceScope, Input, Labels, Mark, NextHop,
+    Outbox, Router, RouterConfig, RouterStats, strategy::Strategy,
 };
 use weir_store::StoreConfig;
 use weir_store::disk::{Admission, DiskOp, DiskTierConfig, OfferAt};
@@ -410,7 +410,9 @@ impl RouterNode {
         let peak = self.waiting.get(shard).map_or(0, |waiting| waiting.peak);
         disk::mark(mark, peak, threshold)?;
         let can_pass = plan.is_some_and(|plan| plan.options.bypass != Bypass::Off);
-        if mark != Mark::NbCc || !can_pass {
+        // With labels of paths, marks say what is available, which no announcement tells.
+        let is_told = plan.is_some_and(|plan| plan.options.labels == Labels::Neighbour);
+        if mark != Mark::NbCc || !can_pass || !is_told {
             return Ok(());
         }
         let hops = self.next_hops_of(data).iter().map(|hop| hop.face);

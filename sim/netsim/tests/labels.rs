@@ -1,0 +1,140 @@
+//! What labels of paths do where there is room beyond the next hop, and where there is none.
+
+mod common;
+
+use common::{Builder, MS, S, consumer, names, producer};
+use weir_forward::{Labels, Mark};
+use weir_netem::{DiskConfig, LinkConfig, ServiceTime};
+use weir_netsim::Network;
+use weir_options::{DisksOptions, StoreOptions};
+use weir_plan::event::{Event, EventKind};
+use weir_plan::workload::{Demand, Popularity};
+use weir_plan::{DiskPlan, Plan, RoutePlan, RouterPlan};
+
+/// Reads that a disk does in a second.
+const READS_HZ: f64 = 4000.0;
+const LENGTH_NS: u64 = 2 * S;
+const WARM_UP_NS: u64 = S / 2;
+
+/// Routers that hold everything on a disk each, in a row or a ring, in which Interests may pass by
+/// to the next one. `asked`: at how many of them a consumer asks, with which window.
+fn plan(
+    labels: Labels,
+    seed: u64,
+    (routers, is_ring): (usize, bool),
+    (asked, window): (usize, u32),
+) -> Plan {
+    let mut builder = Builder::new(seed, LENGTH_NS);
+    builder.plan.sample_ns = 100 * MS;
+    let read = ServiceTime::Exponential { mean_ns: (1e9 / READS_HZ) as u64 };
+    let router = RouterPlan {
+        store: StoreOptions { admit: false, ..StoreOptions::with_bytes(0) },
+        disk: Some(DiskPlan {
+            bytes: 256 << 20,
+            device: DiskConfig { read, ..DiskConfig::default() },
+            filled: 1.0,
+            options: DisksOptions {
+                threshold: 16,
+                mark: Mark::NbCc,
+                labels,
+                ..DisksOptions::default()
+            },
+            ..DiskPlan::default()
+        }),
+        ..RouterPlan::default()
+    };
+    let nodes: Vec<_> = (0..routers).map(|_| builder.router(router.clone())).collect();
+    let config = LinkConfig { delay_ns: MS, ..LinkConfig::default() };
+    let hops = if is_ring { routers } else { routers - 1 };
+    let links: Vec<_> =
+        (0..hops).map(|at| builder.link(nodes[at], nodes[(at + 1) % routers], &config)).collect();
+    for at in 0..asked {
+        let popularity = Popularity::Sequential { objects: 20_000 };
+        let content = names(&format!("/p{at}"), popularity, 100, 100);
+        let (controller, window) = ("fixed".to_owned(), Some(window));
+        let demand = Demand::Controlled { controller, window, count: None };
+        builder.consumer(nodes[at], consumer(content.clone(), demand));
+        builder.producer(nodes[routers - 1], producer(content));
+    }
+    // Nobody asks the producers, who only make what is on the disks.
+    let route = |(at, &link)| RoutePlan { node: nodes[at], prefix: "/".into(), link, cost: 1 };
+    builder.plan.routes = links.iter().enumerate().map(route).collect();
+    builder.plan
+}
+
+/// What came of a run after its warm-up.
+#[derive(Debug)]
+struct Outcome {
+    /// Data that consumers got in each tenth of a second.
+    data: Vec<f64>,
+    /// Interests that routers sent on, and announcements.
+    passed: u64,
+    announced: u64,
+}
+
+impl Outcome {
+    fn of(plan: &Plan) -> Self {
+        let mut events: Vec<Event> = Vec::new();
+        let run = Network::new(plan).unwrap().run(&mut events);
+        run.unwrap_or_else(|violation| panic!("{violation}"));
+        let bins = (LENGTH_NS - WARM_UP_NS) / (100 * MS);
+        let mut data = vec![0.0; bins as usize];
+        let mut last = std::collections::BTreeMap::new();
+        for event in &events {
+            match event.kind {
+                EventKind::DataReceived { .. } if event.at_ns >= WARM_UP_NS => {
+                    let bin = ((event.at_ns - WARM_UP_NS) / (100 * MS)) as usize;
+                    data.get_mut(bin).into_iter().for_each(|bin| *bin += 1.0);
+                }
+                EventKind::RouterSample(ref sample) if event.at_ns <= LENGTH_NS => {
+                    let told = sample.busy.busy_sent + sample.busy.available_sent;
+                    last.insert(event.node, (sample.out_interests, told));
+                }
+                _ => {}
+            }
+        }
+        let passed = last.values().map(|(passed, _)| passed).sum();
+        let announced = last.values().map(|(_, told)| told).sum();
+        Self { data, passed, announced }
+    }
+
+    fn total(&self) -> f64 {
+        self.data.iter().sum()
+    }
+
+    /// Data a second over what so many disks can read.
+    fn share(&self, disks: f64) -> f64 {
+        self.total() / (LENGTH_NS - WARM_UP_NS) as f64 * 1e9 / (disks * READS_HZ)
+    }
+}
+
+#[test]
+fn with_labels_of_paths_a_row_gives_what_all_its_disks_can() {
+    let row = (3, false);
+    for seed in 1..=2 {
+        let neighbour = Outcome::of(&plan(Labels::Neighbour, seed, row, (1, 100)));
+        let path = Outcome::of(&plan(Labels::Path, seed, row, (1, 100)));
+        assert!(path.share(3.0) > 0.88, "{path:?}");
+        assert!(path.share(3.0) > 1.15 * neighbour.share(3.0), "{neighbour:?} {path:?}");
+        assert_eq!(path.announced, 0);
+    }
+}
+
+#[test]
+fn a_ring_with_labels_of_paths_does_not_oscillate() {
+    // One that asks for more than its own disk can read, and all of them.
+    for (asked, window, share) in [(1, 200, 0.75), (4, 30, 0.95)] {
+        for seed in 1..=2 {
+            let outcome = Outcome::of(&plan(Labels::Path, seed, (4, true), (asked, window)));
+            let mean = outcome.total() / outcome.data.len() as f64;
+            assert!(outcome.share(4.0) > share, "{outcome:?}");
+            assert!(
+                outcome.data.iter().all(|data| (data - mean).abs() < 0.3 * mean),
+                "{outcome:?}"
+            );
+            // Nothing goes round and round: each Interest takes two links on average at most.
+            assert!((outcome.passed as f64) < 2.5 * outcome.total(), "{outcome:?}");
+            assert_eq!(outcome.announced, 0);
+        }
+    }
+}
