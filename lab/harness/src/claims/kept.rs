@@ -64,11 +64,8 @@ impl Kept {
             .map(|new| {
                 let old = before.iter().position(|old| old.result.id == new.result.id);
                 match old.map(|at| before.swap_remove(at)) {
-                    Some(old) if new.result.verdict == Verdict::NotMeasured => {
-                        // Measured under the rule of then; the rule of now may be another one.
-                        let is_same = old.result.band == new.result.band;
-                        if is_same { old } else { new }
-                    }
+                    // Measured under the rule of then; the rule of now may be another one.
+                    Some(old) if !new.was_run() && old.result.band == new.result.band => old,
                     _ => new,
                 }
             })
@@ -100,6 +97,12 @@ impl Kept {
             return Err(RecordError::Content { path: readme, message });
         };
         record::write_atomically(&readme, text.as_bytes())
+    }
+}
+
+impl KeptClaim {
+    fn was_run(&self) -> bool {
+        self.arm.is_some() || self.result.measured.is_some()
     }
 }
 

@@ -1,9 +1,9 @@
 //! `claims.toml` of a paper: what it says, and the verdict of our results on it.
 //!
 //! A claim is a number with a band on both sides, or an order of means. Its verdict is that of the
-//! 95 % confidence interval over seeds ([`Rule::verdict`]). Where our results differ, the claim
+//! 95 % confidence interval over seeds ([`Verdict`]). Where our results differ, the claim
 //! names the experiments that show the cause: other claims of the same file, which must themselves
-//! come out as they say ([`settle`]).
+//! come out as they say.
 
 mod expression;
 mod factorial;

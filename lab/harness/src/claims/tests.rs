@@ -332,11 +332,12 @@ fn kept_verdicts_stay_until_they_are_measured_anew() {
             },
         ],
     };
-    let new = vec![
-        kept("again", Verdict::Better, "new"),
-        kept("stays", Verdict::NotMeasured, "new"),
-        kept("rule", Verdict::NotMeasured, "new"),
-    ];
+    let not_run = |id: &str| {
+        let kept = kept(id, Verdict::NotMeasured, "new");
+        let result = ClaimResult { measured: None, interval: None, ..kept.result };
+        KeptClaim { result, arm: None, ..kept }
+    };
+    let new = vec![kept("again", Verdict::NotMeasured, "new"), not_run("stays"), not_run("rule")];
     let after = Kept::update(Some(before), &none, Size::Full, new);
     let all: Vec<(&str, Verdict, &str)> = after
         .claims
@@ -344,7 +345,7 @@ fn kept_verdicts_stay_until_they_are_measured_anew() {
         .map(|one| (one.result.id.as_str(), one.result.verdict, one.commit.as_str()))
         .collect();
     let expected = [
-        ("again", Verdict::Better, "new"),
+        ("again", Verdict::NotMeasured, "new"),
         ("stays", Verdict::Reproduced, "old"),
         ("rule", Verdict::NotMeasured, "new"),
     ];
