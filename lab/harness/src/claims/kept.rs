@@ -64,8 +64,7 @@ impl Kept {
             .map(|new| {
                 let old = before.iter().position(|old| old.result.id == new.result.id);
                 match old.map(|at| before.swap_remove(at)) {
-                    // Measured under the rule of then; the rule of now may be another one.
-                    Some(old) if !new.was_run() && old.result.band == new.result.band => old,
+                    Some(old) if new.yields_to(&old) => old,
                     _ => new,
                 }
             })
@@ -101,6 +100,12 @@ impl Kept {
 }
 
 impl KeptClaim {
+    /// Whether an older verdict stays: this one was not run, and the older one was, under the same
+    /// rule.
+    fn yields_to(&self, old: &Self) -> bool {
+        !self.was_run() && old.was_run() && self.result.band == old.result.band
+    }
+
     fn was_run(&self) -> bool {
         self.arm.is_some() || self.result.measured.is_some()
     }
