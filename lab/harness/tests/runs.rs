@@ -230,7 +230,6 @@ fn papers_give_what_is_expected_at_smoke_size() {
         for (found, kept) in found.claims.iter().zip(&kept.claims) {
             if kept.arm != Some(Arm::Real) {
                 assert_eq!(*found, kept.result, "lab/{}/expected/smoke.json", order.reference);
-                assert!(!found.is_unexplained(), "{}: {}", found.id, found.cause);
             }
         }
         assert_eq!(found.claims.len(), kept.claims.len());
