@@ -71,7 +71,8 @@ fn weir_object_read_by(library: Library) {
         let key = weir_key(&site, &router, "weir", kind);
         let name = format!("/weir/{kind}/file");
         let (_producer, sha256) = put(&site, &router, &name, &[]);
-        let object = client.say(&["get", &name, "--key", text(&key)]);
+        let option = if kind == "hmac" { "--secret" } else { "--key" };
+        let object = client.say(&["get", &name, option, text(&key)]);
         assert_eq!(object["event"], "object", "{kind}: {object}");
         assert_eq!(object["sha256"], sha256, "{kind}");
         assert_eq!(object["signatureType"], number, "{kind}");
@@ -79,7 +80,7 @@ fn weir_object_read_by(library: Library) {
         let locator = object["keyLocator"].as_str().expect("a key locator");
         assert!(locator.starts_with(&format!("/weir/{kind}/KEY/")), "{locator}");
 
-        let object = client.say(&["get", &name, "--key", text(&wrong_key)]);
+        let object = client.say(&["get", &name, option, text(&wrong_key)]);
         assert_eq!(object["verified"], false, "{kind} with a wrong key: {object}");
     }
 }

@@ -21,7 +21,7 @@ import { Data, digestSigning, Interest, Nack, Name, SignedInterestPolicy } from 
 import { retrieveMetadata, serveMetadata, Metadata } from "@ndn/rdr";
 import { BufferChunkSource, fetch, serve } from "@ndn/segmented-object";
 
-import { makeIdentity, makeSigner, readSigner, readVerifier } from "./keys.mjs";
+import { makeIdentity, makeSigner, readSecret, readSigner, readVerifier } from "./keys.mjs";
 
 function say(event, fields = {}) {
   process.stdout.write(`${JSON.stringify({ event, ...fields })}\n`);
@@ -199,7 +199,10 @@ async function runPut(uplink, [prefix, file], options) {
 }
 
 async function runGet(uplink, [name], options) {
-  const verifier = options.key ? await readVerifier(options.key) : digestSigning;
+  let verifier = options.key ? await readVerifier(options.key) : digestSigning;
+  if (options.secret) {
+    verifier = await readSecret(options.secret);
+  }
   let unverified = 0;
   const counting = {
     async verify(packet) {
@@ -262,6 +265,7 @@ const { positionals, values } = parseArgs({
     "parameters": { ...text, default: "" },
     "private": text,
     "register": { type: "boolean", default: true },
+    "secret": text,
     "segment-size": { ...text, default: "4096" },
     "sign": { ...text, default: "digest" },
     "signed": flag,

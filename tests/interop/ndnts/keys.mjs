@@ -20,7 +20,12 @@ import * as asn1 from "@yoursunny/asn1";
 const DATA_TYPE = 0x06;
 const DER_SEQUENCE = 0x30;
 
-/** A verifier from a file: certificate, SPKI in DER or PEM, or the octets of an HMAC secret. */
+/** A verifier from the octets of an HMAC secret in a file: they may begin as anything. */
+export async function readSecret(path) {
+  return createVerifier(HMAC, await HMAC.cryptoGenerate({ importRaw: await readFile(path) }, false));
+}
+
+/** A verifier from a file: certificate, or SPKI in DER or PEM. */
 export async function readVerifier(path) {
   const octets = await readFile(path);
   const text = octets.toString("latin1");
@@ -29,8 +34,7 @@ export async function readVerifier(path) {
   }
   const stripped = text.replaceAll(/\s/g, "");
   const decoded = /^[A-Za-z0-9+/]+=*$/.test(stripped) ? Buffer.from(stripped, "base64") : octets;
-  const isKey = [DATA_TYPE, DER_SEQUENCE].includes(decoded[0]);
-  return fromOctets(isKey ? decoded : octets);
+  return fromOctets(decoded);
 }
 
 async function fromOctets(octets) {
@@ -39,10 +43,6 @@ async function fromOctets(octets) {
     certificate.checkValidity();
     // Without the key's name, so that only the signature itself can fail.
     return createVerifier(...await certificate.importPublicKey(SigningAlgorithmListFull));
-  }
-  if (octets[0] !== DER_SEQUENCE) {
-    const secret = await HMAC.cryptoGenerate({ importRaw: octets }, false);
-    return createVerifier(HMAC, secret);
   }
   const der = asn1.parseVerbose(octets);
   for (const algorithm of [ECDSA, Ed25519, RSA]) {

@@ -166,6 +166,8 @@ def run_put(app, args):
 
 def run_get(app, args):
     key = keys.read_public_key(args.key) if args.key else None
+    if args.secret:
+        key = keys.read_secret(args.secret)
     verified = []
 
     async def fetch(name, **options):
@@ -251,7 +253,8 @@ def parse_arguments():
     get = commands.add_parser("get")
     get.add_argument("name")
     get.add_argument("--out")
-    get.add_argument("--key", help="certificate, public key or HMAC secret to verify with")
+    get.add_argument("--key", help="certificate or public key to verify with")
+    get.add_argument("--secret", help="HMAC secret to verify with")
     return parser.parse_args()
 
 

@@ -21,20 +21,20 @@ DER_SEQUENCE = 0x30
 
 
 def read_public_key(path):
-    """The SubjectPublicKeyInfo (or HMAC secret) in a file: certificate, SPKI in DER or PEM, raw."""
+    """The SubjectPublicKeyInfo in a file: certificate, or SPKI in DER or PEM."""
     with open(path, "rb") as file:
         octets = file.read()
     if octets.startswith(b"-----BEGIN"):
         return base64.b64decode(b"".join(octets.split(b"-----")[2].split()))
-    if octets and octets[0] in (DATA_TYPE, DER_SEQUENCE):
-        return public_key_of(octets)
-    try:
-        decoded = base64.b64decode(b"".join(octets.split()), validate=True)
-    except ValueError:
-        return octets
-    if decoded and decoded[0] in (DATA_TYPE, DER_SEQUENCE):
-        return public_key_of(decoded)
-    return octets
+    if octets[0] not in (DATA_TYPE, DER_SEQUENCE):
+        octets = base64.b64decode(b"".join(octets.split()), validate=True)
+    return public_key_of(octets)
+
+
+def read_secret(path):
+    """The octets of an HMAC secret: they may begin as anything, a certificate as well."""
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def public_key_of(octets):
