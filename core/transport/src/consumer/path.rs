@@ -13,12 +13,14 @@ use crate::congestion::{Allowance, Congestion, CongestionControl, Round, Sample}
 
 /// An Interest may be lost once this many later ones were answered (RFC 9002, kPacketThreshold).
 const REORDER_ORDERS: u64 = 3;
-/// The time an Interest may be overtaken, in quarters of the smoothed round trip above one: 1.25 of
-/// it at first (RFC 9002 has 1.125), more after a loss turned out to be none, for answers from
-/// caches overtake a producer's.
+/// The time an Interest may be overtaken, in quarters of the slowest round trip above one: 1.25 of it
+/// at first (RFC 9002 has 1.125 of the smoothed one), more after a loss turned out to be none.
 const REORDER_QUARTERS: u64 = 1;
 /// At most nine round trips.
 const REORDER_QUARTERS_MAX: u64 = 32;
+/// The slowest round trip is that of the last so many of its kind, and of this time at least.
+const SLOWEST_ROUND_TRIPS: u64 = 8;
+const SLOWEST_FOR_NS: u64 = NS_PER_S;
 /// Routers suppress a retransmission that comes sooner (NFD best-route, retx-suppression-initial).
 const RESEND_AFTER_NS: u64 = 10 * NS_PER_MS;
 /// Weight of one packet in the mean size of packets.
@@ -50,6 +52,7 @@ pub(crate) struct Path {
     /// Only the end of its lifetime tells that an Interest is lost.
     waits_for_lifetime: bool,
     reorder_quarters: u64,
+    slowest: Slowest,
     window_limited: bool,
     round: Round,
     /// An answer to an Interest from this place on begins the next round.
@@ -75,6 +78,7 @@ impl Path {
             decreased_at: None,
             waits_for_lifetime: false,
             reorder_quarters: REORDER_QUARTERS,
+            slowest: Slowest::default(),
             window_limited: false,
             round: Round::default(),
             round_end: 0,
@@ -148,9 +152,10 @@ impl Path {
     pub(crate) fn time_answer(
         &mut self,
         slot: &Slot,
-        elapsed_ns: u64,
+        now: Instant,
         counters: &mut Counters,
     ) -> Option<u64> {
+        let elapsed_ns = now.ns_since(slot.sent_at);
         let is_waiting = !slot.is_flying();
         if slot.is_presumed_lost
             && (is_waiting || self.rtt.min_ns().is_some_and(|min_ns| elapsed_ns < min_ns / 2))
@@ -166,6 +171,7 @@ impl Path {
             return None;
         }
         self.rtt.sample(elapsed_ns, (self.in_flight / 2).max(1));
+        self.slowest.sample(now, elapsed_ns);
         Some(elapsed_ns)
     }
 
@@ -262,8 +268,34 @@ impl Path {
     }
 
     fn overtaken_ns(&self) -> u64 {
-        let smoothed_ns = self.rtt.smoothed_ns().unwrap_or(0);
-        (smoothed_ns + smoothed_ns / 4 * self.reorder_quarters).max(RESEND_AFTER_NS)
+        let slowest_ns = self.slowest.ns().max(self.rtt.smoothed_ns().unwrap_or(0));
+        (slowest_ns + slowest_ns / 4 * self.reorder_quarters).max(RESEND_AFTER_NS)
+    }
+}
+
+/// The slowest round trip lately. Answers from a store on the way overtake those from behind it by any
+/// number of smoothed round trips, and most answers may be of the fast kind: while the slow ones take
+/// ever longer, only the slowest of them tells how long the next may take.
+#[derive(Copy, Clone, Debug, Default)]
+struct Slowest {
+    /// In the span of time before this one, and in this one.
+    spans_ns: [u64; 2],
+    began: Instant,
+}
+
+impl Slowest {
+    fn sample(&mut self, now: Instant, rtt_ns: u64) {
+        let span_ns = (SLOWEST_ROUND_TRIPS * self.ns()).max(SLOWEST_FOR_NS);
+        if now >= self.began.plus_ns(span_ns) {
+            self.spans_ns = [self.spans_ns[1], 0];
+            self.began = now;
+        }
+        self.spans_ns[1] = self.spans_ns[1].max(rtt_ns);
+    }
+
+    /// 0 before the first sample.
+    fn ns(&self) -> u64 {
+        self.spans_ns[0].max(self.spans_ns[1])
     }
 }
 

@@ -10,7 +10,7 @@ use super::DISCOVERY_TRIES;
 use super::scoreboard::GiveUp;
 use crate::PathId;
 use crate::interest::{InterestBatch, Selectors};
-use crate::request::Request;
+use crate::request::{Request, Tries};
 
 /// Units asked for again at one time at most.
 pub(crate) const AGAIN_MAX: usize = 256;
@@ -62,19 +62,23 @@ impl Requests {
 
     /// Asks for a unit again, with its digest if that is known: routers then pass over what they
     /// have of its name. Should no one have the packet of this digest, any of the name may do: a
-    /// producer may have signed the object anew. False when there are too many.
+    /// producer may have signed the object anew, and is asked as often as for any other unit. False
+    /// when there are too many.
     pub(crate) fn ask_again(
         &mut self,
         index: u64,
         mut name: Name,
         digest: Option<[u8; 32]>,
         selectors: Selectors,
+        retries_max: u32,
         now: Instant,
     ) -> bool {
         if self.all.len() >= AGAIN_MAX {
             return false;
         }
-        let mut request = Request::new(&name, selectors, DISCOVERY_TRIES, now);
+        let sends_max = retries_max.saturating_add(1);
+        let tries = Tries { sends_max, ..DISCOVERY_TRIES };
+        let mut request = Request::new(&name, selectors, tries, now);
         let mut otherwise = None;
         if let Some(digest) = digest {
             name.append_implicit_digest(digest);
@@ -206,7 +210,7 @@ mod tests {
         let mut full = segment.clone();
         full.append_implicit_digest([7; 32]);
         let (mut asked, mut now) = (Requests::default(), Instant::from_ns(1));
-        assert!(asked.ask_again(3, segment.clone(), Some([7; 32]), Selectors::default(), now));
+        assert!(asked.ask_again(3, segment.clone(), Some([7; 32]), Selectors::default(), 15, now));
         let mut out = InterestBatch::default();
         let mut rng = Rng::from_seed(1);
         asked.poll(PathId(0), now, &mut rng, &mut out, |_| {}).unwrap();
@@ -225,7 +229,7 @@ mod tests {
         let mut asked = Requests::default();
         let now = Instant::from_ns(1);
         for index in 0..=AGAIN_MAX as u64 {
-            let has_room = asked.ask_again(index, Name::new(), None, Selectors::default(), now);
+            let has_room = asked.ask_again(index, Name::new(), None, Selectors::default(), 15, now);
             assert_eq!(has_room, index < AGAIN_MAX as u64);
         }
         assert!(asked.take(Purpose::Again(4)).is_some());

@@ -308,7 +308,7 @@ impl Scoreboard {
         let path = Some(slot.path).filter(|&path| path == answer.path && !slot.is_path_gone);
         let Self { paths, counters, histogram, .. } = self;
         let timed = paths.iter_mut().find(|one| Some(one.id) == path);
-        let rtt_ns = timed.and_then(|path| path.time_answer(&slot, elapsed_ns, counters));
+        let rtt_ns = timed.and_then(|path| path.time_answer(&slot, answer.now, counters));
         if let Some(rtt_ns) = rtt_ns {
             histogram.record(rtt_ns);
         }

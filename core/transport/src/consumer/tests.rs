@@ -363,6 +363,39 @@ fn an_interest_may_wait_for_its_lifetime() {
     assert_eq!(sent_again(true), (0, 1), "after 4 s");
 }
 
+/// Two thirds of the content is in a store on the way, the rest waits in a queue behind it that grows
+/// to a hundred times that, and no Interest is lost.
+#[test]
+fn a_store_on_the_way_makes_no_losses_of_what_lies_behind() {
+    let config = ConsumerConfig {
+        controller: Controller::Fixed,
+        window: Some(256),
+        verification: Verification::Off,
+        ..ConsumerConfig::default()
+    };
+    let mut bench = Bench::new(Target::Sequence, config);
+    let mut answers = BTreeMap::new();
+    let mut behind = Instant::ZERO;
+    let mut asked = bench.append(1, "/a", Some(0..20_000));
+    loop {
+        for name in asked {
+            let number = name.as_view().last().unwrap().as_segment().unwrap();
+            let at = if number % 3 != 0 {
+                bench.now.plus_ns(NS_PER_MS)
+            } else {
+                behind = behind.max(bench.now.plus_ns(4 * NS_PER_MS)).plus_ns(NS_PER_MS / 2);
+                behind
+            };
+            answers.insert((at, number), name);
+        }
+        let Some(((at, _), name)) = answers.pop_first() else { break };
+        bench.now = at;
+        asked = bench.data(&name);
+    }
+    let stats = bench.consumer.stats();
+    assert_eq!((stats.delivered, stats.retransmissions), (20_000, 0), "{stats:?}");
+}
+
 /// The driver does not call for nothing while a path that is not used has room.
 #[test]
 fn a_path_that_stands_by_wakes_no_driver() {

@@ -419,7 +419,8 @@ impl Consumer {
         let mut selectors = self.selectors();
         selectors.must_be_fresh |= digest.is_none() && times > 1;
         let name = self.naming.name_of(index);
-        if !self.requests.ask_again(index, name.clone(), digest, selectors, now) {
+        let retries_max = self.config.retries_max;
+        if !self.requests.ask_again(index, name.clone(), digest, selectors, retries_max, now) {
             return self.fail_unit(index, ConsumerError::Damaged(name), out);
         }
         // What the packet said of the last segment counts no more.
