@@ -15,6 +15,8 @@ const PAIRS_MIN: f64 = 3.0;
 const LOAD_MAX: f64 = 0.97;
 /// A wait below this share of the round-trip time is none.
 const WAIT_MIN: f64 = 1e-3;
+/// Ways there and back in which a burst has passed: what is still in flight then is a queue that stays.
+const STAYING_WAYS: f64 = 32.0;
 /// 1 / weight of a round-trip time in the least one, which would never rise otherwise.
 const BASE_ANSWERS: f64 = 65_536.0;
 
@@ -67,6 +69,11 @@ pub(crate) struct PathModel {
     seen: u64,
     /// What the ways taken instead of this one have taken since it was last used, ns.
     pub(crate) forgone_ns: f64,
+    /// The fewest Interests in flight in the span of time before this one, and in this one.
+    fewest: [u32; 2],
+    span_began: Instant,
+    /// How many may be in flight while a queue there would stay otherwise.
+    room: Option<f64>,
 }
 
 impl Default for PathModel {
@@ -83,6 +90,9 @@ impl Default for PathModel {
             sent: 0,
             seen: 0,
             forgone_ns: 0.0,
+            fewest: [0; 2],
+            span_began: Instant::ZERO,
+            room: None,
         }
     }
 }
@@ -148,6 +158,34 @@ impl PathModel {
     pub(crate) fn interval_ns(&self) -> f64 {
         let interval_ns = self.station.interval_ns();
         if interval_ns < WAIT_MIN * self.base_ns { 0.0 } else { interval_ns }
+    }
+
+    /// Whether one more of this router's Interests may go there, `in_flight` of which are on the way.
+    ///
+    /// A queue there that this router alone makes and that stays gains nothing: its Interests wait
+    /// there instead of here, and others with them. Consumers with windows fill any queue that they
+    /// are let into. So, once more have stayed in flight than the way itself holds, no more than that
+    /// are let there, until fewer are wanted.
+    pub(crate) fn has_room(&mut self, now: Instant, in_flight: u32) -> bool {
+        let interval_ns = self.interval_ns();
+        if interval_ns == 0.0 {
+            return true;
+        }
+        self.fewest[1] = self.fewest[1].min(in_flight);
+        if now.ns_since(self.span_began) as f64 > STAYING_WAYS * self.base_ns {
+            self.fewest = [self.fewest[1], in_flight];
+            self.span_began = now;
+        }
+        let staying = f64::from(self.fewest[0].min(self.fewest[1]));
+        match self.room {
+            None => {
+                let room = (self.base_ns / interval_ns).max(1.0);
+                self.room = (staying > room).then_some(room);
+            }
+            Some(room) if staying < room / 2.0 => self.room = None,
+            Some(_) => {}
+        }
+        self.room.is_none_or(|room| f64::from(in_flight) < room)
     }
 
     /// What others do to the queue there, `service_ns` being what a service there takes as long as
