@@ -205,7 +205,7 @@ impl Measurements {
         let Some(one) = self.all.get_mut(flight.measurement) else { return };
         let took_ns = now.ns_since(flight.since);
         one.on_data(now, is_first.then_some(took_ns));
-        if let Some(model) = &mut one.model {
+        if let (Some(model), true) = (&mut one.model, is_first) {
             model.on_answer(now, flight.since, flight.ahead);
         }
         if let Some(listener) = listener {
@@ -226,8 +226,10 @@ impl Measurements {
         let Some(one) = self.all.get_mut(flight.measurement) else { return };
         one.nacks += u64::from(end == FlightEnd::Nack);
         one.timeouts += u64::from(end == FlightEnd::TimeOut);
-        if let (Some(model), false) = (&mut one.model, end == FlightEnd::Store) {
-            model.on_answer(now, flight.since, flight.ahead);
+        match (&mut one.model, end) {
+            (None, _) => {}
+            (Some(model), FlightEnd::Store) => model.on_overtaken(now),
+            (Some(model), _) => model.on_answer(now, flight.since, flight.ahead),
         }
         match (listener, end) {
             (Some(listener), FlightEnd::Nack) => listener.on_nack(one),

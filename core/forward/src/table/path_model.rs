@@ -16,9 +16,12 @@ const LOAD_MAX: f64 = 0.97;
 /// A wait below this share of the round-trip time is none.
 const WAIT_MIN: f64 = 1e-3;
 /// Ways there and back in which a burst has passed: what is still in flight then is a queue that stays.
-const STAYING_WAYS: f64 = 32.0;
+const STAYING_WAYS: f64 = 128.0;
 /// 1 / weight of a round-trip time in the least one, which would never rise otherwise.
 const BASE_ANSWERS: f64 = 65_536.0;
+/// After this many usual round-trip times an Interest that the store has answered is not answered any
+/// more.
+const STRAY_ROUND_TRIPS: f64 = 2.0;
 
 /// A mean of the last samples.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,6 +56,8 @@ pub(crate) struct PathModel {
     station: Station,
     /// The least round-trip time, ns.
     base_ns: f64,
+    /// Until then Data may come that nothing waits for but a later Interest of the same name.
+    stray_until: Instant,
     mean_ns: Mean,
     /// What is left of round-trip times without the way and without this router's own queue, ns:
     /// the wait for others.
@@ -81,6 +86,7 @@ impl Default for PathModel {
         Self {
             station: Station::new(Servers::Most),
             base_ns: 0.0,
+            stray_until: Instant::ZERO,
             mean_ns: Mean::default(),
             others_ns: Mean::default(),
             step_ns: Mean::default(),
@@ -127,6 +133,9 @@ impl PathModel {
     /// An Interest sent at `since`, when `ahead` others were under way, is answered or given up.
     pub(crate) fn on_answer(&mut self, now: Instant, since: Instant, ahead: u32) {
         let took_ns = now.ns_since(since).max(1) as f64;
+        if took_ns < self.base_ns && now < self.stray_until {
+            return;
+        }
         self.station.leave(now, ahead, took_ns as u64);
         if self.base_ns == 0.0 || took_ns < self.base_ns {
             self.base_ns = took_ns;
@@ -147,6 +156,12 @@ impl PathModel {
                 self.pairs += 1.0;
             }
         }
+    }
+
+    /// The store has answered an Interest that is still under way there. Should the same name be asked
+    /// for again, the Data on its way is taken for the answer to that, and makes the way look short.
+    pub(crate) fn on_overtaken(&mut self, now: Instant) {
+        self.stray_until = now.plus_ns((STRAY_ROUND_TRIPS * self.mean_ns.value) as u64);
     }
 
     /// What an Interest waits there for this router's own, of which `ahead` are under way, ns.
@@ -207,5 +222,36 @@ impl PathModel {
     /// What an Interest is likely to take that waits for others but not for this router's own, ns.
     pub(crate) fn expected_ns(&self, others: &Others) -> f64 {
         self.base_ns + others.wait_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_base::NS_PER_MS;
+
+    use super::*;
+
+    /// What a later Interest of the same name is answered by may have been sent for an earlier one.
+    #[test]
+    fn data_that_was_asked_for_before_does_not_shorten_the_way() {
+        let mut model = PathModel::default();
+        let mut now = Instant::ZERO;
+        let mut answer = |model: &mut PathModel, took_ms: u64| {
+            let since = now;
+            now = now.plus_ns(took_ms * NS_PER_MS);
+            model.on_answer(now, since, 0);
+            now
+        };
+        for _ in 0..100 {
+            let at = answer(&mut model, 10);
+            model.on_overtaken(at);
+        }
+        answer(&mut model, 4);
+        assert!((model.base_ns - 1e7).abs() < 1.0);
+        for _ in 0..3 {
+            answer(&mut model, 10);
+        }
+        answer(&mut model, 4);
+        assert_eq!(model.base_ns, 4e6, "the way is shorter now");
     }
 }

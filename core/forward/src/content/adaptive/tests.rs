@@ -37,6 +37,8 @@ enum Arrivals {
     Bursts { size: usize, pause_ns: (f64, f64) },
     /// Poisson arrivals in times of exponential length, and pauses of exponential length.
     OnOff { on_ns: f64, off_ns: f64 },
+    /// So many are outstanding at all times.
+    Window(usize),
 }
 
 /// Arrivals at a disk; who does not wait takes a fixed delay and another station.
@@ -93,6 +95,7 @@ enum Policy {
 
 struct Request {
     at_ns: u64,
+    is_own: bool,
     ahead: u32,
     flight: Option<Flight>,
 }
@@ -138,7 +141,8 @@ impl Model {
             own: 0,
             on_until_ns: 0.0,
         };
-        model.push(1, What::Arrival);
+        let first = if let Arrivals::Window(window) = scene.arrivals { window } else { 1 };
+        (0..first).for_each(|_| model.push(1, What::Arrival));
         if scene.others_gap_ns > 0.0 {
             model.push(1, What::OtherArrival);
         }
@@ -147,9 +151,9 @@ impl Model {
             match what {
                 What::Arrival => model.arrive(policy, count),
                 What::OtherArrival => model.arrive_elsewhere(count),
-                What::ReadDone(request) => model.read_done(request),
+                What::ReadDone(request) => model.read_done(request, count),
                 What::Upstream(request) => model.enter(true, request),
-                What::UpstreamDone(request) => model.upstream_done(request),
+                What::UpstreamDone(request) => model.upstream_done(request, count),
             }
         }
         model.total_ns / model.counted as f64
@@ -213,12 +217,12 @@ impl Model {
         };
         self.own += 1;
         let at_ns = self.now_ns;
-        self.requests.push(Request { at_ns, ahead: queue, flight });
+        self.requests.push(Request { at_ns, is_own: true, ahead: queue, flight });
         match choice {
             Choice::Disk => self.enter(false, request),
             Choice::Away { .. } => self.push(self.scene.delay_ns as u64, What::Upstream(request)),
         }
-        if self.own < count {
+        if self.own < count && !matches!(self.scene.arrivals, Arrivals::Window(_)) {
             let gap_ns = self.next_gap_ns(count);
             self.push(gap_ns, What::Arrival);
         }
@@ -228,7 +232,7 @@ impl Model {
         let Scene { arrivals, gap_ns, later_gap_ns, .. } = self.scene;
         let mean_ns = if self.own > count / 2 { later_gap_ns } else { gap_ns };
         match arrivals {
-            Arrivals::Steady => self.exponential(mean_ns),
+            Arrivals::Steady | Arrivals::Window(_) => self.exponential(mean_ns),
             Arrivals::Bursts { size, .. } if !self.own.is_multiple_of(size) => 1000,
             Arrivals::Bursts { pause_ns: (least, most), .. } => {
                 (least + (most - least) * self.rng.unit()) as u64
@@ -249,7 +253,7 @@ impl Model {
     fn arrive_elsewhere(&mut self, count: usize) {
         let request = self.requests.len();
         let at_ns = self.now_ns;
-        self.requests.push(Request { at_ns, ahead: 0, flight: None });
+        self.requests.push(Request { at_ns, is_own: false, ahead: 0, flight: None });
         self.enter(true, request);
         if self.own < count {
             let gap_ns = self.exponential(self.scene.others_gap_ns);
@@ -257,7 +261,11 @@ impl Model {
         }
     }
 
-    fn count(&mut self, request: usize) -> u64 {
+    fn count(&mut self, request: usize, count: usize) -> u64 {
+        let is_windowed = matches!(self.scene.arrivals, Arrivals::Window(_));
+        if is_windowed && self.requests[request].is_own && self.own < count {
+            self.push(1, What::Arrival);
+        }
         let took_ns = self.now_ns - self.requests[request].at_ns;
         if request >= self.skip {
             self.total_ns += took_ns as f64;
@@ -266,16 +274,16 @@ impl Model {
         took_ns
     }
 
-    fn read_done(&mut self, request: usize) {
-        let took_ns = self.count(request);
+    fn read_done(&mut self, request: usize, count: usize) {
+        let took_ns = self.count(request, count);
         let now = Instant::from_ns(self.now_ns);
         let ahead = self.requests[request].ahead;
         self.adaptive.on_read(now, 0, (ahead, self.disk.len() - 1), took_ns);
         self.leave(false);
     }
 
-    fn upstream_done(&mut self, request: usize) {
-        self.count(request);
+    fn upstream_done(&mut self, request: usize, count: usize) {
+        self.count(request, count);
         if let Some(flight) = self.requests[request].flight {
             self.measurements.answer(Instant::from_ns(self.now_ns), flight, true, None);
         }
@@ -428,6 +436,17 @@ fn what_others_wait_longer_at_the_next_hop_has_a_price() {
         scene.others_gap_ns = DISK.mean_ns / others;
         let outcome = Outcome::of(scene, 30_000, 2);
         assert!(outcome.against_best() < 1.1, "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_window_does_not_fill_the_disk_of_the_next_hop() {
+    for window in [16, 64, 256] {
+        let mut scene = Scene::steady(0.0, DISK, 1e6, DISK);
+        scene.arrivals = Arrivals::Window(window);
+        scene.others_gap_ns = DISK.mean_ns / 0.5;
+        let outcome = Outcome::of(scene, 60_000, 1);
+        assert!(outcome.against_best() < 1.05, "{outcome:?}");
     }
 }
 
