@@ -1,7 +1,9 @@
 //! What a run leaves in its folder: one file for each point and seed, and one for all.
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -126,7 +128,10 @@ pub(crate) fn file_error(path: &Path) -> impl Fn(std::io::Error) -> RecordError 
 pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), RecordError> {
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder).map_err(file_error(folder))?;
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(file_error(path))?;
+    // Results are for all to read, as far as the user's mask lets them.
+    let mode = Permissions::from_mode(0o666);
+    let mut file =
+        tempfile::Builder::new().permissions(mode).tempfile_in(folder).map_err(file_error(path))?;
     file.write_all(bytes).map_err(file_error(path))?;
     file.persist(path).map_err(|error| file_error(path)(error.error))?;
     Ok(())

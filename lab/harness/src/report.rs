@@ -252,6 +252,7 @@ pub fn claim_rows(claims: &[ClaimResult]) -> Vec<ClaimRow> {
         metric: claim.metric.clone(),
         paper: claim.paper,
         band: claim.band,
+        is_order: claim.is_order,
         measured: claim.measured,
         interval: claim.interval,
         unit: String::new(),

@@ -38,7 +38,7 @@ const FUNCTIONS: &[(&str, usize, usize, bool)] = &[
     ("mean", 1, 0, true),
     ("min_over", 1, 0, true),
     ("max_over", 1, 0, true),
-    ("over_best", 1, 0, true),
+    ("over_best", 2, 0, true),
     ("slope", 1, 2, true),
     ("time_mean", 1, 2, true),
     ("first_time", 1, 1, true),
@@ -249,7 +249,9 @@ impl Expression {
                     (name, _) if VARIADIC.contains(&name) || model::numbers_of(name).is_some() => {
                         Ok(())
                     }
-                    (_, Some(experiment)) => check_names(experiment, name, &words[0], filter),
+                    (_, Some(experiment)) => words
+                        .iter()
+                        .try_for_each(|metric| check_names(experiment, name, metric, filter)),
                     (name, None) => {
                         Err(format!("`{name}` is about results; name the `scenario` that has them"))
                     }
@@ -290,7 +292,7 @@ impl Expression {
                     "min" => numbers.into_iter().reduce(f64::min),
                     "abs" => numbers.first().map(|number| number.abs()),
                     "variation" | "effect" | "rank" => factorial::value(of, seed, name, &words[0]),
-                    "over_best" => over_best(of, seed, &words[0], filter),
+                    "over_best" => over_best(of, seed, words, filter),
                     name if model::numbers_of(name).is_some() => model::value(name, &numbers),
                     name => call(of, seed, name, &words[0], &numbers, filter),
                 }
@@ -326,7 +328,7 @@ fn check_names(
     }
     if function == "over_best" && filter.first().is_none_or(|(axis, _)| axis == "node") {
         return Err(
-            "`over_best` needs the axis first, as in over_best(rtt, policy=adaptive)".into()
+            "`over_best` needs the axis first, as in over_best(rtt, rtt, policy=adaptive)".into()
         );
     }
     Ok(())
@@ -366,19 +368,26 @@ fn call(
     }
 }
 
-/// How many times as much as the least at the other values of the first axis; the greatest over all
-/// points of the other axes.
+/// How many times as much as with the best of the other values of the first axis, at the point of the
+/// other axes where that is most. Which is the best (the least of `words[1]`) and where it is most
+/// is said by the means over all seeds: of single seeds, the greatest of many would be too great.
 fn over_best(
     of: &Evaluation<'_>,
     seed: u64,
-    metric: &str,
+    words: &[String],
     filter: &[(String, String)],
 ) -> Option<f64> {
     let experiment = of.experiment?;
     let (axis, label) = filter.first()?;
     let (axis, chosen) = find_point(&experiment.axes, axis, label).ok()?;
-    let value =
-        |index: usize| at_point(of.results.records.get(&(index, seed))?, "mean", metric, &[], None);
+    let value = |index: usize, seed: u64, metric: &str| {
+        at_point(of.results.records.get(&(index, seed))?, "mean", metric, &[], None)
+    };
+    let mean = |index: usize, metric: &str| {
+        let values = experiment.seeds.iter().map(|seed| value(index, *seed, metric));
+        let values = values.collect::<Option<Vec<_>>>()?;
+        Some(values.iter().sum::<f64>() / values.len() as f64)
+    };
     let is_beside = |one: &Point, other: &Point| {
         one.at
             .iter()
@@ -386,7 +395,8 @@ fn over_best(
             .enumerate()
             .all(|(at, (one, other))| at == axis || one == other)
     };
-    let mut greatest: Option<f64> = None;
+    let (metric, judge) = (&words[0], &words[1]);
+    let mut worst: Option<(f64, usize, usize)> = None;
     for (index, point) in experiment.points.iter().enumerate() {
         if point.at[axis] != chosen || !holds(experiment, point, filter) {
             continue;
@@ -394,11 +404,16 @@ fn over_best(
         let others = experiment.points.iter().enumerate();
         let others =
             others.filter(|(_, other)| other.at[axis] != chosen && is_beside(point, other));
-        let least = others.map(|(index, _)| value(index)).collect::<Option<Vec<_>>>()?;
-        let ratio = value(index)? / least.into_iter().reduce(f64::min)?;
-        greatest = Some(greatest.map_or(ratio, |greatest| greatest.max(ratio)));
+        let means = others.map(|(index, _)| Some((mean(index, judge)?, index)));
+        let means = means.collect::<Option<Vec<_>>>()?;
+        let (_, best) = means.into_iter().min_by(|one, other| one.0.total_cmp(&other.0))?;
+        let ratio = mean(index, metric)? / mean(best, metric)?;
+        if worst.is_none_or(|(greatest, ..)| ratio > greatest) {
+            worst = Some((ratio, index, best));
+        }
     }
-    greatest
+    let (_, index, best) = worst?;
+    Some(value(index, seed, metric)? / value(best, seed, metric)?)
 }
 
 fn at_point(

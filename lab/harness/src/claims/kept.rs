@@ -64,7 +64,7 @@ impl Kept {
             .map(|new| {
                 let old = before.iter().position(|old| old.result.id == new.result.id);
                 match old.map(|at| before.swap_remove(at)) {
-                    Some(old) if new.yields_to(&old) => old,
+                    Some(old) if new.yields_to(&old) => old.in_words_of(new),
                     _ => new,
                 }
             })
@@ -104,6 +104,20 @@ impl KeptClaim {
     /// rule.
     fn yields_to(&self, old: &Self) -> bool {
         !self.was_run() && old.was_run() && self.result.band == old.result.band
+    }
+
+    /// The same numbers of a claim that may have been worded anew.
+    fn in_words_of(self, new: Self) -> Self {
+        let old = self.result;
+        let result = ClaimResult {
+            measured: old.measured,
+            interval: old.interval,
+            verdict: old.verdict,
+            cause: old.cause,
+            is_shown: old.is_shown,
+            ..new.result
+        };
+        Self { result, ..self }
     }
 
     fn was_run(&self) -> bool {
@@ -163,9 +177,12 @@ fn table(full: Option<&Kept>, smoke: Option<&Kept>) -> String {
             line(&mut out, row, *size);
         }
         let _ = writeln!(out);
-        for (row, _) in of_kind.iter().filter(|(row, _)| !row.result.cause.is_empty()) {
+        for (row, _) in &of_kind {
             let result = &row.result;
-            let _ = writeln!(out, "- `{}` {}: {}", result.id, result.verdict.words(), result.cause);
+            if !result.cause.is_empty() && row.was_run() {
+                let words = result.verdict.words();
+                let _ = writeln!(out, "- `{}` {words}: {}", result.id, result.cause);
+            }
         }
         let _ = writeln!(out);
     }
@@ -183,7 +200,7 @@ fn line(out: &mut String, row: &KeptClaim, size: Size) {
         result.figure,
         result.metric.replace('|', "\\|"),
         value(result.paper),
-        span(result.band),
+        if result.is_order { "in order".to_owned() } else { span(result.band) },
         value(result.measured),
         result.interval.map_or("–".to_owned(), span),
         result.verdict.words(),

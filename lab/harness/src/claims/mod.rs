@@ -126,6 +126,10 @@ pub struct ClaimResult {
     pub paper: Option<f64>,
     /// What reproduces it: lower and upper end.
     pub band: [f64; 2],
+    /// Whether it is an order: what is measured is then the least lead of one over the next, in
+    /// parts of the greater of both.
+    #[serde(default)]
+    pub is_order: bool,
     /// The mean over seeds.
     pub measured: Option<f64>,
     /// Its 95 % confidence interval over seeds.
@@ -341,6 +345,7 @@ impl Claim {
             metric,
             paper: self.paper,
             band: self.rule.ends(),
+            is_order: self.rule == Rule::Order,
             measured: estimate.map(|estimate| estimate.mean),
             interval: estimate.and_then(|e| Some([e.low?, e.high?])),
             verdict,
@@ -384,7 +389,11 @@ impl Claim {
     }
 
     fn note(&self) -> String {
-        let paper = if self.text.is_empty() { "" } else { " Paper: " };
+        let paper = match self.text.as_str() {
+            "" => "",
+            _ if self.kind == Kind::Experiment || self.figure == "beyond" => " ",
+            _ => " Paper: ",
+        };
         format!("{}{paper}{}", self.rule.words(), self.text)
     }
 }

@@ -72,7 +72,7 @@ impl Rule {
     /// In words.
     pub(super) fn words(&self) -> String {
         match self {
-            Self::Band { reason, .. } => format!("Band: {reason}"),
+            Self::Band { reason, .. } => format!("Band: {reason}."),
             Self::Order => "Falling order; measured is the least lead of one over the next.".into(),
         }
     }

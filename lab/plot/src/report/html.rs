@@ -136,7 +136,7 @@ fn claim_row(out: &mut String, claim: &ClaimRow) {
             note(&claim.cause),
             escape(&claim.figure),
             value(claim.paper),
-            span(claim.band),
+            if claim.is_order { "in order".to_owned() } else { span(claim.band) },
             value(claim.measured),
             claim.interval.map(span).unwrap_or_default(),
             claim.verdict.words(),

@@ -84,6 +84,8 @@ pub struct ClaimRow {
     pub paper: Option<f64>,
     /// What is as the paper says: lower and upper end.
     pub band: [f64; 2],
+    /// Whether the claim is an order, and what is measured a lead.
+    pub is_order: bool,
     /// Ours: the mean over seeds.
     pub measured: Option<f64>,
     /// The measured 95 % confidence interval.

@@ -8,6 +8,7 @@ fn claim(id: &str, verdict: Verdict) -> ClaimRow {
         metric: "variation by payload".to_owned(),
         paper: Some(50.7),
         band: [45.0, 56.0],
+        is_order: false,
         measured: (verdict != Verdict::NotMeasured).then_some(48.0),
         interval: Some([47.5, 48.25]),
         unit: "%".to_owned(),

@@ -57,7 +57,7 @@ fn row(claim: &ClaimRow) -> Vec<String> {
         one_line(&claim.figure),
         cut(&one_line(&claim.metric)),
         value(claim.paper),
-        span(claim.band),
+        if claim.is_order { "in order".to_owned() } else { span(claim.band) },
         value(claim.measured),
         claim.interval.map_or("-".to_owned(), span),
     ]
