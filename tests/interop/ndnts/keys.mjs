@@ -22,7 +22,8 @@ const DER_SEQUENCE = 0x30;
 
 /** A verifier from the octets of an HMAC secret in a file: they may begin as anything. */
 export async function readSecret(path) {
-  return createVerifier(HMAC, await HMAC.cryptoGenerate({ importRaw: await readFile(path) }, false));
+  const importRaw = await readFile(path);
+  return createVerifier(HMAC, await HMAC.cryptoGenerate({ importRaw }, false));
 }
 
 /** A verifier from a file: certificate, or SPKI in DER or PEM. */

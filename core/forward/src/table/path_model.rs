@@ -15,12 +15,13 @@ const PAIRS_MIN: f64 = 3.0;
 const LOAD_MAX: f64 = 0.97;
 /// A wait below this share of the round-trip time is none.
 const WAIT_MIN: f64 = 1e-3;
-/// Ways there and back in which a burst has passed: what is still in flight then is a queue that stays.
+/// Ways there and back in which a burst has passed: what is still in flight then is a queue that
+/// stays.
 const STAYING_WAYS: f64 = 128.0;
 /// 1 / weight of a round-trip time in the least one, which would never rise otherwise.
 const BASE_ANSWERS: f64 = 65_536.0;
-/// After this many usual round-trip times an Interest that the store has answered is not answered any
-/// more.
+/// After this many usual round-trip times an Interest that the store has answered is not answered
+/// any more.
 const STRAY_ROUND_TRIPS: f64 = 2.0;
 
 /// A mean of the last samples.
@@ -158,8 +159,9 @@ impl PathModel {
         }
     }
 
-    /// The store has answered an Interest that is still under way there. Should the same name be asked
-    /// for again, the Data on its way is taken for the answer to that, and makes the way look short.
+    /// The store has answered an Interest that is still under way there. Should the same name be
+    /// asked for again, the Data on its way is taken for the answer to that, and makes the way look
+    /// short.
     pub(crate) fn on_overtaken(&mut self, now: Instant) {
         self.stray_until = now.plus_ns((STRAY_ROUND_TRIPS * self.mean_ns.value) as u64);
     }
@@ -175,12 +177,13 @@ impl PathModel {
         if interval_ns < WAIT_MIN * self.base_ns { 0.0 } else { interval_ns }
     }
 
-    /// Whether one more of this router's Interests may go there, `in_flight` of which are on the way.
+    /// Whether one more of this router's Interests may go there, `in_flight` of which are on the
+    /// way.
     ///
     /// A queue there that this router alone makes and that stays gains nothing: its Interests wait
     /// there instead of here, and others with them. Consumers with windows fill any queue that they
-    /// are let into. So, once more have stayed in flight than the way itself holds, no more than that
-    /// are let there, until fewer are wanted.
+    /// are let into. So, once more have stayed in flight than the way itself holds, no more than
+    /// that are let there, until fewer are wanted.
     pub(crate) fn has_room(&mut self, now: Instant, in_flight: u32) -> bool {
         let interval_ns = self.interval_ns();
         if interval_ns == 0.0 {

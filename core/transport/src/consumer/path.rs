@@ -13,8 +13,8 @@ use crate::congestion::{Allowance, Congestion, CongestionControl, Round, Sample}
 
 /// An Interest may be lost once this many later ones were answered (RFC 9002, kPacketThreshold).
 const REORDER_ORDERS: u64 = 3;
-/// The time an Interest may be overtaken, in quarters of the slowest round trip above one: 1.25 of it
-/// at first (RFC 9002 has 1.125 of the smoothed one), more after a loss turned out to be none.
+/// The time an Interest may be overtaken, in quarters of the slowest round trip above one: 1.25 of
+/// it at first (RFC 9002 has 1.125 of the smoothed one), more after a loss turned out to be none.
 const REORDER_QUARTERS: u64 = 1;
 /// At most nine round trips.
 const REORDER_QUARTERS_MAX: u64 = 32;
@@ -273,9 +273,9 @@ impl Path {
     }
 }
 
-/// The slowest round trip lately. Answers from a store on the way overtake those from behind it by any
-/// number of smoothed round trips, and most answers may be of the fast kind: while the slow ones take
-/// ever longer, only the slowest of them tells how long the next may take.
+/// The slowest round trip lately. Answers from a store on the way overtake those from behind it by
+/// any number of smoothed round trips, and most answers may be of the fast kind: while the slow
+/// ones take ever longer, only the slowest of them tells how long the next may take.
 #[derive(Copy, Clone, Debug, Default)]
 struct Slowest {
     /// In the span of time before this one, and in this one.

@@ -363,8 +363,8 @@ fn an_interest_may_wait_for_its_lifetime() {
     assert_eq!(sent_again(true), (0, 1), "after 4 s");
 }
 
-/// Two thirds of the content is in a store on the way, the rest waits in a queue behind it that grows
-/// to a hundred times that, and no Interest is lost.
+/// Two thirds of the content is in a store on the way, the rest waits in a queue behind it that
+/// grows to a hundred times that, and no Interest is lost.
 #[test]
 fn a_store_on_the_way_makes_no_losses_of_what_lies_behind() {
     let config = ConsumerConfig {

@@ -368,9 +368,10 @@ fn call(
     }
 }
 
-/// How many times as much as with the best of the other values of the first axis, at the point of the
-/// other axes where that is most. Which is the best (the least of `words[1]`) and where it is most
-/// is said by the means over all seeds: of single seeds, the greatest of many would be too great.
+/// How many times as much as with the best of the other values of the first axis, at the point of
+/// the other axes where that is most. Which is the best (the least of `words[1]`) and where it is
+/// most is said by the means over all seeds: of single seeds, the greatest of many would be too
+/// great.
 fn over_best(
     of: &Evaluation<'_>,
     seed: u64,
