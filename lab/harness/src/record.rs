@@ -106,6 +106,17 @@ pub enum RecordError {
         /// What is wrong with it.
         message: String,
     },
+    /// Verdicts that are kept, or the README that shows them, cannot be read or written.
+    #[error(
+        "{}: {message}; mend the file or restore it, then give the same command again: no run is \
+            lost", path.display()
+    )]
+    Kept {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        message: String,
+    },
     /// The folder holds another run.
     #[error(
         "{} holds results of {difference}; start over with --fresh, or choose another folder \

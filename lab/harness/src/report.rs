@@ -5,7 +5,7 @@ use std::path::Path;
 use weir_plot::{ClaimRow, Graphic, Report, Section, Table};
 use weir_queueing::factorial::{Analysis, Effect};
 
-use crate::claims::{self, ClaimResult};
+use crate::claims::{self, ClaimResult, NOT_RUN};
 use crate::events::write_text;
 use crate::figures::Drawer;
 use crate::record::{RecordError, ResultFolder, Results, RunFile};
@@ -253,6 +253,7 @@ pub fn claim_rows(claims: &[ClaimResult]) -> Vec<ClaimRow> {
         paper: claim.paper,
         band: claim.band,
         is_order: claim.is_order,
+        is_run: claim.cause != NOT_RUN,
         measured: claim.measured,
         interval: claim.interval,
         unit: String::new(),

@@ -508,16 +508,17 @@ impl PaperSession {
             };
             new.push(KeptClaim {
                 result: result.clone(),
+                rule: claim.rule_text().to_owned(),
                 arm: session.map(|session| session.arm),
                 commit: run.as_ref().map_or(&self.commit, |run| &run.identity.commit).clone(),
                 date: day(run.as_ref().map_or(date, |run| &run.date)),
             });
         }
+        let before = Kept::read(folder, self.size)?;
+        Kept::update(before, &self.claims, self.size, new).write(folder)?;
         if self.size == Size::Full {
             self.keep_numbers(&folder.join("expected/full"))?;
         }
-        let before = Kept::read(folder, self.size)?;
-        Kept::update(before, &self.claims, self.size, new).write(folder)?;
         Ok(folder.clone())
     }
 

@@ -320,6 +320,7 @@ fn claims() -> Vec<ClaimRow> {
             measured,
             band: [paper * 0.9, paper * 1.1],
             is_order: false,
+            is_run: true,
             interval: measured.map(|value| [value * 0.97, value * 1.04]),
             unit: unit.to_owned(),
             verdict: match measured {

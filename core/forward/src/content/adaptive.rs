@@ -195,9 +195,15 @@ impl Adaptive {
             others_rate: hop.others.rate,
             misses: 0.0,
         };
-        if hop.model.is_known() && disk.station.is_known() {
-            let model = measurements.model_mut(index).expect("it was found before");
-            path.misses = model.take_unexpected() as f64;
+        let is_known = hop.model.is_known() && disk.station.is_known();
+        for (_, other) in hops.clone() {
+            // What went elsewhere before is not to be found there all at once later.
+            let misses = measurements.model_mut(other).map_or(0, PathModel::take_unexpected);
+            if other == index {
+                path.misses = misses as f64;
+            }
+        }
+        if is_known {
             let times = disk.next_times();
             limit = disk.thresholds.arrive(passed_ns, &times, &path, away_ns);
         }

@@ -206,7 +206,7 @@ impl Measurements {
         let took_ns = now.ns_since(flight.since);
         one.on_data(now, is_first.then_some(took_ns));
         if let (Some(model), true) = (&mut one.model, is_first) {
-            model.on_answer(now, flight.since, flight.ahead);
+            model.on_answer(now, flight.since, flight.ahead, true);
         }
         if let Some(listener) = listener {
             listener.on_data(one);
@@ -228,8 +228,10 @@ impl Measurements {
         one.timeouts += u64::from(end == FlightEnd::TimeOut);
         match (&mut one.model, end) {
             (None, _) => {}
-            (Some(model), FlightEnd::Store) => model.on_overtaken(now),
-            (Some(model), _) => model.on_answer(now, flight.since, flight.ahead),
+            (Some(model), FlightEnd::Store | FlightEnd::OtherNextHop) => model.on_overtaken(now),
+            (Some(model), FlightEnd::Nack | FlightEnd::TimeOut) => {
+                model.on_answer(now, flight.since, flight.ahead, false);
+            }
         }
         match (listener, end) {
             (Some(listener), FlightEnd::Nack) => listener.on_nack(one),

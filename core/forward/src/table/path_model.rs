@@ -78,8 +78,8 @@ pub(crate) struct PathModel {
     /// The fewest Interests in flight in the span of time before this one, and in this one.
     fewest: [u32; 2],
     span_began: Instant,
-    /// How many may be in flight while a queue there would stay otherwise.
-    room: Option<f64>,
+    /// Whether a queue there would stay if more were let there than the way holds.
+    is_full: bool,
 }
 
 impl Default for PathModel {
@@ -99,7 +99,7 @@ impl Default for PathModel {
             forgone_ns: 0.0,
             fewest: [0; 2],
             span_began: Instant::ZERO,
-            room: None,
+            is_full: false,
         }
     }
 }
@@ -132,9 +132,10 @@ impl PathModel {
     }
 
     /// An Interest sent at `since`, when `ahead` others were under way, is answered or given up.
-    pub(crate) fn on_answer(&mut self, now: Instant, since: Instant, ahead: u32) {
+    /// The way is no shorter because it is refused sooner.
+    pub(crate) fn on_answer(&mut self, now: Instant, since: Instant, ahead: u32, is_data: bool) {
         let took_ns = now.ns_since(since).max(1) as f64;
-        if took_ns < self.base_ns && now < self.stray_until {
+        if took_ns < self.base_ns && (now < self.stray_until || !is_data) {
             return;
         }
         self.station.leave(now, ahead, took_ns as u64);
@@ -159,7 +160,7 @@ impl PathModel {
         }
     }
 
-    /// The store has answered an Interest that is still under way there. Should the same name be
+    /// Another has answered an Interest that is still under way there. Should the same name be
     /// asked for again, the Data on its way is taken for the answer to that, and makes the way look
     /// short.
     pub(crate) fn on_overtaken(&mut self, now: Instant) {
@@ -195,15 +196,9 @@ impl PathModel {
             self.span_began = now;
         }
         let staying = f64::from(self.fewest[0].min(self.fewest[1]));
-        match self.room {
-            None => {
-                let room = (self.base_ns / interval_ns).max(1.0);
-                self.room = (staying > room).then_some(room);
-            }
-            Some(room) if staying < room / 2.0 => self.room = None,
-            Some(_) => {}
-        }
-        self.room.is_none_or(|room| f64::from(in_flight) < room)
+        let room = (self.base_ns / interval_ns).max(1.0);
+        self.is_full = staying > if self.is_full { room / 2.0 } else { room };
+        !self.is_full || f64::from(in_flight) < room
     }
 
     /// What others do to the queue there, `service_ns` being what a service there takes as long as
@@ -242,7 +237,7 @@ mod tests {
         let mut answer = |model: &mut PathModel, took_ms: u64| {
             let since = now;
             now = now.plus_ns(took_ms * NS_PER_MS);
-            model.on_answer(now, since, 0);
+            model.on_answer(now, since, 0, true);
             now
         };
         for _ in 0..100 {

@@ -33,6 +33,9 @@ pub struct KeptClaim {
     /// The claim.
     #[serde(flatten)]
     pub result: ClaimResult,
+    /// What was measured, and compared with what; empty in old files.
+    #[serde(default)]
+    pub rule: String,
     /// Where it was measured; `None` for what only the models say.
     pub arm: Option<Arm>,
     /// The commit of the program.
@@ -47,7 +50,11 @@ impl Kept {
     /// # Errors
     /// A file that cannot be read or is not of this kind.
     pub fn read(folder: &Path, size: Size) -> Result<Option<Self>, RecordError> {
-        record::read_json(&folder.join(file_name(size)))
+        let path = folder.join(file_name(size));
+        record::read_json(&path).map_err(|error| match error {
+            RecordError::Content { message, .. } => RecordError::Kept { path, message },
+            error => error,
+        })
     }
 
     /// Takes new verdicts. Of what was not run now, it keeps what was there; what the claims no
@@ -80,22 +87,30 @@ impl Kept {
     /// # Errors
     /// A file that cannot be read or written, or a README without the marks of the table.
     pub fn write(&self, folder: &Path) -> Result<(), RecordError> {
-        let path = folder.join(file_name(self.size));
-        if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent).map_err(record::file_error(parent))?;
-        }
-        record::write_atomically(&path, &record::json(self))?;
+        // All that may be wrong is found out before anything is written.
         let readme = folder.join("README.md");
-        let text = std::fs::read_to_string(&readme).map_err(record::file_error(&readme))?;
-        let full = Self::read(folder, Size::Full)?;
-        let smoke = Self::read(folder, Size::Smoke)?;
-        let table = table(full.as_ref(), smoke.as_ref());
+        let kept = |path: &Path, message: String| RecordError::Kept { path: path.into(), message };
+        let text = std::fs::read_to_string(&readme)
+            .map_err(|error| kept(&readme, format!("cannot be read ({error})")))?;
+        let other = match self.size {
+            Size::Full => Self::read(folder, Size::Smoke)?,
+            Size::Smoke => Self::read(folder, Size::Full)?,
+        };
+        let table = match self.size {
+            Size::Full => table(Some(self), other.as_ref()),
+            Size::Smoke => table(other.as_ref(), Some(self)),
+        };
         let Some(text) = with_table(&text, &table) else {
             let message =
                 format!("has no place for the verdicts; write the lines {BEGIN} and {END}");
-            return Err(RecordError::Content { path: readme, message });
+            return Err(kept(&readme, message));
         };
-        record::write_atomically(&readme, text.as_bytes())
+        let path = folder.join(file_name(self.size));
+        for (path, bytes) in [(&path, &record::json(self)[..]), (&readme, text.as_bytes())] {
+            record::write_atomically(path, bytes)
+                .map_err(|error| kept(path, format!("cannot be written ({error})")))?;
+        }
+        Ok(())
     }
 }
 
@@ -103,7 +118,8 @@ impl KeptClaim {
     /// Whether an older verdict stays: this one was not run, and the older one was, under the same
     /// rule.
     fn yields_to(&self, old: &Self) -> bool {
-        !self.was_run() && old.was_run() && self.result.band == old.result.band
+        let is_same = old.rule.is_empty() || old.rule == self.rule;
+        !self.was_run() && old.was_run() && is_same && self.result.band == old.result.band
     }
 
     /// The same numbers of a claim that may have been worded anew.
@@ -136,18 +152,14 @@ fn with_table(readme: &str, table: &str) -> Option<String> {
 }
 
 /// Counts, one line for each claim, and what is said of those that were not reproduced. A claim
-/// that has no verdict at full size is shown as it is at smoke size.
+/// that was not run at full size is shown as it is at smoke size.
 fn table(full: Option<&Kept>, smoke: Option<&Kept>) -> String {
     let mut rows: Vec<(&KeptClaim, Size)> = Vec::new();
     for kept in [full, smoke].into_iter().flatten() {
         for claim in &kept.claims {
             match rows.iter_mut().find(|(other, _)| other.result.id == claim.result.id) {
                 None => rows.push((claim, kept.size)),
-                Some(row) if row.0.result.verdict == Verdict::NotMeasured => {
-                    if claim.result.verdict != Verdict::NotMeasured {
-                        *row = (claim, kept.size);
-                    }
-                }
+                Some(row) if !row.0.was_run() && claim.was_run() => *row = (claim, kept.size),
                 Some(_) => {}
             }
         }
@@ -194,9 +206,13 @@ fn line(out: &mut String, row: &KeptClaim, size: Size) {
     let value = |value: Option<f64>| value.map_or("–".to_owned(), |value| readable(value, ""));
     let span = |ends: [f64; 2]| format!("{} to {}", readable(ends[0], ""), readable(ends[1], ""));
     let arm = row.arm.map_or("model", Arm::as_str);
+    let run = match row.was_run() {
+        true => format!("{arm}, {}, {}, {}", size.as_str(), row.commit, row.date),
+        false => "–".to_owned(),
+    };
     let _ = writeln!(
         out,
-        "| {} | {} | {} | {} | {} | {} | {} | {arm}, {}, {}, {} |",
+        "| {} | {} | {} | {} | {} | {} | {} | {run} |",
         result.figure,
         result.metric.replace('|', "\\|"),
         value(result.paper),
@@ -204,8 +220,5 @@ fn line(out: &mut String, row: &KeptClaim, size: Size) {
         value(result.measured),
         result.interval.map_or("–".to_owned(), span),
         result.verdict.words(),
-        size.as_str(),
-        row.commit,
-        row.date,
     );
 }

@@ -33,6 +33,9 @@ pub use rule::{Better, Rule, Side};
 /// Seeds that a verdict takes at least: an interval of fewer says next to nothing.
 const SEEDS_MIN: usize = 3;
 
+/// Why there is no verdict of a claim whose scenario was not run.
+pub(crate) const NOT_RUN: &str = "Not run at this size, or in this arm.";
+
 /// All claims of a paper.
 #[derive(Clone, Debug)]
 pub struct Claims {
@@ -83,6 +86,8 @@ pub struct Claim {
     /// Sizes at which it is measured.
     pub sizes: Vec<Size>,
     measure: Expression,
+    /// What is measured where, and compared with what, as the file has it.
+    rule_text: String,
     line: usize,
     file: Arc<str>,
 }
@@ -275,6 +280,13 @@ fn claim(tree: &Tree, path: &str, table: ClaimTable) -> Result<Claim, ScenarioEr
             return Err(tree.error(path, message));
         }
     };
+    let rule_text = format!(
+        "{} {} {} {}",
+        table.scenario.as_deref().unwrap_or("model"),
+        table.arm.map_or("", Arm::as_str),
+        table.measure.as_deref().unwrap_or_default(),
+        table.order.join(" > "),
+    );
     let source = match table.scenario {
         Some(name) => Source::Scenario { name, arm: table.arm },
         None => Source::Model,
@@ -292,6 +304,7 @@ fn claim(tree: &Tree, path: &str, table: ClaimTable) -> Result<Claim, ScenarioEr
         cause: table.cause,
         sizes: table.sizes.unwrap_or_else(|| vec![Size::Smoke, Size::Full]),
         measure,
+        rule_text,
         line: tree.line(path),
         file: Arc::clone(&tree.file),
     };
@@ -302,6 +315,12 @@ fn claim(tree: &Tree, path: &str, table: ClaimTable) -> Result<Claim, ScenarioEr
 }
 
 impl Claim {
+    /// What is measured where, and compared with what: results of another rule are others.
+    #[must_use]
+    pub fn rule_text(&self) -> &str {
+        &self.rule_text
+    }
+
     /// Refuses what the scenario has not: metrics, axes, effects.
     ///
     /// # Errors
@@ -360,7 +379,7 @@ impl Claim {
         let because = |why: &str| Err((None, why.to_owned()));
         let Some(experiment) = of.experiment else {
             if self.source != Source::Model {
-                return because("Not run at this size, or in this arm.");
+                return because(NOT_RUN);
             }
             return match self.measure.value(of, 0).filter(|value| value.is_finite()) {
                 Some(value) => Ok(Estimate::exact(value)),

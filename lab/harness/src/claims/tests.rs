@@ -310,7 +310,8 @@ fn wrong_claims_are_refused_with_their_line() {
 
 fn kept(id: &str, verdict: Verdict, commit: &str) -> KeptClaim {
     let result = ClaimResult { id: id.into(), verdict, ..settled("\"sure\"").remove(1) };
-    KeptClaim { result, arm: Some(Arm::Sim), commit: commit.into(), date: "2026-01-02".into() }
+    let (rule, date) = (String::new(), "2026-01-02".into());
+    KeptClaim { result, rule, arm: Some(Arm::Sim), commit: commit.into(), date }
 }
 
 #[test]
@@ -357,10 +358,10 @@ fn the_readme_shows_what_is_kept() {
     let folder = tempfile::tempdir().expect("folder");
     let readme = folder.path().join("README.md");
     let file = |size, claims| Kept { paper: "x".into(), size, claims };
-    let full = file(
-        Size::Full,
-        vec![kept("one", Verdict::Reproduced, "c1"), kept("two", Verdict::NotMeasured, "c1")],
-    );
+    let mut not_run = kept("two", Verdict::NotMeasured, "c1");
+    (not_run.result.measured, not_run.arm) = (None, None);
+    let undecided = kept("three", Verdict::NotMeasured, "c1");
+    let full = file(Size::Full, vec![kept("one", Verdict::Reproduced, "c1"), not_run, undecided]);
     std::fs::write(&readme, "# Paper\n").expect("written");
     let error = full.write(folder.path()).expect_err("no marks").to_string();
     assert!(error.contains("has no place for the verdicts"), "{error}");
@@ -368,12 +369,19 @@ fn the_readme_shows_what_is_kept() {
                  <!-- end of verdicts -->\nThe rest.\n";
     std::fs::write(&readme, marks).expect("written");
     full.write(folder.path()).expect("written");
-    let smoke = file(Size::Smoke, vec![kept("two", Verdict::Reproduced, "c2")]);
+    let found = ["two", "three"].map(|id| kept(id, Verdict::Reproduced, "c2"));
+    let smoke = file(Size::Smoke, found.to_vec());
     smoke.write(folder.path()).expect("written");
     let text = std::fs::read_to_string(&readme).expect("there");
-    assert!(text.contains("2 reproduced, 0 better, 0 differs, 0 not measured"), "{text}");
+    assert!(text.contains("2 reproduced, 0 better, 0 differs, 1 not measured"), "{text}");
     assert!(text.contains("| reproduced | sim, full, c1, 2026-01-02 |"), "{text}");
     assert!(text.contains("| reproduced | sim, smoke, c2, 2026-01-02 |"), "{text}");
     assert!(!text.contains("old") && text.ends_with("<!-- end of verdicts -->\nThe rest.\n"));
     assert_eq!(Kept::read(folder.path(), Size::Full).expect("there"), Some(full));
+    let damaged = folder.path().join("expected/full.json");
+    std::fs::write(&damaged, "{").expect("written");
+    let before = std::fs::read(folder.path().join("expected/smoke.json")).expect("there");
+    let error = file(Size::Smoke, Vec::new()).write(folder.path()).expect_err("damaged");
+    assert!(error.to_string().contains("mend the file or restore it"), "{error}");
+    assert_eq!(std::fs::read(folder.path().join("expected/smoke.json")).expect("there"), before);
 }

@@ -86,6 +86,8 @@ pub struct ClaimRow {
     pub band: [f64; 2],
     /// Whether the claim is an order, and what is measured a lead.
     pub is_order: bool,
+    /// Whether its runs were run.
+    pub is_run: bool,
     /// Ours: the mean over seeds.
     pub measured: Option<f64>,
     /// The measured 95 % confidence interval.

@@ -9,6 +9,7 @@ fn claim(id: &str, verdict: Verdict) -> ClaimRow {
         paper: Some(50.7),
         band: [45.0, 56.0],
         is_order: false,
+        is_run: true,
         measured: (verdict != Verdict::NotMeasured).then_some(48.0),
         interval: Some([47.5, 48.25]),
         unit: "%".to_owned(),

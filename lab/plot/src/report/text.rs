@@ -11,7 +11,8 @@ pub(super) fn claims(report: &Report) -> String {
     let heading =
         ["verdict", "claim", "figure", "metric", "paper", "band", "measured", "95 % interval"];
     let mut rows: Vec<Vec<String>> = vec![heading.iter().map(ToString::to_string).collect()];
-    rows.extend(report.claims.iter().map(row));
+    let shown: Vec<&ClaimRow> = report.claims.iter().filter(|claim| claim.is_run).collect();
+    rows.extend(shown.iter().map(|claim| row(claim)));
     let widths: Vec<usize> = (0..heading.len())
         .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
         .collect();
@@ -30,7 +31,7 @@ pub(super) fn claims(report: &Report) -> String {
             let rule: usize = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
             out.push_str(&"-".repeat(rule));
             out.push('\n');
-        } else if let Some(claim) = report.claims.get(index - 1)
+        } else if let Some(claim) = shown.get(index - 1)
             && !claim.cause.is_empty()
         {
             out.push_str(&format!("{}  {}\n", " ".repeat(widths[0]), one_line(&claim.cause)));
@@ -41,6 +42,10 @@ pub(super) fn claims(report: &Report) -> String {
         format!("{count} {}", verdict.words())
     });
     out.push_str(&format!("{} claims: {}\n", report.claims.len(), counts.join(", ")));
+    let missing = report.claims.len() - shown.len();
+    if missing > 0 {
+        out.push_str(&format!("{missing} of those not measured were not run\n"));
+    }
     out
 }
 
