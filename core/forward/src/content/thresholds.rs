@@ -6,7 +6,7 @@
 //! pattern of arrivals is judged as it is: bursts, pauses, lasting load.
 
 /// The thresholds, in reads that wait or are under way; the last one is none.
-const THRESHOLDS: [u32; 26] = [
+pub(super) const THRESHOLDS: [u32; 26] = [
     0,
     1,
     2,

@@ -10,6 +10,7 @@ use core::cmp::Reverse;
 use weir_base::Rng;
 
 use super::*;
+use crate::content::thresholds::THRESHOLDS;
 use crate::table::measurements::{Flight, FlightEnd, MODELS_MAX};
 
 /// How long a service takes.
@@ -290,32 +291,6 @@ impl Model {
         self.leave(true);
     }
 }
-
-/// Where the best threshold is looked for.
-const THRESHOLDS: [u32; 22] = [
-    0,
-    1,
-    2,
-    3,
-    4,
-    6,
-    8,
-    12,
-    16,
-    24,
-    32,
-    48,
-    64,
-    96,
-    128,
-    192,
-    256,
-    384,
-    512,
-    1024,
-    2048,
-    u32::MAX,
-];
 
 /// Mean times in services of the disk.
 #[derive(Debug)]
