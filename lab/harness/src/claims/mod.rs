@@ -316,8 +316,7 @@ fn claim(tree: &Tree, path: &str, table: ClaimTable) -> Result<Claim, ScenarioEr
 
 impl Claim {
     /// What is measured where, and compared with what: results of another rule are others.
-    #[must_use]
-    pub fn rule_text(&self) -> &str {
+    pub(crate) fn rule_text(&self) -> &str {
         &self.rule_text
     }
 
