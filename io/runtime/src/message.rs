@@ -2,6 +2,7 @@
 //! packet, except for management Interests.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::mpsc;
 
 use weir_base::{FaceId, Packet};
 use weir_face::{Connected, FaceUri, Socket, UdpCounters, UdpPort};
@@ -85,6 +86,8 @@ pub(crate) enum ToWorker {
     Internal { header: LpHeader, packet: Packet },
     /// Answer with [`ToControl::Snapshot`].
     Snapshot { transaction: u64 },
+    /// To be dropped: what was sent before is in force then.
+    Fence(mpsc::Sender<()>),
     /// Flush what can be flushed at once, and end.
     Stop,
 }

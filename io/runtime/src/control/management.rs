@@ -1,5 +1,8 @@
 //! Between the manager and the router.
 
+use std::sync::mpsc;
+use std::time::Duration;
+
 use weir_base::{FaceId, Instant};
 use weir_face::unix_time_ms;
 use weir_forward::strategy::Strategy;
@@ -10,6 +13,9 @@ use weir_wire::{DataView, LpHeader, Name};
 
 use super::{Control, answers};
 use crate::message::{InternalPacket, ToWorker};
+
+/// A thread that takes longer is not waited for: management must not stall with it.
+const FENCE_TIMEOUT: Duration = Duration::from_millis(200);
 
 impl Control {
     /// A management Interest, as the router sent it to the internal face.
@@ -32,8 +38,14 @@ impl Control {
     /// Feeds the manager what waits for it and does what it asks.
     pub(super) fn perform_manager(&mut self, now: Instant) {
         loop {
+            let mut has_changed = false;
             for action in std::mem::take(&mut self.manager_outbox.actions) {
+                has_changed |=
+                    matches!(action, Action::SetNextHops { .. } | Action::SetStrategy { .. });
                 self.perform(action);
+            }
+            if has_changed && !self.manager_outbox.data.is_empty() {
+                self.wait_for_shards();
             }
             for data in std::mem::take(&mut self.manager_outbox.data) {
                 let Ok(view) = DataView::decode(&data.packet) else {
@@ -48,6 +60,20 @@ impl Control {
                 return;
             };
             self.manager.handle(now, unix_time_ms(), input, &mut self.manager_outbox);
+        }
+    }
+
+    /// Waits until all shards know of a change: who has got the answer to a command may use what it
+    /// asked for at once, by way of any shard.
+    fn wait_for_shards(&self) {
+        if self.workers.len() < 2 {
+            return;
+        }
+        let (fence, passed) = mpsc::channel();
+        self.tell_all(|| ToWorker::Fence(fence.clone()));
+        drop(fence);
+        if passed.recv_timeout(FENCE_TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
+            tracing::warn!("a thread is late: a command is answered before all know of it");
         }
     }
 

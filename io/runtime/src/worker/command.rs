@@ -42,6 +42,7 @@ impl Worker {
             ToWorker::Internal { header, packet } => {
                 self.inputs.push(Input::Packet { face: FaceId::INTERNAL, header, packet });
             }
+            ToWorker::Fence(fence) => drop(fence),
             ToWorker::Snapshot { transaction } => {
                 let snapshot = Box::new(self.snapshot(now));
                 self.control.send(ToControl::Snapshot { transaction, snapshot });
