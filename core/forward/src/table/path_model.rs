@@ -20,8 +20,8 @@ const WAIT_MIN: f64 = 1e-3;
 const STAYING_WAYS: f64 = 128.0;
 /// 1 / weight of a round-trip time in the least one, which would never rise otherwise.
 const BASE_ANSWERS: f64 = 65_536.0;
-/// After this many usual round-trip times an Interest that the store has answered is not answered
-/// any more.
+/// After this many usual round-trip times no Data is on its way any more for an Interest that has
+/// been answered from elsewhere.
 const STRAY_ROUND_TRIPS: f64 = 2.0;
 
 /// A mean of the last samples.
@@ -132,7 +132,7 @@ impl PathModel {
     }
 
     /// An Interest sent at `since`, when `ahead` others were under way, is answered or given up.
-    /// The way is no shorter because it is refused sooner.
+    /// Unless `is_data`, it was refused or timed out: the way is no shorter for a quick refusal.
     pub(crate) fn on_answer(&mut self, now: Instant, since: Instant, ahead: u32, is_data: bool) {
         let took_ns = now.ns_since(since).max(1) as f64;
         if took_ns < self.base_ns && (now < self.stray_until || !is_data) {
