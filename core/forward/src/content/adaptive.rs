@@ -189,7 +189,6 @@ impl Adaptive {
         let passed_ns = now.ns_since(disk.arrived_at) as f64;
         disk.arrived_at = now;
         let (away_ns, away_own_ns) = (hop.cost_ns(now), hop.expected_ns(now));
-        let in_flight = hop.measured.in_flight();
         let mut path = PathTimes {
             interval_ns: hop.model.interval_ns(),
             others_rate: hop.others.rate,
@@ -207,8 +206,7 @@ impl Adaptive {
             let times = disk.next_times();
             limit = disk.thresholds.arrive(passed_ns, &times, &path, away_ns);
         }
-        let has_room =
-            measurements.model_mut(index).is_some_and(|model| model.has_room(now, in_flight));
+        let has_room = measurements.model_mut(index).is_some_and(|model| model.has_room(now));
         let is_away = home.queue >= limit && has_room;
         let home_ns = disk.station.expected_ns(home.queue);
         let spent_ns = if is_away { away_own_ns } else { home_ns };

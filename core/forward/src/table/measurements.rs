@@ -17,11 +17,14 @@ const NONE: u32 = u32::MAX;
 /// 1 / weight of the last gap between two Data in the usual one.
 const GAP_PARTS: i64 = 16;
 
+/// Set in [`Flight::ahead`]: the Interest was sent there although its Data may be here.
+const CHOSEN: u32 = 1 << 31;
+
 /// An Interest under way to a next hop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flight {
     measurement: u32,
-    /// Interests under way there when it left.
+    /// Interests under way there when it left, and [`CHOSEN`].
     ahead: u32,
     since: Instant,
 }
@@ -29,6 +32,14 @@ pub(crate) struct Flight {
 impl Flight {
     /// An Interest whose flight has ended, or is not measured.
     pub(crate) const NONE: Self = Self { measurement: NONE, ahead: 0, since: Instant::ZERO };
+
+    fn ahead(&self) -> u32 {
+        self.ahead & !CHOSEN
+    }
+
+    fn is_chosen(&self) -> bool {
+        self.ahead & CHOSEN != 0
+    }
 
     /// Whether it is measured and began at this time.
     pub(crate) fn is_since(&self, at: Instant) -> bool {
@@ -182,10 +193,8 @@ impl Measurements {
     #[inline]
     pub(crate) fn begin(&mut self, now: Instant, index: u32) -> Flight {
         let Some(one) = self.all.get_mut(index) else { return Flight::NONE };
-        let ahead = one.in_flight;
-        if let Some(model) = &mut one.model {
-            model.on_sent();
-        }
+        let is_chosen = one.model.as_mut().is_some_and(|model| model.on_sent());
+        let ahead = if is_chosen { one.in_flight | CHOSEN } else { one.in_flight };
         one.in_flight += 1;
         one.used_at = now;
         one.silent_since.get_or_insert(now);
@@ -206,12 +215,12 @@ impl Measurements {
         let took_ns = now.ns_since(flight.since);
         one.on_data(now, is_first.then_some(took_ns));
         if let (Some(model), true) = (&mut one.model, is_first) {
-            model.on_answer(now, flight.since, flight.ahead, true);
+            model.on_answer(now, flight.since, flight.ahead(), true);
         }
         if let Some(listener) = listener {
             listener.on_data(one);
         }
-        self.land(flight.measurement);
+        self.land(flight);
     }
 
     /// A flight ends without Data from the next hop.
@@ -230,7 +239,7 @@ impl Measurements {
             (None, _) => {}
             (Some(model), FlightEnd::Store | FlightEnd::OtherNextHop) => model.on_overtaken(now),
             (Some(model), FlightEnd::Nack | FlightEnd::TimeOut) => {
-                model.on_answer(now, flight.since, flight.ahead, false);
+                model.on_answer(now, flight.since, flight.ahead(), false);
             }
         }
         match (listener, end) {
@@ -238,13 +247,17 @@ impl Measurements {
             (Some(listener), FlightEnd::TimeOut) => listener.on_timeout(one),
             _ => {}
         }
-        self.land(flight.measurement);
+        self.land(flight);
     }
 
     #[inline]
-    fn land(&mut self, index: u32) {
+    fn land(&mut self, flight: Flight) {
+        let index = flight.measurement;
         let one = &mut self.all[index];
         one.in_flight -= 1;
+        if let (Some(model), true) = (&mut one.model, flight.is_chosen()) {
+            model.on_landed();
+        }
         if one.in_flight == 0 {
             one.silent_since = None;
             if one.is_retired {

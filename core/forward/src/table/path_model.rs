@@ -70,12 +70,15 @@ pub(crate) struct PathModel {
     /// When the last answered Interest was sent, and what it took.
     last: Option<(Instant, f64)>,
     answered_at: Instant,
-    /// Interests sent there, and those of them that the model's user knows of.
+    /// Interests sent there, and those of them that the model's user knows of: which it sent there
+    /// by choice, or has asked for.
     sent: u64,
     seen: u64,
+    /// Those under way there by choice.
+    chosen: u32,
     /// What the ways taken instead of this one have taken since it was last used, ns.
     pub(crate) forgone_ns: f64,
-    /// The fewest Interests in flight in the span of time before this one, and in this one.
+    /// The fewest of those in the span of time before this one, and in this one.
     fewest: [u32; 2],
     span_began: Instant,
     /// Whether a queue there would stay if more were let there than the way holds.
@@ -96,6 +99,7 @@ impl Default for PathModel {
             answered_at: Instant::ZERO,
             sent: 0,
             seen: 0,
+            chosen: 0,
             forgone_ns: 0.0,
             fewest: [0; 2],
             span_began: Instant::ZERO,
@@ -114,12 +118,22 @@ impl PathModel {
         self.station.answers()
     }
 
-    pub(crate) fn on_sent(&mut self) {
+    /// An Interest is sent there. Returns whether by choice.
+    pub(crate) fn on_sent(&mut self) -> bool {
+        let is_chosen = self.seen > self.sent;
+        self.chosen += u32::from(is_chosen);
         self.sent += 1;
         self.forgone_ns = 0.0;
+        is_chosen
     }
 
-    /// The Interest sent next is known already.
+    /// One that was sent there by choice is not under way any more.
+    pub(crate) fn on_landed(&mut self) {
+        // The model may have been forgotten and begun anew since.
+        self.chosen = self.chosen.saturating_sub(1);
+    }
+
+    /// The Interest sent next goes there by choice.
     pub(crate) fn expect_sent(&mut self) {
         self.seen += 1;
     }
@@ -178,27 +192,27 @@ impl PathModel {
         if interval_ns < WAIT_MIN * self.base_ns { 0.0 } else { interval_ns }
     }
 
-    /// Whether one more of this router's Interests may go there, `in_flight` of which are on the
-    /// way.
+    /// Whether one more Interest may be sent there by choice.
     ///
-    /// A queue there that this router alone makes and that stays gains nothing: its Interests wait
-    /// there instead of here, and others with them. Consumers with windows fill any queue that they
-    /// are let into. So, once more have stayed in flight than the way itself holds, no more than
-    /// that are let there, until fewer are wanted.
-    pub(crate) fn has_room(&mut self, now: Instant, in_flight: u32) -> bool {
+    /// A queue there that these alone make and that stays gains nothing: they wait there instead of
+    /// here, and others with them. Consumers with windows fill any queue that they are let into.
+    /// So, once more have stayed in flight than the way itself holds, no more than that are let
+    /// there, until fewer are wanted. What has to go there, for want of its Data here, does not
+    /// count: it would wait there anyway.
+    pub(crate) fn has_room(&mut self, now: Instant) -> bool {
         let interval_ns = self.interval_ns();
         if interval_ns == 0.0 {
             return true;
         }
-        self.fewest[1] = self.fewest[1].min(in_flight);
+        self.fewest[1] = self.fewest[1].min(self.chosen);
         if now.ns_since(self.span_began) as f64 > STAYING_WAYS * self.base_ns {
-            self.fewest = [self.fewest[1], in_flight];
+            self.fewest = [self.fewest[1], self.chosen];
             self.span_began = now;
         }
         let staying = f64::from(self.fewest[0].min(self.fewest[1]));
         let room = (self.base_ns / interval_ns).max(1.0);
         self.is_full = staying > if self.is_full { room / 2.0 } else { room };
-        !self.is_full || f64::from(in_flight) < room
+        !self.is_full || f64::from(self.chosen) < room
     }
 
     /// What others do to the queue there, `service_ns` being what a service there takes as long as
@@ -228,6 +242,53 @@ mod tests {
     use weir_base::NS_PER_MS;
 
     use super::*;
+
+    /// A server that takes 1 ms, with nothing before it.
+    fn served_one_by_one() -> (PathModel, Instant) {
+        let mut model = PathModel::default();
+        let mut now = Instant::from_ns(NS_PER_MS);
+        for ahead in (0..8).cycle().take(800) {
+            let took_ns = (u64::from(ahead) + 1) * NS_PER_MS;
+            now = now.plus_ns(took_ns);
+            model.on_sent();
+            model.take_unexpected();
+            model.on_answer(now, Instant::from_ns(now.as_ns() - took_ns), ahead, true);
+        }
+        assert!((model.interval_ns() - 1e6).abs() < 1e4, "{}", model.interval_ns());
+        (model, now)
+    }
+
+    /// Asks until a queue that stays must have been seen.
+    fn has_room_for_long(model: &mut PathModel, now: &mut Instant) -> bool {
+        let mut has_room = true;
+        for _ in 0..1_000 {
+            *now = now.plus_ns(NS_PER_MS);
+            has_room = model.has_room(*now);
+        }
+        has_room
+    }
+
+    #[test]
+    fn what_is_sent_by_choice_may_not_stay_in_a_queue() {
+        let (mut model, mut now) = served_one_by_one();
+        for _ in 0..4 {
+            model.expect_sent();
+            assert!(model.on_sent());
+        }
+        assert!(model.has_room(now), "a burst may pass");
+        assert!(!has_room_for_long(&mut model, &mut now));
+        (0..4).for_each(|_| model.on_landed());
+        assert!(has_room_for_long(&mut model, &mut now));
+    }
+
+    #[test]
+    fn what_has_to_go_takes_no_room_from_what_may() {
+        let (mut model, mut now) = served_one_by_one();
+        for _ in 0..4 {
+            assert!(!model.on_sent());
+        }
+        assert!(has_room_for_long(&mut model, &mut now));
+    }
 
     /// What a later Interest of the same name is answered by may have been sent for an earlier one.
     #[test]

@@ -233,6 +233,19 @@ fn check_call(name: &str, words: usize, numbers: usize, has_filter: bool) -> Res
 }
 
 impl Expression {
+    /// Whether any of it is about results: numbers alone say nothing of a scenario.
+    pub(crate) fn is_of_results(&self) -> bool {
+        match self {
+            Self::Number(_) => false,
+            Self::Negated(inner) => inner.is_of_results(),
+            Self::Binary(_, left, right) => left.is_of_results() || right.is_of_results(),
+            Self::Lead(all) => all.iter().any(Self::is_of_results),
+            Self::Call { arguments, words, .. } => {
+                !words.is_empty() || arguments.iter().any(Self::is_of_results)
+            }
+        }
+    }
+
     /// Refuses names that the scenario has not. `None` is a claim about the models alone.
     pub(crate) fn check(&self, experiment: Option<&Experiment>) -> Result<(), String> {
         match self {
@@ -323,8 +336,13 @@ fn check_names(
     if is_of_nodes && !found.per_node {
         return Err(format!("nodes need per_node = true in [[metric]] \"{metric}\""));
     }
-    for (axis, label) in filter.iter().filter(|(axis, _)| axis != "node") {
-        find_point(&experiment.axes, axis, label)?;
+    for (at, (axis, label)) in filter.iter().enumerate() {
+        if filter[..at].iter().any(|(other, _)| other == axis) {
+            return Err(format!("\"{axis}\" is given twice"));
+        }
+        if axis != "node" {
+            find_point(&experiment.axes, axis, label)?;
+        }
     }
     if function == "over_best" && filter.first().is_none_or(|(axis, _)| axis == "node") {
         return Err(

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 pub use weir_plot::Verdict;
 
-use crate::document::{self, ScenarioError, Tree, texts};
+use crate::document::{self, ScenarioError, Tree, suggestion, texts};
 use crate::library::Paper;
 use crate::record::Results;
 use crate::scenario::Experiment;
@@ -219,8 +219,14 @@ impl Claims {
         let tree = document::parse(&file, &text)?;
         let file: ClaimsFile = tree.read()?;
         let mut claims: Vec<Claim> = Vec::new();
+        let scenarios = paper.scenario_names();
         for (at, table) in file.claim.into_iter().enumerate() {
             let path = format!("claim[{at}]");
+            if let Some(name) = table.scenario.as_ref().filter(|name| !scenarios.contains(name)) {
+                let known: Vec<&str> = scenarios.iter().map(String::as_str).collect();
+                let message = format!("no scenario \"{name}\"; {}", suggestion(name, &known));
+                return Err(tree.error(&format!("{path}.scenario"), message));
+            }
             let claim = claim(&tree, &path, table)?;
             if claims.iter().any(|other| other.id == claim.id) {
                 let message =
@@ -249,6 +255,12 @@ fn check_causes(tree: &Tree, claims: &[Claim]) -> Result<(), ScenarioError> {
                 None => return Err(error(format!("there is no other claim \"{id}\""))),
                 Some(other) if other.cause.is_some() => {
                     let message = format!("\"{id}\" differs itself and can show no cause");
+                    return Err(error(message));
+                }
+                Some(other) if other.kind == Kind::Paper => {
+                    let message = format!(
+                        "\"{id}\" is the paper's own claim; name one with kind = \"experiment\""
+                    );
                     return Err(error(message));
                 }
                 Some(_) => {}
@@ -280,6 +292,18 @@ fn claim(tree: &Tree, path: &str, table: ClaimTable) -> Result<Claim, ScenarioEr
             return Err(tree.error(path, message));
         }
     };
+    if table.scenario.is_none() && table.arm.is_some() {
+        let message = "has an `arm` and no `scenario`; the models have no arms";
+        return Err(tree.error(path, message));
+    }
+    if table.sizes.as_ref().is_some_and(Vec::is_empty) {
+        let message = "is empty: nothing would be measured; leave `sizes` out for both";
+        return Err(tree.error(&format!("{path}.sizes"), message));
+    }
+    if table.scenario.is_some() && !measure.is_of_results() {
+        let message = "measures nothing: it names no metric of its scenario";
+        return Err(tree.error(path, message));
+    }
     let rule_text = format!(
         "{} {} {} {}",
         table.scenario.as_deref().unwrap_or("model"),

@@ -55,7 +55,7 @@ impl Rule {
         if !(ends[0].is_finite() && ends[1].is_finite() && ends[0] <= ends[1]) {
             return Err("needs two finite numbers, the lower one first".into());
         }
-        if reason.is_empty() {
+        if reason.trim().is_empty() {
             return Err("lacks its reason; write `band_reason`, why these ends".into());
         }
         Ok(Self::Band { ends, reason, better })

@@ -79,6 +79,8 @@ fn results() -> Results {
 fn claims(text: &str) -> Result<Claims, ScenarioError> {
     let folder = tempfile::tempdir().expect("folder");
     std::fs::write(folder.path().join("claims.toml"), text).expect("written");
+    std::fs::create_dir(folder.path().join("scenarios")).expect("made");
+    std::fs::write(folder.path().join("scenarios/s.toml"), SCENARIO).expect("written");
     let folder = Folder::Disk(folder.path().to_path_buf());
     Claims::load(&Paper { id: "x".into(), folder })
 }
@@ -103,11 +105,11 @@ fn measured(measure: &str) -> f64 {
 #[test]
 fn expressions_are_computed() {
     for (text, expected) in [
-        ("1 + 2 * 3", 7.0),
-        ("(1 + 2) * 3 - -1", 10.0),
-        ("8 / 2 / 2", 2.0),
-        ("1.5e3", 1500.0),
-        ("max(1, 2) + min(3, 4) + abs(-5)", 10.0),
+        ("1 + 2 * 3 + 0 * mean(y)", 7.0),
+        ("(1 + 2) * 3 - -1 + 0 * mean(y)", 10.0),
+        ("8 / 2 / 2 + 0 * mean(y)", 2.0),
+        ("1.5e3 + 0 * mean(y)", 1500.0),
+        ("max(1, 2) + min(3, 4) + abs(-5) + 0 * mean(y)", 10.0),
         ("mean(y, window=1)", 12.0),
         ("mean(y)", 18.0),
         ("mean(y, window=2) / mean(y, window=1)", 2.0),
@@ -125,6 +127,31 @@ fn expressions_are_computed() {
     ] {
         let value = measured(text);
         assert!((value - expected).abs() < 1e-9, "{text} = {value}, not {expected}");
+    }
+}
+
+#[test]
+fn claims_that_measure_nothing_are_refused() {
+    let band = "band = [0, 1]\nband_reason = \"any\"\n";
+    for (lines, reason) in [
+        (format!("measure = \"1 + 1\"\n{band}"), "names no metric"),
+        ("order = [\"2\", \"1\"]\n".into(), "names no metric"),
+        (format!("measure = \"mean(y)\"\nsizes = []\n{band}"), "is empty"),
+        ("measure = \"mean(y)\"\nband = [0, 1]\nband_reason = \" \"\n".into(), "band_reason"),
+    ] {
+        let error = claim_of(&lines).expect_err("nothing is measured").to_string();
+        assert!(error.contains(reason), "{error}");
+    }
+    let twice = claim_of(&format!("measure = \"mean(y, window=1, window=2)\"\n{band}"));
+    let error = twice.expect("readable").check(Some(&experiment())).expect_err("one axis twice");
+    assert!(error.to_string().contains("given twice"), "{error}");
+    let head = "paper = \"x\"\n[[claim]]\nid = \"i\"\nfigure = \"f\"\nmetric = \"m\"\n";
+    for (lines, reason) in [
+        (format!("scenario = \"t\"\nmeasure = \"mean(y)\"\n{band}"), "no scenario \"t\""),
+        (format!("arm = \"sim\"\nmeasure = \"nqueue_loss(1, 2, 3)\"\n{band}"), "no arms"),
+    ] {
+        let error = claims(&format!("{head}{lines}")).expect_err("refused").to_string();
+        assert!(error.contains(reason), "{error}");
     }
 }
 
@@ -178,7 +205,7 @@ fn orders_are_reproduced_by_a_lead_that_is_sure() {
         // 11 to 13 beside 12: one seed says so, one says otherwise.
         ("\"mean(y, window=1)\", \"12\"", Verdict::NotMeasured, 0.0),
     ] {
-        let result = evaluated(&format!("order = [{order}]\n"));
+        let result = evaluated(&format!("order = [{order}, \"-9 + 0 * mean(y)\"]\n"));
         assert_eq!(result.verdict, verdict, "{order}");
         assert!((result.measured.expect("measured") - measured).abs() < 0.01, "{order}");
         assert_eq!(result.band, [0.0, 1.0]);
@@ -215,8 +242,8 @@ fn settled(shown_by: &str) -> Vec<ClaimResult> {
     let all = claims(&format!(
         "paper = \"x\"\n{}cause = {{ text = \"Slower disk.\", shown_by = [{shown_by}] }}\n{}{}",
         one("differs", "[1, 2]"),
-        one("sure", "[9, 15]"),
-        one("unsure", "[12, 15]")
+        one("sure", "[9, 15]") + "kind = \"experiment\"\n",
+        one("unsure", "[12, 15]") + "kind = \"experiment\"\n"
     ))
     .unwrap_or_else(|error| panic!("{error}"));
     let evaluate = |claim: &Claim| claim.evaluate(Some(&experiment()), &results());
@@ -285,11 +312,11 @@ fn wrong_claims_are_refused_with_their_line() {
             "x/claims.toml:8: claim[0]: unknown key `at_least`",
         ),
         (
-            wide("measure = \"1\"\ncause = { text = \"t\", shown_by = [] }"),
+            wide("measure = \"mean(y)\"\ncause = { text = \"t\", shown_by = [] }"),
             "claim[0].cause: names no experiment",
         ),
         (
-            wide("measure = \"1\"\ncause = { text = \"t\", shown_by = [\"j\"] }"),
+            wide("measure = \"mean(y)\"\ncause = { text = \"t\", shown_by = [\"j\"] }"),
             "claim[0].cause: there is no other claim \"j\"",
         ),
     ] {
