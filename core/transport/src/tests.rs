@@ -484,6 +484,7 @@ fn two_random_paths_deliver_every_unit_once() {
             window_max: 1 + rng.below(1000),
             reader_units_max: 1 + rng.below(1000),
             retries_max: 100,
+            chunk_units: CHUNKS[seed as usize % CHUNKS.len()],
             ..ConsumerConfig::default()
         };
         let gone = (PathId(rng.below(2) as u16), u64::from(rng.below(2000)) * NS_PER_MS);
@@ -491,6 +492,9 @@ fn two_random_paths_deliver_every_unit_once() {
         over_paths(channels, &removed, config, seed);
     }
 }
+
+/// Units of a chunk, in random cases.
+const CHUNKS: [u32; 5] = [1, 1, 3, 32, 100];
 
 fn random_case(seed: u64) -> (Outcome, Vec<u8>) {
     let mut rng = Rng::from_seed(seed);
@@ -517,6 +521,7 @@ fn random_case(seed: u64) -> (Outcome, Vec<u8>) {
         window_max: 1 + rng.below(1000),
         reader_units_max: 1 + rng.below(1000),
         retries_max: 100,
+        chunk_units: CHUNKS[seed as usize % CHUNKS.len()],
         ..ConsumerConfig::default()
     };
     let target = match rng.below(3) {

@@ -15,8 +15,12 @@ pub struct ConsumerConfig {
     pub controller: Controller,
     /// Its window at the start, or for good if fixed; `None` leaves it to the controller.
     pub window: Option<u32>,
-    /// Interests outstanding on a path at most.
+    /// Chunks outstanding on a path at most.
     pub window_max: u32,
+    /// Units of a chunk, 1 to 1024: windows count chunks, and a chunk is asked for at once (paper
+    /// chopcop, 3: chunks of 32 packets). Of one that is lost, what has not come is asked for
+    /// again.
+    pub chunk_units: u32,
     /// A controller hears of congestion once in this time, ns, where a round trip is not to be
     /// measured (paper nb-cache: 50 ms); `None`: once a round trip.
     pub decrease_interval_ns: Option<u64>,
@@ -88,6 +92,7 @@ impl Default for ConsumerConfig {
             controller: Controller::default(),
             window: None,
             window_max: 4096,
+            chunk_units: 1,
             decrease_interval_ns: None,
             waits_for_lifetime: false,
             is_reliable: true,

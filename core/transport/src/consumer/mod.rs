@@ -1,6 +1,7 @@
 //! The consumer: everything that asks with a window, whatever it asks for.
 
 mod check;
+mod chunks;
 mod config;
 mod discovery;
 mod input;
@@ -143,6 +144,7 @@ impl Consumer {
             lifetime_ns: config.lifetime_ms.saturating_mul(NS_PER_MS),
             retries_max: config.retries_max,
             asks_once: !config.is_reliable,
+            chunk_units: config.chunk_units,
             rtt: config.rtt,
             controller: config.controller,
             window: WindowBounds { initial: config.window, max: config.window_max },
@@ -575,11 +577,13 @@ impl Consumer {
                 }
                 is_needed
             });
-            let Some((index, path)) = next else { break };
+            let Some((first, path)) = next else { break };
             selectors.nonce = rng.next_u32();
-            let (prefix, segment) = naming.interest_name(index);
-            out.interests.push(path, prefix, segment, selectors);
-            scoreboard.sent(index, path, selectors.nonce, now);
+            for index in scoreboard.open_units(first) {
+                let (prefix, segment) = naming.interest_name(index);
+                out.interests.push(path, prefix, segment, selectors);
+            }
+            scoreboard.sent(first, path, selectors.nonce, now);
         }
     }
 

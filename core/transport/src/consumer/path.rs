@@ -126,15 +126,16 @@ impl Path {
         self.window_limited = has_more && !self.window_has_room();
     }
 
-    /// An Interest for the unit `index` leaves. Its place in the order of sending.
-    pub(crate) fn sent(&mut self, index: u64, now: Instant) -> u64 {
+    /// The Interests for `units` units of the chunk that begins with `index` leave. Their place in
+    /// the order of sending.
+    pub(crate) fn sent(&mut self, index: u64, units: u32, now: Instant) -> u64 {
         debug_assert!(self.window_has_room());
         let order = self.next_order;
         self.next_order += 1;
         self.in_flight += 1;
         self.sent.push_back(Sent { index, order });
         if let Some(pacing_bps) = self.control.allowance().pacing_bps {
-            let bits = 8 * self.packet_bytes.unsigned_abs();
+            let bits = 8 * u64::from(units) * self.packet_bytes.unsigned_abs();
             let gap_ns = bits.saturating_mul(NS_PER_S) / pacing_bps.max(1);
             // What was not used of the past is not made up for.
             self.paced_until = self.paced_until.max(now).plus_ns(gap_ns);
@@ -175,35 +176,38 @@ impl Path {
         Some(elapsed_ns)
     }
 
-    /// Tells the controller of an answer to the Interest of place `order`.
+    /// Tells the controller that all of a chunk has come.
     pub(crate) fn answered(
         &mut self,
-        order: u64,
+        chunk: &Slot,
         rtt_ns: Option<u64>,
-        answer: &Answer,
+        now: Instant,
         counters: &mut Counters,
     ) {
-        self.packet_bytes += (answer.packet_bytes as i64 - self.packet_bytes) / SIZE_PARTS;
+        let &Slot { order, packets, marked_packets, bytes, .. } = chunk;
+        let is_marked = marked_packets > 0;
+        let packet_bytes = (bytes / packets.max(1) as usize) as i64;
+        self.packet_bytes += (packet_bytes - self.packet_bytes) / SIZE_PARTS;
         if order >= self.round_end {
             self.round = Round { number: self.round.number + 1, ..Round::default() };
             self.round_end = self.next_order;
         }
         self.round.answers += 1;
-        self.round.marks += u32::from(answer.is_marked);
+        self.round.marks += u32::from(is_marked);
         self.control.on_data(&Sample {
-            now: answer.now,
+            now,
             rtt_ns,
             smoothed_rtt_ns: self.rtt.smoothed_ns().unwrap_or(0),
             min_rtt_ns: self.rtt.min_ns().unwrap_or(0),
             sent_order: order,
             next_order: self.next_order,
             window_limited: self.window_limited,
-            is_marked: answer.is_marked,
+            is_marked,
             round: self.round,
         });
-        if answer.is_marked {
-            counters.marks += 1;
-            self.congested(answer.now, order, Congestion::Mark, counters);
+        if is_marked {
+            counters.marks += u64::from(marked_packets);
+            self.congested(now, order, Congestion::Mark, counters);
         }
     }
 

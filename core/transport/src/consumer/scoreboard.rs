@@ -1,8 +1,9 @@
 //! What is wanted, asked on which path, lost, to be asked again, and done.
 //!
 //! The scoreboard knows units by their place in the order in which they are wanted, counted from 0;
-//! [`super::naming`] says what they are called. Its state is one slot for each unit between the
-//! first unanswered and the last asked for, whatever the number of paths.
+//! [`super::naming`] says what they are called. Its state is one slot for each chunk between the
+//! first unanswered and the last asked for, whatever the number of paths. A chunk is sent, lost and
+//! counted in the window as one; of one that is sent again, only what has not come is asked for.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -11,6 +12,7 @@ use alloc::vec::Vec;
 use weir_base::{Histogram, Instant, NS_PER_MS, NS_PER_S, RttConfig, bucket_count};
 use weir_wire::NackReason;
 
+use super::chunks::Chunks;
 use super::outbox::TraceKind;
 use super::path::{Answer, Fate, Path};
 use super::schedule::Schedule;
@@ -24,8 +26,8 @@ const NACK_WAIT_MAX_NS: u64 = NS_PER_S;
 /// Nacks `NoRoute` to one unit before it is given up: 100 + 200 + 400 + 800 + 1000 ms, for a
 /// producer or a route that is just coming up.
 const NO_ROUTE_MAX: u32 = 5;
-/// Slots at most: how far the last Interest may be ahead of the first unanswered one.
-const SLOTS_MAX: usize = 1 << 16;
+/// How many units the last Interest may be ahead of the first unanswered one, about.
+const UNITS_MAX: u64 = 1 << 16;
 
 /// Round-trip times in nanoseconds, to one part in eight.
 pub(crate) type RttHistogram = Histogram<8, { bucket_count(8) }>;
@@ -37,6 +39,8 @@ pub(crate) struct ScoreboardConfig {
     pub(crate) retries_max: u32,
     /// A unit is asked for once; one that is lost or refused is given up.
     pub(crate) asks_once: bool,
+    /// See [`ConsumerConfig::chunk_units`](crate::ConsumerConfig::chunk_units).
+    pub(crate) chunk_units: u32,
     pub(crate) rtt: RttConfig,
     pub(crate) controller: Controller,
     pub(crate) window: WindowBounds,
@@ -72,14 +76,18 @@ pub(crate) struct Scoreboard {
     paths: Vec<Path>,
     histogram: RttHistogram,
     counters: Counters,
-    slots: VecDeque<Slot>,
-    /// Place of the first slot's unit.
-    base: u64,
+    chunks: Chunks,
     /// Units in all, once known.
     limit: Option<u64>,
     /// Units beyond the limit that were done before it was set.
     done_beyond: BTreeSet<u64>,
+    /// First units of chunks to be sent again.
     again: BTreeSet<(Instant, u64)>,
+    /// Units of chunks that were given up, still to be told.
+    failed: VecDeque<Failed>,
+    /// Units asked for and not answered, in flight or to be asked for again.
+    unanswered: u32,
+    /// Those of them in flight.
     in_flight: u32,
     /// The pace alone kept the last Interest back.
     is_paced: bool,
@@ -95,11 +103,12 @@ impl Scoreboard {
             paths: Vec::new(),
             histogram: RttHistogram::default(),
             counters: Counters::default(),
-            slots: VecDeque::new(),
-            base: 0,
+            chunks: Chunks::new(config.chunk_units),
             limit: None,
             done_beyond: BTreeSet::new(),
             again: BTreeSet::new(),
+            failed: VecDeque::new(),
+            unanswered: 0,
             in_flight: 0,
             is_paced: false,
             trace: Vec::new(),
@@ -129,17 +138,22 @@ impl Scoreboard {
 
     /// Units asked for and not answered: under way, or to be asked for again.
     pub(crate) fn unanswered(&self) -> u32 {
-        self.in_flight.saturating_add(u32::try_from(self.again.len()).unwrap_or(u32::MAX))
+        self.unanswered
     }
 
     /// The unit that is asked for for the first time next.
     pub(crate) fn next_index(&self) -> u64 {
-        self.base + self.slots.len() as u64
+        self.chunks.next_index()
     }
 
-    /// The first unit that is neither answered nor given up.
+    /// The first unit of the first chunk that is neither answered nor given up.
     pub(crate) fn first_open(&self) -> u64 {
-        self.base
+        self.chunks.first_index()
+    }
+
+    /// The units to ask for of the chunk that begins with `first`.
+    pub(crate) fn open_units(&self, first: u64) -> impl Iterator<Item = u64> {
+        self.chunks.find(first).into_iter().flat_map(|at| self.chunks.open_units(at))
     }
 
     /// The path for what needs no window.
@@ -163,15 +177,16 @@ impl Scoreboard {
     /// congestion.
     pub(crate) fn remove_path(&mut self, id: PathId, now: Instant) {
         self.paths.retain(|path| path.id != id);
-        for (slot, index) in self.slots.iter_mut().zip(self.base..) {
+        for at in 0..self.chunks.len() {
+            let slot = self.chunks.slot_mut(at);
             if slot.path != id {
                 continue;
             }
             slot.is_path_gone = true;
             if slot.is_flying() {
                 slot.state = State::Waiting(now);
-                self.in_flight -= 1;
-                self.again.insert((now, index));
+                self.in_flight -= slot.open;
+                self.again.insert((now, slot.first));
             }
         }
     }
@@ -185,8 +200,7 @@ impl Scoreboard {
 
     /// Nothing before `index` is wanted.
     pub(crate) fn start_at(&mut self, index: u64) {
-        debug_assert!(self.slots.is_empty());
-        self.base = index;
+        self.chunks.start_at(index);
     }
 
     /// Says how many units there are, if that is known. Of those beyond, only which are answered is
@@ -194,34 +208,38 @@ impl Scoreboard {
     pub(crate) fn set_limit(&mut self, units: Option<u64>) {
         self.limit = units;
         let Some(units) = units else { return };
-        while self.next_index() > units
-            && let Some(slot) = self.slots.back()
-        {
-            let index = self.next_index() - 1;
-            if slot.state == State::Done {
-                self.done_beyond.insert(index);
+        while self.next_index() > units && !self.chunks.is_empty() {
+            let at = self.chunks.len() - 1;
+            let beyond = self.chunks.slot(at).units();
+            for index in beyond.start.max(units)..beyond.end {
+                if !self.close(at, index) {
+                    self.done_beyond.insert(index);
+                }
             }
-            self.finish(index);
-            self.slots.pop_back();
+            if self.chunks.slot(at).open == 0 {
+                self.end(at);
+            }
+            self.chunks.cut(units);
         }
-        self.shift();
+        self.chunks.shift();
     }
 
     /// Whether every unit has been answered.
     pub(crate) fn is_done(&self) -> bool {
-        self.slots.is_empty() && self.limit.is_some_and(|limit| self.base >= limit)
+        self.chunks.is_empty() && self.limit.is_some_and(|limit| self.next_index() >= limit)
     }
 
     /// Whether the next unit could be sent, if there were more of them.
     pub(crate) fn wants_more(&self, now: Instant) -> bool {
         self.limit.is_some_and(|limit| self.next_index() >= limit)
-            && self.slots.len() < SLOTS_MAX
+            && self.chunks.units() < UNITS_MAX
             && self.schedule.departure(&self.paths).is_some_and(|at| at <= now)
     }
 
-    /// The next unit to ask for and the path that takes it, if a path may send and, for a unit that
-    /// was not asked for before, the caller has room. `is_needed` says of a unit seen for the first
-    /// time whether it is wanted at all. The caller sends it and calls [`Scoreboard::sent`].
+    /// The next chunk to ask for, by its first unit, and the path that takes it, if a path may send
+    /// and, for a chunk that was not asked for before, the caller has room. `is_needed` says of a
+    /// unit seen for the first time whether it is wanted at all. The caller asks for its
+    /// [`Scoreboard::open_units`] and calls [`Scoreboard::sent`].
     pub(crate) fn next_to_send(
         &mut self,
         now: Instant,
@@ -247,37 +265,31 @@ impl Scoreboard {
             return None;
         }
         loop {
-            let index = self.next_index();
-            if self.limit.is_some_and(|limit| index >= limit) || self.slots.len() >= SLOTS_MAX {
+            let limit = self.limit.unwrap_or(u64::MAX);
+            if self.next_index() >= limit || self.chunks.units() >= UNITS_MAX {
                 return None;
             }
-            let is_done = self.done_beyond.remove(&index) || !is_needed(index);
-            let state = if is_done { State::Done } else { State::Waiting(now) };
-            if state == State::Done && self.slots.is_empty() {
-                self.base += 1;
-                continue;
-            }
-            self.slots.push_back(Slot {
-                state,
-                path,
-                is_path_gone: false,
-                sent_at: now,
-                order: 0,
-                nonce: 0,
-                sends: 0,
-                no_routes: 0,
-                is_presumed_lost: false,
+            let Self { chunks, done_beyond, .. } = self;
+            let at = chunks.push(Slot::new(path, now), limit, |index| {
+                !done_beyond.remove(&index) && is_needed(index)
             });
-            if state != State::Done {
-                return Some((index, path));
+            let slot = chunks.slot_mut(at);
+            if slot.open > 0 {
+                self.unanswered += slot.open;
+                return Some((slot.first, path));
             }
+            slot.state = State::Done;
+            chunks.shift();
         }
     }
 
-    /// The Interest for `index`, from [`Scoreboard::next_to_send`], goes out on `path` now.
-    pub(crate) fn sent(&mut self, index: u64, path: PathId, nonce: u32, now: Instant) {
-        let order = self.path_mut(path).expect("the path was chosen").sent(index, now);
-        let slot = self.slot_mut(index).expect("a unit to be sent has a slot");
+    /// The Interests for the chunk that begins with `first`, from [`Scoreboard::next_to_send`], go
+    /// out on `path` now.
+    pub(crate) fn sent(&mut self, first: u64, path: PathId, nonce: u32, now: Instant) {
+        let at = self.chunks.find(first).expect("a chunk to be sent has a slot");
+        let units = self.chunks.slot(at).open;
+        let order = self.path_mut(path).expect("the path was chosen").sent(first, units, now);
+        let slot = self.chunks.slot_mut(at);
         debug_assert!(matches!(slot.state, State::Waiting(_)), "{slot:?}");
         slot.state = State::Flying;
         slot.path = path;
@@ -286,41 +298,56 @@ impl Scoreboard {
         slot.order = order;
         slot.nonce = nonce;
         slot.sends += 1;
+        slot.nacked = 0;
         let is_resend = slot.sends > 1;
-        self.counters.resent += u64::from(is_resend);
-        self.counters.sent += 1;
-        self.in_flight += 1;
+        self.counters.resent += if is_resend { u64::from(units) } else { 0 };
+        self.counters.sent += u64::from(units);
+        self.in_flight += units;
         self.counters.in_flight_max = self.counters.in_flight_max.max(self.in_flight);
-        self.note(index, path, TraceKind::Sent { is_resend });
+        if self.config.trace {
+            let kind = TraceKind::Sent { is_resend };
+            self.trace.extend(self.chunks.open_units(at).map(|index| (index, path, kind)));
+        }
     }
 
     /// Data for `index` came. Whether it was wanted: asked for, and not answered before.
     pub(crate) fn answered(&mut self, index: u64, answer: &Answer) -> bool {
-        let slot = match self.slot_mut(index) {
-            Some(slot) if slot.sends > 0 && slot.state != State::Done => *slot,
-            _ => {
-                self.counters.unwanted += 1;
-                return false;
-            }
+        let found = self.chunks.find(index).filter(|&at| self.chunks.slot(at).sends > 0);
+        let Some(at) = found.filter(|&at| self.close(at, index)) else {
+            self.counters.unwanted += 1;
+            return false;
         };
-        let elapsed_ns = answer.now.ns_since(slot.sent_at);
+        let slot = self.chunks.slot_mut(at);
+        slot.packets += 1;
+        slot.marked_packets += u32::from(answer.is_marked);
+        slot.bytes += answer.packet_bytes;
+        let slot = *slot;
+        if slot.open == 0 {
+            self.chunk_answered(at, &slot, answer);
+        } else if slot.nacked > 0 {
+            self.check_refused(at, answer.now);
+        }
+        let rtt_ns = answer.now.ns_since(slot.sent_at);
+        self.note(index, slot.path, TraceKind::Answered { rtt_ns, is_marked: answer.is_marked });
+        true
+    }
+
+    /// With the packet of `answer` all of a chunk is there.
+    fn chunk_answered(&mut self, at: usize, slot: &Slot, answer: &Answer) {
         // An answer by another path is one to an Interest sent before the last.
         let path = Some(slot.path).filter(|&path| path == answer.path && !slot.is_path_gone);
         let Self { paths, counters, histogram, .. } = self;
         let timed = paths.iter_mut().find(|one| Some(one.id) == path);
-        let rtt_ns = timed.and_then(|path| path.time_answer(&slot, answer.now, counters));
+        let rtt_ns = timed.and_then(|path| path.time_answer(slot, answer.now, counters));
         if let Some(rtt_ns) = rtt_ns {
             histogram.record(rtt_ns);
         }
-        self.finish(index);
-        self.shift();
+        self.end(at);
+        self.chunks.shift();
         let Self { paths, counters, .. } = self;
         if let Some(path) = paths.iter_mut().find(|one| Some(one.id) == path) {
-            path.answered(slot.order, rtt_ns, answer, counters);
+            path.answered(slot, rtt_ns, answer.now, counters);
         }
-        let is_marked = answer.is_marked;
-        self.note(index, slot.path, TraceKind::Answered { rtt_ns: elapsed_ns, is_marked });
-        true
     }
 
     /// The unit `index`, asked for again outside the window, left on `path`.
@@ -351,20 +378,12 @@ impl Scoreboard {
         reason: NackReason,
         now: Instant,
     ) -> Result<bool, Failed> {
-        let ScoreboardConfig { retries_max, asks_once, .. } = self.config;
-        let Some(slot) = self.slot_mut(index) else { return Ok(false) };
+        let found = self.chunks.find(index).filter(|&at| self.chunks.is_open(at, index));
+        let Some(at) = found else { return Ok(false) };
+        let slot = self.chunks.slot(at);
         if !slot.is_flying() || nonce.is_some_and(|nonce| nonce != slot.nonce) {
             return Ok(false);
         }
-        let tries = slot.sends;
-        let (wait_ns, failed) = match reason {
-            NackReason::Duplicate => (0, tries > retries_max),
-            NackReason::Congestion => (nack_wait_ns(tries - 1), tries > retries_max),
-            _ => {
-                slot.no_routes += 1;
-                (nack_wait_ns(slot.no_routes - 1), slot.no_routes > NO_ROUTE_MAX)
-            }
-        };
         let (path, order) = (slot.path, slot.order);
         self.counters.nacks += 1;
         self.note(index, path, TraceKind::Nacked { reason });
@@ -374,39 +393,73 @@ impl Scoreboard {
                 path.congested(now, order, Congestion::Nack, counters);
             }
         }
-        if failed || asks_once {
+        if self.config.asks_once {
             self.give_up(index);
-            let reason = match reason {
-                NackReason::NoRoute => GiveUp::NoRoute,
-                other => GiveUp::Nacked(other),
-            };
-            return Err(Failed { index, reason });
+            return Err(Failed { index, reason: give_up_of(reason) });
         }
-        self.send_again(index, now.plus_ns(wait_ns));
-        Ok(true)
+        let slot = self.chunks.slot_mut(at);
+        slot.nacked += 1;
+        slot.nack_reason = reason;
+        self.check_refused(at, now);
+        self.failed.pop_front().map_or(Ok(true), Err)
+    }
+
+    /// If all that is open of a chunk was refused, it waits, or is given up.
+    fn check_refused(&mut self, at: usize, now: Instant) {
+        let retries_max = self.config.retries_max;
+        let slot = self.chunks.slot_mut(at);
+        if !slot.is_flying() || slot.nacked < slot.open {
+            return;
+        }
+        let (tries, reason) = (slot.sends, slot.nack_reason);
+        let (wait_ns, failed) = match reason {
+            NackReason::Duplicate => (0, tries > retries_max),
+            NackReason::Congestion => (nack_wait_ns(tries - 1), tries > retries_max),
+            _ => {
+                slot.no_routes += 1;
+                (nack_wait_ns(slot.no_routes - 1), slot.no_routes > NO_ROUTE_MAX)
+            }
+        };
+        if failed {
+            self.give_up_chunk(at, give_up_of(reason));
+        } else {
+            self.send_again(at, now.plus_ns(wait_ns));
+        }
+    }
+
+    /// Nothing more of a chunk is asked for. What has not come is told by [`Scoreboard::check`].
+    fn give_up_chunk(&mut self, at: usize, reason: GiveUp) {
+        let Self { chunks, failed, .. } = self;
+        failed.extend(chunks.open_units(at).map(|index| Failed { index, reason }));
+        for index in self.chunks.slot(at).units() {
+            self.close(at, index);
+        }
+        self.end(at);
+        self.chunks.shift();
     }
 
     /// Finds what is lost or timed out by now and queues it to be sent again. Stops at a unit that
     /// is given up; the caller calls again for the rest.
     pub(crate) fn check(&mut self, now: Instant) -> Result<(), Failed> {
         for at in 0..self.paths.len() {
-            self.check_path(at, now)?;
+            self.check_path(at, now);
         }
-        Ok(())
+        self.failed.pop_front().map_or(Ok(()), Err)
     }
 
-    fn check_path(&mut self, at: usize, now: Instant) -> Result<(), Failed> {
+    fn check_path(&mut self, path_at: usize, now: Instant) {
         let ScoreboardConfig { lifetime_ns, retries_max, asks_once, .. } = self.config;
-        while let Some(&sent) = self.paths[at].sent.front() {
-            let id = self.paths[at].id;
-            let Some(slot) = self.flying_slot(sent.index, id, sent.order).copied() else {
-                self.paths[at].sent.pop_front();
+        while let Some(&sent) = self.paths[path_at].sent.front() {
+            let id = self.paths[path_at].id;
+            let Some(at) = self.flying(sent.index, id, sent.order) else {
+                self.paths[path_at].sent.pop_front();
                 continue;
             };
+            let slot = *self.chunks.slot(at);
             let Self { paths, counters, .. } = self;
-            let path = &mut paths[at];
+            let path = &mut paths[path_at];
             let kind = match path.fate(now, sent.order, slot.sent_at, lifetime_ns) {
-                Fate::Open => return Ok(()),
+                Fate::Open => return,
                 Fate::TimedOut => {
                     path.timed_out(now, sent.order, counters);
                     TraceKind::TimedOut
@@ -418,23 +471,26 @@ impl Scoreboard {
                 }
             };
             path.sent.pop_front();
-            self.note(sent.index, id, kind);
+            // One event tells of the chunk, under the first unit that has not come.
+            let first_open = self.chunks.open_units(at).next().unwrap_or(sent.index);
+            self.note(first_open, id, kind);
             if slot.sends > retries_max || asks_once {
-                self.give_up(sent.index);
-                return Err(Failed { index: sent.index, reason: GiveUp::Unanswered });
+                self.give_up_chunk(at, GiveUp::Unanswered);
+                continue;
             }
-            if kind == TraceKind::Lost {
-                self.slot_mut(sent.index).expect("it is in flight").is_presumed_lost = true;
-            }
-            self.send_again(sent.index, now);
+            self.chunks.slot_mut(at).is_presumed_lost |= kind == TraceKind::Lost;
+            self.send_again(at, now);
         }
-        Ok(())
     }
 
     /// A unit is not wanted any more.
     pub(crate) fn give_up(&mut self, index: u64) {
-        self.finish(index);
-        self.shift();
+        let Some(at) = self.chunks.find(index) else { return };
+        self.close(at, index);
+        if self.chunks.slot(at).open == 0 {
+            self.end(at);
+            self.chunks.shift();
+        }
     }
 
     /// When [`Scoreboard::check`] or [`Scoreboard::next_to_send`] has something to do, if no packet
@@ -442,8 +498,9 @@ impl Scoreboard {
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         let decided = self.paths.iter().filter_map(|path| {
             path.sent.iter().find_map(|sent| {
-                let slot = self.flying_slot(sent.index, path.id, sent.order)?;
-                Some(path.decided_at(sent.order, slot.sent_at, self.config.lifetime_ns))
+                let at = self.flying(sent.index, path.id, sent.order)?;
+                let sent_at = self.chunks.slot(at).sent_at;
+                Some(path.decided_at(sent.order, sent_at, self.config.lifetime_ns))
             })
         });
         let paced = self.schedule.departure(&self.paths);
@@ -455,50 +512,48 @@ impl Scoreboard {
         self.paths.iter_mut().find(|path| path.id == id)
     }
 
-    fn slot_mut(&mut self, index: u64) -> Option<&mut Slot> {
-        let at = usize::try_from(index.checked_sub(self.base)?).ok()?;
-        self.slots.get_mut(at)
+    /// The place of the chunk that begins with `first`, if it is in flight there and so.
+    fn flying(&self, first: u64, path: PathId, order: u64) -> Option<usize> {
+        let at = self.chunks.find(first)?;
+        let slot = self.chunks.slot(at);
+        (slot.is_flying() && slot.path == path && slot.order == order).then_some(at)
     }
 
-    fn flying_slot(&self, index: u64, path: PathId, order: u64) -> Option<&Slot> {
-        let at = usize::try_from(index.checked_sub(self.base)?).ok()?;
-        let slot = self.slots.get(at)?;
-        (slot.is_flying() && slot.path == path && slot.order == order).then_some(slot)
-    }
-
-    fn send_again(&mut self, index: u64, at: Instant) {
-        let slot = self.slot_mut(index).expect("it was sent");
+    fn send_again(&mut self, at: usize, when: Instant) {
+        let slot = self.chunks.slot_mut(at);
         debug_assert!(slot.is_flying());
-        slot.state = State::Waiting(at);
-        let path = slot.path;
-        self.landed(path);
-        self.again.insert((at, index));
-    }
-
-    fn landed(&mut self, path: PathId) {
-        self.in_flight -= 1;
+        slot.state = State::Waiting(when);
+        let Slot { path, first, open, .. } = *slot;
+        self.in_flight -= open;
         if let Some(path) = self.path_mut(path) {
             path.landed();
         }
+        self.again.insert((when, first));
     }
 
-    fn finish(&mut self, index: u64) {
-        let Some(slot) = self.slot_mut(index) else { return };
-        let path = slot.path;
+    /// A unit of a chunk is wanted no more. Whether it was.
+    fn close(&mut self, at: usize, index: u64) -> bool {
+        let was_open = self.chunks.close(at, index);
+        let is_flying = self.chunks.slot(at).is_flying();
+        self.unanswered -= u32::from(was_open);
+        self.in_flight -= u32::from(was_open && is_flying);
+        was_open
+    }
+
+    /// Nothing of a chunk is wanted any more.
+    fn end(&mut self, at: usize) {
+        let slot = self.chunks.slot_mut(at);
+        let (path, first) = (slot.path, slot.first);
         match core::mem::replace(&mut slot.state, State::Done) {
-            State::Flying => self.landed(path),
+            State::Flying => {
+                if let Some(path) = self.path_mut(path) {
+                    path.landed();
+                }
+            }
             State::Waiting(at) => {
-                self.again.remove(&(at, index));
+                self.again.remove(&(at, first));
             }
             State::Done => {}
-        }
-    }
-
-    /// Forgets the leading slots that are done.
-    fn shift(&mut self) {
-        while self.slots.front().is_some_and(|slot| slot.state == State::Done) {
-            self.slots.pop_front();
-            self.base += 1;
         }
     }
 
@@ -511,20 +566,34 @@ impl Scoreboard {
     /// Holds the counters against the slots.
     #[cfg(test)]
     pub(crate) fn assert_consistent(&self) {
-        let flying = |id| self.slots.iter().filter(move |slot| slot.is_flying() && slot.path == id);
+        let flying = |id| self.chunks.iter().filter(move |s| s.is_flying() && s.path == id);
         for path in &self.paths {
             assert_eq!(flying(path.id).count(), path.in_flight() as usize, "{:?}", path.id);
         }
-        let in_flight: u32 = self.paths.iter().map(Path::in_flight).sum();
-        assert_eq!(in_flight, self.in_flight);
+        let mut open = (0, 0);
+        for at in 0..self.chunks.len() {
+            let slot = self.chunks.slot(at);
+            assert_eq!(self.chunks.open_units(at).count(), slot.open as usize);
+            assert_eq!(slot.open == 0, slot.state == State::Done, "{slot:?}");
+            open.0 += slot.open;
+            open.1 += if slot.is_flying() { slot.open } else { 0 };
+        }
+        assert_eq!(open, (self.unanswered, self.in_flight));
         let waiting = |slot: &&Slot| matches!(slot.state, State::Waiting(_));
-        assert_eq!(self.slots.iter().filter(waiting).count(), self.again.len());
+        assert_eq!(self.chunks.iter().filter(waiting).count(), self.again.len());
     }
 
     fn note(&mut self, index: u64, path: PathId, kind: TraceKind) {
         if self.config.trace {
             self.trace.push((index, path, kind));
         }
+    }
+}
+
+fn give_up_of(reason: NackReason) -> GiveUp {
+    match reason {
+        NackReason::NoRoute => GiveUp::NoRoute,
+        other => GiveUp::Nacked(other),
     }
 }
 

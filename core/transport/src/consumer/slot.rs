@@ -1,6 +1,9 @@
-//! What the scoreboard knows of one unit, and what it counts.
+//! What the scoreboard knows of one chunk, and what it counts.
+
+use core::ops::Range;
 
 use weir_base::Instant;
+use weir_wire::NackReason;
 
 use crate::PathId;
 
@@ -16,7 +19,7 @@ pub(crate) struct Counters {
     pub(crate) decreases: u64,
     pub(crate) false_losses: u64,
     pub(crate) unwanted: u64,
-    /// Most that were outstanding at one time.
+    /// Most units that were outstanding at one time.
     pub(crate) in_flight_max: u32,
 }
 
@@ -30,10 +33,18 @@ pub(super) enum State {
     Done,
 }
 
-/// What is known of one unit.
+/// What is known of one chunk.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Slot {
     pub(super) state: State,
+    /// Its first unit, how many it has, and how many of them are wanted and have not come.
+    pub(super) first: u64,
+    pub(super) len: u32,
+    pub(super) open: u32,
+    /// What has come: packets, marked ones among them, octets.
+    pub(super) packets: u32,
+    pub(super) marked_packets: u32,
+    pub(super) bytes: usize,
     /// The path that it was sent on last, when, and in which place.
     pub(super) path: PathId,
     /// That path is no more, though there may be another of its number.
@@ -42,12 +53,43 @@ pub(crate) struct Slot {
     pub(crate) order: u64,
     pub(super) nonce: u32,
     pub(crate) sends: u32,
+    /// Units refused since it was sent last, why the last of them, and how often all that was open
+    /// was refused for want of a route.
+    pub(super) nacked: u32,
+    pub(super) nack_reason: NackReason,
     pub(super) no_routes: u32,
     /// Sent again because later ones had been answered.
     pub(crate) is_presumed_lost: bool,
 }
 
 impl Slot {
+    /// A chunk without units that is to be sent now.
+    pub(super) fn new(path: PathId, now: Instant) -> Self {
+        Self {
+            state: State::Waiting(now),
+            first: 0,
+            len: 0,
+            open: 0,
+            packets: 0,
+            marked_packets: 0,
+            bytes: 0,
+            path,
+            is_path_gone: false,
+            sent_at: now,
+            order: 0,
+            nonce: 0,
+            sends: 0,
+            nacked: 0,
+            nack_reason: NackReason::None,
+            no_routes: 0,
+            is_presumed_lost: false,
+        }
+    }
+
+    pub(super) fn units(&self) -> Range<u64> {
+        self.first..self.first + u64::from(self.len)
+    }
+
     pub(crate) fn is_flying(&self) -> bool {
         self.state == State::Flying
     }

@@ -310,6 +310,83 @@ fn marks_are_counted_by_round() {
     assert_eq!(counts, [(4, 2), (4, 1), (4, 1)]);
 }
 
+#[test]
+fn a_chunk_is_one_in_the_window_and_what_it_lacks_is_asked_for_again() {
+    let config = ConsumerConfig {
+        controller: Controller::Fixed,
+        window: Some(1),
+        verification: Verification::Off,
+        chunk_units: 70,
+        ..ConsumerConfig::default()
+    };
+    let mut bench = Bench::new(Target::Sequence, config);
+    let chunk = |units: Range<u64>| units.map(|unit| segment("/a", unit)).collect::<Vec<_>>();
+    assert_eq!(bench.append(1, "/a", Some(0..100)), chunk(0..70));
+    for unit in (0..70).filter(|unit| ![3, 64, 69].contains(unit)) {
+        assert!(bench.data(&segment("/a", unit)).is_empty());
+    }
+    assert_eq!(bench.consumer.stats().outstanding, 3);
+    bench.now = bench.consumer.next_wakeup().unwrap();
+    let missing = [3, 64, 69].map(|unit| segment("/a", unit));
+    assert_eq!(bench.step(), missing);
+    assert_eq!(bench.consumer.stats().retransmissions, 3);
+    assert!(bench.data(&missing[2]).is_empty());
+    assert!(bench.data(&missing[0]).is_empty());
+    // The last chunk is what is left.
+    assert_eq!(bench.data(&missing[1]), chunk(70..100));
+    bench.consumer.assert_consistent();
+}
+
+/// The end that a segment tells cuts a chunk that was asked for whole; the end was a lie.
+#[test]
+fn a_chunk_that_is_cut_grows_again_as_another() {
+    let mut board = scoreboard(8);
+    let next = |board: &mut Scoreboard| {
+        let (first, path) = board.next_to_send(Instant::ZERO, true, |_| true)?;
+        let units: Vec<u64> = board.open_units(first).collect();
+        board.sent(first, path, 0, Instant::ZERO);
+        Some(units)
+    };
+    board.start_at(3);
+    assert_eq!(next(&mut board), Some((3..8).collect()));
+    assert_eq!(next(&mut board), Some((8..16).collect()));
+    let now = Instant::from_ns(NS_PER_MS);
+    let answer = |_| Answer { now, path: PATH, is_marked: false, packet_bytes: 1 };
+    assert!([9, 13, 4].map(|unit| board.answered(unit, &answer(unit))).iter().all(|&new| new));
+    board.set_limit(Some(11));
+    board.assert_consistent();
+    assert_eq!((board.unanswered(), board.next_index()), (4 + 2, 11));
+    assert!(!board.answered(12, &answer(12)), "beyond the end");
+    board.set_limit(Some(20));
+    assert_eq!(next(&mut board), Some(vec![11, 12, 14, 15]));
+    assert_eq!(next(&mut board), Some((16..20).collect()));
+    assert_eq!(next(&mut board), None);
+    for unit in [3, 5, 6, 7, 8, 10, 11, 12, 14, 15, 16, 17, 18, 19] {
+        assert!(!board.is_done());
+        assert!(board.answered(unit, &answer(unit)), "{unit}");
+        board.assert_consistent();
+    }
+    assert!(board.is_done());
+}
+
+fn scoreboard(chunk_units: u32) -> Scoreboard {
+    let config = ScoreboardConfig {
+        lifetime_ns: NS_PER_S,
+        retries_max: 1,
+        asks_once: false,
+        chunk_units,
+        rtt: RttConfig::default(),
+        controller: Controller::Fixed,
+        window: WindowBounds { initial: Some(100), max: 100 },
+        decrease_interval_ns: None,
+        waits_for_lifetime: false,
+        trace: false,
+    };
+    let mut board = Scoreboard::new(config, Box::new(Single));
+    board.add_path(PATH);
+    board
+}
+
 /// Every Data is marked: the window is halved once a round trip, which grows with the queue that
 /// the marks are about, or once in the interval that is given (paper nb-cache, V-C.4: 50 ms).
 #[test]
