@@ -167,6 +167,7 @@ fn poisson(names: &Names, rate_hz: f64) -> Role {
         verify_ns: 0,
         decrease_interval_ns: None,
         waits_for_lifetime: false,
+        chunk_units: 1,
         names: names.clone(),
         demand,
     })
@@ -234,6 +235,7 @@ fn fetch(store_bytes: u64, seconds: f64) -> Plan {
         verify_ns: 0,
         decrease_interval_ns: None,
         waits_for_lifetime: false,
+        chunk_units: 1,
         names: names.clone(),
         demand,
     }));

@@ -16,9 +16,9 @@ mod segment_set;
 pub use congestion::Controller;
 pub use consumer::scoreboard::GiveUp;
 pub use consumer::{
-    Check, Consumer, ConsumerConfig, ConsumerError, ConsumerEvent, ConsumerInput, ConsumerOutbox,
-    ConsumerStats, Delivery, KeyId, OnBad, Part, PieceId, ReaderMode, Target, TraceEvent,
-    TraceKind, Unit, Verdict, Verification, VerifyId, VerifyOp,
+    CHUNK_UNITS_MAX, Check, Consumer, ConsumerConfig, ConsumerError, ConsumerEvent, ConsumerInput,
+    ConsumerOutbox, ConsumerStats, Delivery, KeyId, OnBad, Part, PieceId, ReaderMode, Target,
+    TraceEvent, TraceKind, Unit, Verdict, Verification, VerifyId, VerifyOp,
 };
 pub use interest::{InterestBatch, Selectors};
 pub use metadata::{ContentDigest, LISTING_KEYWORD, METADATA_KEYWORD, Metadata, MetadataError};

@@ -29,6 +29,7 @@ fn measure(names: &Names, demand: Demand) -> [f64; 3] {
         verify_ns: 0,
         decrease_interval_ns: None,
         waits_for_lifetime: false,
+        chunk_units: 1,
         names: names.clone(),
         demand,
     };

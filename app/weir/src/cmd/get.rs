@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use weir_crypto::{KeyChainError, UserTrust};
 use weir_socket::{DownloadError, DownloadOptions, OutputError, download};
-use weir_transport::{ConsumerConfig, ConsumerError, Controller, Target};
+use weir_transport::{CHUNK_UNITS_MAX, ConsumerConfig, ConsumerError, Controller, Target};
 use weir_wire::Name;
 
 use self::fetch::Fetch;
@@ -50,6 +50,10 @@ pub(crate) struct Args {
     /// Interests under way at most
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = parse_positive)]
     window_max: u32,
+    /// Segments that the window counts as one and that are asked for at once
+    #[arg(long, value_name = "N", default_value_t = 1, 
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(CHUNK_UNITS_MAX)))]
+    chunk: u32,
     /// How long routers keep an Interest, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 4000, value_parser = parse_positive)]
     lifetime: u32,
@@ -154,6 +158,7 @@ impl Args {
                 controller: self.pipeline,
                 window: self.window,
                 window_max: self.window_max.max(self.window.unwrap_or(1)),
+                chunk_units: self.chunk,
                 ..ConsumerConfig::default()
             },
             threads: self.threads.map_or(defaults.threads, |threads| threads as usize),

@@ -10,7 +10,7 @@ use alloc::collections::VecDeque;
 use super::slot::{Slot, State};
 
 /// Units of a chunk at most.
-pub(crate) const CHUNK_UNITS_MAX: u32 = 1024;
+pub const CHUNK_UNITS_MAX: u32 = 1024;
 
 /// See the module's text.
 pub(crate) struct Chunks {

@@ -17,7 +17,7 @@ pub struct ConsumerConfig {
     pub window: Option<u32>,
     /// Chunks outstanding on a path at most.
     pub window_max: u32,
-    /// Units of a chunk, 1 to 1024: windows count chunks, and a chunk is asked for at once (paper
+    /// Units of a chunk, 1 to [`CHUNK_UNITS_MAX`](crate::CHUNK_UNITS_MAX): windows count chunks, and a chunk is asked for at once (paper
     /// chopcop, 3: chunks of 32 packets). Of one that is lost, what has not come is asked for
     /// again.
     pub chunk_units: u32,

@@ -45,6 +45,7 @@ use crate::request::Tries;
 use crate::segment_set::SegmentSet;
 
 pub use self::check::{Check, KeyId, Verdict, VerifyId};
+pub use self::chunks::CHUNK_UNITS_MAX;
 pub use self::config::{ConsumerConfig, OnBad, ReaderMode, Verification};
 pub use self::input::ConsumerInput;
 pub use self::outbox::{

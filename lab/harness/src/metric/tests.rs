@@ -31,6 +31,7 @@ fn plan() -> weir_plan::Plan {
         verify_ns: 0,
         decrease_interval_ns: None,
         waits_for_lifetime: false,
+        chunk_units: 1,
         names,
         demand: Demand::Window { window: 1, count: None },
     };

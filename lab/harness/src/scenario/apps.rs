@@ -10,7 +10,7 @@ use weir_plan::workload::{
     Arrivals, Collection, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes, Trace,
     WorkloadError,
 };
-use weir_transport::Controller;
+use weir_transport::{CHUNK_UNITS_MAX, Controller};
 
 use super::links::{LinkSettings, LinkTable};
 use crate::document::{ScenarioError, Tree, suggestion, texts};
@@ -109,6 +109,7 @@ pub(super) struct ConsumerTable {
     decrease_interval: Option<Time>,
     #[serde(default)]
     losses: LossesWord,
+    chunk: Option<NonZeroU32>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
@@ -193,6 +194,7 @@ pub(super) struct ConsumerGroup {
     verify_ns: u64,
     decrease_interval_ns: Option<u64>,
     waits_for_lifetime: bool,
+    chunk_units: u32,
 }
 
 /// Which object is next; how many there are is the producer's matter.
@@ -409,6 +411,16 @@ impl ConsumerTable {
             let problem = "single Interests are not asked for again; leave it out";
             return Err(place.error("losses", problem));
         }
+        let chunk_units = self.chunk.map_or(1, NonZeroU32::get);
+        if chunk_units > CHUNK_UNITS_MAX {
+            let problem =
+                format!("is {chunk_units}; a chunk has {CHUNK_UNITS_MAX} segments at most");
+            return Err(place.error("chunk", problem));
+        }
+        if chunk_units > 1 && matches!(demand, Demand::Arrivals { .. }) {
+            let problem = "single Interests have no window that counts chunks; leave it out";
+            return Err(place.error("chunk", problem));
+        }
         if self.decrease_interval.is_some() && self.controller.is_none() {
             let problem = "only a `controller` has a window to decrease; leave it out";
             return Err(place.error("decrease_interval", problem));
@@ -429,6 +441,7 @@ impl ConsumerTable {
             verify_ns,
             decrease_interval_ns: self.decrease_interval.map(|time| time.ns),
             waits_for_lifetime: self.losses == LossesWord::Lifetime,
+            chunk_units,
             path: place.path.clone(),
         })
     }
@@ -629,6 +642,7 @@ impl ConsumerGroup {
             verify_ns: self.verify_ns,
             decrease_interval_ns: self.decrease_interval_ns,
             waits_for_lifetime: self.waits_for_lifetime,
+            chunk_units: self.chunk_units,
             names: of.names(prefix, popularity),
             demand: self.demand.clone(),
         })

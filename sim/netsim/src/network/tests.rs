@@ -26,6 +26,7 @@ fn plan() -> Plan {
         verify_ns: 0,
         decrease_interval_ns: None,
         waits_for_lifetime: false,
+        chunk_units: 1,
         names: names.clone(),
         demand,
     };

@@ -35,6 +35,7 @@ fn consumer(names: Names, demand: Demand) -> ConsumerPlan {
         verify_ns: 0,
         decrease_interval_ns: None,
         waits_for_lifetime: false,
+        chunk_units: 1,
         names,
         demand,
     }

@@ -44,6 +44,9 @@ pub struct ConsumerPlan {
     /// Whether an Interest of a window counts as lost when its lifetime is over and not before.
     #[serde(default)]
     pub waits_for_lifetime: bool,
+    /// Segments that its windows count as one chunk (paper chopcop, 3).
+    #[serde(default = "default_chunk_units")]
+    pub chunk_units: u32,
     /// What it asks for: names.
     pub names: Names,
     /// How it asks.
@@ -52,6 +55,10 @@ pub struct ConsumerPlan {
 
 fn default_lifetime_ms() -> u64 {
     4000
+}
+
+fn default_chunk_units() -> u32 {
+    1
 }
 
 /// How a consumer asks.

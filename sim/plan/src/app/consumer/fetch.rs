@@ -93,6 +93,7 @@ pub(super) fn config(
         window,
         decrease_interval_ns: plan.decrease_interval_ns,
         waits_for_lifetime: plan.waits_for_lifetime,
+        chunk_units: plan.chunk_units,
         reader_units_max: u32::MAX,
         verification: Verification::ByDriver,
         look_for_manifest: false,
