@@ -252,6 +252,9 @@ counters! {
         store_entries: Now;
         /// Pending Interests.
         pit_entries: Now;
+        /// Octets that wait to leave at all its faces, in the simulator those before the links
+        /// included; the real arm does not tell.
+        egress_bytes: Now;
         /// Processor time that the router has used, ns: in the simulator that of the plan's `cpu`
         /// stage, 0 without one.
         cpu_ns: Total;

@@ -265,6 +265,7 @@ impl Collector {
         self.sample(M::StoreEntries, at_ns, node, now.store_entries as f64);
         self.sample(M::DiskEntries, at_ns, node, now.disk.entries as f64);
         self.sample(M::PitEntries, at_ns, node, now.pit_entries as f64);
+        self.sample(M::EgressQueue, at_ns, node, now.egress_bytes as f64);
     }
 
     fn disks(&mut self, over: Span, node: u32, counted: &RouterSample) {
@@ -496,6 +497,7 @@ impl Observer for Collector {
                 self.share(M::Loss, t, node, 1.0, 1.0);
             }
             EventKind::TimedOut { .. } => {
+                self.amount(M::Timeouts, t, node, 1.0);
                 self.share(M::NackShare, t, node, 0.0, 1.0);
                 self.share(M::Loss, t, node, 1.0, 1.0);
             }

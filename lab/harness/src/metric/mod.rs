@@ -132,6 +132,8 @@ measures! {
     ObjectsCompleted = "objects-completed", "Objects completed", "";
     /// Objects that consumers gave up.
     ObjectsFailed = "objects-failed", "Objects given up", "";
+    /// Interests, or chunks of a window, that consumers gave up waiting for.
+    Timeouts = "timeouts", "Time-outs", "";
     /// Samples of congestion windows.
     Window = "window", "Window", "packets";
     /// Samples of Interests outstanding at consumers.
@@ -160,6 +162,8 @@ measures! {
     StoreEntries = "store-entries", "Data in the store", "packets";
     /// Samples of pending Interests.
     PitEntries = "pit-entries", "Pending Interests", "";
+    /// Samples of the octets that wait to leave a router, at all its faces and before their links.
+    EgressQueue = "egress-queue", "Waiting to leave the router", "B";
     /// Packets that routers dropped, over time.
     RouterDrops = "router-drops", "Dropped by routers", "packets/s";
     /// Processor time of routers, of the time that passed; in the simulator of routers with a
@@ -251,9 +255,10 @@ impl Measure {
             | Self::DiskEntries
             | Self::DiskQueue
             | Self::DeliveryTime
+            | Self::EgressQueue
             | Self::PitEntries => Kind::Samples,
             Self::DeliveryRate => Kind::Span,
-            Self::ObjectsCompleted | Self::ObjectsFailed => Kind::Total,
+            Self::ObjectsCompleted | Self::ObjectsFailed | Self::Timeouts => Kind::Total,
             Self::Loss
             | Self::NackShare
             | Self::RepeatedShare
@@ -298,6 +303,7 @@ impl Measure {
                 | Self::HitRatio
                 | Self::StoreEntries
                 | Self::PitEntries
+                | Self::EgressQueue
                 | Self::RouterDrops
                 | Self::CpuLoad
                 | Self::CpuPerPacket
@@ -344,7 +350,8 @@ impl Measure {
         match arm {
             Arm::Sim => true,
             Arm::Real => {
-                !self.is_of_queue() && !matches!(self, Self::LinkThroughput | Self::LinkLoss)
+                !self.is_of_queue()
+                    && !matches!(self, Self::LinkThroughput | Self::LinkLoss | Self::EgressQueue)
             }
         }
     }

@@ -45,10 +45,13 @@ impl Network {
         }
     }
 
-    /// What the faces of a router have counted.
-    fn add_faces(&self, node: u32, sample: &mut RouterSample) {
+    /// What the faces of a router have counted, and what waits at them.
+    fn add_faces(&mut self, node: u32, sample: &mut RouterSample) {
+        let now = self.now();
         for &end in &self.nodes[node as usize].ends {
-            let totals = self.ends[end as usize].totals();
+            let end = &mut self.ends[end as usize];
+            sample.egress_bytes += end.link.queue_bytes() + end.model.queue_bytes(now);
+            let totals = end.totals();
             sample.in_bytes += totals.in_bytes;
             sample.out_bytes += totals.out_bytes;
             sample.dropped += totals.drops;
