@@ -10,11 +10,16 @@ use crate::scenario::Scenario;
 
 static NB_CACHE: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../nb-cache");
 static CCNX_MEASUREMENT: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../ccnx-measurement");
+static CHOPCOP: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../chopcop");
 static EXAMPLES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../examples");
 
 /// The folders of the program: papers, and `examples` of no paper.
-const FOLDERS: [(&str, &Dir<'static>); 3] =
-    [("ccnx-measurement", &CCNX_MEASUREMENT), ("nb-cache", &NB_CACHE), ("examples", &EXAMPLES)];
+const FOLDERS: [(&str, &Dir<'static>); 4] = [
+    ("ccnx-measurement", &CCNX_MEASUREMENT),
+    ("chopcop", &CHOPCOP),
+    ("nb-cache", &NB_CACHE),
+    ("examples", &EXAMPLES),
+];
 
 /// A paper's folder, or that of the examples.
 #[derive(Clone, Debug)]
