@@ -13,7 +13,7 @@ mod producer;
 mod request;
 mod segment_set;
 
-pub use congestion::Controller;
+pub use congestion::{Controller, ControllerConfig, ControllerConstants, ControllerError};
 pub use consumer::scoreboard::GiveUp;
 pub use consumer::{
     CHUNK_UNITS_MAX, Check, Consumer, ConsumerConfig, ConsumerError, ConsumerEvent, ConsumerInput,

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use weir_crypto::{KeyChainError, UserTrust};
 use weir_socket::{DownloadError, DownloadOptions, OutputError, download};
-use weir_transport::{CHUNK_UNITS_MAX, ConsumerConfig, ConsumerError, Controller, Target};
+use weir_transport::{
+    CHUNK_UNITS_MAX, ConsumerConfig, ConsumerError, Controller, ControllerConfig, Target,
+};
 use weir_wire::Name;
 
 use self::fetch::Fetch;
@@ -40,10 +42,12 @@ pub(crate) struct Args {
     /// How to find the segments
     #[arg(long, value_enum, default_value_t = Discovery::Metadata)]
     discovery: Discovery,
-    #[arg(long, value_name = "KIND", default_value_t = Controller::Cubic, help = format!(
-        "How the number of Interests under way is controlled: {}", Controller::WORDS.join(", "),
+    #[arg(long, value_name = "KIND", default_value_t, help = format!(
+        "How the number of Interests under way is controlled: {}; then its constants, such as \
+         \"chopcop beta_2=0.9\"",
+        Controller::WORDS.join(", "),
     ))]
-    pipeline: Controller,
+    pipeline: ControllerConfig,
     /// Interests under way: always with fixed, else at first
     #[arg(long, value_name = "N", value_parser = parse_positive)]
     window: Option<u32>,
@@ -155,7 +159,8 @@ impl Args {
             fetch: ConsumerConfig {
                 lifetime_ms: u64::from(self.lifetime),
                 retries_max: self.retries,
-                controller: self.pipeline,
+                controller: self.pipeline.controller,
+                constants: self.pipeline.constants,
                 window: self.window,
                 window_max: self.window_max.max(self.window.unwrap_or(1)),
                 chunk_units: self.chunk,

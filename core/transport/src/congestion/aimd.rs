@@ -2,7 +2,8 @@
 
 use weir_base::Instant;
 
-use super::{Allowance, Congestion, CongestionControl, Sample, WindowBounds};
+use super::constants::constants;
+use super::{Allowance, Congestion, CongestionControl, Make, Sample, WindowBounds};
 
 /// Constants of [`Aimd`].
 #[derive(Copy, Clone, Debug)]
@@ -23,6 +24,11 @@ impl Default for AimdConfig {
     }
 }
 
+constants!(AimdConfig {
+    step in 0.01..=100.0,
+    factor in 0.01..=0.99,
+});
+
 /// Smallest slow-start threshold, in Interests (ndnget: 2).
 const THRESHOLD_MIN: f64 = 2.0;
 
@@ -40,12 +46,14 @@ impl Aimd {
         let window = config.initial_window.clamp(1.0, config.window_max.max(1.0));
         Self { config, window, threshold: f64::INFINITY }
     }
+}
 
-    /// A controller with its default constants within `bounds`.
-    pub(super) fn bounded(bounds: WindowBounds) -> Self {
-        let default = AimdConfig::default();
-        let initial_window = bounds.initial_or(default.initial_window);
-        Self::new(AimdConfig { initial_window, window_max: bounds.max(), ..default })
+impl Make for Aimd {
+    type Config = AimdConfig;
+
+    fn bounded(config: AimdConfig, bounds: WindowBounds) -> Self {
+        let initial_window = bounds.initial_or(config.initial_window);
+        Self::new(AimdConfig { initial_window, window_max: bounds.max(), ..config })
     }
 }
 

@@ -3,21 +3,22 @@
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S};
 
-use super::{Allowance, Congestion, CongestionControl, Sample, WindowBounds};
+use super::constants::constants;
+use super::{Allowance, Congestion, CongestionControl, Make, Sample, WindowBounds};
 
 /// Constants of [`Cubic`].
 #[derive(Copy, Clone, Debug)]
-pub struct CubicConfig {
+pub(crate) struct CubicConfig {
     /// Window at the start, in Interests (RFC 6928: 10; ndnget: 2).
-    pub initial_window: f64,
+    pub(crate) initial_window: f64,
     /// Largest window, in Interests.
-    pub window_max: f64,
+    pub(crate) window_max: f64,
     /// What a decrease leaves of the window (RFC 9438, beta_cubic: 0.7).
-    pub beta: f64,
+    pub(crate) beta: f64,
     /// How steeply the window grows, in Interests per second cubed (RFC 9438, C: 0.4).
-    pub steepness: f64,
+    pub(crate) steepness: f64,
     /// Whether a window that grows back below its last maximum yields further (RFC 9438, 4.7).
-    pub fast_convergence: bool,
+    pub(crate) fast_convergence: bool,
 }
 
 impl Default for CubicConfig {
@@ -31,6 +32,11 @@ impl Default for CubicConfig {
         }
     }
 }
+
+constants!(CubicConfig {
+    beta in 0.01..=0.99,
+    steepness in 0.001..=100.0,
+});
 
 /// Smallest slow-start threshold, in Interests (RFC 9438, 4.6).
 const THRESHOLD_MIN: f64 = 2.0;
@@ -61,7 +67,7 @@ const RESUME_RTT_NS: u64 = 10 * NS_PER_MS;
 /// CUBIC: the window follows a cubic of the time since the last decrease, never below what AIMD
 /// would have.
 #[derive(Clone, Debug)]
-pub struct Cubic {
+pub(crate) struct Cubic {
     config: CubicConfig,
     window: f64,
     threshold: f64,
@@ -85,7 +91,7 @@ struct Epoch {
 
 impl Cubic {
     /// A controller in slow start.
-    pub fn new(config: CubicConfig) -> Self {
+    pub(crate) fn new(config: CubicConfig) -> Self {
         let window = config.initial_window.clamp(1.0, config.window_max.max(1.0));
         Self {
             config,
@@ -95,13 +101,6 @@ impl Cubic {
             epoch: None,
             last_max: 0.0,
         }
-    }
-
-    /// A controller with its default constants within `bounds`.
-    pub(super) fn bounded(bounds: WindowBounds) -> Self {
-        let default = CubicConfig::default();
-        let initial_window = bounds.initial_or(default.initial_window);
-        Self::new(CubicConfig { initial_window, window_max: bounds.max(), ..default })
     }
 
     /// Growth for one answer in congestion avoidance (RFC 9438, 4.2 to 4.5).
@@ -140,6 +139,15 @@ impl Cubic {
         };
         self.threshold = (self.window * factor).max(THRESHOLD_MIN);
         self.epoch = None;
+    }
+}
+
+impl Make for Cubic {
+    type Config = CubicConfig;
+
+    fn bounded(config: CubicConfig, bounds: WindowBounds) -> Self {
+        let initial_window = bounds.initial_or(config.initial_window);
+        Self::new(CubicConfig { initial_window, window_max: bounds.max(), ..config })
     }
 }
 

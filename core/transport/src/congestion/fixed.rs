@@ -2,7 +2,8 @@
 
 use weir_base::Instant;
 
-use super::{Allowance, Congestion, CongestionControl, Sample, WindowBounds};
+use super::constants::constants;
+use super::{Allowance, Congestion, CongestionControl, Make, Sample, WindowBounds};
 
 /// Window when none is asked for: 100, as `ndnd cat` uses.
 const DEFAULT_WINDOW: f64 = 100.0;
@@ -18,8 +19,18 @@ impl Fixed {
     pub fn new(window: f64) -> Self {
         Self { window: window.max(1.0) }
     }
+}
 
-    pub(super) fn bounded(bounds: WindowBounds) -> Self {
+/// Its window is no constant: it is the first window of all controllers.
+#[derive(Debug, Default)]
+pub(crate) struct FixedConfig;
+
+constants!(FixedConfig {});
+
+impl Make for Fixed {
+    type Config = FixedConfig;
+
+    fn bounded(_config: FixedConfig, bounds: WindowBounds) -> Self {
         Self::new(bounds.initial_or(DEFAULT_WINDOW).min(bounds.max()))
     }
 }

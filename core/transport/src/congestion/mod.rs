@@ -2,15 +2,29 @@
 //! file each behind `CongestionControl`.
 
 mod aimd;
+mod chopcop;
+mod constants;
 mod cubic;
+mod delay;
 mod fixed;
+mod icp;
+mod ictp;
+mod lately;
 mod nb_cc;
 
 pub(crate) use aimd::Aimd;
 #[cfg(test)]
 pub(crate) use aimd::AimdConfig;
-pub use cubic::{Cubic, CubicConfig};
+pub(crate) use chopcop::Chopcop;
+pub(crate) use constants::Constants;
+pub use constants::{ControllerConfig, ControllerConstants, ControllerError};
+pub(crate) use cubic::Cubic;
+#[cfg(test)]
+pub(crate) use cubic::CubicConfig;
+pub(crate) use delay::Delay;
 pub use fixed::Fixed;
+pub(crate) use icp::Icp;
+pub(crate) use ictp::Ictp;
 pub use nb_cc::{NbCc, NbCcConfig};
 
 use alloc::boxed::Box;
@@ -38,6 +52,12 @@ pub struct Sample {
     /// them from `round`; the others hear of the first one of a round in
     /// `on_congestion`.
     pub is_marked: bool,
+    /// Packets that the answered unit came in.
+    pub packets: u32,
+    /// Marked packets among them.
+    pub marked_packets: u32,
+    /// Octets of these packets.
+    pub bytes: usize,
     /// The round trip that this answer is part of.
     pub round: Round,
 }
@@ -82,6 +102,46 @@ impl Allowance {
     }
 }
 
+/// How the path of a controller finds what is lost, and which signs of congestion it passes on.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rules {
+    pub timeout: Timeout,
+    pub overtaken: Overtaken,
+    pub marks: Marks,
+}
+
+/// How long an Interest waits for its answer. The end of its lifetime ends the wait in any case.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Timeout {
+    /// By the path's estimate of its round trip, which doubles each time (RFC 6298).
+    #[default]
+    Estimated,
+    /// This many nanoseconds, but not less than routers suppress a retransmission for.
+    After(u64),
+}
+
+/// What becomes of an Interest that is not answered when later ones are.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Overtaken {
+    /// It is lost once it has taken longer than the slowest answers lately, with a margin.
+    #[default]
+    Timed,
+    /// It is lost (TCP, which knows one source and one path).
+    AtOnce,
+    /// It waits for its timeout.
+    Never,
+}
+
+/// What a marked answer is besides a [`Sample`].
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Marks {
+    /// The first of a round trip is told to `on_congestion`.
+    #[default]
+    Heard,
+    /// Nothing: the controller takes marks from the samples, or does not know them.
+    Unheard,
+}
+
 /// Decides how many Interests may be outstanding on one path.
 ///
 /// The path calls [`on_congestion`](Self::on_congestion) at most once a round trip (conservative
@@ -99,6 +159,37 @@ pub(crate) trait CongestionControl: Send {
 
     /// What may be sent now.
     fn allowance(&self) -> Allowance;
+
+    /// The rules of its path, which may change with each call of the others.
+    fn rules(&self) -> Rules {
+        Rules::default()
+    }
+}
+
+/// A controller that a text can choose.
+trait Make: CongestionControl + Sized + 'static {
+    /// Its constants.
+    type Config: Constants;
+
+    /// A controller within `bounds`.
+    fn bounded(config: Self::Config, bounds: WindowBounds) -> Self;
+}
+
+fn make<C: Make>(
+    constants: &ControllerConstants,
+    bounds: WindowBounds,
+) -> Box<dyn CongestionControl> {
+    let mut config = C::Config::default();
+    for (key, value) in constants.iter() {
+        let is_known = config.set(key, value);
+        debug_assert!(is_known, "{key}");
+    }
+    Box::new(C::bounded(config, bounds))
+}
+
+fn constant<C: Make>(key: &str, value: f64) -> Option<&'static str> {
+    let key = C::Config::KEYS.iter().find(|known| **known == key)?;
+    C::Config::default().set(key, value).then_some(key)
 }
 
 /// The window that a controller starts with, and the largest.
@@ -121,9 +212,9 @@ impl WindowBounds {
     }
 }
 
-/// Registers controllers: a variant of [`Controller`], its word, and what makes one.
+/// Registers controllers: a variant of [`Controller`], its word, and its type.
 macro_rules! controllers {
-    ($($(#[$meta:meta])* $kind:ident = $word:literal => $make:expr,)+) => {
+    ($($(#[$meta:meta])* $kind:ident = $word:literal => $control:ty,)+) => {
         /// Which controller to use, by the name that people give.
         #[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
         pub enum Controller {
@@ -134,9 +225,27 @@ macro_rules! controllers {
 
         impl Controller {
             /// Makes the controller of one path.
-            pub(crate) fn make(self, bounds: WindowBounds) -> Box<dyn CongestionControl> {
+            pub(crate) fn make(
+                self,
+                constants: &ControllerConstants,
+                bounds: WindowBounds,
+            ) -> Box<dyn CongestionControl> {
                 match self {
-                    $(Self::$kind => Box::new($make(bounds)),)+
+                    $(Self::$kind => make::<$control>(constants, bounds),)+
+                }
+            }
+
+            /// The names of the constants that a [`ControllerConfig`] may change.
+            pub fn constants(self) -> &'static [&'static str] {
+                match self {
+                    $(Self::$kind => <$control as Make>::Config::KEYS,)+
+                }
+            }
+
+            /// The name of a constant, if there is one that may have this value.
+            fn constant(self, key: &str, value: f64) -> Option<&'static str> {
+                match self {
+                    $(Self::$kind => constant::<$control>(key, value),)+
                 }
             }
         }
@@ -144,15 +253,27 @@ macro_rules! controllers {
 }
 
 controllers! {
-    /// [`Cubic`] with its default constants.
-    #[default] Cubic = "cubic" => Cubic::bounded,
-    /// `Aimd` with its default constants.
-    Aimd = "aimd" => Aimd::bounded,
+    /// `Cubic`: that of TCP. The default.
+    #[default] Cubic = "cubic" => Cubic,
+    /// `Aimd`: what ndnget does.
+    Aimd = "aimd" => Aimd,
     /// [`Fixed`]: always the same window.
-    Fixed = "fixed" => Fixed::bounded,
+    Fixed = "fixed" => Fixed,
+    /// `Icp`: a timer by least and greatest round trip.
+    Icp = "icp" => Icp,
+    /// `Icp` again: what is different of HR-ICP is in the routers, the shaping of Interests.
+    HrIcp = "hr-icp" => Icp,
+    /// `Ictp`: that of TCP Reno.
+    Ictp = "ictp" => Ictp,
+    /// `Chopcop`: the receiver of paper chopcop.
+    Chopcop = "chopcop" => Chopcop,
     /// [`NbCc`]: what the consumer of paper nb-cache does.
-    NbCc = "nb-cc" => NbCc::bounded,
+    NbCc = "nb-cc" => NbCc,
+    /// `Delay`: what the transport of paper socket-api did.
+    Delay = "delay" => Delay,
 }
 
+#[cfg(test)]
+mod receivers_tests;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,8 @@
 
 use weir_base::Instant;
 
-use super::{Allowance, Congestion, CongestionControl, Sample, WindowBounds};
+use super::constants::constants;
+use super::{Allowance, Congestion, CongestionControl, Make, Sample, WindowBounds};
 
 /// Constants of [`NbCc`].
 #[derive(Copy, Clone, Debug)]
@@ -19,6 +20,8 @@ impl Default for NbCcConfig {
     }
 }
 
+constants!(NbCcConfig {});
+
 /// One Interest more for every unmarked Data, half as many on a mark: a window that doubles each
 /// round trip until a router says that its store, and those behind it, can take no more. Routers
 /// say so late (lazy notification), so it grows boldly.
@@ -33,11 +36,13 @@ impl NbCc {
     pub fn new(config: NbCcConfig) -> Self {
         Self { window: config.initial_window.clamp(1.0, config.window_max.max(1.0)), config }
     }
+}
 
-    /// A controller with its default constants within `bounds`.
-    pub(super) fn bounded(bounds: WindowBounds) -> Self {
-        let default = NbCcConfig::default();
-        let initial_window = bounds.initial_or(default.initial_window);
+impl Make for NbCc {
+    type Config = NbCcConfig;
+
+    fn bounded(config: NbCcConfig, bounds: WindowBounds) -> Self {
+        let initial_window = bounds.initial_or(config.initial_window);
         Self::new(NbCcConfig { initial_window, window_max: bounds.max() })
     }
 }

@@ -30,6 +30,9 @@ fn rounds(control: &mut dyn CongestionControl, count: usize, rate_per_ms: f64) -
                 next_order: order + sent,
                 window_limited: true,
                 is_marked: false,
+                packets: 1,
+                marked_packets: 0,
+                bytes: 1000,
                 round: Round::default(),
             });
         }
@@ -90,6 +93,9 @@ fn cubic_on_a_long_path_follows_the_cubic_not_aimd() {
         next_order: order + 1,
         window_limited: true,
         is_marked: false,
+        packets: 1,
+        marked_packets: 0,
+        bytes: 1000,
         round: Round::default(),
     };
     let mut now = 0;
@@ -117,7 +123,8 @@ fn delay_ends_slow_start_near_the_capacity() {
 #[test]
 fn unused_window_does_not_grow() {
     for &controller in Controller::ALL {
-        let mut control = controller.make(WindowBounds { initial: None, max: 1000 });
+        let mut control = controller
+            .make(&ControllerConstants::default(), WindowBounds { initial: None, max: 1000 });
         let before = control.allowance().window;
         for order in 0..100 {
             control.on_data(&Sample {
@@ -129,6 +136,9 @@ fn unused_window_does_not_grow() {
                 next_order: order + 1,
                 window_limited: false,
                 is_marked: false,
+                packets: 1,
+                marked_packets: 0,
+                bytes: 1000,
                 round: Round::default(),
             });
         }
@@ -139,7 +149,8 @@ fn unused_window_does_not_grow() {
 #[test]
 fn windows_stay_within_their_bounds() {
     for &controller in Controller::ALL {
-        let mut control = controller.make(WindowBounds { initial: Some(64), max: 128 });
+        let mut control = controller
+            .make(&ControllerConstants::default(), WindowBounds { initial: Some(64), max: 128 });
         rounds(control.as_mut(), 50, 1e9);
         assert!(control.allowance().window <= 128.0, "{controller}");
         for i in 0..50 {

@@ -2,7 +2,7 @@
 
 use weir_base::RttConfig;
 
-use crate::congestion::Controller;
+use crate::congestion::{Controller, ControllerConstants};
 
 /// How to fetch.
 #[derive(Clone, Debug)]
@@ -13,6 +13,8 @@ pub struct ConsumerConfig {
     pub retries_max: u32,
     /// The congestion controller of each path.
     pub controller: Controller,
+    /// Its constants that are other than its defaults.
+    pub constants: ControllerConstants,
     /// Its window at the start, or for good if fixed; `None` leaves it to the controller.
     pub window: Option<u32>,
     /// Chunks outstanding on a path at most.
@@ -90,6 +92,7 @@ impl Default for ConsumerConfig {
             lifetime_ms: 4000,
             retries_max: 15,
             controller: Controller::default(),
+            constants: ControllerConstants::default(),
             window: None,
             window_max: 4096,
             chunk_units: 1,

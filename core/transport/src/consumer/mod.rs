@@ -148,6 +148,7 @@ impl Consumer {
             chunk_units: config.chunk_units,
             rtt: config.rtt,
             controller: config.controller,
+            constants: config.constants,
             window: WindowBounds { initial: config.window, max: config.window_max },
             decrease_interval_ns: config.decrease_interval_ns,
             waits_for_lifetime: config.waits_for_lifetime,

@@ -9,7 +9,9 @@ use weir_wire::PACKET_SIZE_MAX;
 
 use super::slot::{Counters, Slot};
 use crate::PathId;
-use crate::congestion::{Allowance, Congestion, CongestionControl, Round, Sample};
+use crate::congestion::{
+    Allowance, Congestion, CongestionControl, Marks, Overtaken, Round, Sample, Timeout,
+};
 
 /// An Interest may be lost once this many later ones were answered (RFC 9002, kPacketThreshold).
 const REORDER_ORDERS: u64 = 3;
@@ -18,9 +20,12 @@ const REORDER_ORDERS: u64 = 3;
 const REORDER_QUARTERS: u64 = 1;
 /// At most nine round trips.
 const REORDER_QUARTERS_MAX: u64 = 32;
-/// The slowest round trip is that of the last so many of its kind, and of this time at least.
+/// The slowest round trip is that of the last so many of its kind, of this time at least, and of
+/// the second at most unless one takes longer: an answer that was held up for seconds would
+/// otherwise put off the finding of losses for a minute.
 const SLOWEST_ROUND_TRIPS: u64 = 8;
 const SLOWEST_FOR_NS: u64 = NS_PER_S;
+const SLOWEST_FOR_NS_MAX: u64 = 4 * NS_PER_S;
 /// Routers suppress a retransmission that comes sooner (NFD best-route, retx-suppression-initial).
 const RESEND_AFTER_NS: u64 = 10 * NS_PER_MS;
 /// Weight of one packet in the mean size of packets.
@@ -203,11 +208,16 @@ impl Path {
             next_order: self.next_order,
             window_limited: self.window_limited,
             is_marked,
+            packets,
+            marked_packets,
+            bytes,
             round: self.round,
         });
         if is_marked {
             counters.marks += u64::from(marked_packets);
-            self.congested(now, order, Congestion::Mark, counters);
+            if self.control.rules().marks == Marks::Heard {
+                self.congested(now, order, Congestion::Mark, counters);
+            }
         }
     }
 
@@ -220,14 +230,7 @@ impl Path {
         cause: Congestion,
         counters: &mut Counters,
     ) {
-        let is_new = match (self.decrease_interval_ns, self.decreased_at) {
-            (Some(interval_ns), Some(at)) => now >= at.plus_ns(interval_ns),
-            (Some(_), None) => true,
-            (None, _) => order >= self.recovery_order,
-        };
-        if is_new {
-            self.recovery_order = self.next_order;
-            self.decreased_at = Some(now);
+        if self.starts_decrease(now, order) {
             counters.decreases += 1;
             self.control.on_congestion(now, cause);
         }
@@ -236,12 +239,28 @@ impl Path {
     /// The Interest of place `order` has timed out.
     pub(crate) fn timed_out(&mut self, now: Instant, order: u64, counters: &mut Counters) {
         counters.timeouts += 1;
-        if order >= self.recovery_order {
-            self.recovery_order = self.next_order;
+        if self.starts_decrease(now, order) {
             counters.decreases += 1;
-            self.rtt.back_off();
+            if self.control.rules().timeout == Timeout::Estimated {
+                self.rtt.back_off();
+            }
             self.control.on_timeout(now);
         }
+    }
+
+    /// Whether a signal about the Interest of place `order` is the first one since the last
+    /// decrease. If so, it begins the next.
+    fn starts_decrease(&mut self, now: Instant, order: u64) -> bool {
+        let is_new = match (self.decrease_interval_ns, self.decreased_at) {
+            (Some(interval_ns), Some(at)) => now >= at.plus_ns(interval_ns),
+            (Some(_), None) => true,
+            (None, _) => order >= self.recovery_order,
+        };
+        if is_new {
+            self.recovery_order = self.next_order;
+            self.decreased_at = Some(now);
+        }
+        is_new
     }
 
     /// What has become of the Interest of place `order`, sent at `sent_at`.
@@ -264,14 +283,25 @@ impl Path {
     }
 
     fn timeout_ns(&self, max_ns: u64) -> u64 {
-        if self.waits_for_lifetime { max_ns } else { self.rtt.rto_ns().min(max_ns) }
+        if self.waits_for_lifetime {
+            return max_ns;
+        }
+        match self.control.rules().timeout {
+            Timeout::Estimated => self.rtt.rto_ns().min(max_ns),
+            Timeout::After(ns) => ns.max(RESEND_AFTER_NS).min(max_ns),
+        }
     }
 
     fn is_overtaken(&self, order: u64) -> bool {
-        !self.waits_for_lifetime && self.answered_order_end > order + REORDER_ORDERS
+        !self.waits_for_lifetime
+            && self.answered_order_end > order + REORDER_ORDERS
+            && self.control.rules().overtaken != Overtaken::Never
     }
 
     fn overtaken_ns(&self) -> u64 {
+        if self.control.rules().overtaken == Overtaken::AtOnce {
+            return RESEND_AFTER_NS;
+        }
         let slowest_ns = self.slowest.ns().max(self.rtt.smoothed_ns().unwrap_or(0));
         (slowest_ns + slowest_ns / 4 * self.reorder_quarters).max(RESEND_AFTER_NS)
     }
@@ -289,7 +319,10 @@ struct Slowest {
 
 impl Slowest {
     fn sample(&mut self, now: Instant, rtt_ns: u64) {
-        let span_ns = (SLOWEST_ROUND_TRIPS * self.ns()).max(SLOWEST_FOR_NS);
+        let slowest_ns = self.ns();
+        let span_ns = (SLOWEST_ROUND_TRIPS * slowest_ns)
+            .min(SLOWEST_FOR_NS_MAX.max(slowest_ns))
+            .max(SLOWEST_FOR_NS);
         if now >= self.began.plus_ns(span_ns) {
             self.spans_ns = [self.spans_ns[1], 0];
             self.began = now;
@@ -322,4 +355,31 @@ pub(crate) enum Fate {
     Lost,
     /// A whole timeout has passed.
     TimedOut,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The greatest round trip that is remembered at each of these moments, after one of `rtt_ns`
+    /// at first and then one of a tenth of a second each tenth of a second.
+    fn remembered_ns(rtt_ns: u64, at_s: u64) -> u64 {
+        let mut slowest = Slowest::default();
+        let mut now = Instant::from_ns(60 * NS_PER_S);
+        slowest.sample(now, rtt_ns);
+        for _ in 0..at_s * 10 {
+            now = now.plus_ns(NS_PER_S / 10);
+            slowest.sample(now, NS_PER_S / 10);
+        }
+        slowest.ns()
+    }
+
+    /// Regression: a round trip of 4 s was remembered for half a minute at least, a minute at most.
+    #[test]
+    fn a_slow_round_trip_is_forgotten_after_seconds() {
+        assert_eq!(remembered_ns(4 * NS_PER_S, 3), 4 * NS_PER_S);
+        assert_eq!(remembered_ns(4 * NS_PER_S, 9), NS_PER_S / 10);
+        assert_eq!(remembered_ns(20 * NS_PER_S, 19), 20 * NS_PER_S, "not before one like it");
+        assert_eq!(remembered_ns(20 * NS_PER_S, 41), NS_PER_S / 10);
+    }
 }

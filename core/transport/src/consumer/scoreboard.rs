@@ -18,7 +18,7 @@ use super::path::{Answer, Fate, Path};
 use super::schedule::Schedule;
 use super::slot::{Counters, Slot, State};
 use crate::PathId;
-use crate::congestion::{Congestion, Controller, WindowBounds};
+use crate::congestion::{Congestion, Controller, ControllerConstants, WindowBounds};
 
 /// Waits after a Nack grow from the first to the second by factors of two.
 const NACK_WAIT_NS: u64 = 100 * NS_PER_MS;
@@ -43,6 +43,7 @@ pub(crate) struct ScoreboardConfig {
     pub(crate) chunk_units: u32,
     pub(crate) rtt: RttConfig,
     pub(crate) controller: Controller,
+    pub(crate) constants: ControllerConstants,
     pub(crate) window: WindowBounds,
     /// See [`ConsumerConfig::decrease_interval_ns`](crate::ConsumerConfig::decrease_interval_ns).
     pub(crate) decrease_interval_ns: Option<u64>,
@@ -165,9 +166,9 @@ impl Scoreboard {
     pub(crate) fn add_path(&mut self, id: PathId) -> bool {
         let is_new = self.path_mut(id).is_none();
         if is_new {
-            let ScoreboardConfig { rtt, controller, window, .. } = self.config;
+            let ScoreboardConfig { rtt, controller, constants, window, .. } = self.config;
             let ScoreboardConfig { decrease_interval_ns, waits_for_lifetime, .. } = self.config;
-            let path = Path::new(id, rtt, controller.make(window));
+            let path = Path::new(id, rtt, controller.make(&constants, window));
             self.paths.push(path.with_rules(decrease_interval_ns, waits_for_lifetime));
         }
         is_new

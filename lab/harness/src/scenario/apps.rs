@@ -10,7 +10,7 @@ use weir_plan::workload::{
     Arrivals, Collection, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes, Trace,
     WorkloadError,
 };
-use weir_transport::{CHUNK_UNITS_MAX, Controller};
+use weir_transport::{CHUNK_UNITS_MAX, Controller, ControllerConfig, ControllerError};
 
 use super::links::{LinkSettings, LinkTable};
 use crate::document::{ScenarioError, Tree, suggestion, texts};
@@ -520,13 +520,16 @@ impl ConsumerTable {
         let arrivals = self.arrivals(place)?;
         let count = self.count.map(NonZeroU64::get);
         let window = self.window.map(NonZeroU32::get);
-        if let Some(word) = &self.controller
-            && word.parse::<Controller>().is_err()
-        {
-            let known: Vec<String> = Controller::ALL.iter().map(Controller::to_string).collect();
-            let known: Vec<&str> = known.iter().map(String::as_str).collect();
-            let message = format!("cannot be \"{word}\"; {}", suggestion(word, &known));
-            return Err(place.error("controller", message));
+        if let Some(text) = &self.controller {
+            text.parse::<ControllerConfig>().map_err(|error| {
+                let message = match error {
+                    ControllerError::Unknown(word) => {
+                        format!("cannot be \"{word}\"; {}", suggestion(&word, Controller::WORDS))
+                    }
+                    error => error.to_string(),
+                };
+                place.error("controller", message)
+            })?;
         }
         if self.objects {
             let controller = self.controller.clone();

@@ -446,6 +446,11 @@ fn disks_routes_by_object_and_controllers_are_read() {
     assert!(requests.iter().all(|request| request.1 < 10));
     let error = with_disk("controller = \"nb-cc\"\nrate = \"1kpps\"").unwrap_err().to_string();
     assert!(error.contains("at a `rate` or as its `controller` allows"), "{error}");
+    for (wrong, says) in [("cubik", "did you mean `cubic`?"), ("icp theta=1", "it has eta, beta")] {
+        let error = with_disk(&format!("controller = \"{wrong}\"")).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    assert!(with_disk("controller = \"chopcop beta_2=0.8 delta=3\"").is_ok());
 }
 
 /// The second router shares a disk and a machine with the first, and a consumer has `more` keys.

@@ -87,7 +87,7 @@ pub enum Demand {
     /// same things as [`Demand::Window`] (the consumer of paper nb-cache, III-E.4, which goes on
     /// sending while no more than its window is unanswered).
     Controlled {
-        /// `cubic`, `aimd`, `fixed` or `nb-cc`.
+        /// One of the transport's, with constants, as a `ControllerConfig` is written.
         controller: String,
         /// Initial window; `None`: the controller's own.
         #[serde(default)]
@@ -105,7 +105,7 @@ pub enum Demand {
         /// Objects to fetch in all; `None`: until the end.
         #[serde(default)]
         count: Option<u64>,
-        /// `cubic`, `aimd`, `fixed` or `nb-cc`.
+        /// One of the transport's, with constants, as a `ControllerConfig` is written.
         controller: String,
         /// Initial window, or that of `fixed`.
         #[serde(default)]

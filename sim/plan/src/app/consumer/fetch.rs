@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use weir_base::{Instant, Packet};
 use weir_transport::{
-    Consumer, ConsumerConfig, ConsumerEvent, ConsumerInput, ConsumerOutbox, Controller, Part,
-    PathId, PieceId, Target, TraceEvent, TraceKind, Verdict, Verification, VerifyId,
+    Consumer, ConsumerConfig, ConsumerEvent, ConsumerInput, ConsumerOutbox, ControllerConfig,
+    ControllerError, Part, PathId, PieceId, Target, TraceEvent, TraceKind, Verdict, Verification,
+    VerifyId,
 };
 use weir_wire::{DataView, LpHeader};
 
@@ -78,11 +79,10 @@ pub(super) fn config(
     controller: &str,
     window: Option<u32>,
 ) -> Result<ConsumerConfig, WorkloadError> {
-    let Ok(controller) = controller.parse::<Controller>() else {
-        let known: Vec<String> = Controller::ALL.iter().map(Controller::to_string).collect();
-        let problem = format!("is `{controller}`; it must be one of {}", known.join(", "));
-        return Err(WorkloadError::value("controller", problem));
-    };
+    let ControllerConfig { controller, constants } =
+        controller.parse().map_err(|error: ControllerError| {
+            WorkloadError::value("controller", format!("is `{controller}`: {error}"))
+        })?;
     if let Some(window) = window.filter(|window| !(1..=WINDOW_MAX).contains(window)) {
         let problem = format!("is {window}; it must be from 1 to {WINDOW_MAX}");
         return Err(WorkloadError::value("window", problem));
@@ -90,6 +90,7 @@ pub(super) fn config(
     Ok(ConsumerConfig {
         lifetime_ms: plan.lifetime_ms,
         controller,
+        constants,
         window,
         decrease_interval_ns: plan.decrease_interval_ns,
         waits_for_lifetime: plan.waits_for_lifetime,

@@ -1,0 +1,126 @@
+//! RIC, the receiver of paper chopcop (3.3).
+
+use weir_base::Instant;
+
+use super::constants::constants;
+use super::{
+    Allowance, Congestion, CongestionControl, Make, Marks, Overtaken, Rules, Sample, Timeout,
+    WindowBounds,
+};
+
+/// Constants of [`Chopcop`]. The paper gives none of them; the laboratory varies them.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct ChopcopConfig {
+    /// Growth for each window of chunks received, in chunks (1: TCP's).
+    pub(crate) alpha: f64,
+    /// What a timeout leaves of the window (0.5: TCP's).
+    pub(crate) beta_0: f64,
+    /// What a chunk with all packets marked leaves of the window (Eq. 3): as after a timeout, since
+    /// the queue is at least twice q_max then.
+    pub(crate) beta_1: f64,
+    /// What a chunk without marked packets would leave of it (Eq. 3). 0.9: with one packet of 32
+    /// marked the window shrinks by a ninth, which the paper's deviation of its window (2.57 of
+    /// 23.27) allows.
+    pub(crate) beta_2: f64,
+    /// Weight of what is known in the mean round trip (Eq. 4). 0.875: TCP's.
+    pub(crate) sigma: f64,
+    /// Mean round trips in a timeout (Eq. 5). 4: the paper's router can hold 300 ms of Data beside
+    /// a round trip of 110 ms, which is 3.7 times that.
+    pub(crate) delta: f64,
+    /// Window at which slow start ends, in chunks; without bound by default, so that the first mark
+    /// ends it.
+    pub(crate) threshold: f64,
+}
+
+/// Window at the start, in chunks.
+const INITIAL_WINDOW: f64 = 2.0;
+
+impl Default for ChopcopConfig {
+    fn default() -> Self {
+        Self {
+            alpha: 1.0,
+            beta_0: 0.5,
+            beta_1: 0.5,
+            beta_2: 0.9,
+            sigma: 0.875,
+            delta: 4.0,
+            threshold: f64::INFINITY,
+        }
+    }
+}
+
+constants!(ChopcopConfig {
+    alpha in 0.01..=100.0,
+    beta_0 in 0.01..=0.999,
+    beta_1 in 0.01..=0.999,
+    beta_2 in 0.01..=0.999,
+    sigma in 0.0..=0.999,
+    delta in 1.0..=64.0,
+    threshold in 1.0..=f64::INFINITY,
+});
+
+/// A window of chunks that grows until packets come marked, and shrinks by each chunk with marked
+/// packets, the more of them the more.
+#[derive(Clone, Debug)]
+pub(crate) struct Chopcop {
+    config: ChopcopConfig,
+    window: f64,
+    window_max: f64,
+    is_slow_start: bool,
+    /// Mean round trip in nanoseconds (Eq. 4); `None` before the first.
+    rtt_ns: Option<f64>,
+}
+
+impl Chopcop {
+    fn shrink(&mut self, beta: f64) {
+        self.window = (self.window * beta).max(1.0);
+        self.is_slow_start = false;
+    }
+}
+
+impl Make for Chopcop {
+    type Config = ChopcopConfig;
+
+    fn bounded(config: ChopcopConfig, bounds: WindowBounds) -> Self {
+        let window = bounds.initial_or(INITIAL_WINDOW).min(bounds.max());
+        Self { config, window, window_max: bounds.max(), is_slow_start: true, rtt_ns: None }
+    }
+}
+
+impl CongestionControl for Chopcop {
+    fn on_data(&mut self, sample: &Sample) {
+        let ChopcopConfig { alpha, beta_1, beta_2, sigma, threshold, .. } = self.config;
+        if let Some(rtt_ns) = sample.rtt_ns {
+            let rtt_ns = rtt_ns as f64;
+            self.rtt_ns =
+                Some(self.rtt_ns.map_or(rtt_ns, |mean| sigma * mean + (1.0 - sigma) * rtt_ns));
+        }
+        if sample.marked_packets > 0 {
+            let share = f64::from(sample.marked_packets) / f64::from(sample.packets.max(1));
+            self.shrink(beta_2 - (beta_2 - beta_1) * share);
+        } else if sample.window_limited {
+            self.is_slow_start &= self.window < threshold;
+            self.window += if self.is_slow_start { 1.0 } else { alpha / self.window };
+            self.window = self.window.min(self.window_max);
+        }
+    }
+
+    /// A Nack alone: the path tells of nothing else. The paper has none.
+    fn on_congestion(&mut self, now: Instant, _cause: Congestion) {
+        self.on_timeout(now);
+    }
+
+    fn on_timeout(&mut self, _now: Instant) {
+        self.shrink(self.config.beta_0);
+    }
+
+    fn allowance(&self) -> Allowance {
+        Allowance::window(self.window)
+    }
+
+    fn rules(&self) -> Rules {
+        let after = |mean: f64| Timeout::After((self.config.delta * mean) as u64);
+        let timeout = self.rtt_ns.map_or(Timeout::Estimated, after);
+        Rules { timeout, overtaken: Overtaken::Never, marks: Marks::Unheard }
+    }
+}

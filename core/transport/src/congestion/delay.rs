@@ -1,0 +1,130 @@
+//! Remote adaptive active queue management (Carofiglio, Gallo, Muscariello: Optimal multipath
+//! congestion control and request forwarding in information-centric networks, Computer Networks
+//! 110, 2016): what the transport of paper socket-api used, with two ideas of BBR.
+
+use weir_base::{Instant, NS_PER_S};
+
+use super::constants::constants;
+use super::lately::Lately;
+use super::{Allowance, Congestion, CongestionControl, Make, Marks, Rules, Sample, WindowBounds};
+
+/// Constants of [`Delay`].
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct DelayConfig {
+    /// Growth in a round trip, in Interests (eta: 1).
+    pub(crate) eta: f64,
+    /// What a decrease leaves of the window (beta: 0.8, as hICN's transport has it).
+    pub(crate) beta: f64,
+    /// Probability of a decrease, for each Data, at the greatest delay (0.2, as there).
+    pub(crate) p_max: f64,
+    /// The same without any delay (0.00001, as there).
+    pub(crate) p_min: f64,
+    /// How long a round trip counts among the least and the greatest, in seconds. 10: BBR's window
+    /// for the least; the paper's 30 samples would be a part of one round trip on a fast path, and
+    /// forget what it is without a queue.
+    pub(crate) memory_s: f64,
+}
+
+impl Default for DelayConfig {
+    fn default() -> Self {
+        Self { eta: 1.0, beta: 0.8, p_max: 0.2, p_min: 1e-5, memory_s: 10.0 }
+    }
+}
+
+constants!(DelayConfig {
+    eta in 0.01..=100.0,
+    beta in 0.01..=0.999,
+    p_max in 0.0..=1.0,
+    p_min in 0.0..=1.0,
+    memory_s in 0.1..=3600.0,
+});
+
+/// Window at the start, in Interests.
+const INITIAL_WINDOW: f64 = 2.0;
+/// What a loss leaves of the window (RFC 5681).
+const LOSS_FACTOR: f64 = 0.5;
+/// Slow start ends when a round trip is above the least by this part of it (as in HyStart++, RFC
+/// 9406).
+const DELAY_PARTS: u64 = 8;
+
+/// The window shrinks with a probability that grows with the delay, from none at the least round
+/// trip seen lately to the most at the greatest.
+#[derive(Clone, Debug)]
+pub(crate) struct Delay {
+    config: DelayConfig,
+    window: f64,
+    window_max: f64,
+    is_slow_start: bool,
+    rtts_ns: Lately,
+    /// Probabilities since the last decrease: the next comes when they make one. In place of
+    /// chance, which a controller has none of; in the mean it is the same.
+    owed: f64,
+}
+
+impl Delay {
+    /// The probability of a decrease, by the delay.
+    fn probability(&self, rtt_ns: u64) -> f64 {
+        let DelayConfig { p_max, p_min, .. } = self.config;
+        let share = match self.rtts_ns.bounds() {
+            Some((min, max)) if max > min => (rtt_ns - min) as f64 / (max - min) as f64,
+            _ => 0.0,
+        };
+        p_min + (p_max - p_min).max(0.0) * share
+    }
+
+    fn shrink(&mut self, factor: f64) {
+        self.window = (self.window * factor).max(1.0);
+        self.is_slow_start = false;
+        self.owed = 0.0;
+    }
+}
+
+impl Make for Delay {
+    type Config = DelayConfig;
+
+    fn bounded(config: DelayConfig, bounds: WindowBounds) -> Self {
+        Self {
+            config,
+            window: bounds.initial_or(INITIAL_WINDOW).min(bounds.max()),
+            window_max: bounds.max(),
+            is_slow_start: true,
+            rtts_ns: Lately::new((config.memory_s * NS_PER_S as f64) as u64),
+            owed: 0.0,
+        }
+    }
+}
+
+impl CongestionControl for Delay {
+    fn on_data(&mut self, sample: &Sample) {
+        if let Some(rtt_ns) = sample.rtt_ns {
+            self.rtts_ns.add(sample.now, rtt_ns);
+            let min = self.rtts_ns.bounds().map_or(rtt_ns, |(min, _)| min);
+            self.is_slow_start &= rtt_ns < min + min / DELAY_PARTS;
+            if !self.is_slow_start {
+                self.owed += self.probability(rtt_ns);
+            }
+        }
+        if self.owed >= 1.0 {
+            self.shrink(self.config.beta);
+        } else if sample.window_limited {
+            self.window += if self.is_slow_start { 1.0 } else { self.config.eta / self.window };
+            self.window = self.window.min(self.window_max);
+        }
+    }
+
+    fn on_congestion(&mut self, _now: Instant, _cause: Congestion) {
+        self.shrink(LOSS_FACTOR);
+    }
+
+    fn on_timeout(&mut self, _now: Instant) {
+        self.shrink(LOSS_FACTOR);
+    }
+
+    fn allowance(&self) -> Allowance {
+        Allowance::window(self.window)
+    }
+
+    fn rules(&self) -> Rules {
+        Rules { marks: Marks::Unheard, ..Rules::default() }
+    }
+}

@@ -1,0 +1,111 @@
+//! The Interest Control Protocol (Carofiglio, Gallo, Muscariello: ICP, INFOCOM NOMEN 2012), the
+//! baseline of paper chopcop (2.2, 6.1).
+
+use weir_base::Instant;
+
+use super::constants::constants;
+use super::{
+    Allowance, Congestion, CongestionControl, Make, Marks, Overtaken, Rules, Sample, Timeout,
+    WindowBounds,
+};
+
+/// Constants of [`Icp`].
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct IcpConfig {
+    /// Growth in a round trip, in Interests (eta: 1).
+    pub(crate) eta: f64,
+    /// What a decrease leaves of the window (beta: 0.5).
+    pub(crate) beta: f64,
+    /// Where the timeout lies between the least and the greatest round trip of the history (0.5:
+    /// in their middle).
+    pub(crate) delta: f64,
+    /// Round trips in the history (20), at most [`HISTORY_MAX`].
+    pub(crate) history: f64,
+}
+
+/// Longest history, in round trips.
+const HISTORY_MAX: usize = 128;
+/// Window at the start, in Interests: there is no slow start.
+const INITIAL_WINDOW: f64 = 2.0;
+
+impl Default for IcpConfig {
+    fn default() -> Self {
+        Self { eta: 1.0, beta: 0.5, delta: 0.5, history: 20.0 }
+    }
+}
+
+constants!(IcpConfig {
+    eta in 0.01..=100.0,
+    beta in 0.01..=0.99,
+    delta in 0.0..=16.0,
+    history in 2.0..=HISTORY_MAX as f64,
+});
+
+/// Additive increase for each Data, multiplicative decrease when a timer expires, and no other sign
+/// of congestion. The timer lies between the least and the greatest of the last round trips,
+/// whatever sources these were to.
+#[derive(Clone, Debug)]
+pub(crate) struct Icp {
+    config: IcpConfig,
+    window: f64,
+    window_max: f64,
+    /// The last round trips, in nanoseconds; the oldest is overwritten.
+    history_ns: [u64; HISTORY_MAX],
+    samples: usize,
+}
+
+impl Icp {
+    fn len(&self) -> usize {
+        self.config.history as usize
+    }
+
+    /// The timer in nanoseconds; `None` until the history is full.
+    fn tau_ns(&self) -> Option<u64> {
+        if self.samples < self.len() {
+            return None;
+        }
+        let history = &self.history_ns[..self.len()];
+        let (min, max) = (*history.iter().min()?, *history.iter().max()?);
+        Some(min + ((max - min) as f64 * self.config.delta) as u64)
+    }
+}
+
+impl Make for Icp {
+    type Config = IcpConfig;
+
+    fn bounded(config: IcpConfig, bounds: WindowBounds) -> Self {
+        let window = bounds.initial_or(INITIAL_WINDOW).min(bounds.max());
+        let history_ns = [0; HISTORY_MAX];
+        Self { config, window, window_max: bounds.max(), history_ns, samples: 0 }
+    }
+}
+
+impl CongestionControl for Icp {
+    fn on_data(&mut self, sample: &Sample) {
+        if let Some(rtt_ns) = sample.rtt_ns {
+            self.history_ns[self.samples % self.len()] = rtt_ns;
+            self.samples += 1;
+        }
+        if sample.window_limited {
+            self.window = (self.window + self.config.eta / self.window).min(self.window_max);
+        }
+    }
+
+    /// A Nack alone: the path tells of nothing else. The paper has none.
+    fn on_congestion(&mut self, now: Instant, _cause: Congestion) {
+        self.on_timeout(now);
+    }
+
+    fn on_timeout(&mut self, _now: Instant) {
+        self.window = (self.window * self.config.beta).max(1.0);
+    }
+
+    fn allowance(&self) -> Allowance {
+        Allowance::window(self.window)
+    }
+
+    fn rules(&self) -> Rules {
+        let timeout = self.tau_ns().map_or(Timeout::Estimated, Timeout::After);
+        Rules { timeout, overtaken: Overtaken::Never, marks: Marks::Unheard }
+    }
+}

@@ -1,0 +1,217 @@
+//! Controllers of other people's papers against their equations.
+
+extern crate std;
+
+use std::string::ToString;
+
+use weir_base::NS_PER_MS;
+
+use super::*;
+
+/// A controller by its text, with no bounds that matter.
+fn control(text: &str) -> Box<dyn CongestionControl> {
+    control_from(text, None)
+}
+
+fn control_from(text: &str, initial: Option<u32>) -> Box<dyn CongestionControl> {
+    let config: ControllerConfig = text.parse().unwrap();
+    config.controller.make(&config.constants, WindowBounds { initial, max: 4096 })
+}
+
+/// An answer after `rtt_ms`, of a unit of 32 packets, in a window that is used.
+fn sample(rtt_ms: u64, marked_packets: u32) -> Sample {
+    Sample {
+        now: Instant::from_ns(NS_PER_MS),
+        rtt_ns: Some(rtt_ms * NS_PER_MS),
+        smoothed_rtt_ns: rtt_ms * NS_PER_MS,
+        min_rtt_ns: NS_PER_MS,
+        sent_order: 0,
+        next_order: 1,
+        window_limited: true,
+        is_marked: marked_packets > 0,
+        packets: 32,
+        marked_packets,
+        bytes: 32_000,
+        round: Round::default(),
+    }
+}
+
+#[track_caller]
+fn assert_window(control: &dyn CongestionControl, expected: f64) {
+    let window = control.allowance().window;
+    assert!((window - expected).abs() < 1e-9, "{window} for {expected}");
+}
+
+fn timeout_ms(control: &dyn CongestionControl) -> Option<u64> {
+    match control.rules().timeout {
+        Timeout::Estimated => None,
+        Timeout::After(ns) => Some(ns / NS_PER_MS),
+    }
+}
+
+/// Eq. 3: of a window of 100, beta_2 - (beta_2 - beta_1) * marked / packets.
+#[test]
+fn chopcop_shrinks_by_the_share_of_marked_packets() {
+    for (marked, expected) in [(1, 90.0 - 40.0 / 32.0), (8, 80.0), (32, 50.0)] {
+        let mut control = control_from("chopcop beta_1=0.5 beta_2=0.9", Some(100));
+        control.on_data(&sample(100, marked));
+        assert_window(&*control, expected);
+    }
+    let mut control = control_from("chopcop beta_1=0.2 beta_2=0.6", Some(100));
+    control.on_data(&sample(100, 16));
+    control.on_data(&sample(100, 16));
+    assert_window(&*control, 16.0);
+    for _ in 0..100 {
+        control.on_data(&sample(100, 32));
+    }
+    assert_window(&*control, 1.0);
+}
+
+#[test]
+fn chopcop_adds_one_a_chunk_then_alpha_a_window() {
+    let mut chopcop = control_from("chopcop alpha=0.5", Some(10));
+    for _ in 0..10 {
+        chopcop.on_data(&sample(100, 0));
+    }
+    assert_window(&*chopcop, 20.0);
+    chopcop.on_data(&sample(100, 32));
+    assert_window(&*chopcop, 10.0);
+    for _ in 0..10 {
+        chopcop.on_data(&sample(100, 0));
+    }
+    let window = chopcop.allowance().window;
+    assert!((10.48..=10.5).contains(&window), "{window}");
+
+    let mut chopcop = control_from("chopcop threshold=12", Some(10));
+    for _ in 0..3 {
+        chopcop.on_data(&sample(100, 0));
+    }
+    assert_window(&*chopcop, 12.0 + 1.0 / 12.0);
+}
+
+/// Eq. 4 and 5, by hand: 100, then 0.5 * 100 + 0.5 * 300 = 200, then 0.5 * 200 + 0.5 * 100 = 150.
+#[test]
+fn chopcop_waits_for_a_multiple_of_the_mean_round_trip() {
+    let mut control = control_from("chopcop sigma=0.5 delta=3 beta_0=0.7", Some(10));
+    assert_eq!(timeout_ms(&*control), None);
+    for (rtt_ms, timeout) in [(100, 300), (300, 600), (100, 450)] {
+        control.on_data(&sample(rtt_ms, 0));
+        assert_eq!(timeout_ms(&*control), Some(timeout));
+    }
+    assert_window(&*control, 13.0);
+    control.on_timeout(Instant::ZERO);
+    assert_window(&*control, 9.1);
+    let rules = control.rules();
+    assert_eq!((rules.overtaken, rules.marks), (Overtaken::Never, Marks::Unheard));
+}
+
+/// The timer is delta of the way from the least to the greatest round trip of the history, and what
+/// has left the history counts no more.
+#[test]
+fn icp_has_a_timer_between_least_and_greatest() {
+    let mut control = control("icp history=4 delta=0.25");
+    for rtt_ms in [1000, 100, 200] {
+        control.on_data(&sample(rtt_ms, 0));
+        assert_eq!(timeout_ms(&*control), None, "the history is not full");
+    }
+    for (rtt_ms, timeout) in [(140, 325), (120, 125), (300, 165)] {
+        control.on_data(&sample(rtt_ms, 0));
+        assert_eq!(timeout_ms(&*control), Some(timeout));
+    }
+    let rules = control.rules();
+    assert_eq!((rules.overtaken, rules.marks), (Overtaken::Never, Marks::Unheard));
+}
+
+#[test]
+fn icp_adds_eta_a_window_and_shrinks_on_timeouts_alone() {
+    for name in ["icp", "hr-icp"] {
+        let mut control = control_from(&std::format!("{name} eta=2 beta=0.25"), Some(10));
+        control.on_data(&sample(100, 32));
+        assert_window(&*control, 10.2);
+        control.on_timeout(Instant::ZERO);
+        assert_window(&*control, 2.55);
+        control.on_timeout(Instant::ZERO);
+        assert_window(&*control, 1.0);
+    }
+}
+
+#[test]
+fn ictp_does_what_tcp_does() {
+    let mut control = control("ictp");
+    assert_window(&*control, 2.0);
+    for _ in 0..14 {
+        control.on_data(&sample(100, 1));
+    }
+    assert_window(&*control, 16.0);
+    control.on_congestion(Instant::ZERO, Congestion::Loss);
+    assert_window(&*control, 8.0);
+    control.on_data(&sample(100, 0));
+    assert_window(&*control, 8.125);
+    control.on_timeout(Instant::ZERO);
+    assert_window(&*control, 1.0);
+    for window in [2.0, 3.0, 4.0, 5.0, 5.2] {
+        control.on_data(&sample(100, 0));
+        assert_window(&*control, window);
+    }
+    let rules = control.rules();
+    assert_eq!((rules.timeout, rules.overtaken), (Timeout::Estimated, Overtaken::AtOnce));
+    assert_eq!(rules.marks, Marks::Unheard);
+}
+
+/// p = p_min + (p_max - p_min) * (R - R_min) / (R_max - R_min): at the greatest round trip each
+/// fourth Data shrinks the window here, at the least none, in the middle each eighth.
+#[test]
+fn delay_shrinks_the_more_often_the_greater_the_delay() {
+    for (rtt_ms, each) in [(200, 4), (150, 8), (100, 1000)] {
+        let mut control = control_from("delay p_max=0.25 p_min=0 eta=0.01 beta=0.5", Some(1000));
+        // The first sample ends slow start, the two are the bounds.
+        for rtt_ms in [100, 200] {
+            control.on_data(&sample(rtt_ms, 0));
+        }
+        let mut decreases = std::vec::Vec::new();
+        for answer in 1..=24 {
+            let before = control.allowance().window;
+            control.on_data(&sample(rtt_ms, 0));
+            if control.allowance().window < before {
+                decreases.push(answer);
+            }
+        }
+        // The Data at 200 ms before has 0.25 of the first decrease.
+        let first = if each == 4 { 3 } else { each - each / 4 };
+        let expected: std::vec::Vec<u32> = (first..=24).step_by(each as usize).collect();
+        assert_eq!(decreases, expected, "{rtt_ms} ms");
+    }
+}
+
+#[test]
+fn delay_forgets_round_trips() {
+    let mut lately = lately::Lately::new(10);
+    assert_eq!(lately.bounds(), None);
+    for (at, value, bounds) in [(0, 5, (5, 5)), (9, 7, (5, 7)), (10, 6, (5, 7)), (20, 6, (6, 6))] {
+        lately.add(Instant::from_ns(at), value);
+        assert_eq!(lately.bounds(), Some(bounds), "{at}");
+    }
+    lately.add(Instant::from_ns(100), 9);
+    assert_eq!(lately.bounds(), Some((9, 9)), "after a silence");
+}
+
+#[test]
+fn constants_are_part_of_the_text() {
+    let config: ControllerConfig = " chopcop  beta_2=0.85 delta=3 ".parse().unwrap();
+    assert_eq!(config.controller, Controller::Chopcop);
+    assert_eq!(config.to_string(), "chopcop beta_2=0.85 delta=3");
+    assert_eq!(config.to_string().parse(), Ok(config));
+    assert_eq!("".parse::<ControllerConfig>(), Err(ControllerError::Unknown("".to_string())));
+    for wrong in ["chopcop gamma=1", "chopcop beta_2", "chopcop beta_2=x", "chopcop beta_2=1.5"] {
+        let error = wrong.parse::<ControllerConfig>().unwrap_err().to_string();
+        assert!(error.contains("alpha, beta_0, beta_1, beta_2"), "{error}");
+    }
+    let many = std::format!("cubic{}", " beta=0.5".repeat(9));
+    assert!(many.parse::<ControllerConfig>().is_err());
+    for &controller in Controller::ALL {
+        for &key in controller.constants() {
+            let is_refused = controller.constant(key, f64::NAN).is_none();
+            assert!(is_refused && controller.constant(key, -1.0).is_none(), "{controller} {key}");
+        }
+    }
+}
