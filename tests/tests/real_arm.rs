@@ -36,6 +36,7 @@ fn plan(transport: Transport, duration_ns: u64) -> Plan {
         verify_ns: 0,
         decrease_interval_ns: None,
         waits_for_lifetime: false,
+        chunk_units: 1,
         names: names.clone(),
         demand: Demand::Window { window: 4, count: None },
     };
@@ -50,6 +51,7 @@ fn plan(transport: Transport, duration_ns: u64) -> Plan {
         is_local: false,
         transport,
         mtu: 8800,
+        reliability: false,
     };
     Plan {
         seed: 1,

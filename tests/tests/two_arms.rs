@@ -164,6 +164,7 @@ impl Draft {
             verify_ns: 0,
             decrease_interval_ns: None,
             waits_for_lifetime: false,
+            chunk_units: 1,
             names: names.clone(),
             demand,
         };
@@ -184,6 +185,7 @@ impl Draft {
             is_local: transport == Transport::Unix,
             transport,
             mtu: 8800,
+            reliability: false,
         });
         self.0.links.len() - 1
     }

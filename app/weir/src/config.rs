@@ -119,6 +119,7 @@ pub(crate) struct FacesSection {
     pub(crate) mark_threshold: Size,
     #[serde(deserialize_with = "mark_interval")]
     pub(crate) mark_interval: Time,
+    pub(crate) reliability: bool,
     pub(crate) discipline: DisciplineText,
     #[serde(deserialize_with = "idle_timeout")]
     pub(crate) idle_timeout: Time,
@@ -155,6 +156,7 @@ impl Default for FacesSection {
             congestion_marking: defaults.congestion_marking,
             mark_threshold: Size { bytes: defaults.mark_threshold_bytes },
             mark_interval: to_time(defaults.mark_interval),
+            reliability: defaults.reliability,
             discipline: DisciplineText(defaults.discipline),
             idle_timeout: to_time(defaults.idle_timeout),
             stall_timeout: to_time(defaults.stall_timeout),
@@ -213,6 +215,8 @@ pub(crate) struct FaceSection {
     pub(crate) mtu: Option<usize>,
     #[serde(default)]
     pub(crate) congestion_marking: Option<bool>,
+    #[serde(default)]
+    pub(crate) reliability: Option<bool>,
     #[serde(default)]
     pub(crate) discipline: Option<DisciplineText>,
 }
@@ -702,6 +706,7 @@ impl FileConfig {
             congestion_marking: self.faces.congestion_marking,
             mark_threshold_bytes: self.faces.mark_threshold.bytes,
             mark_interval: Duration::from_nanos(self.faces.mark_interval.ns),
+            reliability: self.faces.reliability,
             discipline: self.faces.discipline.0,
             idle_timeout: Duration::from_nanos(self.faces.idle_timeout.ns),
             stall_timeout: Duration::from_nanos(self.faces.stall_timeout.ns),
@@ -722,6 +727,7 @@ impl FileConfig {
                 permanent: face.persistency == PersistencyName::Permanent,
                 mtu: face.mtu,
                 congestion_marking: face.congestion_marking,
+                reliability: face.reliability,
                 discipline: face.discipline.map(|text| text.0),
                 routes,
             })

@@ -125,6 +125,7 @@ impl Nodes {
             is_local: false,
             transport: Transport::Udp,
             mtu: 9000,
+            reliability: false,
         });
         self.links.len() - 1
     }

@@ -27,6 +27,8 @@ impl LinkConfig {
                 keep_incoming_face: false,
                 partials_max: 256,
                 partial_bytes_max: 1 << 20,
+                reliability: false,
+                unacknowledged_bytes_max: 8 << 20,
                 sequence_start: 0,
             },
             egress: EgressConfig {

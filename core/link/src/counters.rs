@@ -53,6 +53,8 @@ link_drops! {
     ReassemblyTimeout = "reassembly-timeout",
     /// The packet idle longest in reassembly made room for another.
     ReassemblyFull = "reassembly-full",
+    /// A frame of this Sequence was received before: its acknowledgement was lost or late.
+    SequenceDuplicate = "sequence-duplicate",
     /// The egress queue is full.
     QueueFull = "egress-queue-full",
     /// All egress queues together are full, and this one is among the longest: its newest frame
@@ -130,6 +132,15 @@ pub struct LinkCounters {
     pub fragmented: u64,
     /// Congestion marks this link set.
     pub marks_set: u64,
+    /// Frames that the other end acknowledged (NDNLPv2 reliability).
+    pub acknowledged: u64,
+    /// Frames sent again, each time.
+    pub retransmitted: u64,
+    /// Packets of which a frame was lost each time it was sent.
+    pub given_up: u64,
+    /// Frames sent once only although reliability is on: there is no room to keep them, or the
+    /// other end acknowledges nothing.
+    pub unprotected: u64,
     /// Drops by reason.
     pub drops: DropCounters,
 }

@@ -60,12 +60,16 @@ impl Frame {
         usize::from(self.prefix_len) + self.payload.len()
     }
 
-    /// Copies a payload out of the block that it lies in, if that is more than twice its size: the
-    /// block is free then.
     pub(crate) fn detach(&mut self, pool: &mut Pool) {
-        if self.payload.held_bytes() > 2 * Pool::footprint(self.payload.len()) {
-            self.payload = pool.copy(&self.payload);
-        }
+        detach(&mut self.payload, pool);
+    }
+}
+
+/// Copies a payload out of the block that it lies in, if that is more than twice its size: the
+/// block is free then.
+pub(crate) fn detach(payload: &mut Packet, pool: &mut Pool) {
+    if payload.held_bytes() > 2 * Pool::footprint(payload.len()) {
+        *payload = pool.copy(payload);
     }
 }
 

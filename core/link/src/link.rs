@@ -2,7 +2,7 @@ use weir_base::{Instant, Packet, Pool};
 use weir_wire::lp::{HopSignal, LpHeader};
 use weir_wire::tlv;
 
-use crate::codec::{Decoder, Encoder, Received};
+use crate::codec::{Decoder, Encoder, Received, Reliability};
 use crate::config::LinkConfig;
 use crate::counters::{LinkCounters, LinkDrop};
 use crate::egress::{Context, Egress, Outgoing, PacketKind};
@@ -42,6 +42,7 @@ impl Link {
     pub fn set_config(&mut self, config: LinkConfig) {
         let is_other = config.egress.discipline != self.config.egress.discipline;
         self.config = config.sane();
+        self.encoder.turn_reliability(self.config.codec.reliability);
         if is_other {
             let (egress, context) = self.egress();
             egress.change_discipline(context);
@@ -64,8 +65,13 @@ impl Link {
         self.counters.in_frames += 1;
         self.counters.in_bytes += frame.len() as u64;
         self.last_received = Some(now);
-        let counters = &mut self.counters;
-        match self.decoder.decode(now, frame, pool, &self.config.codec, counters) {
+        let Self { config, counters, decoder, encoder, .. } = self;
+        let reliability = encoder.reliability();
+        let received = decoder.decode(now, frame, pool, &config.codec, reliability, counters);
+        if self.is_reliable() {
+            self.push_due(now);
+        }
+        match received {
             Ok(received) => {
                 if let Received::Packet { header, packet } = &received {
                     self.egress.on_received(now, kind_of(header, packet), packet);
@@ -119,6 +125,25 @@ impl Link {
         let frame = Encoder::encode_signal(&self.config.codec, signal);
         let result = frame.and_then(|frame| self.egress.push(frame, &self.config.egress));
         self.counted(result)
+    }
+
+    /// Whether lost frames are sent again here. A received frame may then make others ready to be
+    /// sent, and change [`next_wakeup`](Self::next_wakeup).
+    #[inline]
+    pub fn is_reliable(&self) -> bool {
+        self.encoder.reliability_state().is_some()
+    }
+
+    /// Makes ready what reliability wants to send by now: lost frames again, Acks alone.
+    fn push_due(&mut self, now: Instant) {
+        loop {
+            let Self { config, counters, encoder, egress, .. } = self;
+            let Some(reliability) = encoder.reliability() else { return };
+            let Some(frame) = reliability.next_due(now, &config.codec, counters) else { return };
+            // A frame without room is lost once more.
+            let result = egress.push(frame, &config.egress);
+            let _counted = self.counted(result);
+        }
     }
 
     fn counted(&mut self, result: Result<(), LinkDrop>) -> Result<(), LinkDrop> {
@@ -191,23 +216,33 @@ impl Link {
     }
 
     /// Moves queued packets out of blocks that are much larger than they. To be called when the
-    /// socket takes no more: an Interest of 40 octets would else hold a whole receive block for as
-    /// long as it waits. Each frame is looked at once.
+    /// socket takes no more, or where the link [is reliable](Self::is_reliable): an Interest of 40
+    /// octets would else hold a whole receive block for as long as it waits. Each frame is looked
+    /// at once.
     pub fn detach_frames(&mut self, pool: &mut Pool) {
         self.egress.detach(pool);
+        if let Some(reliability) = self.encoder.reliability() {
+            reliability.detach(pool);
+        }
     }
 
     /// Octets of memory that the egress takes, about, when its frames are
-    /// [detached](Self::detach_frames).
+    /// [detached](Self::detach_frames), those that may have to be sent again among them.
     #[inline]
     pub fn egress_memory_bytes(&self) -> u64 {
-        self.egress.memory_bytes()
+        let reliability = self.encoder.reliability_state();
+        self.egress.memory_bytes() + reliability.map_or(0, Reliability::memory_bytes)
     }
 
     /// Drops the newest of what waits, as [`LinkDrop::EgressMemory`], until the egress takes
-    /// `bytes_max` octets or less. On a stream the oldest frame stays whatever it takes: the socket
-    /// may have sent a part of it.
+    /// `bytes_max` octets or less. What is kept for retransmission gives way first. On a stream the
+    /// oldest frame stays whatever it takes: the socket may have sent a part of it.
     pub fn shed_egress(&mut self, bytes_max: u64, is_stream: bool) {
+        if self.egress_memory_bytes() > bytes_max
+            && let Some(reliability) = self.encoder.reliability()
+        {
+            reliability.forget(&mut self.counters);
+        }
         let kept_frames = usize::from(is_stream);
         while self.egress.memory_bytes() > bytes_max && self.egress.drop_newest(kept_frames) {
             self.counters.drops.count(LinkDrop::EgressMemory);
@@ -241,14 +276,20 @@ impl Link {
 
     /// When [`poll`](Self::poll) should be called next; may be early, never late.
     pub fn next_wakeup(&self) -> Option<Instant> {
-        let codec = self.decoder.next_wakeup();
-        codec.into_iter().chain(self.egress.next_wakeup()).min()
+        let codec = self.decoder.next_wakeup().into_iter().chain(self.egress.next_wakeup()).min();
+        match self.encoder.reliability_state() {
+            None => codec,
+            Some(reliability) => codec.into_iter().chain(reliability.next_wakeup()).min(),
+        }
     }
 
     /// The time has come: gives up packets in reassembly that no further fragment came for, and
-    /// makes ready what the discipline held back until now.
+    /// makes ready what the discipline held back until now, and what reliability wants to send.
     pub fn poll(&mut self, now: Instant) {
         self.decoder.poll(now, &mut self.counters.drops);
+        if self.is_reliable() {
+            self.push_due(now);
+        }
         let (egress, context) = self.egress();
         egress.poll(now, context);
     }

@@ -1,4 +1,5 @@
 mod bounds;
+mod reliability;
 
 use std::string::ToString;
 use std::vec;

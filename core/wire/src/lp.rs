@@ -211,8 +211,26 @@ impl LpHeader {
         fragment_len: usize,
         out: &mut [u8; LP_PREFIX_MAX],
     ) -> usize {
+        self.encode_prefix_with_acks(framing, &[], fragment_len, out)
+    }
+
+    /// As [`LpHeader::encode_prefix`], with an Ack field for each number in `acks`, of 12 octets.
+    ///
+    /// # Panics
+    /// If all that does not fit into [`LP_PREFIX_MAX`] octets.
+    #[inline]
+    pub fn encode_prefix_with_acks(
+        &self,
+        framing: &LpFraming,
+        acks: &[u64],
+        fragment_len: usize,
+        out: &mut [u8; LP_PREFIX_MAX],
+    ) -> usize {
         let mut fields = Fields { octets: [0; LP_PREFIX_MAX], size: 0 };
         self.write_before_acks(framing, &mut fields);
+        for ack in acks {
+            fields.tlv(tlv::LP_ACK, &ack.to_be_bytes());
+        }
         self.write_after_acks(framing, &mut fields);
         fields.header(tlv::LP_FRAGMENT, fragment_len);
         out[0] = tlv::LP_PACKET as u8;

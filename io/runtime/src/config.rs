@@ -128,6 +128,8 @@ pub struct FaceDefaults {
     pub mark_threshold_bytes: u64,
     /// Base interval between marks (NFD: 100 ms).
     pub mark_interval: Duration,
+    /// Whether UDP faces send again what was lost (NDNLPv2 reliability; NFD: not by default).
+    pub reliability: bool,
     /// In which order and when packets leave a face.
     pub discipline: DisciplineConfig,
     /// On-demand UDP faces close after this much silence (NFD: 600 s).
@@ -144,6 +146,7 @@ impl Default for FaceDefaults {
             congestion_marking: true,
             mark_threshold_bytes: 65536,
             mark_interval: Duration::from_millis(100),
+            reliability: false,
             discipline: DisciplineConfig::default(),
             idle_timeout: Duration::from_secs(600),
             stall_timeout: Duration::from_secs(60),
@@ -163,6 +166,8 @@ pub struct StaticFace {
     pub mtu: Option<usize>,
     /// Overrides [`FaceDefaults::congestion_marking`].
     pub congestion_marking: Option<bool>,
+    /// Overrides [`FaceDefaults::reliability`], for UDP.
+    pub reliability: Option<bool>,
     /// Overrides [`FaceDefaults::discipline`].
     pub discipline: Option<DisciplineConfig>,
     /// Routes over this face: prefix and cost.

@@ -14,6 +14,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use weir_base::{Counter, CounterKind, Counters};
 use weir_forward::{DropReason, LatencyHistogram};
+use weir_link::LinkDrop;
 
 use crate::error::StartError;
 use crate::mailbox::ControlSender;
@@ -88,6 +89,13 @@ struct FaceOctets {
     face: u64,
     remote: String,
     direction: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct FaceOutcome {
+    face: u64,
+    remote: String,
+    outcome: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -194,6 +202,21 @@ impl SnapshotCollector {
             (Face { face: face.id.0, remote: face.uri.clone() }, face.counters.marks_set)
         });
         counters(encoder, "congestion_marks", "Congestion marks set, by face", marks)?;
+        let reliability = self.0.faces.iter().flat_map(|face| {
+            let c = &face.counters;
+            let rows = [
+                ("acknowledged", c.acknowledged),
+                ("retransmitted", c.retransmitted),
+                ("given-up", c.given_up),
+                ("unprotected", c.unprotected),
+                ("duplicate", c.drops[LinkDrop::SequenceDuplicate]),
+            ];
+            rows.into_iter().filter(|&(_, count)| count > 0).map(|(outcome, count)| {
+                (FaceOutcome { face: face.id.0, remote: face.uri.clone(), outcome }, count)
+            })
+        });
+        let help = "Frames of link reliability by face and outcome; those given up are packets";
+        counters(encoder, "reliability", help, reliability)?;
         let mut queues = encoder.encode_descriptor(
             "egress_queue_bytes",
             "Octets waiting to be sent, by face",
@@ -269,7 +292,8 @@ mod tests {
     #[test]
     fn text_names_faces_drops_sizes_and_latency() {
         let mut snapshot = Snapshot::default();
-        let mut counters = LinkCounters { in_data: 7, out_bytes: 99, ..Default::default() };
+        let mut counters =
+            LinkCounters { in_data: 7, out_bytes: 99, retransmitted: 3, ..Default::default() };
         counters.drops.count(weir_link::LinkDrop::QueueFull);
         snapshot.add_link_drops(counters.drops.iter().map(|(_, count)| count));
         snapshot.faces.push(FaceSnapshot {
@@ -291,6 +315,7 @@ mod tests {
             format!("weir_packets_total{{{face},direction=\"in\",kind=\"data\"}} 7"),
             format!("weir_octets_total{{{face},direction=\"out\"}} 99"),
             format!("weir_egress_queue_bytes{{{face}}} 5"),
+            format!("weir_reliability_total{{{face},outcome=\"retransmitted\"}} 3"),
             "weir_drops_total{layer=\"link\",reason=\"egress-queue-full\"} 1".into(),
             "weir_drops_total{layer=\"forward\",reason=\"pit-full\"} 0".into(),
             "weir_pit_entries 0".into(),

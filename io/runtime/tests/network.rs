@@ -2,14 +2,15 @@
 
 mod common;
 
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::time::Duration;
 
 use common::{Got, Peer, TestRouter, content_of, data, interest, name, name_of, response_of};
+use weir_link::LinkDrop;
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, FacePersistency};
 use weir_runtime::StaticFace;
-use weir_wire::{LpView, NackReason};
+use weir_wire::{LpFraming, LpHeader, LpView, NackReason};
 
 fn create_face(uri: &str, persistency: FacePersistency) -> ControlParameters {
     ControlParameters {
@@ -172,6 +173,7 @@ fn static_faces_join_two_routers() {
                 permanent: true,
                 mtu: None,
                 congestion_marking: None,
+                reliability: None,
                 discipline: None,
                 routes: vec![(name("/"), 0)],
             }];
@@ -191,6 +193,78 @@ fn static_faces_join_two_routers() {
     }
 }
 
+/// Two routers whose faces send again what was lost, and a neighbour on a bare socket that loses.
+#[test]
+fn lost_frames_are_sent_again() {
+    let far = TestRouter::start_with(|config| {
+        config.face_defaults.reliability = true;
+        config.face_defaults.udp_mtu = Some(1420);
+    });
+    let mut producer = far.unix();
+    producer.register("/far");
+    let deaf = UdpSocket::bind("127.0.0.1:0").unwrap();
+    deaf.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    let neighbours = [(far.address("udp4"), "/far"), (deaf.local_addr().unwrap(), "/deaf")];
+    let near = TestRouter::start_with(|config| {
+        let faces = neighbours.iter().map(|(address, prefix)| StaticFace {
+            uri: format!("udp4://{address}"),
+            permanent: true,
+            mtu: Some(1420),
+            congestion_marking: None,
+            reliability: Some(true),
+            discipline: None,
+            routes: vec![(name(prefix), 0)],
+        });
+        config.static_faces = faces.collect();
+    });
+    near.wait_until("the faces are there", |snapshot| {
+        snapshot.faces.len() == 2 && snapshot.router.fib_entries >= 3
+    });
+    let mut consumer = near.unix();
+    consumer.send(&interest("/far/1"));
+    producer.got().interest();
+    producer.send(&data("/far/1", &[7; 8000]));
+    assert_eq!(content_of(&consumer.got().data()), [7; 8000]);
+    // The Interest, and the fragments of the Data.
+    near.wait_until("the far router acknowledges", |snapshot| {
+        snapshot.faces.iter().any(|face| face.counters.acknowledged == 1)
+    });
+    far.wait_until("the near router acknowledges", |snapshot| {
+        snapshot.faces.iter().any(|face| face.counters.acknowledged == 6)
+    });
+
+    consumer.send(&interest("/deaf/1"));
+    let mut datagram = [0; 2000];
+    let mut frame = || {
+        let (len, from) = deaf.recv_from(&mut datagram).unwrap();
+        (LpView::decode(&datagram[..len]).unwrap().framing, from)
+    };
+    let ((first, _), (second, router)) = (frame(), frame());
+    assert_eq!(first.sequence, second.sequence);
+    assert_eq!((first.tx_sequence, second.tx_sequence), (Some(0), Some(1)));
+    let answer = data("/deaf/1", b"heard");
+    let framing = LpFraming { sequence: Some(8), tx_sequence: Some(9), ..LpFraming::BARE };
+    // The Acks of all that may have been sent by now.
+    let answer = LpHeader::default().encode(&framing, &[1, 2, 3], Some(&answer));
+    deaf.send_to(&answer, router).unwrap();
+    deaf.send_to(&answer, router).unwrap();
+    assert_eq!(content_of(&consumer.got().data()), b"heard");
+    loop {
+        let len = deaf.recv(&mut datagram).unwrap();
+        let idle = LpView::decode(&datagram[..len]).unwrap();
+        if idle.fragment.is_none() {
+            assert!(idle.acks().all(|ack| ack == 9));
+            break;
+        }
+    }
+    near.wait_until("it is acknowledged, and a duplicate dropped", |snapshot| {
+        snapshot.faces.iter().any(|face| {
+            let duplicates = face.counters.drops[LinkDrop::SequenceDuplicate];
+            (face.counters.acknowledged, duplicates) == (1, 1)
+        })
+    });
+}
+
 /// Interests that the face's discipline holds back leave when the packet thread's timer is due:
 /// nothing else would make it look at the face again.
 #[test]
@@ -206,6 +280,7 @@ fn interests_beyond_the_rate_of_a_face_leave_later() {
                 permanent: true,
                 mtu: None,
                 congestion_marking: None,
+                reliability: None,
                 discipline: Some("interest-rate interests_per_s=100 burst=1".parse().unwrap()),
                 routes: vec![(name("/"), 0)],
             }];

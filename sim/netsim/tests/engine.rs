@@ -96,6 +96,31 @@ fn whole_objects_come_through_fragments_and_loss() {
     assert_eq!(completed, 10);
 }
 
+/// Interests that are asked once, over a link that loses one frame of a hundred: most losses are of
+/// one of the three fragments of a Data.
+#[test]
+fn a_reliable_link_loses_nothing() {
+    let lost = [false, true].map(|reliability| {
+        let mut builder = Builder::new(3, 4 * S);
+        let lossy = LinkConfig {
+            rate_bps: Some(50_000_000),
+            delay_ns: 5 * MS,
+            loss: weir_netem::Loss::Independent { probability: 0.01 },
+            ..LinkConfig::default()
+        };
+        let (a, b) = (builder.router(RouterPlan::default()), builder.router(RouterPlan::default()));
+        let link = builder.link(a, b, &lossy);
+        builder.plan.links[link].reliability = reliability;
+        let content = names("/p", Popularity::Sequential { objects: 10_000 }, 4000, 4000);
+        builder.consumer(a, consumer(content.clone(), poisson(500.0)));
+        builder.producer(b, producer(content));
+        let (_, events) = run(&builder.plan);
+        let sent = count(&events, |kind| matches!(kind, EventKind::InterestSent { .. }));
+        sent - count(&events, |kind| matches!(kind, EventKind::DataReceived { .. }))
+    });
+    assert!(lost[0] > 30 && lost[1] == 0, "{lost:?}");
+}
+
 /// What a consumer received, in order.
 fn received(events: &[Event]) -> Vec<(u32, u64, u64)> {
     let data = events.iter().filter_map(|event| match event.kind {

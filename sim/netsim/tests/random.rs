@@ -365,6 +365,9 @@ fn plan(seed: u64) -> Plan {
         let fault = draw.fault(builder.plan.links.len(), routers.len());
         builder.fault(at_ns, fault);
     }
+    for link in builder.plan.links.iter_mut().filter(|link| !link.is_local) {
+        link.reliability = draw.one_in(3);
+    }
     builder.plan
 }
 

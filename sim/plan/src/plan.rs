@@ -196,6 +196,9 @@ pub struct LinkPlan {
     pub transport: Transport,
     /// Octets of a datagram at most.
     pub mtu: usize,
+    /// Both ends send again what the link lost (NDNLPv2 reliability); of datagrams alone.
+    #[serde(default)]
+    pub reliability: bool,
 }
 
 /// What carries a link in the real arm.

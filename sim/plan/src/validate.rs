@@ -168,6 +168,10 @@ fn check_links(plan: &Plan) -> Result<(), PlanError> {
             );
             return Err(value(&place, "mtu", problem));
         }
+        if link.reliability && link.transport != Transport::Udp {
+            let problem = "is for links that lose frames: those over UDP";
+            return Err(value(&place, "reliability", problem));
+        }
         let check = |config: &LinkConfig, key| {
             config.check().map_err(|error| value(&place, key, error.to_string()))
         };

@@ -64,6 +64,9 @@ struct Settings {
     /// Largest datagram in octets, for UDP; larger packets are sent in pieces
     #[arg(long)]
     mtu: Option<u64>,
+    /// Whether lost packets are sent again, for UDP; the other router must have it on, too
+    #[arg(long, value_name = "ON|OFF")]
+    reliability: Option<Switch>,
     /// Whether packets are marked when they have to queue
     #[arg(long, value_name = "ON|OFF")]
     congestion_marking: Option<Switch>,
@@ -97,10 +100,14 @@ impl Settings {
             Persistency::Permanent => FacePersistency::Permanent,
         });
         parameters.mtu = self.mtu;
-        if let Some(switch) = self.congestion_marking {
-            let flag = face_flags::CONGESTION_MARKING;
-            parameters.flags = Some(if switch == Switch::On { flag } else { 0 });
-            parameters.mask = Some(flag);
+        for (switch, flag) in [
+            (self.reliability, face_flags::LP_RELIABILITY),
+            (self.congestion_marking, face_flags::CONGESTION_MARKING),
+        ] {
+            let Some(switch) = switch else { continue };
+            let is_on = u64::from(switch == Switch::On);
+            parameters.flags = Some(parameters.flags.unwrap_or(0) | (flag * is_on));
+            parameters.mask = Some(parameters.mask.unwrap_or(0) | flag);
         }
         parameters.base_congestion_marking_interval_ns =
             self.marking_interval.map(|interval| interval.ns);

@@ -4,6 +4,7 @@ use weir_wire::{DecodeError, tlv};
 
 use super::config::CodecConfig;
 use super::reassembly::{Extras, Fragment, Reassembly};
+use super::reliability::Reliability;
 use crate::counters::{DropCounters, LinkCounters, LinkDrop};
 
 /// What became of one received frame.
@@ -36,18 +37,23 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
+    /// `reliability` is that of the link, where it is on.
     pub(crate) fn decode(
         &mut self,
         now: Instant,
         frame: Packet,
         pool: &mut Pool,
         config: &CodecConfig,
+        reliability: Option<&mut Reliability>,
         counters: &mut LinkCounters,
     ) -> Result<Received, LinkDrop> {
         if is_network_packet(&frame) {
             return deliver(LpHeader::default(), Extras::default(), frame, config, counters);
         }
         let view = LpView::decode(&frame).map_err(drop_of)?;
+        if let Some(reliability) = reliability {
+            reliability.on_frame(now, &view, counters)?;
+        }
         let Some(octets) = view.fragment else {
             return Ok(view.signal.map_or(Received::Idle, Received::Signal));
         };

@@ -1,20 +1,47 @@
-use weir_base::Packet;
+use alloc::boxed::Box;
+
+use weir_base::{Instant, Packet};
 use weir_wire::PACKET_SIZE_MAX;
 use weir_wire::lp::{HopSignal, LP_PREFIX_MAX, LpFraming, LpHeader};
 
 use super::config::{CodecConfig, FRAGMENT_COUNT_MAX};
-use crate::counters::LinkDrop;
+use super::reliability::{Piece, Reliability};
+use crate::counters::{LinkCounters, LinkDrop};
 use crate::frame::Frame;
 
 /// From packets to frames.
 #[derive(Debug)]
 pub(crate) struct Encoder {
     sequence_next: u64,
+    /// On faces that have it on.
+    reliability: Option<Box<Reliability>>,
 }
 
 impl Encoder {
     pub(crate) fn new(config: &CodecConfig) -> Self {
-        Self { sequence_next: config.sequence_start }
+        let mut encoder = Self { sequence_next: config.sequence_start, reliability: None };
+        encoder.turn_reliability(config.reliability);
+        encoder
+    }
+
+    /// Turns reliability on or off. What it knows of is lost when it goes off.
+    pub(crate) fn turn_reliability(&mut self, is_on: bool) {
+        match is_on {
+            true => drop(self.reliability.get_or_insert_default()),
+            false => self.reliability = None,
+        }
+    }
+
+    /// The link's reliability, where it is on.
+    #[inline]
+    pub(crate) fn reliability(&mut self) -> Option<&mut Reliability> {
+        self.reliability.as_deref_mut()
+    }
+
+    /// As [`Self::reliability`], to look at.
+    #[inline]
+    pub(crate) fn reliability_state(&self) -> Option<&Reliability> {
+        self.reliability.as_deref()
     }
 
     /// Gives the frames of one packet to `push`, and how many there are: several where it must be
@@ -22,14 +49,19 @@ impl Encoder {
     /// face has none.
     pub(crate) fn encode(
         &mut self,
+        now: Instant,
         config: &CodecConfig,
         mut header: LpHeader,
         packet: &Packet,
+        counters: &mut LinkCounters,
         mut push: impl FnMut(Frame),
     ) -> Result<u64, LinkDrop> {
         if !config.local_fields {
             header.incoming_face = None;
             header.next_hop_face = None;
+        }
+        if self.reliability.is_some() {
+            return self.encode_fragments(now, config, &header, packet, counters, push);
         }
         // NFD closes a stream on a frame beyond the largest packet, though it sends such frames.
         if let Some(frame) = single_frame(&header, packet, config.mtu.min(PACKET_SIZE_MAX)) {
@@ -37,7 +69,7 @@ impl Encoder {
             return Ok(1);
         }
         if config.fragmentation {
-            return self.encode_fragments(config.mtu, &header, packet, push);
+            return self.encode_fragments(now, config, &header, packet, counters, push);
         }
         // What is only advice must never cost a packet that fits without it.
         header.congestion_mark = 0;
@@ -59,32 +91,19 @@ impl Encoder {
         Ok(Frame::bare(Packet::from(octets)))
     }
 
-    /// Network-layer fields go into fragment 0 alone, as in NFD.
+    /// Network-layer fields go into fragment 0 alone, as in NFD. With reliability a packet that
+    /// needs not be cut is one fragment of one: each has a Sequence and room for a TxSequence.
     fn encode_fragments(
         &mut self,
-        mtu: usize,
+        now: Instant,
+        config: &CodecConfig,
         header: &LpHeader,
         packet: &Packet,
+        counters: &mut LinkCounters,
         mut push: impl FnMut(Frame),
     ) -> Result<u64, LinkDrop> {
-        let mut scratch = [0; LP_PREFIX_MAX];
         let rest = LpHeader::default();
-        let longest = LpFraming {
-            sequence: Some(u64::MAX),
-            frag_index: FRAGMENT_COUNT_MAX - 1,
-            frag_count: FRAGMENT_COUNT_MAX,
-            ..LpFraming::BARE
-        };
-        let first_prefix = header.encode_prefix(&longest, mtu, &mut scratch);
-        let next_prefix = rest.encode_prefix(&longest, mtu, &mut scratch);
-        if first_prefix >= mtu || next_prefix >= mtu {
-            return Err(LinkDrop::TooLargeForMtu);
-        }
-        let (first_len, next_len) = ((mtu - first_prefix).min(packet.len()), mtu - next_prefix);
-        let count = 1 + (packet.len() - first_len).div_ceil(next_len) as u64;
-        if count > FRAGMENT_COUNT_MAX {
-            return Err(LinkDrop::TooLargeForMtu);
-        }
+        let (count, first_len, next_len) = self.cuts(config, header, &rest, packet.len())?;
         let (mut start, mut end) = (0, first_len);
         for index in 0..count {
             let fields = if index == 0 { header } else { &rest };
@@ -95,12 +114,56 @@ impl Encoder {
                 ..LpFraming::BARE
             };
             self.sequence_next = self.sequence_next.wrapping_add(1);
-            let prefix_len = fields.encode_prefix(&framing, end - start, &mut scratch);
-            push(Frame::new(&scratch[..prefix_len], packet.slice(start..end)));
+            let octets = packet.slice(start..end);
+            push(match &mut self.reliability {
+                None => frame_of(fields, &framing, octets),
+                Some(reliability) => {
+                    let piece = Piece { header: fields.clone(), framing, octets };
+                    reliability.first_frame(now, config, piece, counters)
+                }
+            });
             (start, end) = (end, (end + next_len).min(packet.len()));
         }
         Ok(count)
     }
+
+    /// How many fragments a packet of `len` octets needs, and the octets in the first and in each
+    /// of the others but the last.
+    fn cuts(
+        &self,
+        config: &CodecConfig,
+        first: &LpHeader,
+        rest: &LpHeader,
+        len: usize,
+    ) -> Result<(u64, usize, usize), LinkDrop> {
+        let mtu = config.mtu;
+        let mut scratch = [0; LP_PREFIX_MAX];
+        let mut framing = LpFraming { sequence: Some(u64::MAX), ..LpFraming::BARE };
+        if self.reliability.is_some() {
+            framing.tx_sequence = Some(u64::MAX);
+            if first.encode_prefix(&framing, len, &mut scratch) + len <= mtu {
+                return Ok((1, len, len));
+            }
+        }
+        (framing.frag_index, framing.frag_count) = (FRAGMENT_COUNT_MAX - 1, FRAGMENT_COUNT_MAX);
+        let first_prefix = first.encode_prefix(&framing, mtu, &mut scratch);
+        let next_prefix = rest.encode_prefix(&framing, mtu, &mut scratch);
+        if first_prefix >= mtu || next_prefix >= mtu {
+            return Err(LinkDrop::TooLargeForMtu);
+        }
+        let (first_len, next_len) = ((mtu - first_prefix).min(len), mtu - next_prefix);
+        let count = 1 + (len - first_len).div_ceil(next_len) as u64;
+        if count > FRAGMENT_COUNT_MAX {
+            return Err(LinkDrop::TooLargeForMtu);
+        }
+        Ok((count, first_len, next_len))
+    }
+}
+
+fn frame_of(header: &LpHeader, framing: &LpFraming, octets: Packet) -> Frame {
+    let mut prefix = [0; LP_PREFIX_MAX];
+    let prefix_len = header.encode_prefix(framing, octets.len(), &mut prefix);
+    Frame::new(&prefix[..prefix_len], octets)
 }
 
 /// The packet in one frame, unless that exceeds the MTU.

@@ -2,8 +2,10 @@
 
 mod config;
 mod decode;
+mod duplicates;
 mod encode;
 mod reassembly;
+mod reliability;
 
 #[cfg(test)]
 pub(crate) use config::FRAGMENT_COUNT_MAX;
@@ -11,3 +13,4 @@ pub use config::{CodecConfig, MTU_MIN};
 pub(crate) use decode::Decoder;
 pub use decode::Received;
 pub(crate) use encode::Encoder;
+pub(crate) use reliability::Reliability;

@@ -5,7 +5,7 @@ use weir_base::{Instant, Packet, PacketMut, Pool};
 use weir_wire::PACKET_SIZE_MAX;
 use weir_wire::lp::{LpFraming, LpHeader};
 
-use super::config::{CodecConfig, FRAGMENT_COUNT_MAX, REASSEMBLY_TIMEOUT_NS};
+use super::config::{CodecConfig, FRAGMENT_COUNT_MAX};
 use crate::counters::{DropCounters, LinkDrop};
 
 /// Octets of memory of a partial packet beside its buffer and its early fragments.
@@ -100,7 +100,7 @@ impl Reassembly {
         let sequence = sequence.ok_or(LinkDrop::FragmentUnnumbered)?;
         let id = sequence.wrapping_sub(index);
         let (index, count) = (index as u32, count as u32);
-        let deadline = now.plus_ns(REASSEMBLY_TIMEOUT_NS);
+        let deadline = now.plus_ns(config.reassembly_timeout_ns());
         let known = self.ids.iter().rposition(|&known| known == id);
         if let Some(at) = known {
             if self.partials[at].frag_count != count {

@@ -1,4 +1,4 @@
-use weir_base::Packet;
+use weir_base::{Instant, Packet};
 use weir_wire::lp::LpHeader;
 
 use super::marking::MarkingConfig;
@@ -27,6 +27,7 @@ pub(crate) struct Outgoing {
 
 /// Where a discipline puts the packets that may leave: encodes them into frames for the socket.
 pub(crate) struct Outlet<'a> {
+    pub(crate) now: Instant,
     pub(crate) codec: &'a CodecConfig,
     pub(crate) encoder: &'a mut Encoder,
     pub(crate) ready: &'a mut Ready,
@@ -44,9 +45,10 @@ impl Outlet<'_> {
 
     /// The packet may leave.
     pub(crate) fn send(&mut self, outgoing: Outgoing) -> Result<(), LinkDrop> {
-        let Self { codec, encoder, ready, counters, .. } = self;
+        let Self { now, codec, encoder, ready, counters, .. } = self;
         let Outgoing { header, packet, .. } = outgoing;
-        let fragments = encoder.encode(codec, header, &packet, |frame| ready.push(frame))?;
+        let push = |frame| ready.push(frame);
+        let fragments = encoder.encode(*now, codec, header, &packet, counters, push)?;
         counters.fragmented += u64::from(fragments > 1);
         Ok(())
     }

@@ -153,6 +153,7 @@ impl Egress {
     fn outlet<'a>(&'a mut self, context: Context<'a>) -> (&'a mut AnyDiscipline, Outlet<'a>) {
         let Context { codec, config, encoder, counters } = context;
         let out = Outlet {
+            now: self.now,
             codec,
             encoder,
             ready: &mut self.ready,

@@ -171,12 +171,20 @@ fn changes(parameters: &ControlParameters) -> FaceChanges {
 /// The fields of faces/update that this face cannot take, if there are any.
 fn bad_update(face: &FaceInfo, parameters: &ControlParameters) -> Option<ControlParameters> {
     let mut bad = ControlParameters::default();
-    let wants_local_fields = parameters.flag(face_flags::LOCAL_FIELDS) == Some(true);
-    if wants_local_fields && face.scope != FaceScope::Local {
-        bad.flags = Some(face_flags::LOCAL_FIELDS);
-        bad.mask = Some(face_flags::LOCAL_FIELDS);
-    }
     let scheme = face_uri::scheme(&face.uri);
+    let is_datagram = matches!(scheme, "udp4" | "udp6" | "ether");
+    let mut bad_flags = 0;
+    for (flag, is_possible) in [
+        (face_flags::LOCAL_FIELDS, face.scope == FaceScope::Local),
+        (face_flags::LP_RELIABILITY, is_datagram),
+    ] {
+        if parameters.flag(flag) == Some(true) && !is_possible {
+            bad_flags |= flag;
+        }
+    }
+    if bad_flags != 0 {
+        (bad.flags, bad.mask) = (Some(bad_flags), Some(bad_flags));
+    }
     bad.face_persistency = parameters.face_persistency.filter(|wanted| {
         *wanted != face.persistency
             && match scheme {
@@ -185,7 +193,6 @@ fn bad_update(face: &FaceInfo, parameters: &ControlParameters) -> Option<Control
                 _ => true,
             }
     });
-    let is_datagram = matches!(scheme, "udp4" | "udp6" | "ether");
     bad.mtu = parameters.mtu.filter(|mtu| !is_datagram || *mtu < MTU_MIN);
     (bad != ControlParameters::default()).then_some(bad)
 }

@@ -408,6 +408,15 @@ fn changes_faces() {
     assert_eq!(body_of_bad.flags, Some(face_flags::LOCAL_FIELDS));
     assert_eq!((body_of_bad.mask, body_of_bad.mtu), (Some(face_flags::LOCAL_FIELDS), Some(10)));
 
+    // A Unix connection loses nothing.
+    let unix = parameters(|p| {
+        p.flags = Some(face_flags::LP_RELIABILITY);
+        p.mask = p.flags;
+    });
+    let response = harness.command(Command::FacesUpdate, &unix);
+    assert_eq!(response.code, 409, "{response:?}");
+    assert_eq!(response.body.unwrap().flags, Some(face_flags::LP_RELIABILITY));
+
     // Own face, as clients turn on local fields.
     let own = parameters(|p| {
         p.flags = Some(face_flags::LOCAL_FIELDS);

@@ -440,6 +440,7 @@ impl Control {
             persistency: Some(persistency),
             mtu: config.mtu.filter(|_| is_udp).map(|mtu| mtu as u64),
             congestion_marking: config.congestion_marking,
+            reliability: config.reliability.filter(|_| is_udp),
             ..FaceChanges::default()
         };
         let request =

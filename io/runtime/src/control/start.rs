@@ -211,7 +211,10 @@ pub(super) fn link_config(defaults: &FaceDefaults, base: LinkConfig) -> LinkConf
         marking,
         discipline: defaults.discipline,
     };
-    LinkConfig { codec: CodecConfig { sequence_start: random_u64(), ..base.codec }, egress }
+    // A link that cuts packets is one of datagrams.
+    let reliability = defaults.reliability && base.codec.fragmentation;
+    let codec = CodecConfig { sequence_start: random_u64(), reliability, ..base.codec };
+    LinkConfig { codec, egress }
 }
 
 /// From the system, without which a router cannot keep strangers from its hash tables.

@@ -42,6 +42,7 @@ impl FaceRecord {
         let mut flags = 0;
         for (is_set, bit) in [
             (self.link.codec.local_fields, face_flags::LOCAL_FIELDS),
+            (self.link.codec.reliability, face_flags::LP_RELIABILITY),
             (self.link.egress.marking.is_on, face_flags::CONGESTION_MARKING),
         ] {
             flags |= u64::from(is_set) * bit;
@@ -103,8 +104,11 @@ pub(super) fn apply_changes(
         }
         link.codec.local_fields = local_fields;
     }
-    if changes.reliability == Some(true) {
-        return unsupported("this router has no link reliability");
+    if let Some(reliability) = changes.reliability {
+        if reliability && !remote.is_datagram() {
+            return unsupported("only UDP faces lose frames that could be sent again");
+        }
+        link.codec.reliability = reliability;
     }
     if let Some(marking) = changes.congestion_marking {
         link.egress.marking.is_on = marking;
@@ -201,7 +205,11 @@ mod tests {
             FaceChanges { persistency: Some(FacePersistency::Permanent), ..Default::default() };
         assert!(refused(&fd, permanent));
         assert_eq!(udp.changed(&permanent).unwrap().0, FacePersistency::Permanent);
-        assert!(refused(&udp, FaceChanges { reliability: Some(true), ..Default::default() }));
+        let reliability = FaceChanges { reliability: Some(true), ..Default::default() };
+        assert!(udp.changed(&reliability).unwrap().1.codec.reliability);
+        assert!(refused(&tcp, reliability) && refused(&fd, reliability));
+        let off = FaceChanges { reliability: Some(false), ..Default::default() };
+        assert!(!tcp.changed(&off).unwrap().1.codec.reliability);
     }
 
     #[test]

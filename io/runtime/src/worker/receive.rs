@@ -126,6 +126,11 @@ impl Worker {
         };
         let received = face.link.receive(now, frame, &mut self.pool);
         let has_too_many_partials = self.memory.recount_reassembly(face);
+        if face.link.is_reliable() {
+            // Its timers are set when it is flushed.
+            self.mark_dirty(slot);
+        }
+        let Some(face) = self.faces.at(slot) else { return };
         match received {
             Received::Packet { header, packet } => {
                 let id = face.id;

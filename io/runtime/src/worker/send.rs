@@ -205,11 +205,11 @@ impl Worker {
                 return self.note_port_error(now, &error);
             }
         };
-        if is_blocked {
+        if is_blocked || face.link.is_reliable() {
             face.link.detach_frames(&mut self.pool);
-            if !mem::replace(&mut face.awaits_writable, true) {
-                port.blocked.push(slot);
-            }
+        }
+        if is_blocked && !mem::replace(&mut face.awaits_writable, true) {
+            port.blocked.push(slot);
         }
         let awaits = !port.blocked.is_empty();
         if port.awaits_writable == awaits {

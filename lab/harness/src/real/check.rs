@@ -67,6 +67,14 @@ pub(super) fn check(plan: &Plan) -> Result<(), RealError> {
         check_link(plan, index, link)?;
     }
     for (index, node) in plan.nodes.iter().enumerate() {
+        let app_link_of = |node| app_link(plan, node).filter(|_| !is_router(plan, node));
+        if app_link_of(index).is_some_and(|(link, _)| plan.links[link].reliability) {
+            return refuse(format!(
+                "the link of node `{}` has `reliability`, which routers have and programs have \
+                 not; run it with --arm sim",
+                node.name
+            ));
+        }
         if !is_router(plan, index) && app_link(plan, index).is_none() {
             return refuse(format!("node `{}` must have one link, to a router", node.name));
         }

@@ -172,11 +172,15 @@ impl Router {
         &mut self,
         uri: &FaceUri,
         mtu: Option<usize>,
+        reliability: bool,
     ) -> Result<(FaceId, String), RealError> {
+        let flag = weir_manage::face_flags::LP_RELIABILITY;
         let parameters = ControlParameters {
             uri: Some(uri.to_string()),
             face_persistency: Some(FacePersistency::Permanent),
             mtu: mtu.map(|mtu| mtu as u64),
+            flags: reliability.then_some(flag),
+            mask: reliability.then_some(flag),
             ..ControlParameters::default()
         };
         let what = format!("a face to {uri}");
@@ -184,7 +188,13 @@ impl Router {
             Ok(body) => body,
             // The other side was quicker.
             Err(CommandError::Refused(response)) if response.code == 409 => {
-                response.body.map(|body| *body).unwrap_or_default()
+                let body = response.body.map(|body| *body).unwrap_or_default();
+                let ControlParameters { flags, mask, .. } = parameters;
+                let (face_id, rest) = (body.face_id, ControlParameters::default());
+                let update = ControlParameters { face_id, flags, mask, ..rest };
+                let updated = self.client.command(Command::FacesUpdate, &update);
+                updated.map_err(|error| self.refused(&what, &error))?;
+                body
             }
             Err(error) => return Err(self.refused(&what, &error)),
         };

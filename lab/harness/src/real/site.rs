@@ -407,9 +407,10 @@ impl<'a> Site<'a> {
         index: usize,
         peer: SocketAddr,
     ) -> Result<(), RealError> {
-        let mtu = self.plan.links[index].mtu;
+        let link = &self.plan.links[index];
         let router = self.routers.get_mut(&node).expect("every router was started");
-        let (face, _) = router.create_face(&FaceUri::Udp(peer), Some(mtu))?;
+        let (face, _) =
+            router.create_face(&FaceUri::Udp(peer), Some(link.mtu), link.reliability)?;
         self.faces.insert((node, index), face);
         Ok(())
     }
@@ -418,7 +419,7 @@ impl<'a> Site<'a> {
         let link = &self.plan.links[index];
         let remote = FaceUri::Tcp(self.routers[&link.b].at.tcp);
         let router = self.routers.get_mut(&link.a).expect("every router was started");
-        let (face, local) = router.create_face(&remote, None)?;
+        let (face, local) = router.create_face(&remote, None, false)?;
         self.faces.insert((link.a, index), face);
         let router = self.routers.get_mut(&link.b).expect("every router was started");
         let deadline = Instant::now() + Duration::from_secs(5);

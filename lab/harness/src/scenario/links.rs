@@ -26,6 +26,7 @@ pub(super) struct LinkTable {
     transport: Option<Transport>,
     #[serde(deserialize_with = "mtu")]
     mtu: Option<usize>,
+    reliability: Option<bool>,
     local: Option<bool>,
 }
 
@@ -93,6 +94,7 @@ pub(super) struct LinkSettings {
     pub(super) config: LinkConfig,
     pub(super) transport: Transport,
     pub(super) mtu: usize,
+    pub(super) reliability: bool,
     pub(super) is_local: bool,
     pub(super) cost: Option<u32>,
 }
@@ -103,6 +105,7 @@ impl Default for LinkSettings {
             config: LinkConfig::default(),
             transport: Transport::Udp,
             mtu: MTU_DEFAULT,
+            reliability: false,
             is_local: false,
             cost: None,
         }
@@ -157,6 +160,7 @@ impl LinkSettings {
         config.reorder = table.reorder.or(config.reorder);
         settings.place(table)?;
         settings.mtu = table.mtu.unwrap_or(settings.mtu);
+        settings.reliability = table.reliability.unwrap_or(settings.reliability);
         settings.cost = table.cost.map(NonZeroU32::get).or(settings.cost);
         settings.config.check().map_err(|error| error.to_string())?;
         Ok(settings)

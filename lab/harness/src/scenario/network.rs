@@ -849,5 +849,6 @@ fn plan_link(a: usize, b: usize, settings: &LinkSettings) -> LinkPlan {
         is_local: settings.is_local,
         transport: settings.transport,
         mtu: settings.mtu,
+        reliability: settings.reliability,
     }
 }

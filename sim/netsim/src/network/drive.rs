@@ -49,7 +49,12 @@ impl Network {
             return Ok(());
         }
         let now = Instant::from_ns(self.now_ns);
-        match end.link.receive(now, arrived.frame, &mut self.pool) {
+        let received = end.link.receive(now, arrived.frame, &mut self.pool);
+        if end.link.is_reliable() {
+            self.flush(end_index, now);
+            self.schedule_link(end_index);
+        }
+        match received {
             Received::Packet { header, packet } => {
                 self.deliver(end_index, header, packet, observer)
             }
@@ -59,7 +64,7 @@ impl Network {
                 Ok(())
             }
             Received::Signal(signal) => {
-                end.had_signal = true;
+                self.ends[end_index as usize].had_signal = true;
                 self.note(node, face.0 as u32, Happened::Signal, bytes);
                 self.hand_to_all_shards(node, face, signal)
             }

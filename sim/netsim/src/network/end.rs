@@ -109,7 +109,9 @@ impl End {
     /// The face begins anew, as that of a router that crashed.
     pub(crate) fn restart(&mut self) {
         self.past = self.totals();
-        let config = self.link.config().clone();
+        let mut config = self.link.config().clone();
+        // As one that draws its first number: the other end remembers those of its former life.
+        config.codec.sequence_start = config.codec.sequence_start.wrapping_add(1 << 32);
         self.link = Link::new(config);
         self.answers.clear();
         self.poll = Moment::NEVER;
@@ -129,6 +131,10 @@ impl End {
 fn link_config(link: &LinkPlan) -> LinkConfig {
     match link.transport {
         Transport::Unix | Transport::Tcp => LinkConfig::stream(),
-        Transport::Udp => LinkConfig::datagram(link.mtu),
+        Transport::Udp => {
+            let mut config = LinkConfig::datagram(link.mtu);
+            config.codec.reliability = link.reliability;
+            config
+        }
     }
 }

@@ -42,6 +42,7 @@ fn plan() -> Plan {
         is_local: true,
         transport: Transport::Unix,
         mtu: 8800,
+        reliability: false,
     };
     Plan {
         seed: 1,

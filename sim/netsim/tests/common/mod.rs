@@ -67,6 +67,7 @@ impl Builder {
             is_local: true,
             transport: Transport::Unix,
             mtu: 8800,
+            reliability: false,
         });
         self.plan.links.len() - 1
     }
@@ -80,6 +81,7 @@ impl Builder {
             is_local: false,
             transport: Transport::Udp,
             mtu: 1400,
+            reliability: false,
         });
         self.plan.links.len() - 1
     }
