@@ -17,8 +17,8 @@ use weir_face::FaceUri;
 use weir_forward::{DataSource, NAME_COMPONENTS_MAX, PREFIX_COMPONENTS_MAX};
 use weir_options::{DisksOptions, StoreOptions};
 use weir_runtime::{
-    DisciplineConfig, FaceBounds, FaceDefaults, Listener, ManagementConfig, RuntimeConfig,
-    StaticFace, StrategyKind, THREADS_MAX, TrustAnchor, memory_bytes_least,
+    DisciplineConfig, FaceBounds, FaceDefaults, Listener, ManagementConfig, MarkingPolicy,
+    RuntimeConfig, StaticFace, StrategyKind, THREADS_MAX, TrustAnchor, memory_bytes_least,
 };
 use weir_wire::{Name, PACKET_SIZE_MAX};
 
@@ -116,6 +116,7 @@ pub(crate) struct FacesSection {
     pub(crate) queue_size_max: Size,
     pub(crate) udp_mtu: MtuChoice,
     pub(crate) congestion_marking: bool,
+    pub(crate) marking: MarkingText,
     pub(crate) mark_threshold: Size,
     #[serde(deserialize_with = "mark_interval")]
     pub(crate) mark_interval: Time,
@@ -154,6 +155,7 @@ impl Default for FacesSection {
             queue_size_max: Size { bytes: defaults.queue_bytes_max as u64 },
             udp_mtu: MtuChoice(defaults.udp_mtu),
             congestion_marking: defaults.congestion_marking,
+            marking: MarkingText(defaults.marking),
             mark_threshold: Size { bytes: defaults.mark_threshold_bytes },
             mark_interval: to_time(defaults.mark_interval),
             reliability: defaults.reliability,
@@ -217,6 +219,8 @@ pub(crate) struct FaceSection {
     pub(crate) congestion_marking: Option<bool>,
     #[serde(default)]
     pub(crate) reliability: Option<bool>,
+    #[serde(default)]
+    pub(crate) marking: Option<MarkingText>,
     #[serde(default)]
     pub(crate) discipline: Option<DisciplineText>,
 }
@@ -546,6 +550,18 @@ impl FromStr for LogFilter {
     }
 }
 
+/// A marking policy by its name and options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MarkingText(pub(crate) MarkingPolicy);
+
+impl FromStr for MarkingText {
+    type Err = <MarkingPolicy as FromStr>::Err;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
+}
+
 /// A queue discipline by its name and options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DisciplineText(pub(crate) DisciplineConfig);
@@ -568,7 +584,15 @@ macro_rules! deserialize_text {
     )*};
 }
 
-deserialize_text!(UnixChoice, UriText, Prefix, StrategyName, LogFilter, DisciplineText);
+deserialize_text!(
+    UnixChoice,
+    UriText,
+    Prefix,
+    StrategyName,
+    LogFilter,
+    MarkingText,
+    DisciplineText
+);
 
 impl FileConfig {
     /// Parses a configuration; `origin` (a path) begins the error.
@@ -704,6 +728,7 @@ impl FileConfig {
             udp_mtu: self.faces.udp_mtu.0,
             queue_bytes_max: usize::try_from(self.faces.queue_size_max.bytes).unwrap_or(usize::MAX),
             congestion_marking: self.faces.congestion_marking,
+            marking: self.faces.marking.0,
             mark_threshold_bytes: self.faces.mark_threshold.bytes,
             mark_interval: Duration::from_nanos(self.faces.mark_interval.ns),
             reliability: self.faces.reliability,
@@ -728,6 +753,7 @@ impl FileConfig {
                 mtu: face.mtu,
                 congestion_marking: face.congestion_marking,
                 reliability: face.reliability,
+                marking: face.marking.map(|text| text.0),
                 discipline: face.discipline.map(|text| text.0),
                 routes,
             })

@@ -3,7 +3,9 @@ use weir_wire::PACKET_SIZE_MAX;
 use weir_wire::lp::LP_PREFIX_MAX;
 
 use crate::codec::{CodecConfig, MTU_MIN};
-use crate::egress::{DisciplineConfig, EgressConfig, MarkingConfig};
+use crate::egress::{DisciplineConfig, EgressConfig, MarkingConfig, MarkingPolicy};
+
+const QUEUE_BYTES_MAX: u64 = 8 << 20;
 
 /// What one face's [`Link`](crate::Link) does and how much it may hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,11 +34,14 @@ impl LinkConfig {
                 sequence_start: 0,
             },
             egress: EgressConfig {
-                queue_bytes_max: 8 << 20,
+                queue_bytes_max: QUEUE_BYTES_MAX,
                 marking: MarkingConfig {
                     is_on: true,
+                    policy: MarkingPolicy::default(),
                     threshold_bytes: 65536,
                     interval_ns: 100 * NS_PER_MS,
+                    capacity_bytes: QUEUE_BYTES_MAX,
+                    seed: 0,
                 },
                 discipline: DisciplineConfig::default(),
             },

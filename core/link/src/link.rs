@@ -40,13 +40,10 @@ impl Link {
 
     /// Changes the configuration; what is queued or in reassembly stays.
     pub fn set_config(&mut self, config: LinkConfig) {
-        let is_other = config.egress.discipline != self.config.egress.discipline;
-        self.config = config.sane();
+        let before = core::mem::replace(&mut self.config, config.sane());
         self.encoder.turn_reliability(self.config.codec.reliability);
-        if is_other {
-            let (egress, context) = self.egress();
-            egress.change_discipline(context);
-        }
+        let (egress, context) = self.egress();
+        egress.reconfigure(&before.egress, context);
     }
 
     /// What passed through so far.
@@ -87,7 +84,7 @@ impl Link {
 
     /// Queues one packet (an Interest or Data TLV) for sending. Of `header`, the link sets the
     /// fragment fields itself, leaves local fields out where the face has none, and adds the
-    /// congestion mark where its discipline wants one.
+    /// congestion mark where its marking policy wants one.
     ///
     /// # Errors
     /// [`LinkDrop::NotNetworkPacket`], [`LinkDrop::QueueFull`], [`LinkDrop::TooLargeForMtu`] or

@@ -12,7 +12,10 @@ use weir_wire::{PACKET_SIZE_MAX, tlv};
 
 use crate::codec::FRAGMENT_COUNT_MAX;
 use crate::frame::FRAME_PREFIX_MAX;
-use crate::{DisciplineConfig, InterestRateConfig, Link, LinkConfig, LinkDrop, Received};
+use crate::{
+    CoDelOptions, DisciplineConfig, InterestRateConfig, Link, LinkConfig, LinkDrop, MarkingPolicy,
+    Received, RemOptions,
+};
 
 const START: Instant = Instant::from_ns(1_000_000_000);
 
@@ -409,6 +412,82 @@ fn marks_are_set_by_the_queue_and_the_sockets_backlog() {
     assert!(!marked(&mut link, at(1000)));
     link.set_socket_backlog(65_537);
     assert!(!marked(&mut link, at(1001)), "it all begins anew");
+}
+
+/// A link that marks so, with a queue of 100,000 octets of which 80,000 wait in the socket.
+fn marking(text: &str) -> Link {
+    let policy = text.parse().unwrap();
+    let mut link = Link::new(with(LinkConfig::stream(), |config| {
+        config.egress.marking.policy = policy;
+        config.egress.marking.capacity_bytes = 100_000;
+    }));
+    link.set_socket_backlog(80_000);
+    link
+}
+
+/// The marks of a packet that bore `mark` when it was enqueued.
+fn mark_after(link: &mut Link, now: Instant, packet: Packet, mark: u64) -> u64 {
+    let header = LpHeader { congestion_mark: mark, ..LpHeader::default() };
+    link.enqueue(now, header, packet).unwrap();
+    let frame = sent(link).pop().unwrap();
+    LpView::decode(&frame).unwrap().header.congestion_mark
+}
+
+#[test]
+fn marks_say_what_they_mean_and_leave_those_of_others() {
+    let at = |ms: u64| START.plus_ns(ms * NS_PER_MS);
+    for (text, meaning) in [("rem mu=1", 2), ("step", 2), ("codel", 1)] {
+        let mut link = marking(text);
+        // A queue of 80,000 octets to which 100 join in each 10 ms is late for any of them.
+        let warm: Vec<u64> =
+            (0..20).map(|step| mark_after(&mut link, at(step * 10), data(100), 0)).collect();
+        assert_eq!(warm.iter().max(), Some(&meaning), "{text}");
+        let set = warm.iter().filter(|&&mark| mark > 0).count() as u64;
+        assert_eq!(link.counters().marks_set, set);
+        assert_eq!(mark_after(&mut link, at(5000), data(100), 3), 3);
+        assert_eq!(link.counters().marks_set, set, "all was said before");
+        assert_eq!(mark_after(&mut link, at(9000), data(100), 3 - meaning), 3);
+        assert_eq!(mark_after(&mut link, at(12_000), interest(), 0), 0, "Data alone are marked");
+    }
+    let mut off = marking("step");
+    off.set_config(with(off.config().clone(), |config| config.egress.marking.is_on = false));
+    assert!((0..20).all(|step| mark_after(&mut off, at(step * 10), data(100), 0) == 0));
+}
+
+#[test]
+fn marking_policies_are_chosen_by_text() {
+    let rem = RemOptions {
+        q_min_bytes: Some(150_000),
+        q_max_bytes: Some(450_000),
+        p_max_millionths: 10_000,
+        mu_millionths: 250_000,
+    };
+    let text = "rem q_min=150KB  q_max=450000 p_max=1% mu=0.25";
+    assert_eq!(text.parse(), Ok(MarkingPolicy::Rem(rem)));
+    assert_eq!("rem".parse(), Ok(MarkingPolicy::Rem(RemOptions::default())));
+    assert_eq!("nfd".parse(), Ok(MarkingPolicy::default()));
+    let codel = CoDelOptions { target_ns: 2 * NS_PER_MS, interval_ns: 50 * NS_PER_MS };
+    assert_eq!("codel target=2ms interval=50ms".parse(), Ok(MarkingPolicy::CoDel(codel)));
+    assert_eq!(
+        "red".parse::<MarkingPolicy>().unwrap_err().to_string(),
+        "there is no marking policy `red`; choose one of [\"nfd\", \"rem\", \"codel\", \"step\"]"
+    );
+    for (name, option) in [
+        ("nfd", "target=1ms"),
+        ("rem", "q_min=many"),
+        ("rem", "mu=0"),
+        ("rem", "p_max=1.5"),
+        ("rem", "P=1"),
+        ("rem q_max=10", "q_min=10"),
+        ("codel", "interval=0s"),
+        ("codel", "target=5"),
+        ("step", "interval=1s"),
+    ] {
+        let error = std::format!("{name} {option}").parse::<MarkingPolicy>().unwrap_err();
+        let name = name.split(' ').next().unwrap();
+        let expected = std::format!("`{option}` is no option of the marking policy `{name}`");
+        assert_eq!(error.to_string(), expected);
+    }
 }
 
 #[test]

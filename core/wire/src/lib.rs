@@ -28,7 +28,9 @@ pub use frame::{FrameError, peek_frame};
 pub use interest::{ForwardingHint, InterestView, SignatureView};
 pub use interest_builder::Interest;
 pub use limits::{DEFAULT_INTEREST_LIFETIME_MS, PACKET_SIZE_MAX};
-pub use lp::{HopSignal, LP_PREFIX_MAX, LpFraming, LpHeader, LpView, NackReason, PitToken};
+pub use lp::{
+    CongestionMark, HopSignal, LP_PREFIX_MAX, LpFraming, LpHeader, LpView, NackReason, PitToken,
+};
 pub use name::{Component, ComponentView, Name, NameUriError, NameView, UriStyle};
 pub use packet::PacketView;
 pub use rewrite::rewrite_interest;

@@ -149,10 +149,59 @@ pub struct LpHeader {
     pub next_hop_face: Option<u64>,
     /// CachePolicy NoCache.
     pub no_cache: bool,
-    /// CongestionMark; 0 is unmarked.
+    /// CongestionMark: what it says as a [`CongestionMark`]; 0 is unmarked.
     pub congestion_mark: u64,
     /// NonDiscovery.
     pub non_discovery: bool,
+}
+
+/// What the congestion marks of one packet mean (NDNLPv2, CongestionMark; decision 0016): a set of
+/// kinds, since several routers may have marked it. Routers copy the value along, which carries the
+/// meaning to the consumer; one that knows no kinds takes any of them for congestion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CongestionMark(u64);
+
+impl CongestionMark {
+    /// No mark.
+    pub const NONE: Self = Self(0);
+    /// One mark is a whole signal of congestion, and few are set: NFD's value.
+    pub const SPARSE: Self = Self(1);
+    /// The share of marked packets says how congested a router is, and one mark says little.
+    pub const PROPORTIONAL: Self = Self(2);
+
+    /// That of a field's value.
+    #[inline]
+    pub const fn from_value(value: u64) -> Self {
+        Self(value)
+    }
+
+    /// The field's value.
+    #[inline]
+    pub const fn value(self) -> u64 {
+        self.0
+    }
+
+    /// These marks and those of `other`.
+    #[inline]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether any router marked the packet.
+    #[inline]
+    pub const fn is_set(self) -> bool {
+        self.0 != 0
+    }
+
+    /// Whether a mark among them is one whose share counts.
+    pub const fn is_proportional(self) -> bool {
+        self.0 & Self::PROPORTIONAL.0 != 0
+    }
+
+    /// Whether a mark among them is a whole signal, as are those of kinds that nothing is known of.
+    pub const fn is_sparse(self) -> bool {
+        self.0 & !Self::PROPORTIONAL.0 != 0
+    }
 }
 
 /// What a router tells the router at the other end of one link, about itself and not about a

@@ -69,7 +69,7 @@ impl Backlog {
         link: &mut weir_link::Link,
     ) {
         self.bytes_max += sent_bytes;
-        if self.bytes_max > link.config().egress.marking.threshold_bytes {
+        if self.bytes_max > link.config().egress.marking.backlog_ignored_bytes() {
             self.bytes_max = unsent_bytes(socket);
         }
         link.set_socket_backlog(self.bytes_max);

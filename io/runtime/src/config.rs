@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use weir_disk::DiskFileConfig;
 use weir_forward::{BusyPolicy, DataSource, UnsolicitedPolicy};
-use weir_link::DisciplineConfig;
+use weir_link::{DisciplineConfig, LinkConfig, MarkingPolicy};
 use weir_security::{Certificate, Verifier};
 use weir_store::StoreConfig;
 use weir_store::disk::DiskTierConfig;
@@ -124,9 +124,11 @@ pub struct FaceDefaults {
     pub queue_bytes_max: usize,
     /// Whether packets are marked when the egress queue grows.
     pub congestion_marking: bool,
-    /// Queue from which marking starts (NFD: 65536).
+    /// Which packets are marked.
+    pub marking: MarkingPolicy,
+    /// Queue from which NFD's marking starts (NFD: 65536).
     pub mark_threshold_bytes: u64,
-    /// Base interval between marks (NFD: 100 ms).
+    /// Base interval between NFD's marks (NFD: 100 ms).
     pub mark_interval: Duration,
     /// Whether UDP faces send again what was lost (NDNLPv2 reliability; NFD: not by default).
     pub reliability: bool,
@@ -144,6 +146,7 @@ impl Default for FaceDefaults {
             udp_mtu: None,
             queue_bytes_max: 4 << 20,
             congestion_marking: true,
+            marking: MarkingPolicy::default(),
             mark_threshold_bytes: 65536,
             mark_interval: Duration::from_millis(100),
             reliability: false,
@@ -168,10 +171,21 @@ pub struct StaticFace {
     pub congestion_marking: Option<bool>,
     /// Overrides [`FaceDefaults::reliability`], for UDP.
     pub reliability: Option<bool>,
+    /// Overrides [`FaceDefaults::marking`].
+    pub marking: Option<MarkingPolicy>,
     /// Overrides [`FaceDefaults::discipline`].
     pub discipline: Option<DisciplineConfig>,
     /// Routes over this face: prefix and cost.
     pub routes: Vec<(Name, u64)>,
+}
+
+impl StaticFace {
+    /// Changes what it overrides and management knows nothing of.
+    pub(crate) fn configure(&self, link: &mut LinkConfig) {
+        let egress = &mut link.egress;
+        egress.marking.policy = self.marking.unwrap_or(egress.marking.policy);
+        egress.discipline = self.discipline.unwrap_or(egress.discipline);
+    }
 }
 
 /// Who may command the router.

@@ -174,6 +174,7 @@ fn static_faces_join_two_routers() {
                 mtu: None,
                 congestion_marking: None,
                 reliability: None,
+                marking: None,
                 discipline: None,
                 routes: vec![(name("/"), 0)],
             }];
@@ -281,6 +282,7 @@ fn interests_beyond_the_rate_of_a_face_leave_later() {
                 mtu: None,
                 congestion_marking: None,
                 reliability: None,
+                marking: None,
                 discipline: Some("interest-rate interests_per_s=100 burst=1".parse().unwrap()),
                 routes: vec![(name("/"), 0)],
             }];

@@ -172,6 +172,8 @@ impl Draw {
             fib_filler: self.below(50),
             stages,
             disk: None,
+            marking: self.pick(&["nfd", "rem", "codel target=1ms", "step"]).into(),
+            discipline: "fifo".into(),
         }
     }
 

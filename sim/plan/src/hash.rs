@@ -54,6 +54,8 @@ pub enum Part {
     FillDisk,
     /// Times of disks that routers share.
     SharedDisk,
+    /// Congestion marks of links.
+    Mark,
 }
 
 /// The digest of a stream of numbers.

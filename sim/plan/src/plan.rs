@@ -76,6 +76,12 @@ pub struct RouterPlan {
     pub pit_entries_max: u32,
     /// Strategy of `/`, one of `StrategyKind::WORDS`.
     pub strategy: String,
+    /// Which packets its faces mark for congestion, a
+    /// [`MarkingPolicy`](weir_link::MarkingPolicy) as text.
+    pub marking: String,
+    /// In which order and when packets leave its faces, a
+    /// [`DisciplineConfig`](weir_link::DisciplineConfig) as text.
+    pub discipline: String,
     /// Shards of the router.
     pub shards: u16,
     /// Routes beside those that traffic uses, which lead nowhere: what a large FIB holds.
@@ -93,6 +99,8 @@ impl Default for RouterPlan {
             disk: None,
             pit_entries_max: 1 << 16,
             strategy: "best-route".into(),
+            marking: "nfd".into(),
+            discipline: "fifo".into(),
             shards: 1,
             fib_filler: 0,
             stages: None,

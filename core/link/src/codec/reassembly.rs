@@ -256,7 +256,7 @@ impl Partial {
     }
 
     fn add(&mut self, index: u32, fragment: &Fragment<'_>, pool: &mut Pool) {
-        self.congestion_mark = self.congestion_mark.max(fragment.header.congestion_mark);
+        self.congestion_mark |= fragment.header.congestion_mark;
         if index == 0 {
             self.header = Some((fragment.header.clone(), fragment.extras));
         }

@@ -4,7 +4,7 @@ use super::outlet::{Outgoing, Outlet, PacketKind};
 use super::ready::Load;
 use crate::counters::LinkDrop;
 
-/// In which order and when the packets of one face leave, and which of them are marked.
+/// In which order and when the packets of one face leave.
 ///
 /// It knows of the network what passes its link, and nothing else: what comes in and what leaves.
 /// The bound on the octets that wait is the link's and holds for every discipline.

@@ -1,17 +1,19 @@
 //! The disciplines there are, and the choice between them.
 
 use alloc::borrow::ToOwned;
-use alloc::string::String;
 use core::str::FromStr;
 
 use weir_base::{Instant, Packet};
 
+use super::choice::{self, ChoiceError};
 use super::discipline::Discipline;
 use super::fifo::Fifo;
 use super::interest_rate::{InterestRate, InterestRateConfig};
 use super::outlet::{Outgoing, Outlet, PacketKind};
 use super::ready::Load;
 use crate::counters::LinkDrop;
+
+const KIND: &str = "queue discipline";
 
 macro_rules! disciplines {
     ($($(#[$doc:meta])* $variant:ident($config:ty) = $name:literal: $discipline:ty,)+) => {
@@ -26,11 +28,24 @@ macro_rules! disciplines {
 
         const NAMES: &[&str] = &[$($name),+];
 
-        impl DisciplineConfig {
-            fn of(name: &str, options: &str) -> Result<Self, DisciplineError> {
+        impl FromStr for DisciplineConfig {
+            type Err = ChoiceError;
+
+            fn from_str(text: &str) -> Result<Self, ChoiceError> {
+                let (name, options) = choice::split(text);
                 match name {
-                    $($name => options_of::<$discipline>(name, options).map(Self::$variant),)+
-                    _ => Err(DisciplineError::Unknown(name.to_owned())),
+                    $($name => {
+                        let mut config = <$config>::default();
+                        choice::read_options(KIND, name, options, |key, value| {
+                            let value = value.parse().ok();
+                            value.is_some_and(|value| <$discipline>::set(&mut config, key, value))
+                        })?;
+                        Ok(Self::$variant(config))
+                    })+
+                    _ => {
+                        let name = name.to_owned();
+                        Err(ChoiceError::Unknown { kind: KIND, name, names: NAMES })
+                    }
                 }
             }
         }
@@ -92,54 +107,14 @@ macro_rules! disciplines {
 }
 
 disciplines! {
-    /// First in, first out, with NFD's congestion marks.
+    /// First in, first out.
     Fifo(()) = "fifo": Fifo,
     /// As `Fifo`, with Interests held to a rate before.
     InterestRate(InterestRateConfig) = "interest-rate": InterestRate<Fifo>,
-}
-
-impl FromStr for DisciplineConfig {
-    type Err = DisciplineError;
-
-    fn from_str(text: &str) -> Result<Self, DisciplineError> {
-        let (name, options) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
-        Self::of(name, options)
-    }
 }
 
 impl Default for DisciplineConfig {
     fn default() -> Self {
         Self::Fifo(())
     }
-}
-
-/// Why a text chooses no discipline.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DisciplineError {
-    /// There is none of this name.
-    #[error("there is no queue discipline `{0}`; choose one of {NAMES:?}")]
-    Unknown(String),
-    /// The discipline has no such option, or not with this value.
-    #[error("`{option}` is no option of the queue discipline `{name}`")]
-    Option {
-        /// The discipline.
-        name: String,
-        /// As given.
-        option: String,
-    },
-}
-
-fn options_of<D: Discipline>(name: &str, options: &str) -> Result<D::Config, DisciplineError> {
-    let mut config = D::Config::default();
-    for option in options.split_whitespace() {
-        let known = option.split_once('=').and_then(|(key, value)| {
-            let value = value.parse().ok()?;
-            D::set(&mut config, key, value).then_some(())
-        });
-        known.ok_or_else(|| DisciplineError::Option {
-            name: name.to_owned(),
-            option: option.to_owned(),
-        })?;
-    }
-    Ok(config)
 }

@@ -1,5 +1,6 @@
 //! What leaves when, in which order, and with which congestion marks.
 
+mod choice;
 mod discipline;
 mod disciplines;
 mod fifo;
@@ -9,9 +10,10 @@ mod outlet;
 mod queue;
 mod ready;
 
-pub use disciplines::{DisciplineConfig, DisciplineError};
+pub use choice::ChoiceError;
+pub use disciplines::DisciplineConfig;
 pub use interest_rate::InterestRateConfig;
-pub use marking::MarkingConfig;
+pub use marking::{CoDelOptions, MarkingConfig, MarkingPolicy, RemOptions, StepOptions};
 pub(crate) use outlet::Outgoing;
 pub use outlet::PacketKind;
 pub use queue::EgressConfig;

@@ -1,7 +1,8 @@
 use weir_base::{Instant, Packet};
+use weir_wire::CongestionMark;
 use weir_wire::lp::LpHeader;
 
-use super::marking::MarkingConfig;
+use super::marking::{AnyPolicy, Joining, MarkingConfig};
 use super::ready::Ready;
 use crate::codec::{CodecConfig, Encoder};
 use crate::counters::{LinkCounters, LinkDrop};
@@ -25,7 +26,8 @@ pub(crate) struct Outgoing {
     pub(crate) packet: Packet,
 }
 
-/// Where a discipline puts the packets that may leave: encodes them into frames for the socket.
+/// Where a discipline puts the packets that may leave: marks them where their queue is long, and
+/// encodes them into frames for the socket.
 pub(crate) struct Outlet<'a> {
     pub(crate) now: Instant,
     pub(crate) codec: &'a CodecConfig,
@@ -33,6 +35,7 @@ pub(crate) struct Outlet<'a> {
     pub(crate) ready: &'a mut Ready,
     pub(crate) counters: &'a mut LinkCounters,
     pub(crate) marking: &'a MarkingConfig,
+    pub(crate) policy: &'a mut AnyPolicy,
     /// Octets in the socket, as far as the driver has told.
     pub(crate) socket_backlog_bytes: u64,
 }
@@ -44,12 +47,38 @@ impl Outlet<'_> {
     }
 
     /// The packet may leave.
-    pub(crate) fn send(&mut self, outgoing: Outgoing) -> Result<(), LinkDrop> {
+    #[inline]
+    pub(crate) fn send(&mut self, mut outgoing: Outgoing) -> Result<(), LinkDrop> {
+        self.mark(&mut outgoing);
         let Self { now, codec, encoder, ready, counters, .. } = self;
         let Outgoing { header, packet, .. } = outgoing;
         let push = |frame| ready.push(frame);
         let fragments = encoder.encode(*now, codec, header, &packet, counters, push)?;
         counters.fragmented += u64::from(fragments > 1);
         Ok(())
+    }
+
+    #[inline]
+    fn mark(&mut self, outgoing: &mut Outgoing) {
+        let &MarkingConfig { is_on, threshold_bytes, interval_ns, .. } = self.marking;
+        if !is_on {
+            return;
+        }
+        let queue_bytes = self.waiting_bytes();
+        let mark = self.policy.mark(&Joining {
+            now: self.now,
+            is_data: outgoing.kind == PacketKind::Data,
+            packet: &outgoing.packet,
+            queue_bytes,
+            threshold_bytes,
+            interval_ns,
+        });
+        let Some(mark) = mark else { return };
+        let before = CongestionMark::from_value(outgoing.header.congestion_mark);
+        let marked = before.with(mark);
+        if marked != before {
+            outgoing.header.congestion_mark = marked.value();
+            self.counters.marks_set += 1;
+        }
     }
 }

@@ -1,7 +1,7 @@
 use weir_base::{Instant, Packet, Pool};
 
 use super::disciplines::{AnyDiscipline, DisciplineConfig};
-use super::marking::MarkingConfig;
+use super::marking::{AnyPolicy, MarkingConfig};
 use super::outlet::{Outgoing, Outlet, PacketKind};
 use super::ready::{Load, Ready};
 use crate::codec::{CodecConfig, Encoder};
@@ -31,6 +31,7 @@ pub(crate) struct Context<'a> {
 #[derive(Debug)]
 pub(crate) struct Egress {
     discipline: AnyDiscipline,
+    policy: AnyPolicy,
     ready: Ready,
     socket_backlog_bytes: u64,
     /// The latest time that anyone told.
@@ -41,17 +42,23 @@ impl Egress {
     pub(crate) fn new(config: &EgressConfig) -> Self {
         Self {
             discipline: AnyDiscipline::new(&config.discipline),
+            policy: config.marking.fresh(),
             ready: Ready::default(),
             socket_backlog_bytes: 0,
             now: Instant::ZERO,
         }
     }
 
-    /// Goes on with another discipline. What the present one keeps may leave.
-    pub(crate) fn change_discipline(&mut self, context: Context<'_>) {
-        let config = context.config.discipline;
-        self.release(context);
-        self.discipline = AnyDiscipline::new(&config);
+    /// Goes on as `context` has it, which was `before`. What another discipline keeps may leave.
+    pub(crate) fn reconfigure(&mut self, before: &EgressConfig, context: Context<'_>) {
+        let config = context.config;
+        if config.marking.is_fresh_after(&before.marking) {
+            self.policy = config.marking.fresh();
+        }
+        if config.discipline != before.discipline {
+            self.release(context);
+            self.discipline = AnyDiscipline::new(&config.discipline);
+        }
     }
 
     #[inline]
@@ -159,6 +166,7 @@ impl Egress {
             ready: &mut self.ready,
             counters,
             marking: &config.marking,
+            policy: &mut self.policy,
             socket_backlog_bytes: self.socket_backlog_bytes,
         };
         (&mut self.discipline, out)

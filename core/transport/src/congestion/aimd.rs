@@ -59,7 +59,7 @@ impl Make for Aimd {
 
 impl CongestionControl for Aimd {
     fn on_data(&mut self, sample: &Sample) {
-        if sample.is_marked || !sample.window_limited {
+        if sample.mark.is_set() || !sample.window_limited {
             return;
         }
         self.window += if self.window < self.threshold {

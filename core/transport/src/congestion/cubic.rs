@@ -153,7 +153,7 @@ impl Make for Cubic {
 
 impl CongestionControl for Cubic {
     fn on_data(&mut self, sample: &Sample) {
-        if sample.is_marked {
+        if sample.mark.is_set() {
             return;
         }
         let growth = self.slow_start.on_data(sample);

@@ -30,6 +30,7 @@ pub use nb_cc::{NbCc, NbCcConfig};
 use alloc::boxed::Box;
 
 use weir_base::Instant;
+use weir_wire::CongestionMark;
 
 /// What a controller learns from one answered Interest.
 #[derive(Copy, Clone, Debug)]
@@ -48,10 +49,10 @@ pub struct Sample {
     pub next_order: u64,
     /// Whether the window was what held the consumer back. An unused window does not grow.
     pub window_limited: bool,
-    /// A router marked this answer (NDNLPv2, CongestionMark). Controllers that count marks take
-    /// them from `round`; the others hear of the first one of a round in
-    /// `on_congestion`.
-    pub is_marked: bool,
+    /// The marks that routers set on this answer, and whether they are whole signals of congestion
+    /// or count by their share. Controllers that count marks take them from `round`; the others
+    /// hear of the first one of a round in `on_congestion`.
+    pub mark: CongestionMark,
     /// Packets that the answered unit came in.
     pub packets: u32,
     /// Marked packets among them.

@@ -49,7 +49,7 @@ impl Make for NbCc {
 
 impl CongestionControl for NbCc {
     fn on_data(&mut self, sample: &Sample) {
-        if sample.window_limited && !sample.is_marked {
+        if sample.window_limited && !sample.mark.is_set() {
             self.window = (self.window + 1.0).min(self.config.window_max);
         }
     }

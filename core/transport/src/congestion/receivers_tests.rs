@@ -6,6 +6,8 @@ use std::string::ToString;
 
 use weir_base::NS_PER_MS;
 
+use weir_wire::CongestionMark;
+
 use super::*;
 
 /// A controller by its text, with no bounds that matter.
@@ -28,7 +30,7 @@ fn sample(rtt_ms: u64, marked_packets: u32) -> Sample {
         sent_order: 0,
         next_order: 1,
         window_limited: true,
-        is_marked: marked_packets > 0,
+        mark: CongestionMark::from_value(2 * u64::from(marked_packets > 0)),
         packets: 32,
         marked_packets,
         bytes: 32_000,

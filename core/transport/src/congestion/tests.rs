@@ -4,6 +4,8 @@ use std::vec::Vec;
 
 use weir_base::{NS_PER_MS, NS_PER_US};
 
+use weir_wire::CongestionMark;
+
 use super::*;
 
 /// A path with a rate in segments a millisecond and a base round trip, seen by a controller that
@@ -29,7 +31,7 @@ fn rounds(control: &mut dyn CongestionControl, count: usize, rate_per_ms: f64) -
                 sent_order: order + i,
                 next_order: order + sent,
                 window_limited: true,
-                is_marked: false,
+                mark: CongestionMark::NONE,
                 packets: 1,
                 marked_packets: 0,
                 bytes: 1000,
@@ -92,7 +94,7 @@ fn cubic_on_a_long_path_follows_the_cubic_not_aimd() {
         sent_order: order,
         next_order: order + 1,
         window_limited: true,
-        is_marked: false,
+        mark: CongestionMark::NONE,
         packets: 1,
         marked_packets: 0,
         bytes: 1000,
@@ -135,7 +137,7 @@ fn unused_window_does_not_grow() {
                 sent_order: order,
                 next_order: order + 1,
                 window_limited: false,
-                is_marked: false,
+                mark: CongestionMark::NONE,
                 packets: 1,
                 marked_packets: 0,
                 bytes: 1000,

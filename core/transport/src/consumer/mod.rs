@@ -26,7 +26,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use weir_base::{FaceId, Instant, NS_PER_MS, Packet, Rng};
-use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name};
+use weir_wire::{CongestionMark, DataView, InterestView, LpHeader, NackReason, Name};
 
 use self::layout::Layout;
 use self::naming::Naming;
@@ -350,9 +350,9 @@ impl Consumer {
                 self.answered(now, &data, incoming, out);
             }
             Stage::Fetching => {
-                let is_marked = header.congestion_mark != 0;
+                let mark = CongestionMark::from_value(header.congestion_mark);
                 let packet_bytes = incoming.packet.len();
-                let answer = Answer { now, path, is_marked, packet_bytes };
+                let answer = Answer { now, path, mark, packet_bytes };
                 self.data(&answer, &data, incoming, out);
             }
             _ => self.stats.unwanted += 1,

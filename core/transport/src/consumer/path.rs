@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, RttConfig, RttEstimator};
-use weir_wire::PACKET_SIZE_MAX;
+use weir_wire::{CongestionMark, PACKET_SIZE_MAX};
 
 use super::slot::{Counters, Slot};
 use crate::PathId;
@@ -189,8 +189,7 @@ impl Path {
         now: Instant,
         counters: &mut Counters,
     ) {
-        let &Slot { order, packets, marked_packets, bytes, .. } = chunk;
-        let is_marked = marked_packets > 0;
+        let &Slot { order, packets, marked_packets, mark, bytes, .. } = chunk;
         let packet_bytes = (bytes / packets.max(1) as usize) as i64;
         self.packet_bytes += (packet_bytes - self.packet_bytes) / SIZE_PARTS;
         if order >= self.round_end {
@@ -198,7 +197,7 @@ impl Path {
             self.round_end = self.next_order;
         }
         self.round.answers += 1;
-        self.round.marks += u32::from(is_marked);
+        self.round.marks += u32::from(mark.is_set());
         self.control.on_data(&Sample {
             now,
             rtt_ns,
@@ -207,13 +206,13 @@ impl Path {
             sent_order: order,
             next_order: self.next_order,
             window_limited: self.window_limited,
-            is_marked,
+            mark,
             packets,
             marked_packets,
             bytes,
             round: self.round,
         });
-        if is_marked {
+        if mark.is_set() {
             counters.marks += u64::from(marked_packets);
             if self.control.rules().marks == Marks::Heard {
                 self.congested(now, order, Congestion::Mark, counters);
@@ -342,7 +341,7 @@ pub(crate) struct Answer {
     pub(crate) now: Instant,
     /// The path that it came by.
     pub(crate) path: PathId,
-    pub(crate) is_marked: bool,
+    pub(crate) mark: CongestionMark,
     pub(crate) packet_bytes: usize,
 }
 

@@ -320,7 +320,8 @@ impl Scoreboard {
         };
         let slot = self.chunks.slot_mut(at);
         slot.packets += 1;
-        slot.marked_packets += u32::from(answer.is_marked);
+        slot.marked_packets += u32::from(answer.mark.is_set());
+        slot.mark = slot.mark.with(answer.mark);
         slot.bytes += answer.packet_bytes;
         let slot = *slot;
         if slot.open == 0 {
@@ -329,7 +330,8 @@ impl Scoreboard {
             self.check_refused(at, answer.now);
         }
         let rtt_ns = answer.now.ns_since(slot.sent_at);
-        self.note(index, slot.path, TraceKind::Answered { rtt_ns, is_marked: answer.is_marked });
+        let is_marked = answer.mark.is_set();
+        self.note(index, slot.path, TraceKind::Answered { rtt_ns, is_marked });
         true
     }
 
@@ -365,7 +367,7 @@ impl Scoreboard {
         answer: &Answer,
     ) {
         if let Some(path) = path {
-            let is_marked = answer.is_marked;
+            let is_marked = answer.mark.is_set();
             self.note(index, path, TraceKind::Answered { rtt_ns, is_marked });
         }
     }

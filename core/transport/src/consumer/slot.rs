@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use weir_base::Instant;
-use weir_wire::NackReason;
+use weir_wire::{CongestionMark, NackReason};
 
 use crate::PathId;
 
@@ -44,6 +44,8 @@ pub(crate) struct Slot {
     /// What has come: packets, marked ones among them, octets.
     pub(super) packets: u32,
     pub(super) marked_packets: u32,
+    /// What the marks of all of them mean.
+    pub(super) mark: CongestionMark,
     pub(super) bytes: usize,
     /// The path that it was sent on last, when, and in which place.
     pub(super) path: PathId,
@@ -72,6 +74,7 @@ impl Slot {
             open: 0,
             packets: 0,
             marked_packets: 0,
+            mark: CongestionMark::NONE,
             bytes: 0,
             path,
             is_path_gone: false,

@@ -8,7 +8,9 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, RttConfig};
-use weir_wire::{Component, Data, Interest, InterestView, LpHeader, NackReason, Name};
+use weir_wire::{
+    Component, CongestionMark, Data, Interest, InterestView, LpHeader, NackReason, Name,
+};
 
 use super::path::Path;
 use super::*;
@@ -279,12 +281,22 @@ fn the_pace_is_kept() {
 #[test]
 fn marks_are_counted_by_round() {
     /// Keeps the last sample of each round.
-    struct Counts(alloc::sync::Arc<std::sync::Mutex<BTreeMap<u64, (u32, u32)>>>);
+    struct Counts(alloc::sync::Arc<std::sync::Mutex<Seen>>);
+
+    #[derive(Default)]
+    struct Seen {
+        rounds: BTreeMap<u64, (u32, u32)>,
+        meanings: Vec<(bool, bool)>,
+    }
 
     impl CongestionControl for Counts {
         fn on_data(&mut self, sample: &Sample) {
             let round = sample.round;
-            self.0.lock().unwrap().insert(round.number, (round.answers, round.marks));
+            let mut seen = self.0.lock().unwrap();
+            seen.rounds.insert(round.number, (round.answers, round.marks));
+            if sample.mark.is_set() {
+                seen.meanings.push((sample.mark.is_sparse(), sample.mark.is_proportional()));
+            }
         }
 
         fn on_congestion(&mut self, _now: Instant, _cause: Congestion) {}
@@ -296,21 +308,23 @@ fn marks_are_counted_by_round() {
         }
     }
 
-    let counts = alloc::sync::Arc::default();
+    let seen = alloc::sync::Arc::default();
     let mut bench = sequence(1);
     bench.tell(ConsumerInput::RemovePath { path: PATH });
-    let control = Box::new(Counts(alloc::sync::Arc::clone(&counts)));
+    let control = Box::new(Counts(alloc::sync::Arc::clone(&seen)));
     bench.consumer.scoreboard.push_path(Path::new(PATH, RttConfig::default(), control));
     bench.append(1, "/a", Some(0..12));
     for number in 0..12 {
         bench.now = bench.now.plus_ns(NS_PER_MS);
-        let congestion_mark = u64::from(number % 3 == 0);
+        // NFD's, in proportion, both, and one that nothing is known of.
+        let congestion_mark = if number % 3 == 0 { [1, 2, 3, 8][number as usize / 3] } else { 0 };
         let header = LpHeader { congestion_mark, ..LpHeader::default() };
         let packet = Data::new(segment("/a", number)).encode_with_digest().into();
         bench.tell(ConsumerInput::Packet { path: PATH, header, packet });
     }
-    let counts: Vec<_> = counts.lock().unwrap().clone().into_values().collect();
-    assert_eq!(counts, [(4, 2), (4, 1), (4, 1)]);
+    let Seen { rounds, meanings } = &*seen.lock().unwrap();
+    assert_eq!(rounds.values().copied().collect::<Vec<_>>(), [(4, 2), (4, 1), (4, 1)]);
+    assert_eq!(meanings[..], [(true, false), (false, true), (true, true), (true, false)]);
 }
 
 #[test]
@@ -354,7 +368,7 @@ fn a_chunk_that_is_cut_grows_again_as_another() {
     assert_eq!(next(&mut board), Some((3..8).collect()));
     assert_eq!(next(&mut board), Some((8..16).collect()));
     let now = Instant::from_ns(NS_PER_MS);
-    let answer = |_| Answer { now, path: PATH, is_marked: false, packet_bytes: 1 };
+    let answer = |_| Answer { now, path: PATH, mark: CongestionMark::NONE, packet_bytes: 1 };
     assert!([9, 13, 4].map(|unit| board.answered(unit, &answer(unit))).iter().all(|&new| new));
     board.set_limit(Some(11));
     board.assert_consistent();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir_base::{FaceId, Instant, NS_PER_MS};
 use weir_face::{Connected, FaceUri, FaceUriError, Socket, UdpOptions, UdpPort, udp_local_toward};
 use weir_forward::FaceScope;
-use weir_link::{DisciplineConfig, LinkConfig};
+use weir_link::LinkConfig;
 use weir_manage::{
     FaceChanges, FaceError, FaceEventKind, FaceInfo, FacePersistency, FaceRequest, ManagerInput,
     Route, route_flags, route_origin,
@@ -15,6 +15,7 @@ use weir_manage::{
 use super::connect::backoff;
 use super::table::{FaceRecord, apply_changes};
 use super::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, Control, PortRecord};
+use crate::config::StaticFace;
 use crate::gathered::Gathered;
 use crate::message::{
     CloseReason, ConnectOutcome, ConnectPurpose, NewFace, NewSocket, PeerLinks, PortId, ToWorker,
@@ -110,8 +111,8 @@ impl Control {
     /// Tells everyone of a new face.
     fn claim_and_add(&mut self, mut draft: Draft, claimant: Claimant) -> Result<FaceId, Refusal> {
         let declared = draft.static_index.and_then(|index| self.config.static_faces.get(index));
-        if let Some(discipline) = declared.and_then(|face| face.discipline) {
-            draft.link.egress.discipline = discipline;
+        if let Some(declared) = declared {
+            declared.configure(&mut draft.link);
         }
         let id = self.rooms.claim(claimant)?;
         let owner = draft.worker.unwrap_or_else(|| self.pick_worker());
@@ -215,11 +216,13 @@ impl Control {
         &mut self,
         id: FaceId,
         changes: &FaceChanges,
-        discipline: Option<DisciplineConfig>,
+        declared: Option<&StaticFace>,
     ) -> Result<FaceInfo, FaceError> {
         let face = self.faces.find_mut(id).ok_or(FaceError::NotFound)?;
         let (persistency, mut link) = face.changed(changes)?;
-        link.egress.discipline = discipline.unwrap_or(link.egress.discipline);
+        if let Some(declared) = declared {
+            declared.configure(&mut link);
+        }
         face.persistency = persistency;
         face.link = link.clone();
         let (worker, info) = (face.worker, face.info());
@@ -453,7 +456,7 @@ impl Control {
             // The peer was here first: its face becomes the configured one.
             Err(FaceError::Exists(info)) => {
                 let id = info.face_id;
-                if let Err(error) = self.update_face(id, &request.changes, config.discipline) {
+                if let Err(error) = self.update_face(id, &request.changes, Some(&config)) {
                     tracing::error!(uri = config.uri, ?error, "[[face]] cannot be as configured");
                 }
                 if let Some(face) = self.faces.find_mut(id) {

@@ -203,8 +203,11 @@ impl Sockets {
 pub(super) fn link_config(defaults: &FaceDefaults, base: LinkConfig) -> LinkConfig {
     let marking = MarkingConfig {
         is_on: defaults.congestion_marking,
+        policy: defaults.marking,
         threshold_bytes: defaults.mark_threshold_bytes,
         interval_ns: defaults.mark_interval.as_nanos() as u64,
+        capacity_bytes: defaults.queue_bytes_max as u64,
+        seed: random_u64(),
     };
     let egress = EgressConfig {
         queue_bytes_max: defaults.queue_bytes_max as u64,

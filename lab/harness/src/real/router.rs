@@ -98,7 +98,8 @@ pub(super) fn config_text(plan: &RouterPlan, setting: &Setting<'_>) -> String {
         "[router]\nthreads = {}\npit_entries_max = {pit}\npit_entries_per_face_max = {pit}\n\
          fib_entries_max = {fib_entries_max}\n\n\
          [store]\n{}\n\
-         [faces]\nunix = {}\nudp = [\"{}\"]\ntcp = [\"{}\"]\nidle_timeout = \"24h\"\n\n\
+         [faces]\nunix = {}\nudp = [\"{}\"]\ntcp = [\"{}\"]\nidle_timeout = \"24h\"\n\
+         marking = {}\ndiscipline = {}\n\n\
          [metrics]\naddress = \"{}\"\n\n[log]\nlevel = \"warn\"\n\n\
          [[strategy]]\nprefix = \"/\"\nstrategy = {}\n",
         plan.shards,
@@ -106,6 +107,8 @@ pub(super) fn config_text(plan: &RouterPlan, setting: &Setting<'_>) -> String {
         quoted(&at.unix.display().to_string()),
         at.udp,
         at.tcp,
+        quoted(&plan.marking),
+        quoted(&plan.discipline),
         at.metrics,
         quoted(&plan.strategy),
         pit = plan.pit_entries_max,

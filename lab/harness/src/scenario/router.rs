@@ -7,7 +7,7 @@ use weir_base::units::{Fraction, Frequency, Time};
 use weir_forward::strategy::StrategyKind;
 use weir_netem::ServiceTime;
 use weir_options::StoreOptions;
-use weir_plan::{CpuPlan, RouterPlan, StagePlan, StagesPlan, WhenFull};
+use weir_plan::{CpuPlan, PlanError, RouterPlan, StagePlan, StagesPlan, WhenFull};
 
 use super::disk::{self, Service};
 use crate::document::{Node, ScenarioError, Tree, suggestion};
@@ -26,6 +26,8 @@ pub(super) struct RouterSettings {
 struct RouterTable {
     pit_entries: NonZeroU32,
     strategy: String,
+    marking: String,
+    discipline: String,
     shards: u16,
     fib_filler: u32,
     stages: Option<StagesTable>,
@@ -33,10 +35,11 @@ struct RouterTable {
 
 impl Default for RouterTable {
     fn default() -> Self {
-        let RouterPlan { pit_entries_max, strategy, shards, fib_filler, .. } =
-            RouterPlan::default();
+        let RouterPlan {
+            pit_entries_max, strategy, marking, discipline, shards, fib_filler, ..
+        } = RouterPlan::default();
         let pit_entries = NonZeroU32::new(pit_entries_max).unwrap_or(NonZeroU32::MIN);
-        Self { pit_entries, strategy, shards, fib_filler, stages: None }
+        Self { pit_entries, strategy, marking, discipline, shards, fib_filler, stages: None }
     }
 }
 
@@ -108,6 +111,8 @@ pub(super) fn read(tree: &Tree, path: &str, node: &Node) -> Result<RouterSetting
     let mut plan = RouterPlan {
         pit_entries_max: table.pit_entries.get(),
         strategy: table.strategy,
+        marking: table.marking,
+        discipline: table.discipline,
         shards: table.shards,
         fib_filler: table.fib_filler,
         ..RouterPlan::default()
@@ -116,6 +121,9 @@ pub(super) fn read(tree: &Tree, path: &str, node: &Node) -> Result<RouterSetting
         let known = suggestion(&plan.strategy, StrategyKind::WORDS);
         let message = format!("cannot be {:?}; {known}", plan.strategy);
         return Err(tree.error(&format!("{path}.strategy"), message));
+    }
+    if let Err(PlanError::Value { key, problem, .. }) = plan.egress("") {
+        return Err(tree.error(&format!("{path}.{key}"), problem));
     }
     let mut store_packets = None;
     if let Some(node) = nested.at("store") {

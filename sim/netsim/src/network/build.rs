@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use weir_base::{FaceId, Instant, NS_PER_MS, Pool, Rng};
 use weir_forward::{FaceScope, NextHop, Outbox, StoreIo};
+use weir_link::{EgressConfig, LinkConfig};
 use weir_netem::LinkModel;
 use weir_wire::{LpHeader, Name};
 
@@ -17,7 +18,7 @@ use crate::check::octets::Produced;
 use crate::check::recent::Recent;
 use weir_plan::app::{App, AppOutbox};
 use weir_plan::hash::{Digest, Part, seed_of};
-use weir_plan::{Fault, Plan, PlanError, Role, RouterPlan};
+use weir_plan::{Fault, LinkPlan, NodePlan, Plan, PlanError, Role, RouterPlan, Transport};
 
 /// Octets of free packet blocks that all routers keep together, and one shard at least and at most.
 const POOLS_BYTES: usize = 256 << 20;
@@ -32,7 +33,7 @@ pub(super) fn build(plan: &Plan) -> Result<Network, PlanError> {
     let has_damage =
         has_fault(|fault| matches!(fault, Fault::WrongBytes { .. } | Fault::DiskDamage { .. }));
     let mut library = library(plan)?;
-    let (node_ends, mut ends) = build_ends(plan);
+    let (node_ends, mut ends) = build_ends(plan)?;
     let mut setups = router_setups(plan, &ends, &node_ends)?;
     let (devices, device_of) = device::devices(plan);
     let (processors, processor_of) = processor::processors(plan);
@@ -180,8 +181,34 @@ fn lifetime_max_ns(plan: &Plan) -> u64 {
     lifetimes.max().unwrap_or(0).max(4000 * NS_PER_MS)
 }
 
+/// The face of node `node` at one end of a link, whose queue on the way from there is that of
+/// `model`; marks are drawn by `seed`.
+fn face_config(
+    plan: &Plan,
+    node: usize,
+    link: &LinkPlan,
+    model: &weir_netem::LinkConfig,
+    seed: u64,
+) -> Result<LinkConfig, PlanError> {
+    let mut config = match link.transport {
+        Transport::Unix | Transport::Tcp => LinkConfig::stream(),
+        Transport::Udp => LinkConfig::datagram(link.mtu),
+    };
+    config.codec.reliability = link.reliability && link.transport == Transport::Udp;
+    let NodePlan { name, role } = &plan.nodes[node];
+    let EgressConfig { marking, discipline, .. } = &mut config.egress;
+    marking.seed = seed;
+    if model.queue_bytes_max != u64::MAX {
+        marking.capacity_bytes = model.queue_bytes_max;
+    }
+    if let Role::Router(router) = role {
+        (marking.policy, *discipline) = router.egress(name)?;
+    }
+    Ok(config)
+}
+
 /// The ends of every node, and all ends.
-fn build_ends(plan: &Plan) -> (Vec<Vec<u32>>, Vec<End>) {
+fn build_ends(plan: &Plan) -> Result<(Vec<Vec<u32>>, Vec<End>), PlanError> {
     let mut node_ends = vec![Vec::new(); plan.nodes.len()];
     let mut ends = Vec::with_capacity(2 * plan.links.len());
     for link in &plan.links {
@@ -191,10 +218,12 @@ fn build_ends(plan: &Plan) -> (Vec<Vec<u32>>, Vec<End>) {
             let seed = seed_of(plan.seed, Part::Link, number.into());
             let model = LinkModel::new(config.clone(), seed);
             node_ends[node].push(number);
+            let seed = seed_of(plan.seed, Part::Mark, number.into());
+            let link = face_config(plan, node, link, config, seed)?;
             ends.push(End::new(node as u32, face, link, model));
         }
     }
-    (node_ends, ends)
+    Ok((node_ends, ends))
 }
 
 fn build_app(plan: &Plan, index: usize) -> Result<App, PlanError> {

@@ -113,6 +113,7 @@ impl Network {
             return;
         }
         end.poll = Moment::NEVER;
+        end.link.set_socket_backlog(end.model.queue_bytes(now));
         end.link.poll(now);
         self.flush(end_index, now);
         self.schedule_link(end_index);

@@ -8,7 +8,6 @@ use weir_netem::LinkModel;
 
 use super::queue::Moment;
 use crate::check::answers::Answers;
-use weir_plan::{LinkPlan, Transport};
 
 /// A frame on its way.
 #[derive(Debug)]
@@ -56,11 +55,11 @@ pub(crate) struct Past {
 }
 
 impl End {
-    pub(crate) fn new(node: u32, face: FaceId, link: &LinkPlan, model: LinkModel) -> Self {
+    pub(crate) fn new(node: u32, face: FaceId, link: LinkConfig, model: LinkModel) -> Self {
         Self {
             node,
             face,
-            link: Link::new(link_config(link)),
+            link: Link::new(link),
             model,
             in_flight: VecDeque::new(),
             answers: Answers::default(),
@@ -124,17 +123,6 @@ impl End {
             in_bytes: self.past.in_bytes + counters.in_bytes,
             out_bytes: self.past.out_bytes + counters.out_bytes,
             drops: self.past.drops + counters.drops.total(),
-        }
-    }
-}
-
-fn link_config(link: &LinkPlan) -> LinkConfig {
-    match link.transport {
-        Transport::Unix | Transport::Tcp => LinkConfig::stream(),
-        Transport::Udp => {
-            let mut config = LinkConfig::datagram(link.mtu);
-            config.codec.reliability = link.reliability;
-            config
         }
     }
 }

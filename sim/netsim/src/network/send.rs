@@ -1,7 +1,7 @@
 //! What leaves a node.
 
 use weir_base::{Instant, Packet, Pool};
-use weir_link::Frame;
+use weir_link::{Frame, MarkingPolicy};
 use weir_netem::Transit;
 use weir_wire::{HopSignal, LpHeader};
 
@@ -51,8 +51,11 @@ impl Network {
         end.link.set_socket_backlog(backlog_bytes);
         let marks_before = end.link.counters().marks_set;
         let is_queued = end.link.enqueue(now, header, packet).is_ok();
-        if end.link.counters().marks_set != marks_before {
-            bounds::mark(backlog_bytes, end.link.config().egress.marking.threshold_bytes)
+        let marking = &end.link.config().egress.marking;
+        if end.link.counters().marks_set != marks_before
+            && marking.policy == MarkingPolicy::default()
+        {
+            bounds::mark(backlog_bytes, marking.threshold_bytes)
                 .map_err(|what| Broken::invariant(node, what))?;
         }
         let what = if is_queued { what } else { Happened::DroppedByQueue };

@@ -1,6 +1,7 @@
 //! A router's settings as the core has them.
 
 use weir_forward::strategy::{Strategy, StrategyKind};
+use weir_link::{ChoiceError, DisciplineConfig, MarkingPolicy};
 
 use super::{CpuPlan, DiskPlan, RouterPlan};
 use crate::error::PlanError;
@@ -17,6 +18,22 @@ impl RouterPlan {
             problem: format!("is `{}`; it must be one of {:?}", self.strategy, StrategyKind::WORDS),
         })?;
         Ok(kind.into())
+    }
+
+    /// How a router's faces mark and queue.
+    ///
+    /// # Errors
+    /// A text chooses nothing; `name` is the node's.
+    pub fn egress(&self, name: &str) -> Result<(MarkingPolicy, DisciplineConfig), PlanError> {
+        let failed = |key, error: ChoiceError| PlanError::Value {
+            place: format!("node `{name}`"),
+            key,
+            problem: format!("cannot be: {error}"),
+        };
+        Ok((
+            self.marking.parse().map_err(|error| failed("marking", error))?,
+            self.discipline.parse().map_err(|error| failed("discipline", error))?,
+        ))
     }
 }
 

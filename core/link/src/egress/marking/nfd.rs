@@ -1,34 +1,29 @@
 use weir_base::Instant;
+use weir_wire::CongestionMark;
 
-/// When packets are marked for congestion.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct MarkingConfig {
-    /// Whether any are.
-    pub is_on: bool,
-    /// Octets waiting (our queue and the socket's) above which marking is armed.
-    pub threshold_bytes: u64,
-    /// How long the queue must stay above the threshold before the first mark.
-    pub interval_ns: u64,
-}
+use super::policy::{Joining, Policy, interval_by_root};
 
 /// NFD's marking schedule: the queue must stay above the threshold for one interval, then packets
 /// are marked at times that draw closer as `interval / sqrt(n + 1)` after the n-th mark.
 #[derive(Debug, Default)]
-pub(crate) struct Marking {
+pub(crate) struct Nfd {
     next_mark: Option<Instant>,
     marks: u64,
 }
 
-impl Marking {
-    /// Whether the packet about to join a queue of `queue_bytes` octets is to be marked.
-    pub(crate) fn on_packet(
-        &mut self,
-        now: Instant,
-        queue_bytes: u64,
-        config: &MarkingConfig,
-    ) -> bool {
-        let &MarkingConfig { is_on, threshold_bytes, interval_ns } = config;
-        if !is_on || queue_bytes <= threshold_bytes {
+impl Policy for Nfd {
+    type Options = ();
+
+    const MARK: CongestionMark = CongestionMark::SPARSE;
+
+    fn new((): &(), _capacity_bytes: u64, _seed: u64) -> Self {
+        Self::default()
+    }
+
+    #[inline]
+    fn marks(&mut self, joining: &Joining<'_>) -> bool {
+        let &Joining { now, queue_bytes, threshold_bytes, interval_ns, .. } = joining;
+        if queue_bytes <= threshold_bytes {
             *self = Self::default();
             return false;
         }
@@ -40,16 +35,9 @@ impl Marking {
             return false;
         }
         self.marks += 1;
-        self.next_mark = Some(next_mark.plus_ns(shrunk_interval_ns(interval_ns, self.marks)));
+        self.next_mark = Some(next_mark.plus_ns(interval_by_root(interval_ns, self.marks + 1)));
         true
     }
-}
-
-/// `floor(interval_ns / sqrt(marks + 1))` in integers, the same on every machine.
-fn shrunk_interval_ns(interval_ns: u64, marks: u64) -> u64 {
-    let squared = u128::from(interval_ns) * u128::from(interval_ns);
-    let root = (squared / (u128::from(marks) + 1)).isqrt();
-    u64::try_from(root).expect("not above interval_ns")
 }
 
 #[cfg(test)]
@@ -57,14 +45,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::vec::Vec;
-
-    #[test]
-    fn intervals_shrink_with_the_root_of_the_marks() {
-        assert_eq!(shrunk_interval_ns(100_000_000, 0), 100_000_000);
-        assert_eq!(shrunk_interval_ns(100_000_000, 1), 70_710_678);
-        assert_eq!(shrunk_interval_ns(100_000_000, 3), 50_000_000);
-        assert_eq!(shrunk_interval_ns(u64::MAX, 0), u64::MAX);
-    }
+    use weir_base::Packet;
 
     proptest! {
         /// Against the schedule written down directly: when the queue rose above the threshold, and
@@ -74,14 +55,20 @@ mod tests {
             packets in prop::collection::vec((0u64..40_000_000, 0u64..2000), 1..400),
         ) {
             const INTERVAL_NS: u64 = 100_000_000;
-            let config =
-                MarkingConfig { is_on: true, threshold_bytes: 40, interval_ns: INTERVAL_NS };
-            let mut marking = Marking::default();
+            let mut marking = Nfd::default();
+            let packet = Packet::from(&[6, 0][..]);
             let mut now_ns = 0;
             let mut due_ns: Vec<f64> = Vec::new();
             for (gap_ns, queue_bytes) in packets {
                 now_ns += gap_ns;
-                let marked = marking.on_packet(Instant::from_ns(now_ns), queue_bytes, &config);
+                let marked = marking.marks(&Joining {
+                    now: Instant::from_ns(now_ns),
+                    is_data: true,
+                    packet: &packet,
+                    queue_bytes,
+                    threshold_bytes: 40,
+                    interval_ns: INTERVAL_NS,
+                });
                 if queue_bytes <= 40 {
                     due_ns.clear();
                     prop_assert!(!marked);

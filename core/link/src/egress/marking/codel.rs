@@ -1,0 +1,188 @@
+use weir_base::units::Time;
+use weir_base::{Instant, NS_PER_MS};
+use weir_wire::CongestionMark;
+
+use super::lately::Lately;
+use super::policy::{Joining, Policy, interval_by_root};
+
+/// A new spell of marks goes on where the last one ended if that was at most so many intervals ago.
+const MEMORY_INTERVALS: u64 = 16;
+
+/// The two times of CoDel.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct CoDelOptions {
+    /// For how long packets may wait without marks, ns.
+    pub target_ns: u64,
+    /// For how long they must have waited longer before the first mark, ns: about the longest round
+    /// trip of those who share the queue.
+    pub interval_ns: u64,
+}
+
+impl Default for CoDelOptions {
+    /// RFC 8289, 4.2 and 4.3.
+    fn default() -> Self {
+        Self { target_ns: 5 * NS_PER_MS, interval_ns: 100 * NS_PER_MS }
+    }
+}
+
+/// CoDel (RFC 8289), with a mark where it drops. It judges the queue when a packet joins: what it
+/// asks is whether the oldest packet waits for longer than the target, and that is known then as it
+/// is when a packet leaves, which a link is not told.
+#[derive(Debug)]
+pub(crate) struct CoDel {
+    options: CoDelOptions,
+    lately: Lately,
+    packet_bytes_max: u64,
+    /// When packets will have waited for too long throughout an interval.
+    first_above: Option<Instant>,
+    /// Since when on Data are marked, at ever shorter intervals.
+    is_marking: bool,
+    next_mark: Instant,
+    /// Marks of this spell, and how many there were when it began.
+    count: u64,
+    count_before: u64,
+}
+
+impl CoDel {
+    /// Whether packets have waited for too long throughout an interval.
+    fn is_congested(&mut self, now: Instant, is_late: bool) -> bool {
+        if !is_late {
+            self.first_above = None;
+            return false;
+        }
+        let first_above =
+            *self.first_above.get_or_insert_with(|| now.plus_ns(self.options.interval_ns));
+        now >= first_above
+    }
+
+    fn after(&self, from: Instant) -> Instant {
+        from.plus_ns(interval_by_root(self.options.interval_ns, self.count))
+    }
+
+    /// Data joins a congested queue.
+    fn marks_data(&mut self, now: Instant) -> bool {
+        if self.is_marking {
+            if now < self.next_mark {
+                return false;
+            }
+            self.count += 1;
+            self.next_mark = self.after(self.next_mark);
+            return true;
+        }
+        self.is_marking = true;
+        let lately = self.count - self.count_before;
+        let memory_ns = MEMORY_INTERVALS.saturating_mul(self.options.interval_ns);
+        let goes_on = lately > 1 && now < self.next_mark.plus_ns(memory_ns);
+        self.count = if goes_on { lately } else { 1 };
+        self.count_before = self.count;
+        self.next_mark = self.after(now);
+        true
+    }
+}
+
+impl Policy for CoDel {
+    type Options = CoDelOptions;
+
+    const MARK: CongestionMark = CongestionMark::SPARSE;
+
+    fn new(options: &CoDelOptions, _capacity_bytes: u64, _seed: u64) -> Self {
+        Self {
+            options: *options,
+            lately: Lately::new(options.target_ns),
+            packet_bytes_max: 0,
+            first_above: None,
+            is_marking: false,
+            next_mark: Instant::ZERO,
+            count: 0,
+            count_before: 0,
+        }
+    }
+
+    fn set(options: &mut CoDelOptions, key: &str, value: &str) -> bool {
+        let field = match key {
+            "target" => &mut options.target_ns,
+            "interval" => &mut options.interval_ns,
+            _ => return false,
+        };
+        // Without an interval every Data of a late queue would be marked: that is `step`.
+        let time = value.parse().ok().filter(|time: &Time| time.ns > 0);
+        time.inspect(|time| *field = time.ns).is_some()
+    }
+
+    fn marks(&mut self, joining: &Joining<'_>) -> bool {
+        let &Joining { now, is_data, packet, queue_bytes, .. } = joining;
+        let bytes = packet.len() as u64;
+        self.packet_bytes_max = self.packet_bytes_max.max(bytes);
+        let is_late = self.lately.is_oldest_late(now, queue_bytes, bytes)
+            && queue_bytes > self.packet_bytes_max;
+        if !self.is_congested(now, is_late) {
+            self.is_marking = false;
+            return false;
+        }
+        is_data && self.marks_data(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+    use weir_base::Packet;
+
+    const MS: u64 = NS_PER_MS;
+
+    fn codel() -> CoDel {
+        CoDel::new(&CoDelOptions::default(), 0, 0)
+    }
+
+    /// A packet of 1,000 octets joins each millisecond of `from_ms..to_ms` a queue of so many
+    /// octets; when Data was marked.
+    fn offer(codel: &mut CoDel, from_ms: u64, to_ms: u64, queue_bytes: u64) -> Vec<u64> {
+        let packet = Packet::from(&[6; 1000][..]);
+        let join = |&ms: &u64| {
+            codel.marks(&Joining {
+                now: Instant::from_ns(ms * MS),
+                is_data: ms % 2 == 0,
+                packet: &packet,
+                queue_bytes,
+                threshold_bytes: 0,
+                interval_ns: 0,
+            })
+        };
+        (from_ms..to_ms).filter(join).collect()
+    }
+
+    #[test]
+    fn marks_begin_after_an_interval_and_come_closer() {
+        let mut codel = codel();
+        // 5,000 to 6,000 octets join in the target and a seventh more, so these are in time.
+        assert_eq!(offer(&mut codel, 0, 1000, 5000), []);
+        // Late; the first Data after 100 ms, then 100 ms / sqrt(n), at the next Data.
+        let marks = offer(&mut codel, 1000, 1400, 20_000);
+        assert_eq!(marks, [1100, 1200, 1272, 1330, 1380]);
+        // In time for a moment: an interval must pass anew, and the spell goes on where it was.
+        assert_eq!(offer(&mut codel, 1400, 1402, 100), []);
+        assert_eq!(offer(&mut codel, 1402, 1600, 20_000), [1502, 1552, 1598]);
+        // Long after, it begins anew.
+        assert_eq!(offer(&mut codel, 1600, 9000, 100), []);
+        assert_eq!(offer(&mut codel, 9000, 9300, 20_000), [9100, 9200, 9272]);
+    }
+
+    /// RFC 8289, 5.4: a queue of one packet is no queue, however long that takes to be sent.
+    #[test]
+    fn a_queue_of_one_packet_is_never_late() {
+        let mut codel = codel();
+        let packet = Packet::from(&[6; 8000][..]);
+        let marks = (0..100).any(|second| {
+            codel.marks(&Joining {
+                now: Instant::from_ns(second * 1000 * MS),
+                is_data: true,
+                packet: &packet,
+                queue_bytes: 8000,
+                threshold_bytes: 0,
+                interval_ns: 0,
+            })
+        });
+        assert!(!marks);
+    }
+}

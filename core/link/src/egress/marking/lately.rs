@@ -1,0 +1,87 @@
+use weir_base::Instant;
+
+/// Parts of the span that are counted apart.
+const PARTS: usize = 8;
+
+/// Octets that joined a queue within the last `span_ns`. A link is not told when a frame leaves its
+/// socket, only how much waits there; but a queue is served in order, so that its oldest octet has
+/// waited for longer than the span just when more octets wait than joined within it.
+#[derive(Debug)]
+pub(crate) struct Lately {
+    part_ns: u64,
+    /// Which part of time the newest count is of.
+    newest: u64,
+    bytes: [u64; PARTS],
+    sum_bytes: u64,
+}
+
+impl Lately {
+    /// For a span of `span_ns`; what joined up to a seventh of it before counts, too.
+    pub(crate) fn new(span_ns: u64) -> Self {
+        let part_ns = span_ns.div_ceil(PARTS as u64 - 1).max(1);
+        Self { part_ns, newest: 0, bytes: [0; PARTS], sum_bytes: 0 }
+    }
+
+    /// `joining_bytes` join `queue_bytes` others. Whether the oldest of those waits for longer than
+    /// the span.
+    pub(crate) fn is_oldest_late(
+        &mut self,
+        now: Instant,
+        queue_bytes: u64,
+        joining_bytes: u64,
+    ) -> bool {
+        let part = now.as_ns() / self.part_ns;
+        let passed = part.saturating_sub(self.newest).min(PARTS as u64);
+        self.newest = self.newest.max(part);
+        for ago in 0..passed {
+            let forgotten = &mut self.bytes[(self.newest - ago) as usize % PARTS];
+            self.sum_bytes -= core::mem::take(forgotten);
+        }
+        let is_late = queue_bytes > self.sum_bytes;
+        self.bytes[self.newest as usize % PARTS] += joining_bytes;
+        self.sum_bytes += joining_bytes;
+        is_late
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    proptest! {
+        /// Against a queue whose packets know when they came, served at a rate that changes.
+        #[test]
+        fn knows_whether_the_oldest_octet_is_late(
+            packets in prop::collection::vec((0u64..3_000, 1u64..2_000, 0u64..6_000), 1..300),
+            span_us in 1u64..20_000,
+        ) {
+            let mut lately = Lately::new(span_us * 1000);
+            let mut queue: VecDeque<(u64, u64)> = VecDeque::new();
+            let mut now_ns = 0;
+            for (gap_us, joining_bytes, mut served_bytes) in packets {
+                now_ns += gap_us * 1000;
+                while let Some((_, bytes)) = queue.front_mut().filter(|_| served_bytes > 0) {
+                    let part = served_bytes.min(*bytes);
+                    (*bytes, served_bytes) = (*bytes - part, served_bytes - part);
+                    if *bytes == 0 {
+                        queue.pop_front();
+                    }
+                }
+                let waiting = queue.iter().map(|(_, bytes)| bytes).sum();
+                let waited_ns = queue.front().map_or(0, |(since, _)| now_ns - since);
+                let is_late =
+                    lately.is_oldest_late(Instant::from_ns(now_ns), waiting, joining_bytes);
+                // Between the span and a part more it may say either.
+                let span_ns = span_us * 1000;
+                if waited_ns <= span_ns {
+                    prop_assert!(!is_late);
+                } else if waited_ns > span_ns.div_ceil(7) * 8 {
+                    prop_assert!(is_late);
+                }
+                queue.push_back((now_ns, joining_bytes));
+            }
+        }
+    }
+}

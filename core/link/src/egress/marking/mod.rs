@@ -1,0 +1,16 @@
+//! Which packets are marked for congestion.
+
+mod codel;
+mod lately;
+mod nfd;
+mod policies;
+mod policy;
+mod rem;
+mod step;
+
+pub use codel::CoDelOptions;
+pub(crate) use policies::AnyPolicy;
+pub use policies::{MarkingConfig, MarkingPolicy};
+pub(crate) use policy::Joining;
+pub use rem::RemOptions;
+pub use step::StepOptions;
