@@ -41,9 +41,9 @@ impl LinkConfig {
                     threshold_bytes: 65536,
                     interval_ns: 100 * NS_PER_MS,
                     capacity_bytes: QUEUE_BYTES_MAX,
-                    seed: 0,
                 },
                 discipline: DisciplineConfig::default(),
+                seed: 0,
             },
         }
     }

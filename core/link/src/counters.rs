@@ -62,6 +62,8 @@ link_drops! {
     EgressMemory = "egress-memory-full",
     /// More Interests wait for their turn than the rate-limiting discipline holds.
     InterestRate = "interest-rate-exceeded",
+    /// More Interests of a flow wait for their turn than HR-ICP's discipline holds.
+    FlowQueueFull = "flow-queue-full",
     /// The frame exceeds the MTU and may not be, or cannot be, cut.
     TooLargeForMtu = "too-large-for-mtu",
     /// The socket refused the frame (unreachable, too long, no buffers).
@@ -141,6 +143,8 @@ pub struct LinkCounters {
     /// Frames sent once only although reliability is on: there is no room to keep them, or the
     /// other end acknowledges nothing.
     pub unprotected: u64,
+    /// Interests that a discipline made wait for their turn.
+    pub out_interests_delayed: u64,
     /// Drops by reason.
     pub drops: DropCounters,
 }

@@ -19,7 +19,7 @@ mod tests;
 pub use codec::{CodecConfig, MTU_MIN, Received};
 pub use config::LinkConfig;
 pub use counters::{DropCounters, LinkCounters, LinkDrop};
-pub use egress::{ChoiceError, DisciplineConfig, EgressConfig, InterestRateConfig};
+pub use egress::{ChoiceError, DisciplineConfig, EgressConfig, HrIcpConfig, InterestRateConfig};
 pub use egress::{CoDelOptions, MarkingConfig, MarkingPolicy, PacketKind, RemOptions, StepOptions};
 pub use frame::Frame;
 pub use link::Link;

@@ -1,4 +1,5 @@
 mod bounds;
+mod hr_icp;
 mod reliability;
 
 use std::string::ToString;
@@ -692,7 +693,8 @@ fn disciplines_are_chosen_by_text() {
     assert_eq!("fifo".parse(), Ok(DisciplineConfig::default()));
     assert_eq!(
         "lifo".parse::<DisciplineConfig>().unwrap_err().to_string(),
-        "there is no queue discipline `lifo`; choose one of [\"fifo\", \"interest-rate\"]"
+        "there is no queue discipline `lifo`; choose one of \
+         [\"fifo\", \"hr-icp\", \"interest-rate\"]"
     );
     for option in ["burst=0", "burst", "burst=x", "interests_per_s=5000000000", "depth=3"] {
         let text = std::format!("interest-rate {option}");

@@ -217,6 +217,12 @@ impl SnapshotCollector {
         });
         let help = "Frames of link reliability by face and outcome; those given up are packets";
         counters(encoder, "reliability", help, reliability)?;
+        let delayed = self.0.faces.iter().map(|face| {
+            let labels = Face { face: face.id.0, remote: face.uri.clone() };
+            (labels, face.counters.out_interests_delayed)
+        });
+        let help = "Interests that the queue discipline made wait, by face";
+        counters(encoder, "delayed_interests", help, delayed)?;
         let mut queues = encoder.encode_descriptor(
             "egress_queue_bytes",
             "Octets waiting to be sent, by face",

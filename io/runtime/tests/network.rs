@@ -212,6 +212,7 @@ fn lost_frames_are_sent_again() {
             permanent: true,
             mtu: Some(1420),
             congestion_marking: None,
+            marking: None,
             reliability: Some(true),
             discipline: None,
             routes: vec![(name(prefix), 0)],

@@ -54,8 +54,8 @@ pub enum Part {
     FillDisk,
     /// Times of disks that routers share.
     SharedDisk,
-    /// Congestion marks of links.
-    Mark,
+    /// Marks and queues of faces.
+    Egress,
 }
 
 /// The digest of a stream of numbers.

@@ -47,6 +47,7 @@ impl Encoder {
     /// Gives the frames of one packet to `push`, and how many there are: several where it must be
     /// cut. Of `header` it sets the fragment fields itself, and leaves local fields out where the
     /// face has none.
+    #[inline(always)]
     pub(crate) fn encode(
         &mut self,
         now: Instant,

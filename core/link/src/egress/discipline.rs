@@ -12,7 +12,11 @@ pub(crate) trait Discipline: Sized {
     /// What can be chosen; the default is used when a configuration names the discipline alone.
     type Config: Default;
 
-    fn new(config: &Self::Config) -> Self;
+    /// Whether it ever keeps a packet. One that does not is never polled.
+    const KEEPS: bool = true;
+
+    /// A discipline whose draws and hashes, if it has any, follow from `seed`.
+    fn new(config: &Self::Config, seed: u64) -> Self;
 
     /// Sets option `key` of the text form to `value`. False: there is no such option, or the value
     /// is none that it may have.

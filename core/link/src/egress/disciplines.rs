@@ -8,6 +8,7 @@ use weir_base::{Instant, Packet};
 use super::choice::{self, ChoiceError};
 use super::discipline::Discipline;
 use super::fifo::Fifo;
+use super::hr_icp::{HrIcp, HrIcpConfig};
 use super::interest_rate::{InterestRate, InterestRateConfig};
 use super::outlet::{Outgoing, Outlet, PacketKind};
 use super::ready::Load;
@@ -57,10 +58,10 @@ macro_rules! disciplines {
         }
 
         impl AnyDiscipline {
-            pub(crate) fn new(config: &DisciplineConfig) -> Self {
+            pub(crate) fn new(config: &DisciplineConfig, seed: u64) -> Self {
                 match config {
                     $(DisciplineConfig::$variant(config) => {
-                        Self::$variant(<$discipline>::new(config))
+                        Self::$variant(<$discipline>::new(config, seed))
                     })+
                 }
             }
@@ -81,6 +82,10 @@ macro_rules! disciplines {
             }
 
             #[inline]
+            pub(crate) fn keeps(&self) -> bool {
+                match self { $(Self::$variant(_) => <$discipline>::KEEPS,)+ }
+            }
+
             pub(crate) fn poll(&mut self, now: Instant, out: &mut Outlet<'_>) {
                 match self { $(Self::$variant(one) => one.poll(now, out),)+ }
             }
@@ -109,6 +114,8 @@ macro_rules! disciplines {
 disciplines! {
     /// First in, first out.
     Fifo(()) = "fifo": Fifo,
+    /// As `Fifo`, with Interests held before to the rate of the Data that they ask for.
+    HrIcp(HrIcpConfig) = "hr-icp": HrIcp<Fifo>,
     /// As `Fifo`, with Interests held to a rate before.
     InterestRate(InterestRateConfig) = "interest-rate": InterestRate<Fifo>,
 }

@@ -11,7 +11,9 @@ pub(crate) struct Fifo;
 impl Discipline for Fifo {
     type Config = ();
 
-    fn new((): &()) -> Self {
+    const KEEPS: bool = false;
+
+    fn new((): &(), _seed: u64) -> Self {
         Self
     }
 

@@ -7,9 +7,6 @@ use super::outlet::{Outgoing, Outlet, PacketKind};
 use super::ready::Load;
 use crate::counters::LinkDrop;
 
-/// A held Interest up to this size is copied out of the receive block that it lies in.
-const DETACH_BYTES_MAX: usize = 512;
-
 /// How many Interests may leave.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct InterestRateConfig {
@@ -61,10 +58,8 @@ impl<Next: Discipline> InterestRate<Next> {
         self.full_at = self.full_at.max(now).plus_ns(self.config.interval_ns());
     }
 
-    fn hold(&mut self, mut outgoing: Outgoing) {
-        if outgoing.packet.len() <= DETACH_BYTES_MAX {
-            outgoing.packet = Packet::from(&outgoing.packet[..]);
-        }
+    fn hold(&mut self, outgoing: Outgoing) {
+        let outgoing = outgoing.detached();
         self.load.add(outgoing.packet.len());
         self.held.push_back(outgoing);
     }
@@ -81,10 +76,10 @@ impl<Next: Discipline> InterestRate<Next> {
 impl<Next: Discipline<Config = ()>> Discipline for InterestRate<Next> {
     type Config = InterestRateConfig;
 
-    fn new(config: &InterestRateConfig) -> Self {
+    fn new(config: &InterestRateConfig, seed: u64) -> Self {
         Self {
             config: *config,
-            next: Next::new(&()),
+            next: Next::new(&(), seed),
             held: VecDeque::new(),
             load: Load::default(),
             full_at: Instant::ZERO,
@@ -120,6 +115,7 @@ impl<Next: Discipline<Config = ()>> Discipline for InterestRate<Next> {
             return Err(LinkDrop::InterestRate);
         }
         self.hold(outgoing);
+        out.counters.out_interests_delayed += 1;
         Ok(())
     }
 
@@ -141,11 +137,7 @@ impl<Next: Discipline<Config = ()>> Discipline for InterestRate<Next> {
     }
 
     fn held(&self) -> Load {
-        let next = self.next.held();
-        Load {
-            wire_bytes: self.load.wire_bytes + next.wire_bytes,
-            charged_bytes: self.load.charged_bytes + next.charged_bytes,
-        }
+        self.load.with(self.next.held())
     }
 
     fn drop_newest(&mut self) -> Option<Outgoing> {

@@ -4,6 +4,7 @@ mod choice;
 mod discipline;
 mod disciplines;
 mod fifo;
+mod hr_icp;
 mod interest_rate;
 mod marking;
 mod outlet;
@@ -12,6 +13,7 @@ mod ready;
 
 pub use choice::ChoiceError;
 pub use disciplines::DisciplineConfig;
+pub use hr_icp::HrIcpConfig;
 pub use interest_rate::InterestRateConfig;
 pub use marking::{CoDelOptions, MarkingConfig, MarkingPolicy, RemOptions, StepOptions};
 pub(crate) use outlet::Outgoing;

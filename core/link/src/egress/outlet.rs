@@ -26,6 +26,19 @@ pub(crate) struct Outgoing {
     pub(crate) packet: Packet,
 }
 
+/// A held Interest up to this size is copied out of the receive block that it lies in.
+const DETACH_BYTES_MAX: usize = 512;
+
+impl Outgoing {
+    /// Holds no block much larger than its packet, if that is an Interest of usual size.
+    pub(crate) fn detached(mut self) -> Self {
+        if self.packet.len() <= DETACH_BYTES_MAX {
+            self.packet = Packet::from(&self.packet[..]);
+        }
+        self
+    }
+}
+
 /// Where a discipline puts the packets that may leave: marks them where their queue is long, and
 /// encodes them into frames for the socket.
 pub(crate) struct Outlet<'a> {

@@ -17,6 +17,8 @@ pub struct EgressConfig {
     pub marking: MarkingConfig,
     /// Order and time of what leaves.
     pub discipline: DisciplineConfig,
+    /// What is random follows from it, and hashes of names: to be kept secret.
+    pub seed: u64,
 }
 
 /// What the egress has of the codec and the link while it works.
@@ -41,8 +43,8 @@ pub(crate) struct Egress {
 impl Egress {
     pub(crate) fn new(config: &EgressConfig) -> Self {
         Self {
-            discipline: AnyDiscipline::new(&config.discipline),
-            policy: config.marking.fresh(),
+            discipline: AnyDiscipline::new(&config.discipline, config.seed),
+            policy: config.marking.fresh(config.seed),
             ready: Ready::default(),
             socket_backlog_bytes: 0,
             now: Instant::ZERO,
@@ -53,11 +55,11 @@ impl Egress {
     pub(crate) fn reconfigure(&mut self, before: &EgressConfig, context: Context<'_>) {
         let config = context.config;
         if config.marking.is_fresh_after(&before.marking) {
-            self.policy = config.marking.fresh();
+            self.policy = config.marking.fresh(config.seed);
         }
         if config.discipline != before.discipline {
             self.release(context);
-            self.discipline = AnyDiscipline::new(&config.discipline);
+            self.discipline = AnyDiscipline::new(&config.discipline, config.seed);
         }
     }
 
@@ -103,6 +105,12 @@ impl Egress {
     /// The socket has taken frames.
     #[inline]
     pub(crate) fn refill(&mut self, context: Context<'_>) {
+        if self.discipline.keeps() {
+            self.poll_discipline(context);
+        }
+    }
+
+    fn poll_discipline(&mut self, context: Context<'_>) {
         let now = self.now;
         let (discipline, mut out) = self.outlet(context);
         discipline.poll(now, &mut out);

@@ -24,6 +24,14 @@ impl Load {
         wire_len as u64 + PACKET_CHARGE_BYTES
     }
 
+    /// This and `other`.
+    pub(crate) fn with(self, other: Self) -> Self {
+        Self {
+            wire_bytes: self.wire_bytes + other.wire_bytes,
+            charged_bytes: self.charged_bytes + other.charged_bytes,
+        }
+    }
+
     pub(crate) fn add(&mut self, wire_len: usize) {
         self.wire_bytes += wire_len as u64;
         self.charged_bytes += Self::charge_of(wire_len);

@@ -19,9 +19,9 @@ pub struct ConsumerConfig {
     pub window: Option<u32>,
     /// Chunks outstanding on a path at most.
     pub window_max: u32,
-    /// Units of a chunk, 1 to [`CHUNK_UNITS_MAX`](crate::CHUNK_UNITS_MAX): windows count chunks, and a chunk is asked for at once (paper
-    /// chopcop, 3: chunks of 32 packets). Of one that is lost, what has not come is asked for
-    /// again.
+    /// Units of a chunk, 1 to [`CHUNK_UNITS_MAX`](crate::CHUNK_UNITS_MAX): windows count chunks,
+    /// and a chunk is asked for at once (paper chopcop, 3: chunks of 32 packets). Of one that is
+    /// lost, what has not come is asked for again.
     pub chunk_units: u32,
     /// A controller hears of congestion once in this time, ns, where a round trip is not to be
     /// measured (paper nb-cache: 50 ms); `None`: once a round trip.

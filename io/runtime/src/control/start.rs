@@ -207,12 +207,12 @@ pub(super) fn link_config(defaults: &FaceDefaults, base: LinkConfig) -> LinkConf
         threshold_bytes: defaults.mark_threshold_bytes,
         interval_ns: defaults.mark_interval.as_nanos() as u64,
         capacity_bytes: defaults.queue_bytes_max as u64,
-        seed: random_u64(),
     };
     let egress = EgressConfig {
         queue_bytes_max: defaults.queue_bytes_max as u64,
         marking,
         discipline: defaults.discipline,
+        seed: random_u64(),
     };
     // A link that cuts packets is one of datagrams.
     let reliability = defaults.reliability && base.codec.fragmentation;

@@ -182,7 +182,7 @@ fn lifetime_max_ns(plan: &Plan) -> u64 {
 }
 
 /// The face of node `node` at one end of a link, whose queue on the way from there is that of
-/// `model`; marks are drawn by `seed`.
+/// `model`.
 fn face_config(
     plan: &Plan,
     node: usize,
@@ -197,13 +197,13 @@ fn face_config(
     config.codec.reliability = link.reliability && link.transport == Transport::Udp;
     let NodePlan { name, role } = &plan.nodes[node];
     let EgressConfig { marking, discipline, .. } = &mut config.egress;
-    marking.seed = seed;
     if model.queue_bytes_max != u64::MAX {
         marking.capacity_bytes = model.queue_bytes_max;
     }
     if let Role::Router(router) = role {
         (marking.policy, *discipline) = router.egress(name)?;
     }
+    config.egress.seed = seed;
     Ok(config)
 }
 
@@ -218,7 +218,7 @@ fn build_ends(plan: &Plan) -> Result<(Vec<Vec<u32>>, Vec<End>), PlanError> {
             let seed = seed_of(plan.seed, Part::Link, number.into());
             let model = LinkModel::new(config.clone(), seed);
             node_ends[node].push(number);
-            let seed = seed_of(plan.seed, Part::Mark, number.into());
+            let seed = seed_of(plan.seed, Part::Egress, number.into());
             let link = face_config(plan, node, link, config, seed)?;
             ends.push(End::new(node as u32, face, link, model));
         }

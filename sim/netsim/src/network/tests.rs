@@ -1,6 +1,6 @@
 //! Marking and queue disciplines of routers.
 
-use weir_link::{CoDelOptions, MarkingPolicy, RemOptions};
+use weir_link::{CoDelOptions, DisciplineConfig, HrIcpConfig, MarkingPolicy, RemOptions};
 use weir_netem::LinkConfig;
 use weir_plan::event::{Event, EventKind};
 use weir_plan::workload::{Arrivals, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes};
@@ -91,7 +91,7 @@ fn the_timers_of_a_discipline_are_honoured() {
 /// What a second of 1,000 Interests a second for packets of about 1 kB at a bottleneck of 4 Mbit/s
 /// with a queue of 100 kB comes to: the longest queue in octets, frames that found no room, Data at
 /// the consumer, and marked ones.
-fn overload(marking: &str) -> (u64, u64, usize, usize) {
+fn overload(marking: &str, discipline: &str) -> (u64, u64, usize, usize) {
     let mut plan = plan(1000.0);
     let producer_bytes = Sizes::Fixed { bytes: 900 };
     for node in &mut plan.nodes {
@@ -100,7 +100,9 @@ fn overload(marking: &str) -> (u64, u64, usize, usize) {
             | Role::Producer(ProducerPlan { names, .. }) => {
                 (names.sizes, names.segment_bytes) = (producer_bytes.clone(), 900);
             }
-            Role::Router(router) => router.marking = marking.into(),
+            Role::Router(router) => {
+                (router.marking, router.discipline) = (marking.into(), discipline.into());
+            }
         }
     }
     plan.links[0].b_to_a =
@@ -119,7 +121,7 @@ fn overload(marking: &str) -> (u64, u64, usize, usize) {
 }
 
 #[test]
-fn routers_mark_as_their_plan_says_and_know_the_queue_of_each_link() {
+fn routers_mark_and_queue_as_their_plan_says_and_know_the_queue_of_each_link() {
     let codel = CoDelOptions { target_ns: S, interval_ns: 2 * S };
     for (text, policy) in [
         ("rem", MarkingPolicy::Rem(RemOptions::default())),
@@ -127,14 +129,19 @@ fn routers_mark_as_their_plan_says_and_know_the_queue_of_each_link() {
     ] {
         let mut plan = plan(1.0);
         router(&mut plan).marking = text.into();
+        router(&mut plan).discipline = "hr-icp rate_bps=8000".into();
         plan.links[0].b_to_a.queue_bytes_max = 1_500_000;
         let network = Network::new(&plan).unwrap();
         let marking = |end: usize| network.ends[end].link.config().egress.marking;
+        let shaping = HrIcpConfig { rate_bps: 8000, ..HrIcpConfig::default() };
+        let egress = &network.ends[2].link.config().egress;
+        assert_eq!(egress.discipline, DisciplineConfig::HrIcp(shaping));
         // Consumer, router towards it, router towards the producer, producer.
         assert_eq!([1, 2].map(|end| marking(end).policy), [policy; 2]);
         assert_eq!([0, 3].map(|end| marking(end).policy), [MarkingPolicy::default(); 2]);
         assert_eq!(marking(1).capacity_bytes, 1_500_000);
-        assert_ne!(marking(1).seed, marking(2).seed);
+        let seed = |end: usize| network.ends[end].link.config().egress.seed;
+        assert_ne!(seed(1), seed(2));
     }
     let mut wrong = plan(1.0);
     router(&mut wrong).marking = "red".into();
@@ -153,12 +160,22 @@ fn every_policy_sees_the_queue_of_the_link_and_leaves_its_bound_alone() {
         ("step target=20ms", 0.9, 1.0),
         ("nfd", 0.001, 0.1),
     ] {
-        let (queue_bytes, dropped, received, marks) = overload(marking);
+        let (queue_bytes, dropped, received, marks) = overload(marking, "fifo");
         assert!((99_000..=100_000).contains(&queue_bytes), "{marking}: {queue_bytes} octets");
         assert_eq!(dropped as usize + received, 1000, "{marking}");
         assert!(dropped > 300, "{marking}: {dropped} dropped");
         let share = marks as f64 / received as f64;
         assert!((least..=most).contains(&share), "{marking}: {share} marked");
     }
-    assert_eq!(overload("rem"), overload("rem"), "one seed, one result");
+    assert_eq!(overload("rem", "fifo"), overload("rem", "fifo"), "one seed, one result");
+}
+
+/// Interests leave the router as fast as the bottleneck carries their Data, whose size it learns:
+/// none is lost, and the queue stays at the burst and what sizes were misjudged at first.
+#[test]
+fn shaped_interests_bring_no_more_than_the_link_carries() {
+    let (queue_bytes, dropped, received, marks) =
+        overload("step target=100ms", "hr-icp rate_bps=3900000 burst_bytes=10000 held_max=2000");
+    assert_eq!((dropped, received, marks), (0, 1000, 0));
+    assert!(queue_bytes < 15_000, "{queue_bytes} octets");
 }

@@ -27,14 +27,12 @@ pub struct MarkingConfig {
     pub interval_ns: u64,
     /// Octets that the queue holds before it drops: what REM's thresholds are parts of.
     pub capacity_bytes: u64,
-    /// What the draws of a policy follow from.
-    pub seed: u64,
 }
 
 impl MarkingConfig {
-    /// The policy of a face so configured, at its beginning.
-    pub(crate) fn fresh(&self) -> AnyPolicy {
-        AnyPolicy::new(&self.policy, self.capacity_bytes, self.seed)
+    /// The policy of a face so configured, at its beginning; its draws follow from `seed`.
+    pub(crate) fn fresh(&self, seed: u64) -> AnyPolicy {
+        AnyPolicy::new(&self.policy, self.capacity_bytes, seed)
     }
 
     /// Whether a change to `self` begins marking anew. NFD's threshold and interval change as it
