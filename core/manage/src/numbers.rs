@@ -65,6 +65,10 @@ pub mod types {
     /// Weir's own, as [`N_FACES_REFUSED`]: connections closed since their peers took nothing.
     pub(crate) const N_FACES_STALLED: u32 = 0xf594;
 
+    /// Weir's own, after the fields of FaceStatus, even and thus skipped by others: the policy of
+    /// congestion marks, if it is not NFD's.
+    pub(crate) const MARKING_POLICY: u32 = 0xf5a0;
+
     pub(crate) const NFD_VERSION: u32 = 128;
     pub(crate) const START_TIMESTAMP: u32 = 129;
     pub(crate) const CURRENT_TIMESTAMP: u32 = 130;

@@ -69,6 +69,8 @@ pub struct FaceStatus {
     pub expiration_period_ms: Option<u64>,
     /// What it has moved.
     pub counters: FaceCounters,
+    /// Weir's own: what decides which packets are marked; `None` is NFD's schedule.
+    pub marking_policy: Option<String>,
 }
 
 /// Every element that some structure about faces holds.
@@ -85,6 +87,7 @@ struct FaceFields {
     link_type: Option<LinkType>,
     interval_ns: Option<u64>,
     threshold_bytes: Option<u64>,
+    marking_policy: Option<String>,
     mtu: Option<u64>,
     counters: [Option<u64>; 8],
     flags: Option<u64>,
@@ -130,6 +133,9 @@ impl FaceFields {
                 }
                 types::MTU => fields.mtu = Some(element.number()?),
                 types::FLAGS => fields.flags = Some(element.number()?),
+                types::MARKING_POLICY => {
+                    fields.marking_policy = Some(element.text("MarkingPolicy")?);
+                }
                 other => match COUNTER_TYPES.iter().position(|typ| *typ == other) {
                     Some(index) => fields.counters[index] = Some(element.number()?),
                     None => element.skip()?,
@@ -173,10 +179,11 @@ impl Element for FaceStatus {
     const TYPE: u32 = types::DATASET_ITEM;
 
     fn decode_value(value: &[u8]) -> Result<Self, DecodeError> {
-        let fields = FaceFields::decode(value)?;
+        let mut fields = FaceFields::decode(value)?;
         let expiration_period_ms = fields.expiration_period_ms;
         let counters = fields.counters()?;
-        Ok(Self { info: fields.info()?, expiration_period_ms, counters })
+        let marking_policy = fields.marking_policy.take();
+        Ok(Self { info: fields.info()?, expiration_period_ms, counters, marking_policy })
     }
 
     fn encode_value(&self, writer: &mut Writer) {
@@ -204,6 +211,9 @@ impl Element for FaceStatus {
             .number(types::N_IN_BYTES, counters.in_bytes)
             .number(types::N_OUT_BYTES, counters.out_bytes)
             .number(types::FLAGS, info.flags);
+        if let Some(policy) = &self.marking_policy {
+            writer.text(types::MARKING_POLICY, policy);
+        }
     }
 }
 

@@ -270,7 +270,7 @@ pub(crate) fn faces_table(faces: &[FaceStatus]) -> String {
 }
 
 fn face_details(face: &FaceStatus) -> String {
-    let FaceStatus { info, expiration_period_ms, counters } = face;
+    let FaceStatus { info, expiration_period_ms, counters, marking_policy } = face;
     let flag = |bit| if info.flags & bit != 0 { "on" } else { "off" };
     let optional = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let rows = [
@@ -284,7 +284,13 @@ fn face_details(face: &FaceStatus) -> String {
         ("mtu", optional(info.mtu.map(|mtu| format!("{mtu} B")))),
         ("local fields", flag(face_flags::LOCAL_FIELDS).to_owned()),
         ("reliability", flag(face_flags::LP_RELIABILITY).to_owned()),
-        ("congestion marks", flag(face_flags::CONGESTION_MARKING).to_owned()),
+        (
+            "congestion marks",
+            match marking_policy {
+                None => flag(face_flags::CONGESTION_MARKING).to_owned(),
+                Some(policy) => format!("{}, {policy}", flag(face_flags::CONGESTION_MARKING)),
+            },
+        ),
         (
             "marks after",
             optional(info.base_congestion_marking_interval_ns.map(|ns| span(ns / 1_000_000))),
@@ -300,7 +306,7 @@ fn face_details(face: &FaceStatus) -> String {
 
 /// A face for programs, with the field names of the protocol.
 pub(crate) fn face_json(face: &FaceStatus) -> Value {
-    let FaceStatus { info, expiration_period_ms, counters } = face;
+    let FaceStatus { info, expiration_period_ms, counters, marking_policy } = face;
     json!({
         "faceId": info.face_id.0,
         "uri": info.uri,
@@ -317,6 +323,7 @@ pub(crate) fn face_json(face: &FaceStatus) -> Value {
         },
         "baseCongestionMarkingIntervalNs": info.base_congestion_marking_interval_ns,
         "defaultCongestionThresholdBytes": info.default_congestion_threshold_bytes,
+        "markingPolicy": marking_policy.as_deref().unwrap_or("nfd"),
         "inInterests": counters.in_interests,
         "inData": counters.in_data,
         "inNacks": counters.in_nacks,

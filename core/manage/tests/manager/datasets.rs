@@ -15,7 +15,8 @@ const CROWDING: FaceCrowding = FaceCrowding { refused: 8, displaced: 9, stalled:
 
 fn status(info: FaceInfo) -> FaceStatus {
     let counters = FaceCounters { in_interests: info.face_id.0, ..FaceCounters::default() };
-    FaceStatus { info, expiration_period_ms: None, counters }
+    let marking_policy = info.uri.starts_with("udp").then(|| "rem".to_owned());
+    FaceStatus { info, expiration_period_ms: None, counters, marking_policy }
 }
 
 impl Harness {
@@ -133,6 +134,8 @@ fn counters() {
     let faces = FaceStatus::decode_all(&harness.fetch("faces/list")).unwrap();
     let ids: Vec<_> = faces.iter().map(|f| (f.info.face_id, f.counters.in_interests)).collect();
     assert_eq!(ids, [(CLIENT, 256), (PEER, 262)]);
+    let policies: Vec<_> = faces.iter().map(|face| face.marking_policy.as_deref()).collect();
+    assert_eq!(policies, [None, Some("rem")]);
 }
 
 /// Of content in one segment, as NFD has it.

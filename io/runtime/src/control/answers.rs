@@ -3,6 +3,7 @@
 use crossbeam_channel::Sender;
 use weir_base::Merge;
 use weir_forward::{Command, Event};
+use weir_link::MarkingPolicy;
 use weir_manage::{
     CsDiskInfo, CsInfo, FaceCounters, FaceCrowding, FaceStatus, GeneralStatus, ManagerInput,
     Snapshot as ManagerSnapshot, SnapshotKind,
@@ -93,8 +94,12 @@ impl Control {
     fn face_statuses(&self, sum: &Snapshot) -> Vec<FaceStatus> {
         let known = sum.faces.iter().filter_map(|face| {
             let counters = &face.counters;
+            let record = self.faces.find(face.id)?;
+            let policy = record.link.egress.marking.policy;
             Some(FaceStatus {
-                info: self.faces.find(face.id)?.info(),
+                info: record.info(),
+                marking_policy: (policy != MarkingPolicy::default())
+                    .then(|| policy.name().to_owned()),
                 expiration_period_ms: face.expires_in_ns.map(|ns| ns / 1_000_000),
                 counters: FaceCounters {
                     in_interests: counters.in_interests,

@@ -65,6 +65,13 @@ macro_rules! marking_policies {
 
         const NAMES: &[&str] = &[$($name),+];
 
+        impl MarkingPolicy {
+            /// The name, without options.
+            pub const fn name(&self) -> &'static str {
+                match self { $(Self::$variant(_) => $name,)+ }
+            }
+        }
+
         impl FromStr for MarkingPolicy {
             type Err = ChoiceError;
 
