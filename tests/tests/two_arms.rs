@@ -318,6 +318,29 @@ fn object_over_a_link_that_loses() {
     assert_near("sent again", again(&real), again(&simulated), 0.03);
 }
 
+/// Routers send again what the link between them lost: each Interest is asked once, and answered.
+#[test]
+fn a_reliable_link_that_loses() {
+    let names = names(Popularity::Sequential { objects: 10_000 }, 1000, 1000);
+    let mut draft = Draft::new(12, 4 * S);
+    let routers = ["near", "far"].map(|name| draft.router(name, 0));
+    let consumer = draft.consumer("consumer", &names, poisson(300.0));
+    let producer = draft.producer("producer", &names);
+    draft.link(consumer, routers[0], Transport::Unix, &LinkConfig::default());
+    let lossy = shaped(Loss::Independent { probability: 0.05 });
+    let link = draft.link(routers[0], routers[1], Transport::Udp, &lossy);
+    draft.0.links[link].reliability = true;
+    draft.route(routers[0], "/data", link);
+    let link = draft.link(routers[1], producer, Transport::Unix, &LinkConfig::default());
+    draft.route(routers[1], "/data", link);
+    let simulated = Story::simulated(&draft.0);
+    let (real, _) = Story::real(&draft.0);
+    assert_eq!(real.requests(), simulated.requests());
+    assert_eq!(simulated.data(), simulated.interests());
+    // One in ten is lost without; one in 10,000 four times; and the machine may be late.
+    assert!(real.interests() > 1000 && real.interests() - real.data() < 5, "{:?}", real.data());
+}
+
 /// Small stores in a line: what is popular stays near the consumer.
 #[test]
 fn stores_in_a_line() {

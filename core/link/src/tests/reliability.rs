@@ -107,6 +107,7 @@ fn a_frame_that_three_overtook_is_sent_again() {
     // An Ack of what was sent first says nothing; one of what was sent again does, but no time.
     link.receive(after_ms(41), idle(&[0, 1, 3, 6, 7, 7]), &mut pool());
     assert_eq!((link.counters().acknowledged, link.next_wakeup()), (6, None));
+    assert_eq!(link.egress_memory_bytes(), 0);
 }
 
 #[test]
@@ -128,7 +129,7 @@ fn a_frame_without_ack_is_sent_four_times() {
     // One fragment is lost for good, and the others are not sent again: it is one packet.
     assert!(due(&mut link, now.plus_ns(wait_ns)).is_empty());
     assert_eq!((link.counters().given_up, link.counters().retransmitted), (1, 9));
-    assert_eq!(link.next_wakeup(), None);
+    assert_eq!((link.next_wakeup(), link.egress_memory_bytes()), (None, 0));
 }
 
 #[test]
@@ -146,6 +147,17 @@ fn the_timeout_follows_the_round_trips() {
     }
     send(&mut link, after_ms(300), interest());
     assert_eq!(link.next_wakeup(), Some(after_ms(500)), "200 ms at least");
+}
+
+/// Which of the two was acknowledged is not known, so that it tells no time (RFC 6298, 3).
+#[test]
+fn a_retransmission_is_no_sample() {
+    let mut link = Link::new(reliable(1472));
+    send(&mut link, START, interest());
+    assert_eq!(due(&mut link, after_ms(1000)).len(), 1);
+    link.receive(after_ms(1001), idle(&[1]), &mut pool());
+    send(&mut link, after_ms(1001), interest());
+    assert_eq!(link.next_wakeup(), Some(after_ms(3001)));
 }
 
 #[test]
