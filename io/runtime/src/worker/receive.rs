@@ -126,11 +126,7 @@ impl Worker {
         };
         let received = face.link.receive(now, frame, &mut self.pool);
         let has_too_many_partials = self.memory.recount_reassembly(face);
-        if face.link.is_reliable() {
-            // Its timers are set when it is flushed.
-            self.mark_dirty(slot);
-        }
-        let Some(face) = self.faces.at(slot) else { return };
+        let is_reliable = face.link.is_reliable();
         match received {
             Received::Packet { header, packet } => {
                 let id = face.id;
@@ -149,6 +145,10 @@ impl Worker {
                 self.hand_to_all_shards(id, signal);
             }
             Received::Idle | Received::Drop(_) => {}
+        }
+        if is_reliable {
+            // It may have something to send, and its timers are set when it is flushed.
+            self.mark_dirty(slot);
         }
     }
 
