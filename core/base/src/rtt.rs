@@ -33,6 +33,9 @@ impl Default for RttConfig {
 const MEAN_PARTS: i64 = 8;
 /// Smoothing of the deviation (RFC 6298, 1 / beta).
 const DEVIATION_PARTS: i64 = 4;
+/// The timeout lies this part of the smoothed time above it at least (RFC 6298, 2.3 has the grain
+/// of the clock): where round trips hardly deviate, the first packet of a queue would be a timeout.
+const MARGIN_PARTS: u64 = 4;
 /// Factor by which a timeout grows each time it expires (RFC 6298, 5.5).
 const BACKOFF: u64 = 2;
 
@@ -79,7 +82,8 @@ impl RttEstimator {
         self.samples += 1;
         self.min_ns = self.min_ns.min(rtt_ns);
         let deviation = self.config.deviations.saturating_mul(self.deviation_ns.unsigned_abs());
-        self.set_rto(self.smoothed_ns.unsigned_abs().saturating_add(deviation));
+        let smoothed = self.smoothed_ns.unsigned_abs();
+        self.set_rto(smoothed.saturating_add(deviation.max(smoothed / MARGIN_PARTS)));
     }
 
     /// The timeout has expired: it doubles until the next sample.
@@ -135,6 +139,15 @@ mod tests {
         // deviation 50 + (80 - 50) / 4 = 57.5 ms
         assert_eq!(rtt.rto_ns(), 110 * NS_PER_MS + 8 * 57_500_000);
         assert_eq!(rtt.min_ns(), Some(100 * NS_PER_MS));
+    }
+
+    #[test]
+    fn a_steady_round_trip_leaves_a_margin() {
+        let mut rtt = RttEstimator::new(RttConfig::default());
+        for _ in 0..100 {
+            rtt.sample(400 * NS_PER_MS, 1);
+        }
+        assert_eq!(rtt.rto_ns(), 500 * NS_PER_MS);
     }
 
     #[test]

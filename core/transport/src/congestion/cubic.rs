@@ -103,6 +103,12 @@ impl Cubic {
         }
     }
 
+    /// A controller that is past slow start.
+    pub(super) fn past_slow_start(window: f64, window_max: f64) -> Self {
+        let config = CubicConfig { initial_window: window, window_max, ..CubicConfig::default() };
+        Self { threshold: window, last_max: window, ..Self::new(config) }
+    }
+
     /// Growth for one answer in congestion avoidance (RFC 9438, 4.2 to 4.5).
     fn avoid(&mut self, sample: &Sample) {
         let epoch = match &mut self.epoch {

@@ -11,6 +11,8 @@ mod icp;
 mod ictp;
 mod lately;
 mod nb_cc;
+mod sources;
+mod weir;
 
 pub(crate) use aimd::Aimd;
 #[cfg(test)]
@@ -26,6 +28,7 @@ pub use fixed::Fixed;
 pub(crate) use icp::Icp;
 pub(crate) use ictp::Ictp;
 pub use nb_cc::{NbCc, NbCcConfig};
+pub(crate) use weir::Weir;
 
 use alloc::boxed::Box;
 
@@ -47,8 +50,12 @@ pub struct Sample {
     pub sent_order: u64,
     /// How many Interests have been sent on the path so far: the place the next one will take.
     pub next_order: u64,
-    /// Whether the window was what held the consumer back. An unused window does not grow.
+    /// Whether the window, or its pace, was what held the consumer back. An unused window does not
+    /// grow.
     pub window_limited: bool,
+    /// Interests on the path found lost so far, also those that `on_congestion` and `on_timeout`
+    /// were not told of.
+    pub lost: u64,
     /// The marks that routers set on this answer, and whether they are whole signals of congestion
     /// or count by their share. Controllers that count marks take them from `round`; the others
     /// hear of the first one of a round in `on_congestion`.
@@ -272,6 +279,8 @@ controllers! {
     NbCc = "nb-cc" => NbCc,
     /// `Delay`: what the transport of paper socket-api did.
     Delay = "delay" => Delay,
+    /// `Weir`: our own.
+    Weir = "weir" => Weir,
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ fn sample(rtt_ms: u64, marked_packets: u32) -> Sample {
         sent_order: 0,
         next_order: 1,
         window_limited: true,
+        lost: 0,
         mark: CongestionMark::from_value(2 * u64::from(marked_packets > 0)),
         packets: 32,
         marked_packets,

@@ -1,5 +1,7 @@
 //! The consumer: everything that asks with a window, whatever it asks for.
 
+#[cfg(test)]
+mod bottleneck_tests;
 mod check;
 mod chunks;
 mod config;

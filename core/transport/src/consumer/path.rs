@@ -28,6 +28,8 @@ const SLOWEST_FOR_NS: u64 = NS_PER_S;
 const SLOWEST_FOR_NS_MAX: u64 = 4 * NS_PER_S;
 /// Routers suppress a retransmission that comes sooner (NFD best-route, retx-suppression-initial).
 const RESEND_AFTER_NS: u64 = 10 * NS_PER_MS;
+/// Drivers may call this late.
+const PACE_LATE_NS: u64 = 2 * NS_PER_MS;
 /// Weight of one packet in the mean size of packets.
 const SIZE_PARTS: i64 = 16;
 
@@ -59,6 +61,8 @@ pub(crate) struct Path {
     reorder_quarters: u64,
     slowest: Slowest,
     window_limited: bool,
+    /// Interests found lost so far.
+    lost: u64,
     round: Round,
     /// An answer to an Interest from this place on begins the next round.
     round_end: u64,
@@ -85,6 +89,7 @@ impl Path {
             reorder_quarters: REORDER_QUARTERS,
             slowest: Slowest::default(),
             window_limited: false,
+            lost: 0,
             round: Round::default(),
             round_end: 0,
             paced_until: Instant::ZERO,
@@ -125,10 +130,10 @@ impl Path {
         self.paced_until
     }
 
-    /// Notes whether the window is what holds the consumer back, which has something to send or
-    /// not.
-    pub(crate) fn note_limit(&mut self, has_more: bool) {
-        self.window_limited = has_more && !self.window_has_room();
+    /// Notes whether the window, or its pace, is what holds the consumer back, which has something
+    /// to send or not.
+    pub(crate) fn note_limit(&mut self, has_more: bool, now: Instant) {
+        self.window_limited = has_more && !self.may_send(now);
     }
 
     /// The Interests for `units` units of the chunk that begins with `index` leave. Their place in
@@ -142,8 +147,10 @@ impl Path {
         if let Some(pacing_bps) = self.control.allowance().pacing_bps {
             let bits = 8 * u64::from(units) * self.packet_bytes.unsigned_abs();
             let gap_ns = bits.saturating_mul(NS_PER_S) / pacing_bps.max(1);
-            // What was not used of the past is not made up for.
-            self.paced_until = self.paced_until.max(now).plus_ns(gap_ns);
+            // What was not used of the past is not made up for, except where a driver's timer is
+            // coarse.
+            let late = Instant::from_ns(now.as_ns().saturating_sub(PACE_LATE_NS));
+            self.paced_until = self.paced_until.max(late).plus_ns(gap_ns);
         }
         order
     }
@@ -167,6 +174,7 @@ impl Path {
             && (is_waiting || self.rtt.min_ns().is_some_and(|min_ns| elapsed_ns < min_ns / 2))
         {
             counters.false_losses += 1;
+            self.lost = self.lost.saturating_sub(1);
             self.reorder_quarters = (self.reorder_quarters * 2).min(REORDER_QUARTERS_MAX);
         }
         if is_waiting {
@@ -206,6 +214,7 @@ impl Path {
             sent_order: order,
             next_order: self.next_order,
             window_limited: self.window_limited,
+            lost: self.lost,
             mark,
             packets,
             marked_packets,
@@ -229,6 +238,7 @@ impl Path {
         cause: Congestion,
         counters: &mut Counters,
     ) {
+        self.lost += u64::from(cause == Congestion::Loss);
         if self.starts_decrease(now, order) {
             counters.decreases += 1;
             self.control.on_congestion(now, cause);
@@ -238,6 +248,7 @@ impl Path {
     /// The Interest of place `order` has timed out.
     pub(crate) fn timed_out(&mut self, now: Instant, order: u64, counters: &mut Counters) {
         counters.timeouts += 1;
+        self.lost += 1;
         if self.starts_decrease(now, order) {
             counters.decreases += 1;
             if self.control.rules().timeout == Timeout::Estimated {

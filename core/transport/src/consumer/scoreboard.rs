@@ -248,7 +248,7 @@ impl Scoreboard {
         mut is_needed: impl FnMut(u64) -> bool,
     ) -> Option<(u64, PathId)> {
         for path in &mut self.paths {
-            path.note_limit(has_room);
+            path.note_limit(has_room, now);
         }
         let chosen = self.schedule.choose(&self.paths, now);
         self.is_paced = chosen.is_none() && self.schedule.departure(&self.paths).is_some();

@@ -1,0 +1,267 @@
+//! Where answers come from, told by their round trips alone.
+//!
+//! Content comes from stores at several distances, and Data does not say from which. One path with
+//! one queue keeps the order of what is sent over it. So an answer that another one of the same
+//! source overtook is of a farther source, and one that comes much sooner than any before is of a
+//! nearer one; without either, a longer round trip is a queue, or a path that has become longer.
+
+use weir_base::NS_PER_MS;
+
+/// Sources at most; the one that has answered least lately makes room.
+const SOURCES_MAX: usize = 4;
+/// Round trips that differ by less than this part are of one source.
+const SAME_PARTS: f64 = 8.0;
+/// Rounds without an answer after which a source is forgotten.
+const IDLE_ROUNDS_MAX: u32 = 64;
+/// Answers in a row that must be late for a queue to be seen in them, and by which part of the
+/// round trip, at least by this (RFC 9406 has an eighth; startup has doubled the window by then).
+const LATE_ANSWERS: u32 = 8;
+const LATE_PARTS: f64 = 16.0;
+const LATE_NS: f64 = NS_PER_MS as f64;
+
+/// One distance at which there is content.
+#[derive(Copy, Clone, Debug)]
+struct Source {
+    /// The round trip without a queue, in nanoseconds: the least mean of a round.
+    base_ns: f64,
+    /// No mean of a round is known yet.
+    is_new: bool,
+    /// Mean of the last round that it answered in.
+    mean_ns: f64,
+    sum_ns: f64,
+    least_ns: f64,
+    answers: u32,
+    idle_rounds: u32,
+    /// Place of the last Interest that it answered, in the order of sending, plus one, and the
+    /// round trip of that.
+    answered_end: u64,
+    front_ns: f64,
+    /// Answers in a row that were late.
+    late: u32,
+}
+
+/// See the module's text.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sources {
+    /// By their distance.
+    all: [Option<Source>; SOURCES_MAX],
+    round_slowest_ns: f64,
+    slowest_ns: f64,
+}
+
+/// What the answers of a round have in the mean, in nanoseconds.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct RoundTrips {
+    pub(super) rtt_ns: f64,
+    pub(super) base_ns: f64,
+    pub(super) queueing_ns: f64,
+    /// Sources that answered.
+    pub(super) sources: u32,
+}
+
+impl Sources {
+    /// Takes the round trip of an Interest. Whether the last answers of its source were all late.
+    pub(super) fn add(&mut self, order: u64, rtt_ns: f64) -> bool {
+        self.round_slowest_ns = self.round_slowest_ns.max(rtt_ns);
+        let at = self.of(order, rtt_ns);
+        let Some(source) = &mut self.all[at] else { return false };
+        source.least_ns = if source.answers == 0 { rtt_ns } else { source.least_ns.min(rtt_ns) };
+        source.sum_ns += rtt_ns;
+        source.answers += 1;
+        if order >= source.answered_end {
+            (source.answered_end, source.front_ns) = (order + 1, rtt_ns);
+        }
+        let is_late = rtt_ns - source.base_ns > (source.base_ns / LATE_PARTS).max(LATE_NS);
+        source.late = if is_late { source.late + 1 } else { 0 };
+        source.late >= LATE_ANSWERS
+    }
+
+    /// The source of an answer, which may be a new one.
+    fn of(&mut self, order: u64, rtt_ns: f64) -> usize {
+        let known = self.all.iter().enumerate().filter_map(|(at, source)| Some((at, (*source)?)));
+        let nearer =
+            known.filter(|(_, source)| source.base_ns * (1.0 - 1.0 / SAME_PARTS) <= rtt_ns);
+        let farthest = nearer.max_by(|one, other| one.1.base_ns.total_cmp(&other.1.base_ns));
+        match farthest {
+            Some((at, source))
+                if order >= source.answered_end
+                    || rtt_ns <= source.base_ns.max(source.front_ns) * (1.0 + 1.0 / SAME_PARTS) =>
+            {
+                at
+            }
+            _ => self.insert(rtt_ns),
+        }
+    }
+
+    fn insert(&mut self, rtt_ns: f64) -> usize {
+        let idle = |source: &Option<Source>| {
+            source.map_or((u32::MAX, 0), |source| (source.idle_rounds, u32::MAX - source.answers))
+        };
+        let places = self.all.iter().enumerate();
+        let at = places.max_by_key(|(_, source)| idle(source)).map_or(0, |(at, _)| at);
+        self.all[at] = Some(Source {
+            base_ns: rtt_ns,
+            is_new: true,
+            mean_ns: rtt_ns,
+            sum_ns: 0.0,
+            least_ns: rtt_ns,
+            answers: 0,
+            idle_rounds: 0,
+            answered_end: 0,
+            front_ns: rtt_ns,
+            late: 0,
+        });
+        at
+    }
+
+    /// Forgets the answers of the round.
+    pub(super) fn begin_round(&mut self) {
+        self.round_slowest_ns = 0.0;
+        for source in self.all.iter_mut().flatten() {
+            (source.sum_ns, source.answers, source.late) = (0.0, 0, 0);
+        }
+    }
+
+    /// Ends a round. The means of its answers; `None` if none was timed.
+    pub(super) fn end_round(&mut self) -> Option<RoundTrips> {
+        self.slowest_ns = core::mem::take(&mut self.round_slowest_ns);
+        let (mut answers, mut sources, mut rtt_ns, mut base_ns) = (0, 0, 0.0, 0.0);
+        for place in &mut self.all {
+            let Some(source) = place else { continue };
+            if source.answers == 0 {
+                source.idle_rounds += 1;
+                if source.idle_rounds > IDLE_ROUNDS_MAX {
+                    *place = None;
+                }
+                continue;
+            }
+            let mean_ns = source.sum_ns / f64::from(source.answers);
+            // The mean of few answers may be less than that of many by as much as they differ.
+            let doubt_ns = (mean_ns - source.least_ns) / root(source.answers);
+            if source.is_new || mean_ns + doubt_ns < source.base_ns {
+                source.base_ns = mean_ns + doubt_ns;
+                source.is_new = false;
+            }
+            answers += source.answers;
+            sources += 1;
+            rtt_ns += source.sum_ns;
+            base_ns += source.base_ns * f64::from(source.answers);
+            source.idle_rounds = 0;
+            source.mean_ns = mean_ns;
+            (source.sum_ns, source.answers) = (0.0, 0);
+        }
+        let count = f64::from(answers);
+        (answers > 0).then(|| RoundTrips {
+            rtt_ns: rtt_ns / count,
+            base_ns: base_ns / count,
+            queueing_ns: ((rtt_ns - base_ns) / count).max(0.0),
+            sources,
+        })
+    }
+
+    /// The last round trip of the source that is late by most, and by how much, in nanoseconds.
+    pub(super) fn late_ns(&self) -> (f64, f64) {
+        let late = self.all.iter().flatten().filter(|source| source.late >= LATE_ANSWERS);
+        let late = late.map(|source| (source.front_ns, source.front_ns - source.base_ns));
+        late.max_by(|one, other| one.1.total_cmp(&other.1)).unwrap_or_default()
+    }
+
+    /// What the last round had is without a queue.
+    pub(super) fn rebase(&mut self) {
+        for source in self.all.iter_mut().flatten().filter(|source| source.idle_rounds == 0) {
+            source.base_ns = source.mean_ns;
+        }
+    }
+
+    /// The slowest answer of the last round, in nanoseconds: a round lasts as long.
+    pub(super) fn slowest_ns(&self) -> u64 {
+        self.slowest_ns as u64
+    }
+}
+
+/// The square root of a small number, to a part in sixteen.
+fn root(count: u32) -> f64 {
+    f64::from((count << 8).isqrt()) / 16.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: f64 = NS_PER_MS as f64;
+
+    /// Answers of these places after these milliseconds. What they have in the mean.
+    fn round(sources: &mut Sources, answers: &[(u64, f64)]) -> RoundTrips {
+        for &(order, rtt_ms) in answers {
+            sources.add(order, rtt_ms * MS);
+        }
+        sources.end_round().unwrap()
+    }
+
+    #[test]
+    fn what_comes_in_order_is_late_because_of_a_queue() {
+        let mut sources = Sources::default();
+        round(&mut sources, &[(0, 100.0), (1, 100.0)]);
+        let trips = round(&mut sources, &[(2, 150.0), (3, 160.0), (4, 170.0)]);
+        assert_eq!((trips.queueing_ns, trips.sources), (60.0 * MS, 1));
+    }
+
+    #[test]
+    fn what_is_overtaken_is_from_farther_away() {
+        let mut sources = Sources::default();
+        round(&mut sources, &[(0, 10.0), (2, 10.0), (4, 10.0)]);
+        let trips = round(&mut sources, &[(1, 100.0), (3, 100.0), (6, 10.0)]);
+        assert_eq!((trips.queueing_ns, trips.sources), (0.0, 2));
+        // A queue before both.
+        let trips = round(&mut sources, &[(8, 15.0), (5, 105.0), (10, 15.0), (7, 105.0)]);
+        assert!((trips.queueing_ns - 5.0 * MS).abs() < 1.0, "{trips:?}");
+        // Little is overtaken where packets are held up for a moment.
+        let trips = round(&mut sources, &[(12, 10.0), (11, 11.0), (14, 10.0), (13, 11.0)]);
+        assert_eq!(trips.sources, 1);
+    }
+
+    #[test]
+    fn what_comes_much_sooner_is_from_nearer() {
+        let mut sources = Sources::default();
+        round(&mut sources, &[(0, 100.0), (1, 100.0)]);
+        let trips = round(&mut sources, &[(2, 10.0), (3, 10.0), (4, 100.0)]);
+        assert_eq!((trips.queueing_ns, trips.sources), (0.0, 2));
+        // A little sooner is the same source without the queue that it had.
+        let trips = round(&mut sources, &[(5, 95.0), (6, 95.0), (7, 95.0)]);
+        assert_eq!((trips.base_ns, trips.queueing_ns), (95.0 * MS, 0.0));
+    }
+
+    #[test]
+    fn a_longer_path_is_learnt_when_told() {
+        let mut sources = Sources::default();
+        round(&mut sources, &[(0, 60.0)]);
+        assert_eq!(round(&mut sources, &[(1, 160.0)]).queueing_ns, 100.0 * MS);
+        sources.rebase();
+        assert_eq!(round(&mut sources, &[(2, 160.0)]).queueing_ns, 0.0);
+    }
+
+    #[test]
+    fn late_answers_in_a_row_are_noticed() {
+        let mut sources = Sources::default();
+        round(&mut sources, &[(0, 100.0)]);
+        let late = |sources: &mut Sources, order| sources.add(order, 110.0 * MS);
+        assert!((1..8).all(|order| !late(&mut sources, order)));
+        assert!(!sources.add(8, 101.0 * MS));
+        assert!((9..16).all(|order| !late(&mut sources, order)));
+        assert!(late(&mut sources, 16));
+        assert_eq!(sources.late_ns(), (110.0 * MS, 10.0 * MS));
+    }
+
+    #[test]
+    fn there_are_few_sources() {
+        let mut sources = Sources::default();
+        for rtt_ms in [800.0, 400.0, 200.0, 100.0, 50.0, 25.0] {
+            round(&mut sources, &[(0, rtt_ms)]);
+        }
+        assert_eq!(sources.all.iter().flatten().count(), SOURCES_MAX);
+        for order in 1..100 {
+            round(&mut sources, &[(order, 25.0)]);
+        }
+        assert_eq!(sources.all.iter().flatten().count(), 1, "the others are forgotten");
+    }
+}
