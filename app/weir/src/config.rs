@@ -18,7 +18,8 @@ use weir_forward::{DataSource, NAME_COMPONENTS_MAX, PREFIX_COMPONENTS_MAX};
 use weir_options::{DisksOptions, StoreOptions};
 use weir_runtime::{
     DisciplineConfig, FaceBounds, FaceDefaults, Listener, ManagementConfig, MarkingPolicy,
-    RuntimeConfig, StaticFace, StrategyKind, THREADS_MAX, TrustAnchor, memory_bytes_least,
+    RuntimeConfig, ShapingConfig, StaticFace, StrategyKind, THREADS_MAX, TrustAnchor,
+    memory_bytes_least,
 };
 use weir_wire::{Name, PACKET_SIZE_MAX};
 
@@ -122,6 +123,7 @@ pub(crate) struct FacesSection {
     pub(crate) mark_interval: Time,
     pub(crate) reliability: bool,
     pub(crate) discipline: DisciplineText,
+    pub(crate) shaping: ShapingText,
     #[serde(deserialize_with = "idle_timeout")]
     pub(crate) idle_timeout: Time,
     #[serde(deserialize_with = "stall_timeout")]
@@ -160,6 +162,7 @@ impl Default for FacesSection {
             mark_interval: to_time(defaults.mark_interval),
             reliability: defaults.reliability,
             discipline: DisciplineText(defaults.discipline),
+            shaping: ShapingText(defaults.shaping),
             idle_timeout: to_time(defaults.idle_timeout),
             stall_timeout: to_time(defaults.stall_timeout),
         }
@@ -223,6 +226,8 @@ pub(crate) struct FaceSection {
     pub(crate) marking: Option<MarkingText>,
     #[serde(default)]
     pub(crate) discipline: Option<DisciplineText>,
+    #[serde(default)]
+    pub(crate) shaping: Option<ShapingText>,
 }
 
 /// What becomes of a configured face that breaks.
@@ -574,6 +579,18 @@ impl FromStr for DisciplineText {
     }
 }
 
+/// A shaping of Interests by its name and options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ShapingText(pub(crate) ShapingConfig);
+
+impl FromStr for ShapingText {
+    type Err = <ShapingConfig as FromStr>::Err;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
+}
+
 macro_rules! deserialize_text {
     ($($type:ty),*) => {$(
         impl<'de> Deserialize<'de> for $type {
@@ -591,7 +608,8 @@ deserialize_text!(
     StrategyName,
     LogFilter,
     MarkingText,
-    DisciplineText
+    DisciplineText,
+    ShapingText
 );
 
 impl FileConfig {
@@ -733,6 +751,7 @@ impl FileConfig {
             mark_interval: Duration::from_nanos(self.faces.mark_interval.ns),
             reliability: self.faces.reliability,
             discipline: self.faces.discipline.0,
+            shaping: self.faces.shaping.0,
             idle_timeout: Duration::from_nanos(self.faces.idle_timeout.ns),
             stall_timeout: Duration::from_nanos(self.faces.stall_timeout.ns),
         }
@@ -755,6 +774,7 @@ impl FileConfig {
                 reliability: face.reliability,
                 marking: face.marking.map(|text| text.0),
                 discipline: face.discipline.map(|text| text.0),
+                shaping: face.shaping.map(|text| text.0),
                 routes,
             })
         });

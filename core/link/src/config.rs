@@ -4,6 +4,7 @@ use weir_wire::lp::LP_PREFIX_MAX;
 
 use crate::codec::{CodecConfig, MTU_MIN};
 use crate::egress::{DisciplineConfig, EgressConfig, MarkingConfig, MarkingPolicy};
+use crate::ingress::ShapingConfig;
 
 const QUEUE_BYTES_MAX: u64 = 8 << 20;
 
@@ -14,6 +15,10 @@ pub struct LinkConfig {
     pub codec: CodecConfig,
     /// What waits to leave.
     pub egress: EgressConfig,
+    /// Which Interests that came in wait.
+    pub shaping: ShapingConfig,
+    /// What is random there follows from it, hashes of names included: to be kept secret.
+    pub shaping_seed: u64,
 }
 
 impl LinkConfig {
@@ -45,6 +50,8 @@ impl LinkConfig {
                 discipline: DisciplineConfig::default(),
                 seed: 0,
             },
+            shaping: ShapingConfig::None,
+            shaping_seed: 0,
         }
     }
 

@@ -64,6 +64,10 @@ link_drops! {
     InterestRate = "interest-rate-exceeded",
     /// More Interests of a flow wait for their turn than HR-ICP's discipline holds.
     FlowQueueFull = "flow-queue-full",
+    /// More Interests wait than shaping holds: one was answered with a Nack.
+    ShapingFull = "shaping-full",
+    /// The lifetime of an Interest ended while shaping held it.
+    ShapingExpired = "shaping-interest-expired",
     /// The frame exceeds the MTU and may not be, or cannot be, cut.
     TooLargeForMtu = "too-large-for-mtu",
     /// The socket refused the frame (unreachable, too long, no buffers).
@@ -145,6 +149,10 @@ pub struct LinkCounters {
     pub unprotected: u64,
     /// Interests that a discipline made wait for their turn.
     pub out_interests_delayed: u64,
+    /// Interests that shaping held for a while.
+    pub interests_held: u64,
+    /// Held Interests that went on.
+    pub interests_released: u64,
     /// Drops by reason.
     pub drops: DropCounters,
 }

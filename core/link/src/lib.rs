@@ -11,6 +11,7 @@ mod config;
 mod counters;
 mod egress;
 mod frame;
+mod ingress;
 mod link;
 
 #[cfg(test)]
@@ -22,4 +23,5 @@ pub use counters::{DropCounters, LinkCounters, LinkDrop};
 pub use egress::{ChoiceError, DisciplineConfig, EgressConfig, HrIcpConfig, InterestRateConfig};
 pub use egress::{CoDelOptions, MarkingConfig, MarkingPolicy, PacketKind, RemOptions, StepOptions};
 pub use frame::Frame;
+pub use ingress::{FispConfig, ShapingConfig, ShapingError};
 pub use link::Link;

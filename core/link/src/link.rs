@@ -1,5 +1,5 @@
 use weir_base::{Instant, Packet, Pool};
-use weir_wire::lp::{HopSignal, LpHeader};
+use weir_wire::lp::{HopSignal, LpHeader, NackReason};
 use weir_wire::tlv;
 
 use crate::codec::{Decoder, Encoder, Received, Reliability};
@@ -7,6 +7,7 @@ use crate::config::LinkConfig;
 use crate::counters::{LinkCounters, LinkDrop};
 use crate::egress::{Context, Egress, Outgoing, PacketKind};
 use crate::frame::Frame;
+use crate::ingress::{Ingress, Shaped};
 
 /// One face's state between socket and forwarder. For UDP there is one for each peer.
 #[derive(Debug)]
@@ -16,6 +17,7 @@ pub struct Link {
     decoder: Decoder,
     encoder: Encoder,
     egress: Egress,
+    ingress: Ingress,
     last_received: Option<Instant>,
 }
 
@@ -28,6 +30,7 @@ impl Link {
             decoder: Decoder::default(),
             encoder: Encoder::new(&config.codec),
             egress: Egress::new(&config.egress),
+            ingress: Ingress::new(&config.shaping, config.shaping_seed),
             last_received: None,
             config,
         }
@@ -41,6 +44,9 @@ impl Link {
     /// Changes the configuration; what is queued or in reassembly stays.
     pub fn set_config(&mut self, config: LinkConfig) {
         let before = core::mem::replace(&mut self.config, config.sane());
+        if before.shaping != self.config.shaping {
+            self.ingress.change(&self.config.shaping, self.config.shaping_seed);
+        }
         self.encoder.turn_reliability(self.config.codec.reliability);
         let (egress, context) = self.egress();
         egress.reconfigure(&before.egress, context);
@@ -69,17 +75,60 @@ impl Link {
             self.push_due(now);
         }
         match received {
-            Ok(received) => {
-                if let Received::Packet { header, packet } = &received {
-                    self.egress.on_received(now, kind_of(header, packet), packet);
+            Ok(Received::Packet { header, packet }) => {
+                let kind = kind_of(&header, &packet);
+                self.egress.on_received(now, kind, &packet);
+                if self.ingress.is_on() && kind == PacketKind::Interest {
+                    return self.shape(now, header, packet);
                 }
-                received
+                Received::Packet { header, packet }
             }
+            Ok(received) => received,
             Err(reason) => {
                 self.counters.drops.count(reason);
                 Received::Drop(reason)
             }
         }
+    }
+
+    /// An Interest passes, waits, or is answered with a Nack since too many wait.
+    #[cold]
+    fn shape(&mut self, now: Instant, header: LpHeader, packet: Packet) -> Received {
+        match self.ingress.receive(now, (header, packet), self.egress.waiting_bytes()) {
+            Shaped::Passes(header, packet) => return Received::Packet { header, packet },
+            Shaped::Waits => self.counters.interests_held += 1,
+            Shaped::Refused { header, packet, has_replaced } => {
+                self.counters.interests_held += u64::from(has_replaced);
+                self.counters.drops.count(LinkDrop::ShapingFull);
+                let LpHeader { pit_token, .. } = header;
+                let nack = Some(NackReason::Congestion);
+                // A refusal is counted; the peer then learns of this one by its time-out.
+                let _ =
+                    self.enqueue(now, LpHeader { nack, pit_token, ..LpHeader::default() }, packet);
+            }
+        }
+        Received::Held
+    }
+
+    /// Whether Interests that come in may be [held](Received::Held).
+    #[inline]
+    pub fn is_shaping(&self) -> bool {
+        self.ingress.is_on()
+    }
+
+    /// Whether an Interest waits.
+    pub fn holds_interests(&self) -> bool {
+        self.ingress.memory_bytes() > 0
+    }
+
+    /// The next of the held Interests that may go on by `now`, if there is one. To be asked until
+    /// there is none after each [`poll`](Self::poll), with the socket's backlog up to date; to be
+    /// treated as if it had just been received.
+    pub fn take_released(&mut self, now: Instant) -> Option<(LpHeader, Packet)> {
+        let queue_bytes = self.egress.waiting_bytes();
+        let released = self.ingress.release(now, queue_bytes, &mut self.counters)?;
+        self.counters.interests_released += 1;
+        Some(released)
     }
 
     /// Queues one packet (an Interest or Data TLV) for sending. Of `header`, the link sets the
@@ -102,6 +151,9 @@ impl Link {
             return self.counted(Err(LinkDrop::NotNetworkPacket));
         }
         let kind = kind_of(&header, &packet);
+        if self.ingress.is_on() {
+            self.ingress.on_sent(kind, &packet, self.egress.waiting_bytes());
+        }
         let (egress, context) = self.egress();
         let result = egress.enqueue(now, Outgoing { kind, header, packet }, context);
         if result.is_ok() {
@@ -203,8 +255,12 @@ impl Link {
         }
     }
 
-    /// Drops all that waits to be sent: there is no socket to send it.
+    /// Drops all that waits to be sent, and the Interests whose answers could not be sent: there is
+    /// no socket.
     pub fn discard_all(&mut self) {
+        while self.ingress.drop_newest().is_some() {
+            self.counters.drops.count(LinkDrop::SocketRefused);
+        }
         let (egress, context) = self.egress();
         egress.release(context);
         while !self.is_egress_empty() {
@@ -224,21 +280,25 @@ impl Link {
     }
 
     /// Octets of memory that the egress takes, about, when its frames are
-    /// [detached](Self::detach_frames), those that may have to be sent again among them.
+    /// [detached](Self::detach_frames), those that may have to be sent again among them, and the
+    /// Interests that wait for it to have room.
     #[inline]
     pub fn egress_memory_bytes(&self) -> u64 {
-        let reliability = self.encoder.reliability_state();
-        self.egress.memory_bytes() + reliability.map_or(0, Reliability::memory_bytes)
+        let reliability = self.encoder.reliability_state().map_or(0, Reliability::memory_bytes);
+        self.egress.memory_bytes() + reliability + self.ingress.memory_bytes()
     }
 
-    /// Drops the newest of what waits, as [`LinkDrop::EgressMemory`], until the egress takes
-    /// `bytes_max` octets or less. What is kept for retransmission gives way first. On a stream the
-    /// oldest frame stays whatever it takes: the socket may have sent a part of it.
+    /// Drops the newest of what waits, as [`LinkDrop::EgressMemory`], until all takes `bytes_max`
+    /// octets or less. What is kept for retransmission gives way first, then held Interests. On a
+    /// stream the oldest frame stays whatever it takes: the socket may have sent a part of it.
     pub fn shed_egress(&mut self, bytes_max: u64, is_stream: bool) {
         if self.egress_memory_bytes() > bytes_max
             && let Some(reliability) = self.encoder.reliability()
         {
             reliability.forget(&mut self.counters);
+        }
+        while self.egress_memory_bytes() > bytes_max && self.ingress.drop_newest().is_some() {
+            self.counters.drops.count(LinkDrop::EgressMemory);
         }
         let kept_frames = usize::from(is_stream);
         while self.egress.memory_bytes() > bytes_max && self.egress.drop_newest(kept_frames) {
@@ -273,17 +333,18 @@ impl Link {
 
     /// When [`poll`](Self::poll) should be called next; may be early, never late.
     pub fn next_wakeup(&self) -> Option<Instant> {
-        let codec = self.decoder.next_wakeup().into_iter().chain(self.egress.next_wakeup()).min();
-        match self.encoder.reliability_state() {
-            None => codec,
-            Some(reliability) => codec.into_iter().chain(reliability.next_wakeup()).min(),
-        }
+        let codec = self.decoder.next_wakeup();
+        let queues = [self.egress.next_wakeup(), self.ingress.next_wakeup()];
+        let reliability = self.encoder.reliability_state().and_then(Reliability::next_wakeup);
+        queues.into_iter().flatten().chain(codec).chain(reliability).min()
     }
 
     /// The time has come: gives up packets in reassembly that no further fragment came for, and
     /// makes ready what the discipline held back until now, and what reliability wants to send.
+    /// Interests that were held may have been [released](Self::take_released).
     pub fn poll(&mut self, now: Instant) {
         self.decoder.poll(now, &mut self.counters.drops);
+        self.ingress.poll(now);
         if self.is_reliable() {
             self.push_due(now);
         }

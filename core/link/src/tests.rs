@@ -576,7 +576,7 @@ proptest! {
                     prop_assert!(matches!(packet[0], 5 | 6));
                 }
                 Received::Drop(_) => dropped += 1,
-                Received::Partial | Received::Idle | Received::Signal(_) => {}
+                Received::Partial | Received::Held | Received::Idle | Received::Signal(_) => {}
             }
         }
         let counters = link.counters();

@@ -49,6 +49,11 @@ macro_rules! sockets {
                 match self { $(Self::$variant(one) => one.send(link),)+ }
             }
 
+            /// Tells `link` what waits in the socket by now; after sending it has been told.
+            pub fn tell_backlog(&mut self, link: &mut Link) {
+                match self { $(Self::$variant(one) => one.tell_backlog(link),)+ }
+            }
+
             /// This side's address, NFD's LocalUri.
             pub fn local_uri(&self) -> FaceUri {
                 match self { $(Self::$variant(one) => one.local_uri().clone(),)+ }

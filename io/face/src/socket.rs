@@ -69,9 +69,17 @@ impl Backlog {
         link: &mut weir_link::Link,
     ) {
         self.bytes_max += sent_bytes;
-        if self.bytes_max > link.config().egress.marking.backlog_ignored_bytes() {
+        // Shaping goes by less than what marking may ignore.
+        let ignored_bytes = link.config().egress.marking.backlog_ignored_bytes();
+        if link.is_shaping() || self.bytes_max > ignored_bytes {
             self.bytes_max = unsent_bytes(socket);
         }
+        link.set_socket_backlog(self.bytes_max);
+    }
+
+    /// Asks the socket.
+    pub(crate) fn tell(&mut self, socket: &Socket, link: &mut weir_link::Link) {
+        self.bytes_max = unsent_bytes(socket);
         link.set_socket_backlog(self.bytes_max);
     }
 }

@@ -233,6 +233,11 @@ impl StreamSocket {
         result
     }
 
+    /// Tells `link` what waits in the socket by now; after sending it has been told.
+    pub(crate) fn tell_backlog(&mut self, link: &mut Link) {
+        self.backlog.tell(&self.socket, link);
+    }
+
     fn advance(&mut self, link: &mut Link, sent: usize) {
         let mut left = self.front_sent + sent;
         let mut whole = 0;

@@ -383,6 +383,11 @@ impl UdpPort {
         result
     }
 
+    /// Tells `link` what waits in the socket by now; after sending it has been told.
+    pub fn tell_backlog(&mut self, link: &mut Link) {
+        self.backlog.tell(&self.socket, link);
+    }
+
     /// Sends `frames` to `peer`, each as a datagram of its own, without a [`Link`].
     ///
     /// # Errors

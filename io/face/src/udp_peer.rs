@@ -57,6 +57,10 @@ impl UdpPeer {
         self.port.send(self.peer, link)
     }
 
+    pub(crate) fn tell_backlog(&mut self, link: &mut Link) {
+        self.port.tell_backlog(link);
+    }
+
     pub(crate) fn local_uri(&self) -> &FaceUri {
         &self.local
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use weir_disk::DiskFileConfig;
 use weir_forward::{BusyPolicy, DataSource, UnsolicitedPolicy};
-use weir_link::{DisciplineConfig, LinkConfig, MarkingPolicy};
+use weir_link::{DisciplineConfig, LinkConfig, MarkingPolicy, ShapingConfig};
 use weir_security::{Certificate, Verifier};
 use weir_store::StoreConfig;
 use weir_store::disk::DiskTierConfig;
@@ -134,6 +134,8 @@ pub struct FaceDefaults {
     pub reliability: bool,
     /// In which order and when packets leave a face.
     pub discipline: DisciplineConfig,
+    /// Which Interests that come in by a face wait.
+    pub shaping: ShapingConfig,
     /// On-demand UDP faces close after this much silence (NFD: 600 s).
     pub idle_timeout: Duration,
     /// A connection closes when its peer takes nothing for this long while packets wait for it.
@@ -151,6 +153,7 @@ impl Default for FaceDefaults {
             mark_interval: Duration::from_millis(100),
             reliability: false,
             discipline: DisciplineConfig::default(),
+            shaping: ShapingConfig::default(),
             idle_timeout: Duration::from_secs(600),
             stall_timeout: Duration::from_secs(60),
         }
@@ -175,6 +178,8 @@ pub struct StaticFace {
     pub marking: Option<MarkingPolicy>,
     /// Overrides [`FaceDefaults::discipline`].
     pub discipline: Option<DisciplineConfig>,
+    /// Overrides [`FaceDefaults::shaping`].
+    pub shaping: Option<ShapingConfig>,
     /// Routes over this face: prefix and cost.
     pub routes: Vec<(Name, u64)>,
 }
@@ -182,6 +187,7 @@ pub struct StaticFace {
 impl StaticFace {
     /// Changes what it overrides and management knows nothing of.
     pub(crate) fn configure(&self, link: &mut LinkConfig) {
+        link.shaping = self.shaping.unwrap_or(link.shaping);
         let egress = &mut link.egress;
         egress.marking.policy = self.marking.unwrap_or(egress.marking.policy);
         egress.discipline = self.discipline.unwrap_or(egress.discipline);

@@ -17,7 +17,7 @@ mod rooms;
 mod snapshot;
 mod worker;
 
-pub use weir_link::{DisciplineConfig, MarkingPolicy};
+pub use weir_link::{DisciplineConfig, MarkingPolicy, ShapingConfig};
 
 pub use config::{
     DisksConfig, FaceDefaults, Listener, ManagementConfig, RuntimeConfig, StaticFace, THREADS_MAX,

@@ -79,7 +79,7 @@ pub(crate) enum ToWorker {
         network: Option<Network>,
     },
     /// Own this shared UDP port. Peers that are not configured get faces with these links.
-    AddPort { id: PortId, socket: Box<UdpPort>, links: PeerLinks },
+    AddPort { id: PortId, socket: Box<UdpPort>, links: Box<PeerLinks> },
     /// A command for the shard.
     Router(weir_forward::Command),
     /// A packet from the router's own management face.

@@ -14,7 +14,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use weir_base::{Counter, CounterKind, Counters};
 use weir_forward::{DropReason, LatencyHistogram};
-use weir_link::LinkDrop;
+use weir_link::{LinkCounters, LinkDrop};
 
 use crate::error::StartError;
 use crate::mailbox::ControlSender;
@@ -202,27 +202,31 @@ impl SnapshotCollector {
             (Face { face: face.id.0, remote: face.uri.clone() }, face.counters.marks_set)
         });
         counters(encoder, "congestion_marks", "Congestion marks set, by face", marks)?;
-        let reliability = self.0.faces.iter().flat_map(|face| {
-            let c = &face.counters;
-            let rows = [
+        let help = "Frames of link reliability by face and outcome; those given up are packets";
+        self.outcomes(encoder, "reliability", help, |c| {
+            [
                 ("acknowledged", c.acknowledged),
                 ("retransmitted", c.retransmitted),
                 ("given-up", c.given_up),
                 ("unprotected", c.unprotected),
                 ("duplicate", c.drops[LinkDrop::SequenceDuplicate]),
-            ];
-            rows.into_iter().filter(|&(_, count)| count > 0).map(|(outcome, count)| {
-                (FaceOutcome { face: face.id.0, remote: face.uri.clone(), outcome }, count)
-            })
-        });
-        let help = "Frames of link reliability by face and outcome; those given up are packets";
-        counters(encoder, "reliability", help, reliability)?;
+            ]
+        })?;
         let delayed = self.0.faces.iter().map(|face| {
             let labels = Face { face: face.id.0, remote: face.uri.clone() };
             (labels, face.counters.out_interests_delayed)
         });
         let help = "Interests that the queue discipline made wait, by face";
         counters(encoder, "delayed_interests", help, delayed)?;
+        let help = "Interests that shaping held, by face and outcome; those refused got a Nack";
+        self.outcomes(encoder, "shaped_interests", help, |c| {
+            [
+                ("held", c.interests_held),
+                ("released", c.interests_released),
+                ("refused", c.drops[LinkDrop::ShapingFull]),
+                ("expired", c.drops[LinkDrop::ShapingExpired]),
+            ]
+        })?;
         let mut queues = encoder.encode_descriptor(
             "egress_queue_bytes",
             "Octets waiting to be sent, by face",
@@ -234,6 +238,23 @@ impl SnapshotCollector {
             queues.encode_family(&labels)?.encode_gauge(&face.queue_bytes)?;
         }
         Ok(())
+    }
+
+    /// What came to pass at each face, and how often.
+    fn outcomes<const N: usize>(
+        &self,
+        encoder: &mut DescriptorEncoder,
+        name: &str,
+        help: &str,
+        rows: impl Fn(&LinkCounters) -> [(&'static str, u64); N],
+    ) -> Result<(), fmt::Error> {
+        let outcomes = self.0.faces.iter().flat_map(|face| {
+            let rows = rows(&face.counters).into_iter().filter(|&(_, count)| count > 0);
+            rows.map(|(outcome, count)| {
+                (FaceOutcome { face: face.id.0, remote: face.uri.clone(), outcome }, count)
+            })
+        });
+        counters(encoder, name, help, outcomes)
     }
 
     fn drops(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
@@ -293,7 +314,6 @@ mod tests {
     use super::*;
     use crate::snapshot::FaceSnapshot;
     use weir_base::FaceId;
-    use weir_link::LinkCounters;
 
     #[test]
     fn text_names_faces_drops_sizes_and_latency() {
@@ -301,6 +321,8 @@ mod tests {
         let mut counters =
             LinkCounters { in_data: 7, out_bytes: 99, retransmitted: 3, ..Default::default() };
         counters.drops.count(weir_link::LinkDrop::QueueFull);
+        counters.drops.count(weir_link::LinkDrop::ShapingFull);
+        counters.interests_held = 3;
         snapshot.add_link_drops(counters.drops.iter().map(|(_, count)| count));
         snapshot.faces.push(FaceSnapshot {
             id: FaceId(256),
@@ -322,6 +344,8 @@ mod tests {
             format!("weir_octets_total{{{face},direction=\"out\"}} 99"),
             format!("weir_egress_queue_bytes{{{face}}} 5"),
             format!("weir_reliability_total{{{face},outcome=\"retransmitted\"}} 3"),
+            format!("weir_shaped_interests_total{{{face},outcome=\"held\"}} 3"),
+            format!("weir_shaped_interests_total{{{face},outcome=\"refused\"}} 1"),
             "weir_drops_total{layer=\"link\",reason=\"egress-queue-full\"} 1".into(),
             "weir_drops_total{layer=\"forward\",reason=\"pit-full\"} 0".into(),
             "weir_pit_entries 0".into(),

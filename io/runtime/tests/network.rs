@@ -3,10 +3,11 @@
 mod common;
 
 use std::net::{TcpListener, UdpSocket};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use common::{Got, Peer, TestRouter, content_of, data, interest, name, name_of, response_of};
-use weir_link::LinkDrop;
+use weir_link::{LinkCounters, LinkDrop};
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, FacePersistency};
 use weir_runtime::StaticFace;
@@ -176,6 +177,7 @@ fn static_faces_join_two_routers() {
                 reliability: None,
                 marking: None,
                 discipline: None,
+                shaping: None,
                 routes: vec![(name("/"), 0)],
             }];
         });
@@ -215,6 +217,7 @@ fn lost_frames_are_sent_again() {
             marking: None,
             reliability: Some(true),
             discipline: None,
+            shaping: None,
             routes: vec![(name(prefix), 0)],
         });
         config.static_faces = faces.collect();
@@ -244,9 +247,9 @@ fn lost_frames_are_sent_again() {
     let ((first, _), (second, router)) = (frame(), frame());
     assert_eq!(first.sequence, second.sequence);
     assert_eq!((first.tx_sequence, second.tx_sequence), (Some(0), Some(1)));
-    let answer = data("/deaf/1", b"heard");
     let framing = LpFraming { sequence: Some(8), tx_sequence: Some(9), ..LpFraming::BARE };
     // The Acks of all that may have been sent by now.
+    let answer = data("/deaf/1", b"heard");
     let answer = LpHeader::default().encode(&framing, &[1, 2, 3], Some(&answer));
     deaf.send_to(&answer, router).unwrap();
     deaf.send_to(&answer, router).unwrap();
@@ -260,10 +263,9 @@ fn lost_frames_are_sent_again() {
         }
     }
     near.wait_until("it is acknowledged, and a duplicate dropped", |snapshot| {
-        snapshot.faces.iter().any(|face| {
-            let duplicates = face.counters.drops[LinkDrop::SequenceDuplicate];
-            (face.counters.acknowledged, duplicates) == (1, 1)
-        })
+        let mut counters = snapshot.faces.iter().map(|face| &face.counters);
+        let duplicates = |it: &LinkCounters| it.drops[LinkDrop::SequenceDuplicate];
+        counters.any(|it| (it.acknowledged, duplicates(it)) == (1, 1))
     });
 }
 
@@ -285,6 +287,7 @@ fn interests_beyond_the_rate_of_a_face_leave_later() {
                 reliability: None,
                 marking: None,
                 discipline: Some("interest-rate interests_per_s=100 burst=1".parse().unwrap()),
+                shaping: None,
                 routes: vec![(name("/"), 0)],
             }];
         });
@@ -298,6 +301,67 @@ fn interests_beyond_the_rate_of_a_face_leave_later() {
             assert_eq!(name_of(&producer.got().interest()), name);
         }
     }
+}
+
+/// Sends an Interest, or gets what came.
+type Consumer<'a> = &'a mut dyn FnMut(Option<&str>) -> Option<Got>;
+
+/// Of 20 Interests at once 11 ask for what the queue towards the consumer has room for (8192 octets
+/// each are expected at first), 5 may wait, and 4 are refused.
+fn ask_for_too_much(kind: &str, consumer: Consumer<'_>, producer: &mut Peer<UnixStream>) {
+    let names: Vec<String> = (0..20).map(|number| format!("/p/{kind}/{number}")).collect();
+    for name in &names {
+        consumer(Some(name));
+    }
+    let mut asked = Vec::new();
+    for answered in [0..11, 11..16] {
+        for _ in answered.clone() {
+            asked.push(name_of(&producer.got().interest()));
+        }
+        for name in &names[answered] {
+            producer.send(&data(name, b"x"));
+        }
+    }
+    assert_eq!(asked, names[..16], "{kind}");
+    for _ in 16..20 {
+        assert_eq!(consumer(None).unwrap().nack(), NackReason::Congestion, "{kind}");
+    }
+    for _ in 0..16 {
+        consumer(None).unwrap().data();
+    }
+}
+
+#[test]
+fn interests_wait_until_the_queue_has_room_for_their_data() {
+    let shaping = "fisp capacity=100000 gamma=1 held_max=5";
+    let router = TestRouter::start_with(|config| {
+        config.face_defaults.shaping = shaping.parse().unwrap();
+    });
+    let mut producer = router.unix();
+    producer.register("/p");
+    let (mut unix, mut tcp, udp) = (router.unix(), router.tcp(), router.udp());
+    let unix: Consumer<'_> = &mut |name| match name {
+        Some(name) => (unix.send(&interest(name)), None).1,
+        None => Some(unix.got()),
+    };
+    let tcp: Consumer<'_> = &mut |name| match name {
+        Some(name) => (tcp.send(&interest(name)), None).1,
+        None => Some(tcp.got()),
+    };
+    let udp: Consumer<'_> = &mut |name| match name {
+        Some(name) => (udp.send(&interest(name)), None).1,
+        None => Some(udp.got()),
+    };
+    for (kind, consumer) in [("unix", unix), ("tcp", tcp), ("udp", udp)] {
+        ask_for_too_much(kind, consumer, &mut producer);
+    }
+    let faces = router.snapshot().faces;
+    let sum = |count: fn(&LinkCounters) -> u64| {
+        faces.iter().map(|face| count(&face.counters)).sum::<u64>()
+    };
+    assert_eq!(sum(|counters| counters.interests_held), 15);
+    assert_eq!(sum(|counters| counters.interests_released), 15);
+    assert_eq!(sum(|counters| counters.drops[LinkDrop::ShapingFull]), 12);
 }
 
 #[test]

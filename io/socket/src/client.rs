@@ -353,6 +353,8 @@ impl Client {
                 Received::Packet { header, packet } => {
                     packets.push(FromRouter { header, packet });
                 }
+                // An application's link shapes no Interests.
+                Received::Held => {}
                 Received::Partial | Received::Idle | Received::Signal(_) => {}
                 Received::Drop(_) => self.malformed += 1,
             }

@@ -168,6 +168,7 @@ impl Draw {
             store_filled: if self.one_in(4) { self.share() } else { 0.0 },
             pit_entries_max: if self.one_in(4) { self.between(4, 200) as u32 } else { 1 << 16 },
             strategy: self.pick(&["best-route", "best-route", "multicast"]).into(),
+            shaping: self.pick(&["none", "none", "fisp capacity=30KB held_max=40"]).into(),
             shards: if self.one_in(3) { self.between(2, 5) as u16 } else { 1 },
             fib_filler: self.below(50),
             stages,

@@ -56,6 +56,8 @@ pub enum Part {
     SharedDisk,
     /// Marks and queues of faces.
     Egress,
+    /// Interests that faces hold.
+    Shaping,
 }
 
 /// The digest of a stream of numbers.

@@ -82,6 +82,9 @@ pub struct RouterPlan {
     /// In which order and when packets leave its faces, a
     /// [`DisciplineConfig`](weir_link::DisciplineConfig) as text.
     pub discipline: String,
+    /// Which Interests its faces hold for a while, a [`ShapingConfig`](weir_link::ShapingConfig) as
+    /// text.
+    pub shaping: String,
     /// Shards of the router.
     pub shards: u16,
     /// Routes beside those that traffic uses, which lead nowhere: what a large FIB holds.
@@ -101,6 +104,7 @@ impl Default for RouterPlan {
             strategy: "best-route".into(),
             marking: "nfd".into(),
             discipline: "fifo".into(),
+            shaping: "none".into(),
             shards: 1,
             fib_filler: 0,
             stages: None,

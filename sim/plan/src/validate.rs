@@ -68,6 +68,7 @@ fn check_router(router: &RouterPlan, name: &str) -> Result<(), PlanError> {
     let place = format!("node `{name}`");
     router.strategy_of_root(name)?;
     router.egress(name)?;
+    router.face_shaping(name)?;
     if !(0.0..=1.0).contains(&router.store_filled) {
         let problem = format!("is {}; it is a share from 0 to 1", router.store_filled);
         return Err(value(&place, "store_filled", problem));

@@ -41,6 +41,7 @@ fn printed_examples_are_valid_and_become_faces() {
     assert_eq!(faces[0].mtu, Some(1420));
     assert_eq!(faces[0].discipline, "interest-rate".parse().ok());
     assert_eq!(faces[0].marking, "rem q_min=150KB q_max=450KB".parse().ok());
+    assert_eq!(faces[0].shaping, "fisp".parse().ok());
     let routes: Vec<_> = faces[0].routes.iter().map(|(n, c)| (n.to_string(), *c)).collect();
     assert_eq!(routes, [("/".to_owned(), 0), ("/video".to_owned(), 10)]);
     assert_eq!(config.strategy[0].strategy.0.to_string(), "/localhost/nfd/strategy/multicast");
@@ -107,6 +108,8 @@ fn errors_name_key_line_and_remedy() {
         ("[faces]\nmarking = \"rem mu=0\"\n", &["line 2", "marking", "`mu=0`"]),
         ("[faces]\ndiscipline = \"red\"\n", &["line 2", "discipline", "interest-rate"]),
         ("[faces]\ndiscipline = \"fifo x=1\"\n", &["line 2", "discipline", "`x=1`"]),
+        ("[faces]\nshaping = \"red\"\n", &["line 2", "shaping", "fisp"]),
+        ("[faces]\nshaping = \"fisp gamma\"\n", &["line 2", "`gamma`", "gamma=0.6"]),
         ("[faces]\nqueue_size_max = 0\n", &["line 2", "queue_size_max", "4MiB"]),
         ("[store]\nunsolicited = \"admit\"\n", &["line 2", "unsolicited", "admit-local"]),
         ("[router]\nproducer_regions = [\"a\"]\n", &["line 2", "producer_regions", "\"/a\""]),

@@ -20,6 +20,9 @@ pub enum Received {
         /// The Interest or Data TLV, a slice of the frame when it came unfragmented.
         packet: Packet,
     },
+    /// A whole Interest that shaping holds for a while, or has answered with a Nack: see
+    /// [`Link::take_released`](crate::Link::take_released), and whether the egress has frames now.
+    Held,
     /// A fragment of a packet that is not complete yet.
     Partial,
     /// An LpPacket without a fragment that says nothing to the forwarder.

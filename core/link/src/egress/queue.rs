@@ -141,6 +141,11 @@ impl Egress {
         self.ready.load().wire_bytes + self.discipline.held().wire_bytes
     }
 
+    /// The same with what waits in the socket.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        self.wire_bytes() + self.socket_backlog_bytes
+    }
+
     pub(crate) fn set_socket_backlog(&mut self, bytes: u64) {
         self.socket_backlog_bytes = bytes;
     }

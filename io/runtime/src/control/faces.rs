@@ -318,7 +318,11 @@ impl Control {
         let worker = self.pick_worker();
         self.ports.insert(id, PortRecord { worker, local, links: links.clone() });
         let socket = Box::new(socket);
-        self.workers[usize::from(worker)].send(ToWorker::AddPort { id, socket, links });
+        self.workers[usize::from(worker)].send(ToWorker::AddPort {
+            id,
+            socket,
+            links: Box::new(links),
+        });
         id
     }
 

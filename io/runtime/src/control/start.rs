@@ -217,7 +217,7 @@ pub(super) fn link_config(defaults: &FaceDefaults, base: LinkConfig) -> LinkConf
     // A link that cuts packets is one of datagrams.
     let reliability = defaults.reliability && base.codec.fragmentation;
     let codec = CodecConfig { sequence_start: random_u64(), reliability, ..base.codec };
-    LinkConfig { codec, egress }
+    LinkConfig { codec, egress, shaping: defaults.shaping, shaping_seed: random_u64() }
 }
 
 /// From the system, without which a router cannot keep strangers from its hash tables.

@@ -37,7 +37,7 @@ impl Worker {
                 self.mark_dirty(slot);
             }
             ToWorker::DisplaceStream { network } => self.displace_stream(now, network),
-            ToWorker::AddPort { id, socket, links } => self.add_port(id, *socket, links),
+            ToWorker::AddPort { id, socket, links } => self.add_port(id, *socket, *links),
             ToWorker::Router(command) => self.inputs.push(Input::Command(command)),
             ToWorker::Internal { header, packet } => {
                 self.inputs.push(Input::Packet { face: FaceId::INTERNAL, header, packet });

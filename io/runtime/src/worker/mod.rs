@@ -299,6 +299,9 @@ impl Worker {
             if let Some(face) = self.faces.at(slot) {
                 face.link.poll(now);
                 self.memory.recount_reassembly(face);
+                self.take_released(now, slot);
+            }
+            if let Some(face) = self.faces.at(slot) {
                 if let Some(at) = face.link.next_wakeup() {
                     self.timers.schedule(slot, at);
                 }

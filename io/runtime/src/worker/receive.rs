@@ -132,6 +132,10 @@ impl Worker {
                 let id = face.id;
                 self.hand_to_shard(id, header, packet);
             }
+            Received::Held => {
+                // Its timer is set, and its memory counted, when the face is flushed.
+                self.mark_dirty(slot);
+            }
             Received::Partial => {
                 if let Some(at) = face.link.next_wakeup() {
                     self.timers.schedule(slot, at);
@@ -149,6 +153,32 @@ impl Worker {
         if is_reliable {
             // It may have something to send, and its timers are set when it is flushed.
             self.mark_dirty(slot);
+        }
+    }
+
+    /// Interests that were held and may go on, into the batch for the shard.
+    pub(super) fn take_released(&mut self, now: Instant, slot: u32) {
+        let Some(face) = self.faces.at(slot) else { return };
+        if face.link.is_shaping() {
+            // Nothing may have been sent since the socket was asked.
+            match &mut face.socket {
+                Socket::Own(socket) => socket.tell_backlog(&mut face.link),
+                Socket::Peer { port, .. } => {
+                    if let Some(port) = self.ports.get_mut(*port) {
+                        port.socket.tell_backlog(&mut face.link);
+                    }
+                }
+                Socket::Down => {}
+            }
+        }
+        let id = face.id;
+        while let Some(face) = self.faces.at(slot)
+            && let Some((header, packet)) = face.link.take_released(now)
+        {
+            self.hand_to_shard(id, header, packet);
+            if self.inputs.len() >= BATCH_PACKETS {
+                self.process(now);
+            }
         }
     }
 

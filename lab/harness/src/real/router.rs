@@ -99,7 +99,7 @@ pub(super) fn config_text(plan: &RouterPlan, setting: &Setting<'_>) -> String {
          fib_entries_max = {fib_entries_max}\n\n\
          [store]\n{}\n\
          [faces]\nunix = {}\nudp = [\"{}\"]\ntcp = [\"{}\"]\nidle_timeout = \"24h\"\n\
-         marking = {}\ndiscipline = {}\n\n\
+         marking = {}\ndiscipline = {}\nshaping = {}\n\n\
          [metrics]\naddress = \"{}\"\n\n[log]\nlevel = \"warn\"\n\n\
          [[strategy]]\nprefix = \"/\"\nstrategy = {}\n",
         plan.shards,
@@ -109,6 +109,7 @@ pub(super) fn config_text(plan: &RouterPlan, setting: &Setting<'_>) -> String {
         at.tcp,
         quoted(&plan.marking),
         quoted(&plan.discipline),
+        quoted(&plan.shaping),
         at.metrics,
         quoted(&plan.strategy),
         pit = plan.pit_entries_max,

@@ -28,6 +28,7 @@ struct RouterTable {
     strategy: String,
     marking: String,
     discipline: String,
+    shaping: String,
     shards: u16,
     fib_filler: u32,
     stages: Option<StagesTable>,
@@ -36,10 +37,18 @@ struct RouterTable {
 impl Default for RouterTable {
     fn default() -> Self {
         let RouterPlan {
-            pit_entries_max, strategy, marking, discipline, shards, fib_filler, ..
+            pit_entries_max,
+            strategy,
+            marking,
+            discipline,
+            shaping,
+            shards,
+            fib_filler,
+            ..
         } = RouterPlan::default();
         let pit_entries = NonZeroU32::new(pit_entries_max).unwrap_or(NonZeroU32::MIN);
-        Self { pit_entries, strategy, marking, discipline, shards, fib_filler, stages: None }
+        let stages = None;
+        Self { pit_entries, strategy, marking, discipline, shaping, shards, fib_filler, stages }
     }
 }
 
@@ -113,6 +122,7 @@ pub(super) fn read(tree: &Tree, path: &str, node: &Node) -> Result<RouterSetting
         strategy: table.strategy,
         marking: table.marking,
         discipline: table.discipline,
+        shaping: table.shaping,
         shards: table.shards,
         fib_filler: table.fib_filler,
         ..RouterPlan::default()
@@ -122,7 +132,8 @@ pub(super) fn read(tree: &Tree, path: &str, node: &Node) -> Result<RouterSetting
         let message = format!("cannot be {:?}; {known}", plan.strategy);
         return Err(tree.error(&format!("{path}.strategy"), message));
     }
-    if let Err(PlanError::Value { key, problem, .. }) = plan.egress("") {
+    let chosen = plan.egress("").map(drop).and_then(|()| plan.face_shaping("").map(drop));
+    if let Err(PlanError::Value { key, problem, .. }) = chosen {
         return Err(tree.error(&format!("{path}.{key}"), problem));
     }
     let mut store_packets = None;

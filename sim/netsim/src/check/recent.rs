@@ -31,6 +31,7 @@ pub(crate) enum Happened {
     DiskWritten,
     DiskFailed,
     DiskDamaged,
+    Held,
 }
 
 impl Happened {
@@ -58,6 +59,7 @@ impl Happened {
             Self::DiskWritten => "has written to a disk",
             Self::DiskFailed => "has a disk that failed",
             Self::DiskDamaged => "has a disk that did something else than it said",
+            Self::Held => "held or refused an Interest",
         }
     }
 }

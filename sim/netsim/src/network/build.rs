@@ -223,7 +223,22 @@ fn build_ends(plan: &Plan) -> Result<(Vec<Vec<u32>>, Vec<End>), PlanError> {
             ends.push(End::new(node as u32, face, link, model));
         }
     }
+    set_shaping(plan, &node_ends, &mut ends)?;
     Ok((node_ends, ends))
+}
+
+/// Has the faces of routers shape the Interests that come in.
+fn set_shaping(plan: &Plan, node_ends: &[Vec<u32>], ends: &mut [End]) -> Result<(), PlanError> {
+    for (node, node_ends) in plan.nodes.iter().zip(node_ends) {
+        let Role::Router(router) = &node.role else { continue };
+        let shaping = router.face_shaping(&node.name)?;
+        for &number in node_ends {
+            let link = &mut ends[number as usize].link;
+            let shaping_seed = seed_of(plan.seed, Part::Shaping, number.into());
+            link.set_config(LinkConfig { shaping, shaping_seed, ..link.config().clone() });
+        }
+    }
+    Ok(())
 }
 
 fn build_app(plan: &Plan, index: usize) -> Result<App, PlanError> {

@@ -49,6 +49,7 @@ impl Network {
             return Ok(());
         }
         let now = Instant::from_ns(self.now_ns);
+        end.tell_backlog(now);
         let received = end.link.receive(now, arrived.frame, &mut self.pool);
         if end.link.is_reliable() {
             self.flush(end_index, now);
@@ -57,6 +58,12 @@ impl Network {
         match received {
             Received::Packet { header, packet } => {
                 self.deliver(end_index, header, packet, observer)
+            }
+            Received::Held => {
+                self.note(node, face.0 as u32, Happened::Held, bytes);
+                self.flush(end_index, now);
+                self.schedule_link(end_index);
+                Ok(())
             }
             Received::Partial => {
                 self.schedule_link(end_index);
@@ -106,17 +113,29 @@ impl Network {
     }
 
     /// The time of the state of a face has come.
-    pub(super) fn poll_link(&mut self, end_index: u32, moment: Moment) {
+    pub(super) fn poll_link(
+        &mut self,
+        end_index: u32,
+        moment: Moment,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Broken> {
         let now = self.now();
         let end = &mut self.ends[end_index as usize];
         if end.poll != moment {
-            return;
+            return Ok(());
         }
         end.poll = Moment::NEVER;
         end.link.set_socket_backlog(end.model.queue_bytes(now));
         end.link.poll(now);
+        loop {
+            let end = &mut self.ends[end_index as usize];
+            end.tell_backlog(now);
+            let Some((header, packet)) = end.link.take_released(now) else { break };
+            self.deliver(end_index, header, packet, observer)?;
+        }
         self.flush(end_index, now);
         self.schedule_link(end_index);
+        Ok(())
     }
 
     /// A whole packet for the node of an end.

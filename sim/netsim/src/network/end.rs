@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use weir_base::{FaceId, Packet, prefetch_read};
+use weir_base::{FaceId, Instant, Packet, prefetch_read};
 use weir_link::{Link, LinkConfig};
 use weir_netem::LinkModel;
 
@@ -70,6 +70,14 @@ impl End {
             downs: 0,
             poll: Moment::NEVER,
             past: Past::default(),
+        }
+    }
+
+    /// Tells the state of the face what waits on the link, if that matters to what comes in.
+    #[inline]
+    pub(crate) fn tell_backlog(&mut self, now: Instant) {
+        if self.link.is_shaping() {
+            self.link.set_socket_backlog(self.model.queue_bytes(now));
         }
     }
 

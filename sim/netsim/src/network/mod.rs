@@ -198,7 +198,7 @@ impl Network {
             match moment.due() {
                 Due::Arrival(end) => self.arrive(end, moment, observer)?,
                 Due::Wake(node) => self.wake(node, moment, observer)?,
-                Due::Link(end) => self.poll_link(end, moment),
+                Due::Link(end) => self.poll_link(end, moment, observer)?,
                 Due::Fault(index) => self.change_fault(index, observer)?,
                 Due::Sample => self.sample(observer)?,
                 Due::Device(index) => self.wake_device(index, moment)?,
@@ -236,8 +236,8 @@ impl Network {
         loop {
             until_ns = until_ns.saturating_add(self.lifetime_max_ns).saturating_add(1_000_000);
             self.advance(until_ns, observer)?;
-            let is_quiet = self.ends.iter().all(|end| end.in_flight.is_empty())
-                && self.nodes.iter().all(Node::is_quiet);
+            let is_quiet = |end: &End| end.in_flight.is_empty() && !end.link.holds_interests();
+            let is_quiet = self.ends.iter().all(is_quiet) && self.nodes.iter().all(Node::is_quiet);
             if is_quiet {
                 break;
             }

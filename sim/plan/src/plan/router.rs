@@ -1,7 +1,7 @@
 //! A router's settings as the core has them.
 
 use weir_forward::strategy::{Strategy, StrategyKind};
-use weir_link::{ChoiceError, DisciplineConfig, MarkingPolicy};
+use weir_link::{ChoiceError, DisciplineConfig, MarkingPolicy, ShapingConfig, ShapingError};
 
 use super::{CpuPlan, DiskPlan, RouterPlan};
 use crate::error::PlanError;
@@ -34,6 +34,18 @@ impl RouterPlan {
             self.marking.parse().map_err(|error| failed("marking", error))?,
             self.discipline.parse().map_err(|error| failed("discipline", error))?,
         ))
+    }
+
+    /// How a router's faces shape the Interests that come in.
+    ///
+    /// # Errors
+    /// The text chooses nothing; `name` is the node's.
+    pub fn face_shaping(&self, name: &str) -> Result<ShapingConfig, PlanError> {
+        self.shaping.parse().map_err(|error: ShapingError| PlanError::Value {
+            place: format!("node `{name}`"),
+            key: "shaping",
+            problem: format!("cannot be: {error}"),
+        })
     }
 }
 

@@ -1,0 +1,137 @@
+//! Interests that wait, and their order of leaving: deficit round robin over flows (Shreedhar and
+//! Varghese, 1995), in which an Interest costs its flow the octets of the Data that it asks for
+//! (paper chopcop, 3.2).
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use weir_base::{Instant, Packet};
+use weir_wire::PACKET_SIZE_MAX;
+use weir_wire::lp::LpHeader;
+
+use super::flows::Asked;
+
+/// What a flow may ask for in a round. Not less than the largest Data, so that each flow whose turn
+/// comes can ask.
+const QUANTUM_BYTES: u64 = PACKET_SIZE_MAX as u64;
+/// What an Interest that waits takes of memory beside its own octets, about.
+const CHARGE_BYTES: u64 = 320;
+
+/// An Interest that waits.
+#[derive(Debug)]
+pub(super) struct Delayed {
+    pub(super) asked: Asked,
+    pub(super) header: LpHeader,
+    pub(super) packet: Packet,
+    /// From when on it may go.
+    pub(super) ready_at: Instant,
+    /// Whoever sent it no longer waits then.
+    pub(super) expires_at: Instant,
+}
+
+/// All of one face.
+#[derive(Debug, Default)]
+pub(super) struct DelayQueue {
+    /// By flow.
+    queues: Vec<FlowQueue>,
+    /// Flows of which Interests wait; the first one has its turn.
+    round: VecDeque<u32>,
+    len: usize,
+    bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct FlowQueue {
+    waiting: VecDeque<Delayed>,
+    deficit_bytes: u64,
+}
+
+impl DelayQueue {
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Octets of memory, about.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn len_of(&self, flow: u32) -> usize {
+        self.queues.get(flow as usize).map_or(0, |queue| queue.waiting.len())
+    }
+
+    pub(super) fn push(&mut self, delayed: Delayed) {
+        let flow = delayed.asked.flow;
+        if self.queues.len() <= flow as usize {
+            self.queues.resize_with(flow as usize + 1, FlowQueue::default);
+        }
+        self.len += 1;
+        self.bytes += charge(&delayed);
+        let queue = &mut self.queues[flow as usize];
+        if queue.waiting.is_empty() {
+            self.round.push_back(flow);
+        }
+        queue.waiting.push_back(delayed);
+    }
+
+    /// Makes room for an Interest of `flow` in a queue that is full: takes the newest Interest of
+    /// the flow of which most wait. None: it is `flow` that has its part already.
+    pub(super) fn displace_for(&mut self, flow: u32) -> Option<Delayed> {
+        if (self.len_of(flow) + 1) * self.round.len().max(1) > self.len {
+            return None;
+        }
+        self.pop_newest()
+    }
+
+    /// The newest Interest of the flow of which most wait.
+    pub(super) fn pop_newest(&mut self) -> Option<Delayed> {
+        let longest = self.round.iter().copied().max_by_key(|&flow| self.len_of(flow))?;
+        let newest = self.queues[longest as usize].waiting.pop_back();
+        self.after_removal(longest, newest)
+    }
+
+    /// The next Interest by deficit round robin, if one may go by `now`; `asks_bytes` says what an
+    /// Interest of a flow asks for.
+    pub(super) fn pop(&mut self, now: Instant, asks_bytes: impl Fn(u32) -> u64) -> Option<Delayed> {
+        // Each flow gets at most one quantum here before it can ask, or has nothing that may go.
+        for _ in 0..2 * self.round.len() {
+            let &flow = self.round.front()?;
+            let queue = &mut self.queues[flow as usize];
+            let is_ready = queue.waiting.front().is_some_and(|first| first.ready_at <= now);
+            let asks_bytes = asks_bytes(flow);
+            if is_ready && queue.deficit_bytes >= asks_bytes {
+                queue.deficit_bytes -= asks_bytes;
+                let oldest = queue.waiting.pop_front();
+                return self.after_removal(flow, oldest);
+            }
+            if is_ready {
+                queue.deficit_bytes += QUANTUM_BYTES;
+            }
+            self.round.rotate_left(1);
+        }
+        None
+    }
+
+    fn after_removal(&mut self, flow: u32, removed: Option<Delayed>) -> Option<Delayed> {
+        let removed = removed?;
+        self.len -= 1;
+        self.bytes -= charge(&removed);
+        let queue = &mut self.queues[flow as usize];
+        if queue.waiting.is_empty() {
+            *queue = FlowQueue::default();
+            match self.round.front() == Some(&flow) {
+                true => _ = self.round.pop_front(),
+                false => self.round.retain(|&other| other != flow),
+            }
+        }
+        Some(removed)
+    }
+}
+
+fn charge(delayed: &Delayed) -> u64 {
+    delayed.packet.len() as u64 + CHARGE_BYTES
+}

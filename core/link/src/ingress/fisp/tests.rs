@@ -1,0 +1,599 @@
+use std::collections::VecDeque;
+use std::format;
+use std::string::{String, ToString};
+use std::vec;
+use std::vec::Vec;
+
+use proptest::prelude::*;
+use weir_base::{NS_PER_S, Pool};
+use weir_wire::lp::{LpFraming, LpView, NackReason, PitToken};
+use weir_wire::{Interest, Name, tlv};
+
+use super::super::config::ShapingConfig;
+use super::*;
+use crate::{Link, LinkConfig, Received, ShapingError};
+
+const START: Instant = Instant::from_ns(NS_PER_S);
+
+fn at_ms(ms: u64) -> Instant {
+    START.plus_ns(ms * NS_PER_MS)
+}
+
+fn name(uri: &str) -> Name {
+    uri.parse().unwrap()
+}
+
+fn asking(uri: &str) -> Packet {
+    Packet::from(Interest::new(name(uri)).nonce(7).encode())
+}
+
+/// Something that begins as a Data of this name and has `len` octets or a few more.
+fn data(uri: &str, len: usize) -> Packet {
+    let mut body = tlv::Writer::with_capacity(len);
+    body.tlv(tlv::NAME, name(uri).value());
+    body.tlv(tlv::CONTENT, &vec![1; len.saturating_sub(body.len() + 8)]);
+    let mut packet = tlv::Writer::with_capacity(len + 8);
+    packet.tlv(tlv::DATA, body.as_slice());
+    Packet::from(packet.into_vec())
+}
+
+/// A face with a queue of 100,000 octets: shaping begins at 60,000, all waits above 90,000.
+fn shaping(options: &str) -> Link {
+    shaping_by(options, 1)
+}
+
+fn shaping_by(options: &str, shaping_seed: u64) -> Link {
+    let shaping = format!("fisp capacity=100000 {options}").parse().unwrap();
+    Link::new(LinkConfig { shaping, shaping_seed, ..LinkConfig::stream() })
+}
+
+fn receive(link: &mut Link, now: Instant, packet: Packet) -> Received {
+    link.receive(now, packet, &mut Pool::new(1 << 20))
+}
+
+fn passes(link: &mut Link, now: Instant, uri: &str) -> bool {
+    match receive(link, now, asking(uri)) {
+        Received::Packet { packet, .. } => {
+            assert_eq!(packet[..], asking(uri)[..]);
+            true
+        }
+        Received::Held => false,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn answer(link: &mut Link, now: Instant, packet: Packet) {
+    link.enqueue(now, LpHeader::default(), packet).unwrap();
+}
+
+fn drain(link: &mut Link) {
+    let count = link.frames().len();
+    link.frames_sent(count);
+}
+
+/// Names of what is released at `now`.
+fn released(link: &mut Link, now: Instant) -> Vec<String> {
+    link.poll(now);
+    core::iter::from_fn(|| link.take_released(now))
+        .map(|(_, packet)| weir_wire::InterestView::decode(&packet).unwrap().name.to_string())
+        .collect()
+}
+
+#[test]
+fn the_probability_is_that_of_fig_3() {
+    let fisp = Fisp::new(&FispConfig { capacity_bytes: 1_000_000, ..FispConfig::default() }, 0);
+    for (required_bytes, probability) in
+        [(600_000, 0.3), (675_000, 0.55), (750_000, 0.8), (810_000, 1.0), (900_000, 1.3)]
+    {
+        assert!((fisp.delay_probability(required_bytes) - probability).abs() < 1e-9);
+    }
+    // Drawn: a flow that fills the queue by itself, and one Interest more.
+    for (queue_bytes, probability) in [(61_000, 0.333), (66_000, 0.5), (72_000, 0.7)] {
+        let held = (0..1000).filter(|&seed| {
+            let mut link = shaping_by("gamma=0", seed);
+            assert!(passes(&mut link, START, "/a/b/c"));
+            for _ in 0..queue_bytes / 1000 {
+                answer(&mut link, START, data("/a/b/c", 992));
+            }
+            !passes(&mut link, at_ms(10), "/a/b/d")
+        });
+        let share = held.count() as f64 / 1000.0;
+        assert!((share - probability).abs() < 0.05, "{queue_bytes} octets: {share}");
+    }
+}
+
+#[test]
+fn below_the_minimum_all_pass_and_above_the_maximum_none() {
+    let mut link = shaping("");
+    link.set_socket_backlog(59_000);
+    assert!((0..100).all(|_| passes(&mut link, START, "/a/b/1")), "one of a name asks once");
+    // Data of 8192 octets is expected at first: 0.6 times 7 of it makes 34,406 more.
+    let mut link = shaping("");
+    link.set_socket_backlog(56_000);
+    let count = (0..100).take_while(|i| passes(&mut link, START, &format!("/a/b/{i}"))).count();
+    assert_eq!(count, 7, "the next one finds 90,406 octets needed");
+    assert!(!passes(&mut link, START, "/other/flow/1"), "above the maximum every flow waits");
+    assert_eq!(link.counters().interests_held, 2);
+}
+
+#[test]
+fn between_them_only_flows_beyond_their_share_wait() {
+    let mut link = shaping("p0=1");
+    assert!(passes(&mut link, START, "/heavy/flow/1"));
+    for _ in 0..70 {
+        answer(&mut link, START, data("/heavy/flow/1", 992));
+    }
+    assert!(!passes(&mut link, at_ms(10), "/heavy/flow/2"));
+    // 8192 octets each, of which 0.6 count: up to the maximum.
+    assert!(passes(&mut link, at_ms(10), "/light/flow/1"));
+    assert!(passes(&mut link, at_ms(10), "/light/flow/2"));
+    assert!(passes(&mut link, at_ms(10), "/light/flow/3"));
+}
+
+#[test]
+fn the_average_follows_the_queue_in_ten_milliseconds() {
+    let mut link = shaping("gamma=0 p0=1");
+    assert!(passes(&mut link, START, "/a/a/1"));
+    for _ in 0..70 {
+        answer(&mut link, START, data("/a/a/1", 992));
+    }
+    assert!(passes(&mut link, at_ms(0), "/a/a/2"), "the average is 0 yet");
+    assert!(passes(&mut link, at_ms(2), "/a/a/3"));
+    assert!(!passes(&mut link, at_ms(12), "/a/a/4"));
+}
+
+#[test]
+fn a_delayed_interest_goes_after_the_interval_once_there_is_room() {
+    let mut link = shaping("gamma=0");
+    link.set_socket_backlog(95_000);
+    for number in 0..3 {
+        assert!(!passes(&mut link, START, &format!("/a/a/{number}")));
+    }
+    assert_eq!(link.next_wakeup(), Some(at_ms(1)));
+    assert_eq!(released(&mut link, at_ms(50)), [""; 0], "no room");
+    assert_eq!(link.next_wakeup(), Some(at_ms(51)));
+    link.set_socket_backlog(80_000);
+    assert_eq!(released(&mut link, at_ms(51)), ["/a/a/0", "/a/a/1", "/a/a/2"]);
+    assert_eq!((link.next_wakeup(), link.holds_interests()), (None, false));
+
+    // What comes later has waited less.
+    link.set_socket_backlog(95_000);
+    assert!(!passes(&mut link, at_ms(100), "/a/a/3"));
+    assert!(!passes(&mut link, at_ms(105), "/a/a/4"));
+    link.set_socket_backlog(80_000);
+    assert_eq!(released(&mut link, at_ms(109)), [""; 0]);
+    assert_eq!(released(&mut link, at_ms(110)), ["/a/a/3"]);
+    assert!(!passes(&mut link, at_ms(111), "/a/a/5"), "not before /a/a/4");
+    assert_eq!(released(&mut link, at_ms(121)), ["/a/a/4", "/a/a/5"]);
+    assert_eq!((link.counters().interests_held, link.counters().interests_released), (6, 6));
+}
+
+#[test]
+fn below_the_release_threshold_all_go_at_once_as_far_as_there_is_room() {
+    let mut link = shaping("gamma=0");
+    link.set_socket_backlog(95_000);
+    for number in 0..20 {
+        assert!(!passes(&mut link, START, &format!("/a/a/{number}")));
+    }
+    link.set_socket_backlog(19_000);
+    assert_eq!(released(&mut link, at_ms(1)), [""; 0], "the average is still above");
+    link.set_socket_backlog(0);
+    link.poll(at_ms(5));
+    assert_eq!(released(&mut link, at_ms(9)).len(), 20, "though 10 ms have not passed");
+
+    let mut link = shaping("gamma=1");
+    link.set_socket_backlog(95_000);
+    for number in 0..20 {
+        assert!(!passes(&mut link, START, &format!("/a/a/{number}")));
+    }
+    link.set_socket_backlog(0);
+    // 8192 octets each up to 90,000.
+    assert_eq!(released(&mut link, at_ms(20)).len(), 11);
+}
+
+#[test]
+fn answers_and_time_make_room() {
+    let mut link = shaping("gamma=1");
+    let fill = |link: &mut Link, now, from: u64| {
+        (from..).take_while(|i| passes(link, now, &format!("/a/a/{i}"))).count()
+    };
+    assert_eq!(fill(&mut link, START, 0), 11);
+    // A Nack brings nothing, so that the next ones are expected to bring less.
+    let nack = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
+    link.enqueue(START, nack, asking("/a/a/0")).unwrap();
+    drain(&mut link);
+    let more = released(&mut link, at_ms(11)).len();
+    assert_eq!(more, 1);
+    for number in 1..11 {
+        answer(&mut link, at_ms(12), data(&format!("/a/a/{number}"), 1000));
+    }
+    drain(&mut link);
+    let more = fill(&mut link, at_ms(20), 100);
+    assert!(more > 25, "Data is smaller than it was thought to be, but only {more} pass");
+    // After 4 s nothing is waited for.
+    let mut link = shaping("gamma=1");
+    assert_eq!(fill(&mut link, START, 0), 11);
+    assert!(!passes(&mut link, at_ms(100), "/a/a/12"));
+    assert_eq!(released(&mut link, at_ms(3990)), [""; 0]);
+    assert_eq!(released(&mut link, at_ms(4005)), ["/a/a/12"]);
+    assert!(fill(&mut link, at_ms(4005), 100) > 11);
+}
+
+#[test]
+fn an_interest_that_nobody_waits_for_any_longer_does_not_go() {
+    let mut link = shaping("");
+    link.set_socket_backlog(95_000);
+    let short = Interest::new(name("/a/a/1")).lifetime_ms(100).encode();
+    assert!(matches!(receive(&mut link, START, Packet::from(short)), Received::Held));
+    assert!(!passes(&mut link, START, "/a/a/2"));
+    link.set_socket_backlog(0);
+    assert_eq!(released(&mut link, at_ms(100)), ["/a/a/2"]);
+    assert_eq!(link.counters().drops[LinkDrop::ShapingExpired], 1);
+    assert_eq!(link.counters().interests_released, 1);
+}
+
+#[test]
+fn beyond_the_bound_the_flow_with_most_gets_nacks() {
+    let mut link = shaping("held_max=3");
+    link.set_socket_backlog(95_000);
+    for number in 0..3 {
+        assert!(!passes(&mut link, START, &format!("/a/a/{number}")));
+    }
+    let header = LpHeader { pit_token: PitToken::new(b"token").unwrap(), ..LpHeader::default() };
+    let frame = Packet::from(header.encode(&LpFraming::BARE, &[], Some(&asking("/a/a/3"))));
+    assert!(matches!(receive(&mut link, START, frame), Received::Held));
+    assert!(!passes(&mut link, START, "/b/b/0"), "takes the place of /a/a/2");
+    let refused: Vec<_> = link
+        .frames()
+        .map(|frame| {
+            let octets = [frame.prefix(), frame.payload()].concat();
+            let view = LpView::decode(&octets).unwrap();
+            let interest = weir_wire::InterestView::decode(view.fragment.unwrap()).unwrap();
+            (view.header.nack, view.header.pit_token, interest.name.to_string())
+        })
+        .collect();
+    let congestion = Some(NackReason::Congestion);
+    let token = PitToken::new(b"token").unwrap();
+    let expected = [
+        (congestion, token, "/a/a/3".to_string()),
+        (congestion, PitToken::EMPTY, "/a/a/2".to_string()),
+    ];
+    assert_eq!(refused, expected);
+    assert_eq!(link.counters().drops[LinkDrop::ShapingFull], 2);
+    assert_eq!((link.counters().interests_held, link.counters().out_nacks), (4, 2));
+    drain(&mut link);
+    link.set_socket_backlog(0);
+    let all = released(&mut link, at_ms(20));
+    assert_eq!(all, ["/a/a/0", "/b/b/0", "/a/a/1"]);
+    assert_eq!(link.counters().interests_released, 3);
+}
+
+#[test]
+fn management_hop_local_names_nacks_and_data_never_wait() {
+    let mut link = shaping("");
+    link.set_socket_backlog(1 << 30);
+    assert!(passes(&mut link, START, "/localhost/nfd/faces/list"));
+    assert!(passes(&mut link, START, "/localhop/nfd/rib/register"));
+    let nack = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
+    let nack = Packet::from(nack.encode(&LpFraming::BARE, &[], Some(&asking("/a/a/1"))));
+    for packet in [nack, data("/a/a/1", 100)] {
+        assert!(matches!(receive(&mut link, START, packet), Received::Packet { .. }));
+    }
+    // What is no Interest is the forwarder's to count.
+    let malformed = Packet::from(&b"\x05\x02\x07\x00"[..]);
+    assert!(matches!(receive(&mut link, START, malformed), Received::Packet { .. }));
+    assert!(!passes(&mut link, START, "/a/a/1"));
+}
+
+#[test]
+fn data_with_a_longer_name_or_a_digest_answers_too() {
+    for interest in [
+        Interest::new(name("/a/a")).can_be_prefix(true),
+        Interest::new(name(&format!("/a/a/v/1/sha256digest={}", "ab".repeat(32)))),
+    ] {
+        let mut link = shaping("gamma=1 max=0.61");
+        link.set_socket_backlog(60_000);
+        let packet = Packet::from(interest.encode());
+        assert!(matches!(receive(&mut link, START, packet), Received::Packet { .. }));
+        assert!(!passes(&mut link, START, "/b/b/1"));
+        answer(&mut link, at_ms(1), data("/a/a/v/1", 900));
+        drain(&mut link);
+        assert_eq!(released(&mut link, at_ms(11)), ["/b/b/1"]);
+    }
+}
+
+/// Interests of two flows wait, whose Data has 1,000 and 8,000 octets.
+#[test]
+fn the_order_of_leaving_is_fair_in_octets_of_data() {
+    let mut link = shaping("gamma=0");
+    // Each flow is remembered while an Interest of it is open.
+    assert!(passes(&mut link, START, "/small/x/open") && passes(&mut link, START, "/large/x/open"));
+    for flow in ["small", "large"] {
+        for number in 0..80 {
+            let uri = format!("/{flow}/x/open{number}");
+            assert!(passes(&mut link, START, &uri));
+            answer(&mut link, START, data(&uri, if flow == "small" { 1000 } else { 8000 }));
+            drain(&mut link);
+        }
+    }
+    link.set_socket_backlog(95_000);
+    for number in 1000..2000 {
+        assert!(!passes(&mut link, START, &format!("/large/x/{number}")));
+        assert!(!passes(&mut link, START, &format!("/small/x/{number}")));
+    }
+    link.set_socket_backlog(0);
+    link.poll(at_ms(10));
+    let mut asked_bytes = [0, 0];
+    for _ in 0..900 {
+        let (_, packet) = link.take_released(at_ms(10)).unwrap();
+        let name = weir_wire::InterestView::decode(&packet).unwrap().name.to_string();
+        let is_large = name.starts_with("/large");
+        asked_bytes[usize::from(is_large)] += if is_large { 8000 } else { 1000 };
+    }
+    let [small, large] = asked_bytes;
+    let most = 2 * 8800;
+    assert!(small > 700_000 && i64::abs(small - large) <= most, "{asked_bytes:?}");
+}
+
+/// Ten receivers behind a face of 8 Mbit/s, their Data 20 ms away. What each gets, in octets.
+struct Crowd {
+    link: Link,
+    now: Instant,
+    /// Data that is on its way to the face, and when it comes.
+    coming: VecDeque<(Instant, Packet)>,
+    got_bytes: Vec<u64>,
+    /// Data for which the queue, of 100,000 octets, had no room.
+    lost: u64,
+}
+
+impl Crowd {
+    fn new(options: &str) -> Self {
+        let link = shaping(options);
+        Self { link, now: START, coming: VecDeque::new(), got_bytes: vec![0; 10], lost: 0 }
+    }
+
+    fn on_interest(&mut self, packet: &[u8]) {
+        let uri = weir_wire::InterestView::decode(packet).unwrap().name.to_string();
+        self.coming.push_back((self.now.plus_ns(20 * NS_PER_MS), data(&uri, 992)));
+    }
+
+    /// A millisecond in which receiver `i` sends `asks[i]` Interests.
+    fn step(&mut self, number: u64, asks: &[u64]) {
+        for (flow, &count) in asks.iter().enumerate() {
+            for nth in 0..count {
+                let uri = format!("/f{flow}/x/{number}.{nth}");
+                let received = receive(&mut self.link, self.now, asking(&uri));
+                if let Received::Packet { packet, .. } = received {
+                    self.on_interest(&packet);
+                }
+            }
+        }
+        self.link.poll(self.now);
+        while let Some((_, packet)) = self.link.take_released(self.now) {
+            self.on_interest(&packet);
+        }
+        while let Some((_, packet)) = self.coming.pop_front_if(|(at, _)| *at <= self.now) {
+            match self.link.queue_bytes() + packet.len() as u64 > 100_000 {
+                true => self.lost += 1,
+                false => answer(&mut self.link, self.now, packet),
+            }
+        }
+        // A millisecond of the line: one Data. Nacks cost next to nothing.
+        let mut left = 1;
+        while left > 0
+            && let Some(frame) = self.link.take_frame()
+        {
+            let Ok(packet) = frame.into_bare() else { continue };
+            let (_, body) = tlv::read_single(&packet).unwrap();
+            let uri = tlv::Reader::new(body).next_element().unwrap().unwrap();
+            let flow = weir_wire::NameView::from_value(uri.value).unwrap().to_string();
+            let flow: usize = flow[2..3].parse().unwrap();
+            self.got_bytes[flow] += packet.len() as u64;
+            left -= 1;
+        }
+        self.now = self.now.plus_ns(NS_PER_MS);
+    }
+
+    /// Jain's index of what they got.
+    fn fairness(&self) -> f64 {
+        let sum: u64 = self.got_bytes.iter().sum();
+        let squares: u64 = self.got_bytes.iter().map(|bytes| bytes * bytes).sum();
+        (sum * sum) as f64 / (self.got_bytes.len() as u64 * squares) as f64
+    }
+}
+
+/// Nine ask for their tenth of the line and one for all of it, then all for more than there is.
+#[test]
+fn one_abuser_among_ten_takes_no_more_than_its_share() {
+    for (others_every_ms, abuser) in [(10, 1), (10, 3), (4, 3)] {
+        let mut crowd = Crowd::new("held_max=500");
+        for number in 0..20_000 {
+            let mut asks = [0; 10];
+            for (flow, count) in asks.iter_mut().enumerate() {
+                *count = u64::from((number + flow as u64).is_multiple_of(others_every_ms));
+            }
+            asks[0] = abuser;
+            crowd.step(number, &asks);
+        }
+        let Crowd { got_bytes, lost, .. } = &crowd;
+        let fairness = crowd.fairness();
+        assert!(fairness >= 0.95, "{fairness}: {got_bytes:?}");
+        assert_eq!(*lost, 0, "the queue does not overflow");
+        let sum: u64 = got_bytes.iter().sum();
+        assert!(sum > 19_000_000, "the line is used: {sum}");
+        assert_eq!(crowd.link.counters().drops[LinkDrop::QueueFull], 0);
+    }
+}
+
+/// The same without shaping: the measure can fail.
+#[test]
+fn without_shaping_an_abuser_takes_what_it_asks_for() {
+    let mut crowd = Crowd::new("");
+    crowd.link = Link::new(LinkConfig::stream());
+    for number in 0..5000 {
+        let mut asks = [0; 10];
+        asks[(number % 10) as usize] = 1;
+        asks[0] += 3;
+        crowd.step(number, &asks);
+    }
+    assert!(crowd.fairness() < 0.5, "{}", crowd.fairness());
+    assert!(crowd.lost > 1000, "the queue overflows");
+}
+
+/// Interests that nothing answers count no longer than 4 s, and less and less.
+#[test]
+fn names_that_nothing_answers_keep_little_from_others() {
+    let mut link = shaping("gamma=1 held_max=100000");
+    let mut numbers = 0..;
+    let mut waited = 0;
+    for ms in 0..30_000 {
+        for number in numbers.by_ref().take(2) {
+            receive(&mut link, at_ms(ms), asking(&format!("/black/hole/{number}")));
+        }
+        released(&mut link, at_ms(ms));
+        if ms > 15_000 && ms % 10 == 0 {
+            let uri = format!("/good/flow/{ms}");
+            waited += u64::from(!passes(&mut link, at_ms(ms), &uri));
+            answer(&mut link, at_ms(ms), data(&uri, 1000));
+            drain(&mut link);
+        }
+    }
+    assert!(waited < 75, "{waited} of 1500 waited");
+}
+
+#[test]
+fn a_flood_of_flows_is_bounded_and_forgotten() {
+    let shaping = "fisp capacity=1GB held_max=100".parse().unwrap();
+    let ShapingConfig::Fisp(config) = shaping else { panic!("{shaping:?}") };
+    let mut fisp = Fisp::new(&config, 3);
+    let ask = |fisp: &mut Fisp, now, number: u32| {
+        let packet = asking(&format!("/flow/{number}/1"));
+        fisp.receive(now, (LpHeader::default(), packet), 0)
+    };
+    for number in 0..5000 {
+        assert!(matches!(ask(&mut fisp, START, number), Shaped::Passes(..)));
+    }
+    assert_eq!(fisp.flows.count(), 1025, "1024, and one for all others");
+    for number in 0..2500 {
+        fisp.on_answer(&data(&format!("/flow/{number}/1"), 1000), 1000, 0);
+    }
+    fisp.advance(at_ms(3999), 0);
+    assert_eq!(fisp.flows.count(), 1, "all others, of which 2500 Interests are open");
+    fisp.advance(at_ms(4001), 0);
+    assert_eq!((fisp.flows.count(), fisp.flows.required_bytes(1000)), (1, 0));
+
+    // More than can be counted wait.
+    let held = (0..70_000)
+        .filter(|&number| !matches!(ask(&mut fisp, at_ms(5000), number), Shaped::Passes(..)));
+    assert_eq!(held.count(), 70_000 - (1 << 16));
+    assert_eq!(fisp.delayed.len(), 100);
+}
+
+#[test]
+fn what_waits_counts_as_memory_and_goes_first() {
+    let mut link = shaping("");
+    link.set_socket_backlog(95_000);
+    for number in 0..10 {
+        assert!(!passes(&mut link, START, &format!("/a/a/{number}")));
+    }
+    answer(&mut link, START, data("/a/a/x", 500));
+    let before = link.egress_memory_bytes();
+    link.shed_egress(before - 1000, false);
+    assert!(link.egress_memory_bytes() <= before - 1000 && link.frames().len() == 1);
+    let dropped = link.counters().drops[LinkDrop::EgressMemory];
+    assert!((1..10).contains(&dropped), "{dropped}");
+    link.discard_all();
+    assert_eq!((link.holds_interests(), link.next_wakeup()), (false, None));
+    assert_eq!(link.counters().drops[LinkDrop::SocketRefused], 11 - dropped);
+}
+
+#[test]
+fn another_configuration_loses_nothing() {
+    let mut link = shaping("");
+    link.set_socket_backlog(95_000);
+    for number in 0..5 {
+        assert!(!passes(&mut link, START, &format!("/a/a/{number}")));
+    }
+    let config = link.config().clone();
+    link.set_config(config.clone());
+    assert_eq!(released(&mut link, at_ms(1)), [""; 0]);
+    link.set_config(LinkConfig { shaping: ShapingConfig::None, ..config });
+    assert_eq!(link.next_wakeup(), Some(Instant::ZERO));
+    assert!(passes(&mut link, at_ms(1), "/a/a/9"));
+    assert_eq!(released(&mut link, at_ms(1)).len(), 5);
+    assert_eq!(link.next_wakeup(), None);
+}
+
+#[test]
+fn the_text_form() {
+    assert_eq!("none".parse(), Ok(ShapingConfig::None));
+    assert_eq!("fisp".parse(), Ok(ShapingConfig::Fisp(FispConfig::default())));
+    let text = "fisp capacity=2MB gamma=0.5 release=0.1 min=0.4 max=0.7 p0=0.1 interval=5ms \
+                held_max=9 components=1";
+    let config = FispConfig {
+        capacity_bytes: 2_000_000,
+        gamma: 500,
+        release: 100,
+        min: 400,
+        max: 700,
+        p0: 100,
+        interval_ns: 5 * NS_PER_MS,
+        held_max: 9,
+        components: 1,
+    };
+    assert_eq!(text.parse(), Ok(ShapingConfig::Fisp(config)));
+    let refused = |text: &str| text.parse::<ShapingConfig>().unwrap_err();
+    assert_eq!(refused("red"), ShapingError::Unknown("red".into()));
+    assert_eq!(refused(""), ShapingError::Unknown("".into()));
+    for option in ["gamma=x", "gamma=-1", "capacity=0", "components=0", "interval=5", "x=1", "x"] {
+        assert_eq!(refused(&format!("fisp {option}")), ShapingError::Option(option.into()));
+    }
+    assert_eq!(refused("none gamma=1"), ShapingError::Option("gamma=1".into()));
+    assert_eq!(refused("fisp min=0.9"), ShapingError::Thresholds);
+}
+
+proptest! {
+    /// Whatever comes, whenever: no panic, bounds hold, and no Interest is lost without a count.
+    #[test]
+    fn anything_in_any_order(
+        steps in prop::collection::vec((0u8..8, 0u32..30, 0u64..6_000_000_000), 1..300),
+        seed in any::<u64>(),
+    ) {
+        let mut link = shaping_by("held_max=20 gamma=2.5", seed);
+        let (mut now, mut asked, mut went) = (START, 0, 0);
+        for (what, number, gap_ns) in steps {
+            let uri = format!("/{}/{}/{number}", number % 3, number % 7);
+            match what {
+                0..=3 => {
+                    asked += 1;
+                    let lifetime_ms = gap_ns % 7000;
+                    let interest = Interest::new(name(&uri)).can_be_prefix(what == 1);
+                    let packet = Packet::from(interest.lifetime_ms(lifetime_ms).encode());
+                    let received = receive(&mut link, now, packet);
+                    went += u64::from(matches!(received, Received::Packet { .. }));
+                }
+                4 => link.set_socket_backlog(gap_ns % 200_000),
+                5 => answer(&mut link, now, data(&format!("{uri}/more"), number as usize * 300)),
+                6 => answer(&mut link, now, data(&uri, number as usize * 300)),
+                // Also far ahead.
+                _ => now = now.plus_ns(if number == 0 { u64::MAX / 1000 } else { gap_ns }),
+            }
+            if number % 2 == 0 {
+                went += released(&mut link, now).len() as u64;
+                drain(&mut link);
+            }
+        }
+        link.set_socket_backlog(0);
+        for _ in 0..20 {
+            drain(&mut link);
+            now = now.plus_ns(NS_PER_S);
+            went += released(&mut link, now).len() as u64;
+        }
+        let drops = &link.counters().drops;
+        prop_assert!(!link.holds_interests());
+        prop_assert_eq!(
+            asked,
+            went + drops[LinkDrop::ShapingFull] + drops[LinkDrop::ShapingExpired]
+        );
+    }
+}

@@ -1,0 +1,367 @@
+//! The terms of Eq. 2 (paper chopcop), of all flows and of each: Data that waits to leave, and Data
+//! that was asked for.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::mem;
+
+use weir_base::{HashKey, Instant, NS_PER_MS, NS_PER_S, Slab, Table, TimerWheel};
+use weir_wire::{InterestView, NameView, tlv};
+
+use super::config::scaled;
+
+/// Flows that are told apart; those beyond share one. The paper expects hundreds.
+const FLOWS_MAX: usize = 1024;
+/// The flow of all names beyond [`FLOWS_MAX`] flows.
+const OTHERS: u32 = 0;
+/// Unanswered Interests that are counted. While there are as many, Interests wait.
+const PENDING_MAX: usize = 1 << 16;
+/// An Interest counts for this long at most, NDN's default lifetime. What has not been answered by
+/// then waits elsewhere, or will never be.
+const PENDING_NS_MAX: u64 = 4 * NS_PER_S;
+/// What an Interest is expected to bring before any Data was seen: a common segment.
+const DATA_BYTES_FIRST: u64 = 8192;
+/// What an Interest costs its flow at least when its turn comes: a Nack.
+const COST_BYTES_MIN: u64 = 64;
+/// A new size weighs one part in this in a moving average.
+const AVERAGE_OVER: u64 = 8;
+
+/// What the flows of a face need of the queue towards its downstream.
+#[derive(Debug)]
+pub(super) struct Flows {
+    key: HashKey,
+    components: usize,
+    by_hash: Table,
+    /// [`OTHERS`] is always there, any other flow only while it needs something.
+    flows: Slab<Flow>,
+    pending: Pending,
+    /// What all flows have asked for: q_i.
+    asked_bytes: u64,
+    /// Octets that wait to leave: q_d.
+    queue_bytes: u64,
+    /// Flow and size of Data in the order in which it was queued. The queue is taken for first in,
+    /// first out: what it holds came last.
+    queued: VecDeque<(u32, u64)>,
+    queued_bytes: u64,
+    /// Moving average of the size of all Data.
+    data_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Flow {
+    hash: u64,
+    /// Interests that went on and were not answered.
+    pending: u64,
+    /// Its part of the queue.
+    queued_bytes: u64,
+    /// What one of its Interests brings: a moving average.
+    data_bytes: u64,
+    /// Interests of it that wait.
+    delayed: u32,
+}
+
+impl Flow {
+    fn new(hash: u64, data_bytes: u64) -> Self {
+        Self { hash, pending: 0, queued_bytes: 0, data_bytes, delayed: 0 }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.pending == 0 && self.queued_bytes == 0 && self.delayed == 0
+    }
+
+    fn asked_bytes(&self) -> u64 {
+        self.pending * self.data_bytes
+    }
+}
+
+/// Interests that went on and were not answered, by the hash of what names their Data. The key of
+/// the hash is secret and it has 64 bits, so that it stands for the name.
+#[derive(Debug)]
+struct Pending {
+    by_hash: Table,
+    entries: Slab<Entry>,
+    /// Until when each of them counts.
+    timers: TimerWheel,
+    expired: Vec<u32>,
+    /// How many of them Data with a longer name may answer.
+    prefixes: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    hash: u64,
+    flow: u32,
+    is_prefix: bool,
+}
+
+/// An Interest that may have to wait.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Asked {
+    /// Of the name that its Data has.
+    hash: u64,
+    is_prefix: bool,
+    pub(super) flow: u32,
+    pub(super) lifetime_ns: u64,
+}
+
+impl Flows {
+    /// Flows are told apart by `components` leading components of their names.
+    pub(super) fn new(key: HashKey, components: u32) -> Self {
+        let mut flows = Slab::new();
+        let others = flows.insert(Flow::new(0, DATA_BYTES_FIRST));
+        assert_eq!(others, OTHERS, "a slab begins with 0");
+        Self {
+            key,
+            components: components as usize,
+            by_hash: Table::default(),
+            flows,
+            pending: Pending::default(),
+            asked_bytes: 0,
+            queue_bytes: 0,
+            queued: VecDeque::new(),
+            queued_bytes: 0,
+            data_bytes: DATA_BYTES_FIRST,
+        }
+    }
+
+    /// What is to be known of an Interest; None if it must never wait: its name does not leave
+    /// the host or the link, which is where management lives, or it is malformed, as the forwarder
+    /// will find. Its flow exists from now on, see [`Self::settle`].
+    pub(super) fn asked(&mut self, packet: &[u8]) -> Option<Asked> {
+        let interest = InterestView::decode(packet).ok()?;
+        let name = interest.name;
+        let first = name.first()?;
+        if first.is_generic() && matches!(first.value, b"localhost" | b"localhop") {
+            return None;
+        }
+        let has_digest = name.last().is_some_and(|last| last.is_implicit_digest());
+        let of_data = if has_digest { name.parent() } else { name };
+        Some(Asked {
+            hash: self.key.hash(of_data.value()),
+            is_prefix: interest.can_be_prefix,
+            flow: self.flow_of(name),
+            lifetime_ns: interest.lifetime_ms_or_default().saturating_mul(NS_PER_MS),
+        })
+    }
+
+    fn flow_of(&mut self, name: NameView<'_>) -> u32 {
+        let hash = self.key.hash(name.prefix(self.components).value());
+        if let Some(flow) = self.find(hash) {
+            return flow;
+        }
+        if self.flows.len() > FLOWS_MAX {
+            return OTHERS;
+        }
+        let flow = self.flows.insert(Flow::new(hash, self.data_bytes));
+        self.by_hash.insert(hash, flow);
+        flow
+    }
+
+    fn find(&self, hash: u64) -> Option<u32> {
+        self.by_hash.find(hash, |flow| self.flows.get(flow).is_some_and(|it| it.hash == hash))
+    }
+
+    fn flow(&mut self, flow: u32) -> &mut Flow {
+        self.flows.get_mut(flow).expect("a flow is there while it needs something")
+    }
+
+    /// Forgets a flow that needs nothing.
+    pub(super) fn settle(&mut self, flow: u32) {
+        if flow != OTHERS && self.flow(flow).is_idle() {
+            let hash = self.flows.remove(flow).hash;
+            self.by_hash.remove(hash, flow);
+        }
+    }
+
+    /// Flows that need something, n of the paper; at least 1.
+    pub(super) fn count(&self) -> u64 {
+        let are_there_others = self.flows.get(OTHERS).is_some_and(|others| !others.is_idle());
+        (self.flows.len() as u64 - u64::from(!are_there_others)).max(1)
+    }
+
+    /// How many Interests of a flow wait.
+    pub(super) fn delayed(&mut self, flow: u32) -> &mut u32 {
+        &mut self.flow(flow).delayed
+    }
+
+    /// What an Interest of a flow costs it when its turn comes: the octets that it is expected to
+    /// bring.
+    pub(super) fn cost_bytes(&self, flow: u32) -> u64 {
+        let data_bytes = self.flows.get(flow).map_or(0, |flow| flow.data_bytes);
+        data_bytes.max(COST_BYTES_MIN)
+    }
+
+    /// Q of the face (Eq. 2), of this moment. `gamma` is in thousandths.
+    pub(super) fn required_bytes(&self, gamma: u32) -> u64 {
+        self.queue_bytes.saturating_add(scaled(self.asked_bytes, gamma))
+    }
+
+    /// Q_j: the same for one flow.
+    pub(super) fn required_bytes_of(&self, flow: u32, gamma: u32) -> u64 {
+        let Some(flow) = self.flows.get(flow) else { return 0 };
+        flow.queued_bytes.saturating_add(scaled(flow.asked_bytes(), gamma))
+    }
+
+    /// Whether an Interest of the same name has gone on and was not answered: what comes will
+    /// answer both.
+    pub(super) fn is_pending(&self, asked: &Asked) -> bool {
+        self.pending.find(asked.hash).is_some()
+    }
+
+    /// Whether no more Interests can be counted.
+    pub(super) fn is_full(&self) -> bool {
+        self.pending.entries.len() >= PENDING_MAX
+    }
+
+    /// An Interest goes on.
+    pub(super) fn add(&mut self, now: Instant, asked: Asked) {
+        let Asked { hash, is_prefix, flow, lifetime_ns } = asked;
+        let until = now.plus_ns(lifetime_ns.min(PENDING_NS_MAX));
+        if let Some(entry) = self.pending.find(hash) {
+            let counted = self.pending.timers.deadline(entry);
+            self.pending.timers.schedule(entry, counted.map_or(until, |at| at.max(until)));
+            return self.settle(flow);
+        }
+        self.pending.insert(Entry { hash, flow, is_prefix }, until);
+        let data_bytes = {
+            let flow = self.flow(flow);
+            flow.pending += 1;
+            flow.data_bytes
+        };
+        self.asked_bytes += data_bytes;
+    }
+
+    /// Data or a Nack is about to join the `queue_bytes` that wait to leave. `data_bytes`: of the
+    /// Data; 0 for a Nack.
+    pub(super) fn on_answer(&mut self, packet: &[u8], data_bytes: u64, queue_bytes: u64) {
+        self.set_queue(queue_bytes);
+        let Some(name) = name_of(packet) else { return };
+        let answered = self.pending.answered_by(&self.key, name, data_bytes > 0);
+        let flow = match answered {
+            Some(entry) => {
+                self.end_pending(entry.flow, data_bytes);
+                Some(entry.flow)
+            }
+            None => self.find(self.key.hash(name.prefix(self.components).value())),
+        };
+        if data_bytes == 0 {
+            flow.into_iter().for_each(|flow| self.settle(flow));
+            return;
+        }
+        self.data_bytes = averaged(self.data_bytes, data_bytes);
+        let flow = flow.unwrap_or(OTHERS);
+        self.flow(flow).queued_bytes += data_bytes;
+        self.queued_bytes += data_bytes;
+        match self.queued.back_mut() {
+            Some((last, bytes)) if *last == flow => *bytes += data_bytes,
+            _ => self.queued.push_back((flow, data_bytes)),
+        }
+    }
+
+    /// An Interest of a flow counts no longer. It brought `data_bytes`, which tells what others
+    /// will.
+    fn end_pending(&mut self, flow: u32, data_bytes: u64) {
+        let flow = self.flow(flow);
+        let before = flow.asked_bytes();
+        flow.pending -= 1;
+        flow.data_bytes = averaged(flow.data_bytes, data_bytes);
+        let after = flow.asked_bytes();
+        self.asked_bytes = self.asked_bytes - before + after;
+    }
+
+    /// `queue_bytes` wait to leave now.
+    fn set_queue(&mut self, queue_bytes: u64) {
+        self.queue_bytes = queue_bytes;
+        while let Some(&(flow, bytes)) = self.queued.front()
+            && self.queued_bytes > queue_bytes
+        {
+            let left_bytes = bytes.min(self.queued_bytes - queue_bytes);
+            self.queued_bytes -= left_bytes;
+            self.flow(flow).queued_bytes -= left_bytes;
+            if left_bytes == bytes {
+                self.queued.pop_front();
+                self.settle(flow);
+            } else if let Some((_, front_bytes)) = self.queued.front_mut() {
+                *front_bytes -= left_bytes;
+            }
+        }
+    }
+
+    /// The present: `queue_bytes` wait to leave, and some Interests are answered no more.
+    pub(super) fn advance(&mut self, now: Instant, queue_bytes: u64) {
+        self.set_queue(queue_bytes);
+        let mut expired = mem::take(&mut self.pending.expired);
+        self.pending.timers.advance(now, &mut expired);
+        for index in expired.drain(..) {
+            let entry = self.pending.remove(index);
+            // What brings nothing is expected to bring less. Else names that nothing answers would
+            // take all the room, and no Data would ever set it free.
+            self.end_pending(entry.flow, 0);
+            self.settle(entry.flow);
+        }
+        self.pending.expired = expired;
+    }
+}
+
+impl Default for Pending {
+    fn default() -> Self {
+        Self {
+            by_hash: Table::default(),
+            entries: Slab::new(),
+            timers: TimerWheel::new(NS_PER_MS, Instant::ZERO),
+            expired: Vec::new(),
+            prefixes: 0,
+        }
+    }
+}
+
+impl Pending {
+    fn find(&self, hash: u64) -> Option<u32> {
+        self.by_hash.find(hash, |index| self.entries.get(index).is_some_and(|it| it.hash == hash))
+    }
+
+    fn insert(&mut self, entry: Entry, until: Instant) {
+        self.prefixes += usize::from(entry.is_prefix);
+        let hash = entry.hash;
+        let index = self.entries.insert(entry);
+        self.by_hash.insert(hash, index);
+        self.timers.schedule(index, until);
+    }
+
+    fn remove(&mut self, index: u32) -> Entry {
+        let entry = self.entries.remove(index);
+        self.by_hash.remove(entry.hash, index);
+        self.timers.cancel(index);
+        self.prefixes -= usize::from(entry.is_prefix);
+        entry
+    }
+
+    /// Takes out the Interest that a Data of this name answers, or a Nack (`is_data` false).
+    fn answered_by(&mut self, key: &HashKey, name: NameView<'_>, is_data: bool) -> Option<Entry> {
+        let index = self.find(key.hash(name.value())).or_else(|| {
+            let shorter = if is_data && self.prefixes > 0 { name.component_count() } else { 0 };
+            (1..shorter).rev().find_map(|count| {
+                let index = self.find(key.hash(name.prefix(count).value()))?;
+                self.entries.get(index).is_some_and(|entry| entry.is_prefix).then_some(index)
+            })
+        })?;
+        Some(self.remove(index))
+    }
+}
+
+/// A moving average with one more value. What is nothing for long has the average 0.
+fn averaged(average: u64, value: u64) -> u64 {
+    average - average.div_ceil(AVERAGE_OVER) + value.div_ceil(AVERAGE_OVER)
+}
+
+/// The name of an Interest or Data, which comes first in it.
+fn name_of(packet: &[u8]) -> Option<NameView<'_>> {
+    let (_, body) = tlv::read_single(packet).ok()?;
+    let first = tlv::Reader::new(body).next_element().ok()??;
+    if first.typ != tlv::NAME {
+        return None;
+    }
+    let name = NameView::from_value(first.value).ok()?;
+    // A Nack bears the whole Interest, the digest of the Data that it asked for included.
+    Some(if name.last()?.is_implicit_digest() { name.parent() } else { name })
+}

@@ -1,0 +1,123 @@
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+
+use weir_base::{Instant, Packet};
+use weir_wire::lp::LpHeader;
+
+use super::config::ShapingConfig;
+use super::fisp::{Fisp, Shaped};
+use crate::counters::LinkCounters;
+use crate::egress::PacketKind;
+
+/// The shaping of the Interests that come in by one face.
+#[derive(Debug)]
+pub(crate) struct Ingress {
+    shaper: Shaper,
+    /// What waited when the configuration changed: the forwarder gets it next.
+    ended: VecDeque<(LpHeader, Packet)>,
+}
+
+#[derive(Debug)]
+enum Shaper {
+    None,
+    Fisp(Box<Fisp>),
+}
+
+impl Ingress {
+    pub(crate) fn new(config: &ShapingConfig, seed: u64) -> Self {
+        let shaper = match config {
+            ShapingConfig::None => Shaper::None,
+            ShapingConfig::Fisp(config) => Shaper::Fisp(Box::new(Fisp::new(config, seed))),
+        };
+        Self { shaper, ended: VecDeque::new() }
+    }
+
+    /// Goes on with another configuration. Nothing of what waits is lost.
+    pub(crate) fn change(&mut self, config: &ShapingConfig, seed: u64) {
+        let mut ended = core::mem::take(&mut self.ended);
+        while let Some(interest) = self.drop_newest() {
+            ended.push_front(interest);
+        }
+        *self = Self { ended, ..Self::new(config, seed) };
+    }
+
+    /// Whether an Interest may have to wait.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        !matches!(self.shaper, Shaper::None)
+    }
+
+    /// An Interest comes in while `queue_bytes` wait to leave.
+    pub(crate) fn receive(
+        &mut self,
+        now: Instant,
+        (header, packet): (LpHeader, Packet),
+        queue_bytes: u64,
+    ) -> Shaped {
+        match &mut self.shaper {
+            Shaper::None => Shaped::Passes(header, packet),
+            Shaper::Fisp(fisp) => fisp.receive(now, (header, packet), queue_bytes),
+        }
+    }
+
+    /// A packet is about to join the `queue_bytes` that wait to leave.
+    #[cold]
+    pub(crate) fn on_sent(&mut self, kind: PacketKind, packet: &Packet, queue_bytes: u64) {
+        let Shaper::Fisp(fisp) = &mut self.shaper else { return };
+        match kind {
+            PacketKind::Interest => {}
+            PacketKind::Data => fisp.on_answer(packet, packet.len() as u64, queue_bytes),
+            PacketKind::Nack => fisp.on_answer(packet, 0, queue_bytes),
+        }
+    }
+
+    /// An Interest that waited and may go on now.
+    pub(crate) fn release(
+        &mut self,
+        now: Instant,
+        queue_bytes: u64,
+        counters: &mut LinkCounters,
+    ) -> Option<(LpHeader, Packet)> {
+        if let Some(interest) = self.ended.pop_front() {
+            return Some(interest);
+        }
+        match &mut self.shaper {
+            Shaper::None => None,
+            Shaper::Fisp(fisp) => fisp.release(now, queue_bytes, counters),
+        }
+    }
+
+    /// Takes the newest Interest of the flow of which most wait.
+    pub(crate) fn drop_newest(&mut self) -> Option<(LpHeader, Packet)> {
+        match &mut self.shaper {
+            Shaper::None => None,
+            Shaper::Fisp(fisp) => fisp.drop_newest(),
+        }
+    }
+
+    /// Octets of memory of what waits, about.
+    #[inline]
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        match &self.shaper {
+            Shaper::None => 0,
+            Shaper::Fisp(fisp) => fisp.memory_bytes(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
+        match &self.shaper {
+            _ if !self.ended.is_empty() => Some(Instant::ZERO),
+            Shaper::None => None,
+            Shaper::Fisp(fisp) => fisp.next_wakeup(),
+        }
+    }
+
+    /// The time has come; [`Self::release`] may have something.
+    pub(crate) fn poll(&mut self, now: Instant) {
+        match &mut self.shaper {
+            Shaper::None => {}
+            Shaper::Fisp(fisp) => fisp.poll(now),
+        }
+    }
+}

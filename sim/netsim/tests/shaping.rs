@@ -1,0 +1,71 @@
+//! A receiver that asks for more than its link carries, whatever is marked or lost.
+
+mod common;
+
+use common::{Builder, MS, S, consumer, names, producer};
+use weir_netem::LinkConfig;
+use weir_netsim::{Network, Summary};
+use weir_plan::event::{Event, EventKind};
+use weir_plan::workload::{Arrivals, Demand, Popularity};
+use weir_plan::{Plan, RouterPlan};
+
+/// 600 Interests a second for 2 s, at 4 Mbit/s: 480 packets of 1,040 octets a second.
+fn plan(shaping: &str) -> Plan {
+    let mut builder = Builder::new(3, 2 * S);
+    let router = builder.router(RouterPlan { shaping: shaping.into(), ..RouterPlan::default() });
+    let content = names("/p", Popularity::Sequential { objects: 10_000 }, 1000, 1000);
+    let arrivals = Arrivals::Constant { rate_hz: 600.0 };
+    builder.local = LinkConfig {
+        rate_bps: Some(4_000_000),
+        delay_ns: 5 * MS,
+        queue_bytes_max: 100_000,
+        ..LinkConfig::default()
+    };
+    builder.consumer(router, consumer(content.clone(), Demand::Arrivals { arrivals }));
+    builder.local =
+        LinkConfig { rate_bps: Some(20_000_000), delay_ns: 50 * MS, ..LinkConfig::default() };
+    builder.producer(router, producer(content));
+    builder.plan.sample_ns = 100 * MS;
+    builder.plan
+}
+
+/// What was sent, what came, frames that the links lost.
+fn run(shaping: &str) -> (Summary, usize, usize, u64) {
+    let mut network = Network::new(&plan(shaping)).unwrap();
+    let mut events: Vec<Event> = Vec::new();
+    let summary = network.run(&mut events).unwrap_or_else(|violation| panic!("{violation}"));
+    let count = |is_it: fn(&EventKind) -> bool| events.iter().filter(|e| is_it(&e.kind)).count();
+    let sent = count(|kind| matches!(kind, EventKind::InterestSent { .. }));
+    let received = count(|kind| matches!(kind, EventKind::DataReceived { .. }));
+    let lost = events.iter().filter_map(|event| match event.kind {
+        EventKind::LinkSample { dropped, .. } => Some(dropped),
+        _ => None,
+    });
+    (summary, sent, received, lost.max().unwrap_or(0))
+}
+
+#[test]
+fn shaping_keeps_the_queue_from_overflowing() {
+    let (_, sent, received, lost) = run("none");
+    assert_eq!(sent, 1200);
+    assert!(lost > 50 && received < 1150, "{received} received, {lost} lost");
+
+    let (summary, sent, received, lost) = run("fisp capacity=100000");
+    assert_eq!((sent, received, lost), (1200, 1200, 0));
+    let (again, ..) = run("fisp capacity=100000");
+    assert_eq!(summary, again, "one seed, one result");
+}
+
+/// More than may wait are refused with a Nack, and nothing is lost in silence.
+#[test]
+fn what_is_refused_is_told() {
+    let (_, sent, received, lost) = run("fisp capacity=100000 held_max=20");
+    assert_eq!((sent, lost), (1200, 0));
+    assert!((900..1100).contains(&received), "{received}");
+}
+
+#[test]
+fn a_plan_that_chooses_no_shaping_is_refused() {
+    let error = Network::new(&plan("fisp gamma=x")).err().expect("refused").to_string();
+    assert!(error.contains("shaping") && error.contains("gamma=x"), "{error}");
+}
