@@ -16,11 +16,11 @@ use weir_wire::{
 };
 
 use crate::consumer::path::Path;
-use crate::consumer::schedule::Schedule;
+use crate::consumer::schedule::{Next, Schedule};
 use crate::{
     Answer, Catalog, Consumer, ConsumerConfig, ConsumerError, ConsumerEvent, ConsumerInput,
-    ConsumerOutbox, ConsumerStats, Controller, Metadata, Part, PathId, ReaderMode, SegmentSet,
-    SegmentTemplate, Source, Target, Unit, Verdict, VerifyOp,
+    ConsumerOutbox, ConsumerStats, Controller, Metadata, Part, PathId, PathSchedule, ReaderMode,
+    SegmentSet, SegmentTemplate, Source, Target, Unit, Verdict, VerifyOp,
 };
 
 const DIGESTS_PER_PART: usize = 20;
@@ -132,6 +132,10 @@ enum Arrival {
     Packet(PathId, LpHeader, Packet),
     Verified(VerifyOp),
     Removed(PathId),
+    /// The path comes back, as a new one.
+    Added(PathId),
+    /// From now on this is what the path does to packets.
+    Changed(PathId, Channel),
 }
 
 struct Outcome {
@@ -298,6 +302,14 @@ impl<'a> Simulation<'a> {
                     removed.push(path);
                     ConsumerInput::RemovePath { path }
                 }
+                Arrival::Added(path) => {
+                    removed.retain(|&other| other != path);
+                    ConsumerInput::AddPath { path }
+                }
+                Arrival::Changed(path, channel) => {
+                    self.channels[usize::from(path.0)] = channel;
+                    continue;
+                }
             });
         }
     }
@@ -392,7 +404,7 @@ const CLEAN: Channel = Channel {
 struct InTurn(usize);
 
 impl Schedule for InTurn {
-    fn choose(&mut self, paths: &[Path], now: Instant) -> Option<usize> {
+    fn choose(&mut self, paths: &[Path], _next: Next, now: Instant) -> Option<usize> {
         let turns = (0..paths.len()).map(|step| (self.0 + step) % paths.len());
         let chosen = turns.into_iter().find(|&at| paths[at].may_send(now))?;
         self.0 = chosen + 1;
@@ -427,6 +439,72 @@ fn two_paths_share_the_work() {
     assert_eq!(outcome.stats.retransmissions, 0, "{:?}", outcome.stats);
     let (one, other) = (outcome.sent[&PathId(0)], outcome.sent[&PathId(1)]);
     assert!(one.abs_diff(other) <= 2, "{one} {other}");
+}
+
+/// Content of 100 octets in each segment.
+const SEGMENTS: usize = 30_000;
+/// 40 and 80 Mbit/s of packets of 1000 octets, with queues of 20 ms.
+const SLOW: Channel = Channel { data_ns: 200 * NS_PER_US, queue_max: 100, ..CLEAN };
+const FAST: Channel = Channel { data_ns: 100 * NS_PER_US, queue_max: 200, ..CLEAN };
+
+/// Fetches over all paths at once; what befalls them when is in `mishaps`.
+fn in_parallel(
+    channels: &[Channel],
+    mishaps: impl IntoIterator<Item = (u64, Arrival)>,
+    config: ConsumerConfig,
+) -> Outcome {
+    let content = vec![7; 100 * SEGMENTS];
+    let mut producer = Producer::new(content, 100, false);
+    let config = ConsumerConfig { schedule: PathSchedule::Parallel, ..config };
+    let consumer = Consumer::new(latest(), config, 1, Instant::ZERO);
+    let channels = channels.to_vec();
+    let mut simulation = Simulation::with_paths(Some(&mut producer), channels, consumer, 1);
+    for (at_ms, mishap) in mishaps {
+        simulation.arrive(Instant::from_ns(at_ms * NS_PER_MS), mishap);
+    }
+    let outcome = simulation.run(&SegmentSet::new());
+    assert_eq!(outcome.result, Ok(()));
+    assert_eq!(outcome.content.len(), 100 * SEGMENTS);
+    outcome
+}
+
+/// The part of what the paths can carry, given as segments in all the time that it took, that was
+/// used.
+fn used(outcome: &Outcome, capacity: impl Fn(f64) -> f64) -> f64 {
+    SEGMENTS as f64 / capacity(outcome.took.as_ns() as f64 / 1e9)
+}
+
+#[test]
+fn two_paths_in_parallel_carry_what_both_can() {
+    let outcome = in_parallel(&[SLOW, FAST], [], ConsumerConfig::default());
+    let share = used(&outcome, |seconds| 15_000.0 * seconds);
+    assert!(share > 0.97, "{share} {:?}", outcome.stats);
+}
+
+/// Nothing tells that the fast path is dead; it comes back after half a second.
+#[test]
+fn a_path_that_dies_does_not_hold_the_others_up() {
+    let dead = Channel { lost: 1000, ..FAST };
+    let mishaps =
+        [(1000, Arrival::Changed(PathId(1), dead)), (1500, Arrival::Changed(PathId(1), FAST))];
+    let outcome = in_parallel(&[SLOW, FAST], mishaps, ConsumerConfig::default());
+    // Timeouts of 200 and 400 ms pass; it is tried in vain at 1.4 s, and with success at 1.8 s.
+    let share = used(&outcome, |seconds| 15_000.0 * seconds - 0.8 * 10_000.0);
+    assert!(share > 0.93, "{share} {:?}", outcome.stats);
+
+    let mishaps = [(1000, Arrival::Removed(PathId(1))), (2000, Arrival::Added(PathId(1)))];
+    let outcome = in_parallel(&[SLOW, FAST], mishaps, ConsumerConfig::default());
+    let share = used(&outcome, |seconds| 15_000.0 * seconds - 10_000.0);
+    assert!(share > 0.97, "{share} {:?}", outcome.stats);
+}
+
+#[test]
+fn a_path_that_halves_is_used_for_what_it_can() {
+    let half = Channel { data_ns: 2 * FAST.data_ns, queue_max: 100, ..FAST };
+    let mishaps = [(1000, Arrival::Changed(PathId(1), half))];
+    let outcome = in_parallel(&[SLOW, FAST], mishaps, ConsumerConfig::default());
+    let share = used(&outcome, |seconds| 10_000.0 * seconds + 5_000.0);
+    assert!(share > 0.97, "{share} {:?}", outcome.stats);
 }
 
 #[test]

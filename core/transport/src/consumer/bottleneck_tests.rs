@@ -255,7 +255,7 @@ impl Net {
         }
         while flow.scoreboard.check(self.now).is_err() {}
         let mut sent = Vec::new();
-        while let Some((index, path)) = flow.scoreboard.next_to_send(self.now, true, |_| true) {
+        while let Some((index, path)) = flow.scoreboard.next_to_send(self.now, u32::MAX, |_| true) {
             flow.scoreboard.sent(index, path, 0, self.now);
             sent.push(index);
         }

@@ -2,6 +2,7 @@
 
 use weir_base::RttConfig;
 
+use super::schedule::PathSchedule;
 use crate::congestion::{Controller, ControllerConstants};
 
 /// How to fetch.
@@ -11,6 +12,8 @@ pub struct ConsumerConfig {
     pub lifetime_ms: u64,
     /// Times that an Interest is sent again before its unit is given up.
     pub retries_max: u32,
+    /// Which of several paths are used.
+    pub schedule: PathSchedule,
     /// The congestion controller of each path.
     pub controller: Controller,
     /// Its constants that are other than its defaults.
@@ -91,6 +94,7 @@ impl Default for ConsumerConfig {
         Self {
             lifetime_ms: 4000,
             retries_max: 15,
+            schedule: PathSchedule::default(),
             controller: Controller::default(),
             constants: ControllerConstants::default(),
             window: None,

@@ -36,7 +36,7 @@ use self::path::Answer;
 use self::pieces::Pieces;
 use self::reader::Reader;
 use self::requests::{Purpose, Requests};
-use self::schedule::{Schedule, Single};
+use self::schedule::Schedule;
 use self::scoreboard::{Failed, GiveUp, Scoreboard, ScoreboardConfig};
 use self::verify::{Incoming, Verifying};
 use crate::PathId;
@@ -53,6 +53,7 @@ pub use self::input::ConsumerInput;
 pub use self::outbox::{
     ConsumerError, ConsumerEvent, ConsumerOutbox, Delivery, TraceEvent, TraceKind, VerifyOp,
 };
+pub use self::schedule::PathSchedule;
 pub use self::stats::ConsumerStats;
 pub use self::target::{Part, PieceId, Target, Unit};
 
@@ -133,7 +134,8 @@ impl fmt::Debug for Consumer {
 impl Consumer {
     /// A consumer that begins at `now`. `seed` is for nonces.
     pub fn new(target: Target, config: ConsumerConfig, seed: u64, now: Instant) -> Self {
-        Self::with_schedule(target, config, seed, now, Box::new(Single))
+        let schedule = config.schedule.make();
+        Self::with_schedule(target, config, seed, now, schedule)
     }
 
     pub(crate) fn with_schedule(
@@ -561,8 +563,8 @@ impl Consumer {
         let Self { scoreboard, naming, have, rng, config, reader, unread, .. } = self;
         loop {
             let committed = scoreboard.unanswered().saturating_add(*unread);
-            let has_room = committed < config.reader_units_max;
-            let next = scoreboard.next_to_send(now, has_room, |index| {
+            let room_units = config.reader_units_max.saturating_sub(committed);
+            let next = scoreboard.next_to_send(now, room_units, |index| {
                 let is_needed = match naming {
                     Naming::Sequence(pieces) => pieces.is_wanted(index),
                     Naming::Object(layout) => match layout.part_of(index) {

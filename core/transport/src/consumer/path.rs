@@ -63,6 +63,8 @@ pub(crate) struct Path {
     window_limited: bool,
     /// Interests found lost so far.
     lost: u64,
+    /// How long the last answer was waited for in vain, if nothing has come since a timeout.
+    waited_ns: Option<u64>,
     round: Round,
     /// An answer to an Interest from this place on begins the next round.
     round_end: u64,
@@ -90,6 +92,7 @@ impl Path {
             slowest: Slowest::default(),
             window_limited: false,
             lost: 0,
+            waited_ns: None,
             round: Round::default(),
             round_end: 0,
             paced_until: Instant::ZERO,
@@ -110,9 +113,19 @@ impl Path {
         self.control.allowance()
     }
 
-    #[cfg(test)]
     pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight
+    }
+
+    /// Whether all that was sent here lately is lost: nothing has come since a timeout.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.waited_ns.is_some()
+    }
+
+    /// How long an answer, or to learn that there is none, takes, in nanoseconds: 0 before the
+    /// first, so that a new path is tried at once.
+    pub(crate) fn answer_ns(&self) -> u64 {
+        self.waited_ns.or(self.rtt.smoothed_ns()).unwrap_or(0)
     }
 
     /// Whether the window has room for another Interest.
@@ -168,6 +181,7 @@ impl Path {
         now: Instant,
         counters: &mut Counters,
     ) -> Option<u64> {
+        self.waited_ns = None;
         let elapsed_ns = now.ns_since(slot.sent_at);
         let is_waiting = !slot.is_flying();
         if slot.is_presumed_lost
@@ -245,16 +259,25 @@ impl Path {
         }
     }
 
-    /// The Interest of place `order` has timed out.
-    pub(crate) fn timed_out(&mut self, now: Instant, order: u64, counters: &mut Counters) {
+    /// The Interests for a chunk have timed out.
+    pub(crate) fn timed_out(&mut self, now: Instant, chunk: &Slot, counters: &mut Counters) {
+        let order = chunk.order;
+        // A path that is tried again and is still dead says no more of its congestion (RFC 5681,
+        // 3.1, has ssthresh stay as it is).
+        let is_trial = self.is_silent() && self.in_flight == 1;
         counters.timeouts += 1;
         self.lost += 1;
+        if chunk.packets == 0 && order >= self.answered_order_end {
+            self.waited_ns = Some(now.ns_since(chunk.sent_at));
+        }
         if self.starts_decrease(now, order) {
             counters.decreases += 1;
             if self.control.rules().timeout == Timeout::Estimated {
                 self.rtt.back_off();
             }
-            self.control.on_timeout(now);
+            if !is_trial {
+                self.control.on_timeout(now);
+            }
         }
     }
 

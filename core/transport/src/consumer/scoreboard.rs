@@ -15,7 +15,7 @@ use weir_wire::NackReason;
 use super::chunks::Chunks;
 use super::outbox::TraceKind;
 use super::path::{Answer, Fate, Path};
-use super::schedule::Schedule;
+use super::schedule::{Next, Schedule};
 use super::slot::{Counters, Slot, State};
 use crate::PathId;
 use crate::congestion::{Congestion, Controller, ControllerConstants, WindowBounds};
@@ -90,6 +90,8 @@ pub(crate) struct Scoreboard {
     unanswered: u32,
     /// Those of them in flight.
     in_flight: u32,
+    /// What a path was sought for last.
+    next: Next,
     /// The pace alone kept the last Interest back.
     is_paced: bool,
     /// What happened to units, if that is wanted.
@@ -111,6 +113,7 @@ impl Scoreboard {
             failed: VecDeque::new(),
             unanswered: 0,
             in_flight: 0,
+            next: Next::Again,
             is_paced: false,
             trace: Vec::new(),
         }
@@ -234,35 +237,39 @@ impl Scoreboard {
     pub(crate) fn wants_more(&self, now: Instant) -> bool {
         self.limit.is_some_and(|limit| self.next_index() >= limit)
             && self.chunks.units() < UNITS_MAX
-            && self.schedule.departure(&self.paths).is_some_and(|at| at <= now)
+            && self.schedule.departure(&self.paths, self.next).is_some_and(|at| at <= now)
     }
 
     /// The next chunk to ask for, by its first unit, and the path that takes it, if a path may send
-    /// and, for a chunk that was not asked for before, the caller has room. `is_needed` says of a
+    /// and, for a chunk that was not asked for before, the caller has room for units. `is_needed` says of a
     /// unit seen for the first time whether it is wanted at all. The caller asks for its
     /// [`Scoreboard::open_units`] and calls [`Scoreboard::sent`].
     pub(crate) fn next_to_send(
         &mut self,
         now: Instant,
-        has_room: bool,
+        room_units: u32,
         mut is_needed: impl FnMut(u64) -> bool,
     ) -> Option<(u64, PathId)> {
         for path in &mut self.paths {
-            path.note_limit(has_room, now);
+            path.note_limit(room_units > 0, now);
         }
-        let chosen = self.schedule.choose(&self.paths, now);
-        self.is_paced = chosen.is_none() && self.schedule.departure(&self.paths).is_some();
+        // What comes again was counted before; the caller's room may be waiting for just this.
+        let again = self.again.first().filter(|&&(at, _)| at <= now).map(|&(_, index)| index);
+        self.next = match again {
+            Some(_) => Next::Again,
+            None => Next::New { room_chunks: room_units.div_ceil(self.config.chunk_units.max(1)) },
+        };
+        let Self { schedule, paths, next, .. } = self;
+        let chosen = schedule.choose(paths, *next, now);
+        self.is_paced = chosen.is_none() && schedule.departure(paths, *next).is_some();
         let path = &self.paths[chosen?];
         debug_assert!(path.may_send(now));
         let path = path.id;
-        // What comes again was counted before; the caller's room may be waiting for just this.
-        if let Some(&(at, index)) = self.again.first()
-            && at <= now
-        {
+        if again.is_some() {
             self.again.pop_first();
-            return Some((index, path));
+            return again.map(|index| (index, path));
         }
-        if !has_room {
+        if room_units == 0 {
             return None;
         }
         loop {
@@ -464,7 +471,7 @@ impl Scoreboard {
             let kind = match path.fate(now, sent.order, slot.sent_at, lifetime_ns) {
                 Fate::Open => return,
                 Fate::TimedOut => {
-                    path.timed_out(now, sent.order, counters);
+                    path.timed_out(now, &slot, counters);
                     TraceKind::TimedOut
                 }
                 Fate::Lost => {
@@ -506,9 +513,10 @@ impl Scoreboard {
                 Some(path.decided_at(sent.order, sent_at, self.config.lifetime_ns))
             })
         });
-        let paced = self.schedule.departure(&self.paths);
-        let again = self.again.first().zip(paced).map(|(&(at, _), paced)| at.max(paced));
-        decided.chain(again).chain(paced.filter(|_| self.is_paced)).min()
+        let departure = |next| self.schedule.departure(&self.paths, next);
+        let again = self.again.first().and_then(|&(at, _)| Some(at.max(departure(Next::Again)?)));
+        let paced = self.is_paced.then(|| departure(self.next)).flatten();
+        decided.chain(again).chain(paced).min()
     }
 
     fn path_mut(&mut self, id: PathId) -> Option<&mut Path> {

@@ -27,8 +27,9 @@ struct Bench {
     inputs: Vec<ConsumerInput>,
     out: ConsumerOutbox,
     now: Instant,
-    /// The Interests of the last step.
+    /// The Interests of the last step, and the paths that they left by.
     asked: Vec<Vec<u8>>,
+    out_paths: Vec<PathId>,
 }
 
 impl Bench {
@@ -36,7 +37,7 @@ impl Bench {
         let consumer = Consumer::new(target, config, 1, Instant::ZERO);
         let inputs = vec![ConsumerInput::AddPath { path: PATH }];
         let (out, now, asked) = (ConsumerOutbox::default(), Instant::ZERO, Vec::new());
-        let mut bench = Self { consumer, inputs, out, now, asked };
+        let mut bench = Self { consumer, inputs, out, now, asked, out_paths: Vec::new() };
         bench.step();
         bench
     }
@@ -46,6 +47,7 @@ impl Bench {
         self.consumer.handle(self.now, &mut self.inputs, &mut self.out);
         self.consumer.assert_consistent();
         self.asked = self.out.interests.iter().map(|(_, wire)| wire.to_vec()).collect();
+        self.out_paths = self.out.interests.iter().map(|(path, _)| path).collect();
         self.out.interests.clear();
         let names = self.asked.iter().map(|wire| InterestView::decode(wire).unwrap().name);
         names.map(|name| name.to_name()).collect()
@@ -359,7 +361,7 @@ fn a_chunk_is_one_in_the_window_and_what_it_lacks_is_asked_for_again() {
 fn a_chunk_that_is_cut_grows_again_as_another() {
     let mut board = scoreboard(8);
     let next = |board: &mut Scoreboard| {
-        let (first, path) = board.next_to_send(Instant::ZERO, true, |_| true)?;
+        let (first, path) = board.next_to_send(Instant::ZERO, 100, |_| true)?;
         let units: Vec<u64> = board.open_units(first).collect();
         board.sent(first, path, 0, Instant::ZERO);
         Some(units)
@@ -400,7 +402,7 @@ fn scoreboard(chunk_units: u32) -> Scoreboard {
         waits_for_lifetime: false,
         trace: false,
     };
-    let mut board = Scoreboard::new(config, Box::new(Single));
+    let mut board = Scoreboard::new(config, PathSchedule::Single.make());
     board.add_path(PATH);
     board
 }
@@ -792,4 +794,79 @@ fn a_path_that_comes_back_knows_nothing_of_the_earlier_one() {
     assert!(orders.lock().unwrap().is_empty(), "it is no answer to what was sent on this one");
     bench.data(&segment("/a", 0));
     assert_eq!(*orders.lock().unwrap(), [(0, 1)]);
+}
+
+/// With little room only the faster of two paths is used: what came by it would wait for the
+/// slower one (paper chopcop, 4.2: freeze and resume).
+#[test]
+fn a_slow_path_is_frozen_while_the_reader_has_little_room() {
+    const SLOW: PathId = PathId(9);
+    let asked_of_slow = |reader_units_max| {
+        let config = ConsumerConfig {
+            controller: Controller::Fixed,
+            window: Some(4),
+            verification: Verification::Off,
+            schedule: PathSchedule::Parallel,
+            reader_units_max,
+            ..ConsumerConfig::default()
+        };
+        let mut bench = Bench::new(Target::Sequence, config);
+        bench.tell(ConsumerInput::AddPath { path: SLOW });
+        let mut asked = bench.append(1, "/a", Some(0..1000));
+        // The first answers tell how fast the paths are: 1 and 20 ms.
+        assert_eq!(asked.len(), 8);
+        let of_slow = asked.split_off(4);
+        bench.now = bench.now.plus_ns(NS_PER_MS);
+        for name in &asked {
+            bench.data(name);
+        }
+        bench.now = bench.now.plus_ns(19 * NS_PER_MS);
+        let mut count = 0;
+        for name in &of_slow {
+            let packet = Data::new(name.clone()).encode_with_digest().into();
+            let header = LpHeader::default();
+            bench.tell(ConsumerInput::Packet { path: SLOW, header, packet });
+            count += bench.out_paths.iter().filter(|&&path| path == SLOW).count();
+        }
+        count
+    };
+    // In 20 ms the fast path brings 80.
+    assert_eq!(asked_of_slow(40), 0);
+    assert_eq!(asked_of_slow(400), 4);
+}
+
+#[test]
+fn a_silent_path_is_tried_with_one_chunk_and_never_with_one_that_was_lost() {
+    const SILENT: PathId = PathId(9);
+    let config = ConsumerConfig {
+        controller: Controller::Fixed,
+        window: Some(4),
+        verification: Verification::Off,
+        schedule: PathSchedule::Parallel,
+        ..ConsumerConfig::default()
+    };
+    let mut bench = Bench::new(Target::Sequence, config);
+    bench.tell(ConsumerInput::AddPath { path: SILENT });
+    let mut asked = bench.append(1, "/a", Some(0..10_000));
+    assert_eq!(bench.out_paths.iter().filter(|&&path| path == SILENT).count(), 4);
+    let mut lost = asked.split_off(4);
+    let mut tries = 0;
+    for _ in 0..10_000 {
+        bench.now = bench.now.plus_ns(NS_PER_MS);
+        let name = asked.remove(0);
+        let next = bench.data(&name);
+        for (name, path) in next.into_iter().zip(bench.out_paths.clone()) {
+            if path == SILENT {
+                assert!(!lost.contains(&name), "{name} was lost there");
+                lost.push(name);
+                tries += 1;
+            } else {
+                asked.push(name);
+            }
+        }
+        if asked.is_empty() {
+            break;
+        }
+    }
+    assert!((2..=10).contains(&tries), "{tries}");
 }

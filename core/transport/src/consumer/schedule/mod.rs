@@ -1,22 +1,57 @@
-//! Which path takes the next unit. One file for each schedule.
+//! Which path takes the next chunk. One file for each schedule.
 
+mod parallel;
 mod single;
 
+pub(crate) use self::parallel::Parallel;
 pub(crate) use self::single::Single;
+
+use alloc::boxed::Box;
 
 use weir_base::Instant;
 
 use super::path::Path;
 
-/// Decides which path takes the next unit.
-pub(crate) trait Schedule: Send {
-    /// The place in `paths` of the path that takes the next unit now; `None` while none may. Only
-    /// a path that [`may_send`](Path::may_send) may be chosen.
-    fn choose(&mut self, paths: &[Path], now: Instant) -> Option<usize>;
+/// Which of its paths a consumer uses, by the name that people give.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum PathSchedule {
+    /// The path that was there first. The others stand by until it is removed.
+    #[default]
+    Single,
+    /// All at once, so that their bandwidths add up (paper chopcop, 4).
+    Parallel,
+}
 
-    /// When a path can be chosen at the earliest while windows stay as they are: the pace may keep
-    /// it back until then. `None` while the windows leave no room.
-    fn departure(&self, paths: &[Path]) -> Option<Instant> {
+weir_base::words!(PathSchedule { Single = "single", Parallel = "parallel" });
+
+impl PathSchedule {
+    /// Makes the schedule of one consumer.
+    pub(crate) fn make(self) -> Box<dyn Schedule> {
+        match self {
+            Self::Single => Box::new(Single),
+            Self::Parallel => Box::new(Parallel),
+        }
+    }
+}
+
+/// The chunk that a path is sought for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// One that was lost or refused, for which the reader keeps a place.
+    Again,
+    /// One that was not asked for before. The reader has room for so many of them.
+    New { room_chunks: u32 },
+}
+
+/// Decides which path takes the next chunk.
+pub(crate) trait Schedule: Send {
+    /// The place in `paths` of the path that takes `next` now; `None` while none may. Only a path
+    /// that [`may_send`](Path::may_send) may be chosen.
+    fn choose(&mut self, paths: &[Path], next: Next, now: Instant) -> Option<usize>;
+
+    /// When a path can be chosen for `next` at the earliest while windows stay as they are: the
+    /// pace may keep it back until then. `None` while no path may take it.
+    fn departure(&self, paths: &[Path], _next: Next) -> Option<Instant> {
         paths.iter().filter(|path| path.window_has_room()).map(Path::paced_until).min()
     }
 }

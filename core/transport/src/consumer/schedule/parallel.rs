@@ -1,0 +1,53 @@
+//! All paths at once (paper chopcop, 4).
+//!
+//! The engine of the paper and its pipes are spread over the consumer: the scoreboard keeps the
+//! pending Interest space and reassigns what a path lost, each path has its controller, and this
+//! schedule says which of the paths that ask for an Interest gets the next, and freezes and resumes
+//! them.
+
+use weir_base::Instant;
+
+use super::{Next, Path, Schedule};
+
+/// Uses every path that has room in its window, the one first from which the answer comes soonest.
+#[derive(Debug)]
+pub(crate) struct Parallel;
+
+impl Schedule for Parallel {
+    fn choose(&mut self, paths: &[Path], next: Next, now: Instant) -> Option<usize> {
+        let ready = (0..paths.len()).filter(|&at| paths[at].may_send(now));
+        ready.filter(|&at| may_take(paths, at, next)).min_by_key(|&at| paths[at].answer_ns())
+    }
+
+    fn departure(&self, paths: &[Path], next: Next) -> Option<Instant> {
+        let with_room = (0..paths.len()).filter(|&at| paths[at].window_has_room());
+        with_room.filter(|&at| may_take(paths, at, next)).map(|at| paths[at].paced_until()).min()
+    }
+}
+
+/// Whether the path at `at` may be given `next`, if its window has room.
+fn may_take(paths: &[Path], at: usize, next: Next) -> bool {
+    let path = &paths[at];
+    match next {
+        // What a silent path gets is likely to be lost once more; another path has room soon.
+        Next::Again => !path.is_silent() || paths.iter().all(Path::is_silent),
+        // A silent path is tried with a chunk at a time.
+        Next::New { .. } if path.is_silent() && path.in_flight() > 0 => false,
+        Next::New { room_chunks } => room_chunks > reserved_chunks(paths, at),
+    }
+}
+
+/// The room that the faster paths need while a chunk is under way on the path at `at`: what they
+/// bring in that time the reader cannot take before that chunk has come, if it wants all in order.
+/// With less room than that the path is frozen, and the transfer goes on at the pace of the others.
+fn reserved_chunks(paths: &[Path], at: usize) -> u32 {
+    let path = &paths[at];
+    let faster = paths.iter().enumerate().filter(|&(other_at, other)| {
+        (other.answer_ns(), other_at) < (path.answer_ns(), at) && other.answer_ns() > 0
+    });
+    let chunks = faster.map(|(_, other)| {
+        let round_trips = path.answer_ns() as f64 / other.answer_ns() as f64;
+        other.allowance().window * round_trips
+    });
+    chunks.sum::<f64>() as u32
+}
