@@ -37,6 +37,7 @@ fn plan(transport: Transport, duration_ns: u64) -> Plan {
         decrease_interval_ns: None,
         waits_for_lifetime: false,
         chunk_units: 1,
+        schedule: Default::default(),
         names: names.clone(),
         demand: Demand::Window { window: 4, count: None },
     };

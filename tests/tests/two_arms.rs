@@ -165,6 +165,7 @@ impl Draft {
             decrease_interval_ns: None,
             waits_for_lifetime: false,
             chunk_units: 1,
+            schedule: Default::default(),
             names: names.clone(),
             demand,
         };

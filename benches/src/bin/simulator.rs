@@ -169,6 +169,7 @@ fn poisson(names: &Names, rate_hz: f64) -> Role {
         decrease_interval_ns: None,
         waits_for_lifetime: false,
         chunk_units: 1,
+        schedule: Default::default(),
         names: names.clone(),
         demand,
     })
@@ -237,6 +238,7 @@ fn fetch(store_bytes: u64, seconds: f64) -> Plan {
         decrease_interval_ns: None,
         waits_for_lifetime: false,
         chunk_units: 1,
+        schedule: Default::default(),
         names: names.clone(),
         demand,
     }));

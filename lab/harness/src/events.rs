@@ -127,6 +127,12 @@ impl Row {
                 self.value = Some(*window);
                 self.detail = Some(format!("outstanding={outstanding}"));
             }
+            EventKind::PathSample { path, window, content_bytes } => {
+                self.event = "path-sample";
+                self.segment = Some(i64::from(*path));
+                self.value = Some(*window);
+                self.detail = Some(format!("content_bytes={content_bytes}"));
+            }
             other => self.fill_network(other),
         }
     }

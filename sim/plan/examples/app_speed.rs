@@ -30,6 +30,7 @@ fn measure(names: &Names, demand: Demand) -> [f64; 3] {
         decrease_interval_ns: None,
         waits_for_lifetime: false,
         chunk_units: 1,
+        schedule: Default::default(),
         names: names.clone(),
         demand,
     };
@@ -51,7 +52,7 @@ fn measure(names: &Names, demand: Demand) -> [f64; 3] {
             break;
         }
         times[0].push(per(clock, asked.packets.len()));
-        let input = |(header, packet)| AppInput { header, packet };
+        let input = |(path, header, packet)| AppInput { path, header, packet };
         inputs.extend(asked.packets.drain(..).map(input));
         let count = inputs.len();
         let clock = Clock::now();

@@ -37,10 +37,10 @@ pub enum PlanError {
         /// The node's name.
         node: String,
     },
-    /// A consumer or producer has no link, or several, or one that leads to no router.
+    /// A consumer or producer has no link, or more than it may, or one that leads to no router.
     #[error(
         "node `{node}` has {links} links to routers and {others} others; it must have one, to a \
-         router"
+         router, or several if it is a consumer with a window"
     )]
     AppLinks {
         /// The node's name.

@@ -101,6 +101,15 @@ pub enum EventKind {
         /// Interests that are.
         outstanding: u32,
     },
+    /// A sample of one of a consumer's links, where it has several.
+    PathSample {
+        /// Which one, from 0 in the order of [`Plan::links`](crate::Plan::links).
+        path: u32,
+        /// Its congestion window, chunks; 0 while it carries nothing.
+        window: f64,
+        /// Octets of content that came by it since the start.
+        content_bytes: u64,
+    },
     /// A sample of a queue.
     QueueLength {
         /// Which one of the node's.
@@ -166,6 +175,9 @@ impl EventKind {
             Self::ObjectFailed { object } => mix(&[8, object]),
             Self::Window { window, outstanding } => {
                 mix(&[9, window.to_bits(), outstanding.into()]);
+            }
+            Self::PathSample { path, window, content_bytes } => {
+                mix(&[15, path.into(), window.to_bits(), content_bytes]);
             }
             Self::QueueLength { queue, packets } => mix(&[10, queue.number(), packets.into()]),
             Self::StageFull { queue, is_bypass } => mix(&[11, queue.number(), is_bypass.into()]),

@@ -55,7 +55,7 @@ pub struct NodePlan {
 pub enum Role {
     /// Forwards.
     Router(RouterPlan),
-    /// Asks. It has one link, to a router.
+    /// Asks. It has one link, to a router; several if it asks with a window.
     Consumer(ConsumerPlan),
     /// Answers. It has one link, to a router.
     Producer(ProducerPlan),

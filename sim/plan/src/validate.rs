@@ -11,6 +11,8 @@ use weir_wire::Name;
 use crate::error::PlanError;
 use crate::plan::{Fault, Plan, Role, RouterPlan, StagePlan, StagesPlan, Transport, WhenFull};
 
+/// Links that a consumer with a window may have.
+const LINKS_MAX: usize = 64;
 /// Shards that a router may have.
 const SHARDS_MAX: u16 = 256;
 
@@ -183,7 +185,7 @@ fn check_links(plan: &Plan) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Consumers and producers have one link, to a router.
+/// Consumers and producers have one link, to a router; consumers with a window may have several.
 fn check_apps(plan: &Plan) -> Result<(), PlanError> {
     let is_router = |node: usize| matches!(plan.nodes[node].role, Role::Router(_));
     let mut links = vec![(0, 0); plan.nodes.len()];
@@ -196,8 +198,13 @@ fn check_apps(plan: &Plan) -> Result<(), PlanError> {
         }
     }
     for (index, node) in plan.nodes.iter().enumerate() {
-        if !is_router(index) && links[index] != (1, 0) {
-            let (links, others) = links[index];
+        let links_max = match &node.role {
+            Role::Router(_) => continue,
+            Role::Consumer(consumer) if consumer.has_window() => LINKS_MAX,
+            Role::Consumer(_) | Role::Producer(_) => 1,
+        };
+        let (links, others) = links[index];
+        if !(1..=links_max).contains(&links) || others > 0 {
             return Err(PlanError::AppLinks { node: node.name.clone(), links, others });
         }
     }

@@ -289,8 +289,8 @@ impl Consumer {
         self.last_segment
     }
 
-    /// Counters and measures so far. Window and round-trip times are those of the path that was
-    /// there first, Interests those of all.
+    /// Counters and measures so far. The window is that of all paths in use, the smoothed and the
+    /// smallest round-trip time are those of the path that was there first.
     pub fn stats(&self) -> ConsumerStats {
         let histogram = self.scoreboard.histogram();
         let mut stats = self.stats.clone();
@@ -298,12 +298,19 @@ impl Consumer {
         stats.outstanding = self.scoreboard.in_flight();
         stats.rtt_median_ns = histogram.quantile(0.5);
         stats.rtt_p99_ns = histogram.quantile(0.99);
-        if let Some(path) = self.scoreboard.paths().first() {
-            stats.window = path.allowance().window;
+        let in_use = self.scoreboard.paths_in_use();
+        stats.window = in_use.iter().map(|path| path.allowance().window).sum();
+        if let Some(path) = in_use.first() {
             stats.rtt_smoothed_ns = path.rtt.smoothed_ns();
             stats.rtt_min_ns = path.rtt.min_ns();
         }
         stats
+    }
+
+    /// The window of a path, in chunks; `None` if there is no such path.
+    pub fn window_of(&self, path: PathId) -> Option<f64> {
+        let paths = self.scoreboard.paths();
+        paths.iter().find(|one| one.id == path).map(|one| one.allowance().window)
     }
 
     /// Holds the state against itself.

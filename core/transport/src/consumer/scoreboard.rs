@@ -131,6 +131,11 @@ impl Scoreboard {
         &self.paths
     }
 
+    /// Those that are used now.
+    pub(crate) fn paths_in_use(&self) -> &[Path] {
+        &self.paths[..self.schedule.used(&self.paths)]
+    }
+
     pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight
     }
@@ -241,8 +246,8 @@ impl Scoreboard {
     }
 
     /// The next chunk to ask for, by its first unit, and the path that takes it, if a path may send
-    /// and, for a chunk that was not asked for before, the caller has room for units. `is_needed` says of a
-    /// unit seen for the first time whether it is wanted at all. The caller asks for its
+    /// and, for a chunk that was not asked for before, the caller has room for units. `is_needed`
+    /// says of a unit seen for the first time whether it is wanted at all. The caller asks for its
     /// [`Scoreboard::open_units`] and calls [`Scoreboard::sent`].
     pub(crate) fn next_to_send(
         &mut self,

@@ -33,7 +33,7 @@ pub struct ConsumerStats {
     pub unwanted: u64,
     /// Packets that could not be decoded.
     pub malformed: u64,
-    /// The window, in Interests.
+    /// The window, in chunks, of all paths that are in use.
     pub window: f64,
     /// Interests not answered yet.
     pub outstanding: u32,

@@ -41,6 +41,8 @@ pub struct Collector {
     disk_reads: Vec<u32>,
     /// The last sample of each sender and link, and when it was.
     links: BTreeMap<(u32, u32), (u64, Carried)>,
+    /// What each consumer had received by each of its links at the last sample, and when it was.
+    paths: BTreeMap<(u32, u32), (u64, u64)>,
     /// For each consumer which producer's names it asks for.
     content: Vec<usize>,
     spreads: BTreeMap<(usize, u64), Spread>,
@@ -191,6 +193,7 @@ impl Collector {
             routers: vec![(0, RouterSample::default()); plan.nodes.len()],
             disk_reads: vec![0; plan.nodes.len()],
             links: BTreeMap::new(),
+            paths: BTreeMap::new(),
             spreads: BTreeMap::new(),
             duration_ns: plan.duration_ns,
             warm_up_ns,
@@ -513,6 +516,9 @@ impl Observer for Collector {
                 self.sample(M::Window, t, node, *window);
                 self.sample(M::Outstanding, t, node, f64::from(*outstanding));
             }
+            EventKind::PathSample { path, window, content_bytes } => {
+                self.path(t, node, *path, (*window, *content_bytes));
+            }
             EventKind::QueueLength { queue, packets } => {
                 self.queue(M::QueueLength, *queue, t, node, Count::Sample(f64::from(*packets)));
                 self.disk_queue(t, node, *queue, *packets);
@@ -543,6 +549,23 @@ impl Collector {
                 self.sample(Measure::DiskQueue, at_ns, node, interests);
             }
             _ => {}
+        }
+    }
+
+    /// One of a consumer's links: its window, and what came by it since the start.
+    fn path(&mut self, at_ns: u64, node: u32, path: u32, (window, now_bytes): (f64, u64)) {
+        let before = self.paths.insert((node, path), (at_ns, now_bytes));
+        let (from_ns, before_bytes) = before.unwrap_or_default();
+        let over = Span { from_ns, to_ns: at_ns };
+        let bits = grown(now_bytes, before_bytes) * 8.0;
+        let range = (self.warm_up_ns, self.duration_ns, self.bin_ns);
+        for meter in &mut self.meters {
+            match meter.metric.measure {
+                _ if meter.metric.of_path != Some(path) => {}
+                Measure::PathWindow => meter.put(at_ns, node, Count::Sample(window), range),
+                Measure::PathGoodput => meter.spread(over, node, (bits, 0.0), range),
+                _ => {}
+            }
         }
     }
 

@@ -36,6 +36,8 @@ pub struct Metric {
     pub measure: Measure,
     /// Which queue, for measures of queues.
     pub queue: Option<Queue>,
+    /// Which of a consumer's links, for measures of those.
+    pub of_path: Option<u32>,
     /// Groups or nodes; all that have the measure when empty.
     pub at: Vec<String>,
     /// What samples become.
@@ -136,6 +138,10 @@ measures! {
     Timeouts = "timeouts", "Time-outs", "";
     /// Samples of congestion windows.
     Window = "window", "Window", "packets";
+    /// Samples of the congestion window of one link of consumers with several.
+    PathWindow = "path-window", "Window of a path", "packets";
+    /// Octets of content that consumers with several links received by one of them, over time.
+    PathGoodput = "path-goodput", "Goodput of a path", "bit/s";
     /// Samples of Interests outstanding at consumers.
     Outstanding = "outstanding", "Interests outstanding", "packets";
     /// Samples of a queue.
@@ -249,6 +255,7 @@ impl Measure {
             | Self::DownloadTime
             | Self::DistributionTime
             | Self::Window
+            | Self::PathWindow
             | Self::Outstanding
             | Self::QueueLength
             | Self::StoreEntries
@@ -281,6 +288,8 @@ impl Measure {
             || matches!(
                 self,
                 Self::Window
+                    | Self::PathWindow
+                    | Self::PathGoodput
                     | Self::Outstanding
                     | Self::QueueLength
                     | Self::DiskQueue
@@ -343,6 +352,12 @@ impl Measure {
         matches!(self, Self::QueueLength | Self::StageDrops | Self::StageBypasses)
     }
 
+    /// Whether it is about one of a consumer's links.
+    #[must_use]
+    pub(crate) const fn is_of_path(self) -> bool {
+        matches!(self, Self::PathWindow | Self::PathGoodput)
+    }
+
     /// Whether an arm can give it: real processes do not tell of their queues, and links not of
     /// what they carried by when.
     #[must_use]
@@ -351,6 +366,7 @@ impl Measure {
             Arm::Sim => true,
             Arm::Real => {
                 !self.is_of_queue()
+                    && !self.is_of_path()
                     && !matches!(self, Self::LinkThroughput | Self::LinkLoss | Self::EgressQueue)
             }
         }
@@ -373,6 +389,7 @@ pub(crate) struct MetricTable {
     #[serde(default, deserialize_with = "texts")]
     at: Vec<String>,
     queue: Option<String>,
+    path: Option<u32>,
     statistic: Option<String>,
     #[serde(default)]
     per_node: bool,
@@ -427,6 +444,13 @@ impl MetricTable {
             ("measure", format!("cannot be \"{word}\"; {}", suggestion(word, &words)))
         })?;
         let queue = self.queue(measure)?;
+        if self.path.is_some() != measure.is_of_path() {
+            let message = match measure.is_of_path() {
+                true => format!("measure = \"{word}\" is one of a path; write path = 0, say"),
+                false => format!("`path` has no meaning for measure = \"{word}\"; leave it out"),
+            };
+            return Err(("measure", message));
+        }
         let is_plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
         let id = &self.id;
         if id.is_empty() || id.as_bytes()[0].is_ascii_digit() || !id.bytes().all(is_plain) {
@@ -442,6 +466,7 @@ impl MetricTable {
             label: self.label.unwrap_or_else(|| measure.label().to_owned()),
             unit: self.unit.unwrap_or_else(|| measure.unit().to_owned()),
             queue,
+            of_path: self.path,
             measure,
             id: self.id,
             at: self.at,

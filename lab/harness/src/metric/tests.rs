@@ -32,6 +32,7 @@ fn plan() -> weir_plan::Plan {
         decrease_interval_ns: None,
         waits_for_lifetime: false,
         chunk_units: 1,
+        schedule: Default::default(),
         names,
         demand: Demand::Window { window: 1, count: None },
     };

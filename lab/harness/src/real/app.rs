@@ -24,7 +24,7 @@ use weir_face::{FaceUri, UdpOptions, UdpPort};
 use weir_link::LinkDrop;
 use weir_manage::ControlParameters;
 use weir_manage::commands::Command;
-use weir_plan::app::{App, AppInput, AppOutbox};
+use weir_plan::app::{App, AppInput, AppOutbox, PathId};
 use weir_plan::{Role, Transport};
 use weir_socket::{Client, ClientError, FromRouter, monotonic_now};
 use weir_wire::Name;
@@ -288,9 +288,12 @@ impl Driver {
         match self.client.poll_beside(io::stdin().as_fd(), due, &mut self.packets) {
             Ok(is_control) => {
                 let packets = self.packets.drain(..);
-                self.inputs.extend(
-                    packets.map(|FromRouter { header, packet }| AppInput { header, packet }),
-                );
+                let path = PathId::default();
+                self.inputs.extend(packets.map(|FromRouter { header, packet }| AppInput {
+                    path,
+                    header,
+                    packet,
+                }));
                 Ok(is_control)
             }
             Err(error) => self.reconnect(error).map(|()| false),
@@ -325,7 +328,7 @@ impl Driver {
         }
         if self.is_sampling() && self.sample_at_ns <= now.as_ns() {
             self.sample_at_ns += self.spec.sample_ns;
-            if let Some(kind) = self.app.sample() {
+            for kind in self.app.sample() {
                 self.write_event(now, &kind)?;
             }
         }
@@ -347,7 +350,7 @@ impl Driver {
 
     fn carry_out(&mut self, now: Instant) -> Result<(), AppError> {
         self.report.packets_out += self.out.packets.len() as u64;
-        for (header, packet) in self.out.packets.drain(..) {
+        for (_, header, packet) in self.out.packets.drain(..) {
             // The link counts what its queue refuses.
             let _: Result<(), LinkDrop> = self.client.send(header, packet);
         }

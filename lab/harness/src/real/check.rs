@@ -76,7 +76,10 @@ pub(super) fn check(plan: &Plan) -> Result<(), RealError> {
             ));
         }
         if !is_router(plan, index) && app_link(plan, index).is_none() {
-            return refuse(format!("node `{}` must have one link, to a router", node.name));
+            return refuse(format!(
+                "node `{}` must have one link, to a router; run several with --arm sim",
+                node.name
+            ));
         }
         if let Role::Router(router) = &node.role
             && !(0.0..=1.0).contains(&router.store_filled)

@@ -10,7 +10,9 @@ use weir_plan::workload::{
     Arrivals, Collection, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes, Trace,
     WorkloadError,
 };
-use weir_transport::{CHUNK_UNITS_MAX, Controller, ControllerConfig, ControllerError};
+use weir_transport::{
+    CHUNK_UNITS_MAX, Controller, ControllerConfig, ControllerError, PathSchedule,
+};
 
 use super::links::{LinkSettings, LinkTable};
 use crate::document::{ScenarioError, Tree, suggestion, texts};
@@ -110,6 +112,19 @@ pub(super) struct ConsumerTable {
     #[serde(default)]
     losses: LossesWord,
     chunk: Option<NonZeroU32>,
+    #[serde(default)]
+    schedule: PathSchedule,
+    /// Links beside that to the place where it is.
+    #[serde(default)]
+    path: Vec<PathTable>,
+}
+
+/// `[[consumer.path]]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PathTable {
+    to: String,
+    link: Option<LinkTable>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
@@ -195,6 +210,9 @@ pub(super) struct ConsumerGroup {
     decrease_interval_ns: Option<u64>,
     waits_for_lifetime: bool,
     chunk_units: u32,
+    schedule: PathSchedule,
+    /// The links of each beside the one to its place: the node, and what the link is like.
+    pub(super) paths: Vec<(String, LinkSettings)>,
 }
 
 /// Which object is next; how many there are is the producer's matter.
@@ -425,11 +443,24 @@ impl ConsumerTable {
             let problem = "only a `controller` has a window to decrease; leave it out";
             return Err(place.error("decrease_interval", problem));
         }
+        let link = place.link(access, self.link.as_ref())?;
+        let is_single = matches!(demand, Demand::Arrivals { .. });
+        if is_single && !(self.path.is_empty() && self.schedule == PathSchedule::Single) {
+            let problem = "single Interests leave by one link; give a window, a controller or \
+                           objects";
+            return Err(place.error("path", problem));
+        }
+        let paths = self
+            .path
+            .iter()
+            .map(|path| Ok((path.to.clone(), place.link(&link, path.link.as_ref())?)));
         Ok(ConsumerGroup {
+            paths: paths.collect::<Result<_, ScenarioError>>()?,
+            schedule: self.schedule,
             id: self.id.clone(),
             at: self.at.clone(),
             per_node: self.per_node.map_or(1, NonZeroU64::get),
-            link: place.link(access, self.link.as_ref())?,
+            link,
             of: self.of.clone(),
             spread: self.spread.map(NonZeroU64::get),
             popularity: self.asked(place)?,
@@ -646,6 +677,7 @@ impl ConsumerGroup {
             decrease_interval_ns: self.decrease_interval_ns,
             waits_for_lifetime: self.waits_for_lifetime,
             chunk_units: self.chunk_units,
+            schedule: self.schedule,
             names: of.names(prefix, popularity),
             demand: self.demand.clone(),
         })

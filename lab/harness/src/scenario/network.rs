@@ -520,6 +520,27 @@ impl<'a> Builder<'a> {
         Ok((index, router, self.links.len() - 1))
     }
 
+    /// Gives a consumer a further link, to another router.
+    fn attach_also(
+        &mut self,
+        path: &str,
+        consumer: usize,
+        to: &str,
+        link: &LinkSettings,
+    ) -> Result<(), ScenarioError> {
+        let path = format!("{path}.path");
+        let router = self.plan_node(&path, to)?;
+        if !matches!(self.nodes[router].role, Role::Router(_)) {
+            return Err(self.tree.error(&path, format!("\"{to}\" is no router")));
+        }
+        if self.link_between(router, consumer).is_some() {
+            let message = format!("leads to \"{to}\" twice; name another router");
+            return Err(self.tree.error(&path, message));
+        }
+        self.links.push(plan_link(router, consumer, link));
+        Ok(())
+    }
+
     fn producers(&mut self, groups: &[ProducerGroup]) -> Result<(), ScenarioError> {
         let mut members = Vec::new();
         for group in groups {
@@ -601,7 +622,11 @@ impl<'a> Builder<'a> {
                     .plan(index, of, prefix, self.seed)
                     .map_err(|error| self.tree.error(&group.path, error.to_string()))?;
                 let app = NodePlan { name, role: Role::Consumer(plan) };
-                own.push(self.attach(&path, *place, app, &group.link)?.0);
+                let consumer = self.attach(&path, *place, app, &group.link)?.0;
+                for (to, link) in &group.paths {
+                    self.attach_also(&group.path, consumer, to, link)?;
+                }
+                own.push(consumer);
             }
             members.extend_from_slice(&own);
             if self.groups.insert(group.id.clone(), own).is_some() {

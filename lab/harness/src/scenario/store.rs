@@ -1,7 +1,7 @@
 //! What a packet of a workload takes in a content store.
 
 use weir_base::{HashKey, Instant, Pool};
-use weir_plan::app::{AppInput, AppOutbox, Producer};
+use weir_plan::app::{AppInput, AppOutbox, PathId, Producer};
 use weir_plan::workload::{Collection, ProducerPlan, WorkloadError};
 use weir_store::{NameHashes, Store, StoreConfig, UNKNOWN_SOURCE};
 use weir_wire::{DataView, Interest, LpHeader};
@@ -23,13 +23,14 @@ pub(super) fn packet_bytes(plan: &ProducerPlan) -> Result<u64, WorkloadError> {
                 break 'objects;
             }
             let wire = Interest::new(collection.naming().segment_name(object, segment)).encode();
-            inputs.push(AppInput { header: LpHeader::default(), packet: pool.copy(&wire) });
+            let (path, header) = (PathId::default(), LpHeader::default());
+            inputs.push(AppInput { path, header, packet: pool.copy(&wire) });
         }
     }
     producer.handle(Instant::ZERO, &mut inputs, &mut outbox);
     let key = HashKey::new([1, 2]);
     let mut store = Store::new(StoreConfig { capacity_bytes: 1 << 30, ..StoreConfig::default() });
-    for (_, packet) in &outbox.packets {
+    for (_, _, packet) in &outbox.packets {
         let Ok(data) = DataView::decode(packet) else { continue };
         let parent = data.name.parent();
         let hashes = NameHashes {

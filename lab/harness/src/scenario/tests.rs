@@ -292,6 +292,27 @@ fn the_good_scenario_becomes_plans() {
 }
 
 #[test]
+fn a_consumer_with_a_window_may_have_several_links() {
+    let path = "[[consumer.path]]\nto = \"r2\"\nlink = { rate = \"8Mbit\" }\n\n[[sweep]]";
+    let text = GOOD.replacen("[[sweep]]", path, 1);
+    let refused = read(&text).expect_err("single Interests").to_string();
+    assert!(refused.contains("single Interests leave by one link"), "{refused}");
+    let window = "window = 4\nschedule = \"parallel\"\nlink = { delay = \"3ms\" }";
+    let text = text.replacen("rate = \"100pps\"", window, 1);
+    let experiment = read(&text).expect("good");
+    let plan = experiment.prepare(&experiment.points[0], 7).expect("a plan").plan;
+    plan.check().expect("it can be run");
+    let links: Vec<_> = plan.links.iter().filter(|link| link.b == 4).collect();
+    assert_eq!(links.iter().map(|link| link.a).collect::<Vec<_>>(), [0, 2]);
+    let rates = links.iter().map(|link| (link.a_to_b.rate_bps, link.a_to_b.delay_ns));
+    assert_eq!(rates.collect::<Vec<_>>(), [(None, 3_000_000), (Some(8_000_000), 3_000_000)]);
+    let twice = read(&text.replacen("to = \"r2\"", "to = \"r0\"", 1)).map(|experiment| {
+        experiment.prepare(&experiment.points[0], 7).expect_err("twice").to_string()
+    });
+    assert!(twice.expect("read").contains("twice"));
+}
+
+#[test]
 fn sizes_choose_among_values() {
     let text = GOOD.replace("duration = \"1s\"", "duration = { smoke = \"1s\", full = \"9s\" }");
     let scenario =

@@ -16,7 +16,7 @@ use super::{Network, Node, NodeKind, Summary, device, disk, processor, stages};
 use crate::check::liveness::Progress;
 use crate::check::octets::Produced;
 use crate::check::recent::Recent;
-use weir_plan::app::{App, AppOutbox};
+use weir_plan::app::{App, AppOutbox, PathId};
 use weir_plan::hash::{Digest, Part, seed_of};
 use weir_plan::{Fault, LinkPlan, NodePlan, Plan, PlanError, Role, RouterPlan, Transport};
 
@@ -41,7 +41,7 @@ pub(super) fn build(plan: &Plan) -> Result<Network, PlanError> {
     for (index, (node, node_ends)) in plan.nodes.iter().zip(node_ends).enumerate() {
         let kind = match setups.remove(&index) {
             Some(setup) => NodeKind::Router(Box::new(RouterNode::new(setup, &mut library))),
-            None => NodeKind::App(build_app(plan, index)?),
+            None => NodeKind::App(build_app(plan, index, node_ends.len())?),
         };
         let progress = match &node.role {
             Role::Consumer(consumer) => Some(Progress::new(consumer.lifetime_ms)),
@@ -241,13 +241,15 @@ fn set_shaping(plan: &Plan, node_ends: &[Vec<u32>], ends: &mut [End]) -> Result<
     Ok(())
 }
 
-fn build_app(plan: &Plan, index: usize) -> Result<App, PlanError> {
+fn build_app(plan: &Plan, index: usize, links: usize) -> Result<App, PlanError> {
     let node = &plan.nodes[index];
     let seed = seed_of(plan.seed, Part::App, index as u64);
     let failed = |problem: String| PlanError::App { node: node.name.clone(), problem };
-    App::new(&node.role, plan.duration_ns, seed)
+    let mut app = App::new(&node.role, plan.duration_ns, seed)
         .map_err(|error| failed(error.to_string()))?
-        .ok_or_else(|| failed("is neither consumer nor producer".into()))
+        .ok_or_else(|| failed("is neither consumer nor producer".into()))?;
+    (1..links).for_each(|path| app.set_path(PathId(path as u16), true));
+    Ok(app)
 }
 
 /// What each router is made from, by node.

@@ -14,7 +14,7 @@ use crate::check::recent::Happened;
 use crate::check::{Broken, liveness};
 use crate::peek::Peek;
 use weir_plan::WhenFull;
-use weir_plan::app::{App, AppInput};
+use weir_plan::app::{App, AppInput, PathId};
 use weir_plan::event::{EventKind, Observer, Queue};
 
 impl Network {
@@ -180,7 +180,8 @@ impl Network {
                         .on_delivery(self.now_ns)
                         .map_err(|what| Broken::liveness(node, what))?;
                 }
-                self.app_inputs.push(AppInput { header, packet });
+                let path = PathId((face.0 - FaceId::FIRST.0) as u16);
+                self.app_inputs.push(AppInput { path, header, packet });
                 self.call_app(node, observer)
             }
         }
@@ -434,7 +435,11 @@ impl Network {
     }
 
     /// Gives an application what came and carries out what it wants.
-    fn call_app(&mut self, node: u32, observer: &mut dyn Observer) -> Result<(), Broken> {
+    pub(super) fn call_app(
+        &mut self,
+        node: u32,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Broken> {
         if self.is_settling {
             self.app_inputs.clear();
             return Ok(());
@@ -456,8 +461,8 @@ impl Network {
             self.on_report(node, &kind, is_genuine)?;
             self.emit(node, kind, observer);
         }
-        let end = self.nodes[node as usize].ends[0];
-        for (header, packet) in out.packets.drain(..) {
+        for (path, header, packet) in out.packets.drain(..) {
+            let end = self.nodes[node as usize].ends[usize::from(path.0)];
             if let (true, Some(produced)) = (is_producer, &mut self.produced) {
                 produced.on_produced(&packet);
             }

@@ -1,12 +1,14 @@
 //! Faults begin and end.
 
-use weir_base::Instant;
+use weir_base::{FaceId, Instant};
 
 use super::disk::DiskFaults;
+use super::end::End;
 use super::queue::{Due, Moment};
 use super::{Network, NodeKind};
 use crate::check::Broken;
 use crate::check::recent::Happened;
+use weir_plan::app::PathId;
 use weir_plan::event::{EventKind, Observer};
 use weir_plan::{Fault, FaultPlan};
 
@@ -55,9 +57,12 @@ impl Network {
                 self.change_disk(node, disk, faults, begins)
             }
         };
-        let what = if begins { Happened::FaultBegins } else { Happened::FaultEnds };
-        self.note(node, 0, what, fault);
+        let changed = if begins { Happened::FaultBegins } else { Happened::FaultEnds };
+        self.note(node, 0, changed, fault);
         self.emit(node, EventKind::FaultChanged { fault, begins }, observer);
+        if let Fault::LinkDown { link, .. } = what {
+            self.tell_of_link(link, observer)?;
+        }
         if matches!(self.nodes[node as usize].kind, NodeKind::Router(_)) {
             self.after_router(node, 0)?;
         }
@@ -74,6 +79,22 @@ impl Network {
             end.model.set_up(end.downs == 0);
         }
         self.ends[2 * link].node
+    }
+
+    /// Tells a consumer with several links that one of them has gone, or is back: its host sees
+    /// that.
+    fn tell_of_link(&mut self, link: usize, observer: &mut dyn Observer) -> Result<(), Broken> {
+        for end in 2 * link..2 * link + 2 {
+            let End { node, face, downs, .. } = self.ends[end];
+            let state = &mut self.nodes[node as usize];
+            if let NodeKind::App(app) = &mut state.kind
+                && state.ends.len() > 1
+            {
+                app.set_path(PathId((face.0 - FaceId::FIRST.0) as u16), downs == 0);
+                self.call_app(node, observer)?;
+            }
+        }
+        Ok(())
     }
 
     /// Faults that overlap add up; at the end of the last one nothing is left over.

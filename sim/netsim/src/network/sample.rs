@@ -27,7 +27,7 @@ impl Network {
         let now = self.now();
         match &mut self.nodes[node as usize].kind {
             NodeKind::App(app) => {
-                if let Some(kind) = app.sample() {
+                for kind in app.sample() {
                     self.emit(node, kind, observer);
                 }
             }

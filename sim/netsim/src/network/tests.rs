@@ -28,6 +28,7 @@ fn plan(rate_hz: f64) -> Plan {
         decrease_interval_ns: None,
         waits_for_lifetime: false,
         chunk_units: 1,
+        schedule: Default::default(),
         names: names.clone(),
         demand,
     };

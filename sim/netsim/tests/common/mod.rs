@@ -145,6 +145,7 @@ pub(crate) fn consumer(names: Names, demand: Demand) -> ConsumerPlan {
         decrease_interval_ns: None,
         waits_for_lifetime: false,
         chunk_units: 1,
+        schedule: Default::default(),
         names,
         demand,
     }

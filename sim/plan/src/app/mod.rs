@@ -13,13 +13,17 @@ use weir_wire::LpHeader;
 
 pub use self::consumer::{Consumer, ConsumerStats};
 pub use self::producer::Producer;
+pub use weir_transport::PathId;
+
 use crate::event::EventKind;
 use crate::plan::Role;
 use crate::workload::WorkloadError;
 
-/// A packet that came over the application's face.
+/// A packet that came to the application.
 #[derive(Clone, Debug)]
 pub struct AppInput {
+    /// Which of its links it came by: their places among those of the node, from 0.
+    pub path: PathId,
     /// Its link header.
     pub header: LpHeader,
     /// Exactly one Interest or Data TLV.
@@ -29,8 +33,8 @@ pub struct AppInput {
 /// What an application wants done. The driver drains the lists; their memory stays.
 #[derive(Debug, Default)]
 pub struct AppOutbox {
-    /// Packets to send, in order.
-    pub packets: Vec<(LpHeader, Packet)>,
+    /// Packets to send, in order, and which of its links each leaves by.
+    pub packets: Vec<(PathId, LpHeader, Packet)>,
     /// What happened, all of it at the time that was handed in.
     pub events: Vec<EventKind>,
     /// Data came whose octets are not what was produced; the first such case since it was last
@@ -74,6 +78,15 @@ impl App {
         }
     }
 
+    /// One of its links begins to carry packets, or carries none any more; the first one does from
+    /// the start. To be followed by [`App::handle`]. Only a consumer of the transport has several;
+    /// the last that is left it keeps, for want of another.
+    pub fn set_path(&mut self, path: PathId, is_there: bool) {
+        if let Self::Consumer(consumer) = self {
+            consumer.set_path(path, is_there);
+        }
+    }
+
     /// When [`App::handle`] must be called at the latest if no input comes before.
     pub fn next_wakeup(&self) -> Option<Instant> {
         match self {
@@ -91,11 +104,12 @@ impl App {
         }
     }
 
-    /// The consumer's congestion window now, as [`EventKind::Window`]; for the driver's samples.
-    pub fn sample(&self) -> Option<EventKind> {
+    /// The consumer's congestion window now, as [`EventKind::Window`], and with several links an
+    /// [`EventKind::PathSample`] of each; for the driver's samples.
+    pub fn sample(&self) -> Vec<EventKind> {
         match self {
             Self::Consumer(consumer) => consumer.sample(),
-            Self::Producer(_) => None,
+            Self::Producer(_) => Vec::new(),
         }
     }
 }

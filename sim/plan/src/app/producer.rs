@@ -5,7 +5,7 @@ use std::fmt;
 
 use weir_base::{HashKey, Instant, Packet, Pool};
 use weir_transport::{
-    PathId, ProducerConfig, ProducerInput, ProducerOutbox, ProducerStats, ReadOp, Unanswered,
+    ProducerConfig, ProducerInput, ProducerOutbox, ProducerStats, ReadOp, Unanswered,
 };
 
 use super::content::Content;
@@ -58,11 +58,8 @@ impl Producer {
 
     /// See [`App::handle`](super::App::handle).
     pub fn handle(&mut self, now: Instant, inputs: &mut Vec<AppInput>, out: &mut AppOutbox) {
-        let packet = |AppInput { header, packet }| ProducerInput::Packet {
-            path: PathId::default(),
-            header,
-            packet,
-        };
+        let packet =
+            |AppInput { path, header, packet }| ProducerInput::Packet { path, header, packet };
         self.inputs.extend(inputs.drain(..).map(packet));
         self.producer.handle(now, &mut self.inputs, &mut self.out);
         let ends = now.plus_ns(self.delay_ns);
@@ -74,8 +71,7 @@ impl Producer {
         if !self.inputs.is_empty() {
             self.producer.handle(now, &mut self.inputs, &mut self.out);
         }
-        let packets = self.out.packets.drain(..);
-        out.packets.extend(packets.map(|(_, header, packet)| (header, packet)));
+        out.packets.append(&mut self.out.packets);
     }
 
     /// See [`App::next_wakeup`](super::App::next_wakeup).

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, Packet, Rng};
+use weir_transport::PathSchedule;
 use weir_wire::{DataView, LpHeader, NackReason};
 
 use super::*;
@@ -36,6 +37,7 @@ fn consumer(names: Names, demand: Demand) -> ConsumerPlan {
         decrease_interval_ns: None,
         waits_for_lifetime: false,
         chunk_units: 1,
+        schedule: PathSchedule::Single,
         names,
         demand,
     }
@@ -127,7 +129,7 @@ impl Run {
         assert!(inputs.is_empty());
         self.events.extend(out.events.into_iter().map(|event| (now_ns, event)));
         self.violations.extend(out.violation);
-        for (header, packet) in out.packets {
+        for (_, header, packet) in out.packets {
             self.carry(at, now_ns, header, packet);
         }
     }
@@ -155,7 +157,7 @@ impl Run {
         }
         let jitter_ns = u64::from(self.rng.below(jitter_ns as u32 + 1));
         self.sent += 1;
-        let input = AppInput { header, packet: octets.into() };
+        let input = AppInput { path: PathId(0), header, packet: octets.into() };
         self.under_way.insert((now_ns + delay_ns + jitter_ns, self.sent), (to, input));
     }
 
@@ -516,7 +518,11 @@ fn producers_leave_strange_packets_alone() {
     let plan = ProducerPlan { names: varied(), freshness_ms: 1, delay_ns: 0 };
     let mut producer = Producer::new(&plan, 1).unwrap();
     let wire = |uri: &str| weir_wire::Interest::new(uri.parse().unwrap()).encode();
-    let ask = |octets: Vec<u8>| AppInput { header: LpHeader::default(), packet: octets.into() };
+    let ask = |octets: Vec<u8>| AppInput {
+        path: PathId(0),
+        header: LpHeader::default(),
+        packet: octets.into(),
+    };
     let mut full = varied_name(3, 2);
     let right = producer.segment(3, 2);
     full.append_implicit_digest(DataView::decode(&right).unwrap().implicit_digest());
@@ -536,11 +542,12 @@ fn producers_leave_strange_packets_alone() {
     inputs[0].header.pit_token = token;
     let mut out = AppOutbox::default();
     producer.handle(Instant::ZERO, &mut inputs, &mut out);
-    let found = out.packets.iter().map(|(_, data)| DataView::decode(data).unwrap().name.to_name());
+    let found =
+        out.packets.iter().map(|(_, _, data)| DataView::decode(data).unwrap().name.to_name());
     let found: Vec<_> = found.collect();
     assert_eq!(found, [varied_name(0, 13), varied_name(3, 2)]);
-    assert_eq!(out.packets[0].0.pit_token, token);
-    assert_eq!(out.packets[1].1, right);
+    assert_eq!(out.packets[0].1.pit_token, token);
+    assert_eq!(out.packets[1].2, right);
     let stats = producer.stats();
     assert_eq!((stats.interests, stats.data, stats.unknown, stats.malformed), (6, 2, 4, 2));
 }

@@ -11,6 +11,7 @@ mod sizes;
 mod trace;
 
 use serde::{Deserialize, Serialize};
+use weir_transport::PathSchedule;
 
 pub(crate) use self::arrivals::ArrivalProcess;
 pub use self::collection::{Collection, Shape, WrongData};
@@ -47,10 +48,21 @@ pub struct ConsumerPlan {
     /// Segments that its windows count as one chunk (paper chopcop, 3).
     #[serde(default = "default_chunk_units")]
     pub chunk_units: u32,
+    /// Which of its links are used, if it has several.
+    #[serde(default)]
+    pub schedule: PathSchedule,
     /// What it asks for: names.
     pub names: Names,
     /// How it asks.
     pub demand: Demand,
+}
+
+impl ConsumerPlan {
+    /// Whether it is one of the transport: all but single Interests.
+    #[must_use]
+    pub fn has_window(&self) -> bool {
+        !matches!(self.demand, Demand::Arrivals { .. })
+    }
 }
 
 fn default_lifetime_ms() -> u64 {

@@ -54,4 +54,9 @@ pub(crate) trait Schedule: Send {
     fn departure(&self, paths: &[Path], _next: Next) -> Option<Instant> {
         paths.iter().filter(|path| path.window_has_room()).map(Path::paced_until).min()
     }
+
+    /// How many of `paths`, from the first on, are in use: no other will be chosen.
+    fn used(&self, paths: &[Path]) -> usize {
+        paths.len()
+    }
 }

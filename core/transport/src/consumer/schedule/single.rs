@@ -16,4 +16,8 @@ impl Schedule for Single {
     fn departure(&self, paths: &[Path], _next: Next) -> Option<Instant> {
         paths.first().filter(|path| path.window_has_room()).map(Path::paced_until)
     }
+
+    fn used(&self, paths: &[Path]) -> usize {
+        paths.len().min(1)
+    }
 }

@@ -1,6 +1,7 @@
 //! Single Interests at moments of their own: the generator of open-loop load.
 
 use weir_base::{Instant, NS_PER_S, Rng};
+use weir_transport::PathId;
 use weir_wire::{DataView, InterestView, LpHeader};
 
 use super::unanswered::Unanswered;
@@ -134,7 +135,7 @@ impl OpenLoop {
         let packet = self.template.write(naming, object, segment, nonce, &mut core.pool);
         core.stats.interests += 1;
         out.events.push(EventKind::InterestSent { object, segment, is_repeated: false });
-        out.packets.push((LpHeader::default(), packet));
+        out.packets.push((PathId::default(), LpHeader::default(), packet));
     }
 
     pub(super) fn next_wakeup(&self) -> Option<Instant> {

@@ -15,8 +15,6 @@ use crate::app::content::Content;
 use crate::event::EventKind;
 use crate::workload::{ConsumerPlan, WorkloadError};
 
-/// The one connection of an application.
-const PATH: PathId = PathId(0);
 /// Interests outstanding at most.
 pub(super) const WINDOW_MAX: u32 = 1 << 16;
 
@@ -59,6 +57,7 @@ pub(super) struct Fetch {
 struct Answer {
     piece: PieceId,
     segment: u64,
+    path: PathId,
     asked_at: Instant,
     is_marked: bool,
 }
@@ -95,6 +94,7 @@ pub(super) fn config(
         decrease_interval_ns: plan.decrease_interval_ns,
         waits_for_lifetime: plan.waits_for_lifetime,
         chunk_units: plan.chunk_units,
+        schedule: plan.schedule,
         reader_units_max: u32::MAX,
         verification: Verification::ByDriver,
         look_for_manifest: false,
@@ -104,10 +104,12 @@ pub(super) fn config(
 }
 
 impl Fetch {
-    pub(super) fn new(target: Target, config: ConsumerConfig, seed: u64, now: Instant) -> Self {
+    /// It begins now, or when the plan says, whichever is later.
+    pub(super) fn new(target: Target, config: ConsumerConfig, seed: u64, core: &Core) -> Self {
+        let add = |&path: &PathId| ConsumerInput::AddPath { path };
         Self {
-            consumer: Consumer::new(target, config, seed, now),
-            inputs: vec![ConsumerInput::AddPath { path: PATH }],
+            consumer: Consumer::new(target, config, seed, core.now.max(core.start)),
+            inputs: core.paths.iter().map(add).collect(),
             out: ConsumerOutbox::default(),
             answers: Vec::new(),
             refused: Vec::new(),
@@ -121,15 +123,26 @@ impl Fetch {
         self.inputs.push(input);
     }
 
-    pub(super) fn push_packet(&mut self, AppInput { header, packet }: AppInput) {
-        self.inputs.push(ConsumerInput::Packet { path: PATH, header, packet });
+    pub(super) fn push_packet(&mut self, AppInput { path, header, packet }: AppInput) {
+        self.inputs.push(ConsumerInput::Packet { path, header, packet });
+    }
+
+    pub(super) fn set_path(&mut self, path: PathId, is_there: bool) {
+        // After the end there is none.
+        if self.left_over.is_none() {
+            self.inputs.push(match is_there {
+                true => ConsumerInput::AddPath { path },
+                false => ConsumerInput::RemovePath { path },
+            });
+        }
     }
 
     /// The run is over: nothing is sent any more, what comes within a lifetime still counts.
-    pub(super) fn end(&mut self) {
+    pub(super) fn end(&mut self, core: &Core) {
         if self.left_over.is_none() {
             self.left_over = Some(self.in_flight());
-            self.inputs.push(ConsumerInput::RemovePath { path: PATH });
+            let remove = |&path: &PathId| ConsumerInput::RemovePath { path };
+            self.inputs.extend(core.paths.iter().map(remove));
         }
     }
 
@@ -148,8 +161,8 @@ impl Fetch {
             for event in self.out.events.drain(..) {
                 wanted.happened(core, event, &mut self.inputs, out);
             }
-            for (_, wire) in self.out.interests.iter() {
-                out.packets.push((LpHeader::default(), core.pool.copy(wire)));
+            for (path, wire) in self.out.interests.iter() {
+                out.packets.push((path, LpHeader::default(), core.pool.copy(wire)));
             }
             self.out.interests.clear();
             self.begin_checks(core);
@@ -187,7 +200,8 @@ impl Fetch {
             }
             TraceKind::Answered { rtt_ns, is_marked } => {
                 let asked_at = Instant::from_ns(core.now.as_ns().saturating_sub(rtt_ns));
-                self.answers.push(Answer { piece: event.piece, segment, asked_at, is_marked });
+                let TraceEvent { piece, path, .. } = event;
+                self.answers.push(Answer { piece, segment, path, asked_at, is_marked });
                 self.left_over = self.left_over.map(|count| count.saturating_sub(1));
             }
             TraceKind::TimedOut | TraceKind::Lost => {
@@ -228,7 +242,7 @@ impl Fetch {
         let Some(Check { op, packet, answer, rtt_ns, .. }) = self.checks.pop_front() else {
             return;
         };
-        let Answer { piece, segment, is_marked, .. } = answer;
+        let Answer { piece, segment, path, is_marked, .. } = answer;
         // The piece was given up meanwhile.
         let Some(object) = wanted.object_of(piece) else {
             self.inputs.push(ConsumerInput::Verified { op, verdict: Verdict::Good });
@@ -238,6 +252,7 @@ impl Fetch {
         let verdict = match core.collection.check(object, segment, &data) {
             Ok(()) => {
                 wanted.answered(piece);
+                core.path_bytes[usize::from(path.0)] += data.content.len() as u64;
                 core.received((object, segment), &data, rtt_ns, is_marked, out);
                 self.refused.retain(|it| (it.piece, it.segment) != (piece, segment));
                 Verdict::Good
@@ -276,9 +291,14 @@ impl Fetch {
         self.left_over.unwrap_or_else(|| self.consumer.stats().outstanding)
     }
 
-    /// The window, Interests.
+    /// The window of all links in use, chunks.
     pub(super) fn window(&self) -> f64 {
         self.consumer.stats().window
+    }
+
+    /// The window of a link, chunks; 0 while it carries nothing.
+    pub(super) fn window_of(&self, path: PathId) -> f64 {
+        self.consumer.window_of(path).unwrap_or(0.0)
     }
 
     /// Packets that could not be decoded, and Data that nothing waited for.

@@ -7,6 +7,7 @@ mod unanswered;
 mod window;
 
 use weir_base::{Instant, NS_PER_MS, Pool};
+use weir_transport::PathId;
 use weir_wire::DataView;
 
 use self::arrivals::OpenLoop;
@@ -76,6 +77,10 @@ struct Core {
     /// When the last comparison so far ends.
     verified: Instant,
     stats: ConsumerStats,
+    /// The links that carry packets.
+    paths: Vec<PathId>,
+    /// Octets of content that came by each link that there ever was.
+    path_bytes: Vec<u64>,
 }
 
 impl Consumer {
@@ -104,6 +109,8 @@ impl Consumer {
             verify_ns: plan.verify_ns,
             verified: Instant::ZERO,
             stats: ConsumerStats::default(),
+            paths: vec![PathId(0)],
+            path_bytes: vec![0],
         };
         let mode = match &plan.demand {
             Demand::Arrivals { .. } => Mode::Arrivals(Box::new(OpenLoop::new(plan, &core, seed)?)),
@@ -113,6 +120,24 @@ impl Consumer {
             Demand::Objects { .. } => Mode::Objects(Box::new(ObjectLoop::new(plan, &core, seed)?)),
         };
         Ok(Self { core, mode })
+    }
+
+    /// See [`App::set_path`](super::App::set_path).
+    pub fn set_path(&mut self, path: PathId, is_there: bool) {
+        let Core { paths, path_bytes, .. } = &mut self.core;
+        if paths.contains(&path) == is_there || *paths == [path] {
+            return;
+        }
+        match is_there {
+            true => paths.push(path),
+            false => paths.retain(|&other| other != path),
+        }
+        path_bytes.resize(path_bytes.len().max(usize::from(path.0) + 1), 0);
+        match &mut self.mode {
+            Mode::Arrivals(_) => {}
+            Mode::Window(window) => window.set_path(path, is_there),
+            Mode::Objects(objects) => objects.set_path(path, is_there),
+        }
     }
 
     /// See [`App::handle`](super::App::handle).
@@ -127,14 +152,14 @@ impl Consumer {
             }
             Mode::Window(window) => {
                 if is_over {
-                    window.end();
+                    window.end(core);
                 }
                 inputs.drain(..).for_each(|input| window.packet(input));
                 window.advance(core, out);
             }
             Mode::Objects(objects) => {
                 if is_over {
-                    objects.end();
+                    objects.end(core);
                 }
                 inputs.drain(..).for_each(|input| objects.packet(core, input));
                 objects.advance(core, out);
@@ -161,13 +186,31 @@ impl Consumer {
     }
 
     /// See [`App::sample`](super::App::sample).
-    pub fn sample(&self) -> Option<EventKind> {
-        match &self.mode {
-            Mode::Arrivals(_) => None,
+    pub fn sample(&self) -> Vec<EventKind> {
+        let (window, outstanding) = match &self.mode {
+            Mode::Arrivals(_) => return Vec::new(),
             // What is left of a window when all is answered is no window.
-            Mode::Window(window) if window.is_done(&self.core) => None,
-            Mode::Window(window) => Some(window.sample()),
-            Mode::Objects(objects) => Some(objects.sample()),
+            Mode::Window(window) if window.is_done(&self.core) => return Vec::new(),
+            Mode::Window(window) => (window.fetch().window(), window.fetch().in_flight()),
+            Mode::Objects(objects) => (objects.window(), objects.in_flight()),
+        };
+        let mut events = vec![EventKind::Window { window, outstanding }];
+        let path_bytes = &self.core.path_bytes;
+        if path_bytes.len() > 1 {
+            events.extend(path_bytes.iter().enumerate().map(|(path, &content_bytes)| {
+                let window = self.window_of(PathId(path as u16));
+                EventKind::PathSample { path: path as u32, window, content_bytes }
+            }));
+        }
+        events
+    }
+
+    /// The window of a link, 0 while it carries nothing.
+    fn window_of(&self, path: PathId) -> f64 {
+        match &self.mode {
+            Mode::Arrivals(_) => 0.0,
+            Mode::Window(window) => window.fetch().window_of(path),
+            Mode::Objects(objects) => objects.window_of(path),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use weir_base::{Instant, NS_PER_MS, Rng};
 use weir_transport::{
-    ConsumerConfig, ConsumerEvent, ConsumerInput, PieceId, ReaderMode, SegmentSet, Target,
+    ConsumerConfig, ConsumerEvent, ConsumerInput, PathId, PieceId, ReaderMode, SegmentSet, Target,
 };
 use weir_wire::{DataView, InterestView};
 
@@ -100,9 +100,15 @@ impl ObjectLoop {
     }
 
     /// The run is over: nothing is sent any more.
-    pub(super) fn end(&mut self) {
+    pub(super) fn end(&mut self, core: &Core) {
         for (fetch, _) in &mut self.fetches {
-            fetch.end();
+            fetch.end(core);
+        }
+    }
+
+    pub(super) fn set_path(&mut self, path: PathId, is_there: bool) {
+        for (fetch, _) in &mut self.fetches {
+            fetch.set_path(path, is_there);
         }
     }
 
@@ -152,7 +158,7 @@ impl ObjectLoop {
             segments: 0..collection.shape(object).segments,
         };
         let config = self.config.clone();
-        let mut fetch = Fetch::new(target, config, self.seeds.next_u64(), core.now);
+        let mut fetch = Fetch::new(target, config, self.seeds.next_u64(), core);
         let mut object = Object { object, started: core.now, end: None };
         fetch.turn(core, &mut object, out);
         self.fetches.push((fetch, object));
@@ -200,9 +206,12 @@ impl ObjectLoop {
         self.fetches.iter().map(|(fetch, _)| fetch.in_flight()).sum()
     }
 
-    pub(super) fn sample(&self) -> EventKind {
-        let window = self.fetches.iter().map(|(fetch, _)| fetch.window()).sum();
-        EventKind::Window { window, outstanding: self.in_flight() }
+    pub(super) fn window(&self) -> f64 {
+        self.fetches.iter().map(|(fetch, _)| fetch.window()).sum()
+    }
+
+    pub(super) fn window_of(&self, path: PathId) -> f64 {
+        self.fetches.iter().map(|(fetch, _)| fetch.window_of(path)).sum()
     }
 }
 

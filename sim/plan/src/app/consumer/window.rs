@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use weir_base::Instant;
-use weir_transport::{ConsumerEvent, ConsumerInput, PieceId, Target};
+use weir_transport::{ConsumerEvent, ConsumerInput, PathId, PieceId, Target};
 
 use super::fetch::{self, Fetch, WINDOW_MAX, Wanted};
 use super::{AppInput, AppOutbox, Core};
@@ -70,7 +70,7 @@ impl WindowLoop {
         };
         let config = weir_transport::ConsumerConfig { window_max: WINDOW_MAX, ..config };
         Ok(Self {
-            fetch: Fetch::new(Target::Sequence, config, mix(seed), core.start),
+            fetch: Fetch::new(Target::Sequence, config, mix(seed), core),
             pieces: Pieces {
                 chooser: ObjectChooser::new(&plan.names.popularity, mix(seed ^ 2))?,
                 pieces: VecDeque::new(),
@@ -89,8 +89,12 @@ impl WindowLoop {
         self.fetch.push_packet(input);
     }
 
-    pub(super) fn end(&mut self) {
-        self.fetch.end();
+    pub(super) fn end(&mut self, core: &Core) {
+        self.fetch.end(core);
+    }
+
+    pub(super) fn set_path(&mut self, path: PathId, is_there: bool) {
+        self.fetch.set_path(path, is_there);
     }
 
     pub(super) fn advance(&mut self, core: &mut Core, out: &mut AppOutbox) {
@@ -121,10 +125,6 @@ impl WindowLoop {
     pub(super) fn is_done(&self, core: &Core) -> bool {
         let begins_never = !self.has_begun && core.start.max(core.now) >= core.stop;
         begins_never || self.pieces.answered >= self.pieces.count || self.fetch.is_over(core)
-    }
-
-    pub(super) fn sample(&self) -> EventKind {
-        EventKind::Window { window: self.fetch.window(), outstanding: self.fetch.in_flight() }
     }
 
     pub(super) fn fetch(&self) -> &Fetch {

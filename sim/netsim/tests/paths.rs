@@ -1,0 +1,137 @@
+//! Consumers with several links (paper chopcop, 4): bandwidths add up, and paths come and go.
+
+mod common;
+
+use common::{Builder, MS, S, consumer, names, producer};
+use weir_netem::LinkConfig;
+use weir_netsim::Network;
+use weir_plan::event::{Event, EventKind};
+use weir_plan::workload::{ConsumerPlan, Demand, Popularity};
+use weir_plan::{Fault, PlanError, Role, RouterPlan};
+
+const DURATION_NS: u64 = 6 * S;
+/// What comes before is the start.
+const WARM_UP_NS: u64 = S;
+/// Links as [`builder`] numbers them: the consumer's two, and one beyond the second.
+const SECOND: usize = 1;
+const BEYOND: usize = 2;
+
+/// A consumer with a link of 40 Mbit/s to a router with a producer beside it, and one of 80 Mbit/s
+/// to a router whose producer is a router further on.
+fn builder(schedule: &str, links: &[usize]) -> Builder {
+    let mut builder = Builder::new(1, DURATION_NS);
+    builder.plan.sample_ns = 100 * MS;
+    let content = names("/p", Popularity::Sequential { objects: 1 }, 4_000_000_000, 1000);
+    let demand = Demand::Controlled { controller: "cubic".into(), window: None, count: None };
+    let plan = consumer(content.clone(), demand);
+    let plan = ConsumerPlan { schedule: schedule.parse().unwrap(), chunk_units: 8, ..plan };
+    let [a, b, c] = [(); 3].map(|()| builder.router(RouterPlan::default()));
+    let node = weir_plan::NodePlan { name: "e".into(), role: Role::Consumer(plan) };
+    builder.plan.nodes.push(node);
+    let link = |rate_bps, delay_ms: u64| LinkConfig {
+        rate_bps: Some(rate_bps),
+        delay_ns: delay_ms * MS,
+        queue_bytes_max: 500_000,
+        ..LinkConfig::default()
+    };
+    for (index, (router, rate_bps)) in [(a, 40_000_000), (b, 80_000_000)].into_iter().enumerate() {
+        if links.contains(&index) {
+            builder.link(3, router, &link(rate_bps, 10));
+        }
+    }
+    builder.link(b, c, &link(1_000_000_000, 5));
+    builder.producer(a, producer(content.clone()));
+    builder.producer(c, producer(content));
+    builder
+}
+
+fn run(builder: &Builder) -> Vec<Event> {
+    let mut events = Vec::new();
+    Network::new(&builder.plan)
+        .unwrap_or_else(|error| panic!("{error}"))
+        .run(&mut events)
+        .unwrap_or_else(|violation| panic!("{violation}\n{}", violation.last_events.join("\n")));
+    events
+}
+
+/// Octets of content received within a time.
+fn received_in(events: &[Event], from_ns: u64, to_ns: u64) -> f64 {
+    let bytes = events.iter().filter_map(|event| match event.kind {
+        EventKind::DataReceived { content_bytes, .. }
+            if (from_ns..to_ns).contains(&event.at_ns) =>
+        {
+            Some(u64::from(content_bytes))
+        }
+        _ => None,
+    });
+    bytes.sum::<u64>() as f64
+}
+
+/// From the warm-up to the end.
+fn received(events: &[Event]) -> f64 {
+    received_in(events, WARM_UP_NS, DURATION_NS)
+}
+
+/// What happens with one link alone.
+fn alone(link: usize) -> Vec<Event> {
+    run(&builder("single", &[link]))
+}
+
+#[test]
+fn the_bandwidths_of_two_links_add_up() {
+    let sum = received(&alone(0)) + received(&alone(1));
+    let events = run(&builder("parallel", &[0, 1]));
+    let share = received(&events) / sum;
+    assert!((0.97..1.01).contains(&share), "{share}");
+    // What is sampled of the links says the same.
+    let mut by_path = [0; 2];
+    for event in &events {
+        if let EventKind::PathSample { path, content_bytes, window } = event.kind {
+            by_path[path as usize] = content_bytes;
+            assert!(window >= 1.0 || !(MS..DURATION_NS).contains(&event.at_ns), "{event:?}");
+        }
+    }
+    let ratio = by_path[1] as f64 / by_path[0] as f64;
+    assert!((1.9..2.1).contains(&ratio), "{by_path:?}");
+    // One link carries all as long as it is there.
+    let share = received(&run(&builder("single", &[0, 1]))) / sum;
+    assert!(share < 0.35, "{share}");
+}
+
+#[test]
+fn a_link_that_goes_down_is_left_and_used_again() {
+    let (slow, fast) = (alone(0), alone(1));
+    let mut builder = builder("parallel", &[0, 1]);
+    builder.fault(2 * S, Fault::LinkDown { link: SECOND, for_ns: 2 * S });
+    // From 4 to 6 s it begins anew.
+    let of_fast = received_in(&fast, S, 2 * S) + received_in(&fast, 0, 2 * S);
+    let share = received(&run(&builder)) / (received(&slow) + of_fast);
+    assert!((0.97..1.02).contains(&share), "{share}");
+
+    // Both at once: it goes on when one is back.
+    builder.fault(3 * S, Fault::LinkDown { link: 0, for_ns: S / 2 });
+    let of_slow = received_in(&slow, S, 3 * S) + received_in(&slow, 4 * S, 6 * S);
+    let share = received(&run(&builder)) / (of_slow + of_fast);
+    assert!(share > 0.95, "{share}");
+}
+
+/// The host cannot see that: nothing comes by its second link for a second.
+#[test]
+fn a_link_that_goes_down_further_on_holds_nothing_up() {
+    let (slow, fast) = (received(&alone(0)), received(&alone(1)));
+    let mut builder = builder("parallel", &[0, 1]);
+    builder.fault(2 * S, Fault::LinkDown { link: BEYOND, for_ns: S });
+    // It is tried in growing distances: found again after twice the time at most.
+    let measured_s = ((DURATION_NS - WARM_UP_NS) / S) as f64;
+    let share = received(&run(&builder)) / (slow + fast * (1.0 - 2.0 / measured_s));
+    assert!(share > 0.95, "{share}");
+}
+
+#[test]
+fn single_interests_have_one_link() {
+    let mut builder = builder("single", &[0, 1]);
+    let Role::Consumer(consumer) = &mut builder.plan.nodes[3].role else { panic!("it asks") };
+    consumer.demand = common::poisson(10.0);
+    let error = Network::new(&builder.plan).err();
+    assert!(matches!(error, Some(PlanError::AppLinks { links: 2, others: 0, .. })), "{error:?}");
+}
