@@ -16,6 +16,8 @@ const IDLE_ROUNDS_MAX: u32 = 64;
 /// Answers in a row that must be late for a queue to be seen in them, and by which part of the
 /// round trip, at least by this (RFC 9406 has an eighth; startup has doubled the window by then).
 const LATE_ANSWERS: u32 = 8;
+/// One that came in several packets counts as so many at most: three chunks in a row are enough.
+const LATE_WEIGHT_MAX: u32 = 3;
 const LATE_PARTS: f64 = 16.0;
 const LATE_NS: f64 = NS_PER_MS as f64;
 
@@ -61,7 +63,7 @@ pub(super) struct RoundTrips {
 
 impl Sources {
     /// Takes the round trip of an Interest. Whether the last answers of its source were all late.
-    pub(super) fn add(&mut self, order: u64, rtt_ns: f64) -> bool {
+    pub(super) fn add(&mut self, order: u64, rtt_ns: f64, packets: u32) -> bool {
         self.round_slowest_ns = self.round_slowest_ns.max(rtt_ns);
         let at = self.of(order, rtt_ns);
         let Some(source) = &mut self.all[at] else { return false };
@@ -72,7 +74,7 @@ impl Sources {
             (source.answered_end, source.front_ns) = (order + 1, rtt_ns);
         }
         let is_late = rtt_ns - source.base_ns > (source.base_ns / LATE_PARTS).max(LATE_NS);
-        source.late = if is_late { source.late + 1 } else { 0 };
+        source.late = if is_late { source.late + packets.min(LATE_WEIGHT_MAX) } else { 0 };
         source.late >= LATE_ANSWERS
     }
 
@@ -193,7 +195,7 @@ mod tests {
     /// Answers of these places after these milliseconds. What they have in the mean.
     fn round(sources: &mut Sources, answers: &[(u64, f64)]) -> RoundTrips {
         for &(order, rtt_ms) in answers {
-            sources.add(order, rtt_ms * MS);
+            sources.add(order, rtt_ms * MS, 1);
         }
         sources.end_round().unwrap()
     }
@@ -244,9 +246,9 @@ mod tests {
     fn late_answers_in_a_row_are_noticed() {
         let mut sources = Sources::default();
         round(&mut sources, &[(0, 100.0)]);
-        let late = |sources: &mut Sources, order| sources.add(order, 110.0 * MS);
+        let late = |sources: &mut Sources, order| sources.add(order, 110.0 * MS, 1);
         assert!((1..8).all(|order| !late(&mut sources, order)));
-        assert!(!sources.add(8, 101.0 * MS));
+        assert!(!sources.add(8, 101.0 * MS, 1));
         assert!((9..16).all(|order| !late(&mut sources, order)));
         assert!(late(&mut sources, 16));
         assert_eq!(sources.late_ns(), (110.0 * MS, 10.0 * MS));

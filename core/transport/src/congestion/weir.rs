@@ -153,13 +153,14 @@ impl Startup {
 }
 
 impl Weir {
-    /// Packets of ours that may wait at the bottleneck: the root of the window, so that flows of
+    /// Interests of ours that may wait at the bottleneck: one at least, since a chunk comes as a
+    /// burst, and half the root of the packets of the window, so that flows of
     /// one bottleneck, who all see the same delay, come to equal shares; the mean is far below what
     /// a router marks for.
     fn queue_target(&self, rate: f64, packets: f64) -> f64 {
         let root = ((self.window * packets * 256.0) as u64).isqrt() as f64 / 16.0;
         let target = (root / 2.0).max(QUEUE_MIN_PACKETS).max(rate * packets * QUEUE_MIN_NS);
-        (target / packets).min(self.queue_max)
+        (target / packets).max(1.0).min(self.queue_max)
     }
 
     /// What is on the way was sent under another window.
@@ -390,7 +391,7 @@ impl CongestionControl for Weir {
         self.tally.bytes += sample.bytes as u64;
         self.tally.is_limited |= sample.window_limited;
         if let Some(rtt_ns) = sample.rtt_ns {
-            let is_late = self.sources.add(sample.sent_order, rtt_ns as f64);
+            let is_late = self.sources.add(sample.sent_order, rtt_ns as f64, sample.packets);
             if is_late && self.startup.is_some() {
                 self.meet_queue(sample.now.ns_since(began));
             }
