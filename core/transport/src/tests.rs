@@ -495,7 +495,8 @@ fn a_path_that_dies_does_not_hold_the_others_up() {
     let mishaps = [(1000, Arrival::Removed(PathId(1))), (2000, Arrival::Added(PathId(1)))];
     let outcome = in_parallel(&[SLOW, FAST], mishaps, ConsumerConfig::default());
     let share = used(&outcome, |seconds| 15_000.0 * seconds - 10_000.0);
-    assert!(share > 0.97, "{share} {:?}", outcome.stats);
+    // It begins anew.
+    assert!(share > 0.95, "{share} {:?}", outcome.stats);
 }
 
 #[test]
