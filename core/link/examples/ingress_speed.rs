@@ -1,0 +1,68 @@
+//! What an exchange costs in the link of a face towards a consumer: from `Link::receive` of an
+//! Interest to `Link::take_frame` of its Data of 1,000 octets, with a shaping of Interests, and so
+//! many octets in the socket. With more than the shaping lets pass each Interest is held first, and
+//! released after the socket has taken what waited.
+//!
+//!     cargo run --release -p weir-link --example ingress_speed -- "fisp capacity=1500KB" 0 100000
+//!
+//! For instructions, run it under callgrind with a count of exchanges and divide.
+
+use std::time::Instant as Clock;
+
+use weir_base::{Instant, NS_PER_MS, Packet, Pool};
+use weir_link::{Link, LinkConfig, Received};
+use weir_wire::{Data, Interest, LpHeader, Name};
+
+const ROUNDS: u64 = 9;
+/// Exchanges under way at once, and names, which come again and again.
+const BATCH: usize = 64;
+
+fn main() {
+    let given: Vec<String> = std::env::args().skip(1).collect();
+    let text = |at: usize, default: &str| given.get(at).map_or(default, String::as_str).to_owned();
+    let shaping = text(0, "none").parse().expect("a shaping of Interests");
+    let backlog_bytes = text(1, "0").parse().expect("octets in the socket");
+    let exchanges: u64 = text(2, "100000").parse().expect("a count of exchanges");
+    let mut link = Link::new(LinkConfig { shaping, ..LinkConfig::stream() });
+    let mut pool = Pool::new(1 << 20);
+    let names = (0..BATCH)
+        .map(|number| -> Name { format!("/a/b/c/54=1/50={number}").parse().expect("a name") });
+    let packets = names.map(|name| {
+        let data = Data::new(name.clone()).content([7; 1000]).encode_with_digest();
+        (Packet::from(Interest::new(name).nonce(7).encode()), Packet::from(data))
+    });
+    let packets: Vec<(Packet, Packet)> = packets.collect();
+    let mut now = Instant::ZERO;
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        let start = Clock::now();
+        for _ in 0..exchanges / BATCH as u64 {
+            now = now.plus_ns(20 * NS_PER_MS);
+            link.set_socket_backlog(backlog_bytes);
+            let mut passed = 0;
+            for (interest, _) in &packets {
+                let received = link.receive(now, interest.clone(), &mut pool);
+                passed += u64::from(matches!(received, Received::Packet { .. }));
+            }
+            if link.holds_interests() {
+                link.set_socket_backlog(0);
+                now = now.plus_ns(20 * NS_PER_MS);
+                link.poll(now);
+                while link.take_released(now).is_some() {
+                    passed += 1;
+                }
+            }
+            assert_eq!(passed, BATCH as u64, "all go on");
+            for (_, data) in &packets {
+                link.enqueue(now, LpHeader::default(), data.clone()).expect("there is room");
+            }
+            while let Some(frame) = link.take_frame() {
+                std::hint::black_box(frame);
+            }
+        }
+        rounds.push(start.elapsed().as_secs_f64() * 1e9 / exchanges as f64);
+    }
+    rounds.sort_unstable_by(f64::total_cmp);
+    let held = link.counters().interests_held as f64 / (ROUNDS * exchanges) as f64;
+    println!("{:.1} ns an exchange (median of {ROUNDS}), {held:.2} held", rounds[rounds.len() / 2]);
+}
