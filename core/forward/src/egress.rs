@@ -1,6 +1,6 @@
 //! Packets on their way out: headers, counters, the outbox.
 
-use weir_base::{FaceId, HashKey, Packet};
+use weir_base::{FaceId, HashKey, Instant, Packet};
 use weir_wire::{InterestView, LpHeader, NackReason, PitToken};
 
 use crate::io::{OutPacket, Outbox};
@@ -96,10 +96,11 @@ impl Sender {
         out.packets.push(OutPacket { face: to.0, header, packet: interest });
     }
 
-    /// A Nack to every downstream that can take one; their records go. Beyond [`NACKS_MAX`] they go
-    /// in silence: each may need a copy of the Interest.
+    /// A Nack to every downstream that can take one and still waits; their records go. Beyond
+    /// [`NACKS_MAX`] they go in silence: each may need a copy of the Interest.
     pub(crate) fn nack_all(
         &self,
+        now: Instant,
         entry: &mut PitEntry,
         reason: NackReason,
         faces: &mut FaceTable,
@@ -109,6 +110,9 @@ impl Sender {
         let mut nacks = 0;
         while let Some(record) = entry.in_records.remove(|_| true) {
             faces.end_wait(record.face_slot, record.face);
+            if record.expiry <= now {
+                continue;
+            }
             nacks += 1;
             if nacks <= NACKS_MAX
                 && faces.find(record.face).is_some_and(|face| face.is_point_to_point())

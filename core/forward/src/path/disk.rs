@@ -324,7 +324,7 @@ impl Router {
         }
         let is_refused = entry.out_records.iter().any(|record| record.nacked.is_some());
         if let (true, NackVerdict::AllRefused(reason)) = (is_refused, judge_nacks(now, entry)) {
-            self.sender.nack_all(entry, reason, &mut self.faces, &mut self.stats, out);
+            self.sender.nack_all(now, entry, reason, &mut self.faces, &mut self.stats, out);
             return self.finish_unsatisfied(now, index);
         }
         let packet = entry.interest.clone();
@@ -334,7 +334,7 @@ impl Router {
             // There is a way to it, only not now.
             let entry = self.pit.entry_mut(index);
             let reason = NackReason::Congestion;
-            self.sender.nack_all(entry, reason, &mut self.faces, &mut self.stats, out);
+            self.sender.nack_all(now, entry, reason, &mut self.faces, &mut self.stats, out);
             return self.finish_unsatisfied(now, index);
         }
         self.forward(now, index, origin, None, &interest, out);

@@ -12,7 +12,7 @@ use crate::shard::Echo;
 use crate::stats::DropReason;
 use crate::strategy::nacks::{NackVerdict, judge_nacks};
 use crate::table::measurements::{Flight, FlightEnd};
-use crate::table::pit::{AwaitedSource, PitKey};
+use crate::table::pit::{AwaitedSource, InRecord, PitKey};
 
 impl Router {
     /// **PIT entry and out-record of that nonce -> what the other upstreams say** -> egress.
@@ -51,12 +51,13 @@ impl Router {
             NackVerdict::AllRefused(_) if self.is_back_at_store(now, index, interest, hashes) => {}
             NackVerdict::AllRefused(reason) => {
                 let entry = self.pit.entry_mut(index);
-                self.sender.nack_all(entry, reason, &mut self.faces, &mut self.stats, out);
+                self.sender.nack_all(now, entry, reason, &mut self.faces, &mut self.stats, out);
                 self.finish_unsatisfied(now, index);
             }
             NackVerdict::OnlyDownstreamLeft(face, reason) => {
                 let entry = self.pit.entry_mut(index);
-                if let Some(record) = entry.in_records.remove(|record| record.face == face) {
+                let waits = |record: &InRecord| record.face == face && record.expiry > now;
+                if let Some(record) = entry.in_records.remove(waits) {
                     self.faces.end_wait(record.face_slot, record.face);
                     let interest = with_nonce(entry, record.nonce);
                     let to = (face, record.pit_token);

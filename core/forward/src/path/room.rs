@@ -178,7 +178,7 @@ impl Router {
             self.stats.displaced += 1;
             let entry = self.pit.entry_mut(index);
             let reason = NackReason::Congestion;
-            self.sender.nack_all(entry, reason, &mut self.faces, &mut self.stats, out);
+            self.sender.nack_all(now, entry, reason, &mut self.faces, &mut self.stats, out);
             self.finish_unsatisfied(now, index);
         }
         true

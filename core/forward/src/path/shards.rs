@@ -323,7 +323,7 @@ impl Router {
         self.stats.drop_packet(DropReason::DiskBusy);
         let entry = self.pit.entry_mut(index);
         let reason = NackReason::Congestion;
-        self.sender.nack_all(entry, reason, &mut self.faces, &mut self.stats, out);
+        self.sender.nack_all(now, entry, reason, &mut self.faces, &mut self.stats, out);
         self.finish_unsatisfied(now, index);
     }
 

@@ -151,6 +151,7 @@ impl Context<'_> {
     /// Answers every downstream with a Nack and ends the entry.
     pub(crate) fn reject(&mut self, reason: NackReason) {
         self.sender.nack_all(
+            self.now,
             self.pit.entry_mut(self.entry),
             reason,
             self.faces,

@@ -79,6 +79,20 @@ fn nacks_come_down_when_all_upstreams_refused() {
     assert_eq!(bed.router.stats().pit_entries, 0);
 }
 
+/// Regression (seed 271 of the random networks): a downstream whose Interest had expired, while
+/// another's kept the entry, got the Nack of an Interest that it had forgotten.
+#[test]
+fn a_nack_does_not_go_to_whom_it_comes_too_late_for() {
+    let mut bed = Bed::new();
+    bed.route("/a", &[(U, 0)]);
+    let asked = bed.ask(LOCAL, &Ask::new("/a", 1)).remove(0).packet;
+    bed.ask(LOCAL2, &Ask { lifetime_ms: 100, ..Ask::new("/a", 2) });
+    bed.pass_ms(150);
+    let out = bed.nack(U, NackReason::NoRoute, &asked);
+    assert_eq!(sent(&out), vec![(LOCAL, PacketKind::Nack)]);
+    assert_eq!(bed.router.stats().pit_entries, 0);
+}
+
 #[test]
 fn a_nack_goes_to_the_upstream_that_waits_on_us() {
     let mut bed = Bed::new();
