@@ -156,11 +156,11 @@ impl Row {
                     pairs.map(|(name, value)| format!("{name}={value}")).collect();
                 self.detail = Some(pairs.join(" "));
             }
-            EventKind::LinkSample { link, frames, bytes, dropped } => {
+            EventKind::LinkSample { link, frames, bytes, dropped, waiting_bytes } => {
                 self.event = "link-sample";
                 self.segment = Some(i64::from(*link));
                 self.value = Some(*bytes as f64);
-                self.detail = Some(format!("frames={frames} dropped={dropped}"));
+                self.detail = Some(format!("frames={frames} dropped={dropped} waiting={waiting_bytes}"));
             }
             EventKind::FaultChanged { fault, begins } => {
                 self.event = "fault";

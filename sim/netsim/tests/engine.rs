@@ -230,7 +230,9 @@ fn a_link_that_is_cut_never_takes_a_count_back() {
     let (_, events) = run(&plan);
     let mut last = BTreeMap::new();
     for event in &events {
-        let EventKind::LinkSample { link, frames, bytes, dropped } = event.kind else { continue };
+        let EventKind::LinkSample { link, frames, bytes, dropped, .. } = event.kind else {
+            continue;
+        };
         let now = [frames, bytes, dropped];
         let before: [u64; 3] = last.insert((event.node, link), now).unwrap_or_default();
         assert!(before.iter().zip(now).all(|(before, now)| *before <= now), "{event:?}");

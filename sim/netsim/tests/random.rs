@@ -33,7 +33,7 @@ impl Observer for Counters {
             assert!(before.iter().zip(now).all(|(before, now)| before <= now), "{event:?}");
         };
         match &event.kind {
-            EventKind::LinkSample { link, frames, bytes, dropped } => {
+            EventKind::LinkSample { link, frames, bytes, dropped, .. } => {
                 let now = [*frames, *bytes, *dropped];
                 let before = self.links.insert((event.node, *link), now);
                 grows(&before.unwrap_or_default(), &now);

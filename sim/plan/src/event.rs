@@ -136,6 +136,9 @@ pub enum EventKind {
         bytes: u64,
         /// Frames that were dropped, for whatever reason.
         dropped: u64,
+        /// Octets that wait to be sent, at the sender's face and before the link; the simulator
+        /// alone knows them.
+        waiting_bytes: u64,
     },
     /// Something went wrong as planned, or ended to.
     FaultChanged {
@@ -184,8 +187,8 @@ impl EventKind {
             Self::RouterSample(ref sample) => {
                 sample.numbers_of_all().for_each(|number| mix(&[number]));
             }
-            Self::LinkSample { link, frames, bytes, dropped } => {
-                mix(&[13, link.into(), frames, bytes, dropped]);
+            Self::LinkSample { link, frames, bytes, dropped, waiting_bytes } => {
+                mix(&[13, link.into(), frames, bytes, dropped, waiting_bytes]);
             }
             Self::FaultChanged { fault, begins } => mix(&[14, fault.into(), begins.into()]),
         }

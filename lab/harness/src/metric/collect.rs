@@ -7,6 +7,7 @@ use weir_plan::event::{Event, EventKind, Observer, Queue, RouterSample};
 use weir_plan::{Plan, Role};
 
 use super::settle::{self, Settled, WarmUp};
+use super::shares::Shares;
 use super::{Histogram, Kind, Measure, Metric, Statistic};
 
 /// Places of a distribution that are recorded.
@@ -41,6 +42,8 @@ pub struct Collector {
     disk_reads: Vec<u32>,
     /// The last sample of each sender and link, and when it was.
     links: BTreeMap<(u32, u32), (u64, Carried)>,
+    /// What each sender's link can carry; those with a rate alone.
+    capacities: BTreeMap<(u32, u32), Capacity>,
     /// What each consumer had received by each of its links at the last sample, and when it was.
     paths: BTreeMap<(u32, u32), (u64, u64)>,
     /// For each consumer which producer's names it asks for.
@@ -59,6 +62,15 @@ struct Carried {
     bytes: u64,
     frames: u64,
     dropped: u64,
+    waiting_bytes: u64,
+}
+
+/// What a link can carry.
+#[derive(Clone, Copy)]
+struct Capacity {
+    rate_bps: f64,
+    /// Octets on their way there and back at that rate.
+    bdp_bytes: f64,
 }
 
 /// How an object spreads over consumers.
@@ -76,6 +88,8 @@ struct Meter {
     whole: Sum,
     nodes: BTreeMap<u32, Sum>,
     bins: Vec<Sum>,
+    /// For measures of what consumers get beside each other.
+    shares: Option<Shares>,
 }
 
 #[derive(Clone, Default)]
@@ -145,7 +159,7 @@ impl Sum {
             // Processor time was not counted: the simulator does where a router has a `cpu` stage.
             Kind::Ratio if metric.measure == Measure::CpuLoad && self.amount == 0.0 => return None,
             Kind::Ratio if self.of > 0.0 => self.amount / self.of,
-            Kind::Ratio => return None,
+            Kind::Ratio | Kind::Fairness | Kind::Convergence => return None,
         };
         Some(value * metric.measure.scale())
     }
@@ -179,6 +193,12 @@ impl Collector {
             whole: Sum::default(),
             nodes: BTreeMap::new(),
             bins: vec![Sum::default(); if metric.over_time { bins } else { 0 }],
+            shares: match metric.measure.kind() {
+                Kind::Fairness | Kind::Convergence => {
+                    Some(Shares::new(&consumers(plan, at.as_deref()), bins, bin_ns))
+                }
+                _ => None,
+            },
         };
         let mut prefixes: BTreeMap<&str, usize> = BTreeMap::new();
         let content = plan.nodes.iter().map(|node| {
@@ -193,6 +213,7 @@ impl Collector {
             routers: vec![(0, RouterSample::default()); plan.nodes.len()],
             disk_reads: vec![0; plan.nodes.len()],
             links: BTreeMap::new(),
+            capacities: capacities(plan),
             paths: BTreeMap::new(),
             spreads: BTreeMap::new(),
             duration_ns: plan.duration_ns,
@@ -311,6 +332,14 @@ impl Collector {
         let frames = grown(now.frames, before.frames);
         let dropped = grown(now.dropped, before.dropped);
         self.spread(Measure::LinkThroughput, over, node, (bits, 0.0));
+        if let Some(&Capacity { rate_bps, bdp_bytes }) = self.capacities.get(&(node, link)) {
+            let seconds = over.length_ns() as f64 / 1e9;
+            self.spread(Measure::LinkLoad, over, node, (bits, rate_bps * seconds));
+            let waiting = now.waiting_bytes as f64 / bdp_bytes;
+            if bdp_bytes > 0.0 {
+                self.sample(Measure::LinkQueue, at_ns, node, waiting);
+            }
+        }
         self.spread(Measure::LinkLoss, over, node, (dropped, frames + dropped));
     }
 
@@ -350,7 +379,12 @@ impl Collector {
         for meter in &self.meters {
             let metric = &meter.metric;
             let id = metric.id.clone();
-            measured.values.insert(id.clone(), meter.whole.value(metric, time_s));
+            let value = match (metric.measure.kind(), &meter.shares) {
+                (Kind::Fairness, Some(shares)) => shares.fairness(self.warm_up_ns),
+                (Kind::Convergence, Some(shares)) => shares.convergence_s(),
+                _ => meter.whole.value(metric, time_s),
+            };
+            measured.values.insert(id.clone(), value);
             if metric.per_node {
                 let nodes = meter.nodes.iter().map(|(node, sum)| {
                     (self.names[*node as usize].clone(), sum.value(metric, time_s))
@@ -454,6 +488,30 @@ impl Meter {
     }
 }
 
+/// What the links of a plan that have a rate can carry, by sender and link.
+fn capacities(plan: &Plan) -> BTreeMap<(u32, u32), Capacity> {
+    let ways = plan.links.iter().enumerate().flat_map(|(at, link)| {
+        let round_trip_ns = (link.a_to_b.delay_ns + link.b_to_a.delay_ns) as f64;
+        [(link.a, &link.a_to_b), (link.b, &link.b_to_a)].into_iter().filter_map(move |(from, way)| {
+            let rate_bps = way.rate_bps? as f64;
+            let bdp_bytes = rate_bps * round_trip_ns / 8e9;
+            Some(((from as u32, at as u32), Capacity { rate_bps, bdp_bytes }))
+        })
+    });
+    ways.collect()
+}
+
+/// The consumers among the nodes `at`, or all, and when they start.
+fn consumers(plan: &Plan, at: Option<&[usize]>) -> Vec<(u32, u64)> {
+    let is_in = |node: usize| at.is_none_or(|at| at.contains(&node));
+    let nodes = plan.nodes.iter().enumerate().filter(|(node, _)| is_in(*node));
+    let consumers = nodes.filter_map(|(node, plan)| match &plan.role {
+        Role::Consumer(consumer) => Some((node as u32, consumer.start_ns)),
+        _ => None,
+    });
+    consumers.collect()
+}
+
 impl Measure {
     /// Whether what comes after the end of the run counts: answers to what was asked before.
     const fn counts_late(self) -> bool {
@@ -485,6 +543,7 @@ impl Observer for Collector {
             }
             EventKind::DataReceived { content_bytes, packet_bytes, rtt_ns, is_marked, .. } => {
                 self.amount(M::Goodput, t, node, f64::from(*content_bytes) * 8.0);
+                self.received(t, node, f64::from(*content_bytes));
                 self.amount(M::Throughput, t, node, f64::from(*packet_bytes) * 8.0);
                 self.amount(M::DataRate, t, node, 1.0);
                 self.share(M::Loss, t, node, 0.0, 1.0);
@@ -528,9 +587,8 @@ impl Observer for Collector {
                 self.queue(measure, *queue, t, node, Count::Amount { amount: 1.0, of: 0.0 });
             }
             EventKind::RouterSample(sample) => self.router(t, node, sample),
-            EventKind::LinkSample { link, frames, bytes, dropped } => {
-                let (bytes, frames, dropped) = (*bytes, *frames, *dropped);
-                self.link(t, node, *link, Carried { bytes, frames, dropped });
+            &EventKind::LinkSample { link, frames, bytes, dropped, waiting_bytes } => {
+                self.link(t, node, link, Carried { bytes, frames, dropped, waiting_bytes });
             }
             _ => {}
         }
@@ -566,6 +624,12 @@ impl Collector {
                 Measure::PathGoodput => meter.spread(over, node, (bits, 0.0), range),
                 _ => {}
             }
+        }
+    }
+
+    fn received(&mut self, at_ns: u64, node: u32, content_bytes: f64) {
+        for shares in self.meters.iter_mut().filter_map(|meter| meter.shares.as_mut()) {
+            shares.add(at_ns, node, content_bytes);
         }
     }
 

@@ -8,6 +8,7 @@
 mod collect;
 mod histogram;
 mod settle;
+mod shares;
 #[cfg(test)]
 mod tests;
 
@@ -229,6 +230,17 @@ measures! {
     LinkThroughput = "link-throughput", "Throughput of links", "bit/s";
     /// Frames that links dropped, of those handed to them.
     LinkLoss = "link-loss", "Frames lost", "%";
+    /// Octets that links with a rate carried, of what they could; `node` is the sender.
+    LinkLoad = "link-load", "Load of the link", "%";
+    /// Samples of the octets that wait before links with a rate, in parts of the octets that are on
+    /// their way there and back at that rate (bandwidth-delay product).
+    LinkQueue = "link-queue", "Queue, of the bandwidth-delay product", "%";
+    /// Jain's index of the octets of content that consumers received: 1 is fair, one over their
+    /// number is the least.
+    Fairness = "fairness", "Jain's index", "";
+    /// Time from the start of the last consumer until each of them has had, over ten sampling
+    /// periods, four fifths of what it gets in the mean of the second half of the run.
+    ConvergenceTime = "convergence-time", "Time to converge", "s";
 }
 
 /// How numbers of a measure come about.
@@ -244,6 +256,10 @@ pub enum Kind {
     Ratio,
     /// Amounts over the time from the first to the last of them.
     Span,
+    /// Jain's index of the amounts of nodes.
+    Fairness,
+    /// When the rates of all nodes are what they stay at.
+    Convergence,
 }
 
 impl Measure {
@@ -263,7 +279,10 @@ impl Measure {
             | Self::DiskQueue
             | Self::DeliveryTime
             | Self::EgressQueue
+            | Self::LinkQueue
             | Self::PitEntries => Kind::Samples,
+            Self::Fairness => Kind::Fairness,
+            Self::ConvergenceTime => Kind::Convergence,
             Self::DeliveryRate => Kind::Span,
             Self::ObjectsCompleted | Self::ObjectsFailed | Self::Timeouts => Kind::Total,
             Self::Loss
@@ -276,6 +295,7 @@ impl Measure {
             | Self::OutPerCpu
             | Self::DiskReadTime
             | Self::FilterFalsePositives
+            | Self::LinkLoad
             | Self::LinkLoss => Kind::Ratio,
             _ => Kind::Rate,
         }
@@ -295,6 +315,8 @@ impl Measure {
                     | Self::DiskQueue
                     | Self::LinkThroughput
                     | Self::LinkLoss
+                    | Self::LinkLoad
+                    | Self::LinkQueue
             )
     }
 
@@ -367,7 +389,14 @@ impl Measure {
             Arm::Real => {
                 !self.is_of_queue()
                     && !self.is_of_path()
-                    && !matches!(self, Self::LinkThroughput | Self::LinkLoss | Self::EgressQueue)
+                    && !matches!(
+                        self,
+                        Self::LinkThroughput
+                            | Self::LinkLoss
+                            | Self::LinkLoad
+                            | Self::LinkQueue
+                            | Self::EgressQueue
+                    )
             }
         }
     }

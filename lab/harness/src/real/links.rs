@@ -110,6 +110,7 @@ pub(super) fn samples(
             frames: direction.sent_frames,
             bytes: direction.sent_bytes,
             dropped: direction.dropped_frames() + direction.dropped_socket,
+            waiting_bytes: 0,
         },
     };
     [event(plan.a, &stats.a_to_b), event(plan.b, &stats.b_to_a)]

@@ -20,6 +20,7 @@ pub(super) struct LinkTable {
     loss: Option<LossText>,
     reorder: Option<Reorder>,
     queue: Option<Size>,
+    queue_bdp: Option<f64>,
     queue_packets: Option<NonZeroU32>,
     overhead: Option<Size>,
     cost: Option<NonZeroU32>,
@@ -88,6 +89,28 @@ fn mtu<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
     Err(serde::de::Error::custom(format!("{size} cannot be; write 64B to 65507B")))
 }
 
+/// Datagrams that a queue told in bandwidth-delay products has room for at least.
+const QUEUE_DATAGRAMS_MIN: u64 = 4;
+
+/// A queue of so many `products` of a link's rate and its delay there and back, in octets.
+fn queue_bytes(
+    products: f64,
+    config: &LinkConfig,
+    mtu: usize,
+    table: &LinkTable,
+) -> Result<u64, &'static str> {
+    if !(products > 0.0 && products <= 1_000.0) {
+        return Err("`queue_bdp` must be above 0, and 1000 at most");
+    }
+    if table.queue.is_some() {
+        return Err("a queue has one bound in octets; leave `queue` or `queue_bdp` out");
+    }
+    let rate_bps = config.rate_bps.ok_or("`queue_bdp` is of a rate; give the link a `rate`")?;
+    let round_trip_s = 2.0 * config.delay_ns as f64 / 1e9;
+    let bytes = (products * rate_bps as f64 * round_trip_s / 8.0) as u64;
+    Ok(bytes.max(QUEUE_DATAGRAMS_MIN * table.mtu.unwrap_or(mtu) as u64))
+}
+
 /// What links are like.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LinkSettings {
@@ -134,6 +157,10 @@ impl LinkSettings {
         config.queue_bytes_max = table.queue.map_or(config.queue_bytes_max, |queue| queue.bytes);
         config.queue_packets_max =
             table.queue_packets.map_or(config.queue_packets_max, NonZeroU32::get);
+        if let Some(products) = table.queue_bdp {
+            config.queue_bytes_max = queue_bytes(products, config, self.mtu, table)?;
+            config.queue_packets_max = table.queue_packets.map_or(u32::MAX, NonZeroU32::get);
+        }
         if let Some(overhead) = table.overhead {
             config.overhead_bytes = u32::try_from(overhead.bytes)
                 .map_err(|_| "`overhead` is too large; write octets of a frame's headers")?;

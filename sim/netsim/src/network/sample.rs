@@ -64,12 +64,14 @@ impl Network {
         let node = end.node;
         let link = end_index / 2;
         let packets = end.model.queue_packets(now);
+        let waiting_bytes = end.link.queue_bytes() + end.model.queue_bytes(now);
         let stats = end.model.stats();
         let sample = EventKind::LinkSample {
             link,
             frames: stats.delivered_frames,
             bytes: stats.delivered_bytes,
             dropped: stats.dropped_frames(),
+            waiting_bytes,
         };
         self.emit(node, EventKind::QueueLength { queue: Queue::Link(link), packets }, observer);
         self.emit(node, sample, observer);
