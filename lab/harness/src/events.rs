@@ -160,7 +160,8 @@ impl Row {
                 self.event = "link-sample";
                 self.segment = Some(i64::from(*link));
                 self.value = Some(*bytes as f64);
-                self.detail = Some(format!("frames={frames} dropped={dropped} waiting={waiting_bytes}"));
+                self.detail =
+                    Some(format!("frames={frames} dropped={dropped} waiting={waiting_bytes}"));
             }
             EventKind::FaultChanged { fault, begins } => {
                 self.event = "fault";

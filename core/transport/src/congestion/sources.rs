@@ -161,11 +161,15 @@ impl Sources {
         })
     }
 
-    /// The last round trip of the source that is late by most, and by how much, in nanoseconds.
-    pub(super) fn late_ns(&self) -> (f64, f64) {
-        let late = self.all.iter().flatten().filter(|source| source.late >= LATE_ANSWERS);
-        let late = late.map(|source| (source.front_ns, source.front_ns - source.base_ns));
-        late.max_by(|one, other| one.1.total_cmp(&other.1)).unwrap_or_default()
+    /// Whether the last answers of some source were all late.
+    pub(super) fn are_late(&self) -> bool {
+        self.all.iter().flatten().any(|source| source.late >= LATE_ANSWERS)
+    }
+
+    /// The base of the nearest source that has answered lately, in nanoseconds.
+    pub(super) fn nearest_ns(&self) -> f64 {
+        let bases = self.all.iter().flatten().filter(|source| source.idle_rounds == 0);
+        bases.map(|source| source.base_ns).fold(f64::INFINITY, f64::min)
     }
 
     /// What the last round had is without a queue.
@@ -251,7 +255,6 @@ mod tests {
         assert!(!sources.add(8, 101.0 * MS, 1));
         assert!((9..16).all(|order| !late(&mut sources, order)));
         assert!(late(&mut sources, 16));
-        assert_eq!(sources.late_ns(), (110.0 * MS, 10.0 * MS));
     }
 
     #[test]

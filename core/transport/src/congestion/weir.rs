@@ -25,42 +25,54 @@ const QUEUE_MIN_NS: f64 = 0.25 * NS_PER_MS as f64;
 /// Rounds in which the rate does not grow by a quarter that end startup (BBR).
 const FULL_ROUNDS: u32 = 3;
 const FULL_GROWTH: f64 = 1.25;
-/// The step of growth where there has been no queue for two rounds, as a part of the window.
-const STEP_PARTS: f64 = 8.0;
-/// A mark that is a whole signal costs this part of the window at least, however few there are.
+/// Packets whose distances tell the rate of a bottleneck, and the part of a round trip that they
+/// are taken over at least: threads hand them over in batches.
+const RATE_PACKETS: u32 = 16;
+const RATE_PARTS: f64 = 4.0;
+/// The step of growth where there is no queue, as a part of the window.
+const STEP_PARTS: f64 = 16.0;
+/// A queue is deep that is so many times what it should be, and this part of the round trip, or a
+/// larger part of that.
+const DEEP_TARGETS: f64 = 4.0;
+const DEEP_PARTS: f64 = 16.0;
+const DEEPEST_PARTS: f64 = 4.0;
+/// Rounds after a decrease that tell little of the window: the gap has to fill.
+const REFILL_ROUNDS: u32 = 2;
+/// A queue that is so many times what it should be, for so many rounds, is not ours.
+const SQUEEZED: f64 = 1.1;
+const SQUEEZED_ROUNDS: u32 = 12;
+/// What of the content on the way is left for a round, so that the queue is seen to vanish, and
+/// other flows see the path without it.
+const DRAIN_FACTOR: f64 = 0.75;
+/// A queue of which more than this is left by then is not ours. It is no queue at all if it changes
+/// by less than this part.
+const HELPED: f64 = 0.4;
+const STEADY: f64 = 0.01;
+/// Rounds after which a queue that is not ours is taken for that of flows that fill it: others of
+/// our kind drain it by then.
+const VAIN_ROUNDS: u32 = 4;
+/// Rounds of competing with flows that fill the queue, until it is tried again without. A path does
+/// not become longer twice in this time.
+const RIVAL_ROUNDS: u64 = 64;
+/// How often the window shrinks for a round, whether there is a queue or not.
+const DRAIN_INTERVAL_NS: u64 = 10 * NS_PER_S;
+const DRAIN_ROUNDS: u64 = 64;
+/// A mark that is a whole signal costs all of the queue, but not more than this part of the window.
 const MARK_PARTS: f64 = 8.0;
 /// Losses up to this part of what was asked for are not taken for congestion, which shows in the
-/// delay; of so many Interests at least.
+/// delay.
 const LOSS_SHARE_MAX: f64 = 1.0 / 50.0;
-const LOSS_OF: u32 = 100;
-/// What more of them leave of the window (as in `cubic`), and of the queue that is kept.
-const LOSS_FACTOR: f64 = 0.7;
+const LOSS_OF: u32 = 400;
+/// What more of them leave of the queue that is kept, and a refusal of the window (as in `cubic`).
 const LOSS_QUEUE_FACTOR: f64 = 0.5;
+const LOSS_FACTOR: f64 = 0.7;
 /// By which part the queue that is kept grows again each round.
 const QUEUE_GROWTH: f64 = 1.0 / 64.0;
 /// What a decrease leaves at least.
 const DECREASE_MAX: f64 = 0.25;
-/// A smaller window has not helped if more of the delay than this is left, and has cost something
-/// if less of the rate; the path has become longer if nearly all of the delay is left.
-const HELPED: f64 = 0.4;
-const COST: f64 = 0.9;
-/// The same where content comes from several distances: which of it is asked for varies.
-const COST_OF_SEVERAL: f64 = 0.75;
-const LONGER: f64 = 0.98;
-/// A window below the first shrinks to this part of it at the end of startup, which shows whether
-/// the queue is its own.
-const TRIED_WINDOW: f64 = 32.0;
-const TRIED_FACTOR: f64 = 0.75;
-/// Rounds of competing with flows that fill the queue, until it is tried again without.
-const RIVAL_ROUNDS: u64 = 64;
-/// How often the window shrinks for a round so that others see the path without our queue, and to
-/// what part.
-const DRAIN_INTERVAL_NS: u64 = 10 * NS_PER_S;
-const DRAIN_ROUNDS: u64 = 64;
-const DRAIN_FACTOR: f64 = 0.875;
 /// How much faster than the window alone Interests may leave: in startup, and after it.
 const PACE_STARTUP: f64 = 2.0;
-const PACE: f64 = 1.25;
+const PACE: f64 = 1.05;
 /// Shorter round trips are not paced: drivers' timers are not as fine.
 const PACED_RTT_NS: f64 = 2.0 * NS_PER_MS as f64;
 
@@ -76,26 +88,51 @@ struct Tally {
     is_limited: bool,
 }
 
-/// A decrease because of a queue, until it is known whether it helped.
+/// What the window does.
+#[derive(Clone, Debug)]
+enum Phase {
+    /// It doubles in each round. The rate of the best one, and how many were no better.
+    Startup { rate: f64, full_rounds: u32 },
+    /// It stays, while answers that come late tell the rate of the bottleneck.
+    Measure { began: Instant, answers: u32, packets: u32 },
+    /// It is low for a round, so that the queue vanishes. The window to go on with.
+    Drain { window: f64 },
+    /// It keeps a short queue.
+    Steady,
+    /// Others fill the queue, and it competes until a round.
+    Rival { cubic: Cubic, until: u64 },
+}
+
+/// A decrease because of a deep queue, until it is known whether it helped.
 #[derive(Copy, Clone, Debug)]
 struct Cut {
-    /// The window before, and what it brought: Interests a nanosecond, and the mean delay.
+    /// The window before, and what it brought, in Interests a nanosecond.
     window: f64,
     rate: f64,
+    /// The mean delay before, and lately.
     queueing_ns: f64,
+    last_ns: f64,
+    /// Rounds in which it was still there.
+    vain_rounds: u32,
+    /// It came slowly, as no longer path does.
+    is_slow: bool,
 }
 
 impl Cut {
-    fn of(window: f64, round: &RoundTrips) -> Self {
-        Self { window, rate: window / round.rtt_ns, queueing_ns: round.queueing_ns }
+    fn new(window: f64, rate: f64, queueing_ns: f64, is_slow: bool) -> Self {
+        Self { window, rate, queueing_ns, last_ns: queueing_ns, vain_rounds: 0, is_slow }
     }
+}
 
-    /// Whether `window` has cost rate and left a queue. A queue of ours would have kept the rate up
-    /// until it was gone.
-    fn is_vain(&self, window: f64, round: &RoundTrips) -> bool {
-        let cost = if round.sources > 1 { COST_OF_SEVERAL } else { COST };
-        round.queueing_ns > HELPED * self.queueing_ns && window / round.rtt_ns < cost * self.rate
-    }
+/// What a round had.
+#[derive(Copy, Clone, Debug)]
+struct Round {
+    trips: RoundTrips,
+    /// Interests answered, a nanosecond.
+    rate: f64,
+    /// Interests of ours that waited at the bottleneck, and that may.
+    queue: f64,
+    target: f64,
 }
 
 /// Keeps a short queue by the delay of answers, each held against the shortest of its own
@@ -105,6 +142,7 @@ impl Cut {
 pub(crate) struct Weir {
     window: f64,
     window_max: f64,
+    phase: Phase,
     sources: Sources,
     tally: Tally,
     round_began: Option<Instant>,
@@ -115,41 +153,29 @@ pub(crate) struct Weir {
     answered_at: Instant,
     /// The place that the next Interest takes.
     next_order: u64,
-    /// Only answers to Interests from this place on tell of the present window.
-    settles: Option<u64>,
-    startup: Option<Startup>,
+    /// Only answers to Interests from this place on tell of the present window, which is set since
+    /// then.
+    settles: Option<(u64, Instant)>,
+    /// Rounds since it was set last.
+    fresh_rounds: u32,
     /// Rounds in a row without a queue.
     empty_rounds: u32,
     cut: Option<Cut>,
-    /// In place of all this while others fill the queue, until a round.
-    rival: Option<(Cubic, u64)>,
-    /// Rounds since the last decrease.
-    fresh_rounds: u32,
-    /// The window to come back to after a drain.
-    drained: Option<f64>,
+    /// Interests a nanosecond in the last round with no more of a queue than there should be.
+    calm_rate: f64,
+    /// Rounds in a row with too long a queue.
+    squeezed_rounds: u32,
+    /// Until this round a delay that stays is not taken for a longer path again.
+    rebased_until: u64,
     drain_at: Option<(Instant, u64)>,
-    pacing_bps: Option<u64>,
+    /// Bits that come for an Interest, and what a round trip takes without a queue, in the mean.
+    interest_bits: f64,
+    base_ns: f64,
     /// Answers since losses were judged last, and how many were lost before.
     judged: u32,
     lost: u64,
     /// A longer queue than this is lost, in Interests.
     queue_max: f64,
-}
-
-#[derive(Copy, Clone, Debug, Default)]
-struct Startup {
-    rate: f64,
-    full_rounds: u32,
-}
-
-impl Startup {
-    /// Whether the rate has stopped growing.
-    fn is_full(&mut self, rate: f64) -> bool {
-        let is_grown = rate >= FULL_GROWTH * self.rate;
-        self.rate = self.rate.max(rate);
-        self.full_rounds = if is_grown { 0 } else { self.full_rounds + 1 };
-        self.full_rounds >= FULL_ROUNDS
-    }
 }
 
 impl Weir {
@@ -158,14 +184,14 @@ impl Weir {
     /// one bottleneck, who all see the same delay, come to equal shares; the mean is far below what
     /// a router marks for.
     fn queue_target(&self, rate: f64, packets: f64) -> f64 {
-        let root = ((self.window * packets * 256.0) as u64).isqrt() as f64 / 16.0;
+        let root = root(self.window * packets);
         let target = (root / 2.0).max(QUEUE_MIN_PACKETS).max(rate * packets * QUEUE_MIN_NS);
         (target / packets).max(1.0).min(self.queue_max)
     }
 
     /// What is on the way was sent under another window.
     fn settle(&mut self) {
-        self.settles = Some(self.next_order);
+        self.settles = Some((self.next_order, self.answered_at));
         self.fresh_rounds = 0;
     }
 
@@ -173,24 +199,19 @@ impl Weir {
         self.window = window.clamp(WINDOW_MIN.min(self.window_max), self.window_max);
     }
 
-    fn end_startup(&mut self) {
-        self.startup = None;
-        self.empty_rounds = 0;
+    /// Another window, of which only answers to come tell.
+    fn turn(&mut self, phase: Phase, window: f64) {
+        self.phase = phase;
+        (self.empty_rounds, self.squeezed_rounds) = (0, 0);
+        self.set_window(window);
         self.settle();
-        self.set_window(self.window / 2.0);
     }
 
-    /// Startup has met a queue, in a round that has lasted so long. The window has doubled since
-    /// the Interests left that tell of it.
-    fn meet_queue(&mut self, elapsed_ns: u64) {
-        let (rtt_ns, queueing_ns) = self.sources.late_ns();
-        let window = self.window / 2.0;
-        let rate = f64::from(self.tally.answers) / elapsed_ns.max(1) as f64;
-        self.end_startup();
-        self.cut = Some(Cut { window, rate: rate.min(window / rtt_ns), queueing_ns });
-        if window < TRIED_WINDOW {
-            self.set_window(window * TRIED_FACTOR);
-        }
+    /// A round with less than `filled`, what the path holds without a queue; then `window`.
+    fn drain(&mut self, filled: f64, window: f64) {
+        let least = DECREASE_MAX * self.window;
+        let drained = (DRAIN_FACTOR * filled).clamp(least, self.window.max(least));
+        self.turn(Phase::Drain { window: window.max(least) }, drained);
     }
 
     fn begin_round(&mut self, sample: &Sample) {
@@ -200,64 +221,125 @@ impl Weir {
         self.round_end = sample.next_order;
     }
 
+    /// Answers begin to tell of the present window. Those before told of the last one to its end.
+    fn begin_settled(&mut self, sample: &Sample) {
+        self.settles = None;
+        if let (Some(cut), Some(round)) = (&mut self.cut, self.sources.end_round())
+            && cut.vain_rounds == 0
+        {
+            cut.queueing_ns = cut.queueing_ns.max(round.queueing_ns);
+            cut.last_ns = round.queueing_ns;
+        }
+        self.sources.begin_round();
+        self.begin_round(sample);
+    }
+
     fn end_round(&mut self, sample: &Sample, elapsed_ns: u64) {
-        let tally = self.tally;
         self.rounds += 1;
         self.fresh_rounds += 1;
-        let Some(round) = self.sources.end_round() else { return };
-        // The first answers of all come at once.
-        let rate = f64::from(tally.answers) / (elapsed_ns as f64).max(round.rtt_ns);
-        self.pace(&tally, &round);
+        let Some(trips) = self.sources.end_round() else { return };
+        let tally = self.tally;
+        let rate = match self.phase {
+            // A few answers tell whether there is a queue.
+            Phase::Drain { window } => window / trips.base_ns,
+            // The first answers of all come at once.
+            _ => f64::from(tally.answers) / (elapsed_ns as f64).max(trips.rtt_ns),
+        };
+        self.interest_bits = 8.0 * tally.bytes as f64 / f64::from(tally.answers);
+        self.base_ns = trips.base_ns;
         self.queue_max *= 1.0 + QUEUE_GROWTH;
         let target = self.queue_target(rate, tally.packets as f64 / f64::from(tally.answers));
-        let queue = rate * round.queueing_ns;
-        if self.rival.is_some() {
-            self.compete(sample.now, queue, &round, target);
+        let round = Round { trips, rate, queue: rate * trips.queueing_ns, target };
+        if matches!(self.phase, Phase::Rival { .. }) {
+            self.compete(sample.now, &round);
         } else if self.is_losing(sample.lost) {
-            if queue >= 1.0 {
-                self.queue_max = queue * LOSS_QUEUE_FACTOR;
-            }
-            let filled = rate * round.base_ns / self.window;
-            self.shrink(filled.clamp(DECREASE_MAX, 1.0));
-        } else if tally.marked_packets > 0 {
-            let share = tally.marked_packets as f64 / tally.packets as f64;
-            let least = if tally.has_signal { 1.0 / MARK_PARTS } else { 0.0 };
-            self.shrink(1.0 - (share / 2.0).max(least));
-        } else if let Some(window) = self.drained.take() {
-            self.set_window(window);
-            self.settle();
-        } else if let Some(startup) = &mut self.startup {
-            if startup.is_full(rate) {
-                self.end_startup();
-            }
-        } else if let Some(cut) = self.cut
-            && cut.is_vain(self.window, &round)
-        {
-            self.undo(cut, &round);
-        } else if queue > 2.0 * target {
-            self.empty_rounds = 0;
-            let cut = Cut::of(self.window, &round);
-            self.cut.get_or_insert(cut);
-            let window = (self.window - queue).min(rate * round.base_ns) + target;
-            self.set_window(window.max(DECREASE_MAX * self.window));
-            self.settle();
+            self.lose(&round);
+        } else if tally.marked_packets > 0 && self.fresh_rounds > REFILL_ROUNDS {
+            self.hear_marks(&round);
         } else {
-            self.cut = None;
-            if tally.is_limited {
-                self.approach(rate, queue, target);
-            }
-            self.drain(sample.now);
+            self.go_on(sample.now, &round);
         }
     }
 
-    fn pace(&mut self, tally: &Tally, round: &RoundTrips) {
-        let factor = if self.startup.is_some() { PACE_STARTUP } else { PACE };
-        let bits = 8.0 * tally.bytes as f64 / f64::from(tally.answers);
-        let bps = factor * self.window * bits / round.base_ns * NS_PER_S as f64;
-        self.pacing_bps = (round.base_ns >= PACED_RTT_NS).then_some(bps as u64);
+    /// After a round that had neither losses nor marks.
+    fn go_on(&mut self, now: Instant, round: &Round) {
+        match &mut self.phase {
+            Phase::Drain { window } => {
+                let window = *window;
+                if !self.is_vain(&round.trips) {
+                    self.turn(Phase::Steady, window);
+                }
+            }
+            Phase::Startup { rate: best, full_rounds } => {
+                *full_rounds = if round.rate >= FULL_GROWTH * *best { 0 } else { *full_rounds + 1 };
+                *best = best.max(round.rate);
+                if *full_rounds >= FULL_ROUNDS {
+                    self.turn(Phase::Steady, round.rate * round.trips.rtt_ns + round.target);
+                }
+            }
+            Phase::Steady => self.keep(now, round),
+            Phase::Measure { .. } | Phase::Rival { .. } => {}
+        }
     }
 
-    /// Whether more is lost than what links lose.
+    /// Keeps the queue at its target.
+    fn keep(&mut self, now: Instant, round: &Round) {
+        let &Round { trips, rate, queue, target } = round;
+        let is_squeezed = self.is_squeezed(queue / target);
+        if queue <= 2.0 * target && !is_squeezed {
+            self.cut = None;
+            self.calm_rate = rate;
+            if self.tally.is_limited && self.fresh_rounds > REFILL_ROUNDS {
+                self.approach(now, round);
+            }
+            return;
+        }
+        let filled = (rate * trips.base_ns).min(self.window - queue);
+        let parts = trips.queueing_ns / trips.base_ns;
+        let is_deep = parts > 1.0 / DEEPEST_PARTS
+            || parts > 1.0 / DEEP_PARTS && queue > DEEP_TARGETS * target;
+        if is_deep || is_squeezed {
+            let cut = Cut::new(self.window, self.calm_rate, trips.queueing_ns, is_squeezed);
+            self.cut.get_or_insert(cut);
+            self.drain(filled, filled + target);
+        } else if self.fresh_rounds > REFILL_ROUNDS {
+            self.turn(Phase::Steady, (filled + target).max(DECREASE_MAX * self.window));
+        }
+    }
+
+    /// A queue of this length is lost somewhere.
+    fn lose(&mut self, round: &Round) {
+        if round.queue >= 1.0 {
+            self.queue_max = round.queue * LOSS_QUEUE_FACTOR;
+        }
+        match self.phase {
+            Phase::Drain { window } => self.turn(Phase::Steady, window),
+            _ => {
+                let filled = round.rate * round.trips.base_ns;
+                self.shrink((filled / self.window).clamp(DECREASE_MAX, 1.0));
+            }
+        }
+    }
+
+    fn hear_marks(&mut self, round: &Round) {
+        let mut decrease = self.tally.marked_packets as f64 / self.tally.packets as f64 / 2.0;
+        if self.tally.has_signal {
+            self.queue_max = (round.queue * LOSS_QUEUE_FACTOR).max(1.0);
+            decrease = decrease.max((round.queue / self.window).min(1.0 / MARK_PARTS));
+        }
+        self.shrink(1.0 - decrease);
+    }
+
+    /// The bottleneck has a queue since a while, and sends as fast as it can.
+    fn measured(&mut self, elapsed_ns: u64, answers: u32, packets: u32) {
+        let Some(round) = self.sources.end_round() else { return };
+        let rate = f64::from(answers) / elapsed_ns as f64;
+        let filled = (rate * round.base_ns).min(self.window);
+        let target = self.queue_target(rate, f64::from(packets) / f64::from(answers));
+        self.drain(filled, filled + target);
+    }
+
+    /// Whether more is lost than what links lose: three deviations above it.
     fn is_losing(&mut self, lost: u64) -> bool {
         // It takes a round trip and more to find what was lost before the last decrease.
         if self.fresh_rounds < 2 {
@@ -267,80 +349,102 @@ impl Weir {
             // They were only late.
             (self.queue_max, self.lost) = (f64::INFINITY, lost);
         }
-        let share = (lost - self.lost) as f64 / f64::from(self.judged.max(LOSS_OF));
-        if self.judged >= LOSS_OF || share > LOSS_SHARE_MAX {
+        let expected = LOSS_SHARE_MAX * f64::from(self.judged);
+        let is_losing = (lost - self.lost) as f64 > expected + 3.0 * root(expected);
+        if self.judged >= LOSS_OF || is_losing {
             (self.judged, self.lost) = (0, lost);
         }
-        share > LOSS_SHARE_MAX
+        is_losing
     }
 
-    /// A smaller window has not shortened the queue.
-    fn undo(&mut self, cut: Cut, round: &RoundTrips) {
-        self.empty_rounds = 0;
-        self.cut = None;
-        self.settle();
-        if round.queueing_ns > LONGER * cut.queueing_ns {
-            // The bottleneck is what it was, as far as is known.
-            self.sources.rebase();
-            self.set_window(cut.window.max(cut.rate * round.rtt_ns));
-        } else {
-            self.set_window(cut.window);
-            let rival = Cubic::past_slow_start(cut.window, self.window_max);
-            self.rival = Some((rival, self.rounds + RIVAL_ROUNDS));
+    /// Whether the queue is there although there was a round without any of ours; what is done
+    /// then.
+    fn is_vain(&mut self, trips: &RoundTrips) -> bool {
+        let Some(cut) = &mut self.cut else { return false };
+        let queueing_ns = trips.queueing_ns;
+        if queueing_ns <= HELPED * cut.queueing_ns {
+            return false;
         }
+        let is_steady = (queueing_ns - cut.last_ns).abs() <= STEADY * queueing_ns;
+        cut.last_ns = queueing_ns;
+        cut.vain_rounds += 1;
+        let cut = *cut;
+        if is_steady && !cut.is_slow && self.rounds >= self.rebased_until {
+            // The path is longer, and the bottleneck what it was, as far as is known.
+            self.cut = None;
+            self.rebased_until = self.rounds + RIVAL_ROUNDS;
+            self.sources.rebase();
+            self.base_ns = trips.rtt_ns;
+            self.turn(Phase::Steady, cut.window.max(cut.rate * trips.rtt_ns));
+        } else if is_steady || cut.vain_rounds >= VAIN_ROUNDS {
+            self.cut = None;
+            let cubic = Cubic::past_slow_start(cut.window, self.window_max);
+            let until = self.rounds + RIVAL_ROUNDS;
+            self.rebased_until = until + RIVAL_ROUNDS;
+            self.turn(Phase::Rival { cubic, until }, cut.window);
+        } else {
+            self.settle();
+        }
+        true
+    }
+
+    /// Whether the queue stays too long although the window becomes smaller.
+    fn is_squeezed(&mut self, parts: f64) -> bool {
+        self.squeezed_rounds = if parts > SQUEEZED { self.squeezed_rounds + 1 } else { 0 };
+        self.squeezed_rounds >= SQUEEZED_ROUNDS
     }
 
     /// Others fill the queue.
-    fn compete(&mut self, now: Instant, queue: f64, round: &RoundTrips, target: f64) {
-        let Some((rival, until)) = &mut self.rival else { return };
+    fn compete(&mut self, now: Instant, round: &Round) {
+        let Phase::Rival { cubic, until } = &mut self.phase else { return };
         if self.tally.marked_packets > 0 {
-            rival.on_congestion(now, Congestion::Mark);
+            cubic.on_congestion(now, Congestion::Mark);
         }
-        if queue <= target {
-            self.rival = None;
-        } else if self.rounds >= *until {
+        if self.rounds >= *until {
             // Are they still there?
-            self.rival = None;
-            self.cut = Some(Cut::of(self.window, round));
-            self.set_window((self.window - queue).max(self.window / 2.0));
-            self.settle();
+            let filled = self.window - round.queue;
+            self.cut = Some(Cut::new(self.window, round.rate, round.trips.queueing_ns, true));
+            self.drain(filled, filled + round.target);
         }
     }
 
     /// Comes nearer to the queue that should be.
-    fn approach(&mut self, rate: f64, queue: f64, target: f64) {
+    fn approach(&mut self, now: Instant, round: &Round) {
+        let &Round { rate, queue, target, .. } = round;
         if queue >= target / 2.0 {
             self.empty_rounds = 0;
             self.set_window(self.window + (target - queue) / 2.0);
+            self.drain_in_time(now);
             return;
         }
         self.empty_rounds += 1;
         match self.empty_rounds {
-            1 => self.set_window(self.window + target),
-            2 => self.set_window(self.window + (self.window / STEP_PARTS).max(target)),
+            1 => self.set_window(self.window + (self.window / STEP_PARTS).max(target)),
+            // What comes now was asked for before that.
+            2 => {}
             // There is much more room than before.
-            _ => self.startup = Some(Startup { rate, ..Startup::default() }),
+            _ => self.phase = Phase::Startup { rate, full_rounds: 0 },
         }
     }
 
-    fn drain(&mut self, now: Instant) {
+    fn drain_in_time(&mut self, now: Instant) {
         let (at, round) = *self.drain_at.get_or_insert((now, self.rounds));
         if now.ns_since(at) >= DRAIN_INTERVAL_NS && self.rounds >= round + DRAIN_ROUNDS {
             self.drain_at = Some((now, self.rounds));
-            self.drained = Some(self.window);
-            self.set_window(self.window * DRAIN_FACTOR);
-            self.settle();
+            self.drain(self.window, self.window);
         }
     }
 
     /// Congestion that is none of our measuring.
     fn shrink(&mut self, factor: f64) {
-        self.startup = None;
         self.cut = None;
-        self.empty_rounds = 0;
-        self.settle();
-        self.set_window(self.window * factor);
+        self.turn(Phase::Steady, self.window * factor);
     }
+}
+
+/// The square root of a number, to a part in sixteen.
+fn root(number: f64) -> f64 {
+    ((number * 256.0) as u64).isqrt() as f64 / 16.0
 }
 
 impl Make for Weir {
@@ -350,6 +454,7 @@ impl Make for Weir {
         Self {
             window: bounds.initial_or(INITIAL_WINDOW).min(bounds.max()),
             window_max: bounds.max(),
+            phase: Phase::Startup { rate: 0.0, full_rounds: 0 },
             sources: Sources::default(),
             tally: Tally::default(),
             round_began: None,
@@ -359,17 +464,58 @@ impl Make for Weir {
             answered_at: Instant::ZERO,
             next_order: 0,
             settles: None,
-            startup: Some(Startup::default()),
+            fresh_rounds: 0,
             empty_rounds: 0,
             cut: None,
-            rival: None,
-            fresh_rounds: 0,
-            drained: None,
+            calm_rate: 0.0,
+            squeezed_rounds: 0,
+            rebased_until: 0,
             drain_at: None,
-            pacing_bps: None,
+            interest_bits: 0.0,
+            base_ns: 0.0,
             judged: 0,
             lost: 0,
             queue_max: f64::INFINITY,
+        }
+    }
+}
+
+impl Weir {
+    /// An answer's delay, or what it says of the rate.
+    fn heed(&mut self, sample: &Sample) {
+        let is_late = sample.rtt_ns.is_some_and(|rtt_ns| {
+            self.sources.add(sample.sent_order, rtt_ns as f64, sample.packets)
+        });
+        match &mut self.phase {
+            Phase::Startup { .. } if is_late => {
+                self.phase = Phase::Measure { began: sample.now, answers: 0, packets: 0 };
+            }
+            Phase::Startup { .. } if sample.window_limited => {
+                // Near sources answer more than once in a round.
+                self.set_window((self.window + 1.0).min(2.0 * self.round_window));
+            }
+            Phase::Measure { .. } if !self.sources.are_late() => {
+                // It was a burst.
+                self.phase = Phase::Startup { rate: 0.0, full_rounds: 0 };
+            }
+            Phase::Measure { began, answers, packets } => {
+                *answers += 1;
+                *packets += sample.packets;
+                let (elapsed_ns, answers, packets) =
+                    (sample.now.ns_since(*began), *answers, *packets);
+                let round_ns = self.sources.nearest_ns();
+                if elapsed_ns as f64 >= round_ns
+                    || packets >= RATE_PACKETS && elapsed_ns as f64 >= round_ns / RATE_PARTS
+                {
+                    self.measured(elapsed_ns.max(1), answers, packets);
+                }
+            }
+            Phase::Rival { cubic, .. } => {
+                cubic.on_data(sample);
+                let window = cubic.allowance().window;
+                self.set_window(window);
+            }
+            _ => {}
         }
     }
 }
@@ -378,10 +524,12 @@ impl CongestionControl for Weir {
     fn on_data(&mut self, sample: &Sample) {
         (self.answered_at, self.next_order) = (sample.now, sample.next_order);
         self.judged += 1;
-        if self.settles.is_some_and(|order| sample.sent_order >= order) {
-            self.settles = None;
-            self.sources.begin_round();
-            self.begin_round(sample);
+        // Near sources answer sooner than what was asked for before.
+        if let Some((order, since)) = self.settles
+            && sample.sent_order >= order
+            && sample.now.ns_since(since) >= self.sources.slowest_ns()
+        {
+            self.begin_settled(sample);
         }
         let began = *self.round_began.get_or_insert(sample.now);
         self.tally.answers += 1;
@@ -390,25 +538,13 @@ impl CongestionControl for Weir {
         self.tally.has_signal |= sample.mark.is_sparse();
         self.tally.bytes += sample.bytes as u64;
         self.tally.is_limited |= sample.window_limited;
-        if let Some(rtt_ns) = sample.rtt_ns {
-            let is_late = self.sources.add(sample.sent_order, rtt_ns as f64, sample.packets);
-            if is_late && self.startup.is_some() {
-                self.meet_queue(sample.now.ns_since(began));
-            }
-        }
-        if let Some((rival, _)) = &mut self.rival {
-            rival.on_data(sample);
-            let window = rival.allowance().window;
-            self.set_window(window);
-        } else if self.startup.is_some() && sample.window_limited {
-            // Near sources answer more than once in a round.
-            self.set_window((self.window + 1.0).min(2.0 * self.round_window));
-        }
+        self.heed(sample);
         let elapsed_ns = sample.now.ns_since(began);
-        if self.settles.is_none()
-            && sample.sent_order >= self.round_end
+        let is_round = sample.sent_order >= self.round_end
             && elapsed_ns >= self.sources.slowest_ns()
-        {
+            || matches!(self.phase, Phase::Drain { .. })
+                && self.tally.packets >= u64::from(RATE_PACKETS);
+        if self.settles.is_none() && is_round {
             self.end_round(sample, elapsed_ns);
             self.begin_round(sample);
         }
@@ -416,8 +552,8 @@ impl CongestionControl for Weir {
 
     /// Losses are counted, and marks, too. A router that refuses has no room at all.
     fn on_congestion(&mut self, now: Instant, cause: Congestion) {
-        if let Some((rival, _)) = &mut self.rival {
-            rival.on_congestion(now, cause);
+        if let Phase::Rival { cubic, .. } = &mut self.phase {
+            cubic.on_congestion(now, cause);
         } else if cause == Congestion::Nack {
             self.shrink(LOSS_FACTOR);
         }
@@ -426,15 +562,21 @@ impl CongestionControl for Weir {
     /// A loss like others, unless nothing else has come either.
     fn on_timeout(&mut self, now: Instant) {
         if now.ns_since(self.answered_at) > self.sources.slowest_ns() {
-            self.rival = None;
             self.shrink(LOSS_FACTOR);
-        } else if let Some((rival, _)) = &mut self.rival {
-            rival.on_congestion(now, Congestion::Loss);
+        } else if let Phase::Rival { cubic, .. } = &mut self.phase {
+            cubic.on_congestion(now, Congestion::Loss);
         }
     }
 
     fn allowance(&self) -> Allowance {
-        Allowance { window: self.window, pacing_bps: self.pacing_bps }
+        let factor = match self.phase {
+            Phase::Startup { .. } => PACE_STARTUP,
+            _ => PACE,
+        };
+        let bits = factor * self.window * self.interest_bits;
+        let is_paced = self.base_ns >= PACED_RTT_NS;
+        let pacing_bps = is_paced.then_some((bits / self.base_ns * NS_PER_S as f64) as u64);
+        Allowance { window: self.window, pacing_bps }
     }
 
     fn rules(&self) -> Rules {

@@ -492,11 +492,13 @@ impl Meter {
 fn capacities(plan: &Plan) -> BTreeMap<(u32, u32), Capacity> {
     let ways = plan.links.iter().enumerate().flat_map(|(at, link)| {
         let round_trip_ns = (link.a_to_b.delay_ns + link.b_to_a.delay_ns) as f64;
-        [(link.a, &link.a_to_b), (link.b, &link.b_to_a)].into_iter().filter_map(move |(from, way)| {
-            let rate_bps = way.rate_bps? as f64;
-            let bdp_bytes = rate_bps * round_trip_ns / 8e9;
-            Some(((from as u32, at as u32), Capacity { rate_bps, bdp_bytes }))
-        })
+        [(link.a, &link.a_to_b), (link.b, &link.b_to_a)].into_iter().filter_map(
+            move |(from, way)| {
+                let rate_bps = way.rate_bps? as f64;
+                let bdp_bytes = rate_bps * round_trip_ns / 8e9;
+                Some(((from as u32, at as u32), Capacity { rate_bps, bdp_bytes }))
+            },
+        )
     });
     ways.collect()
 }

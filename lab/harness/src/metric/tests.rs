@@ -197,7 +197,11 @@ fn samples_that_come_late_measure_the_same_time() {
             let (frames, bytes, dropped) = (store_hits, out_bytes, 0);
             [
                 (at_ns, 2, EventKind::RouterSample(Box::new(sample))),
-                (at_ns, 2, EventKind::LinkSample { link: 0, frames, bytes, dropped, waiting_bytes: 0 }),
+                (
+                    at_ns,
+                    2,
+                    EventKind::LinkSample { link: 0, frames, bytes, dropped, waiting_bytes: 0 },
+                ),
             ]
         });
         samples.collect::<Vec<_>>()
