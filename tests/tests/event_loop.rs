@@ -7,7 +7,7 @@ use weir_base::{Instant, NS_PER_S};
 use weir_face::FaceUri;
 use weir_security::DigestSigner;
 use weir_socket::{
-    Client, Context, Endpoint, EventLoop, FromRouter, Label, ObjectStore, PublishOptions,
+    Client, Context, Endpoint, EventLoop, FromRouter, Label, ObjectStore, PathId, PublishOptions,
     publish_octets,
 };
 use weir_tests::{Router, Site};
@@ -60,7 +60,7 @@ impl Asker {
 
 impl Endpoint for Asker {
     fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<FromRouter>) {
-        for FromRouter { header, packet } in packets.drain(..) {
+        for FromRouter { header, packet, .. } in packets.drain(..) {
             assert_eq!(header.nack, None);
             let data = DataView::decode(&packet).unwrap();
             assert!(self.versioned.as_view().is_prefix_of(data.name), "another's packet");
@@ -76,7 +76,7 @@ impl Endpoint for Asker {
         if is_due && !self.is_done() {
             let nonce = context.client.random() as u32;
             let interest = Interest::new(self.name()).nonce(nonce).encode();
-            context.client.send_octets(&interest).unwrap();
+            context.client.send_octets(PathId::default(), &interest).unwrap();
             self.asked = Some(now);
         }
     }

@@ -15,7 +15,7 @@ fn forge(mut asked: Client, mut honest: Client, forged: &AtomicU64, is_over: &At
     while !is_over.load(Ordering::Relaxed) {
         let deadline = asked.now().plus_ns(20 * NS_PER_MS);
         asked.poll(Some(deadline), &mut packets).expect("the router lives");
-        for FromRouter { header, packet } in packets.drain(..) {
+        for FromRouter { path, header, packet } in packets.drain(..) {
             let Ok(interest) = InterestView::decode(&packet) else { continue };
             let same = Interest::new(interest.name.to_name())
                 .can_be_prefix(interest.can_be_prefix)
@@ -25,7 +25,7 @@ fn forge(mut asked: Client, mut honest: Client, forged: &AtomicU64, is_over: &At
             let mut octets = answer.packet.to_vec();
             *octets.last_mut().expect("a packet") ^= 1;
             let header = LpHeader { pit_token: header.pit_token, ..LpHeader::default() };
-            asked.send(header, Packet::from(octets)).expect("there is room");
+            asked.send(path, header, Packet::from(octets)).expect("there is room");
             forged.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -13,52 +13,89 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use weir_crypto::{KeyChain, PassphraseSource};
 use weir_face::{FaceUri, client_transport};
-use weir_socket::{Client, ClientError};
+use weir_socket::{Client, ClientError, ROUTERS_MAX};
 use weir_wire::Name;
 
 use crate::table::{errln, printable};
 
-/// Which router to use.
+/// Which router to use, or which several.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct RouterArgs {
-    /// The router to use, such as unix:///run/nfd/nfd.sock, tcp://host or udp://host
+    /// The router to use, such as unix:///run/nfd/nfd.sock, tcp://host or udp://host; `weir get`
+    /// uses several at once if it is repeated
     ///
     /// By default the one that NDN_CLIENT_TRANSPORT or client.conf names, else the one that runs on
     /// this machine.
     #[arg(long, visible_alias = "face", value_name = "URI", global = true)]
-    router: Option<String>,
+    router: Vec<String>,
 }
 
 impl RouterArgs {
     /// As if `--router` named this one.
     #[cfg(test)]
     pub(crate) fn of(uri: &str) -> Self {
-        Self { router: Some(uri.to_owned()) }
+        Self { router: vec![uri.to_owned()] }
+    }
+
+    /// Whether several are given.
+    pub(crate) fn is_several(&self) -> bool {
+        self.router.len() > 1
     }
 
     /// The router's address.
     pub(crate) fn uri(&self) -> anyhow::Result<FaceUri> {
         // These errors tell their causes themselves.
-        match self.router.as_deref() {
-            Some(path) if path.starts_with('/') => Ok(FaceUri::Unix(path.into())),
-            Some(text) => FaceUri::resolve(text).map_err(|error| anyhow::anyhow!("{error}")),
-            None => client_transport()
+        match &self.router[..] {
+            [] => client_transport()
                 .map(|choice| choice.uri)
                 .map_err(|error| anyhow::anyhow!("{error}")),
+            [text] => parse_uri(text),
+            several => bail!(
+                "--router is given {} times, and this command uses one router; give it once \
+                 (`weir get` alone uses several)",
+                several.len()
+            ),
         }
     }
 
     /// Connects; says what to do when nothing answers.
     pub(crate) fn connect(&self) -> anyhow::Result<Client> {
-        let uri = self.uri()?;
-        Client::connect(&uri).map_err(|error| match error {
-            ClientError::Connect { source, .. } => unreachable_router(&uri, &source),
-            other => other.into(),
-        })
+        Client::connect(&self.uri()?).map_err(cannot_connect)
+    }
+
+    /// Connects to all routers given; says which of several do not answer.
+    pub(crate) fn connect_all(&self) -> anyhow::Result<Client> {
+        if !self.is_several() {
+            return self.connect();
+        }
+        if self.router.len() > ROUTERS_MAX {
+            bail!("--router is given {} times; at most {ROUTERS_MAX}", self.router.len());
+        }
+        let uris = self.router.iter().map(|text| parse_uri(text));
+        let uris = uris.collect::<anyhow::Result<Vec<_>>>()?;
+        let (client, errors) = Client::connect_all(&uris).map_err(cannot_connect)?;
+        for error in errors {
+            errln!("weir: {error}; going on with the others");
+        }
+        Ok(client)
     }
 }
 
-fn unreachable_router(uri: &FaceUri, error: &std::io::Error) -> anyhow::Error {
+fn parse_uri(text: &str) -> anyhow::Result<FaceUri> {
+    match text {
+        path if path.starts_with('/') => Ok(FaceUri::Unix(path.into())),
+        text => FaceUri::resolve(text).map_err(|error| anyhow::anyhow!("{error}")),
+    }
+}
+
+fn cannot_connect(error: ClientError) -> anyhow::Error {
+    match error {
+        ClientError::Connect { uri, source } => unreachable_router(&uri, &source),
+        other => other.into(),
+    }
+}
+
+fn unreachable_router(uri: &str, error: &std::io::Error) -> anyhow::Error {
     match error.kind() {
         ErrorKind::PermissionDenied => anyhow::anyhow!(
             "no permission to use {uri}; ask its owner for access, or start a router of your own \

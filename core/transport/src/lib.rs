@@ -17,8 +17,8 @@ pub use congestion::{Controller, ControllerConfig, ControllerConstants, Controll
 pub use consumer::scoreboard::GiveUp;
 pub use consumer::{
     CHUNK_UNITS_MAX, Check, Consumer, ConsumerConfig, ConsumerError, ConsumerEvent, ConsumerInput,
-    ConsumerOutbox, ConsumerStats, Delivery, KeyId, OnBad, Part, PathSchedule, PieceId, ReaderMode,
-    Target, TraceEvent, TraceKind, Unit, Verdict, Verification, VerifyId, VerifyOp,
+    ConsumerOutbox, ConsumerStats, Delivery, KeyId, OnBad, Part, PathSchedule, PathStats, PieceId,
+    ReaderMode, Target, TraceEvent, TraceKind, Unit, Verdict, Verification, VerifyId, VerifyOp,
 };
 pub use interest::{InterestBatch, Selectors};
 pub use metadata::{ContentDigest, LISTING_KEYWORD, METADATA_KEYWORD, Metadata, MetadataError};

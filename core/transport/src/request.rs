@@ -6,7 +6,8 @@ use weir_base::{Instant, NS_PER_MS, NS_PER_S, Rng};
 use weir_wire::{DataView, InterestView, NackReason, Name, NameView};
 
 use crate::PathId;
-use crate::consumer::scoreboard::{GiveUp, nack_wait_ns};
+use crate::consumer::scoreboard::GiveUp;
+use crate::consumer::slot::nack_wait_ns;
 use crate::interest::{InterestBatch, Selectors};
 
 /// The first wait for an answer; it doubles up to the lifetime of the Interest (RFC 6298, initial
@@ -34,6 +35,8 @@ pub struct Request {
     sends: u32,
     nacks: u32,
     last_nack: Option<NackReason>,
+    /// Paths that it might have been sent on the last time.
+    paths: u32,
     /// The path it was sent on last.
     path: Option<PathId>,
 }
@@ -50,35 +53,38 @@ impl Request {
             sends: 0,
             nacks: 0,
             last_nack: None,
+            paths: 1,
             path: None,
         }
     }
 
-    /// Sends the Interest on `path` when it is due; whether it did.
+    /// Sends the Interest when it is due, on one of `paths` after the other; whether it did.
     ///
     /// # Errors
-    /// It was tried often enough.
+    /// It was tried often enough on each.
     pub fn poll(
         &mut self,
-        path: PathId,
+        paths: &[PathId],
         now: Instant,
         rng: &mut Rng,
         out: &mut InterestBatch,
     ) -> Result<bool, GiveUp> {
-        if now < self.due_at {
+        if now < self.due_at || paths.is_empty() {
             return Ok(false);
         }
-        if self.sends >= self.tries.sends_max {
+        self.paths = paths.len() as u32;
+        if self.sends >= self.tries.sends_max.saturating_mul(self.paths) {
             return Err(match self.last_nack {
                 Some(reason) => GiveUp::Nacked(reason),
                 None => GiveUp::Unanswered,
             });
         }
         self.selectors.nonce = rng.next_u32();
+        let path = paths[(self.sends + self.nacks) as usize % paths.len()];
         out.push(path, &self.name, None, self.selectors);
         self.path = Some(path);
         let lifetime_ns = self.selectors.lifetime_ms.saturating_mul(NS_PER_MS);
-        let timeout_ns = (TIMEOUT_NS << self.sends.min(16)).min(lifetime_ns);
+        let timeout_ns = (TIMEOUT_NS << (self.sends / self.paths).min(16)).min(lifetime_ns);
         self.sends += 1;
         self.sent_at = now;
         self.due_at = now.plus_ns(timeout_ns);
@@ -87,7 +93,7 @@ impl Request {
 
     /// A path is no more: an Interest that is under way there is sent on another at once, and does
     /// not count as a try.
-    pub(crate) fn path_removed(&mut self, path: PathId, now: Instant) {
+    pub fn path_removed(&mut self, path: PathId, now: Instant) {
         if self.path.take_if(|taken| *taken == path).is_some() {
             self.sends -= 1;
             self.due_at = now;
@@ -140,7 +146,7 @@ impl Request {
         }
         self.last_nack = Some(reason);
         self.nacks += 1;
-        if self.nacks >= self.tries.nacks_max {
+        if self.nacks >= self.tries.nacks_max.saturating_mul(self.paths) {
             return Err(match reason {
                 NackReason::NoRoute => GiveUp::NoRoute,
                 other => GiveUp::Nacked(other),
@@ -149,8 +155,18 @@ impl Request {
         // A Nack is an answer: it does not count as a try that found none.
         self.sends -= 1;
         self.path = None;
-        self.due_at = now.plus_ns(nack_wait_ns(self.nacks - 1));
+        // Another path may have a route.
+        let wait_ns = match self.is_refused_by_all() {
+            true => nack_wait_ns(self.nacks / self.paths - 1),
+            false => 0,
+        };
+        self.due_at = now.plus_ns(wait_ns);
         Ok(true)
+    }
+
+    /// Whether the last Nack was that of the last path of a round.
+    pub(crate) fn is_refused_by_all(&self) -> bool {
+        self.nacks > 0 && self.nacks.is_multiple_of(self.paths)
     }
 
     /// When the request is to be sent again.

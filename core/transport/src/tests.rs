@@ -123,6 +123,8 @@ struct Channel {
     queue_max: u64,
     /// What the producer does not answer is refused by the router.
     no_route: bool,
+    /// The router refuses everything for want of a route.
+    refuses: bool,
     /// Per thousand Data that come with an octet changed.
     damaged: u32,
 }
@@ -221,8 +223,9 @@ impl<'a> Simulation<'a> {
         }
         let jitter = u64::from(self.rng.below((channel.jitter_ns / 1000) as u32 + 1)) * 1000;
         let mut at = self.now.plus_ns(channel.delay_ns + jitter);
-        if self.chance(channel.nacked) {
+        if channel.refuses || self.chance(channel.nacked) {
             let reason = match self.rng.below(3) {
+                _ if channel.refuses => NackReason::NoRoute,
                 0 => NackReason::Duplicate,
                 1 => NackReason::NoRoute,
                 _ => NackReason::Congestion,
@@ -317,11 +320,15 @@ impl<'a> Simulation<'a> {
     fn run(mut self, have: &SegmentSet) -> Outcome {
         let mut inputs = core::mem::take(&mut self.inputs);
         let mut out = ConsumerOutbox::default();
-        let mut idle = 0;
+        let (mut idle, mut steps) = (0, 0);
         let mut removed = Vec::new();
         let result = loop {
             self.consumer.handle(self.now, &mut inputs, &mut out);
-            self.consumer.assert_consistent();
+            // What waits for an answer that does not come makes long lists.
+            steps += 1;
+            if steps < 10_000 || steps % 64 == 0 {
+                self.consumer.assert_consistent();
+            }
             let interests: Vec<(PathId, Vec<u8>)> =
                 out.interests.iter().map(|(path, wire)| (path, wire.to_vec())).collect();
             out.interests.clear();
@@ -397,6 +404,7 @@ const CLEAN: Channel = Channel {
     data_ns: 0,
     queue_max: 0,
     no_route: false,
+    refuses: false,
     damaged: 0,
 };
 
@@ -499,6 +507,45 @@ fn a_path_that_dies_does_not_hold_the_others_up() {
     assert!(share > 0.95, "{share} {:?}", outcome.stats);
 }
 
+/// Whichever path it is that has no route from the start, the other carries all that it can.
+#[test]
+fn a_path_without_a_route_does_not_hold_the_others_up() {
+    let refusing = Channel { refuses: true, ..CLEAN };
+    for channels in [[refusing.clone(), FAST], [FAST, refusing]] {
+        let outcome = in_parallel(&channels, [], ConsumerConfig::default());
+        let share = used(&outcome, |seconds| 10_000.0 * seconds);
+        assert!(share > 0.95, "{share} {:?}", outcome.stats);
+        // It is tried once in a second, before that some more.
+        assert!(outcome.stats.nacks < 100, "{:?}", outcome.stats);
+    }
+}
+
+#[test]
+fn a_path_that_never_answers_does_not_hold_the_others_up() {
+    let silent = Channel { lost: 1000, ..CLEAN };
+    for channels in [[silent.clone(), FAST], [FAST, silent]] {
+        let outcome = in_parallel(&channels, [], ConsumerConfig::default());
+        // The name of the version may be asked for there first, for a second.
+        let share = used(&outcome, |seconds| 10_000.0 * (seconds - 1.0).max(0.1));
+        assert!(share > 0.95, "{share} {:?}", outcome.stats);
+    }
+}
+
+#[test]
+fn what_no_path_has_a_route_to_fails() {
+    let refusing = Channel { refuses: true, ..CLEAN };
+    for channels in [vec![refusing.clone()], vec![refusing; 3]] {
+        let count = channels.len() as u64;
+        let target = Target::Version { versioned: versioned() };
+        let config =
+            ConsumerConfig { schedule: PathSchedule::Parallel, ..ConsumerConfig::default() };
+        let consumer = Consumer::new(target, config, 1, Instant::ZERO);
+        let outcome = Simulation::with_paths(None, channels, consumer, 1).run(&SegmentSet::new());
+        assert!(matches!(outcome.result, Err(ConsumerError::NoRoute(_))), "{:?}", outcome.result);
+        assert_eq!(outcome.sent.len() as u64, count, "each has been asked");
+    }
+}
+
 #[test]
 fn a_path_that_halves_is_used_for_what_it_can() {
     let half = Channel { data_ns: 2 * FAST.data_ns, queue_max: 100, ..FAST };
@@ -555,6 +602,7 @@ fn two_random_paths_deliver_every_unit_once() {
             data_ns: u64::from(rng.below(200)) * NS_PER_US,
             queue_max: 1 + u64::from(rng.below(500)),
             no_route: false,
+            refuses: false,
             damaged: rng.below(10),
         };
         let channels = vec![channel(), channel()];
@@ -593,6 +641,7 @@ fn random_case(seed: u64) -> (Outcome, Vec<u8>) {
         data_ns: u64::from(rng.below(200)) * NS_PER_US,
         queue_max: 1 + u64::from(rng.below(500)),
         no_route: rng.below(2) == 0,
+        refuses: false,
         damaged: rng.below(10),
     };
     let config = ConsumerConfig {

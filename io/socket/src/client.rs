@@ -1,52 +1,30 @@
-//! A connection to a router, for one thread.
+//! Connections to routers, for one thread.
 
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use nix::poll::PollFlags;
-use nix::sys::eventfd::{EfdFlags, EventFd};
 use weir_base::{FaceId, Instant, NS_PER_MS, Packet, Pool, Rng};
-use weir_face::{FaceUri, RecvStatus, SendStatus, UdpPort, unix_time_ms};
-use weir_link::{LinkDrop, Received};
+use weir_face::{FaceUri, UdpPort, unix_time_ms};
+use weir_link::LinkDrop;
 use weir_manage::commands::{self, Command, Scope};
 use weir_manage::{
     ControlParameters, ControlResponse, DatasetError, DatasetFetch, Element, face_flags,
 };
 use weir_security::DigestSigner;
+use weir_transport::PathId;
 use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name};
 
 use crate::connection::{Connection, monotonic_now, random_u64};
+use crate::paths::{ClientError, FromRouter, PathChange, Paths};
+use crate::waker::Waker;
 
 /// Memory kept for receive blocks and packets under way.
 const POOL_CACHED_BYTES_MAX: usize = 32 << 20;
-/// Blocks read before the application gets its turn.
-const READS_MAX: usize = 4;
-/// Octets waiting to be sent from which on nothing more is read: it would only add to them.
-const QUEUE_BYTES_HIGH: u64 = 4 << 20;
 /// Packets that came while a single answer was waited for; more are dropped.
 const STASH_MAX: usize = 4096;
-
-/// Why a client cannot go on.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// Nothing answers at the router's address.
-    #[error("no router answers at {uri}: {source}")]
-    Connect {
-        /// The address.
-        uri: String,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// The router closed the connection, or it broke.
-    #[error("the connection to the router is lost: {0}")]
-    Lost(String),
-    /// The system refuses something.
-    #[error(transparent)]
-    System(#[from] io::Error),
-}
 
 /// Why an Interest got no Data.
 #[derive(Debug, thiserror::Error)]
@@ -76,52 +54,21 @@ pub enum CommandError {
     Malformed,
 }
 
-/// A packet that came from the router.
-#[derive(Clone, Debug)]
-pub struct FromRouter {
-    /// Its link header; a Nack is an Interest whose header holds a reason.
-    pub header: LpHeader,
-    /// Exactly one Interest or Data TLV, its inside not looked at.
-    pub packet: Packet,
-}
-
-/// Ends a wait of the [`Client`] that it comes from, from any thread.
-#[derive(Debug)]
-pub struct Waker(EventFd);
-
-impl Waker {
-    fn new() -> io::Result<Self> {
-        Ok(Self(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?))
-    }
-
-    /// Ends the wait that is under way, or else the next one.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn wake(&self) -> io::Result<()> {
-        match self.0.write(1) {
-            // So often that the counter is full, which wakes as well.
-            Ok(_) | Err(nix::errno::Errno::EAGAIN) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-}
-
-/// A connection to a router. Packets go out with [`Client::send`] and [`Client::poll`]; `poll` also
-/// brings what came.
+/// Connections to routers, one of them or several: the client's paths. Packets go out with
+/// [`Client::send`] and [`Client::poll`]; `poll` also brings what came. A path of several that
+/// breaks is no more until its router answers again, which is tried with growing waits; when none
+/// is left, the client cannot go on.
+///
+/// Commands and datasets are of one router: the first, or that of [`Client::manage`].
 pub struct Client {
-    uri: FaceUri,
-    connection: Connection,
+    paths: Paths,
+    managed: PathId,
     waker: Arc<Waker>,
     is_woken: bool,
     pool: Pool,
-    frames: Vec<Packet>,
     stash: VecDeque<FromRouter>,
-    is_readable: bool,
-    is_writable: bool,
     rng: Rng,
     command_time_ms: u64,
-    malformed: u64,
 }
 
 impl Client {
@@ -130,44 +77,94 @@ impl Client {
     /// # Errors
     /// [`ClientError::Connect`].
     pub fn connect(uri: &FaceUri) -> Result<Self, ClientError> {
-        let failed = |source| ClientError::Connect { uri: uri.to_string(), source };
-        Self::over(uri.clone(), Connection::open(uri).map_err(failed)?)
+        Self::connect_all(std::slice::from_ref(uri)).map(|(client, _)| client)
     }
 
-    /// Goes over to a router at a UDP address from a port that is bound already, with datagrams of
-    /// at most `mtu` octets.
+    /// Connects to all of at most [`ROUTERS_MAX`](crate::ROUTERS_MAX) routers; says which do not
+    /// answer. They are tried again as those that are lost.
+    ///
+    /// # Errors
+    /// [`ClientError::Connect`] of the first of them, if none answers.
+    pub fn connect_all(uris: &[FaceUri]) -> Result<(Self, Vec<ClientError>), ClientError> {
+        // Side by side: one that does not answer takes seconds.
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let others = uris.iter().skip(1);
+            let others: Vec<_> =
+                others.map(|uri| scope.spawn(move || Connection::open(uri))).collect();
+            let first = uris.iter().take(1).map(Connection::open).collect::<Vec<_>>();
+            let others = others.into_iter().map(|thread| thread.join().expect("it cannot panic"));
+            first.into_iter().chain(others).collect()
+        });
+        let mut errors = Vec::new();
+        let mut routers = Vec::new();
+        for (uri, result) in uris.iter().zip(results) {
+            let failed = |source| ClientError::Connect { uri: uri.to_string(), source };
+            routers.push((uri.clone(), result.map_err(|error| errors.push(failed(error))).ok()));
+        }
+        if errors.len() == routers.len() {
+            return Err(errors.swap_remove(0));
+        }
+        Ok((Self::over(routers)?, errors))
+    }
+
+    /// Goes over to routers at UDP addresses, each from a port that is bound already, with
+    /// datagrams of at most so many octets.
     ///
     /// # Errors
     /// What the system says.
-    pub fn over_udp(port: UdpPort, peer: SocketAddr, mtu: usize) -> Result<Self, ClientError> {
-        Self::over(FaceUri::Udp(peer), Connection::over_udp(port, peer, mtu)?)
+    pub fn over_udp(
+        routers: impl IntoIterator<Item = (UdpPort, SocketAddr, usize)>,
+    ) -> Result<Self, ClientError> {
+        let connect = |(port, peer, mtu)| {
+            Ok((FaceUri::Udp(peer), Some(Connection::over_udp(port, peer, mtu)?)))
+        };
+        Self::over(routers.into_iter().map(connect).collect::<io::Result<Vec<_>>>()?)
     }
 
-    fn over(uri: FaceUri, connection: Connection) -> Result<Self, ClientError> {
+    fn over(routers: Vec<(FaceUri, Option<Connection>)>) -> Result<Self, ClientError> {
+        let waker = Arc::new(Waker::new()?);
+        let paths = Paths::new(routers, waker.clone());
+        let managed = paths.ids().next().expect("one of them answers");
         Ok(Self {
-            uri,
-            connection,
-            waker: Arc::new(Waker::new()?),
+            paths,
+            managed,
+            waker,
             is_woken: false,
             pool: Pool::new(POOL_CACHED_BYTES_MAX),
-            frames: Vec::new(),
             stash: VecDeque::new(),
-            is_readable: true,
-            is_writable: true,
             rng: Rng::from_seed(random_u64()?),
             command_time_ms: 0,
-            malformed: 0,
         })
     }
 
-    /// The router's address.
-    pub fn uri(&self) -> &FaceUri {
-        &self.uri
+    /// The paths that are there. They are numbered as the routers were given, from 0.
+    pub fn paths(&self) -> impl Iterator<Item = PathId> {
+        self.paths.ids()
     }
 
-    /// Whether the router runs on this host.
+    /// The address of the router at the end of a path.
+    pub fn uri_of(&self, path: PathId) -> &FaceUri {
+        self.paths.uri(path)
+    }
+
+    /// From now on commands and datasets are of the router at the end of this path.
+    pub fn manage(&mut self, path: PathId) {
+        self.managed = path;
+    }
+
+    /// The address of the router that commands go to.
+    pub fn uri(&self) -> &FaceUri {
+        self.paths.uri(self.managed)
+    }
+
+    /// Whether the router that commands go to runs on this host.
     pub fn is_local(&self) -> bool {
-        self.connection.is_local()
+        self.paths.is_local(self.managed)
+    }
+
+    /// Which paths of several have come and gone since the last call.
+    pub(crate) fn take_changes(&mut self) -> Vec<PathChange> {
+        self.paths.take_changes()
     }
 
     /// Nanoseconds of the machine's monotonic clock, the same in every process.
@@ -195,52 +192,39 @@ impl Client {
         std::mem::take(&mut self.is_woken)
     }
 
-    /// Octets that wait to be sent.
-    pub fn queue_bytes(&self) -> u64 {
-        self.connection.link.queue_bytes()
-    }
-
     /// Frames that could not be read, and packets too large or too many to be sent.
     pub fn dropped(&self) -> u64 {
-        self.malformed + self.connection.link.counters().drops.total()
+        self.paths.dropped()
     }
 
     /// Queues a packet; it goes out with the next [`Client::poll`] or [`Client::flush`].
     ///
     /// # Errors
-    /// The queue is full, or the packet cannot be sent over this link.
-    pub fn send(&mut self, header: LpHeader, packet: Packet) -> Result<(), LinkDrop> {
-        let now = self.now();
-        self.connection.link.enqueue(now, header, packet)
+    /// The queue is full, the packet cannot be sent over this link, or the path is gone.
+    pub fn send(&mut self, path: PathId, header: LpHeader, packet: Packet) -> Result<(), LinkDrop> {
+        self.paths.send(path, header, packet)
     }
 
     /// Queues an Interest or Data without link header.
     ///
     /// # Errors
     /// As [`Client::send`].
-    pub fn send_octets(&mut self, octets: &[u8]) -> Result<(), LinkDrop> {
+    pub fn send_octets(&mut self, path: PathId, octets: &[u8]) -> Result<(), LinkDrop> {
         let packet = self.pool.copy(octets);
-        self.send(LpHeader::default(), packet)
+        self.send(path, LpHeader::default(), packet)
     }
 
-    /// Sends what is queued, as far as the socket takes it.
+    /// Sends what is queued, as far as the sockets take it.
     ///
     /// # Errors
     /// [`ClientError::Lost`].
     pub fn flush(&mut self) -> Result<(), ClientError> {
-        self.poll_link();
-        if self.is_writable && !self.connection.link.is_egress_empty() {
-            let status = self.connection.flush().map_err(|error| lost(&error))?;
-            if status == SendStatus::WouldBlock {
-                self.is_writable = false;
-                self.connection.link.detach_frames(&mut self.pool);
-            }
-        }
-        Ok(())
+        self.paths.flush(&mut self.pool)
     }
 
-    /// Sends what is queued, waits for packets, for the [`Client::waker`] or until `deadline`, and
-    /// appends what came to `packets`. Packets that are there already are not waited for.
+    /// Sends what is queued, waits for packets, for the [`Client::waker`], for a path to come or
+    /// go, or until `deadline`, and appends what came to `packets`. Packets that are there already
+    /// are not waited for.
     ///
     /// # Errors
     /// [`ClientError::Lost`].
@@ -249,14 +233,15 @@ impl Client {
         deadline: Option<Instant>,
         packets: &mut Vec<FromRouter>,
     ) -> Result<(), ClientError> {
+        self.paths.retry();
         self.flush()?;
         let before = packets.len();
         packets.extend(self.stash.drain(..));
-        self.read(packets)?;
-        if packets.len() == before {
+        self.paths.read(&mut self.pool, packets)?;
+        if packets.len() == before && !self.paths.has_changes() {
             self.wait(None, deadline)?;
             self.flush()?;
-            self.read(packets)?;
+            self.paths.read(&mut self.pool, packets)?;
         }
         Ok(())
     }
@@ -273,20 +258,17 @@ impl Client {
         deadline: Option<Instant>,
         packets: &mut Vec<FromRouter>,
     ) -> Result<bool, ClientError> {
+        self.paths.retry();
         self.flush()?;
         packets.extend(self.stash.drain(..));
-        let deadline = if packets.is_empty() { deadline } else { Some(Instant::ZERO) };
+        let is_ready = !packets.is_empty() || self.paths.has_changes();
+        let deadline = if is_ready { Some(Instant::ZERO) } else { deadline };
         if self.wait(Some(other), deadline)? {
             return Ok(true);
         }
         self.flush()?;
-        self.read(packets)?;
+        self.paths.read(&mut self.pool, packets)?;
         Ok(false)
-    }
-
-    /// Whether packets are to be read.
-    fn wants_packets(&self) -> bool {
-        self.queue_bytes() < QUEUE_BYTES_HIGH
     }
 
     fn wait(
@@ -294,71 +276,9 @@ impl Client {
         other: Option<BorrowedFd<'_>>,
         deadline: Option<Instant>,
     ) -> Result<bool, ClientError> {
-        let link = self.connection.link.next_wakeup();
-        let until = [deadline, link].into_iter().flatten().min();
-        let timeout_ns = until.map(|until| until.ns_since(self.now()));
-        let mut wanted = PollFlags::empty();
-        wanted.set(PollFlags::POLLIN, self.wants_packets());
-        wanted.set(PollFlags::POLLOUT, !self.is_writable);
-        let ready = self.connection.wait(wanted, self.waker.0.as_fd(), other, timeout_ns)?;
-        self.is_readable |= ready.readable;
-        self.is_writable |= ready.writable;
-        if ready.woken {
-            self.is_woken = true;
-            // Nothing is lost: whoever wakes has done its part before.
-            let _ = self.waker.0.read();
-        }
+        let ready = self.paths.wait(other, deadline)?;
+        self.is_woken |= ready.woken;
         Ok(ready.other)
-    }
-
-    /// Has the link do what its time has come for.
-    fn poll_link(&mut self) {
-        if let Some(at) = self.connection.link.next_wakeup() {
-            let now = self.now();
-            if at <= now {
-                self.connection.link.poll(now);
-            }
-        }
-    }
-
-    fn read(&mut self, packets: &mut Vec<FromRouter>) -> Result<(), ClientError> {
-        for _ in 0..READS_MAX {
-            if !self.is_readable || !self.wants_packets() {
-                break;
-            }
-            let status = self
-                .connection
-                .recv(&mut self.pool, &mut self.frames)
-                .map_err(|error| lost(&error))?;
-            self.receive(packets);
-            match status {
-                RecvStatus::Drained => self.is_readable = false,
-                RecvStatus::More => {}
-                RecvStatus::Closed => return Err(ClientError::Lost("the router closed it".into())),
-                RecvStatus::FramingLost(error) => {
-                    return Err(ClientError::Lost(format!(
-                        "what answers is not a router: {error}"
-                    )));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes the frames apart.
-    fn receive(&mut self, packets: &mut Vec<FromRouter>) {
-        let now = self.now();
-        for frame in self.frames.drain(..) {
-            match self.connection.link.receive(now, frame, &mut self.pool) {
-                Received::Packet { header, packet } => {
-                    packets.push(FromRouter { header, packet });
-                }
-                // An application's link shapes no Interests.
-                Received::Held => {}
-                Received::Partial | Received::Idle | Received::Signal(_) => {}
-                Received::Drop(_) => self.malformed += 1,
-            }
-        }
     }
 
     /// Sends an Interest and waits for its Data. Other packets that come in the meantime are kept
@@ -371,7 +291,8 @@ impl Client {
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))
             .map_err(ClientError::from)?;
         let deadline = self.now().plus_ns(view.lifetime_ms_or_default().saturating_mul(NS_PER_MS));
-        self.send_octets(interest)
+        let path = self.managed;
+        self.send_octets(path, interest)
             .map_err(|drop| ClientError::Lost(format!("it takes no packets: {}", drop.name())))?;
         let mut packets = Vec::new();
         let mut answer = None;
@@ -380,7 +301,7 @@ impl Client {
         while answer.is_none() && self.now() < deadline {
             self.poll(Some(deadline), &mut packets)?;
             for packet in packets.drain(..) {
-                if answer.is_none() && is_answer(&view, &packet) {
+                if answer.is_none() && packet.path == path && is_answer(&view, &packet) {
                     answer = Some(packet);
                 } else if kept.len() < STASH_MAX {
                     kept.push_back(packet);
@@ -506,10 +427,6 @@ impl Client {
         let effective = self.command(Command::FacesUpdate, &parameters)?;
         Ok(effective.face_id.unwrap_or(FaceId::INVALID))
     }
-}
-
-fn lost(error: &io::Error) -> ClientError {
-    ClientError::Lost(error.to_string())
 }
 
 fn is_answer(interest: &InterestView<'_>, answer: &FromRouter) -> bool {

@@ -5,9 +5,6 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 use weir_base::{Instant, NS_PER_S, Packet, Pool};
 use weir_face::{FaceUri, RecvStatus, SendStatus, Socket, UdpPeer, UdpPort};
@@ -17,15 +14,6 @@ use weir_link::{Link, LinkConfig};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bound on what waits to be sent. A producer stops reading Interests long before.
 const QUEUE_BYTES_MAX: u64 = 64 << 20;
-
-/// What a wait ended with.
-#[derive(Copy, Clone, Debug, Default)]
-pub(crate) struct Ready {
-    pub(crate) readable: bool,
-    pub(crate) writable: bool,
-    pub(crate) woken: bool,
-    pub(crate) other: bool,
-}
 
 /// One connection to a router.
 pub(crate) struct Connection {
@@ -61,39 +49,6 @@ impl Connection {
         self.socket.is_local()
     }
 
-    /// Waits, with the precision of the kernel's timers, until the socket has what is `wanted`,
-    /// `waker` or `other` can be read, or `timeout_ns` is over.
-    pub(crate) fn wait(
-        &self,
-        wanted: PollFlags,
-        waker: BorrowedFd<'_>,
-        other: Option<BorrowedFd<'_>>,
-        timeout_ns: Option<u64>,
-    ) -> io::Result<Ready> {
-        let mut watched = [
-            PollFd::new(self.socket.as_fd(), wanted),
-            PollFd::new(waker, PollFlags::POLLIN),
-            PollFd::new(other.unwrap_or(waker), PollFlags::POLLIN),
-        ];
-        let timeout = timeout_ns.map(|ns| TimeSpec::from_duration(Duration::from_nanos(ns)));
-        match ppoll(&mut watched, timeout, None) {
-            Ok(_) => {}
-            Err(Errno::EINTR) => return Ok(Ready::default()),
-            Err(error) => return Err(error.into()),
-        }
-        let is_set = |at: usize, flags: PollFlags| {
-            let found: Option<PollFlags> = watched[at].revents();
-            found.is_some_and(|found| found.intersects(flags))
-        };
-        let broken = PollFlags::POLLERR | PollFlags::POLLHUP;
-        Ok(Ready {
-            readable: is_set(0, PollFlags::POLLIN | broken),
-            writable: is_set(0, PollFlags::POLLOUT | broken),
-            woken: is_set(1, PollFlags::POLLIN),
-            other: other.is_some() && is_set(2, PollFlags::POLLIN | broken),
-        })
-    }
-
     /// Appends what one read brings.
     pub(crate) fn recv(
         &mut self,
@@ -106,6 +61,12 @@ impl Connection {
     /// Sends what the link has queued, as far as the socket takes it.
     pub(crate) fn flush(&mut self) -> io::Result<SendStatus> {
         self.socket.send(&mut self.link)
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

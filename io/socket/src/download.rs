@@ -7,16 +7,17 @@ use weir_base::{FaceId, Instant, NS_PER_S};
 use weir_manage::ControlParameters;
 use weir_manage::commands::Command;
 use weir_transport::{
-    Consumer, ConsumerConfig, ConsumerEvent, ConsumerInput, ConsumerOutbox, Part, ReaderMode,
-    SegmentSet, Target, Unit, VerifyOp,
+    Consumer, ConsumerConfig, ConsumerEvent, ConsumerInput, ConsumerOutbox, Part, PathId,
+    ReaderMode, SegmentSet, Target, Unit, VerifyOp,
 };
 use weir_wire::{DataView, Name};
 
-use crate::client::{Client, ClientError, FromRouter};
-use crate::host::{DownloadError, DownloadId, Found, Host, PATH, Summary};
+use crate::client::Client;
+use crate::host::{DownloadError, DownloadId, Found, Host, PathSummary, Summary};
 use crate::keeper::{Keep, Keeper};
 use crate::lookup::Lookups;
 use crate::output::{Opened, Output, OutputError};
+use crate::paths::{ClientError, FromRouter};
 use crate::sink::{FileSink, StreamWriter};
 use crate::verify_pool::{Fault, Verified, VerifyPool, Work};
 
@@ -75,8 +76,8 @@ pub(crate) struct Download {
     verified_here: Verified,
     /// Full names of packets that are not what their producers signed.
     false_copies: Vec<Name>,
-    /// The router erases packets by their full names.
-    can_erase: bool,
+    /// Routers that do not erase packets by their full names.
+    cannot_erase: Vec<PathId>,
     /// Batches that threads have.
     batches: usize,
     /// Units it may have under way; `None` until it has been told.
@@ -84,7 +85,10 @@ pub(crate) struct Download {
     units_max: u32,
     /// Signers that are not decided about yet.
     lookups: Lookups,
-    by_face: BTreeMap<Option<FaceId>, u64>,
+    /// The paths that are there.
+    paths: Vec<PathId>,
+    by_face: BTreeMap<(PathId, Option<FaceId>), u64>,
+    by_path: BTreeMap<PathId, PathSummary>,
     started: Instant,
     saved: Instant,
     /// Why it ended, if not well.
@@ -105,17 +109,19 @@ impl Download {
             prefix: target.name().value().to_vec(),
             units_max: fetch.reader_units_max,
             consumer: Consumer::new(target, fetch, client.random(), now),
-            inputs: vec![ConsumerInput::AddPath { path: PATH }],
+            inputs: client.paths().map(|path| ConsumerInput::AddPath { path }).collect(),
             out: ConsumerOutbox::default(),
             object: None,
             tasks: Vec::new(),
             verified_here: Verified::default(),
             false_copies: Vec::new(),
-            can_erase: true,
+            cannot_erase: Vec::new(),
             batches: 0,
             units: None,
             lookups: Lookups::new(client.random()),
+            paths: client.paths().collect(),
             by_face: BTreeMap::new(),
+            by_path: client.paths().map(|path| (path, PathSummary::default())).collect(),
             started: now,
             saved: now,
             error: None,
@@ -129,9 +135,25 @@ impl Download {
 
     /// Takes a packet.
     pub(crate) fn receive(&mut self, now: Instant, packet: FromRouter, host: &mut dyn Host) {
-        let FromRouter { header, packet } = packet;
+        let FromRouter { path, header, packet } = packet;
         if !self.lookups.take(now, &header, &packet, host, &mut self.inputs) {
-            self.inputs.push(ConsumerInput::Packet { path: PATH, header, packet });
+            self.inputs.push(ConsumerInput::Packet { path, header, packet });
+        }
+    }
+
+    /// A path is gone, or is back.
+    pub(crate) fn set_path(&mut self, path: PathId, is_there: bool, now: Instant) {
+        if self.paths.contains(&path) == is_there {
+            return;
+        }
+        if is_there {
+            self.paths.push(path);
+            self.by_path.entry(path).or_default();
+            self.inputs.push(ConsumerInput::AddPath { path });
+        } else {
+            self.paths.retain(|&other| other != path);
+            self.lookups.path_removed(path, now);
+            self.inputs.push(ConsumerInput::RemovePath { path });
         }
     }
 
@@ -178,10 +200,11 @@ impl Download {
             self.erase_false_copies(hands.client);
             let now = hands.client.now();
             self.consumer.handle(now, &mut self.inputs, &mut self.out);
-            self.lookups.poll(now, hands.host, &mut self.inputs, &mut self.out.interests);
-            for (_, interest) in self.out.interests.iter() {
+            let (paths, out) = (&self.paths, &mut self.out.interests);
+            self.lookups.poll(now, paths, hands.host, &mut self.inputs, out);
+            for (path, interest) in self.out.interests.iter() {
                 // A full queue drops it, as a network would: it is sent again later.
-                let _ = hands.client.send_octets(interest);
+                let _ = hands.client.send_octets(path, interest);
             }
             self.out.interests.clear();
             self.take_verify(hands.pool)?;
@@ -199,8 +222,11 @@ impl Download {
     /// Has packets verified: segments by the threads, in batches, the few others right here.
     fn take_verify(&mut self, pool: &VerifyPool) -> Result<(), DownloadError> {
         for op in self.out.verify.drain(..) {
-            *self.by_face.entry(op.incoming_face).or_default() += 1;
             let data = DataView::decode(&op.packet).expect("the consumer has decoded it");
+            *self.by_face.entry((op.path, op.incoming_face)).or_default() += 1;
+            let by_path = self.by_path.entry(op.path).or_default();
+            by_path.packets += 1;
+            by_path.octets += data.content.len() as u64;
             let Part::Unit(unit) = op.part else {
                 // What waits for the size of segments must not hold up what leads to them.
                 if self.object.as_ref().is_none_or(Object::is_ready) {
@@ -346,16 +372,23 @@ impl Download {
         self.inputs.extend(verdicts.map(|(op, verdict)| ConsumerInput::Verified { op, verdict }));
     }
 
-    /// Has the router of this host forget false packets before they are asked for again: it may
+    /// Has routers of this host forget false packets before they are asked for again: it may
     /// have them in its store, and the neighbour that they came from may go on.
     fn erase_false_copies(&mut self, client: &mut Client) {
-        for name in std::mem::take(&mut self.false_copies) {
-            if !self.can_erase || !client.is_local() {
-                return;
+        let names = std::mem::take(&mut self.false_copies);
+        for &path in self.paths.iter().filter(|_| !names.is_empty()) {
+            client.manage(path);
+            for name in &names {
+                if !client.is_local() || self.cannot_erase.contains(&path) {
+                    break;
+                }
+                let parameters =
+                    ControlParameters { name: Some(name.clone()), ..Default::default() };
+                // A router that does not know how is not asked again.
+                if client.command(Command::CsErase, &parameters).is_err() {
+                    self.cannot_erase.push(path);
+                }
             }
-            let parameters = ControlParameters { name: Some(name), ..Default::default() };
-            // A router that does not know how is not asked again.
-            self.can_erase = client.command(Command::CsErase, &parameters).is_ok();
         }
     }
 
@@ -404,8 +437,11 @@ impl Download {
     }
 
     /// Ends it for good: what its result is to be, and what remains to be done for that.
-    pub(crate) fn close(self, now: Instant) -> (Result<Summary, DownloadError>, Option<Keep>) {
+    pub(crate) fn close(mut self, now: Instant) -> (Result<Summary, DownloadError>, Option<Keep>) {
         let serial = self.serial;
+        for (&path, summary) in &mut self.by_path {
+            summary.stats = self.consumer.path_stats(path);
+        }
         let Some(object) = self.object else {
             return (Err(self.error.expect("no download ends well without an object")), None);
         };
@@ -436,6 +472,7 @@ impl Download {
             took_ns: now.ns_since(self.started),
             has_manifest: object.has_manifest,
             by_face: self.by_face,
+            by_path: self.by_path,
             stats,
         };
         (Ok(summary), is_opened.then_some(keep))

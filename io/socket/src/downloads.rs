@@ -1,4 +1,4 @@
-//! Downloads side by side on one connection.
+//! Downloads side by side on the connections of one client.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,12 @@ use weir_base::{Instant, NS_PER_MS};
 use weir_transport::{ConsumerConfig, Target};
 use weir_wire::{DataView, InterestView};
 
-use crate::client::{Client, ClientError, FromRouter};
+use crate::client::Client;
 use crate::download::{Download, Hands};
 use crate::event_loop::{Context, Endpoint, EventLoop};
 use crate::host::{DownloadError, DownloadId, Host, Summary};
 use crate::keeper::Keeper;
+use crate::paths::{ClientError, FromRouter, PathChange};
 use crate::verify_pool::{Report, Reporter, VerifyPool};
 
 /// Downloads under way at a time.
@@ -276,6 +277,14 @@ impl Endpoint for Downloads<'_> {
             self.dispatch(now, packet);
         }
         self.turn(context.client);
+    }
+
+    fn path_changed(&mut self, change: &PathChange, client: &Client) {
+        let PathChange { path, error } = change;
+        self.host.path_changed(client.uri_of(*path), error.as_ref());
+        for download in &mut self.active {
+            download.set_path(*path, error.is_none(), client.now());
+        }
     }
 
     fn next_wakeup(&self) -> Option<Instant> {

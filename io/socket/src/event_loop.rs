@@ -1,11 +1,12 @@
-//! Many consumers and producers on one connection.
+//! Many consumers and producers on the connections of one client.
 
 use std::collections::BTreeMap;
 
 use weir_base::{Instant, NS_PER_MS};
 use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name, NameView};
 
-use crate::client::{Client, ClientError, FromRouter};
+use crate::client::Client;
+use crate::paths::{ClientError, FromRouter, PathChange};
 
 /// How often [`EventLoop::run`] looks whether it is to stop.
 const TICK_NS: u64 = 200 * NS_PER_MS;
@@ -18,6 +19,11 @@ pub trait Endpoint {
     /// when [`Endpoint::next_wakeup`] has come and when the client's waker was used.
     fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<FromRouter>);
 
+    /// A path of several is gone, or is back. [`Endpoint::handle`] is called after it.
+    fn path_changed(&mut self, change: &PathChange, client: &Client) {
+        let _ = (change, client);
+    }
+
     /// When [`Endpoint::handle`] must be called at the latest, in the client's time.
     fn next_wakeup(&self) -> Option<Instant>;
 
@@ -29,9 +35,9 @@ pub trait Endpoint {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct EndpointId(usize);
 
-/// What an endpoint may use while it is called: the connection, and the names it goes by.
+/// What an endpoint may use while it is called: the connections, and the names it goes by.
 pub struct Context<'a> {
-    /// The connection.
+    /// The connections.
     pub client: &'a mut Client,
     names: &'a mut Names,
     id: EndpointId,
@@ -89,8 +95,8 @@ impl Slot<'_> {
     }
 }
 
-/// Runs endpoints on one connection: what comes goes to those whose names it has, and each is
-/// called when its time has come. A lone endpoint gets everything.
+/// Runs endpoints on the connections of one client: what comes goes to those whose names it has,
+/// and each is called when its time has come. A lone endpoint gets everything.
 pub struct EventLoop<'a> {
     client: &'a mut Client,
     slots: Vec<Slot<'a>>,
@@ -180,8 +186,12 @@ impl<'a> EventLoop<'a> {
         drop(batch);
         self.packets = packets;
         result?;
+        let changes = self.client.take_changes();
+        for change in &changes {
+            self.slots.iter_mut().for_each(|slot| slot.endpoint.path_changed(change, self.client));
+        }
         let now = self.client.now();
-        let is_woken = self.client.take_woken();
+        let is_woken = self.client.take_woken() || !changes.is_empty();
         self.call(|slot| is_woken || slot.wakeup().is_some_and(|at| at <= now));
         self.client.flush()
     }
@@ -236,11 +246,11 @@ impl<'a> EventLoop<'a> {
         self.unclaimed += u64::from(!is_claimed);
     }
 
-    fn refuse(&mut self, FromRouter { header, packet }: FromRouter) {
+    fn refuse(&mut self, FromRouter { path, header, packet }: FromRouter) {
         self.unclaimed += 1;
         let nack = Some(NackReason::NoRoute);
         let header = LpHeader { pit_token: header.pit_token, nack, ..LpHeader::default() };
         // What its queue refuses the link counts.
-        let _ = self.client.send(header, packet);
+        let _ = self.client.send(path, header, packet);
     }
 }

@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 
 use weir_base::FaceId;
+use weir_face::FaceUri;
 use weir_security::trust::{Decision, Refusal, Wanted};
-use weir_transport::{ConsumerError, ConsumerStats, Metadata, PathId, Target};
+use weir_transport::{ConsumerError, ConsumerStats, Metadata, PathId, PathStats, Target};
 use weir_wire::{DataView, Name};
 
-use crate::client::ClientError;
 use crate::output::{Output, OutputError};
-
-/// The one path of a client.
-pub(crate) const PATH: PathId = PathId(0);
+use crate::paths::ClientError;
 
 /// The owner's number of a download.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -58,6 +56,11 @@ pub trait Host {
         refusal.reason
     }
 
+    /// Of several routers one is gone, for this reason, or is back.
+    fn path_changed(&mut self, router: &FaceUri, error: Option<&ClientError>) {
+        let _ = (router, error);
+    }
+
     /// Told now and then how many octets of Content have been verified and stored, of all objects
     /// together. Returns false to break off.
     fn progress(&mut self, octets: u64) -> bool;
@@ -94,10 +97,33 @@ pub struct Summary {
     pub took_ns: u64,
     /// Whether segments were verified by a digest manifest.
     pub has_manifest: bool,
-    /// Packets by the face that the router had them from, as far as it tells.
-    pub by_face: BTreeMap<Option<FaceId>, u64>,
+    /// Packets by the path that they came by and the face that the router had them from, as far as
+    /// it tells.
+    pub by_face: BTreeMap<(PathId, Option<FaceId>), u64>,
+    /// What came by each path.
+    pub by_path: BTreeMap<PathId, PathSummary>,
     /// Counters and measures of the fetch.
     pub stats: ConsumerStats,
+}
+
+/// What came by one path.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct PathSummary {
+    /// Packets that were wanted: segments, manifest parts and metadata.
+    pub packets: u64,
+    /// Octets of their Content.
+    pub octets: u64,
+    /// What happened on the path.
+    pub stats: PathStats,
+}
+
+impl PathSummary {
+    /// Adds what came by the path for another object.
+    pub fn add(&mut self, other: &Self) {
+        self.packets += other.packets;
+        self.octets += other.octets;
+        self.stats.add(&other.stats);
+    }
 }
 
 /// Why a download failed. What was verified stays for another attempt.

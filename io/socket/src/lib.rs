@@ -10,22 +10,27 @@ mod host;
 mod keeper;
 mod lookup;
 mod output;
+mod paths;
 mod publish;
 mod serve;
 mod sink;
 mod verify_pool;
+mod waker;
 
-pub use client::{Client, ClientError, CommandError, ExpressError, FromRouter, Waker};
+pub use client::{Client, CommandError, ExpressError};
 pub use connection::monotonic_now;
 pub use downloads::{DownloadOptions, download};
 pub use event_loop::{Context, Endpoint, EndpointId, EventLoop};
-pub use host::{DownloadError, DownloadId, Found, Host, Summary};
+pub use host::{DownloadError, DownloadId, Found, Host, PathSummary, Summary};
 pub use output::{
     MemoryOutput, Opened, Output, OutputError, PartFile, StreamOutput, is_reserved_name,
 };
+pub use paths::{ClientError, FromRouter, PathChange, ROUTERS_MAX};
 pub use publish::{
     Label, PublishError, PublishOptions, Published, publish_file, publish_listing, publish_octets,
 };
 pub use serve::{Loss, ObjectStore, serve};
 pub use sink::FileSink;
+pub use waker::Waker;
 pub use weir_face::unix_time_ms;
+pub use weir_transport::PathId;

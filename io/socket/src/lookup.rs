@@ -3,11 +3,12 @@
 use weir_base::{Instant, Packet, Rng};
 use weir_security::trust::{Decision, Wanted};
 use weir_transport::{
-    ConsumerInput, InterestBatch, KeyId, METADATA_KEYWORD, Metadata, Request, Selectors, Tries,
+    ConsumerInput, InterestBatch, KeyId, METADATA_KEYWORD, Metadata, PathId, Request, Selectors,
+    Tries,
 };
 use weir_wire::{DataView, InterestView, LpHeader};
 
-use crate::host::{Host, PATH};
+use crate::host::Host;
 
 /// How long a certificate is waited for: 1 + 2 s.
 const LIFETIME_MS: u64 = 2000;
@@ -65,21 +66,27 @@ impl Lookups {
         inputs.push(ConsumerInput::Key { key, verifier });
     }
 
-    /// Sends what is due, and decides without what cannot be had.
+    /// Sends what is due on one of `paths`, and decides without what cannot be had.
     pub(crate) fn poll(
         &mut self,
         now: Instant,
+        paths: &[PathId],
         host: &mut dyn Host,
         inputs: &mut Vec<ConsumerInput>,
         out: &mut InterestBatch,
     ) {
         let mut at = 0;
         while let Some(lookup) = self.open.get_mut(at) {
-            match lookup.request.poll(PATH, now, &mut self.rng, out) {
+            match lookup.request.poll(paths, now, &mut self.rng, out) {
                 Ok(_) => at += 1,
                 Err(_) => self.end(now, at, None, host, inputs),
             }
         }
+    }
+
+    /// A path is no more.
+    pub(crate) fn path_removed(&mut self, path: PathId, now: Instant) {
+        self.open.iter_mut().for_each(|lookup| lookup.request.path_removed(path, now));
     }
 
     /// Takes a packet, if it is one that was asked for here.
@@ -235,7 +242,7 @@ mod tests {
             let key = KeyId(key as u32);
             lookups.begin(now, key, signed_by(locator), &mut host, &mut inputs);
         }
-        lookups.poll(now, &mut host, &mut inputs, &mut out);
+        lookups.poll(now, &[PathId(0)], &mut host, &mut inputs, &mut out);
         assert!(!out.is_empty() && inputs.is_empty());
         let name: Name = "/a/KEY/k/self/54=%07".parse().unwrap();
         let certificate = Data::new(name).encode_with_digest().into();

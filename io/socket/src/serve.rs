@@ -10,14 +10,15 @@ use crossbeam_channel::{Sender, unbounded};
 use nix::libc;
 use weir_base::{HashKey, Instant, NS_PER_MS, NS_PER_S, Packet, Pool};
 use weir_transport::{
-    Catalog, ObjectId, PathId, Producer, ProducerConfig, ProducerEvent, ProducerInput,
-    ProducerOutbox, ProducerStats, ReadOp,
+    Catalog, ObjectId, Producer, ProducerConfig, ProducerEvent, ProducerInput, ProducerOutbox,
+    ProducerStats, ReadOp,
 };
 use weir_wire::{DecodeError, InterestView};
 
-use crate::client::{Client, ClientError, FromRouter};
+use crate::client::Client;
 use crate::connection::random_u64;
 use crate::event_loop::{Context, Endpoint, EventLoop};
+use crate::paths::{ClientError, FromRouter};
 use crate::publish::{Content, Fingerprint, Published};
 
 /// Files kept open at a time.
@@ -154,8 +155,8 @@ impl ObjectStore {
         let mut out = std::mem::take(&mut self.out);
         loop {
             self.producer.handle(now, &mut self.inputs, &mut out);
-            for (_, header, packet) in out.packets.drain(..) {
-                self.dropped += u64::from(client.send(header, packet).is_err());
+            for (path, header, packet) in out.packets.drain(..) {
+                self.dropped += u64::from(client.send(path, header, packet).is_err());
             }
             for op in out.reads.drain(..) {
                 let input = match self.segment(now, &op, client.pool()) {
@@ -280,10 +281,8 @@ impl ObjectStore {
 impl Endpoint for ObjectStore {
     fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<FromRouter>) {
         let client = &mut *context.client;
-        let inputs = packets.drain(..).map(|FromRouter { header, packet }| ProducerInput::Packet {
-            path: PathId::default(),
-            header,
-            packet,
+        let inputs = packets.drain(..).map(|FromRouter { path, header, packet }| {
+            ProducerInput::Packet { path, header, packet }
         });
         self.inputs.extend(inputs);
         self.turn(client);

@@ -8,10 +8,10 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use weir_transport::{Metadata, Part, Verdict, VerifyId, VerifyOp};
 use weir_wire::{DataView, Name};
 
-use crate::client::Waker;
 use crate::host::DownloadError;
 use crate::output::{Opened, Output, OutputError};
 use crate::sink::FileSink;
+use crate::waker::Waker;
 
 /// What came of a batch.
 #[derive(Default)]

@@ -11,7 +11,8 @@ use anyhow::bail;
 use weir_crypto::{KeyChainError, UserTrust};
 use weir_socket::{DownloadError, DownloadOptions, OutputError, download};
 use weir_transport::{
-    CHUNK_UNITS_MAX, ConsumerConfig, ConsumerError, Controller, ControllerConfig, Target,
+    CHUNK_UNITS_MAX, ConsumerConfig, ConsumerError, Controller, ControllerConfig, PathSchedule,
+    Target,
 };
 use weir_wire::Name;
 
@@ -27,6 +28,10 @@ use crate::transfer::{
 /// Every segment is verified. A file appears under its name when it is whole; a download that
 /// breaks off goes on where it was when the command is given again. Of a directory, files that are
 /// there and right are not fetched again.
+///
+/// With --router given several times all these routers are asked at once, so that the bandwidths of
+/// the ways to them add up, each with a window of its own. One that has no route, falls silent or
+/// goes away does not hold the others up, and is used again when it answers.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The name, such as /data/file, with or without a version
@@ -102,10 +107,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     if args.allow_unsigned {
         trust.policy().allow_unsigned();
     }
-    let mut client = args.router.connect()?;
-    if client.is_local() {
-        // Not every router tells where packets come from.
-        let _ = client.enable_local_fields();
+    let mut client = args.router.connect_all()?;
+    for path in client.paths().collect::<Vec<_>>() {
+        client.manage(path);
+        if client.is_local() {
+            // Not every router tells where packets come from.
+            let _ = client.enable_local_fields();
+        }
     }
     // Of a directory, hundreds of files are open at a time. Where there may be fewer, some fail.
     let _ = weir_face::raise_file_limit();
@@ -159,6 +167,10 @@ impl Args {
             fetch: ConsumerConfig {
                 lifetime_ms: u64::from(self.lifetime),
                 retries_max: self.retries,
+                schedule: match self.router.is_several() {
+                    true => PathSchedule::Parallel,
+                    false => PathSchedule::Single,
+                },
                 controller: self.pipeline.controller,
                 constants: self.pipeline.constants,
                 window: self.window,

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use anyhow::{Context, bail};
 use serde_json::json;
 use weir_base::{Instant, NS_PER_MS};
-use weir_socket::{Client, FromRouter, ObjectStore};
+use weir_socket::{Client, FromRouter, ObjectStore, PathId};
 use weir_wire::{Data, DataView, Interest, InterestView, NackReason, Name};
 
 use crate::table::outln;
@@ -167,7 +167,7 @@ impl Pinger<'_> {
             .lifetime_ms(u64::from(self.args.timeout))
             .encode();
         self.client
-            .send_octets(&interest)
+            .send_octets(PathId::default(), &interest)
             .map_err(|drop| anyhow::anyhow!("the Interest cannot be sent: {}", drop.name()))?;
         self.statistics.pings += 1;
         self.outstanding.insert(sequence, Outstanding { sent: now, nonce });
@@ -189,7 +189,7 @@ impl Pinger<'_> {
         Ok(())
     }
 
-    fn receive(&mut self, FromRouter { header, packet }: &FromRouter) -> anyhow::Result<()> {
+    fn receive(&mut self, FromRouter { header, packet, .. }: &FromRouter) -> anyhow::Result<()> {
         let now = self.client.now();
         if let Some(reason) = header.nack {
             let Ok(interest) = InterestView::decode(packet) else { return Ok(()) };

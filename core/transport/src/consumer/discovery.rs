@@ -14,6 +14,7 @@ use super::{
     CONTENT_TYPE_NACK, Consumer, ConsumerError, ConsumerEvent, ConsumerOutbox, DISCOVERY_TRIES,
     Stage, error_of,
 };
+use crate::PathId;
 use crate::interest::Selectors;
 use crate::metadata::{METADATA_KEYWORD, Metadata};
 use crate::request::{Request, Tries};
@@ -227,19 +228,21 @@ impl Consumer {
     pub(super) fn request_nacked(
         &mut self,
         now: Instant,
-        (purpose, result): (Purpose, Result<(), GiveUp>),
+        (purpose, result): (Purpose, Result<bool, GiveUp>),
         reason: NackReason,
         out: &mut ConsumerOutbox,
     ) {
         match (purpose, result) {
             (_, Err(give_up)) => self.give_up(now, purpose, give_up, out),
+            // Another path may have it.
+            (_, Ok(false)) => {}
             // A Nack of Duplicate says nothing about the manifest; any other, that it cannot be
             // had.
-            (Purpose::Manifest, Ok(())) if reason != NackReason::Duplicate => {
+            (Purpose::Manifest, Ok(true)) if reason != NackReason::Duplicate => {
                 self.no_manifest(now, out);
             }
             // While the producer may be coming up, a store may do.
-            (Purpose::Discovery, Ok(()))
+            (Purpose::Discovery, Ok(true))
                 if reason == NackReason::NoRoute && self.may_ask_stores() =>
             {
                 self.ask_stores(now);
@@ -296,12 +299,14 @@ impl Incoming {
     pub(super) fn new(
         data: &DataView<'_>,
         packet: Packet,
+        path: PathId,
         incoming_face: Option<weir_base::FaceId>,
     ) -> Self {
         Self {
             last_segment: data.final_block_id().and_then(|component| component.as_segment()),
             content_bytes: data.content.len() as u32,
             packet,
+            path,
             incoming_face,
         }
     }

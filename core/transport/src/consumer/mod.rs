@@ -16,7 +16,7 @@ mod reader;
 mod requests;
 pub(crate) mod schedule;
 pub(crate) mod scoreboard;
-mod slot;
+pub(crate) mod slot;
 mod stats;
 mod target;
 #[cfg(test)]
@@ -54,7 +54,7 @@ pub use self::outbox::{
     ConsumerError, ConsumerEvent, ConsumerOutbox, Delivery, TraceEvent, TraceKind, VerifyOp,
 };
 pub use self::schedule::PathSchedule;
-pub use self::stats::ConsumerStats;
+pub use self::stats::{ConsumerStats, PathStats};
 pub use self::target::{Part, PieceId, Target, Unit};
 
 /// ContentType of an application's refusal (NDN packet 0.3).
@@ -245,6 +245,7 @@ impl Consumer {
             }
             ConsumerInput::Start { have, reader } => {
                 self.reader.set_mode(reader);
+                self.scoreboard.set_in_order(reader == ReaderMode::InOrder);
                 self.start(now, have, out);
             }
             ConsumerInput::Append { piece, name, segments } => {
@@ -269,7 +270,9 @@ impl Consumer {
     /// When [`Consumer::handle`] must be called at the latest if no input comes before.
     pub fn next_wakeup(&self) -> Option<Instant> {
         // Without a path nothing can be sent.
-        self.scoreboard.first_path()?;
+        if self.scoreboard.has_no_path() {
+            return None;
+        }
         let of_stage = match &self.stage {
             Stage::Discovering { .. } => None,
             Stage::Probing { held } => held.as_ref().map(|&(_, until)| until),
@@ -311,6 +314,11 @@ impl Consumer {
     pub fn window_of(&self, path: PathId) -> Option<f64> {
         let paths = self.scoreboard.paths();
         paths.iter().find(|one| one.id == path).map(|one| one.allowance().window)
+    }
+
+    /// What happened on a path so far, since it was there first.
+    pub fn path_stats(&self, path: PathId) -> PathStats {
+        self.scoreboard.path_stats(path)
     }
 
     /// Holds the state against itself.
@@ -355,7 +363,7 @@ impl Consumer {
             self.stats.malformed += 1;
             return;
         };
-        let incoming = Incoming::new(&data, packet, header.incoming_face.map(FaceId));
+        let incoming = Incoming::new(&data, packet, path, header.incoming_face.map(FaceId));
         match &self.stage {
             Stage::Discovering { .. } | Stage::Probing { .. } => {
                 self.answered(now, &data, incoming, out);
@@ -384,7 +392,7 @@ impl Consumer {
             self.stats.unwanted += 1;
         }
         let now = answer.now;
-        let Incoming { packet, incoming_face, last_segment, content_bytes } = incoming;
+        let Incoming { packet, path, incoming_face, last_segment, content_bytes } = incoming;
         for &index in &found {
             if let Some(request) = self.requests.take(Purpose::Again(index)) {
                 let rtt_ns = request.elapsed_ns(now);
@@ -400,7 +408,7 @@ impl Consumer {
                 self.learn_last(data, out);
             }
             let packet = packet.clone();
-            let incoming = Incoming { packet, incoming_face, last_segment, content_bytes };
+            let incoming = Incoming { packet, path, incoming_face, last_segment, content_bytes };
             self.accept(now, index, incoming, out);
         }
         self.found = found;
@@ -523,8 +531,8 @@ impl Consumer {
                 self.unit_failed(failed, out);
             }
         }
-        if let Some(path) = self.scoreboard.first_path() {
-            self.poll_requests(now, path, out);
+        if !self.requests.is_empty() {
+            self.poll_requests(now, out);
         }
         self.unread -= self.reader.hand_out(&mut out.deliveries);
         if let Stage::Fetching = self.stage {
@@ -550,10 +558,11 @@ impl Consumer {
         }
     }
 
-    fn poll_requests(&mut self, now: Instant, path: PathId, out: &mut ConsumerOutbox) {
+    fn poll_requests(&mut self, now: Instant, out: &mut ConsumerOutbox) {
+        let paths = self.scoreboard.paths_to_ask();
         while !self.is_over() {
             let Self { requests, rng, stats, scoreboard, .. } = self;
-            let polled = requests.poll(path, now, rng, &mut out.interests, |purpose| {
+            let polled = requests.poll(&paths, now, rng, &mut out.interests, |purpose, path| {
                 stats.interests += 1;
                 if let Purpose::Again(index) = purpose {
                     scoreboard.note_sent_again(index, path);

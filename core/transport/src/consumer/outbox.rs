@@ -39,6 +39,8 @@ pub struct VerifyOp {
     pub part: Part,
     /// The Data, decodable and of the right name, nothing more.
     pub packet: Packet,
+    /// The path that it came by.
+    pub path: PathId,
     /// Where the router had it from, if it tells.
     pub incoming_face: Option<FaceId>,
     /// What it is held against.

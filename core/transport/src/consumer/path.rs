@@ -7,7 +7,8 @@ use alloc::collections::VecDeque;
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, RttConfig, RttEstimator};
 use weir_wire::{CongestionMark, PACKET_SIZE_MAX};
 
-use super::slot::{Counters, Slot};
+use super::slot::{Counters, Slot, nack_wait_ns};
+use super::stats::PathStats;
 use crate::PathId;
 use crate::congestion::{
     Allowance, Congestion, CongestionControl, Marks, Overtaken, Round, Sample, Timeout,
@@ -65,6 +66,11 @@ pub(crate) struct Path {
     lost: u64,
     /// How long the last answer was waited for in vain, if nothing has come since a timeout.
     waited_ns: Option<u64>,
+    /// Times that it was tried and refused for want of a route since the last answer, and when it
+    /// is tried again.
+    refusals: u32,
+    rests_until: Instant,
+    stats: PathStats,
     round: Round,
     /// An answer to an Interest from this place on begins the next round.
     round_end: u64,
@@ -93,6 +99,9 @@ impl Path {
             window_limited: false,
             lost: 0,
             waited_ns: None,
+            refusals: 0,
+            rests_until: Instant::ZERO,
+            stats: PathStats::default(),
             round: Round::default(),
             round_end: 0,
             paced_until: Instant::ZERO,
@@ -120,6 +129,34 @@ impl Path {
     /// Whether all that was sent here lately is lost: nothing has come since a timeout.
     pub(crate) fn is_silent(&self) -> bool {
         self.waited_ns.is_some()
+    }
+
+    /// Whether what is sent here is likely to be lost, or refused for want of a route.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.is_silent() || self.refusals > 0
+    }
+
+    /// When a path that refused the last Interest for want of a route may be tried again.
+    pub(crate) fn rests_until(&self) -> Instant {
+        if self.refusals > 0 { self.rests_until } else { Instant::ZERO }
+    }
+
+    /// What happened here so far.
+    pub(crate) fn stats(&self) -> PathStats {
+        PathStats { rtt_smoothed_ns: self.rtt.smoothed_ns(), ..self.stats }
+    }
+
+    /// An Interest was refused.
+    pub(crate) fn nacked(&mut self) {
+        self.stats.nacks += 1;
+    }
+
+    /// An Interest was refused for want of a route.
+    pub(crate) fn refused(&mut self, now: Instant) {
+        if now >= self.rests_until() {
+            self.rests_until = now.plus_ns(nack_wait_ns(self.refusals));
+            self.refusals += 1;
+        }
     }
 
     /// How long an answer, or to learn that there is none, takes, in nanoseconds: 0 before the
@@ -156,6 +193,7 @@ impl Path {
         let order = self.next_order;
         self.next_order += 1;
         self.in_flight += 1;
+        self.stats.interests += u64::from(units);
         self.sent.push_back(Sent { index, order });
         if let Some(pacing_bps) = self.control.allowance().pacing_bps {
             let bits = 8 * u64::from(units) * self.packet_bytes.unsigned_abs();
@@ -182,6 +220,7 @@ impl Path {
         counters: &mut Counters,
     ) -> Option<u64> {
         self.waited_ns = None;
+        self.refusals = 0;
         let elapsed_ns = now.ns_since(slot.sent_at);
         let is_waiting = !slot.is_flying();
         if slot.is_presumed_lost
@@ -252,7 +291,9 @@ impl Path {
         cause: Congestion,
         counters: &mut Counters,
     ) {
-        self.lost += u64::from(cause == Congestion::Loss);
+        let is_loss = u64::from(cause == Congestion::Loss);
+        self.lost += is_loss;
+        self.stats.losses += is_loss;
         if self.starts_decrease(now, order) {
             counters.decreases += 1;
             self.control.on_congestion(now, cause);
@@ -266,6 +307,7 @@ impl Path {
         // 3.1, has ssthresh stay as it is).
         let is_trial = self.is_silent() && self.in_flight == 1;
         counters.timeouts += 1;
+        self.stats.timeouts += 1;
         self.lost += 1;
         if chunk.packets == 0 && order >= self.answered_order_end {
             self.waited_ns = Some(now.ns_since(chunk.sent_at));

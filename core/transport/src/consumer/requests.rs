@@ -102,43 +102,47 @@ impl Requests {
         Some((purpose, request))
     }
 
-    /// Takes a Nack; what is given up for it. `None` when the Nack is of another Interest.
+    /// Takes a Nack; what is given up for it, and if nothing is, whether all paths have refused.
+    /// `None` when the Nack is of another Interest.
     pub(crate) fn nacked(
         &mut self,
         interest: &InterestView<'_>,
         reason: NackReason,
         now: Instant,
-    ) -> Option<(Purpose, Result<(), GiveUp>)> {
+    ) -> Option<(Purpose, Result<bool, GiveUp>)> {
         for at in 0..self.all.len() {
             let Entry { purpose, request, .. } = &mut self.all[at];
             let purpose = *purpose;
             match request.nacked(interest, reason, now) {
                 Ok(false) => {}
-                Ok(true) => return Some((purpose, Ok(()))),
-                Err(give_up) => return Some((purpose, self.fall_back(at, give_up))),
+                Ok(true) => return Some((purpose, Ok(request.is_refused_by_all()))),
+                Err(give_up) => {
+                    return Some((purpose, self.fall_back(at, give_up).map(|()| true)));
+                }
             }
         }
         None
     }
 
-    /// Sends what is due on `path`, and calls `sent` of each. Stops at one that is given up.
+    /// Sends what is due on one of `paths`, and calls `sent` of each. Stops at one that is given
+    /// up.
     pub(crate) fn poll(
         &mut self,
-        path: PathId,
+        paths: &[PathId],
         now: Instant,
         rng: &mut Rng,
         out: &mut InterestBatch,
-        mut sent: impl FnMut(Purpose),
+        mut sent: impl FnMut(Purpose, PathId),
     ) -> Result<(), (Purpose, GiveUp)> {
         for at in 0..self.all.len() {
             let purpose = self.all[at].purpose;
-            let mut polled = self.all[at].request.poll(path, now, rng, out);
+            let mut polled = self.all[at].request.poll(paths, now, rng, out);
             if let Err(give_up) = polled {
                 self.fall_back(at, give_up).map_err(|give_up| (purpose, give_up))?;
-                polled = self.all[at].request.poll(path, now, rng, out);
+                polled = self.all[at].request.poll(paths, now, rng, out);
             }
-            if polled == Ok(true) {
-                sent(purpose);
+            if let (Ok(true), Some(path)) = (polled, self.all[at].request.path()) {
+                sent(purpose, path);
             }
         }
         Ok(())
@@ -195,7 +199,7 @@ mod tests {
             result.map_err(|give_up| (purpose, give_up))?;
             *now = asked.next_wakeup().unwrap().max(*now);
             let mut out = InterestBatch::default();
-            asked.poll(PathId(0), *now, &mut rng, &mut out, |_| {})?;
+            asked.poll(&[PathId(0)], *now, &mut rng, &mut out, |_, _| {})?;
             let next = out.iter().next().unwrap().1.to_vec();
             if InterestView::decode(&next).unwrap().name != interest.name {
                 return Ok(next);
@@ -213,7 +217,7 @@ mod tests {
         assert!(asked.ask_again(3, segment.clone(), Some([7; 32]), Selectors::default(), 15, now));
         let mut out = InterestBatch::default();
         let mut rng = Rng::from_seed(1);
-        asked.poll(PathId(0), now, &mut rng, &mut out, |_| {}).unwrap();
+        asked.poll(&[PathId(0)], now, &mut rng, &mut out, |_, _| {}).unwrap();
         let (_, first) = out.iter().next().unwrap();
         assert_eq!(InterestView::decode(first).unwrap().name, full.as_view());
 

@@ -6,23 +6,21 @@
 //! counted in the window as one; of one that is sent again, only what has not come is asked for.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use weir_base::{Histogram, Instant, NS_PER_MS, NS_PER_S, RttConfig, bucket_count};
+use weir_base::{Histogram, Instant, RttConfig, bucket_count};
 use weir_wire::NackReason;
 
 use super::chunks::Chunks;
 use super::outbox::TraceKind;
 use super::path::{Answer, Fate, Path};
 use super::schedule::{Next, Schedule};
-use super::slot::{Counters, Slot, State};
+use super::slot::{Counters, Slot, State, nack_wait_ns};
+use super::stats::PathStats;
 use crate::PathId;
 use crate::congestion::{Congestion, Controller, ControllerConstants, WindowBounds};
 
-/// Waits after a Nack grow from the first to the second by factors of two.
-const NACK_WAIT_NS: u64 = 100 * NS_PER_MS;
-const NACK_WAIT_MAX_NS: u64 = NS_PER_S;
 /// Nacks `NoRoute` to one unit before it is given up: 100 + 200 + 400 + 800 + 1000 ms, for a
 /// producer or a route that is just coming up.
 const NO_ROUTE_MAX: u32 = 5;
@@ -75,6 +73,10 @@ pub(crate) struct Scoreboard {
     config: ScoreboardConfig,
     schedule: Box<dyn Schedule>,
     paths: Vec<Path>,
+    /// Of paths that are no more.
+    past: BTreeMap<PathId, PathStats>,
+    /// The reader wants all in order.
+    is_in_order: bool,
     histogram: RttHistogram,
     counters: Counters,
     chunks: Chunks,
@@ -104,6 +106,8 @@ impl Scoreboard {
             config,
             schedule,
             paths: Vec::new(),
+            past: BTreeMap::new(),
+            is_in_order: true,
             histogram: RttHistogram::default(),
             counters: Counters::default(),
             chunks: Chunks::new(config.chunk_units),
@@ -165,9 +169,30 @@ impl Scoreboard {
         self.chunks.find(first).into_iter().flat_map(|at| self.chunks.open_units(at))
     }
 
-    /// The path for what needs no window.
-    pub(crate) fn first_path(&self) -> Option<PathId> {
-        self.paths.first().map(|path| path.id)
+    /// Whether there is no path.
+    pub(crate) fn has_no_path(&self) -> bool {
+        self.paths.is_empty()
+    }
+
+    /// The paths for what needs no window, those first that have answered.
+    pub(crate) fn paths_to_ask(&self) -> Vec<PathId> {
+        let mut paths: Vec<&Path> = self.paths_in_use().iter().collect();
+        paths.sort_by_key(|path| (path.is_failing(), path.rtt.smoothed_ns().is_none()));
+        paths.into_iter().map(|path| path.id).collect()
+    }
+
+    /// What happened on a path so far.
+    pub(crate) fn path_stats(&self, id: PathId) -> PathStats {
+        let mut stats = self.past.get(&id).copied().unwrap_or_default();
+        if let Some(path) = self.paths.iter().find(|path| path.id == id) {
+            stats.add(&path.stats());
+        }
+        stats
+    }
+
+    /// Whether the reader wants all in order, so that what comes too early takes room.
+    pub(crate) fn set_in_order(&mut self, is_in_order: bool) {
+        self.is_in_order = is_in_order;
     }
 
     /// A path is there; whether it was not before.
@@ -185,6 +210,8 @@ impl Scoreboard {
     /// A path is no more. What is in flight on it is asked for again, which is no sign of
     /// congestion.
     pub(crate) fn remove_path(&mut self, id: PathId, now: Instant) {
+        let stats = self.path_stats(id);
+        self.past.insert(id, stats);
         self.paths.retain(|path| path.id != id);
         for at in 0..self.chunks.len() {
             let slot = self.chunks.slot_mut(at);
@@ -262,6 +289,7 @@ impl Scoreboard {
         let again = self.again.first().filter(|&&(at, _)| at <= now).map(|&(_, index)| index);
         self.next = match again {
             Some(_) => Next::Again,
+            None if room_units > 0 && !self.is_in_order => Next::New { room_chunks: u32::MAX },
             None => Next::New { room_chunks: room_units.div_ceil(self.config.chunk_units.max(1)) },
         };
         let Self { schedule, paths, next, .. } = self;
@@ -402,10 +430,13 @@ impl Scoreboard {
         let (path, order) = (slot.path, slot.order);
         self.counters.nacks += 1;
         self.note(index, path, TraceKind::Nacked { reason });
-        if reason == NackReason::Congestion {
-            let Self { paths, counters, .. } = self;
-            if let Some(path) = paths.iter_mut().find(|one| one.id == path) {
-                path.congested(now, order, Congestion::Nack, counters);
+        let Self { paths, counters, .. } = self;
+        if let Some(path) = paths.iter_mut().find(|one| one.id == path) {
+            path.nacked();
+            match reason {
+                NackReason::Congestion => path.congested(now, order, Congestion::Nack, counters),
+                NackReason::Duplicate => {}
+                _ => path.refused(now),
             }
         }
         if self.config.asks_once {
@@ -422,6 +453,9 @@ impl Scoreboard {
     /// If all that is open of a chunk was refused, it waits, or is given up.
     fn check_refused(&mut self, at: usize, now: Instant) {
         let retries_max = self.config.retries_max;
+        let in_use = self.paths_in_use();
+        let paths = in_use.len().max(1) as u32;
+        let refuse_all = !in_use.iter().any(|path| path.rests_until() == Instant::ZERO);
         let slot = self.chunks.slot_mut(at);
         if !slot.is_flying() || slot.nacked < slot.open {
             return;
@@ -432,7 +466,10 @@ impl Scoreboard {
             NackReason::Congestion => (nack_wait_ns(tries - 1), tries > retries_max),
             _ => {
                 slot.no_routes += 1;
-                (nack_wait_ns(slot.no_routes - 1), slot.no_routes > NO_ROUTE_MAX)
+                // Another path may have a route.
+                let (round, rest) = (slot.no_routes / paths, slot.no_routes % paths);
+                let wait_ns = if rest == 0 { nack_wait_ns(round - 1) } else { 0 };
+                (wait_ns, refuse_all && slot.no_routes > NO_ROUTE_MAX * paths)
             }
         };
         if failed {
@@ -458,6 +495,9 @@ impl Scoreboard {
     pub(crate) fn check(&mut self, now: Instant) -> Result<(), Failed> {
         for at in 0..self.paths.len() {
             self.check_path(at, now);
+        }
+        if self.paths_in_use().len() > 1 {
+            self.take_from_silent(now);
         }
         self.failed.pop_front().map_or(Ok(()), Err)
     }
@@ -489,12 +529,32 @@ impl Scoreboard {
             // One event tells of the chunk, under the first unit that has not come.
             let first_open = self.chunks.open_units(at).next().unwrap_or(sent.index);
             self.note(first_open, id, kind);
-            if slot.sends > retries_max || asks_once {
+            // A refusal is an answer, and no try that found none.
+            if slot.sends.saturating_sub(slot.no_routes) > retries_max || asks_once {
                 self.give_up_chunk(at, GiveUp::Unanswered);
                 continue;
             }
             self.chunks.slot_mut(at).is_presumed_lost |= kind == TraceKind::Lost;
             self.send_again(at, now);
+        }
+    }
+
+    /// When nothing new is left to ask for, what a silent path was tried with is asked for on
+    /// another, so that the end of the transfer does not wait for it.
+    fn take_from_silent(&mut self, now: Instant) {
+        let is_left = self.limit.is_none_or(|limit| self.next_index() < limit);
+        let has_other = self.paths_in_use().iter().any(|path| !path.is_failing());
+        if !has_other || (is_left && self.chunks.units() < UNITS_MAX) {
+            return;
+        }
+        for path_at in 0..self.paths.len() {
+            while self.paths[path_at].is_silent()
+                && let Some(sent) = self.paths[path_at].sent.pop_front()
+            {
+                if let Some(at) = self.flying(sent.index, self.paths[path_at].id, sent.order) {
+                    self.send_again(at, now);
+                }
+            }
         }
     }
 
@@ -611,9 +671,4 @@ fn give_up_of(reason: NackReason) -> GiveUp {
         NackReason::NoRoute => GiveUp::NoRoute,
         other => GiveUp::Nacked(other),
     }
-}
-
-/// How long to wait after a Nack, the first (`times` 0) or a later one in a row.
-pub(crate) fn nack_wait_ns(times: u32) -> u64 {
-    (NACK_WAIT_NS << times.min(8)).min(NACK_WAIT_MAX_NS)
 }

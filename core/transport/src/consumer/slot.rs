@@ -2,10 +2,19 @@
 
 use core::ops::Range;
 
-use weir_base::Instant;
+use weir_base::{Instant, NS_PER_MS, NS_PER_S};
 use weir_wire::{CongestionMark, NackReason};
 
 use crate::PathId;
+
+/// Waits after a Nack grow from the first to the second by factors of two.
+const NACK_WAIT_NS: u64 = 100 * NS_PER_MS;
+const NACK_WAIT_MAX_NS: u64 = NS_PER_S;
+
+/// How long to wait after a Nack, the first (`times` 0) or a later one in a row.
+pub(crate) fn nack_wait_ns(times: u32) -> u64 {
+    (NACK_WAIT_NS << times.min(8)).min(NACK_WAIT_MAX_NS)
+}
 
 /// Counters of a scoreboard.
 #[derive(Copy, Clone, Debug, Default)]

@@ -63,3 +63,29 @@ impl ConsumerStats {
         self.outstanding_max = self.outstanding_max.max(counters.in_flight_max);
     }
 }
+
+/// What happened on one path.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct PathStats {
+    /// Interests sent for units.
+    pub interests: u64,
+    /// Chunks found lost because later ones had been answered.
+    pub losses: u64,
+    /// Chunks that timed out.
+    pub timeouts: u64,
+    /// Nacks received for units.
+    pub nacks: u64,
+    /// The smoothed round-trip time, in nanoseconds; of the last connection, if there were several.
+    pub rtt_smoothed_ns: Option<u64>,
+}
+
+impl PathStats {
+    /// Adds what happened on a path after this, or beside it.
+    pub fn add(&mut self, other: &Self) {
+        self.interests += other.interests;
+        self.losses += other.losses;
+        self.timeouts += other.timeouts;
+        self.nacks += other.nacks;
+        self.rtt_smoothed_ns = other.rtt_smoothed_ns.or(self.rtt_smoothed_ns);
+    }
+}

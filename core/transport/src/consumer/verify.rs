@@ -19,6 +19,7 @@ use super::naming::Naming;
 use super::outbox::{Delivery, VerifyOp};
 use super::target::{Part, Target, Unit};
 use super::{Consumer, ConsumerError, ConsumerEvent, ConsumerOutbox};
+use crate::PathId;
 use crate::segment_set::SegmentSet;
 
 /// Signers of one object at most.
@@ -34,6 +35,7 @@ const SEGMENTS_MAX: u64 = 1 << 40;
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) packet: Packet,
+    pub(super) path: PathId,
     pub(super) incoming_face: Option<FaceId>,
     pub(super) last_segment: Option<u64>,
     pub(super) content_bytes: u32,
@@ -204,12 +206,12 @@ impl Consumer {
                 }
             },
         };
-        let Incoming { packet, incoming_face, last_segment, content_bytes } = incoming;
+        let Incoming { packet, path, incoming_face, last_segment, content_bytes } = incoming;
         let keeps = !is_content || self.reader.is_there();
         let kept = keeps.then(|| packet.clone());
         let pending = Pending { index, last_segment, content_bytes, packet: kept, signer };
         let op = VerifyId(self.verification.pending.insert(pending));
-        out.verify.push(VerifyOp { op, piece, part, packet, incoming_face, check });
+        out.verify.push(VerifyOp { op, piece, part, packet, path, incoming_face, check });
     }
 
     /// The digest of the Content of the only segment there is, as verified metadata states it.

@@ -4,7 +4,7 @@
 //!
 //! | it says | it is told |
 //! |---|---|
-//! | `{"bound":"udp4://..."}` (`null` without UDP) | `connect URI` |
+//! | `{"bound":["udp4://..."]}`: a port for each link (none without UDP) | `connect URI` for each |
 //! | `{"ready":true}`: connected and registered | `start NS`: the common start (monotonic) |
 //! | `{"done":true}`: a consumer has nothing left to do | `stop` |
 //! | `{"report":{...}}`, and it ends | |
@@ -56,10 +56,10 @@ pub(crate) struct AppSpec {
     pub end_ns: u64,
     /// Its window is sampled at this period, ns; 0: not at all.
     pub sample_ns: u64,
-    /// What carries its link.
+    /// What carries its links.
     pub transport: Transport,
-    /// Octets of a datagram at most.
-    pub mtu: usize,
+    /// Octets of a datagram at most, of each of its links.
+    pub mtus: Vec<usize>,
     /// Prefixes that it registers: URI and cost.
     pub register: Vec<(String, u64)>,
     /// Where its events go.
@@ -123,9 +123,10 @@ pub fn run_app(path: &Path) -> Result<(), AppError> {
     let bad = |reason: String| AppError::Spec { path: path.to_owned(), reason };
     let text = std::fs::read(path).map_err(|error| bad(error.to_string()))?;
     let spec: AppSpec = serde_json::from_slice(&text).map_err(|error| bad(error.to_string()))?;
-    let app = App::new(&spec.role, spec.duration_ns, spec.seed)
+    let mut app = App::new(&spec.role, spec.duration_ns, spec.seed)
         .map_err(|error| bad(error.to_string()))?
         .ok_or_else(|| bad("a router is no application".into()))?;
+    (1..spec.mtus.len()).for_each(|path| app.set_path(PathId(path as u16), true));
     let file = File::create(&spec.events)
         .map_err(system(format!("cannot write {}", spec.events.display())))?;
     // Without it the process wakes up later than it asks for, and that is all.
@@ -141,25 +142,26 @@ pub fn run_app(path: &Path) -> Result<(), AppError> {
 }
 
 fn connect_first(spec: &AppSpec, control: &mut Control) -> Result<Client, AppError> {
-    let port = match spec.transport {
-        Transport::Udp => {
-            let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-            let port = UdpPort::bind(any, &UdpOptions::default());
-            Some(port.map_err(system("cannot open a UDP port"))?)
-        }
-        Transport::Unix | Transport::Tcp => None,
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let count = if spec.transport == Transport::Udp { spec.mtus.len() } else { 0 };
+    let bind = |_| UdpPort::bind(any, &UdpOptions::default());
+    let ports = (0..count).map(bind).collect::<io::Result<Vec<_>>>();
+    let ports = ports.map_err(system("cannot open a UDP port"))?;
+    let uri_of = |port: &UdpPort| FaceUri::Udp(port.local_addr()).to_string();
+    say(&serde_json::json!({ "bound": ports.iter().map(uri_of).collect::<Vec<_>>() }))?;
+    let mut uri = || -> Result<FaceUri, AppError> {
+        control.argument("connect ")?.parse().map_err(|_| AppError::Orphaned)
     };
-    let bound = port.as_ref().map(|port: &UdpPort| FaceUri::Udp(port.local_addr()).to_string());
-    say(&serde_json::json!({ "bound": bound }))?;
-    let text = control.argument("connect ")?;
-    let uri: FaceUri = text.parse().map_err(|_| AppError::Orphaned)?;
-    let client = match (&uri, port) {
-        (FaceUri::Udp(peer), Some(port)) => Client::over_udp(port, *peer, spec.mtu),
-        _ => Client::connect(&uri),
-    };
-    client.map_err(|error| {
-        system(format!("cannot connect to the router at {uri}"))(io::Error::other(error))
-    })
+    let failed = |error| system("cannot connect to the router")(io::Error::other(error));
+    if ports.is_empty() {
+        return Client::connect(&uri()?).map_err(failed);
+    }
+    let mut routers = Vec::new();
+    for (port, &mtu) in ports.into_iter().zip(&spec.mtus) {
+        let peer = uri()?.socket_addr().ok_or(AppError::Orphaned)?;
+        routers.push((port, peer, mtu));
+    }
+    Client::over_udp(routers).map_err(failed)
 }
 
 fn say(line: &serde_json::Value) -> Result<(), AppError> {
@@ -288,8 +290,7 @@ impl Driver {
         match self.client.poll_beside(io::stdin().as_fd(), due, &mut self.packets) {
             Ok(is_control) => {
                 let packets = self.packets.drain(..);
-                let path = PathId::default();
-                self.inputs.extend(packets.map(|FromRouter { header, packet }| AppInput {
+                self.inputs.extend(packets.map(|FromRouter { path, header, packet }| AppInput {
                     path,
                     header,
                     packet,
@@ -350,9 +351,9 @@ impl Driver {
 
     fn carry_out(&mut self, now: Instant) -> Result<(), AppError> {
         self.report.packets_out += self.out.packets.len() as u64;
-        for (_, header, packet) in self.out.packets.drain(..) {
+        for (path, header, packet) in self.out.packets.drain(..) {
             // The link counts what its queue refuses.
-            let _: Result<(), LinkDrop> = self.client.send(header, packet);
+            let _: Result<(), LinkDrop> = self.client.send(path, header, packet);
         }
         let events = std::mem::take(&mut self.out.events);
         for kind in &events {

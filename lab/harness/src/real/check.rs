@@ -48,13 +48,16 @@ pub(super) fn disk(plan: &Plan, node: usize) -> Option<&DiskPlan> {
     }
 }
 
-/// The link of a consumer or producer, and its router.
-pub(super) fn app_link(plan: &Plan, node: usize) -> Option<(usize, usize)> {
-    let mut links =
-        plan.links.iter().enumerate().filter(|(_, link)| [link.a, link.b].contains(&node));
-    let (index, link) = links.next()?;
-    let other = if link.a == node { link.b } else { link.a };
-    (links.next().is_none() && is_router(plan, other)).then_some((index, other))
+/// The links of a node, each with the node at its other end. A consumer's paths are numbered in
+/// this order.
+pub(super) fn links_of(plan: &Plan, node: usize) -> Vec<(usize, usize)> {
+    let links = plan.links.iter().enumerate();
+    let others = links.filter_map(|(index, link)| match (link.a == node, link.b == node) {
+        (true, _) => Some((index, link.b)),
+        (_, true) => Some((index, link.a)),
+        _ => None,
+    });
+    others.collect()
 }
 
 /// Refuses what the real arm cannot run.
@@ -67,19 +70,8 @@ pub(super) fn check(plan: &Plan) -> Result<(), RealError> {
         check_link(plan, index, link)?;
     }
     for (index, node) in plan.nodes.iter().enumerate() {
-        let app_link_of = |node| app_link(plan, node).filter(|_| !is_router(plan, node));
-        if app_link_of(index).is_some_and(|(link, _)| plan.links[link].reliability) {
-            return refuse(format!(
-                "the link of node `{}` has `reliability`, which routers have and programs have \
-                 not; run it with --arm sim",
-                node.name
-            ));
-        }
-        if !is_router(plan, index) && app_link(plan, index).is_none() {
-            return refuse(format!(
-                "node `{}` must have one link, to a router; run several with --arm sim",
-                node.name
-            ));
+        if !is_router(plan, index) {
+            check_app(plan, index)?;
         }
         if let Role::Router(router) = &node.role
             && !(0.0..=1.0).contains(&router.store_filled)
@@ -115,6 +107,29 @@ pub(super) fn check(plan: &Plan) -> Result<(), RealError> {
     }
     plan.faults.iter().try_for_each(|planned| check_fault(plan, &planned.fault))?;
     check_overlaps(plan)
+}
+
+/// Refuses links that a consumer or producer cannot have.
+fn check_app(plan: &Plan, node: usize) -> Result<(), RealError> {
+    let refuse = |what: &str| {
+        let name = &plan.nodes[node].name;
+        Err(RealError::Unsupported(format!("node `{name}` {what}; run it with --arm sim")))
+    };
+    let links = links_of(plan, node);
+    let is_any = |is: fn(&LinkPlan) -> bool| links.iter().any(|&(link, _)| is(&plan.links[link]));
+    if links.is_empty() || links.iter().any(|&(_, other)| !is_router(plan, other)) {
+        return refuse("must have links, to routers alone");
+    }
+    if is_any(|link| link.reliability) {
+        return refuse("has a link with `reliability`, which routers have and programs have not");
+    }
+    if links.len() > 1 && is_any(|link| link.transport != Transport::Udp) {
+        return refuse("has several links, which between processes must be `udp`");
+    }
+    if links.len() > 1 && !matches!(plan.nodes[node].role, Role::Consumer(_)) {
+        return refuse("has several links, which only consumers have between processes");
+    }
+    Ok(())
 }
 
 /// Faults of one link or router one after the other: processes know no two reasons to be away.

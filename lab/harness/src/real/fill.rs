@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use weir_base::{NS_PER_MS, Packet};
 use weir_face::FaceUri;
 use weir_plan::{Plan, Role};
-use weir_socket::Client;
+use weir_socket::{Client, PathId};
 use weir_wire::LpHeader;
 
 use super::router::Router;
@@ -88,7 +88,7 @@ impl<'a> Filler<'a> {
         while packets.peek().is_some() {
             let mut wanted = seen.arrived;
             for packet in packets.by_ref().take(CHUNK) {
-                let sent = self.client.send(LpHeader::default(), packet);
+                let sent = self.client.send(PathId::default(), LpHeader::default(), packet);
                 sent.map_err(|drop| self.failed(drop.name()))?;
                 wanted += 1;
             }

@@ -31,8 +31,8 @@ pub(super) struct Application {
     pub(super) is_consumer: bool,
     pub(super) is_done: bool,
     pub(super) events: PathBuf,
-    /// Its UDP port.
-    bound: Option<SocketAddr>,
+    /// Its UDP ports, one for each of its links.
+    bound: Vec<SocketAddr>,
 }
 
 /// The processes, and what joins them.
@@ -287,15 +287,16 @@ impl<'a> Site<'a> {
                 is_consumer,
                 is_done: false,
                 events: spec.events,
-                bound: None,
+                bound: Vec::new(),
             };
             self.apps.insert(node, app);
         }
         for node in self.app_nodes() {
             let line = self.line_with(node, "bound", deadline)?;
-            let bound = line["bound"].as_str().and_then(|uri| uri.parse::<FaceUri>().ok());
+            let uris = line["bound"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let uris = uris.filter_map(|uri| uri.parse::<FaceUri>().ok());
             if let Some(app) = self.apps.get_mut(&node) {
-                app.bound = bound.and_then(|uri| uri.socket_addr());
+                app.bound = uris.filter_map(|uri| uri.socket_addr()).collect();
             }
         }
         Ok(())
@@ -303,7 +304,8 @@ impl<'a> Site<'a> {
 
     fn app_spec(&self, node: usize) -> AppSpec {
         let plan = self.plan;
-        let (link, router) = check::app_link(plan, node).expect("checked");
+        let links = check::links_of(plan, node);
+        let &(link, router) = links.first().expect("checked");
         let transport = plan.links[link].transport;
         let routes = plan.routes.iter().filter(|route| route.node == router && route.link == link);
         // Commands are for local faces, and UDP faces are not: there the coordinator gives them.
@@ -325,7 +327,7 @@ impl<'a> Site<'a> {
             end_ns: plan.duration_ns.saturating_add(plan.drain_ns),
             sample_ns: plan.sample_ns,
             transport,
-            mtu: plan.links[link].mtu,
+            mtus: links.iter().map(|&(link, _)| plan.links[link].mtu).collect(),
             register,
             events: self.dir.join(format!("node-{node}.events")),
             reconnect,
@@ -361,10 +363,15 @@ impl<'a> Site<'a> {
         check::is_router(self.plan, link.a) && check::is_router(self.plan, link.b)
     }
 
-    fn udp_address(&self, node: usize) -> Result<SocketAddr, RealError> {
+    /// Where a node takes the datagrams of a link.
+    fn udp_address(&self, node: usize, link: usize) -> Result<SocketAddr, RealError> {
         let address = match self.routers.get(&node) {
             Some(router) => Some(router.at.udp),
-            None => self.apps.get(&node).and_then(|app| app.bound),
+            None => self.apps.get(&node).and_then(|app| {
+                let links = check::links_of(self.plan, node);
+                let at = links.iter().position(|&(index, _)| index == link)?;
+                app.bound.get(at).copied()
+            }),
         };
         address.ok_or_else(|| RealError::Process {
             title: format!("`{}`", self.name(node)),
@@ -375,7 +382,7 @@ impl<'a> Site<'a> {
 
     fn join_udp(&mut self, index: usize) -> Result<(), RealError> {
         let link = &self.plan.links[index];
-        let ends = (self.udp_address(link.a)?, self.udp_address(link.b)?);
+        let ends = (self.udp_address(link.a, index)?, self.udp_address(link.b, index)?);
         let (peer_of_a, peer_of_b) = if check::is_emulated(self.plan, index) {
             let seed = self.plan.link_seed(index);
             let cores = &self.options.cpu_apps;
@@ -481,7 +488,7 @@ impl<'a> Site<'a> {
             let peer = match self.links.get(&index) {
                 Some(emulated) if link.a == node => emulated.a,
                 Some(emulated) => emulated.b,
-                None => self.udp_address(other)?,
+                None => self.udp_address(other, index)?,
             };
             self.make_udp_face(node, index, peer)?;
         }
@@ -597,11 +604,12 @@ impl<'a> Site<'a> {
                 return RealError::WrongBytes { node: name, what: app.process.log() };
             }
             // When a router dies, its applications follow; the router is the news.
-            if let Some((_, router)) = check::app_link(self.plan, node)
-                && let Some(router) = self.routers.get_mut(&router)
-                && router.process.ends_within(END_PATIENCE)
-            {
-                return router.process.failure("ended before its time");
+            for (_, router) in check::links_of(self.plan, node) {
+                if let Some(router) = self.routers.get_mut(&router)
+                    && router.process.ends_within(END_PATIENCE)
+                {
+                    return router.process.failure("ended before its time");
+                }
             }
             return error;
         }

@@ -10,10 +10,11 @@ use std::time::Instant;
 
 use indicatif::ProgressBar;
 use weir_crypto::UserTrust;
+use weir_face::FaceUri;
 use weir_security::trust::{Believed, Decision, Refusal, Wanted};
 use weir_socket::{
-    DownloadError, DownloadId, Found, Host, MemoryOutput, Output, OutputError, PartFile,
-    StreamOutput, Summary,
+    ClientError, DownloadError, DownloadId, Found, Host, MemoryOutput, Output, OutputError,
+    PartFile, StreamOutput, Summary,
 };
 use weir_transport::{ConsumerError, LISTING_KEYWORD, Target};
 use weir_wire::{DataView, Name};
@@ -321,6 +322,13 @@ impl Host for Fetch<'_> {
         let listing = self.room.beside();
         job.listing = Some(listing.clone());
         Ok(Box::new(listing))
+    }
+
+    fn path_changed(&mut self, router: &FaceUri, error: Option<&ClientError>) {
+        match error {
+            Some(error) => errln!("weir: {router}: {error}; going on with the other routers"),
+            None => errln!("weir: {router} is back"),
+        }
     }
 
     fn ended(

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use weir_base::FaceId;
 use weir_manage::FaceStatus;
 use weir_security::trust::Believed;
-use weir_socket::{Client, Summary};
+use weir_socket::{Client, PathId, PathSummary, Summary};
 use weir_transport::ConsumerStats;
 
 use super::Args;
@@ -32,7 +32,8 @@ pub(super) struct Report {
     took: Duration,
     is_stored: bool,
     has_manifest: bool,
-    by_face: BTreeMap<Option<FaceId>, u64>,
+    by_face: BTreeMap<(PathId, Option<FaceId>), u64>,
+    by_path: BTreeMap<PathId, PathSummary>,
     stats: ConsumerStats,
 }
 
@@ -83,6 +84,9 @@ impl Report {
         for (&face, &count) in &summary.by_face {
             *self.by_face.entry(face).or_default() += count;
         }
+        for (&path, of_path) in &summary.by_path {
+            self.by_path.entry(path).or_default().add(of_path);
+        }
         let stats = &summary.stats;
         self.stats = ConsumerStats {
             interests: self.stats.interests + stats.interests,
@@ -101,8 +105,8 @@ impl Report {
         self.took.as_secs_f64()
     }
 
-    fn goodput_bps(&self) -> f64 {
-        self.octets as f64 * 8.0 / self.seconds().max(1e-9)
+    fn goodput_bps(&self, octets: u64) -> f64 {
+        octets as f64 * 8.0 / self.seconds().max(1e-9)
     }
 
     pub(super) fn print(
@@ -113,7 +117,7 @@ impl Report {
     ) -> anyhow::Result<()> {
         if is_json {
             let mut out = std::io::stdout();
-            writeln!(out, "{}", self.to_json(signers))?;
+            writeln!(out, "{}", self.to_json(signers, client))?;
             out.flush()?;
             return Ok(());
         }
@@ -121,10 +125,27 @@ impl Report {
         Ok(())
     }
 
-    fn to_json(&self, signers: &[Believed]) -> Value {
-        let milliseconds = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e6);
-        let served_by: BTreeMap<String, u64> =
-            self.by_face.iter().map(|(&face, &count)| (face_key(face), count)).collect();
+    fn to_json(&self, signers: &[Believed], client: &Client) -> Value {
+        let routers = self.by_path.iter().map(|(&path, of_path)| {
+            json!({
+                "uri": client.uri_of(path).to_string(),
+                "packets": of_path.packets,
+                "bytes": of_path.octets,
+                "goodput_bps": self.goodput_bps(of_path.octets),
+                "interests": of_path.stats.interests,
+                "losses": of_path.stats.losses,
+                "timeouts": of_path.stats.timeouts,
+                "nacks": of_path.stats.nacks,
+                "rtt_smoothed_ms": milliseconds(of_path.stats.rtt_smoothed_ns),
+            })
+        });
+        // Every router numbers its faces for itself.
+        let served_by =
+            self.by_face.iter().map(|(&(path, face), &count)| match self.by_path.len() {
+                1 => (face_key(face), count),
+                _ => (format!("{} {}", client.uri_of(path), face_key(face)), count),
+            });
+        let served_by: BTreeMap<String, u64> = served_by.collect();
         json!({
             "name": self.name,
             "versioned": self.versioned,
@@ -132,7 +153,7 @@ impl Report {
             "files": self.files,
             "bytes": self.octets,
             "seconds": self.seconds(),
-            "goodput_bps": self.goodput_bps(),
+            "goodput_bps": self.goodput_bps(self.octets),
             "segments": self.segments,
             "resumed_segments": self.segments_resumed,
             "files_there": self.files_there,
@@ -155,6 +176,7 @@ impl Report {
                 "p99": milliseconds(self.stats.rtt_p99_ns),
             },
             "served_by": served_by,
+            "routers": routers.collect::<Vec<_>>(),
             "signers": signers.iter().map(signer_to_json).collect::<Vec<_>>(),
         })
     }
@@ -170,7 +192,7 @@ impl Report {
             "{files}{} in {:.3} s, {}/s, {}",
             octets(self.octets),
             self.seconds(),
-            octets((self.goodput_bps() / 8.0) as u64),
+            octets((self.goodput_bps(self.octets) / 8.0) as u64),
             count(self.segments, "segment", "segments"),
         );
         if self.files_there > 0 {
@@ -182,9 +204,7 @@ impl Report {
             errln!("{segments} there from an earlier attempt");
         }
         let stats = &self.stats;
-        let milliseconds = |ns: Option<u64>| {
-            ns.map_or_else(|| "-".into(), |ns| format!("{:.2} ms", ns as f64 / 1e6))
-        };
+        let milliseconds = |ns| milliseconds(ns).map_or("-".into(), |ms| format!("{ms:.2} ms"));
         errln!(
             "{}, {} again; {}; round trip {} (median), {} (least)",
             count(stats.interests, "Interest", "Interests"),
@@ -196,18 +216,33 @@ impl Report {
         for signer in signers {
             errln!("signed by {signer}");
         }
-        self.print_sources(client);
+        for (&path, of_path) in &self.by_path {
+            if self.by_path.len() > 1 {
+                errln!(
+                    "by {}: {}, {}/s; {} lost, {} timed out, {} refused; round trip {}",
+                    client.uri_of(path),
+                    octets(of_path.octets),
+                    octets((self.goodput_bps(of_path.octets) / 8.0) as u64),
+                    of_path.stats.losses,
+                    of_path.stats.timeouts,
+                    of_path.stats.nacks,
+                    milliseconds(of_path.stats.rtt_smoothed_ns),
+                );
+            }
+            self.print_sources(path, client);
+        }
     }
 
     /// Says what came from where, if the router has told.
-    fn print_sources(&self, client: &mut Client) {
-        let told: u64 =
-            self.by_face.iter().filter(|(face, _)| face.is_some()).map(|(_, count)| count).sum();
-        if told == 0 {
+    fn print_sources(&self, path: PathId, client: &mut Client) {
+        let by_face = self.by_face.range((path, None)..).take_while(|((of, _), _)| *of == path);
+        let by_face = by_face.map(|(&(_, face), &data)| (face, data));
+        if by_face.clone().all(|(face, _)| face.is_none()) {
             return;
         }
+        client.manage(path);
         let uris = face_uris(client);
-        for (&face, &data) in &self.by_face {
+        for (face, data) in by_face {
             let data = count(data, "packet", "packets");
             match face {
                 Some(FaceId::CONTENT_STORE) => errln!("{data} from this router's store"),
@@ -219,6 +254,10 @@ impl Report {
             }
         }
     }
+}
+
+fn milliseconds(ns: Option<u64>) -> Option<f64> {
+    ns.map(|ns| ns as f64 / 1e6)
 }
 
 fn face_key(face: Option<FaceId>) -> String {

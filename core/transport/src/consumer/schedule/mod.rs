@@ -39,7 +39,8 @@ impl PathSchedule {
 pub(crate) enum Next {
     /// One that was lost or refused, for which the reader keeps a place.
     Again,
-    /// One that was not asked for before. The reader has room for so many of them.
+    /// One that was not asked for before. The reader, which wants all in order, has room for so
+    /// many of them.
     New { room_chunks: u32 },
 }
 

@@ -15,26 +15,27 @@ pub(crate) struct Parallel;
 
 impl Schedule for Parallel {
     fn choose(&mut self, paths: &[Path], next: Next, now: Instant) -> Option<usize> {
-        let ready = (0..paths.len()).filter(|&at| paths[at].may_send(now));
-        ready.filter(|&at| may_take(paths, at, next)).min_by_key(|&at| paths[at].answer_ns())
+        let may_take = |at: &usize| departs_at(paths, *at, next).is_some_and(|when| when <= now);
+        (0..paths.len()).filter(may_take).min_by_key(|&at| paths[at].answer_ns())
     }
 
     fn departure(&self, paths: &[Path], next: Next) -> Option<Instant> {
-        let with_room = (0..paths.len()).filter(|&at| paths[at].window_has_room());
-        with_room.filter(|&at| may_take(paths, at, next)).map(|at| paths[at].paced_until()).min()
+        (0..paths.len()).filter_map(|at| departs_at(paths, at, next)).min()
     }
 }
 
-/// Whether the path at `at` may be given `next`, if its window has room.
-fn may_take(paths: &[Path], at: usize, next: Next) -> bool {
+/// When the path at `at` may be given `next` at the earliest; `None` while it may not.
+fn departs_at(paths: &[Path], at: usize, next: Next) -> Option<Instant> {
     let path = &paths[at];
-    match next {
-        // What a silent path gets is likely to be lost once more; another path has room soon.
-        Next::Again => !path.is_silent() || paths.iter().all(Path::is_silent),
-        // A silent path is tried with a chunk at a time.
-        Next::New { .. } if path.is_silent() && path.in_flight() > 0 => false,
+    let may_take = match next {
+        // What a failing path gets is likely to be lost once more; another path has room soon.
+        Next::Again => !path.is_failing() || paths.iter().all(Path::is_failing),
+        // A failing path is tried with a chunk at a time.
+        Next::New { .. } if path.is_failing() && path.in_flight() > 0 => false,
         Next::New { room_chunks } => room_chunks > reserved_chunks(paths, at),
-    }
+    };
+    let may_take = may_take && path.window_has_room();
+    may_take.then(|| path.paced_until().max(path.rests_until()))
 }
 
 /// The room that the faster paths need while a chunk is under way on the path at `at`: what they

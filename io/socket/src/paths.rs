@@ -1,0 +1,371 @@
+//! The paths of a client: one connection to each of its routers.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+use weir_base::{Instant, NS_PER_MS, NS_PER_S, Packet, Pool};
+use weir_face::{FaceUri, RecvStatus, SendStatus};
+use weir_link::{LinkDrop, Received};
+use weir_transport::PathId;
+use weir_wire::LpHeader;
+
+use crate::connection::{Connection, monotonic_now};
+use crate::waker::Waker;
+
+/// Routers of one client at most.
+pub const ROUTERS_MAX: usize = 16;
+/// Reads of one connection before others, and the application, get their turn.
+const READS_MAX: usize = 4;
+/// Octets waiting to be sent from which on nothing more is read: it would only add to them.
+const QUEUE_BYTES_HIGH: u64 = 4 << 20;
+/// The first and the longest wait before a router that is gone is tried again.
+const RETRY_NS: u64 = 100 * NS_PER_MS;
+const RETRY_NS_MAX: u64 = 5 * NS_PER_S;
+
+/// Why a client cannot go on, or not by one of its paths.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nothing answers at the router's address.
+    #[error("no router answers at {uri}: {source}")]
+    Connect {
+        /// The address.
+        uri: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The router closed the connection, or it broke.
+    #[error("the connection to the router is lost: {0}")]
+    Lost(String),
+    /// The system refuses something.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+/// A packet that came from a router.
+#[derive(Clone, Debug)]
+pub struct FromRouter {
+    /// The path that it came by.
+    pub path: PathId,
+    /// Its link header; a Nack is an Interest whose header holds a reason.
+    pub header: LpHeader,
+    /// Exactly one Interest or Data TLV, its inside not looked at.
+    pub packet: Packet,
+}
+
+/// One of several paths is gone, or is back.
+#[derive(Debug)]
+pub struct PathChange {
+    /// Which.
+    pub path: PathId,
+    /// Why it is gone; `None`: it is back.
+    pub error: Option<ClientError>,
+}
+
+/// What a wait ended with.
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct Ready {
+    pub(crate) woken: bool,
+    pub(crate) other: bool,
+}
+
+/// The way to one router.
+struct Path {
+    uri: FaceUri,
+    /// `None` while the router is gone.
+    connection: Option<Connection>,
+    is_readable: bool,
+    is_writable: bool,
+    /// When it is tried again; `None` while it is there, or being tried.
+    retry_at: Option<Instant>,
+    /// How long it is waited for that the next time.
+    retry_ns: u64,
+}
+
+impl Path {
+    fn new(uri: FaceUri, connection: Option<Connection>) -> Self {
+        let retry_at = connection.is_none().then(|| monotonic_now().plus_ns(RETRY_NS));
+        let (is_readable, is_writable) = (true, true);
+        Self { uri, connection, is_readable, is_writable, retry_at, retry_ns: RETRY_NS }
+    }
+
+    /// Whether packets are to be read.
+    fn wants_packets(connection: &Connection) -> bool {
+        connection.link.queue_bytes() < QUEUE_BYTES_HIGH
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        let link = self.connection.as_ref().and_then(|connection| connection.link.next_wakeup());
+        [link, self.retry_at].into_iter().flatten().min()
+    }
+
+    /// Has the link do what its time has come for, and sends what is queued, as far as the socket
+    /// takes it.
+    fn flush(&mut self, pool: &mut Pool) -> Result<(), ClientError> {
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        if let Some(at) = connection.link.next_wakeup() {
+            let now = monotonic_now();
+            if at <= now {
+                connection.link.poll(now);
+            }
+        }
+        if self.is_writable && !connection.link.is_egress_empty() {
+            let status = connection.flush().map_err(|error| lost(&error))?;
+            if status == SendStatus::WouldBlock {
+                self.is_writable = false;
+                connection.link.detach_frames(pool);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// See the module's text.
+pub(crate) struct Paths {
+    all: Vec<Path>,
+    frames: Vec<Packet>,
+    /// Since they were taken last.
+    changes: Vec<PathChange>,
+    /// From the threads that try to reach routers again: at most one for each path.
+    attempts: Receiver<(PathId, io::Result<Connection>)>,
+    tell: Sender<(PathId, io::Result<Connection>)>,
+    waker: Arc<Waker>,
+    /// Frames that could not be read, and packets that connections had no room for which are gone.
+    dropped: u64,
+}
+
+impl Paths {
+    /// Paths over connections to routers, or to be made to them.
+    pub(crate) fn new(
+        routers: impl IntoIterator<Item = (FaceUri, Option<Connection>)>,
+        waker: Arc<Waker>,
+    ) -> Self {
+        let all: Vec<Path> = routers.into_iter().map(|(uri, one)| Path::new(uri, one)).collect();
+        assert!((1..=ROUTERS_MAX).contains(&all.len()), "1 to {ROUTERS_MAX} routers");
+        let (tell, attempts) = unbounded();
+        let (frames, changes) = (Vec::new(), Vec::new());
+        Self { all, frames, changes, attempts, tell, waker, dropped: 0 }
+    }
+
+    /// Those that are there.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = PathId> {
+        let all = self.all.iter().enumerate();
+        all.filter(|(_, path)| path.connection.is_some()).map(|(at, _)| PathId(at as u16))
+    }
+
+    /// The router's address.
+    pub(crate) fn uri(&self, path: PathId) -> &FaceUri {
+        &self.all[usize::from(path.0)].uri
+    }
+
+    /// Whether the router runs on this host.
+    pub(crate) fn is_local(&self, path: PathId) -> bool {
+        let connection = &self.all[usize::from(path.0)].connection;
+        connection.as_ref().is_some_and(Connection::is_local)
+    }
+
+    /// What has come and gone since the last call.
+    pub(crate) fn take_changes(&mut self) -> Vec<PathChange> {
+        std::mem::take(&mut self.changes)
+    }
+
+    pub(crate) fn has_changes(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
+    /// Frames that could not be read, and packets too large or too many to be sent.
+    pub(crate) fn dropped(&self) -> u64 {
+        let links = self.all.iter().filter_map(|path| path.connection.as_ref());
+        links.map(|one| one.link.counters().drops.total()).sum::<u64>() + self.dropped
+    }
+
+    pub(crate) fn send(
+        &mut self,
+        path: PathId,
+        header: LpHeader,
+        packet: Packet,
+    ) -> Result<(), LinkDrop> {
+        let now = monotonic_now();
+        match &mut self.all[usize::from(path.0)].connection {
+            Some(connection) => connection.link.enqueue(now, header, packet),
+            None => Err(LinkDrop::SocketRefused),
+        }
+    }
+
+    /// Sends what is queued, as far as the sockets take it.
+    pub(crate) fn flush(&mut self, pool: &mut Pool) -> Result<(), ClientError> {
+        for at in 0..self.all.len() {
+            if let Err(error) = self.all[at].flush(pool) {
+                self.fail(at, error)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the packets that have come.
+    pub(crate) fn read(
+        &mut self,
+        pool: &mut Pool,
+        packets: &mut Vec<FromRouter>,
+    ) -> Result<(), ClientError> {
+        for at in 0..self.all.len() {
+            if let Err(error) = self.read_one(at, pool, packets) {
+                self.fail(at, error)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_one(
+        &mut self,
+        at: usize,
+        pool: &mut Pool,
+        packets: &mut Vec<FromRouter>,
+    ) -> Result<(), ClientError> {
+        let path = &mut self.all[at];
+        let Some(connection) = &mut path.connection else { return Ok(()) };
+        for _ in 0..READS_MAX {
+            if !path.is_readable || !Path::wants_packets(connection) {
+                break;
+            }
+            let status = connection.recv(pool, &mut self.frames).map_err(|error| lost(&error))?;
+            if !self.frames.is_empty() {
+                path.retry_ns = RETRY_NS;
+            }
+            let now = monotonic_now();
+            for frame in self.frames.drain(..) {
+                match connection.link.receive(now, frame, pool) {
+                    Received::Packet { header, packet } => {
+                        packets.push(FromRouter { path: PathId(at as u16), header, packet });
+                    }
+                    // An application's link shapes no Interests.
+                    Received::Held => {}
+                    Received::Partial | Received::Idle | Received::Signal(_) => {}
+                    Received::Drop(_) => self.dropped += 1,
+                }
+            }
+            match status {
+                RecvStatus::Drained => path.is_readable = false,
+                RecvStatus::More => {}
+                RecvStatus::Closed => return Err(ClientError::Lost("the router closed it".into())),
+                RecvStatus::FramingLost(error) => {
+                    return Err(ClientError::Lost(format!(
+                        "what answers is not a router: {error}"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A path is gone: the others go on without it. Of the last one the error is passed on.
+    fn fail(&mut self, at: usize, error: ClientError) -> Result<(), ClientError> {
+        let is_last = |(other, path): (usize, &Path)| other == at || path.connection.is_none();
+        if self.all.iter().enumerate().all(is_last) {
+            return Err(error);
+        }
+        let path = &mut self.all[at];
+        if let Some(connection) = path.connection.take() {
+            self.dropped += connection.link.counters().drops.total();
+        }
+        path.retry_at = Some(monotonic_now().plus_ns(path.retry_ns));
+        path.retry_ns = (2 * path.retry_ns).min(RETRY_NS_MAX);
+        self.changes.push(PathChange { path: PathId(at as u16), error: Some(error) });
+        Ok(())
+    }
+
+    /// Takes back routers that answer again, and tries those whose time has come.
+    pub(crate) fn retry(&mut self) {
+        if self.all.len() == 1 {
+            return;
+        }
+        while let Ok((id, result)) = self.attempts.try_recv() {
+            let path = &mut self.all[usize::from(id.0)];
+            match result {
+                Ok(connection) => {
+                    (path.is_readable, path.is_writable) = (true, true);
+                    path.connection = Some(connection);
+                    self.changes.push(PathChange { path: id, error: None });
+                }
+                Err(_) => {
+                    path.retry_at = Some(monotonic_now().plus_ns(path.retry_ns));
+                    path.retry_ns = (2 * path.retry_ns).min(RETRY_NS_MAX);
+                }
+            }
+        }
+        for at in 0..self.all.len() {
+            if self.all[at].retry_at.is_some_and(|due| due <= monotonic_now()) {
+                self.all[at].retry_at = None;
+                self.try_again(at);
+            }
+        }
+    }
+
+    /// Has a thread connect, which may take seconds.
+    fn try_again(&mut self, at: usize) {
+        let (id, uri) = (PathId(at as u16), self.all[at].uri.clone());
+        let (tell, waker) = (self.tell.clone(), self.waker.clone());
+        let thread = std::thread::Builder::new().name("connect".into()).spawn(move || {
+            // If the client is gone, so is whoever would be woken.
+            let _ = tell.send((id, Connection::open(&uri)));
+            let _ = waker.wake();
+        });
+        if let Err(error) = thread {
+            // The receiver is this very object's.
+            let _ = self.tell.send((id, Err(error)));
+        }
+    }
+
+    /// Waits, with the precision of the kernel's timers, until a socket can be read or takes what
+    /// waits for it, the waker was used, `other` can be read, or `deadline` is past.
+    pub(crate) fn wait(
+        &mut self,
+        other: Option<BorrowedFd<'_>>,
+        deadline: Option<Instant>,
+    ) -> io::Result<Ready> {
+        let until = self.all.iter().filter_map(Path::next_wakeup).chain(deadline).min();
+        let timeout = until.map(|until| {
+            TimeSpec::from_duration(Duration::from_nanos(until.ns_since(monotonic_now())))
+        });
+        let waker = self.waker.as_fd();
+        let mut watched: [PollFd<'_>; ROUTERS_MAX + 2] =
+            std::array::from_fn(|_| PollFd::new(waker, PollFlags::POLLIN));
+        watched[1] = PollFd::new(other.unwrap_or(waker), PollFlags::POLLIN);
+        let mut count = 2;
+        for path in &self.all {
+            let Some(connection) = &path.connection else { continue };
+            let mut wanted = PollFlags::empty();
+            wanted.set(PollFlags::POLLIN, Path::wants_packets(connection));
+            wanted.set(PollFlags::POLLOUT, !path.is_writable);
+            watched[count] = PollFd::new(connection.as_fd(), wanted);
+            count += 1;
+        }
+        match ppoll(&mut watched[..count], timeout, None) {
+            Ok(_) => {}
+            Err(Errno::EINTR) => return Ok(Ready::default()),
+            Err(error) => return Err(error.into()),
+        }
+        let found = watched.map(|one| one.revents().unwrap_or(PollFlags::empty()));
+        let broken = PollFlags::POLLERR | PollFlags::POLLHUP;
+        let connected = self.all.iter_mut().filter(|path| path.connection.is_some());
+        for (path, found) in connected.zip(&found[2..]) {
+            path.is_readable |= found.intersects(PollFlags::POLLIN | broken);
+            path.is_writable |= found.intersects(PollFlags::POLLOUT | broken);
+        }
+        let woken = found[0].intersects(PollFlags::POLLIN);
+        if woken {
+            self.waker.clear();
+        }
+        let other = other.is_some() && found[1].intersects(PollFlags::POLLIN | broken);
+        Ok(Ready { woken, other })
+    }
+}
+
+fn lost(error: &io::Error) -> ClientError {
+    ClientError::Lost(error.to_string())
+}

@@ -1,0 +1,178 @@
+//! `weir get` over several routers at once, and what happens when one of them fails.
+
+use std::fs;
+use std::net::UdpSocket;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use weir_tests::{PATIENCE, Process, Relay, Router, RouterOptions, Site, random_file, sha256_hex};
+
+const MIB: usize = 1 << 20;
+
+/// A producer behind a router, and other routers with a route to it.
+struct Network {
+    site: Site,
+    origin: Router,
+    _producer: Process,
+    /// SHA-256 of the file.
+    expected: String,
+    /// The file's name with its version.
+    name: String,
+}
+
+impl Network {
+    fn new(octets: usize) -> Self {
+        let site = Site::new();
+        let origin = router(&site, "origin");
+        let expected = random_file(&site.path("source"), octets, 5);
+        let words = ["put", "source", "/file", "--json"];
+        let producer = site.weir(&origin.unix(), &words);
+        let name = producer.json_line()["name"].as_str().expect("a name").to_owned();
+        fs::create_dir(site.path("out")).expect("folder");
+        Self { site, origin, _producer: producer, expected, name }
+    }
+
+    /// A router with a route to the producer.
+    fn router(&self, socket: &str) -> Router {
+        let router = router(&self.site, socket);
+        let words = ["route", "add", "/file", &self.origin.udp()];
+        let _ = router.weir(&self.site, &words).success();
+        router
+    }
+
+    fn get(&self, routers: &[String]) -> Process {
+        let mut words = vec!["get", &self.name, "-o", "out/file", "--json"];
+        words.extend(routers.iter().flat_map(|uri| ["--router", uri]));
+        self.site.weir("unix:///nowhere", &words)
+    }
+
+    /// What `weir get` reports of each router, once the file is there and right; and what it said.
+    fn got(&self, transfer: Process) -> (Vec<Value>, String) {
+        let finished = transfer.finish().success();
+        assert_eq!(sha256_hex(&self.site.path("out/file")), self.expected);
+        let report = finished.json();
+        (report["routers"].as_array().expect("routers").clone(), finished.log)
+    }
+
+    /// Waits until some of the file is there.
+    fn await_some(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        let has_some = |name: &String| {
+            use std::os::unix::fs::MetadataExt;
+            let path = self.site.path("out").join(name);
+            fs::metadata(path).is_ok_and(|found| found.blocks() * 512 > 4 << 20)
+        };
+        while !self.site.list("out").iter().any(has_some) {
+            assert!(Instant::now() < deadline, "nothing came");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+fn router(site: &Site, socket: &str) -> Router {
+    Router::start_with(site, &RouterOptions { socket: socket.into(), ..RouterOptions::default() })
+}
+
+#[test]
+fn all_routers_that_are_given_take_part() {
+    let network = Network::new(16 * MIB);
+    let routers = [network.router("a"), network.router("b"), network.router("c")];
+    let uris = [routers[0].unix(), routers[1].tcp(), routers[2].udp()];
+    let (of_routers, _) = network.got(network.get(&uris));
+    let mut octets = 0;
+    for (uri, of_router) in uris.iter().zip(&of_routers) {
+        assert_eq!(of_router["uri"], uri.as_str());
+        octets += of_router["bytes"].as_u64().expect("bytes");
+        assert!(of_router["bytes"].as_u64() > Some(0), "{uri} brought nothing: {of_routers:?}");
+    }
+    assert_eq!(of_routers.len(), 3);
+    assert!(octets >= 16 * MIB as u64, "{octets}");
+}
+
+#[test]
+fn a_router_that_is_killed_does_not_end_the_transfer() {
+    let network = Network::new(64 * MIB);
+    let (mut first, second) = (network.router("a"), network.router("b"));
+    let transfer = network.get(&[first.unix(), second.unix()]);
+    network.await_some();
+    first.process.signal(Signal::SIGKILL);
+    let _ = network.got(transfer);
+}
+
+#[test]
+fn a_connection_that_breaks_is_named_and_the_others_go_on() {
+    let network = Network::new(8 * MIB);
+    let (first, second) = (network.router("a"), network.router("b"));
+    let relay = Relay::to(first.port(), 30_000);
+    let (_, log) = network.got(network.get(&[relay.uri(), second.tcp()]));
+    assert!(log.contains(&relay.uri()) && log.contains("going on"), "{log}");
+}
+
+/// The other one never answers, so that the file is not whole before the first is back.
+#[test]
+fn a_router_that_comes_back_is_used_again() {
+    let network = Network::new(64 * MIB);
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let silent_uri = format!("udp4://{}", silent.local_addr().expect("bound"));
+    let mut router = network.router("a");
+    let transfer = network.get(&[router.unix(), silent_uri]);
+    network.await_some();
+    router.process.signal(Signal::SIGKILL);
+    let _ = router.process.finish();
+    let router = network.router("a");
+    let (of_routers, log) = network.got(transfer);
+    assert!(log.contains(&format!("{} is back", router.unix())), "{log}");
+    assert_eq!(of_routers[1]["bytes"], 0);
+}
+
+#[test]
+fn a_router_without_a_route_stops_nothing() {
+    let network = Network::new(8 * MIB);
+    let (lost, other) = (router(&network.site, "a"), network.router("b"));
+    for uris in [[lost.unix(), other.unix()], [other.unix(), lost.udp()]] {
+        let (of_routers, _) = network.got(network.get(&uris));
+        let octets: Vec<u64> =
+            of_routers.iter().map(|one| one["bytes"].as_u64().expect("bytes")).collect();
+        assert!(octets.contains(&0) && octets.iter().sum::<u64>() >= 8 * MIB as u64, "{octets:?}");
+        fs::remove_file(network.site.path("out/file")).expect("file");
+    }
+}
+
+#[test]
+fn a_router_that_never_answers_stops_nothing() {
+    let network = Network::new(8 * MIB);
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let silent_uri = format!("udp4://{}", silent.local_addr().expect("bound"));
+    let router = network.router("a");
+    let (of_routers, _) = network.got(network.get(&[silent_uri, router.unix()]));
+    assert_eq!(of_routers[0]["bytes"], 0);
+}
+
+#[test]
+fn a_router_that_is_not_there_is_named_and_the_others_are_used() {
+    let network = Network::new(100_000);
+    let nowhere = format!("unix://{}", network.site.path("nothing.sock").display());
+    let router = network.router("a");
+    let (_, log) = network.got(network.get(&[nowhere.clone(), router.unix()]));
+    assert!(log.contains("nothing.sock"), "{log}");
+
+    let message = network.get(&[nowhere.clone(), nowhere]).finish().failure();
+    assert!(message.contains("nothing.sock") && message.contains("weir router"), "{message}");
+    assert!(Path::new(&network.site.path("out/file")).exists(), "it was there");
+}
+
+#[test]
+fn commands_take_one_router() {
+    let site = Site::new();
+    site.write("x", b"x");
+    let router = router(&site, "a");
+    for words in [&["status"][..], &["put", "x", "/x"], &["route", "list"], &["ping", "/x"]] {
+        let uri = router.unix();
+        let words = [words, &["--router", &uri, "--router", &uri]].concat();
+        let message = site.weir(&uri, &words).finish().failure();
+        assert!(message.contains("2 times") && message.contains("one router"), "{message}");
+    }
+}
