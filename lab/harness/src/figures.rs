@@ -4,7 +4,7 @@ use weir_plot::{Axis as PlotAxis, BarGroup, BoxGroup, Figure, Heat, Point as Pla
 
 use crate::metric::Metric;
 use crate::record::{Record, Results};
-use crate::scenario::{Axis, Experiment, Plot, PlotKind, Point};
+use crate::scenario::{Axis, Cell, Experiment, Plot, PlotKind, Point};
 use crate::stats::Estimate;
 
 /// Points of a line that still have markers.
@@ -213,6 +213,12 @@ impl<'a> Drawer<'a> {
         self.experiment.seeds.iter().filter_map(of_seed).collect()
     }
 
+    /// A number of all selected points and seeds.
+    fn all(&self, selection: &Selection, metric: &Metric) -> impl Iterator<Item = f64> {
+        let records = self.points(selection).flat_map(|point| self.results.of_point(point));
+        records.filter_map(|record| record.measured.values.get(&metric.id).copied().flatten())
+    }
+
     fn points(&self, selection: &Selection) -> impl Iterator<Item = usize> {
         let points = self.experiment.points.iter().enumerate();
         points.filter(|(_, point)| selection.holds(point)).map(|(index, _)| index)
@@ -378,10 +384,17 @@ impl<'a> Drawer<'a> {
         let columns = self.categories(plot, selection);
         let metric = plot.y.first().and_then(|id| self.metric(id));
         let lines = self.combinations(selection, &plot.series);
-        let value = |selection: &Selection, column: (usize, &String)| {
-            let category = (column.0, column.1.as_str());
-            let samples = metric.map(|m| self.category_samples(plot, selection, m, category));
-            Estimate::of(&samples.unwrap_or_default()).map_or(f64::NAN, |estimate| estimate.mean)
+        let value = |selection: &Selection, (at, name): (usize, &String)| {
+            let Some(metric) = metric else { return f64::NAN };
+            let found = match (plot.cell, self.axis_index(&plot.x)) {
+                (Cell::Mean, _) | (_, None) => {
+                    let samples = self.category_samples(plot, selection, metric, (at, name));
+                    Estimate::of(&samples).map(|estimate| estimate.mean)
+                }
+                (Cell::Min, Some(x)) => self.all(&selection.with(x, at), metric).reduce(f64::min),
+                (Cell::Max, Some(x)) => self.all(&selection.with(x, at), metric).reduce(f64::max),
+            };
+            found.unwrap_or(f64::NAN)
         };
         let row = |(_, selection): &(String, Selection)| {
             columns.iter().enumerate().map(|column| value(selection, column)).collect()

@@ -27,6 +27,9 @@ pub(crate) struct ChopcopConfig {
     /// Mean round trips in a timeout (Eq. 5). 4: the paper's router can hold 300 ms of Data beside
     /// a round trip of 110 ms, which is 3.7 times that.
     pub(crate) delta: f64,
+    /// Mean round trips after a decrease in which marked chunks neither shrink the window nor let it
+    /// grow. 0: every marked chunk shrinks it, as the paper has it.
+    pub(crate) rest: f64,
     /// Window at which slow start ends, in chunks; without bound by default, so that the first mark
     /// ends it.
     pub(crate) threshold: f64,
@@ -44,6 +47,7 @@ impl Default for ChopcopConfig {
             beta_2: 0.9,
             sigma: 0.875,
             delta: 4.0,
+            rest: 0.0,
             threshold: f64::INFINITY,
         }
     }
@@ -56,6 +60,7 @@ constants!(ChopcopConfig {
     beta_2 in 0.01..=0.999,
     sigma in 0.0..=0.999,
     delta in 1.0..=64.0,
+    rest in 0.0..=64.0,
     threshold in 1.0..=f64::INFINITY,
 });
 
@@ -69,6 +74,8 @@ pub(crate) struct Chopcop {
     is_slow_start: bool,
     /// Mean round trip in nanoseconds (Eq. 4); `None` before the first.
     rtt_ns: Option<f64>,
+    /// Marked chunks are not heard until then.
+    rests_until: Instant,
 }
 
 impl Chopcop {
@@ -83,7 +90,14 @@ impl Make for Chopcop {
 
     fn bounded(config: ChopcopConfig, bounds: WindowBounds) -> Self {
         let window = bounds.initial_or(INITIAL_WINDOW).min(bounds.max());
-        Self { config, window, window_max: bounds.max(), is_slow_start: true, rtt_ns: None }
+        Self {
+            config,
+            window,
+            window_max: bounds.max(),
+            is_slow_start: true,
+            rtt_ns: None,
+            rests_until: Instant::ZERO,
+        }
     }
 }
 
@@ -95,7 +109,12 @@ impl CongestionControl for Chopcop {
             self.rtt_ns =
                 Some(self.rtt_ns.map_or(rtt_ns, |mean| sigma * mean + (1.0 - sigma) * rtt_ns));
         }
+        if sample.marked_packets > 0 && sample.now < self.rests_until {
+            return;
+        }
         if sample.marked_packets > 0 {
+            let rest_ns = self.config.rest * self.rtt_ns.unwrap_or_default();
+            self.rests_until = sample.now.plus_ns(rest_ns as u64);
             let share = f64::from(sample.marked_packets) / f64::from(sample.packets.max(1));
             self.shrink(beta_2 - (beta_2 - beta_1) * share);
         } else if sample.window_limited {

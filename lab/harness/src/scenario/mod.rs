@@ -36,7 +36,7 @@ use sweep::SweepTable;
 pub use experiment::{Experiment, Factorial};
 pub use network::Prepared;
 pub(crate) use outputs::find_point;
-pub use outputs::{Plot, PlotKind, ReferenceLine};
+pub use outputs::{Cell, Plot, PlotKind, ReferenceLine};
 pub use sweep::{Axis, AxisPoint, Point};
 
 /// How large a run is.

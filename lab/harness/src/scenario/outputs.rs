@@ -28,6 +28,8 @@ pub struct Plot {
     pub series: Vec<String>,
     /// Ids of axes for whose points there are panels; the last one goes across.
     pub panels: Vec<String>,
+    /// What a cell of a heat map is of the points and seeds that it stands for.
+    pub cell: Cell,
     /// Axes of which only one point is drawn, by label.
     pub filter: BTreeMap<String, String>,
     /// Logarithmic axes.
@@ -74,6 +76,19 @@ pub enum PlotKind {
     Heat,
 }
 
+/// What a cell of a heat map tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cell {
+    /// The mean.
+    #[default]
+    Mean,
+    /// The least.
+    Min,
+    /// The greatest.
+    Max,
+}
+
 /// `[[plot]]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -92,6 +107,8 @@ pub(super) struct PlotTable {
     series: Vec<String>,
     #[serde(default, deserialize_with = "texts")]
     panels: Vec<String>,
+    #[serde(default)]
+    cell: Cell,
     #[serde(rename = "where")]
     _where: Option<IgnoredAny>,
     #[serde(default)]
@@ -153,6 +170,7 @@ fn plot(tree: &Tree, path: &str, table: PlotTable, axes: &[Axis]) -> Result<Plot
         y: table.y,
         series: table.series,
         panels: table.panels,
+        cell: table.cell,
         filter,
         x_log: table.x_log,
         y_log: table.y_log,
