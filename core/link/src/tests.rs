@@ -455,6 +455,27 @@ fn marks_say_what_they_mean_and_leave_those_of_others() {
     assert!((0..20).all(|step| mark_after(&mut off, at(step * 10), data(100), 0) == 0));
 }
 
+/// Nothing waits for longer than a millisecond, whatever headers packets have.
+#[test]
+fn a_burst_is_not_late_before_its_time() {
+    for policy in ["step", "step target=60s", "codel target=1ms interval=1ms"] {
+        for header in [LpHeader::default(), token(&[7; 16])] {
+            let mut link = Link::new(with(LinkConfig::datagram(1400), |config| {
+                config.egress.marking.policy = policy.parse().unwrap();
+            }));
+            for half_ms in 0..40 {
+                let now = START.plus_ns(half_ms * NS_PER_MS / 2);
+                // Fragments have headers, too.
+                for len in [200, 200, 4000, 200, 4000] {
+                    link.enqueue(now, header.clone(), data(len)).unwrap();
+                }
+                sent(&mut link);
+            }
+            assert_eq!(link.counters().marks_set, 0, "{policy} {header:?}");
+        }
+    }
+}
+
 #[test]
 fn marking_policies_are_chosen_by_text() {
     let rem = RemOptions {

@@ -63,10 +63,14 @@ impl Outlet<'_> {
     #[inline]
     pub(crate) fn send(&mut self, mut outgoing: Outgoing) -> Result<(), LinkDrop> {
         self.mark(&mut outgoing);
-        let Self { now, codec, encoder, ready, counters, .. } = self;
+        let Self { now, codec, encoder, ready, counters, marking, policy, .. } = self;
         let Outgoing { header, packet, .. } = outgoing;
+        let before_bytes = ready.load().wire_bytes;
         let push = |frame| ready.push(frame);
         let fragments = encoder.encode(*now, codec, header, &packet, counters, push)?;
+        if marking.is_on {
+            policy.joined(*now, ready.load().wire_bytes - before_bytes);
+        }
         counters.fragmented += u64::from(fragments > 1);
         Ok(())
     }
@@ -81,7 +85,6 @@ impl Outlet<'_> {
         let mark = self.policy.mark(&Joining {
             now: self.now,
             is_data: outgoing.kind == PacketKind::Data,
-            packet: &outgoing.packet,
             queue_bytes,
             threshold_bytes,
             interval_ns,

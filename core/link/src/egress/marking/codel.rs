@@ -32,7 +32,6 @@ impl Default for CoDelOptions {
 pub(crate) struct CoDel {
     options: CoDelOptions,
     lately: Lately,
-    packet_bytes_max: u64,
     /// When packets will have waited for too long throughout an interval.
     first_above: Option<Instant>,
     /// Since when on Data are marked, at ever shorter intervals.
@@ -89,7 +88,6 @@ impl Policy for CoDel {
         Self {
             options: *options,
             lately: Lately::new(options.target_ns),
-            packet_bytes_max: 0,
             first_above: None,
             is_marking: false,
             next_mark: Instant::ZERO,
@@ -109,17 +107,18 @@ impl Policy for CoDel {
         time.inspect(|time| *field = time.ns).is_some()
     }
 
-    fn marks(&mut self, joining: &Joining<'_>) -> bool {
-        let &Joining { now, is_data, packet, queue_bytes, .. } = joining;
-        let bytes = packet.len() as u64;
-        self.packet_bytes_max = self.packet_bytes_max.max(bytes);
-        let is_late = self.lately.is_oldest_late(now, queue_bytes, bytes)
-            && queue_bytes > self.packet_bytes_max;
+    fn marks(&mut self, joining: &Joining) -> bool {
+        let &Joining { now, is_data, queue_bytes, .. } = joining;
+        let is_late = self.lately.is_late(now, queue_bytes);
         if !self.is_congested(now, is_late) {
             self.is_marking = false;
             return false;
         }
         is_data && self.marks_data(now)
+    }
+
+    fn joined(&mut self, now: Instant, wire_bytes: u64) {
+        self.lately.add(now, wire_bytes);
     }
 }
 
@@ -127,7 +126,6 @@ impl Policy for CoDel {
 mod tests {
     use super::*;
     use std::vec::Vec;
-    use weir_base::Packet;
 
     const MS: u64 = NS_PER_MS;
 
@@ -138,16 +136,13 @@ mod tests {
     /// A packet of 1,000 octets joins each millisecond of `from_ms..to_ms` a queue of so many
     /// octets; when Data was marked.
     fn offer(codel: &mut CoDel, from_ms: u64, to_ms: u64, queue_bytes: u64) -> Vec<u64> {
-        let packet = Packet::from(&[6; 1000][..]);
         let join = |&ms: &u64| {
-            codel.marks(&Joining {
-                now: Instant::from_ns(ms * MS),
-                is_data: ms % 2 == 0,
-                packet: &packet,
-                queue_bytes,
-                threshold_bytes: 0,
-                interval_ns: 0,
-            })
+            let now = Instant::from_ns(ms * MS);
+            let is_data = ms % 2 == 0;
+            let joining = Joining { now, is_data, queue_bytes, threshold_bytes: 0, interval_ns: 0 };
+            let is_marked = codel.marks(&joining);
+            codel.joined(now, 1000);
+            is_marked
         };
         (from_ms..to_ms).filter(join).collect()
     }
@@ -172,12 +167,12 @@ mod tests {
     #[test]
     fn a_queue_of_one_packet_is_never_late() {
         let mut codel = codel();
-        let packet = Packet::from(&[6; 8000][..]);
         let marks = (0..100).any(|second| {
+            let now = Instant::from_ns(second * 1000 * MS);
+            codel.joined(now, 8000);
             codel.marks(&Joining {
-                now: Instant::from_ns(second * 1000 * MS),
+                now,
                 is_data: true,
-                packet: &packet,
                 queue_bytes: 8000,
                 threshold_bytes: 0,
                 interval_ns: 0,

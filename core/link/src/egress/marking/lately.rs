@@ -13,23 +13,32 @@ pub(crate) struct Lately {
     newest: u64,
     bytes: [u64; PARTS],
     sum_bytes: u64,
+    packet_bytes_max: u64,
 }
 
 impl Lately {
     /// For a span of `span_ns`; what joined up to a seventh of it before counts, too.
     pub(crate) fn new(span_ns: u64) -> Self {
         let part_ns = span_ns.div_ceil(PARTS as u64 - 1).max(1);
-        Self { part_ns, newest: 0, bytes: [0; PARTS], sum_bytes: 0 }
+        Self { part_ns, newest: 0, bytes: [0; PARTS], sum_bytes: 0, packet_bytes_max: 0 }
     }
 
-    /// `joining_bytes` join `queue_bytes` others. Whether the oldest of those waits for longer than
-    /// the span.
-    pub(crate) fn is_oldest_late(
-        &mut self,
-        now: Instant,
-        queue_bytes: u64,
-        joining_bytes: u64,
-    ) -> bool {
+    /// Whether the oldest of `queue_bytes` waits for longer than the span, and more than one packet
+    /// waits: what is being sent is no queue, however long that takes (RFC 8289, 5.4).
+    pub(crate) fn is_late(&mut self, now: Instant, queue_bytes: u64) -> bool {
+        self.forget(now);
+        queue_bytes > self.sum_bytes && queue_bytes > self.packet_bytes_max
+    }
+
+    /// A packet joins the queue, of so many octets in the same measure as those of the queue.
+    pub(crate) fn add(&mut self, now: Instant, packet_bytes: u64) {
+        self.forget(now);
+        self.bytes[self.newest as usize % PARTS] += packet_bytes;
+        self.sum_bytes += packet_bytes;
+        self.packet_bytes_max = self.packet_bytes_max.max(packet_bytes);
+    }
+
+    fn forget(&mut self, now: Instant) {
         let part = now.as_ns() / self.part_ns;
         let passed = part.saturating_sub(self.newest).min(PARTS as u64);
         self.newest = self.newest.max(part);
@@ -37,10 +46,6 @@ impl Lately {
             let forgotten = &mut self.bytes[(self.newest - ago) as usize % PARTS];
             self.sum_bytes -= core::mem::take(forgotten);
         }
-        let is_late = queue_bytes > self.sum_bytes;
-        self.bytes[self.newest as usize % PARTS] += joining_bytes;
-        self.sum_bytes += joining_bytes;
-        is_late
     }
 }
 
@@ -59,7 +64,7 @@ mod tests {
         ) {
             let mut lately = Lately::new(span_us * 1000);
             let mut queue: VecDeque<(u64, u64)> = VecDeque::new();
-            let mut now_ns = 0;
+            let (mut now_ns, mut packet_bytes_max) = (0, 0);
             for (gap_us, joining_bytes, mut served_bytes) in packets {
                 now_ns += gap_us * 1000;
                 while let Some((_, bytes)) = queue.front_mut().filter(|_| served_bytes > 0) {
@@ -71,15 +76,16 @@ mod tests {
                 }
                 let waiting = queue.iter().map(|(_, bytes)| bytes).sum();
                 let waited_ns = queue.front().map_or(0, |(since, _)| now_ns - since);
-                let is_late =
-                    lately.is_oldest_late(Instant::from_ns(now_ns), waiting, joining_bytes);
+                let is_late = lately.is_late(Instant::from_ns(now_ns), waiting);
+                lately.add(Instant::from_ns(now_ns), joining_bytes);
                 // Between the span and a part more it may say either.
                 let span_ns = span_us * 1000;
                 if waited_ns <= span_ns {
                     prop_assert!(!is_late);
                 } else if waited_ns > span_ns.div_ceil(7) * 8 {
-                    prop_assert!(is_late);
+                    prop_assert_eq!(is_late, waiting > packet_bytes_max);
                 }
+                packet_bytes_max = packet_bytes_max.max(joining_bytes);
                 queue.push_back((now_ns, joining_bytes));
             }
         }

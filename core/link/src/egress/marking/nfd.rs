@@ -21,7 +21,7 @@ impl Policy for Nfd {
     }
 
     #[inline]
-    fn marks(&mut self, joining: &Joining<'_>) -> bool {
+    fn marks(&mut self, joining: &Joining) -> bool {
         let &Joining { now, queue_bytes, threshold_bytes, interval_ns, .. } = joining;
         if queue_bytes <= threshold_bytes {
             *self = Self::default();
@@ -45,7 +45,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::vec::Vec;
-    use weir_base::Packet;
 
     proptest! {
         /// Against the schedule written down directly: when the queue rose above the threshold, and
@@ -56,7 +55,6 @@ mod tests {
         ) {
             const INTERVAL_NS: u64 = 100_000_000;
             let mut marking = Nfd::default();
-            let packet = Packet::from(&[6, 0][..]);
             let mut now_ns = 0;
             let mut due_ns: Vec<f64> = Vec::new();
             for (gap_ns, queue_bytes) in packets {
@@ -64,7 +62,6 @@ mod tests {
                 let marked = marking.marks(&Joining {
                     now: Instant::from_ns(now_ns),
                     is_data: true,
-                    packet: &packet,
                     queue_bytes,
                     threshold_bytes: 40,
                     interval_ns: INTERVAL_NS,

@@ -3,6 +3,7 @@
 use alloc::borrow::ToOwned;
 use core::str::FromStr;
 
+use weir_base::Instant;
 use weir_wire::CongestionMark;
 
 use super::codel::{CoDel, CoDelOptions};
@@ -110,10 +111,16 @@ macro_rules! marking_policies {
 
             /// The mark that the packet is to bear, if any.
             #[inline]
-            pub(crate) fn mark(&mut self, joining: &Joining<'_>) -> Option<CongestionMark> {
+            pub(crate) fn mark(&mut self, joining: &Joining) -> Option<CongestionMark> {
                 match self {
                     $(Self::$variant(one) => one.marks(joining).then_some(<$policy>::MARK),)+
                 }
+            }
+
+            /// See [`Policy::joined`].
+            #[inline]
+            pub(crate) fn joined(&mut self, now: Instant, wire_bytes: u64) {
+                match self { $(Self::$variant(one) => one.joined(now, wire_bytes),)+ }
             }
         }
     };

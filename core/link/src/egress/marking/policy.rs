@@ -1,11 +1,10 @@
-use weir_base::{Instant, Packet};
+use weir_base::Instant;
 use weir_wire::CongestionMark;
 
 /// A packet that is about to join a queue, and what waits there.
-pub(crate) struct Joining<'a> {
+pub(crate) struct Joining {
     pub(crate) now: Instant,
     pub(crate) is_data: bool,
-    pub(crate) packet: &'a Packet,
     /// Octets on the wire that wait before it, those in the socket included.
     pub(crate) queue_bytes: u64,
     /// See [`MarkingConfig::threshold_bytes`](super::MarkingConfig::threshold_bytes).
@@ -36,7 +35,10 @@ pub(crate) trait Policy {
     }
 
     /// Whether the packet is to be marked.
-    fn marks(&mut self, joining: &Joining<'_>) -> bool;
+    fn marks(&mut self, joining: &Joining) -> bool;
+
+    /// The packet has joined the queue, in frames of so many octets in all.
+    fn joined(&mut self, _now: Instant, _wire_bytes: u64) {}
 }
 
 /// `floor(interval_ns / sqrt(count))` in integers, the same on every machine; `count` is above 0.

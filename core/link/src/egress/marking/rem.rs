@@ -104,7 +104,7 @@ impl Policy for Rem {
         }
     }
 
-    fn marks(&mut self, joining: &Joining<'_>) -> bool {
+    fn marks(&mut self, joining: &Joining) -> bool {
         if !joining.is_data {
             return false;
         }
@@ -118,7 +118,7 @@ impl Policy for Rem {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use weir_base::{Instant, Packet};
+    use weir_base::Instant;
 
     const CAPACITY_BYTES: u64 = 1_500_000;
 
@@ -130,7 +130,6 @@ mod tests {
         rem.marks(&Joining {
             now: Instant::ZERO,
             is_data,
-            packet: &Packet::from(&[6, 0][..]),
             queue_bytes,
             threshold_bytes: 0,
             interval_ns: 0,

@@ -1,5 +1,5 @@
-use weir_base::NS_PER_MS;
 use weir_base::units::Time;
+use weir_base::{Instant, NS_PER_MS};
 use weir_wire::CongestionMark;
 
 use super::lately::Lately;
@@ -23,8 +23,6 @@ impl Default for StepOptions {
 #[derive(Debug)]
 pub(crate) struct Step {
     lately: Lately,
-    /// The largest packet so far: no queue is shorter than what is being sent.
-    packet_bytes_max: u64,
 }
 
 impl Policy for Step {
@@ -33,7 +31,7 @@ impl Policy for Step {
     const MARK: CongestionMark = CongestionMark::PROPORTIONAL;
 
     fn new(options: &StepOptions, _capacity_bytes: u64, _seed: u64) -> Self {
-        Self { lately: Lately::new(options.target_ns), packet_bytes_max: 0 }
+        Self { lately: Lately::new(options.target_ns) }
     }
 
     fn set(options: &mut StepOptions, key: &str, value: &str) -> bool {
@@ -41,11 +39,11 @@ impl Policy for Step {
         time.inspect(|time: &Time| options.target_ns = time.ns).is_some()
     }
 
-    fn marks(&mut self, joining: &Joining<'_>) -> bool {
-        let &Joining { now, is_data, packet, queue_bytes, .. } = joining;
-        let bytes = packet.len() as u64;
-        self.packet_bytes_max = self.packet_bytes_max.max(bytes);
-        let is_late = self.lately.is_oldest_late(now, queue_bytes, bytes);
-        is_late && is_data && queue_bytes > self.packet_bytes_max
+    fn marks(&mut self, joining: &Joining) -> bool {
+        joining.is_data && self.lately.is_late(joining.now, joining.queue_bytes)
+    }
+
+    fn joined(&mut self, now: Instant, wire_bytes: u64) {
+        self.lately.add(now, wire_bytes);
     }
 }
