@@ -55,7 +55,9 @@ pub(crate) fn unsent_bytes(socket: &Socket) -> u64 {
 }
 
 /// Keeps a link told of the socket's backlog, for congestion marks, without a system call for every
-/// batch: what was sent since the socket was last asked bounds what can wait in it.
+/// batch: what was sent since the socket was last asked bounds what can wait in it. The bound stays
+/// when the socket says more, since what Unix and UDP sockets tell is memory: 768 octets for a
+/// packet of 100.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     bytes_max: u64,
@@ -72,14 +74,14 @@ impl Backlog {
         // Shaping goes by less than what marking may ignore.
         let ignored_bytes = link.config().egress.marking.backlog_ignored_bytes();
         if link.is_shaping() || self.bytes_max > ignored_bytes {
-            self.bytes_max = unsent_bytes(socket);
+            return self.tell(socket, link);
         }
         link.set_socket_backlog(self.bytes_max);
     }
 
     /// Asks the socket.
     pub(crate) fn tell(&mut self, socket: &Socket, link: &mut weir_link::Link) {
-        self.bytes_max = unsent_bytes(socket);
+        self.bytes_max = self.bytes_max.min(unsent_bytes(socket));
         link.set_socket_backlog(self.bytes_max);
     }
 }
