@@ -50,6 +50,8 @@ pub(super) struct Fisp {
     smoothed_bytes: f64,
     smoothed_at: Instant,
     tick_at: Instant,
+    /// Q has fallen below the release threshold: what waits goes on, though it makes Q rise again.
+    is_releasing: bool,
 }
 
 impl Fisp {
@@ -66,6 +68,7 @@ impl Fisp {
             smoothed_bytes: 0.0,
             smoothed_at: Instant::ZERO,
             tick_at: Instant::ZERO,
+            is_releasing: false,
         }
     }
 
@@ -150,6 +153,17 @@ impl Fisp {
         queue_bytes: u64,
         counters: &mut LinkCounters,
     ) -> Option<(LpHeader, Packet)> {
+        let released = self.release_next(now, queue_bytes, counters);
+        self.is_releasing &= released.is_some();
+        released
+    }
+
+    fn release_next(
+        &mut self,
+        now: Instant,
+        queue_bytes: u64,
+        counters: &mut LinkCounters,
+    ) -> Option<(LpHeader, Packet)> {
         if self.delayed.is_empty() {
             return None;
         }
@@ -159,8 +173,9 @@ impl Fisp {
             if required_bytes > self.max_bytes || self.flows.is_full() {
                 return None;
             }
-            let is_low = required_bytes.max(self.smoothed_bytes as u64) < self.release_bytes;
-            let by = if is_low { Instant::FAR_FUTURE } else { now };
+            self.is_releasing |=
+                required_bytes.max(self.smoothed_bytes as u64) < self.release_bytes;
+            let by = if self.is_releasing { Instant::FAR_FUTURE } else { now };
             let flows = &self.flows;
             let Delayed { asked, header, packet, expires_at, .. } =
                 self.delayed.pop(by, |flow| flows.cost_bytes(flow))?;

@@ -191,6 +191,20 @@ fn below_the_release_threshold_all_go_at_once_as_far_as_there_is_room() {
     assert_eq!(released(&mut link, at_ms(20)).len(), 11);
 }
 
+/// Paper chopcop, 3.2, fourth phase: what goes on raises Q, but not above the maximum here.
+#[test]
+fn what_is_released_makes_none_of_the_rest_wait() {
+    let mut link = shaping("gamma=1 interval=10s");
+    link.set_socket_backlog(95_000);
+    for number in 0..9 {
+        assert!(!passes(&mut link, START, &format!("/a/a/{number}")));
+    }
+    link.set_socket_backlog(0);
+    // 9 times 8192 octets: below the maximum of 90,000.
+    link.poll(at_ms(20));
+    assert_eq!(released(&mut link, at_ms(40)).len(), 9);
+}
+
 #[test]
 fn answers_and_time_make_room() {
     let mut link = shaping("gamma=1");
