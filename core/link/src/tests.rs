@@ -507,7 +507,9 @@ fn marking_policies_are_chosen_by_text() {
     ] {
         let error = std::format!("{name} {option}").parse::<MarkingPolicy>().unwrap_err();
         let name = name.split(' ').next().unwrap();
-        let expected = std::format!("`{option}` is no option of the marking policy `{name}`");
+        let expected = std::format!(
+            "`{option}` is no option of the marking policy `{name}`, or cannot have this value"
+        );
         assert_eq!(error.to_string(), expected);
     }
 }
@@ -720,8 +722,10 @@ fn disciplines_are_chosen_by_text() {
     for option in ["burst=0", "burst", "burst=x", "interests_per_s=5000000000", "depth=3"] {
         let text = std::format!("interest-rate {option}");
         let error = text.parse::<DisciplineConfig>().unwrap_err();
-        let expected =
-            std::format!("`{option}` is no option of the queue discipline `interest-rate`");
+        let expected = std::format!(
+            "`{option}` is no option of the queue discipline `interest-rate`, or cannot have this \
+             value"
+        );
         assert_eq!(error.to_string(), expected);
     }
     assert!("fifo burst=3".parse::<DisciplineConfig>().is_err());

@@ -17,7 +17,7 @@ pub enum ChoiceError {
         names: &'static [&'static str],
     },
     /// It has no such option, or not with this value.
-    #[error("`{option}` is no option of the {kind} `{name}`")]
+    #[error("`{option}` is no option of the {kind} `{name}`, or cannot have this value")]
     Option {
         /// What was to be chosen.
         kind: &'static str,

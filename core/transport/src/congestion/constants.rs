@@ -92,6 +92,13 @@ fn names() -> String {
     Controller::WORDS.join(", ")
 }
 
+fn keys(controller: Controller) -> String {
+    match controller.constants() {
+        [] => "none".to_owned(),
+        keys => keys.join(", "),
+    }
+}
+
 /// Why a text chooses no controller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControllerError {
@@ -101,7 +108,7 @@ pub enum ControllerError {
     /// The controller has no such constant, or it cannot have this value.
     #[error(
         "`{word}` is no constant of `{controller}` or out of its bounds; it has {keys}",
-        keys = controller.constants().join(", ")
+        keys = keys(*controller)
     )]
     Constant {
         /// The controller.
