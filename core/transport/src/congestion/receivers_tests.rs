@@ -218,3 +218,20 @@ fn constants_are_part_of_the_text() {
         }
     }
 }
+
+/// A round trip of nothing at all, and losses.
+#[test]
+fn weir_has_a_window_while_the_clock_stands() {
+    let mut control = control("weir");
+    for order in 0..1000 {
+        let answer = Sample { now: Instant::ZERO, rtt_ns: Some(0), ..sample(0, 0) };
+        control.on_data(&Sample {
+            sent_order: order,
+            next_order: order + 10,
+            lost: order / 3,
+            ..answer
+        });
+        let window = control.allowance().window;
+        assert!((1.0..=4096.0).contains(&window), "{window}");
+    }
+}

@@ -484,7 +484,8 @@ impl Weir {
     /// An answer's delay, or what it says of the rate.
     fn heed(&mut self, sample: &Sample) {
         let is_late = sample.rtt_ns.is_some_and(|rtt_ns| {
-            self.sources.add(sample.sent_order, rtt_ns as f64, sample.packets)
+            // Rates and rounds divide by it: a clock may stand still.
+            self.sources.add(sample.sent_order, rtt_ns.max(1) as f64, sample.packets)
         });
         match &mut self.phase {
             Phase::Startup { .. } if is_late => {
