@@ -35,7 +35,7 @@ pub struct ConsumerConfig {
     /// Whether a lost unit is asked for again. If not, each unit is asked for once, and one that is
     /// lost, refused or damaged is reported as missed and passed over.
     pub is_reliable: bool,
-    /// Units asked for, being verified or waiting for the reader, at most.
+    /// Units asked for, being verified or waiting for the reader, at most, but those of one chunk.
     pub reader_units_max: u32,
     /// What is verified.
     pub verification: Verification,

@@ -577,9 +577,13 @@ impl Consumer {
     fn send(&mut self, now: Instant, out: &mut ConsumerOutbox) {
         let mut selectors = self.selectors();
         let Self { scoreboard, naming, have, rng, config, reader, unread, .. } = self;
+        // A chunk is asked for as a whole, so that there must be room for one.
+        let chunk_units = config.chunk_units.clamp(1, CHUNK_UNITS_MAX);
+        let units_max = config.reader_units_max.max(chunk_units);
         loop {
             let committed = scoreboard.unanswered().saturating_add(*unread);
-            let room_units = config.reader_units_max.saturating_sub(committed);
+            let room_units = units_max.saturating_sub(committed);
+            let room_units = room_units - room_units % chunk_units;
             let next = scoreboard.next_to_send(now, room_units, |index| {
                 let is_needed = match naming {
                     Naming::Sequence(pieces) => pieces.is_wanted(index),

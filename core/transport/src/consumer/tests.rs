@@ -870,3 +870,21 @@ fn a_silent_path_is_tried_with_one_chunk_and_never_with_one_that_was_lost() {
     }
     assert!((2..=10).contains(&tries), "{tries}");
 }
+
+/// No more is asked for than the reader has room for; a chunk that never had room goes alone.
+#[test]
+fn the_reader_bounds_chunks() {
+    let asked = |chunk_units, reader_units_max| {
+        let config = ConsumerConfig {
+            chunk_units,
+            reader_units_max,
+            controller: Controller::Fixed,
+            window: Some(10),
+            verification: Verification::Off,
+            ..ConsumerConfig::default()
+        };
+        Bench::new(Target::Sequence, config).append(1, "/a", Some(0..5000)).len()
+    };
+    assert_eq!(asked(32, 100), 96);
+    assert_eq!(asked(1000, 100), 1000);
+}
