@@ -53,14 +53,14 @@ pub(crate) struct Args {
         Controller::WORDS.join(", "),
     ))]
     pipeline: ControllerConfig,
-    /// Interests under way: always with fixed, else at first
+    /// Interests, or chunks, under way: always with fixed, else at first
     #[arg(long, value_name = "N", value_parser = parse_positive)]
     window: Option<u32>,
-    /// Interests under way at most
+    /// Interests, or chunks, under way at most
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = parse_positive)]
     window_max: u32,
     /// Segments that the window counts as one and that are asked for at once
-    #[arg(long, value_name = "N", default_value_t = 1, 
+    #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(CHUNK_UNITS_MAX)))]
     chunk: u32,
     /// How long routers keep an Interest, in milliseconds
