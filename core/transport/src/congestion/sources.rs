@@ -57,8 +57,6 @@ pub(super) struct RoundTrips {
     pub(super) rtt_ns: f64,
     pub(super) base_ns: f64,
     pub(super) queueing_ns: f64,
-    /// Sources that answered.
-    pub(super) sources: u32,
 }
 
 impl Sources {
@@ -126,8 +124,14 @@ impl Sources {
 
     /// Ends a round. The means of its answers; `None` if none was timed.
     pub(super) fn end_round(&mut self) -> Option<RoundTrips> {
-        self.slowest_ns = core::mem::take(&mut self.round_slowest_ns);
-        let (mut answers, mut sources, mut rtt_ns, mut base_ns) = (0, 0, 0.0, 0.0);
+        self.slowest_ns = 0.0;
+        self.end_part()
+    }
+
+    /// Ends a part of a round, which far sources may not have answered in.
+    pub(super) fn end_part(&mut self) -> Option<RoundTrips> {
+        self.slowest_ns = self.slowest_ns.max(core::mem::take(&mut self.round_slowest_ns));
+        let (mut answers, mut rtt_ns, mut base_ns) = (0, 0.0, 0.0);
         for place in &mut self.all {
             let Some(source) = place else { continue };
             if source.answers == 0 {
@@ -145,7 +149,6 @@ impl Sources {
                 source.is_new = false;
             }
             answers += source.answers;
-            sources += 1;
             rtt_ns += source.sum_ns;
             base_ns += source.base_ns * f64::from(source.answers);
             source.idle_rounds = 0;
@@ -157,8 +160,12 @@ impl Sources {
             rtt_ns: rtt_ns / count,
             base_ns: base_ns / count,
             queueing_ns: ((rtt_ns - base_ns) / count).max(0.0),
-            sources,
         })
+    }
+
+    /// Whether all that has come lately came from one distance.
+    pub(super) fn is_one(&self) -> bool {
+        self.all.iter().flatten().filter(|source| source.idle_rounds == 0).count() == 1
     }
 
     /// Whether the last answers of some source were all late.
@@ -209,7 +216,7 @@ mod tests {
         let mut sources = Sources::default();
         round(&mut sources, &[(0, 100.0), (1, 100.0)]);
         let trips = round(&mut sources, &[(2, 150.0), (3, 160.0), (4, 170.0)]);
-        assert_eq!((trips.queueing_ns, trips.sources), (60.0 * MS, 1));
+        assert_eq!((trips.queueing_ns, sources.is_one()), (60.0 * MS, true));
     }
 
     #[test]
@@ -217,13 +224,14 @@ mod tests {
         let mut sources = Sources::default();
         round(&mut sources, &[(0, 10.0), (2, 10.0), (4, 10.0)]);
         let trips = round(&mut sources, &[(1, 100.0), (3, 100.0), (6, 10.0)]);
-        assert_eq!((trips.queueing_ns, trips.sources), (0.0, 2));
+        assert_eq!((trips.queueing_ns, sources.is_one()), (0.0, false));
         // A queue before both.
         let trips = round(&mut sources, &[(8, 15.0), (5, 105.0), (10, 15.0), (7, 105.0)]);
         assert!((trips.queueing_ns - 5.0 * MS).abs() < 1.0, "{trips:?}");
         // Little is overtaken where packets are held up for a moment.
-        let trips = round(&mut sources, &[(12, 10.0), (11, 11.0), (14, 10.0), (13, 11.0)]);
-        assert_eq!(trips.sources, 1);
+        let known = sources.all.iter().flatten().count();
+        round(&mut sources, &[(12, 10.0), (11, 11.0), (14, 10.0), (13, 11.0)]);
+        assert_eq!(sources.all.iter().flatten().count(), known);
     }
 
     #[test]
@@ -231,7 +239,7 @@ mod tests {
         let mut sources = Sources::default();
         round(&mut sources, &[(0, 100.0), (1, 100.0)]);
         let trips = round(&mut sources, &[(2, 10.0), (3, 10.0), (4, 100.0)]);
-        assert_eq!((trips.queueing_ns, trips.sources), (0.0, 2));
+        assert_eq!((trips.queueing_ns, sources.is_one()), (0.0, false));
         // A little sooner is the same source without the queue that it had.
         let trips = round(&mut sources, &[(5, 95.0), (6, 95.0), (7, 95.0)]);
         assert_eq!((trips.base_ns, trips.queueing_ns), (95.0 * MS, 0.0));

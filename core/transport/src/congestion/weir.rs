@@ -224,7 +224,7 @@ impl Weir {
     /// Answers begin to tell of the present window. Those before told of the last one to its end.
     fn begin_settled(&mut self, sample: &Sample) {
         self.settles = None;
-        if let (Some(cut), Some(round)) = (&mut self.cut, self.sources.end_round())
+        if let (Some(cut), Some(round)) = (&mut self.cut, self.sources.end_part())
             && cut.vain_rounds == 0
         {
             cut.queueing_ns = cut.queueing_ns.max(round.queueing_ns);
@@ -332,7 +332,7 @@ impl Weir {
 
     /// The bottleneck has a queue since a while, and sends as fast as it can.
     fn measured(&mut self, elapsed_ns: u64, answers: u32, packets: u32) {
-        let Some(round) = self.sources.end_round() else { return };
+        let Some(round) = self.sources.end_part() else { return };
         let rate = f64::from(answers) / elapsed_ns as f64;
         let filled = (rate * round.base_ns).min(self.window);
         let target = self.queue_target(rate, f64::from(packets) / f64::from(answers));
@@ -544,6 +544,7 @@ impl CongestionControl for Weir {
         let is_round = sample.sent_order >= self.round_end
             && elapsed_ns >= self.sources.slowest_ns()
             || matches!(self.phase, Phase::Drain { .. })
+                && self.sources.is_one()
                 && self.tally.packets >= u64::from(RATE_PACKETS);
         if self.settles.is_none() && is_round {
             self.end_round(sample, elapsed_ns);
