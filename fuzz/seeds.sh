@@ -32,6 +32,16 @@ for file in ("valid.jsonl", "invalid.jsonl", "divergent.jsonl"):
 for octets in ("6405fd03b8011e", "6405fd03b80100", "6404fd03b800", "6405fd03bc011e"):
     for target in ("lp", "frame"):
         seed(target, bytes.fromhex(octets))
+# A run of Interests, one with tokens, and an offer.
+runs = (
+    "641bfd03bd010b5014051207060801613201070a04010204000c0203e8",
+    "642362025437fd03bd010bfd03bf045438543a5010050e07060801613201070a0401020400",
+    "640dfd03bc09400a0b0c0d00000000",
+)
+for octets in map(bytes.fromhex, runs):
+    for target in ("lp", "frame"):
+        seed(target, octets)
+    seed("runs", bytes([len(octets)]) + octets)
 for record in records("name-uri.jsonl"):
     seed("name_uri", record["uri"].encode())
 PYTHON

@@ -53,6 +53,7 @@ fn plan(transport: Transport, duration_ns: u64) -> Plan {
         transport,
         mtu: 8800,
         reliability: false,
+        runs: false,
     };
     Plan {
         seed: 1,

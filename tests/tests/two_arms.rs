@@ -187,6 +187,7 @@ impl Draft {
             transport,
             mtu: 8800,
             reliability: false,
+            runs: false,
         });
         self.0.links.len() - 1
     }

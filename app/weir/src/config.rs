@@ -122,6 +122,7 @@ pub(crate) struct FacesSection {
     #[serde(deserialize_with = "mark_interval")]
     pub(crate) mark_interval: Time,
     pub(crate) reliability: bool,
+    pub(crate) runs: bool,
     pub(crate) discipline: DisciplineText,
     pub(crate) shaping: ShapingText,
     #[serde(deserialize_with = "idle_timeout")]
@@ -161,6 +162,7 @@ impl Default for FacesSection {
             mark_threshold: Size { bytes: defaults.mark_threshold_bytes },
             mark_interval: to_time(defaults.mark_interval),
             reliability: defaults.reliability,
+            runs: defaults.runs,
             discipline: DisciplineText(defaults.discipline),
             shaping: ShapingText(defaults.shaping),
             idle_timeout: to_time(defaults.idle_timeout),
@@ -222,6 +224,8 @@ pub(crate) struct FaceSection {
     pub(crate) congestion_marking: Option<bool>,
     #[serde(default)]
     pub(crate) reliability: Option<bool>,
+    #[serde(default)]
+    pub(crate) runs: Option<bool>,
     #[serde(default)]
     pub(crate) marking: Option<MarkingText>,
     #[serde(default)]
@@ -750,6 +754,7 @@ impl FileConfig {
             mark_threshold_bytes: self.faces.mark_threshold.bytes,
             mark_interval: Duration::from_nanos(self.faces.mark_interval.ns),
             reliability: self.faces.reliability,
+            runs: self.faces.runs,
             discipline: self.faces.discipline.0,
             shaping: self.faces.shaping.0,
             idle_timeout: Duration::from_nanos(self.faces.idle_timeout.ns),
@@ -772,6 +777,7 @@ impl FileConfig {
                 mtu: face.mtu,
                 congestion_marking: face.congestion_marking,
                 reliability: face.reliability,
+                runs: face.runs,
                 marking: face.marking.map(|text| text.0),
                 discipline: face.discipline.map(|text| text.0),
                 shaping: face.shaping.map(|text| text.0),

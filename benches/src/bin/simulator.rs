@@ -126,6 +126,7 @@ impl Nodes {
             transport: Transport::Udp,
             mtu: 9000,
             reliability: false,
+            runs: false,
         });
         self.links.len() - 1
     }

@@ -5,6 +5,7 @@ use weir_wire::lp::LP_PREFIX_MAX;
 use crate::codec::{CodecConfig, MTU_MIN};
 use crate::egress::{DisciplineConfig, EgressConfig, MarkingConfig, MarkingPolicy};
 use crate::ingress::ShapingConfig;
+use crate::runs::RunsConfig;
 
 const QUEUE_BYTES_MAX: u64 = 8 << 20;
 
@@ -36,6 +37,7 @@ impl LinkConfig {
                 partial_bytes_max: 1 << 20,
                 reliability: false,
                 unacknowledged_bytes_max: 8 << 20,
+                runs: RunsConfig::Off,
                 sequence_start: 0,
             },
             egress: EgressConfig {

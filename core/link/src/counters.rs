@@ -68,6 +68,10 @@ link_drops! {
     ShapingFull = "shaping-full",
     /// The lifetime of an Interest ended while shaping held it.
     ShapingExpired = "shaping-interest-expired",
+    /// A run came on a face that takes none.
+    RunsOff = "runs-off",
+    /// The fields of a run do not fit each other or its Interest (`docs/run-interests.md`).
+    RunMalformed = "run-malformed",
     /// The frame exceeds the MTU and may not be, or cannot be, cut.
     TooLargeForMtu = "too-large-for-mtu",
     /// The socket refused the frame (unreachable, too long, no buffers).
@@ -122,6 +126,14 @@ pub struct LinkCounters {
     pub in_frames: u64,
     /// Octets of frames received, dropped ones included.
     pub in_bytes: u64,
+    /// Frames received that stood for several Interests.
+    pub in_runs: u64,
+    /// Interests received in runs, among [`Self::in_interests`].
+    pub in_run_interests: u64,
+    /// Frames made of several Interests.
+    pub out_runs: u64,
+    /// Interests that left in runs, among [`Self::out_interests`].
+    pub out_run_interests: u64,
     /// Interests accepted into the egress queue.
     pub out_interests: u64,
     /// Data accepted into the egress queue.

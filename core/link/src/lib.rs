@@ -13,6 +13,7 @@ mod egress;
 mod frame;
 mod ingress;
 mod link;
+mod runs;
 
 #[cfg(test)]
 mod tests;
@@ -25,3 +26,4 @@ pub use egress::{CoDelOptions, MarkingConfig, MarkingPolicy, PacketKind, RemOpti
 pub use frame::Frame;
 pub use ingress::{FispConfig, ShapingConfig, ShapingError};
 pub use link::Link;
+pub use runs::RunsConfig;

@@ -1,6 +1,8 @@
+use alloc::boxed::Box;
+
 use weir_base::{Instant, Packet, Pool};
 use weir_wire::lp::{HopSignal, LpHeader, NackReason};
-use weir_wire::tlv;
+use weir_wire::{RunOffer, tlv};
 
 use crate::codec::{Decoder, Encoder, Received, Reliability};
 use crate::config::LinkConfig;
@@ -8,6 +10,7 @@ use crate::counters::{LinkCounters, LinkDrop};
 use crate::egress::{Context, Egress, Outgoing, PacketKind};
 use crate::frame::Frame;
 use crate::ingress::{Ingress, Shaped};
+use crate::runs::Offers;
 
 /// One face's state between socket and forwarder. For UDP there is one for each peer.
 #[derive(Debug)]
@@ -18,6 +21,8 @@ pub struct Link {
     encoder: Encoder,
     egress: Egress,
     ingress: Ingress,
+    /// Where there are runs.
+    offers: Option<Box<Offers>>,
     last_received: Option<Instant>,
 }
 
@@ -31,6 +36,7 @@ impl Link {
             encoder: Encoder::new(&config.codec),
             egress: Egress::new(&config.egress),
             ingress: Ingress::new(&config.shaping, config.shaping_seed),
+            offers: Offers::new(config.codec.runs, config.egress.seed).map(Box::new),
             last_received: None,
             config,
         }
@@ -46,6 +52,10 @@ impl Link {
         let before = core::mem::replace(&mut self.config, config.sane());
         if before.shaping != self.config.shaping {
             self.ingress.change(&self.config.shaping, self.config.shaping_seed);
+        }
+        if before.codec.runs != self.config.codec.runs {
+            let (runs, seed) = (self.config.codec.runs, self.config.egress.seed);
+            self.offers = Offers::new(runs, seed).map(Box::new);
         }
         self.encoder.turn_reliability(self.config.codec.reliability);
         let (egress, context) = self.egress();
@@ -77,11 +87,11 @@ impl Link {
         match received {
             Ok(Received::Packet { header, packet }) => {
                 let kind = kind_of(&header, &packet);
-                self.egress.on_received(now, kind, &packet);
-                if self.ingress.is_on() && kind == PacketKind::Interest {
-                    return self.shape(now, header, packet);
-                }
-                Received::Packet { header, packet }
+                self.admit(now, kind, header, packet)
+            }
+            Ok(Received::Offer(offer)) => {
+                self.on_offer(now, offer);
+                Received::Offer(offer)
             }
             Ok(received) => received,
             Err(reason) => {
@@ -89,6 +99,86 @@ impl Link {
                 Received::Drop(reason)
             }
         }
+    }
+
+    #[inline(always)]
+    fn admit(
+        &mut self,
+        now: Instant,
+        kind: PacketKind,
+        header: LpHeader,
+        packet: Packet,
+    ) -> Received {
+        self.egress.on_received(now, kind, &packet);
+        if self.ingress.is_on() && kind == PacketKind::Interest {
+            return self.shape(now, header, packet);
+        }
+        Received::Packet { header, packet }
+    }
+
+    /// The next Interest of the [run](Received::Run) that was received last, if there is one: to be
+    /// asked until there is none before the next frame is received, and to be treated as if it had
+    /// come in a frame of its own. What shaping holds is passed over; see [`Received::Held`].
+    pub fn next_in_run(&mut self, now: Instant, pool: &mut Pool) -> Option<(LpHeader, Packet)> {
+        loop {
+            let (header, packet) = self.decoder.next_in_run(pool)?;
+            let admitted = self.admit(now, PacketKind::Interest, header, packet);
+            if let Received::Packet { header, packet } = admitted {
+                return Some((header, packet));
+            }
+        }
+    }
+
+    /// The other end speaks of runs.
+    #[cold]
+    fn on_offer(&mut self, now: Instant, offer: RunOffer) {
+        let answer = self.offers.as_mut().and_then(|offers| offers.on_offer(now, offer));
+        self.push_offer(answer);
+    }
+
+    fn push_offer(&mut self, offer: Option<RunOffer>) {
+        if let Some(offer) = offer {
+            let frame = Frame::bare(Packet::from(offer.encode()));
+            let result = self.egress.push(frame, &self.config.egress);
+            // It will be asked for once more.
+            let _counted = self.counted(result);
+        }
+    }
+
+    /// Joins Interests that are ready one after the other into runs, where the other end takes
+    /// them, and asks it whether it does. Drivers call it before they give the frames to a socket;
+    /// those that do not send single Interests. The `begun` oldest frames stay as they are: a part
+    /// of them may be sent.
+    #[inline]
+    pub fn gather_runs(&mut self, begun: usize) {
+        if self.offers.is_some() && !self.is_egress_empty() && !self.is_reliable() {
+            self.gather_ready(begun);
+        }
+    }
+
+    /// Whether frames may be [gathered](Self::gather_runs) here, so that it is better to have
+    /// several.
+    #[inline]
+    pub fn has_runs(&self) -> bool {
+        self.offers.is_some()
+    }
+
+    #[inline(never)]
+    fn gather_ready(&mut self, begun: usize) {
+        let Self { offers: Some(offers), egress, config, counters, .. } = self else { return };
+        let now = egress.now();
+        let (span, may_ask) = (offers.span(now), offers.may_ask(now));
+        let mut offer = None;
+        if span > 0 || may_ask {
+            let (runs, interests) = egress.gather(begun, span, config.codec.mtu);
+            if span > 0 {
+                counters.out_runs += runs;
+                counters.out_run_interests += interests;
+            }
+            offer = (runs > 0 && may_ask).then(|| offers.ask(now));
+        }
+        let offer = offer.or_else(|| offers.volunteer(now));
+        self.push_offer(offer);
     }
 
     /// An Interest passes, waits, or is answered with a Nack since too many wait.
@@ -260,6 +350,9 @@ impl Link {
     pub fn discard_all(&mut self) {
         while self.ingress.drop_newest().is_some() {
             self.counters.drops.count(LinkDrop::SocketRefused);
+        }
+        if let Some(offers) = &mut self.offers {
+            offers.forget();
         }
         let (egress, context) = self.egress();
         egress.release(context);

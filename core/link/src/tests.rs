@@ -1,6 +1,7 @@
 mod bounds;
 mod hr_icp;
 mod reliability;
+mod runs;
 
 use std::string::ToString;
 use std::vec;
@@ -599,7 +600,7 @@ proptest! {
                     prop_assert!(matches!(packet[0], 5 | 6));
                 }
                 Received::Drop(_) => dropped += 1,
-                Received::Partial | Received::Held | Received::Idle | Received::Signal(_) => {}
+                _ => {}
             }
         }
         let counters = link.counters();

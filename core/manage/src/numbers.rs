@@ -68,6 +68,15 @@ pub mod types {
     /// Weir's own, after the fields of FaceStatus, even and thus skipped by others: the policy of
     /// congestion marks, if it is not NFD's.
     pub(crate) const MARKING_POLICY: u32 = 0xf5a0;
+    /// Weir's own, as [`MARKING_POLICY`]: frames received that stood for several Interests, these
+    /// Interests, and both of what was sent.
+    pub(crate) const N_IN_RUNS: u32 = 0xf5a2;
+    /// See [`N_IN_RUNS`].
+    pub(crate) const N_IN_RUN_INTERESTS: u32 = 0xf5a4;
+    /// See [`N_IN_RUNS`].
+    pub(crate) const N_OUT_RUNS: u32 = 0xf5a6;
+    /// See [`N_IN_RUNS`].
+    pub(crate) const N_OUT_RUN_INTERESTS: u32 = 0xf5a8;
 
     pub(crate) const NFD_VERSION: u32 = 128;
     pub(crate) const START_TIMESTAMP: u32 = 129;

@@ -58,6 +58,14 @@ pub struct FaceCounters {
     pub in_bytes: u64,
     /// Octets sent.
     pub out_bytes: u64,
+    /// Weir's own: frames received that stood for several Interests.
+    pub in_runs: u64,
+    /// Weir's own: Interests in them.
+    pub in_run_interests: u64,
+    /// Weir's own: frames sent that stood for several Interests.
+    pub out_runs: u64,
+    /// Weir's own: Interests in them.
+    pub out_run_interests: u64,
 }
 
 /// An item of faces/list and faces/query.
@@ -89,11 +97,12 @@ struct FaceFields {
     threshold_bytes: Option<u64>,
     marking_policy: Option<String>,
     mtu: Option<u64>,
-    counters: [Option<u64>; 8],
+    counters: [Option<u64>; 12],
     flags: Option<u64>,
 }
 
-const COUNTER_TYPES: [u32; 8] = [
+/// Those of NFD, then our own, which others leave out.
+const COUNTER_TYPES: [u32; 12] = [
     types::N_IN_INTERESTS,
     types::N_IN_DATA,
     types::N_IN_NACKS,
@@ -102,6 +111,10 @@ const COUNTER_TYPES: [u32; 8] = [
     types::N_OUT_NACKS,
     types::N_IN_BYTES,
     types::N_OUT_BYTES,
+    types::N_IN_RUNS,
+    types::N_IN_RUN_INTERESTS,
+    types::N_OUT_RUNS,
+    types::N_OUT_RUN_INTERESTS,
 ];
 
 impl FaceFields {
@@ -147,6 +160,7 @@ impl FaceFields {
 
     fn counters(&self) -> Result<FaceCounters, DecodeError> {
         let counter = |index: usize| required(self.counters[index], "a packet counter");
+        let own = |index: usize| self.counters[index].unwrap_or(0);
         Ok(FaceCounters {
             in_interests: counter(0)?,
             in_data: counter(1)?,
@@ -156,6 +170,10 @@ impl FaceFields {
             out_nacks: counter(5)?,
             in_bytes: counter(6)?,
             out_bytes: counter(7)?,
+            in_runs: own(8),
+            in_run_interests: own(9),
+            out_runs: own(10),
+            out_run_interests: own(11),
         })
     }
 
@@ -214,6 +232,12 @@ impl Element for FaceStatus {
         if let Some(policy) = &self.marking_policy {
             writer.text(types::MARKING_POLICY, policy);
         }
+        let some = |count: u64| Some(count).filter(|&count| count > 0);
+        writer
+            .number_if(types::N_IN_RUNS, some(counters.in_runs))
+            .number_if(types::N_IN_RUN_INTERESTS, some(counters.in_run_interests))
+            .number_if(types::N_OUT_RUNS, some(counters.out_runs))
+            .number_if(types::N_OUT_RUN_INTERESTS, some(counters.out_run_interests));
     }
 }
 

@@ -17,6 +17,7 @@ pub mod lp;
 pub mod name;
 mod packet;
 mod rewrite;
+mod run;
 mod signature;
 pub mod timestamp;
 mod types;
@@ -34,6 +35,7 @@ pub use lp::{
 pub use name::{Component, ComponentView, Name, NameUriError, NameView, UriStyle};
 pub use packet::PacketView;
 pub use rewrite::rewrite_interest;
+pub use run::{RUN_PREFIX_MAX, RUN_SPAN_MAX, RunFields, RunOffer, RunPattern};
 pub use signature::{
     KeyLocator, KeyLocatorView, SignatureInfo, SignatureInfoView, ValidityPeriod,
     ValidityPeriodView, signature_type,

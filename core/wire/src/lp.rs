@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::error::DecodeError;
+use crate::run::{RUN_MISSING, RunFields, RunOffer};
 use crate::tlv::{self, Element, Reader, Writer};
 
 /// Most octets that [`LpHeader::encode_prefix`] writes.
@@ -397,6 +398,10 @@ pub struct LpView<'a> {
     pub prefix_announcement: Option<&'a [u8]>,
     /// The first signal of an IDLE packet; beside a fragment a signal is ignored.
     pub signal: Option<HopSignal>,
+    /// What makes several Interests of the fragment.
+    pub run: Option<RunFields<'a>>,
+    /// The first offer of an IDLE packet; beside a fragment an offer is ignored.
+    pub run_offer: Option<RunOffer>,
     /// From the first Ack to the last.
     acks: &'a [u8],
     acks_at: usize,
@@ -420,6 +425,8 @@ impl<'a> LpView<'a> {
             cache_policy: None,
             prefix_announcement: None,
             signal: None,
+            run: None,
+            run_offer: None,
             acks: &[],
             acks_at: 0,
             body: &[],
@@ -463,7 +470,7 @@ impl<'a> LpView<'a> {
             }
             if !is_field(field.typ) {
                 check_unrecognised(tlv::LP_PACKET, field.typ)?;
-                self.signal = self.signal.or_else(|| HopSignal::of(&field));
+                self.take_idle_field(&field);
                 continue;
             }
             let (within, element) = (tlv::LP_PACKET, field.typ);
@@ -477,6 +484,15 @@ impl<'a> LpView<'a> {
             self.take_field(&field)?;
         }
         Ok(())
+    }
+
+    /// A field that whoever does not know it passes over.
+    #[cold]
+    fn take_idle_field(&mut self, field: &Element<'a>) {
+        match field.typ {
+            tlv::LP_RUN_OFFER => self.run_offer = self.run_offer.or_else(|| RunOffer::of(field)),
+            _ => self.signal = self.signal.or_else(|| HopSignal::of(field)),
+        }
     }
 
     fn take_field(&mut self, field: &Element<'a>) -> Result<(), DecodeError> {
@@ -512,6 +528,10 @@ impl<'a> LpView<'a> {
                 }
                 header.non_discovery = true;
             }
+            tlv::LP_RUN => self.run = Some(RunFields { bitmap: field.nni()?, tokens: None }),
+            tlv::LP_RUN_TOKENS => {
+                self.run.as_mut().ok_or(RUN_MISSING)?.tokens = Some(field.value);
+            }
             _ => {
                 tlv::read_single_of(field.value, tlv::DATA)?;
                 self.prefix_announcement = Some(field.value);
@@ -522,7 +542,7 @@ impl<'a> LpView<'a> {
 
     fn check_fragment(&mut self) -> Result<(), DecodeError> {
         if self.fragment.is_some() {
-            self.signal = None;
+            (self.signal, self.run_offer) = (None, None);
         }
         let LpFraming { sequence, frag_index, frag_count, .. } = self.framing;
         if frag_index >= frag_count {
@@ -565,6 +585,8 @@ const fn is_field(typ: u32) -> bool {
             | tlv::LP_TX_SEQUENCE
             | tlv::LP_NON_DISCOVERY
             | tlv::LP_PREFIX_ANNOUNCEMENT
+            | tlv::LP_RUN
+            | tlv::LP_RUN_TOKENS
     )
 }
 

@@ -75,6 +75,9 @@ types! {
     LP_NON_DISCOVERY = 844, "NonDiscovery";
     LP_PREFIX_ANNOUNCEMENT = 848, "PrefixAnnouncement";
     LP_UNAVAILABLE = 952, "Unavailable";
+    LP_RUN_OFFER = 956, "RunOffer";
+    LP_RUN = 957, "Run";
+    LP_RUN_TOKENS = 959, "RunTokens";
 }
 
 /// Whether an element of this type must be understood: types up to 31 and all odd ones.

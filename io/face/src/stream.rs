@@ -209,6 +209,7 @@ impl StreamSocket {
     /// # Errors
     /// The connection failed.
     pub fn send(&mut self, link: &mut Link) -> io::Result<SendStatus> {
+        link.gather_runs(usize::from(self.front_sent > 0));
         let mut sent_bytes = 0;
         let result = loop {
             if link.is_egress_empty() {

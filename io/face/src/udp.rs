@@ -341,6 +341,7 @@ impl UdpPort {
     /// # Errors
     /// Only if the socket itself is broken.
     pub fn send(&mut self, peer: SocketAddr, link: &mut Link) -> io::Result<SendStatus> {
+        link.gather_runs(0);
         let address = SockAddr::from(peer);
         let sent_before = link.counters().out_bytes;
         let result = loop {

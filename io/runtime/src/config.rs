@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use weir_disk::DiskFileConfig;
 use weir_forward::{BusyPolicy, DataSource, UnsolicitedPolicy};
-use weir_link::{DisciplineConfig, LinkConfig, MarkingPolicy, ShapingConfig};
+use weir_link::{DisciplineConfig, LinkConfig, MarkingPolicy, RunsConfig, ShapingConfig};
 use weir_security::{Certificate, Verifier};
 use weir_store::StoreConfig;
 use weir_store::disk::DiskTierConfig;
@@ -132,6 +132,9 @@ pub struct FaceDefaults {
     pub mark_interval: Duration,
     /// Whether UDP faces send again what was lost (NDNLPv2 reliability; NFD: not by default).
     pub reliability: bool,
+    /// Whether one frame may stand for several Interests between routers that know it
+    /// (`docs/run-interests.md`).
+    pub runs: bool,
     /// In which order and when packets leave a face.
     pub discipline: DisciplineConfig,
     /// Which Interests that come in by a face wait.
@@ -152,6 +155,7 @@ impl Default for FaceDefaults {
             mark_threshold_bytes: 65536,
             mark_interval: Duration::from_millis(100),
             reliability: false,
+            runs: true,
             discipline: DisciplineConfig::default(),
             shaping: ShapingConfig::default(),
             idle_timeout: Duration::from_secs(600),
@@ -161,7 +165,7 @@ impl Default for FaceDefaults {
 }
 
 /// A face that exists from the start.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct StaticFace {
     /// `udp://host:port`, `tcp://host:port`, `unix:///path`; host names are resolved, and resolved
     /// again when the face has to be built anew.
@@ -176,6 +180,8 @@ pub struct StaticFace {
     pub reliability: Option<bool>,
     /// Overrides [`FaceDefaults::marking`].
     pub marking: Option<MarkingPolicy>,
+    /// Overrides [`FaceDefaults::runs`].
+    pub runs: Option<bool>,
     /// Overrides [`FaceDefaults::discipline`].
     pub discipline: Option<DisciplineConfig>,
     /// Overrides [`FaceDefaults::shaping`].
@@ -188,6 +194,11 @@ impl StaticFace {
     /// Changes what it overrides and management knows nothing of.
     pub(crate) fn configure(&self, link: &mut LinkConfig) {
         link.shaping = self.shaping.unwrap_or(link.shaping);
+        let runs = &mut link.codec.runs;
+        *runs = match self.runs.unwrap_or(*runs != RunsConfig::Off) {
+            true => RunsConfig::Begins,
+            false => RunsConfig::Off,
+        };
         let egress = &mut link.egress;
         egress.marking.policy = self.marking.unwrap_or(egress.marking.policy);
         egress.discipline = self.discipline.unwrap_or(egress.discipline);

@@ -202,6 +202,22 @@ impl SnapshotCollector {
             (Face { face: face.id.0, remote: face.uri.clone() }, face.counters.marks_set)
         });
         counters(encoder, "congestion_marks", "Congestion marks set, by face", marks)?;
+        self.link_outcomes(encoder)?;
+        let mut queues = encoder.encode_descriptor(
+            "egress_queue_bytes",
+            "Octets waiting to be sent, by face",
+            None,
+            MetricType::Gauge,
+        )?;
+        for face in &self.0.faces {
+            let labels = Face { face: face.id.0, remote: face.uri.clone() };
+            queues.encode_family(&labels)?.encode_gauge(&face.queue_bytes)?;
+        }
+        Ok(())
+    }
+
+    /// What faces did beside passing packets on.
+    fn link_outcomes(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
         let help = "Frames of link reliability by face and outcome; those given up are packets";
         self.outcomes(encoder, "reliability", help, |c| {
             [
@@ -210,6 +226,15 @@ impl SnapshotCollector {
                 ("given-up", c.given_up),
                 ("unprotected", c.unprotected),
                 ("duplicate", c.drops[LinkDrop::SequenceDuplicate]),
+            ]
+        })?;
+        let help = "Frames that stood for several Interests, and these Interests, by face";
+        self.outcomes(encoder, "runs", help, |c| {
+            [
+                ("received", c.in_runs),
+                ("interests-received", c.in_run_interests),
+                ("sent", c.out_runs),
+                ("interests-sent", c.out_run_interests),
             ]
         })?;
         let delayed = self.0.faces.iter().map(|face| {
@@ -226,18 +251,7 @@ impl SnapshotCollector {
                 ("refused", c.drops[LinkDrop::ShapingFull]),
                 ("expired", c.drops[LinkDrop::ShapingExpired]),
             ]
-        })?;
-        let mut queues = encoder.encode_descriptor(
-            "egress_queue_bytes",
-            "Octets waiting to be sent, by face",
-            None,
-            MetricType::Gauge,
-        )?;
-        for face in &self.0.faces {
-            let labels = Face { face: face.id.0, remote: face.uri.clone() };
-            queues.encode_family(&labels)?.encode_gauge(&face.queue_bytes)?;
-        }
-        Ok(())
+        })
     }
 
     /// What came to pass at each face, and how often.

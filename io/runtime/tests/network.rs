@@ -175,6 +175,7 @@ fn static_faces_join_two_routers() {
                 mtu: None,
                 congestion_marking: None,
                 reliability: None,
+                runs: None,
                 marking: None,
                 discipline: None,
                 shaping: None,
@@ -213,12 +214,9 @@ fn lost_frames_are_sent_again() {
             uri: format!("udp4://{address}"),
             permanent: true,
             mtu: Some(1420),
-            congestion_marking: None,
-            marking: None,
             reliability: Some(true),
-            discipline: None,
-            shaping: None,
             routes: vec![(name(prefix), 0)],
+            ..StaticFace::default()
         });
         config.static_faces = faces.collect();
     });
@@ -285,6 +283,7 @@ fn interests_beyond_the_rate_of_a_face_leave_later() {
                 mtu: None,
                 congestion_marking: None,
                 reliability: None,
+                runs: None,
                 marking: None,
                 discipline: Some("interest-rate interests_per_s=100 burst=1".parse().unwrap()),
                 shaping: None,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 use weir_base::{Instant, NS_PER_S, Packet, Pool};
 use weir_face::{FaceUri, RecvStatus, SendStatus, Socket, UdpPeer, UdpPort};
-use weir_link::{Link, LinkConfig};
+use weir_link::{Link, LinkConfig, RunsConfig};
 
 /// How long a TCP connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -40,6 +40,7 @@ impl Connection {
         config.egress.marking.is_on = false;
         config.codec.partial_bytes_max = 16 << 20;
         config.codec.keep_incoming_face = true;
+        config.codec.runs = RunsConfig::Begins;
         config.codec.sequence_start = random_u64()?;
         Ok(Self { socket, link: Link::new(config) })
     }

@@ -238,13 +238,20 @@ impl Paths {
                 path.retry_ns = RETRY_NS;
             }
             let now = monotonic_now();
+            let path_id = PathId(at as u16);
             for frame in self.frames.drain(..) {
                 match connection.link.receive(now, frame, pool) {
                     Received::Packet { header, packet } => {
-                        packets.push(FromRouter { path: PathId(at as u16), header, packet });
+                        packets.push(FromRouter { path: path_id, header, packet });
                     }
-                    // An application's link shapes no Interests.
-                    Received::Held => {}
+                    Received::Run => {
+                        while let Some((header, packet)) = connection.link.next_in_run(now, pool) {
+                            packets.push(FromRouter { path: path_id, header, packet });
+                        }
+                    }
+                    // An application's link shapes no Interests, and an answer to an offer goes out
+                    // with the next flush.
+                    Received::Held | Received::Offer(_) => {}
                     Received::Partial | Received::Idle | Received::Signal(_) => {}
                     Received::Drop(_) => self.dropped += 1,
                 }

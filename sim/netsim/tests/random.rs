@@ -371,6 +371,9 @@ fn plan(seed: u64) -> Plan {
     for link in builder.plan.links.iter_mut().filter(|link| !link.is_local) {
         link.reliability = draw.one_in(3);
     }
+    for link in &mut builder.plan.links {
+        link.runs = draw.one_in(2);
+    }
     builder.plan
 }
 

@@ -211,6 +211,9 @@ pub struct LinkPlan {
     /// Both ends send again what the link lost (NDNLPv2 reliability); of datagrams alone.
     #[serde(default)]
     pub reliability: bool,
+    /// One frame may stand for several Interests.
+    #[serde(default)]
+    pub runs: bool,
 }
 
 /// What carries a link in the real arm.

@@ -300,6 +300,16 @@ fn face_details(face: &FaceStatus) -> String {
         ("Data", format!("{} in, {} out", counters.in_data, counters.out_data)),
         ("Nacks", format!("{} in, {} out", counters.in_nacks, counters.out_nacks)),
         ("octets", format!("{} in, {} out", octets(counters.in_bytes), octets(counters.out_bytes))),
+        (
+            "runs",
+            format!(
+                "{} in ({} Interests), {} out ({} Interests)",
+                counters.in_runs,
+                counters.in_run_interests,
+                counters.out_runs,
+                counters.out_run_interests
+            ),
+        ),
     ];
     rows.iter().map(|(label, text)| format!("  {label:<17} {}\n", printable(text))).collect()
 }
@@ -332,5 +342,9 @@ pub(crate) fn face_json(face: &FaceStatus) -> Value {
         "outData": counters.out_data,
         "outNacks": counters.out_nacks,
         "outBytes": counters.out_bytes,
+        "inRuns": counters.in_runs,
+        "inRunInterests": counters.in_run_interests,
+        "outRuns": counters.out_runs,
+        "outRunInterests": counters.out_run_interests,
     })
 }

@@ -1,5 +1,7 @@
 use weir_base::NS_PER_MS;
 
+use crate::runs::RunsConfig;
+
 /// Most fragments one packet may be cut into, sent or received (NFD's limit).
 pub(crate) const FRAGMENT_COUNT_MAX: u64 = 400;
 
@@ -37,6 +39,8 @@ pub struct CodecConfig {
     /// Bound on octets of memory held by frames that may have to be sent again. Beyond it frames
     /// are sent once only.
     pub unacknowledged_bytes_max: u64,
+    /// Whether one frame may stand for several Interests. Not sent with reliability.
+    pub runs: RunsConfig,
     /// Sequence number of the first fragment sent. A random one keeps the fragments of a restarted
     /// router apart from those it sent before.
     pub sequence_start: u64,

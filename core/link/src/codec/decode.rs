@@ -1,11 +1,14 @@
+use alloc::boxed::Box;
+
 use weir_base::{Instant, Packet, Pool};
 use weir_wire::lp::{HopSignal, LpHeader, LpView};
-use weir_wire::{DecodeError, tlv};
+use weir_wire::{DecodeError, RunFields, RunOffer, tlv};
 
 use super::config::CodecConfig;
 use super::reassembly::{Extras, Fragment, Reassembly};
 use super::reliability::Reliability;
 use crate::counters::{DropCounters, LinkCounters, LinkDrop};
+use crate::runs::{Expansion, RunsConfig};
 
 /// What became of one received frame.
 #[derive(Clone, Debug)]
@@ -23,6 +26,11 @@ pub enum Received {
     /// A whole Interest that shaping holds for a while, or has answered with a Nack: see
     /// [`Link::take_released`](crate::Link::take_released), and whether the egress has frames now.
     Held,
+    /// Several Interests in one frame: see [`Link::next_in_run`](crate::Link::next_in_run).
+    Run,
+    /// What the other end says of runs, which the link may have answered: see whether the egress
+    /// has frames now.
+    Offer(RunOffer),
     /// A fragment of a packet that is not complete yet.
     Partial,
     /// An LpPacket without a fragment that says nothing to the forwarder.
@@ -37,6 +45,8 @@ pub enum Received {
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     reassembly: Reassembly,
+    /// The latest run; kept for the memory when all of it has been taken.
+    run: Option<Box<Expansion>>,
 }
 
 impl Decoder {
@@ -58,7 +68,9 @@ impl Decoder {
             reliability.on_frame(now, &view, counters)?;
         }
         let Some(octets) = view.fragment else {
-            return Ok(view.signal.map_or(Received::Idle, Received::Signal));
+            let said = view.signal.map(Received::Signal);
+            let offered = view.run_offer.filter(|_| config.runs != RunsConfig::Off);
+            return Ok(said.or(offered.map(Received::Offer)).unwrap_or(Received::Idle));
         };
         let extras = Extras {
             has_policy: view.cache_policy.is_some(),
@@ -68,7 +80,13 @@ impl Decoder {
             let (at, len) = (view.fragment_at, octets.len());
             let header = view.header;
             let packet = frame.slice(at..at + len);
+            if let Some(fields) = &view.run {
+                return self.expand(fields, &frame, (header, extras, packet), config, counters);
+            }
             return deliver(header, extras, packet, config, counters);
+        }
+        if view.run.is_some() {
+            return Err(LinkDrop::RunMalformed);
         }
         if !config.reassembly {
             return Err(LinkDrop::ReassemblyOff);
@@ -81,6 +99,43 @@ impl Decoder {
                 deliver(whole.header, whole.extras, whole.packet, config, counters)
             }
         }
+    }
+
+    /// A frame that stands for several Interests.
+    fn expand(
+        &mut self,
+        fields: &RunFields<'_>,
+        frame: &Packet,
+        (header, extras, first): (LpHeader, Extras, Packet),
+        config: &CodecConfig,
+        counters: &mut LinkCounters,
+    ) -> Result<Received, LinkDrop> {
+        if config.runs == RunsConfig::Off {
+            return Err(LinkDrop::RunsOff);
+        }
+        let is_nack = header.nack.is_some();
+        let run = Expansion::new(fields, frame, header, first).filter(|_| !is_nack);
+        let mut run = run.ok_or(LinkDrop::RunMalformed)?;
+        // What may come with one may come with all; the first is counted here.
+        let delivered = deliver(run.header.clone(), extras, run.first.clone(), config, counters)?;
+        if let Received::Packet { header, .. } = delivered {
+            run.header = header;
+        }
+        let interests = u64::from(fields.bitmap.count_ones());
+        counters.in_interests += interests - 1;
+        counters.in_run_interests += interests;
+        counters.in_runs += 1;
+        match &mut self.run {
+            Some(kept) => **kept = run,
+            None => self.run = Some(Box::new(run)),
+        }
+        Ok(Received::Run)
+    }
+
+    /// The next Interest of the latest run.
+    #[inline]
+    pub(crate) fn next_in_run(&mut self, pool: &mut Pool) -> Option<(LpHeader, Packet)> {
+        self.run.as_mut()?.next(pool)
     }
 
     /// The packets in reassembly: deadline, identifier, octets of memory.

@@ -132,6 +132,16 @@ impl Egress {
         self.ready.pop()
     }
 
+    /// The latest time that anyone told.
+    pub(crate) fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// See [`Ready::gather`].
+    pub(crate) fn gather(&mut self, begun: usize, span: u8, mtu: usize) -> (u64, u64) {
+        self.ready.gather(begun, span, mtu)
+    }
+
     pub(crate) fn ready(&self) -> &Ready {
         &self.ready
     }

@@ -3,6 +3,7 @@ use alloc::collections::VecDeque;
 use weir_base::Pool;
 
 use crate::frame::Frame;
+use crate::runs;
 
 /// What a packet in memory is charged beside its own octets, so that a queue of tiny packets is
 /// bounded too.
@@ -74,6 +75,37 @@ impl Ready {
         self.load.remove(frame.len());
         self.detached = self.detached.min(self.frames.len());
         Some(frame)
+    }
+
+    /// Joins neighbouring Interests into runs over at most `span` segment numbers, in frames of at
+    /// most `mtu` octets, and counts the runs and their Interests. Frames that have waited for the
+    /// socket before, and the `begun` oldest, stay as they are. With a span of 0 it only tells
+    /// whether there is a run.
+    pub(crate) fn gather(&mut self, begun: usize, span: u8, mtu: usize) -> (u64, u64) {
+        let (mut runs, mut interests) = (0, 0);
+        let mut at = self.detached.max(begun);
+        let mut kept = at;
+        while at < self.frames.len() {
+            let found = runs::find(self.frames.range(at..), span.max(2), mtu);
+            let count = found.map_or(1, |found| found.interests);
+            if let Some(found) = found {
+                (runs, interests) = (runs + 1, interests + count as u64);
+                if span == 0 {
+                    return (runs, interests);
+                }
+                let run = runs::join(found, self.frames.range(at..));
+                for frame in self.frames.range(at..at + count) {
+                    self.load.remove(frame.len());
+                }
+                self.load.add(run.len());
+                self.frames[kept] = run;
+            } else if kept != at {
+                self.frames.swap(kept, at);
+            }
+            (at, kept) = (at + count, kept + 1);
+        }
+        self.frames.truncate(kept);
+        (runs, interests)
     }
 
     /// Octets of memory of all frames, about: what they are charged, and what the list of them and

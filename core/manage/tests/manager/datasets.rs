@@ -14,7 +14,13 @@ use crate::harness::{CLIENT, Harness, PEER, UNIX_MS, face, name, parameters};
 const CROWDING: FaceCrowding = FaceCrowding { refused: 8, displaced: 9, stalled: 10 };
 
 fn status(info: FaceInfo) -> FaceStatus {
-    let counters = FaceCounters { in_interests: info.face_id.0, ..FaceCounters::default() };
+    let counters = FaceCounters {
+        in_interests: info.face_id.0,
+        in_runs: info.face_id.0 % 3,
+        in_run_interests: 64 * (info.face_id.0 % 3),
+        out_run_interests: info.face_id.0 % 2,
+        ..FaceCounters::default()
+    };
     let marking_policy = info.uri.starts_with("udp").then(|| "rem".to_owned());
     FaceStatus { info, expiration_period_ms: None, counters, marking_policy }
 }

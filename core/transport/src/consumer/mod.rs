@@ -461,7 +461,9 @@ impl Consumer {
         let mut found = core::mem::take(&mut self.found);
         self.naming.find(interest.name.value(), &mut found);
         for &index in &found {
-            match self.scoreboard.nacked(index, interest.nonce, reason, now) {
+            let (_, segment) = self.naming.interest_name(index);
+            let nonce = interest.nonce.map(|nonce| nonce_base(nonce, segment));
+            match self.scoreboard.nacked(index, nonce, reason, now) {
                 Ok(_) => {}
                 Err(failed) => self.unit_failed(failed, out),
             }
@@ -580,6 +582,8 @@ impl Consumer {
         // A chunk is asked for as a whole, so that there must be room for one.
         let chunk_units = config.chunk_units.clamp(1, CHUNK_UNITS_MAX);
         let units_max = config.reader_units_max.max(chunk_units);
+        // What is asked for at once may leave as a run, whose nonces follow the segment numbers.
+        let mut base = None;
         loop {
             let committed = scoreboard.unanswered().saturating_add(*unread);
             let room_units = units_max.saturating_sub(committed);
@@ -604,12 +608,13 @@ impl Consumer {
                 is_needed
             });
             let Some((first, path)) = next else { break };
-            selectors.nonce = rng.next_u32();
+            let base = *base.get_or_insert_with(|| rng.next_u32());
             for index in scoreboard.open_units(first) {
                 let (prefix, segment) = naming.interest_name(index);
+                selectors.nonce = base.wrapping_add(segment.unwrap_or(0) as u32);
                 out.interests.push(path, prefix, segment, selectors);
             }
-            scoreboard.sent(first, path, selectors.nonce, now);
+            scoreboard.sent(first, path, base, now);
         }
     }
 
@@ -621,6 +626,11 @@ impl Consumer {
             out.trace.push(TraceEvent { piece, part, path, kind });
         }
     }
+}
+
+/// What was drawn for all Interests that were sent with the one of this nonce and segment.
+fn nonce_base(nonce: u32, segment: Option<u64>) -> u32 {
+    nonce.wrapping_sub(segment.unwrap_or(0) as u32)
 }
 
 fn error_of(name: Name, reason: GiveUp) -> ConsumerError {

@@ -62,6 +62,7 @@ pub(crate) struct Slot {
     pub(super) is_path_gone: bool,
     pub(super) sent_at: Instant,
     pub(crate) order: u64,
+    /// The nonce of each of its Interests, less the number of its segment.
     pub(super) nonce: u32,
     pub(crate) sends: u32,
     /// Units refused since it was sent last, why the last of them, and how often all that was open

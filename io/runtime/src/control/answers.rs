@@ -110,6 +110,10 @@ impl Control {
                     out_nacks: counters.out_nacks,
                     in_bytes: counters.in_bytes,
                     out_bytes: counters.out_bytes,
+                    in_runs: counters.in_runs,
+                    in_run_interests: counters.in_run_interests,
+                    out_runs: counters.out_runs,
+                    out_run_interests: counters.out_run_interests,
                 },
             })
         });

@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir_base::{FaceId, Instant, NS_PER_MS};
 use weir_face::{Connected, FaceUri, FaceUriError, Socket, UdpOptions, UdpPort, udp_local_toward};
 use weir_forward::FaceScope;
-use weir_link::LinkConfig;
+use weir_link::{LinkConfig, RunsConfig};
 use weir_manage::{
     FaceChanges, FaceError, FaceEventKind, FaceInfo, FacePersistency, FaceRequest, ManagerInput,
     Route, route_flags, route_origin,
@@ -267,6 +267,7 @@ impl Control {
         let remote = FaceUri::Udp(peer);
         let mut link = port.links.of(peer).clone();
         apply_changes(&mut link, &request.changes, &remote, FaceScope::NonLocal)?;
+        begin_runs(&mut link);
         let (worker, local) = (port.worker, udp_local_toward(port.local, peer));
         self.add_face(Draft {
             remote,
@@ -382,6 +383,7 @@ impl Control {
         }
         let mut draft = self.socket_draft(socket, request.persistency);
         apply_changes(&mut draft.link, &request.changes, &draft.remote, draft.scope)?;
+        begin_runs(&mut draft.link);
         draft.static_index = static_index;
         self.add_face(draft)
     }
@@ -488,5 +490,12 @@ impl Control {
             };
             self.manager_inputs.push_back(ManagerInput::AddRoute { prefix, route });
         }
+    }
+}
+
+/// Who makes a connection is the first to speak of runs there.
+fn begin_runs(link: &mut LinkConfig) {
+    if link.codec.runs != RunsConfig::Off {
+        link.codec.runs = RunsConfig::Begins;
     }
 }

@@ -14,7 +14,7 @@ use weir_base::{HashKey, Instant};
 use weir_disk::DiskPorts;
 use weir_face::{BindError, TcpListener, UdpOptions, UdpPort, UnixListener};
 use weir_forward::{BusyPolicy, Command, RouterConfig};
-use weir_link::{CodecConfig, EgressConfig, LinkConfig, MarkingConfig};
+use weir_link::{CodecConfig, EgressConfig, LinkConfig, MarkingConfig, RunsConfig};
 use weir_manage::{Manager, ManagerConfig, ManagerInput, ManagerOutbox, StoreSettings};
 use weir_store::disk::DiskTierConfig;
 
@@ -216,7 +216,8 @@ pub(super) fn link_config(defaults: &FaceDefaults, base: LinkConfig) -> LinkConf
     };
     // A link that cuts packets is one of datagrams.
     let reliability = defaults.reliability && base.codec.fragmentation;
-    let codec = CodecConfig { sequence_start: random_u64(), reliability, ..base.codec };
+    let runs = if defaults.runs { RunsConfig::Answers } else { RunsConfig::Off };
+    let codec = CodecConfig { sequence_start: random_u64(), reliability, runs, ..base.codec };
     LinkConfig { codec, egress, shaping: defaults.shaping, shaping_seed: random_u64() }
 }
 

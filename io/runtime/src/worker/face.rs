@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::net::{IpAddr, SocketAddr};
 
-use weir_base::{FaceId, Instant, Slab};
+use weir_base::{FaceId, Instant, Packet, Slab};
 use weir_link::Link;
 use weir_manage::FacePersistency;
 
@@ -37,6 +37,8 @@ pub(super) struct Face {
     pub(super) awaits_writable: bool,
     /// The face's own socket took no more, and has not been said to be writable since.
     pub(super) is_full: bool,
+    /// Frames that were read and have yet to be looked at.
+    pub(super) unread: Vec<Packet>,
     pub(super) down_drops: u64,
     /// Since when a connection takes nothing.
     pub(super) blocked: Option<Blocked>,
@@ -78,6 +80,7 @@ impl Face {
             is_ready: false,
             awaits_writable: false,
             is_full: false,
+            unread: Vec::new(),
             down_drops: 0,
             blocked: None,
             counted: Counted::default(),

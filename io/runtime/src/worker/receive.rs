@@ -15,6 +15,10 @@ use super::{BATCH_PACKETS, SOURCES_PER_TURN, Source, Worker};
 use crate::cross::Crossing;
 use crate::message::{CloseReason, NewSocket, ToControl, ToWorker};
 
+/// Interests in runs of one connection from which on its other frames wait until all other sources
+/// have had their turn: a block of runs would make fifty thousand.
+const RUN_INTERESTS_MAX: usize = 1024;
+
 impl Worker {
     /// Reads every source that is ready once: each brings at most one block or batch, so that none
     /// starves the others.
@@ -49,10 +53,31 @@ impl Worker {
             return false;
         };
         let mut frames = mem::take(&mut self.frames);
-        let status = socket.recv(&mut self.pool, &mut frames);
-        for frame in frames.drain(..) {
-            self.receive(now, slot, frame);
+        let status = match face.unread.is_empty() {
+            true => socket.recv(&mut self.pool, &mut frames),
+            false => {
+                mem::swap(&mut frames, &mut face.unread);
+                Ok(RecvStatus::More)
+            }
+        };
+        let may_wait = matches!(status, Ok(RecvStatus::Drained | RecvStatus::More));
+        let mut interests = 0;
+        let mut frames_left = frames.drain(..);
+        for frame in frames_left.by_ref() {
+            interests += self.receive(now, slot, frame);
+            if interests >= RUN_INTERESTS_MAX && may_wait {
+                break;
+            }
         }
+        if frames_left.len() > 0
+            && let Some(face) = self.faces.at(slot)
+        {
+            face.unread.extend(frames_left);
+            face.is_ready = true;
+            self.frames = frames;
+            return true;
+        }
+        drop(frames_left);
         self.frames = frames;
         if let Some(face) = self.faces.at(slot)
             && self.memory.recount_connection(face)
@@ -118,12 +143,14 @@ impl Worker {
         }
     }
 
-    /// One frame from a face, into the batch for the shard.
+    /// One frame from a face, into the batch for the shard. Returns how many Interests it stood
+    /// for, if it was a run.
     #[inline]
-    fn receive(&mut self, now: Instant, slot: u32, frame: Packet) {
+    fn receive(&mut self, now: Instant, slot: u32, frame: Packet) -> usize {
         let Some(face) = self.faces.at(slot) else {
-            return;
+            return 0;
         };
+        let mut interests = 0;
         let received = face.link.receive(now, frame, &mut self.pool);
         let has_too_many_partials = self.memory.recount_reassembly(face);
         let is_reliable = face.link.is_reliable();
@@ -132,7 +159,8 @@ impl Worker {
                 let id = face.id;
                 self.hand_to_shard(id, header, packet);
             }
-            Received::Held => {
+            Received::Run => interests = self.take_run(now, slot),
+            Received::Held | Received::Offer(_) => {
                 // Its timer is set, and its memory counted, when the face is flushed.
                 self.mark_dirty(slot);
             }
@@ -154,6 +182,28 @@ impl Worker {
             // It may have something to send, and its timers are set when it is flushed.
             self.mark_dirty(slot);
         }
+        interests
+    }
+
+    /// The Interests of a run, into the batch for the shard, and how many they are.
+    #[cold]
+    fn take_run(&mut self, now: Instant, slot: u32) -> usize {
+        let mut count = 0;
+        while let Some(face) = self.faces.at(slot)
+            && let Some((header, packet)) = face.link.next_in_run(now, &mut self.pool)
+        {
+            let id = face.id;
+            count += 1;
+            self.hand_to_shard(id, header, packet);
+            if self.inputs.len() >= BATCH_PACKETS {
+                self.process(now);
+                self.flush(now);
+            }
+        }
+        if self.faces.at(slot).is_some_and(|face| face.link.is_shaping()) {
+            self.mark_dirty(slot);
+        }
+        count
     }
 
     /// Interests that were held and may go on, into the batch for the shard.

@@ -66,6 +66,8 @@ pub(super) struct Setting<'a> {
     pub(super) at: &'a Addresses,
     /// Routes that it will have.
     pub(super) routes: usize,
+    /// Whether one frame may stand for several Interests at its faces.
+    pub(super) runs: bool,
     /// A file of prefixes that lead nowhere.
     pub(super) filler: Option<&'a Path>,
     /// Where its disks are, and whether this life of it is there to fill them.
@@ -77,7 +79,7 @@ const FILL_STORE_BYTES: u64 = 16 << 20;
 
 /// The configuration file of a router.
 pub(super) fn config_text(plan: &RouterPlan, setting: &Setting<'_>) -> String {
-    let Setting { at, routes, filler, disks: (place, is_filled) } = *setting;
+    let Setting { at, routes, runs, filler, disks: (place, is_filled) } = *setting;
     let is_open = is_filled || plan.store_filled > 0.0;
     let mut text = String::new();
     let quoted = |text: &str| Value::from(text).to_string();
@@ -99,7 +101,7 @@ pub(super) fn config_text(plan: &RouterPlan, setting: &Setting<'_>) -> String {
          fib_entries_max = {fib_entries_max}\n\n\
          [store]\n{}\n\
          [faces]\nunix = {}\nudp = [\"{}\"]\ntcp = [\"{}\"]\nidle_timeout = \"24h\"\n\
-         marking = {}\ndiscipline = {}\nshaping = {}\n\n\
+         marking = {}\ndiscipline = {}\nshaping = {}\nruns = {runs}\n\n\
          [metrics]\naddress = \"{}\"\n\n[log]\nlevel = \"warn\"\n\n\
          [[strategy]]\nprefix = \"/\"\nstrategy = {}\n",
         plan.shards,
@@ -343,7 +345,7 @@ mod tests {
         let plan = RouterPlan { fib_filler: 5, ..RouterPlan::default() };
         let place = Place::new(Path::new("/tmp"), 0, 1);
         let filler = Some(Path::new("/tmp/filler.txt"));
-        let setting = Setting { at: &at, routes: 3, filler, disks: (&place, false) };
+        let setting = Setting { at: &at, routes: 3, runs: false, filler, disks: (&place, false) };
         let text = config_text(&plan, &setting);
         let value: toml::Value = toml::from_str(&text).unwrap();
         assert_eq!(value["faces"]["unix"].as_str(), Some("/tmp/\"odd\".sock"));

@@ -227,7 +227,10 @@ impl<'a> Site<'a> {
         };
         let routes = self.plan.routes.iter().filter(|route| route.node == node).count();
         let disks = (&self.disks_of(node), is_filled);
-        let text = config_text(plan, &Setting { at, routes, filler: filler.as_deref(), disks });
+        let runs =
+            self.plan.links.iter().any(|link| link.runs && (link.a == node || link.b == node));
+        let filler = filler.as_deref();
+        let text = config_text(plan, &Setting { at, routes, runs, filler, disks });
         let path = self.dir.join(format!("node-{node}.toml"));
         write_file(&path, text.as_bytes())?;
         let path = path.display().to_string();

@@ -28,6 +28,7 @@ pub(super) struct LinkTable {
     #[serde(deserialize_with = "mtu")]
     mtu: Option<usize>,
     reliability: Option<bool>,
+    runs: Option<bool>,
     local: Option<bool>,
 }
 
@@ -118,6 +119,7 @@ pub(super) struct LinkSettings {
     pub(super) transport: Transport,
     pub(super) mtu: usize,
     pub(super) reliability: bool,
+    pub(super) runs: bool,
     pub(super) is_local: bool,
     pub(super) cost: Option<u32>,
 }
@@ -129,6 +131,7 @@ impl Default for LinkSettings {
             transport: Transport::Udp,
             mtu: MTU_DEFAULT,
             reliability: false,
+            runs: false,
             is_local: false,
             cost: None,
         }
@@ -187,6 +190,7 @@ impl LinkSettings {
         config.reorder = table.reorder.or(config.reorder);
         settings.place(table)?;
         settings.mtu = table.mtu.unwrap_or(settings.mtu);
+        settings.runs = table.runs.unwrap_or(settings.runs);
         settings.reliability = table.reliability.unwrap_or(settings.reliability);
         settings.cost = table.cost.map(NonZeroU32::get).or(settings.cost);
         settings.config.check().map_err(|error| error.to_string())?;

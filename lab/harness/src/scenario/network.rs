@@ -875,5 +875,6 @@ fn plan_link(a: usize, b: usize, settings: &LinkSettings) -> LinkPlan {
         transport: settings.transport,
         mtu: settings.mtu,
         reliability: settings.reliability,
+        runs: settings.runs,
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use weir_base::{FaceId, Instant, NS_PER_MS, Pool, Rng};
 use weir_forward::{FaceScope, NextHop, Outbox, StoreIo};
-use weir_link::{EgressConfig, LinkConfig};
+use weir_link::{EgressConfig, LinkConfig, RunsConfig};
 use weir_netem::LinkModel;
 use weir_wire::{LpHeader, Name};
 
@@ -77,26 +77,30 @@ pub(super) fn build(plan: &Plan) -> Result<Network, PlanError> {
         damage_rng: Rng::from_seed(seed_of(plan.seed, Part::WrongBytes, 0)),
         excused_until_ns: 0,
         is_lossy: is_lossy(plan),
-        are_records_kept: !has_fault(|fault| {
-            matches!(
-                fault,
-                Fault::WrongBytes { .. }
-                    | Fault::DiskErrors { .. }
-                    | Fault::DiskDamage { .. }
-                    | Fault::DiskFull { .. }
-            )
-        }),
+        are_records_kept: !has_fault(loses_records),
         is_settling: false,
         is_over: false,
         inputs: Vec::new(),
         outbox: Outbox::default(),
         app_inputs: Vec::new(),
         app_outbox: AppOutbox::default(),
+        unflushed: Vec::new(),
     };
     fill_disks(plan, &mut network)?;
     fill_stores(plan, &mut network)?;
     network.schedule_first();
     Ok(network)
+}
+
+/// Whether a disk may lose what was written to it.
+fn loses_records(fault: &Fault) -> bool {
+    matches!(
+        fault,
+        Fault::WrongBytes { .. }
+            | Fault::DiskErrors { .. }
+            | Fault::DiskDamage { .. }
+            | Fault::DiskFull { .. }
+    )
 }
 
 /// Whether a link loses more than [`LOSSY`].
@@ -195,6 +199,9 @@ fn face_config(
         Transport::Udp => LinkConfig::datagram(link.mtu),
     };
     config.codec.reliability = link.reliability && link.transport == Transport::Udp;
+    if link.runs {
+        config.codec.runs = RunsConfig::Begins;
+    }
     let NodePlan { name, role } = &plan.nodes[node];
     let EgressConfig { marking, discipline, .. } = &mut config.egress;
     if model.queue_bytes_max != u64::MAX {

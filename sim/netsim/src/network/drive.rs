@@ -59,7 +59,8 @@ impl Network {
             Received::Packet { header, packet } => {
                 self.deliver(end_index, header, packet, observer)
             }
-            Received::Held => {
+            Received::Run => self.deliver_run(end_index, observer),
+            Received::Held | Received::Offer(_) => {
                 self.note(node, face.0 as u32, Happened::Held, bytes);
                 self.flush(end_index, now);
                 self.schedule_link(end_index);
@@ -80,6 +81,20 @@ impl Network {
                 Ok(())
             }
         }
+    }
+
+    /// Several Interests that came in one frame.
+    fn deliver_run(&mut self, end_index: u32, observer: &mut dyn Observer) -> Result<(), Broken> {
+        let now = self.now();
+        loop {
+            let link = &mut self.ends[end_index as usize].link;
+            let Some((header, packet)) = link.next_in_run(now, &mut self.pool) else { break };
+            self.deliver(end_index, header, packet, observer)?;
+        }
+        // Shaping may hold some, and refuse others.
+        self.flush(end_index, now);
+        self.schedule_link(end_index);
+        Ok(())
     }
 
     /// What the neighbour at a face says of itself concerns every shard.

@@ -120,6 +120,8 @@ pub struct Network {
     outbox: Outbox,
     app_inputs: Vec<AppInput>,
     app_outbox: AppOutbox,
+    /// Ends that have something to send at the end of this step.
+    unflushed: Vec<u32>,
 }
 
 impl Network {
@@ -203,6 +205,9 @@ impl Network {
                 Due::Sample => self.sample(observer)?,
                 Due::Device(index) => self.wake_device(index, moment)?,
                 Due::Processor(index) => self.wake_processor(index, moment, observer)?,
+            }
+            if !self.unflushed.is_empty() {
+                self.flush_gathered();
             }
         }
         self.now_ns = until_ns;

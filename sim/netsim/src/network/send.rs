@@ -49,20 +49,37 @@ impl Network {
         }
         let backlog_bytes = end.model.queue_bytes(now);
         end.link.set_socket_backlog(backlog_bytes);
+        let queued_bytes = end.link.queue_bytes();
         let marks_before = end.link.counters().marks_set;
         let is_queued = end.link.enqueue(now, header, packet).is_ok();
         let marking = &end.link.config().egress.marking;
         if end.link.counters().marks_set != marks_before
             && marking.policy == MarkingPolicy::default()
         {
-            bounds::mark(backlog_bytes, marking.threshold_bytes)
+            bounds::mark(backlog_bytes + queued_bytes, marking.threshold_bytes)
                 .map_err(|what| Broken::invariant(node, what))?;
         }
         let what = if is_queued { what } else { Happened::DroppedByQueue };
         self.note(node, face, what, len);
-        self.flush(end_index, now);
-        self.schedule_link(end_index);
+        if self.ends[end_index as usize].link.has_runs() {
+            self.unflushed.push(end_index);
+        } else {
+            self.flush(end_index, now);
+            self.schedule_link(end_index);
+        }
         Ok(())
+    }
+
+    /// Sends what has gathered in this step on faces that may join Interests.
+    #[cold]
+    pub(super) fn flush_gathered(&mut self) {
+        let now = self.now();
+        let mut ends = std::mem::take(&mut self.unflushed);
+        for end_index in ends.drain(..) {
+            self.flush(end_index, now);
+            self.schedule_link(end_index);
+        }
+        self.unflushed = ends;
     }
 
     /// Tells the router at the other end of a link what this one says of itself.
@@ -76,6 +93,7 @@ impl Network {
     /// Gives the frames of a face to its link.
     #[inline]
     pub(super) fn flush(&mut self, end_index: u32, now: Instant) {
+        self.ends[end_index as usize].link.gather_runs(0);
         loop {
             let end = &mut self.ends[end_index as usize];
             let Some(frame) = end.link.take_frame() else { return };

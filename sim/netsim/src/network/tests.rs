@@ -45,6 +45,7 @@ fn plan(rate_hz: f64) -> Plan {
         transport: Transport::Unix,
         mtu: 8800,
         reliability: false,
+        runs: false,
     };
     Plan {
         seed: 1,

@@ -68,6 +68,7 @@ impl Builder {
             transport: Transport::Unix,
             mtu: 8800,
             reliability: false,
+            runs: false,
         });
         self.plan.links.len() - 1
     }
@@ -82,6 +83,7 @@ impl Builder {
             transport: Transport::Udp,
             mtu: 1400,
             reliability: false,
+            runs: false,
         });
         self.plan.links.len() - 1
     }

@@ -1,0 +1,98 @@
+//! Several frames of single Interests as one.
+
+use weir_wire::{
+    PACKET_SIZE_MAX, PitToken, RUN_PREFIX_MAX, RUN_SPAN_MAX, RunFields, RunPattern, tlv,
+};
+
+use crate::frame::Frame;
+
+/// Room for what precedes the Interest of a run, its tokens left out.
+const OVERHEAD_BYTES: usize = 64;
+
+/// A run among neighbouring frames.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Found {
+    /// How many frames it is made of, 2 at least.
+    pub(crate) interests: usize,
+    bitmap: u64,
+}
+
+/// The run that `frames` begin with, over at most `span` segment numbers and in a frame of at most
+/// `mtu` octets.
+pub(crate) fn find<'a>(
+    mut frames: impl Iterator<Item = &'a Frame> + Clone,
+    span: u8,
+    mtu: usize,
+) -> Option<Found> {
+    let first = frames.next()?;
+    let is_alike = |other: &Frame| {
+        other.payload().len() == first.payload().len()
+            && other.prefix().len() == first.prefix().len()
+    };
+    // Most packets are told apart here, before anything is decoded.
+    if !is_interest(first) || !frames.clone().next().is_some_and(is_alike) {
+        return None;
+    }
+    let token_len = token_of(first)?.len();
+    let pattern = RunPattern::of(first.payload())?;
+    let mut bytes = OVERHEAD_BYTES + first.payload().len();
+    let mut found = Found { interests: 1, bitmap: 1 };
+    for frame in frames {
+        bytes += token_len;
+        if !is_alike(frame) || bytes > mtu.min(PACKET_SIZE_MAX) {
+            break;
+        }
+        let offset = pattern.offset_of(first.payload(), frame.payload());
+        let last_offset = u64::from(63 - found.bitmap.leading_zeros());
+        let next = offset.filter(|&offset| offset > last_offset && offset < u64::from(span));
+        let (Some(offset), Some(_)) = (next, token_of(frame).filter(|t| t.len() == token_len))
+        else {
+            break;
+        };
+        found.bitmap |= 1 << offset;
+        found.interests += 1;
+    }
+    (found.interests > 1).then_some(found)
+}
+
+/// The frame of the run that was found at the beginning of `frames`.
+pub(crate) fn join<'a>(found: Found, frames: impl Iterator<Item = &'a Frame> + Clone) -> Frame {
+    let mut frames = frames.take(found.interests);
+    let first = frames.next().expect("a run has a first frame");
+    let token = token_of(first).unwrap_or_default();
+    let mut tokens = [0; RUN_SPAN_MAX as usize * 32];
+    let (mut len, mut differ) = (0, false);
+    if !token.is_empty() {
+        for other in frames.filter_map(token_of) {
+            differ |= other != token;
+            tokens[len..len + other.len()].copy_from_slice(other);
+            len += other.len();
+        }
+    }
+    let fields = RunFields { bitmap: found.bitmap, tokens: differ.then_some(&tokens[..len]) };
+    let mut prefix = [0; RUN_PREFIX_MAX];
+    let prefix_len = fields.encode_prefix(token, first.payload().len(), &mut prefix);
+    Frame::new(&prefix[..prefix_len], first.payload().clone())
+}
+
+fn is_interest(frame: &Frame) -> bool {
+    frame.payload().first().is_some_and(|&first| u32::from(first) == tlv::INTEREST)
+}
+
+/// The PIT token of a whole packet that has no other header field; empty for a bare one.
+fn token_of(frame: &Frame) -> Option<&[u8]> {
+    let prefix = frame.prefix();
+    if prefix.is_empty() {
+        return Some(&[]);
+    }
+    let (_, size) = tlv::read_var_number(prefix.get(1..)?).ok()?;
+    let [typ, len, rest @ ..] = prefix.get(1 + size..)? else { return None };
+    if u32::from(prefix[0]) != tlv::LP_PACKET || u32::from(*typ) != tlv::LP_PIT_TOKEN {
+        return None;
+    }
+    let (token, rest) = rest.split_at_checked(usize::from(*len))?;
+    let (fragment, rest) = rest.split_first()?;
+    let (_, size) = tlv::read_var_number(rest).ok()?;
+    let is_all = u32::from(*fragment) == tlv::LP_FRAGMENT && rest.len() == size;
+    is_all.then_some(token).filter(|token| PitToken::new(token).is_some())
+}

@@ -1,0 +1,119 @@
+//! Runs of Interests change frames, and nothing else: routers, stores and applications do what they
+//! do without.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{Builder, MS, S, consumer, names, producer};
+use weir_netem::{LinkConfig, Loss};
+use weir_netsim::Network;
+use weir_options::StoreOptions;
+use weir_plan::event::{Event, EventKind};
+use weir_plan::workload::{Demand, Popularity};
+use weir_plan::{Plan, RouterPlan, Transport};
+
+/// What consumers received: when, who, which segment.
+type Deliveries = Vec<(u64, u32, u64, u64)>;
+
+/// Runs the plan with runs on all links, or on none: what was delivered, how many objects are
+/// complete, and how many frames left.
+fn run(mut plan: Plan, runs: bool) -> (Deliveries, usize, u64) {
+    plan.sample_ns = 10 * MS;
+    for link in &mut plan.links {
+        link.runs = runs;
+    }
+    let mut events: Vec<Event> = Vec::new();
+    Network::new(&plan).unwrap().run(&mut events).unwrap_or_else(|violation| {
+        panic!("{violation}\n{}", violation.last_events.join("\n"));
+    });
+    let mut frames = BTreeMap::new();
+    let mut deliveries = Vec::new();
+    let mut completed = 0;
+    for event in &events {
+        match event.kind {
+            EventKind::DataReceived { object, segment, .. } => {
+                deliveries.push((event.at_ns, event.node, object, segment));
+            }
+            EventKind::ObjectCompleted { .. } => completed += 1,
+            EventKind::LinkSample { link, frames: sent, .. } => {
+                frames.insert((event.node, link), sent);
+            }
+            _ => {}
+        }
+    }
+    deliveries.sort_unstable();
+    (deliveries, completed, frames.values().sum())
+}
+
+/// Three routers in a line, and consumers that ask for the same objects in chunks of several sizes:
+/// they meet pending Interests with other bitmaps, and stores that have a part of a run.
+fn three_routers(link: &LinkConfig, shards: u16, transport: Transport, store_bytes: u64) -> Plan {
+    let mut builder = Builder::new(5, 20 * S);
+    let router = || RouterPlan {
+        shards,
+        strategy: if shards > 1 { "multicast".into() } else { "best-route".into() },
+        store: StoreOptions {
+            size: weir_base::units::Size { bytes: store_bytes },
+            ..StoreOptions::default()
+        },
+        ..RouterPlan::default()
+    };
+    let routers = [0; 3].map(|_| builder.router(router()));
+    for pair in routers.windows(2) {
+        let number = builder.link(pair[0], pair[1], link);
+        builder.plan.links[number].transport = transport;
+    }
+    let content = names("/p", Popularity::Sequential { objects: 3 }, 1_200_000, 3000);
+    for (at, chunk_units, start_ns) in [(0, 32, 0), (1, 8, 4_003_000), (0, 5, 9_001_000)] {
+        let demand = Demand::Objects {
+            arrivals: None,
+            count: Some(3),
+            controller: "cubic".into(),
+            window: None,
+        };
+        let mut plan = consumer(content.clone(), demand);
+        (plan.chunk_units, plan.start_ns) = (chunk_units, start_ns);
+        builder.consumer(routers[at], plan);
+    }
+    builder.producer(routers[2], producer(content));
+    builder.plan
+}
+
+#[test]
+fn runs_deliver_what_single_interests_do() {
+    for (shards, transport, store_bytes) in [
+        (1, Transport::Tcp, 64 << 20),
+        (1, Transport::Udp, 200_000),
+        (3, Transport::Udp, 64 << 20),
+        (3, Transport::Tcp, 0),
+    ] {
+        // Without rates a frame takes as long as any other.
+        let link = LinkConfig { delay_ns: 3 * MS, ..LinkConfig::default() };
+        let plan = three_routers(&link, shards, transport, store_bytes);
+        let (single, completed, frames) = run(plan.clone(), false);
+        let (in_runs, completed_in_runs, frames_in_runs) = run(plan, true);
+        assert_eq!((completed, completed_in_runs), (9, 9));
+        assert_eq!(single.len(), 3600);
+        assert_eq!(single, in_runs, "{shards} shards");
+        assert!(frames_in_runs < 3 * frames / 4, "{frames} frames, {frames_in_runs} with runs");
+    }
+}
+
+#[test]
+fn lost_runs_are_asked_for_again() {
+    let link = LinkConfig {
+        rate_bps: Some(100_000_000),
+        delay_ns: 3 * MS,
+        loss: Loss::Independent { probability: 0.02 },
+        queue_bytes_max: 300_000,
+        ..LinkConfig::default()
+    };
+    for shards in [1, 2] {
+        let plan = three_routers(&link, shards, Transport::Udp, 1 << 20);
+        let (_, completed, frames) = run(plan.clone(), false);
+        let (_, completed_in_runs, frames_in_runs) = run(plan, true);
+        assert_eq!((completed, completed_in_runs), (9, 9));
+        assert!(frames_in_runs < frames, "{frames} frames, {frames_in_runs} with runs");
+    }
+}
