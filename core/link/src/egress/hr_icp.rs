@@ -1,8 +1,8 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use weir_base::{HashKey, Instant, NS_PER_S, Packet};
-use weir_wire::{NameView, PACKET_SIZE_MAX, PacketView};
+use weir_base::{HashKey, Instant, NS_PER_MS, NS_PER_S, Packet};
+use weir_wire::{InterestView, NameView, PACKET_SIZE_MAX, PacketView};
 
 use super::discipline::Discipline;
 use super::outlet::{Outgoing, Outlet, PacketKind};
@@ -74,7 +74,8 @@ pub(crate) struct HrIcp<Next> {
 #[derive(Debug)]
 struct Flow {
     hash: u64,
-    held: VecDeque<Outgoing>,
+    /// Interests that wait, and until when each of them is worth sending.
+    held: VecDeque<(Outgoing, Instant)>,
     /// Octets of Data that it may ask for in its turn.
     deficit_bytes: u64,
     /// Mean size of its Data.
@@ -128,16 +129,19 @@ impl<Next: Discipline> HrIcp<Next> {
         self.key.hash(name.prefix(self.config.components as usize).value())
     }
 
-    /// The flow of an Interest that may have to wait. One of management never does.
-    fn shaped(&self, outgoing: &Outgoing) -> Option<u64> {
+    /// The flow of an Interest that may have to wait, and its lifetime in nanoseconds. One of
+    /// management never does.
+    fn shaped(&self, outgoing: &Outgoing) -> Option<(u64, u64)> {
         if outgoing.kind != PacketKind::Interest {
             return None;
         }
-        let name = PacketView::decode(&outgoing.packet).ok()?.name();
+        let interest = InterestView::decode(&outgoing.packet).ok()?;
+        let name = interest.name;
         let is_local = name.first().is_some_and(|first| {
             first.is_generic() && matches!(first.value, b"localhost" | b"localhop")
         });
-        (!is_local).then(|| self.hash_of(name))
+        let lifetime_ns = interest.lifetime_ms_or_default().saturating_mul(NS_PER_MS);
+        (!is_local).then(|| (self.hash_of(name), lifetime_ns))
     }
 
     /// Sends the next Interest in the order of turns, if any waits.
@@ -149,14 +153,21 @@ impl<Next: Discipline> HrIcp<Next> {
                 self.turns.rotate_left(1);
                 continue;
             }
-            let outgoing = flow.held.pop_front().expect("a flow with a turn has Interests");
+            let (outgoing, until) =
+                flow.held.pop_front().expect("a flow with a turn has Interests");
+            let is_late = until <= now;
             let bytes = flow.data_bytes;
-            flow.deficit_bytes -= bytes;
+            flow.deficit_bytes -= if is_late { 0 } else { bytes };
             if flow.held.is_empty() {
                 flow.deficit_bytes = 0;
                 self.turns.pop_front();
             }
             self.load.remove(outgoing.packet.len());
+            if is_late {
+                // No one waits for its Data any more.
+                out.counters.drops.count(LinkDrop::ShapingExpired);
+                continue;
+            }
             self.spend(now, bytes);
             if let Err(reason) = self.next.enqueue(now, outgoing, out) {
                 out.counters.drops.count(reason);
@@ -204,7 +215,7 @@ impl<Next: Discipline<Config = ()>> Discipline for HrIcp<Next> {
         outgoing: Outgoing,
         out: &mut Outlet<'_>,
     ) -> Result<(), LinkDrop> {
-        let Some(hash) = self.shaped(&outgoing) else {
+        let Some((hash, lifetime_ns)) = self.shaped(&outgoing) else {
             return self.next.enqueue(now, outgoing, out);
         };
         let place = self.place(now, hash);
@@ -222,7 +233,7 @@ impl<Next: Discipline<Config = ()>> Discipline for HrIcp<Next> {
         if flow.held.is_empty() {
             self.turns.push_back(place);
         }
-        flow.held.push_back(outgoing);
+        flow.held.push_back((outgoing, now.plus_ns(lifetime_ns)));
         out.counters.out_interests_delayed += 1;
         Ok(())
     }
@@ -260,7 +271,7 @@ impl<Next: Discipline<Config = ()>> Discipline for HrIcp<Next> {
         // Of the flow whose turn comes last.
         let Some(&place) = self.turns.back() else { return self.next.drop_newest() };
         let flow = &mut self.flows[place];
-        let newest = flow.held.pop_back()?;
+        let (newest, _) = flow.held.pop_back()?;
         if flow.held.is_empty() {
             flow.deficit_bytes = 0;
             self.turns.pop_back();

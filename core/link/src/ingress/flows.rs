@@ -239,7 +239,9 @@ impl Flows {
         let answered = self.pending.answered_by(&self.key, name, data_bytes > 0);
         let flow = match answered {
             Some(entry) => {
-                self.end_pending(entry.flow, data_bytes);
+                // A Nack tells nothing of what others bring: who gets some at will would be let in.
+                let brought = (data_bytes > 0).then_some(data_bytes);
+                self.end_pending(entry.flow, brought);
                 Some(entry.flow)
             }
             None => self.find(self.key.hash(name.prefix(self.components).value())),
@@ -259,12 +261,14 @@ impl Flows {
     }
 
     /// An Interest of a flow counts no longer. It brought `data_bytes`, which tells what others
-    /// will.
-    fn end_pending(&mut self, flow: u32, data_bytes: u64) {
+    /// will, where anything does.
+    fn end_pending(&mut self, flow: u32, data_bytes: Option<u64>) {
         let flow = self.flow(flow);
         let before = flow.asked_bytes();
         flow.pending -= 1;
-        flow.data_bytes = averaged(flow.data_bytes, data_bytes);
+        if let Some(data_bytes) = data_bytes {
+            flow.data_bytes = averaged(flow.data_bytes, data_bytes);
+        }
         let after = flow.asked_bytes();
         self.asked_bytes = self.asked_bytes - before + after;
     }
@@ -296,7 +300,7 @@ impl Flows {
             let entry = self.pending.remove(index);
             // What brings nothing is expected to bring less. Else names that nothing answers would
             // take all the room, and no Data would ever set it free.
-            self.end_pending(entry.flow, 0);
+            self.end_pending(entry.flow, Some(0));
             self.settle(entry.flow);
         }
         self.pending.expired = expired;

@@ -165,7 +165,8 @@ proptest! {
             now = arrives;
             let mut name = Name::new();
             name.append_generic(&[flow]).append_generic(&[number as u8]);
-            offer(&mut link, now, Packet::from(Interest::new(name).encode())).unwrap();
+            let interest = Interest::new(name).lifetime_ms(3_600_000).encode();
+            offer(&mut link, now, Packet::from(interest)).unwrap();
             note(&mut link, now, &mut left);
         }
         while let Some(due) = link.next_wakeup() {
@@ -187,4 +188,18 @@ proptest! {
             }
         }
     }
+}
+
+/// What has waited for longer than its lifetime asks for Data that is dropped on the way back.
+#[test]
+fn interests_whose_lifetime_is_over_do_not_leave() {
+    let mut link = limited("hr-icp rate_bps=8000 burst_bytes=1000 data_bytes=1000");
+    for number in 0..20 {
+        let packet = Interest::new(name(&format!("/a/{number}"))).lifetime_ms(2000).encode();
+        offer(&mut link, START, Packet::from(packet)).unwrap();
+    }
+    let left = leaves(&mut link, START.plus_ns(60 * NS_PER_S));
+    let late = left.iter().filter(|(at, _)| at.ns_since(START) > 2 * NS_PER_S).count();
+    assert_eq!(late, 0, "of {}", left.len());
+    assert_eq!(left.len() as u64 + link.counters().drops.total(), 20);
 }

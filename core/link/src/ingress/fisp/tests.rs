@@ -611,3 +611,20 @@ proptest! {
         );
     }
 }
+
+/// An abuser that has asked for what is refused is expected to get Data all the same.
+#[test]
+fn nacks_open_no_gate() {
+    let mut link = shaping("");
+    let nack = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
+    for number in 0..200 {
+        let uri = format!("/a/a/no{number}");
+        assert!(passes(&mut link, at_ms(number), &uri));
+        link.enqueue(at_ms(number), nack.clone(), asking(&uri)).unwrap();
+        assert!(passes(&mut link, at_ms(number), "/a/a/open"));
+        drain(&mut link);
+    }
+    let passed = (0..20_000).take_while(|i| passes(&mut link, at_ms(300), &format!("/a/a/{i}")));
+    let count = passed.count();
+    assert!(count < 100, "{count} pass, which ask for {} octets", count * 8192);
+}
