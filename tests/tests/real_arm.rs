@@ -71,6 +71,54 @@ fn plan(transport: Transport, duration_ns: u64) -> Plan {
     }
 }
 
+/// The same with a second router, which has a producer of its own and a link to the consumer.
+fn plan_of_two_links(duration_ns: u64) -> Plan {
+    let mut plan = plan(Transport::Udp, duration_ns);
+    for (node, name) in [(0, "other edge"), (2, "other source")] {
+        plan.nodes.push(NodePlan { name: name.into(), ..plan.nodes[node].clone() });
+    }
+    plan.links.extend([(1, 3), (3, 4)].map(|(a, b)| LinkPlan { a, b, ..plan.links[0].clone() }));
+    plan.routes.push(RoutePlan { node: 3, prefix: "/data".into(), link: 3, cost: 0 });
+    if let Role::Consumer(consumer) = &mut plan.nodes[1].role {
+        consumer.schedule = "parallel".parse().expect("a schedule");
+    }
+    plan
+}
+
+/// Octets that came by each link of the consumer until then.
+fn bytes_by_path(events: &[Event], until_ns: u64) -> [u64; 2] {
+    let mut bytes = [0; 2];
+    for event in events.iter().filter(|event| event.at_ns <= until_ns) {
+        if let EventKind::PathSample { path, content_bytes, .. } = event.kind {
+            bytes[path as usize] = content_bytes;
+        }
+    }
+    bytes
+}
+
+#[test]
+fn a_consumer_with_two_links_uses_both() {
+    let site = Site::new();
+    let (result, events) = run(&plan_of_two_links(S), &options(&site.path("run")));
+    result.expect("it runs");
+    let bytes = bytes_by_path(&events, S);
+    assert!(bytes[0] > 0 && bytes[1] > 0, "{bytes:?}");
+}
+
+/// The process is not told that its second link is down, and goes on with the first.
+#[test]
+fn a_link_of_two_that_is_down_carries_nothing_and_stops_nothing() {
+    let site = Site::new();
+    let mut plan = plan_of_two_links(5 * S);
+    plan.faults.push(FaultPlan { at_ns: S, fault: Fault::LinkDown { link: 2, for_ns: 4 * S } });
+    let (result, events) = run(&plan, &options(&site.path("run")));
+    result.expect("it runs");
+    // On a busy machine the link may go down later than it should.
+    let [before, after] = [3 * S, 9 * S / 2].map(|at_ns| bytes_by_path(&events, at_ns));
+    let [first, second] = [after[0] - before[0], after[1] - before[1]];
+    assert!(first > 10 * second, "{before:?} {after:?}");
+}
+
 fn options(keep: &Path) -> RealOptions {
     RealOptions {
         program: weir_binary().to_path_buf(),

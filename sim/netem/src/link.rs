@@ -136,6 +136,8 @@ impl LossState {
 #[derive(Clone, Debug)]
 pub struct LinkModel {
     config: LinkConfig,
+    /// The rate of which the link may have less for a time.
+    full_rate_bps: Option<u64>,
     loss: LossState,
     reorders: Chance,
     is_up: bool,
@@ -166,6 +168,7 @@ impl LinkModel {
         Self {
             loss: LossState::new(&config.loss, &mut loss_rng),
             reorders: Chance::new(config.reorder.map_or(0.0, |reorder| reorder.probability)),
+            full_rate_bps: config.rate_bps,
             config,
             is_up: true,
             cuts: 0,
@@ -353,18 +356,30 @@ impl LinkModel {
         &self.config
     }
 
-    /// Changes the link for frames offered from now on; those taken already keep their times. The
-    /// loss chain begins anew.
-    pub fn set_config(&mut self, config: LinkConfig) {
+    /// Leaves the link this share of its configured rate for frames offered from now on; those
+    /// taken already keep their times.
+    pub fn set_rate_share(&mut self, share: f64) {
+        let full = self.full_rate_bps;
+        self.set_rate(full.map(|rate_bps| (rate_bps as f64 * share).round() as u64));
+    }
+
+    fn set_rate(&mut self, rate_bps: Option<u64>) {
         // What is left of a nanosecond is in units of the old rate.
-        let (old, new) = (self.config.rate_bps, config.rate_bps);
-        self.busy_rest = match (old, new) {
+        self.busy_rest = match (self.config.rate_bps, rate_bps) {
             (Some(old), Some(new)) => {
                 let rest = u128::from(self.busy_rest) * u128::from(new.max(1));
                 (rest / u128::from(old.max(1))) as u64
             }
             _ => 0,
         };
+        self.config.rate_bps = rate_bps;
+    }
+
+    /// Changes the link for frames offered from now on; those taken already keep their times. The
+    /// loss chain begins anew.
+    pub fn set_config(&mut self, config: LinkConfig) {
+        self.set_rate(config.rate_bps);
+        self.full_rate_bps = config.rate_bps;
         self.loss = LossState::new(&config.loss, &mut self.loss_rng);
         self.reorders = Chance::new(config.reorder.map_or(0.0, |reorder| reorder.probability));
         self.config = config;

@@ -263,6 +263,16 @@ pub enum Fault {
         /// For how long, ns.
         for_ns: u64,
     },
+    /// A link has less of its rate for a time, both ways. What waits already leaves as it would
+    /// have.
+    LinkSlow {
+        /// An index into [`Plan::links`].
+        link: usize,
+        /// For how long, ns.
+        for_ns: u64,
+        /// The share of its rate that is left.
+        share: f64,
+    },
     /// A router loses all its state and comes back with its routes after a time.
     Crash {
         /// An index into [`Plan::nodes`].
@@ -338,6 +348,7 @@ impl Fault {
     pub fn for_ns(&self) -> u64 {
         match *self {
             Self::LinkDown { for_ns, .. }
+            | Self::LinkSlow { for_ns, .. }
             | Self::Crash { for_ns, .. }
             | Self::StoreStall { for_ns, .. }
             | Self::WrongBytes { for_ns, .. }

@@ -302,6 +302,10 @@ fn check_faults(plan: &Plan) -> Result<(), PlanError> {
         let place = format!("fault {index}");
         match fault.fault {
             Fault::LinkDown { link, .. } => check_link(plan, link, &place)?,
+            Fault::LinkSlow { link, share, .. } => {
+                check_link(plan, link, &place)?;
+                check_share(&place, "share", share)?;
+            }
             Fault::Crash { node, .. } => check_is_router(plan, node, &place)?,
             Fault::StoreStall { node, .. } => {
                 check_is_router(plan, node, &place)?;

@@ -87,6 +87,11 @@ impl Direction {
         }
     }
 
+    /// From now on the link has this share of its rate.
+    pub(crate) fn set_rate_share(&mut self, share: f64) {
+        self.model.set_rate_share(share);
+    }
+
     /// When the next frame is due; `None` too while frames wait for the socket.
     pub(crate) fn next_due_ns(&self) -> Option<u64> {
         if self.is_blocked() {

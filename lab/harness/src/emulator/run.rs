@@ -1,7 +1,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant as Clock, SystemTime};
 
 use nix::errno::Errno;
@@ -33,6 +33,8 @@ pub struct Control {
     pub a_to_b_is_up: AtomicBool,
     /// Whether the link from b to a is up.
     pub b_to_a_is_up: AtomicBool,
+    /// The share of its rate that the link has, both ways, in thousandths.
+    pub rate_permille: AtomicU32,
 }
 
 impl Default for Control {
@@ -41,6 +43,7 @@ impl Default for Control {
             stop: AtomicBool::new(false),
             a_to_b_is_up: AtomicBool::new(true),
             b_to_a_is_up: AtomicBool::new(true),
+            rate_permille: AtomicU32::new(1000),
         }
     }
 }
@@ -115,7 +118,7 @@ impl Emulator {
         self.run_while(|_, _| !stop.load(Ordering::Relaxed))
     }
 
-    /// As [`run`](Self::run), with links that can be taken down and up.
+    /// As [`run`](Self::run), with links that can be taken down and up and be slowed down.
     ///
     /// # Errors
     /// A socket that breaks.
@@ -123,6 +126,9 @@ impl Emulator {
         self.run_while(|a_to_b, b_to_a| {
             a_to_b.set_up(control.a_to_b_is_up.load(Ordering::Relaxed));
             b_to_a.set_up(control.b_to_a_is_up.load(Ordering::Relaxed));
+            let rate_share = f64::from(control.rate_permille.load(Ordering::Relaxed)) / 1000.0;
+            a_to_b.set_rate_share(rate_share);
+            b_to_a.set_rate_share(rate_share);
             !control.stop.load(Ordering::Relaxed)
         })
     }

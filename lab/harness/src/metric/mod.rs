@@ -388,7 +388,6 @@ impl Measure {
             Arm::Sim => true,
             Arm::Real => {
                 !self.is_of_queue()
-                    && !self.is_of_path()
                     && !matches!(
                         self,
                         Self::LinkThroughput

@@ -135,7 +135,9 @@ fn check_app(plan: &Plan, node: usize) -> Result<(), RealError> {
 /// Faults of one link or router one after the other: processes know no two reasons to be away.
 fn check_overlaps(plan: &Plan) -> Result<(), RealError> {
     let target = |fault: &Fault| match *fault {
-        Fault::LinkDown { link, .. } | Fault::WrongBytes { link, .. } => ("link", link),
+        Fault::LinkDown { link, .. }
+        | Fault::LinkSlow { link, .. }
+        | Fault::WrongBytes { link, .. } => ("link", link),
         Fault::Crash { node, .. }
         | Fault::StoreStall { node, .. }
         | Fault::DiskStall { node, .. }
@@ -179,6 +181,10 @@ fn check_fault(plan: &Plan, fault: &Fault) -> Result<(), RealError> {
             Some(found) if found.transport == Transport::Udp => Ok(()),
             Some(_) => refuse(format!("link {link} goes down, which only links over `udp` can")),
             None => refuse(format!("a fault takes down link {link}, which is not there")),
+        },
+        Fault::LinkSlow { link, .. } => match plan.links.get(link) {
+            Some(found) if found.transport == Transport::Udp => Ok(()),
+            _ => refuse(format!("link {link} slows down, which only links over `udp` can")),
         },
         Fault::Crash { node, .. } => {
             if node >= plan.nodes.len() || !is_router(plan, node) {

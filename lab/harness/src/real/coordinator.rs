@@ -176,6 +176,12 @@ impl<'a> Run<'a> {
                 }
                 self.plan.links[link].a
             }
+            Fault::LinkSlow { link, share, .. } => {
+                if let Some(emulated) = self.site.links.get(&link) {
+                    emulated.set_rate_share(if begins { share } else { 1.0 });
+                }
+                self.plan.links[link].a
+            }
             Fault::Crash { node, .. } if begins => {
                 self.site.crash(node)?;
                 self.away.push(node);

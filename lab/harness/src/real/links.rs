@@ -74,6 +74,11 @@ impl EmulatedLink {
         self.control.b_to_a_is_up.store(is_up, Ordering::Relaxed);
     }
 
+    /// Gives the link this share of its rate, to a thousandth, both ways.
+    pub(super) fn set_rate_share(&self, share: f64) {
+        self.control.rate_permille.store((share * 1000.0).round() as u32, Ordering::Relaxed);
+    }
+
     /// Ends it; what it did.
     pub(super) fn finish(&mut self) -> Result<EmulatorStats, RealError> {
         self.control.stop.store(true, Ordering::Relaxed);

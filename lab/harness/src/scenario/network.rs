@@ -1,17 +1,20 @@
 //! From a scenario to a [`Plan`].
 
+mod faults;
+
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::num::NonZeroU64;
 
 use serde::Deserialize;
 use weir_base::Rng;
-use weir_base::units::{Fraction, Time};
+use weir_base::units::Time;
 use weir_plan::workload::{Collection, Names, ProducerPlan};
-use weir_plan::{Fault, FaultPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan};
+use weir_plan::{LinkPlan, NodePlan, Plan, Role, RoutePlan};
 use weir_topology::generate::{Generator, LinkDefaults};
 use weir_topology::{Metric, ReadOptions, RoutePlanner, Topology};
 
+pub(super) use self::faults::FaultTable;
 use super::File;
 use super::apps::{self, ConsumerGroup, ProducerGroup};
 use super::disk;
@@ -95,33 +98,6 @@ pub(super) struct RouteTable {
     objects: Option<Vec<(u64, u64)>>,
     #[serde(default)]
     cost: u64,
-}
-
-/// `[[fault]]`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct FaultTable {
-    at: Time,
-    kind: FaultWord,
-    link: Option<(String, String)>,
-    node: Option<String>,
-    #[serde(default)]
-    disk: u8,
-    #[serde(rename = "for")]
-    lasts: Time,
-    probability: Option<Fraction>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum FaultWord {
-    LinkDown,
-    Crash,
-    StoreStall,
-    WrongBytes,
-    DiskStall,
-    DiskErrors,
-    DiskFull,
 }
 
 /// The key of `[[routers]]` beside those of a router.
@@ -747,84 +723,6 @@ impl<'a> Builder<'a> {
             let names = self.nodes.iter().take(50).map(|node| node.name.as_str());
             let remedy = suggestion(name, &names.collect::<Vec<_>>());
             self.tree.error(path, format!("no node is called \"{name}\"; {remedy}"))
-        })
-    }
-
-    fn faults(&self, tables: &[FaultTable], times: Times) -> Result<Vec<FaultPlan>, ScenarioError> {
-        let faults = tables.iter().enumerate().map(|(at, table)| {
-            let path = format!("fault[{at}]");
-            if table.at.ns > times.duration_ns {
-                let message = "the fault comes after the end of the run; write an earlier time";
-                return Err(self.tree.error(&format!("{path}.at"), message));
-            }
-            Ok(FaultPlan { at_ns: table.at.ns, fault: self.fault(&path, table)? })
-        });
-        faults.collect()
-    }
-
-    fn fault(&self, path: &str, table: &FaultTable) -> Result<Fault, ScenarioError> {
-        let for_ns = table.lasts.ns;
-        let probability = || match table.probability {
-            Some(share) => Ok(share.value),
-            None => Err(self.tree.error(path, "lacks `probability`; write for example 0.01")),
-        };
-        Ok(match table.kind {
-            FaultWord::LinkDown => Fault::LinkDown { link: self.fault_link(path, table)?, for_ns },
-            FaultWord::Crash => Fault::Crash { node: self.fault_router(path, table)?, for_ns },
-            FaultWord::StoreStall => {
-                Fault::StoreStall { node: self.fault_router(path, table)?, for_ns }
-            }
-            FaultWord::WrongBytes => Fault::WrongBytes {
-                link: self.fault_link(path, table)?,
-                for_ns,
-                probability: probability()?,
-            },
-            FaultWord::DiskStall | FaultWord::DiskErrors | FaultWord::DiskFull => {
-                let (node, disk) = self.fault_disk(path, table)?;
-                match table.kind {
-                    FaultWord::DiskStall => Fault::DiskStall { node, disk, for_ns },
-                    FaultWord::DiskFull => Fault::DiskFull { node, disk, for_ns },
-                    _ => Fault::DiskErrors { node, disk, for_ns, probability: probability()? },
-                }
-            }
-        })
-    }
-
-    fn fault_router(&self, path: &str, table: &FaultTable) -> Result<usize, ScenarioError> {
-        let name = table.node.as_deref();
-        let name = name.ok_or_else(|| self.tree.error(path, "lacks `node`; name a router"))?;
-        let path = format!("{path}.node");
-        let node = self.plan_node(&path, name)?;
-        if matches!(self.nodes[node].role, Role::Router(_)) {
-            return Ok(node);
-        }
-        let message = format!("\"{name}\" is no router; this fault is one of routers");
-        Err(self.tree.error(&path, message))
-    }
-
-    /// A router and one of its disks.
-    fn fault_disk(&self, path: &str, table: &FaultTable) -> Result<(usize, u8), ScenarioError> {
-        let node = self.fault_router(path, table)?;
-        let disks = match &self.nodes[node].role {
-            Role::Router(plan) => plan.disk.as_ref().map_or(0, |disk| disk.disks),
-            Role::Consumer(_) | Role::Producer(_) => 0,
-        };
-        if table.disk < disks {
-            return Ok((node, table.disk));
-        }
-        let message = format!("\"{}\" has {disks} disks, counted from 0", self.nodes[node].name);
-        Err(self.tree.error(&format!("{path}.disk"), message))
-    }
-
-    fn fault_link(&self, path: &str, table: &FaultTable) -> Result<usize, ScenarioError> {
-        let Some((a, b)) = &table.link else {
-            let message = "lacks `link`; name its two ends, such as [\"a\", \"b\"]";
-            return Err(self.tree.error(path, message));
-        };
-        let path = format!("{path}.link");
-        let (a, b) = (self.plan_node(&path, a)?, self.plan_node(&path, b)?);
-        self.link_between(a, b).ok_or_else(|| {
-            self.tree.error(&path, "no link joins these two nodes; name two neighbours")
         })
     }
 

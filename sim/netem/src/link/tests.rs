@@ -411,3 +411,14 @@ fn earlier_times_count_as_the_latest_given() {
     assert_eq!(arrival(link.send(at(100), 1)), 105);
     assert_eq!(arrival(link.send(at(50), 1)), 105);
 }
+
+/// What waits keeps its time; what is offered later takes twice as long, until the rate is back.
+#[test]
+fn a_link_has_a_share_of_its_rate_for_a_time() {
+    let mut link = LinkModel::new(rated(8_000_000_000), 1);
+    assert_eq!(link.send(at(0), 100), Transit::Arrives(at(100)));
+    link.set_rate_share(0.5);
+    assert_eq!(link.send(at(0), 100), Transit::Arrives(at(300)));
+    link.set_rate_share(1.0);
+    assert_eq!(link.send(at(300), 100), Transit::Arrives(at(400)));
+}

@@ -36,6 +36,9 @@ impl Network {
         self.excused_until_ns = self.excused_until_ns.max(ends_ns);
         let node = match what {
             Fault::LinkDown { link, .. } => self.set_link(link, begins),
+            Fault::LinkSlow { link, share, .. } => {
+                self.set_rate_share(link, if begins { share } else { 1.0 })
+            }
             Fault::Crash { node, .. } if begins => self.crash(node),
             Fault::Crash { node, .. } => self.restart(node),
             Fault::StoreStall { node, .. } => self.stall_store(node, begins, ends_ns),
@@ -77,6 +80,14 @@ impl Network {
                 false => end.downs -= 1,
             }
             end.model.set_up(end.downs == 0);
+        }
+        self.ends[2 * link].node
+    }
+
+    /// Of faults that overlap the last to begin or end counts.
+    fn set_rate_share(&mut self, link: usize, share: f64) -> u32 {
+        for end in &mut self.ends[2 * link..2 * link + 2] {
+            end.model.set_rate_share(share);
         }
         self.ends[2 * link].node
     }
