@@ -7,7 +7,7 @@ use alloc::string::String;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
     /// There is none of this name.
-    #[error("there is no {kind} `{name}`; choose one of {names:?}")]
+    #[error("there is no {kind} `{name}`; choose one of {}", names.join(", "))]
     Unknown {
         /// What was to be chosen, such as "queue discipline".
         kind: &'static str,

@@ -120,7 +120,7 @@ impl FispConfig {
             "release" => self.release = thousandths(value)?,
             "min" => self.min = thousandths(value)?,
             "max" => self.max = thousandths(value)?,
-            "p0" => self.p0 = thousandths(value)?,
+            "p0" => self.p0 = thousandths(value).filter(|&p0| p0 <= 1000)?,
             "interval" => self.interval_ns = parse_duration_ns(value).ok()?,
             "held_max" => self.held_max = value.parse().ok()?,
             "components" => self.components = value.parse().ok().filter(|&count| count > 0)?,

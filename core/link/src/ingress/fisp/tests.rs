@@ -559,7 +559,7 @@ fn the_text_form() {
     let refused = |text: &str| text.parse::<ShapingConfig>().unwrap_err();
     assert_eq!(refused("red"), ShapingError::Unknown("red".into()));
     assert_eq!(refused(""), ShapingError::Unknown("".into()));
-    for option in ["gamma=x", "gamma=-1", "capacity=0", "components=0", "interval=5", "x=1", "x"] {
+    for option in ["gamma=x", "gamma=-1", "capacity=0", "components=0", "p0=7", "interval=5", "x"] {
         assert_eq!(refused(&format!("fisp {option}")), ShapingError::Option(option.into()));
     }
     assert_eq!(refused("none gamma=1"), ShapingError::Option("gamma=1".into()));
