@@ -28,6 +28,9 @@ struct Args {
     /// More arguments for `weir put`.
     #[arg(long, allow_hyphen_values = true, default_value = "")]
     put: String,
+    /// The router takes no runs of Interests.
+    #[arg(long)]
+    without_runs: bool,
     /// Prints one JSON object.
     #[arg(long)]
     json: bool,
@@ -87,7 +90,12 @@ fn run_round(args: &Args, faces: &str, seed: u64) -> anyhow::Result<Round> {
     let source = site.path("source");
     let expected = random_file(&source, size, seed);
     let store = format!("{}MiB", args.mebibytes + args.mebibytes / 8 + 32);
-    let arguments = vec!["--store".into(), store];
+    let mut arguments = vec!["--store".into(), store];
+    if args.without_runs {
+        let config = site.path("router.toml");
+        std::fs::write(&config, "[faces]\nruns = false\n")?;
+        arguments.extend(["-c".into(), config.to_str().context("UTF-8")?.into()]);
+    }
     let router = Router::start_with(&site, &RouterOptions { arguments, ..Default::default() });
     let transport = match faces {
         "unix" => router.unix(),

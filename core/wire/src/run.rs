@@ -29,13 +29,8 @@ impl RunFields<'_> {
     /// `token`; the octets written.
     ///
     /// # Panics
-    /// If there are more tokens than a run can have.
-    pub fn encode_prefix(
-        &self,
-        token: &[u8],
-        interest_len: usize,
-        out: &mut [u8; RUN_PREFIX_MAX],
-    ) -> usize {
+    /// If `out` is too short; [`RUN_PREFIX_MAX`] octets are enough, without tokens 32.
+    pub fn encode_prefix(&self, token: &[u8], interest_len: usize, out: &mut [u8]) -> usize {
         let bitmap = tlv::encode_nni(self.bitmap);
         let field_len = |typ: u32, len: usize| {
             tlv::var_number_size(typ.into()) + tlv::var_number_size(len as u64) + len

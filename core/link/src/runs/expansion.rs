@@ -1,6 +1,9 @@
 use weir_base::{Packet, Pool};
 use weir_wire::{LpHeader, PitToken, RunFields, RunPattern};
 
+/// Octets of a block of copies, unless one Interest is longer: what one of them keeps alive.
+const BLOCK_BYTES: usize = 4096;
+
 /// The Interests of a received run that have yet to be taken.
 #[derive(Debug)]
 pub(crate) struct Expansion {
@@ -12,6 +15,10 @@ pub(crate) struct Expansion {
     left: u64,
     /// The PIT tokens left; `None`: the first's is that of all.
     tokens: Option<Packet>,
+    /// Copies of the first Interest, changed to those that are next, and up to where they are
+    /// taken.
+    copies: Packet,
+    copied_to: usize,
 }
 
 impl Expansion {
@@ -31,18 +38,19 @@ impl Expansion {
             let at = tokens.as_ptr() as usize - frame.as_ptr() as usize;
             frame.slice(at..at + tokens.len())
         });
-        Some(Self { header, first, pattern, left: fields.bitmap, tokens })
+        let (left, copies, copied_to) = (fields.bitmap, Packet::empty(), 0);
+        Some(Self { header, first, pattern, left, tokens, copies, copied_to })
     }
 
-    /// The next Interest, but for the first a copy in a block of its own.
+    /// The next Interest. All but the first are copies, several in a block.
     pub(crate) fn next(&mut self, pool: &mut Pool) -> Option<(LpHeader, Packet)> {
         if self.left == 0 {
             return None;
         }
         let offset = u64::from(self.left.trailing_zeros());
-        self.left &= self.left - 1;
         let mut header = self.header.clone();
         if offset == 0 {
+            self.left &= self.left - 1;
             return Some((header, self.first.clone()));
         }
         if let Some(tokens) = &mut self.tokens {
@@ -51,14 +59,30 @@ impl Expansion {
             *tokens = tokens.slice(len..tokens.len());
         }
         let len = self.first.len();
-        let mut block = pool.alloc(len);
-        block[..len].copy_from_slice(&self.first);
-        self.pattern.write(offset, &mut block[..len]);
-        let packet = block.freeze(len);
+        if self.copied_to == self.copies.len() {
+            self.copy(pool);
+        }
+        let packet = self.copies.slice(self.copied_to..self.copied_to + len);
+        self.copied_to += len;
+        self.left &= self.left - 1;
         if self.left == 0 {
-            // The block of the frame is free as soon as its Interests are.
-            (self.first, self.tokens) = (Packet::empty(), None);
+            // The blocks are free as soon as the Interests are.
+            (self.first, self.copies, self.tokens) = (Packet::empty(), Packet::empty(), None);
         }
         Some((header, packet))
+    }
+
+    /// Writes the next Interests into a block, as many as are left or as fit.
+    fn copy(&mut self, pool: &mut Pool) {
+        let len = self.first.len();
+        let count = (BLOCK_BYTES / len).clamp(1, self.left.count_ones() as usize);
+        let mut block = pool.alloc(count * len);
+        let mut left = self.left;
+        for copy in block[..count * len].chunks_exact_mut(len) {
+            copy.copy_from_slice(&self.first);
+            self.pattern.write(u64::from(left.trailing_zeros()), copy);
+            left &= left - 1;
+        }
+        (self.copies, self.copied_to) = (block.freeze(count * len), 0);
     }
 }

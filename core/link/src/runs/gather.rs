@@ -9,6 +9,9 @@ use crate::frame::Frame;
 /// Room for what precedes the Interest of a run, its tokens left out.
 const OVERHEAD_BYTES: usize = 64;
 
+/// Most octets of what precedes the Interest of a run without tokens.
+const BARE_PREFIX_MAX: usize = 32;
+
 /// A run among neighbouring frames.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Found {
@@ -60,18 +63,29 @@ pub(crate) fn join<'a>(found: Found, frames: impl Iterator<Item = &'a Frame> + C
     let mut frames = frames.take(found.interests);
     let first = frames.next().expect("a run has a first frame");
     let token = token_of(first).unwrap_or_default();
+    if token.is_empty() {
+        return frame_of(found, first, &[], None, &mut [0; BARE_PREFIX_MAX]);
+    }
     let mut tokens = [0; RUN_SPAN_MAX as usize * 32];
     let (mut len, mut differ) = (0, false);
-    if !token.is_empty() {
-        for other in frames.filter_map(token_of) {
-            differ |= other != token;
-            tokens[len..len + other.len()].copy_from_slice(other);
-            len += other.len();
-        }
+    for other in frames.filter_map(token_of) {
+        differ |= other != token;
+        tokens[len..len + other.len()].copy_from_slice(other);
+        len += other.len();
     }
-    let fields = RunFields { bitmap: found.bitmap, tokens: differ.then_some(&tokens[..len]) };
-    let mut prefix = [0; RUN_PREFIX_MAX];
-    let prefix_len = fields.encode_prefix(token, first.payload().len(), &mut prefix);
+    let tokens = differ.then_some(&tokens[..len]);
+    frame_of(found, first, token, tokens, &mut [0; RUN_PREFIX_MAX])
+}
+
+fn frame_of(
+    Found { bitmap, .. }: Found,
+    first: &Frame,
+    token: &[u8],
+    tokens: Option<&[u8]>,
+    prefix: &mut [u8],
+) -> Frame {
+    let fields = RunFields { bitmap, tokens };
+    let prefix_len = fields.encode_prefix(token, first.payload().len(), prefix);
     Frame::new(&prefix[..prefix_len], first.payload().clone())
 }
 

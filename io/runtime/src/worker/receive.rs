@@ -186,7 +186,7 @@ impl Worker {
     }
 
     /// The Interests of a run, into the batch for the shard, and how many they are.
-    #[cold]
+    #[inline(never)]
     fn take_run(&mut self, now: Instant, slot: u32) -> usize {
         let mut count = 0;
         while let Some(face) = self.faces.at(slot)

@@ -1,0 +1,49 @@
+//! Runs of Interests between programs of ours, and with a router that takes none.
+
+use std::fs;
+
+use serde_json::Value;
+use weir_tests::{Router, RouterOptions, Site, random_file, sha256_hex};
+
+fn router(site: &Site, socket: &str, runs: bool) -> Router {
+    let config = format!("{socket}.toml");
+    fs::write(site.path(&config), format!("[faces]\nruns = {runs}\n")).expect("file");
+    let arguments = vec!["-c".into(), site.path(&config).display().to_string()];
+    Router::start_with(site, &RouterOptions { socket: socket.into(), arguments })
+}
+
+/// Interests that left this router's faces to `scheme` in runs.
+fn sent_in_runs(site: &Site, router: &Router, scheme: &str) -> u64 {
+    let faces = router.weir(site, &["face", "list", "--json"]).success().json();
+    let faces = faces.as_array().expect("faces");
+    let is_meant = |face: &&Value| face["uri"].as_str().is_some_and(|uri| uri.starts_with(scheme));
+    let sent = |face: &Value| face["outRunInterests"].as_u64().expect("a number");
+    faces.iter().filter(is_meant).map(sent).sum()
+}
+
+/// A file over two routers, of which the near one takes runs or not: to the router of the producer,
+/// and from there to the producer.
+fn fetch(near_runs: bool) -> (u64, u64) {
+    let site = Site::new();
+    let (near, far) = (router(&site, "near", near_runs), router(&site, "far", true));
+    let expected = random_file(&site.path("source"), 8 << 20, 3);
+    let producer = site.weir(&far.unix(), &["put", "source", "/file", "--json"]);
+    let name = producer.json_line()["name"].as_str().expect("a name").to_owned();
+    let _ = near.weir(&site, &["route", "add", "/file", &far.udp()]).success();
+    let words = ["get", &name, "-o", "copy", "--chunk", "32", "--json"];
+    let _ = site.weir(&near.udp(), &words).finish().success();
+    assert_eq!(sha256_hex(&site.path("copy")), expected);
+    (sent_in_runs(&site, &near, "udp4"), sent_in_runs(&site, &far, "fd"))
+}
+
+#[test]
+fn programs_of_ours_send_runs() {
+    let (to_router, to_producer) = fetch(true);
+    assert!(to_router > 300 && to_producer > 300, "{to_router}, {to_producer} of 1049");
+}
+
+#[test]
+fn a_router_that_takes_none_gets_single_interests() {
+    // What comes singly, one after the other, still leaves in runs towards who takes them.
+    assert_eq!(fetch(false).0, 0);
+}
