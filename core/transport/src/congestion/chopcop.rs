@@ -27,8 +27,8 @@ pub(crate) struct ChopcopConfig {
     /// Mean round trips in a timeout (Eq. 5). 4: the paper's router can hold 300 ms of Data beside
     /// a round trip of 110 ms, which is 3.7 times that.
     pub(crate) delta: f64,
-    /// Mean round trips after a decrease in which marked chunks neither shrink the window nor let it
-    /// grow. 0: every marked chunk shrinks it, as the paper has it.
+    /// Mean round trips after a decrease in which marked chunks neither shrink the window nor let
+    /// it grow. 0: every marked chunk shrinks it.
     pub(crate) rest: f64,
     /// Window at which slow start ends, in chunks; without bound by default, so that the first mark
     /// ends it.

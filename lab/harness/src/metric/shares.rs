@@ -95,8 +95,8 @@ mod tests {
 
     #[test]
     fn convergence_is_when_all_have_what_they_keep() {
-        // Ten periods of 8 in the mean: from second 14 on (4 to 10, then 10s), 10 s long.
-        assert_eq!(two().convergence_s(), Some(14.0));
+        // Ten periods of 8 in the mean: 5 to 9 and five of 10 are 85, one earlier it is 79.
+        assert_eq!(two().convergence_s(), Some(15.0));
         let mut late = Shares::new(&[(0, 0)], 40, S);
         (21..40).for_each(|second| late.add(second * S, 0, 10.0));
         assert_eq!(late.convergence_s(), Some(29.0));
