@@ -20,7 +20,8 @@ libfuzzer_sys::fuzz_target!(|octets: &[u8]| {
         let _ = link.receive(now, Packet::from(frame), &mut pool);
         link.poll(now);
         let _ = link.enqueue(now, LpHeader::default(), Packet::from(&[5, 1, 0][..]));
-        link.frames_sent(link.frames().len());
+        let count = link.frames().len();
+        link.frames_sent(count);
         rest = next;
     }
 });

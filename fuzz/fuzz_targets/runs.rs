@@ -20,7 +20,8 @@ fn acquainted(now: Instant, pool: &mut Pool) -> Link {
     let answer = asked.expect("there is a run to ask for").question;
     let offer = RunOffer { span_max: 64, question: 0, answer };
     link.receive(now, Packet::from(offer.encode()), pool);
-    link.frames_sent(link.frames().len());
+    let count = link.frames().len();
+    link.frames_sent(count);
     link
 }
 
@@ -59,7 +60,8 @@ libfuzzer_sys::fuzz_target!(|octets: &[u8]| {
         rest = next;
     }
     let mut first = taken(&mut near, now, &frames, &mut pool);
-    near.frames_sent(near.frames().len());
+    let count = near.frames().len();
+    near.frames_sent(count);
     // Of what the fields beside tokens and marks mean a face may take none.
     first.retain(|(header, _)| {
         let kept = LpHeader { pit_token: header.pit_token, ..LpHeader::default() };
