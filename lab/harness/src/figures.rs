@@ -66,10 +66,15 @@ impl<'a> Drawer<'a> {
                 self.experiment.seeds[0],
                 self.experiment.size.as_str()
             ),
-            _ => format!(
-                "mean of {seeds} seeds with 95 % confidence intervals, {}",
-                self.experiment.size.as_str()
-            ),
+            _ => {
+                let told = match (plot.kind, plot.cell) {
+                    (PlotKind::Heat, Cell::Mean) => "mean of",
+                    (PlotKind::Heat, Cell::Min) => "the least of",
+                    (PlotKind::Heat, Cell::Max) => "the greatest of",
+                    _ => "mean with 95 % confidence interval of",
+                };
+                format!("{told} {seeds} seeds, {}", self.experiment.size.as_str())
+            }
         };
         if let [(_, only)] = panels.as_slice() {
             return self.panel(plot, title, only).subtitle(subtitle);
