@@ -40,7 +40,11 @@ impl Connection {
         config.egress.marking.is_on = false;
         config.codec.partial_bytes_max = 16 << 20;
         config.codec.keep_incoming_face = true;
-        config.codec.runs = RunsConfig::Begins;
+        // Over streams they save nothing (docs/measurements.md).
+        config.codec.runs = match socket {
+            Socket::Udp(_) => RunsConfig::Begins,
+            _ => RunsConfig::Answers,
+        };
         config.codec.sequence_start = random_u64()?;
         Ok(Self { socket, link: Link::new(config) })
     }
