@@ -21,8 +21,8 @@ fn sent_in_runs(site: &Site, router: &Router, scheme: &str) -> u64 {
     faces.iter().filter(is_meant).map(sent).sum()
 }
 
-/// A file over two routers, of which the near one takes runs or not: Interests in runs to the router
-/// of the producer, and to the producer, whose Unix socket has none.
+/// A file over two routers, of which the near one takes runs or not: Interests in runs to the
+/// router of the producer, and to the producer, whose Unix socket has none.
 fn fetch(near_runs: bool) -> (u64, u64) {
     let site = Site::new();
     let (near, far) = (router(&site, "near", near_runs), router(&site, "far", true));
