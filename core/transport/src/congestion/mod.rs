@@ -131,9 +131,13 @@ pub(crate) enum Timeout {
 /// What becomes of an Interest that is not answered when later ones are.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Overtaken {
-    /// It is lost once it has taken longer than the slowest answers lately, with a margin.
+    /// It is lost once it has taken longer than the slowest answers lately, with a margin, and may
+    /// be asked for again.
     #[default]
     Timed,
+    /// It is lost already when it has taken that long, which on a short path is before routers take
+    /// another Interest for it; and when nothing has come for twice as long, the oldest is.
+    Early,
     /// It is lost (TCP, which knows one source and one path).
     AtOnce,
     /// It waits for its timeout.

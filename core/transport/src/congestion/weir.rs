@@ -6,7 +6,9 @@ use weir_base::{Instant, NS_PER_MS, NS_PER_S};
 use super::constants::constants;
 use super::cubic::Cubic;
 use super::sources::{RoundTrips, Sources};
-use super::{Allowance, Congestion, CongestionControl, Make, Marks, Rules, Sample, WindowBounds};
+use super::{
+    Allowance, Congestion, CongestionControl, Make, Marks, Overtaken, Rules, Sample, WindowBounds,
+};
 
 /// It has no constants to tune.
 #[derive(Debug, Default)]
@@ -582,6 +584,6 @@ impl CongestionControl for Weir {
     }
 
     fn rules(&self) -> Rules {
-        Rules { marks: Marks::Unheard, ..Rules::default() }
+        Rules { overtaken: Overtaken::Early, marks: Marks::Unheard, ..Rules::default() }
     }
 }

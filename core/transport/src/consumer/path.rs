@@ -29,6 +29,9 @@ const SLOWEST_FOR_NS: u64 = NS_PER_S;
 const SLOWEST_FOR_NS_MAX: u64 = 4 * NS_PER_S;
 /// Routers suppress a retransmission that comes sooner (NFD best-route, retx-suppression-initial).
 const RESEND_AFTER_NS: u64 = 10 * NS_PER_MS;
+/// So many times the slowest round trip without an answer, and the oldest Interest counts as lost,
+/// if losses are found early (RFC 8985, 7.2, has two smoothed ones).
+const SILENT_ROUND_TRIPS: u64 = 2;
 /// Drivers may call this late.
 const PACE_LATE_NS: u64 = 2 * NS_PER_MS;
 /// Weight of one packet in the mean size of packets.
@@ -59,6 +62,8 @@ pub(crate) struct Path {
     decreased_at: Option<Instant>,
     /// Only the end of its lifetime tells that an Interest is lost.
     waits_for_lifetime: bool,
+    /// When an answer came last, unless an Interest was found lost since, because none came.
+    heard_at: Option<Instant>,
     reorder_quarters: u64,
     slowest: Slowest,
     window_limited: bool,
@@ -94,6 +99,7 @@ impl Path {
             decrease_interval_ns: None,
             decreased_at: None,
             waits_for_lifetime: false,
+            heard_at: None,
             reorder_quarters: REORDER_QUARTERS,
             slowest: Slowest::default(),
             window_limited: false,
@@ -220,6 +226,7 @@ impl Path {
         counters: &mut Counters,
     ) -> Option<u64> {
         self.waited_ns = None;
+        self.heard_at = Some(now);
         self.refusals = 0;
         let elapsed_ns = now.ns_since(slot.sent_at);
         let is_waiting = !slot.is_flying();
@@ -338,12 +345,14 @@ impl Path {
         is_new
     }
 
-    /// What has become of the Interest of place `order`, sent at `sent_at`.
+    /// What has become of the Interest of place `order`, sent at `sent_at`, the oldest in flight.
     pub(crate) fn fate(&self, now: Instant, order: u64, sent_at: Instant, max_ns: u64) -> Fate {
         if now >= sent_at.plus_ns(self.timeout_ns(max_ns)) {
             Fate::TimedOut
         } else if self.is_overtaken(order) && now >= sent_at.plus_ns(self.overtaken_ns()) {
             Fate::Lost
+        } else if self.silent_at(sent_at).is_some_and(|at| now >= at) {
+            Fate::Silent
         } else {
             Fate::Open
         }
@@ -354,7 +363,13 @@ impl Path {
         let timeout_ns = self.timeout_ns(max_ns);
         let wait_ns =
             if self.is_overtaken(order) { self.overtaken_ns().min(timeout_ns) } else { timeout_ns };
-        sent_at.plus_ns(wait_ns)
+        let decided = sent_at.plus_ns(wait_ns);
+        self.silent_at(sent_at).map_or(decided, |at| at.min(decided))
+    }
+
+    /// When an Interest that was found lost at `now` may be sent again.
+    pub(crate) fn resend_at(&self, now: Instant, sent_at: Instant) -> Instant {
+        now.max(sent_at.plus_ns(RESEND_AFTER_NS))
     }
 
     fn timeout_ns(&self, max_ns: u64) -> u64 {
@@ -378,7 +393,30 @@ impl Path {
             return RESEND_AFTER_NS;
         }
         let slowest_ns = self.slowest.ns().max(self.rtt.smoothed_ns().unwrap_or(0));
-        (slowest_ns + slowest_ns / 4 * self.reorder_quarters).max(RESEND_AFTER_NS)
+        let overtaken_ns = slowest_ns + slowest_ns / 4 * self.reorder_quarters;
+        match self.control.rules().overtaken {
+            Overtaken::Early => overtaken_ns,
+            _ => overtaken_ns.max(RESEND_AFTER_NS),
+        }
+    }
+
+    /// When the oldest Interest, sent at `sent_at`, counts as lost if no answer comes at all.
+    fn silent_at(&self, sent_at: Instant) -> Option<Instant> {
+        let heard_at = self.heard_at?;
+        (self.control.rules().overtaken == Overtaken::Early && !self.waits_for_lifetime).then(
+            || {
+                let silent_ns = (SILENT_ROUND_TRIPS * self.overtaken_ns()).max(RESEND_AFTER_NS);
+                heard_at.max(sent_at).plus_ns(silent_ns)
+            },
+        )
+    }
+
+    /// The oldest Interest counts as lost, since nothing has come for a while. That alone is no
+    /// sign of congestion: if more are lost, the answer to it will show it.
+    pub(crate) fn fell_silent(&mut self) {
+        self.heard_at = None;
+        self.lost += 1;
+        self.stats.losses += 1;
     }
 }
 
@@ -428,6 +466,8 @@ pub(crate) enum Fate {
     Open,
     /// Later ones were answered, this one was not.
     Lost,
+    /// Nothing has come for a while.
+    Silent,
     /// A whole timeout has passed.
     TimedOut,
 }

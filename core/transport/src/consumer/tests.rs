@@ -19,6 +19,8 @@ use crate::congestion::{
     Rules, Sample, Timeout,
 };
 
+mod rules;
+
 const PATH: PathId = PathId(3);
 
 /// A consumer, what it was told and what it did.
@@ -460,91 +462,6 @@ fn a_window_is_started_over_once_in_the_interval_that_is_given() {
     let by_interval = decreases(Some(9 * NS_PER_S));
     assert!(by_round > 3, "{by_round}");
     assert_eq!(by_interval, 2, "the first, and after 9 s");
-}
-
-/// A controller with rules of its own.
-struct Ruled(Rules);
-
-impl CongestionControl for Ruled {
-    fn on_data(&mut self, _sample: &Sample) {}
-
-    fn on_congestion(&mut self, _now: Instant, _cause: Congestion) {}
-
-    fn on_timeout(&mut self, _now: Instant) {}
-
-    fn allowance(&self) -> Allowance {
-        Allowance::window(10.0)
-    }
-
-    fn rules(&self) -> Rules {
-        self.0
-    }
-}
-
-fn ruled(rules: Rules) -> Bench {
-    let mut bench = sequence(1);
-    bench.tell(ConsumerInput::RemovePath { path: PATH });
-    let path = Path::new(PATH, RttConfig::default(), Box::new(Ruled(rules)));
-    bench.consumer.scoreboard.push_path(path);
-    bench
-}
-
-#[test]
-fn a_controller_sets_the_timeout_of_its_path() {
-    for (timeout, first_ms, second_ms) in [
-        (Timeout::Estimated, 1000, 3000),
-        (Timeout::After(300 * NS_PER_MS), 300, 600),
-        (Timeout::After(NS_PER_MS), 10, 20),
-        (Timeout::After(9 * NS_PER_S), 4000, 8000),
-    ] {
-        let mut bench = ruled(Rules { timeout, ..Rules::default() });
-        bench.append(1, "/a", Some(0..1));
-        for at_ms in [first_ms, second_ms] {
-            bench.now = bench.consumer.next_wakeup().unwrap();
-            assert_eq!(bench.now, Instant::from_ns(at_ms * NS_PER_MS), "{timeout:?}");
-            assert_eq!(bench.step().len(), 1);
-        }
-    }
-}
-
-#[test]
-fn a_controller_says_what_overtaking_means() {
-    // Answers at 100, 101, ... 108 ms: the third of them is at 102, and 1.25 of the slowest is 135.
-    for (overtaken, expected_ms) in
-        [(Overtaken::Timed, Some(135)), (Overtaken::AtOnce, Some(102)), (Overtaken::Never, None)]
-    {
-        let mut bench = ruled(Rules { overtaken, ..Rules::default() });
-        bench.append(1, "/a", Some(0..10));
-        let lost_ms = (100..190).find(|&at_ms| {
-            bench.now = Instant::from_ns(at_ms * NS_PER_MS);
-            if at_ms < 109 {
-                bench.data(&segment("/a", at_ms - 99));
-            }
-            bench.step();
-            bench.consumer.stats().losses > 0
-        });
-        assert_eq!(lost_ms, expected_ms, "{overtaken:?}");
-    }
-}
-
-/// A mark that the controller does not hear of stands for no loss of its round trip.
-#[test]
-fn a_mark_that_is_not_heard_hides_no_timeout() {
-    for marks in [Marks::Heard, Marks::Unheard] {
-        let mut bench = ruled(Rules { marks, ..Rules::default() });
-        bench.append(1, "/a", Some(0..2));
-        let header = LpHeader { congestion_mark: 1, ..LpHeader::default() };
-        let packet = Data::new(segment("/a", 1)).encode_with_digest().into();
-        bench.now = Instant::from_ns(NS_PER_MS);
-        bench.tell(ConsumerInput::Packet { path: PATH, header, packet });
-        assert_eq!(bench.consumer.stats().marks, 1);
-        let heard = u64::from(marks == Marks::Heard);
-        assert_eq!(bench.consumer.stats().decreases, heard);
-        bench.now = bench.consumer.next_wakeup().unwrap();
-        bench.step();
-        let stats = bench.consumer.stats();
-        assert_eq!((stats.timeouts, stats.decreases), (1, 1), "{marks:?}");
-    }
 }
 
 /// Answers that overtake others by far are no sign of a loss where only lifetimes tell of one.

@@ -1,0 +1,136 @@
+//! What a controller says of timeouts, of answers that overtake others, and of marks.
+
+use super::*;
+
+/// A controller with rules of its own.
+struct Ruled(Rules);
+
+impl CongestionControl for Ruled {
+    fn on_data(&mut self, _sample: &Sample) {}
+
+    fn on_congestion(&mut self, _now: Instant, _cause: Congestion) {}
+
+    fn on_timeout(&mut self, _now: Instant) {}
+
+    fn allowance(&self) -> Allowance {
+        Allowance::window(10.0)
+    }
+
+    fn rules(&self) -> Rules {
+        self.0
+    }
+}
+
+fn ruled(rules: Rules) -> Bench {
+    let mut bench = sequence(1);
+    bench.tell(ConsumerInput::RemovePath { path: PATH });
+    let path = Path::new(PATH, RttConfig::default(), Box::new(Ruled(rules)));
+    bench.consumer.scoreboard.push_path(path);
+    bench
+}
+
+#[test]
+fn a_controller_sets_the_timeout_of_its_path() {
+    for (timeout, first_ms, second_ms) in [
+        (Timeout::Estimated, 1000, 3000),
+        (Timeout::After(300 * NS_PER_MS), 300, 600),
+        (Timeout::After(NS_PER_MS), 10, 20),
+        (Timeout::After(9 * NS_PER_S), 4000, 8000),
+    ] {
+        let mut bench = ruled(Rules { timeout, ..Rules::default() });
+        bench.append(1, "/a", Some(0..1));
+        for at_ms in [first_ms, second_ms] {
+            bench.now = bench.consumer.next_wakeup().unwrap();
+            assert_eq!(bench.now, Instant::from_ns(at_ms * NS_PER_MS), "{timeout:?}");
+            assert_eq!(bench.step().len(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_controller_says_what_overtaking_means() {
+    // Answers at 100, 101, ... 108 ms: the third of them is at 102, and 1.25 of the slowest is 135.
+    for (overtaken, expected_ms) in [
+        (Overtaken::Timed, Some(135)),
+        (Overtaken::Early, Some(135)),
+        (Overtaken::AtOnce, Some(102)),
+        (Overtaken::Never, None),
+    ] {
+        let mut bench = ruled(Rules { overtaken, ..Rules::default() });
+        bench.append(1, "/a", Some(0..10));
+        let lost_ms = (100..190).find(|&at_ms| {
+            bench.now = Instant::from_ns(at_ms * NS_PER_MS);
+            if at_ms < 109 {
+                bench.data(&segment("/a", at_ms - 99));
+            }
+            bench.step();
+            bench.consumer.stats().losses > 0
+        });
+        assert_eq!(lost_ms, expected_ms, "{overtaken:?}");
+    }
+}
+
+/// Answers after 1 ms: routers do not take another Interest before 10 ms.
+#[test]
+fn a_loss_on_a_short_path_may_be_found_before_it_can_be_mended() {
+    for (overtaken, lost_us, sent_us) in
+        [(Overtaken::Timed, 10_000, 10_000), (Overtaken::Early, 1250, 10_000)]
+    {
+        let mut bench = ruled(Rules { overtaken, ..Rules::default() });
+        bench.append(1, "/a", Some(0..10));
+        bench.now = Instant::from_ns(NS_PER_MS);
+        for index in 1..10 {
+            bench.data(&segment("/a", index));
+        }
+        for at_us in [lost_us, sent_us] {
+            bench.now = bench.consumer.next_wakeup().unwrap();
+            assert_eq!(bench.now, Instant::from_ns(at_us * 1000), "{overtaken:?}");
+            let is_sent = at_us == sent_us;
+            assert_eq!(bench.step().len(), usize::from(is_sent), "{overtaken:?}");
+            assert_eq!(bench.consumer.stats().losses, 1);
+            if lost_us == sent_us {
+                break;
+            }
+        }
+    }
+}
+
+/// The last Interests of an object have none behind them whose answers could overtake.
+#[test]
+fn the_end_of_an_object_does_not_wait_for_the_timeout() {
+    let mut bench = ruled(Rules { overtaken: Overtaken::Early, ..Rules::default() });
+    bench.append(1, "/a", Some(0..3));
+    bench.now = Instant::from_ns(100 * NS_PER_MS);
+    bench.data(&segment("/a", 0));
+    bench.step();
+    bench.now = bench.consumer.next_wakeup().unwrap();
+    // Twice 1.25 of the slowest answer after the last one.
+    assert_eq!(bench.now, Instant::from_ns(350 * NS_PER_MS));
+    assert_eq!(bench.step().len(), 1, "the oldest");
+    let stats = bench.consumer.stats();
+    assert_eq!((stats.losses, stats.decreases, stats.timeouts), (1, 0, 0));
+    // Once, until an answer comes: the timeouts of a path that is dead grow.
+    bench.now = bench.consumer.next_wakeup().unwrap();
+    bench.step();
+    assert_eq!(bench.consumer.stats().timeouts, 1);
+}
+
+/// A mark that the controller does not hear of stands for no loss of its round trip.
+#[test]
+fn a_mark_that_is_not_heard_hides_no_timeout() {
+    for marks in [Marks::Heard, Marks::Unheard] {
+        let mut bench = ruled(Rules { marks, ..Rules::default() });
+        bench.append(1, "/a", Some(0..2));
+        let header = LpHeader { congestion_mark: 1, ..LpHeader::default() };
+        let packet = Data::new(segment("/a", 1)).encode_with_digest().into();
+        bench.now = Instant::from_ns(NS_PER_MS);
+        bench.tell(ConsumerInput::Packet { path: PATH, header, packet });
+        assert_eq!(bench.consumer.stats().marks, 1);
+        let heard = u64::from(marks == Marks::Heard);
+        assert_eq!(bench.consumer.stats().decreases, heard);
+        bench.now = bench.consumer.next_wakeup().unwrap();
+        bench.step();
+        let stats = bench.consumer.stats();
+        assert_eq!((stats.timeouts, stats.decreases), (1, 1), "{marks:?}");
+    }
+}
