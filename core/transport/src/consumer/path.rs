@@ -62,8 +62,9 @@ pub(crate) struct Path {
     decreased_at: Option<Instant>,
     /// Only the end of its lifetime tells that an Interest is lost.
     waits_for_lifetime: bool,
-    /// When an answer came last, unless an Interest was found lost since, because none came.
+    /// When an answer came last, and whether an Interest was found lost since, because none came.
     heard_at: Option<Instant>,
+    was_silent: bool,
     reorder_quarters: u64,
     slowest: Slowest,
     window_limited: bool,
@@ -100,6 +101,7 @@ impl Path {
             decreased_at: None,
             waits_for_lifetime: false,
             heard_at: None,
+            was_silent: false,
             reorder_quarters: REORDER_QUARTERS,
             slowest: Slowest::default(),
             window_limited: false,
@@ -190,6 +192,10 @@ impl Path {
     /// to send or not.
     pub(crate) fn note_limit(&mut self, has_more: bool, now: Instant) {
         self.window_limited = has_more && !self.may_send(now);
+        if !has_more || !self.window_has_room() {
+            // No pace kept it back in this time, which makes nothing up.
+            self.paced_until = self.paced_until.max(now);
+        }
     }
 
     /// The Interests for `units` units of the chunk that begins with `index` leave. Their place in
@@ -226,7 +232,7 @@ impl Path {
         counters: &mut Counters,
     ) -> Option<u64> {
         self.waited_ns = None;
-        self.heard_at = Some(now);
+        (self.heard_at, self.was_silent) = (Some(now), false);
         self.refusals = 0;
         let elapsed_ns = now.ns_since(slot.sent_at);
         let is_waiting = !slot.is_flying();
@@ -347,7 +353,7 @@ impl Path {
 
     /// What has become of the Interest of place `order`, sent at `sent_at`, the oldest in flight.
     pub(crate) fn fate(&self, now: Instant, order: u64, sent_at: Instant, max_ns: u64) -> Fate {
-        if now >= sent_at.plus_ns(self.timeout_ns(max_ns)) {
+        if now >= self.timeout_at(sent_at, max_ns) {
             Fate::TimedOut
         } else if self.is_overtaken(order) && now >= sent_at.plus_ns(self.overtaken_ns()) {
             Fate::Lost
@@ -360,11 +366,9 @@ impl Path {
 
     /// When [`Path::fate`] is another than open at the latest.
     pub(crate) fn decided_at(&self, order: u64, sent_at: Instant, max_ns: u64) -> Instant {
-        let timeout_ns = self.timeout_ns(max_ns);
-        let wait_ns =
-            if self.is_overtaken(order) { self.overtaken_ns().min(timeout_ns) } else { timeout_ns };
-        let decided = sent_at.plus_ns(wait_ns);
-        self.silent_at(sent_at).map_or(decided, |at| at.min(decided))
+        let overtaken_at = self.is_overtaken(order).then(|| sent_at.plus_ns(self.overtaken_ns()));
+        let others = overtaken_at.into_iter().chain(self.silent_at(sent_at));
+        others.fold(self.timeout_at(sent_at, max_ns), Instant::min)
     }
 
     /// When an Interest that was found lost at `now` may be sent again.
@@ -372,14 +376,26 @@ impl Path {
         now.max(sent_at.plus_ns(RESEND_AFTER_NS))
     }
 
-    fn timeout_ns(&self, max_ns: u64) -> u64 {
+    /// When an Interest sent at `sent_at`, which lives for `max_ns`, times out.
+    fn timeout_at(&self, sent_at: Instant, max_ns: u64) -> Instant {
+        let end = sent_at.plus_ns(max_ns);
         if self.waits_for_lifetime {
-            return max_ns;
+            return end;
         }
-        match self.control.rules().timeout {
-            Timeout::Estimated => self.rtt.rto_ns().min(max_ns),
-            Timeout::After(ns) => ns.max(RESEND_AFTER_NS).min(max_ns),
-        }
+        let timeout = match self.control.rules().timeout {
+            // A queue may grow by any part of a round trip in one; answers tell that it is one
+            // (RFC 6298, 5.3).
+            Timeout::Estimated if self.finds_early() => {
+                self.heard_at.map_or(sent_at, |at| at.max(sent_at)).plus_ns(self.rtt.rto_ns())
+            }
+            Timeout::Estimated => sent_at.plus_ns(self.rtt.rto_ns()),
+            Timeout::After(ns) => sent_at.plus_ns(ns.max(RESEND_AFTER_NS)),
+        };
+        timeout.min(end)
+    }
+
+    fn finds_early(&self) -> bool {
+        self.control.rules().overtaken == Overtaken::Early
     }
 
     fn is_overtaken(&self, order: u64) -> bool {
@@ -394,27 +410,23 @@ impl Path {
         }
         let slowest_ns = self.slowest.ns().max(self.rtt.smoothed_ns().unwrap_or(0));
         let overtaken_ns = slowest_ns + slowest_ns / 4 * self.reorder_quarters;
-        match self.control.rules().overtaken {
-            Overtaken::Early => overtaken_ns,
-            _ => overtaken_ns.max(RESEND_AFTER_NS),
-        }
+        if self.finds_early() { overtaken_ns } else { overtaken_ns.max(RESEND_AFTER_NS) }
     }
 
-    /// When the oldest Interest, sent at `sent_at`, counts as lost if no answer comes at all.
+    /// When the oldest Interest, sent at `sent_at`, counts as lost if no answer comes at all: once,
+    /// until one does.
     fn silent_at(&self, sent_at: Instant) -> Option<Instant> {
-        let heard_at = self.heard_at?;
-        (self.control.rules().overtaken == Overtaken::Early && !self.waits_for_lifetime).then(
-            || {
-                let silent_ns = (SILENT_ROUND_TRIPS * self.overtaken_ns()).max(RESEND_AFTER_NS);
-                heard_at.max(sent_at).plus_ns(silent_ns)
-            },
-        )
+        let heard_at = self.heard_at.filter(|_| !self.was_silent)?;
+        (self.finds_early() && !self.waits_for_lifetime).then(|| {
+            let silent_ns = (SILENT_ROUND_TRIPS * self.overtaken_ns()).max(RESEND_AFTER_NS);
+            heard_at.max(sent_at).plus_ns(silent_ns)
+        })
     }
 
     /// The oldest Interest counts as lost, since nothing has come for a while. That alone is no
     /// sign of congestion: if more are lost, the answer to it will show it.
     pub(crate) fn fell_silent(&mut self) {
-        self.heard_at = None;
+        self.was_silent = true;
         self.lost += 1;
         self.stats.losses += 1;
     }

@@ -95,6 +95,24 @@ fn a_loss_on_a_short_path_may_be_found_before_it_can_be_mended() {
     }
 }
 
+/// Answers that come say that what is older waits in a queue: the timeout begins anew.
+#[test]
+fn answers_put_a_timeout_off_where_losses_are_found_early() {
+    for (overtaken, timeouts) in [(Overtaken::Timed, 1), (Overtaken::Early, 0)] {
+        let mut bench = ruled(Rules { overtaken, ..Rules::default() });
+        bench.append(1, "/a", Some(0..50));
+        let mut answer = |at_ms, index| {
+            bench.now = Instant::from_ns(at_ms * NS_PER_MS);
+            bench.step();
+            bench.data(&segment("/a", index));
+        };
+        // The timeout is 0.3 s after these; then each takes 50 ms longer than the one before.
+        (0..40).for_each(|index| answer(100 * (index / 10 + 1), index));
+        (40..50).for_each(|index| answer(550 + 50 * (index - 40), index));
+        assert_eq!(bench.consumer.stats().timeouts.min(1), timeouts, "{overtaken:?}");
+    }
+}
+
 /// The last Interests of an object have none behind them whose answers could overtake.
 #[test]
 fn the_end_of_an_object_does_not_wait_for_the_timeout() {
