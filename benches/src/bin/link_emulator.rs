@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use weir_base::units::{Rate, Time};
 use weir_base::{Instant, Packet, Pool};
 use weir_face::{UdpOptions, UdpPort};
-use weir_harness::emulator::{Emulator, EmulatorConfig, EmulatorStats};
+use weir_harness::emulator::{Emulator, EmulatorConfig, EmulatorStats, UdpEnds};
 use weir_netem::{LinkConfig, LinkModel, Loss, Transit};
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -138,11 +138,11 @@ fn exchange(link: &LinkConfig, spin_ns: u64, len: usize, offered_bps: f64, time:
     // About 100 us apart, so that sleeping between them is possible.
     let burst = ((offered_bps * 1e-4 / 8.0 / len as f64) as usize).clamp(1, BURST_FRAMES);
     let mut far = UdpPort::bind(ANY, &options()).expect("bind");
-    let mut config = EmulatorConfig::symmetric(ANY, ANY, link.clone());
-    config.peer_b = Some(far.local_addr());
+    let ends = UdpEnds { peer_b: Some(far.local_addr()), ..UdpEnds::new(ANY, ANY) };
+    let mut config = EmulatorConfig::symmetric(link.clone());
     config.spin_ns = spin_ns;
     config.seed = SEED;
-    let emulator = Emulator::bind(config).expect("bind");
+    let emulator = Emulator::bind(ends, config).expect("bind");
     let to = emulator.local_a();
     let (stop, is_done) = (AtomicBool::new(false), AtomicBool::new(false));
     let time = Duration::from_nanos(time.ns);

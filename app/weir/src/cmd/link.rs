@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 use serde_json::json;
 use weir_base::units::{Fraction, Rate, Size, Time};
-use weir_harness::emulator::{DirectionStats, Emulator, EmulatorConfig, EmulatorStats};
+use weir_harness::emulator::{DirectionStats, Emulator, EmulatorConfig, EmulatorStats, UdpEnds};
 use weir_netem::{Jitter, LinkConfig, Loss, Reorder};
 
 use crate::table::{Align, Table, octets, out, outln};
@@ -196,7 +196,7 @@ impl LinkFile {
     }
 }
 
-fn configuration(args: &Args) -> anyhow::Result<EmulatorConfig> {
+fn configuration(args: &Args) -> anyhow::Result<(UdpEnds, EmulatorConfig)> {
     let file = args.config.as_deref().map(LinkFile::read).transpose()?.unwrap_or_default();
     let (Some(a), Some(b)) = (args.a.or(file.a), args.b.or(file.b)) else {
         bail!(
@@ -204,25 +204,24 @@ fn configuration(args: &Args) -> anyhow::Result<EmulatorConfig> {
              the file of --config"
         );
     };
-    let mut config = EmulatorConfig::symmetric(a, b, file.both.unwrap_or_default());
+    let mut config = EmulatorConfig::symmetric(file.both.unwrap_or_default());
     set(&mut config.a_to_b, file.a_to_b);
     set(&mut config.b_to_a, file.b_to_a);
     args.both.apply(&mut config.a_to_b);
     args.both.apply(&mut config.b_to_a);
     args.a_to_b.apply(&mut config.a_to_b);
     args.b_to_a.apply(&mut config.b_to_a);
-    config.peer_a = args.peer_a.or(file.peer_a);
-    config.peer_b = args.peer_b.or(file.peer_b);
     set(&mut config.seed, args.seed.or(file.seed));
     set(&mut config.spin_ns, args.spin.or(file.spin).map(|spin| spin.ns));
-    Ok(config)
+    let (peer_a, peer_b) = (args.peer_a.or(file.peer_a), args.peer_b.or(file.peer_b));
+    Ok((UdpEnds { a, b, peer_a, peer_b }, config))
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
-    let config = configuration(&args)?;
+    let (ends, config) = configuration(&args)?;
     let stop = Stop::on_signals()?;
     let links = json!({ "a_to_b": config.a_to_b, "b_to_a": config.b_to_a });
-    let emulator = Emulator::bind(config)?;
+    let emulator = Emulator::bind(ends, config)?;
     // On standard error, so that standard output holds the statistics and nothing else.
     eprintln!("link between {} (a) and {} (b)", emulator.local_a(), emulator.local_b());
     let stats = emulator.run(stop.flag())?;
@@ -301,14 +300,14 @@ mod tests {
         args: Args,
     }
 
-    fn config(text: &str) -> anyhow::Result<EmulatorConfig> {
+    fn config(text: &str) -> anyhow::Result<(UdpEnds, EmulatorConfig)> {
         let words = std::iter::once("link").chain(text.split_whitespace());
         configuration(&Program::try_parse_from(words)?.args)
     }
 
     #[test]
     fn one_direction_goes_before_both() {
-        let config = config(
+        let (_, config) = config(
             "--a 127.0.0.1:1 --b 127.0.0.1:2 --rate 40Mbit --delay 10ms --loss 1% \
              --b-to-a-rate 1Mbit --a-to-b-jitter normal:1ms --queue 256KiB --reorder 2%:5ms \
              --b-to-a-loss gilbert-elliott:1%,25% --seed 7 --spin 20us",
@@ -333,10 +332,10 @@ mod tests {
         let text = "a = \"127.0.0.1:1\"\nb = \"127.0.0.1:2\"\nseed = 3\nspin = \"5us\"\n\
                     [both]\nrate = \"1Gbit\"\n[b_to_a]\ndelay = \"3ms\"\n";
         std::fs::write(&path, text).unwrap();
-        let read = config(&format!("--config {} --seed 4", path.display())).unwrap();
+        let (ends, read) = config(&format!("--config {} --seed 4", path.display())).unwrap();
         assert_eq!(read.a_to_b.rate_bps, Some(1_000_000_000));
         assert_eq!((read.b_to_a.rate_bps, read.b_to_a.delay_ns), (None, 3_000_000));
-        assert_eq!((read.seed, read.spin_ns, read.a.port()), (4, 5_000, 1));
+        assert_eq!((read.seed, read.spin_ns, ends.a.port()), (4, 5_000, 1));
         std::fs::write(&path, "a = \"127.0.0.1:1\"\n[both]\ndelay = 3\n").unwrap();
         let error = config(&format!("--config {}", path.display())).unwrap_err().to_string();
         assert!(error.contains("link.toml") && error.contains("line 3"), "{error}");

@@ -6,14 +6,6 @@ use weir_netem::{ConfigError, LinkConfig};
 /// How a link is emulated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EmulatorConfig {
-    /// Address of the emulator that side a sends to. Port 0 takes any.
-    pub a: SocketAddr,
-    /// Address of the emulator that side b sends to. Port 0 takes any.
-    pub b: SocketAddr,
-    /// Who is at side a; `None` takes whoever sends to `a` first.
-    pub peer_a: Option<SocketAddr>,
-    /// Who is at side b; `None` takes whoever sends to `b` first.
-    pub peer_b: Option<SocketAddr>,
     /// The link from a to b.
     pub a_to_b: LinkConfig,
     /// The link from b to a.
@@ -29,18 +21,34 @@ pub struct EmulatorConfig {
     pub in_flight_bytes_max: usize,
 }
 
+/// The two UDP ports that a link is between.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct UdpEnds {
+    /// Address of the emulator that side a sends to. Port 0 takes any.
+    pub a: SocketAddr,
+    /// Address of the emulator that side b sends to. Port 0 takes any.
+    pub b: SocketAddr,
+    /// Who is at side a; `None` takes whoever sends to `a` first.
+    pub peer_a: Option<SocketAddr>,
+    /// Who is at side b; `None` takes whoever sends to `b` first.
+    pub peer_b: Option<SocketAddr>,
+}
+
+impl UdpEnds {
+    /// Peers are learnt.
+    pub fn new(a: SocketAddr, b: SocketAddr) -> Self {
+        Self { a, b, peer_a: None, peer_b: None }
+    }
+}
+
 /// Late wake-ups are tens of microseconds, which is below what most experiments notice.
 pub(crate) const SPIN_NS_DEFAULT: u64 = 0;
 const IN_FLIGHT_BYTES_MAX_DEFAULT: usize = 256 << 20;
 
 impl EmulatorConfig {
-    /// Both directions alike, peers learnt, seed 1.
-    pub fn symmetric(a: SocketAddr, b: SocketAddr, link: LinkConfig) -> Self {
+    /// Both directions alike, seed 1.
+    pub fn symmetric(link: LinkConfig) -> Self {
         Self {
-            a,
-            b,
-            peer_a: None,
-            peer_b: None,
             a_to_b: link.clone(),
             b_to_a: link,
             seed: 1,
@@ -77,15 +85,15 @@ pub enum EmulatorError {
         /// The peer's.
         peer: SocketAddr,
     },
-    /// A socket broke.
-    #[error("the socket at {address} failed: {source}")]
-    Socket {
-        /// The emulator's address.
-        address: SocketAddr,
+    /// A port broke.
+    #[error("{port} failed: {source}")]
+    Port {
+        /// Which one.
+        port: String,
         /// What the system says.
         source: io::Error,
     },
     /// Waiting failed.
-    #[error("cannot wait for sockets: {0}")]
+    #[error("cannot wait for ports: {0}")]
     Wait(#[source] io::Error),
 }

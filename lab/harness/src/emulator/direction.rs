@@ -1,17 +1,29 @@
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
 
 use weir_base::{Instant, Packet};
-use weir_face::UdpPort;
 use weir_netem::{LinkConfig, LinkModel, Transit};
 
+use super::port::Port;
 use super::stats::{DirectionStats, LatenessHistogram, LatenessStats};
 
 /// Frames sent between two looks at the sockets, so that neither direction starves the other.
 const SEND_BATCH_MAX: usize = 64;
 /// Frames that pending queues have room for from the start.
 const PENDING_RESERVED: usize = 4_096;
+
+/// A frame as it was offered to a link.
+#[derive(Copy, Clone, Debug)]
+pub struct Offered<'a> {
+    /// Its octets.
+    pub frame: &'a [u8],
+    /// When it reached the emulator, since that started.
+    pub arrived_ns: u64,
+    /// When it arrives at the other side; `None` if it does not.
+    pub due_ns: Option<u64>,
+}
+
+type Watch = Box<dyn FnMut(Offered<'_>) + Send>;
 
 /// A frame on the link.
 struct Pending {
@@ -32,6 +44,7 @@ pub(crate) struct Direction {
     due_ns: Vec<u64>,
     lateness: LatenessHistogram,
     stats: DirectionStats,
+    watch: Option<Watch>,
 }
 
 impl Direction {
@@ -45,7 +58,12 @@ impl Direction {
             due_ns: Vec::with_capacity(SEND_BATCH_MAX),
             lateness: LatenessHistogram::default(),
             stats: DirectionStats::default(),
+            watch: None,
         }
+    }
+
+    pub(crate) fn watch(&mut self, watch: Watch) {
+        self.watch = Some(watch);
     }
 
     /// Takes a frame that reached the emulator at `arrived_ns`. Without anybody at the far side it
@@ -62,9 +80,15 @@ impl Direction {
             return;
         }
         let bytes = u32::try_from(frame.len()).unwrap_or(u32::MAX);
-        let Transit::Arrives(due) = self.model.send(Instant::from_ns(arrived_ns), bytes) else {
-            return;
-        };
+        let transit = self.model.send(Instant::from_ns(arrived_ns), bytes);
+        if let Some(watch) = &mut self.watch {
+            let due_ns = match transit {
+                Transit::Arrives(due) => Some(due.as_ns()),
+                Transit::Dropped(_) => None,
+            };
+            watch(Offered { frame: &frame, arrived_ns, due_ns });
+        }
+        let Transit::Arrives(due) = transit else { return };
         self.in_flight_bytes += frame.len();
         let pending = Pending { due_ns: due.as_ns(), cuts: self.model.cuts(), frame };
         self.insert(pending);
@@ -112,8 +136,7 @@ impl Direction {
     pub(crate) fn send_due(
         &mut self,
         now_ns: u64,
-        port: &mut UdpPort,
-        peer: Option<SocketAddr>,
+        port: &mut impl Port,
         clock_ns: impl Fn() -> u64,
     ) -> io::Result<()> {
         while self.due.len() < SEND_BATCH_MAX
@@ -128,8 +151,10 @@ impl Direction {
                 self.in_flight_bytes -= first.frame.len();
             }
         }
-        let Some(peer) = peer.filter(|_| !self.due.is_empty()) else { return Ok(()) };
-        let sent = port.send_frames(peer, &self.due)?;
+        if self.due.is_empty() {
+            return Ok(());
+        }
+        let sent = port.send(&self.due)?;
         let sent_ns = clock_ns();
         let mut bytes = 0;
         for (frame, due_ns) in self.due.drain(..sent.done).zip(self.due_ns.drain(..sent.done)) {
@@ -143,16 +168,13 @@ impl Direction {
         Ok(())
     }
 
-    pub(crate) fn count_stranger(&mut self) {
-        self.stats.strangers += 1;
-    }
-
-    /// The counts, with those of the socket it receives from.
-    pub(crate) fn stats(&self, receiving: &UdpPort) -> DirectionStats {
+    /// The counts, with those of the port it receives from.
+    pub(crate) fn stats(&self, receiving: &impl Port) -> DirectionStats {
         let mut stats = self.stats.clone();
         stats.add_link(self.model.stats());
         stats.in_flight_frames = (self.pending.len() + self.due.len()) as u64;
-        stats.dropped_socket = receiving.counters().receive_overflows;
+        stats.strangers = receiving.strangers();
+        stats.dropped_socket = receiving.overflows();
         stats.lateness = LatenessStats::of(&self.lateness);
         stats
     }

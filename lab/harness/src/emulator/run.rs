@@ -1,27 +1,24 @@
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd as _;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Duration, Instant as Clock, SystemTime};
+use std::time::{Duration, Instant as Clock};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 use weir_base::Pool;
-use weir_face::{Datagram, UdpOptions, UdpPort};
 
-use super::config::{EmulatorConfig, EmulatorError};
-use super::direction::Direction;
+use super::config::{EmulatorConfig, EmulatorError, UdpEnds};
+use super::direction::{Direction, Offered};
+use super::port::{Arrival, PacketEnd, Port, UdpEnd};
 use super::stats::EmulatorStats;
 
 /// How long the thread sleeps at most, and so how late it notices that it should stop.
 const SLEEP_NS_MAX: u64 = 10_000_000;
-/// Receive buffer: what comes while this thread has no processor, 30 ms at 1 Gbit/s, and what the
-/// system adds for each datagram.
-const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
 const POOL_BYTES_MAX: usize = 64 << 20;
-/// Batches read from one socket before frames that are due get their turn.
+/// Batches read from one port before frames that are due get their turn.
 const BATCHES_MAX: usize = 4;
 
 /// What can be done to a running emulator from another thread. Takes effect within 10 ms.
@@ -48,56 +45,51 @@ impl Default for Control {
     }
 }
 
-/// One side: its port, who is there, and when the latest datagram came from there.
-struct Side {
-    port: UdpPort,
-    peer: Option<SocketAddr>,
+/// One side: its port, and when the latest frame came from there.
+struct Side<P> {
+    port: P,
     latest_ns: u64,
 }
 
-/// A link between two UDP ports, see [the module](super).
-pub struct Emulator {
-    a: Side,
-    b: Side,
+/// A link between two ports, see [the module](super).
+pub struct Emulator<P = UdpEnd> {
+    a: Side<P>,
+    b: Side<P>,
     a_to_b: Direction,
     b_to_a: Direction,
     config: EmulatorConfig,
     pool: Pool,
-    datagrams: Vec<Datagram>,
+    arrivals: Vec<Arrival>,
     start: Clock,
 }
 
-/// Emulates a link until `stop` is set.
-///
-/// # Errors
-/// A configuration that cannot be, a port that cannot be had, a socket that breaks.
-pub fn run(config: EmulatorConfig, stop: &AtomicBool) -> Result<EmulatorStats, EmulatorError> {
-    Emulator::bind(config)?.run(stop)
-}
-
 impl Emulator {
-    /// Checks the configuration and takes the ports.
+    /// A link between two UDP ports. Checks the configuration and takes them.
     ///
     /// # Errors
-    /// As [`run`], before anything is forwarded.
-    pub fn bind(config: EmulatorConfig) -> Result<Self, EmulatorError> {
-        for (direction, link) in [("a to b", &config.a_to_b), ("b to a", &config.b_to_a)] {
-            link.check().map_err(|source| EmulatorError::Config { direction, source })?;
-        }
-        let a = bind_side(config.a, config.peer_a)?;
-        let b = bind_side(config.b, config.peer_b)?;
-        let bytes_max = config.in_flight_bytes_max;
-        Ok(Self {
-            a_to_b: Direction::new(config.a_to_b.clone(), config.seed, bytes_max),
-            // Another stream of draws, as the other direction may be configured alike.
-            b_to_a: Direction::new(config.b_to_a.clone(), !config.seed, bytes_max),
-            a,
-            b,
-            pool: Pool::new(bytes_max.min(POOL_BYTES_MAX)),
-            datagrams: Vec::with_capacity(4_096),
-            start: Clock::now(),
-            config,
-        })
+    /// A configuration that cannot be, a port that cannot be had.
+    pub fn bind(ends: UdpEnds, config: EmulatorConfig) -> Result<Self, EmulatorError> {
+        check(&config)?;
+        let a = UdpEnd::bind(ends.a, ends.peer_a)?;
+        let b = UdpEnd::bind(ends.b, ends.peer_b)?;
+        Ok(Self::new(a, b, config))
+    }
+
+    /// A link between two descriptors of which each read is a packet and each write another, such
+    /// as two TUN devices: what is written into the network interface of one comes out of the
+    /// other. They are made non-blocking.
+    ///
+    /// # Errors
+    /// A configuration that cannot be, a descriptor that cannot be made non-blocking.
+    pub fn between(
+        a: OwnedFd,
+        b: OwnedFd,
+        config: EmulatorConfig,
+    ) -> Result<Emulator<PacketEnd>, EmulatorError> {
+        check(&config)?;
+        let a = PacketEnd::new(a).map_err(EmulatorError::Wait)?;
+        let b = PacketEnd::new(b).map_err(EmulatorError::Wait)?;
+        Ok(Emulator::new(a, b, config))
     }
 
     /// The address that side a sends to.
@@ -109,11 +101,40 @@ impl Emulator {
     pub fn local_b(&self) -> SocketAddr {
         self.b.port.local_addr()
     }
+}
+
+fn check(config: &EmulatorConfig) -> Result<(), EmulatorError> {
+    for (direction, link) in [("a to b", &config.a_to_b), ("b to a", &config.b_to_a)] {
+        link.check().map_err(|source| EmulatorError::Config { direction, source })?;
+    }
+    Ok(())
+}
+
+impl<P: Port> Emulator<P> {
+    fn new(a: P, b: P, config: EmulatorConfig) -> Self {
+        let bytes_max = config.in_flight_bytes_max;
+        Self {
+            a_to_b: Direction::new(config.a_to_b.clone(), config.seed, bytes_max),
+            // Another stream of draws, as the other direction may be configured alike.
+            b_to_a: Direction::new(config.b_to_a.clone(), !config.seed, bytes_max),
+            a: Side { port: a, latest_ns: 0 },
+            b: Side { port: b, latest_ns: 0 },
+            pool: Pool::new(bytes_max.min(POOL_BYTES_MAX)),
+            arrivals: Vec::with_capacity(4_096),
+            start: Clock::now(),
+            config,
+        }
+    }
+
+    /// Calls `watch` with each frame that is offered to the link from a to b.
+    pub fn watch_a_to_b(&mut self, watch: impl FnMut(Offered<'_>) + Send + 'static) {
+        self.a_to_b.watch(Box::new(watch));
+    }
 
     /// Forwards until `stop` is set. The calling thread's timer slack is 1 ns meanwhile.
     ///
     /// # Errors
-    /// A socket that breaks.
+    /// A port that breaks.
     pub fn run(self, stop: &AtomicBool) -> Result<EmulatorStats, EmulatorError> {
         self.run_while(|_, _| !stop.load(Ordering::Relaxed))
     }
@@ -121,7 +142,7 @@ impl Emulator {
     /// As [`run`](Self::run), with links that can be taken down and up and be slowed down.
     ///
     /// # Errors
-    /// A socket that breaks.
+    /// A port that breaks.
     pub(crate) fn run_controlled(self, control: &Control) -> Result<EmulatorStats, EmulatorError> {
         self.run_while(|a_to_b, b_to_a| {
             a_to_b.set_up(control.a_to_b_is_up.load(Ordering::Relaxed));
@@ -166,7 +187,7 @@ impl Emulator {
         nanoseconds(self.start.elapsed())
     }
 
-    /// Waits for a datagram or for a frame to be due, and does what is to be done then.
+    /// Waits for a frame to come or for a frame to be due, and does what is to be done then.
     fn turn(&mut self) -> Result<(), EmulatorError> {
         let dues_ns = [self.a_to_b.next_due_ns(), self.b_to_a.next_due_ns()];
         let next_due_ns = dues_ns.into_iter().flatten().min();
@@ -179,16 +200,16 @@ impl Emulator {
             receive(
                 &mut self.a,
                 &mut self.a_to_b,
-                self.b.peer.is_some(),
-                (&mut self.pool, &mut self.datagrams, self.start),
+                self.b.port.has_peer(),
+                (&mut self.pool, &mut self.arrivals, self.start),
             )?;
         }
         if reads_b {
             receive(
                 &mut self.b,
                 &mut self.b_to_a,
-                self.a.peer.is_some(),
-                (&mut self.pool, &mut self.datagrams, self.start),
+                self.a.port.has_peer(),
+                (&mut self.pool, &mut self.arrivals, self.start),
             )?;
         }
         now_ns = now_ns.max(self.now_ns());
@@ -209,13 +230,13 @@ impl Emulator {
         let clock_ns = || nanoseconds(start.elapsed());
         for (direction, to) in [(&mut self.a_to_b, &mut self.b), (&mut self.b_to_a, &mut self.a)] {
             direction
-                .send_due(now_ns, &mut to.port, to.peer, clock_ns)
-                .map_err(|source| socket_error(&to.port, source))?;
+                .send_due(now_ns, &mut to.port, clock_ns)
+                .map_err(|source| broken(&to.port, source))?;
         }
         Ok(())
     }
 
-    /// Sleeps until a socket is ready or `sleep_ns` have passed. Says which sockets can be read.
+    /// Sleeps until a port is ready or `sleep_ns` have passed. Says which ports can be read.
     fn wait(&self, sleep_ns: u64) -> io::Result<(bool, bool)> {
         let interest = |is_blocked: bool| {
             if is_blocked { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN }
@@ -231,7 +252,7 @@ impl Emulator {
             Err(Errno::EINTR) => return Ok((false, false)),
             Err(error) => return Err(error.into()),
         }
-        // An error that waits at the socket is taken by reading it.
+        // An error that waits at the port is taken by reading it.
         let readable = PollFlags::POLLIN | PollFlags::POLLERR;
         let can_read = |watched: &PollFd<'_>| {
             watched.revents().is_some_and(|events| events.intersects(readable))
@@ -242,58 +263,32 @@ impl Emulator {
 
 /// Reads what waits at `side` into `direction`.
 fn receive(
-    side: &mut Side,
+    side: &mut Side<impl Port>,
     direction: &mut Direction,
     has_peer: bool,
-    (pool, datagrams, start): (&mut Pool, &mut Vec<Datagram>, Clock),
+    (pool, arrivals, start): (&mut Pool, &mut Vec<Arrival>, Clock),
 ) -> Result<(), EmulatorError> {
     for _ in 0..BATCHES_MAX {
-        let status =
-            side.port.recv(pool, datagrams).map_err(|source| socket_error(&side.port, source))?;
+        let has_more =
+            side.port.receive(pool, arrivals).map_err(|source| broken(&side.port, source))?;
         let now_ns = nanoseconds(start.elapsed());
-        let now_unix_ns = unix_ns();
-        for datagram in datagrams.drain(..) {
-            if *side.peer.get_or_insert(datagram.peer) != datagram.peer {
-                direction.count_stranger();
-                continue;
-            }
-            // By how long ago it was; a step of the wall clock in between is bounded on both sides.
-            let taken_in_unix_ns = datagram.taken_in_unix_ns.unwrap_or(now_unix_ns);
-            let age_ns = now_unix_ns.saturating_sub(taken_in_unix_ns);
+        for Arrival { frame, age_ns } in arrivals.drain(..) {
             side.latest_ns = side.latest_ns.max(now_ns.saturating_sub(age_ns));
-            direction.accept(side.latest_ns, datagram.frame, has_peer);
+            direction.accept(side.latest_ns, frame, has_peer);
         }
-        if status != weir_face::RecvStatus::More {
+        if !has_more {
             break;
         }
     }
     Ok(())
 }
 
-fn bind_side(address: SocketAddr, peer: Option<SocketAddr>) -> Result<Side, EmulatorError> {
-    let options = UdpOptions {
-        receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
-        timestamps: true,
-        ..UdpOptions::default()
-    };
-    if let Some(peer) = peer.filter(|peer| peer.is_ipv4() != address.is_ipv4()) {
-        return Err(EmulatorError::Family { port: address, peer });
-    }
-    let port = UdpPort::bind(address, &options)
-        .map_err(|source| EmulatorError::Bind { address, source })?;
-    Ok(Side { port, peer, latest_ns: 0 })
-}
-
-fn socket_error(port: &UdpPort, source: io::Error) -> EmulatorError {
-    EmulatorError::Socket { address: port.local_addr(), source }
+fn broken(port: &impl Port, source: io::Error) -> EmulatorError {
+    EmulatorError::Port { port: port.to_string(), source }
 }
 
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-fn unix_ns() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, nanoseconds)
 }
 
 /// Processor time of this thread.
@@ -302,7 +297,7 @@ fn processor_ns() -> u64 {
     time.map_or(0, |time| nanoseconds(Duration::from(time)))
 }
 
-impl std::fmt::Debug for Emulator {
+impl<P: std::fmt::Debug> std::fmt::Debug for Emulator<P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Emulator")
             .field("a", &self.a.port)

@@ -1,4 +1,5 @@
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -29,11 +30,8 @@ impl Rig {
     /// Side b is known from the start, side a is learnt.
     fn new(link: LinkConfig) -> Self {
         let far = UdpPort::bind(ANY, &UdpOptions::default()).unwrap();
-        let config = EmulatorConfig {
-            peer_b: Some(far.local_addr()),
-            ..EmulatorConfig::symmetric(ANY, ANY, link)
-        };
-        let emulator = Emulator::bind(config).unwrap();
+        let ends = UdpEnds { peer_b: Some(far.local_addr()), ..UdpEnds::new(ANY, ANY) };
+        let emulator = Emulator::bind(ends, EmulatorConfig::symmetric(link)).unwrap();
         let (to_far, to_near) = (emulator.local_a(), emulator.local_b());
         let control = Arc::new(Control::default());
         let its_control = control.clone();
@@ -197,7 +195,8 @@ impl Drop for StopOnDrop<'_> {
 #[test]
 fn peers_are_learnt_and_strangers_kept_out() {
     let emulator =
-        Emulator::bind(EmulatorConfig::symmetric(ANY, ANY, LinkConfig::default())).unwrap();
+        Emulator::bind(UdpEnds::new(ANY, ANY), EmulatorConfig::symmetric(LinkConfig::default()))
+            .unwrap();
     let (at_a, at_b) = (emulator.local_a(), emulator.local_b());
     let control = Control::default();
     let stats = std::thread::scope(|scope| {
@@ -251,19 +250,71 @@ fn a_link_that_is_taken_down_loses_what_is_on_it() {
 
 #[test]
 fn what_cannot_run_is_refused_with_the_reason() {
-    let bad = LinkConfig { rate_bps: Some(0), ..LinkConfig::default() };
-    let mut config = EmulatorConfig::symmetric(ANY, ANY, LinkConfig::default());
-    config.b_to_a = bad;
-    let error = Emulator::bind(config).unwrap_err().to_string();
+    let fine = EmulatorConfig::symmetric(LinkConfig::default());
+    let mut config = fine.clone();
+    config.b_to_a = LinkConfig { rate_bps: Some(0), ..LinkConfig::default() };
+    let error = Emulator::bind(UdpEnds::new(ANY, ANY), config).unwrap_err().to_string();
     assert!(error.contains("b to a") && error.contains("rate of 0"), "{error}");
 
     let taken = UdpSocket::bind(ANY).unwrap();
-    let config = EmulatorConfig::symmetric(ANY, taken.local_addr().unwrap(), LinkConfig::default());
-    let error = Emulator::bind(config).unwrap_err().to_string();
+    let ends = UdpEnds::new(ANY, taken.local_addr().unwrap());
+    let error = Emulator::bind(ends, fine.clone()).unwrap_err().to_string();
     assert!(error.contains(&taken.local_addr().unwrap().to_string()), "{error}");
 
-    let mut config = EmulatorConfig::symmetric(ANY, ANY, LinkConfig::default());
-    config.peer_a = Some("[::1]:9".parse().unwrap());
-    let error = Emulator::bind(config).unwrap_err().to_string();
+    let peer_a = Some("[::1]:9".parse().unwrap());
+    let error = Emulator::bind(UdpEnds { peer_a, ..UdpEnds::new(ANY, ANY) }, fine);
+    let error = error.unwrap_err().to_string();
     assert!(error.contains("[::1]:9") && error.contains("IPv6"), "{error}");
+}
+
+/// As the UDP ports, with nothing but packets: TUN devices without the privileges that they need.
+#[test]
+fn packets_cross_between_two_descriptors_and_are_watched() {
+    let [(near, a), (b, far)] = std::array::from_fn(|_| UnixDatagram::pair().unwrap());
+    far.set_read_timeout(Some(PATIENCE)).unwrap();
+    near.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (delay_ns, rate_bps) = (3_000_000, 8_000_000);
+    let config = EmulatorConfig::symmetric(LinkConfig {
+        delay_ns,
+        rate_bps: Some(rate_bps),
+        queue_packets_max: 5,
+        ..LinkConfig::default()
+    });
+    let mut emulator = Emulator::between(a.into(), b.into(), config).unwrap();
+    let (sender, watched) = std::sync::mpsc::channel();
+    emulator.watch_a_to_b(move |offered| {
+        let wait_ns = offered.due_ns.map(|due_ns| due_ns - offered.arrived_ns);
+        sender.send((offered.frame.to_vec(), wait_ns)).unwrap();
+    });
+    // They wait when the emulator looks first, so that all come at one time.
+    let packets: Vec<Vec<u8>> = (0..8).map(|number| vec![number; 1_000]).collect();
+    for packet in &packets {
+        near.send(packet).unwrap();
+    }
+    far.send(b"back").unwrap();
+    let control = Control::default();
+    let mut octets = [0; 2_000];
+    let stats = std::thread::scope(|scope| {
+        let stop = StopOnDrop(&control);
+        let thread = scope.spawn(|| emulator.run_controlled(&control));
+        // One is being sent and five wait; the others find the queue full.
+        for packet in &packets[..6] {
+            let len = far.recv(&mut octets).unwrap();
+            assert_eq!(octets[..len], packet[..]);
+        }
+        let len = near.recv(&mut octets).unwrap();
+        assert_eq!(&octets[..len], b"back");
+        drop(stop);
+        thread.join().unwrap().unwrap()
+    });
+    assert_eq!((stats.a_to_b.sent_frames, stats.a_to_b.dropped_queue_packets), (6, 2));
+    assert_eq!((stats.b_to_a.sent_frames, stats.b_to_a.received_frames), (1, 1));
+    let watched: Vec<(Vec<u8>, Option<u64>)> = watched.iter().collect();
+    let sending_ns = 1_000 * 8 * 1_000_000_000 / rate_bps;
+    for (number, (frame, wait_ns)) in watched.iter().enumerate() {
+        assert_eq!(*frame, packets[number]);
+        let expected_ns = (number as u64 + 1) * sending_ns + delay_ns;
+        assert_eq!(*wait_ns, (number < 6).then_some(expected_ns));
+    }
+    assert_eq!(watched.len(), 8);
 }

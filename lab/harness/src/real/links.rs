@@ -10,7 +10,7 @@ use weir_plan::event::{Event, EventKind};
 
 use super::{RealError, proc};
 use crate::emulator::{
-    Control, DirectionStats, Emulator, EmulatorConfig, EmulatorError, EmulatorStats,
+    Control, DirectionStats, Emulator, EmulatorConfig, EmulatorError, EmulatorStats, UdpEnds,
 };
 
 /// A link that runs. It stops when this is dropped.
@@ -40,15 +40,13 @@ impl EmulatedLink {
         cores: &[usize],
     ) -> Result<Self, RealError> {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let ends = UdpEnds { a: any, b: any, peer_a: Some(peers.0), peer_b: Some(peers.1) };
         let config = EmulatorConfig {
-            peer_a: Some(peers.0),
-            peer_b: Some(peers.1),
-            a_to_b: plan.a_to_b.clone(),
             b_to_a: plan.b_to_a.clone(),
             seed,
-            ..EmulatorConfig::symmetric(any, any, plan.a_to_b.clone())
+            ..EmulatorConfig::symmetric(plan.a_to_b.clone())
         };
-        let emulator = Emulator::bind(config).map_err(|error| failed(index, &error))?;
+        let emulator = Emulator::bind(ends, config).map_err(|error| failed(index, &error))?;
         let (a, b) = (emulator.local_a(), emulator.local_b());
         let control = Arc::new(Control::default());
         let cores = cores.to_vec();
