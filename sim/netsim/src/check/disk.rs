@@ -59,7 +59,7 @@ pub(crate) fn drained(stats: &RouterStats, under_way: usize) -> Result<(), Strin
 }
 
 /// A Data from the store was marked. `reads_peak` is the most reads that waited for the disks of
-/// the shard since none did.
+/// any one shard since none did.
 pub(crate) fn mark(mark: Mark, reads_peak: u64, threshold: u32) -> Result<(), String> {
     if mark == Mark::Off {
         return Err("Data from the store is marked, which is switched off".into());

@@ -214,7 +214,7 @@ impl Network {
     /// Sends what a router wants sent, and sees when it wants to be called again.
     #[inline]
     pub(super) fn after_router(&mut self, node: u32, shard: usize) -> Result<(), Broken> {
-        self.send_out(node, shard)?;
+        self.send_out(node)?;
         let NodeKind::Router(router) = &mut self.nodes[node as usize].kind else { return Ok(()) };
         let asked = router.disks.as_mut().map_or(Ok(()), |disks| disks.take_broken());
         let checked = asked.and_then(|()| router.check_sometimes(shard));
@@ -226,7 +226,7 @@ impl Network {
 
     /// Sends what a router wants sent.
     #[inline]
-    fn send_out(&mut self, node: u32, shard: usize) -> Result<(), Broken> {
+    fn send_out(&mut self, node: u32) -> Result<(), Broken> {
         self.ask_device(node);
         let mut packets = std::mem::take(&mut self.outbox.packets);
         for out in packets.drain(..) {
@@ -234,7 +234,7 @@ impl Network {
             if out.header.congestion_mark > 0
                 && out.header.incoming_face == Some(FaceId::CONTENT_STORE.0)
             {
-                self.check_mark(node, shard, &out.packet)?;
+                self.check_mark(node, &out.packet)?;
             }
             if let Some(&end) = self.nodes[node as usize].ends.get(slot) {
                 self.send(end, out.header, out.packet)?;
@@ -255,7 +255,7 @@ impl Network {
 
     /// The store of a router marks a Data.
     #[cold]
-    fn check_mark(&self, node: u32, shard: usize, data: &[u8]) -> Result<(), Broken> {
+    fn check_mark(&self, node: u32, data: &[u8]) -> Result<(), Broken> {
         let state = &self.nodes[node as usize];
         let NodeKind::Router(router) = &state.kind else { return Ok(()) };
         // A neighbour that asks may be who asked for this, and one that was not available once may
@@ -265,7 +265,7 @@ impl Network {
             let end = state.ends.get(slot).map(|&end| &self.ends[end as usize]);
             end.is_some_and(|end| !end.has_asked && !end.had_signal)
         };
-        router.check_mark(shard, data, is_available).map_err(|what| Broken::invariant(node, what))
+        router.check_mark(data, is_available).map_err(|what| Broken::invariant(node, what))
     }
 
     /// A packet for a router with queues between its stages.
@@ -446,7 +446,7 @@ impl Network {
         let input = Input::DiskDone { id: done.id, outcome: done.outcome };
         router.handle(done.shard, now, &mut [input], &mut self.outbox);
         self.note(node, 0, done.what, done.bytes);
-        self.send_out(node, done.shard)
+        self.send_out(node)
     }
 
     /// Gives an application what came and carries out what it wants.

@@ -43,14 +43,20 @@ pub(crate) struct Setup {
 #[derive(Clone, Copy, Debug, Default)]
 struct Waiting {
     now: u64,
-    /// The most of them since none did; kept until there are new ones.
+    /// Since when there are so many.
+    since: Instant,
+    /// The most of them since none did; kept until there are new ones, at a later moment: what was
+    /// sent at this one is looked at when all shards are done.
     peak: u64,
 }
 
 impl Waiting {
-    fn become_now(&mut self, waiting: u64) {
-        self.peak = if self.now == 0 { waiting } else { self.peak.max(waiting) };
-        self.now = waiting;
+    fn become_now(&mut self, now: Instant, waiting: u64) {
+        let is_anew = self.now == 0 && waiting > 0 && now > self.since;
+        self.peak = if is_anew { waiting } else { self.peak.max(waiting) };
+        if self.now != waiting {
+            (self.now, self.since) = (waiting, now);
+        }
     }
 }
 
@@ -267,7 +273,7 @@ impl RouterNode {
     fn submit_disk_ops(&mut self, shard: usize, now: Instant, out: &mut Outbox) {
         let Some(disks) = &mut self.disks else { return };
         disks.submit(now, shard, &mut out.disk_ops);
-        self.waiting[shard].become_now(self.shards[shard].interests_waiting());
+        self.waiting[shard].become_now(now, self.shards[shard].interests_waiting());
     }
 
     /// Has the store take what it is given, whether it admits what passes or not.
@@ -395,19 +401,19 @@ impl RouterNode {
         lengths.into_iter().take(count)
     }
 
-    /// A Data that was marked leaves the store.
+    /// A Data that was marked leaves the store of a shard. Which one is not asked: shards that are
+    /// woken together send together, and one may mark because of another one's disks.
     #[cold]
     pub(crate) fn check_mark(
         &self,
-        shard: usize,
         data: &[u8],
         is_available: impl Fn(&FaceId) -> bool,
     ) -> Result<(), String> {
         let plan = self.setup.plan.disk.as_ref();
         let mark = plan.map_or(Mark::Off, |plan| plan.options.mark);
-        let tier = self.configs.get(shard).and_then(|config| config.disk.as_ref());
+        let tier = self.configs.first().and_then(|config| config.disk.as_ref());
         let threshold = tier.map_or(0, |tier| tier.threshold);
-        let peak = self.waiting.get(shard).map_or(0, |waiting| waiting.peak);
+        let peak = self.waiting.iter().map(|waiting| waiting.peak).max().unwrap_or(0);
         disk::mark(mark, peak, threshold)?;
         let can_pass = plan.is_some_and(|plan| plan.options.bypass != Bypass::Off);
         // With labels of paths, marks say what is available, which no announcement tells.
