@@ -641,6 +641,7 @@ impl FileConfig {
             let line = 1 + text[..config.router.memory_max.span().start].matches('\n').count();
             bail!("{origin}: line {line}: {error}");
         }
+        config.check_marking().with_context(|| origin.to_owned())?;
         if config.management.localhop && config.management.trust_anchors.is_empty() {
             bail!(
                 "{origin}: [management] `localhop` is true but `trust_anchors` is empty, so no \
@@ -721,6 +722,23 @@ impl FileConfig {
             "[router] `memory_max` is {given}, too little for {threads} packet thread{plural}; \
              give at least \"{least}\""
         ))
+    }
+
+    /// What a marking policy leaves out follows from the queue that it stands before.
+    fn check_marking(&self) -> anyhow::Result<()> {
+        let queue = self.faces.queue_size_max;
+        let of_faces = self.face.iter().filter_map(|face| Some(("[[face]]", face.marking?)));
+        for (table, MarkingText(marking)) in
+            core::iter::once(("[faces]", self.faces.marking)).chain(of_faces)
+        {
+            marking.check(Some(queue.bytes)).with_context(|| {
+                format!(
+                    "{table} `marking` does not go with `queue_size_max` = \"{queue}\", of which \
+                     what it leaves out is a part"
+                )
+            })?;
+        }
+        Ok(())
     }
 
     fn listeners(&self) -> anyhow::Result<Vec<Listener>> {

@@ -13,6 +13,7 @@ mod egress;
 mod frame;
 mod ingress;
 mod link;
+mod order;
 mod runs;
 
 #[cfg(test)]
@@ -26,4 +27,5 @@ pub use egress::{CoDelOptions, MarkingConfig, MarkingPolicy, PacketKind, RemOpti
 pub use frame::Frame;
 pub use ingress::{FispConfig, ShapingConfig, ShapingError};
 pub use link::Link;
+pub use order::OutOfOrder;
 pub use runs::RunsConfig;

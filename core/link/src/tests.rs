@@ -501,7 +501,6 @@ fn marking_policies_are_chosen_by_text() {
         ("rem", "mu=0"),
         ("rem", "p_max=1.5"),
         ("rem", "P=1"),
-        ("rem q_max=10", "q_min=10"),
         ("codel", "interval=0s"),
         ("codel", "target=5"),
         ("step", "interval=1s"),
@@ -513,6 +512,30 @@ fn marking_policies_are_chosen_by_text() {
         );
         assert_eq!(error.to_string(), expected);
     }
+}
+
+/// What contradicts itself is refused by both names and values, whatever the order, and with what
+/// follows from the queue where one is left out.
+#[test]
+fn options_that_contradict_each_other_are_refused() {
+    let contradiction = |text: &str, capacity_bytes: Option<u64>| {
+        let checked = text.parse::<MarkingPolicy>().and_then(|policy| policy.check(capacity_bytes));
+        checked.map_err(|error| error.to_string())
+    };
+    let expected = "the marking policy `rem` cannot be so: it has q_min=450kB and q_max=150kB: \
+                    `q_min` must be below `q_max`; lower it, or raise the other";
+    assert_eq!(contradiction("rem q_min=450KB q_max=150KB", None), Err(expected.into()));
+    assert_eq!(contradiction("rem q_max=150KB q_min=450KB", None), Err(expected.into()));
+    let problem = contradiction("codel target=200ms", None).unwrap_err();
+    assert!(problem.contains("target=200ms and interval=100ms"), "{problem}");
+    assert_eq!(contradiction("codel target=200ms interval=1s", None), Ok(()));
+    // A tenth and three tenths of the queue.
+    let queue = Some(1_000_000);
+    assert_eq!(contradiction("rem q_max=110KB", queue), Ok(()));
+    let problem = contradiction("rem q_max=90KB", queue).unwrap_err();
+    assert!(problem.contains("q_min=100kB and q_max=90kB"), "{problem}");
+    let problem = contradiction("rem q_min=400KB", queue).unwrap_err();
+    assert!(problem.contains("q_min=400kB and q_max=300kB"), "{problem}");
 }
 
 #[test]

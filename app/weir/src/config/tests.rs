@@ -106,6 +106,16 @@ fn errors_name_key_line_and_remedy() {
         ("[faces]\nmark_interval = \"0s\"\n", &["line 2", "mark_interval", "100ms"]),
         ("[faces]\nmarking = \"red\"\n", &["line 2", "marking", "codel"]),
         ("[faces]\nmarking = \"rem mu=0\"\n", &["line 2", "marking", "`mu=0`"]),
+        (
+            "[faces]\nmarking = \"rem q_min=450KB q_max=150KB\"\n",
+            &["line 2", "marking", "q_min=450kB and q_max=150kB"],
+        ),
+        ("[faces]\nmarking = \"codel target=1s\"\n", &["line 2", "target=1s and interval=100ms"]),
+        (
+            "[faces]\nqueue_size_max = \"1MB\"\nmarking = \"rem q_max=90KB\"\n",
+            &["[faces] `marking`", "`queue_size_max` = \"1MB\"", "q_min=100kB and q_max=90kB"],
+        ),
+        ("[faces]\nshaping = \"fisp min=0.95\"\n", &["line 2", "min=0.95 and max=0.9"]),
         ("[faces]\ndiscipline = \"red\"\n", &["line 2", "discipline", "interest-rate"]),
         ("[faces]\ndiscipline = \"fifo x=1\"\n", &["line 2", "discipline", "`x=1`"]),
         ("[faces]\nshaping = \"red\"\n", &["line 2", "shaping", "fisp"]),

@@ -3,6 +3,8 @@
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 
+use crate::order::OutOfOrder;
+
 /// Why a text chooses nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
@@ -25,6 +27,16 @@ pub enum ChoiceError {
         name: String,
         /// As given.
         option: String,
+    },
+    /// Two of its options contradict each other.
+    #[error("the {kind} `{name}` cannot be so: {order}")]
+    Order {
+        /// What was to be chosen.
+        kind: &'static str,
+        /// Its name.
+        name: &'static str,
+        /// Which two.
+        order: OutOfOrder,
     },
 }
 

@@ -7,6 +7,8 @@ use core::str::FromStr;
 use weir_base::NS_PER_MS;
 use weir_base::units::{parse_bytes, parse_duration_ns};
 
+use crate::order::OutOfOrder;
+
 /// Which Interests that come in by a face wait before the forwarder gets them.
 ///
 /// As text: `none`, or `fisp` and options as `key=value`, for example
@@ -79,8 +81,8 @@ pub enum ShapingError {
     )]
     Option(String),
     /// The thresholds must rise.
-    #[error("Interest shaping `fisp` needs thresholds that rise: release < min < max")]
-    Thresholds,
+    #[error("the Interest shaping `fisp` cannot be so: {0}")]
+    Thresholds(#[from] OutOfOrder),
 }
 
 impl FromStr for ShapingConfig {
@@ -100,9 +102,10 @@ impl FromStr for ShapingConfig {
                         option.split_once('=').and_then(|(key, value)| config.set(key, value));
                     known.ok_or_else(|| ShapingError::Option(option.to_owned()))?;
                 }
-                if config.release >= config.min || config.min >= config.max {
-                    return Err(ShapingError::Thresholds);
-                }
+                let part = |thousandths| f64::from(thousandths) / 1000.0;
+                let FispConfig { release, min, max, .. } = config;
+                OutOfOrder::unless_below(("release", part(release)), ("min", part(min)))?;
+                OutOfOrder::unless_below(("min", part(min)), ("max", part(max)))?;
                 Ok(Self::Fisp(config))
             }
             other => Err(ShapingError::Unknown(other.to_owned())),

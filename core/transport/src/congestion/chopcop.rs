@@ -62,7 +62,7 @@ constants!(ChopcopConfig {
     delta in 1.0..=64.0,
     rest in 0.0..=64.0,
     threshold in 1.0..=f64::INFINITY,
-});
+} beta_1 <= beta_2);
 
 /// A window of chunks that grows until packets come marked, and shrinks by each chunk with marked
 /// packets, the more of them the more.

@@ -1,7 +1,7 @@
 //! Constants of controllers by name, and the text that chooses a controller with them.
 
 use alloc::borrow::ToOwned;
-use alloc::string::String;
+use alloc::string::{String, ToString as _};
 use core::fmt;
 use core::str::FromStr;
 
@@ -14,11 +14,15 @@ pub(crate) trait Constants: Default {
 
     /// Changes one; whether there is one of this name that may have this value.
     fn set(&mut self, key: &str, value: f64) -> bool;
+
+    /// Two that contradict each other, the first of which must not be above the second.
+    fn out_of_order(&self) -> Option<[(&'static str, f64); 2]>;
 }
 
-/// Which fields of a configuration a text may change, and within which bounds.
+/// Which fields of a configuration a text may change, within which bounds, and which of two must
+/// not be above the other.
 macro_rules! constants {
-    ($config:ty { $($key:ident in $range:expr,)* }) => {
+    ($config:ty { $($key:ident in $range:expr,)* } $($low:ident <= $high:ident)?) => {
         impl $crate::congestion::constants::Constants for $config {
             const KEYS: &'static [&'static str] = &[$(stringify!($key)),*];
 
@@ -30,6 +34,16 @@ macro_rules! constants {
                     })*
                     _ => false,
                 }
+            }
+
+            fn out_of_order(&self) -> Option<[(&'static str, f64); 2]> {
+                $(if self.$low > self.$high {
+                    return Some([
+                        (stringify!($low), self.$low),
+                        (stringify!($high), self.$high),
+                    ]);
+                })?
+                None
             }
         }
     };
@@ -77,6 +91,10 @@ impl FromStr for ControllerConfig {
             let error = || ControllerError::Constant { controller, word: word.to_owned() };
             *constants.0.get_mut(place).ok_or_else(error)? = Some(known.ok_or_else(error)?);
         }
+        if let Some([(low, low_value), (high, high_value)]) = controller.out_of_order(&constants) {
+            let (low_value, high_value) = (low_value.to_string(), high_value.to_string());
+            return Err(ControllerError::Order { controller, low, low_value, high, high_value });
+        }
         Ok(Self { controller, constants })
     }
 }
@@ -115,5 +133,22 @@ pub enum ControllerError {
         controller: Controller,
         /// As given.
         word: String,
+    },
+    /// Two constants contradict each other.
+    #[error(
+        "`{controller}` cannot have {low}={low_value} and {high}={high_value}: `{low}` must not be \
+         above `{high}`; lower it, or raise the other"
+    )]
+    Order {
+        /// The controller.
+        controller: Controller,
+        /// The one that must not be above the other.
+        low: &'static str,
+        /// Its value.
+        low_value: String,
+        /// The other.
+        high: &'static str,
+        /// Its value.
+        high_value: String,
     },
 }

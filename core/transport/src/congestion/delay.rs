@@ -37,7 +37,7 @@ constants!(DelayConfig {
     p_max in 0.0..=1.0,
     p_min in 0.0..=1.0,
     memory_s in 0.1..=3600.0,
-});
+} p_min <= p_max);
 
 /// Window at the start, in Interests.
 const INITIAL_WINDOW: f64 = 2.0;

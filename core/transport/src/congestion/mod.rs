@@ -187,16 +187,20 @@ trait Make: CongestionControl + Sized + 'static {
     fn bounded(config: Self::Config, bounds: WindowBounds) -> Self;
 }
 
-fn make<C: Make>(
-    constants: &ControllerConstants,
-    bounds: WindowBounds,
-) -> Box<dyn CongestionControl> {
+fn config<C: Make>(constants: &ControllerConstants) -> C::Config {
     let mut config = C::Config::default();
     for (key, value) in constants.iter() {
         let is_known = config.set(key, value);
         debug_assert!(is_known, "{key}");
     }
-    Box::new(C::bounded(config, bounds))
+    config
+}
+
+fn make<C: Make>(
+    constants: &ControllerConstants,
+    bounds: WindowBounds,
+) -> Box<dyn CongestionControl> {
+    Box::new(C::bounded(config::<C>(constants), bounds))
 }
 
 fn constant<C: Make>(key: &str, value: f64) -> Option<&'static str> {
@@ -251,6 +255,16 @@ macro_rules! controllers {
             pub fn constants(self) -> &'static [&'static str] {
                 match self {
                     $(Self::$kind => <$control as Make>::Config::KEYS,)+
+                }
+            }
+
+            /// Two constants that contradict each other, as the first must not be above the second.
+            fn out_of_order(
+                self,
+                constants: &ControllerConstants,
+            ) -> Option<[(&'static str, f64); 2]> {
+                match self {
+                    $(Self::$kind => config::<$control>(constants).out_of_order(),)+
                 }
             }
 

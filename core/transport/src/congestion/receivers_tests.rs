@@ -209,6 +209,19 @@ fn constants_are_part_of_the_text() {
         let error = wrong.parse::<ControllerConfig>().unwrap_err().to_string();
         assert!(error.contains("alpha, beta_0, beta_1, beta_2"), "{error}");
     }
+    for (wrong, problem) in [
+        ("chopcop beta_1=0.95", "beta_1=0.95 and beta_2=0.9: `beta_1` must not be above `beta_2`"),
+        ("chopcop beta_2=0.4", "beta_1=0.5 and beta_2=0.4"),
+        ("delay p_min=0.3", "p_min=0.3 and p_max=0.2"),
+        ("delay p_max=0 beta=0.5", "p_min=0.00001 and p_max=0"),
+    ] {
+        let error = wrong.parse::<ControllerConfig>().unwrap_err().to_string();
+        assert!(error.contains(problem), "{error}");
+    }
+    // What is said last holds, and only together.
+    for right in ["chopcop beta_1=0.95 beta_2=0.97", "chopcop beta_2=0.4 beta_1=0.4"] {
+        assert!(right.parse::<ControllerConfig>().is_ok(), "{right}");
+    }
     let many = std::format!("cubic{}", " beta=0.5".repeat(9));
     assert!(many.parse::<ControllerConfig>().is_err());
     for &controller in Controller::ALL {

@@ -439,10 +439,7 @@ impl ConsumerTable {
             let problem = "single Interests have no window that counts chunks; leave it out";
             return Err(place.error("chunk", problem));
         }
-        if self.decrease_interval.is_some() && self.controller.is_none() {
-            let problem = "only a `controller` has a window to decrease; leave it out";
-            return Err(place.error("decrease_interval", problem));
-        }
+        self.check_times(place)?;
         let link = place.link(access, self.link.as_ref())?;
         let is_single = matches!(demand, Demand::Arrivals { .. });
         if is_single && !(self.path.is_empty() && self.schedule == PathSchedule::Single) {
@@ -475,6 +472,20 @@ impl ConsumerTable {
             chunk_units,
             path: place.path.clone(),
         })
+    }
+
+    fn check_times(&self, place: &Place<'_>) -> Result<(), ScenarioError> {
+        if self.decrease_interval.is_some() && self.controller.is_none() {
+            let problem = "only a `controller` has a window to decrease; leave it out";
+            return Err(place.error("decrease_interval", problem));
+        }
+        let start = Time { ns: ns(self.start) };
+        let Some(stop) = self.stop.filter(|stop| stop.ns <= start.ns) else { return Ok(()) };
+        let problem = format!(
+            "is {stop}, but `start` is {start}: nothing would be asked for; raise `stop` or lower \
+             `start`"
+        );
+        Err(place.error("stop", problem))
     }
 
     fn asked(&self, place: &Place<'_>) -> Result<Asked, ScenarioError> {

@@ -132,7 +132,7 @@ pub(super) fn read(tree: &Tree, path: &str, node: &Node) -> Result<RouterSetting
         let message = format!("cannot be {:?}; {known}", plan.strategy);
         return Err(tree.error(&format!("{path}.strategy"), message));
     }
-    let chosen = plan.egress("").map(drop).and_then(|()| plan.face_shaping("").map(drop));
+    let chosen = plan.egress("", None).map(drop).and_then(|()| plan.face_shaping("").map(drop));
     if let Err(PlanError::Value { key, problem, .. }) = chosen {
         return Err(tree.error(&format!("{path}.{key}"), problem));
     }

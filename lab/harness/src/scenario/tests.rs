@@ -152,6 +152,23 @@ const WRONG: &[(&str, &str, &str)] = &[
         "at = \"producers\"",
         "test.toml:22: producer[0].at: \"producers\" selects no node",
     ),
+    (
+        "of = ",
+        "start = \"3s\"\nstop = \"2s\"\nof = \"p\"",
+        "test.toml:31: consumer[0].stop: is 2s, but `start` is 3s",
+    ),
+    (
+        "[router.store]",
+        "[router]\nmarking = \"rem q_min=2MB q_max=1MB\"\n[router.store]",
+        "router.marking: cannot be: the marking policy `rem` cannot be so: it has q_min=2MB and \
+         q_max=1MB",
+    ),
+    (
+        "[router.store]",
+        "[router]\nshaping = \"fisp min=0.9 max=0.7\"\n[router.store]",
+        "router.shaping: cannot be: the Interest shaping `fisp` cannot be so: it has min=0.9 and \
+         max=0.7",
+    ),
     ("segment", "segment = \"9KiB\"", "test.toml:25: producer[0].segment: must be from 1B to 8KiB"),
     (
         "size",
@@ -465,7 +482,11 @@ fn disks_routes_by_object_and_controllers_are_read() {
     assert!(requests.iter().all(|request| request.1 < 10));
     let error = with_disk("controller = \"nb-cc\"\nrate = \"1kpps\"").unwrap_err().to_string();
     assert!(error.contains("at a `rate` or as its `controller` allows"), "{error}");
-    for (wrong, says) in [("cubik", "did you mean `cubic`?"), ("icp theta=1", "it has eta, beta")] {
+    for (wrong, says) in [
+        ("cubik", "did you mean `cubic`?"),
+        ("icp theta=1", "it has eta, beta"),
+        ("chopcop beta_1=0.95", "beta_1=0.95 and beta_2=0.9"),
+    ] {
         let error = with_disk(&format!("controller = \"{wrong}\"")).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
     }

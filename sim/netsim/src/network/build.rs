@@ -208,7 +208,7 @@ fn face_config(
         marking.capacity_bytes = model.queue_bytes_max;
     }
     if let Role::Router(router) = role {
-        (marking.policy, *discipline) = router.egress(name)?;
+        (marking.policy, *discipline) = router.egress(name, Some(marking.capacity_bytes))?;
     }
     config.egress.seed = seed;
     Ok(config)

@@ -20,20 +20,26 @@ impl RouterPlan {
         Ok(kind.into())
     }
 
-    /// How a router's faces mark and queue.
+    /// How a router's faces mark and queue, before a queue that holds `capacity_bytes` if that is
+    /// known.
     ///
     /// # Errors
-    /// A text chooses nothing; `name` is the node's.
-    pub fn egress(&self, name: &str) -> Result<(MarkingPolicy, DisciplineConfig), PlanError> {
+    /// A text chooses nothing, or what contradicts itself before such a queue; `name` is the
+    /// node's.
+    pub fn egress(
+        &self,
+        name: &str,
+        capacity_bytes: Option<u64>,
+    ) -> Result<(MarkingPolicy, DisciplineConfig), PlanError> {
         let failed = |key, error: ChoiceError| PlanError::Value {
             place: format!("node `{name}`"),
             key,
             problem: format!("cannot be: {error}"),
         };
-        Ok((
-            self.marking.parse().map_err(|error| failed("marking", error))?,
-            self.discipline.parse().map_err(|error| failed("discipline", error))?,
-        ))
+        let marking: MarkingPolicy =
+            self.marking.parse().map_err(|error| failed("marking", error))?;
+        marking.check(capacity_bytes).map_err(|error| failed("marking", error))?;
+        Ok((marking, self.discipline.parse().map_err(|error| failed("discipline", error))?))
     }
 
     /// How a router's faces shape the Interests that come in.

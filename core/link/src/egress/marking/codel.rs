@@ -2,8 +2,9 @@ use weir_base::units::Time;
 use weir_base::{Instant, NS_PER_MS};
 use weir_wire::CongestionMark;
 
-use super::lately::Lately;
 use super::policy::{Joining, Policy, interval_by_root};
+use super::lately::Lately;
+use crate::order::OutOfOrder;
 
 /// A new spell of marks goes on where the last one ended if that was at most so many intervals ago.
 const MEMORY_INTERVALS: u64 = 16;
@@ -105,6 +106,13 @@ impl Policy for CoDel {
         // Without an interval every Data of a late queue would be marked: that is `step`.
         let time = value.parse().ok().filter(|time: &Time| time.ns > 0);
         time.inspect(|time| *field = time.ns).is_some()
+    }
+
+    /// RFC 8289, 4.3: the target is a part of the interval.
+    fn check(options: &CoDelOptions, _capacity_bytes: Option<u64>) -> Result<(), OutOfOrder> {
+        let time = |ns| Time { ns };
+        let &CoDelOptions { target_ns, interval_ns } = options;
+        OutOfOrder::if_above(("target", time(target_ns)), ("interval", time(interval_ns)))
     }
 
     fn marks(&mut self, joining: &Joining) -> bool {

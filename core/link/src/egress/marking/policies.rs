@@ -71,6 +71,19 @@ macro_rules! marking_policies {
             pub const fn name(&self) -> &'static str {
                 match self { $(Self::$variant(_) => $name,)+ }
             }
+
+            /// Whether no two options contradict each other, before a queue that holds
+            /// `capacity_bytes`; before any, if that is `None`.
+            ///
+            /// # Errors
+            /// [`ChoiceError::Order`].
+            pub fn check(&self, capacity_bytes: Option<u64>) -> Result<(), ChoiceError> {
+                let checked = match self {
+                    $(Self::$variant(options) => <$policy>::check(options, capacity_bytes),)+
+                };
+                let (kind, name) = (KIND, self.name());
+                checked.map_err(|order| ChoiceError::Order { kind, name, order })
+            }
         }
 
         impl FromStr for MarkingPolicy {
@@ -84,7 +97,9 @@ macro_rules! marking_policies {
                         choice::read_options(KIND, name, options, |key, value| {
                             <$policy>::set(&mut chosen, key, value)
                         })?;
-                        Ok(Self::$variant(chosen))
+                        let chosen = Self::$variant(chosen);
+                        chosen.check(None)?;
+                        Ok(chosen)
                     })+
                     _ => {
                         let name = name.to_owned();

@@ -1,6 +1,8 @@
 use weir_base::Instant;
 use weir_wire::CongestionMark;
 
+use crate::order::OutOfOrder;
+
 /// A packet that is about to join a queue, and what waits there.
 pub(crate) struct Joining {
     pub(crate) now: Instant,
@@ -32,6 +34,12 @@ pub(crate) trait Policy {
     /// is none that it may have.
     fn set(_options: &mut Self::Options, _key: &str, _value: &str) -> bool {
         false
+    }
+
+    /// Whether no two options contradict each other, before a queue that holds `capacity_bytes`,
+    /// if that is known.
+    fn check(_options: &Self::Options, _capacity_bytes: Option<u64>) -> Result<(), OutOfOrder> {
+        Ok(())
     }
 
     /// Whether the packet is to be marked.

@@ -3,6 +3,7 @@ use weir_base::units::{Fraction, Size};
 use weir_wire::CongestionMark;
 
 use super::policy::{Joining, Policy};
+use crate::order::OutOfOrder;
 
 /// Parts of which there are a million in one, so that options can be compared.
 const MILLION: f64 = 1e6;
@@ -30,6 +31,15 @@ impl Default for RemOptions {
             p_max_millionths: 2_000,
             mu_millionths: 50_000,
         }
+    }
+}
+
+impl RemOptions {
+    /// `q_min` and `q_max` before a queue of `capacity_bytes`.
+    fn thresholds_bytes(&self, capacity_bytes: u64) -> (f64, f64) {
+        let capacity = capacity_bytes as f64;
+        let or = |given: Option<u64>, default| given.map_or(default, |bytes| bytes as f64);
+        (or(self.q_min_bytes, 0.1 * capacity), or(self.q_max_bytes, 0.3 * capacity))
     }
 }
 
@@ -72,12 +82,9 @@ impl Policy for Rem {
     const MARK: CongestionMark = CongestionMark::PROPORTIONAL;
 
     fn new(options: &RemOptions, capacity_bytes: u64, seed: u64) -> Self {
-        let capacity = capacity_bytes as f64;
-        let curve = Curve {
-            q_min_bytes: options.q_min_bytes.map_or(0.1 * capacity, |bytes| bytes as f64),
-            q_max_bytes: options.q_max_bytes.map_or(0.3 * capacity, |bytes| bytes as f64),
-            p_max: f64::from(options.p_max_millionths) / MILLION,
-        };
+        let (q_min_bytes, q_max_bytes) = options.thresholds_bytes(capacity_bytes);
+        let p_max = f64::from(options.p_max_millionths) / MILLION;
+        let curve = Curve { q_min_bytes, q_max_bytes, p_max };
         let mu = f64::from(options.mu_millionths) / MILLION;
         Self { curve, mu, mean_bytes: 0.0, rng: Rng::from_seed(seed) }
     }
@@ -92,8 +99,7 @@ impl Policy for Rem {
                 let bytes = value.parse().ok().map(|size: Size| size.bytes);
                 let is_min = key == "q_min";
                 *(if is_min { &mut options.q_min_bytes } else { &mut options.q_max_bytes }) = bytes;
-                let both = options.q_min_bytes.zip(options.q_max_bytes);
-                bytes.is_some() && both.is_none_or(|(q_min, q_max)| q_min < q_max)
+                bytes.is_some()
             }
             "p_max" => millionths().inspect(|&p_max| options.p_max_millionths = p_max).is_some(),
             "mu" => {
@@ -102,6 +108,16 @@ impl Policy for Rem {
             }
             _ => false,
         }
+    }
+
+    fn check(options: &RemOptions, capacity_bytes: Option<u64>) -> Result<(), OutOfOrder> {
+        let is_known = options.q_min_bytes.is_some() && options.q_max_bytes.is_some();
+        if capacity_bytes.is_none() && !is_known {
+            return Ok(());
+        }
+        let (q_min_bytes, q_max_bytes) = options.thresholds_bytes(capacity_bytes.unwrap_or(0));
+        let size = |bytes| Size { bytes: bytes as u64 };
+        OutOfOrder::unless_below(("q_min", size(q_min_bytes)), ("q_max", size(q_max_bytes)))
     }
 
     fn marks(&mut self, joining: &Joining) -> bool {

@@ -563,7 +563,14 @@ fn the_text_form() {
         assert_eq!(refused(&format!("fisp {option}")), ShapingError::Option(option.into()));
     }
     assert_eq!(refused("none gamma=1"), ShapingError::Option("gamma=1".into()));
-    assert_eq!(refused("fisp min=0.9"), ShapingError::Thresholds);
+    for (options, problem) in [
+        ("min=0.9", "min=0.9 and max=0.9: `min` must be below `max`"),
+        ("min=0.95", "min=0.95 and max=0.9"),
+        ("release=0.7", "release=0.7 and min=0.6"),
+    ] {
+        let error = refused(&format!("fisp {options}")).to_string();
+        assert!(error.contains(problem), "{error}");
+    }
 }
 
 proptest! {

@@ -1,0 +1,37 @@
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+
+/// Two options that contradict each other: their names and values, and what would do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct OutOfOrder(String);
+
+impl OutOfOrder {
+    /// Whether the value of the first option is below that of the second.
+    pub(crate) fn unless_below<T: PartialOrd + fmt::Display>(
+        low: (&str, T),
+        high: (&str, T),
+    ) -> Result<(), Self> {
+        if low.1 < high.1 { Ok(()) } else { Err(Self::new(low, high, "be below")) }
+    }
+
+    /// Whether the value of the first option is not above that of the second.
+    pub(crate) fn if_above<T: PartialOrd + fmt::Display>(
+        low: (&str, T),
+        high: (&str, T),
+    ) -> Result<(), Self> {
+        if low.1 <= high.1 { Ok(()) } else { Err(Self::new(low, high, "not be above")) }
+    }
+
+    fn new<T: fmt::Display>(
+        (low, low_value): (&str, T),
+        (high, high_value): (&str, T),
+        must: &str,
+    ) -> Self {
+        Self(format!(
+            "it has {low}={low_value} and {high}={high_value}: `{low}` must {must} `{high}`; lower \
+             it, or raise the other"
+        ))
+    }
+}
