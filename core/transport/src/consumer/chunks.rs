@@ -18,6 +18,8 @@ pub(crate) struct Chunks {
     slots: VecDeque<Slot>,
     /// Which units of each slot are wanted and have not come, in as many words for each.
     open: VecDeque<u64>,
+    /// Which of these were refused since the chunk was sent last, likewise.
+    refused: VecDeque<u64>,
     words: usize,
     /// The first unit that is in no chunk yet.
     next_index: u64,
@@ -30,6 +32,7 @@ impl Chunks {
             units_max: u64::from(units_max),
             slots: VecDeque::new(),
             open: VecDeque::new(),
+            refused: VecDeque::new(),
             words: units_max.div_ceil(u64::BITS) as usize,
             next_index: 0,
         }
@@ -109,6 +112,7 @@ impl Chunks {
             }
             slot.open += bits.count_ones();
             self.open.push_back(bits);
+            self.refused.push_back(0);
         }
         self.slots.push_back(slot);
         self.next_index = end;
@@ -134,7 +138,29 @@ impl Chunks {
         let was_open = self.open[word] & bit != 0;
         self.open[word] &= !bit;
         self.slots[at].open -= u32::from(was_open);
+        let was_refused = self.refused[word] & bit != 0;
+        self.refused[word] &= !bit;
+        self.slots[at].nacked -= u32::from(was_refused);
         was_open
+    }
+
+    /// A unit that is open was refused. Whether it was not before: a Nack may come twice.
+    pub(crate) fn refuse(&mut self, at: usize, index: u64) -> bool {
+        let (word, bit) = self.bit(at, index);
+        let is_new = self.refused[word] & bit == 0;
+        self.refused[word] |= bit;
+        self.slots[at].nacked += u32::from(is_new);
+        is_new
+    }
+
+    /// A chunk is sent again: nothing of it is refused.
+    pub(crate) fn forget_refused(&mut self, at: usize) {
+        if self.slots[at].nacked > 0 {
+            self.slots[at].nacked = 0;
+            self.refused
+                .range_mut(at * self.words..(at + 1) * self.words)
+                .for_each(|bits| *bits = 0);
+        }
     }
 
     /// The units of a chunk that are wanted and have not come.
@@ -158,6 +184,7 @@ impl Chunks {
         if slot.len == 0 {
             self.slots.pop_back();
             self.open.truncate(self.slots.len() * self.words);
+            self.refused.truncate(self.slots.len() * self.words);
         }
     }
 
@@ -166,6 +193,7 @@ impl Chunks {
         while self.slots.front().is_some_and(|slot| slot.state == State::Done) {
             self.slots.pop_front();
             self.open.drain(..self.words);
+            self.refused.drain(..self.words);
         }
     }
 }

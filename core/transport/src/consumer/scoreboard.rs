@@ -342,8 +342,8 @@ impl Scoreboard {
         slot.order = order;
         slot.nonce = nonce;
         slot.sends += 1;
-        slot.nacked = 0;
         let is_resend = slot.sends > 1;
+        self.chunks.forget_refused(at);
         self.counters.resent += if is_resend { u64::from(units) } else { 0 };
         self.counters.sent += u64::from(units);
         self.in_flight += units;
@@ -431,6 +431,9 @@ impl Scoreboard {
             return Ok(false);
         }
         let (path, order) = (slot.path, slot.order);
+        if !self.chunks.refuse(at, index) {
+            return Ok(false);
+        }
         self.counters.nacks += 1;
         self.note(index, path, TraceKind::Nacked { reason });
         let Self { paths, counters, .. } = self;
@@ -447,7 +450,6 @@ impl Scoreboard {
             return Err(Failed { index, reason: give_up_of(reason) });
         }
         let slot = self.chunks.slot_mut(at);
-        slot.nacked += 1;
         slot.nack_reason = reason;
         self.check_refused(at, now);
         self.failed.pop_front().map_or(Ok(true), Err)

@@ -65,8 +65,8 @@ pub(crate) struct Slot {
     /// The nonce of each of its Interests, less the number of its segment.
     pub(super) nonce: u32,
     pub(crate) sends: u32,
-    /// Units refused since it was sent last, why the last of them, and how often all that was open
-    /// was refused for want of a route.
+    /// Open units refused since it was sent last, why the last of them, and how often all that was
+    /// open was refused for want of a route.
     pub(super) nacked: u32,
     pub(super) nack_reason: NackReason,
     pub(super) no_routes: u32,

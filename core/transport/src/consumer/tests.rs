@@ -409,6 +409,31 @@ fn scoreboard(chunk_units: u32) -> Scoreboard {
     board
 }
 
+/// A Nack that comes several times is one refusal, and what is refused and comes all the same is
+/// none: the rest of the chunk goes on.
+#[test]
+fn a_nack_that_is_repeated_refuses_one_unit() {
+    let mut board = scoreboard(4);
+    board.set_limit(Some(4));
+    let (now, later) = (Instant::ZERO, Instant::from_ns(NS_PER_S));
+    let answer = Answer { now, path: PATH, mark: CongestionMark::NONE, packet_bytes: 1 };
+    let next = |board: &mut Scoreboard, now| board.next_to_send(now, 100, |_| true);
+    let (first, path) = next(&mut board, now).unwrap();
+    board.sent(first, path, 7, now);
+    let nack = |board: &mut Scoreboard, unit: u64| {
+        board.nacked(unit, None, NackReason::NoRoute, now).is_ok_and(|counts| counts)
+    };
+    assert!(nack(&mut board, 0));
+    assert!(!(0..10).any(|_| nack(&mut board, 0)));
+    assert_eq!(next(&mut board, later), None, "three are on their way");
+    assert!(board.answered(0, &answer));
+    assert!(nack(&mut board, 1) && nack(&mut board, 2));
+    assert_eq!(next(&mut board, later), None, "one is on its way");
+    assert!(nack(&mut board, 3));
+    assert!(next(&mut board, later).is_some(), "all that is open is refused");
+    assert_eq!(board.counters().nacks, 4);
+}
+
 /// Every Data is marked: the window is halved once a round trip, which grows with the queue that
 /// the marks are about, or once in the interval that is given (paper nb-cache, V-C.4: 50 ms).
 #[test]
