@@ -3,7 +3,7 @@ use weir_base::{Instant, NS_PER_MS};
 use weir_wire::CongestionMark;
 
 use super::policy::{Joining, Policy, interval_by_root};
-use super::lately::Lately;
+use super::sojourn::Sojourn;
 use crate::order::OutOfOrder;
 
 /// A new spell of marks goes on where the last one ended if that was at most so many intervals ago.
@@ -32,7 +32,7 @@ impl Default for CoDelOptions {
 #[derive(Debug)]
 pub(crate) struct CoDel {
     options: CoDelOptions,
-    lately: Lately,
+    sojourn: Sojourn,
     /// When packets will have waited for too long throughout an interval.
     first_above: Option<Instant>,
     /// Since when on Data are marked, at ever shorter intervals.
@@ -88,7 +88,7 @@ impl Policy for CoDel {
     fn new(options: &CoDelOptions, _capacity_bytes: u64, _seed: u64) -> Self {
         Self {
             options: *options,
-            lately: Lately::new(options.target_ns),
+            sojourn: Sojourn::new(options.target_ns),
             first_above: None,
             is_marking: false,
             next_mark: Instant::ZERO,
@@ -117,7 +117,7 @@ impl Policy for CoDel {
 
     fn marks(&mut self, joining: &Joining) -> bool {
         let &Joining { now, is_data, queue_bytes, .. } = joining;
-        let is_late = self.lately.is_late(now, queue_bytes);
+        let is_late = self.sojourn.is_late(now, queue_bytes);
         if !self.is_congested(now, is_late) {
             self.is_marking = false;
             return false;
@@ -126,7 +126,7 @@ impl Policy for CoDel {
     }
 
     fn joined(&mut self, now: Instant, wire_bytes: u64) {
-        self.lately.add(now, wire_bytes);
+        self.sojourn.add(now, wire_bytes);
     }
 }
 

@@ -1,11 +1,12 @@
 //! Which packets are marked for congestion.
 
 mod codel;
-mod lately;
+
 mod nfd;
 mod policies;
 mod policy;
 mod rem;
+mod sojourn;
 mod step;
 
 pub use codel::CoDelOptions;

@@ -2,8 +2,8 @@ use weir_base::units::Time;
 use weir_base::{Instant, NS_PER_MS};
 use weir_wire::CongestionMark;
 
-use super::lately::Lately;
 use super::policy::{Joining, Policy};
+use super::sojourn::Sojourn;
 
 /// When `step` marks.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl Default for StepOptions {
 /// as the queue of DualPI2 for scalable controllers does (RFC 9332, 2.5.1).
 #[derive(Debug)]
 pub(crate) struct Step {
-    lately: Lately,
+    sojourn: Sojourn,
 }
 
 impl Policy for Step {
@@ -31,7 +31,7 @@ impl Policy for Step {
     const MARK: CongestionMark = CongestionMark::PROPORTIONAL;
 
     fn new(options: &StepOptions, _capacity_bytes: u64, _seed: u64) -> Self {
-        Self { lately: Lately::new(options.target_ns) }
+        Self { sojourn: Sojourn::new(options.target_ns) }
     }
 
     fn set(options: &mut StepOptions, key: &str, value: &str) -> bool {
@@ -40,10 +40,10 @@ impl Policy for Step {
     }
 
     fn marks(&mut self, joining: &Joining) -> bool {
-        joining.is_data && self.lately.is_late(joining.now, joining.queue_bytes)
+        joining.is_data && self.sojourn.is_late(joining.now, joining.queue_bytes)
     }
 
     fn joined(&mut self, now: Instant, wire_bytes: u64) {
-        self.lately.add(now, wire_bytes);
+        self.sojourn.add(now, wire_bytes);
     }
 }

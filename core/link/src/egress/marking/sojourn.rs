@@ -7,7 +7,7 @@ const PARTS: usize = 8;
 /// socket, only how much waits there; but a queue is served in order, so that its oldest octet has
 /// waited for longer than the span just when more octets wait than joined within it.
 #[derive(Debug)]
-pub(crate) struct Lately {
+pub(crate) struct Sojourn {
     part_ns: u64,
     /// Which part of time the newest count is of.
     newest: u64,
@@ -16,7 +16,7 @@ pub(crate) struct Lately {
     packet_bytes_max: u64,
 }
 
-impl Lately {
+impl Sojourn {
     /// For a span of `span_ns`; what joined up to a seventh of it before counts, too.
     pub(crate) fn new(span_ns: u64) -> Self {
         let part_ns = span_ns.div_ceil(PARTS as u64 - 1).max(1);
@@ -62,7 +62,7 @@ mod tests {
             packets in prop::collection::vec((0u64..3_000, 1u64..2_000, 0u64..6_000), 1..300),
             span_us in 1u64..20_000,
         ) {
-            let mut lately = Lately::new(span_us * 1000);
+            let mut sojourn = Sojourn::new(span_us * 1000);
             let mut queue: VecDeque<(u64, u64)> = VecDeque::new();
             let (mut now_ns, mut packet_bytes_max) = (0, 0);
             for (gap_us, joining_bytes, mut served_bytes) in packets {
@@ -76,8 +76,8 @@ mod tests {
                 }
                 let waiting = queue.iter().map(|(_, bytes)| bytes).sum();
                 let waited_ns = queue.front().map_or(0, |(since, _)| now_ns - since);
-                let is_late = lately.is_late(Instant::from_ns(now_ns), waiting);
-                lately.add(Instant::from_ns(now_ns), joining_bytes);
+                let is_late = sojourn.is_late(Instant::from_ns(now_ns), waiting);
+                sojourn.add(Instant::from_ns(now_ns), joining_bytes);
                 // Between the span and a part more it may say either.
                 let span_ns = span_us * 1000;
                 if waited_ns <= span_ns {
