@@ -10,12 +10,18 @@ const SLOTS_MIN: usize = 64;
 /// second. A duplicate of an older one passes, as it would without reliability.
 const SLOTS_MAX: usize = 1 << 14;
 
+/// Where fewer than one in so many of the Sequences that are told apart have come, they are too far
+/// apart to be those of one sender one after another, losses included.
+const SPARSE: usize = 8;
+
 /// The Sequences that came lately. They count up, so that one of which the low bits are the same is
 /// the oldest that there can be: a table indexed by these bits forgets in the right order, whatever
 /// number a sender begins with, or begins anew with.
 #[derive(Debug, Default)]
 pub(super) struct Duplicates {
     slots: Vec<Slot>,
+    /// About how many of them are known: Sequences that came where none was.
+    known: usize,
 }
 
 #[derive(Copy, Clone, Debug, Default)]
@@ -27,19 +33,27 @@ struct Slot {
 impl Duplicates {
     /// Whether `sequence` came before; it has from now on.
     pub(super) fn is_duplicate(&mut self, now: Instant, sequence: u64) -> bool {
-        loop {
-            let at = self.place_of(sequence);
-            if let Some(slot) = self.slots.get_mut(at) {
-                let is_known = now < slot.forgotten_at;
-                let is_same = slot.sequence == sequence;
-                if !is_known || is_same || self.slots.len() == SLOTS_MAX {
-                    let forgotten_at = now.plus_ns(LOST_FOR_GOOD_NS);
-                    self.slots[at] = Slot { sequence, forgotten_at };
-                    return is_known && is_same;
-                }
-            }
+        if self.slots.is_empty() {
             self.grow(now);
         }
+        let mut at = self.place_of(sequence);
+        let is_known = |slot: &Slot| now < slot.forgotten_at;
+        // A table that is nearly empty is not too short, whatever two Sequences have in common:
+        // whoever sent both may choose.
+        while is_known(&self.slots[at])
+            && self.slots[at].sequence != sequence
+            && SPARSE * self.known >= self.slots.len()
+            && self.slots.len() < SLOTS_MAX
+        {
+            self.grow(now);
+            at = self.place_of(sequence);
+        }
+        let slot = &mut self.slots[at];
+        let was_known = is_known(slot);
+        self.known = (self.known + usize::from(!was_known)).min(SLOTS_MAX);
+        let is_duplicate = was_known && slot.sequence == sequence;
+        *slot = Slot { sequence, forgotten_at: now.plus_ns(LOST_FOR_GOOD_NS) };
+        is_duplicate
     }
 
     /// Octets of memory.
@@ -49,7 +63,7 @@ impl Duplicates {
 
     /// Forgets all.
     pub(super) fn clear(&mut self) {
-        self.slots = Vec::new();
+        *self = Self::default();
     }
 
     fn place_of(&self, sequence: u64) -> usize {
@@ -60,9 +74,11 @@ impl Duplicates {
     fn grow(&mut self, now: Instant) {
         let slots = vec![Slot::default(); (2 * self.slots.len()).max(SLOTS_MIN)];
         let before = core::mem::replace(&mut self.slots, slots);
+        self.known = 0;
         for slot in before.into_iter().filter(|slot| now < slot.forgotten_at) {
             let at = self.place_of(slot.sequence);
             self.slots[at] = slot;
+            self.known += 1;
         }
     }
 }
@@ -85,6 +101,22 @@ mod tests {
             assert!(seen.is_duplicate(now, first.wrapping_add(place)));
         }
         assert!(!seen.is_duplicate(now, first), "older than the table is long");
+    }
+
+    /// Two frames of a stranger, and few frames of a peer that has begun anew elsewhere.
+    #[test]
+    fn grows_by_what_came_and_not_by_what_the_numbers_are() {
+        let mut seen = Duplicates::default();
+        let now = Instant::from_ns(1);
+        for round in 0..10_000 {
+            seen.is_duplicate(now, (round % 2) * SLOTS_MAX as u64);
+        }
+        assert_eq!(seen.bytes(), SLOTS_MIN * size_of::<Slot>());
+        let mut seen = Duplicates::default();
+        for life in 0..20 {
+            (0..5).for_each(|number| _ = seen.is_duplicate(now, life * 1_000_003 + number));
+        }
+        assert!(seen.bytes() <= 4 * SLOTS_MIN * size_of::<Slot>(), "{} octets", seen.bytes());
     }
 
     #[test]
