@@ -72,6 +72,11 @@ impl TimerWheel {
         self.len == 0
     }
 
+    /// Octets of memory.
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.heads) + self.links.capacity() * size_of::<Link>()
+    }
+
     /// Starts the timer of `key`, or moves it. A time that is past expires with the next
     /// [`TimerWheel::advance`].
     ///

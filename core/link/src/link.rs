@@ -208,7 +208,7 @@ impl Link {
 
     /// Whether an Interest waits.
     pub fn holds_interests(&self) -> bool {
-        self.ingress.memory_bytes() > 0
+        self.ingress.holds_interests()
     }
 
     /// The next of the held Interests that may go on by `now`, if there is one. To be asked until
@@ -393,6 +393,9 @@ impl Link {
         while self.egress_memory_bytes() > bytes_max && self.ingress.drop_newest().is_some() {
             self.counters.drops.count(LinkDrop::EgressMemory);
         }
+        if self.egress_memory_bytes() > bytes_max && self.ingress.is_on() {
+            self.ingress.forget();
+        }
         let kept_frames = usize::from(is_stream);
         while self.egress.memory_bytes() > bytes_max && self.egress.drop_newest(kept_frames) {
             self.counters.drops.count(LinkDrop::EgressMemory);
@@ -421,6 +424,7 @@ impl Link {
     /// Gives back the memory of what is empty now. Cheap, but not to be called for every packet.
     pub fn shrink(&mut self) {
         self.egress.shrink();
+        self.ingress.shrink();
         self.decoder.shrink();
     }
 

@@ -57,7 +57,14 @@ impl DelayQueue {
 
     /// Octets of memory, about.
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.bytes
+        self.bytes + (self.queues.capacity() * size_of::<FlowQueue>()) as u64
+    }
+
+    /// Gives back the memory of no flows.
+    pub(super) fn shrink(&mut self) {
+        if self.is_empty() {
+            self.queues = Vec::new();
+        }
     }
 
     fn len_of(&self, flow: u32) -> usize {
@@ -95,20 +102,23 @@ impl DelayQueue {
     }
 
     /// The next Interest by deficit round robin, if one may go by `now`; `asks_bytes` says what an
-    /// Interest of a flow asks for.
-    pub(super) fn pop(&mut self, now: Instant, asks_bytes: impl Fn(u32) -> u64) -> Option<Delayed> {
+    /// Interest of a flow asks for, `None` if none of it may go.
+    pub(super) fn pop(
+        &mut self,
+        now: Instant,
+        asks_bytes: impl Fn(u32) -> Option<u64>,
+    ) -> Option<Delayed> {
         // Each flow gets at most one quantum here before it can ask, or has nothing that may go.
         for _ in 0..2 * self.round.len() {
             let &flow = self.round.front()?;
             let queue = &mut self.queues[flow as usize];
             let is_ready = queue.waiting.front().is_some_and(|first| first.ready_at <= now);
-            let asks_bytes = asks_bytes(flow);
-            if is_ready && queue.deficit_bytes >= asks_bytes {
-                queue.deficit_bytes -= asks_bytes;
-                let oldest = queue.waiting.pop_front();
-                return self.after_removal(flow, oldest);
-            }
-            if is_ready {
+            if let Some(asks_bytes) = asks_bytes(flow).filter(|_| is_ready) {
+                if queue.deficit_bytes >= asks_bytes {
+                    queue.deficit_bytes -= asks_bytes;
+                    let oldest = queue.waiting.pop_front();
+                    return self.after_removal(flow, oldest);
+                }
                 queue.deficit_bytes += QUANTUM_BYTES;
             }
             self.round.rotate_left(1);

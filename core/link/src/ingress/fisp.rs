@@ -35,6 +35,8 @@ pub(crate) enum Shaped {
 ///   deficit round robin. The probability is not drawn again: in the paper Q hovers at the maximum,
 ///   whatever the probability (Tables 6 to 8).
 /// - Interests of one flow keep their order: while some wait, the next one does.
+/// - An Interest that is not answered counts in full, also for its flow, but for the face no longer
+///   once it is late; such a flow is held to its share for a while ([`Flows::has_its_share`]).
 /// - In the fourth phase all leave at once, but no more than fill the queue up to the maximum.
 #[derive(Debug)]
 pub(super) struct Fisp {
@@ -83,7 +85,7 @@ impl Fisp {
         let Some(asked) = self.flows.asked(&packet) else {
             return Shaped::Passes(header, packet);
         };
-        if self.flows.is_pending(&asked) || !self.must_wait(asked.flow) {
+        if self.flows.is_pending(&asked) || !self.must_wait(now, asked.flow) {
             self.flows.add(now, asked);
             return Shaped::Passes(header, packet);
         }
@@ -93,7 +95,7 @@ impl Fisp {
                 self.flows.settle(asked.flow);
                 return Shaped::Refused { header, packet, has_replaced: false };
             }
-            displaced.inspect(|displaced| self.forget(displaced.asked.flow))
+            displaced.inspect(|displaced| self.end_delayed(displaced.asked.flow))
         } else {
             None
         };
@@ -117,12 +119,13 @@ impl Fisp {
     }
 
     /// Phases 1 to 3, for an Interest that comes.
-    fn must_wait(&mut self, flow: u32) -> bool {
+    fn must_wait(&mut self, now: Instant, flow: u32) -> bool {
         let smoothed_bytes = self.smoothed_bytes as u64;
         let required_bytes = self.flows.required_bytes(self.config.gamma);
         if *self.flows.delayed(flow) > 0
             || required_bytes.max(smoothed_bytes) > self.max_bytes
             || self.flows.is_full()
+            || self.flows.has_its_share(now, flow, self.config.gamma, self.max_bytes)
         {
             return true;
         }
@@ -176,11 +179,15 @@ impl Fisp {
             self.is_releasing |=
                 required_bytes.max(self.smoothed_bytes as u64) < self.release_bytes;
             let by = if self.is_releasing { Instant::FAR_FUTURE } else { now };
-            let flows = &self.flows;
+            let (flows, max_bytes, gamma) = (&self.flows, self.max_bytes, self.config.gamma);
+            let cost_bytes = |flow| {
+                let may_go = !flows.has_its_share(now, flow, gamma, max_bytes);
+                may_go.then(|| flows.cost_bytes(flow))
+            };
             let Delayed { asked, header, packet, expires_at, .. } =
-                self.delayed.pop(by, |flow| flows.cost_bytes(flow))?;
+                self.delayed.pop(by, cost_bytes)?;
             if expires_at <= now {
-                self.forget(asked.flow);
+                self.end_delayed(asked.flow);
                 counters.drops.count(LinkDrop::ShapingExpired);
                 continue;
             }
@@ -191,7 +198,7 @@ impl Fisp {
     }
 
     /// An Interest of `flow` waits no longer, and does not go on.
-    fn forget(&mut self, flow: u32) {
+    fn end_delayed(&mut self, flow: u32) {
         *self.flows.delayed(flow) -= 1;
         self.flows.settle(flow);
     }
@@ -199,13 +206,30 @@ impl Fisp {
     /// Gives up the Interest that the flow which has most can spare best.
     pub(super) fn drop_newest(&mut self) -> Option<(LpHeader, Packet)> {
         let Delayed { asked, header, packet, .. } = self.delayed.pop_newest()?;
-        self.forget(asked.flow);
+        self.end_delayed(asked.flow);
         Some((header, packet))
     }
 
-    /// Octets of memory of what waits, about.
+    /// Whether an Interest waits.
+    pub(super) fn holds_interests(&self) -> bool {
+        !self.delayed.is_empty()
+    }
+
+    /// Octets of memory of what waits and of what is known of flows, about.
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.delayed.memory_bytes()
+        self.delayed.memory_bytes() + self.flows.memory_bytes()
+    }
+
+    /// Gives back the memory that only a busier time needed.
+    pub(super) fn shrink(&mut self) {
+        self.flows.shrink();
+        self.delayed.shrink();
+    }
+
+    /// Forgets what was asked for and is under way: memory is short, and nothing waits.
+    pub(super) fn forget(&mut self) {
+        debug_assert!(self.delayed.is_empty());
+        self.flows.clear();
     }
 
     pub(super) fn next_wakeup(&self) -> Option<Instant> {

@@ -19,6 +19,12 @@ const PENDING_MAX: usize = 1 << 16;
 /// An Interest counts for this long at most, NDN's default lifetime. What has not been answered by
 /// then waits elsewhere, or will never be.
 const PENDING_NS_MAX: u64 = 4 * NS_PER_S;
+/// An Interest that was not answered for this long is late: longer than a round trip takes, also on
+/// long paths.
+const LATE_NS: u64 = 500 * NS_PER_MS;
+/// For how long a flow is held to its share after an Interest of it was late. As long as its
+/// pending Interests count, so that those of before are gone then.
+const HELD_TO_SHARE_NS: u64 = PENDING_NS_MAX;
 /// What an Interest is expected to bring before any Data was seen: a common segment.
 const DATA_BYTES_FIRST: u64 = 8192;
 /// What an Interest costs its flow at least when its turn comes: a Nack.
@@ -50,8 +56,11 @@ pub(super) struct Flows {
 #[derive(Debug)]
 struct Flow {
     hash: u64,
-    /// Interests that went on and were not answered.
+    /// Interests that went on and were not answered, and how many of them are late.
     pending: u64,
+    late: u64,
+    /// Until then it may have no more than its share.
+    held_to_share_until: Instant,
     /// Its part of the queue.
     queued_bytes: u64,
     /// What one of its Interests brings: a moving average.
@@ -62,15 +71,24 @@ struct Flow {
 
 impl Flow {
     fn new(hash: u64, data_bytes: u64) -> Self {
-        Self { hash, pending: 0, queued_bytes: 0, data_bytes, delayed: 0 }
+        Self {
+            hash,
+            pending: 0,
+            late: 0,
+            held_to_share_until: Instant::ZERO,
+            queued_bytes: 0,
+            data_bytes,
+            delayed: 0,
+        }
     }
 
     fn is_idle(&self) -> bool {
         self.pending == 0 && self.queued_bytes == 0 && self.delayed == 0
     }
 
+    /// What the face is to expect for its Interests: late ones may never be answered.
     fn asked_bytes(&self) -> u64 {
-        self.pending * self.data_bytes
+        (self.pending - self.late) * self.data_bytes
     }
 }
 
@@ -80,7 +98,7 @@ impl Flow {
 struct Pending {
     by_hash: Table,
     entries: Slab<Entry>,
-    /// Until when each of them counts.
+    /// When each of them is late, and then until when it counts.
     timers: TimerWheel,
     expired: Vec<u32>,
     /// How many of them Data with a longer name may answer.
@@ -92,6 +110,9 @@ struct Entry {
     hash: u64,
     flow: u32,
     is_prefix: bool,
+    is_late: bool,
+    /// Until when it counts.
+    until: Instant,
 }
 
 /// An Interest that may have to wait.
@@ -202,6 +223,29 @@ impl Flows {
         flow.queued_bytes.saturating_add(scaled(flow.asked_bytes(), gamma))
     }
 
+    /// Whether a flow has to wait although the face has room: not all of its Interests are
+    /// answered in time, and those that are not yet, the late ones included, may bring as much as
+    /// its share of `max_bytes` already. One at a time goes all the same.
+    ///
+    /// Late ones do not count for the face; else names that nothing answers would take all the
+    /// room, and no Data would ever set it free. But whoever has them answered late on purpose, all
+    /// at once, must not get more by it than others have.
+    pub(super) fn has_its_share(
+        &self,
+        now: Instant,
+        flow: u32,
+        gamma: u32,
+        max_bytes: u64,
+    ) -> bool {
+        let Some(flow) = self.flows.get(flow) else { return false };
+        if now >= flow.held_to_share_until || flow.pending == flow.late {
+            return false;
+        }
+        let open_bytes = scaled(flow.pending * flow.data_bytes, gamma);
+        // One flow more may come at any time.
+        flow.queued_bytes.saturating_add(open_bytes) >= max_bytes / (self.count() + 1)
+    }
+
     /// Whether an Interest of the same name has gone on and was not answered: what comes will
     /// answer both.
     pub(super) fn is_pending(&self, asked: &Asked) -> bool {
@@ -217,12 +261,12 @@ impl Flows {
     pub(super) fn add(&mut self, now: Instant, asked: Asked) {
         let Asked { hash, is_prefix, flow, lifetime_ns } = asked;
         let until = now.plus_ns(lifetime_ns.min(PENDING_NS_MAX));
-        if let Some(entry) = self.pending.find(hash) {
-            let counted = self.pending.timers.deadline(entry);
-            self.pending.timers.schedule(entry, counted.map_or(until, |at| at.max(until)));
+        if let Some(index) = self.pending.find(hash) {
+            self.pending.extend(index, until);
             return self.settle(flow);
         }
-        self.pending.insert(Entry { hash, flow, is_prefix }, until);
+        let late_at = now.plus_ns(LATE_NS).min(until);
+        self.pending.insert(Entry { hash, flow, is_prefix, is_late: false, until }, late_at);
         let data_bytes = {
             let flow = self.flow(flow);
             flow.pending += 1;
@@ -241,7 +285,7 @@ impl Flows {
             Some(entry) => {
                 // A Nack tells nothing of what others bring: who gets some at will would be let in.
                 let brought = (data_bytes > 0).then_some(data_bytes);
-                self.end_pending(entry.flow, brought);
+                self.end_pending(&entry, brought);
                 Some(entry.flow)
             }
             None => self.find(self.key.hash(name.prefix(self.components).value())),
@@ -260,12 +304,13 @@ impl Flows {
         }
     }
 
-    /// An Interest of a flow counts no longer. It brought `data_bytes`, which tells what others
+    /// An Interest counts no longer. It brought `data_bytes`, which tells what others of its flow
     /// will, where anything does.
-    fn end_pending(&mut self, flow: u32, data_bytes: Option<u64>) {
-        let flow = self.flow(flow);
+    fn end_pending(&mut self, entry: &Entry, data_bytes: Option<u64>) {
+        let flow = self.flow(entry.flow);
         let before = flow.asked_bytes();
         flow.pending -= 1;
+        flow.late -= u64::from(entry.is_late);
         if let Some(data_bytes) = data_bytes {
             flow.data_bytes = averaged(flow.data_bytes, data_bytes);
         }
@@ -297,13 +342,52 @@ impl Flows {
         let mut expired = mem::take(&mut self.pending.expired);
         self.pending.timers.advance(now, &mut expired);
         for index in expired.drain(..) {
-            let entry = self.pending.remove(index);
-            // What brings nothing is expected to bring less. Else names that nothing answers would
-            // take all the room, and no Data would ever set it free.
-            self.end_pending(entry.flow, Some(0));
-            self.settle(entry.flow);
+            self.on_late(now, index);
         }
         self.pending.expired = expired;
+    }
+
+    /// An Interest was not answered in time, or will be no more.
+    fn on_late(&mut self, now: Instant, index: u32) {
+        let Some(entry) = self.pending.entries.get_mut(index) else { return };
+        let (flow, until) = (entry.flow, entry.until);
+        let was_late = mem::replace(&mut entry.is_late, true);
+        if !was_late {
+            let flow = self.flow(flow);
+            flow.late += 1;
+            let data_bytes = flow.data_bytes;
+            self.asked_bytes -= data_bytes;
+        }
+        self.flow(flow).held_to_share_until = now.min(until).plus_ns(HELD_TO_SHARE_NS);
+        if now < until {
+            return self.pending.timers.schedule(index, until);
+        }
+        let entry = self.pending.remove(index);
+        self.end_pending(&entry, None);
+        self.settle(flow);
+    }
+
+    /// Octets of memory.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let queued = self.queued.capacity() * size_of::<(u32, u64)>();
+        let flows = self.by_hash.memory_bytes() + self.flows.memory_bytes();
+        (queued + flows + self.pending.memory_bytes()) as u64
+    }
+
+    /// Forgets what is under way. Nothing waits.
+    pub(super) fn clear(&mut self) {
+        let data_bytes = self.data_bytes;
+        *self = Self { data_bytes, ..Self::new(self.key, self.components as u32) };
+    }
+
+    /// Gives back the memory that only a busier time needed.
+    pub(super) fn shrink(&mut self) {
+        if self.pending.entries.is_empty() {
+            self.pending = Pending::default();
+        }
+        if self.queued.is_empty() {
+            self.queued = VecDeque::new();
+        }
     }
 }
 
@@ -324,12 +408,29 @@ impl Pending {
         self.by_hash.find(hash, |index| self.entries.get(index).is_some_and(|it| it.hash == hash))
     }
 
-    fn insert(&mut self, entry: Entry, until: Instant) {
+    fn insert(&mut self, entry: Entry, late_at: Instant) {
         self.prefixes += usize::from(entry.is_prefix);
         let hash = entry.hash;
         let index = self.entries.insert(entry);
         self.by_hash.insert(hash, index);
-        self.timers.schedule(index, until);
+        self.timers.schedule(index, late_at);
+    }
+
+    /// Another Interest of the same name goes on.
+    fn extend(&mut self, index: u32, until: Instant) {
+        let Some(entry) = self.entries.get_mut(index) else { return };
+        entry.until = entry.until.max(until);
+        if entry.is_late {
+            self.timers.schedule(index, entry.until);
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let expired = self.expired.capacity() * size_of::<u32>();
+        self.by_hash.memory_bytes()
+            + self.entries.memory_bytes()
+            + expired
+            + self.timers.memory_bytes()
     }
 
     fn remove(&mut self, index: u32) -> Entry {

@@ -95,7 +95,27 @@ impl Ingress {
         }
     }
 
-    /// Octets of memory of what waits, about.
+    /// Whether an Interest waits.
+    pub(crate) fn holds_interests(&self) -> bool {
+        let is_held = matches!(&self.shaper, Shaper::Fisp(fisp) if fisp.holds_interests());
+        is_held || !self.ended.is_empty()
+    }
+
+    /// Forgets what else is known of Interests when none waits: memory is short.
+    pub(crate) fn forget(&mut self) {
+        if let Shaper::Fisp(fisp) = &mut self.shaper {
+            fisp.forget();
+        }
+    }
+
+    /// Gives back the memory that only a busier time needed.
+    pub(crate) fn shrink(&mut self) {
+        if let Shaper::Fisp(fisp) = &mut self.shaper {
+            fisp.shrink();
+        }
+    }
+
+    /// Octets of memory, about.
     #[inline]
     pub(crate) fn memory_bytes(&self) -> u64 {
         match &self.shaper {

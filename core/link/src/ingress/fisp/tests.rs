@@ -224,13 +224,20 @@ fn answers_and_time_make_room() {
     drain(&mut link);
     let more = fill(&mut link, at_ms(20), 100);
     assert!(more > 25, "Data is smaller than it was thought to be, but only {more} pass");
-    // After 4 s nothing is waited for.
+    // After half a second others have the room; the flow itself has its share open, and gets one
+    // Interest at a time through. After 4 s nothing is waited for.
     let mut link = shaping("gamma=1");
     assert_eq!(fill(&mut link, START, 0), 11);
-    assert!(!passes(&mut link, at_ms(100), "/a/a/12"));
-    assert_eq!(released(&mut link, at_ms(3990)), [""; 0]);
-    assert_eq!(released(&mut link, at_ms(4005)), ["/a/a/12"]);
-    assert!(fill(&mut link, at_ms(4005), 100) > 11);
+    assert!(!passes(&mut link, at_ms(100), "/b/b/1") && !passes(&mut link, at_ms(100), "/a/a/12"));
+    assert_eq!(released(&mut link, at_ms(499)), [""; 0]);
+    assert_eq!(released(&mut link, at_ms(501)), ["/a/a/11", "/b/b/1"]);
+    assert_eq!(released(&mut link, at_ms(999)), [""; 0]);
+    assert_eq!(released(&mut link, at_ms(1002)), ["/a/a/12"]);
+    // A third of 90,000 octets: the other flow, and one that may come, have as much.
+    assert_eq!(fill(&mut link, at_ms(4005), 100), 2, "beside the two that are open still");
+    // For another 4 s; then it is as if nothing had been.
+    assert_eq!(released(&mut link, at_ms(20_000)), [""; 0], "its own time is over");
+    assert_eq!(fill(&mut link, at_ms(20_000), 1000), 11);
 }
 
 #[test]
@@ -366,13 +373,29 @@ impl Crowd {
         Self { link, now: START, coming: VecDeque::new(), got_bytes: vec![0; 10], lost: 0 }
     }
 
+    /// Nothing answers the names that say so.
     fn on_interest(&mut self, packet: &[u8]) {
         let uri = weir_wire::InterestView::decode(packet).unwrap().name.to_string();
+        if uri.ends_with("dead") {
+            return;
+        }
         self.coming.push_back((self.now.plus_ns(20 * NS_PER_MS), data(&uri, 992)));
     }
 
     /// A millisecond in which receiver `i` sends `asks[i]` Interests.
     fn step(&mut self, number: u64, asks: &[u64]) {
+        self.step_with(number, asks, 0);
+    }
+
+    /// The same with `dead` Interests of the first one for what nothing answers before.
+    fn step_with(&mut self, number: u64, asks: &[u64], dead: u64) {
+        for nth in 0..dead {
+            let received =
+                receive(&mut self.link, self.now, asking(&format!("/f0/x/{number}.{nth}.dead")));
+            if let Received::Packet { packet, .. } = received {
+                self.on_interest(&packet);
+            }
+        }
         for (flow, &count) in asks.iter().enumerate() {
             for nth in 0..count {
                 let uri = format!("/f{flow}/x/{number}.{nth}");
@@ -439,6 +462,37 @@ fn one_abuser_among_ten_takes_no_more_than_its_share() {
     }
 }
 
+/// One asks for names that nothing answers until those expire, and then for more Data than there is
+/// room for, again and again; or for both at once. It must not get more by it than its share, nor
+/// keep the line from the others.
+#[test]
+fn expiry_buys_no_burst() {
+    for (period_ms, dead_ms, dead, live) in
+        [(4500, 4100, 1, 5), (4500, 4100, 5, 5), (4000, 1, 100, 2), (4000, 4000, 2, 3)]
+    {
+        for others_every_ms in [10, 4] {
+            let mut crowd = Crowd::new("held_max=500");
+            for number in 0..20_000 {
+                let mut asks = [0; 10];
+                for (flow, count) in asks.iter_mut().enumerate() {
+                    *count = u64::from((number + flow as u64).is_multiple_of(others_every_ms));
+                }
+                let is_dead = number % period_ms < dead_ms;
+                asks[0] = if is_dead && dead_ms < period_ms { 0 } else { live };
+                crowd.step_with(number, &asks, if is_dead { dead } else { 0 });
+            }
+            let sum: u64 = crowd.got_bytes.iter().sum();
+            assert!(sum > 17_000_000, "the line is used: {sum}, {:?}", crowd.got_bytes);
+            assert_eq!(crowd.lost, 0, "the queue does not overflow");
+            // Who gets less than its share by asking for what is not there harms itself alone.
+            let others = crowd.got_bytes[1..].iter().sum::<u64>() / 9;
+            crowd.got_bytes[0] = crowd.got_bytes[0].max(others);
+            let fairness = crowd.fairness();
+            assert!(fairness >= 0.95, "{fairness}: {:?}", crowd.got_bytes);
+        }
+    }
+}
+
 /// The same without shaping: the measure can fail.
 #[test]
 fn without_shaping_an_abuser_takes_what_it_asks_for() {
@@ -454,7 +508,8 @@ fn without_shaping_an_abuser_takes_what_it_asks_for() {
     assert!(crowd.lost > 1000, "the queue overflows");
 }
 
-/// Interests that nothing answers count no longer than 4 s, and less and less.
+/// Interests that nothing answers count for others no longer than half a second, and after the
+/// first there are never many that do.
 #[test]
 fn names_that_nothing_answers_keep_little_from_others() {
     let mut link = shaping("gamma=1 held_max=100000");
@@ -498,7 +553,7 @@ fn a_flood_of_flows_is_bounded_and_forgotten() {
 
     // More than can be counted wait.
     let held = (0..70_000)
-        .filter(|&number| !matches!(ask(&mut fisp, at_ms(5000), number), Shaped::Passes(..)));
+        .filter(|&number| !matches!(ask(&mut fisp, at_ms(9000), number), Shaped::Passes(..)));
     assert_eq!(held.count(), 70_000 - (1 << 16));
     assert_eq!(fisp.delayed.len(), 100);
 }
@@ -519,6 +574,37 @@ fn what_waits_counts_as_memory_and_goes_first() {
     link.discard_all();
     assert_eq!((link.holds_interests(), link.next_wakeup()), (false, None));
     assert_eq!(link.counters().drops[LinkDrop::SocketRefused], 11 - dropped);
+}
+
+/// What is known of Interests that went on and were not answered is memory, too: it is given back
+/// when it is over, and before packets that wait are dropped.
+#[test]
+fn what_is_pending_counts_as_memory() {
+    let mut link = shaping("capacity=1GB");
+    let idle = link.egress_memory_bytes();
+    let ask = |link: &mut Link, now| {
+        assert!((0..5000).all(|number| passes(link, now, &format!("/a/a/{number}"))));
+    };
+    ask(&mut link, START);
+    let pending = link.egress_memory_bytes();
+    assert!(pending > idle + 5000 * 48, "{pending} octets");
+    assert!(!link.holds_interests());
+    link.shed_egress(pending, false);
+    assert_eq!(link.egress_memory_bytes(), pending);
+    answer(&mut link, START, data("/a/a/x", 500));
+    link.shed_egress(pending / 2, false);
+    assert!(link.egress_memory_bytes() <= idle + 2000 && link.frames().len() == 1);
+    drain(&mut link);
+
+    ask(&mut link, START);
+    assert_eq!(link.egress_memory_bytes(), pending);
+    link.shrink();
+    assert_eq!(link.egress_memory_bytes(), pending, "not over");
+    assert!(passes(&mut link, at_ms(5000), "/a/a/1"));
+    answer(&mut link, at_ms(5000), data("/a/a/1", 500));
+    drain(&mut link);
+    link.shrink();
+    assert!(link.egress_memory_bytes() < idle + 2000, "{} octets", link.egress_memory_bytes());
 }
 
 #[test]
