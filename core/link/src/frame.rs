@@ -14,7 +14,12 @@ pub struct Frame {
     prefix: [u8; FRAME_PREFIX_MAX],
     prefix_len: u8,
     payload: Packet,
+    /// With reliability: the number under which it is acknowledged, else [`UNNUMBERED`].
+    tx_sequence: u64,
 }
+
+/// No frame has this number: so many cannot be sent.
+const UNNUMBERED: u64 = u64::MAX;
 
 impl Frame {
     /// A frame of `prefix` followed by `payload`.
@@ -33,7 +38,17 @@ impl Frame {
 
     /// A frame without LpPacket header.
     pub fn bare(payload: Packet) -> Self {
-        Self { prefix: [0; FRAME_PREFIX_MAX], prefix_len: 0, payload }
+        Self { prefix: [0; FRAME_PREFIX_MAX], prefix_len: 0, payload, tx_sequence: UNNUMBERED }
+    }
+
+    /// The same, which is acknowledged under `tx_sequence`.
+    pub(crate) fn numbered(self, tx_sequence: u64) -> Self {
+        Self { tx_sequence, ..self }
+    }
+
+    /// The number under which it is acknowledged, if it is.
+    pub(crate) fn tx_sequence(&self) -> Option<u64> {
+        Some(self.tx_sequence).filter(|&number| number != UNNUMBERED)
     }
 
     /// The octets to send first; empty for a bare packet.

@@ -275,13 +275,17 @@ impl Link {
 
     /// Makes ready what reliability wants to send by now: lost frames again, Acks alone.
     fn push_due(&mut self, now: Instant) {
+        self.egress.tell_time(now);
         loop {
-            let Self { config, counters, encoder, egress, .. } = self;
+            let Self { config, counters, encoder, .. } = self;
             let Some(reliability) = encoder.reliability() else { return };
             let Some(frame) = reliability.next_due(now, &config.codec, counters) else { return };
-            // A frame without room is lost once more.
-            let result = egress.push(frame, &config.egress);
-            let _counted = self.counted(result);
+            let number = frame.tx_sequence();
+            let result = self.egress.push(frame, &self.config.egress);
+            if self.counted(result).is_err() {
+                // A frame without room is lost once more.
+                self.on_left(number);
+            }
         }
     }
 
@@ -309,7 +313,9 @@ impl Link {
         self.egress.ready().frames().is_empty()
     }
 
-    /// Takes the `count` oldest frames off the queue: the socket has them.
+    /// Takes the `count` oldest frames off the queue: the socket has them, since the latest time
+    /// that anyone told. Where the link [is reliable](Self::is_reliable) that starts their timeouts
+    /// and may change [`next_wakeup`](Self::next_wakeup); [`poll`](Self::poll) tells the time.
     ///
     /// # Panics
     /// If fewer are queued.
@@ -332,7 +338,7 @@ impl Link {
 
     #[inline]
     fn pop_sent(&mut self) -> Option<Frame> {
-        let frame = self.egress.pop()?;
+        let frame = self.pop()?;
         self.counters.out_frames += 1;
         self.counters.out_bytes += frame.len() as u64;
         Some(frame)
@@ -340,8 +346,24 @@ impl Link {
 
     /// Takes the oldest frame off the queue as dropped for `reason`.
     pub fn discard_front(&mut self, reason: LinkDrop) {
-        if self.egress.pop().is_some() {
+        if self.pop().is_some() {
             self.counters.drops.count(reason);
+        }
+    }
+
+    /// Takes the oldest frame off the queue.
+    #[inline]
+    fn pop(&mut self) -> Option<Frame> {
+        let frame = self.egress.pop()?;
+        self.on_left(frame.tx_sequence());
+        Some(frame)
+    }
+
+    /// The frame of this number is no longer queued.
+    #[inline]
+    fn on_left(&mut self, tx_sequence: Option<u64>) {
+        if let (Some(number), Some(reliability)) = (tx_sequence, self.encoder.reliability()) {
+            reliability.on_left(self.egress.now(), number);
         }
     }
 

@@ -63,9 +63,10 @@ impl Piece {
 #[derive(Debug)]
 struct Unacknowledged {
     piece: Piece,
-    sent_at: Instant,
-    /// The timeout when it was sent.
-    rto_ns: u64,
+    /// When the socket took it, and the timeout then. None while it waits for its turn: behind a
+    /// long queue it would else be taken for lost before it has left, and make the queue longer.
+    /// For how long it waits in the socket and beyond is in the round trips.
+    sent: Option<(Instant, u64)>,
     retransmissions: u8,
 }
 
@@ -133,8 +134,7 @@ impl Reliability {
         piece: Piece,
         counters: &mut LinkCounters,
     ) -> Frame {
-        let rto_ns = self.rtt.rto_ns();
-        let frame = Unacknowledged { piece, sent_at: now, rto_ns, retransmissions: 0 };
+        let frame = Unacknowledged { piece, sent: None, retransmissions: 0 };
         self.frame(now, config, frame, counters)
     }
 
@@ -160,7 +160,22 @@ impl Reliability {
         self.charged_bytes += charge;
         self.waiting += 1;
         self.unacknowledged.push_back(Some(unacknowledged));
-        frame
+        frame.numbered(number)
+    }
+
+    /// The socket has taken a frame, or it was dropped.
+    pub(crate) fn on_left(&mut self, now: Instant, number: u64) {
+        let rto_ns = self.rtt.rto_ns();
+        if let Some(kept) = self.find(number).and_then(Option::as_mut) {
+            kept.sent = Some((now, rto_ns));
+        }
+    }
+
+    /// The place of a frame that was sent and may be acknowledged yet.
+    fn find(&mut self, tx_sequence: u64) -> Option<&mut Option<Unacknowledged>> {
+        let first = self.tx_sequence_next - self.unacknowledged.len() as u64;
+        let at = usize::try_from(tx_sequence.checked_sub(first)?).ok()?;
+        self.unacknowledged.get_mut(at)
     }
 
     /// Adds the Acks that wait, as far as the header and the MTU have room.
@@ -210,16 +225,17 @@ impl Reliability {
 
     /// What was never sent, or acknowledged before, is ignored.
     fn on_ack(&mut self, now: Instant, tx_sequence: u64, counters: &mut LinkCounters) {
-        let first = self.tx_sequence_next - self.unacknowledged.len() as u64;
-        let Some(at) = tx_sequence.checked_sub(first) else { return };
-        let entry = usize::try_from(at).ok().and_then(|at| self.unacknowledged.get_mut(at));
+        let entry = self.find(tx_sequence).filter(|entry| {
+            // What has not left cannot have come.
+            entry.as_ref().is_some_and(|entry| entry.sent.is_some())
+        });
         let Some(acknowledged) = entry.and_then(Option::take) else { return };
         self.charged_bytes -= acknowledged.charge();
         counters.acknowledged += 1;
         self.given_up_in_a_row = 0;
-        if acknowledged.retransmissions == 0 {
+        if let (0, Some((sent_at, _))) = (acknowledged.retransmissions, acknowledged.sent) {
             // One round trip counts as one sample, however many frames are under way.
-            self.rtt.sample(now.ns_since(acknowledged.sent_at), self.waiting);
+            self.rtt.sample(now.ns_since(sent_at), self.waiting);
         }
         self.waiting -= 1;
         let mut end = tx_sequence + 1;
@@ -246,7 +262,7 @@ impl Reliability {
         counters: &mut LinkCounters,
     ) -> Option<Frame> {
         while let Some(lost) = self.take_lost(now) {
-            if let Some(again) = self.again(now, lost, counters) {
+            if let Some(again) = self.again(lost, counters) {
                 return Some(self.frame(now, config, again, counters));
             }
         }
@@ -258,10 +274,11 @@ impl Reliability {
         let oldest = self.unacknowledged.front()?.as_ref()?;
         let number = self.tx_sequence_next - self.unacknowledged.len() as u64;
         let is_overtaken = number + 1 < self.acknowledged_ends[OVERTAKERS - 1];
-        if !is_overtaken && now < self.deadline(oldest) {
+        if !is_overtaken && self.deadline(oldest).is_none_or(|at| now < at) {
             return None;
         }
-        if !is_overtaken && oldest.sent_at >= self.backed_off_at {
+        let is_after_back_off = oldest.sent.is_some_and(|(at, _)| at >= self.backed_off_at);
+        if !is_overtaken && is_after_back_off {
             self.rtt.back_off();
             self.backed_off_at = now;
         }
@@ -275,7 +292,6 @@ impl Reliability {
     /// `lost` as it is to be sent again, unless its packet is given up.
     fn again(
         &mut self,
-        now: Instant,
         lost: Unacknowledged,
         counters: &mut LinkCounters,
     ) -> Option<Unacknowledged> {
@@ -295,7 +311,7 @@ impl Reliability {
         }
         counters.retransmitted += 1;
         let retransmissions = lost.retransmissions + 1;
-        Some(Unacknowledged { sent_at: now, rto_ns: self.rtt.rto_ns(), retransmissions, ..lost })
+        Some(Unacknowledged { sent: None, retransmissions, ..lost })
     }
 
     fn acks_alone(&mut self, now: Instant, mtu: usize) -> Option<Frame> {
@@ -315,15 +331,16 @@ impl Reliability {
     }
 
     /// A shorter timeout holds for what was sent before, too, but not a longer one.
-    fn deadline(&self, frame: &Unacknowledged) -> Instant {
-        frame.sent_at.plus_ns(frame.rto_ns.min(self.rtt.rto_ns()))
+    fn deadline(&self, frame: &Unacknowledged) -> Option<Instant> {
+        let (sent_at, rto_ns) = frame.sent?;
+        Some(sent_at.plus_ns(rto_ns.min(self.rtt.rto_ns())))
     }
 
     /// When [`Self::next_due`] may give something; may be early, never late.
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         let oldest = self.unacknowledged.front().and_then(Option::as_ref);
         let acks = (!self.acks.is_empty()).then_some(self.acks_due);
-        oldest.map(|oldest| self.deadline(oldest)).into_iter().chain(acks).min()
+        oldest.and_then(|oldest| self.deadline(oldest)).into_iter().chain(acks).min()
     }
 
     /// Octets of memory, about.

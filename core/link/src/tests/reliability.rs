@@ -1,6 +1,6 @@
 //! NDNLPv2 reliability (NDN-FACTS 2.5).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::string::String;
 use std::vec;
 use std::vec::Vec;
@@ -445,4 +445,54 @@ fn what_is_lost_for_good_is_counted() {
         let given_up: u64 = links.iter().map(|link| link.counters().given_up).sum();
         assert!(missing > 0 && u64::from(missing) <= given_up, "{channel:?}");
     }
+}
+
+/// What waits for its turn has not been lost: its time runs from when it leaves.
+#[test]
+fn a_frame_that_waits_for_its_turn_is_not_lost() {
+    // 3.3 s of frames for a line of 1 Mbit/s, 20 ms each way.
+    let [mut link, mut other] = [(); 2].map(|()| Link::new(reliable(1472)));
+    (0..400).for_each(|_| link.enqueue(START, LpHeader::default(), data(1000)).unwrap());
+    let mut on_the_way: [VecDeque<(Instant, Packet)>; 2] = Default::default();
+    let (mut now, mut line_free_at, mut pool) = (START, START, pool());
+    while now < after_ms(10_000) {
+        link.poll(now);
+        other.poll(now);
+        if line_free_at <= now && !link.is_egress_empty() {
+            let frame = link.take_frame().unwrap();
+            let octets = Packet::from([frame.prefix(), frame.payload()].concat());
+            line_free_at = now.plus_ns(octets.len() as u64 * 8 * 1000);
+            on_the_way[0].push_back((line_free_at.plus_ns(20 * NS_PER_MS), octets));
+        }
+        let acks = sent(&mut other).into_iter().map(|frame| (now.plus_ns(20 * NS_PER_MS), frame));
+        on_the_way[1].extend(acks);
+        for (frames, to) in on_the_way.iter_mut().zip([&mut other, &mut link]) {
+            while let Some((_, frame)) = frames.pop_front_if(|(at, _)| *at <= now) {
+                to.receive(now, frame, &mut pool);
+            }
+        }
+        now = now.plus_ns(NS_PER_MS);
+    }
+    let counters = link.counters();
+    assert_eq!((counters.acknowledged, counters.retransmitted, counters.given_up), (400, 0, 0));
+    assert_eq!(link.next_wakeup(), None);
+}
+
+/// A queue without room for what is sent again: it is tried again in its time, not forgotten.
+#[test]
+fn a_retransmission_without_room_is_lost_once_more() {
+    let mut link = Link::new(with(reliable(1472), |config| config.egress.queue_bytes_max = 1300));
+    send(&mut link, START, data(1000));
+    link.enqueue(after_ms(900), LpHeader::default(), data(1000)).unwrap();
+    link.poll(after_ms(1000));
+    assert_eq!((link.counters().retransmitted, link.frames().len()), (1, 1), "no room");
+    sent(&mut link);
+    let mut now = after_ms(1000);
+    while let Some(at) = link.next_wakeup() {
+        now = at;
+        link.poll(now);
+        sent(&mut link);
+    }
+    assert!(now > after_ms(5000), "{now:?}");
+    assert_eq!((link.counters().given_up, link.egress_memory_bytes()), (2, 0));
 }

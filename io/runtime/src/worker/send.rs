@@ -132,6 +132,10 @@ impl Worker {
             return;
         };
         face.is_dirty = false;
+        if face.link.is_reliable() {
+            // From now on the time of what the socket takes runs.
+            face.link.poll(now);
+        }
         // A discipline may hold packets back.
         if let Some(at) = face.link.next_wakeup() {
             self.timers.schedule(slot, at);
@@ -207,6 +211,11 @@ impl Worker {
         };
         if is_blocked || face.link.is_reliable() {
             face.link.detach_frames(&mut self.pool);
+        }
+        if face.link.is_reliable()
+            && let Some(at) = face.link.next_wakeup()
+        {
+            self.timers.schedule(slot, at);
         }
         if is_blocked && !mem::replace(&mut face.awaits_writable, true) {
             port.blocked.push(slot);
