@@ -452,8 +452,8 @@ fn a_damaged_lifetime_is_waited_for() {
     run(10_959);
 }
 
-/// Found by the long test: shards that are woken together send together, and the marks of the fourth
-/// were held against the queue of the first.
+/// Found by the long test: shards that are woken together send together, and the marks of the
+/// fourth were held against the queue of the first.
 #[test]
 fn marks_of_shards_that_wake_together_are_no_violation() {
     run_plan(&plan_with_disks(929));
