@@ -268,7 +268,7 @@ impl Weir {
         match &mut self.phase {
             Phase::Drain { window } => {
                 let window = *window;
-                if !self.is_vain(&round.trips) {
+                if !self.is_vain(round) {
                     self.turn(Phase::Steady, window);
                 }
             }
@@ -361,10 +361,12 @@ impl Weir {
 
     /// Whether the queue is there although there was a round without any of ours; what is done
     /// then.
-    fn is_vain(&mut self, trips: &RoundTrips) -> bool {
+    fn is_vain(&mut self, round: &Round) -> bool {
         let Some(cut) = &mut self.cut else { return false };
+        let &Round { trips, queue, target, .. } = round;
         let queueing_ns = trips.queueing_ns;
-        if queueing_ns <= HELPED * cut.queueing_ns {
+        // Others of our kind keep so much, too.
+        if queueing_ns <= HELPED * cut.queueing_ns || queue <= 2.0 * target {
             return false;
         }
         let is_steady = (queueing_ns - cut.last_ns).abs() <= STEADY * queueing_ns;
