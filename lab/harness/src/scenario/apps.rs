@@ -479,7 +479,7 @@ impl ConsumerTable {
             let problem = "only a `controller` has a window to decrease; leave it out";
             return Err(place.error("decrease_interval", problem));
         }
-        let start = Time { ns: ns(self.start) };
+        let start = self.start.unwrap_or(Time { ns: 0 });
         let Some(stop) = self.stop.filter(|stop| stop.ns <= start.ns) else { return Ok(()) };
         let problem = format!(
             "is {stop}, but `start` is {start}: nothing would be asked for; raise `stop` or lower \
