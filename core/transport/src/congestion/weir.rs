@@ -365,8 +365,10 @@ impl Weir {
         let Some(cut) = &mut self.cut else { return false };
         let &Round { trips, queue, target, .. } = round;
         let queueing_ns = trips.queueing_ns;
-        // Others of our kind keep so much, too.
-        if queueing_ns <= HELPED * cut.queueing_ns || queue <= 2.0 * target {
+        // Others of our kind keep so much, too; but who is left next to nothing would never see
+        // more of its own.
+        let is_small = queue <= 2.0 * target && queueing_ns <= trips.base_ns / DEEPEST_PARTS;
+        if is_small || queueing_ns <= HELPED * cut.queueing_ns {
             return false;
         }
         let is_steady = (queueing_ns - cut.last_ns).abs() <= STEADY * queueing_ns;

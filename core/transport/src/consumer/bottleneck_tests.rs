@@ -587,3 +587,15 @@ fn weir_and_cubic_leave_each_other_a_share() {
         assert!(weir.min(cubic) > 5.0, "{marking:?} {buffer_bytes}: {cubic} and {weir}");
     }
 }
+
+/// A flow that gets next to nothing keeps next to nothing waiting, and must not take what is left
+/// of the queue for that of its own kind: 0.2 of 10 Mbit/s.
+#[test]
+fn cubic_does_not_starve_weir_on_a_slow_link() {
+    for marking in [Marking::Off, Marking::Sparse] {
+        let link = Link { rate_bps: 10e6, buffer_bytes: 125_000, marking, ..three_nodes() };
+        let (first, _) = shares("weir", "cubic", link);
+        let (_, late) = shares("cubic", "weir", link);
+        assert!(first.min(late) > 1.2, "{marking:?}: {first} and {late}");
+    }
+}
