@@ -137,11 +137,14 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Each pipeline beside each TCP in both orders, and each TCP beside each, for every buffer.
+/// Each pipeline alone and beside each TCP in both orders, and each TCP alone and beside each, for
+/// every buffer.
 fn pairs(args: &Args) -> Vec<Pair> {
     let tcp: Vec<Kind> = args.tcp.iter().cloned().map(Kind::Tcp).collect();
-    let mut kinds = Vec::new();
-    for pipeline in args.pipelines.iter().cloned().map(Kind::Ndn) {
+    let ndn: Vec<Kind> = args.pipelines.iter().cloned().map(Kind::Ndn).collect();
+    let alone = |kind: &Kind| [kind.clone(), Kind::Nothing];
+    let mut kinds: Vec<[Kind; 2]> = ndn.iter().chain(&tcp).map(alone).collect();
+    for pipeline in ndn {
         for tcp in &tcp {
             kinds.push([pipeline.clone(), tcp.clone()]);
             kinds.push([tcp.clone(), pipeline.clone()]);
@@ -217,6 +220,7 @@ impl Laboratory {
 
     fn start(&self, kind: &Kind, index: usize) -> anyhow::Result<Transfer> {
         match kind {
+            Kind::Nothing => Ok(Transfer::Nothing),
             Kind::Tcp(control) => Transfer::tcp(&self.server, &self.client, control, index),
             Kind::Ndn(pipeline) => {
                 let rem = self.rem.as_ref().filter(|_| is_marked(pipeline));

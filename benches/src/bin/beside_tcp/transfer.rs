@@ -29,6 +29,8 @@ pub(crate) enum Kind {
     Ndn(String),
     /// TCP with a congestion control of the kernel.
     Tcp(String),
+    /// None: the other one is alone.
+    Nothing,
 }
 
 impl fmt::Display for Kind {
@@ -36,6 +38,7 @@ impl fmt::Display for Kind {
         match self {
             Self::Ndn(pipeline) => f.write_str(pipeline),
             Self::Tcp(control) => write!(f, "TCP {control}"),
+            Self::Nothing => f.write_str("nothing"),
         }
     }
 }
@@ -94,6 +97,7 @@ impl Producer {
 pub(crate) enum Transfer {
     Ndn(Process, PathBuf),
     Tcp { ends: [TcpStream; 2], threads: Vec<JoinHandle<()>> },
+    Nothing,
 }
 
 impl Transfer {
@@ -158,6 +162,7 @@ impl Transfer {
                 let runs = threads.iter().all(|thread| !thread.is_finished());
                 ensure!(runs, "the TCP connection has ended");
             }
+            Self::Nothing => {}
         }
         Ok(())
     }
@@ -181,6 +186,7 @@ impl Drop for Transfer {
                     let _ = thread.join();
                 }
             }
+            Self::Nothing => {}
         }
     }
 }
