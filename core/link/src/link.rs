@@ -464,6 +464,13 @@ impl Link {
     pub fn poll(&mut self, now: Instant) {
         self.decoder.poll(now, &mut self.counters.drops);
         self.ingress.poll(now);
+        self.tell_time(now);
+    }
+
+    /// What the socket takes from here on leaves at `now`, which reliability wants to know.
+    /// Interests that are held stay so until the next [`poll`](Self::poll), which this does not
+    /// put off.
+    pub fn tell_time(&mut self, now: Instant) {
         if self.is_reliable() {
             self.push_due(now);
         }

@@ -365,8 +365,8 @@ impl Weir {
         let Some(cut) = &mut self.cut else { return false };
         let &Round { trips, queue, target, .. } = round;
         let queueing_ns = trips.queueing_ns;
-        // Others of our kind keep so much, too; but who is left next to nothing would never see
-        // more of its own.
+        // A small queue may be that of others of our kind, but only while it is short beside the
+        // round trip: a flow that rivals have left next to nothing has a small part of a long one.
         let is_small = queue <= 2.0 * target && queueing_ns <= trips.base_ns / DEEPEST_PARTS;
         if is_small || queueing_ns <= HELPED * cut.queueing_ns {
             return false;

@@ -62,7 +62,7 @@ pub(crate) struct Path {
     decreased_at: Option<Instant>,
     /// Only the end of its lifetime tells that an Interest is lost.
     waits_for_lifetime: bool,
-    /// When an answer came last, and whether an Interest was found lost since, because none came.
+    /// When a packet came last, and whether an Interest was found lost since, because none came.
     heard_at: Option<Instant>,
     was_silent: bool,
     reorder_quarters: u64,
@@ -223,6 +223,11 @@ impl Path {
         self.in_flight -= 1;
     }
 
+    /// A packet of what was sent here came.
+    pub(crate) fn heard(&mut self, now: Instant) {
+        (self.heard_at, self.was_silent) = (Some(now), false);
+    }
+
     /// The unit of `slot`, which was sent here last, is answered; it is still counted in flight if
     /// it was. The round-trip time, if it is known for sure.
     pub(crate) fn time_answer(
@@ -232,7 +237,6 @@ impl Path {
         counters: &mut Counters,
     ) -> Option<u64> {
         self.waited_ns = None;
-        (self.heard_at, self.was_silent) = (Some(now), false);
         self.refusals = 0;
         let elapsed_ns = now.ns_since(slot.sent_at);
         let is_waiting = !slot.is_flying();

@@ -26,8 +26,8 @@ use crate::congestion::{Congestion, Controller, ControllerConstants, WindowBound
 const NO_ROUTE_MAX: u32 = 5;
 /// How many units the last Interest may be ahead of the first unanswered one, about. What is lost
 /// twice comes after three round trips, and 10 Gbit/s over 300 ms are 47,000 packets of 8 kB in
-/// each. With a chunk of one unit these are slots of 60 MB, for a consumer that has got half a
-/// million packets past the one that it lacks; before, it has a slot for each of those packets.
+/// each. A consumer has a slot of some 120 octets for each packet past the first that it lacks:
+/// 60 MB after half a million of them.
 const UNITS_MAX: u64 = 1 << 19;
 
 /// Round-trip times in nanoseconds, to one part in eight.
@@ -367,6 +367,9 @@ impl Scoreboard {
         slot.mark = slot.mark.with(answer.mark);
         slot.bytes += answer.packet_bytes;
         let slot = *slot;
+        if let Some(path) = self.path_mut(answer.path) {
+            path.heard(answer.now);
+        }
         if slot.open == 0 {
             self.chunk_answered(at, &slot, answer);
         } else if slot.nacked > 0 {

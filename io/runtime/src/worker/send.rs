@@ -133,8 +133,7 @@ impl Worker {
         };
         face.is_dirty = false;
         if face.link.is_reliable() {
-            // From now on the time of what the socket takes runs.
-            face.link.poll(now);
+            face.link.tell_time(now);
         }
         // A discipline may hold packets back.
         if let Some(at) = face.link.next_wakeup() {

@@ -1,7 +1,6 @@
 //! Which packets are marked for congestion.
 
 mod codel;
-
 mod nfd;
 mod policies;
 mod policy;

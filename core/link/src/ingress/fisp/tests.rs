@@ -142,6 +142,17 @@ fn the_average_follows_the_queue_in_ten_milliseconds() {
     assert!(!passes(&mut link, at_ms(12), "/a/a/4"));
 }
 
+/// Regression: each flush of a reliable face put off when held Interests are looked at, so that a
+/// neighbour with a thousand frames a second kept them waiting.
+#[test]
+fn telling_the_time_puts_no_release_off() {
+    let mut link = shaping("gamma=0");
+    link.set_socket_backlog(95_000);
+    assert!(!passes(&mut link, START, "/a/a/0"));
+    link.tell_time(START.plus_ns(NS_PER_MS / 2));
+    assert_eq!(link.next_wakeup(), Some(at_ms(1)));
+}
+
 #[test]
 fn a_delayed_interest_goes_after_the_interval_once_there_is_room() {
     let mut link = shaping("gamma=0");
