@@ -62,6 +62,8 @@ pub(crate) struct Path {
     decreased_at: Option<Instant>,
     /// Only the end of its lifetime tells that an Interest is lost.
     waits_for_lifetime: bool,
+    /// What is found lost is given up, so that it should be certain.
+    asks_once: bool,
     /// When a packet came last, and whether an Interest was found lost since, because none came.
     heard_at: Option<Instant>,
     was_silent: bool,
@@ -100,6 +102,7 @@ impl Path {
             decrease_interval_ns: None,
             decreased_at: None,
             waits_for_lifetime: false,
+            asks_once: false,
             heard_at: None,
             was_silent: false,
             reorder_quarters: REORDER_QUARTERS,
@@ -122,8 +125,9 @@ impl Path {
         self,
         decrease_interval_ns: Option<u64>,
         waits_for_lifetime: bool,
+        asks_once: bool,
     ) -> Self {
-        Self { decrease_interval_ns, waits_for_lifetime, ..self }
+        Self { decrease_interval_ns, waits_for_lifetime, asks_once, ..self }
     }
 
     pub(crate) fn allowance(&self) -> Allowance {
@@ -399,7 +403,7 @@ impl Path {
     }
 
     fn finds_early(&self) -> bool {
-        self.control.rules().overtaken == Overtaken::Early
+        self.control.rules().overtaken == Overtaken::Early && !self.asks_once
     }
 
     fn is_overtaken(&self, order: u64) -> bool {

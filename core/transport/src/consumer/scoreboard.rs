@@ -203,9 +203,10 @@ impl Scoreboard {
         let is_new = self.path_mut(id).is_none();
         if is_new {
             let ScoreboardConfig { rtt, controller, constants, window, .. } = self.config;
-            let ScoreboardConfig { decrease_interval_ns, waits_for_lifetime, .. } = self.config;
+            let ScoreboardConfig { decrease_interval_ns, waits_for_lifetime, asks_once, .. } =
+                self.config;
             let path = Path::new(id, rtt, controller.make(&constants, window));
-            self.paths.push(path.with_rules(decrease_interval_ns, waits_for_lifetime));
+            self.paths.push(path.with_rules(decrease_interval_ns, waits_for_lifetime, asks_once));
         }
         is_new
     }

@@ -133,6 +133,26 @@ fn the_end_of_an_object_does_not_wait_for_the_timeout() {
     assert_eq!(bench.consumer.stats().timeouts, 1);
 }
 
+/// What an unreliable consumer takes for lost is gone, and an answer may only be late.
+#[test]
+fn who_asks_once_gives_nothing_up_early() {
+    for (asks_once, losses) in [(false, 1), (true, 0)] {
+        let mut bench = sequence(1);
+        bench.tell(ConsumerInput::RemovePath { path: PATH });
+        let rules = Rules { overtaken: Overtaken::Early, ..Rules::default() };
+        let path = Path::new(PATH, RttConfig::default(), Box::new(Ruled(rules)));
+        bench.consumer.scoreboard.push_path(path.with_rules(None, false, asks_once));
+        bench.append(1, "/a", Some(0..10));
+        bench.now = Instant::from_ns(NS_PER_MS);
+        for index in 1..10 {
+            bench.data(&segment("/a", index));
+        }
+        bench.now = Instant::from_ns(9 * NS_PER_MS);
+        bench.step();
+        assert_eq!(bench.consumer.stats().losses, losses, "asks once: {asks_once}");
+    }
+}
+
 /// A mark that the controller does not hear of stands for no loss of its round trip.
 #[test]
 fn a_mark_that_is_not_heard_hides_no_timeout() {
