@@ -522,7 +522,8 @@ impl Scoreboard {
             let slot = *self.chunks.slot(at);
             let Self { paths, counters, .. } = self;
             let path = &mut paths[path_at];
-            let kind = match path.fate(now, sent.order, slot.sent_at, lifetime_ns) {
+            let fate = path.fate(now, sent.order, slot.sent_at, lifetime_ns);
+            let kind = match fate {
                 Fate::Open => return,
                 Fate::TimedOut => {
                     path.timed_out(now, &slot, counters);
@@ -549,7 +550,8 @@ impl Scoreboard {
                 self.give_up_chunk(at, GiveUp::Unanswered);
                 continue;
             }
-            self.chunks.slot_mut(at).is_presumed_lost |= kind == TraceKind::Lost;
+            // A path that stalls says nothing of how far answers overtake others.
+            self.chunks.slot_mut(at).is_presumed_lost |= fate == Fate::Lost;
             self.send_again(at, resend_at);
         }
     }

@@ -133,6 +133,22 @@ fn the_end_of_an_object_does_not_wait_for_the_timeout() {
     assert_eq!(bench.consumer.stats().timeouts, 1);
 }
 
+/// Regression: each stall doubled the margin for answers that overtake others, for good.
+#[test]
+fn a_stall_is_no_sign_of_reordering() {
+    let mut bench = ruled(Rules { overtaken: Overtaken::Early, ..Rules::default() });
+    bench.append(1, "/a", Some(0..3));
+    bench.now = Instant::from_ns(NS_PER_MS);
+    bench.data(&segment("/a", 0));
+    bench.step();
+    // The oldest is asked for again, and its first answer comes at the same time.
+    bench.now = bench.consumer.next_wakeup().unwrap();
+    bench.step();
+    assert_eq!(bench.consumer.stats().losses, 1);
+    bench.data(&segment("/a", 1));
+    assert_eq!(bench.consumer.stats().false_losses, 0);
+}
+
 /// What an unreliable consumer takes for lost is gone, and an answer may only be late.
 #[test]
 fn who_asks_once_gives_nothing_up_early() {
