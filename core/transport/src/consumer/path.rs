@@ -27,8 +27,10 @@ const REORDER_QUARTERS_MAX: u64 = 32;
 const SLOWEST_ROUND_TRIPS: u64 = 8;
 const SLOWEST_FOR_NS: u64 = NS_PER_S;
 const SLOWEST_FOR_NS_MAX: u64 = 4 * NS_PER_S;
-/// Routers suppress a retransmission that comes sooner (NFD best-route, retx-suppression-initial).
+/// Routers suppress a retransmission that comes sooner (NFD best-route, retx-suppression-initial),
+/// twice that after the first, and so on, up to 250 ms.
 const RESEND_AFTER_NS: u64 = 10 * NS_PER_MS;
+const RESEND_DOUBLINGS_MAX: u32 = 5;
 /// So many times the slowest round trip without an answer, and the oldest Interest counts as lost,
 /// if losses are found early (RFC 8985, 7.2, has two smoothed ones).
 const SILENT_ROUND_TRIPS: u64 = 2;
@@ -379,9 +381,11 @@ impl Path {
         others.fold(self.timeout_at(sent_at, max_ns), Instant::min)
     }
 
-    /// When an Interest that was found lost at `now` may be sent again.
-    pub(crate) fn resend_at(&self, now: Instant, sent_at: Instant) -> Instant {
-        now.max(sent_at.plus_ns(RESEND_AFTER_NS))
+    /// When an Interest that was found lost at `now`, sent for the `sends`th time at `sent_at`, may
+    /// be sent again.
+    pub(crate) fn resend_at(now: Instant, sent_at: Instant, sends: u32) -> Instant {
+        let doublings = sends.saturating_sub(1).min(RESEND_DOUBLINGS_MAX);
+        now.max(sent_at.plus_ns(RESEND_AFTER_NS << doublings))
     }
 
     /// When an Interest sent at `sent_at`, which lives for `max_ns`, times out.

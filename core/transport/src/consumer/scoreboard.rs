@@ -540,7 +540,10 @@ impl Scoreboard {
                     TraceKind::Lost
                 }
             };
-            let resend_at = path.resend_at(now, slot.sent_at);
+            let resend_at = match fate {
+                Fate::TimedOut => now,
+                _ => Path::resend_at(now, slot.sent_at, slot.sends),
+            };
             path.sent.pop_front();
             // One event tells of the chunk, under the first unit that has not come.
             let first_open = self.chunks.open_units(at).next().unwrap_or(sent.index);
