@@ -404,19 +404,19 @@ impl Link {
     }
 
     /// Drops the newest of what waits, as [`LinkDrop::EgressMemory`], until all takes `bytes_max`
-    /// octets or less. What is kept for retransmission gives way first, then held Interests. On a
-    /// stream the oldest frame stays whatever it takes: the socket may have sent a part of it.
+    /// octets or less. What is kept for retransmission gives way first, then what shaping counts,
+    /// then held Interests. On a stream the oldest frame stays whatever it takes: the socket may have sent a part of it.
     pub fn shed_egress(&mut self, bytes_max: u64, is_stream: bool) {
         if self.egress_memory_bytes() > bytes_max
             && let Some(reliability) = self.encoder.reliability()
         {
             reliability.forget(&mut self.counters);
         }
+        if self.egress_memory_bytes() > bytes_max {
+            self.ingress.forget();
+        }
         while self.egress_memory_bytes() > bytes_max && self.ingress.drop_newest().is_some() {
             self.counters.drops.count(LinkDrop::EgressMemory);
-        }
-        if self.egress_memory_bytes() > bytes_max && self.ingress.is_on() {
-            self.ingress.forget();
         }
         let kept_frames = usize::from(is_stream);
         while self.egress.memory_bytes() > bytes_max && self.egress.drop_newest(kept_frames) {

@@ -51,6 +51,11 @@ pub(super) struct Flows {
     queued_bytes: u64,
     /// Moving average of the size of all Data.
     data_bytes: u64,
+    /// Of flows that are forgotten: the hash, and until when it is held to its share if it comes
+    /// again. The oldest first.
+    holds: VecDeque<(u64, Instant)>,
+    /// When [`Self::advance`] was called last.
+    now: Instant,
 }
 
 #[derive(Debug)]
@@ -142,6 +147,8 @@ impl Flows {
             queued: VecDeque::new(),
             queued_bytes: 0,
             data_bytes: DATA_BYTES_FIRST,
+            holds: VecDeque::new(),
+            now: Instant::ZERO,
         }
     }
 
@@ -173,7 +180,13 @@ impl Flows {
         if self.flows.len() > FLOWS_MAX {
             return OTHERS;
         }
-        let flow = self.flows.insert(Flow::new(hash, self.data_bytes));
+        let mut flow = Flow::new(hash, self.data_bytes);
+        while self.holds.pop_front_if(|&mut (_, until)| until <= self.now).is_some() {}
+        if let Some(at) = self.holds.iter().position(|&(held, _)| held == hash) {
+            flow.held_to_share_until =
+                self.holds.remove(at).map_or(Instant::ZERO, |(_, until)| until);
+        }
+        let flow = self.flows.insert(flow);
         self.by_hash.insert(hash, flow);
         flow
     }
@@ -186,11 +199,17 @@ impl Flows {
         self.flows.get_mut(flow).expect("a flow is there while it needs something")
     }
 
-    /// Forgets a flow that needs nothing.
+    /// Forgets a flow that needs nothing, but for what it may not have if it comes again soon.
     pub(super) fn settle(&mut self, flow: u32) {
         if flow != OTHERS && self.flow(flow).is_idle() {
-            let hash = self.flows.remove(flow).hash;
+            let Flow { hash, held_to_share_until, .. } = self.flows.remove(flow);
             self.by_hash.remove(hash, flow);
+            if held_to_share_until > self.now {
+                if self.holds.len() >= FLOWS_MAX {
+                    self.holds.pop_front();
+                }
+                self.holds.push_back((hash, held_to_share_until));
+            }
         }
     }
 
@@ -338,6 +357,7 @@ impl Flows {
 
     /// The present: `queue_bytes` wait to leave, and some Interests are answered no more.
     pub(super) fn advance(&mut self, now: Instant, queue_bytes: u64) {
+        self.now = now;
         self.set_queue(queue_bytes);
         let mut expired = mem::take(&mut self.pending.expired);
         self.pending.timers.advance(now, &mut expired);
@@ -370,14 +390,24 @@ impl Flows {
     /// Octets of memory.
     pub(super) fn memory_bytes(&self) -> u64 {
         let queued = self.queued.capacity() * size_of::<(u32, u64)>();
+        let holds = self.holds.capacity() * size_of::<(u64, Instant)>();
         let flows = self.by_hash.memory_bytes() + self.flows.memory_bytes();
-        (queued + flows + self.pending.memory_bytes()) as u64
+        (queued + holds + flows + self.pending.memory_bytes()) as u64
     }
 
-    /// Forgets what is under way. Nothing waits.
+    /// Forgets what is under way. Who waits stays.
     pub(super) fn clear(&mut self) {
-        let data_bytes = self.data_bytes;
-        *self = Self { data_bytes, ..Self::new(self.key, self.components as u32) };
+        let idle: Vec<u32> = self
+            .flows
+            .iter_mut()
+            .filter_map(|(index, flow)| {
+                (flow.pending, flow.late, flow.queued_bytes) = (0, 0, 0);
+                flow.is_idle().then_some(index)
+            })
+            .collect();
+        idle.into_iter().for_each(|flow| self.settle(flow));
+        (self.asked_bytes, self.queue_bytes, self.queued_bytes) = (0, 0, 0);
+        (self.pending, self.queued, self.holds) = Default::default();
     }
 
     /// Gives back the memory that only a busier time needed.
@@ -388,6 +418,8 @@ impl Flows {
         if self.queued.is_empty() {
             self.queued = VecDeque::new();
         }
+        self.holds.retain(|&(_, until)| until > self.now);
+        self.holds.shrink_to_fit();
     }
 }
 

@@ -153,17 +153,14 @@ impl Worker {
         let mut interests = 0;
         let received = face.link.receive(now, frame, &mut self.pool);
         let has_too_many_partials = self.memory.recount_reassembly(face);
-        let is_reliable = face.link.is_reliable();
+        let has_changed = face.link.is_reliable() || face.link.is_shaping();
         match received {
             Received::Packet { header, packet } => {
                 let id = face.id;
                 self.hand_to_shard(id, header, packet);
             }
             Received::Run => interests = self.take_run(now, slot),
-            Received::Held | Received::Offer(_) => {
-                // Its timer is set, and its memory counted, when the face is flushed.
-                self.mark_dirty(slot);
-            }
+            Received::Offer(_) => self.mark_dirty(slot),
             Received::Partial => {
                 if let Some(at) = face.link.next_wakeup() {
                     self.timers.schedule(slot, at);
@@ -176,10 +173,11 @@ impl Worker {
                 let id = face.id;
                 self.hand_to_all_shards(id, signal);
             }
-            Received::Idle | Received::Drop(_) => {}
+            Received::Held | Received::Idle | Received::Drop(_) => {}
         }
-        if is_reliable {
-            // It may have something to send, and its timers are set when it is flushed.
+        if has_changed {
+            // What it has to send goes, its timers are set and its memory is counted when it is
+            // flushed.
             self.mark_dirty(slot);
         }
         interests
@@ -199,9 +197,6 @@ impl Worker {
                 self.process(now);
                 self.flush(now);
             }
-        }
-        if self.faces.at(slot).is_some_and(|face| face.link.is_shaping()) {
-            self.mark_dirty(slot);
         }
         count
     }
