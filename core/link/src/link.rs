@@ -405,7 +405,8 @@ impl Link {
 
     /// Drops the newest of what waits, as [`LinkDrop::EgressMemory`], until all takes `bytes_max`
     /// octets or less. What is kept for retransmission gives way first, then what shaping counts,
-    /// then held Interests. On a stream the oldest frame stays whatever it takes: the socket may have sent a part of it.
+    /// then held Interests. On a stream the oldest frame stays whatever it takes: the socket may
+    /// have sent a part of it.
     pub fn shed_egress(&mut self, bytes_max: u64, is_stream: bool) {
         if self.egress_memory_bytes() > bytes_max
             && let Some(reliability) = self.encoder.reliability()

@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 
 use sha2::{Digest, Sha256};
+use weir_base::{SHA256_LANES, sha256_lanes};
 
 use crate::sign::{KeyLocator, SignError, SignatureType, Signer, Verifier, VerifyError};
 
@@ -14,6 +15,26 @@ pub fn sha256(portions: &[&[u8]]) -> [u8; 32] {
         hasher.update(portion);
     }
     hasher.finalize().into()
+}
+
+/// From so many messages on, [`sha256_lanes`] is faster than one after the other with the
+/// processor's SHA extensions: 2.6 times with all of its lanes, 1.0 to 1.1 with six.
+const LANES_MIN: usize = 7;
+
+/// SHA-256 of each of `messages`, side by side where the processor can. Messages of about one
+/// length gain most.
+pub fn sha256_each(messages: &[&[u8]]) -> Vec<[u8; 32]> {
+    let mut digests = Vec::with_capacity(messages.len());
+    for messages in messages.chunks(SHA256_LANES) {
+        let mut lanes: [&[u8]; SHA256_LANES] = [&[]; SHA256_LANES];
+        lanes[..messages.len()].copy_from_slice(messages);
+        let is_worth_it = messages.len() >= LANES_MIN;
+        match is_worth_it.then(|| sha256_lanes(&lanes)).flatten() {
+            Some(lanes) => digests.extend_from_slice(&lanes[..messages.len()]),
+            None => digests.extend(messages.iter().map(|message| sha256(&[message]))),
+        }
+    }
+    digests
 }
 
 /// Signs with DigestSha256 (NDN packet 0.3, SignatureType 0): no key, no KeyLocator.
@@ -45,5 +66,23 @@ impl Verifier for DigestVerifier {
 
     fn verify(&self, portions: &[&[u8]], signature: &[u8]) -> Result<(), VerifyError> {
         if sha256(portions).as_slice() == signature { Ok(()) } else { Err(VerifyError::Mismatch) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::{sha256, sha256_each};
+
+    #[test]
+    fn many_digests_are_those_of_each() {
+        for count in 0..40_usize {
+            let message = |at: usize| (0..at * 97 % 1000).map(|octet| octet as u8).collect();
+            let messages: Vec<Vec<u8>> = (0..count).map(message).collect();
+            let messages: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
+            let expected: Vec<_> = messages.iter().map(|message| sha256(&[message])).collect();
+            assert_eq!(sha256_each(&messages), expected);
+        }
     }
 }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use weir_crypto::{KeyType, PrivateKey, verifier_from_spki};
-use weir_security::{DigestVerifier, Verifier, sha256};
+use weir_security::{DigestVerifier, Verifier, sha256, sha256_each};
 
 const TIME_PER_MEASURE: Duration = Duration::from_millis(500);
 
@@ -32,6 +32,11 @@ fn main() {
             assert_eq!(again.as_ref(), aws_lc.as_ref());
         });
         print_line("sha256 (aws)", octets, None, verifies);
+        for count in [4, 6, 8, 16] {
+            let messages = vec![&message[..]; count];
+            let rounds = per_second(|| assert_eq!(sha256_each(&messages)[count - 1], digest));
+            print_line(&format!("sha256 x{count}"), octets, None, rounds * count as f64);
+        }
     }
 }
 

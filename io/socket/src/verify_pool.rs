@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use weir_transport::{Metadata, Part, Verdict, VerifyId, VerifyOp};
+use weir_transport::{Check, Metadata, Part, Verdict, VerifyId, VerifyOp};
 use weir_wire::{DataView, Name};
 
 use crate::host::DownloadError;
@@ -23,9 +23,18 @@ pub(crate) struct Verified {
 
 impl Verified {
     /// Verifies one packet. Returns whether it is good.
-    pub(crate) fn check(&mut self, VerifyOp { op, packet, check, .. }: &VerifyOp) -> bool {
-        let data = DataView::decode(packet).expect("the consumer has decoded it");
-        let verdict = check.run(&data);
+    pub(crate) fn check(&mut self, op: &VerifyOp) -> bool {
+        let data = decoded(op);
+        self.note(op, &data, op.check.run(&data))
+    }
+
+    /// Notes the verdict on one packet. Returns whether it is good.
+    fn note(
+        &mut self,
+        VerifyOp { op, .. }: &VerifyOp,
+        data: &DataView<'_>,
+        verdict: Verdict,
+    ) -> bool {
         let is_good = verdict == Verdict::Good;
         if !is_good {
             let mut name = data.name.to_name();
@@ -35,6 +44,10 @@ impl Verified {
         self.verdicts.push((*op, verdict));
         is_good
     }
+}
+
+fn decoded(op: &VerifyOp) -> DataView<'_> {
+    DataView::decode(&op.packet).expect("the consumer has decoded it")
 }
 
 /// What threads tell the network thread of the download with that serial number.
@@ -146,12 +159,12 @@ fn run(work: Work) -> Report {
 fn verify(ops: &[VerifyOp], file: Option<&FileSink>) -> (Verified, Option<Fault>) {
     let mut verified = Verified::default();
     let mut contents = Vec::with_capacity(ops.len());
-    for op in ops {
-        let is_good = verified.check(op);
+    let packets: Vec<_> = ops.iter().map(|op| (&op.check, decoded(op))).collect();
+    for ((op, (_, data)), verdict) in ops.iter().zip(&packets).zip(Check::run_all(&packets)) {
+        let is_good = verified.note(op, data, verdict);
         if let (true, Some(file), Part::Unit(unit)) = (is_good, &file, op.part) {
-            let data = DataView::decode(&op.packet).expect("the consumer has decoded it");
             let segment = unit.chunk;
-            if !has_size(&data, segment, file.segment_size()) {
+            if !has_size(data, segment, file.segment_size()) {
                 return (verified, Some(Fault::Size { segment, len: data.content.len() }));
             }
             contents.push((segment, data.content));
