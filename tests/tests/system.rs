@@ -12,9 +12,11 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use weir_socket::Client;
 use weir_tests::{
     PATIENCE, Process, Relay, Router, RouterOptions, Site, random_file, sha256_hex, weir_binary,
 };
+use weir_wire::{DataView, Interest, Name, signature_type};
 
 const MIB: usize = 1 << 20;
 
@@ -380,6 +382,34 @@ fn a_peer_that_takes_anothers_place_gets_none_of_its_packets() {
     router.process.signal(Signal::SIGCONT);
     assert_eq!(answer(&third), b'c');
     assert_eq!(answer(&first), b'a', "it got the answer itself");
+}
+
+/// Segments bear no signature; the manifest that lists them does, of the same key as ever.
+#[test]
+fn a_signature_for_each_manifest_is_enough() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    // Objects of one segment or two have no manifest, and a signature for each.
+    for (index, size) in [100, 16_000, 16_001, 5 * MIB].into_iter().enumerate() {
+        let source = site.path(&format!("source{index}"));
+        let expected = random_file(&source, size, 7 + index as u64);
+        let name = format!("/by/manifest/{index}");
+        let options = [&name, "--signature-per", "manifest"];
+        let (_producer, versioned) = put(&site, &router, &source, &options);
+        for (asked, target) in [(&name, "newest"), (&versioned, "version")] {
+            let target = format!("{target}{index}");
+            let report = get(&site, &router, asked, &target);
+            assert_ne!(report["signers"][0]["trust"], "none", "{report}");
+            assert_eq!(sha256_hex(&site.path(&target)), expected, "{asked}");
+        }
+        let mut first: Name = versioned.parse().expect("a name");
+        let interest = Interest::new(first.append_segment(0).clone()).nonce(1).encode();
+        let mut client = Client::connect(&router.unix().parse().expect("a URI")).expect("connects");
+        let answer = client.express(&interest).expect("it is served");
+        let data = DataView::decode(&answer.packet).expect("Data");
+        let is_signed = data.signature_info().signature_type != signature_type::NULL;
+        assert_eq!(is_signed, size <= 16_000);
+    }
 }
 
 #[test]

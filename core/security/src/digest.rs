@@ -55,6 +55,25 @@ impl Signer for DigestSigner {
     }
 }
 
+/// Signs with nothing (NullSignature, SignatureType 200): for packets of which a signed one lists
+/// the digests.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct NullSigner;
+
+impl Signer for NullSigner {
+    fn signature_type(&self) -> SignatureType {
+        SignatureType::NULL
+    }
+
+    fn key_locator(&self) -> Option<KeyLocator> {
+        None
+    }
+
+    fn sign(&self, _portions: &[&[u8]]) -> Result<Vec<u8>, SignError> {
+        Ok(Vec::new())
+    }
+}
+
 /// Checks DigestSha256 (NDN packet 0.3, SignatureType 0). A KeyLocator, if present, is ignored.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct DigestVerifier;

@@ -25,7 +25,7 @@ pub use metadata::{ContentDigest, LISTING_KEYWORD, METADATA_KEYWORD, Metadata, M
 pub use path_id::PathId;
 pub use producer::{
     Answer, Catalog, Frame, ObjectId, Producer, ProducerConfig, ProducerEvent, ProducerInput,
-    ProducerOutbox, ProducerStats, ReadOp, Seal, SealedObject, SegmentTemplate, Signatures, Source,
+    ProducerOutbox, ProducerStats, ReadOp, SealedObject, SegmentTemplate, Signatures, Source,
     Unanswered,
 };
 pub use request::{Request, Tries};

@@ -19,7 +19,7 @@
 use alloc::vec::Vec;
 
 use weir_security::manifest::DIGESTS_PER_PART_MAX;
-use weir_security::sha256;
+use weir_security::{sha256, sha256_each};
 use weir_wire::tlv::{self, Reader, Writer};
 use weir_wire::{Name, NameView};
 
@@ -70,7 +70,12 @@ pub struct ContentDigest(Vec<u8>);
 impl ContentDigest {
     /// Adds the Content of the next segment.
     pub fn add(&mut self, content: &[u8]) {
-        self.0.extend_from_slice(&sha256(&[content]));
+        self.add_all(&[content]);
+    }
+
+    /// Adds the Contents of the segments that follow.
+    pub fn add_all(&mut self, contents: &[&[u8]]) {
+        self.0.extend_from_slice(sha256_each(contents).as_flattened());
     }
 
     /// Adds what another has of the segments that follow.

@@ -46,13 +46,13 @@ impl Producer {
         let mut catalog = Catalog::new();
         catalog.add_object(versioned.as_view(), segments as u64);
         let mut scratch = Vec::new();
-        let (mut signatures, mut digests) = (Vec::new(), Vec::new());
-        for segment in 0..segments {
-            let content = chunk(&content, segment_size, segment as u64);
-            let seal = template.seal(segment as u64, content, &DigestSigner, &mut scratch).unwrap();
-            signatures.push(seal.signature);
-            digests.push(seal.digest);
-        }
+        let contents = (0..segments as u64).map(|at| chunk(&content, segment_size, at));
+        let contents: Vec<&[u8]> = contents.collect();
+        let sign = |(segment, content): (usize, &&[u8])| {
+            template.sign(segment as u64, content, &DigestSigner, &mut scratch).unwrap()
+        };
+        let signatures: Vec<Vec<u8>> = contents.iter().enumerate().map(sign).collect();
+        let digests = template.digests(0, &contents, &signatures, &mut scratch);
         if has_manifest {
             for (part, content) in manifest::encode_parts(&digests, DIGESTS_PER_PART).enumerate() {
                 let name = manifest::part_name(versioned.as_view(), part as u64);

@@ -27,7 +27,8 @@ pub use output::{
 };
 pub use paths::{ClientError, FromRouter, PathChange, ROUTERS_MAX};
 pub use publish::{
-    Label, PublishError, PublishOptions, Published, publish_file, publish_listing, publish_octets,
+    Label, PublishError, PublishOptions, Published, Signs, publish_file, publish_listing,
+    publish_octets,
 };
 pub use serve::{Loss, ObjectStore, serve};
 pub use sink::FileSink;

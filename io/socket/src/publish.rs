@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crossbeam_channel::{Sender, unbounded};
 use weir_base::Packet;
 use weir_security::manifest::{self, DIGESTS_PER_PART};
-use weir_security::{SignError, Signer, sign_data};
+use weir_security::{NullSigner, SignError, Signer, sign_data};
 use weir_transport::{
     ContentDigest, METADATA_KEYWORD, Metadata, SealedObject, SegmentTemplate, Signatures,
 };
@@ -33,8 +33,21 @@ pub struct PublishOptions {
     pub freshness_ms: u64,
     /// FreshnessPeriod of metadata, in milliseconds: how late a new version may be noticed.
     pub metadata_freshness_ms: u64,
+    /// What of an object is signed.
+    pub signs: Signs,
     /// Threads that sign.
     pub threads: usize,
+}
+
+/// What of an object is signed. Its metadata always are.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Signs {
+    /// Each segment, and the manifest that lists them: any consumer can verify any segment alone.
+    #[default]
+    Segments,
+    /// The manifest alone, where there is one: an object is made many times faster, and consumers
+    /// that do not know manifests cannot verify it. Its segments have a NullSignature.
+    Manifest,
 }
 
 impl Default for PublishOptions {
@@ -44,6 +57,7 @@ impl Default for PublishOptions {
             segment_size: 8000,
             freshness_ms: 10_000,
             metadata_freshness_ms: 10,
+            signs: Signs::default(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
         }
     }
@@ -285,8 +299,13 @@ fn publish(
 ) -> Result<Published, PublishError> {
     let segment_size = options.segment_size.max(1) as u64;
     let segments = size_bytes.div_ceil(segment_size).max(1);
-    let mut info = SignatureInfo::new(label.signer.signature_type().0);
-    info.key_locator = label.signer.key_locator();
+    let has_manifest = segments >= MANIFEST_SEGMENTS_MIN;
+    let signer = match options.signs {
+        Signs::Manifest if has_manifest => &NullSigner,
+        _ => label.signer,
+    };
+    let mut info = SignatureInfo::new(signer.signature_type().0);
+    info.key_locator = signer.key_locator();
     let template =
         SegmentTemplate::new(about.versioned.as_view(), options.freshness_ms, segments - 1, &info);
     let room = Room { segment_size: options.segment_size, last_segment: segments - 1 };
@@ -294,7 +313,7 @@ fn publish(
     let job = Job {
         room,
         template: &template,
-        signer: label.signer,
+        signer,
         read,
         segments,
         segment_size,
@@ -308,7 +327,6 @@ fn publish(
     let mut content_digest = ContentDigest::default();
     chunks.iter().for_each(|chunk| content_digest.append(&chunk.content_digest));
     let mut packets = Vec::new();
-    let has_manifest = segments >= MANIFEST_SEGMENTS_MIN;
     if has_manifest {
         sign_manifest(about, label.signer, &digests, options, &mut packets)?;
     }
@@ -476,25 +494,27 @@ impl Job<'_> {
         let octets = (self.size_bytes - offset).min(count * self.segment_size);
         content.resize(octets as usize, 0);
         (self.read)(offset, content)?;
-        let (signatures, digests) = (Vec::new(), Vec::new());
-        let content_digest = ContentDigest::default();
-        let mut signed = Signed { chunk, octets, signatures, digests, content_digest };
         // An empty object has one segment, which no chunk of its content would be.
-        let mut rest = &content[..];
-        for segment in first..first + count {
+        let (mut contents, mut rest) = (Vec::with_capacity(count as usize), &content[..]);
+        for _ in 0..count {
             let (content, tail) = rest.split_at(rest.len().min(self.segment_size as usize));
-            let seal = self.template.seal(segment, content, self.signer, scratch)?;
-            if seal.signature.len() > SIGNATURE_BYTES_MAX {
-                return Err(PublishError::Sign(SignError::Provider));
-            }
-            if seal.signature.len() > SIGNATURE_BYTES_USUAL {
-                self.room.check(self.template, seal.signature.len())?;
-            }
-            signed.content_digest.add(content);
-            signed.signatures.push(seal.signature);
-            signed.digests.push(seal.digest);
+            contents.push(content);
             rest = tail;
         }
-        Ok(signed)
+        let mut signatures = Vec::with_capacity(count as usize);
+        for (segment, content) in (first..).zip(&contents) {
+            let signature = self.template.sign(segment, content, self.signer, scratch)?;
+            if signature.len() > SIGNATURE_BYTES_MAX {
+                return Err(PublishError::Sign(SignError::Provider));
+            }
+            if signature.len() > SIGNATURE_BYTES_USUAL {
+                self.room.check(self.template, signature.len())?;
+            }
+            signatures.push(signature);
+        }
+        let digests = self.template.digests(first, &contents, &signatures, scratch);
+        let mut content_digest = ContentDigest::default();
+        content_digest.add_all(&contents);
+        Ok(Signed { chunk, octets, signatures, digests, content_digest })
     }
 }

@@ -10,7 +10,9 @@ use clap::ValueEnum;
 use serde_json::json;
 use weir_crypto::{KeyChainError, KeySigner};
 use weir_security::{DigestSigner, Signer};
-use weir_socket::{Client, Loss, ObjectStore, PublishOptions, Published, serve, unix_time_ms};
+use weir_socket::{
+    Client, Loss, ObjectStore, PublishOptions, Published, Signs, serve, unix_time_ms,
+};
 use weir_wire::Name;
 
 use self::publisher::{LeftOut, Publisher, Root};
@@ -47,6 +49,11 @@ pub(crate) struct Args {
     /// origin
     #[arg(long, value_enum, default_value_t = Sign::Default)]
     sign: Sign,
+    /// A signature for each segment, which any consumer can verify alone, or only for each manifest
+    /// that lists 248 of them: many times faster, but consumers that do not know manifests, such as
+    /// ndnget, cannot verify the file then
+    #[arg(long, value_enum, value_name = "PART", default_value_t = SignaturePer::Segment)]
+    signature_per: SignaturePer,
     /// Of a directory, serve also what symbolic links lead to outside of it, and linked directories
     #[arg(long)]
     follow_links: bool,
@@ -74,6 +81,14 @@ enum Sign {
     Default,
     /// SHA-256 only
     Digest,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, ValueEnum)]
+enum SignaturePer {
+    /// Each segment, and each manifest
+    Segment,
+    /// Each manifest alone
+    Manifest,
 }
 
 /// Who signs, and what shows it.
@@ -122,6 +137,10 @@ impl Args {
         PublishOptions {
             segment_size: self.segment_size as usize,
             freshness_ms: self.freshness,
+            signs: match self.signature_per {
+                SignaturePer::Segment => Signs::Segments,
+                SignaturePer::Manifest => Signs::Manifest,
+            },
             threads: self.threads.map_or(defaults.threads, |threads| threads as usize),
             ..defaults
         }

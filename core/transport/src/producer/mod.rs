@@ -23,7 +23,7 @@ pub use self::catalog::{Answer, Catalog, ObjectId, Source};
 pub use self::config::{ProducerConfig, ProducerStats, Unanswered};
 pub use self::input::{ProducerEvent, ProducerInput, ProducerOutbox, ReadOp};
 pub use self::object::{SealedObject, Signatures};
-pub use self::template::{Frame, Seal, SegmentTemplate};
+pub use self::template::{Frame, SegmentTemplate};
 
 /// Answers Interests: with what its [`Source`] has, with what was put into its output buffer, or,
 /// once it is there, with what an Interest waits for.

@@ -8,12 +8,10 @@ use core::ops::Range;
 
 use alloc::vec::Vec;
 
-use weir_security::{SignError, Signer, sha256};
+use weir_base::SHA256_LANES;
+use weir_security::{SignError, Signer, sha256_each};
 use weir_wire::tlv::{self, Writer, encode_nni, var_number_size, write_var_number};
 use weir_wire::{NameView, PACKET_SIZE_MAX, SignatureInfo};
-
-/// Octets of the TLV-TYPE and TLV-LENGTH of a Data at most.
-const OUTER_MAX: usize = 4;
 
 /// Where the parts of one segment lie in its packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,15 +24,6 @@ pub struct Frame {
     pub signed: Range<usize>,
     /// The signature's value.
     pub signature: Range<usize>,
-}
-
-/// What one signed segment leaves behind.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seal {
-    /// The signature value.
-    pub signature: Vec<u8>,
-    /// The implicit SHA-256 digest of the packet.
-    pub digest: [u8; 32],
 }
 
 /// Writes the segments of one object.
@@ -144,41 +133,50 @@ impl SegmentTemplate {
         frame
     }
 
-    /// Signs a segment whose Content `content` is, and computes its implicit digest. `scratch` is
-    /// overwritten.
+    /// The signature value of a segment whose Content `content` is. `scratch` is overwritten.
     ///
     /// # Errors
     /// What the signer says.
-    pub fn seal(
+    pub fn sign(
         &self,
         segment: u64,
         content: &[u8],
         signer: &dyn Signer,
         scratch: &mut Vec<u8>,
-    ) -> Result<Seal, SignError> {
-        let unsigned = self.frame(segment, content.len(), 0);
-        scratch.resize(unsigned.len.max(scratch.len()), 0);
+    ) -> Result<Vec<u8>, SignError> {
+        let frame = self.frame(segment, content.len(), 0);
+        scratch.resize(frame.len.max(scratch.len()), 0);
         self.write(segment, content.len(), &[], scratch);
-        let (head, tail) = (
-            unsigned.signed.start..unsigned.content.start,
-            unsigned.content.end..unsigned.signed.end,
-        );
-        let signature = signer.sign(&[&scratch[head.clone()], content, &scratch[tail.clone()]])?;
-        let frame = self.frame(segment, content.len(), signature.len());
-        let mut outer = [0; OUTER_MAX];
-        let outer_len = write_header(tlv::DATA, frame.len - frame.signed.start, &mut outer);
-        let mut value_header = [0; OUTER_MAX];
-        let value_header_len =
-            write_header(tlv::SIGNATURE_VALUE, signature.len(), &mut value_header);
-        let digest = sha256(&[
-            &outer[..outer_len],
-            &scratch[head],
-            content,
-            &scratch[tail],
-            &value_header[..value_header_len],
-            &signature,
-        ]);
-        Ok(Seal { signature, digest })
+        let head = &scratch[frame.signed.start..frame.content.start];
+        let tail = &scratch[frame.content.end..frame.signed.end];
+        signer.sign(&[head, content, tail])
+    }
+
+    /// The implicit SHA-256 digests of the segments from `first` on, with these Contents and
+    /// signature values. `scratch` is overwritten.
+    pub fn digests(
+        &self,
+        first: u64,
+        contents: &[&[u8]],
+        signatures: &[Vec<u8>],
+        scratch: &mut Vec<u8>,
+    ) -> Vec<[u8; 32]> {
+        let mut digests = Vec::with_capacity(contents.len());
+        let mut next = first;
+        let batches = contents.chunks(SHA256_LANES).zip(signatures.chunks(SHA256_LANES));
+        for (contents, signatures) in batches {
+            scratch.resize(contents.len() * PACKET_SIZE_MAX, 0);
+            let mut packets: Vec<&[u8]> = Vec::with_capacity(contents.len());
+            let places = scratch.chunks_mut(PACKET_SIZE_MAX);
+            for ((content, signature), place) in contents.iter().zip(signatures).zip(places) {
+                let frame = self.write(next, content.len(), signature, place);
+                place[frame.content].copy_from_slice(content);
+                packets.push(&place[..frame.len]);
+                next += 1;
+            }
+            digests.extend(sha256_each(&packets));
+        }
+        digests
     }
 }
 
@@ -223,20 +221,41 @@ mod tests {
         let mut scratch = Vec::new();
         for (segment, len) in [(0, 8000), (1, 0), (2, 100), (255, 140), (256, 8000), (300, 17)] {
             let content: Vec<u8> = (0..len).map(|i| i as u8).collect();
-            let seal = template.seal(segment, &content, &DigestSigner, &mut scratch).unwrap();
+            let signature = template.sign(segment, &content, &DigestSigner, &mut scratch).unwrap();
             let mut packet = vec![0xEE; 8800];
-            let frame = template.write(segment, len, &seal.signature, &mut packet);
+            let frame = template.write(segment, len, &signature, &mut packet);
             packet[frame.content.clone()].copy_from_slice(&content);
             packet.truncate(frame.len);
-            assert_eq!(&packet[frame.signature.clone()], seal.signature);
+            assert_eq!(packet[frame.signature.clone()], signature);
             let data = DataView::decode(&packet).unwrap();
             let mut expected = name();
             assert_eq!(data.name, expected.append_segment(segment).as_view());
             assert_eq!(data.content, content);
             assert_eq!(data.freshness_ms, 10_000);
             assert_eq!(data.final_block_id().unwrap().as_segment(), Some(300));
-            assert_eq!(data.implicit_digest(), seal.digest);
+            let digests = template.digests(segment, &[&content], &[signature], &mut scratch);
+            assert_eq!([data.implicit_digest()], digests[..]);
             verify_data(&data, &DigestVerifier).unwrap();
+        }
+    }
+
+    /// Those of segments whose numbers have one octet and two, more than there are lanes.
+    #[test]
+    fn digests_of_many_are_those_of_each() {
+        let info = SignatureInfo::new(0);
+        let template = SegmentTemplate::new(name().as_view(), 10_000, 300, &info);
+        let contents: Vec<Vec<u8>> = (0..50).map(|at| vec![at as u8; 40 * at]).collect();
+        let contents: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
+        let signatures: Vec<Vec<u8>> = (0..50).map(|at| vec![at as u8; 32 + at % 3]).collect();
+        let mut scratch = Vec::new();
+        let digests = template.digests(230, &contents, &signatures, &mut scratch);
+        assert_eq!(digests.len(), 50);
+        for (at, digest) in digests.into_iter().enumerate() {
+            let (content, signature) = (contents[at], &signatures[at]);
+            let mut packet = vec![0; 8800];
+            let frame = template.write(230 + at as u64, content.len(), signature, &mut packet);
+            packet[frame.content.clone()].copy_from_slice(content);
+            assert_eq!(weir_security::sha256(&[&packet[..frame.len]]), digest);
         }
     }
 
