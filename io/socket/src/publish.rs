@@ -304,8 +304,7 @@ fn publish(
         Signs::Manifest if has_manifest => &NullSigner,
         _ => label.signer,
     };
-    let mut info = SignatureInfo::new(signer.signature_type().0);
-    info.key_locator = signer.key_locator();
+    let info = signature_info(signer);
     let template =
         SegmentTemplate::new(about.versioned.as_view(), options.freshness_ms, segments - 1, &info);
     let room = Room { segment_size: options.segment_size, last_segment: segments - 1 };
@@ -341,15 +340,7 @@ fn publish(
         certificate: label.certificate.map(<[u8]>::to_vec),
         ..Metadata::new(about.versioned.clone())
     };
-    for name in [Some(label.name), about.extra_metadata.as_ref()].into_iter().flatten() {
-        let mut name = name.clone();
-        name.append_keyword(METADATA_KEYWORD).append_version(label.version).append_segment(0);
-        let data = Data::new(name)
-            .freshness_ms(options.metadata_freshness_ms)
-            .final_block_id(Component::segment(0))
-            .content(metadata.encode());
-        packets.push(sign_data(&data, label.signer)?.into());
-    }
+    sign_metadata(about, label, &metadata, options, &mut packets)?;
     let signatures = chunks.iter().flat_map(|chunk| chunk.signatures.iter().map(Vec::as_slice));
     let object = SealedObject {
         versioned: about.versioned.clone(),
@@ -360,6 +351,30 @@ fn publish(
         packets,
     };
     Ok(Published { object, content })
+}
+
+fn signature_info(signer: &dyn Signer) -> SignatureInfo {
+    let info = SignatureInfo::new(signer.signature_type().0);
+    SignatureInfo { key_locator: signer.key_locator(), ..info }
+}
+
+fn sign_metadata(
+    about: &About,
+    label: Label<'_>,
+    metadata: &Metadata,
+    options: &PublishOptions,
+    packets: &mut Vec<Packet>,
+) -> Result<(), PublishError> {
+    for name in [Some(label.name), about.extra_metadata.as_ref()].into_iter().flatten() {
+        let mut name = name.clone();
+        name.append_keyword(METADATA_KEYWORD).append_version(label.version).append_segment(0);
+        let data = Data::new(name)
+            .freshness_ms(options.metadata_freshness_ms)
+            .final_block_id(Component::segment(0))
+            .content(metadata.encode());
+        packets.push(sign_data(&data, label.signer)?.into());
+    }
+    Ok(())
 }
 
 fn sign_manifest(

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::draw::drawable;
+
 /// One figure: a title, two axes and the data.
 ///
 /// Values are plain numbers in the unit of their axis. Values that are not finite are not drawn
@@ -178,6 +180,22 @@ pub struct Heat {
     pub bar: Axis,
 }
 
+fn share_colours(figures: &mut [Figure]) {
+    let mut maps: Vec<&mut Heat> = Vec::new();
+    for figure in figures {
+        let Kind::Heat(heat) = &mut figure.kind else { return };
+        maps.push(heat);
+    }
+    let Some(first) = maps.first().map(|heat| heat.bar.clone()) else { return };
+    if first.range.is_some() || maps.iter().any(|heat| heat.bar != first) {
+        return;
+    }
+    let values = maps.iter().flat_map(|heat| heat.values.iter().flatten().copied());
+    let drawn = values.filter(|&value| drawable(value, first.scale));
+    let range = drawn.map(|value| (value, value)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    maps.into_iter().for_each(|heat| heat.bar.range = range);
+}
+
 /// Figures in a grid.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Panels {
@@ -333,8 +351,10 @@ impl Figure {
         Figure::with(title, x, y, Kind::Heat(heat))
     }
 
-    /// Figures in a grid of `columns`.
-    pub fn panels(title: impl Into<String>, columns: usize, figures: Vec<Figure>) -> Figure {
+    /// Figures in a grid of `columns`. Heat maps of one quantity get one colour scale, unless they
+    /// have ranges of their own.
+    pub fn panels(title: impl Into<String>, columns: usize, mut figures: Vec<Figure>) -> Figure {
+        share_colours(&mut figures);
         let none = Axis::linear("", "");
         Figure::with(title, none.clone(), none, Kind::Panels(Panels { columns, figures }))
     }

@@ -1,4 +1,4 @@
-use crate::{Axis, BarGroup, Figure, Heat, PlotError, Point, Series, csv_field, svg_to_png};
+use crate::{Axis, BarGroup, Figure, Heat, Kind, PlotError, Point, Series, csv_field, svg_to_png};
 
 fn lines() -> Figure {
     Figure::series(
@@ -54,6 +54,31 @@ fn bars_and_heat_maps_name_their_cells() {
     };
     let heat = Figure::heat("t", Axis::linear("k", ""), Axis::linear("load", ""), heat);
     assert_eq!(heat.to_csv(), "load,k,Loss\n0.5,1,0.25\n0.5,2,0.125\n");
+}
+
+/// Colours of heat maps side by side mean the same, unless the maps are of different things.
+#[test]
+fn heat_maps_of_one_quantity_share_their_colours() {
+    let heat = |bar: Axis, value: f64| {
+        let names = || vec!["1".to_owned(), "2".to_owned()];
+        let values = vec![vec![value, 2.0 * value], vec![f64::NAN, -1.0]];
+        let heat = Heat { columns: names(), rows: names(), values, bar };
+        Figure::heat("t", Axis::linear("k", ""), Axis::linear("load", ""), heat)
+    };
+    let ranges = |figures: Vec<Figure>| -> Vec<Option<(f64, f64)>> {
+        let Kind::Panels(panels) = Figure::panels("p", 2, figures).kind else { panic!() };
+        let range = |figure: &Figure| match &figure.kind {
+            Kind::Heat(heat) => heat.bar.range,
+            _ => None,
+        };
+        panels.figures.iter().map(range).collect()
+    };
+    let (linear, log) = (Axis::linear("Loss", ""), Axis::log("Loss", ""));
+    let same = |axis: &Axis| vec![heat(axis.clone(), 1.0), heat(axis.clone(), 8.0)];
+    assert_eq!(ranges(same(&linear)), [Some((-1.0, 16.0)); 2]);
+    assert_eq!(ranges(same(&log)), [Some((1.0, 16.0)); 2]);
+    assert_eq!(ranges(vec![heat(linear.clone(), 1.0), heat(log, 1.0)]), [None; 2]);
+    assert_eq!(ranges(vec![heat(linear, 1.0), lines()]), [None; 2]);
 }
 
 #[test]

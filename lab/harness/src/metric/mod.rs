@@ -234,7 +234,7 @@ measures! {
     LinkLoad = "link-load", "Load of the link", "%";
     /// Samples of the octets that wait before links with a rate, in parts of the octets that are on
     /// their way there and back at that rate (bandwidth-delay product).
-    LinkQueue = "link-queue", "Queue, of the bandwidth-delay product", "%";
+    LinkQueue = "link-queue", "Queue, of BDP", "%";
     /// Jain's index of the octets of content that consumers received: 1 is fair, one over their
     /// number is the least.
     Fairness = "fairness", "Jain's index", "";

@@ -139,7 +139,7 @@ fn ends(
         notes.error_bars = true;
         end = frame.at_y(if point.y >= 0.0 { interval.1 } else { interval.0 });
     }
-    let text = frame.y.shown(point.y);
+    let text = frame.y.shown(point.y, 3);
     if labelled && font::width(&text, NOTE, false) <= width + 8.0 && frame.y.contains(point.y) {
         let y = if point.y >= 0.0 { end - 5.0 } else { end + 5.0 + NOTE * 0.75 };
         let look = text_of(NOTE, INK).anchor(Anchor::Middle);

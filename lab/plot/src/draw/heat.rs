@@ -59,11 +59,14 @@ pub(super) fn draw(
             let told = format!("{name}: {}", scale::readable(value, &heat.bar.unit));
             canvas.open(Some(&told));
             canvas.tile(cell, &colour);
-            let text = bar.shown(value);
-            let fits = font::width(&text, NOTE, false) < width - 4.0 && height > NOTE * 1.4;
-            if rows * columns <= LABELLED && fits {
+            let fits = |text: &String| font::width(text, NOTE, false) < width - 2.0;
+            let texts = [bar.shown(value, 3), bar.shown(value, 2)];
+            if rows * columns <= LABELLED
+                && height > NOTE * 1.4
+                && let Some(text) = texts.iter().find(|text| fits(text))
+            {
                 let place = (x + width / 2.0, y + height / 2.0 + NOTE * 0.36);
-                canvas.fixed_text(place, &text, NOTE, if dark { "#111111" } else { "#ffffff" });
+                canvas.fixed_text(place, text, NOTE, if dark { "#111111" } else { "#ffffff" });
             }
             canvas.close();
         }

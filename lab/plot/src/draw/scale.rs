@@ -54,9 +54,10 @@ impl Fitted {
         if share.is_nan() { 0.5 } else { share.clamp(-10.0, 11.0) }
     }
 
-    /// `value` to three significant digits, as the axis writes its own.
-    pub(crate) fn shown(&self, value: f64) -> String {
-        let rounded = |value: f64| format!("{value:.2e}").parse().unwrap_or(value);
+    /// `value` to so many significant digits, as the axis writes its own.
+    pub(crate) fn shown(&self, value: f64, digits: usize) -> String {
+        let decimals = digits - 1;
+        let rounded = |value: f64| format!("{value:.decimals$e}").parse().unwrap_or(value);
         match &self.values {
             Values::Scaled(exponent, suffix) => {
                 format!("{}{suffix}", significant(rounded(scaled(value, -exponent))))
