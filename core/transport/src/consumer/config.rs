@@ -1,6 +1,6 @@
 //! How to fetch.
 
-use weir_base::RttConfig;
+use weir_base::{RttConfig, words};
 
 use super::schedule::PathSchedule;
 use crate::congestion::{Controller, ControllerConstants};
@@ -86,6 +86,8 @@ pub enum OnBad {
     /// The object fails.
     Fail,
 }
+
+words!(OnBad { AskAgain = "ask-again", Deliver = "deliver", Fail = "abort" });
 
 impl Default for ConsumerConfig {
     /// Lifetime 4 s and 15 retries as ndnget has them; 4096 segments of 8 kB in flight fill 2.6

@@ -159,7 +159,8 @@ impl Consumer {
         let (Stage::Waiting, Some(metadata)) = (&self.stage, &self.metadata) else { return };
         let Naming::Object(layout) = &self.naming else { return };
         self.have = have;
-        let knows = matches!(self.target, Target::Latest { .. }) || layout.is_whole();
+        let is_told = matches!(self.target, Target::Latest { .. } | Target::Known { .. });
+        let knows = is_told || layout.is_whole();
         let (last, per_part) = (metadata.last_segment, metadata.digests_per_part);
         if knows || !self.config.look_for_manifest {
             if let Some(last) = last {

@@ -35,6 +35,11 @@ pub enum ConsumerInput {
         /// Exactly one Interest or Data TLV.
         packet: Packet,
     },
+    /// Only these segments are wanted. Before [`ConsumerInput::Start`], and not of a sequence.
+    Narrow {
+        /// Which.
+        segments: Range<u64>,
+    },
     /// Begin with the segments, now that [`ConsumerEvent::Found`](super::ConsumerEvent::Found) has
     /// been seen. A sequence needs none: without it, its units are not handed out.
     Start {
@@ -82,6 +87,7 @@ impl fmt::Debug for ConsumerInput {
             Self::AddPath { .. } => "AddPath",
             Self::RemovePath { .. } => "RemovePath",
             Self::Packet { .. } => "Packet",
+            Self::Narrow { .. } => "Narrow",
             Self::Start { .. } => "Start",
             Self::Append { .. } => "Append",
             Self::Close => "Close",

@@ -61,6 +61,11 @@ impl Layout {
         self.wanted = segments;
     }
 
+    /// Whether every segment is wanted.
+    pub(crate) fn wants_all(&self) -> bool {
+        self.wanted == (0..u64::MAX)
+    }
+
     /// The segment to begin with.
     pub(crate) fn first_segment(&self) -> u64 {
         self.wanted.start

@@ -198,7 +198,7 @@ impl Consumer {
         match &consumer.target {
             Target::Latest { .. } => consumer.discover(now, false),
             Target::Prefix { .. } => consumer.discover(now, true),
-            Target::Version { .. } | Target::Range { .. } => {}
+            Target::Version { .. } | Target::Range { .. } | Target::Known { .. } => {}
             Target::Sequence => consumer.stage = Stage::Fetching,
         }
         consumer
@@ -211,13 +211,11 @@ impl Consumer {
         inputs: &mut Vec<ConsumerInput>,
         out: &mut ConsumerOutbox,
     ) {
-        if let (
-            Stage::Waiting,
-            None,
-            Target::Version { versioned } | Target::Range { versioned, .. },
-        ) = (&self.stage, &self.metadata, &self.target)
-        {
-            let metadata = Metadata::new(versioned.clone());
+        if let (Stage::Waiting, None) = (&self.stage, &self.metadata) {
+            let metadata = match &self.target {
+                Target::Known { metadata } => metadata.clone(),
+                other => Metadata::new(other.name()),
+            };
             self.found(metadata, false, out);
         }
         for input in inputs.drain(..) {
@@ -242,6 +240,10 @@ impl Consumer {
             }
             ConsumerInput::Packet { path, header, packet } => {
                 self.packet(now, path, &header, packet, out);
+            }
+            ConsumerInput::Narrow { segments } => {
+                debug_assert!(matches!(self.stage, Stage::Waiting), "it has begun");
+                self.layout_mut().set_wanted(segments);
             }
             ConsumerInput::Start { have, reader } => {
                 self.reader.set_mode(reader);

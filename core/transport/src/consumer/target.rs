@@ -4,6 +4,8 @@ use core::ops::Range;
 
 use weir_wire::Name;
 
+use crate::metadata::Metadata;
+
 /// What to fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -18,6 +20,11 @@ pub enum Target {
     Version {
         /// The name, usually with a Version component at its end.
         versioned: Name,
+    },
+    /// The version that this metadata, believed before, tells of.
+    Known {
+        /// The metadata.
+        metadata: Metadata,
     },
     /// Whatever a router or producer has below a name, found with CanBePrefix: an object without
     /// metadata, or one Data that is the whole object.
@@ -46,6 +53,7 @@ impl Target {
             | Self::Version { versioned: name }
             | Self::Range { versioned: name, .. }
             | Self::Prefix { name } => name.clone(),
+            Self::Known { metadata } => metadata.versioned.clone(),
             Self::Sequence => Name::new(),
         }
     }

@@ -248,6 +248,37 @@ fn the_reader_pulls_and_what_waits_for_it_is_bounded() {
     }
 }
 
+#[test]
+fn of_a_known_version_only_what_is_wanted_is_asked_for() {
+    let versioned: Name = "/a/54=%01".parse().unwrap();
+    for (segments, expected) in [(7..12, 7..12), (17..99, 17..20), (20..99, 0..0), (5..5, 0..0)] {
+        let metadata = Metadata {
+            last_segment: Some(19),
+            segment_size: Some(3),
+            ..Metadata::new(versioned.clone())
+        };
+        let config =
+            ConsumerConfig { verification: Verification::ByDriver, ..ConsumerConfig::default() };
+        let mut bench = Bench::new(Target::Known { metadata }, config);
+        assert!(bench.asked.is_empty(), "the version is known");
+        bench.inputs.push(ConsumerInput::Narrow { segments });
+        bench.inputs.push(ConsumerInput::Read { units: 100 });
+        let (have, reader) = (SegmentSet::new(), ReaderMode::InOrder);
+        let mut asked = bench.tell(ConsumerInput::Start { have, reader });
+        let mut all = Vec::new();
+        while !asked.is_empty() {
+            all.extend(asked.iter().cloned());
+            let more: Vec<Name> = asked.iter().flat_map(|name| bench.data(name)).collect();
+            asked = more.into_iter().chain(bench.verify(true)).collect();
+        }
+        let wanted: Vec<Name> = expected.map(|at| segment("/a/54=%01", at)).collect();
+        assert_eq!(all, wanted);
+        assert_eq!(bench.out.deliveries.len(), wanted.len());
+        assert!(bench.consumer.is_over());
+        assert!(bench.consumer.have().is_empty(), "it is not the object");
+    }
+}
+
 /// A controller that paces.
 struct Paced;
 

@@ -369,7 +369,7 @@ impl Consumer {
         }
         if let (Naming::Object(layout), Part::Unit(unit)) = (&self.naming, part) {
             // Only of whole objects, which have their segments from 0 on.
-            if !matches!(self.target, Target::Range { .. }) {
+            if !matches!(self.target, Target::Range { .. }) && layout.wants_all() {
                 self.have.insert(unit.chunk);
             }
             if let Some(last) = last_segment.filter(|_| is_verified && !layout.is_whole()) {
