@@ -5,7 +5,7 @@
 
 mod policy;
 
-pub use policy::{Advice, Believed, Decision, Ground, Keys, Refusal, TrustPolicy, Wanted};
+pub use policy::{Advice, Believed, Decision, Ground, Keys, Refusal, Trust, TrustPolicy, Wanted};
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;

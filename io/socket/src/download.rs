@@ -16,7 +16,7 @@ use crate::client::Client;
 use crate::host::{DownloadError, DownloadId, Found, Host, PathSummary, Summary};
 use crate::keeper::{Keep, Keeper};
 use crate::lookup::Lookups;
-use crate::output::{Opened, Output, OutputError};
+use crate::output::{Opened, Output, OutputError, PacketReader};
 use crate::paths::{ClientError, FromRouter};
 use crate::sink::{FileSink, StreamWriter};
 use crate::verify_pool::{Fault, Verified, VerifyPool, Work};
@@ -54,6 +54,8 @@ enum Place {
     File(Option<Arc<FileSink>>),
     /// A stream, in order.
     Stream(StreamWriter),
+    /// A reader, in order.
+    Reader(Box<dyn PacketReader>),
     /// Nowhere: the file is there.
     There,
 }
@@ -136,7 +138,8 @@ impl Download {
     /// Takes a packet.
     pub(crate) fn receive(&mut self, now: Instant, packet: FromRouter, host: &mut dyn Host) {
         let FromRouter { path, header, packet } = packet;
-        if !self.lookups.take(now, &header, &packet, host, &mut self.inputs) {
+        let trust = host.trust(self.id);
+        if !self.lookups.take(now, &header, &packet, trust, &mut self.inputs) {
             self.inputs.push(ConsumerInput::Packet { path, header, packet });
         }
     }
@@ -158,8 +161,20 @@ impl Download {
     }
 
     /// Whether there is something to do at once.
-    pub(crate) fn has_inputs(&self) -> bool {
+    pub(crate) fn has_news(&self) -> bool {
+        let place = self.object.as_ref().map(|object| &object.place);
         !self.inputs.is_empty()
+            || match place {
+                Some(Place::Stream(writer)) => writer.has_written(),
+                Some(Place::Reader(reader)) => reader.has_news(),
+                _ => false,
+            }
+    }
+
+    /// Whether it is not known yet whether anybody takes it.
+    pub(crate) fn is_closed(&self) -> bool {
+        let place = self.object.as_ref().map(|object| &object.place);
+        matches!(place, None | Some(Place::Closed))
     }
 
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
@@ -175,11 +190,15 @@ impl Download {
     }
 
     /// Has the output opened.
-    pub(crate) fn open(&mut self, units: u32, pool: &VerifyPool) {
+    pub(crate) fn open(&mut self, units: u32, pool: &VerifyPool, client: &Client) {
         self.units = Some(units);
         let object = self.object.as_mut().expect("it is known");
-        let output = object.output.take().expect("nothing has been done with it");
+        let mut output = object.output.take().expect("nothing has been done with it");
         let metadata = object.found.metadata.clone();
+        if output.is_quick() {
+            let result = output.open(&metadata);
+            return self.opened(output, result, client);
+        }
         pool.submit(Work::Open { serial: self.serial, output, metadata });
     }
 
@@ -201,7 +220,8 @@ impl Download {
             let now = hands.client.now();
             self.consumer.handle(now, &mut self.inputs, &mut self.out);
             let (paths, out) = (&self.paths, &mut self.out.interests);
-            self.lookups.poll(now, paths, hands.host, &mut self.inputs, out);
+            let trust = hands.host.trust(self.id);
+            self.lookups.poll(now, paths, trust, &mut self.inputs, out);
             for (path, interest) in self.out.interests.iter() {
                 // A full queue drops it, as a network would: it is sent again later.
                 let _ = hands.client.send_octets(path, interest);
@@ -266,17 +286,27 @@ impl Download {
         Ok(())
     }
 
-    /// Passes on to the stream what is in order.
+    /// Passes on to the stream or reader what is in order.
     fn take_deliveries(&mut self) -> Result<(), DownloadError> {
-        let Some(Object { place: Place::Stream(writer), .. }) = &mut self.object else {
-            return Ok(());
+        let place = self.object.as_mut().map(|object| &mut object.place);
+        let deliveries = &mut self.out.deliveries;
+        let units = match place {
+            Some(Place::Stream(writer)) => {
+                if !deliveries.is_empty() {
+                    writer.write(deliveries.drain(..).map(|delivery| delivery.packet).collect());
+                }
+                writer.written().map_err(DownloadError::Store)?
+            }
+            Some(Place::Reader(reader)) => {
+                if !deliveries.is_empty() {
+                    reader.take(deliveries);
+                }
+                reader.done().ok_or(DownloadError::Stopped)?
+            }
+            _ => 0,
         };
-        if !self.out.deliveries.is_empty() {
-            writer.write(self.out.deliveries.drain(..).map(|delivery| delivery.packet).collect());
-        }
-        match writer.written().map_err(DownloadError::Store)? {
-            0 => {}
-            units => self.inputs.push(ConsumerInput::Read { units }),
+        if units > 0 {
+            self.inputs.push(ConsumerInput::Read { units });
         }
         Ok(())
     }
@@ -301,7 +331,8 @@ impl Download {
                 }
                 ConsumerEvent::NeedKey { key, packet } => {
                     let now = hands.client.now();
-                    self.lookups.begin(now, key, packet, hands.host, &mut self.inputs);
+                    let trust = hands.host.trust(self.id);
+                    self.lookups.begin(now, key, packet, trust, &mut self.inputs);
                 }
                 ConsumerEvent::Failed(error) => return Err(error.into()),
                 _ => {}
@@ -327,6 +358,7 @@ impl Download {
 
     fn begin(&mut self, opened: Opened, client: &Client) -> Result<(), DownloadError> {
         let object = self.object.as_mut().expect("it is known");
+        let mut units = STREAM_UNITS_MAX;
         let (have, segment_size, reader) = match opened {
             Opened::There => {
                 object.place = Place::There;
@@ -343,6 +375,12 @@ impl Download {
                 object.place = Place::Stream(writer.map_err(ClientError::from)?);
                 (SegmentSet::new(), None, ReaderMode::InOrder)
             }
+            Opened::Reader { reader, segments, packets_max } => {
+                object.place = Place::Reader(reader);
+                units = packets_max;
+                self.inputs.push(ConsumerInput::Narrow { segments });
+                (SegmentSet::new(), None, ReaderMode::InOrder)
+            }
         };
         object.resumed = have.len();
         // An unverified size only says where a segment would go; one that does not fit is refused
@@ -351,7 +389,7 @@ impl Download {
             object.set_segment_size(size)?;
         }
         self.inputs.push(ConsumerInput::Start { have, reader });
-        self.inputs.push(ConsumerInput::Read { units: STREAM_UNITS_MAX });
+        self.inputs.push(ConsumerInput::Read { units });
         Ok(())
     }
 
@@ -446,17 +484,19 @@ impl Download {
             return (Err(self.error.expect("no download ends well without an object")), None);
         };
         let output = object.output.expect("it is back");
+        // A quick one has nothing to be kept.
+        let is_kept = !output.is_quick();
         let (writer, is_opened) = match object.place {
             Place::Stream(writer) => (Some(writer), true),
             Place::There | Place::Closed => (None, false),
-            Place::File(_) => (None, true),
+            Place::File(_) | Place::Reader(_) => (None, true),
         };
         if let Some(error) = self.error {
             let have = self.consumer.have().clone();
             // What an earlier attempt left stays as it is when nothing has been added.
             let is_touched = is_opened && (object.resumed == 0 || !have.is_empty());
             let keep = Keep::Break { serial, output, writer, have };
-            return (Err(error), is_touched.then_some(keep));
+            return (Err(error), (is_touched && is_kept).then_some(keep));
         }
         let keep = Keep::Finish { serial, output, writer };
         let Found { metadata, is_stored } = object.found;
@@ -475,7 +515,7 @@ impl Download {
             by_path: self.by_path,
             stats,
         };
-        (Ok(summary), is_opened.then_some(keep))
+        (Ok(summary), (is_opened && is_kept).then_some(keep))
     }
 }
 

@@ -15,13 +15,8 @@ use crate::keeper::Keeper;
 use crate::paths::{ClientError, FromRouter, PathChange};
 use crate::verify_pool::{Report, Reporter, VerifyPool};
 
-/// Downloads under way at a time.
-const SIDE_BY_SIDE: usize = 64;
 /// Whole files at most that wait for their names, each of them open.
 const CLOSING_MAX: usize = 256;
-/// Units under way at most in all downloads together: a larger object waits for others to end, many
-/// small ones go on.
-const UNITS_MAX: u32 = 1 << 14;
 /// How often progress is told.
 const PROGRESS_NS: u64 = 100 * NS_PER_MS;
 
@@ -32,16 +27,22 @@ pub struct DownloadOptions {
     pub fetch: ConsumerConfig,
     /// Threads that verify and store.
     pub threads: usize,
+    /// Downloads under way at a time.
+    pub side_by_side: usize,
+    /// Units under way at most in all downloads together: a larger object waits for others to end,
+    /// many small ones go on.
+    pub units_max: u64,
 }
 
 impl Default for DownloadOptions {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { fetch: ConsumerConfig::default(), threads: threads.min(8) }
+        let fetch = ConsumerConfig::default();
+        Self { fetch, threads: threads.min(8), side_by_side: 64, units_max: 1 << 14 }
     }
 }
 
-/// Fetches everything that `host` names, up to 64 objects at a time, until it names
+/// Fetches everything that `host` names, several objects at a time, until it names
 /// no more and all have ended. Every segment is verified and stored where the host says.
 ///
 /// # Errors
@@ -61,7 +62,7 @@ struct Closing {
     octets: u64,
 }
 
-struct Downloads<'a> {
+pub(crate) struct Downloads<'a> {
     host: &'a mut dyn Host,
     options: DownloadOptions,
     pool: VerifyPool,
@@ -72,7 +73,7 @@ struct Downloads<'a> {
     closing: BTreeMap<u64, Closing>,
     next_serial: u64,
     /// Units of those that are under way.
-    units: u32,
+    units: u64,
     /// The host has nothing more to fetch for now.
     is_exhausted: bool,
     /// Octets of those that are not under way any more.
@@ -83,7 +84,7 @@ struct Downloads<'a> {
 }
 
 impl<'a> Downloads<'a> {
-    fn new(
+    pub(crate) fn new(
         client: &mut Client,
         options: DownloadOptions,
         host: &'a mut dyn Host,
@@ -111,7 +112,7 @@ impl<'a> Downloads<'a> {
     /// Runs until all have ended.
     fn run(&mut self, client: &mut Client) -> Result<(), DownloadError> {
         let mut events = EventLoop::new(client);
-        events.add(self);
+        events.add(&mut *self);
         let result = events.run(&mut || true);
         drop(events);
         let error = self.error.take().or(result.err().map(DownloadError::from));
@@ -129,7 +130,7 @@ impl<'a> Downloads<'a> {
     }
 
     fn start(&mut self, client: &mut Client, id: DownloadId, target: Target) {
-        let fetch = self.options.fetch.clone();
+        let fetch = self.host.config(id).unwrap_or_else(|| self.options.fetch.clone());
         self.next_serial += 1;
         self.active.push(Download::new(client, (id, target), fetch, self.next_serial));
     }
@@ -143,24 +144,23 @@ impl<'a> Downloads<'a> {
         }
         if is_tick {
             self.tell(now);
+            self.drop_unwanted();
         }
-        let before = self.active.len();
         loop {
             let hands =
                 &mut Hands { client, host: self.host, pool: &self.pool, keeper: &self.keeper };
             for download in &mut self.active {
                 let is_due = || download.next_wakeup().is_some_and(|at| at <= now);
-                if is_tick || download.has_inputs() || is_due() {
+                if is_tick || download.has_news() || is_due() {
                     download.turn(hands);
                 }
             }
             self.close(client);
-            self.give_units();
+            self.give_units(client);
             if !self.admit(client) {
                 break;
             }
         }
-        debug_assert!(self.active.len() <= before.max(SIDE_BY_SIDE));
     }
 
     /// Starts what there is room for; tells whether anything was started.
@@ -169,7 +169,7 @@ impl<'a> Downloads<'a> {
         self.is_exhausted = false;
         while !self.is_exhausted
             && self.error.is_none()
-            && self.active.len() < SIDE_BY_SIDE
+            && self.active.len() < self.options.side_by_side
             && self.closing.len() < CLOSING_MAX
         {
             match self.host.next() {
@@ -181,12 +181,13 @@ impl<'a> Downloads<'a> {
     }
 
     /// Has those begin with their segments for which there is room.
-    fn give_units(&mut self) {
+    fn give_units(&mut self, client: &Client) {
         for download in &mut self.active {
             let Some(units) = download.needs_units() else { continue };
-            if self.units == 0 || self.units + units <= UNITS_MAX {
-                self.units += units;
-                download.open(units, &self.pool);
+            let sum = self.units + u64::from(units);
+            if self.units == 0 || sum <= self.options.units_max {
+                self.units = sum;
+                download.open(units, &self.pool, client);
             }
         }
     }
@@ -222,7 +223,7 @@ impl<'a> Downloads<'a> {
             }
             let download = self.active.swap_remove(at);
             let (id, serial, octets) = (download.id, download.serial, download.octets_stored());
-            self.units -= download.units();
+            self.units -= u64::from(download.units());
             let (result, keep) = download.close(client.now());
             match keep {
                 Some(keep) => {
@@ -240,6 +241,15 @@ impl<'a> Downloads<'a> {
             self.error.get_or_insert(error);
         }
         self.is_exhausted = false;
+    }
+
+    fn drop_unwanted(&mut self) {
+        let unopened = self.active.iter_mut().filter(|download| download.is_closed());
+        for download in unopened {
+            if !self.host.is_wanted(download.id) {
+                download.fail(DownloadError::Stopped);
+            }
+        }
     }
 
     fn tell(&mut self, now: Instant) {
@@ -289,11 +299,12 @@ impl Endpoint for Downloads<'_> {
 
     fn next_wakeup(&self) -> Option<Instant> {
         let wakeups = self.active.iter().filter_map(Download::next_wakeup);
-        wakeups.chain([self.told.plus_ns(PROGRESS_NS)]).min()
+        let is_idle = self.active.is_empty() && self.closing.is_empty();
+        wakeups.chain((!is_idle).then(|| self.told.plus_ns(PROGRESS_NS))).min()
     }
 
     fn is_done(&self) -> bool {
         let is_idle = self.active.is_empty() && self.closing.is_empty();
-        self.error.is_some() || (is_idle && self.is_exhausted)
+        self.error.is_some() || (is_idle && self.is_exhausted && !self.host.is_open())
     }
 }

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use weir_base::FaceId;
 use weir_face::FaceUri;
-use weir_security::trust::{Decision, Refusal, Wanted};
-use weir_transport::{ConsumerError, ConsumerStats, Metadata, PathId, PathStats, Target};
-use weir_wire::{DataView, Name};
+use weir_security::trust::Trust;
+use weir_transport::{
+    ConsumerConfig, ConsumerError, ConsumerStats, Metadata, PathId, PathStats, Target,
+};
+use weir_wire::Name;
 
 use crate::output::{Output, OutputError};
 use crate::paths::ClientError;
@@ -20,6 +22,12 @@ pub trait Host {
     /// The next thing to fetch beside what is under way, `None` if there is none now. Asked when
     /// there is room for one, and again when another has ended.
     fn next(&mut self) -> Option<(DownloadId, Target)>;
+
+    /// How to fetch, if it is other than as the options say.
+    fn config(&self, id: DownloadId) -> Option<ConsumerConfig> {
+        let _ = id;
+        None
+    }
 
     /// Where an object is to go. Called once for each, before any segment is fetched.
     ///
@@ -37,24 +45,8 @@ pub trait Host {
         result: Result<Summary, DownloadError>,
     ) -> Result<(), DownloadError>;
 
-    /// Whether the signer of a packet is believed. Asked again when what the decision depends on
-    /// has been fetched, which goes on beside the download.
-    fn decide(&mut self, data: &DataView<'_>) -> Decision;
-
-    /// A certificate that metadata holds.
-    fn offer(&mut self, certificate: &[u8]) {
-        let _ = certificate;
-    }
-
-    /// What came for [`Decision::Fetch`]; `None` if there is nothing to be had.
-    fn fetched(&mut self, wanted: Wanted, packet: Option<&[u8]>) {
-        let _ = (wanted, packet);
-    }
-
-    /// Says to the user why a signer is not believed, which ends the download.
-    fn explain(&self, refusal: Refusal) -> String {
-        refusal.reason
-    }
+    /// Who decides whether the signers of a download's packets are believed.
+    fn trust(&mut self, id: DownloadId) -> &mut dyn Trust;
 
     /// Of several routers one is gone, for this reason, or is back.
     fn path_changed(&mut self, router: &FaceUri, error: Option<&ClientError>) {
@@ -64,6 +56,17 @@ pub trait Host {
     /// Told now and then how many octets of Content have been verified and stored, of all objects
     /// together. Returns false to break off.
     fn progress(&mut self, octets: u64) -> bool;
+
+    /// Whether a download whose output is not open yet is still wanted; asked now and then.
+    fn is_wanted(&self, id: DownloadId) -> bool {
+        let _ = id;
+        true
+    }
+
+    /// Whether there may be something to fetch later although there is nothing now.
+    fn is_open(&self) -> bool {
+        false
+    }
 }
 
 /// What is known of an object before its segments come; not verified.

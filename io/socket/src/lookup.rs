@@ -1,14 +1,12 @@
 //! Certificates that decisions about signers depend on, fetched beside a download.
 
 use weir_base::{Instant, Packet, Rng};
-use weir_security::trust::{Decision, Wanted};
+use weir_security::trust::{Decision, Trust, Wanted};
 use weir_transport::{
     ConsumerInput, InterestBatch, KeyId, METADATA_KEYWORD, Metadata, PathId, Request, Selectors,
     Tries,
 };
 use weir_wire::{DataView, InterestView, LpHeader};
-
-use crate::host::Host;
 
 /// How long a certificate is waited for: 1 + 2 s.
 const LIFETIME_MS: u64 = 2000;
@@ -45,14 +43,14 @@ impl Lookups {
         now: Instant,
         key: KeyId,
         packet: Packet,
-        host: &mut dyn Host,
+        trust: &mut dyn Trust,
         inputs: &mut Vec<ConsumerInput>,
     ) {
         let data = DataView::decode(&packet).expect("the consumer has decoded it");
-        offer(&data, host);
-        let verifier = match host.decide(&data) {
+        offer(&data, trust);
+        let verifier = match trust.decide(&data) {
             Decision::Believe(verifier) => Ok(verifier),
-            Decision::Refuse(refusal) => Err(host.explain(refusal)),
+            Decision::Refuse(refusal) => Err(trust.explain(refusal)),
             Decision::Fetch { wanted, must_be_fresh } => {
                 let open = self.open.iter_mut().find(|lookup| lookup.wanted == wanted);
                 if let Some(lookup) = open {
@@ -71,7 +69,7 @@ impl Lookups {
         &mut self,
         now: Instant,
         paths: &[PathId],
-        host: &mut dyn Host,
+        trust: &mut dyn Trust,
         inputs: &mut Vec<ConsumerInput>,
         out: &mut InterestBatch,
     ) {
@@ -79,7 +77,7 @@ impl Lookups {
         while let Some(lookup) = self.open.get_mut(at) {
             match lookup.request.poll(paths, now, &mut self.rng, out) {
                 Ok(_) => at += 1,
-                Err(_) => self.end(now, at, None, host, inputs),
+                Err(_) => self.end(now, at, None, trust, inputs),
             }
         }
     }
@@ -95,7 +93,7 @@ impl Lookups {
         now: Instant,
         header: &LpHeader,
         packet: &Packet,
-        host: &mut dyn Host,
+        trust: &mut dyn Trust,
         inputs: &mut Vec<ConsumerInput>,
     ) -> bool {
         if self.open.is_empty() {
@@ -106,7 +104,7 @@ impl Lookups {
             let asked = self.open.iter().position(|one| one.request.name() == interest.name);
             let Some(at) = asked else { return false };
             if self.open[at].request.nacked(&interest, reason, now).is_err() {
-                self.end(now, at, None, host, inputs);
+                self.end(now, at, None, trust, inputs);
             }
             return true;
         }
@@ -115,12 +113,12 @@ impl Lookups {
         if !self.open.iter().any(is_answered) {
             return false;
         }
-        offer(&data, host);
+        offer(&data, trust);
         // It may be known by several names. From the last on, for what ends may begin anew behind
         // it.
         for at in (0..self.open.len()).rev() {
             if is_answered(&self.open[at]) {
-                self.end(now, at, Some(packet), host, inputs);
+                self.end(now, at, Some(packet), trust, inputs);
             }
         }
         true
@@ -132,13 +130,13 @@ impl Lookups {
         now: Instant,
         at: usize,
         packet: Option<&Packet>,
-        host: &mut dyn Host,
+        trust: &mut dyn Trust,
         inputs: &mut Vec<ConsumerInput>,
     ) {
         let Lookup { wanted, waiting, .. } = self.open.swap_remove(at);
-        host.fetched(wanted, packet.map(|packet| &packet[..]));
+        trust.fetched(wanted, packet.map(|packet| &packet[..]));
         for (key, packet) in waiting {
-            self.begin(now, key, packet, host, inputs);
+            self.begin(now, key, packet, trust, inputs);
         }
     }
 
@@ -150,11 +148,11 @@ impl Lookups {
 }
 
 /// Metadata made by `weir put` holds the signer's certificate.
-fn offer(data: &DataView<'_>, host: &mut dyn Host) {
+fn offer(data: &DataView<'_>, trust: &mut dyn Trust) {
     if data.name.components().any(|part| part.is_keyword(METADATA_KEYWORD))
         && let Some(certificate) = Metadata::decode(data.content).ok().and_then(|it| it.certificate)
     {
-        host.offer(&certificate);
+        trust.offer(&certificate);
     }
 }
 
@@ -175,12 +173,9 @@ mod tests {
     use std::sync::Arc;
 
     use weir_security::DigestVerifier;
-    use weir_transport::Target;
     use weir_wire::{Data, KeyLocator, KeyLocatorView, Name, SignatureInfo};
 
     use super::*;
-    use crate::host::{DownloadError, DownloadId, Found, Summary};
-    use crate::output::Output;
 
     /// Believes every signer whose certificate it has.
     #[derive(Default)]
@@ -188,11 +183,7 @@ mod tests {
         fetched: Vec<(Wanted, bool)>,
     }
 
-    impl Host for Believer {
-        fn output(&mut self, _id: DownloadId, _found: &Found) -> Result<Box<dyn Output>, String> {
-            unreachable!("nothing is downloaded")
-        }
-
+    impl Trust for Believer {
         fn decide(&mut self, data: &DataView<'_>) -> Decision {
             let Some(KeyLocatorView::Name(locator)) = data.signature_info().key_locator else {
                 panic!("its signer has a name")
@@ -206,22 +197,6 @@ mod tests {
 
         fn fetched(&mut self, wanted: Wanted, packet: Option<&[u8]>) {
             self.fetched.push((wanted, packet.is_some()));
-        }
-
-        fn next(&mut self) -> Option<(DownloadId, Target)> {
-            None
-        }
-
-        fn ended(
-            &mut self,
-            _id: DownloadId,
-            result: Result<Summary, DownloadError>,
-        ) -> Result<(), DownloadError> {
-            result.map(drop)
-        }
-
-        fn progress(&mut self, _octets: u64) -> bool {
-            true
         }
     }
 

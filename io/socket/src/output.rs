@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
+use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -11,14 +12,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::libc;
 use weir_security::sha256;
-use weir_transport::{ContentDigest, Metadata, SegmentSet};
+use weir_transport::{ContentDigest, Delivery, Metadata, SegmentSet};
 use weir_wire::{Name, NameView, PACKET_SIZE_MAX};
 
 use crate::sink::{Checksums, FileSink, checksum};
 
 /// Where the segments of one object are to go.
 pub trait Output: Send {
-    /// Called once, when it is known what is to be fetched, from another thread than the rest.
+    /// Whether all of this takes so little time that the network thread may do it.
+    fn is_quick(&self) -> bool {
+        false
+    }
+
+    /// Called once, when it is known what is to be fetched, from another thread than the rest
+    /// unless it [is quick](Output::is_quick).
     ///
     /// # Errors
     /// [`OutputError`].
@@ -70,6 +77,18 @@ pub trait Output: Send {
     }
 }
 
+/// Takes packets and never waits: whoever reads them has a thread of its own.
+pub trait PacketReader: Send {
+    /// Takes packets, after all that were given before.
+    fn take(&mut self, packets: &mut Vec<Delivery>);
+
+    /// Whether [`PacketReader::done`] has something to say. Changes when the client was woken.
+    fn has_news(&self) -> bool;
+
+    /// How many packets it is done with since the last call; `None` if nobody reads any more.
+    fn done(&mut self) -> Option<u32>;
+}
+
 /// What an output takes.
 pub enum Opened {
     /// Segments in any order, each in its place.
@@ -81,6 +100,15 @@ pub enum Opened {
     },
     /// Octets in their order.
     Stream(Box<dyn Write + Send>),
+    /// Packets in their order, a part of the object perhaps.
+    Reader {
+        /// Takes them.
+        reader: Box<dyn PacketReader>,
+        /// The segments that are wanted.
+        segments: Range<u64>,
+        /// Packets at most that wait with the reader; more wait with the consumer.
+        packets_max: u32,
+    },
     /// Nothing: all of it is there, and right.
     There,
 }
@@ -566,7 +594,7 @@ mod tests {
     fn open(output: &mut PartFile, version: u64) -> Result<SegmentSet, OutputError> {
         match output.open(&versioned(version))? {
             Opened::File { have, .. } => Ok(have),
-            Opened::Stream(_) | Opened::There => panic!("it is a file"),
+            _ => panic!("it is a file"),
         }
     }
 

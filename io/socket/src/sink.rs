@@ -146,6 +146,11 @@ impl StreamWriter {
         let _ = self.batches.as_ref().expect("open until finished").send(batch);
     }
 
+    /// Whether [`StreamWriter::written`] has something to say.
+    pub(crate) fn has_written(&self) -> bool {
+        !self.results.is_empty()
+    }
+
     /// How many packets were written since the last call.
     pub(crate) fn written(&self) -> io::Result<u32> {
         self.results.try_iter().try_fold(0, |sum, written| Ok(sum + written?))

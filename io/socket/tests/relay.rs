@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use weir_face::FaceUri;
 use weir_manage::{ControlParameters, ControlResponse, Element};
-use weir_security::trust::Decision;
+use weir_security::trust::{Decision, Trust};
 use weir_security::{DigestSigner, DigestVerifier};
 use weir_socket::{
     Client, ClientError, DownloadError, DownloadId, DownloadOptions, Found, Host, Label, Loss,
@@ -226,12 +226,18 @@ impl Host for TestHost {
         Ok(self.output.take().unwrap())
     }
 
-    fn decide(&mut self, _data: &DataView<'_>) -> Decision {
-        Decision::Believe(Arc::new(DigestVerifier))
+    fn trust(&mut self, _id: DownloadId) -> &mut dyn Trust {
+        self
     }
 
     fn progress(&mut self, _octets: u64) -> bool {
         true
+    }
+}
+
+impl Trust for TestHost {
+    fn decide(&mut self, _data: &DataView<'_>) -> Decision {
+        Decision::Believe(Arc::new(DigestVerifier))
     }
 }
 

@@ -179,6 +179,7 @@ impl Args {
                 ..ConsumerConfig::default()
             },
             threads: self.threads.map_or(defaults.threads, |threads| threads as usize),
+            ..defaults
         }
     }
 }

@@ -133,6 +133,35 @@ pub enum Wanted {
     MetadataOf(Name),
 }
 
+/// Decides about signers for whoever fetches.
+pub trait Trust {
+    /// Whether the signer of a packet is believed. Asked again when what the decision depends on
+    /// has been fetched.
+    fn decide(&mut self, data: &DataView<'_>) -> Decision;
+
+    /// A certificate that metadata holds.
+    fn offer(&mut self, certificate: &[u8]) {
+        let _ = certificate;
+    }
+
+    /// What came for [`Decision::Fetch`]; `None` if there is nothing to be had.
+    fn fetched(&mut self, wanted: Wanted, packet: Option<&[u8]>) {
+        let _ = (wanted, packet);
+    }
+
+    /// Says to the user why a signer is not believed.
+    fn explain(&self, refusal: Refusal) -> String {
+        refusal.reason
+    }
+}
+
+/// Believes all that this verifies, and nothing else.
+impl Trust for Arc<dyn Verifier> {
+    fn decide(&mut self, _data: &DataView<'_>) -> Decision {
+        Decision::Believe(self.clone())
+    }
+}
+
 /// Why there is no verifier yet.
 enum Open {
     Fetch { wanted: Wanted, must_be_fresh: bool },

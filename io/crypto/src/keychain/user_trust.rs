@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use weir_security::trust::{Anchors, Decision, Ground, Keys, KnownSigners, TrustPolicy, Wanted};
+use weir_security::trust::{
+    Anchors, Decision, Ground, Keys, KnownSigners, Trust, TrustPolicy, Wanted,
+};
 use weir_security::{Certificate, Verifier};
 use weir_wire::{DataView, Name};
 
@@ -66,16 +68,6 @@ impl UserTrust {
         Ok(Self { root, chain, policy })
     }
 
-    /// What is decided about the signer of `data` now.
-    pub fn decide(&mut self, data: &DataView<'_>) -> Decision {
-        self.policy.decide(data, unix_time_s())
-    }
-
-    /// See [`TrustPolicy::fetched`].
-    pub fn fetched(&mut self, wanted: Wanted, packet: Option<&[u8]>) {
-        self.policy.fetched(wanted, packet);
-    }
-
     /// The policy.
     pub fn policy(&mut self) -> &mut TrustPolicy {
         &mut self.policy
@@ -93,6 +85,20 @@ impl UserTrust {
             }
         }
         Ok(())
+    }
+}
+
+impl Trust for UserTrust {
+    fn decide(&mut self, data: &DataView<'_>) -> Decision {
+        self.policy.decide(data, unix_time_s())
+    }
+
+    fn offer(&mut self, certificate: &[u8]) {
+        self.policy.offer(certificate);
+    }
+
+    fn fetched(&mut self, wanted: Wanted, packet: Option<&[u8]>) {
+        self.policy.fetched(wanted, packet);
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Instant;
 use indicatif::ProgressBar;
 use weir_crypto::UserTrust;
 use weir_face::FaceUri;
-use weir_security::trust::{Believed, Decision, Refusal, Wanted};
+use weir_security::trust::{Believed, Decision, Refusal, Trust, Wanted};
 use weir_socket::{
     ClientError, DownloadError, DownloadId, Found, Host, MemoryOutput, Output, OutputError,
     PartFile, StreamOutput, Summary,
@@ -360,20 +360,8 @@ impl Host for Fetch<'_> {
         }
     }
 
-    fn decide(&mut self, data: &DataView<'_>) -> Decision {
-        self.trust.decide(data)
-    }
-
-    fn offer(&mut self, certificate: &[u8]) {
-        self.trust.policy().offer(certificate);
-    }
-
-    fn fetched(&mut self, wanted: Wanted, packet: Option<&[u8]>) {
-        self.trust.fetched(wanted, packet);
-    }
-
-    fn explain(&self, refusal: Refusal) -> String {
-        trust::explain(refusal)
+    fn trust(&mut self, _id: DownloadId) -> &mut dyn Trust {
+        self
     }
 
     fn progress(&mut self, bytes: u64) -> bool {
@@ -408,6 +396,24 @@ impl Host for Fetch<'_> {
     }
 }
 
+impl Trust for Fetch<'_> {
+    fn decide(&mut self, data: &DataView<'_>) -> Decision {
+        self.trust.decide(data)
+    }
+
+    fn offer(&mut self, certificate: &[u8]) {
+        self.trust.offer(certificate);
+    }
+
+    fn fetched(&mut self, wanted: Wanted, packet: Option<&[u8]>) {
+        self.trust.fetched(wanted, packet);
+    }
+
+    fn explain(&self, refusal: Refusal) -> String {
+        trust::explain(refusal)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
@@ -430,7 +436,7 @@ mod tests {
                     let sink = output.sink(4).map_err(|error| error.to_string())?;
                     sink.store(&[(0, &b"text"[..])]).map_err(|error| error.to_string())?;
                 }
-                Opened::There => unreachable!("it is not looked for"),
+                Opened::There | Opened::Reader { .. } => unreachable!("it is a file"),
                 Opened::Stream(mut stream) => stream.write_all(b"text").unwrap(),
             }
             output.finish(false).map_err(|error| error.to_string())
