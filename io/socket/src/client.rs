@@ -162,6 +162,12 @@ impl Client {
         self.paths.is_local(self.managed)
     }
 
+    /// From now on the last path that breaks is tried again as others are, however long that
+    /// takes: the client goes on without any.
+    pub(crate) fn keep_trying(&mut self) {
+        self.paths.keep_trying();
+    }
+
     /// Which paths of several have come and gone since the last call.
     pub(crate) fn take_changes(&mut self) -> Vec<PathChange> {
         self.paths.take_changes()

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_base::{Instant, NS_PER_MS};
+use weir_base::{Instant, NS_PER_MS, Slab};
 use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name, NameView};
 
 use crate::client::Client;
@@ -31,9 +31,27 @@ pub trait Endpoint {
     fn is_done(&self) -> bool;
 }
 
-/// An endpoint of one [`EventLoop`].
+impl<E: Endpoint + ?Sized> Endpoint for &mut E {
+    fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<FromRouter>) {
+        (**self).handle(context, packets);
+    }
+
+    fn path_changed(&mut self, change: &PathChange, client: &Client) {
+        (**self).path_changed(change, client);
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        (**self).next_wakeup()
+    }
+
+    fn is_done(&self) -> bool {
+        (**self).is_done()
+    }
+}
+
+/// An endpoint of one [`EventLoop`]; its number may be given anew once it is removed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct EndpointId(usize);
+pub struct EndpointId(u32);
 
 /// What an endpoint may use while it is called: the connections, and the names it goes by.
 pub struct Context<'a> {
@@ -62,6 +80,13 @@ impl Prefixes {
         }
     }
 
+    fn remove(&mut self, id: EndpointId) {
+        self.0.retain(|_, ids| {
+            ids.retain(|&other| other != id);
+            !ids.is_empty()
+        });
+    }
+
     /// Those of all prefixes of a name, the longest prefix first.
     fn of<'a>(&'a self, name: NameView<'a>) -> impl Iterator<Item = EndpointId> + 'a {
         let counts = (0..=name.component_count()).rev();
@@ -77,7 +102,7 @@ struct Names {
 }
 
 struct Slot<'a> {
-    endpoint: &'a mut dyn Endpoint,
+    endpoint: Box<dyn Endpoint + 'a>,
     packets: Vec<FromRouter>,
     /// The number of the packet that it got last: it gets each but once.
     last: u64,
@@ -99,7 +124,7 @@ impl Slot<'_> {
 /// and each is called when its time has come. A lone endpoint gets everything.
 pub struct EventLoop<'a> {
     client: &'a mut Client,
-    slots: Vec<Slot<'a>>,
+    slots: Slab<Slot<'a>>,
     names: Names,
     packets: Vec<FromRouter>,
     /// Packets that came.
@@ -110,14 +135,21 @@ pub struct EventLoop<'a> {
 impl<'a> EventLoop<'a> {
     /// A loop without endpoints.
     pub fn new(client: &'a mut Client) -> Self {
-        let (slots, packets) = (Vec::new(), Vec::new());
+        let (slots, packets) = (Slab::new(), Vec::new());
         Self { client, slots, names: Names::default(), packets, count: 0, unclaimed: 0 }
     }
 
     /// Adds an endpoint. It is called in the next turn.
-    pub fn add(&mut self, endpoint: &'a mut dyn Endpoint) -> EndpointId {
-        self.slots.push(Slot { endpoint, packets: Vec::new(), last: 0, is_new: true });
-        EndpointId(self.slots.len() - 1)
+    pub fn add(&mut self, endpoint: impl Endpoint + 'a) -> EndpointId {
+        let (endpoint, packets) = (Box::new(endpoint), Vec::new());
+        EndpointId(self.slots.insert(Slot { endpoint, packets, last: 0, is_new: true }))
+    }
+
+    /// Takes an endpoint and its names away.
+    pub(crate) fn remove(&mut self, id: EndpointId) {
+        self.slots.remove(id.0);
+        self.names.interests.remove(id);
+        self.names.data.remove(id);
     }
 
     /// The endpoint answers Interests below `prefix`, unless another does below a longer one.
@@ -137,7 +169,7 @@ impl<'a> EventLoop<'a> {
 
     /// Endpoints that are done.
     pub fn done_count(&self) -> usize {
-        self.slots.iter().filter(|slot| slot.endpoint.is_done()).count()
+        self.slots.iter().filter(|(_, slot)| slot.endpoint.is_done()).count()
     }
 
     /// Packets that no endpoint wanted.
@@ -171,7 +203,7 @@ impl<'a> EventLoop<'a> {
     /// # Errors
     /// [`ClientError::Lost`].
     pub fn turn(&mut self, until: Option<Instant>) -> Result<(), ClientError> {
-        let wakeups = self.slots.iter().filter_map(|slot| slot.wakeup());
+        let wakeups = self.slots.iter().filter_map(|(_, slot)| slot.wakeup());
         let deadline = wakeups.chain(until).min();
         let mut packets = std::mem::take(&mut self.packets);
         let result = self.client.poll(deadline, &mut packets);
@@ -188,7 +220,8 @@ impl<'a> EventLoop<'a> {
         result?;
         let changes = self.client.take_changes();
         for change in &changes {
-            self.slots.iter_mut().for_each(|slot| slot.endpoint.path_changed(change, self.client));
+            let slots = self.slots.iter_mut();
+            slots.for_each(|(_, slot)| slot.endpoint.path_changed(change, self.client));
         }
         let now = self.client.now();
         let is_woken = self.client.take_woken() || !changes.is_empty();
@@ -197,7 +230,7 @@ impl<'a> EventLoop<'a> {
     }
 
     fn call(&mut self, concerns: impl Fn(&Slot<'_>) -> bool) {
-        for (index, slot) in self.slots.iter_mut().enumerate() {
+        for (index, slot) in self.slots.iter_mut() {
             if concerns(slot) && !slot.endpoint.is_done() {
                 slot.is_new = false;
                 let id = EndpointId(index);
@@ -210,7 +243,8 @@ impl<'a> EventLoop<'a> {
 
     fn dispatch(&mut self, packet: FromRouter) {
         self.count += 1;
-        if let [slot] = &mut self.slots[..] {
+        if self.slots.len() == 1 {
+            let (_, slot) = self.slots.iter_mut().next().expect("there is one");
             slot.packets.push(packet);
             return;
         }

@@ -14,6 +14,7 @@ mod paths;
 mod publish;
 mod serve;
 mod sink;
+mod sockets;
 mod verify_pool;
 mod waker;
 
@@ -23,7 +24,8 @@ pub use downloads::{DownloadOptions, download};
 pub use event_loop::{Context, Endpoint, EndpointId, EventLoop};
 pub use host::{DownloadError, DownloadId, Found, Host, PathSummary, Summary};
 pub use output::{
-    MemoryOutput, Opened, Output, OutputError, PartFile, StreamOutput, is_reserved_name,
+    MemoryOutput, Opened, Output, OutputError, PacketReader, PartFile, StreamOutput,
+    is_reserved_name,
 };
 pub use paths::{ClientError, FromRouter, PathChange, ROUTERS_MAX};
 pub use publish::{
@@ -32,6 +34,10 @@ pub use publish::{
 };
 pub use serve::{Loss, ObjectStore, serve};
 pub use sink::FileSink;
+pub use sockets::{
+    Consumer, ConsumerOptions, Identity, OptionInfo, OptionKind, Pending, Producer,
+    ProducerOptions, Reader, Request, Session, SessionConfig, SocketError, Word,
+};
 pub use waker::Waker;
 pub use weir_face::unix_time_ms;
 pub use weir_transport::PathId;

@@ -137,6 +137,8 @@ pub(crate) struct Paths {
     waker: Arc<Waker>,
     /// Frames that could not be read, and packets that connections had no room for which are gone.
     dropped: u64,
+    /// The last path that breaks is tried again, too.
+    keeps_trying: bool,
 }
 
 impl Paths {
@@ -149,7 +151,12 @@ impl Paths {
         assert!((1..=ROUTERS_MAX).contains(&all.len()), "1 to {ROUTERS_MAX} routers");
         let (tell, attempts) = unbounded();
         let (frames, changes) = (Vec::new(), Vec::new());
-        Self { all, frames, changes, attempts, tell, waker, dropped: 0 }
+        let keeps_trying = false;
+        Self { all, frames, changes, attempts, tell, waker, dropped: 0, keeps_trying }
+    }
+
+    pub(crate) fn keep_trying(&mut self) {
+        self.keeps_trying = true;
     }
 
     /// Those that are there.
@@ -270,10 +277,11 @@ impl Paths {
         Ok(())
     }
 
-    /// A path is gone: the others go on without it. Of the last one the error is passed on.
+    /// A path is gone: the others go on without it. Of the last one the error is passed on, unless
+    /// it is to be tried again.
     fn fail(&mut self, at: usize, error: ClientError) -> Result<(), ClientError> {
         let is_last = |(other, path): (usize, &Path)| other == at || path.connection.is_none();
-        if self.all.iter().enumerate().all(is_last) {
+        if !self.keeps_trying && self.all.iter().enumerate().all(is_last) {
             return Err(error);
         }
         let path = &mut self.all[at];
@@ -288,7 +296,7 @@ impl Paths {
 
     /// Takes back routers that answer again, and tries those whose time has come.
     pub(crate) fn retry(&mut self) {
-        if self.all.len() == 1 {
+        if self.all.len() == 1 && !self.keeps_trying {
             return;
         }
         while let Ok((id, result)) = self.attempts.try_recv() {

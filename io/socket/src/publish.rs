@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_channel::{Sender, unbounded};
-use weir_base::Packet;
+use weir_base::{Packet, Pool, words};
 use weir_security::manifest::{self, DIGESTS_PER_PART};
 use weir_security::{NullSigner, SignError, Signer, sign_data};
 use weir_transport::{
@@ -49,6 +49,8 @@ pub enum Signs {
     /// that do not know manifests cannot verify it. Its segments have a NullSignature.
     Manifest,
 }
+
+words!(Signs { Segments = "segments", Manifest = "manifest" });
 
 impl Default for PublishOptions {
     /// Segments as ndnserve makes them, metadata as ndn-cxx does.
@@ -151,6 +153,15 @@ impl Published {
     /// Octets of the object.
     pub fn size_bytes(&self) -> u64 {
         self.object.size_bytes
+    }
+
+    /// The packet of a segment whose content is in memory.
+    pub(crate) fn packet(&self, segment: u64, pool: &mut Pool) -> Packet {
+        let Content::Memory(octets) = &self.content else { unreachable!("it is in memory") };
+        let (mut block, frame, offset) = self.object.frame(segment, pool);
+        let out = &mut block[frame.content];
+        out.copy_from_slice(&octets[offset as usize..][..out.len()]);
+        block.freeze(frame.len)
     }
 
     /// Segments of the object.

@@ -1,0 +1,111 @@
+//! The consumer socket.
+
+use std::ops::Range;
+
+use weir_base::Packet;
+use weir_security::trust::Trust;
+use weir_transport::Target;
+use weir_wire::{InterestView, Name};
+
+use super::express::Expressed;
+use super::fetcher::Fetcher;
+use super::fetches::SharedTrust;
+use super::pending::pending;
+use super::{ConsumerOptions, Pending, Reader, Session, SocketError};
+
+/// Gets what is below a prefix, and verifies it.
+pub struct Consumer {
+    session: Session,
+    prefix: Name,
+    options: ConsumerOptions,
+    trust: SharedTrust,
+}
+
+impl Consumer {
+    /// A socket for names below `prefix`, which believes whom `trust` believes.
+    pub fn bind(session: &Session, prefix: Name, trust: impl Trust + Send + 'static) -> Self {
+        let options = ConsumerOptions::default();
+        Self { session: session.clone(), prefix, options, trust: SharedTrust::new(trust) }
+    }
+
+    /// The prefix.
+    pub fn prefix(&self) -> &Name {
+        &self.prefix
+    }
+
+    /// The options of what is fetched from now on.
+    pub fn options(&self) -> &ConsumerOptions {
+        &self.options
+    }
+
+    /// Changes them.
+    ///
+    /// # Errors
+    /// [`SocketError::Option`]: one is out of its bounds; all stay as they were.
+    pub fn set_options(&mut self, options: ConsumerOptions) -> Result<(), SocketError> {
+        options.check()?;
+        self.options = options;
+        Ok(())
+    }
+
+    /// Changes one, by name.
+    ///
+    /// # Errors
+    /// [`SocketError::Option`].
+    pub fn set(&mut self, option: &str, value: &str) -> Result<(), SocketError> {
+        self.options.set(option, value)
+    }
+
+    /// Begins to fetch an object: the latest version, or the one that the name ends with. Does not
+    /// wait: what goes wrong later, the reader tells.
+    ///
+    /// # Errors
+    /// [`SocketError::OutsidePrefix`].
+    pub fn fetch(&self, name: &Name) -> Result<Reader, SocketError> {
+        self.fetch_range(name, 0..u64::MAX)
+    }
+
+    /// Begins to fetch some octets of an object, as far as it has them. Of one whose metadata does
+    /// not state the size of segments, all that comes before them is fetched too.
+    ///
+    /// # Errors
+    /// [`SocketError::OutsidePrefix`].
+    pub fn fetch_range(&self, name: &Name, octets: Range<u64>) -> Result<Reader, SocketError> {
+        self.check(name)?;
+        let has_version = name.as_view().last().is_some_and(|last| last.as_version().is_some());
+        let target = match has_version {
+            true => Target::Version { versioned: name.clone() },
+            false => Target::Latest { object: name.clone(), allow_stored: self.options.stored },
+        };
+        let fetcher = Fetcher {
+            session: self.session.clone(),
+            options: self.options.clone(),
+            trust: self.trust.clone(),
+        };
+        Ok(Reader::new(fetcher, target, octets))
+    }
+
+    /// Sends one Interest, a whole TLV made with `weir_wire::Interest`, as it is and once. Its Data
+    /// comes as it is, too: **not verified**. Its lifetime is the time that is waited.
+    ///
+    /// # Errors
+    /// [`SocketError::OutsidePrefix`], or it is no Interest.
+    pub fn express(&self, interest: &[u8]) -> Result<Pending<Packet>, SocketError> {
+        let view = InterestView::decode(interest)
+            .map_err(|error| SocketError::Invalid(format!("no Interest: {error}")))?;
+        self.check(&view.name.to_name())?;
+        let (data, answer) = pending();
+        self.session.express(Expressed { interest: interest.into(), data });
+        Ok(answer)
+    }
+
+    fn check(&self, name: &Name) -> Result<(), SocketError> {
+        match self.prefix.as_view().is_prefix_of(name.as_view()) {
+            true => Ok(()),
+            false => {
+                let (name, prefix) = (name.clone(), self.prefix.clone());
+                Err(SocketError::OutsidePrefix { name, prefix })
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What can go wrong with a socket.
+
+use std::io;
+
+use weir_transport::ConsumerError;
+use weir_wire::Name;
+
+use crate::host::DownloadError;
+use crate::paths::ClientError;
+
+/// Why a socket cannot do what it was asked to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SocketError {
+    /// The name is not below the prefix that the socket is bound to.
+    #[error("{name} is not below {prefix}, which the socket is bound to")]
+    OutsidePrefix {
+        /// The name.
+        name: Name,
+        /// The prefix.
+        prefix: Name,
+    },
+    /// Another producer of the session is bound to the prefix.
+    #[error("another socket is bound to {0}")]
+    PrefixInUse(Name),
+    /// The router does not register the prefix.
+    #[error("the router refuses {prefix}: {reason}")]
+    PrefixRefused {
+        /// The prefix.
+        prefix: Name,
+        /// What the router says.
+        reason: String,
+    },
+    /// What came is not what a producer that is believed has signed.
+    #[error("cannot be verified: {0}")]
+    NotVerified(String),
+    /// No answer comes for the name.
+    #[error("nobody answers for {0}")]
+    TimedOut(Name),
+    /// The router has no route for the name.
+    #[error("no route to {0}")]
+    NoRoute(Name),
+    /// The producer, or a router for a reason other than a route, refuses.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// There is no router, or it cannot be reached.
+    #[error("no router: {0}")]
+    NoRouter(String),
+    /// The socket or its session is closed.
+    #[error("closed")]
+    Closed,
+    /// What is to be published is larger than the output buffer, or than a packet.
+    #[error("too long: at most {max_bytes} octets fit")]
+    TooLong {
+        /// The bound.
+        max_bytes: u64,
+    },
+    /// An option has no such name or value.
+    #[error("{0}")]
+    Option(String),
+    /// What was given is of no use: a packet that is none, a key that cannot sign.
+    #[error("{0}")]
+    Invalid(String),
+    /// The system refuses something.
+    #[error("{0}")]
+    System(String),
+}
+
+impl From<ClientError> for SocketError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::System(error) => Self::System(error.to_string()),
+            other => Self::NoRouter(other.to_string()),
+        }
+    }
+}
+
+impl From<io::Error> for SocketError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error.to_string())
+    }
+}
+
+impl From<ConsumerError> for SocketError {
+    fn from(error: ConsumerError) -> Self {
+        match error {
+            ConsumerError::NoRoute(name) => Self::NoRoute(name),
+            ConsumerError::Unanswered(name) => Self::TimedOut(name),
+            ConsumerError::Nacked { .. } | ConsumerError::Refused(_) => {
+                Self::Refused(error.to_string())
+            }
+            _ => Self::NotVerified(error.to_string()),
+        }
+    }
+}
+
+impl From<DownloadError> for SocketError {
+    fn from(error: DownloadError) -> Self {
+        match error {
+            DownloadError::Fetch(error) => error.into(),
+            DownloadError::Client(error) => error.into(),
+            DownloadError::Refused(reason) => Self::Refused(reason),
+            DownloadError::Stopped => Self::Closed,
+            other => Self::System(other.to_string()),
+        }
+    }
+}
+
+impl From<SocketError> for io::Error {
+    fn from(error: SocketError) -> Self {
+        use io::ErrorKind;
+        let kind = match &error {
+            SocketError::OutsidePrefix { .. }
+            | SocketError::Option(_)
+            | SocketError::Invalid(_) => ErrorKind::InvalidInput,
+            SocketError::PrefixInUse(_) => ErrorKind::AddrInUse,
+            SocketError::PrefixRefused { .. } | SocketError::Refused(_) => {
+                ErrorKind::PermissionDenied
+            }
+            SocketError::NotVerified(_) => ErrorKind::InvalidData,
+            SocketError::TimedOut(_) => ErrorKind::TimedOut,
+            SocketError::NoRoute(_) => ErrorKind::NetworkUnreachable,
+            SocketError::NoRouter(_) => ErrorKind::ConnectionRefused,
+            SocketError::Closed => ErrorKind::NotConnected,
+            SocketError::TooLong { .. } => ErrorKind::FileTooLarge,
+            SocketError::System(_) => ErrorKind::Other,
+        };
+        Self::new(kind, error)
+    }
+}

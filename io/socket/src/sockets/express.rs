@@ -1,0 +1,109 @@
+//! Single Interests and their Data.
+
+use crossbeam_channel::Receiver;
+use weir_base::{Instant, NS_PER_MS, Packet};
+use weir_wire::{DataView, InterestView, NackReason};
+
+use super::SocketError;
+use super::pending::Answer;
+use crate::client::Client;
+use crate::event_loop::{Context, Endpoint};
+use crate::paths::FromRouter;
+
+/// Single Interests under way at most; beyond it they are refused.
+const EXPRESSED_MAX: usize = 1 << 14;
+
+/// An Interest that was checked, and where its Data goes.
+pub(crate) struct Expressed {
+    pub(crate) interest: Packet,
+    pub(crate) data: Answer<Packet>,
+}
+
+struct Open {
+    expressed: Expressed,
+    until: Instant,
+}
+
+/// The endpoint.
+pub(crate) struct Expresses {
+    new: Receiver<Expressed>,
+    open: Vec<Open>,
+}
+
+impl Expresses {
+    pub(crate) fn new(new: Receiver<Expressed>) -> Self {
+        Self { new, open: Vec::new() }
+    }
+
+    fn send(&mut self, client: &mut Client) {
+        while let Ok(Expressed { interest, data }) = self.new.try_recv() {
+            let Ok(view) = InterestView::decode(&interest) else { continue };
+            let Some(path) = client.paths().next() else {
+                data.give(Err(SocketError::NoRouter("it is gone".into())));
+                continue;
+            };
+            if self.open.len() >= EXPRESSED_MAX || client.send_octets(path, &interest).is_err() {
+                data.give(Err(SocketError::Refused("too many Interests are under way".into())));
+                continue;
+            }
+            let lifetime_ns = view.lifetime_ms_or_default().saturating_mul(NS_PER_MS);
+            let until = client.now().plus_ns(lifetime_ns);
+            self.open.push(Open { expressed: Expressed { interest, data }, until });
+        }
+    }
+
+    /// Ends those that `ends` says something about.
+    fn end(&mut self, ends: impl Fn(&InterestView<'_>, Instant) -> Option<Ended>) {
+        let mut at = 0;
+        while let Some(open) = self.open.get(at) {
+            let interest = InterestView::decode(&open.expressed.interest).expect("it was checked");
+            match ends(&interest, open.until) {
+                Some(ended) => self.open.swap_remove(at).expressed.data.give(ended),
+                None => at += 1,
+            }
+        }
+    }
+
+    fn take(&mut self, FromRouter { header, packet, .. }: &FromRouter) {
+        if let Some(reason) = header.nack {
+            let Ok(nacked) = InterestView::decode(packet) else { return };
+            return self.end(|interest, _| {
+                let is_it = interest.name == nacked.name && interest.nonce == nacked.nonce;
+                is_it.then(|| Err(error_of(interest, reason)))
+            });
+        }
+        let Ok(data) = DataView::decode(packet) else { return };
+        self.end(|interest, _| data.satisfies(interest).then(|| Ok(packet.clone())));
+    }
+}
+
+type Ended = Result<Packet, SocketError>;
+
+fn error_of(interest: &InterestView<'_>, reason: NackReason) -> SocketError {
+    match reason {
+        NackReason::NoRoute => SocketError::NoRoute(interest.name.to_name()),
+        other => SocketError::Refused(format!("{other:?}")),
+    }
+}
+
+impl Endpoint for Expresses {
+    fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<FromRouter>) {
+        for packet in packets.drain(..) {
+            self.take(&packet);
+        }
+        let now = context.client.now();
+        self.end(|interest, until| {
+            let error = || SocketError::TimedOut(interest.name.to_name());
+            (until <= now).then(|| Err(error()))
+        });
+        self.send(context.client);
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.open.iter().map(|open| open.until).min()
+    }
+
+    fn is_done(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,32 @@
+//! Begins what a reader reads.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use weir_transport::Target;
+
+use super::fetches::{Fetch, SharedTrust};
+use super::inbox::Inbox;
+use super::{ConsumerOptions, Session};
+
+/// What a reader needs to begin anew somewhere else.
+pub(super) struct Fetcher {
+    pub(super) session: Session,
+    pub(super) options: ConsumerOptions,
+    pub(super) trust: SharedTrust,
+}
+
+impl Fetcher {
+    /// Begins to fetch octets of what `target` says.
+    pub(super) fn fetch(&self, target: Target, range: Range<u64>) -> Arc<Inbox> {
+        let inbox = Inbox::new(self.options.reader_places(), self.session.fetch_waker());
+        self.session.fetch(Fetch {
+            target: Some(target),
+            config: self.options.config(),
+            trust: self.trust.clone(),
+            range,
+            inbox: inbox.clone(),
+        });
+        inbox
+    }
+}

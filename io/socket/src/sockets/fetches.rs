@@ -1,0 +1,153 @@
+//! What the consumers of a session fetch: the owner of its downloads.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crossbeam_channel::Receiver;
+use weir_security::trust::{Decision, Refusal, Trust, Wanted};
+use weir_transport::{ConsumerConfig, Metadata, Target};
+use weir_wire::DataView;
+
+use super::SocketError;
+use super::inbox::{Inbox, InboxWriter, Start};
+use crate::host::{DownloadError, DownloadId, Found, Host, Summary};
+use crate::output::{Opened, Output, OutputError};
+
+/// The trust of a consumer, which all that it fetches has in common.
+#[derive(Clone)]
+pub(crate) struct SharedTrust(Arc<Mutex<dyn Trust + Send>>);
+
+impl SharedTrust {
+    pub(crate) fn new(trust: impl Trust + Send + 'static) -> Self {
+        Self(Arc::new(Mutex::new(trust)))
+    }
+
+    fn with<R>(&self, then: impl FnOnce(&mut dyn Trust) -> R) -> R {
+        then(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Trust for SharedTrust {
+    fn decide(&mut self, data: &DataView<'_>) -> Decision {
+        self.with(|trust| trust.decide(data))
+    }
+
+    fn offer(&mut self, certificate: &[u8]) {
+        self.with(|trust| trust.offer(certificate));
+    }
+
+    fn fetched(&mut self, wanted: Wanted, packet: Option<&[u8]>) {
+        self.with(|trust| trust.fetched(wanted, packet));
+    }
+
+    fn explain(&self, refusal: Refusal) -> String {
+        self.with(|trust| trust.explain(refusal))
+    }
+}
+
+/// One thing to be fetched. Dropped before its end, it ends as closed.
+pub(crate) struct Fetch {
+    pub(crate) target: Option<Target>,
+    pub(crate) config: ConsumerConfig,
+    pub(crate) trust: SharedTrust,
+    /// Octets of the object.
+    pub(crate) range: Range<u64>,
+    pub(crate) inbox: Arc<Inbox>,
+}
+
+impl Drop for Fetch {
+    fn drop(&mut self) {
+        self.inbox.end(Err(SocketError::Closed));
+    }
+}
+
+/// Hands the network thread what is new, and readers what has come.
+pub(crate) struct Fetches {
+    new: Receiver<Fetch>,
+    open: HashMap<DownloadId, Fetch>,
+    next_id: u64,
+    is_stopped: Arc<AtomicBool>,
+}
+
+impl Fetches {
+    pub(crate) fn new(new: Receiver<Fetch>, is_stopped: Arc<AtomicBool>) -> Self {
+        Self { new, open: HashMap::new(), next_id: 0, is_stopped }
+    }
+}
+
+impl Host for Fetches {
+    fn next(&mut self) -> Option<(DownloadId, Target)> {
+        let mut fetch = self.new.try_iter().find(|fetch| !fetch.inbox.is_left())?;
+        let target = fetch.target.take()?;
+        let id = DownloadId(self.next_id);
+        self.next_id += 1;
+        self.open.insert(id, fetch);
+        Some((id, target))
+    }
+
+    fn config(&self, id: DownloadId) -> Option<ConsumerConfig> {
+        self.open.get(&id).map(|fetch| fetch.config.clone())
+    }
+
+    fn output(&mut self, id: DownloadId, _found: &Found) -> Result<Box<dyn Output>, String> {
+        let fetch = &self.open[&id];
+        Ok(Box::new(ReaderOutput { inbox: fetch.inbox.clone(), range: fetch.range.clone() }))
+    }
+
+    fn ended(
+        &mut self,
+        id: DownloadId,
+        result: Result<Summary, DownloadError>,
+    ) -> Result<(), DownloadError> {
+        let fetch = self.open.remove(&id).expect("it was under way");
+        fetch.inbox.end(result.map(drop).map_err(SocketError::from));
+        Ok(())
+    }
+
+    fn trust(&mut self, id: DownloadId) -> &mut dyn Trust {
+        &mut self.open.get_mut(&id).expect("it is under way").trust
+    }
+
+    fn progress(&mut self, _octets: u64) -> bool {
+        true
+    }
+
+    fn is_wanted(&self, id: DownloadId) -> bool {
+        self.open.get(&id).is_some_and(|fetch| !fetch.inbox.is_left())
+    }
+
+    fn is_open(&self) -> bool {
+        !self.is_stopped.load(Ordering::Relaxed)
+    }
+}
+
+/// Gives the packets of a range to a reader.
+struct ReaderOutput {
+    inbox: Arc<Inbox>,
+    range: Range<u64>,
+}
+
+impl Output for ReaderOutput {
+    fn is_quick(&self) -> bool {
+        true
+    }
+
+    fn open(&mut self, metadata: &Metadata) -> Result<Opened, OutputError> {
+        let Range { start, end } = self.range;
+        let len = end.saturating_sub(start);
+        let (segments, skip) = match metadata.segment_size.filter(|&size| size > 0) {
+            Some(size) if len > 0 => {
+                let end = if end == u64::MAX { end } else { end.div_ceil(size) };
+                (start / size..end, start % size)
+            }
+            // Nobody says where octets are but the segments themselves.
+            _ if len > 0 => (0..u64::MAX, start),
+            _ => (0..0, 0),
+        };
+        self.inbox.start(Start { metadata: metadata.clone(), skip, len });
+        let reader = Box::new(InboxWriter(self.inbox.clone()));
+        Ok(Opened::Reader { reader, segments, packets_max: self.inbox.places })
+    }
+}

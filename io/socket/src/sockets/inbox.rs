@@ -1,0 +1,184 @@
+//! What lies between the network thread and whoever reads: a bounded buffer of packets.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{self, Poll};
+
+use weir_transport::{Delivery, Metadata};
+
+use super::SocketError;
+use crate::output::PacketReader;
+use crate::waker::Waker;
+
+/// What is known once the object has been found.
+#[derive(Clone, Debug)]
+pub(crate) struct Start {
+    pub(crate) metadata: Metadata,
+    /// The first octets to be passed over, and how many come after them at most.
+    pub(crate) skip: u64,
+    pub(crate) len: u64,
+}
+
+#[derive(Default)]
+struct State {
+    packets: VecDeque<Delivery>,
+    start: Option<Start>,
+    end: Option<Result<(), SocketError>>,
+    task: Option<task::Waker>,
+    /// Packets read that the network thread has not been told of.
+    done: u32,
+    is_left: bool,
+}
+
+/// The buffer. At most as many packets wait in it, and with the reader, as it has places.
+pub(crate) struct Inbox {
+    state: Mutex<State>,
+    changed: Condvar,
+    has_news: AtomicBool,
+    waker: Arc<Waker>,
+    pub(crate) places: u32,
+}
+
+impl Inbox {
+    pub(crate) fn new(places: u32, waker: Arc<Waker>) -> Arc<Self> {
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        let places = places.max(1);
+        Arc::new(Self { state, changed, has_news: AtomicBool::new(false), waker, places })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes something that whoever reads waits for.
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state();
+        change(&mut state);
+        let task = state.task.take();
+        drop(state);
+        self.changed.notify_all();
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+
+    /// The object has been found.
+    pub(crate) fn start(&self, start: Start) {
+        self.change(|state| state.start = Some(start));
+    }
+
+    /// Nothing more comes.
+    pub(crate) fn end(&self, result: Result<(), SocketError>) {
+        self.change(|state| {
+            state.end.get_or_insert(result);
+        });
+    }
+
+    /// Whether nobody reads any more.
+    pub(crate) fn is_left(&self) -> bool {
+        self.state().is_left
+    }
+
+    /// Nobody reads any more.
+    pub(crate) fn leave(&self) {
+        let mut state = self.state();
+        state.is_left = true;
+        state.packets.clear();
+        drop(state);
+        self.tell();
+    }
+
+    /// So many packets have been read.
+    pub(crate) fn give_back(&self, packets: u32) {
+        self.state().done += packets;
+        self.tell();
+    }
+
+    fn tell(&self) {
+        self.has_news.store(true, Ordering::Release);
+        // It fails only where the system is out of everything; the network thread looks now and
+        // then by itself.
+        let _ = self.waker.wake();
+    }
+
+    /// What `look` finds, as soon as it finds something.
+    fn wait<T>(&self, mut look: impl FnMut(&mut State) -> Option<T>) -> T {
+        let mut state = self.state();
+        loop {
+            if let Some(found) = look(&mut state) {
+                return found;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn poll<T>(
+        &self,
+        context: Option<&mut task::Context<'_>>,
+        mut look: impl FnMut(&mut State) -> Option<T>,
+    ) -> Poll<T> {
+        let Some(context) = context else { return Poll::Ready(self.wait(look)) };
+        let mut state = self.state();
+        match look(&mut state) {
+            Some(found) => Poll::Ready(found),
+            None => {
+                state.task = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// What is known of the object. Waits if there is no context.
+    pub(crate) fn poll_start(
+        &self,
+        context: Option<&mut task::Context<'_>>,
+    ) -> Poll<Result<Start, SocketError>> {
+        self.poll(context, |state| match (&state.start, &state.end) {
+            (Some(start), _) => Some(Ok(start.clone())),
+            (None, Some(end)) => Some(Err(end.clone().err().unwrap_or(SocketError::Closed))),
+            (None, None) => None,
+        })
+    }
+
+    /// Takes all that waits into `packets`; false at the end. Waits if there is no context.
+    pub(crate) fn poll_packets(
+        &self,
+        context: Option<&mut task::Context<'_>>,
+        packets: &mut VecDeque<Delivery>,
+    ) -> Poll<Result<bool, SocketError>> {
+        self.poll(context, |state| {
+            if !state.packets.is_empty() {
+                std::mem::swap(&mut state.packets, packets);
+                return Some(Ok(true));
+            }
+            state.end.clone().map(|end| end.map(|()| false))
+        })
+    }
+}
+
+/// The network thread's end.
+pub(crate) struct InboxWriter(pub(crate) Arc<Inbox>);
+
+impl PacketReader for InboxWriter {
+    fn take(&mut self, packets: &mut Vec<Delivery>) {
+        self.0.change(|state| {
+            if !state.is_left {
+                state.packets.extend(packets.drain(..));
+            }
+        });
+        packets.clear();
+    }
+
+    fn has_news(&self) -> bool {
+        self.0.has_news.load(Ordering::Acquire)
+    }
+
+    fn done(&mut self) -> Option<u32> {
+        if !self.0.has_news.swap(false, Ordering::AcqRel) {
+            return Some(0);
+        }
+        let mut state = self.0.state();
+        (!state.is_left).then(|| std::mem::take(&mut state.done))
+    }
+}

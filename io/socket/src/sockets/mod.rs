@@ -1,0 +1,29 @@
+//! Sockets: what applications hold in their hands (paper socket-api, sections 4 and 5).
+//!
+//! Thin drivers of what `weir get` and `weir put` use: a consumer socket is a
+//! [download](crate::download) into a bounded buffer, a producer socket signs with
+//! [`publish_octets`](crate::publish_octets) and answers with `weir_transport::Producer`.
+
+mod consumer;
+mod error;
+mod express;
+mod fetcher;
+mod fetches;
+mod inbox;
+mod options;
+mod outlet;
+mod pending;
+mod producer;
+mod reader;
+mod registrations;
+mod requests;
+mod session;
+
+pub use consumer::Consumer;
+pub use error::SocketError;
+pub use options::{ConsumerOptions, OptionInfo, OptionKind, ProducerOptions, Word};
+pub use pending::Pending;
+pub use producer::{Identity, Producer};
+pub use reader::Reader;
+pub use requests::Request;
+pub use session::{Session, SessionConfig};

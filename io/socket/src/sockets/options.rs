@@ -1,0 +1,396 @@
+//! The options of sockets: one table for every language and for the manual.
+
+use std::fmt::{self, Display};
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use weir_base::units::{Size, Time};
+use weir_base::{HashKey, NS_PER_MS};
+use weir_store::EvictionPolicy;
+use weir_transport::{ConsumerConfig, Controller, OnBad, ProducerConfig, Unanswered, Verification};
+use weir_wire::PACKET_SIZE_MAX;
+
+use super::SocketError;
+use crate::publish::{PublishOptions, Signs};
+
+/// One option, for manuals and for languages without types.
+#[derive(Copy, Clone, Debug)]
+pub struct OptionInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// What its values are.
+    pub kind: OptionKind,
+    /// Its default, as text.
+    pub default: fn() -> String,
+    /// The least and the largest value as text, of a number, size or time.
+    pub bounds: fn() -> Option<(String, String)>,
+    /// Lines that say what it means.
+    pub text: &'static [&'static str],
+}
+
+/// What the values of an option are.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum OptionKind {
+    /// `true` or `false`.
+    Flag,
+    /// A whole number.
+    Count,
+    /// Octets, such as `16MiB`.
+    Size,
+    /// A time, such as `500ms`.
+    Time,
+    /// One of these words.
+    Words(&'static [&'static str]),
+}
+
+/// A type that options have.
+trait OptionValue: FromStr<Err: Display> + Display + PartialOrd {
+    const KIND: OptionKind;
+}
+
+macro_rules! kinds {
+    ($($type:ty = $kind:expr;)*) => {
+        $(impl OptionValue for $type {
+            const KIND: OptionKind = $kind;
+        })*
+    };
+}
+
+kinds! {
+    bool = OptionKind::Flag;
+    u32 = OptionKind::Count;
+    Size = OptionKind::Size;
+    Time = OptionKind::Time;
+    Word<OnBad> = OptionKind::Words(OnBad::WORDS);
+    Word<Controller> = OptionKind::Words(Controller::WORDS);
+    Word<EvictionPolicy> = OptionKind::Words(EvictionPolicy::WORDS);
+    Word<Signs> = OptionKind::Words(Signs::WORDS);
+}
+
+/// One of several words, which have no order.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Word<T>(
+    /// What the word stands for.
+    pub T,
+);
+
+impl<T: PartialEq> PartialOrd for Word<T> {
+    fn partial_cmp(&self, _other: &Self) -> Option<std::cmp::Ordering> {
+        None
+    }
+}
+
+impl<T: FromStr> FromStr for Word<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
+}
+
+impl<T: Display> Display for Word<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+fn parse<T: OptionValue>(
+    name: &str,
+    text: &str,
+    bounds: Option<RangeInclusive<T>>,
+) -> Result<T, SocketError> {
+    let refuse = |reason: &dyn Display| SocketError::Option(format!("{name}: {reason}"));
+    let value: T = text.parse().map_err(|error: T::Err| refuse(&error))?;
+    check(name, &value, bounds)?;
+    Ok(value)
+}
+
+fn check<T: OptionValue>(
+    name: &str,
+    value: &T,
+    bounds: Option<RangeInclusive<T>>,
+) -> Result<(), SocketError> {
+    match bounds {
+        Some(bounds) if !bounds.contains(value) => Err(SocketError::Option(format!(
+            "{name}: {value} cannot be; give {} to {}",
+            bounds.start(),
+            bounds.end()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// A struct of options with its table.
+macro_rules! socket_options {
+    (
+        $(#[doc = $doc:literal])*
+        pub struct $options:ident {
+            $(
+                $(#[doc = $text:literal])+
+                $name:ident: $type:ty = $default:expr $(, $least:expr => $most:expr)?;
+            )*
+        }
+    ) => {
+        $(#[doc = $doc])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct $options {
+            $(
+                $(#[doc = $text])+
+                pub $name: $type,
+            )*
+        }
+
+        impl Default for $options {
+            fn default() -> Self {
+                Self { $($name: $default),* }
+            }
+        }
+
+        impl $options {
+            /// All options.
+            pub const TABLE: &[OptionInfo] = &[$(OptionInfo {
+                name: stringify!($name),
+                kind: <$type as OptionValue>::KIND,
+                default: || {
+                    let default: $type = $default;
+                    default.to_string()
+                },
+                bounds: || {
+                    let bounds: Option<RangeInclusive<$type>> =
+                        socket_options!(@ $($least, $most)?);
+                    bounds.map(|bounds| (bounds.start().to_string(), bounds.end().to_string()))
+                },
+                text: &[$($text),+],
+            }),*];
+
+            /// Changes the option of that name.
+            ///
+            /// # Errors
+            /// There is no such option, or it cannot have that value.
+            pub fn set(&mut self, name: &str, value: &str) -> Result<(), SocketError> {
+                match name {
+                    $(stringify!($name) => {
+                        self.$name = parse(name, value, socket_options!(@ $($least, $most)?))?;
+                    })*
+                    _ => return Err(unknown(name)),
+                }
+                Ok(())
+            }
+
+            /// The value of the option of that name, as [`Self::set`] takes it.
+            ///
+            /// # Errors
+            /// There is no such option.
+            pub fn get(&self, name: &str) -> Result<String, SocketError> {
+                match name {
+                    $(stringify!($name) => Ok(self.$name.to_string()),)*
+                    _ => Err(unknown(name)),
+                }
+            }
+
+            /// Holds all values against their bounds.
+            pub(crate) fn check(&self) -> Result<(), SocketError> {
+                $(check(stringify!($name), &self.$name, socket_options!(@ $($least, $most)?))?;)*
+                Ok(())
+            }
+        }
+    };
+    (@) => { None };
+    (@ $least:expr, $most:expr) => { Some($least..=$most) };
+}
+
+fn unknown(name: &str) -> SocketError {
+    SocketError::Option(format!("there is no option {name}"))
+}
+
+const fn ms(ms: u64) -> Time {
+    Time { ns: ms * NS_PER_MS }
+}
+
+const fn size(bytes: u64) -> Size {
+    Size { bytes }
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+socket_options! {
+    /// Options of a [`Consumer`](super::Consumer); what is under way keeps those that it began
+    /// with.
+    pub struct ConsumerOptions {
+        /// Whether what is lost is asked for again. If not, everything is asked for once, and what
+        /// does not come is passed over.
+        reliable: bool = true;
+        /// Whether what comes is verified.
+        verify: bool = true;
+        /// What becomes of a packet that is not what its producer signed: "ask-again", and after
+        /// some times fail; "deliver" it, with a flag; "abort".
+        on_bad: Word<OnBad> = Word(OnBad::AskAgain);
+        /// Octets that wait for the reader, are asked for or being verified, at most, of each
+        /// fetch.
+        input_buffer: Size = size(16 * MIB), size(64 * KIB) => size(64 * GIB);
+        /// How long routers keep an Interest.
+        lifetime: Time = ms(4000), ms(1) => ms(3_600_000);
+        /// Times that an Interest is sent again before its fetch fails.
+        retries: u32 = 15, 0 => 1000;
+        /// How the number of Interests under way is controlled.
+        controller: Word<Controller> = Word(Controller::default());
+        /// Interests under way at first, or always with "fixed"; 0 leaves it to the controller.
+        window: u32 = 0, 0 => 65_536;
+        /// Interests under way at most.
+        window_max: u32 = 4096, 1 => 65_536;
+        /// Whether the latest version that routers have stored will do when no producer answers.
+        stored: bool = true;
+        /// Whether stored segments must be fresh.
+        fresh: bool = false;
+    }
+}
+
+socket_options! {
+    /// Options of a [`Producer`](super::Producer).
+    pub struct ProducerOptions {
+        /// Memory for packets that were published; what has no room any more is asked of the
+        /// application again.
+        output_buffer: Size = size(64 * MIB), size(64 * KIB) => size(1024 * GIB);
+        /// Which packets leave a full output buffer.
+        output_policy: Word<EvictionPolicy> = Word(EvictionPolicy::Lru);
+        /// Octets of content in each segment but the last.
+        segment_size: Size = size(8000), size(1) => size(PACKET_SIZE_MAX as u64);
+        /// How long stores count a segment as fresh.
+        freshness: Time = ms(10_000), ms(0) => ms(86_400_000);
+        /// How long stores count metadata as fresh: how late a new version may be noticed.
+        metadata_freshness: Time = ms(10), ms(0) => ms(86_400_000);
+        /// What is signed: all "segments", and the manifest that lists them, or the "manifest"
+        /// alone, which takes a fraction of the time and of which other libraries know nothing.
+        signs: Word<Signs> = Word(Signs::Segments);
+        /// How long an Interest for what there is not waits for it to be published, as long as it
+        /// lives; "0s": none waits.
+        request_wait: Time = ms(2000), ms(0) => ms(3_600_000);
+        /// Interests that wait at most; beyond it they are answered with a Nack for congestion.
+        requests_max: u32 = 4096, 1 => 1 << 24;
+        /// Names at most whose latest version is known; beyond it the one published longest ago is
+        /// forgotten.
+        objects_max: u32 = 65_536, 1 => 1 << 24;
+        /// Threads that sign; 0: one for each processor.
+        threads: u32 = 0, 0 => 64;
+    }
+}
+
+/// Octets of a packet in the input buffer, at most.
+const PACKET_BYTES: u64 = PACKET_SIZE_MAX as u64;
+
+impl ConsumerOptions {
+    /// Packets that have room in the input buffer: half of them with the consumer, half with the
+    /// reader.
+    fn places(&self) -> u32 {
+        (self.input_buffer.bytes / PACKET_BYTES).min(u64::from(u32::MAX)) as u32
+    }
+
+    /// Packets that may wait with the reader.
+    pub(crate) fn reader_places(&self) -> u32 {
+        (self.places() / 2).max(1)
+    }
+
+    /// How to fetch.
+    pub(crate) fn config(&self) -> ConsumerConfig {
+        ConsumerConfig {
+            lifetime_ms: self.lifetime.ns.div_ceil(NS_PER_MS),
+            retries_max: self.retries,
+            controller: self.controller.0,
+            window: Some(self.window).filter(|&window| window > 0),
+            window_max: self.window_max.max(self.window),
+            is_reliable: self.reliable,
+            reader_units_max: (self.places() / 2).max(1),
+            verification: match self.verify {
+                true => Verification::Signatures,
+                false => Verification::Off,
+            },
+            on_bad: self.on_bad.0,
+            must_be_fresh: self.fresh,
+            ..ConsumerConfig::default()
+        }
+    }
+}
+
+impl ProducerOptions {
+    pub(crate) fn config(&self, hash_key: HashKey) -> ProducerConfig {
+        ProducerConfig {
+            unanswered: Unanswered::Nack,
+            wait_max_ns: self.request_wait.ns,
+            waiting_max: self.requests_max as usize,
+            buffer_bytes: self.output_buffer.bytes,
+            buffer_policy: self.output_policy.0,
+            ..ProducerConfig::new(hash_key)
+        }
+    }
+
+    pub(crate) fn publish_options(&self) -> PublishOptions {
+        let defaults = PublishOptions::default();
+        PublishOptions {
+            segment_size: self.segment_size.bytes as usize,
+            freshness_ms: self.freshness.ns / NS_PER_MS,
+            metadata_freshness_ms: self.metadata_freshness.ns / NS_PER_MS,
+            signs: self.signs.0,
+            threads: match self.threads {
+                0 => defaults.threads,
+                threads => threads as usize,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_takes_its_default_and_its_bounds_and_nothing_beyond() {
+        let (mut consumer, mut producer) = (ConsumerOptions::default(), ProducerOptions::default());
+        for info in ConsumerOptions::TABLE {
+            assert_eq!(consumer.get(info.name).unwrap(), (info.default)(), "{}", info.name);
+            consumer.set(info.name, &(info.default)()).unwrap();
+        }
+        assert_eq!(consumer, ConsumerOptions::default());
+        for info in ProducerOptions::TABLE {
+            assert!(!info.text.is_empty());
+            producer.set(info.name, &(info.default)()).unwrap();
+            let Some((least, most)) = (info.bounds)() else { continue };
+            for bound in [least, most] {
+                producer.set(info.name, &bound).unwrap();
+                assert_eq!(producer.get(info.name).unwrap(), bound, "{}", info.name);
+            }
+        }
+        producer.check().unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_in_words() {
+        let mut options = ConsumerOptions::default();
+        for (name, value, problem) in [
+            ("speed", "1", "no option speed"),
+            ("on_bad", "hope", "ask-again"),
+            ("retries", "1001", "0 to 1000"),
+            ("input_buffer", "1KiB", "64KiB"),
+            ("reliable", "perhaps", "reliable"),
+        ] {
+            let error = options.set(name, value).unwrap_err().to_string();
+            assert!(error.contains(problem), "{name}: {error}");
+        }
+        options.retries = 1001;
+        assert!(options.check().is_err());
+        options.set("retries", "3").unwrap();
+        options.set("on_bad", "deliver").unwrap();
+        assert_eq!((options.retries, options.on_bad), (3, Word(OnBad::Deliver)));
+        assert_eq!(options.config().on_bad, OnBad::Deliver);
+        assert!(options.get("speed").is_err());
+    }
+
+    #[test]
+    fn the_input_buffer_bounds_packets_on_both_sides() {
+        let mut options = ConsumerOptions::default();
+        options.set("input_buffer", "1MiB").unwrap();
+        let packets = options.config().reader_units_max + options.reader_places();
+        assert!(u64::from(packets) * PACKET_BYTES <= 1 << 20);
+    }
+}

@@ -1,0 +1,112 @@
+//! An answer that another thread gives, once.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use super::SocketError;
+
+enum State<T> {
+    Open(Option<Waker>),
+    Given(Result<T, SocketError>),
+    Taken,
+}
+
+struct Shared<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
+}
+
+impl<T> Shared<T> {
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An answer that is under way: a future, and something to [wait](Pending::wait) for without one.
+/// Whoever drops it does not want to know.
+#[must_use = "the answer is not waited for"]
+pub struct Pending<T>(Arc<Shared<T>>);
+
+/// Where the answer goes. Dropped, it answers that the session is closed.
+pub(crate) struct Answer<T>(Option<Arc<Shared<T>>>);
+
+/// Both ends.
+pub(crate) fn pending<T>() -> (Answer<T>, Pending<T>) {
+    let state = Mutex::new(State::Open(None));
+    let shared = Arc::new(Shared { state, changed: Condvar::new() });
+    (Answer(Some(shared.clone())), Pending(shared))
+}
+
+impl<T> Pending<T> {
+    /// Waits for the answer.
+    ///
+    /// # Errors
+    /// What the answer is.
+    pub fn wait(self) -> Result<T, SocketError> {
+        let mut state = self.0.state();
+        loop {
+            match std::mem::replace(&mut *state, State::Taken) {
+                State::Given(answer) => return answer,
+                State::Taken => return Err(SocketError::Closed),
+                open @ State::Open(_) => *state = open,
+            }
+            state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl<T> Future for Pending<T> {
+    type Output = Result<T, SocketError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.0.state();
+        match std::mem::replace(&mut *state, State::Taken) {
+            State::Given(answer) => Poll::Ready(answer),
+            State::Taken => Poll::Ready(Err(SocketError::Closed)),
+            State::Open(_) => {
+                *state = State::Open(Some(context.waker().clone()));
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<T> Answer<T> {
+    /// Gives the answer.
+    pub(crate) fn give(mut self, answer: Result<T, SocketError>) {
+        self.put(answer);
+    }
+
+    fn put(&mut self, answer: Result<T, SocketError>) {
+        let Some(shared) = self.0.take() else { return };
+        let before = std::mem::replace(&mut *shared.state(), State::Given(answer));
+        shared.changed.notify_one();
+        if let State::Open(Some(waker)) = before {
+            waker.wake();
+        }
+    }
+}
+
+impl<T> Drop for Answer<T> {
+    fn drop(&mut self) {
+        self.put(Err(SocketError::Closed));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_come_from_other_threads_and_none_is_an_answer_too() {
+        let (answer, pending) = super::pending();
+        let thread = std::thread::spawn(move || pending.wait());
+        answer.give(Ok(7));
+        assert_eq!(thread.join().unwrap(), Ok(7));
+        let (answer, pending) = super::pending::<u8>();
+        drop(answer);
+        assert_eq!(pending.wait(), Err(SocketError::Closed));
+    }
+}

@@ -1,0 +1,218 @@
+//! The producer socket.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{self, Poll};
+use std::time::Duration;
+
+use crossbeam_channel::{Sender, unbounded};
+use weir_base::{HashKey, Packet, Pool};
+use weir_face::unix_time_ms;
+use weir_security::Signer;
+use weir_wire::{DataView, Name};
+
+use super::outlet::{Outlet, Publication};
+use super::pending::pending;
+use super::requests::{Request, Requests};
+use super::session::Binding;
+use super::{ProducerOptions, Session, SocketError};
+use crate::connection::random_u64;
+use crate::publish::{Label, PublishError, Published, publish_octets};
+use crate::waker::Waker;
+
+/// Who signs what is published, and what shows it.
+#[derive(Clone)]
+pub struct Identity {
+    /// Signs.
+    pub signer: Arc<dyn Signer>,
+    /// The signer's certificate, a whole Data TLV, which goes along with the metadata.
+    pub certificate: Option<Vec<u8>>,
+}
+
+impl Identity {
+    /// An identity without certificate.
+    pub fn new(signer: impl Signer + 'static) -> Self {
+        Self { signer: Arc::new(signer), certificate: None }
+    }
+}
+
+/// Publishes below a prefix: what is published is answered from the output buffer, without the
+/// application; what is not, it is [told of](Producer::recv). Dropping it gives the prefix back and
+/// forgets what was published.
+///
+/// Several threads may publish at once.
+pub struct Producer {
+    identity: Identity,
+    options: ProducerOptions,
+    publications: Sender<Publication>,
+    requests: Arc<Requests>,
+    waker: Arc<Waker>,
+    last_version: AtomicU64,
+    binding: Binding,
+}
+
+impl Producer {
+    /// Binds a socket to `prefix`, and has the router send Interests for it. Waits for the router.
+    ///
+    /// # Errors
+    /// [`SocketError::PrefixInUse`] by this session, [`SocketError::PrefixRefused`] by the router,
+    /// [`SocketError::NoRouter`], [`SocketError::Option`].
+    pub fn bind(session: &Session, prefix: Name, identity: Identity) -> Result<Self, SocketError> {
+        Self::bind_with(session, prefix, identity, ProducerOptions::default())
+    }
+
+    /// As [`Producer::bind`], with options that are not the defaults.
+    ///
+    /// # Errors
+    /// As [`Producer::bind`].
+    pub fn bind_with(
+        session: &Session,
+        prefix: Name,
+        identity: Identity,
+        options: ProducerOptions,
+    ) -> Result<Self, SocketError> {
+        options.check()?;
+        // Names come from strangers.
+        let hash_key = HashKey::new([random_u64()?, random_u64()?]);
+        let requests = Arc::new(Requests::new(options.requests_max as usize));
+        let (publications, published) = unbounded();
+        let mut waker = None;
+        let binding = session.bind(&prefix, |found| {
+            waker = Some(found);
+            Outlet::new(prefix.clone(), &options, hash_key, published, requests.clone())
+        })?;
+        let waker = waker.expect("it was bound");
+        let last_version = AtomicU64::new(0);
+        Ok(Self { identity, options, publications, requests, waker, last_version, binding })
+    }
+
+    /// The prefix.
+    pub fn prefix(&self) -> &Name {
+        self.binding.prefix()
+    }
+
+    /// The options that it was bound with.
+    pub fn options(&self) -> &ProducerOptions {
+        &self.options
+    }
+
+    /// Publishes a new version of an object: cut into segments, each signed, with a manifest.
+    /// Interests that wait for it are answered at once. Its name with the version.
+    ///
+    /// Returns when whoever asks next will get it. Signing takes the processors' time, above all
+    /// with signatures other than digests.
+    ///
+    /// # Errors
+    /// [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for the output buffer.
+    pub fn publish(&self, name: &Name, content: impl Into<Packet>) -> Result<Name, SocketError> {
+        // Later versions have larger numbers even within one millisecond.
+        let now = unix_time_ms();
+        let next = |last: u64| Some(now.max(last + 1));
+        let ordering = Ordering::Relaxed;
+        let last = self.last_version.fetch_update(ordering, ordering, next);
+        self.publish_version(name, now.max(last.unwrap_or(0) + 1), content)
+    }
+
+    /// As [`Producer::publish`], with the number of the version.
+    ///
+    /// # Errors
+    /// As [`Producer::publish`].
+    pub fn publish_version(
+        &self,
+        name: &Name,
+        version: u64,
+        content: impl Into<Packet>,
+    ) -> Result<Name, SocketError> {
+        self.check(name)?;
+        let content = content.into();
+        let max_bytes = self.options.output_buffer.bytes;
+        if content.len() as u64 > max_bytes {
+            return Err(SocketError::TooLong { max_bytes });
+        }
+        let label = Label {
+            name,
+            version,
+            signer: &*self.identity.signer,
+            certificate: self.identity.certificate.as_deref(),
+        };
+        let published =
+            publish_octets(content, label, &self.options.publish_options()).map_err(|error| {
+                match error {
+                    PublishError::SegmentSize { max, .. } => {
+                        SocketError::TooLong { max_bytes: max as u64 }
+                    }
+                    other => SocketError::Invalid(other.to_string()),
+                }
+            })?;
+        let versioned = published.versioned().clone();
+        let (packets, metadata) = packets_of(&published);
+        self.submit(packets, Some(metadata))?;
+        Ok(versioned)
+    }
+
+    /// Publishes one Data packet as it is.
+    ///
+    /// # Errors
+    /// [`SocketError::OutsidePrefix`], or it is no Data.
+    pub fn publish_packet(&self, data: impl Into<Packet>) -> Result<(), SocketError> {
+        let packet = data.into();
+        let name = DataView::decode(&packet)
+            .map_err(|error| SocketError::Invalid(format!("no Data: {error}")))?
+            .name
+            .to_name();
+        self.check(&name)?;
+        self.submit(vec![packet], None)
+    }
+
+    fn submit(&self, packets: Vec<Packet>, metadata: Option<Packet>) -> Result<(), SocketError> {
+        let (taken, done) = pending();
+        // If the thread is gone, it is answered as closed.
+        let _ = self.publications.send(Publication { packets, metadata, taken });
+        self.waker.wake()?;
+        done.wait()
+    }
+
+    /// Waits for an Interest for what is not published. It waits, too, for as long as
+    /// [`request_wait`](ProducerOptions::request_wait) and its lifetime say.
+    ///
+    /// # Errors
+    /// [`SocketError::Closed`].
+    pub fn recv(&self) -> Result<Request, SocketError> {
+        self.requests.recv(None).map(|request| request.expect("it waits as long as it takes"))
+    }
+
+    /// As [`Producer::recv`]; `None` if none comes within that time.
+    ///
+    /// # Errors
+    /// [`SocketError::Closed`].
+    pub fn recv_timeout(&self, wait: Duration) -> Result<Option<Request>, SocketError> {
+        self.requests.recv(Some(wait))
+    }
+
+    /// As [`Producer::recv`], for a task; the last one that asked is woken.
+    ///
+    /// # Errors
+    /// [`SocketError::Closed`].
+    pub fn poll_recv(&self, context: &mut task::Context<'_>) -> Poll<Result<Request, SocketError>> {
+        self.requests.poll(context)
+    }
+
+    fn check(&self, name: &Name) -> Result<(), SocketError> {
+        match self.prefix().as_view().is_prefix_of(name.as_view()) {
+            true => Ok(()),
+            false => {
+                let (name, prefix) = (name.clone(), self.prefix().clone());
+                Err(SocketError::OutsidePrefix { name, prefix })
+            }
+        }
+    }
+}
+
+/// All packets of an object but its metadata, and that.
+fn packets_of(published: &Published) -> (Vec<Packet>, Packet) {
+    let mut pool = Pool::new(0);
+    let mut packets = published.object.packets.clone();
+    let metadata = packets.pop().expect("every object has metadata");
+    packets.extend((0..published.segments()).map(|segment| published.packet(segment, &mut pool)));
+    (packets, metadata)
+}

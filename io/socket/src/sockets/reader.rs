@@ -1,0 +1,388 @@
+//! The octets of an object, in order, as they come.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead, Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::sync::Arc;
+use std::task::{self, Poll, ready};
+
+use weir_base::Packet;
+use weir_transport::{Delivery, Metadata, Part, Target};
+use weir_wire::{DataView, Name};
+
+use super::SocketError;
+use super::fetcher::Fetcher;
+use super::inbox::Inbox;
+
+/// Reads an object, or a range of it, while it is being fetched: the input buffer bounds how far
+/// ahead. Blocking with [`Read`], [`BufRead`] and [`Seek`]; with [`Reader::poll_read`], or tokio's
+/// `AsyncRead` with the feature `tokio`, from any runtime. Dropping it ends the fetch.
+///
+/// Every octet has been verified, unless the options say otherwise: see [`Reader::is_verified`].
+pub struct Reader {
+    fetcher: Fetcher,
+    /// What is fetched; a known version once it is found.
+    target: Target,
+    /// Octets of the object that may be read. An end beyond that of the object is no error.
+    range: Range<u64>,
+    /// Where in the object the next octet is.
+    at: u64,
+    flow: Option<Flow>,
+    metadata: Option<Metadata>,
+    error: Option<SocketError>,
+    is_verified: bool,
+    missed: u64,
+}
+
+/// A fetch that is under way.
+struct Flow {
+    inbox: Arc<Inbox>,
+    /// Octets still to be passed over, and still to be read; `None` until that is known.
+    left: Option<(u64, u64)>,
+    packets: VecDeque<Delivery>,
+    /// Of which these octets are still to be read.
+    current: Option<(Packet, Range<usize>)>,
+    /// Packets read that the network thread has not been told of.
+    done: u32,
+    /// The segment that is to come next, once one has come.
+    next_segment: Option<u64>,
+    is_over: bool,
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        self.inbox.leave();
+    }
+}
+
+impl Reader {
+    pub(super) fn new(fetcher: Fetcher, target: Target, range: Range<u64>) -> Self {
+        let at = range.start;
+        let mut reader = Self {
+            fetcher,
+            target,
+            range,
+            at,
+            flow: None,
+            metadata: None,
+            error: None,
+            is_verified: true,
+            missed: 0,
+        };
+        reader.start();
+        reader
+    }
+
+    /// Begins to fetch from where it is.
+    fn start(&mut self) {
+        let range = self.at..self.range.end.max(self.at);
+        self.flow = Some(Flow {
+            inbox: self.fetcher.fetch(self.target.clone(), range),
+            left: None,
+            packets: VecDeque::new(),
+            current: None,
+            done: 0,
+            next_segment: None,
+            is_over: false,
+        });
+    }
+
+    fn flow(&mut self) -> &mut Flow {
+        if self.flow.is_none() {
+            self.start();
+        }
+        self.flow.as_mut().expect("it has begun")
+    }
+
+    /// Whether everything read so far was verified. It is, unless the options
+    /// [`verify`](super::ConsumerOptions::verify) or [`on_bad`](super::ConsumerOptions::on_bad)
+    /// are other than by default.
+    pub fn is_verified(&self) -> bool {
+        self.is_verified
+    }
+
+    /// Segments that were passed over so far, as an unreliable consumer does.
+    pub fn missed(&self) -> u64 {
+        self.missed
+    }
+
+    /// What is known of the object: waits until it has been found.
+    ///
+    /// # Errors
+    /// Why it cannot be had.
+    pub fn metadata(&mut self) -> Result<&Metadata, SocketError> {
+        match self.poll_metadata_with(None) {
+            Poll::Ready(Ok(())) => Ok(self.metadata.as_ref().expect("it is known now")),
+            Poll::Ready(Err(error)) => Err(error),
+            Poll::Pending => unreachable!("it waits without a context"),
+        }
+    }
+
+    /// As [`Reader::metadata`], for a task.
+    ///
+    /// # Errors
+    /// Why it cannot be had.
+    pub fn poll_metadata(
+        &mut self,
+        context: &mut task::Context<'_>,
+    ) -> Poll<Result<&Metadata, SocketError>> {
+        ready!(self.poll_metadata_with(Some(context)))?;
+        Poll::Ready(Ok(self.metadata.as_ref().expect("it is known now")))
+    }
+
+    /// The name of the version that is read: waits until it has been found.
+    ///
+    /// # Errors
+    /// Why it cannot be had.
+    pub fn versioned(&mut self) -> Result<&Name, SocketError> {
+        self.metadata().map(|metadata| &metadata.versioned)
+    }
+
+    fn poll_metadata_with(
+        &mut self,
+        context: Option<&mut task::Context<'_>>,
+    ) -> Poll<Result<(), SocketError>> {
+        let flow = self.flow();
+        if flow.left.is_some() {
+            return Poll::Ready(Ok(()));
+        }
+        let start = ready!(flow.inbox.poll_start(context))?;
+        flow.left = Some((start.skip, start.len));
+        if self.metadata.is_none() {
+            // What is read later is of the same version.
+            if matches!(self.target, Target::Latest { .. }) {
+                self.target = Target::Known { metadata: start.metadata.clone() };
+            }
+            self.metadata = Some(start.metadata);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads into `out`; 0 octets are the end.
+    ///
+    /// # Errors
+    /// Why no more can be had, from then on each time.
+    pub fn poll_read(
+        &mut self,
+        context: &mut task::Context<'_>,
+        out: &mut [u8],
+    ) -> Poll<Result<usize, SocketError>> {
+        if out.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        let octets = ready!(self.poll_fill(Some(context)))?;
+        let count = octets.len().min(out.len());
+        out[..count].copy_from_slice(&octets[..count]);
+        self.consume(count);
+        Poll::Ready(Ok(count))
+    }
+
+    /// The octets that come next, without a copy; none at the end. [`BufRead::consume`] says how
+    /// many of them are read.
+    ///
+    /// # Errors
+    /// As [`Reader::poll_read`].
+    pub fn poll_fill_buf(
+        &mut self,
+        context: &mut task::Context<'_>,
+    ) -> Poll<Result<&[u8], SocketError>> {
+        self.poll_fill(Some(context))
+    }
+
+    fn poll_fill(
+        &mut self,
+        context: Option<&mut task::Context<'_>>,
+    ) -> Poll<Result<&[u8], SocketError>> {
+        if let Some(error) = &self.error {
+            return Poll::Ready(Err(error.clone()));
+        }
+        let found = ready!(self.poll_next(context));
+        if let Err(error) = found {
+            self.error = Some(error.clone());
+            self.flow = None;
+            return Poll::Ready(Err(error));
+        }
+        let current = self.flow.as_ref().and_then(|flow| flow.current.as_ref());
+        Poll::Ready(Ok(current.map_or(&[], |(packet, range)| &packet[range.clone()])))
+    }
+
+    /// Makes sure that there is a packet with octets to be read, unless it is the end.
+    fn poll_next(
+        &mut self,
+        mut context: Option<&mut task::Context<'_>>,
+    ) -> Poll<Result<(), SocketError>> {
+        ready!(self.poll_metadata_with(context.as_deref_mut()))?;
+        loop {
+            let flow = self.flow.as_mut().expect("it has begun");
+            if flow.current.is_some() || flow.is_over {
+                return Poll::Ready(Ok(()));
+            }
+            if let Some(delivery) = flow.packets.pop_front() {
+                self.open(&delivery)?;
+                continue;
+            }
+            let more = flow.inbox.poll_packets(context.as_deref_mut(), &mut flow.packets);
+            if !ready!(more)? {
+                flow.is_over = true;
+            }
+        }
+    }
+
+    /// Takes the octets that are wanted out of a packet.
+    fn open(&mut self, delivery: &Delivery) -> Result<(), SocketError> {
+        let flow = self.flow.as_mut().expect("it has begun");
+        let (skip, left) = flow.left.as_mut().expect("it is known");
+        let Ok(data) = DataView::decode(&delivery.packet) else { return Ok(()) };
+        let Part::Unit(unit) = delivery.part else { return Ok(()) };
+        let segment = unit.chunk;
+        if let Some(next) = flow.next_segment {
+            self.missed += segment.saturating_sub(next);
+        }
+        flow.next_segment = Some(segment + 1);
+        check_size(self.metadata.as_ref(), &data, segment, self.range.start > 0 || self.at > 0)?;
+        let content = data.content;
+        let passed = (*skip).min(content.len() as u64);
+        let taken = (content.len() as u64 - passed).min(*left);
+        *skip -= passed;
+        *left -= taken;
+        // Whatever else is under way is not wanted.
+        flow.is_over |= *left == 0;
+        self.is_verified &= delivery.is_verified;
+        if taken == 0 {
+            flow.packet_done();
+            return Ok(());
+        }
+        // Where Content begins in the packet: it is a part of it.
+        let begin = content.as_ptr() as usize - delivery.packet.as_ptr() as usize + passed as usize;
+        let octets = begin..begin + taken as usize;
+        flow.current = Some((delivery.packet.clone(), octets));
+        Ok(())
+    }
+
+    fn advance(&mut self, count: usize) {
+        let Some(flow) = &mut self.flow else { return };
+        let Some((_, range)) = &mut flow.current else { return };
+        let count = count.min(range.len());
+        range.start += count;
+        self.at += count as u64;
+        if range.start == range.end {
+            flow.current = None;
+            flow.packet_done();
+        }
+    }
+}
+
+impl Flow {
+    /// Tells the network thread now and then how much room there is.
+    fn packet_done(&mut self) {
+        self.done += 1;
+        if self.done >= (self.inbox.places / 4).max(1) {
+            self.inbox.give_back(std::mem::take(&mut self.done));
+        }
+    }
+}
+
+/// The place of octets follows from the size of segments: one of another size would shift them.
+fn check_size(
+    metadata: Option<&Metadata>,
+    data: &DataView<'_>,
+    segment: u64,
+    counts: bool,
+) -> Result<(), SocketError> {
+    let Some(size) = metadata.and_then(|metadata| metadata.segment_size) else { return Ok(()) };
+    let is_last = metadata.is_some_and(|metadata| metadata.last_segment == Some(segment));
+    let len = data.content.len() as u64;
+    if !counts || len == size || (is_last && len < size) {
+        return Ok(());
+    }
+    Err(SocketError::NotVerified(format!(
+        "segment {segment} has {len} octets where the metadata says {size}"
+    )))
+}
+
+impl Read for Reader {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if out.is_empty() {
+            return Ok(0);
+        }
+        let octets = self.fill_buf()?;
+        let count = octets.len().min(out.len());
+        out[..count].copy_from_slice(&octets[..count]);
+        self.consume(count);
+        Ok(count)
+    }
+}
+
+impl BufRead for Reader {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        match self.poll_fill(None) {
+            Poll::Ready(result) => Ok(result?),
+            Poll::Pending => unreachable!("it waits without a context"),
+        }
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.advance(count);
+    }
+}
+
+impl Seek for Reader {
+    /// Goes to a place in the object; of a range, as seen from its start. What was fetched for the
+    /// place before is given up.
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let here = self.at - self.range.start;
+        let to = match to {
+            SeekFrom::Start(to) => Some(to),
+            SeekFrom::Current(by) => here.checked_add_signed(by),
+            SeekFrom::End(by) => {
+                let size = self.metadata()?.size_bytes;
+                let unknown = || SocketError::Invalid("nobody says how long it is".into());
+                let end = size.ok_or_else(unknown)?.min(self.range.end);
+                end.saturating_sub(self.range.start).checked_add_signed(by)
+            }
+        };
+        let Some(to) = to else {
+            return Err(SocketError::Invalid("a place before the start".into()).into());
+        };
+        if to != here {
+            // What is read then must be of the version that was read before.
+            self.metadata()?;
+            self.at = self.range.start.saturating_add(to);
+            self.flow = None;
+        }
+        Ok(to)
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl tokio::io::AsyncRead for Reader {
+    fn poll_read(
+        self: std::pin::Pin<&mut Self>,
+        context: &mut task::Context<'_>,
+        out: &mut tokio::io::ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let reader = self.get_mut();
+        if out.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let octets = ready!(reader.poll_fill(Some(context)))?;
+        let count = octets.len().min(out.remaining());
+        out.put_slice(&octets[..count]);
+        reader.advance(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl tokio::io::AsyncBufRead for Reader {
+    fn poll_fill_buf(
+        self: std::pin::Pin<&mut Self>,
+        context: &mut task::Context<'_>,
+    ) -> Poll<io::Result<&[u8]>> {
+        self.get_mut().poll_fill(Some(context)).map_err(io::Error::from)
+    }
+
+    fn consume(self: std::pin::Pin<&mut Self>, count: usize) {
+        self.get_mut().advance(count);
+    }
+}

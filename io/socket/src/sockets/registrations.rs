@@ -1,0 +1,177 @@
+//! The prefixes that a session's router sends Interests for: registered, and again after each
+//! break.
+
+use std::collections::BTreeMap;
+
+use crossbeam_channel::Receiver;
+use weir_base::{Instant, NS_PER_MS, NS_PER_S};
+use weir_face::unix_time_ms;
+use weir_manage::commands::{self, Command, Scope};
+use weir_manage::{ControlParameters, ControlResponse};
+use weir_security::DigestSigner;
+use weir_transport::PathId;
+use weir_wire::{DataView, InterestView, Name};
+
+use super::SocketError;
+use super::pending::Answer;
+use crate::client::Client;
+use crate::event_loop::{Context, Endpoint};
+use crate::paths::{FromRouter, PathChange};
+
+/// How long a router may take to answer.
+const ANSWER_NS: u64 = 2 * NS_PER_S;
+/// How often one is asked before the first registration fails.
+const TRIES_MAX: u32 = 3;
+/// How long after a failure it is tried again, once it had been registered.
+const AGAIN_NS: u64 = 500 * NS_PER_MS;
+
+/// What is to be registered, or no more.
+pub(crate) enum Registration {
+    Begin { prefix: Name, registered: Answer<()> },
+    End { prefix: Name },
+}
+
+struct Prefix {
+    name: Name,
+    /// Told of the first registration.
+    registered: Option<Answer<()>>,
+    tries: u32,
+    /// The command that is under way: the name of its Interest.
+    asked: Option<Name>,
+    /// When the next command is due, or this one is given up; `None` while it is registered.
+    due_at: Option<Instant>,
+}
+
+/// The endpoint.
+pub(crate) struct Registrations {
+    changes: Receiver<Registration>,
+    /// By the TLV-VALUE of the name.
+    prefixes: BTreeMap<Vec<u8>, Prefix>,
+    last_time_ms: u64,
+}
+
+impl Registrations {
+    pub(crate) fn new(changes: Receiver<Registration>) -> Self {
+        Self { changes, prefixes: BTreeMap::new(), last_time_ms: 0 }
+    }
+
+    fn take_changes(&mut self, now: Instant, client: &mut Client) {
+        while let Ok(change) = self.changes.try_recv() {
+            match change {
+                Registration::Begin { prefix: name, registered } => {
+                    let (registered, due_at) = (Some(registered), Some(now));
+                    let key = name.value().to_vec();
+                    let prefix = Prefix { name, registered, tries: 0, asked: None, due_at };
+                    self.prefixes.insert(key, prefix);
+                }
+                Registration::End { prefix } => {
+                    self.prefixes.remove(prefix.value());
+                    // Nothing depends on the answer.
+                    self.command(client, Command::RibUnregister, &prefix);
+                }
+            }
+        }
+    }
+
+    /// Sends a command; the name of its Interest.
+    fn command(&mut self, client: &mut Client, command: Command, prefix: &Name) -> Option<Name> {
+        let path = client.paths().next()?;
+        let scope = if client.is_local() { Scope::Localhost } else { Scope::Localhop };
+        let parameters = ControlParameters { name: Some(prefix.clone()), ..Default::default() };
+        self.last_time_ms = unix_time_ms().max(self.last_time_ms + 1);
+        let nonce = client.random().to_be_bytes();
+        let time_ms = self.last_time_ms;
+        let interest =
+            commands::build_command(scope, command, &parameters, &DigestSigner, nonce, time_ms)
+                .expect("a digest signer does not fail");
+        client.send_octets(path, &interest).ok()?;
+        InterestView::decode(&interest).ok().map(|interest| interest.name.to_name())
+    }
+
+    fn ask(&mut self, now: Instant, client: &mut Client) {
+        let is_due = |prefix: &&Prefix| prefix.due_at.is_some_and(|at| at <= now);
+        let due: Vec<Name> =
+            self.prefixes.values().filter(is_due).map(|prefix| prefix.name.clone()).collect();
+        for name in due {
+            let prefix = self.prefixes.get_mut(name.value()).expect("it is there");
+            if prefix.registered.is_some() && prefix.tries >= TRIES_MAX {
+                let reason = "it does not answer its management".into();
+                self.refuse(&name, reason);
+                continue;
+            }
+            let asked = self.command(client, Command::RibRegister, &name);
+            let prefix = self.prefixes.get_mut(name.value()).expect("it is there");
+            prefix.tries += 1;
+            prefix.asked = asked;
+            prefix.due_at = Some(now.plus_ns(ANSWER_NS));
+        }
+    }
+
+    /// A router answers.
+    fn take(&mut self, now: Instant, packet: &FromRouter) {
+        let name = match packet.header.nack {
+            Some(_) => InterestView::decode(&packet.packet).map(|interest| interest.name),
+            None => DataView::decode(&packet.packet).map(|data| data.name),
+        };
+        let Ok(name) = name else { return };
+        let is_answer = |prefix: &&mut Prefix| {
+            prefix.asked.as_ref().is_some_and(|asked| asked.as_view() == name)
+        };
+        let Some(prefix) = self.prefixes.values_mut().find(is_answer) else { return };
+        prefix.asked = None;
+        let Ok(data) = DataView::decode(&packet.packet) else {
+            // A Nack: its management may be about to start.
+            prefix.due_at = Some(now.plus_ns(AGAIN_NS));
+            return;
+        };
+        match commands::parse_response(&data) {
+            Ok(ControlResponse { code: 200, .. }) => {
+                (prefix.tries, prefix.due_at) = (0, None);
+                if let Some(registered) = prefix.registered.take() {
+                    registered.give(Ok(()));
+                }
+            }
+            Ok(refused) if prefix.registered.is_some() => {
+                let name = prefix.name.clone();
+                self.refuse(&name, format!("{} {}", refused.code, refused.text));
+            }
+            // One that had been registered may be again.
+            _ => prefix.due_at = Some(now.plus_ns(AGAIN_NS)),
+        }
+    }
+
+    /// The first registration has failed.
+    fn refuse(&mut self, name: &Name, reason: String) {
+        let prefix = self.prefixes.remove(name.value());
+        if let Some(registered) = prefix.and_then(|prefix| prefix.registered) {
+            registered.give(Err(SocketError::PrefixRefused { prefix: name.clone(), reason }));
+        }
+    }
+}
+
+impl Endpoint for Registrations {
+    fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<FromRouter>) {
+        let now = context.client.now();
+        for packet in packets.drain(..) {
+            self.take(now, &packet);
+        }
+        self.take_changes(now, context.client);
+        self.ask(now, context.client);
+    }
+
+    fn path_changed(&mut self, change: &PathChange, client: &Client) {
+        let is_back = change.error.is_none() && client.paths().next() == Some(PathId(0));
+        for prefix in self.prefixes.values_mut().filter(|_| is_back) {
+            // The router that was gone knows nothing any more.
+            (prefix.asked, prefix.due_at) = (None, Some(client.now()));
+        }
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.prefixes.values().filter_map(|prefix| prefix.due_at).min()
+    }
+
+    fn is_done(&self) -> bool {
+        false
+    }
+}

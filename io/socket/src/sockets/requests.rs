@@ -1,0 +1,187 @@
+//! What consumers ask for and a producer has not published: it is told so, and may publish it.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{self, Poll};
+use std::time::{Duration, Instant};
+
+use weir_base::Packet;
+use weir_transport::METADATA_KEYWORD;
+use weir_wire::{InterestView, Name, NameView};
+
+use super::SocketError;
+
+/// An Interest that waits for what is not published yet.
+#[derive(Clone, Debug)]
+pub struct Request {
+    name: Name,
+    interest: Packet,
+}
+
+impl Request {
+    /// A request below `prefix`, made of an Interest TLV.
+    pub(crate) fn new(prefix: &Name, interest: Packet) -> Option<Self> {
+        let asked = InterestView::decode(&interest).ok()?.name;
+        let name = object_of(prefix, asked);
+        Some(Self { name, interest })
+    }
+
+    /// The name that is to be published: that of the Interest without what the transport adds
+    /// (metadata's keyword, version, segment).
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// The Interest, a whole TLV, which may have parameters for the application.
+    pub fn interest(&self) -> &Packet {
+        &self.interest
+    }
+
+    /// The Interest's application parameters.
+    pub fn parameters(&self) -> Option<&[u8]> {
+        InterestView::decode(&self.interest).ok()?.application_parameters()
+    }
+}
+
+/// The name of the object that an Interest is for.
+fn object_of(prefix: &Name, asked: NameView<'_>) -> Name {
+    let own = prefix.as_view().component_count();
+    let is_added = |part: weir_wire::ComponentView<'_>| {
+        part.is_keyword(METADATA_KEYWORD)
+            || part.as_version().is_some()
+            || part.as_segment().is_some()
+            || part.is_implicit_digest()
+    };
+    let count = asked.components().skip(own).position(is_added);
+    match count {
+        Some(count) => asked.prefix(own + count).to_name(),
+        None => asked.to_name(),
+    }
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Request>,
+    task: Option<task::Waker>,
+    is_closed: bool,
+}
+
+/// Requests that the application has not taken yet, the latest ones.
+pub(crate) struct Requests {
+    state: Mutex<State>,
+    changed: Condvar,
+    max: usize,
+}
+
+impl Requests {
+    pub(crate) fn new(max: usize) -> Self {
+        Self { state: Mutex::default(), changed: Condvar::new(), max }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state();
+        change(&mut state);
+        let task = state.task.take();
+        drop(state);
+        self.changed.notify_one();
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+
+    pub(crate) fn push(&self, request: Request) {
+        self.change(|state| {
+            if state.waiting.len() >= self.max {
+                // As many Interests wait at most: this one waits no more.
+                state.waiting.pop_front();
+            }
+            state.waiting.push_back(request);
+        });
+    }
+
+    pub(crate) fn close(&self) {
+        self.change(|state| state.is_closed = true);
+        self.changed.notify_all();
+    }
+
+    /// The next one; `None` if there is none within the time.
+    pub(crate) fn recv(&self, wait: Option<Duration>) -> Result<Option<Request>, SocketError> {
+        let until = wait.and_then(|wait| Instant::now().checked_add(wait));
+        let mut state = self.state();
+        loop {
+            if let Some(request) = state.waiting.pop_front() {
+                return Ok(Some(request));
+            }
+            if state.is_closed {
+                return Err(SocketError::Closed);
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            state = match left {
+                Some(Duration::ZERO) => return Ok(None),
+                Some(left) => {
+                    let waited = self.changed.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    pub(crate) fn poll(
+        &self,
+        context: &mut task::Context<'_>,
+    ) -> Poll<Result<Request, SocketError>> {
+        let mut state = self.state();
+        match state.waiting.pop_front() {
+            Some(request) => Poll::Ready(Ok(request)),
+            None if state.is_closed => Poll::Ready(Err(SocketError::Closed)),
+            None => {
+                state.task = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_wire::Interest;
+
+    use super::*;
+
+    fn request(uri: &str) -> Request {
+        let interest = Interest::new(uri.parse().unwrap()).encode();
+        Request::new(&"/p/54=%01".parse().unwrap(), interest.into()).unwrap()
+    }
+
+    #[test]
+    fn what_the_transport_adds_is_no_part_of_the_name() {
+        for (asked, name) in [
+            ("/p/54=%01/a/b", "/p/54=%01/a/b"),
+            ("/p/54=%01/a/b/32=metadata", "/p/54=%01/a/b"),
+            ("/p/54=%01/a/54=%02/50=%00", "/p/54=%01/a"),
+            ("/p/54=%01/a/54=%02/32=manifest/50=%00", "/p/54=%01/a"),
+            ("/p/54=%01/50=%00", "/p/54=%01"),
+        ] {
+            assert_eq!(*request(asked).name(), name.parse().unwrap(), "{asked}");
+        }
+    }
+
+    #[test]
+    fn the_latest_are_kept_and_closing_ends_the_wait() {
+        let requests = Requests::new(2);
+        for uri in ["/p/54=%01/a", "/p/54=%01/b", "/p/54=%01/c"] {
+            requests.push(request(uri));
+        }
+        let name = |found: Result<Option<Request>, _>| found.unwrap().unwrap().name().to_string();
+        assert!(name(requests.recv(None)).ends_with("/b"));
+        assert!(name(requests.recv(None)).ends_with("/c"));
+        assert!(requests.recv(Some(Duration::ZERO)).unwrap().is_none());
+        requests.close();
+        assert!(matches!(requests.recv(None), Err(SocketError::Closed)));
+    }
+}

@@ -1,0 +1,319 @@
+//! What the sockets of a program have in common: threads that drive them, connected to a router.
+//!
+//! A router never sends an Interest back to where it came from. For consumers to reach producers of
+//! the same session, both kinds have a connection of their own, each with its thread; that of
+//! producers starts with the first of them.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use weir_face::{FaceUri, client_transport};
+use weir_wire::Name;
+
+use super::SocketError;
+use super::express::{Expressed, Expresses};
+use super::fetches::{Fetch, Fetches};
+use super::outlet::Outlet;
+use super::pending::{Answer, Pending, pending};
+use super::registrations::{Registration, Registrations};
+use crate::client::Client;
+use crate::downloads::{DownloadOptions, Downloads};
+use crate::event_loop::{EndpointId, EventLoop};
+use crate::waker::Waker;
+
+/// Fetches under way at most in a session.
+const FETCHES_MAX: usize = 1 << 17;
+
+/// How a session is made.
+#[derive(Clone, Debug, Default)]
+pub struct SessionConfig {
+    /// The router; `None`: the one that `weir get` would find.
+    pub router: Option<FaceUri>,
+    /// Threads that verify; 0: one for each processor, at most 8.
+    pub threads: usize,
+}
+
+/// The sockets' connections to a router and the threads behind them. Cheap to clone; thousands of
+/// sockets share one. It ends with its last socket and clone.
+///
+/// A router that goes away and comes back finds the sockets as they were: prefixes are registered
+/// again, Interests asked again.
+#[derive(Clone)]
+pub struct Session(Arc<Shared>);
+
+struct Shared {
+    router: FaceUri,
+    consumers: ConsumerSide,
+    producers: Mutex<Option<ProducerSide>>,
+    /// TLV-VALUEs of the prefixes that producers are bound to.
+    bound: Mutex<BTreeSet<Vec<u8>>>,
+}
+
+impl Session {
+    /// Connects to the router that `weir get` would find: the one that NDN_CLIENT_TRANSPORT or
+    /// client.conf names, else the one that runs on this machine.
+    ///
+    /// # Errors
+    /// [`SocketError::NoRouter`].
+    pub fn open() -> Result<Self, SocketError> {
+        Self::with(SessionConfig::default())
+    }
+
+    /// Connects to a router.
+    ///
+    /// # Errors
+    /// [`SocketError::NoRouter`].
+    pub fn connect(router: &FaceUri) -> Result<Self, SocketError> {
+        Self::with(SessionConfig { router: Some(router.clone()), ..SessionConfig::default() })
+    }
+
+    /// Connects as `config` says.
+    ///
+    /// # Errors
+    /// [`SocketError::NoRouter`].
+    pub fn with(config: SessionConfig) -> Result<Self, SocketError> {
+        let router = match config.router {
+            Some(router) => router,
+            None => client_transport()
+                .map(|choice| choice.uri)
+                .map_err(|error| SocketError::NoRouter(error.to_string()))?,
+        };
+        let consumers = ConsumerSide::start(&router, config.threads)?;
+        let (producers, bound) = (Mutex::default(), Mutex::default());
+        Ok(Self(Arc::new(Shared { router, consumers, producers, bound })))
+    }
+
+    /// The address of the router.
+    pub fn router(&self) -> &FaceUri {
+        &self.0.router
+    }
+
+    pub(super) fn fetch_waker(&self) -> Arc<Waker> {
+        self.0.consumers.thread.waker.clone()
+    }
+
+    pub(super) fn fetch(&self, fetch: Fetch) {
+        // If the thread is gone, what is fetched ends as closed.
+        let _ = self.0.consumers.fetches.send(fetch);
+        self.0.consumers.thread.wake();
+    }
+
+    pub(super) fn express(&self, expressed: Expressed) {
+        let _ = self.0.consumers.expressed.send(expressed);
+        self.0.consumers.thread.wake();
+    }
+
+    fn bound(&self) -> MutexGuard<'_, BTreeSet<Vec<u8>>> {
+        self.0.bound.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has `outlet` answer what is below `prefix`, here and at the router.
+    pub(super) fn bind(
+        &self,
+        prefix: &Name,
+        outlet: impl FnOnce(Arc<Waker>) -> Outlet,
+    ) -> Result<Binding, SocketError> {
+        if !self.bound().insert(prefix.value().to_vec()) {
+            return Err(SocketError::PrefixInUse(prefix.clone()));
+        }
+        // From here on it is given back when it is dropped.
+        let mut binding = Binding { session: self.clone(), prefix: prefix.clone(), id: None };
+        let (id, registered) = {
+            let mut producers = self.0.producers.lock().unwrap_or_else(PoisonError::into_inner);
+            if producers.is_none() {
+                *producers = Some(ProducerSide::start(&self.0.router)?);
+            }
+            let side = producers.as_ref().expect("it runs");
+            side.add(prefix, outlet(side.thread.waker.clone()))
+        };
+        binding.id = Some(id.wait()?);
+        registered.wait()?;
+        Ok(binding)
+    }
+}
+
+/// A prefix of a producer. Dropped, it is free again.
+pub(super) struct Binding {
+    session: Session,
+    prefix: Name,
+    id: Option<EndpointId>,
+}
+
+impl Binding {
+    pub(super) fn prefix(&self) -> &Name {
+        &self.prefix
+    }
+}
+
+impl Drop for Binding {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            let producers = &self.session.0.producers;
+            let producers = producers.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(side) = &*producers {
+                side.remove(&self.prefix, id);
+            }
+        }
+        self.session.bound().remove(self.prefix.value());
+    }
+}
+
+/// A thread that is stopped and waited for when this is dropped.
+struct NetworkThread {
+    waker: Arc<Waker>,
+    is_stopped: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl NetworkThread {
+    /// Runs `body` with the client until it returns.
+    fn start(
+        name: &str,
+        router: &FaceUri,
+        body: impl FnOnce(&mut Client, &Arc<AtomicBool>) + Send + 'static,
+    ) -> Result<Self, SocketError> {
+        let mut client = Client::connect(router)?;
+        client.keep_trying();
+        let (waker, is_stopped) = (client.waker(), Arc::new(AtomicBool::new(false)));
+        let stop = is_stopped.clone();
+        let thread = std::thread::Builder::new().name(name.into());
+        let thread = Some(thread.spawn(move || body(&mut client, &stop))?);
+        Ok(Self { waker, is_stopped, thread })
+    }
+
+    fn wake(&self) {
+        // It fails only where the system is out of everything.
+        let _ = self.waker.wake();
+    }
+}
+
+impl Drop for NetworkThread {
+    fn drop(&mut self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+        self.wake();
+        if let Some(thread) = self.thread.take() {
+            // A panic in a thread has been printed; there is nothing to add.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Turns until it is stopped or the system refuses to go on. `between` is called after each.
+fn run(
+    events: &mut EventLoop<'_>,
+    is_stopped: &AtomicBool,
+    mut between: impl FnMut(&mut EventLoop<'_>),
+) {
+    while !is_stopped.load(Ordering::Relaxed) && events.turn(None).is_ok() {
+        between(events);
+    }
+}
+
+struct ConsumerSide {
+    fetches: Sender<Fetch>,
+    expressed: Sender<Expressed>,
+    thread: NetworkThread,
+}
+
+impl ConsumerSide {
+    fn start(router: &FaceUri, threads: usize) -> Result<Self, SocketError> {
+        let defaults = DownloadOptions::default();
+        let options = DownloadOptions {
+            threads: if threads == 0 { defaults.threads } else { threads },
+            // Each of them is bounded by its own buffer.
+            side_by_side: FETCHES_MAX,
+            units_max: u64::MAX,
+            ..defaults
+        };
+        let (fetches, new_fetches) = unbounded();
+        let (expressed, new_expressed) = unbounded();
+        let thread = NetworkThread::start("consumers", router, move |client, is_stopped| {
+            // Without threads everything ends as closed.
+            let _ = consume(client, is_stopped, options, new_fetches, new_expressed);
+        })?;
+        Ok(Self { fetches, expressed, thread })
+    }
+}
+
+fn consume(
+    client: &mut Client,
+    is_stopped: &Arc<AtomicBool>,
+    options: DownloadOptions,
+    fetches: Receiver<Fetch>,
+    expressed: Receiver<Expressed>,
+) -> Result<(), SocketError> {
+    let mut fetches = Fetches::new(fetches, is_stopped.clone());
+    let downloads = Downloads::new(client, options, &mut fetches)?;
+    let mut events = EventLoop::new(client);
+    // Both know what they have asked for.
+    let ids = [events.add(downloads), events.add(Expresses::new(expressed))];
+    ids.into_iter().for_each(|id| events.expect_below(id, &Name::new()));
+    run(&mut events, is_stopped, |_| {});
+    Ok(())
+}
+
+/// What is asked of the producers' thread.
+enum Change {
+    Add { prefix: Name, outlet: Box<Outlet>, added: Answer<EndpointId>, registered: Answer<()> },
+    Remove { prefix: Name, id: EndpointId },
+}
+
+struct ProducerSide {
+    changes: Sender<Change>,
+    thread: NetworkThread,
+}
+
+impl ProducerSide {
+    fn start(router: &FaceUri) -> Result<Self, SocketError> {
+        let (changes, new_changes) = unbounded();
+        let thread = NetworkThread::start("producers", router, move |client, is_stopped| {
+            produce(client, is_stopped, &new_changes);
+        })?;
+        Ok(Self { changes, thread })
+    }
+
+    fn add(&self, prefix: &Name, outlet: Outlet) -> (Pending<EndpointId>, Pending<()>) {
+        let (added, id) = pending();
+        let (registered, registration) = pending();
+        let (prefix, outlet) = (prefix.clone(), Box::new(outlet));
+        // If the thread is gone, both are answered as closed.
+        let _ = self.changes.send(Change::Add { prefix, outlet, added, registered });
+        self.thread.wake();
+        (id, registration)
+    }
+
+    fn remove(&self, prefix: &Name, id: EndpointId) {
+        let _ = self.changes.send(Change::Remove { prefix: prefix.clone(), id });
+        self.thread.wake();
+    }
+}
+
+fn produce(client: &mut Client, is_stopped: &AtomicBool, changes: &Receiver<Change>) {
+    let waker = client.waker();
+    let (register, registrations) = unbounded();
+    let mut events = EventLoop::new(client);
+    let id = events.add(Registrations::new(registrations));
+    events.expect_below(id, &Name::new());
+    run(&mut events, is_stopped, |events| {
+        for change in changes.try_iter() {
+            let registration = match change {
+                Change::Add { prefix, outlet, added, registered } => {
+                    let id = events.add(*outlet);
+                    events.answer_below(id, &prefix);
+                    added.give(Ok(id));
+                    Registration::Begin { prefix, registered }
+                }
+                Change::Remove { prefix, id } => {
+                    events.remove(id);
+                    Registration::End { prefix }
+                }
+            };
+            // The receiver is among the endpoints of the loop.
+            let _ = register.send(registration);
+            let _ = waker.wake();
+        }
+    });
+}

@@ -1,0 +1,533 @@
+//! Sockets over a real router.
+
+use std::future::poll_fn;
+use std::io::{self, BufRead as _, Read as _, Seek as _, SeekFrom};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake};
+use std::thread;
+use std::time::Duration;
+
+use weir_base::Rng;
+use weir_base::units::Size;
+use weir_face::FaceUri;
+use weir_security::{
+    DigestSigner, DigestVerifier, KeyLocator, SignError, SignatureType, Signer, Verifier,
+    VerifyError, sha256,
+};
+use weir_socket::{
+    Consumer, ConsumerOptions, Identity, OptionInfo, OptionKind, Producer, ProducerOptions,
+    Session, SocketError, Word,
+};
+use weir_store::EvictionPolicy;
+use weir_tests::{PATIENCE, Router, RouterOptions, Site};
+use weir_wire::{Data, DataView, Interest, Name};
+
+fn name(uri: &str) -> Name {
+    uri.parse().unwrap()
+}
+
+fn content(len: usize) -> Vec<u8> {
+    let mut octets = vec![0; len];
+    Rng::from_seed(len as u64).fill(&mut octets);
+    octets
+}
+
+fn session(router: &Router) -> Session {
+    Session::connect(&FaceUri::resolve(&router.unix()).unwrap()).unwrap()
+}
+
+fn anybody() -> Arc<dyn Verifier> {
+    Arc::new(DigestVerifier)
+}
+
+fn consumer(session: &Session, prefix: &str) -> Consumer {
+    Consumer::bind(session, name(prefix), anybody())
+}
+
+fn producer(session: &Session, prefix: &str) -> Producer {
+    Producer::bind(session, name(prefix), Identity::new(DigestSigner)).unwrap()
+}
+
+fn read_all(consumer: &Consumer, uri: &str) -> io::Result<Vec<u8>> {
+    let mut octets = Vec::new();
+    consumer.fetch(&name(uri))?.read_to_end(&mut octets)?;
+    Ok(octets)
+}
+
+fn error_of<T: std::fmt::Debug>(result: io::Result<T>) -> SocketError {
+    let error = result.unwrap_err();
+    let socket = error.get_ref().and_then(|inner| inner.downcast_ref::<SocketError>());
+    socket.unwrap_or_else(|| panic!("{error}")).clone()
+}
+
+/// A signature that only those who know the number can make or check.
+struct Secret(u8);
+
+impl Secret {
+    fn value(&self, portions: &[&[u8]]) -> Vec<u8> {
+        let secret = [self.0];
+        let all = [&secret[..]].into_iter().chain(portions.iter().copied());
+        sha256(&all.collect::<Vec<_>>()).to_vec()
+    }
+}
+
+impl Signer for Secret {
+    fn signature_type(&self) -> SignatureType {
+        SignatureType::HMAC_SHA256
+    }
+
+    fn key_locator(&self) -> Option<KeyLocator> {
+        None
+    }
+
+    fn sign(&self, portions: &[&[u8]]) -> Result<Vec<u8>, SignError> {
+        Ok(self.value(portions))
+    }
+}
+
+impl Verifier for Secret {
+    fn signature_type(&self) -> SignatureType {
+        SignatureType::HMAC_SHA256
+    }
+
+    fn verify(&self, portions: &[&[u8]], signature: &[u8]) -> Result<(), VerifyError> {
+        if self.value(portions) == signature { Ok(()) } else { Err(VerifyError::Mismatch) }
+    }
+}
+
+#[test]
+fn what_is_published_is_read_by_consumers_of_the_same_session_and_others() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let (one, other) = (session(&router), session(&router));
+    let producer = producer(&one, "/p");
+    let mut options = ProducerOptions::default();
+    options.set("signs", "manifest").unwrap();
+    let identity = Identity::new(DigestSigner);
+    let manifests = Producer::bind_with(&one, name("/p/manifest"), identity, options).unwrap();
+    manifests.publish(&name("/p/manifest/a"), content(1_000_000)).unwrap();
+    assert!(read_all(&consumer(&one, "/p"), "/p/manifest/a").unwrap() == content(1_000_000));
+    for len in [0, 1, 7999, 8000, 8001, 5_000_000] {
+        let uri = format!("/p/object-{len}");
+        let versioned = producer.publish(&name(&uri), content(len)).unwrap();
+        for session in [&one, &other] {
+            let consumer = consumer(session, "/p");
+            let mut reader = consumer.fetch(&name(&uri)).unwrap();
+            let mut octets = Vec::new();
+            reader.read_to_end(&mut octets).unwrap();
+            assert!(octets == content(len), "{len}");
+            assert!(reader.is_verified() && reader.missed() == 0);
+            assert_eq!(*reader.versioned().unwrap(), versioned);
+            assert_eq!(reader.metadata().unwrap().size_bytes, Some(len as u64));
+            assert_eq!(reader.read(&mut [0; 9]).unwrap(), 0, "the end stays the end");
+        }
+    }
+}
+
+#[test]
+fn the_latest_version_is_read_unless_the_name_says_which() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let session = session(&router);
+    let producer = producer(&session, "/p");
+    let versions = [b"first", b"secnd", b"third"]
+        .map(|text| producer.publish(&name("/p/news"), text.to_vec()).unwrap());
+    let consumer = consumer(&session, "/p");
+    assert_eq!(read_all(&consumer, "/p/news").unwrap(), b"third");
+    for (version, text) in versions.iter().zip([b"first", b"secnd", b"third"]) {
+        assert_eq!(read_all(&consumer, &version.to_string()).unwrap(), text);
+    }
+}
+
+#[test]
+fn weir_get_gets_what_a_socket_publishes_and_a_socket_what_weir_put_serves() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let session = session(&router);
+    let producer = producer(&session, "/p");
+    producer.publish(&name("/p/a"), content(100_000)).unwrap();
+    let got = site.path("got");
+    let arguments = ["get", "/p/a", "-o", got.to_str().unwrap(), "--allow-unsigned"];
+    let _ = router.weir(&site, &arguments).success();
+    assert!(std::fs::read(&got).unwrap() == content(100_000));
+
+    let file = site.write("file", &content(200_000));
+    let arguments = ["put", file.to_str().unwrap(), "/q/b", "--sign", "digest", "--json"];
+    let put = site.weir(&router.unix(), &arguments);
+    let _ = put.json_line();
+    assert!(read_all(&consumer(&session, "/q"), "/q/b").unwrap() == content(200_000));
+}
+
+#[test]
+fn ranges_and_places_are_read_without_the_rest() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let session = session(&router);
+    let producer = producer(&session, "/p");
+    let all = content(3_000_000);
+    producer.publish(&name("/p/a"), all.clone()).unwrap();
+    let consumer = consumer(&session, "/p");
+    for (start, end) in [(0, 10), (7_999, 8_001), (16_000, 24_000), (123_456, 1_234_567)] {
+        let mut octets = Vec::new();
+        let mut reader = consumer.fetch_range(&name("/p/a"), start..end).unwrap();
+        reader.read_to_end(&mut octets).unwrap();
+        assert!(octets == all[start as usize..end as usize], "{start}..{end}");
+    }
+    for (start, end) in [(2_999_999, 9_000_000), (2_000_000, u64::MAX), (3_000_000, u64::MAX)] {
+        let mut octets = Vec::new();
+        let mut reader = consumer.fetch_range(&name("/p/a"), start..end).unwrap();
+        reader.read_to_end(&mut octets).unwrap();
+        assert!(octets == all[start as usize..], "{start}..{end}");
+    }
+    let mut reader = consumer.fetch(&name("/p/a")).unwrap();
+    let mut octets = [0; 100];
+    assert_eq!(reader.seek(SeekFrom::End(-100)).unwrap(), 2_999_900);
+    reader.read_exact(&mut octets).unwrap();
+    assert!(octets == all[2_999_900..]);
+    assert_eq!(reader.read(&mut octets).unwrap(), 0);
+    for place in [1_000_000, 5, 2_500_000] {
+        assert_eq!(reader.seek(SeekFrom::Start(place)).unwrap(), place);
+        reader.read_exact(&mut octets).unwrap();
+        assert!(octets == all[place as usize..][..100], "{place}");
+    }
+    assert_eq!(reader.stream_position().unwrap(), 2_500_100);
+    assert!(reader.seek(SeekFrom::Current(-3_000_000)).is_err());
+}
+
+/// Runs a future on this thread.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(thread::current())).into();
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+#[test]
+fn readers_and_producers_are_polled_without_a_runtime() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let (one, other) = (session(&router), session(&router));
+    let producer = producer(&one, "/p");
+    let mut consumer = consumer(&other, "/p");
+    let options = ConsumerOptions { input_buffer: Size { bytes: 1 << 16 }, ..Default::default() };
+    consumer.set_options(options).unwrap();
+    let mut reader = consumer.fetch(&name("/p/a")).unwrap();
+    let request = block_on(poll_fn(|context| producer.poll_recv(context))).unwrap();
+    producer.publish(request.name(), content(1_000_000)).unwrap();
+    let size = block_on(poll_fn(|context| {
+        reader.poll_metadata(context).map_ok(|metadata| metadata.size_bytes)
+    }));
+    assert_eq!(size, Ok(Some(1_000_000)));
+    let mut octets = vec![0; 500];
+    let count = block_on(poll_fn(|context| reader.poll_read(context, &mut octets))).unwrap();
+    octets.truncate(count);
+    loop {
+        let read = |context: &mut Context<'_>| reader.poll_fill_buf(context).map_ok(<[u8]>::to_vec);
+        let chunk = block_on(poll_fn(read)).unwrap();
+        if chunk.is_empty() {
+            break;
+        }
+        reader.consume(chunk.len());
+        octets.extend(chunk);
+    }
+    assert!(octets == content(1_000_000));
+    let interest = Interest::new(name("/p/ping")).nonce(7).encode();
+    let pending = consumer.express(&interest).unwrap();
+    producer.publish_packet(Data::new(name("/p/ping")).encode_with_digest()).unwrap();
+    block_on(pending).unwrap();
+}
+
+#[test]
+fn tasks_of_tokio_read_side_by_side() {
+    use tokio::io::AsyncReadExt;
+
+    let site = Site::new();
+    let router = Router::start(&site);
+    let session = session(&router);
+    let producer = producer(&session, "/p");
+    for number in 0..20 {
+        producer.publish(&name(&format!("/p/{number}")), content(100_000 + number)).unwrap();
+    }
+    let consumer = consumer(&session, "/p");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let tasks: Vec<_> = (0..20)
+            .map(|number| {
+                let mut reader = consumer.fetch(&name(&format!("/p/{number}"))).unwrap();
+                tokio::spawn(async move {
+                    let mut octets = Vec::new();
+                    AsyncReadExt::read_to_end(&mut reader, &mut octets).await.unwrap();
+                    assert!(octets == content(100_000 + number));
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn the_table_names_the_options_that_sockets_have() {
+    let flags = ConsumerOptions::TABLE.iter().filter(|info| info.kind == OptionKind::Flag);
+    let names: Vec<_> = flags.map(|info: &OptionInfo| info.name).collect();
+    assert_eq!(names, ["reliable", "verify", "stored", "fresh"]);
+}
+
+#[test]
+fn a_slow_reader_holds_no_more_than_its_buffer() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let (one, other) = (session(&router), session(&router));
+    let producer = producer(&one, "/p");
+    let all = content(4_000_000);
+    let versioned = producer.publish(&name("/p/a"), all.clone()).unwrap();
+    let mut consumer = consumer(&other, "/p");
+    consumer.set("input_buffer", "128KiB").unwrap();
+    let mut reader = consumer.fetch(&name("/p/a")).unwrap();
+    let mut first = [0; 1000];
+    reader.read_exact(&mut first).unwrap();
+    thread::sleep(Duration::from_millis(300));
+    // The rest has not been asked for: what is republished in its place would be refused, and what
+    // is gone is not there.
+    drop(producer);
+    let error = error_of(reader.read_to_end(&mut Vec::new()));
+    assert!(matches!(error, SocketError::NoRoute(_)), "{error}");
+    let producer = self::producer(&one, "/p");
+    let version = versioned.as_view().last().unwrap().as_version().unwrap();
+    producer.publish_version(&name("/p/a"), version, all.clone()).unwrap();
+    let mut reader = consumer.fetch(&name("/p/a")).unwrap();
+    let mut octets = Vec::new();
+    while let Ok(chunk @ [_, ..]) = reader.fill_buf() {
+        octets.extend_from_slice(chunk);
+        let count = chunk.len();
+        reader.consume(count);
+        if octets.len() % 1_000_000 < 10_000 {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    assert!(octets == all);
+}
+
+#[test]
+fn what_is_asked_for_before_it_exists_is_answered_when_it_does() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let (one, other) = (session(&router), session(&router));
+    let mut options = ProducerOptions::default();
+    options.set("request_wait", "100ms").unwrap();
+    let identity = Identity::new(DigestSigner);
+    let producer = Producer::bind_with(&one, name("/p"), identity, options).unwrap();
+    let answering = thread::spawn(move || {
+        for _ in 0..50 {
+            let request = producer.recv().unwrap();
+            let text = format!("this is {}", request.name());
+            producer.publish(request.name(), text.into_bytes()).unwrap();
+        }
+        assert!(producer.recv_timeout(Duration::ZERO).unwrap().is_none());
+        producer
+    });
+    let consumer = consumer(&other, "/p");
+    for number in 0..50 {
+        let uri = format!("/p/made/{number}");
+        assert_eq!(read_all(&consumer, &uri).unwrap(), format!("this is {uri}").as_bytes());
+    }
+    let producer = answering.join().unwrap();
+    // What is never published is refused when it has waited long enough.
+    let error = error_of(read_all(&consumer, "/p/nothing"));
+    assert!(matches!(error, SocketError::NoRoute(_)), "{error}");
+    let request = producer.recv_timeout(PATIENCE).unwrap().unwrap();
+    assert_eq!(*request.name(), name("/p/nothing"));
+}
+
+#[test]
+fn single_interests_and_single_data_go_as_they_are() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let (one, other) = (session(&router), session(&router));
+    let producer = producer(&one, "/p");
+    let consumer = consumer(&other, "/p");
+    let interest = |uri: &str| Interest::new(name(uri)).nonce(7).lifetime_ms(3000).encode();
+    let pending = consumer.express(&interest("/p/ping/1")).unwrap();
+    let request = producer.recv().unwrap();
+    assert_eq!(*request.name(), name("/p/ping/1"));
+    let data = Data::new(request.name().clone()).content("pong").encode_with_digest();
+    producer.publish_packet(data).unwrap();
+    let packet = pending.wait().unwrap();
+    assert_eq!(DataView::decode(&packet).unwrap().content, b"pong");
+    let short = Interest::new(name("/p/ping/2")).nonce(8).lifetime_ms(50).encode();
+    let error = consumer.express(&short).unwrap().wait().unwrap_err();
+    assert!(matches!(error, SocketError::TimedOut(_) | SocketError::NoRoute(_)), "{error}");
+    let outside = consumer.express(&interest("/q")).err();
+    assert!(matches!(outside, Some(SocketError::OutsidePrefix { .. })));
+    assert!(matches!(consumer.express(b"no").err(), Some(SocketError::Invalid(_))));
+    assert!(matches!(producer.publish_packet(b"no".to_vec()), Err(SocketError::Invalid(_))));
+}
+
+#[test]
+fn a_signer_that_is_not_believed_is_refused_or_its_octets_are_flagged() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let session = session(&router);
+    let identity = Identity::new(Secret(1));
+    let producer = Producer::bind(&session, name("/p"), identity).unwrap();
+    producer.publish(&name("/p/a"), content(100_000)).unwrap();
+    let verifier = |secret| Arc::new(Secret(secret)) as Arc<dyn Verifier>;
+    let right = Consumer::bind(&session, name("/p"), verifier(1));
+    assert!(read_all(&right, "/p/a").unwrap() == content(100_000));
+    let mut wrong = Consumer::bind(&session, name("/p"), verifier(2));
+    for on_bad in ["ask-again", "abort", "deliver"] {
+        wrong.set("on_bad", on_bad).unwrap();
+        // Not even metadata is believed.
+        let error = error_of(read_all(&wrong, "/p/a"));
+        assert!(matches!(error, SocketError::NotVerified(_)), "{on_bad}: {error}");
+    }
+    wrong.set("verify", "false").unwrap();
+    let mut reader = wrong.fetch(&name("/p/a")).unwrap();
+    let mut octets = Vec::new();
+    reader.read_to_end(&mut octets).unwrap();
+    assert!(octets == content(100_000) && !reader.is_verified());
+}
+
+#[test]
+fn prefixes_have_one_socket_each_and_names_stay_below_them() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let session = session(&router);
+    let identity = || Identity::new(DigestSigner);
+    let outer = producer(&session, "/p");
+    let error = Producer::bind(&session, name("/p"), identity()).err();
+    assert!(matches!(error, Some(SocketError::PrefixInUse(_))), "{error:?}");
+    let inner = producer(&session, "/p/inner");
+    outer.publish(&name("/p/a"), content(10)).unwrap();
+    inner.publish(&name("/p/inner/a"), content(11)).unwrap();
+    let error = outer.publish(&name("/q/a"), content(10)).unwrap_err();
+    assert!(matches!(error, SocketError::OutsidePrefix { .. }), "{error}");
+    let consumer = consumer(&session, "/p");
+    let error = consumer.fetch(&name("/q/a")).err();
+    assert!(matches!(error, Some(SocketError::OutsidePrefix { .. })), "{error:?}");
+    assert!(read_all(&consumer, "/p/a").unwrap() == content(10));
+    assert!(read_all(&consumer, "/p/inner/a").unwrap() == content(11));
+    // Given back, the prefix is free.
+    drop(outer);
+    let again = producer(&session, "/p");
+    again.publish(&name("/p/b"), content(12)).unwrap();
+    assert!(read_all(&consumer, "/p/b").unwrap() == content(12));
+    // Only applications of this host may register.
+    let elsewhere = Session::connect(&FaceUri::resolve(&router.udp()).unwrap()).unwrap();
+    let error = Producer::bind(&elsewhere, name("/p"), identity()).err();
+    assert!(matches!(error, Some(SocketError::PrefixRefused { .. })), "{error:?}");
+}
+
+#[test]
+fn without_a_router_or_a_route_errors_say_so() {
+    let site = Site::new();
+    let nobody = FaceUri::Unix(site.path("nobody.sock"));
+    let error = Session::connect(&nobody).err();
+    assert!(matches!(error, Some(SocketError::NoRouter(_))), "{error:?}");
+    let router = Router::start(&site);
+    let session = session(&router);
+    let error = error_of(read_all(&consumer(&session, "/nowhere"), "/nowhere/a"));
+    assert!(matches!(error, SocketError::NoRoute(_)), "{error}");
+    let consumer = consumer(&session, "/nowhere");
+    let mut reader = consumer.fetch(&name("/nowhere/a")).unwrap();
+    drop((consumer, session));
+    // The reader has a session of its own until it is dropped.
+    assert!(matches!(reader.metadata(), Err(SocketError::NoRoute(_))));
+}
+
+#[test]
+fn the_output_buffer_is_bounded_and_what_left_it_is_asked_of_the_application() {
+    let site = Site::new();
+    let router = Router::start_with(
+        &site,
+        &RouterOptions {
+            arguments: vec!["-c".into(), no_store(&site)],
+            ..RouterOptions::default()
+        },
+    );
+    let session = session(&router);
+    let mut options = ProducerOptions::default();
+    options.set("output_buffer", "1MiB").unwrap();
+    options.output_policy = Word(EvictionPolicy::Fifo);
+    let identity = Identity::new(DigestSigner);
+    let producer = Producer::bind_with(&session, name("/p"), identity, options).unwrap();
+    let error = producer.publish(&name("/p/huge"), content(2_000_000)).unwrap_err();
+    assert!(matches!(error, SocketError::TooLong { max_bytes: 1_048_576 }), "{error}");
+    for number in 0..10 {
+        producer.publish(&name(&format!("/p/{number}")), content(300_000)).unwrap();
+    }
+    let consumer = consumer(&session, "/p");
+    assert!(read_all(&consumer, "/p/9").unwrap() == content(300_000));
+    assert!(producer.recv_timeout(Duration::ZERO).unwrap().is_none());
+    let mut lost = consumer.fetch(&name("/p/0")).unwrap();
+    let asked = producer.recv().unwrap().name().clone();
+    assert_eq!(asked, name("/p/0"));
+    let version = lost.versioned().unwrap().as_view().last().unwrap().as_version().unwrap();
+    producer.publish_version(&asked, version, content(300_000)).unwrap();
+    let mut octets = Vec::new();
+    lost.read_to_end(&mut octets).unwrap();
+    assert!(octets == content(300_000));
+}
+
+/// The configuration of a router that stores nothing.
+fn no_store(site: &Site) -> String {
+    let path = site.write("no-store.toml", b"[store]\nsize = 0\n");
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_router_that_restarts_finds_the_sockets_as_they_were() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let (one, other) = (session(&router), session(&router));
+    let producer = producer(&one, "/p");
+    let all = content(6_000_000);
+    producer.publish(&name("/p/a"), all.clone()).unwrap();
+    let mut consumer = consumer(&other, "/p");
+    consumer.set("input_buffer", "256KiB").unwrap();
+    let mut reader = consumer.fetch(&name("/p/a")).unwrap();
+    let mut octets = vec![0; 1_000_000];
+    reader.read_exact(&mut octets).unwrap();
+    drop(router);
+    let router = Router::start(&site);
+    reader.read_to_end(&mut octets).unwrap();
+    assert!(octets == all);
+    assert!(read_all(&consumer, "/p/a").unwrap() == all);
+    drop(router);
+}
+
+#[test]
+fn a_thousand_consumers_share_a_session() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let (one, other) = (session(&router), session(&router));
+    let producer = producer(&one, "/p");
+    for number in 0..50 {
+        producer.publish(&name(&format!("/p/{number}")), content(20_000 + number)).unwrap();
+    }
+    let fetched: Vec<_> = (0..1000)
+        .map(|number| {
+            let consumer = consumer(&other, &format!("/p/{}", number % 50));
+            let reader = consumer.fetch(consumer.prefix()).unwrap();
+            (number % 50, reader)
+        })
+        .collect();
+    // The last first: none waits for another to be read.
+    for (number, mut reader) in fetched.into_iter().rev() {
+        let mut octets = Vec::new();
+        reader.read_to_end(&mut octets).unwrap();
+        assert!(octets == content(20_000 + number), "{number}");
+    }
+}
