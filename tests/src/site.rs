@@ -152,18 +152,31 @@ pub fn weir_binary() -> &'static Path {
 }
 
 fn build_weir() -> PathBuf {
+    build(&["--package", "weir", "--bin", "weir", "--features", "lab"]).join("weir")
+}
+
+/// An example of `weir-socket`, built now.
+///
+/// # Panics
+/// If it cannot be built.
+#[must_use]
+pub fn socket_example(name: &str) -> PathBuf {
+    build(&["--package", "weir-socket", "--example", name]).join("examples").join(name)
+}
+
+/// Builds something; the folder of the profile.
+fn build(arguments: &[&str]) -> PathBuf {
     let folder = build_folder();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("repository");
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(root).args(["build", "--quiet", "--package", "weir", "--bin", "weir"]);
-    cargo.args(["--features", "lab"]);
+    cargo.current_dir(root).args(["build", "--quiet"]).args(arguments);
     cargo.env("CARGO_TARGET_DIR", folder.parent().expect("target folder"));
     if folder.ends_with("release") {
         cargo.arg("--release");
     }
     let status = cargo.status().expect("cargo starts");
-    assert!(status.success(), "cannot build the weir program: {status}");
-    folder.join("weir")
+    assert!(status.success(), "cannot build {arguments:?}: {status}");
+    folder
 }
 
 /// The folder of the profile that this program was built in: `target/debug`. Tests lie in `deps`

@@ -20,7 +20,7 @@ use weir_socket::{
     Session, SocketError, Word,
 };
 use weir_store::EvictionPolicy;
-use weir_tests::{PATIENCE, Router, RouterOptions, Site};
+use weir_tests::{PATIENCE, Process, Router, RouterOptions, Site, socket_example};
 use weir_wire::{Data, DataView, Interest, Name};
 
 fn name(uri: &str) -> Name {
@@ -157,6 +157,30 @@ fn weir_get_gets_what_a_socket_publishes_and_a_socket_what_weir_put_serves() {
     let put = site.weir(&router.unix(), &arguments);
     let _ = put.json_line();
     assert!(read_all(&consumer(&session, "/q"), "/q/b").unwrap() == content(200_000));
+}
+
+#[test]
+fn the_examples_serve_a_directory_and_get_from_it() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    std::fs::create_dir(site.path("served")).unwrap();
+    let text: String = (0..50_000).map(|line| format!("line {line}\n")).collect();
+    site.write("served/lines", text.as_bytes());
+    site.write("secret", b"none of theirs");
+    let start = |example: &str, arguments: &[&str]| {
+        let mut command = site.command(&socket_example(example));
+        command.args(arguments).env("NDN_CLIENT_TRANSPORT", router.unix());
+        Process::start(example, command)
+    };
+    let server = start("file_server", &["served", "/files"]);
+    let _ = server.line_with("serving served as /files");
+    let got = start("file_client", &["/files/lines"]).finish().success();
+    assert!(got.output == text.trim_end(), "{}", got.errors);
+    assert!(got.errors.contains("got /files/lines/v="), "{}", got.errors);
+    let got = start("file_client", &["/files/lines", "7", "13"]).finish().success();
+    assert_eq!(got.output, "line 1");
+    let refused = start("file_client", &["/files/%2E%2E/secret"]).finish();
+    assert!(!refused.status.success() && !refused.output.contains("theirs"));
 }
 
 #[test]
@@ -356,9 +380,12 @@ fn single_interests_and_single_data_go_as_they_are() {
     let site = Site::new();
     let router = Router::start(&site);
     let (one, other) = (session(&router), session(&router));
-    let producer = producer(&one, "/p");
+    let mut options = ProducerOptions::default();
+    options.set("request_wait", "1h").unwrap();
+    let identity = Identity::new(DigestSigner);
+    let producer = Producer::bind_with(&one, name("/p"), identity, options).unwrap();
     let consumer = consumer(&other, "/p");
-    let interest = |uri: &str| Interest::new(name(uri)).nonce(7).lifetime_ms(3000).encode();
+    let interest = |uri: &str| Interest::new(name(uri)).nonce(7).lifetime_ms(60_000).encode();
     let pending = consumer.express(&interest("/p/ping/1")).unwrap();
     let request = producer.recv().unwrap();
     assert_eq!(*request.name(), name("/p/ping/1"));
@@ -366,9 +393,13 @@ fn single_interests_and_single_data_go_as_they_are() {
     producer.publish_packet(data).unwrap();
     let packet = pending.wait().unwrap();
     assert_eq!(DataView::decode(&packet).unwrap().content, b"pong");
+    // What will not be is refused long before its time is over.
+    let pending = consumer.express(&interest("/p/never")).unwrap();
+    producer.refuse(&producer.recv().unwrap()).unwrap();
+    assert!(matches!(pending.wait(), Err(SocketError::NoRoute(_))));
     let short = Interest::new(name("/p/ping/2")).nonce(8).lifetime_ms(50).encode();
     let error = consumer.express(&short).unwrap().wait().unwrap_err();
-    assert!(matches!(error, SocketError::TimedOut(_) | SocketError::NoRoute(_)), "{error}");
+    assert!(matches!(error, SocketError::TimedOut(_)), "{error}");
     let outside = consumer.express(&interest("/q")).err();
     assert!(matches!(outside, Some(SocketError::OutsidePrefix { .. })));
     assert!(matches!(consumer.express(b"no").err(), Some(SocketError::Invalid(_))));

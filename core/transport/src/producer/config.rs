@@ -61,7 +61,7 @@ pub struct ProducerStats {
     pub data: u64,
     /// Octets of Data sent.
     pub octets: u64,
-    /// Interests for what there is not, and for which none waited.
+    /// Interests for what there is not, which did not wait or were refused while they did.
     pub unknown: u64,
     /// Packets that are no Interests, and Data put that is none.
     pub malformed: u64,

@@ -21,6 +21,9 @@ pub enum ProducerInput {
     /// This Data exists now. It answers the Interests that wait for it and is kept in memory, as
     /// far as [`buffer_bytes`](super::ProducerConfig::buffer_bytes) has room.
     Put(Packet),
+    /// There is no such thing and will not be: what waits with the name and selectors of this
+    /// Interest is refused.
+    Refuse(Packet),
     /// The source has more below this name: Interests that wait are looked up once more.
     Published(Name),
     /// What was read.

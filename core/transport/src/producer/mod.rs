@@ -96,6 +96,7 @@ impl<S: Source> Producer<S> {
                     self.on_packet(now, path, &header, packet, out);
                 }
                 ProducerInput::Put(packet) => self.put(now, packet, out),
+                ProducerInput::Refuse(interest) => self.refuse_waiting(&interest, out),
                 ProducerInput::Published(prefix) => self.look_again(&prefix, out),
                 ProducerInput::ReadDone { op, data } => self.on_read(now, op, data, out),
                 ProducerInput::ReadFailed { op } => {
@@ -201,6 +202,18 @@ impl<S: Source> Producer<S> {
         self.buffer.insert(now, &data);
         let stats = &mut self.stats;
         self.waiting.take_answered(&data, |asker| send(stats, &asker, packet.clone(), out));
+    }
+
+    fn refuse_waiting(&mut self, interest: &[u8], out: &mut ProducerOutbox) {
+        let Ok(interest) = InterestView::decode(interest) else {
+            self.stats.malformed += 1;
+            return;
+        };
+        let (stats, unanswered) = (&mut self.stats, self.config.unanswered);
+        self.waiting.take_asked(&interest, |asker| {
+            stats.unknown += 1;
+            refuse(unanswered, asker, NackReason::NoRoute, out);
+        });
     }
 
     /// Has the Interests that wait for something near `prefix` looked up once more.

@@ -232,6 +232,20 @@ fn a_segment_asked_for_by_digest_is_compared_when_it_is_read() {
 }
 
 #[test]
+fn what_will_not_be_is_refused_while_the_rest_waits() {
+    let config = ProducerConfig::on_demand(KEY, NS_PER_S);
+    let mut bed = Bed::new(ProducerConfig { unanswered: Unanswered::Nack, ..config });
+    let refused = bed.ask(interest("/a"));
+    bed.ask(interest("/a").can_be_prefix(true));
+    bed.ask(interest("/b"));
+    bed.tell(ProducerInput::Refuse(interest("/a").nonce(1).encode().into()));
+    assert_eq!(bed.sent(), [(refused, Some(NackReason::NoRoute), "/a".into())]);
+    assert_eq!((bed.producer.waiting(), bed.producer.stats().unknown), (2, 1));
+    bed.tell(ProducerInput::Refuse(data("/a", b"x")));
+    assert_eq!((bed.sent().len(), bed.producer.stats().malformed), (0, 1));
+}
+
+#[test]
 fn no_more_wait_than_may() {
     let config = ProducerConfig { waiting_max: 3, ..ProducerConfig::on_demand(KEY, NS_PER_S) };
     let mut bed = Bed::new(ProducerConfig { unanswered: Unanswered::Nack, ..config });

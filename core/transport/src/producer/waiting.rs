@@ -91,6 +91,19 @@ impl Waiting {
         Joined::First
     }
 
+    /// Takes out all that ask what this Interest does.
+    pub(super) fn take_asked(&mut self, interest: &InterestView<'_>, mut then: impl FnMut(Asker)) {
+        let mut found = mem::take(&mut self.scratch);
+        let hash = self.hash_key.hash(interest.name.value());
+        self.table.for_each_candidate(hash, |index| found.push(index));
+        for index in found.drain(..) {
+            if is_same_question(&self.entries[index].asker.interest, interest) {
+                then(self.remove(index));
+            }
+        }
+        self.scratch = found;
+    }
+
     /// Takes out all that this Data answers.
     pub(super) fn take_answered(&mut self, data: &DataView<'_>, mut then: impl FnMut(Asker)) {
         if self.entries.is_empty() {

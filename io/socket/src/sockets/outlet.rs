@@ -18,12 +18,13 @@ use crate::client::Client;
 use crate::event_loop::{Context, Endpoint};
 use crate::paths::FromRouter;
 
-/// What is published: packets, and perhaps the metadata that makes them the latest version of an
-/// object.
-pub(crate) struct Publication {
-    pub(crate) packets: Vec<Packet>,
-    pub(crate) metadata: Option<Packet>,
-    pub(crate) taken: Answer<()>,
+/// What the application says of what there is.
+pub(crate) enum Told {
+    /// Packets are published, and perhaps the metadata that makes them the latest version of an
+    /// object.
+    Published { packets: Vec<Packet>, metadata: Option<Packet>, taken: Answer<()> },
+    /// What this Interest asks for will not be.
+    Refused { interest: Packet },
 }
 
 /// The metadata of the latest version of each object.
@@ -81,7 +82,7 @@ impl Source for Latest {
 pub(crate) struct Outlet {
     prefix: Name,
     producer: Producer<Latest>,
-    publications: Receiver<Publication>,
+    told: Receiver<Told>,
     requests: Arc<Requests>,
     inputs: Vec<ProducerInput>,
     out: ProducerOutbox,
@@ -92,14 +93,14 @@ impl Outlet {
         prefix: Name,
         options: &ProducerOptions,
         hash_key: HashKey,
-        publications: Receiver<Publication>,
+        told: Receiver<Told>,
         requests: Arc<Requests>,
     ) -> Self {
         let latest = Latest::new(options.objects_max as usize);
         Self {
             prefix,
             producer: Producer::new(latest, options.config(hash_key)),
-            publications,
+            told,
             requests,
             inputs: Vec::new(),
             out: ProducerOutbox::default(),
@@ -134,12 +135,16 @@ impl Endpoint for Outlet {
         });
         self.inputs.extend(inputs);
         let mut taken = Vec::new();
-        while let Ok(publication) = self.publications.try_recv() {
-            self.inputs.extend(publication.packets.into_iter().map(ProducerInput::Put));
-            let metadata = publication.metadata;
-            let name = metadata.and_then(|packet| self.producer.source_mut().add(packet));
-            self.inputs.extend(name.map(ProducerInput::Published));
-            taken.push(publication.taken);
+        while let Ok(told) = self.told.try_recv() {
+            match told {
+                Told::Published { packets, metadata, taken: answer } => {
+                    self.inputs.extend(packets.into_iter().map(ProducerInput::Put));
+                    let name = metadata.and_then(|packet| self.producer.source_mut().add(packet));
+                    self.inputs.extend(name.map(ProducerInput::Published));
+                    taken.push(answer);
+                }
+                Told::Refused { interest } => self.inputs.push(ProducerInput::Refuse(interest)),
+            }
         }
         self.turn(context.client);
         taken.into_iter().for_each(|taken| taken.give(Ok(())));

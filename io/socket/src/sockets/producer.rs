@@ -11,7 +11,7 @@ use weir_face::unix_time_ms;
 use weir_security::Signer;
 use weir_wire::{DataView, Name};
 
-use super::outlet::{Outlet, Publication};
+use super::outlet::{Outlet, Told};
 use super::pending::pending;
 use super::requests::{Request, Requests};
 use super::session::Binding;
@@ -44,7 +44,7 @@ impl Identity {
 pub struct Producer {
     identity: Identity,
     options: ProducerOptions,
-    publications: Sender<Publication>,
+    outlet: Sender<Told>,
     requests: Arc<Requests>,
     waker: Arc<Waker>,
     last_version: AtomicU64,
@@ -75,15 +75,15 @@ impl Producer {
         // Names come from strangers.
         let hash_key = HashKey::new([random_u64()?, random_u64()?]);
         let requests = Arc::new(Requests::new(options.requests_max as usize));
-        let (publications, published) = unbounded();
+        let (outlet, told) = unbounded();
         let mut waker = None;
         let binding = session.bind(&prefix, |found| {
             waker = Some(found);
-            Outlet::new(prefix.clone(), &options, hash_key, published, requests.clone())
+            Outlet::new(prefix.clone(), &options, hash_key, told, requests.clone())
         })?;
         let waker = waker.expect("it was bound");
         let last_version = AtomicU64::new(0);
-        Ok(Self { identity, options, publications, requests, waker, last_version, binding })
+        Ok(Self { identity, options, outlet, requests, waker, last_version, binding })
     }
 
     /// The prefix.
@@ -167,9 +167,21 @@ impl Producer {
     fn submit(&self, packets: Vec<Packet>, metadata: Option<Packet>) -> Result<(), SocketError> {
         let (taken, done) = pending();
         // If the thread is gone, it is answered as closed.
-        let _ = self.publications.send(Publication { packets, metadata, taken });
+        let _ = self.outlet.send(Told::Published { packets, metadata, taken });
         self.waker.wake()?;
         done.wait()
+    }
+
+    /// Says that what is asked for will not be published: whoever asks gets a Nack, and no answer
+    /// is waited for.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn refuse(&self, request: &Request) -> Result<(), SocketError> {
+        let interest = request.interest().clone();
+        // If the thread is gone, so is the Interest.
+        let _ = self.outlet.send(Told::Refused { interest });
+        Ok(self.waker.wake()?)
     }
 
     /// Waits for an Interest for what is not published. It waits, too, for as long as

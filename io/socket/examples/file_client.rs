@@ -1,0 +1,28 @@
+//! Writes what a name denotes to standard output: `file_client NAME [FIRST LAST]`, with octets FIRST
+//! to LAST of it, LAST not included.
+
+use std::env;
+use std::error::Error;
+use std::io;
+
+use weir_crypto::{KeyChain, UserTrust};
+use weir_socket::{Consumer, Session};
+use weir_wire::Name;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let (name, octets) = match &arguments[..] {
+        [name] => (name, 0..u64::MAX),
+        [name, first, last] => (name, first.parse()?..last.parse()?),
+        _ => return Err("file_client NAME [FIRST LAST]".into()),
+    };
+    let name: Name = name.parse()?;
+
+    // Believes whom `weir get` believes.
+    let trust = UserTrust::new(name.clone(), Some(KeyChain::open()?), &[] as &[&str])?;
+    let consumer = Consumer::bind(&Session::open()?, name.clone(), trust);
+    let mut reader = consumer.fetch_range(&name, octets)?;
+    io::copy(&mut reader, &mut io::stdout().lock())?;
+    eprintln!("got {}", reader.versioned()?);
+    Ok(())
+}
