@@ -1,5 +1,5 @@
-//! Writes what a name denotes to standard output: `file_client NAME [FIRST LAST]`, with octets FIRST
-//! to LAST of it, LAST not included.
+//! Writes what a name denotes to standard output, or only its octets from FIRST to before LAST:
+//! `file_client NAME [FIRST LAST]`.
 
 use std::env;
 use std::error::Error;
