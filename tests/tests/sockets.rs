@@ -17,7 +17,7 @@ use weir_security::{
 };
 use weir_socket::{
     Consumer, ConsumerOptions, Identity, OptionInfo, OptionKind, Producer, ProducerOptions,
-    Session, SocketError, Word,
+    Session, SessionConfig, SocketError, Word,
 };
 use weir_store::EvictionPolicy;
 use weir_tests::{PATIENCE, Process, Router, RouterOptions, Site, socket_example};
@@ -537,6 +537,29 @@ fn a_router_that_restarts_finds_the_sockets_as_they_were() {
     assert!(octets == all);
     assert!(read_all(&consumer, "/p/a").unwrap() == all);
     drop(router);
+}
+
+#[test]
+fn a_router_that_stays_away_is_not_waited_for_for_ever() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let one = session(&router);
+    let producer = producer(&one, "/p");
+    producer.publish(&name("/p/a"), content(3_000_000)).unwrap();
+    let config = SessionConfig {
+        router: Some(FaceUri::resolve(&router.unix()).unwrap()),
+        router_wait: Duration::from_millis(200),
+        ..SessionConfig::default()
+    };
+    let mut consumer = consumer(&Session::with(config).unwrap(), "/p");
+    consumer.set("input_buffer", "128KiB").unwrap();
+    let mut begun = consumer.fetch(&name("/p/a")).unwrap();
+    begun.read_exact(&mut [0; 1000]).unwrap();
+    drop(router);
+    for mut reader in [begun, consumer.fetch(&name("/p/b")).unwrap()] {
+        let error = error_of(reader.read_to_end(&mut Vec::new()));
+        assert!(matches!(error, SocketError::NoRouter(_)), "{error}");
+    }
 }
 
 #[test]

@@ -171,12 +171,6 @@ impl Download {
             }
     }
 
-    /// Whether it is not known yet whether anybody takes it.
-    pub(crate) fn is_closed(&self) -> bool {
-        let place = self.object.as_ref().map(|object| &object.place);
-        matches!(place, None | Some(Place::Closed))
-    }
-
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         self.consumer.next_wakeup().into_iter().chain([self.lookups.next_wakeup()]).min()
     }

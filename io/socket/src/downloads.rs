@@ -244,10 +244,9 @@ impl<'a> Downloads<'a> {
     }
 
     fn drop_unwanted(&mut self) {
-        let unopened = self.active.iter_mut().filter(|download| download.is_closed());
-        for download in unopened {
-            if !self.host.is_wanted(download.id) {
-                download.fail(DownloadError::Stopped);
+        for download in &mut self.active {
+            if let Err(error) = self.host.may_go_on(download.id) {
+                download.fail(error);
             }
         }
     }

@@ -57,10 +57,13 @@ pub trait Host {
     /// together. Returns false to break off.
     fn progress(&mut self, octets: u64) -> bool;
 
-    /// Whether a download whose output is not open yet is still wanted; asked now and then.
-    fn is_wanted(&self, id: DownloadId) -> bool {
+    /// Whether a download may go on; asked now and then.
+    ///
+    /// # Errors
+    /// Ends that download.
+    fn may_go_on(&self, id: DownloadId) -> Result<(), DownloadError> {
         let _ = id;
-        true
+        Ok(())
     }
 
     /// Whether there may be something to fetch later although there is nothing now.

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
+use weir_face::FaceUri;
 use weir_security::trust::{Decision, Refusal, Trust, Wanted};
 use weir_transport::{ConsumerConfig, Metadata, Target};
 use weir_wire::DataView;
@@ -14,6 +16,7 @@ use super::SocketError;
 use super::inbox::{Inbox, InboxWriter, Start};
 use crate::host::{DownloadError, DownloadId, Found, Host, Summary};
 use crate::output::{Opened, Output, OutputError};
+use crate::paths::ClientError;
 
 /// The trust of a consumer, which all that it fetches has in common.
 #[derive(Clone)]
@@ -69,11 +72,19 @@ pub(crate) struct Fetches {
     open: HashMap<DownloadId, Fetch>,
     next_id: u64,
     is_stopped: Arc<AtomicBool>,
+    /// Since when there is no router, and why.
+    gone: Option<(Instant, String)>,
+    /// How long what is under way waits for it.
+    router_wait: Duration,
 }
 
 impl Fetches {
-    pub(crate) fn new(new: Receiver<Fetch>, is_stopped: Arc<AtomicBool>) -> Self {
-        Self { new, open: HashMap::new(), next_id: 0, is_stopped }
+    pub(crate) fn new(
+        new: Receiver<Fetch>,
+        is_stopped: Arc<AtomicBool>,
+        router_wait: Duration,
+    ) -> Self {
+        Self { new, open: HashMap::new(), next_id: 0, is_stopped, gone: None, router_wait }
     }
 }
 
@@ -114,8 +125,20 @@ impl Host for Fetches {
         true
     }
 
-    fn is_wanted(&self, id: DownloadId) -> bool {
-        self.open.get(&id).is_some_and(|fetch| !fetch.inbox.is_left())
+    fn path_changed(&mut self, _router: &FaceUri, error: Option<&ClientError>) {
+        self.gone = error.map(|error| (Instant::now(), error.to_string()));
+    }
+
+    fn may_go_on(&self, id: DownloadId) -> Result<(), DownloadError> {
+        if self.open.get(&id).is_none_or(|fetch| fetch.inbox.is_left()) {
+            return Err(DownloadError::Stopped);
+        }
+        match &self.gone {
+            Some((since, reason)) if since.elapsed() >= self.router_wait => {
+                Err(ClientError::Lost(reason.clone()).into())
+            }
+            _ => Ok(()),
+        }
     }
 
     fn is_open(&self) -> bool {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{self, Poll};
 
+use weir_base::Packet;
 use weir_transport::{Delivery, Metadata};
 
 use super::SocketError;
@@ -162,12 +163,18 @@ pub(crate) struct InboxWriter(pub(crate) Arc<Inbox>);
 
 impl PacketReader for InboxWriter {
     fn take(&mut self, packets: &mut Vec<Delivery>) {
+        let places = self.0.places as usize;
         self.0.change(|state| {
-            if !state.is_left {
-                state.packets.extend(packets.drain(..));
+            for mut delivery in packets.drain(..).filter(|_| !state.is_left) {
+                // Packets share the blocks that they were read into with others: those of a reader
+                // that is slow must not keep all of that.
+                let packet = &delivery.packet;
+                if state.packets.len() > places / 4 && packet.held_bytes() > 2 * packet.len() {
+                    delivery.packet = Packet::from(&packet[..]);
+                }
+                state.packets.push_back(delivery);
             }
         });
-        packets.clear();
     }
 
     fn has_news(&self) -> bool {

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use weir_face::{FaceUri, client_transport};
@@ -28,19 +29,27 @@ use crate::waker::Waker;
 const FETCHES_MAX: usize = 1 << 17;
 
 /// How a session is made.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct SessionConfig {
     /// The router; `None`: the one that `weir get` would find.
     pub router: Option<FaceUri>,
     /// Threads that verify; 0: one for each processor, at most 8.
     pub threads: usize,
+    /// How long what is being fetched waits for a router that is gone.
+    pub router_wait: Duration,
+}
+
+impl Default for SessionConfig {
+    fn default() -> Self {
+        Self { router: None, threads: 0, router_wait: Duration::from_secs(60) }
+    }
 }
 
 /// The sockets' connections to a router and the threads behind them. Cheap to clone; thousands of
 /// sockets share one. It ends with its last socket and clone.
 ///
 /// A router that goes away and comes back finds the sockets as they were: prefixes are registered
-/// again, Interests asked again.
+/// again, Interests asked again. What is being fetched when it stays away fails in the end.
 #[derive(Clone)]
 pub struct Session(Arc<Shared>);
 
@@ -81,7 +90,7 @@ impl Session {
                 .map(|choice| choice.uri)
                 .map_err(|error| SocketError::NoRouter(error.to_string()))?,
         };
-        let consumers = ConsumerSide::start(&router, config.threads)?;
+        let consumers = ConsumerSide::start(&router, config.threads, config.router_wait)?;
         let (producers, bound) = (Mutex::default(), Mutex::default());
         Ok(Self(Arc::new(Shared { router, consumers, producers, bound })))
     }
@@ -219,7 +228,7 @@ struct ConsumerSide {
 }
 
 impl ConsumerSide {
-    fn start(router: &FaceUri, threads: usize) -> Result<Self, SocketError> {
+    fn start(router: &FaceUri, threads: usize, router_wait: Duration) -> Result<Self, SocketError> {
         let defaults = DownloadOptions::default();
         let options = DownloadOptions {
             threads: if threads == 0 { defaults.threads } else { threads },
@@ -231,8 +240,9 @@ impl ConsumerSide {
         let (fetches, new_fetches) = unbounded();
         let (expressed, new_expressed) = unbounded();
         let thread = NetworkThread::start("consumers", router, move |client, is_stopped| {
+            let fetches = Fetches::new(new_fetches, is_stopped.clone(), router_wait);
             // Without threads everything ends as closed.
-            let _ = consume(client, is_stopped, options, new_fetches, new_expressed);
+            let _ = consume(client, is_stopped, options, fetches, new_expressed);
         })?;
         Ok(Self { fetches, expressed, thread })
     }
@@ -240,12 +250,11 @@ impl ConsumerSide {
 
 fn consume(
     client: &mut Client,
-    is_stopped: &Arc<AtomicBool>,
+    is_stopped: &AtomicBool,
     options: DownloadOptions,
-    fetches: Receiver<Fetch>,
+    mut fetches: Fetches,
     expressed: Receiver<Expressed>,
 ) -> Result<(), SocketError> {
-    let mut fetches = Fetches::new(fetches, is_stopped.clone());
     let downloads = Downloads::new(client, options, &mut fetches)?;
     let mut events = EventLoop::new(client);
     // Both know what they have asked for.
