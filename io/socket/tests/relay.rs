@@ -1,7 +1,7 @@
 //! A producer and a consumer joined by a relay instead of a router: it answers registrations,
 //! passes packets on, and can damage them, drop them or hang up.
 
-use std::io::{Read, Write};
+use std::io::{Read, Seek, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,11 +11,12 @@ use std::thread::JoinHandle;
 use weir_face::FaceUri;
 use weir_manage::{ControlParameters, ControlResponse, Element};
 use weir_security::trust::{Decision, Trust};
-use weir_security::{DigestSigner, DigestVerifier};
+use weir_security::{DigestSigner, DigestVerifier, Verifier};
 use weir_socket::{
-    Client, ClientError, DownloadError, DownloadId, DownloadOptions, Found, Host, Label, Loss,
-    MemoryOutput, ObjectStore, Output, PartFile, PublishError, PublishOptions, Summary, download,
-    publish_file, publish_listing, publish_octets, serve,
+    Client, ClientError, Consumer, DownloadError, DownloadId, DownloadOptions, Found, Host,
+    Identity, Label, Loss, MemoryOutput, ObjectStore, Output, PartFile, Producer, ProducerOptions,
+    PublishError, PublishOptions, Session, Summary, download, publish_file, publish_listing,
+    publish_octets, serve,
 };
 use weir_transport::{ConsumerError, Target};
 use weir_wire::{
@@ -635,4 +636,83 @@ fn a_stream_that_waits_for_one_segment_takes_bounded_memory() {
     let most = most.load(Ordering::Relaxed);
     assert!(most <= u64::from(UNCONSUMED_MAX) + 20, "{most}");
     serving.stop().unwrap();
+}
+
+/// A consumer socket that gets the file of 30 segments through `meddle`, from a producer socket.
+fn socket_through(
+    dir: &Path,
+    meddle: Meddle,
+    settings: &[(&str, &str)],
+) -> (Session, Producer, Consumer) {
+    let relay = Relay::start(dir, meddle);
+    let session = Session::connect(&FaceUri::Unix(relay.path)).unwrap();
+    let mut options = ProducerOptions::default();
+    options.set("segment_size", "1000").unwrap();
+    let identity = Identity::new(DigestSigner);
+    let producer = Producer::bind_with(&session, object(), identity, options).unwrap();
+    producer.publish(&object(), content(30_000)).unwrap();
+    let anybody: Arc<dyn Verifier> = Arc::new(DigestVerifier);
+    let mut consumer = Consumer::bind(&session, object(), anybody);
+    settings.iter().for_each(|(option, value)| consumer.set(option, value).unwrap());
+    (session, producer, consumer)
+}
+
+#[test]
+fn sockets_do_with_damaged_packets_what_the_option_says() {
+    for (on_bad, times) in [("ask-again", 1), ("ask-again", 100), ("deliver", 1), ("abort", 1)] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut damaged = 0;
+        let meddle = move |_, frame: Vec<u8>| {
+            if segment_of(&frame).1 != Some(20) || damaged >= times {
+                return Some(frame);
+            }
+            damaged += 1;
+            damage(frame)
+        };
+        let settings = [("on_bad", on_bad)];
+        let (_session, _producer, consumer) =
+            socket_through(dir.path(), Box::new(meddle), &settings);
+        let mut reader = consumer.fetch(&object()).unwrap();
+        let mut octets = Vec::new();
+        match (reader.read_to_end(&mut octets), on_bad, times) {
+            (Ok(_), "ask-again", 1) => assert!(octets == content(30_000) && reader.is_verified()),
+            (Ok(_), "deliver", _) => {
+                let differ = octets.iter().zip(content(30_000)).filter(|(a, b)| **a != *b);
+                assert!(differ.map(|_| ()).count() == 1 && octets.len() == 30_000);
+                assert!(!reader.is_verified());
+            }
+            (Err(error), "abort", _) | (Err(error), "ask-again", 100) => {
+                assert_eq!(error.kind(), std::io::ErrorKind::InvalidData, "{on_bad}: {error}");
+                assert!(octets.len() <= 20_000, "nothing after what is damaged");
+            }
+            (result, ..) => panic!("{on_bad} {times}: {result:?}"),
+        }
+    }
+}
+
+#[test]
+fn an_unreliable_socket_passes_over_what_is_lost_and_counts_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let lose = |_, frame: Vec<u8>| match segment_of(&frame).1 {
+        Some(0 | 5 | 6 | 20 | 29) => Some(Vec::new()),
+        _ => Some(frame),
+    };
+    let settings = [("reliable", "false"), ("lifetime", "300ms")];
+    let (_session, _producer, consumer) = socket_through(dir.path(), Box::new(lose), &settings);
+    let mut reader = consumer.fetch(&object()).unwrap();
+    let mut octets = Vec::new();
+    reader.read_to_end(&mut octets).unwrap();
+    let all = content(30_000);
+    assert!(octets == [&all[1000..5000], &all[7000..20_000], &all[21_000..29_000]].concat());
+    assert_eq!(reader.missed(), 5);
+    let mut part = consumer.fetch_range(&object(), 4500..6500).unwrap();
+    octets.clear();
+    part.read_to_end(&mut octets).unwrap();
+    assert!(octets == all[4500..5000]);
+    assert_eq!(part.missed(), 2);
+    let mut part = consumer.fetch_range(&object(), 5500..8500).unwrap();
+    octets.clear();
+    part.read_to_end(&mut octets).unwrap();
+    assert!(octets == all[7000..8500]);
+    assert_eq!((part.missed(), part.stream_position().unwrap()), (2, 3000));
 }

@@ -169,7 +169,8 @@ impl Output for ReaderOutput {
             _ if len > 0 => (0..u64::MAX, start),
             _ => (0..0, 0),
         };
-        self.inbox.start(Start { metadata: metadata.clone(), skip, len });
+        let (metadata, first_segment) = (metadata.clone(), segments.start);
+        self.inbox.start(Start { metadata, first_segment, skip, len });
         let reader = Box::new(InboxWriter(self.inbox.clone()));
         Ok(Opened::Reader { reader, segments, packets_max: self.inbox.places })
     }

@@ -16,6 +16,7 @@ use crate::waker::Waker;
 #[derive(Clone, Debug)]
 pub(crate) struct Start {
     pub(crate) metadata: Metadata,
+    pub(crate) first_segment: u64,
     /// The first octets to be passed over, and how many come after them at most.
     pub(crate) skip: u64,
     pub(crate) len: u64,

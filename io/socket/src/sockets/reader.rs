@@ -44,8 +44,8 @@ struct Flow {
     current: Option<(Packet, Range<usize>)>,
     /// Packets read that the network thread has not been told of.
     done: u32,
-    /// The segment that is to come next, once one has come.
-    next_segment: Option<u64>,
+    /// The segment that is to come next.
+    next_segment: u64,
     is_over: bool,
 }
 
@@ -82,7 +82,7 @@ impl Reader {
             packets: VecDeque::new(),
             current: None,
             done: 0,
-            next_segment: None,
+            next_segment: 0,
             is_over: false,
         });
     }
@@ -148,6 +148,7 @@ impl Reader {
         }
         let start = ready!(flow.inbox.poll_start(context))?;
         flow.left = Some((start.skip, start.len));
+        flow.next_segment = start.first_segment;
         if self.metadata.is_none() {
             // What is read later is of the same version.
             if matches!(self.target, Target::Latest { .. }) {
@@ -224,7 +225,19 @@ impl Reader {
             let more = flow.inbox.poll_packets(context.as_deref_mut(), &mut flow.packets);
             if !ready!(more)? {
                 flow.is_over = true;
+                let next = flow.next_segment;
+                self.missed += self.end_segment().saturating_sub(next);
             }
+        }
+    }
+
+    /// The segment after the last one that was wanted, as far as known.
+    fn end_segment(&self) -> u64 {
+        let Some(metadata) = &self.metadata else { return 0 };
+        let end = metadata.last_segment.map_or(0, |last| last.saturating_add(1));
+        match metadata.segment_size {
+            Some(size) if size > 0 => end.min(self.range.end.div_ceil(size)),
+            _ => end,
         }
     }
 
@@ -235,10 +248,16 @@ impl Reader {
         let Ok(data) = DataView::decode(&delivery.packet) else { return Ok(()) };
         let Part::Unit(unit) = delivery.part else { return Ok(()) };
         let segment = unit.chunk;
-        if let Some(next) = flow.next_segment {
-            self.missed += segment.saturating_sub(next);
-        }
-        flow.next_segment = Some(segment + 1);
+        let missed = segment.saturating_sub(flow.next_segment);
+        self.missed += missed;
+        flow.next_segment = segment + 1;
+        // What was missed has its place all the same.
+        let size = self.metadata.as_ref().and_then(|metadata| metadata.segment_size);
+        let hole = missed.saturating_mul(size.unwrap_or(0));
+        let unwanted = hole.min(*skip);
+        *skip -= unwanted;
+        *left = left.saturating_sub(hole - unwanted);
+        self.at += hole - unwanted;
         check_size(self.metadata.as_ref(), &data, segment, self.range.start > 0 || self.at > 0)?;
         let content = data.content;
         let passed = (*skip).min(content.len() as u64);
