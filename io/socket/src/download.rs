@@ -171,6 +171,11 @@ impl Download {
             }
     }
 
+    /// Whether it has gone on as far as it can without anything new.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.inputs.is_empty() || self.is_over()
+    }
+
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         self.consumer.next_wakeup().into_iter().chain([self.lookups.next_wakeup()]).min()
     }

@@ -156,11 +156,13 @@ impl<'a> Downloads<'a> {
                 }
             }
             self.close(client);
-            self.give_units(client);
-            if !self.admit(client) {
+            let has_opened = self.give_units(client);
+            if !self.admit(client) && !has_opened {
                 break;
             }
         }
+        // Nothing waits for the next tick that could go on now.
+        debug_assert!(self.active.iter().all(Download::is_settled));
     }
 
     /// Starts what there is room for; tells whether anything was started.
@@ -180,16 +182,20 @@ impl<'a> Downloads<'a> {
         self.active.len() > before
     }
 
-    /// Has those begin with their segments for which there is room.
-    fn give_units(&mut self, client: &Client) {
+    /// Has those begin with their segments for which there is room; tells whether any can go on at
+    /// once.
+    fn give_units(&mut self, client: &Client) -> bool {
+        let mut has_opened = false;
         for download in &mut self.active {
             let Some(units) = download.needs_units() else { continue };
             let sum = self.units + u64::from(units);
             if self.units == 0 || sum <= self.options.units_max {
                 self.units = sum;
                 download.open(units, &self.pool, client);
+                has_opened |= download.has_news();
             }
         }
+        has_opened
     }
 
     fn take_report(&mut self, report: Report, client: &Client) {
