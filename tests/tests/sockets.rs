@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::io::{self, BufRead as _, Read as _, Seek as _, SeekFrom};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake};
 use std::thread;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use weir_base::Rng;
 use weir_base::units::Size;
 use weir_face::FaceUri;
+use weir_security::trust::{Decision, Trust};
 use weir_security::{
     DigestSigner, DigestVerifier, KeyLocator, SignError, SignatureType, Signer, Verifier,
     VerifyError, sha256,
@@ -560,6 +561,44 @@ fn a_router_that_stays_away_is_not_waited_for_for_ever() {
         let error = error_of(reader.read_to_end(&mut Vec::new()));
         assert!(matches!(error, SocketError::NoRouter(_)), "{error}");
     }
+}
+
+/// Tells when it is dropped, and whether in peace.
+struct End(mpsc::Sender<bool>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.send(!thread::panicking()).unwrap();
+    }
+}
+
+/// A trust that holds the session that it is asked by.
+struct Holding {
+    verifier: Arc<dyn Verifier>,
+    _session: Session,
+    _end: End,
+}
+
+impl Trust for Holding {
+    fn decide(&mut self, data: &DataView<'_>) -> Decision {
+        self.verifier.decide(data)
+    }
+}
+
+#[test]
+fn a_session_that_its_own_thread_lets_go_of_ends() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let session = session(&router);
+    let (end, ended) = mpsc::channel();
+    let trust = Holding { verifier: anybody(), _session: session.clone(), _end: End(end) };
+    let consumer = Consumer::bind(&session, name("/nowhere"), trust);
+    let mut reader = consumer.fetch(&name("/nowhere/a")).unwrap();
+    drop((consumer, session));
+    let waker = std::task::Waker::noop();
+    assert!(reader.poll_metadata(&mut Context::from_waker(waker)).is_pending());
+    drop(reader);
+    assert_eq!(ended.recv_timeout(PATIENCE), Ok(true));
 }
 
 #[test]

@@ -20,6 +20,9 @@ use crate::connection::random_u64;
 use crate::publish::{Label, PublishError, Published, publish_octets};
 use crate::waker::Waker;
 
+/// Packets published at once: others are answered between them.
+const BATCH_PACKETS: usize = 256;
+
 /// Who signs what is published, and what shows it.
 #[derive(Clone)]
 pub struct Identity {
@@ -144,10 +147,22 @@ impl Producer {
                     other => SocketError::Invalid(other.to_string()),
                 }
             })?;
-        let versioned = published.versioned().clone();
-        let (packets, metadata) = packets_of(&published);
-        self.submit(packets, Some(metadata))?;
-        Ok(versioned)
+        self.submit_object(&published)?;
+        Ok(published.versioned().clone())
+    }
+
+    /// Has a signed object answered for: its packets in batches, and then what leads to them.
+    fn submit_object(&self, published: &Published) -> Result<(), SocketError> {
+        let mut pool = Pool::new(0);
+        let mut packets = published.object.packets.clone();
+        let metadata = packets.pop().expect("every object has metadata");
+        for segment in 0..published.segments() {
+            if packets.len() >= BATCH_PACKETS {
+                self.submit(std::mem::take(&mut packets), None)?;
+            }
+            packets.push(published.packet(segment, &mut pool));
+        }
+        self.submit(packets, Some(metadata))
     }
 
     /// Publishes one Data packet as it is.
@@ -218,13 +233,4 @@ impl Producer {
             }
         }
     }
-}
-
-/// All packets of an object but its metadata, and that.
-fn packets_of(published: &Published) -> (Vec<Packet>, Packet) {
-    let mut pool = Pool::new(0);
-    let mut packets = published.object.packets.clone();
-    let metadata = packets.pop().expect("every object has metadata");
-    packets.extend((0..published.segments()).map(|segment| published.packet(segment, &mut pool)));
-    (packets, metadata)
 }

@@ -203,7 +203,10 @@ impl Drop for NetworkThread {
     fn drop(&mut self) {
         self.is_stopped.store(true, Ordering::Relaxed);
         self.wake();
-        if let Some(thread) = self.thread.take() {
+        // A trust or a task of the application may hold the session that this thread drives.
+        let is_other =
+            |thread: &JoinHandle<()>| thread.thread().id() != std::thread::current().id();
+        if let Some(thread) = self.thread.take().filter(is_other) {
             // A panic in a thread has been printed; there is nothing to add.
             let _ = thread.join();
         }
