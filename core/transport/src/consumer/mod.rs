@@ -502,9 +502,10 @@ impl Consumer {
     /// For want of a unit its object fails, or its piece.
     fn fail_unit(&mut self, index: u64, error: ConsumerError, out: &mut ConsumerOutbox) {
         let Naming::Sequence(pieces) = &mut self.naming else { return self.fail(error, out) };
-        let Some((piece, units)) = pieces.give_up(index) else { return };
-        let end = units.end.min(self.scoreboard.next_index());
-        for index in units.start..end {
+        let asked_end = self.scoreboard.next_index();
+        let Some((piece, units)) = pieces.give_up(index, asked_end) else { return };
+        self.scoreboard.set_limit(Some(pieces.end_index()));
+        for index in units {
             if index >= self.scoreboard.first_open() {
                 self.scoreboard.give_up(index);
             }
@@ -592,7 +593,7 @@ impl Consumer {
             let room_units = room_units - room_units % chunk_units;
             let next = scoreboard.next_to_send(now, room_units, |index| {
                 let is_needed = match naming {
-                    Naming::Sequence(pieces) => pieces.is_wanted(index),
+                    Naming::Sequence(_) => true,
                     Naming::Object(layout) => match layout.part_of(index) {
                         Part::Manifest(0) if self.first_part_done => false,
                         Part::Unit(unit)

@@ -152,15 +152,25 @@ impl Pieces {
         Some(piece.id)
     }
 
-    /// Gives up the piece of the unit `index`: its number and its units, unless that was done
-    /// before.
-    pub(crate) fn give_up(&mut self, index: u64) -> Option<(PieceId, Range<u64>)> {
+    /// Gives up the piece of the unit `index`: its number and its units before `asked_end`, unless
+    /// that was done before. From there on nothing has been asked for: the piece ends there, and
+    /// the others move up.
+    pub(crate) fn give_up(&mut self, index: u64, asked_end: u64) -> Option<(PieceId, Range<u64>)> {
+        debug_assert!(index < asked_end);
         let at = self.at(index)?;
         let piece = &mut self.pieces[at];
         if core::mem::replace(&mut piece.is_over, true) {
             return None;
         }
-        Some((piece.id, piece.first_index..piece.first_index + piece.len()))
+        let (id, first) = (piece.id, piece.first_index);
+        let end = (first + piece.len()).min(asked_end);
+        let cut = first + piece.len() - end;
+        if let Some(range) = &mut piece.segments {
+            range.end -= cut;
+        }
+        self.pieces.range_mut(at + 1..).for_each(|piece| piece.first_index -= cut);
+        self.end_index -= cut;
+        Some((id, first..end))
     }
 
     /// Forgets the leading pieces that are over and lie before `index` with all their units.
