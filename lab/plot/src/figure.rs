@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::draw::drawable;
-
 /// One figure: a title, two axes and the data.
 ///
 /// Values are plain numbers in the unit of their axis. Values that are not finite are not drawn
@@ -66,6 +64,14 @@ pub enum Scale {
     /// how many there are.
     Log,
 }
+
+/// Whether a value can be drawn on an axis of this scale.
+pub(crate) fn drawable(value: f64, scale: Scale) -> bool {
+    value.is_finite() && value.abs() < HUGE && (scale == Scale::Linear || value > 1e-300)
+}
+
+/// Values beyond this are treated as not finite: their differences overflow.
+pub(crate) const HUGE: f64 = 1e300;
 
 /// A line across the plot area, with a name at its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

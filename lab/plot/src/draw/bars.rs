@@ -4,8 +4,8 @@ use crate::{Bars, Boxes, Figure, Point, Scale};
 
 use super::canvas::{Anchor, Area, Canvas, INK, Ink, PAPER, stroke, text_of};
 use super::notes::Notes;
-use super::scale::drawable;
 use super::{Frame, NOTE, font, series, style};
+use crate::figure::drawable;
 
 /// Bars up to which each has its value written above it.
 const LABELLED: usize = 16;

@@ -4,8 +4,9 @@ use crate::{Axis, Figure, Heat, Scale};
 
 use super::canvas::{Anchor, Area, Canvas, DIM, GRID, INK, stroke, text_of};
 use super::notes::Notes;
-use super::scale::{self, drawable};
+use super::scale;
 use super::{LABEL, MARGIN, NOTE, TICK, font, series, style};
+use crate::figure::drawable;
 
 /// Room for the colour bar.
 pub(super) const RIGHT: f64 = 120.0;

@@ -21,7 +21,6 @@ use notes::Notes;
 use scale::Fitted;
 
 pub(crate) use canvas::escape;
-pub(crate) use scale::drawable;
 pub use scale::readable;
 
 const TITLE: f64 = 16.0;

@@ -1,9 +1,8 @@
 //! From values to places: ranges, ticks, and units with the SI prefix that fits.
 
+use crate::figure::{HUGE, drawable};
 use crate::{Axis, Scale};
 
-/// Values beyond this are treated as not finite: their differences overflow.
-const HUGE: f64 = 1e300;
 /// Ranges narrower than this share of their values are one value to a reader.
 const NARROW: f64 = 1e-9;
 
@@ -34,11 +33,6 @@ pub(crate) enum Values {
     Scaled(i32, &'static str),
     /// With this unit, prefixed as each value needs.
     WithUnit(String),
-}
-
-/// Whether a value can be drawn on an axis of this scale.
-pub(crate) fn drawable(value: f64, scale: Scale) -> bool {
-    value.is_finite() && value.abs() < HUGE && (scale == Scale::Linear || value > 1e-300)
 }
 
 impl Fitted {

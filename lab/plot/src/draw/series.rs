@@ -4,8 +4,9 @@ use crate::{Axis, Figure, Interval, Join, Kind, Point, Series};
 
 use super::canvas::{Anchor, Area, Canvas, DIM, Ink, Stroke, stroke, text_of, through};
 use super::notes::Notes;
-use super::scale::{self, Fitted, drawable};
+use super::scale::{self, Fitted};
 use super::{Frame, LABEL, decimate, style};
+use crate::figure::drawable;
 
 /// Lines of more points are not dashed, and bear markers on some points only.
 const DENSE: usize = 200;
