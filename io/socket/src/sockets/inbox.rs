@@ -28,6 +28,8 @@ struct State {
     start: Option<Start>,
     end: Option<Result<(), SocketError>>,
     task: Option<task::Waker>,
+    /// It waits for packets or the end: that the object has been found is no news for it.
+    awaits_packets: bool,
     /// Packets read that the network thread has not been told of.
     done: u32,
     is_left: bool,
@@ -67,7 +69,14 @@ impl Inbox {
 
     /// The object has been found.
     pub(crate) fn start(&self, start: Start) {
-        self.change(|state| state.start = Some(start));
+        let mut state = self.state();
+        state.start = Some(start);
+        let task = if state.awaits_packets { None } else { state.task.take() };
+        drop(state);
+        self.changed.notify_all();
+        if let Some(task) = task {
+            task.wake();
+        }
     }
 
     /// Nothing more comes.
@@ -118,6 +127,7 @@ impl Inbox {
     fn poll<T>(
         &self,
         context: Option<&mut task::Context<'_>>,
+        awaits_packets: bool,
         mut look: impl FnMut(&mut State) -> Option<T>,
     ) -> Poll<T> {
         let Some(context) = context else { return Poll::Ready(self.wait(look)) };
@@ -126,17 +136,20 @@ impl Inbox {
             Some(found) => Poll::Ready(found),
             None => {
                 state.task = Some(context.waker().clone());
+                state.awaits_packets = awaits_packets;
                 Poll::Pending
             }
         }
     }
 
-    /// What is known of the object. Waits if there is no context.
+    /// What is known of the object. Waits if there is no context; a task that `awaits_packets` is
+    /// woken by the first of them.
     pub(crate) fn poll_start(
         &self,
         context: Option<&mut task::Context<'_>>,
+        awaits_packets: bool,
     ) -> Poll<Result<Start, SocketError>> {
-        self.poll(context, |state| match (&state.start, &state.end) {
+        self.poll(context, awaits_packets, |state| match (&state.start, &state.end) {
             (Some(start), _) => Some(Ok(start.clone())),
             (None, Some(end)) => Some(Err(end.clone().err().unwrap_or(SocketError::Closed))),
             (None, None) => None,
@@ -149,7 +162,7 @@ impl Inbox {
         context: Option<&mut task::Context<'_>>,
         packets: &mut VecDeque<Delivery>,
     ) -> Poll<Result<bool, SocketError>> {
-        self.poll(context, |state| {
+        self.poll(context, true, |state| {
             if !state.packets.is_empty() {
                 std::mem::swap(&mut state.packets, packets);
                 return Some(Ok(true));

@@ -111,7 +111,7 @@ impl Reader {
     /// # Errors
     /// Why it cannot be had.
     pub fn metadata(&mut self) -> Result<&Metadata, SocketError> {
-        match self.poll_metadata_with(None) {
+        match self.poll_metadata_with(None, false) {
             Poll::Ready(Ok(())) => Ok(self.metadata.as_ref().expect("it is known now")),
             Poll::Ready(Err(error)) => Err(error),
             Poll::Pending => unreachable!("it waits without a context"),
@@ -126,7 +126,7 @@ impl Reader {
         &mut self,
         context: &mut task::Context<'_>,
     ) -> Poll<Result<&Metadata, SocketError>> {
-        ready!(self.poll_metadata_with(Some(context)))?;
+        ready!(self.poll_metadata_with(Some(context), false))?;
         Poll::Ready(Ok(self.metadata.as_ref().expect("it is known now")))
     }
 
@@ -141,12 +141,13 @@ impl Reader {
     fn poll_metadata_with(
         &mut self,
         context: Option<&mut task::Context<'_>>,
+        awaits_packets: bool,
     ) -> Poll<Result<(), SocketError>> {
         let flow = self.flow();
         if flow.left.is_some() {
             return Poll::Ready(Ok(()));
         }
-        let start = ready!(flow.inbox.poll_start(context))?;
+        let start = ready!(flow.inbox.poll_start(context, awaits_packets))?;
         flow.left = Some((start.skip, start.len));
         flow.next_segment = start.first_segment;
         if self.metadata.is_none() {
@@ -212,7 +213,7 @@ impl Reader {
         &mut self,
         mut context: Option<&mut task::Context<'_>>,
     ) -> Poll<Result<(), SocketError>> {
-        ready!(self.poll_metadata_with(context.as_deref_mut()))?;
+        ready!(self.poll_metadata_with(context.as_deref_mut(), true))?;
         loop {
             let flow = self.flow.as_mut().expect("it has begun");
             if flow.current.is_some() || flow.is_over {
