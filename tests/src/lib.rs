@@ -13,4 +13,4 @@ pub use disk_store::DiskStore;
 pub use process::{Finished, PATIENCE, Process};
 pub use relay::Relay;
 pub use router::{Router, RouterOptions};
-pub use site::{Site, random_file, sha256_hex, socket_example, weir_binary};
+pub use site::{Site, c_library, random_file, sha256_hex, socket_example, weir_binary};

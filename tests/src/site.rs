@@ -164,6 +164,15 @@ pub fn socket_example(name: &str) -> PathBuf {
     build(&["--package", "weir-socket", "--example", name]).join("examples").join(name)
 }
 
+/// `libweir`, the library for C, built now; the folder that it lies in.
+///
+/// # Panics
+/// If it cannot be built.
+#[must_use]
+pub fn c_library() -> PathBuf {
+    build(&["--package", "weir-c"])
+}
+
 /// Builds something; the folder of the profile.
 fn build(arguments: &[&str]) -> PathBuf {
     let folder = build_folder();

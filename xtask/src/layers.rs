@@ -12,7 +12,8 @@ use crate::tidy::repository_files;
 use crate::unused::{self, Source};
 
 /// Top-level folders from the lowest layer up. A crate may depend on its own layer or a lower one.
-const LAYERS: &[&str] = &["core", "sim", "io", "lab", "app", "tests", "benches", "xtask"];
+const LAYERS: &[&str] =
+    &["core", "sim", "io", "bindings", "lab", "app", "tests", "benches", "xtask"];
 
 /// Those whose public items are an interface; the rest are their users.
 const LAYERS_OF_LIBRARIES: &[&str] = &["core", "sim", "io", "lab"];
@@ -21,6 +22,9 @@ const LAYERS_OF_LIBRARIES: &[&str] = &["core", "sim", "io", "lab"];
 const FORBIDDEN: &[(&str, &str)] = &[
     ("io", "sim"),
     ("sim", "io"),
+    ("bindings", "sim"),
+    ("lab", "bindings"),
+    ("app", "bindings"),
     ("core/store", "core/forward"),
     ("core/transport", "core/forward"),
     ("core/forward", "core/transport"),
@@ -224,6 +228,7 @@ mod tests {
             ("app/weir", "io/runtime"),
             ("sim/netsim", "core/forward"),
             ("tests", "core/wire"),
+            ("bindings/c", "io/socket"),
         ] {
             assert_eq!(finding(from, to), None, "{from} -> {to}");
         }
@@ -253,6 +258,10 @@ mod tests {
             ("sim/netsim", "io/face"),
             ("sim/plan", "sim/netsim"),
             ("tests", "app/weir"),
+            ("io/socket", "bindings/c"),
+            ("bindings/c", "sim/plan"),
+            ("bindings/c", "lab/harness"),
+            ("app/weir", "bindings/c"),
             ("app/other", "app/weir"),
         ] {
             assert!(finding(from, to).is_some(), "{from} -> {to} passed");

@@ -1,0 +1,95 @@
+/*
+ * Weir: sockets for named data (NDN).
+ *
+ * A consumer socket gets what has a name; a producer socket publishes under names. All functions
+ * return what their POSIX namesakes return: -1 with errno for a failure. README.md has the table of
+ * errors and of options.
+ *
+ * All functions may be called from several threads at once. None calls back into the application,
+ * and no signal handler runs in a thread of the library. A call that a signal interrupts goes on.
+ */
+#ifndef WEIR_SOCKET_H
+#define WEIR_SOCKET_H
+
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Domain of icn_socket, and family of addresses. */
+#define AF_ICN 20041
+
+/* Types of icn_socket; SOCK_NONBLOCK and SOCK_CLOEXEC (always on) may be added. */
+#define SOCK_CONS 101 /* gets what others publish */
+#define SOCK_PROD 102 /* publishes */
+
+/* Protocols of icn_socket; 0 is the reliable one. */
+#define CONS_REL 1   /* what is lost is asked for again */
+#define CONS_UNREL 2 /* everything is asked for once; what does not come is passed over */
+#define PROD_REL 3
+#define PROD_UNREL 4 /* as PROD_REL: what is published is in memory either way */
+
+/* Level and option of icn_setsockopt and icn_getsockopt. */
+#define SOL_ICN 20041
+#define ICN_OPTION 1
+
+/* Flag of icn_sendto and icn_sendmsg: there will be nothing under this name. */
+#define ICN_REFUSE 0x10000000
+
+/* In msg_flags after icn_recvmsg: not all that came was verified, as options allowed. */
+#define ICN_UNVERIFIED 0x20000000
+
+/* A name, as an NDN URI such as "/site/file" that ends with a zero octet. */
+struct sockaddr_icn {
+    sa_family_t sicn_family; /* AF_ICN */
+    char sicn_name[1024];
+};
+
+/* Makes a socket. The descriptor is for these functions and for poll, select, epoll and fcntl
+ * (O_NONBLOCK) alone: POLLIN says that icn_recvfrom or icn_recvmsg would not wait. */
+int icn_socket(int domain, int type, int protocol);
+
+/* Binds to a name: what is below it is got or published by this socket. Connects to the router
+ * that `weir get` would find. A producer waits until the router has registered the prefix. */
+int icn_bind(int fd, const struct sockaddr *addr, socklen_t addrlen);
+
+/* Changes an option by the text "name=value". A producer's options are for before icn_bind;
+ * a consumer's are those of what it begins to get from then on. */
+int icn_setsockopt(int fd, int level, int optname, const void *optval, socklen_t optlen);
+
+/* The value of an option. On entry optval holds its name, with the zero octet, and *optlen is the
+ * room; then optval holds the value as text, with a zero octet, and *optlen counts both. */
+int icn_getsockopt(int fd, int level, int optname, void *optval, socklen_t *optlen);
+
+/* Producer: publishes len octets as the new version of a name; returns len. They have been signed
+ * then, and whoever asks gets them until they leave the output buffer. With the flag ICN_REFUSE
+ * instead, whoever asks for the name now is told that there is nothing. */
+ssize_t icn_sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *dest_addr,
+                   socklen_t addrlen);
+
+/* Consumer: octets of what the name says, in order, in as many calls as the buffer needs; 0 is the
+ * end. A call after the end, or after an error, begins anew. Each name has its own place, so that
+ * several may be got at once. The flag MSG_DONTWAIT: what there is, or EAGAIN. */
+ssize_t icn_recvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *src_addr,
+                     socklen_t *addrlen);
+
+/* Producer: as icn_sendto, to msg_name. Consumer: sends one Interest for msg_name, once, with the
+ * octets, if any, as its parameters; its Data is not delivered. */
+ssize_t icn_sendmsg(int fd, const struct msghdr *msg, int flags);
+
+/* Consumer: as icn_recvfrom, of msg_name. Producer: waits for an Interest for what is not published;
+ * its name is put into msg_name, its parameters into the buffers. Publish it, or refuse it. Where
+ * they have no room: EMSGSIZE, and the next call gets the same. */
+ssize_t icn_recvmsg(int fd, struct msghdr *msg, int flags);
+
+/* Closes the socket. Calls that wait on it return with EBADF. What was published is forgotten. */
+int icn_close(int fd);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

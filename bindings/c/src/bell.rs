@@ -1,0 +1,261 @@
+//! What calls on a socket wait for, and `poll` shows: data that comes, and the end of the socket.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::stat::fstat;
+use nix::unistd::{read, write};
+
+/// The event descriptor of a socket.
+struct Descriptor {
+    /// The one that the application knows, and may have closed by itself.
+    shown: OwnedFd,
+    /// The same under a number that nobody else knows: nothing is ever written into what else may
+    /// have the number of the other one by now.
+    own: OwnedFd,
+    /// Device and inode.
+    identity: (u64, u64),
+    is_up: bool,
+}
+
+impl Descriptor {
+    fn new(is_nonblocking: bool) -> Result<Self, Errno> {
+        let mut flags = EfdFlags::EFD_CLOEXEC;
+        flags.set(EfdFlags::EFD_NONBLOCK, is_nonblocking);
+        let shown = OwnedFd::from(EventFd::from_flags(flags)?);
+        let own = shown.try_clone().map_err(|_| Errno::EMFILE)?;
+        let identity = identity(&shown)?;
+        Ok(Self { shown, own, identity, is_up: false })
+    }
+
+    /// Whether the application's number still means this descriptor, as far as can be seen.
+    fn is_shown(&self) -> bool {
+        identity(&self.shown) == Ok(self.identity)
+    }
+
+    fn set(&mut self, is_up: bool) {
+        if is_up == self.is_up {
+            return;
+        }
+        // It may fail only where the application has done something to the descriptor itself.
+        if is_up {
+            let _ = write(&self.own, &1_u64.to_ne_bytes());
+        } else if is_readable(&self.own) {
+            let _ = read(&self.own, &mut [0; 8]);
+        }
+        self.is_up = is_up;
+    }
+
+    /// Gives the application's number back, unless it is another's by now.
+    fn close(self, owns_number: bool) {
+        let is_shown = self.is_shown() && event_number(&self.shown) == event_number(&self.own);
+        if !owns_number || !is_shown {
+            std::mem::forget(self.shown);
+        }
+    }
+}
+
+fn identity(descriptor: &OwnedFd) -> Result<(u64, u64), Errno> {
+    let status = fstat(descriptor)?;
+    Ok((status.st_dev, status.st_ino))
+}
+
+/// What tells events apart, which are all of one inode. It takes longer than to look at that.
+fn event_number(descriptor: &OwnedFd) -> Option<String> {
+    let path = format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd());
+    let text = std::fs::read_to_string(path).ok()?;
+    text.lines().find(|line| line.starts_with("eventfd-id:")).map(str::to_owned)
+}
+
+fn is_readable(descriptor: &OwnedFd) -> bool {
+    let mut looked = [PollFd::new(descriptor.as_fd(), PollFlags::POLLIN)];
+    poll(&mut looked, PollTimeout::ZERO) == Ok(1)
+}
+
+/// One thing that may have something.
+#[derive(Default)]
+struct Source {
+    rings: u64,
+    is_ready: bool,
+}
+
+struct State {
+    /// `None` once the socket is closed.
+    descriptor: Option<Descriptor>,
+    sources: BTreeMap<u64, Source>,
+    next: u64,
+}
+
+impl State {
+    fn show(&mut self) {
+        let is_ready = self.sources.values().any(|source| source.is_ready);
+        if let Some(descriptor) = &mut self.descriptor {
+            descriptor.set(is_ready);
+        }
+    }
+}
+
+/// The bell of a socket. It rings for the calls that wait, and for `poll`.
+pub(crate) struct Bell {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Bell {
+    pub(crate) fn new(is_nonblocking: bool) -> Result<Arc<Self>, Errno> {
+        let descriptor = Some(Descriptor::new(is_nonblocking)?);
+        let state = Mutex::new(State { descriptor, sources: BTreeMap::new(), next: 0 });
+        Ok(Arc::new(Self { state, changed: Condvar::new() }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number that the application knows.
+    pub(crate) fn number(&self) -> Option<RawFd> {
+        self.state().descriptor.as_ref().map(|descriptor| descriptor.shown.as_raw_fd())
+    }
+
+    /// Whether the application's number still means this socket.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.state().descriptor.as_ref().is_some_and(Descriptor::is_shown)
+    }
+
+    /// Whether the application has set O_NONBLOCK.
+    pub(crate) fn is_nonblocking(&self) -> bool {
+        let state = self.state();
+        let flags = state.descriptor.as_ref().map(|found| fcntl(&found.own, FcntlArg::F_GETFL));
+        flags.is_some_and(|flags| {
+            flags.is_ok_and(|flags| OFlag::from_bits_retain(flags).contains(OFlag::O_NONBLOCK))
+        })
+    }
+
+    /// Ends all waits, now and later.
+    pub(crate) fn close(&self, owns_number: bool) {
+        let descriptor = self.state().descriptor.take();
+        self.changed.notify_all();
+        if let Some(descriptor) = descriptor {
+            descriptor.close(owns_number);
+        }
+    }
+}
+
+/// What one source of a socket rings with.
+pub(crate) struct Line {
+    bell: Arc<Bell>,
+    id: u64,
+    waker: Waker,
+}
+
+/// What a look at a source found, and whether there is more.
+pub(crate) struct Look<T> {
+    pub(crate) found: Poll<T>,
+    pub(crate) has_more: bool,
+}
+
+impl<T> Look<T> {
+    /// Something, and no more.
+    pub(crate) fn of(found: T) -> Self {
+        Self { found: Poll::Ready(found), has_more: false }
+    }
+}
+
+struct Ring {
+    bell: Arc<Bell>,
+    id: u64,
+}
+
+impl Wake for Ring {
+    fn wake(self: Arc<Self>) {
+        self.bell.ring(self.id);
+    }
+}
+
+impl Bell {
+    fn ring(&self, id: u64) {
+        let mut state = self.state();
+        if let Some(source) = state.sources.get_mut(&id) {
+            source.rings += 1;
+            source.is_ready = true;
+        }
+        state.show();
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
+impl Line {
+    pub(crate) fn new(bell: &Arc<Bell>) -> Self {
+        let mut state = bell.state();
+        let id = state.next;
+        state.next += 1;
+        state.sources.insert(id, Source::default());
+        drop(state);
+        let waker = Waker::from(Arc::new(Ring { bell: bell.clone(), id }));
+        Self { bell: bell.clone(), id, waker }
+    }
+
+    /// Has all who wait for this source look again.
+    pub(crate) fn ring(&self) {
+        self.bell.ring(self.id);
+    }
+
+    fn source<R>(&self, then: impl FnOnce(&mut Source) -> R) -> Result<R, Errno> {
+        let mut state = self.bell.state();
+        if state.descriptor.is_none() {
+            return Err(Errno::EBADF);
+        }
+        let result = state.sources.get_mut(&self.id).map(then);
+        state.show();
+        result.ok_or(Errno::EBADF)
+    }
+
+    /// Looks until there is something, or once.
+    ///
+    /// # Errors
+    /// EBADF when the socket is closed, EAGAIN if it must not wait.
+    pub(crate) fn wait<T>(
+        &self,
+        may_wait: bool,
+        mut look: impl FnMut(&mut Context<'_>) -> Look<T>,
+    ) -> Result<T, Errno> {
+        loop {
+            let rings = self.source(|source| source.rings)?;
+            let Look { found, has_more } = look(&mut Context::from_waker(&self.waker));
+            // Whoever rang since then has set it, and rightly.
+            let settled = self.source(|source| {
+                if source.rings == rings {
+                    source.is_ready = has_more;
+                }
+            });
+            if let Poll::Ready(found) = found {
+                return Ok(found);
+            }
+            settled?;
+            if !may_wait {
+                return Err(Errno::EAGAIN);
+            }
+            let mut state = self.bell.state();
+            while state.descriptor.is_some()
+                && state.sources.get(&self.id).is_some_and(|source| source.rings == rings)
+            {
+                state = self.bell.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let mut state = self.bell.state();
+        state.sources.remove(&self.id);
+        state.show();
+    }
+}

@@ -1,0 +1,239 @@
+//! The functions of the header. Pointers become slices and values in `memory`; no panic goes
+//! beyond this file.
+//!
+//! # Safety
+//! Of all of them: pointers are NULL, or what the prototype says they point to may be read, or
+//! written where it is not `const`, until the call returns. Nothing else writes there meanwhile.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use libc::{c_int, c_void, msghdr, sockaddr, socklen_t, ssize_t};
+use nix::errno::Errno;
+
+use crate::library::library;
+use crate::memory::{Room, address, gathered, octets, set, set_message, text, value};
+use crate::names::{address_of, name_of};
+use crate::shape::{ICN_OPTION, ICN_UNVERIFIED, SOL_ICN};
+use crate::socket::Socket;
+
+/// Runs the body of a function: its result, or -1 with `errno`.
+fn call<T: From<i8>>(body: impl FnOnce() -> Result<T, Errno>) -> T {
+    let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno::EIO));
+    result.unwrap_or_else(|errno| {
+        errno.set();
+        T::from(-1)
+    })
+}
+
+fn check_option(level: c_int, option: c_int) -> Result<(), Errno> {
+    match (level, option) {
+        (SOL_ICN, ICN_OPTION) => Ok(()),
+        _ => Err(Errno::ENOPROTOOPT),
+    }
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn icn_socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    call(|| {
+        let library = library()?;
+        library.add(Socket::new(domain, kind, protocol)?)
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// See the file.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn icn_bind(
+    fd: c_int,
+    addr: *const sockaddr,
+    len: socklen_t,
+) -> c_int {
+    call(|| {
+        let library = library()?;
+        library.socket(fd)?;
+        // SAFETY: the application promises it.
+        let prefix = name_of(&unsafe { address(addr, len) }?)?;
+        library.bind(fd, prefix).map(|()| 0)
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// See the file.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn icn_setsockopt(
+    fd: c_int,
+    level: c_int,
+    option: c_int,
+    from: *const c_void,
+    len: socklen_t,
+) -> c_int {
+    call(|| {
+        let socket = library()?.socket(fd)?;
+        check_option(level, option)?;
+        // SAFETY: the application promises it.
+        socket.set_option(&unsafe { text(from, len as usize) }?).map(|()| 0)
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// See the file.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn icn_getsockopt(
+    fd: c_int,
+    level: c_int,
+    option: c_int,
+    to: *mut c_void,
+    len: *mut socklen_t,
+) -> c_int {
+    call(|| {
+        let socket = library()?.socket(fd)?;
+        check_option(level, option)?;
+        // SAFETY: the application promises it.
+        let room = unsafe { value(len) }? as usize;
+        // SAFETY: the application promises it.
+        let name = unsafe { text(to, room) }?;
+        let mut found = socket.option(&name)?.into_bytes();
+        found.push(0);
+        if found.len() > room {
+            return Err(Errno::EMSGSIZE);
+        }
+        // SAFETY: the application promises it; the length was read above.
+        unsafe {
+            Room::new(to, room)?.put(&found);
+            set(len, found.len() as socklen_t);
+        }
+        Ok(0)
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// See the file.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn icn_sendto(
+    fd: c_int,
+    from: *const c_void,
+    len: usize,
+    flags: c_int,
+    addr: *const sockaddr,
+    addr_len: socklen_t,
+) -> ssize_t {
+    call(|| {
+        let socket = library()?.socket(fd)?;
+        // SAFETY: the application promises it.
+        let name = name_of(&unsafe { address(addr, addr_len) }?)?;
+        // SAFETY: the application promises it.
+        let content = unsafe { octets(from, len) }?;
+        socket.send(&name, content, flags)?;
+        Ok(len as ssize_t)
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// See the file.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn icn_recvfrom(
+    fd: c_int,
+    to: *mut c_void,
+    len: usize,
+    flags: c_int,
+    addr: *mut sockaddr,
+    addr_len: *mut socklen_t,
+) -> ssize_t {
+    call(|| {
+        let socket = library()?.socket(fd)?;
+        // SAFETY: the application promises it.
+        let name = name_of(&unsafe { address(addr, value(addr_len)?) }?)?;
+        // SAFETY: the application promises it.
+        let mut room = unsafe { Room::new(to, len) }?;
+        Ok(socket.recv(name, &mut room, flags)?.count as ssize_t)
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// See the file.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn icn_sendmsg(
+    fd: c_int,
+    message: *const msghdr,
+    flags: c_int,
+) -> ssize_t {
+    call(|| {
+        let socket = library()?.socket(fd)?;
+        // SAFETY: the application promises it.
+        let message = unsafe { value(message) }?;
+        // SAFETY: the application promises it.
+        let name = name_of(&unsafe { address(message.msg_name.cast(), message.msg_namelen) }?)?;
+        // SAFETY: the application promises it.
+        let octets = unsafe { gathered(&message) }?;
+        let len = octets.len() as ssize_t;
+        match socket.is_consumer() {
+            true => socket.express(name, octets, flags)?,
+            false => socket.send(&name, octets, flags)?,
+        }
+        Ok(len)
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// See the file.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn icn_recvmsg(
+    fd: c_int,
+    message: *mut msghdr,
+    flags: c_int,
+) -> ssize_t {
+    call(|| {
+        let socket = library()?.socket(fd)?;
+        // SAFETY: the application promises it.
+        let header = unsafe { value(message) }?;
+        // SAFETY: the application promises it.
+        let mut room = unsafe { Room::of(&header) }?;
+        if socket.is_consumer() {
+            // SAFETY: the application promises it.
+            let name = name_of(&unsafe { address(header.msg_name.cast(), header.msg_namelen) }?)?;
+            let got = socket.recv(name, &mut room, flags)?;
+            let flags = if got.is_verified { 0 } else { ICN_UNVERIFIED };
+            // SAFETY: the application promises it.
+            unsafe { set_message(message, header.msg_namelen, flags) };
+            return Ok(got.count as ssize_t);
+        }
+        if header.msg_name.is_null() {
+            return Err(Errno::EFAULT);
+        }
+        // SAFETY: the application promises it.
+        let mut name_room = unsafe { Room::new(header.msg_name, header.msg_namelen as usize) }?;
+        let (count, name_len) = socket.recv_request(flags, |request| {
+            let address = address_of(request.name()).ok_or(Errno::EMSGSIZE)?;
+            let parameters = request.parameters().unwrap_or_default();
+            if address.len() > name_room.left() || parameters.len() > room.left() {
+                return Err(Errno::EMSGSIZE);
+            }
+            name_room.put(&address);
+            Ok((room.put(parameters), address.len()))
+        })?;
+        // SAFETY: the application promises it.
+        unsafe { set_message(message, name_len as socklen_t, 0) };
+        Ok(count as ssize_t)
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn icn_close(fd: c_int) -> c_int {
+    call(|| library()?.close(fd).map(|()| 0))
+}

@@ -1,0 +1,22 @@
+//! What `errno` says.
+
+use nix::errno::Errno;
+use weir_socket::SocketError;
+
+/// The error number of a socket's error; the README has them as a table.
+pub(crate) fn errno_of(error: &SocketError) -> Errno {
+    match error {
+        SocketError::OutsidePrefix { .. } | SocketError::Option(_) | SocketError::Invalid(_) => {
+            Errno::EINVAL
+        }
+        SocketError::PrefixInUse(_) => Errno::EADDRINUSE,
+        SocketError::PrefixRefused { .. } | SocketError::Refused(_) => Errno::EACCES,
+        SocketError::NotVerified(_) => Errno::EBADMSG,
+        SocketError::TimedOut(_) => Errno::ETIMEDOUT,
+        SocketError::NoRoute(_) => Errno::ENETUNREACH,
+        SocketError::NoRouter(_) => Errno::ECONNREFUSED,
+        SocketError::TooLong { .. } => Errno::EMSGSIZE,
+        // Closed by whom? Not by the application: that ends with EBADF before.
+        SocketError::Closed | SocketError::System(_) => Errno::EIO,
+    }
+}

@@ -1,0 +1,14 @@
+#![doc = include_str!("../README.md")]
+
+mod bell;
+mod consumer;
+mod edge;
+mod errors;
+mod library;
+mod memory;
+mod names;
+mod options;
+mod producer;
+mod shape;
+mod socket;
+mod trust;

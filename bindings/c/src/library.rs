@@ -1,0 +1,116 @@
+//! All sockets of the process.
+
+use std::collections::HashMap;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use nix::errno::Errno;
+use weir_socket::Session;
+use weir_wire::Name;
+
+use crate::errors::errno_of;
+use crate::socket::Socket;
+
+/// The sockets of the process that the library was first used in.
+pub(crate) struct Library {
+    process: u32,
+    sockets: Mutex<HashMap<RawFd, Arc<Socket>>>,
+    /// What all of them share, as long as there are any.
+    session: Mutex<Option<Session>>,
+}
+
+static LIBRARY: OnceLock<Library> = OnceLock::new();
+
+/// The library.
+///
+/// # Errors
+/// EPERM in a process forked from one that has used it: the threads did not come along.
+pub(crate) fn library() -> Result<&'static Library, Errno> {
+    let process = std::process::id();
+    let library = LIBRARY.get_or_init(|| Library {
+        process,
+        sockets: Mutex::default(),
+        session: Mutex::default(),
+    });
+    match library.process == process {
+        true => Ok(library),
+        false => Err(Errno::EPERM),
+    }
+}
+
+impl Library {
+    fn sockets(&self) -> MutexGuard<'_, HashMap<RawFd, Arc<Socket>>> {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn session_slot(&self) -> MutexGuard<'_, Option<Session>> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a new socket; its descriptor.
+    pub(crate) fn add(&self, socket: Socket) -> Result<RawFd, Errno> {
+        let number = socket.number().ok_or(Errno::EBADF)?;
+        let before = self.sockets().insert(number, Arc::new(socket));
+        // The application has closed its descriptor by itself, so that it is this one's now.
+        if let Some(before) = before {
+            before.close(false);
+        }
+        Ok(number)
+    }
+
+    /// The socket with that descriptor.
+    ///
+    /// # Errors
+    /// EBADF: there is none.
+    pub(crate) fn socket(&self, number: RawFd) -> Result<Arc<Socket>, Errno> {
+        let socket = self.sockets().get(&number).cloned().ok_or(Errno::EBADF)?;
+        if socket.is_shown() {
+            return Ok(socket);
+        }
+        self.remove(number, &socket);
+        Err(Errno::EBADF)
+    }
+
+    fn remove(&self, number: RawFd, socket: &Arc<Socket>) {
+        let mut sockets = self.sockets();
+        if sockets.get(&number).is_none_or(|found| !Arc::ptr_eq(found, socket)) {
+            return;
+        }
+        let removed = sockets.remove(&number);
+        drop(sockets);
+        if let Some(removed) = removed {
+            removed.close(true);
+        }
+        let mut slot = self.session_slot();
+        let is_last = self.sockets().is_empty();
+        let session = if is_last { slot.take() } else { None };
+        drop(slot);
+        // Ends its threads, if nobody is within a call any more.
+        drop(session);
+    }
+
+    /// Closes a socket.
+    ///
+    /// # Errors
+    /// EBADF: there is none.
+    pub(crate) fn close(&self, number: RawFd) -> Result<(), Errno> {
+        let socket = self.socket(number)?;
+        self.remove(number, &socket);
+        Ok(())
+    }
+
+    /// Binds a socket.
+    ///
+    /// # Errors
+    /// As `icn_bind`.
+    pub(crate) fn bind(&self, number: RawFd, prefix: Name) -> Result<(), Errno> {
+        self.socket(number)?.bind(prefix, || {
+            let mut session = self.session_slot();
+            if let Some(session) = &*session {
+                return Ok(session.clone());
+            }
+            let opened = Session::open().map_err(|error| errno_of(&error))?;
+            Ok(session.insert(opened).clone())
+        })
+    }
+}

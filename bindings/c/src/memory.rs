@@ -1,0 +1,183 @@
+//! The memory of the application: the one place, with `edge`, that follows its pointers.
+
+use libc::{c_char, c_int, c_void, iovec, msghdr, sockaddr, socklen_t};
+use nix::errno::Errno;
+
+use crate::shape::{ADDRESS_BYTES, FAMILY_BYTES};
+
+/// Pieces of a message at most, as POSIX has it.
+const PIECES_MAX: usize = 1024;
+
+/// Octets of the application, copied.
+///
+/// # Safety
+/// `from` is NULL or has `len` octets that may be read.
+pub(crate) unsafe fn octets(from: *const c_void, len: usize) -> Result<Vec<u8>, Errno> {
+    match (from.is_null(), len) {
+        (_, 0) => Ok(Vec::new()),
+        (true, _) => Err(Errno::EFAULT),
+        _ if isize::try_from(len).is_err() => Err(Errno::EINVAL),
+        // SAFETY: it is not NULL, no longer than a slice may be, and the caller promises the rest.
+        (false, _) => Ok(unsafe { std::slice::from_raw_parts(from.cast::<u8>(), len) }.to_vec()),
+    }
+}
+
+/// Octets up to the first zero, or `len`.
+///
+/// # Safety
+/// As [`octets`], up to the first zero.
+pub(crate) unsafe fn text(from: *const c_void, len: usize) -> Result<Vec<u8>, Errno> {
+    if from.is_null() {
+        return Err(Errno::EFAULT);
+    }
+    // SAFETY: it is not NULL, and the caller promises the rest.
+    let len = unsafe { libc::strnlen(from.cast::<c_char>(), len) };
+    // SAFETY: so many octets have just been looked at.
+    unsafe { octets(from, len) }
+}
+
+/// An address: its family and its name up to the zero.
+///
+/// # Safety
+/// `address` is NULL or has `len` octets that may be read, up to the first zero of the name.
+pub(crate) unsafe fn address(address: *const sockaddr, len: socklen_t) -> Result<Vec<u8>, Errno> {
+    let (from, len) = (address.cast::<u8>(), len as usize);
+    if from.is_null() {
+        return Err(Errno::EFAULT);
+    }
+    if !(FAMILY_BYTES..=ADDRESS_BYTES).contains(&len) {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: the family lies within the address.
+    let mut found = unsafe { octets(from.cast(), FAMILY_BYTES) }?;
+    // SAFETY: the name begins behind it, within the address or right at its end.
+    let name = unsafe { text(from.add(FAMILY_BYTES).cast(), len - FAMILY_BYTES) }?;
+    found.extend(name);
+    Ok(found)
+}
+
+/// A copy of what a pointer points to.
+///
+/// # Safety
+/// `from` is NULL or points to a `T` that may be read.
+pub(crate) unsafe fn value<T: Copy>(from: *const T) -> Result<T, Errno> {
+    match from.is_null() {
+        true => Err(Errno::EFAULT),
+        // SAFETY: it is not NULL, and the caller promises the rest.
+        false => Ok(unsafe { from.read_unaligned() }),
+    }
+}
+
+/// The pieces of a message.
+///
+/// # Safety
+/// `msg_iov` is NULL or has `msg_iovlen` pieces that may be read.
+unsafe fn pieces(message: &msghdr) -> Result<Vec<iovec>, Errno> {
+    let (first, count) = (message.msg_iov, message.msg_iovlen);
+    if count > PIECES_MAX {
+        return Err(Errno::EMSGSIZE);
+    }
+    // SAFETY: there are so many, if it is not NULL.
+    (0..count).map(|at| unsafe { value(first.wrapping_add(at)) }).collect()
+}
+
+/// The octets of a message, joined.
+///
+/// # Safety
+/// The pieces of the message may be read, and what they point to.
+pub(crate) unsafe fn gathered(message: &msghdr) -> Result<Vec<u8>, Errno> {
+    let mut all = Vec::new();
+    // SAFETY: the caller promises both.
+    for piece in unsafe { pieces(message) }? {
+        // SAFETY: the caller promises it.
+        all.extend(unsafe { octets(piece.iov_base, piece.iov_len) }?);
+    }
+    Ok(all)
+}
+
+/// Room of the application, in one or more pieces, that is filled from the start.
+pub(crate) struct Room {
+    pieces: Vec<(*mut u8, usize)>,
+}
+
+impl Room {
+    /// One piece.
+    ///
+    /// # Safety
+    /// `to` is NULL or has `len` octets that may be written as long as the room is used.
+    pub(crate) unsafe fn new(to: *mut c_void, len: usize) -> Result<Self, Errno> {
+        let mut room = Self { pieces: Vec::new() };
+        room.add(to, len)?;
+        Ok(room)
+    }
+
+    /// The pieces of a message.
+    ///
+    /// # Safety
+    /// As [`Room::new`] for each piece, and the pieces themselves may be read.
+    pub(crate) unsafe fn of(message: &msghdr) -> Result<Self, Errno> {
+        let mut room = Self { pieces: Vec::new() };
+        // SAFETY: the caller promises it.
+        for piece in unsafe { pieces(message) }? {
+            room.add(piece.iov_base, piece.iov_len)?;
+        }
+        Ok(room)
+    }
+
+    fn add(&mut self, to: *mut c_void, len: usize) -> Result<(), Errno> {
+        if to.is_null() && len > 0 {
+            return Err(Errno::EFAULT);
+        }
+        self.left()
+            .checked_add(len)
+            .filter(|&all| all <= isize::MAX as usize)
+            .ok_or(Errno::EINVAL)?;
+        if len > 0 {
+            self.pieces.push((to.cast(), len));
+        }
+        Ok(())
+    }
+
+    /// Octets that have room.
+    pub(crate) fn left(&self) -> usize {
+        self.pieces.iter().map(|(_, len)| len).sum()
+    }
+
+    /// Writes as many of the octets as have room; how many.
+    pub(crate) fn put(&mut self, octets: &[u8]) -> usize {
+        let mut rest = octets;
+        while let Some((to, len)) = self.pieces.first_mut().filter(|_| !rest.is_empty()) {
+            let count = rest.len().min(*len);
+            // SAFETY: the piece has `len` octets, as was promised when the room was made.
+            unsafe { std::ptr::copy(rest.as_ptr(), *to, count) };
+            (*to, *len) = (to.wrapping_add(count), *len - count);
+            rest = &rest[count..];
+            if *len == 0 {
+                self.pieces.remove(0);
+            }
+        }
+        octets.len() - rest.len()
+    }
+}
+
+/// Writes a number to where the application wants it.
+///
+/// # Safety
+/// `to` may be written.
+pub(crate) unsafe fn set<T>(to: *mut T, value: T) {
+    // SAFETY: the caller promises it.
+    unsafe { to.write_unaligned(value) };
+}
+
+/// Writes how long an address or option came to be, and what a message came to be.
+///
+/// # Safety
+/// `message` may be written.
+pub(crate) unsafe fn set_message(message: *mut msghdr, name_len: socklen_t, flags: c_int) {
+    // SAFETY: the caller promises it.
+    unsafe {
+        set(&raw mut (*message).msg_namelen, name_len);
+        set(&raw mut (*message).msg_controllen, 0);
+        set(&raw mut (*message).msg_flags, flags);
+    }
+}

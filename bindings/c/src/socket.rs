@@ -1,0 +1,291 @@
+//! A socket: consumer or producer, bound or not.
+
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use libc::c_int;
+use nix::errno::Errno;
+use nix::sys::signal::{SigSet, SigmaskHow};
+use weir_socket::{ConsumerOptions, Producer, ProducerOptions, Request, Session};
+use weir_wire::Name;
+
+use crate::bell::{Bell, Look};
+use crate::consumer::{Got, Intake};
+use crate::errors::errno_of;
+use crate::memory::Room;
+use crate::options::Options;
+use crate::producer::Outlet;
+use crate::shape::{
+    AF_ICN, CONS_REL, CONS_UNREL, ICN_REFUSE, PROD_REL, PROD_UNREL, SOCK_CONS, SOCK_PROD,
+};
+use crate::trust::identity;
+
+/// What it is bound to.
+enum End {
+    Unbound,
+    /// A call is about to bind it.
+    Binding,
+    Consumer(Intake),
+    Producer(Outlet),
+}
+
+struct State {
+    options: Options,
+    end: End,
+}
+
+/// A socket. Whatever can hold a session is dropped without its lock: the session waits for
+/// threads that may be about to ring.
+pub(crate) struct Socket {
+    bell: Arc<Bell>,
+    state: Mutex<State>,
+}
+
+/// Threads that are started meanwhile take no signals: handlers are for threads of the application.
+struct WithoutSignals(Option<SigSet>);
+
+impl WithoutSignals {
+    fn new() -> Self {
+        Self(SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK).ok())
+    }
+}
+
+impl Drop for WithoutSignals {
+    fn drop(&mut self) {
+        if let Some(mask) = &self.0 {
+            // It cannot fail with a mask that was in force.
+            let _ = mask.thread_set_mask();
+        }
+    }
+}
+
+/// Checks the flags of a call; whether it may wait.
+fn may_wait(bell: &Bell, flags: c_int) -> Result<bool, Errno> {
+    if flags & !(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    Ok(flags & libc::MSG_DONTWAIT == 0 && !bell.is_nonblocking())
+}
+
+impl Socket {
+    pub(crate) fn new(domain: c_int, kind: c_int, protocol: c_int) -> Result<Self, Errno> {
+        if domain != AF_ICN {
+            return Err(Errno::EAFNOSUPPORT);
+        }
+        let is_nonblocking = kind & libc::SOCK_NONBLOCK != 0;
+        let options = match kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) {
+            SOCK_CONS => {
+                let reliable = match protocol {
+                    0 | CONS_REL => true,
+                    CONS_UNREL => false,
+                    _ => return Err(Errno::EPROTONOSUPPORT),
+                };
+                let options = ConsumerOptions { reliable, ..ConsumerOptions::default() };
+                Options::Consumer { options, allow_unsigned: false }
+            }
+            SOCK_PROD if matches!(protocol, 0 | PROD_REL | PROD_UNREL) => {
+                Options::Producer { options: ProducerOptions::default(), only_digest: false }
+            }
+            SOCK_PROD => return Err(Errno::EPROTONOSUPPORT),
+            _ => return Err(Errno::ESOCKTNOSUPPORT),
+        };
+        let state = Mutex::new(State { options, end: End::Unbound });
+        Ok(Self { bell: Bell::new(is_nonblocking)?, state })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The application's descriptor.
+    pub(crate) fn number(&self) -> Option<RawFd> {
+        self.bell.number()
+    }
+
+    /// Whether that still means this socket, as far as can be seen.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.bell.is_shown()
+    }
+
+    /// Closes it: waits end, the prefix is free. The descriptor, too, unless it is another's now.
+    pub(crate) fn close(&self, owns_number: bool) {
+        self.bell.close(owns_number);
+        let end = std::mem::replace(&mut self.state().end, End::Unbound);
+        drop(end);
+    }
+
+    pub(crate) fn bind(
+        &self,
+        prefix: Name,
+        session: impl FnOnce() -> Result<Session, Errno>,
+    ) -> Result<(), Errno> {
+        let options = {
+            let mut state = self.state();
+            if !matches!(state.end, End::Unbound) {
+                return Err(Errno::EINVAL);
+            }
+            state.end = End::Binding;
+            state.options.clone()
+        };
+        let bound = {
+            let _guard = WithoutSignals::new();
+            self.bound(prefix, options, session)
+        };
+        let (end, result) = match bound {
+            Ok(end) => (end, Ok(())),
+            Err(errno) => (End::Unbound, Err(errno)),
+        };
+        let mut end = Some(end);
+        let mut state = self.state();
+        // It may have been closed meanwhile.
+        if matches!(state.end, End::Binding) {
+            state.end = end.take().expect("it was put there");
+        }
+        drop(state);
+        match end {
+            Some(_) => Err(Errno::EBADF),
+            None => {
+                self.listen();
+                result
+            }
+        }
+    }
+
+    fn bound(
+        &self,
+        prefix: Name,
+        options: Options,
+        session: impl FnOnce() -> Result<Session, Errno>,
+    ) -> Result<End, Errno> {
+        match options {
+            Options::Consumer { .. } => Ok(End::Consumer(Intake::new(session()?, prefix))),
+            Options::Producer { options, only_digest } => {
+                let (session, identity) = (session()?, identity(only_digest)?);
+                let producer = Producer::bind_with(&session, prefix, identity, options);
+                let producer = producer.map_err(|error| errno_of(&error))?;
+                Ok(End::Producer(Outlet::new(&self.bell, producer)))
+            }
+        }
+    }
+
+    /// Has `poll` see requests from now on.
+    fn listen(&self) {
+        let line = match &self.state().end {
+            End::Producer(outlet) => outlet.line.clone(),
+            _ => return,
+        };
+        // If it is closed, there is nothing to see.
+        let _ = line.wait(false, |context| match &mut self.state().end {
+            End::Producer(outlet) => outlet.look(context),
+            _ => Look::of(()),
+        });
+    }
+
+    pub(crate) fn set_option(&self, text: &[u8]) -> Result<(), Errno> {
+        let mut state = self.state();
+        if matches!(state.options, Options::Producer { .. }) && !matches!(state.end, End::Unbound) {
+            return Err(Errno::EINVAL);
+        }
+        state.options.set(text)
+    }
+
+    pub(crate) fn option(&self, name: &[u8]) -> Result<String, Errno> {
+        self.state().options.get(name)
+    }
+
+    /// Gets octets of what a name says.
+    pub(crate) fn recv(&self, name: Name, room: &mut Room, flags: c_int) -> Result<Got, Errno> {
+        let may_wait = may_wait(&self.bell, flags)?;
+        if room.left() == 0 {
+            // 0 is the end, and nothing else.
+            return Err(Errno::EINVAL);
+        }
+        let read = match &mut *self.state() {
+            State {
+                options: Options::Consumer { options, allow_unsigned },
+                end: End::Consumer(intake),
+            } => intake.read(&self.bell, name.clone(), options, *allow_unsigned)?,
+            state => return Err(state.misused()),
+        };
+        let got = read.recv(room, may_wait);
+        if !matches!(got, Ok(Got { count: 1.., .. }) | Err(Errno::EAGAIN))
+            && let End::Consumer(intake) = &mut self.state().end
+        {
+            intake.end(&name, &read);
+        }
+        got
+    }
+
+    /// Sends one Interest.
+    pub(crate) fn express(&self, name: Name, octets: Vec<u8>, flags: c_int) -> Result<(), Errno> {
+        may_wait(&self.bell, flags)?;
+        match &*self.state() {
+            State { options: Options::Consumer { options, .. }, end: End::Consumer(intake) } => {
+                intake.express(name, octets, options)
+            }
+            state => Err(state.misused()),
+        }
+    }
+
+    fn outlet<R>(&self, then: impl FnOnce(&mut Outlet) -> R) -> Result<R, Errno> {
+        match &mut *self.state() {
+            State { end: End::Producer(outlet), .. } => Ok(then(outlet)),
+            state => Err(state.misused()),
+        }
+    }
+
+    /// Publishes, or refuses what is asked for.
+    pub(crate) fn send(&self, name: &Name, octets: Vec<u8>, flags: c_int) -> Result<(), Errno> {
+        may_wait(&self.bell, flags & !ICN_REFUSE)?;
+        let producer = self.outlet(|outlet| outlet.producer.clone())?;
+        if !producer.prefix().as_view().is_prefix_of(name.as_view()) {
+            return Err(Errno::EINVAL);
+        }
+        let result = match flags & ICN_REFUSE {
+            0 => {
+                let _guard = WithoutSignals::new();
+                let published = producer.publish(name, octets).map(drop);
+                published.and_then(|()| self.answered(name).map(drop).or(Ok(())))
+            }
+            _ => self
+                .answered(name)
+                .unwrap_or_default()
+                .iter()
+                .try_for_each(|request| producer.refuse(request)),
+        };
+        result.map_err(|error| errno_of(&error))
+    }
+
+    fn answered(&self, name: &Name) -> Result<Vec<Request>, Errno> {
+        self.outlet(|outlet| outlet.take_given(name))
+    }
+
+    /// Waits for a request.
+    pub(crate) fn recv_request<T>(
+        &self,
+        flags: c_int,
+        mut deliver: impl FnMut(&Request) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let may_wait = may_wait(&self.bell, flags)?;
+        let line = self.outlet(|outlet| outlet.line.clone())?;
+        line.wait(may_wait, |context| match &mut self.state().end {
+            End::Producer(outlet) => outlet.recv(context, &mut deliver),
+            _ => Look::of(Err(Errno::EBADF)),
+        })?
+    }
+
+    /// Whether it is a consumer.
+    pub(crate) fn is_consumer(&self) -> bool {
+        matches!(self.state().options, Options::Consumer { .. })
+    }
+}
+
+impl State {
+    /// Why a call is not for this socket as it is.
+    fn misused(&self) -> Errno {
+        match self.end {
+            End::Unbound | End::Binding => Errno::ENOTCONN,
+            _ => Errno::EOPNOTSUPP,
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The sockets for C: compiled with the system's compilers, run over a real router.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use nix::sys::signal::Signal;
+use tempfile::TempDir;
+use weir_tests::{Process, Router, RouterOptions, Site, c_library, random_file, sha256_hex};
+
+const WARNINGS: [&str; 3] = ["-Wall", "-Wextra", "-Werror"];
+
+fn bindings() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("repository").join("bindings/c")
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let problems = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {problems}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// What was installed, and the programs that were made with it.
+struct Installed {
+    folder: TempDir,
+}
+
+impl Installed {
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// What pkg-config says, or without it would.
+    fn flags(&self) -> Vec<String> {
+        let mut command = Command::new("pkg-config");
+        command.env("PKG_CONFIG_PATH", self.path("lib/pkgconfig"));
+        match command.args(["--cflags", "--libs", "weir"]).output() {
+            Ok(output) => {
+                assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+                let text = String::from_utf8(output.stdout).expect("text");
+                text.split_whitespace().map(str::to_owned).collect()
+            }
+            Err(_) => ["-I", "-L"]
+                .into_iter()
+                .zip(["include", "lib"])
+                .map(|(flag, name)| format!("{flag}{}", self.path(name).display()))
+                .chain(["-lweir".into()])
+                .collect(),
+        }
+    }
+
+    fn compile(&self, source: &str) {
+        let path = bindings().join(source);
+        let name = path.file_stem().expect("a file");
+        let lib = self.path("lib");
+        run(Command::new("cc")
+            .args(["-std=c99", "-pedantic", "-pthread"])
+            .args(WARNINGS)
+            .arg(&path)
+            .args(self.flags())
+            .arg(format!("-Wl,-rpath,{}", lib.display()))
+            .arg("-o")
+            .arg(self.folder.path().join(name)));
+    }
+}
+
+/// Built, installed and compiled once.
+fn installed() -> &'static Installed {
+    static INSTALLED: OnceLock<Installed> = OnceLock::new();
+    INSTALLED.get_or_init(|| {
+        let installed = Installed { folder: TempDir::new().expect("temporary folder") };
+        let install = bindings().join("install.sh");
+        run(Command::new(install).arg(installed.folder.path()).arg(c_library()));
+        for source in ["tests/sockets.c", "examples/file_server.c", "examples/file_client.c"] {
+            installed.compile(source);
+        }
+        installed
+    })
+}
+
+fn start(site: &Site, router: &str, program: &str, arguments: &[&str]) -> Process {
+    let mut command = site.command(&installed().path(program));
+    command.args(arguments).env("NDN_CLIENT_TRANSPORT", router);
+    Process::start(program, command)
+}
+
+fn check(name: &str) {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let finished = start(&site, &router.unix(), "sockets", &[name]).finish();
+    assert!(finished.success().output.contains("ok"), "{name}");
+}
+
+#[test]
+fn bad_arguments_are_errors_and_no_crash() {
+    check("arguments");
+}
+
+#[test]
+fn every_failure_has_its_error_number() {
+    check("errors");
+}
+
+#[test]
+fn without_a_router_the_connection_is_refused() {
+    let site = Site::new();
+    let nobody = format!("unix://{}", site.path("nobody.sock").display());
+    let _ = start(&site, &nobody, "sockets", &["no-router"]).finish().success();
+}
+
+#[test]
+fn options_are_set_and_told_by_name() {
+    check("options");
+}
+
+#[test]
+fn objects_come_in_pieces_and_in_order() {
+    check("objects");
+}
+
+#[test]
+fn closing_wakes_who_waits() {
+    check("close");
+}
+
+#[test]
+fn threads_do_not_hold_each_other_up() {
+    check("threads");
+}
+
+#[test]
+fn poll_says_when_a_call_would_not_wait() {
+    check("poll");
+}
+
+#[test]
+fn interests_with_parameters_reach_the_producer_and_none_is_lost() {
+    check("interests");
+}
+
+#[test]
+fn a_forked_child_is_refused() {
+    check("fork");
+}
+
+#[test]
+fn signals_are_for_threads_of_the_application() {
+    check("signals");
+}
+
+#[test]
+fn the_header_is_good_cpp_too() {
+    let compiler = ["c++", "g++", "clang++"].into_iter().find(|name| {
+        Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success())
+    });
+    let Some(compiler) = compiler else { return };
+    let header = bindings().join("include/weir/socket.h");
+    let words = ["-fsyntax-only", "-pedantic", "-x", "c++"];
+    run(Command::new(compiler).args(words).args(WARNINGS).arg(header));
+}
+
+#[test]
+fn the_static_library_is_enough() {
+    let installed = installed();
+    let mut command = Command::new("cc");
+    command.args(["-std=c99"]).args(WARNINGS).arg(bindings().join("examples/file_client.c"));
+    command.arg("-I").arg(installed.path("include")).arg(installed.path("lib/libweir.a"));
+    let template = std::fs::read_to_string(bindings().join("weir.pc.in")).unwrap();
+    let private = template.lines().find_map(|line| line.strip_prefix("Libs.private: "));
+    command.args(private.unwrap().split_whitespace());
+    let program = installed.path("static_client");
+    run(command.arg("-o").arg(&program));
+    let usage = Command::new(program).output().unwrap();
+    assert!(String::from_utf8_lossy(&usage.stderr).contains("file_client NAME"));
+}
+
+#[test]
+fn files_of_a_server_in_c_reach_clients_of_both_kinds_also_over_a_restart() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    std::fs::create_dir(site.path("files")).unwrap();
+    let sum = random_file(&site.path("files/large"), 5_000_000, 1);
+    let files = site.path("files");
+    let server = [files.to_str().unwrap(), "/files"];
+    let mut server = start(&site, &router.unix(), "file_server", &server);
+    server.line_with("serving");
+    let client = |router: &Router, name: &str, to: &Path| {
+        let mut command = site.command(&installed().path("file_client"));
+        command.arg(name).env("NDN_CLIENT_TRANSPORT", router.unix());
+        command.stdout(std::fs::File::create(to).unwrap()).output().unwrap()
+    };
+    let got = site.path("got");
+    let output = client(&router, "/files/large", &got);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(sha256_hex(&got), sum);
+    // Five dots in a URI are a component of two.
+    for name in ["/files/none", "/files/...../files/large"] {
+        let output = client(&router, name, &got);
+        let problems = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && problems.contains("unreachable"), "{problems}");
+    }
+    drop(router);
+    let router = Router::start_with(&site, &RouterOptions::default());
+    random_file(&site.path("files/other"), 100_000, 2);
+    let to = site.path("other");
+    // The prefix may be registered a moment later.
+    let _ = router.weir(&site, &["get", "/files/other", "-o", to.to_str().unwrap()]).success();
+    assert_eq!(sha256_hex(&to), sha256_hex(&site.path("files/other")));
+    assert!(server.is_running(), "{}", server.log());
+    server.signal(Signal::SIGTERM);
+}
