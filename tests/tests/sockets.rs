@@ -205,6 +205,11 @@ fn ranges_and_places_are_read_without_the_rest() {
         reader.read_to_end(&mut octets).unwrap();
         assert!(octets == all[start as usize..], "{start}..{end}");
     }
+    for (start, end) in [(5, 5), (50_000, 5), (u64::MAX, u64::MAX)] {
+        let mut reader = consumer.fetch_range(&name("/p/a"), start..end).unwrap();
+        assert_eq!(reader.read_to_end(&mut Vec::new()).unwrap(), 0);
+        assert_eq!(reader.missed(), 0, "{start}..{end}");
+    }
     let mut reader = consumer.fetch(&name("/p/a")).unwrap();
     let mut octets = [0; 100];
     assert_eq!(reader.seek(SeekFrom::End(-100)).unwrap(), 2_999_900);
@@ -623,4 +628,35 @@ fn a_thousand_consumers_share_a_session() {
         reader.read_to_end(&mut octets).unwrap();
         assert!(octets == content(20_000 + number), "{number}");
     }
+}
+
+#[test]
+fn metadata_that_lies_about_the_size_of_segments_breaks_nothing() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let session = session(&router);
+    let mut options = ProducerOptions::default();
+    options.set("request_wait", "0s").unwrap();
+    let identity = Identity::new(DigestSigner);
+    let producer = Producer::bind_with(&session, name("/p"), identity, options).unwrap();
+    let versioned = name("/p/a/v=1");
+    let mut metadata = vec![7, versioned.value().len() as u8];
+    metadata.extend_from_slice(versioned.value());
+    metadata.extend_from_slice(&[26, 3, 50, 1, 5]);
+    metadata.extend_from_slice(&[0xFD, 0xF5, 0x00, 8, 0x40, 0, 0, 0, 0, 0, 0, 0]);
+    for (uri, content) in [
+        ("/p/a/32=metadata/v=1/seg=0", metadata),
+        ("/p/a/v=1/seg=0", b"first".to_vec()),
+        ("/p/a/v=1/seg=5", b"last".to_vec()),
+    ] {
+        let data = Data::new(name(uri)).freshness_ms(1000).content(content).encode_with_digest();
+        producer.publish_packet(data).unwrap();
+    }
+    let mut consumer = consumer(&session, "/p");
+    consumer.set("reliable", "false").unwrap();
+    let mut reader = consumer.fetch(&name("/p/a")).unwrap();
+    reader.read_exact(&mut [0; 5]).unwrap();
+    // Each segment that is missed takes 2^62 octets, as the metadata says.
+    assert!(reader.read_to_end(&mut Vec::new()).is_ok());
+    assert_eq!(reader.missed(), 4);
 }

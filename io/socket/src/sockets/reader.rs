@@ -227,7 +227,10 @@ impl Reader {
             if !ready!(more)? {
                 flow.is_over = true;
                 let next = flow.next_segment;
-                self.missed += self.end_segment().saturating_sub(next);
+                // Of an empty range nothing was wanted.
+                if flow.left.is_some_and(|(_, left)| left > 0) {
+                    self.missed += self.end_segment().saturating_sub(next);
+                }
             }
         }
     }
@@ -258,7 +261,7 @@ impl Reader {
         let unwanted = hole.min(*skip);
         *skip -= unwanted;
         *left = left.saturating_sub(hole - unwanted);
-        self.at += hole - unwanted;
+        self.at = self.at.saturating_add(hole - unwanted);
         check_size(self.metadata.as_ref(), &data, segment, self.range.start > 0 || self.at > 0)?;
         let content = data.content;
         let passed = (*skip).min(content.len() as u64);
