@@ -565,7 +565,48 @@ fn a_router_that_stays_away_is_not_waited_for_for_ever() {
     for mut reader in [begun, consumer.fetch(&name("/p/b")).unwrap()] {
         let error = error_of(reader.read_to_end(&mut Vec::new()));
         assert!(matches!(error, SocketError::NoRouter(_)), "{error}");
+        assert_eq!(error.to_string().matches("is lost").count(), 1, "{error}");
     }
+}
+
+#[test]
+fn what_no_packet_has_room_for_is_refused() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let session = session(&router);
+    let mut options = ProducerOptions::default();
+    options.set("segment_size", "100").unwrap();
+    let identity = Identity::new(DigestSigner);
+    let producer = Producer::bind_with(&session, name("/p"), identity, options).unwrap();
+    let mut long = name("/p");
+    long.append_generic(&[b'x'; 4000]);
+    // Its metadata has the name twice, and a part of its manifest many digests.
+    producer.publish(&long, content(2000)).unwrap();
+    let error = producer.publish(&long, content(24_800)).unwrap_err();
+    assert!(error.to_string().contains("part of the manifest"), "{error}");
+    long.append_generic(&[b'x'; 1000]);
+    let error = producer.publish(&long, content(2000)).unwrap_err();
+    assert!(error.to_string().contains("metadata"), "{error}");
+    let data = Data::new(name("/p/large")).content(content(9000)).encode_with_digest();
+    let error = producer.publish_packet(data).unwrap_err();
+    assert_eq!(error, SocketError::TooLong { max_bytes: 8800 });
+    let interest = Interest::new(name("/p/large")).application_parameters(content(9000)).encode();
+    let error = consumer(&session, "/p").express(&interest).err().unwrap();
+    assert_eq!(error, SocketError::TooLong { max_bytes: 8800 });
+}
+
+#[test]
+fn an_earlier_version_published_again_is_not_the_latest() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let session = session(&router);
+    let producer = producer(&session, "/p");
+    for (version, text) in [(6, "six"), (7, "seven"), (5, "five")] {
+        producer.publish_version(&name("/p/a"), version, text.as_bytes().to_vec()).unwrap();
+    }
+    let consumer = consumer(&session, "/p");
+    assert_eq!(read_all(&consumer, "/p/a").unwrap(), b"seven");
+    assert_eq!(read_all(&consumer, "/p/a/v=5").unwrap(), b"five");
 }
 
 /// Tells when it is dropped, and whether in peace.

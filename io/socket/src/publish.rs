@@ -13,7 +13,7 @@ use weir_security::{NullSigner, SignError, Signer, sign_data};
 use weir_transport::{
     ContentDigest, METADATA_KEYWORD, Metadata, SealedObject, SegmentTemplate, Signatures,
 };
-use weir_wire::{Component, Data, Name, SignatureInfo};
+use weir_wire::{Component, Data, Name, PACKET_SIZE_MAX, SignatureInfo};
 
 /// Segments that a thread reads and signs at a time.
 const CHUNK_SEGMENTS: u64 = 64;
@@ -95,6 +95,14 @@ pub enum PublishError {
         segment_size: usize,
         /// What fits.
         max: usize,
+    },
+    /// The metadata, or a part of the manifest, is too large for a packet.
+    #[error("{what} would take {len} octets: the name or the certificate is too long for a packet")]
+    TooLong {
+        /// Which of them.
+        what: &'static str,
+        /// Its octets.
+        len: usize,
     },
     /// The signing key is of no use.
     #[error(transparent)]
@@ -383,7 +391,7 @@ fn sign_metadata(
             .freshness_ms(options.metadata_freshness_ms)
             .final_block_id(Component::segment(0))
             .content(metadata.encode());
-        packets.push(sign_data(&data, label.signer)?.into());
+        packets.push(sign_whole("metadata", &data, label.signer)?);
     }
     Ok(())
 }
@@ -402,9 +410,22 @@ fn sign_manifest(
             .freshness_ms(options.freshness_ms)
             .final_block_id(Component::segment(last))
             .content(content);
-        packets.push(sign_data(&data, signer)?.into());
+        packets.push(sign_whole("a part of the manifest", &data, signer)?);
     }
     Ok(())
+}
+
+/// Signs what is not cut into segments. Larger than a packet, nobody would ever get it.
+fn sign_whole(
+    what: &'static str,
+    data: &Data,
+    signer: &dyn Signer,
+) -> Result<Packet, PublishError> {
+    let packet = sign_data(data, signer)?;
+    match packet.len() {
+        len if len > PACKET_SIZE_MAX => Err(PublishError::TooLong { what, len }),
+        _ => Ok(packet.into()),
+    }
 }
 
 /// The size of segments, which must leave room for signatures.

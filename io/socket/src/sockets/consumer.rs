@@ -11,7 +11,7 @@ use super::express::Expressed;
 use super::fetcher::Fetcher;
 use super::fetches::SharedTrust;
 use super::pending::pending;
-use super::{ConsumerOptions, Pending, Reader, Session, SocketError};
+use super::{ConsumerOptions, Pending, Reader, Session, SocketError, check_packet};
 
 /// Gets what is below a prefix, and verifies it.
 pub struct Consumer {
@@ -89,11 +89,12 @@ impl Consumer {
     /// comes as it is, too: **not verified**. Its lifetime is the time that is waited.
     ///
     /// # Errors
-    /// [`SocketError::OutsidePrefix`], or it is no Interest.
+    /// [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for a packet; it is no Interest.
     pub fn express(&self, interest: &[u8]) -> Result<Pending<Packet>, SocketError> {
         let view = InterestView::decode(interest)
             .map_err(|error| SocketError::Invalid(format!("no Interest: {error}")))?;
         self.check(&view.name.to_name())?;
+        check_packet(interest)?;
         let (data, answer) = pending();
         self.session.express(Expressed { interest: interest.into(), data });
         Ok(answer)

@@ -48,7 +48,8 @@ pub enum SocketError {
     /// The socket or its session is closed.
     #[error("closed")]
     Closed,
-    /// What is to be published is larger than the output buffer, or than a packet.
+    /// What is to be published is larger than the output buffer, or what is to be sent than a
+    /// packet.
     #[error("too long: at most {max_bytes} octets fit")]
     TooLong {
         /// The bound.

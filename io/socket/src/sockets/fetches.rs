@@ -126,7 +126,11 @@ impl Host for Fetches {
     }
 
     fn path_changed(&mut self, _router: &FaceUri, error: Option<&ClientError>) {
-        self.gone = error.map(|error| (Instant::now(), error.to_string()));
+        let reason = |error: &ClientError| match error {
+            ClientError::Lost(reason) => reason.clone(),
+            other => other.to_string(),
+        };
+        self.gone = error.map(|error| (Instant::now(), reason(error)));
     }
 
     fn may_go_on(&self, id: DownloadId) -> Result<(), DownloadError> {

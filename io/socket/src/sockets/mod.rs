@@ -27,3 +27,11 @@ pub use producer::{Identity, Producer};
 pub use reader::Reader;
 pub use requests::Request;
 pub use session::{Session, SessionConfig};
+
+/// No router takes a longer one.
+fn check_packet(packet: &[u8]) -> Result<(), SocketError> {
+    match packet.len() <= weir_wire::PACKET_SIZE_MAX {
+        true => Ok(()),
+        false => Err(SocketError::TooLong { max_bytes: weir_wire::PACKET_SIZE_MAX as u64 }),
+    }
+}

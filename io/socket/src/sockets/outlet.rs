@@ -41,10 +41,15 @@ impl Latest {
         Self { packets: HashMap::new(), order: BTreeMap::new(), next: 0, max }
     }
 
-    /// Takes metadata in place of what there was of its object. The name that leads to it.
+    /// Takes metadata in place of those of an earlier version: threads that publish at once, or
+    /// what is published again, come in any order. The name that leads to it.
     fn add(&mut self, metadata: Packet) -> Option<Name> {
         let name = keyword_name(DataView::decode(&metadata).ok()?.name)?.to_name();
         let key = name.value().to_vec();
+        let version = version_of(&metadata);
+        if self.packets.get(&key).is_some_and(|(_, known)| version_of(known) > version) {
+            return Some(name);
+        }
         self.next += 1;
         self.order.insert(self.next, key.clone());
         if let Some((before, _)) = self.packets.insert(key, (self.next, metadata)) {
@@ -63,6 +68,12 @@ impl Latest {
 fn keyword_name(name: NameView<'_>) -> Option<NameView<'_>> {
     let at = name.components().position(|part| part.is_keyword(METADATA_KEYWORD))?;
     Some(name.prefix(at + 1))
+}
+
+/// The version that metadata are of.
+fn version_of(metadata: &Packet) -> Option<u64> {
+    let name = DataView::decode(metadata).ok()?.name;
+    name.parent().last()?.as_version()
 }
 
 impl Source for Latest {

@@ -15,7 +15,7 @@ use super::outlet::{Outlet, Told};
 use super::pending::pending;
 use super::requests::{Request, Requests};
 use super::session::Binding;
-use super::{ProducerOptions, Session, SocketError};
+use super::{ProducerOptions, Session, SocketError, check_packet};
 use crate::connection::random_u64;
 use crate::publish::{Label, PublishError, Published, publish_octets};
 use crate::waker::Waker;
@@ -168,7 +168,7 @@ impl Producer {
     /// Publishes one Data packet as it is.
     ///
     /// # Errors
-    /// [`SocketError::OutsidePrefix`], or it is no Data.
+    /// [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for a packet; it is no Data.
     pub fn publish_packet(&self, data: impl Into<Packet>) -> Result<(), SocketError> {
         let packet = data.into();
         let name = DataView::decode(&packet)
@@ -176,6 +176,7 @@ impl Producer {
             .name
             .to_name();
         self.check(&name)?;
+        check_packet(&packet)?;
         self.submit(vec![packet], None)
     }
 
