@@ -701,3 +701,18 @@ fn metadata_that_lies_about_the_size_of_segments_breaks_nothing() {
     assert!(reader.read_to_end(&mut Vec::new()).is_ok());
     assert_eq!(reader.missed(), 4);
 }
+
+/// Regression: the route of the shorter prefix was inherited, so that its producer, in another
+/// program, got the Interests and held them for seconds.
+#[test]
+fn who_binds_the_longer_prefix_answers_alone_below_it() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let (one, other) = (session(&router), session(&router));
+    let shorter = producer(&one, "/demo");
+    let longer = producer(&other, "/demo/l");
+    longer.publish(&name("/demo/l/x"), b"here".to_vec()).unwrap();
+    let reader = consumer(&session(&router), "/demo");
+    assert_eq!(read_all(&reader, "/demo/l/x").unwrap(), b"here");
+    assert!(shorter.recv_timeout(Duration::ZERO).unwrap().is_none());
+}

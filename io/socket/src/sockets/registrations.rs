@@ -77,7 +77,11 @@ impl Registrations {
     fn command(&mut self, client: &mut Client, command: Command, prefix: &Name) -> Option<Name> {
         let path = client.paths().next()?;
         let scope = if client.is_local() { Scope::Localhost } else { Scope::Localhop };
-        let parameters = ControlParameters { name: Some(prefix.clone()), ..Default::default() };
+        // Who binds a longer prefix answers alone below it, also in another program: no child
+        // inherits the route.
+        let flags = (command == Command::RibRegister).then_some(0);
+        let parameters =
+            ControlParameters { name: Some(prefix.clone()), flags, ..Default::default() };
         self.last_time_ms = unix_time_ms().max(self.last_time_ms + 1);
         let nonce = client.random().to_be_bytes();
         let time_ms = self.last_time_ms;
