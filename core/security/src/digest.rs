@@ -17,8 +17,9 @@ pub fn sha256(portions: &[&[u8]]) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-/// From so many messages on, [`sha256_lanes`] is faster than one after the other with the
-/// processor's SHA extensions: 2.6 times with all of its lanes, 1.0 to 1.1 with six.
+/// From so many messages on, [`sha256_lanes`] is used: eight of 8000 octets take 1.2 times less than
+/// one after the other with the processor's SHA extensions, sixteen 2.6 times. Seven lanes by that
+/// are no loss.
 const LANES_MIN: usize = 7;
 
 /// SHA-256 of each of `messages`, side by side where the processor can. Messages of about one

@@ -50,7 +50,7 @@ impl Check {
     }
 
     /// Holds each packet against its own check. Implicit digests are computed side by side, which
-    /// is faster than one by one from seven packets on.
+    /// pays for batches of eight and more.
     pub fn run_all(packets: &[(&Self, DataView<'_>)]) -> Vec<Verdict> {
         let by_digest = packets.iter().filter(|(check, _)| matches!(check, Self::Digest { .. }));
         let wires: Vec<&[u8]> = by_digest.map(|(_, data)| data.wire).collect();
