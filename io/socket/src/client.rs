@@ -19,7 +19,7 @@ use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name};
 
 use crate::connection::{Connection, monotonic_now, random_u64};
 use crate::paths::{ClientError, FromRouter, PathChange, Paths};
-use crate::waker::Waker;
+use crate::waker::{Waker, Woken};
 
 /// Memory kept for receive blocks and packets under way.
 const POOL_CACHED_BYTES_MAX: usize = 32 << 20;
@@ -193,9 +193,12 @@ impl Client {
         self.waker.clone()
     }
 
-    /// Whether the [`Client::waker`] was used since this was asked last.
-    pub(crate) fn take_woken(&mut self) -> bool {
-        std::mem::take(&mut self.is_woken)
+    /// Whom the [`Client::waker`] has woken since this was asked last.
+    pub(crate) fn take_woken(&mut self) -> Woken {
+        match std::mem::take(&mut self.is_woken) {
+            true => self.waker.take(),
+            false => Woken::default(),
+        }
     }
 
     /// Frames that could not be read, and packets too large or too many to be sent.

@@ -19,7 +19,7 @@ use crate::lookup::Lookups;
 use crate::output::{Opened, Output, OutputError, PacketReader};
 use crate::paths::{ClientError, FromRouter};
 use crate::sink::{FileSink, StreamWriter};
-use crate::verify_pool::{Fault, Verified, VerifyPool, Work};
+use crate::verify_pool::{Fault, Reporter, Verified, VerifyPool, Work};
 
 /// Segments handed to a thread at once: 256 kB of them.
 const BATCH_SEGMENTS: usize = 32;
@@ -63,11 +63,10 @@ enum Place {
 /// One object on its way.
 pub(crate) struct Download {
     /// Tells what threads report of it from what they report of others.
-    pub(crate) serial: u64,
+    serial: u64,
+    reporter: Reporter,
     /// The owner's number.
     pub(crate) id: DownloadId,
-    /// TLV-VALUE of the name that its packets are below, certificates excepted.
-    prefix: Vec<u8>,
     consumer: Consumer,
     inputs: Vec<ConsumerInput>,
     out: ConsumerOutbox,
@@ -102,13 +101,13 @@ impl Download {
         client: &mut Client,
         (id, target): (DownloadId, Target),
         fetch: ConsumerConfig,
-        serial: u64,
+        (serial, reporter): (u64, Reporter),
     ) -> Self {
         let now = client.now();
         Self {
             serial,
+            reporter,
             id,
-            prefix: target.name().value().to_vec(),
             units_max: fetch.reader_units_max,
             consumer: Consumer::new(target, fetch, client.random(), now),
             inputs: client.paths().map(|path| ConsumerInput::AddPath { path }).collect(),
@@ -130,9 +129,9 @@ impl Download {
         }
     }
 
-    /// Whether a packet of that name may be for it.
-    pub(crate) fn expects(&self, name: &[u8]) -> bool {
-        name.starts_with(&self.prefix) || self.lookups.is_waiting()
+    /// Whether it waits for certificates.
+    pub(crate) fn awaits_keys(&self) -> bool {
+        self.lookups.is_waiting()
     }
 
     /// Takes a packet.
@@ -160,17 +159,6 @@ impl Download {
         }
     }
 
-    /// Whether there is something to do at once.
-    pub(crate) fn has_news(&self) -> bool {
-        let place = self.object.as_ref().map(|object| &object.place);
-        !self.inputs.is_empty()
-            || match place {
-                Some(Place::Stream(writer)) => writer.has_written(),
-                Some(Place::Reader(reader)) => reader.has_news(),
-                _ => false,
-            }
-    }
-
     /// Whether it has gone on as far as it can without anything new.
     pub(crate) fn is_settled(&self) -> bool {
         self.inputs.is_empty() || self.is_over()
@@ -189,14 +177,14 @@ impl Download {
     }
 
     /// Has the output opened.
-    pub(crate) fn open(&mut self, units: u32, pool: &VerifyPool, client: &Client) {
+    pub(crate) fn open(&mut self, units: u32, pool: &VerifyPool) {
         self.units = Some(units);
         let object = self.object.as_mut().expect("it is known");
         let mut output = object.output.take().expect("nothing has been done with it");
         let metadata = object.found.metadata.clone();
         if output.is_quick() {
             let result = output.open(&metadata);
-            return self.opened(output, result, client);
+            return self.opened(output, result);
         }
         pool.submit(Work::Open { serial: self.serial, output, metadata });
     }
@@ -341,21 +329,16 @@ impl Download {
     }
 
     /// The output has been opened, or could not be.
-    pub(crate) fn opened(
-        &mut self,
-        output: Box<dyn Output>,
-        result: Result<Opened, OutputError>,
-        client: &Client,
-    ) {
+    pub(crate) fn opened(&mut self, output: Box<dyn Output>, result: Result<Opened, OutputError>) {
         let object = self.object.as_mut().expect("it is known");
         object.output = Some(output);
         let result = result.map_err(DownloadError::from);
-        if let Err(error) = result.and_then(|opened| self.begin(opened, client)) {
+        if let Err(error) = result.and_then(|opened| self.begin(opened)) {
             self.error.get_or_insert(error);
         }
     }
 
-    fn begin(&mut self, opened: Opened, client: &Client) -> Result<(), DownloadError> {
+    fn begin(&mut self, opened: Opened) -> Result<(), DownloadError> {
         let object = self.object.as_mut().expect("it is known");
         let mut units = STREAM_UNITS_MAX;
         let (have, segment_size, reader) = match opened {
@@ -370,11 +353,12 @@ impl Download {
                 (have, segment_size, ReaderMode::None)
             }
             Opened::Stream(out) => {
-                let writer = StreamWriter::new(out, client.waker());
+                let writer = StreamWriter::new(out, self.reporter.bell(self.serial));
                 object.place = Place::Stream(writer.map_err(ClientError::from)?);
                 (SegmentSet::new(), None, ReaderMode::InOrder)
             }
-            Opened::Reader { reader, segments, packets_max } => {
+            Opened::Reader { mut reader, segments, packets_max } => {
+                reader.attach(self.reporter.bell(self.serial));
                 object.place = Place::Reader(reader);
                 units = packets_max;
                 self.inputs.push(ConsumerInput::Narrow { segments });

@@ -1,6 +1,6 @@
 //! Downloads side by side on the connections of one client.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crossbeam_channel::Receiver;
 use weir_base::{Instant, NS_PER_MS};
@@ -13,6 +13,7 @@ use crate::event_loop::{Context, Endpoint, EventLoop};
 use crate::host::{DownloadError, DownloadId, Host, Summary};
 use crate::keeper::Keeper;
 use crate::paths::{ClientError, FromRouter, PathChange};
+use crate::prefixes::Prefixes;
 use crate::verify_pool::{Report, Reporter, VerifyPool};
 
 /// Whole files at most that wait for their names, each of them open.
@@ -62,14 +63,36 @@ struct Closing {
     octets: u64,
 }
 
+/// A download under way, and what is noted of it.
+struct Active {
+    download: Download,
+    /// Its place in `due`.
+    due: Option<Instant>,
+    /// It is in `turns`.
+    has_turn: bool,
+    /// It is in `awaits_units`, or has been.
+    has_asked_for_units: bool,
+}
+
+/// Those under way. What goes on with one of them is found without a look at the others: by the
+/// name of a packet, by its time, or by the serial number that a thread reports.
 pub(crate) struct Downloads<'a> {
     host: &'a mut dyn Host,
     options: DownloadOptions,
     pool: VerifyPool,
     keeper: Keeper,
+    reporter: Reporter,
     reports: Receiver<Report>,
-    active: Vec<Download>,
-    /// By serial number.
+    /// By serial number, as all of the following.
+    active: BTreeMap<u64, Active>,
+    by_prefix: Prefixes<u64>,
+    /// Those that wait for certificates, whose names may be any.
+    await_keys: BTreeSet<u64>,
+    due: BTreeSet<(Instant, u64)>,
+    /// Those that have something to do now.
+    turns: VecDeque<u64>,
+    /// Those that need room for their segments.
+    await_units: VecDeque<u64>,
     closing: BTreeMap<u64, Closing>,
     next_serial: u64,
     /// Units of those that are under way.
@@ -91,14 +114,20 @@ impl<'a> Downloads<'a> {
     ) -> Result<Self, DownloadError> {
         let (reporter, reports) = Reporter::new(client.waker());
         let pool = VerifyPool::new(options.threads, &reporter).map_err(ClientError::from)?;
-        let keeper = Keeper::new(reporter).map_err(ClientError::from)?;
+        let keeper = Keeper::new(reporter.clone()).map_err(ClientError::from)?;
         Ok(Self {
             host,
             options,
             pool,
             keeper,
+            reporter,
             reports,
-            active: Vec::new(),
+            active: BTreeMap::new(),
+            by_prefix: Prefixes::default(),
+            await_keys: BTreeSet::new(),
+            due: BTreeSet::new(),
+            turns: VecDeque::new(),
+            await_units: VecDeque::new(),
             closing: BTreeMap::new(),
             next_serial: 0,
             units: 0,
@@ -118,56 +147,105 @@ impl<'a> Downloads<'a> {
         let error = self.error.take().or(result.err().map(DownloadError::from));
         let Some(error) = error else { return Ok(()) };
         // A connection that ends after the last packet has lost nothing.
-        let open = self.active.iter_mut();
-        open.for_each(|download| download.fail(DownloadError::Stopped));
-        self.close(client);
+        for serial in self.serials() {
+            self.fail(serial, DownloadError::Stopped);
+            self.settle(client, serial);
+        }
         while !self.active.is_empty() || !self.closing.is_empty() {
             let report = self.reports.recv().expect("the threads run");
-            self.take_report(report, client);
-            self.close(client);
+            if let Some(serial) = self.take_report(report, client) {
+                self.settle(client, serial);
+            }
         }
         Err(error)
+    }
+
+    fn serials(&self) -> Vec<u64> {
+        self.active.keys().copied().collect()
     }
 
     fn start(&mut self, client: &mut Client, id: DownloadId, target: Target) {
         let fetch = self.host.config(id).unwrap_or_else(|| self.options.fetch.clone());
         self.next_serial += 1;
-        self.active.push(Download::new(client, (id, target), fetch, self.next_serial));
+        let serial = self.next_serial;
+        self.by_prefix.add(&target.name(), serial);
+        let reporter = self.reporter.clone();
+        let download = Download::new(client, (id, target), fetch, (serial, reporter));
+        let active = Active { download, due: None, has_turn: false, has_asked_for_units: false };
+        self.active.insert(serial, active);
+        self.give_turn(serial);
+    }
+
+    /// Has one go on in this turn.
+    fn give_turn(&mut self, serial: u64) {
+        let active = self.active.get_mut(&serial).expect("it is under way");
+        if !std::mem::replace(&mut active.has_turn, true) {
+            self.turns.push_back(serial);
+        }
     }
 
     /// Goes on as far as that is possible without anything new.
     fn turn(&mut self, client: &mut Client) {
         let now = client.now();
-        let is_tick = now >= self.told.plus_ns(PROGRESS_NS);
         while let Ok(report) = self.reports.try_recv() {
-            self.take_report(report, client);
+            if let Some(serial) = self.take_report(report, client) {
+                self.give_turn(serial);
+            }
         }
-        if is_tick {
+        if now >= self.told.plus_ns(PROGRESS_NS) {
             self.tell(now);
             self.drop_unwanted();
         }
+        while let Some(&(at, serial)) = self.due.first().filter(|(at, _)| *at <= now) {
+            self.due.remove(&(at, serial));
+            self.active.get_mut(&serial).expect("it is under way").due = None;
+            self.give_turn(serial);
+        }
         loop {
-            let hands =
-                &mut Hands { client, host: self.host, pool: &self.pool, keeper: &self.keeper };
-            for download in &mut self.active {
-                let is_due = || download.next_wakeup().is_some_and(|at| at <= now);
-                if is_tick || download.has_news() || is_due() {
-                    download.turn(hands);
-                }
+            while let Some(serial) = self.turns.pop_front() {
+                self.turn_one(client, serial);
             }
-            self.close(client);
-            let has_opened = self.give_units(client);
-            if !self.admit(client) && !has_opened {
+            self.give_units();
+            self.admit(client);
+            if self.turns.is_empty() {
                 break;
             }
         }
-        // Nothing waits for the next tick that could go on now.
-        debug_assert!(self.active.iter().all(Download::is_settled));
     }
 
-    /// Starts what there is room for; tells whether anything was started.
-    fn admit(&mut self, client: &mut Client) -> bool {
-        let before = self.active.len();
+    fn turn_one(&mut self, client: &mut Client, serial: u64) {
+        let active = self.active.get_mut(&serial).expect("it is under way");
+        active.has_turn = false;
+        let (host, pool, keeper) = (&mut *self.host, &self.pool, &self.keeper);
+        active.download.turn(&mut Hands { client, host, pool, keeper });
+        debug_assert!(active.download.is_settled(), "what it could do now would wait");
+        self.settle(client, serial);
+    }
+
+    /// Notes what one waits for now, or takes it away if it is over.
+    fn settle(&mut self, client: &Client, serial: u64) {
+        let active = self.active.get_mut(&serial).expect("it is under way");
+        if active.download.can_close() {
+            return self.close(client, serial);
+        }
+        let due = active.download.next_wakeup();
+        if due != active.due {
+            let before = std::mem::replace(&mut active.due, due);
+            before.map(|at| self.due.remove(&(at, serial)));
+            self.due.extend(due.map(|at| (at, serial)));
+        }
+        if !active.has_asked_for_units && active.download.needs_units().is_some() {
+            active.has_asked_for_units = true;
+            self.await_units.push_back(serial);
+        }
+        match active.download.awaits_keys() {
+            true => self.await_keys.insert(serial),
+            false => self.await_keys.remove(&serial),
+        };
+    }
+
+    /// Starts what there is room for.
+    fn admit(&mut self, client: &mut Client) {
         self.is_exhausted = false;
         while !self.is_exhausted
             && self.error.is_none()
@@ -179,65 +257,71 @@ impl<'a> Downloads<'a> {
                 None => self.is_exhausted = true,
             }
         }
-        self.active.len() > before
     }
 
-    /// Has those begin with their segments for which there is room; tells whether any can go on at
-    /// once.
-    fn give_units(&mut self, client: &Client) -> bool {
-        let mut has_opened = false;
-        for download in &mut self.active {
-            let Some(units) = download.needs_units() else { continue };
+    /// Has those begin with their segments for which there is room.
+    fn give_units(&mut self) {
+        for serial in std::mem::take(&mut self.await_units) {
+            // It may have ended since.
+            let Some(active) = self.active.get_mut(&serial) else { continue };
+            let Some(units) = active.download.needs_units() else { continue };
             let sum = self.units + u64::from(units);
             if self.units == 0 || sum <= self.options.units_max {
                 self.units = sum;
-                download.open(units, &self.pool, client);
-                has_opened |= download.has_news();
+                active.download.open(units, &self.pool);
+                self.give_turn(serial);
+            } else {
+                self.await_units.push_back(serial);
             }
         }
-        has_opened
     }
 
-    fn take_report(&mut self, report: Report, client: &Client) {
+    /// Takes what a thread reports; the download that it concerns.
+    fn take_report(&mut self, report: Report, client: &Client) -> Option<u64> {
         let (Report::Verified { serial, .. }
         | Report::Opened { serial, .. }
         | Report::Saved { serial, .. }
+        | Report::News { serial }
         | Report::Kept { serial, .. }) = report;
         if let Report::Kept { result, .. } = report {
             let Closing { id, result: ended, octets } =
                 self.closing.remove(&serial).expect("it was closed once");
-            return self.end(id, octets, result.and(ended));
+            self.end(id, octets, result.and(ended));
+            return None;
         }
-        // It is not closed as long as threads have something of it.
-        let download = self.active.iter_mut().find(|download| download.serial == serial);
-        let download = download.expect("it is under way");
+        let Some(Active { download, .. }) = self.active.get_mut(&serial) else {
+            let is_news = matches!(report, Report::News { .. });
+            debug_assert!(is_news, "it is not closed as long as threads have something of it");
+            return None;
+        };
         match report {
             Report::Verified { verified, fault, .. } => download.verified(verified, fault),
-            Report::Opened { output, result, .. } => download.opened(output, result, client),
+            Report::Opened { output, result, .. } => download.opened(output, result),
             Report::Saved { output, .. } => download.saved(client.now(), output),
-            Report::Kept { .. } => {}
+            Report::News { .. } | Report::Kept { .. } => {}
         }
+        Some(serial)
     }
 
-    /// Takes away those that are over.
-    fn close(&mut self, client: &Client) {
-        let mut at = 0;
-        while at < self.active.len() {
-            if !self.active[at].can_close() {
-                at += 1;
-                continue;
+    /// Takes one away that is over.
+    fn close(&mut self, client: &Client, serial: u64) {
+        let active = self.active.remove(&serial).expect("it is under way");
+        let Active { download, due, has_turn, .. } = active;
+        due.map(|at| self.due.remove(&(at, serial)));
+        self.await_keys.remove(&serial);
+        self.by_prefix.remove(serial);
+        if has_turn {
+            self.turns.retain(|&other| other != serial);
+        }
+        let (id, octets) = (download.id, download.octets_stored());
+        self.units -= u64::from(download.units());
+        let (result, keep) = download.close(client.now());
+        match keep {
+            Some(keep) => {
+                self.closing.insert(serial, Closing { id, result, octets });
+                self.keeper.submit(keep);
             }
-            let download = self.active.swap_remove(at);
-            let (id, serial, octets) = (download.id, download.serial, download.octets_stored());
-            self.units -= u64::from(download.units());
-            let (result, keep) = download.close(client.now());
-            match keep {
-                Some(keep) => {
-                    self.closing.insert(serial, Closing { id, result, octets });
-                    self.keeper.submit(keep);
-                }
-                None => self.end(id, octets, result),
-            }
+            None => self.end(id, octets, result),
         }
     }
 
@@ -250,16 +334,21 @@ impl<'a> Downloads<'a> {
     }
 
     fn drop_unwanted(&mut self) {
-        for download in &mut self.active {
-            if let Err(error) = self.host.may_go_on(download.id) {
-                download.fail(error);
+        for serial in self.serials() {
+            if let Err(error) = self.host.may_go_on(self.active[&serial].download.id) {
+                self.fail(serial, error);
+                self.give_turn(serial);
             }
         }
     }
 
+    fn fail(&mut self, serial: u64, error: DownloadError) {
+        self.active.get_mut(&serial).expect("it is under way").download.fail(error);
+    }
+
     fn tell(&mut self, now: Instant) {
         self.told = now;
-        let under_way = self.active.iter().map(Download::octets_stored);
+        let under_way = self.active.values().map(|active| active.download.octets_stored());
         let closing = self.closing.values().map(|closing| closing.octets);
         let octets = under_way.chain(closing).sum::<u64>() + self.octets;
         if !self.host.progress(octets) {
@@ -269,19 +358,28 @@ impl<'a> Downloads<'a> {
 
     /// Gives a packet to those that may have asked for it.
     fn dispatch(&mut self, now: Instant, packet: FromRouter) {
-        if let [download] = &mut self.active[..] {
-            return download.receive(now, packet, self.host);
+        if self.active.len() == 1 {
+            let (&serial, _) = self.active.first_key_value().expect("there is one");
+            return self.receive(now, serial, packet);
         }
         let name = match packet.header.nack {
             Some(_) => InterestView::decode(&packet.packet).map(|interest| interest.name),
             None => DataView::decode(&packet.packet).map(|data| data.name),
         };
         let Ok(name) = name else { return };
-        for download in &mut self.active {
-            if download.expects(name.value()) {
-                download.receive(now, packet.clone(), self.host);
-            }
+        let mut serials: Vec<u64> = self.by_prefix.of(name).collect();
+        serials.extend(&self.await_keys);
+        serials.sort_unstable();
+        serials.dedup();
+        for serial in serials {
+            self.receive(now, serial, packet.clone());
         }
+    }
+
+    fn receive(&mut self, now: Instant, serial: u64, packet: FromRouter) {
+        let active = self.active.get_mut(&serial).expect("it is under way");
+        active.download.receive(now, packet, self.host);
+        self.give_turn(serial);
     }
 }
 
@@ -297,15 +395,17 @@ impl Endpoint for Downloads<'_> {
     fn path_changed(&mut self, change: &PathChange, client: &Client) {
         let PathChange { path, error } = change;
         self.host.path_changed(client.uri_of(*path), error.as_ref());
-        for download in &mut self.active {
-            download.set_path(*path, error.is_none(), client.now());
+        for serial in self.serials() {
+            let active = self.active.get_mut(&serial).expect("it is under way");
+            active.download.set_path(*path, error.is_none(), client.now());
+            self.give_turn(serial);
         }
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        let wakeups = self.active.iter().filter_map(Download::next_wakeup);
         let is_idle = self.active.is_empty() && self.closing.is_empty();
-        wakeups.chain((!is_idle).then(|| self.told.plus_ns(PROGRESS_NS))).min()
+        let tick = (!is_idle).then(|| self.told.plus_ns(PROGRESS_NS));
+        self.due.first().map(|&(at, _)| at).into_iter().chain(tick).min()
     }
 
     fn is_done(&self) -> bool {

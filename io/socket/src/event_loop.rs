@@ -1,12 +1,13 @@
 //! Many consumers and producers on the connections of one client.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use weir_base::{Instant, NS_PER_MS, Slab};
 use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name, NameView};
 
 use crate::client::Client;
 use crate::paths::{ClientError, FromRouter, PathChange};
+use crate::prefixes::Prefixes;
 
 /// How often [`EventLoop::run`] looks whether it is to stop.
 const TICK_NS: u64 = 200 * NS_PER_MS;
@@ -16,7 +17,7 @@ const BATCH_PACKETS: usize = 16;
 /// A consumer or a producer that shares a connection with others.
 pub trait Endpoint {
     /// Takes the packets that came for it, drained from `packets`. Called also, without packets,
-    /// when [`Endpoint::next_wakeup`] has come and when the client's waker was used.
+    /// when [`Endpoint::next_wakeup`] has come and when the client's waker was used for it.
     fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<FromRouter>);
 
     /// A path of several is gone, or is back. [`Endpoint::handle`] is called after it.
@@ -24,7 +25,8 @@ pub trait Endpoint {
         let _ = (change, client);
     }
 
-    /// When [`Endpoint::handle`] must be called at the latest, in the client's time.
+    /// When [`Endpoint::handle`] must be called at the latest, in the client's time. Asked after
+    /// each call.
     fn next_wakeup(&self) -> Option<Instant>;
 
     /// Whether it needs no more calls.
@@ -50,7 +52,7 @@ impl<E: Endpoint + ?Sized> Endpoint for &mut E {
 }
 
 /// An endpoint of one [`EventLoop`]; its number may be given anew once it is removed.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EndpointId(u32);
 
 /// What an endpoint may use while it is called: the connections, and the names it goes by.
@@ -68,37 +70,11 @@ impl Context<'_> {
     }
 }
 
-/// Which endpoints get what lies below a name.
-#[derive(Default)]
-struct Prefixes(BTreeMap<Vec<u8>, Vec<EndpointId>>);
-
-impl Prefixes {
-    fn add(&mut self, prefix: &Name, id: EndpointId) {
-        let ids = self.0.entry(prefix.value().to_vec()).or_default();
-        if !ids.contains(&id) {
-            ids.push(id);
-        }
-    }
-
-    fn remove(&mut self, id: EndpointId) {
-        self.0.retain(|_, ids| {
-            ids.retain(|&other| other != id);
-            !ids.is_empty()
-        });
-    }
-
-    /// Those of all prefixes of a name, the longest prefix first.
-    fn of<'a>(&'a self, name: NameView<'a>) -> impl Iterator<Item = EndpointId> + 'a {
-        let counts = (0..=name.component_count()).rev();
-        counts.filter_map(move |count| self.0.get(name.prefix(count).value())).flatten().copied()
-    }
-}
-
 #[derive(Default)]
 struct Names {
-    interests: Prefixes,
+    interests: Prefixes<EndpointId>,
     /// Of Data and Nacks.
-    data: Prefixes,
+    data: Prefixes<EndpointId>,
 }
 
 struct Slot<'a> {
@@ -106,18 +82,10 @@ struct Slot<'a> {
     packets: Vec<FromRouter>,
     /// The number of the packet that it got last: it gets each but once.
     last: u64,
-    /// It has not been called yet.
-    is_new: bool,
-}
-
-impl Slot<'_> {
-    fn wakeup(&self) -> Option<Instant> {
-        match self.endpoint.is_done() {
-            true => None,
-            false if self.is_new => Some(Instant::ZERO),
-            false => self.endpoint.next_wakeup(),
-        }
-    }
+    /// Its place in `due`.
+    due: Option<Instant>,
+    /// It is in `calls`.
+    has_call: bool,
 }
 
 /// Runs endpoints on the connections of one client: what comes goes to those whose names it has,
@@ -125,6 +93,10 @@ impl Slot<'_> {
 pub struct EventLoop<'a> {
     client: &'a mut Client,
     slots: Slab<Slot<'a>>,
+    /// The times of those that have one.
+    due: BTreeSet<(Instant, EndpointId)>,
+    /// Those to be called next.
+    calls: Vec<EndpointId>,
     names: Names,
     packets: Vec<FromRouter>,
     /// Packets that came.
@@ -135,19 +107,33 @@ pub struct EventLoop<'a> {
 impl<'a> EventLoop<'a> {
     /// A loop without endpoints.
     pub fn new(client: &'a mut Client) -> Self {
-        let (slots, packets) = (Slab::new(), Vec::new());
-        Self { client, slots, names: Names::default(), packets, count: 0, unclaimed: 0 }
+        Self {
+            client,
+            slots: Slab::new(),
+            due: BTreeSet::new(),
+            calls: Vec::new(),
+            names: Names::default(),
+            packets: Vec::new(),
+            count: 0,
+            unclaimed: 0,
+        }
     }
 
     /// Adds an endpoint. It is called in the next turn.
     pub fn add(&mut self, endpoint: impl Endpoint + 'a) -> EndpointId {
         let (endpoint, packets) = (Box::new(endpoint), Vec::new());
-        EndpointId(self.slots.insert(Slot { endpoint, packets, last: 0, is_new: true }))
+        let due = Some(Instant::ZERO);
+        let slot = Slot { endpoint, packets, last: 0, due, has_call: false };
+        let id = EndpointId(self.slots.insert(slot));
+        self.due.insert((Instant::ZERO, id));
+        id
     }
 
     /// Takes an endpoint and its names away.
     pub(crate) fn remove(&mut self, id: EndpointId) {
-        self.slots.remove(id.0);
+        let slot = self.slots.remove(id.0);
+        slot.due.map(|at| self.due.remove(&(at, id)));
+        self.calls.retain(|&other| other != id);
         self.names.interests.remove(id);
         self.names.data.remove(id);
     }
@@ -203,8 +189,7 @@ impl<'a> EventLoop<'a> {
     /// # Errors
     /// [`ClientError::Lost`].
     pub fn turn(&mut self, until: Option<Instant>) -> Result<(), ClientError> {
-        let wakeups = self.slots.iter().filter_map(|(_, slot)| slot.wakeup());
-        let deadline = wakeups.chain(until).min();
+        let deadline = self.due.first().map(|&(at, _)| at).into_iter().chain(until).min();
         let mut packets = std::mem::take(&mut self.packets);
         let result = self.client.poll(deadline, &mut packets);
         let mut batch = packets.drain(..).peekable();
@@ -212,7 +197,7 @@ impl<'a> EventLoop<'a> {
             for packet in batch.by_ref().take(BATCH_PACKETS) {
                 self.dispatch(packet);
             }
-            self.call(|slot| !slot.packets.is_empty());
+            self.call();
             self.client.flush()?;
         }
         drop(batch);
@@ -224,29 +209,53 @@ impl<'a> EventLoop<'a> {
             slots.for_each(|(_, slot)| slot.endpoint.path_changed(change, self.client));
         }
         let now = self.client.now();
-        let is_woken = self.client.take_woken() || !changes.is_empty();
-        self.call(|slot| is_woken || slot.wakeup().is_some_and(|at| at <= now));
+        let woken = self.client.take_woken();
+        if woken.all || !changes.is_empty() {
+            let all: Vec<u32> = self.slots.iter().map(|(index, _)| index).collect();
+            all.into_iter().for_each(|index| self.concern(EndpointId(index)));
+        }
+        // It may have been removed since.
+        let there = woken.ones.into_iter().filter(|id| self.slots.contains(id.0));
+        let due = self.due.iter().take_while(|(at, _)| *at <= now).map(|&(_, id)| id);
+        there.chain(due).collect::<Vec<_>>().into_iter().for_each(|id| self.concern(id));
+        self.call();
         self.client.flush()
     }
 
-    fn call(&mut self, concerns: impl Fn(&Slot<'_>) -> bool) {
-        for (index, slot) in self.slots.iter_mut() {
-            if concerns(slot) && !slot.endpoint.is_done() {
-                slot.is_new = false;
-                let id = EndpointId(index);
+    /// Has an endpoint called next.
+    fn concern(&mut self, id: EndpointId) {
+        if !std::mem::replace(&mut self.slots[id.0].has_call, true) {
+            self.calls.push(id);
+        }
+    }
+
+    fn call(&mut self) {
+        for id in std::mem::take(&mut self.calls) {
+            let slot = &mut self.slots[id.0];
+            slot.has_call = false;
+            if !slot.endpoint.is_done() {
                 let mut context = Context { client: self.client, names: &mut self.names, id };
                 slot.endpoint.handle(&mut context, &mut slot.packets);
             }
             slot.packets.clear();
+            let due = match slot.endpoint.is_done() {
+                true => None,
+                false => slot.endpoint.next_wakeup(),
+            };
+            if due != slot.due {
+                let before = std::mem::replace(&mut slot.due, due);
+                before.map(|at| self.due.remove(&(at, id)));
+                self.due.extend(due.map(|at| (at, id)));
+            }
         }
     }
 
     fn dispatch(&mut self, packet: FromRouter) {
         self.count += 1;
         if self.slots.len() == 1 {
-            let (_, slot) = self.slots.iter_mut().next().expect("there is one");
+            let (index, slot) = self.slots.iter_mut().next().expect("there is one");
             slot.packets.push(packet);
-            return;
+            return self.concern(EndpointId(index));
         }
         let is_nack = packet.header.nack.is_some();
         if let Ok(interest) = InterestView::decode(&packet.packet) {
@@ -256,7 +265,10 @@ impl<'a> EventLoop<'a> {
             }
             let id = self.names.interests.of(interest.name).next();
             match id {
-                Some(id) => self.slots[id.0].packets.push(packet),
+                Some(id) => {
+                    self.slots[id.0].packets.push(packet);
+                    self.concern(id);
+                }
                 None => self.refuse(packet),
             }
         } else if let Ok(data) = DataView::decode(&packet.packet) {
@@ -275,6 +287,9 @@ impl<'a> EventLoop<'a> {
             if slot.last != self.count {
                 slot.last = self.count;
                 slot.packets.push(packet.clone());
+                if !std::mem::replace(&mut slot.has_call, true) {
+                    self.calls.push(id);
+                }
             }
         }
         self.unclaimed += u64::from(!is_claimed);

@@ -11,6 +11,7 @@ mod keeper;
 mod lookup;
 mod output;
 mod paths;
+mod prefixes;
 mod publish;
 mod serve;
 mod sink;
@@ -38,6 +39,7 @@ pub use sockets::{
     Consumer, ConsumerOptions, Identity, OptionInfo, OptionKind, Pending, Producer,
     ProducerOptions, Reader, Request, Session, SessionConfig, SocketError, Word,
 };
+pub use verify_pool::Bell;
 pub use waker::Waker;
 pub use weir_face::unix_time_ms;
 pub use weir_transport::PathId;

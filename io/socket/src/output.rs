@@ -16,6 +16,7 @@ use weir_transport::{ContentDigest, Delivery, Metadata, SegmentSet};
 use weir_wire::{Name, NameView, PACKET_SIZE_MAX};
 
 use crate::sink::{Checksums, FileSink, checksum};
+use crate::verify_pool::Bell;
 
 /// Where the segments of one object are to go.
 pub trait Output: Send {
@@ -82,8 +83,8 @@ pub trait PacketReader: Send {
     /// Takes packets, after all that were given before.
     fn take(&mut self, packets: &mut Vec<Delivery>);
 
-    /// Whether [`PacketReader::done`] has something to say. Changes when the client was woken.
-    fn has_news(&self) -> bool;
+    /// Gives it what it rings when [`PacketReader::done`] has something to say. Called first, once.
+    fn attach(&mut self, bell: Bell);
 
     /// How many packets it is done with since the last call; `None` if nobody reads any more.
     fn done(&mut self) -> Option<u32>;

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use crc_fast::CrcAlgorithm;
@@ -12,7 +12,7 @@ use nix::sys::uio::pwritev;
 use weir_base::Packet;
 use weir_wire::DataView;
 
-use crate::waker::Waker;
+use crate::verify_pool::Bell;
 
 /// CRC-32C of a segment's content.
 pub(crate) fn checksum(content: &[u8]) -> u32 {
@@ -121,8 +121,8 @@ pub(crate) struct StreamWriter {
 }
 
 impl StreamWriter {
-    /// A writer that wakes `waker` after each batch.
-    pub(crate) fn new(mut out: Box<dyn Write + Send>, waker: Arc<Waker>) -> io::Result<Self> {
+    /// A writer that rings `bell` after each batch.
+    pub(crate) fn new(mut out: Box<dyn Write + Send>, bell: Bell) -> io::Result<Self> {
         let (batches, taken) = unbounded::<Vec<Packet>>();
         let (tell, results) = unbounded();
         let thread = std::thread::Builder::new().name("write".into()).spawn(move || {
@@ -131,10 +131,10 @@ impl StreamWriter {
                 let is_over = result.is_err();
                 if tell.send(result).is_err() || is_over {
                     // What follows would leave a hole.
-                    let _ = waker.wake();
+                    bell.ring();
                     return;
                 }
-                let _ = waker.wake();
+                bell.ring();
             }
         })?;
         Ok(Self { batches: Some(batches), results, thread: Some(thread) })
@@ -144,11 +144,6 @@ impl StreamWriter {
     pub(crate) fn write(&self, batch: Vec<Packet>) {
         // A writer that has failed says so in its results.
         let _ = self.batches.as_ref().expect("open until finished").send(batch);
-    }
-
-    /// Whether [`StreamWriter::written`] has something to say.
-    pub(crate) fn has_written(&self) -> bool {
-        !self.results.is_empty()
     }
 
     /// How many packets were written since the last call.

@@ -1,25 +1,55 @@
 //! Ends a wait for packets from any thread.
 
 use std::io;
+use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use crate::event_loop::EndpointId;
+
+/// Who is to look for what is new.
+#[derive(Debug, Default)]
+pub(crate) struct Woken {
+    pub(crate) all: bool,
+    pub(crate) ones: Vec<EndpointId>,
+}
+
 /// Ends a wait of the [`Client`](crate::Client) that it comes from, from any thread.
 #[derive(Debug)]
-pub struct Waker(EventFd);
+pub struct Waker {
+    event: EventFd,
+    woken: Mutex<Woken>,
+}
 
 impl Waker {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?))
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        Ok(Self { event: EventFd::from_flags(flags)?, woken: Mutex::default() })
     }
 
-    /// Ends the wait that is under way, or else the next one.
+    fn woken(&self) -> MutexGuard<'_, Woken> {
+        self.woken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the wait that is under way, or else the next one, and has all endpoints look.
     ///
     /// # Errors
     /// What the system says.
     pub fn wake(&self) -> io::Result<()> {
-        match self.0.write(1) {
+        self.woken().all = true;
+        self.end_wait()
+    }
+
+    /// As [`Waker::wake`], for one endpoint alone: of thousands, the others need not look.
+    pub(crate) fn wake_one(&self, id: EndpointId) -> io::Result<()> {
+        self.woken().ones.push(id);
+        self.end_wait()
+    }
+
+    fn end_wait(&self) -> io::Result<()> {
+        match self.event.write(1) {
             // So often that the counter is full, which wakes as well.
             Ok(_) | Err(nix::errno::Errno::EAGAIN) => Ok(()),
             Err(error) => Err(error.into()),
@@ -29,12 +59,17 @@ impl Waker {
     /// Makes ready for the next wait.
     pub(crate) fn clear(&self) {
         // Nothing is lost: whoever wakes has done its part before.
-        let _ = self.0.read();
+        let _ = self.event.read();
+    }
+
+    /// Who is to look since this was asked last.
+    pub(crate) fn take(&self) -> Woken {
+        mem::take(&mut *self.woken())
     }
 }
 
 impl AsFd for Waker {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.event.as_fd()
     }
 }

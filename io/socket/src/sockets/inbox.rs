@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{self, Poll};
 
 use weir_base::Packet;
@@ -10,7 +10,7 @@ use weir_transport::{Delivery, Metadata};
 
 use super::SocketError;
 use crate::output::PacketReader;
-use crate::waker::Waker;
+use crate::verify_pool::Bell;
 
 /// What is known once the object has been found.
 #[derive(Clone, Debug)]
@@ -40,15 +40,16 @@ pub(crate) struct Inbox {
     state: Mutex<State>,
     changed: Condvar,
     has_news: AtomicBool,
-    waker: Arc<Waker>,
+    /// None before the object has been found.
+    bell: OnceLock<Bell>,
     pub(crate) places: u32,
 }
 
 impl Inbox {
-    pub(crate) fn new(places: u32, waker: Arc<Waker>) -> Arc<Self> {
-        let (state, changed) = (Mutex::default(), Condvar::new());
+    pub(crate) fn new(places: u32) -> Arc<Self> {
+        let (state, changed, bell) = (Mutex::default(), Condvar::new(), OnceLock::new());
         let places = places.max(1);
-        Arc::new(Self { state, changed, has_news: AtomicBool::new(false), waker, places })
+        Arc::new(Self { state, changed, has_news: AtomicBool::new(false), bell, places })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -107,10 +108,12 @@ impl Inbox {
     }
 
     fn tell(&self) {
-        self.has_news.store(true, Ordering::Release);
-        // It fails only where the system is out of everything; the network thread looks now and
-        // then by itself.
-        let _ = self.waker.wake();
+        // The network thread asks once for each ring, and when the bell has just been attached.
+        if !self.has_news.swap(true, Ordering::AcqRel)
+            && let Some(bell) = self.bell.get()
+        {
+            bell.ring();
+        }
     }
 
     /// What `look` finds, as soon as it finds something.
@@ -191,8 +194,9 @@ impl PacketReader for InboxWriter {
         });
     }
 
-    fn has_news(&self) -> bool {
-        self.0.has_news.load(Ordering::Acquire)
+    fn attach(&mut self, bell: Bell) {
+        // A second download never has the same inbox.
+        let _ = self.0.bell.set(bell);
     }
 
     fn done(&mut self) -> Option<u32> {

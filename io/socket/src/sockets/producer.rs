@@ -18,7 +18,6 @@ use super::session::Binding;
 use super::{ProducerOptions, Session, SocketError, check_packet};
 use crate::connection::random_u64;
 use crate::publish::{Label, PublishError, Published, publish_octets};
-use crate::waker::Waker;
 
 /// Packets published at once: others are answered between them.
 const BATCH_PACKETS: usize = 256;
@@ -49,7 +48,6 @@ pub struct Producer {
     options: ProducerOptions,
     outlet: Sender<Told>,
     requests: Arc<Requests>,
-    waker: Arc<Waker>,
     last_version: AtomicU64,
     binding: Binding,
 }
@@ -79,14 +77,10 @@ impl Producer {
         let hash_key = HashKey::new([random_u64()?, random_u64()?]);
         let requests = Arc::new(Requests::new(options.requests_max as usize));
         let (outlet, told) = unbounded();
-        let mut waker = None;
-        let binding = session.bind(&prefix, |found| {
-            waker = Some(found);
-            Outlet::new(prefix.clone(), &options, hash_key, told, requests.clone())
-        })?;
-        let waker = waker.expect("it was bound");
+        let outlet_end = Outlet::new(prefix.clone(), &options, hash_key, told, requests.clone());
+        let binding = session.bind(&prefix, outlet_end)?;
         let last_version = AtomicU64::new(0);
-        Ok(Self { identity, options, outlet, requests, waker, last_version, binding })
+        Ok(Self { identity, options, outlet, requests, last_version, binding })
     }
 
     /// The prefix.
@@ -184,7 +178,7 @@ impl Producer {
         let (taken, done) = pending();
         // If the thread is gone, it is answered as closed.
         let _ = self.outlet.send(Told::Published { packets, metadata, taken });
-        self.waker.wake()?;
+        self.binding.wake()?;
         done.wait()
     }
 
@@ -197,7 +191,7 @@ impl Producer {
         let interest = request.interest().clone();
         // If the thread is gone, so is the Interest.
         let _ = self.outlet.send(Told::Refused { interest });
-        Ok(self.waker.wake()?)
+        Ok(self.binding.wake()?)
     }
 
     /// Waits for an Interest for what is not published. It waits, too, for as long as

@@ -5,6 +5,7 @@
 //! producers starts with the first of them.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -100,10 +101,6 @@ impl Session {
         &self.0.router
     }
 
-    pub(super) fn fetch_waker(&self) -> Arc<Waker> {
-        self.0.consumers.thread.waker.clone()
-    }
-
     pub(super) fn fetch(&self, fetch: Fetch) {
         // If the thread is gone, what is fetched ends as closed.
         let _ = self.0.consumers.fetches.send(fetch);
@@ -120,23 +117,21 @@ impl Session {
     }
 
     /// Has `outlet` answer what is below `prefix`, here and at the router.
-    pub(super) fn bind(
-        &self,
-        prefix: &Name,
-        outlet: impl FnOnce(Arc<Waker>) -> Outlet,
-    ) -> Result<Binding, SocketError> {
+    pub(super) fn bind(&self, prefix: &Name, outlet: Outlet) -> Result<Binding, SocketError> {
         if !self.bound().insert(prefix.value().to_vec()) {
             return Err(SocketError::PrefixInUse(prefix.clone()));
         }
         // From here on it is given back when it is dropped.
-        let mut binding = Binding { session: self.clone(), prefix: prefix.clone(), id: None };
+        let prefix = prefix.clone();
+        let mut binding = Binding { session: self.clone(), prefix, waker: None, id: None };
         let (id, registered) = {
             let mut producers = self.0.producers.lock().unwrap_or_else(PoisonError::into_inner);
             if producers.is_none() {
                 *producers = Some(ProducerSide::start(&self.0.router)?);
             }
             let side = producers.as_ref().expect("it runs");
-            side.add(prefix, outlet(side.thread.waker.clone()))
+            binding.waker = Some(side.thread.waker.clone());
+            side.add(&binding.prefix, outlet)
         };
         binding.id = Some(id.wait()?);
         registered.wait()?;
@@ -148,12 +143,22 @@ impl Session {
 pub(super) struct Binding {
     session: Session,
     prefix: Name,
+    /// These two are there once it is bound.
+    waker: Option<Arc<Waker>>,
     id: Option<EndpointId>,
 }
 
 impl Binding {
     pub(super) fn prefix(&self) -> &Name {
         &self.prefix
+    }
+
+    /// Has the outlet look for what it was told.
+    pub(super) fn wake(&self) -> io::Result<()> {
+        match (&self.waker, self.id) {
+            (Some(waker), Some(id)) => waker.wake_one(id),
+            _ => Ok(()),
+        }
     }
 }
 

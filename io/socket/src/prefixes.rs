@@ -1,0 +1,50 @@
+//! Who gets what lies below a name.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use weir_wire::{Name, NameView};
+
+/// TLV-VALUE of a name.
+type Value = Arc<[u8]>;
+
+/// Numbers of those who get what lies below a prefix.
+pub(crate) struct Prefixes<N> {
+    /// Names come from strangers: the hash is keyed.
+    by_prefix: HashMap<Value, BTreeSet<N>>,
+    by_number: BTreeMap<N, Vec<Value>>,
+}
+
+impl<N> Default for Prefixes<N> {
+    fn default() -> Self {
+        Self { by_prefix: HashMap::new(), by_number: BTreeMap::new() }
+    }
+}
+
+impl<N: Copy + Ord> Prefixes<N> {
+    pub(crate) fn add(&mut self, prefix: &Name, number: N) {
+        let value = Value::from(prefix.value());
+        if self.by_prefix.entry(value.clone()).or_default().insert(number) {
+            self.by_number.entry(number).or_default().push(value);
+        }
+    }
+
+    /// Takes a number away from all its prefixes.
+    pub(crate) fn remove(&mut self, number: N) {
+        for value in self.by_number.remove(&number).into_iter().flatten() {
+            let numbers = self.by_prefix.get_mut(&value).expect("it was added");
+            numbers.remove(&number);
+            if numbers.is_empty() {
+                self.by_prefix.remove(&value);
+            }
+        }
+    }
+
+    /// Those of all prefixes of a name, the longest prefix first.
+    pub(crate) fn of<'a>(&'a self, name: NameView<'a>) -> impl Iterator<Item = N> + 'a {
+        let counts = (0..=name.component_count()).rev();
+        let numbers =
+            counts.filter_map(move |count| self.by_prefix.get(name.prefix(count).value()));
+        numbers.flatten().copied()
+    }
+}
