@@ -1,22 +1,30 @@
-//! Digest lists of segmented objects: one signature for hundreds of segments.
+//! Digest lists of segmented objects: one signature for hundreds of segments, or for all of them.
 //!
-//! Every segment of an object carries its own signature, so that anyone can check one alone. A
-//! consumer that wants them all asks for the object's manifest first: Data named
-//! `<versioned>/32=manifest/50=<part>` that list the implicit SHA-256 digest of each segment. It
-//! then verifies one signature for each part and one SHA-256 for each segment.
+//! The parts of an object's manifest are Data that list the implicit SHA-256 digests of other
+//! packets of it. A consumer verifies a signature for some parts, and one SHA-256 for each packet
+//! that they list, in whatever order they come.
 //!
-//! Part `i` covers the segments from `i * K` on, at most `K` of them; `K` is the same in all parts
-//! of an object and stated in each. All parts but the last are full. The Content of a part is a
-//! sequence of TLVs, in this order:
+//! A part of level 1 lists segments. With two [levels](Shape::levels), a part of level 2 lists
+//! parts of level 1, so that one signature is enough for K^2 segments. Parts of the highest level
+//! are signed, for those below a digest will do. Part `i` of a level covers what it lists from
+//! `i * K` on, at most `K` packets; `K` is the same in all parts of an object. All parts of a level
+//! but the last are full.
+//!
+//! Part `i` is called `<versioned>/32=manifest/50=<i>` on level 1, `<versioned>/32=manifest/
+//! 58=<level>/50=<i>` above it. Its Content is a sequence of TLVs, in this order:
 //!
 //! | type | element | value |
 //! |---|---|---|
+//! | 135 | `DigestAlgorithm` | NNI; 1: SHA-256 of a whole packet, its implicit digest |
 //! | 129 | `DigestsPerPart` | NNI, `K`, 1 to [`DIGESTS_PER_PART_MAX`] |
-//! | 131 | `FirstSegment` | NNI, `i * K` |
+//! | 137 | `Levels` | NNI, 1 to [`LEVELS_MAX`] |
+//! | 139 | `Level` | NNI, 1 to `Levels`: that of this part |
+//! | 131 | `First` | NNI, `i * K`: number of the first segment, or part of the level below |
 //! | 133 | `Digests` | 1 to `K` digests of 32 octets each |
 //!
-//! The numbers are from the range that NDN packet 0.3 leaves to applications (128 to 252). All are
-//! odd, hence critical; a reader skips unrecognised even ones.
+//! A part of 248 digests takes 7,955 to 7,962 octets of Content: 32 for each packet that it lists,
+//! and 19 to 26. The numbers are from the range that NDN packet 0.3 leaves to applications (128 to
+//! 252). All are odd, hence critical; a reader skips unrecognised even ones.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -30,12 +38,20 @@ pub const DIGESTS_PER_PART: usize = 248;
 /// Most digests a part may hold: a packet of 8800 octets has room for no more.
 pub const DIGESTS_PER_PART_MAX: usize = 270;
 
+/// Most levels: one signature for 61,504 segments is enough.
+pub const LEVELS_MAX: u8 = 2;
+
 /// Value of the keyword component between the object's versioned name and the part number.
 pub const MANIFEST_KEYWORD: &[u8] = b"manifest";
 
 const TYPE_DIGESTS_PER_PART: u32 = 129;
-const TYPE_FIRST_SEGMENT: u32 = 131;
+const TYPE_FIRST: u32 = 131;
 const TYPE_DIGESTS: u32 = 133;
+const TYPE_DIGEST_ALGORITHM: u32 = 135;
+const TYPE_LEVELS: u32 = 137;
+const TYPE_LEVEL: u32 = 139;
+
+const ALGORITHM_SHA256: u64 = 1;
 
 /// A SHA-256 digest.
 pub type Digest = [u8; 32];
@@ -46,47 +62,103 @@ pub enum ManifestError {
     /// The Content is not the three elements in order, or their values are out of range.
     #[error("the manifest part is malformed")]
     Malformed,
-    /// The part number and the first segment it states do not belong together, or `K` differs from
-    /// that of other parts.
-    #[error("the manifest part does not fit its number or the other parts")]
+    /// Its digests are not SHA-256.
+    #[error("the manifest has digests of algorithm {0}, of which nothing is known here")]
+    Algorithm(u64),
+    /// It is not the part that its name says, or of a manifest of another shape.
+    #[error("the manifest part is not what its name and the metadata say")]
     Inconsistent,
     /// The manifest would cover more segments than the caller allows.
     #[error("the manifest lists more segments than allowed")]
     TooLarge,
 }
 
-/// Name of a manifest part: `<versioned>/32=manifest/50=<part>`.
-pub fn part_name(versioned: NameView<'_>, part: u64) -> Name {
+/// How the manifest of an object is cut into parts.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub struct Shape {
+    /// `K`: digests in every part of a level but the last, 1 to [`DIGESTS_PER_PART_MAX`].
+    pub digests_per_part: u16,
+    /// 1: parts list segments; 2: there are parts that list parts.
+    pub levels: u8,
+}
+
+impl Shape {
+    /// A shape, if there is one with these numbers.
+    pub fn new(digests_per_part: u64, levels: u64) -> Option<Self> {
+        let is_one = (1..=DIGESTS_PER_PART_MAX as u64).contains(&digests_per_part)
+            && (1..=u64::from(LEVELS_MAX)).contains(&levels);
+        is_one.then_some(Self { digests_per_part: digests_per_part as u16, levels: levels as u8 })
+    }
+
+    /// `K`.
+    pub const fn digests_per_part(self) -> u64 {
+        self.digests_per_part as u64
+    }
+
+    /// Segments below a full part of that level; 1 for level 0, which is a segment.
+    pub const fn segments_below(self, level: u8) -> u64 {
+        self.digests_per_part().pow(level as u32)
+    }
+}
+
+/// Which part of a manifest.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
+pub struct PartId {
+    /// 1: it lists segments.
+    pub level: u8,
+    /// Its number on this level, from 0.
+    pub number: u64,
+}
+
+impl PartId {
+    /// A part that lists segments.
+    pub const fn leaf(number: u64) -> Self {
+        Self { level: 1, number }
+    }
+}
+
+/// Name that the numbers of a level's parts are below: `<versioned>/32=manifest`, and above level 1
+/// `/58=<level>`.
+pub fn level_name(versioned: NameView<'_>, level: u8) -> Name {
     let mut name = versioned.to_name();
     name.append_keyword(MANIFEST_KEYWORD);
-    name.append_segment(part);
+    if level > 1 {
+        name.append_sequence(u64::from(level));
+    }
     name
 }
 
-/// Content of the manifest parts of an object whose segments have these digests, part 0 first; the
-/// segment number is the index.
-///
-/// # Panics
-/// Unless `digests_per_part` is 1 to [`DIGESTS_PER_PART_MAX`].
+/// Name of a manifest part.
+pub fn part_name(versioned: NameView<'_>, part: PartId) -> Name {
+    let mut name = level_name(versioned, part.level);
+    name.append_segment(part.number);
+    name
+}
+
+/// Contents of the parts of a level that list packets with these digests, part 0 first; a packet's
+/// number is the index.
 pub fn encode_parts(
     digests: &[Digest],
-    digests_per_part: usize,
+    shape: Shape,
+    level: u8,
 ) -> impl Iterator<Item = Vec<u8>> + '_ {
-    assert!((1..=DIGESTS_PER_PART_MAX).contains(&digests_per_part), "{digests_per_part}");
-    digests.chunks(digests_per_part).enumerate().map(move |(part, digests)| {
-        let first_segment = (part * digests_per_part) as u64;
-        ManifestPart { digests_per_part, first_segment, digests }.encode()
+    let per_part = usize::from(shape.digests_per_part);
+    digests.chunks(per_part).enumerate().map(move |(part, digests)| {
+        let first = (part * per_part) as u64;
+        ManifestPart { shape, level, first, digests }.encode()
     })
 }
 
 /// One part of a manifest: the Content of one Data, decoded.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct ManifestPart<'a> {
-    /// `K`: digests in every part but the last.
-    pub digests_per_part: usize,
-    /// Segment number of the first digest.
-    pub first_segment: u64,
-    /// Implicit digests of consecutive segments, at least one.
+    /// The manifest's.
+    pub shape: Shape,
+    /// The part's level, 1 to the shape's.
+    pub level: u8,
+    /// Number of the segment, or of the part of the level below, that the first digest is of.
+    pub first: u64,
+    /// Implicit digests of consecutive packets, at least one.
     pub digests: &'a [Digest],
 }
 
@@ -94,30 +166,37 @@ impl<'a> ManifestPart<'a> {
     /// Reads the Content of a manifest Data.
     pub fn decode(content: &'a [u8]) -> Result<Self, ManifestError> {
         let mut reader = Reader::new(content);
+        match expect_nni(&mut reader, TYPE_DIGEST_ALGORITHM)? {
+            ALGORITHM_SHA256 => {}
+            other => return Err(ManifestError::Algorithm(other)),
+        }
         let per_part = expect_nni(&mut reader, TYPE_DIGESTS_PER_PART)?;
-        let first_segment = expect_nni(&mut reader, TYPE_FIRST_SEGMENT)?;
+        let levels = expect_nni(&mut reader, TYPE_LEVELS)?;
+        let level = expect_nni(&mut reader, TYPE_LEVEL)?;
+        let first = expect_nni(&mut reader, TYPE_FIRST)?;
         let (digests, rest) = expect(&mut reader, TYPE_DIGESTS)?.as_chunks::<32>();
         for element in reader {
             if is_critical(element.map_err(|_| ManifestError::Malformed)?.typ) {
                 return Err(ManifestError::Malformed);
             }
         }
-        if per_part == 0 || per_part > DIGESTS_PER_PART_MAX as u64 {
-            return Err(ManifestError::Malformed);
+        let shape = Shape::new(per_part, levels).ok_or(ManifestError::Malformed)?;
+        let is_full = digests.len() as u64 <= per_part && !digests.is_empty() && rest.is_empty();
+        match is_full && (1..=levels).contains(&level) {
+            true => Ok(Self { shape, level: level as u8, first, digests }),
+            false => Err(ManifestError::Malformed),
         }
-        let digests_per_part = per_part as usize;
-        if digests.is_empty() || digests.len() > digests_per_part || !rest.is_empty() {
-            return Err(ManifestError::Malformed);
-        }
-        Ok(Self { digests_per_part, first_segment, digests })
     }
 
     /// The Content of a manifest Data.
     pub fn encode(&self) -> Vec<u8> {
         let digests = self.digests.as_flattened();
-        let mut writer = Writer::with_capacity(digests.len() + 32);
-        writer.nni(TYPE_DIGESTS_PER_PART, self.digests_per_part as u64);
-        writer.nni(TYPE_FIRST_SEGMENT, self.first_segment);
+        let mut writer = Writer::with_capacity(digests.len() + 33);
+        writer.nni(TYPE_DIGEST_ALGORITHM, ALGORITHM_SHA256);
+        writer.nni(TYPE_DIGESTS_PER_PART, self.shape.digests_per_part());
+        writer.nni(TYPE_LEVELS, u64::from(self.shape.levels));
+        writer.nni(TYPE_LEVEL, u64::from(self.level));
+        writer.nni(TYPE_FIRST, self.first);
         writer.tlv(TYPE_DIGESTS, digests);
         writer.into_vec()
     }
@@ -137,76 +216,61 @@ fn expect_nni(reader: &mut Reader<'_>, typ: u32) -> Result<u64, ManifestError> {
     weir_wire::tlv::nni(expect(reader, typ)?).ok_or(ManifestError::Malformed)
 }
 
-/// What a manifest says about a segment.
+/// What a manifest says of a packet.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
-pub enum DigestCheck {
-    /// The segment has the digest listed.
-    Match,
-    /// The segment is another than the one listed.
-    Mismatch,
-    /// The part that lists the segment has not been added.
+pub enum Listed {
+    /// Its digest.
+    As(Digest),
+    /// There is no such packet: the part that would list it ends before.
+    Not,
+    /// The part that would list it has not been added.
     Unknown,
 }
 
 /// The parts of one object's manifest that a consumer has verified so far.
 #[derive(Clone, Debug)]
 pub struct DigestManifest {
-    /// 0 until the first part tells.
-    digests_per_part: usize,
+    shape: Shape,
     segments_max: u64,
-    parts: BTreeMap<u64, Vec<Digest>>,
+    parts: BTreeMap<PartId, Vec<Digest>>,
 }
 
 impl DigestManifest {
-    /// An empty manifest that takes no part beyond `segments_max` segments (32 octets of memory
-    /// each).
-    pub const fn new(segments_max: u64) -> Self {
-        Self { digests_per_part: 0, segments_max, parts: BTreeMap::new() }
+    /// An empty manifest of that shape, which takes no part beyond `segments_max` segments (32
+    /// octets of memory each).
+    pub const fn new(shape: Shape, segments_max: u64) -> Self {
+        Self { shape, segments_max, parts: BTreeMap::new() }
     }
 
-    /// Adds the Content of the Data of part `part`, whose signature the caller has verified.
-    pub fn add_part(&mut self, part: u64, content: &[u8]) -> Result<(), ManifestError> {
-        let decoded = ManifestPart::decode(content)?;
-        let per_part = decoded.digests_per_part;
-        let fits = self.digests_per_part == 0 || self.digests_per_part == per_part;
-        let first_segment = part.checked_mul(per_part as u64).ok_or(ManifestError::TooLarge)?;
-        if !fits || decoded.first_segment != first_segment {
+    /// Adds the Content of the Data that is called `part`, which the caller has verified.
+    pub fn add_part(&mut self, part: PartId, content: &[u8]) -> Result<(), ManifestError> {
+        let ManifestPart { shape, level, first, digests } = ManifestPart::decode(content)?;
+        let expected = part.number.checked_mul(shape.digests_per_part());
+        if (shape, level) != (self.shape, part.level) || expected.is_some_and(|it| it != first) {
             return Err(ManifestError::Inconsistent);
         }
-        let end = first_segment.saturating_add(decoded.digests.len() as u64);
-        if end > self.segments_max {
+        // The last packet that it lists may have fewer segments below it than there is room for.
+        let last = first.saturating_add(digests.len() as u64 - 1);
+        let before_last = last.saturating_mul(shape.segments_below(level - 1));
+        if expected.is_none() || before_last >= self.segments_max {
             return Err(ManifestError::TooLarge);
         }
-        self.digests_per_part = per_part;
-        self.parts.insert(part, decoded.digests.to_vec());
+        self.parts.insert(part, digests.to_vec());
         Ok(())
     }
 
-    /// The part that lists `segment`; `None` before the first part was added.
-    pub fn part_of(&self, segment: u64) -> Option<u64> {
-        segment.checked_div(self.digests_per_part as u64)
-    }
-
-    /// The digest listed for `segment`, if its part was added and reaches that far.
-    pub fn digest(&self, segment: u64) -> Option<&Digest> {
-        let part = self.part_of(segment)?;
-        let index = segment % self.digests_per_part as u64;
-        self.parts.get(&part)?.get(index as usize)
-    }
-
-    /// Compares the implicit digest of a segment with the one listed. A segment past the end of a
-    /// part that was added is a mismatch: the producer says that there is none.
-    pub fn check(&self, segment: u64, implicit_digest: &Digest) -> DigestCheck {
-        match self.digest(segment) {
-            Some(listed) if listed == implicit_digest => DigestCheck::Match,
-            Some(_) => DigestCheck::Mismatch,
-            None if self.has_part_of(segment) => DigestCheck::Mismatch,
-            None => DigestCheck::Unknown,
+    /// What is said of the packet with that number: of a segment on level 0, or of the part of a
+    /// level below the highest.
+    pub fn listed(&self, level: u8, number: u64) -> Listed {
+        let per_part = self.shape.digests_per_part();
+        let lister = PartId { level: level + 1, number: number / per_part };
+        match self.parts.get(&lister) {
+            Some(digests) => match digests.get((number % per_part) as usize) {
+                Some(digest) => Listed::As(*digest),
+                None => Listed::Not,
+            },
+            None => Listed::Unknown,
         }
-    }
-
-    fn has_part_of(&self, segment: u64) -> bool {
-        self.part_of(segment).is_some_and(|part| self.parts.contains_key(&part))
     }
 }
 

@@ -13,12 +13,13 @@
 //! | 0xF504 | `Mode` | NNI, as `stat` has it; of a directory, the name denotes a listing |
 //! | 0xF50C | `Mtime` | NNI, nanoseconds since the Unix epoch |
 //! | 0xF520 | `DigestsPerPart` | NNI; there is a digest manifest: digests in one of its parts |
+//! | 0xF526 | `ManifestLevels` | NNI, levels of the manifest; 1 where it is not stated |
 //! | 0xF524 | `ContentDigest` | 32 octets, the [`ContentDigest`] of the object |
 //! | 0xF522 | `SignerCertificate` | a whole Data; its own name may lead nowhere from here |
 
 use alloc::vec::Vec;
 
-use weir_security::manifest::DIGESTS_PER_PART_MAX;
+use weir_security::manifest::Shape;
 use weir_security::{sha256, sha256_each};
 use weir_wire::tlv::{self, Reader, Writer};
 use weir_wire::{Name, NameView};
@@ -35,6 +36,7 @@ const MTIME: u32 = 0xF50C;
 const DIGESTS_PER_MANIFEST_PART: u32 = 0xF520;
 const SIGNER_CERTIFICATE: u32 = 0xF522;
 const CONTENT_DIGEST: u32 = 0xF524;
+const MANIFEST_LEVELS: u32 = 0xF526;
 
 const MODE_TYPE_MASK: u64 = 0o170_000;
 const MODE_DIRECTORY: u64 = 0o040_000;
@@ -54,8 +56,8 @@ pub struct Metadata {
     pub mode: Option<u64>,
     /// Time of the last change, in nanoseconds since the Unix epoch.
     pub mtime_ns: Option<u64>,
-    /// Digests in each part of the digest manifest; `None` when there is no manifest.
-    pub digests_per_part: Option<u64>,
+    /// The shape of the digest manifest, if there is one.
+    pub manifest: Option<Shape>,
     /// The [`ContentDigest`] of the object.
     pub content_digest: Option<[u8; 32]>,
     /// The signer's certificate, a whole Data TLV as far as the producer says; not looked at here.
@@ -110,7 +112,7 @@ impl Metadata {
             size_bytes: None,
             mode: None,
             mtime_ns: None,
-            digests_per_part: None,
+            manifest: None,
             content_digest: None,
             certificate: None,
         }
@@ -135,7 +137,8 @@ impl Metadata {
             (SIZE, self.size_bytes),
             (MODE, self.mode),
             (MTIME, self.mtime_ns),
-            (DIGESTS_PER_MANIFEST_PART, self.digests_per_part),
+            (DIGESTS_PER_MANIFEST_PART, self.manifest.map(Shape::digests_per_part)),
+            (MANIFEST_LEVELS, self.manifest.map(|shape| u64::from(shape.levels))),
         ] {
             if let Some(value) = value {
                 writer.nni(typ, value);
@@ -167,6 +170,7 @@ impl Metadata {
             return Err(MetadataError::Unversioned);
         }
         let mut metadata = Self::new(name.to_name());
+        let (mut digests_per_part, mut levels) = (0, 1);
         while let Some(element) = reader.next_element().map_err(malformed)? {
             match element.typ {
                 tlv::FINAL_BLOCK_ID => metadata.last_segment = tlv::segment(element.value),
@@ -177,12 +181,13 @@ impl Metadata {
                 CONTENT_DIGEST => metadata.content_digest = element.value.try_into().ok(),
                 SIGNER_CERTIFICATE => metadata.certificate = Some(element.value.to_vec()),
                 DIGESTS_PER_MANIFEST_PART => {
-                    metadata.digests_per_part = tlv::nni(element.value)
-                        .filter(|&count| (1..=DIGESTS_PER_PART_MAX as u64).contains(&count));
+                    digests_per_part = tlv::nni(element.value).unwrap_or(0)
                 }
+                MANIFEST_LEVELS => levels = tlv::nni(element.value).unwrap_or(0),
                 _ => {}
             }
         }
+        metadata.manifest = Shape::new(digests_per_part, levels);
         Ok(metadata)
     }
 }
@@ -200,7 +205,7 @@ mod tests {
             size_bytes: Some(60_001),
             mode: Some(0o100_644),
             mtime_ns: Some(1_700_000_000_123_456_789),
-            digests_per_part: Some(248),
+            manifest: Shape::new(248, 2),
             content_digest: Some([9; 32]),
             certificate: Some(vec![6, 0]),
             ..Metadata::new("/a/b/54=%05".parse().unwrap())

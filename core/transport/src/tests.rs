@@ -10,7 +10,8 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, NS_PER_US, Packet, Rng};
-use weir_security::{DigestSigner, DigestVerifier, Signer, Verifier, manifest};
+use weir_security::manifest::{PartId, Shape};
+use weir_security::{DigestSigner, DigestVerifier, Signer, Verifier, manifest, sha256};
 use weir_wire::{
     Component, Data, DataView, InterestView, LpHeader, NackReason, Name, SignatureInfo,
 };
@@ -23,7 +24,7 @@ use crate::{
     SegmentSet, SegmentTemplate, Source, Target, Unit, Verdict, VerifyOp,
 };
 
-const DIGESTS_PER_PART: usize = 20;
+const FLAT: Shape = Shape { digests_per_part: 20, levels: 1 };
 /// Controllers of random cases: a new controller must not change what happens in each.
 const CONTROLLERS: [Controller; 3] = [Controller::Cubic, Controller::Aimd, Controller::Fixed];
 
@@ -34,10 +35,12 @@ struct Producer {
     content: Vec<u8>,
     segment_size: usize,
     signatures: Vec<Vec<u8>>,
+    /// Answers for its name in place of the right one.
+    false_packet: Option<Packet>,
 }
 
 impl Producer {
-    fn new(content: Vec<u8>, segment_size: usize, has_manifest: bool) -> Self {
+    fn new(content: Vec<u8>, segment_size: usize, manifest: Option<Shape>) -> Self {
         let versioned = versioned();
         let segments = content.len().div_ceil(segment_size).max(1);
         let last = segments as u64 - 1;
@@ -53,24 +56,21 @@ impl Producer {
         };
         let signatures: Vec<Vec<u8>> = contents.iter().enumerate().map(sign).collect();
         let digests = template.digests(0, &contents, &signatures, &mut scratch);
-        if has_manifest {
-            for (part, content) in manifest::encode_parts(&digests, DIGESTS_PER_PART).enumerate() {
-                let name = manifest::part_name(versioned.as_view(), part as u64);
-                catalog.add_packet(signed(name, content)).unwrap();
-            }
-        }
-        let metadata = Metadata {
-            last_segment: Some(last),
-            digests_per_part: has_manifest.then_some(DIGESTS_PER_PART as u64),
-            ..Metadata::new(versioned)
-        };
+        let parts = manifest.map(|shape| manifest_parts(&digests, shape)).into_iter().flatten();
+        parts.for_each(|part| catalog.add_packet(part).unwrap());
+        let metadata = Metadata { last_segment: Some(last), manifest, ..Metadata::new(versioned) };
         let mut name = object();
         name.append_keyword(b"metadata").append_version(1).append_segment(0);
         catalog.add_packet(signed(name, metadata.encode())).unwrap();
-        Self { catalog, template, content, segment_size, signatures }
+        Self { catalog, template, content, segment_size, signatures, false_packet: None }
     }
 
     fn answer(&mut self, interest: &InterestView<'_>) -> Option<Packet> {
+        if let Some(packet) = &self.false_packet
+            && DataView::decode(packet).unwrap().satisfies(interest)
+        {
+            return Some(packet.clone());
+        }
         match self.catalog.find(interest) {
             Answer::Packet(packet) => Some(packet),
             Answer::Segment { segment, .. } => {
@@ -101,6 +101,29 @@ fn signed(name: Name, content: Vec<u8>) -> Packet {
     let data = Data::new(name).content(content).final_block_id(Component::segment(0));
     data.encode_signed(&SignatureInfo::new(0), |portions| DigestSigner.sign(portions).unwrap())
         .into()
+}
+
+/// Parts of the highest level are signed; those below are listed above.
+fn manifest_parts(segments: &[[u8; 32]], shape: Shape) -> Vec<Packet> {
+    let (mut packets, mut digests) = (Vec::new(), segments.to_vec());
+    for level in 1..=shape.levels {
+        let parts = (0..).zip(manifest::encode_parts(&digests, shape, level));
+        let parts = parts.map(|(number, content)| {
+            let name = manifest::part_name(versioned().as_view(), PartId { level, number });
+            match level == shape.levels {
+                true => signed(name, content),
+                false => unsigned(name, content),
+            }
+        });
+        let parts: Vec<Packet> = parts.collect();
+        digests = parts.iter().map(|part| sha256(&[part])).collect();
+        packets.extend(parts);
+    }
+    packets
+}
+
+fn unsigned(name: Name, content: Vec<u8>) -> Packet {
+    Data::new(name).content(content).encode_signed(&SignatureInfo::new(200), |_| vec![]).into()
 }
 
 fn chunk(content: &[u8], size: usize, segment: u64) -> &[u8] {
@@ -428,7 +451,7 @@ fn over_paths(
     seed: u64,
 ) -> Outcome {
     let content = random_octets(&mut Rng::from_seed(seed), 60_000);
-    let mut producer = Producer::new(content.clone(), 100, seed.is_multiple_of(2));
+    let mut producer = Producer::new(content.clone(), 100, seed.is_multiple_of(2).then_some(FLAT));
     let schedule = Box::new(InTurn(0));
     let consumer = Consumer::with_schedule(latest(), config, seed, Instant::ZERO, schedule);
     let mut simulation = Simulation::with_paths(Some(&mut producer), channels, consumer, seed);
@@ -462,7 +485,7 @@ fn in_parallel(
     config: ConsumerConfig,
 ) -> Outcome {
     let content = vec![7; 100 * SEGMENTS];
-    let mut producer = Producer::new(content, 100, false);
+    let mut producer = Producer::new(content, 100, None);
     let config = ConsumerConfig { schedule: PathSchedule::Parallel, ..config };
     let consumer = Consumer::new(latest(), config, 1, Instant::ZERO);
     let channels = channels.to_vec();
@@ -628,8 +651,9 @@ fn random_case(seed: u64) -> (Outcome, Vec<u8>) {
     let segment_size = 1 + rng.below(200) as usize;
     let len = rng.below(60_000) as usize;
     let content = random_octets(&mut rng, len);
-    let has_manifest = rng.below(2) == 0;
-    let mut producer = Producer::new(content.clone(), segment_size, has_manifest);
+    let levels = 1 + (seed / 2 % 2) as u8;
+    let manifest = (rng.below(2) == 0).then_some(Shape { levels, ..FLAT });
+    let mut producer = Producer::new(content.clone(), segment_size, manifest);
     let delay_ns =
         u64::from(1 + rng.below(100)) * if rng.below(2) == 0 { NS_PER_US } else { NS_PER_MS };
     let channel = Channel {
@@ -686,7 +710,7 @@ fn one_seed_has_one_result() {
 
 fn fetch(size: usize, channel: Channel, config: ConsumerConfig) -> Outcome {
     let content = random_octets(&mut Rng::from_seed(1), size);
-    let mut producer = Producer::new(content.clone(), 100, true);
+    let mut producer = Producer::new(content.clone(), 100, Some(FLAT));
     let outcome =
         Simulation::new(Some(&mut producer), channel, latest(), config, 1).run(&SegmentSet::new());
     assert_eq!(outcome.result, Ok(()));
@@ -703,6 +727,60 @@ fn a_clean_channel_needs_one_interest_a_packet() {
     assert_eq!(outcome.stats.rtt_min_ns, Some(10 * NS_PER_MS));
     // Slow start from 10: discovery and seven round trips.
     assert!(outcome.took <= Instant::from_ns(90 * NS_PER_MS), "{:?}", outcome.took);
+}
+
+#[test]
+fn one_signature_is_enough_for_two_levels() {
+    let content = random_octets(&mut Rng::from_seed(1), 100_000);
+    let shape = Shape { levels: 2, ..FLAT };
+    let mut producer = Producer::new(content.clone(), 100, Some(shape));
+    let config = ConsumerConfig::default();
+    for (target, extra) in [(latest(), 1), (Target::Version { versioned: versioned() }, 2)] {
+        let simulation = Simulation::new(Some(&mut producer), CLEAN, target, config.clone(), 1);
+        let outcome = simulation.run(&SegmentSet::new());
+        assert_eq!(outcome.result, Ok(()));
+        assert!(outcome.content == content);
+        // 1000 segments, 50 parts that list them and 3 that list these; and the metadata, or a look
+        // at segment 0 and part 0.
+        assert_eq!(outcome.stats.interests, 1053 + extra);
+    }
+}
+
+#[test]
+fn a_manifest_that_lies_ends_in_an_error() {
+    let content = random_octets(&mut Rng::from_seed(1), 10_000);
+    let two = Shape { levels: 2, ..FLAT };
+    let listed = vec![[1; 32]; 100];
+    let other = |shape: Shape, level: u8| {
+        let shape_of_part = Shape { digests_per_part: 10, ..shape };
+        let content = manifest::encode_parts(&listed[..1], shape_of_part, level).next().unwrap();
+        signed(manifest::part_name(versioned().as_view(), PartId { level, number: 0 }), content)
+    };
+    let algorithm = {
+        let mut content = manifest::encode_parts(&listed, FLAT, 1).next().unwrap();
+        content[2] = 2;
+        signed(manifest::part_name(versioned().as_view(), PartId::leaf(0)), content)
+    };
+    for (shape, part, wanted) in [
+        (FLAT, other(FLAT, 1), "is not what its name and the metadata say"),
+        (two, other(two, 2), "is not what its name and the metadata say"),
+        (FLAT, algorithm, "digests of algorithm 2"),
+    ] {
+        let mut producer = Producer::new(content.clone(), 100, Some(shape));
+        producer.false_packet = Some(part);
+        let config = ConsumerConfig::default();
+        let simulation = Simulation::new(Some(&mut producer), CLEAN, latest(), config, 1);
+        let outcome = simulation.run(&SegmentSet::new());
+        let error = std::format!("{}", outcome.result.unwrap_err());
+        assert!(error.contains(wanted), "{shape:?}: {error}");
+    }
+    // A part that is listed can be had by its digest.
+    let mut producer = Producer::new(content.clone(), 100, Some(two));
+    producer.false_packet = Some(other(two, 1));
+    let config = ConsumerConfig::default();
+    let simulation = Simulation::new(Some(&mut producer), CLEAN, latest(), config, 1);
+    let outcome = simulation.run(&SegmentSet::new());
+    assert_eq!((outcome.result, outcome.content == content), (Ok(()), true));
 }
 
 #[test]
@@ -775,7 +853,7 @@ fn nobody_there_is_said_in_time() {
 #[test]
 fn what_is_there_is_not_fetched_again() {
     let content = random_octets(&mut Rng::from_seed(1), 10_000);
-    let mut producer = Producer::new(content, 100, true);
+    let mut producer = Producer::new(content, 100, Some(FLAT));
     let mut have = SegmentSet::new();
     for segment in (0..40).chain(60..80) {
         have.insert(segment);
@@ -796,7 +874,7 @@ fn what_is_there_is_not_fetched_again() {
 #[test]
 fn a_store_answers_when_the_producer_does_not() {
     let content = random_octets(&mut Rng::from_seed(1), 10_000);
-    let mut producer = Producer::new(content.clone(), 100, true);
+    let mut producer = Producer::new(content.clone(), 100, Some(FLAT));
     let mut simulation = Simulation::new(None, CLEAN, latest(), ConsumerConfig::default(), 1);
     // Nobody answers for the seven seconds in which the consumer asks for fresh metadata.
     let mut inputs = core::mem::take(&mut simulation.inputs);

@@ -312,9 +312,9 @@ impl Download {
                         has_manifest: false,
                     });
                 }
-                ConsumerEvent::Manifest { digests_per_part } => {
+                ConsumerEvent::Manifest { shape } => {
                     let object = self.object.as_mut().expect("opened before");
-                    object.has_manifest = digests_per_part.is_some();
+                    object.has_manifest = shape.is_some();
                 }
                 ConsumerEvent::NeedKey { key, packet } => {
                     let now = hands.client.now();

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_channel::{Sender, unbounded};
 use weir_base::{Packet, Pool, words};
-use weir_security::manifest::{self, DIGESTS_PER_PART};
-use weir_security::{NullSigner, SignError, Signer, sign_data};
+use weir_security::manifest::{self, DIGESTS_PER_PART, Digest, PartId, Shape};
+use weir_security::{NullSigner, SignError, Signer, sha256_each, sign_data};
 use weir_transport::{
     ContentDigest, METADATA_KEYWORD, Metadata, SealedObject, SegmentTemplate, Signatures,
 };
@@ -344,17 +344,17 @@ fn publish(
         chunks.iter().flat_map(|chunk| chunk.digests.iter().copied()).collect();
     let mut content_digest = ContentDigest::default();
     chunks.iter().for_each(|chunk| content_digest.append(&chunk.content_digest));
-    let mut packets = Vec::new();
-    if has_manifest {
-        sign_manifest(about, label.signer, &digests, options, &mut packets)?;
-    }
+    let (manifest, mut packets) = match has_manifest {
+        true => sign_manifest(about, label.signer, &digests, options)?,
+        false => (None, Vec::new()),
+    };
     let metadata = Metadata {
         last_segment: Some(segments - 1),
         segment_size: Some(segment_size),
         size_bytes: Some(size_bytes),
         mode: about.mode,
         mtime_ns: about.mtime_ns,
-        digests_per_part: has_manifest.then_some(DIGESTS_PER_PART as u64),
+        manifest,
         content_digest: Some(content_digest.finish()),
         certificate: label.certificate.map(<[u8]>::to_vec),
         ..Metadata::new(about.versioned.clone())
@@ -396,23 +396,59 @@ fn sign_metadata(
     Ok(())
 }
 
+/// The parts of the manifest of segments with these digests, as large as they may be.
+///
+/// Where segments are signed too, every part is: caches may hold packets of several signings of
+/// one version, and each then stands for itself. Otherwise all packets but the highest parts are
+/// the same whoever signs.
 fn sign_manifest(
     about: &About,
     signer: &dyn Signer,
-    digests: &[[u8; 32]],
+    digests: &[Digest],
     options: &PublishOptions,
-    packets: &mut Vec<Packet>,
-) -> Result<(), PublishError> {
-    let last = digests.len().div_ceil(DIGESTS_PER_PART) as u64 - 1;
-    for (part, content) in manifest::encode_parts(digests, DIGESTS_PER_PART).enumerate() {
-        let name = manifest::part_name(about.versioned.as_view(), part as u64);
-        let data = Data::new(name)
-            .freshness_ms(options.freshness_ms)
-            .final_block_id(Component::segment(last))
-            .content(content);
-        packets.push(sign_whole("a part of the manifest", &data, signer)?);
+) -> Result<(Option<Shape>, Vec<Packet>), PublishError> {
+    let mut digests_per_part = DIGESTS_PER_PART;
+    loop {
+        let has_two = options.signs == Signs::Manifest && digests.len() > digests_per_part;
+        let levels = 1 + u64::from(has_two);
+        let shape = Shape::new(digests_per_part as u64, levels).expect("there is one");
+        match sign_parts(about, signer, digests, shape, options) {
+            // A long name, of a key perhaps, leaves less room.
+            Err(PublishError::TooLong { len, .. }) if digests_per_part > 1 => {
+                let too_many = (len - PACKET_SIZE_MAX).div_ceil(size_of::<Digest>()).max(1);
+                let had = digests_per_part.min(digests.len());
+                digests_per_part = had.saturating_sub(too_many).max(1);
+            }
+            packets => return Ok((Some(shape), packets?)),
+        }
     }
-    Ok(())
+}
+
+fn sign_parts(
+    about: &About,
+    signer: &dyn Signer,
+    segments: &[Digest],
+    shape: Shape,
+    options: &PublishOptions,
+) -> Result<Vec<Packet>, PublishError> {
+    let (mut packets, mut digests) = (Vec::new(), segments.to_vec());
+    for level in 1..=shape.levels {
+        let signer = if level == shape.levels { signer } else { &NullSigner };
+        let last = (digests.len() as u64).div_ceil(shape.digests_per_part()) - 1;
+        let mut parts = Vec::new();
+        for (number, content) in (0..).zip(manifest::encode_parts(&digests, shape, level)) {
+            let name = manifest::part_name(about.versioned.as_view(), PartId { level, number });
+            let data = Data::new(name)
+                .freshness_ms(options.freshness_ms)
+                .final_block_id(Component::segment(last))
+                .content(content);
+            parts.push(sign_whole("a part of the manifest", &data, signer)?);
+        }
+        let wires: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
+        digests = sha256_each(&wires);
+        packets.extend(parts);
+    }
+    Ok(packets)
 }
 
 /// Signs what is not cut into segments. Larger than a packet, nobody would ever get it.

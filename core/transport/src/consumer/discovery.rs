@@ -1,14 +1,14 @@
 //! What there is to fetch: the name of the version, and whether it has a manifest.
 
 use weir_base::{Instant, NS_PER_MS, Packet};
-use weir_security::manifest::{MANIFEST_KEYWORD, ManifestPart};
+use weir_security::manifest::{ManifestPart, PartId, Shape, part_name};
 use weir_wire::{DataView, NackReason};
 
 use super::config::Verification;
 use super::naming::{METADATA_INDEX, Naming};
 use super::requests::Purpose;
 use super::scoreboard::{Failed, GiveUp};
-use super::target::Target;
+use super::target::{Part, Target, Unit};
 use super::verify::{Incoming, REFUSALS_MAX};
 use super::{
     CONTENT_TYPE_NACK, Consumer, ConsumerError, ConsumerEvent, ConsumerOutbox, DISCOVERY_TRIES,
@@ -69,9 +69,13 @@ impl Consumer {
         if purpose == Purpose::Manifest {
             let part = ManifestPart::decode(data.content).ok().filter(|_| !is_refusal);
             let Some(part) = part else { return self.no_manifest(now, out) };
-            self.first_part_done = true;
-            self.end_probe(now, Some(part.digests_per_part as u64), out);
-            return self.accept(now, 0, incoming, out);
+            let is_top = part.shape.levels == 1;
+            self.first_part_done = is_top;
+            self.end_probe(now, Some(part.shape), out);
+            if is_top {
+                self.accept_at(now, Part::Manifest(PartId::leaf(0)), incoming, out);
+            }
+            return;
         }
         if is_refusal {
             return self.fail(ConsumerError::Refused(data.name.to_name()), out);
@@ -161,16 +165,15 @@ impl Consumer {
         self.have = have;
         let is_told = matches!(self.target, Target::Latest { .. } | Target::Known { .. });
         let knows = is_told || layout.is_whole();
-        let (last, per_part) = (metadata.last_segment, metadata.digests_per_part);
+        let (last, manifest) = (metadata.last_segment, metadata.manifest);
         if knows || !self.config.look_for_manifest {
             if let Some(last) = last {
                 self.set_last(last, false, out);
             }
-            return self.begin(per_part, out);
+            return self.begin(manifest, out);
         }
         let selectors = self.selectors();
-        let mut manifest = metadata.versioned.clone();
-        manifest.append_keyword(MANIFEST_KEYWORD).append_segment(0);
+        let manifest = part_name(metadata.versioned.as_view(), PartId::leaf(0));
         let mut first = metadata.versioned.clone();
         first.append_segment(layout.first_segment());
         for (purpose, name) in [(Purpose::Manifest, manifest), (Purpose::FirstSegment, first)] {
@@ -180,41 +183,54 @@ impl Consumer {
     }
 
     /// The names of all segments are known: the scoreboard takes over.
-    fn begin(&mut self, digests_per_part: Option<u64>, out: &mut ConsumerOutbox) {
+    fn begin(&mut self, manifest: Option<Shape>, out: &mut ConsumerOutbox) {
         // All that a manifest is for is verification.
         let is_of_use = self.config.verification == Verification::Signatures;
-        let digests_per_part = digests_per_part.filter(|_| is_of_use);
+        let manifest = manifest.filter(|_| is_of_use);
         let layout = self.layout_mut();
-        layout.set_digests_per_part(digests_per_part);
+        layout.set_manifest(manifest);
         let first_index = layout.first_index();
         self.scoreboard.start_at(first_index);
         self.reader.start_at(first_index);
         self.set_limit();
         self.stage = Stage::Fetching;
-        self.verification.has_manifest = digests_per_part.is_some();
-        out.events.push(ConsumerEvent::Manifest { digests_per_part });
+        self.verification.set_manifest(manifest);
+        out.events.push(ConsumerEvent::Manifest { shape: manifest });
     }
 
     /// Goes on without a manifest, or with one, once the first segment or a part is there.
     pub(super) fn end_probe(
         &mut self,
         now: Instant,
-        per_part: Option<u64>,
+        manifest: Option<Shape>,
         out: &mut ConsumerOutbox,
     ) {
         let Stage::Probing { held } = &mut self.stage else { return };
         let held = held.take();
         self.requests.clear();
-        self.begin(per_part, out);
-        if let Some((incoming, _)) = held {
+        self.begin(manifest, out);
+        // What waits for parts of two levels might take up all the room that these need.
+        if let Some((incoming, _)) = held.filter(|_| manifest.is_none_or(|it| it.levels == 1)) {
             let Naming::Object(layout) = &self.naming else { return };
             let first = layout.first_segment();
             if !self.have.contains(first) {
                 self.first_segment_done = true;
-                let index = layout.index_of(super::Part::Unit(super::Unit::segment(first)));
-                self.accept(now, index.expect("a segment has a place"), incoming, out);
+                self.accept_at(now, Part::Unit(Unit::segment(first)), incoming, out);
             }
         }
+    }
+
+    fn accept_at(
+        &mut self,
+        now: Instant,
+        part: Part,
+        incoming: Incoming,
+        out: &mut ConsumerOutbox,
+    ) {
+        let Naming::Object(layout) = &self.naming else { return };
+        // Without verification there are no parts of the manifest.
+        let Some(index) = layout.index_of(part) else { return };
+        self.accept(now, index, incoming, out);
     }
 
     /// The manifest cannot be had: on without it, once it is known that the object can.

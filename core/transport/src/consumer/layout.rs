@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use weir_security::manifest::MANIFEST_KEYWORD;
+use weir_security::manifest::{LEVELS_MAX, PartId, Shape, level_name};
 use weir_wire::tlv;
 use weir_wire::{Name, NameView};
 
@@ -12,12 +12,13 @@ use super::target::{Part, Unit};
 use crate::segment_set::SegmentSet;
 
 /// Numbers the packets of an object in the order in which they are wanted: the segments, and before
-/// those that a manifest part lists, the part.
+/// what a manifest part lists, the part.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     prefix: Vec<u8>,
-    manifest_prefix: Vec<u8>,
-    digests_per_part: Option<u64>,
+    /// What the numbers of the manifest's parts are below, level 1 first.
+    manifest_prefixes: Vec<Vec<u8>>,
+    manifest: Option<Shape>,
     /// The object is one Data of the prefix's name, without a segment number.
     is_whole: bool,
     /// The segments that are wanted; others count, but are not fetched.
@@ -28,8 +29,8 @@ impl Layout {
     pub(crate) fn new(prefix: NameView<'_>) -> Self {
         let mut layout = Self {
             prefix: Vec::new(),
-            manifest_prefix: Vec::new(),
-            digests_per_part: None,
+            manifest_prefixes: Vec::new(),
+            manifest: None,
             is_whole: false,
             wanted: 0..u64::MAX,
         };
@@ -38,15 +39,13 @@ impl Layout {
     }
 
     pub(crate) fn set_prefix(&mut self, prefix: NameView<'_>) {
-        let mut manifest = prefix.to_name();
-        manifest.append_keyword(MANIFEST_KEYWORD);
+        let below = |level| level_name(prefix, level).value().to_vec();
         self.prefix = prefix.value().to_vec();
-        self.manifest_prefix = manifest.value().to_vec();
+        self.manifest_prefixes = (1..=LEVELS_MAX).map(below).collect();
     }
 
-    pub(crate) fn set_digests_per_part(&mut self, count: Option<u64>) {
-        debug_assert_ne!(count, Some(0));
-        self.digests_per_part = count;
+    pub(crate) fn set_manifest(&mut self, manifest: Option<Shape>) {
+        self.manifest = manifest;
     }
 
     pub(crate) fn set_whole(&mut self) {
@@ -71,10 +70,13 @@ impl Layout {
         self.wanted.start
     }
 
-    /// The place to begin with: that of the first segment, or of the manifest part that lists it.
+    /// The place to begin with: that of the first segment, or of the highest manifest part above it.
     pub(crate) fn first_index(&self) -> u64 {
-        match self.digests_per_part {
-            Some(per_part) => (self.wanted.start / per_part).saturating_mul(per_part + 1),
+        match self.manifest {
+            Some(shape) => {
+                let number = self.wanted.start / shape.segments_below(shape.levels);
+                index_of_part(shape, PartId { level: shape.levels, number })
+            }
             None => self.wanted.start,
         }
     }
@@ -91,39 +93,60 @@ impl Layout {
     }
 
     pub(crate) fn part_of(&self, index: u64) -> Part {
-        let Some(per_part) = self.digests_per_part else { return Part::Unit(Unit::segment(index)) };
-        let (group, place) = (index / (per_part + 1), index % (per_part + 1));
-        match place {
-            0 => Part::Manifest(group),
-            _ => Part::Unit(Unit::segment(group * per_part + place - 1)),
+        let Some(shape) = self.manifest else { return Part::Unit(Unit::segment(index)) };
+        let mut level = shape.levels;
+        let (mut number, mut place) = (index / places(shape, level), index % places(shape, level));
+        while level > 0 && place > 0 {
+            place -= 1;
+            level -= 1;
+            let size = places(shape, level);
+            number = number * shape.digests_per_part() + place / size;
+            place %= size;
+        }
+        match level {
+            0 => Part::Unit(Unit::segment(number)),
+            _ => Part::Manifest(PartId { level, number }),
         }
     }
 
     pub(crate) fn index_of(&self, part: Part) -> Option<u64> {
-        match part {
-            Part::Metadata => None,
-            Part::Unit(unit) => Some(self.index_of_segment(unit.chunk)),
-            Part::Manifest(number) => number.checked_mul(self.digests_per_part? + 1),
+        match (part, self.manifest) {
+            (Part::Unit(unit), _) => Some(self.index_of_segment(unit.chunk)),
+            (Part::Manifest(id), Some(shape)) if id.level <= shape.levels => {
+                id.number.checked_mul(shape.segments_below(id.level))?;
+                Some(index_of_part(shape, id))
+            }
+            _ => None,
         }
     }
 
     fn index_of_segment(&self, segment: u64) -> u64 {
-        match self.digests_per_part {
-            // One manifest part before every group, that of the segment included.
-            Some(per_part) => segment.saturating_add(segment / per_part).saturating_add(1),
+        match self.manifest {
+            Some(shape) => index_of_part(shape, PartId { level: 0, number: segment }),
             None => segment,
+        }
+    }
+
+    /// The number among all that manifest parts of the next level list, and the level of what is
+    /// listed: 0 for segments. `None` where a signature says what is right.
+    pub(crate) fn listed_as(&self, part: Part) -> Option<(u8, u64)> {
+        match (part, self.manifest?) {
+            (Part::Unit(unit), _) => Some((0, unit.chunk)),
+            (Part::Manifest(id), shape) if id.level < shape.levels => Some((id.level, id.number)),
+            _ => None,
         }
     }
 
     /// Whether `part` need not be fetched: its segments are there, or are not wanted.
     pub(crate) fn is_had(&self, part: Part, have: &SegmentSet, last: Option<u64>) -> bool {
-        match (part, self.digests_per_part) {
+        match (part, self.manifest) {
             (Part::Unit(unit), _) => {
                 !self.wanted.contains(&unit.chunk) || have.contains(unit.chunk)
             }
-            (Part::Manifest(number), Some(per_part)) => {
-                let first = number.saturating_mul(per_part);
-                let end = first.saturating_add(per_part).min(self.wanted.end);
+            (Part::Manifest(id), Some(shape)) => {
+                let segments = shape.segments_below(id.level);
+                let first = id.number.saturating_mul(segments);
+                let end = first.saturating_add(segments).min(self.wanted.end);
                 let end = last.map_or(end, |last| end.min(last.saturating_add(1)));
                 have.contains_all(first.max(self.wanted.start), end)
             }
@@ -140,7 +163,10 @@ impl Layout {
         if let Some(segment) = tlv::segment(rest) {
             return Some(Part::Unit(Unit::segment(segment)));
         }
-        tlv::segment(name.strip_prefix(self.manifest_prefix.as_slice())?).map(Part::Manifest)
+        (1..).zip(&self.manifest_prefixes).find_map(|(level, prefix)| {
+            let number = tlv::segment(name.strip_prefix(prefix.as_slice())?)?;
+            Some(Part::Manifest(PartId { level, number }))
+        })
     }
 
     /// The value of the prefix and the segment number that name a part.
@@ -148,10 +174,27 @@ impl Layout {
         match part {
             Part::Unit(_) if self.is_whole => (&self.prefix, None),
             Part::Unit(unit) => (&self.prefix, Some(unit.chunk)),
-            Part::Manifest(number) => (&self.manifest_prefix, Some(number)),
+            Part::Manifest(id) => {
+                (&self.manifest_prefixes[usize::from(id.level) - 1], Some(id.number))
+            }
             Part::Metadata => (&self.prefix, None),
         }
     }
+}
+
+/// Places that a full part of a level takes with all below it; 1 for level 0, which is a segment.
+fn places(shape: Shape, level: u8) -> u64 {
+    (0..level).fold(1, |below, _| 1 + shape.digests_per_part() * below)
+}
+
+/// The place of a part of the manifest, or, on level 0, of a segment.
+fn index_of_part(shape: Shape, PartId { level, number }: PartId) -> u64 {
+    let first = number.saturating_mul(shape.segments_below(level));
+    // Before it come the segments before its own, the parts before these, and those above it.
+    (1..=shape.levels).fold(first, |index, other| {
+        let parts = first / shape.segments_below(other) + u64::from(other > level);
+        index.saturating_add(parts)
+    })
 }
 
 /// The name whose value is `prefix`, with a segment number after it if there is one.
@@ -172,32 +215,39 @@ mod tests {
         name_below(prefix, segment)
     }
 
-    fn layout(digests_per_part: Option<u64>) -> Layout {
+    fn layout(manifest: Option<Shape>) -> Layout {
         let name: Name = "/a/54=%01".parse().unwrap();
         let mut layout = Layout::new(name.as_view());
-        layout.set_digests_per_part(digests_per_part);
+        layout.set_manifest(manifest);
         layout
     }
 
     #[test]
     fn units_and_parts_are_one_to_one() {
-        for per_part in [None, Some(1), Some(3), Some(248)] {
-            let layout = layout(per_part);
+        let shapes = [(1, 1), (3, 1), (248, 1), (1, 2), (3, 2), (20, 2)];
+        let shapes = shapes.into_iter().map(|(per_part, levels)| Shape::new(per_part, levels));
+        for shape in shapes.chain([None]) {
+            let layout = layout(shape);
             let mut segments = 0;
-            let mut parts = 0;
-            for unit in 0..1000 {
-                let part = layout.part_of(unit);
-                assert_eq!(layout.index_of(part), Some(unit));
+            let mut parts = [0; LEVELS_MAX as usize];
+            for index in 0..1000 {
+                let part = layout.part_of(index);
+                assert_eq!(layout.index_of(part), Some(index), "{shape:?}");
                 match part {
                     Part::Unit(Unit { chunk: segment, .. }) => {
                         assert_eq!(segment, segments);
-                        assert!(per_part.is_none_or(|per_part| segment / per_part + 1 == parts));
-                        assert_eq!(layout.end_index(Some(segment)), Some(unit + 1));
+                        assert_eq!(layout.end_index(Some(segment)), Some(index + 1));
                         segments += 1;
+                        // Whatever lists it came before it.
+                        let Some(shape) = shape else { continue };
+                        for level in 1..=shape.levels {
+                            let above = segment / shape.segments_below(level) + 1;
+                            assert_eq!(parts[usize::from(level) - 1], above);
+                        }
                     }
-                    Part::Manifest(number) => {
-                        assert_eq!(number, parts);
-                        parts += 1;
+                    Part::Manifest(PartId { level, number }) => {
+                        assert_eq!(number, parts[usize::from(level) - 1]);
+                        parts[usize::from(level) - 1] += 1;
                     }
                     Part::Metadata => panic!("metadata has no unit"),
                 }
@@ -208,8 +258,23 @@ mod tests {
     }
 
     #[test]
+    fn a_range_begins_with_the_parts_above_it() {
+        let mut layout = layout(Shape::new(3, 2));
+        layout.set_wanted(14..16);
+        let have = SegmentSet::new();
+        let from = layout.first_index();
+        let end = layout.end_index(Some(100)).unwrap();
+        let wanted = (from..end).map(|index| layout.part_of(index));
+        let wanted: Vec<_> = wanted.filter(|part| !layout.is_had(*part, &have, None)).collect();
+        let (top, leaf) = (PartId { level: 2, number: 1 }, PartId::leaf);
+        let segment = |number| Part::Unit(Unit::segment(number));
+        let parts = [Part::Manifest(top), Part::Manifest(leaf(4)), segment(14)];
+        assert_eq!(wanted, [&parts[..], &[Part::Manifest(leaf(5)), segment(15)]].concat());
+    }
+
+    #[test]
     fn other_names_are_no_parts() {
-        let layout = layout(Some(3));
+        let layout = layout(Shape::new(3, 1));
         for name in ["/a/54=%01", "/a/54=%01/8=%00", "/a/54=%02/50=%00", "/a/54=%01/50=%00/b", "/"]
         {
             let name: Name = name.parse().unwrap();
@@ -219,14 +284,14 @@ mod tests {
 
     #[test]
     fn manifest_parts_of_what_is_there_are_not_fetched() {
-        let layout = layout(Some(3));
+        let layout = layout(Shape::new(3, 1));
         let mut have = SegmentSet::new();
         for segment in [0, 1, 2, 3] {
             have.insert(segment);
         }
-        assert!(layout.is_had(Part::Manifest(0), &have, None));
-        assert!(!layout.is_had(Part::Manifest(1), &have, None));
-        assert!(layout.is_had(Part::Manifest(1), &have, Some(3)));
+        assert!(layout.is_had(Part::Manifest(PartId::leaf(0)), &have, None));
+        assert!(!layout.is_had(Part::Manifest(PartId::leaf(1)), &have, None));
+        assert!(layout.is_had(Part::Manifest(PartId::leaf(1)), &have, Some(3)));
         assert!(layout.is_had(Part::Unit(Unit::segment(3)), &have, None));
         assert!(!layout.is_had(Part::Unit(Unit::segment(4)), &have, None));
     }

@@ -28,6 +28,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use weir_base::{FaceId, Instant, NS_PER_MS, Packet, Rng};
+use weir_security::manifest::PartId;
 use weir_wire::{CongestionMark, DataView, InterestView, LpHeader, NackReason, Name};
 
 use self::layout::Layout;
@@ -595,7 +596,9 @@ impl Consumer {
                 let is_needed = match naming {
                     Naming::Sequence(_) => true,
                     Naming::Object(layout) => match layout.part_of(index) {
-                        Part::Manifest(0) if self.first_part_done => false,
+                        Part::Manifest(id) if self.first_part_done && id == PartId::leaf(0) => {
+                            false
+                        }
                         Part::Unit(unit)
                             if self.first_segment_done && unit.chunk == layout.first_segment() =>
                         {

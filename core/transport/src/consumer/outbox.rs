@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use weir_base::{FaceId, Packet};
+use weir_security::manifest::Shape;
 use weir_wire::{NackReason, Name};
 
 use super::check::{Check, KeyId, VerifyId};
@@ -75,8 +76,8 @@ pub enum ConsumerEvent {
     /// It is known whether there is a digest manifest: if not, every segment is verified by its
     /// signature.
     Manifest {
-        /// Digests in each part.
-        digests_per_part: Option<u64>,
+        /// How it is cut into parts, if there is one.
+        shape: Option<Shape>,
     },
     /// The number of the last segment is known, or known better; not verified.
     LastSegment(u64),

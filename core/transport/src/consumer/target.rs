@@ -2,6 +2,7 @@
 
 use core::ops::Range;
 
+use weir_security::manifest::PartId;
 use weir_wire::Name;
 
 use crate::metadata::Metadata;
@@ -84,8 +85,8 @@ impl Unit {
 pub enum Part {
     /// The metadata that named the version.
     Metadata,
-    /// A part of the digest manifest, by number.
-    Manifest(u64),
+    /// A part of the digest manifest.
+    Manifest(PartId),
     /// A unit of the object.
     Unit(Unit),
 }

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use weir_base::{FaceId, Instant, Packet, Slab};
 use weir_security::Verifier;
-use weir_security::manifest::{DigestCheck, DigestManifest};
+use weir_security::manifest::{DigestManifest, Listed, PartId, Shape};
 use weir_wire::{DataView, KeyLocator, KeyLocatorView};
 
 use super::check::{Check, KeyId, Verdict, VerifyId};
@@ -88,9 +88,8 @@ enum Signed {
 
 /// The state of verification.
 pub(super) struct Verifying {
-    /// A signed manifest lists the digests of segments.
-    pub(super) has_manifest: bool,
-    manifest: DigestManifest,
+    /// Lists the digests of segments.
+    manifest: Option<DigestManifest>,
     manifest_signer: Option<Arc<dyn Verifier>>,
     signers: Vec<KnownSigner>,
     next_key: u32,
@@ -106,8 +105,7 @@ pub(super) struct Verifying {
 impl Verifying {
     pub(super) fn new() -> Self {
         Self {
-            has_manifest: false,
-            manifest: DigestManifest::new(SEGMENTS_MAX),
+            manifest: None,
             manifest_signer: None,
             signers: Vec::new(),
             next_key: 0,
@@ -116,6 +114,11 @@ impl Verifying {
             refusals: BTreeMap::new(),
             last_segment: None,
         }
+    }
+
+    /// There is a manifest of that shape, or none.
+    pub(super) fn set_manifest(&mut self, shape: Option<Shape>) {
+        self.manifest = shape.map(|shape| DigestManifest::new(shape, SEGMENTS_MAX));
     }
 
     /// Whether nothing is held or being verified.
@@ -185,9 +188,15 @@ impl Consumer {
                 self.unread -= 1;
                 return self.believed(out);
             }
-            (Verification::Signatures, Part::Unit(unit)) if self.verification.has_manifest => {
-                let Some(&digest) = self.verification.manifest.digest(unit.chunk) else {
-                    return self.hold_unlisted(index, unit.chunk, incoming, out);
+            (Verification::Signatures, part) if let Some(listed) = self.listed(part) => {
+                let digest = match listed {
+                    Listed::As(digest) => digest,
+                    Listed::Unknown => return self.verification.held.push((index, incoming)),
+                    Listed::Not => {
+                        let reason = "the manifest does not list it".to_string();
+                        let what = what(part);
+                        return self.fail(ConsumerError::Unverified { what, reason }, out);
+                    }
                 };
                 Check::Digest { digest, signer: self.verification.manifest_signer.clone() }
             }
@@ -222,19 +231,11 @@ impl Consumer {
         metadata.content_digest.filter(|_| is_sole)
     }
 
-    /// Holds a segment until the manifest part that lists it is there.
-    fn hold_unlisted(
-        &mut self,
-        index: u64,
-        segment: u64,
-        incoming: Incoming,
-        out: &mut ConsumerOutbox,
-    ) {
-        if self.verification.manifest.check(segment, &[0; 32]) == DigestCheck::Unknown {
-            return self.verification.held.push((index, incoming));
-        }
-        let reason = "the manifest lists no such segment".to_string();
-        self.fail(ConsumerError::Unverified { what: format!("segment {segment}"), reason }, out);
+    /// What the manifest says of a part; `None` where a signature does.
+    fn listed(&self, part: Part) -> Option<Listed> {
+        let Naming::Object(layout) = &self.naming else { return None };
+        let (level, number) = layout.listed_as(part)?;
+        Some(self.verification.manifest.as_ref()?.listed(level, number))
     }
 
     /// Looks again at the packets that had to wait.
@@ -273,8 +274,7 @@ impl Consumer {
     }
 
     fn needs_signer(&self, index: u64) -> bool {
-        let is_content = matches!(self.naming.part_of(index).1, Part::Unit(_));
-        !(is_content && self.verification.has_manifest)
+        self.listed(self.naming.part_of(index).1).is_none()
     }
 
     /// The signer of a packet is not believed. If `others` of this object are, it may be somebody
@@ -326,7 +326,7 @@ impl Consumer {
                 self.unread -= 1;
                 self.believed(out);
             }
-            (Verdict::Good, Part::Manifest(number)) => self.part_good(now, number, pending, out),
+            (Verdict::Good, Part::Manifest(id)) => self.part_good(now, id, pending, out),
             (Verdict::Bad { reason, digest }, _) => match self.config.on_bad {
                 OnBad::Deliver if matches!(part, Part::Unit(_)) => {
                     self.unit_good(pending, false, out);
@@ -341,17 +341,16 @@ impl Consumer {
         }
     }
 
-    fn part_good(&mut self, now: Instant, number: u64, pending: Pending, out: &mut ConsumerOutbox) {
+    fn part_good(&mut self, now: Instant, id: PartId, pending: Pending, out: &mut ConsumerOutbox) {
         let Pending { index, packet, signer, .. } = pending;
         let packet = packet.expect("parts of the manifest are kept");
         let data = DataView::decode(&packet).expect("it was decoded before");
         let verification = &mut self.verification;
-        if let Err(error) = verification.manifest.add_part(number, data.content) {
+        let manifest = verification.manifest.as_mut().expect("only then there are parts of it");
+        if let Err(error) = manifest.add_part(id, data.content) {
             return self.refuse(now, index, error.to_string(), None, out);
         }
-        if verification.manifest_signer.is_none() {
-            verification.manifest_signer = signer;
-        }
+        verification.manifest_signer = verification.manifest_signer.take().or(signer);
         self.unread -= 1;
         self.reader.pass(index);
         self.release(now, out);
@@ -412,8 +411,8 @@ impl Consumer {
         if times > REFUSALS_MAX {
             return self.fail_unit(index, error, out);
         }
-        let listed = match part {
-            Part::Unit(unit) => self.verification.manifest.digest(unit.chunk).copied(),
+        let listed = match self.listed(part) {
+            Some(Listed::As(digest)) => Some(digest),
             _ => None,
         };
         let digest = digest.or(listed).filter(|_| times <= BY_DIGEST);
@@ -465,7 +464,9 @@ impl Consumer {
 fn what(part: Part) -> String {
     match part {
         Part::Metadata => "the metadata".into(),
-        Part::Manifest(number) => format!("part {number} of the manifest"),
+        Part::Manifest(PartId { level, number }) => {
+            format!("part {number} of level {level} of the manifest")
+        }
         Part::Unit(unit) => format!("segment {}", unit.chunk),
     }
 }
