@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod c_library;
 mod client;
 mod disk_store;
 mod process;
@@ -8,9 +9,10 @@ mod relay;
 mod router;
 mod site;
 
+pub use c_library::{CLibrary, run};
 pub use client::{Client, Library, interop_is_skipped};
 pub use disk_store::DiskStore;
 pub use process::{Finished, PATIENCE, Process};
 pub use relay::Relay;
 pub use router::{Router, RouterOptions};
-pub use site::{Site, c_library, random_file, sha256_hex, socket_example, weir_binary};
+pub use site::{Site, random_file, sha256_hex, socket_example, weir_binary};

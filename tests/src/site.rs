@@ -169,7 +169,7 @@ pub fn socket_example(name: &str) -> PathBuf {
 /// # Panics
 /// If it cannot be built.
 #[must_use]
-pub fn c_library() -> PathBuf {
+pub(crate) fn c_library() -> PathBuf {
     build(&["--package", "weir-c"])
 }
 

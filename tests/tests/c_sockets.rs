@@ -1,86 +1,13 @@
 //! The sockets for C: compiled with the system's compilers, run over a real router.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::sync::OnceLock;
 
 use nix::sys::signal::Signal;
-use tempfile::TempDir;
-use weir_tests::{Process, Router, RouterOptions, Site, c_library, random_file, sha256_hex};
-
-const WARNINGS: [&str; 3] = ["-Wall", "-Wextra", "-Werror"];
-
-fn bindings() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("repository").join("bindings/c")
-}
-
-fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let problems = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {problems}");
-    String::from_utf8(output.stdout).expect("text")
-}
-
-/// What was installed, and the programs that were made with it.
-struct Installed {
-    folder: TempDir,
-}
-
-impl Installed {
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// What pkg-config says, or without it would.
-    fn flags(&self) -> Vec<String> {
-        let mut command = Command::new("pkg-config");
-        command.env("PKG_CONFIG_PATH", self.path("lib/pkgconfig"));
-        match command.args(["--cflags", "--libs", "weir"]).output() {
-            Ok(output) => {
-                assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-                let text = String::from_utf8(output.stdout).expect("text");
-                text.split_whitespace().map(str::to_owned).collect()
-            }
-            Err(_) => ["-I", "-L"]
-                .into_iter()
-                .zip(["include", "lib"])
-                .map(|(flag, name)| format!("{flag}{}", self.path(name).display()))
-                .chain(["-lweir".into()])
-                .collect(),
-        }
-    }
-
-    fn compile(&self, source: &str) {
-        let path = bindings().join(source);
-        let name = path.file_stem().expect("a file");
-        let lib = self.path("lib");
-        run(Command::new("cc")
-            .args(["-std=c99", "-pedantic", "-pthread"])
-            .args(WARNINGS)
-            .arg(&path)
-            .args(self.flags())
-            .arg(format!("-Wl,-rpath,{}", lib.display()))
-            .arg("-o")
-            .arg(self.folder.path().join(name)));
-    }
-}
-
-/// Built, installed and compiled once.
-fn installed() -> &'static Installed {
-    static INSTALLED: OnceLock<Installed> = OnceLock::new();
-    INSTALLED.get_or_init(|| {
-        let installed = Installed { folder: TempDir::new().expect("temporary folder") };
-        let install = bindings().join("install.sh");
-        run(Command::new(install).arg(installed.folder.path()).arg(c_library()));
-        for source in ["tests/sockets.c", "examples/file_server.c", "examples/file_client.c"] {
-            installed.compile(source);
-        }
-        installed
-    })
-}
+use weir_tests::{CLibrary, Process, Router, RouterOptions, Site, random_file, sha256_hex};
 
 fn start(site: &Site, router: &str, program: &str, arguments: &[&str]) -> Process {
-    let mut command = site.command(&installed().path(program));
+    let mut command = site.command(&CLibrary::installed().program(program));
     command.args(arguments).env("NDN_CLIENT_TRANSPORT", router);
     Process::start(program, command)
 }
@@ -88,7 +15,7 @@ fn start(site: &Site, router: &str, program: &str, arguments: &[&str]) -> Proces
 fn check(name: &str) {
     let site = Site::new();
     let router = Router::start(&site);
-    let finished = start(&site, &router.unix(), "sockets", &[name]).finish();
+    let finished = start(&site, &router.unix(), "tests/sockets.c", &[name]).finish();
     assert!(finished.success().output.contains("ok"), "{name}");
 }
 
@@ -106,7 +33,7 @@ fn every_failure_has_its_error_number() {
 fn without_a_router_the_connection_is_refused() {
     let site = Site::new();
     let nobody = format!("unix://{}", site.path("nobody.sock").display());
-    let _ = start(&site, &nobody, "sockets", &["no-router"]).finish().success();
+    let _ = start(&site, &nobody, "tests/sockets.c", &["no-router"]).finish().success();
 }
 
 #[test]
@@ -155,22 +82,25 @@ fn the_header_is_good_cpp_too() {
         Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success())
     });
     let Some(compiler) = compiler else { return };
-    let header = bindings().join("include/weir/socket.h");
+    let header = CLibrary::sources().join("include/weir/socket.h");
     let words = ["-fsyntax-only", "-pedantic", "-x", "c++"];
-    run(Command::new(compiler).args(words).args(WARNINGS).arg(header));
+    weir_tests::run(Command::new(compiler).args(words).args(CLibrary::WARNINGS).arg(header));
 }
 
 #[test]
 fn the_static_library_is_enough() {
-    let installed = installed();
+    let installed = CLibrary::installed();
     let mut command = Command::new("cc");
-    command.args(["-std=c99"]).args(WARNINGS).arg(bindings().join("examples/file_client.c"));
+    command
+        .args(["-std=c99"])
+        .args(CLibrary::WARNINGS)
+        .arg(CLibrary::sources().join("examples/file_client.c"));
     command.arg("-I").arg(installed.path("include")).arg(installed.path("lib/libweir.a"));
-    let template = std::fs::read_to_string(bindings().join("weir.pc.in")).unwrap();
+    let template = std::fs::read_to_string(CLibrary::sources().join("weir.pc.in")).unwrap();
     let private = template.lines().find_map(|line| line.strip_prefix("Libs.private: "));
     command.args(private.unwrap().split_whitespace());
     let program = installed.path("static_client");
-    run(command.arg("-o").arg(&program));
+    weir_tests::run(command.arg("-o").arg(&program));
     let usage = Command::new(program).output().unwrap();
     assert!(String::from_utf8_lossy(&usage.stderr).contains("file_client NAME"));
 }
@@ -183,10 +113,11 @@ fn files_of_a_server_in_c_reach_clients_of_both_kinds_also_over_a_restart() {
     let sum = random_file(&site.path("files/large"), 5_000_000, 1);
     let files = site.path("files");
     let server = [files.to_str().unwrap(), "/files"];
-    let mut server = start(&site, &router.unix(), "file_server", &server);
+    let mut server = start(&site, &router.unix(), "examples/file_server.c", &server);
     server.line_with("serving");
     let client = |router: &Router, name: &str, to: &Path| {
-        let mut command = site.command(&installed().path("file_client"));
+        let client = CLibrary::installed().program("examples/file_client.c");
+        let mut command = site.command(&client);
         command.arg(name).env("NDN_CLIENT_TRANSPORT", router.unix());
         command.stdout(std::fs::File::create(to).unwrap()).output().unwrap()
     };

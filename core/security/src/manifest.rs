@@ -16,7 +16,7 @@
 //! | type | element | value |
 //! |---|---|---|
 //! | 135 | `DigestAlgorithm` | NNI; 1: SHA-256 of a whole packet, its implicit digest |
-//! | 129 | `DigestsPerPart` | NNI, `K`, 1 to [`DIGESTS_PER_PART_MAX`] |
+//! | 129 | `DigestsPerPart` | NNI, `K`, 1 to 270 |
 //! | 137 | `Levels` | NNI, 1 to [`LEVELS_MAX`] |
 //! | 139 | `Level` | NNI, 1 to `Levels`: that of this part |
 //! | 131 | `First` | NNI, `i * K`: number of the first segment, or part of the level below |
@@ -36,7 +36,7 @@ use weir_wire::{Name, NameView};
 pub const DIGESTS_PER_PART: usize = 248;
 
 /// Most digests a part may hold: a packet of 8800 octets has room for no more.
-pub const DIGESTS_PER_PART_MAX: usize = 270;
+const DIGESTS_PER_PART_MAX: usize = 270;
 
 /// Most levels: one signature for 61,504 segments is enough.
 pub const LEVELS_MAX: u8 = 2;
@@ -76,7 +76,7 @@ pub enum ManifestError {
 /// How the manifest of an object is cut into parts.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct Shape {
-    /// `K`: digests in every part of a level but the last, 1 to [`DIGESTS_PER_PART_MAX`].
+    /// `K`: digests in every part of a level but the last, 1 to 270.
     pub digests_per_part: u16,
     /// 1: parts list segments; 2: there are parts that list parts.
     pub levels: u8,

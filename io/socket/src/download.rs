@@ -12,6 +12,7 @@ use weir_transport::{
 };
 use weir_wire::{DataView, Name};
 
+use crate::bell::Bells;
 use crate::client::Client;
 use crate::host::{DownloadError, DownloadId, Found, Host, PathSummary, Summary};
 use crate::keeper::{Keep, Keeper};
@@ -19,7 +20,7 @@ use crate::lookup::Lookups;
 use crate::output::{Opened, Output, OutputError, PacketReader};
 use crate::paths::{ClientError, FromRouter};
 use crate::sink::{FileSink, StreamWriter};
-use crate::verify_pool::{Fault, Reporter, Verified, VerifyPool, Work};
+use crate::verify_pool::{Fault, Verified, VerifyPool, Work};
 
 /// Segments handed to a thread at once: 256 kB of them.
 const BATCH_SEGMENTS: usize = 32;
@@ -64,7 +65,7 @@ enum Place {
 pub(crate) struct Download {
     /// Tells what threads report of it from what they report of others.
     serial: u64,
-    reporter: Reporter,
+    bells: Bells,
     /// The owner's number.
     pub(crate) id: DownloadId,
     consumer: Consumer,
@@ -101,12 +102,12 @@ impl Download {
         client: &mut Client,
         (id, target): (DownloadId, Target),
         fetch: ConsumerConfig,
-        (serial, reporter): (u64, Reporter),
+        (serial, bells): (u64, Bells),
     ) -> Self {
         let now = client.now();
         Self {
             serial,
-            reporter,
+            bells,
             id,
             units_max: fetch.reader_units_max,
             consumer: Consumer::new(target, fetch, client.random(), now),
@@ -353,12 +354,12 @@ impl Download {
                 (have, segment_size, ReaderMode::None)
             }
             Opened::Stream(out) => {
-                let writer = StreamWriter::new(out, self.reporter.bell(self.serial));
+                let writer = StreamWriter::new(out, self.bells.bell(self.serial));
                 object.place = Place::Stream(writer.map_err(ClientError::from)?);
                 (SegmentSet::new(), None, ReaderMode::InOrder)
             }
             Opened::Reader { mut reader, segments, packets_max } => {
-                reader.attach(self.reporter.bell(self.serial));
+                reader.attach(self.bells.bell(self.serial));
                 object.place = Place::Reader(reader);
                 units = packets_max;
                 self.inputs.push(ConsumerInput::Narrow { segments });

@@ -7,6 +7,7 @@ use weir_base::{Instant, NS_PER_MS};
 use weir_transport::{ConsumerConfig, Target};
 use weir_wire::{DataView, InterestView};
 
+use crate::bell::Bells;
 use crate::client::Client;
 use crate::download::{Download, Hands};
 use crate::event_loop::{Context, Endpoint, EventLoop};
@@ -81,8 +82,9 @@ pub(crate) struct Downloads<'a> {
     options: DownloadOptions,
     pool: VerifyPool,
     keeper: Keeper,
-    reporter: Reporter,
     reports: Receiver<Report>,
+    bells: Bells,
+    rung: Receiver<u64>,
     /// By serial number, as all of the following.
     active: BTreeMap<u64, Active>,
     by_prefix: Prefixes<u64>,
@@ -113,15 +115,17 @@ impl<'a> Downloads<'a> {
         host: &'a mut dyn Host,
     ) -> Result<Self, DownloadError> {
         let (reporter, reports) = Reporter::new(client.waker());
+        let (bells, rung) = Bells::new(client.waker());
         let pool = VerifyPool::new(options.threads, &reporter).map_err(ClientError::from)?;
-        let keeper = Keeper::new(reporter.clone()).map_err(ClientError::from)?;
+        let keeper = Keeper::new(reporter).map_err(ClientError::from)?;
         Ok(Self {
             host,
             options,
             pool,
             keeper,
-            reporter,
             reports,
+            bells,
+            rung,
             active: BTreeMap::new(),
             by_prefix: Prefixes::default(),
             await_keys: BTreeSet::new(),
@@ -169,8 +173,8 @@ impl<'a> Downloads<'a> {
         self.next_serial += 1;
         let serial = self.next_serial;
         self.by_prefix.add(&target.name(), serial);
-        let reporter = self.reporter.clone();
-        let download = Download::new(client, (id, target), fetch, (serial, reporter));
+        let bells = self.bells.clone();
+        let download = Download::new(client, (id, target), fetch, (serial, bells));
         let active = Active { download, due: None, has_turn: false, has_asked_for_units: false };
         self.active.insert(serial, active);
         self.give_turn(serial);
@@ -189,6 +193,12 @@ impl<'a> Downloads<'a> {
         let now = client.now();
         while let Ok(report) = self.reports.try_recv() {
             if let Some(serial) = self.take_report(report, client) {
+                self.give_turn(serial);
+            }
+        }
+        while let Ok(serial) = self.rung.try_recv() {
+            // It may have ended since.
+            if self.active.contains_key(&serial) {
                 self.give_turn(serial);
             }
         }
@@ -281,7 +291,6 @@ impl<'a> Downloads<'a> {
         let (Report::Verified { serial, .. }
         | Report::Opened { serial, .. }
         | Report::Saved { serial, .. }
-        | Report::News { serial }
         | Report::Kept { serial, .. }) = report;
         if let Report::Kept { result, .. } = report {
             let Closing { id, result: ended, octets } =
@@ -290,15 +299,13 @@ impl<'a> Downloads<'a> {
             return None;
         }
         let Some(Active { download, .. }) = self.active.get_mut(&serial) else {
-            let is_news = matches!(report, Report::News { .. });
-            debug_assert!(is_news, "it is not closed as long as threads have something of it");
-            return None;
+            unreachable!("it is not closed as long as threads have something of it")
         };
         match report {
             Report::Verified { verified, fault, .. } => download.verified(verified, fault),
             Report::Opened { output, result, .. } => download.opened(output, result),
             Report::Saved { output, .. } => download.saved(client.now(), output),
-            Report::News { .. } | Report::Kept { .. } => {}
+            Report::Kept { .. } => {}
         }
         Some(serial)
     }

@@ -8,6 +8,7 @@ use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name, NameView};
 use crate::client::Client;
 use crate::paths::{ClientError, FromRouter, PathChange};
 use crate::prefixes::Prefixes;
+use crate::waker::EndpointId;
 
 /// How often [`EventLoop::run`] looks whether it is to stop.
 const TICK_NS: u64 = 200 * NS_PER_MS;
@@ -50,10 +51,6 @@ impl<E: Endpoint + ?Sized> Endpoint for &mut E {
         (**self).is_done()
     }
 }
-
-/// An endpoint of one [`EventLoop`]; its number may be given anew once it is removed.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct EndpointId(u32);
 
 /// What an endpoint may use while it is called: the connections, and the names it goes by.
 pub struct Context<'a> {

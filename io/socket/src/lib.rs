@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod bell;
 mod client;
 mod connection;
 mod download;
@@ -19,10 +20,11 @@ mod sockets;
 mod verify_pool;
 mod waker;
 
+pub use bell::Bell;
 pub use client::{Client, CommandError, ExpressError};
 pub use connection::monotonic_now;
 pub use downloads::{DownloadOptions, download};
-pub use event_loop::{Context, Endpoint, EndpointId, EventLoop};
+pub use event_loop::{Context, Endpoint, EventLoop};
 pub use host::{DownloadError, DownloadId, Found, Host, PathSummary, Summary};
 pub use output::{
     MemoryOutput, Opened, Output, OutputError, PacketReader, PartFile, StreamOutput,
@@ -39,7 +41,6 @@ pub use sockets::{
     Consumer, ConsumerOptions, Identity, OptionInfo, OptionKind, Pending, Producer,
     ProducerOptions, Reader, Request, Session, SessionConfig, SocketError, Word,
 };
-pub use verify_pool::Bell;
-pub use waker::Waker;
+pub use waker::{EndpointId, Waker};
 pub use weir_face::unix_time_ms;
 pub use weir_transport::PathId;

@@ -15,8 +15,8 @@ use weir_security::sha256;
 use weir_transport::{ContentDigest, Delivery, Metadata, SegmentSet};
 use weir_wire::{Name, NameView, PACKET_SIZE_MAX};
 
+use crate::bell::Bell;
 use crate::sink::{Checksums, FileSink, checksum};
-use crate::verify_pool::Bell;
 
 /// Where the segments of one object are to go.
 pub trait Output: Send {

@@ -12,7 +12,7 @@ use nix::sys::uio::pwritev;
 use weir_base::Packet;
 use weir_wire::DataView;
 
-use crate::verify_pool::Bell;
+use crate::bell::Bell;
 
 /// CRC-32C of a segment's content.
 pub(crate) fn checksum(content: &[u8]) -> u32 {

@@ -58,8 +58,6 @@ pub(crate) enum Report {
     Opened { serial: u64, output: Box<dyn Output>, result: Result<Opened, OutputError> },
     /// What is there has been noted.
     Saved { serial: u64, output: Box<dyn Output> },
-    /// Its reader or its stream has something to say.
-    News { serial: u64 },
     /// A file has been given its name, or what is there of it has been noted for the last time.
     Kept { serial: u64, result: Result<(), DownloadError> },
 }
@@ -77,28 +75,10 @@ impl Reporter {
         (Self { reports, waker }, receiver)
     }
 
-    /// The bell of the download of that serial number.
-    pub(crate) fn bell(&self, serial: u64) -> Bell {
-        Bell { reporter: self.clone(), serial }
-    }
-
     pub(crate) fn tell(&self, report: Report) {
         // If the receiver is gone, so is whoever would be woken.
         let _ = self.reports.send(report);
         let _ = self.waker.wake();
-    }
-}
-
-/// Tells that a download's reader or stream has something to say.
-pub struct Bell {
-    reporter: Reporter,
-    serial: u64,
-}
-
-impl Bell {
-    /// Has the download ask for it.
-    pub fn ring(&self) {
-        self.reporter.tell(Report::News { serial: self.serial });
     }
 }
 

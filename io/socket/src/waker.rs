@@ -7,7 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::event_loop::EndpointId;
+/// An endpoint of one [`EventLoop`](crate::EventLoop); its number may be given anew once it is
+/// removed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EndpointId(pub(crate) u32);
 
 /// Who is to look for what is new.
 #[derive(Debug, Default)]

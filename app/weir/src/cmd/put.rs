@@ -50,8 +50,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = Sign::Default)]
     sign: Sign,
     /// A signature for each segment, which any consumer can verify alone, or only for the manifest
-    /// that lists them: many times faster, but consumers that do not know manifests, such as ndnget,
-    /// cannot verify the file then
+    /// that lists them: many times faster, but consumers that do not know manifests, such as
+    /// ndnget, cannot verify the file then
     #[arg(long, value_enum, value_name = "PART", default_value_t = SignaturePer::Segment)]
     signature_per: SignaturePer,
     /// Of a directory, serve also what symbolic links lead to outside of it, and linked directories

@@ -70,7 +70,7 @@ impl Layout {
         self.wanted.start
     }
 
-    /// The place to begin with: that of the first segment, or of the highest manifest part above it.
+    /// The place to begin with: that of the first segment, or of the highest part above it.
     pub(crate) fn first_index(&self) -> u64 {
         match self.manifest {
             Some(shape) => {

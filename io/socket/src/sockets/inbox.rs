@@ -9,8 +9,8 @@ use weir_base::Packet;
 use weir_transport::{Delivery, Metadata};
 
 use super::SocketError;
+use crate::bell::Bell;
 use crate::output::PacketReader;
-use crate::verify_pool::Bell;
 
 /// What is known once the object has been found.
 #[derive(Clone, Debug)]

@@ -364,6 +364,39 @@ mod tests {
         producer.check().unwrap();
     }
 
+    fn row(info: &OptionInfo) -> String {
+        let words = |words: &[&str]| words.join("`, `");
+        let values = match (info.kind, (info.bounds)()) {
+            (OptionKind::Flag, _) => "`true`, `false`".into(),
+            (OptionKind::Words(those), _) => format!("`{}`", words(those)),
+            (_, Some((least, most))) => format!("{least} to {most}"),
+            (_, None) => String::new(),
+        };
+        let text: Vec<&str> = info.text.iter().map(|line| line.trim()).collect();
+        let (name, default, text) = (info.name, (info.default)(), text.join(" "));
+        format!("| `{name}` | `{default}` | {values} | {text} |\n")
+    }
+
+    /// The manual's page is made of the tables: with WEIR_WRITE_MANUAL=1 this writes it.
+    #[test]
+    fn the_manual_lists_what_there_is() {
+        let tables = [("Consumers", ConsumerOptions::TABLE), ("Producers", ProducerOptions::TABLE)];
+        let mut page = String::from("# Options of sockets\n\n");
+        page += "They have the same names in every language. Sizes are octets or such as `16MiB`, ";
+        page += "times such as `500ms`. Made of the tables in `io/socket`.\n";
+        for (title, table) in tables {
+            let head = "| option | default | values | meaning |\n|---|---|---|---|\n";
+            page += &format!("\n## {title}\n\n{head}");
+            page.extend(table.iter().map(row));
+        }
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/socket-options.md");
+        if std::env::var_os("WEIR_WRITE_MANUAL").is_some() {
+            std::fs::write(path, &page).unwrap();
+        }
+        let written = std::fs::read_to_string(path).unwrap();
+        assert!(written == page, "{path} is of other tables: WEIR_WRITE_MANUAL=1 writes it anew");
+    }
+
     #[test]
     fn what_cannot_be_is_refused_in_words() {
         let mut options = ConsumerOptions::default();

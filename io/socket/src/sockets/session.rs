@@ -23,8 +23,8 @@ use super::pending::{Answer, Pending, pending};
 use super::registrations::{Registration, Registrations};
 use crate::client::Client;
 use crate::downloads::{DownloadOptions, Downloads};
-use crate::event_loop::{EndpointId, EventLoop};
-use crate::waker::Waker;
+use crate::event_loop::EventLoop;
+use crate::waker::{EndpointId, Waker};
 
 /// Fetches under way at most in a session.
 const FETCHES_MAX: usize = 1 << 17;

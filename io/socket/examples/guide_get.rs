@@ -1,0 +1,20 @@
+//! Writes what the name denotes: guide_get NAME.
+
+use std::error::Error;
+use std::io;
+
+use weir_crypto::{KeyChain, UserTrust};
+use weir_socket::{Consumer, Session};
+use weir_wire::Name;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let name: Name = std::env::args().nth(1).ok_or("guide_get NAME")?.parse()?;
+    // Believes whom `weir get` believes.
+    let trust = UserTrust::new(name.clone(), Some(KeyChain::open()?), &[] as &[&str])?;
+    let mut consumer = Consumer::bind(&Session::open()?, name.clone(), trust);
+    consumer.set("retries", "3")?;
+
+    let mut reader = consumer.fetch(&name)?;
+    io::copy(&mut reader, &mut io::stdout())?;
+    Ok(())
+}

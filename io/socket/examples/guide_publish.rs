@@ -1,0 +1,24 @@
+//! Publishes one reading, and makes another when somebody asks for it.
+
+use std::error::Error;
+
+use weir_crypto::KeyChain;
+use weir_socket::{Identity, Producer, Session};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let key = KeyChain::open()?.default_signer_or_create()?;
+    let certificate = key.certificate().map(|certificate| certificate.wire().to_vec());
+    let identity = Identity { certificate, ..Identity::new(key) };
+    let producer = Producer::bind(&Session::open()?, "/home".parse()?, identity)?;
+
+    let name = producer.publish(&"/home/kitchen".parse()?, b"21.5\n".to_vec())?;
+    println!("published {name}");
+    loop {
+        let request = producer.recv()?; // somebody asks for what is not published
+        if request.name().to_string() == "/home/attic" {
+            producer.publish(request.name(), b"31.0\n".to_vec())?;
+        } else {
+            producer.refuse(&request)?;
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The library for C, installed as its users install it, and programs made with it.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use tempfile::TempDir;
+
+use crate::site::c_library;
+
+/// The library in a folder of its own.
+pub struct CLibrary {
+    folder: TempDir,
+    /// Programs by their sources.
+    programs: Mutex<HashMap<String, PathBuf>>,
+}
+
+impl CLibrary {
+    /// Warnings that no source may raise.
+    pub const WARNINGS: [&str; 3] = ["-Wall", "-Wextra", "-Werror"];
+
+    /// Built and installed once for all tests of a program.
+    ///
+    /// # Panics
+    /// If it cannot be.
+    pub fn installed() -> &'static Self {
+        static INSTALLED: OnceLock<CLibrary> = OnceLock::new();
+        INSTALLED.get_or_init(|| {
+            let folder = TempDir::new().expect("temporary folder");
+            run(Command::new(Self::sources().join("install.sh"))
+                .arg(folder.path())
+                .arg(c_library()));
+            Self { folder, programs: Mutex::default() }
+        })
+    }
+
+    /// The folder of its sources, header and examples.
+    ///
+    /// # Panics
+    /// Never: the repository has folders.
+    #[must_use]
+    pub fn sources() -> PathBuf {
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+        tests.parent().expect("repository").join("bindings/c")
+    }
+
+    /// Something that was installed.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The program of one source, compiled once.
+    ///
+    /// # Panics
+    /// If it does not compile.
+    #[must_use]
+    pub fn program(&self, source: &str) -> PathBuf {
+        let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+        programs.entry(source.to_owned()).or_insert_with(|| self.compile(source)).clone()
+    }
+
+    /// What pkg-config says, or without it would.
+    fn flags(&self) -> Vec<String> {
+        let mut command = Command::new("pkg-config");
+        command.env("PKG_CONFIG_PATH", self.path("lib/pkgconfig"));
+        match command.args(["--cflags", "--libs", "weir"]).output() {
+            Ok(output) => {
+                assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+                let text = String::from_utf8(output.stdout).expect("text");
+                text.split_whitespace().map(str::to_owned).collect()
+            }
+            Err(_) => ["-I", "-L"]
+                .into_iter()
+                .zip(["include", "lib"])
+                .map(|(flag, name)| format!("{flag}{}", self.path(name).display()))
+                .chain(["-lweir".into()])
+                .collect(),
+        }
+    }
+
+    fn compile(&self, source: &str) -> PathBuf {
+        let path = Self::sources().join(source);
+        let program = self.path("bin").join(path.file_stem().expect("a file"));
+        std::fs::create_dir_all(self.path("bin")).expect("a folder for programs");
+        run(Command::new("cc")
+            .args(["-std=c99", "-pedantic", "-pthread"])
+            .args(Self::WARNINGS)
+            .arg(&path)
+            .args(self.flags())
+            .arg(format!("-Wl,-rpath,{}", self.path("lib").display()))
+            .arg("-o")
+            .arg(&program));
+        program
+    }
+}
+
+/// Runs a command that must succeed.
+///
+/// # Panics
+/// If it does not.
+pub fn run(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let problems = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {problems}");
+}

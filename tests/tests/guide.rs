@@ -1,0 +1,125 @@
+//! The guide "Write an application": its programs are those of the examples, and do what it says.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use weir_tests::{
+    CLibrary, Client, Library, Process, Router, Site, interop_is_skipped, sha256_hex,
+    socket_example,
+};
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("repository").to_path_buf()
+}
+
+/// The examples of the guide, each with the language of its block.
+const PROGRAMS: [(&str, &str); 4] = [
+    ("rust", "io/socket/examples/guide_publish.rs"),
+    ("rust", "io/socket/examples/guide_get.rs"),
+    ("c", "bindings/c/examples/guide_publish.c"),
+    ("c", "bindings/c/examples/guide_get.c"),
+];
+
+#[test]
+fn its_programs_are_those_that_are_run() {
+    let guide = std::fs::read_to_string(repository().join("docs/write-an-application.md")).unwrap();
+    for (language, path) in PROGRAMS {
+        let program = std::fs::read_to_string(repository().join(path)).unwrap();
+        let block = format!("```{language}\n{program}```\n");
+        assert!(guide.contains(&block), "the guide does not show {path} as it is");
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Language {
+    Rust,
+    C,
+}
+
+const LANGUAGES: [Language; 2] = [Language::Rust, Language::C];
+
+impl Language {
+    fn command(self, site: &Site, router: &Router, program: &str) -> Command {
+        let mut command = match self {
+            Self::Rust => site.command(&socket_example(program)),
+            Self::C => {
+                let source = format!("examples/{program}.c");
+                site.command(&CLibrary::installed().program(&source))
+            }
+        };
+        command.env("NDN_CLIENT_TRANSPORT", router.unix());
+        command
+    }
+}
+
+fn publishes(publisher: Language) {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let command = publisher.command(&site, &router, "guide_publish");
+    let server = Process::start("guide_publish", command);
+    let _ = server.line_with("published /home/kitchen");
+    for getter in LANGUAGES {
+        let get = |name: &str| {
+            let mut command = getter.command(&site, &router, "guide_get");
+            command.arg(name);
+            Process::start("guide_get", command).finish()
+        };
+        assert_eq!(get("/home/kitchen").success().output, "21.5", "{getter:?}");
+        assert_eq!(get("/home/attic").success().output, "31.0", "{getter:?}");
+        let refused = get("/home/cellar");
+        assert!(!refused.status.success(), "{getter:?}");
+        assert_eq!(refused.output, "", "{getter:?}");
+    }
+}
+
+#[test]
+fn what_is_published_in_rust_is_got_in_every_language() {
+    publishes(Language::Rust);
+}
+
+#[test]
+fn what_is_published_in_c_is_got_in_every_language() {
+    publishes(Language::C);
+}
+
+/// Its key is known to others, and what others signed is believed.
+#[test]
+fn other_libraries_get_what_it_publishes_and_publish_what_it_gets() {
+    if interop_is_skipped() {
+        return;
+    }
+    let site = Site::new();
+    let router = Router::start(&site);
+    let file = |name: &str| site.path(name).to_str().expect("UTF-8").to_owned();
+    let (own_key, reading) = (file("own.key"), file("reading"));
+    for words in [
+        &["key", "new", "/home", "--type", "ecdsa", "--default"][..],
+        &["key", "export", "/home", "--output", &own_key],
+    ] {
+        let _ = router.weir(&site, words).success();
+    }
+    site.write("reading", b"21.5\n");
+    let expected = sha256_hex(&site.path("reading"));
+    for library in Library::ALL {
+        let client = Client::new(&site, library, &router.unix());
+        let (name, key) = (format!("/{}/kitchen", library.label()), file(library.label()));
+        let put = ["put", &name, &reading, "--sign", "ecdsa", "--key-out", &key];
+        let producer = client.start(&put);
+        assert_eq!(producer.event("ready")["registered"], true);
+        let _ = router.weir(&site, &["key", "trust", &key]).success();
+        for language in LANGUAGES {
+            let mut get = language.command(&site, &router, "guide_get");
+            get.arg(&name);
+            let got = Process::start("guide_get", get).finish().success();
+            assert_eq!(got.output, "21.5", "{language:?} of {}", library.label());
+
+            let publish = language.command(&site, &router, "guide_publish");
+            let server = Process::start("guide_publish", publish);
+            let _ = server.line_with("published /home/kitchen");
+            // A new version each time: no router's store has it.
+            let object = client.say(&["get", "/home/kitchen", "--key", &own_key]);
+            assert_eq!(object["sha256"], expected, "{language:?} to {object}");
+            assert_eq!(object["verified"], true, "{language:?} to {object}");
+        }
+    }
+}
