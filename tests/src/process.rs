@@ -43,8 +43,16 @@ impl Process {
     ///
     /// # Panics
     /// If it cannot be started.
-    pub fn start(title: &str, mut command: Command) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    pub fn start(title: &str, command: Command) -> Self {
+        Self::start_with_input(title, command, Stdio::null())
+    }
+
+    /// As [`Process::start`], with this standard input.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn start_with_input(title: &str, mut command: Command, input: Stdio) -> Self {
+        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child =
             command.spawn().unwrap_or_else(|error| panic!("cannot start {title}: {error}"));
         let (log, errors) = (Arc::new(Mutex::new(String::new())), Arc::default());

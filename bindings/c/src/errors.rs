@@ -16,6 +16,7 @@ pub(crate) fn errno_of(error: &SocketError) -> Errno {
         SocketError::NoRoute(_) => Errno::ENETUNREACH,
         SocketError::NoRouter(_) => Errno::ECONNREFUSED,
         SocketError::TooLong { .. } => Errno::EMSGSIZE,
+        SocketError::Superseded { .. } => Errno::ECONNRESET,
         // Closed by whom? Not by the application: that ends with EBADF before.
         SocketError::Closed | SocketError::System(_) => Errno::EIO,
     }

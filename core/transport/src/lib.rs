@@ -16,9 +16,10 @@ mod segment_set;
 pub use congestion::{Controller, ControllerConfig, ControllerConstants, ControllerError};
 pub use consumer::scoreboard::GiveUp;
 pub use consumer::{
-    CHUNK_UNITS_MAX, Check, Consumer, ConsumerConfig, ConsumerError, ConsumerEvent, ConsumerInput,
-    ConsumerOutbox, ConsumerStats, Delivery, KeyId, OnBad, Part, PathSchedule, PathStats, PieceId,
-    ReaderMode, Target, TraceEvent, TraceKind, Unit, Verdict, Verification, VerifyId, VerifyOp,
+    Behind, CHUNK_UNITS_MAX, Check, Consumer, ConsumerConfig, ConsumerError, ConsumerEvent,
+    ConsumerInput, ConsumerOutbox, ConsumerStats, Delivery, KeyId, OnBad, Part, PathSchedule,
+    PathStats, PieceId, ReaderMode, Target, TraceEvent, TraceKind, Unit, Verdict, Verification,
+    VerifyId, VerifyOp,
 };
 pub use interest::{InterestBatch, Selectors};
 pub use metadata::{ContentDigest, LISTING_KEYWORD, METADATA_KEYWORD, Metadata, MetadataError};
@@ -31,5 +32,7 @@ pub use producer::{
 pub use request::{Request, Tries};
 pub use segment_set::SegmentSet;
 
+#[cfg(test)]
+mod live_tests;
 #[cfg(test)]
 mod tests;

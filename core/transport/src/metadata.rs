@@ -15,6 +15,7 @@
 //! | 0xF520 | `DigestsPerPart` | NNI; there is a digest manifest: digests in one of its parts |
 //! | 0xF526 | `ManifestLevels` | NNI, levels of the manifest; 1 where it is not stated |
 //! | 0xF524 | `ContentDigest` | 32 octets, the [`ContentDigest`] of the object |
+//! | 0xF528 | `NextSegment` | NNI; the object grows: number of the segment that is made next |
 //! | 0xF522 | `SignerCertificate` | a whole Data; its own name may lead nowhere from here |
 
 use alloc::vec::Vec;
@@ -37,6 +38,7 @@ const DIGESTS_PER_MANIFEST_PART: u32 = 0xF520;
 const SIGNER_CERTIFICATE: u32 = 0xF522;
 const CONTENT_DIGEST: u32 = 0xF524;
 const MANIFEST_LEVELS: u32 = 0xF526;
+const NEXT_SEGMENT: u32 = 0xF528;
 
 const MODE_TYPE_MASK: u64 = 0o170_000;
 const MODE_DIRECTORY: u64 = 0o040_000;
@@ -48,6 +50,9 @@ pub struct Metadata {
     pub versioned: Name,
     /// Number of the last segment.
     pub last_segment: Option<u64>,
+    /// Of an object that grows: number of the segment that is made next. Those before it are there,
+    /// and the last is known once there is none to follow.
+    pub next_segment: Option<u64>,
     /// Octets of Content in each segment but the last.
     pub segment_size: Option<u64>,
     /// Octets of the whole object.
@@ -108,6 +113,7 @@ impl Metadata {
         Self {
             versioned,
             last_segment: None,
+            next_segment: None,
             segment_size: None,
             size_bytes: None,
             mode: None,
@@ -116,6 +122,17 @@ impl Metadata {
             content_digest: None,
             certificate: None,
         }
+    }
+
+    /// The segment made last of an object that grows, if there is one: whoever wants no more than
+    /// what is new begins with it.
+    pub fn newest_segment(&self) -> Option<u64> {
+        self.last_segment.or(self.next_segment?.checked_sub(1))
+    }
+
+    /// Whether segments may follow those that are there.
+    pub fn grows(&self) -> bool {
+        self.next_segment.is_some() && self.last_segment.is_none()
     }
 
     /// Whether the name denotes the listing of a directory.
@@ -133,6 +150,7 @@ impl Metadata {
             });
         }
         for (typ, value) in [
+            (NEXT_SEGMENT, self.next_segment),
             (SEGMENT_SIZE, self.segment_size),
             (SIZE, self.size_bytes),
             (MODE, self.mode),
@@ -174,6 +192,7 @@ impl Metadata {
         while let Some(element) = reader.next_element().map_err(malformed)? {
             match element.typ {
                 tlv::FINAL_BLOCK_ID => metadata.last_segment = tlv::segment(element.value),
+                NEXT_SEGMENT => metadata.next_segment = tlv::nni(element.value),
                 SEGMENT_SIZE => metadata.segment_size = tlv::nni(element.value),
                 SIZE => metadata.size_bytes = tlv::nni(element.value),
                 MODE => metadata.mode = tlv::nni(element.value),
@@ -201,6 +220,7 @@ mod tests {
     fn full() -> Metadata {
         Metadata {
             last_segment: Some(7),
+            next_segment: Some(8),
             segment_size: Some(8000),
             size_bytes: Some(60_001),
             mode: Some(0o100_644),

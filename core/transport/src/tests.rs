@@ -84,7 +84,7 @@ impl Producer {
                 packet.truncate(frame.len);
                 Some(packet.into())
             }
-            Answer::Unknown => None,
+            Answer::Later | Answer::Unknown => None,
         }
     }
 }
@@ -406,7 +406,7 @@ impl<'a> Simulation<'a> {
     }
 }
 
-fn digest_verifier() -> Arc<dyn Verifier> {
+pub(crate) fn digest_verifier() -> Arc<dyn Verifier> {
     Arc::new(DigestVerifier)
 }
 

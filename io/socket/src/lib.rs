@@ -38,7 +38,7 @@ pub use publish::{
 pub use serve::{Loss, ObjectStore, serve};
 pub use sink::FileSink;
 pub use sockets::{
-    Consumer, ConsumerOptions, Identity, OptionInfo, OptionKind, Pending, Producer,
+    Consumer, ConsumerOptions, Identity, LiveWriter, OptionInfo, OptionKind, Pending, Producer,
     ProducerOptions, Reader, Request, Session, SessionConfig, SocketError, Word,
 };
 pub use waker::{EndpointId, Waker};

@@ -37,6 +37,10 @@ pub struct ConsumerConfig {
     pub is_reliable: bool,
     /// Units asked for, being verified or waiting for the reader, at most, but those of one chunk.
     pub reader_units_max: u32,
+    /// Segments of an object that grows that are asked for before they are made, at most.
+    pub ahead_max: u32,
+    /// What becomes of segments that an object grows by while the reader has no room.
+    pub behind: Behind,
     /// What is verified.
     pub verification: Verification,
     /// What becomes of a unit that is not what its producer signed.
@@ -87,6 +91,18 @@ pub enum OnBad {
     Fail,
 }
 
+/// What becomes of segments that an object grows by while the reader has no room.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Behind {
+    /// They are fetched later, as far as there is anyone who still has them.
+    #[default]
+    InOrder,
+    /// They are passed over: once the reader has taken what was fetched, the newest segment is
+    /// next.
+    Skip,
+}
+
+words!(Behind { InOrder = "in-order", Skip = "skip" });
 words!(OnBad { AskAgain = "ask-again", Deliver = "deliver", Fail = "abort" });
 
 impl Default for ConsumerConfig {
@@ -106,6 +122,8 @@ impl Default for ConsumerConfig {
             waits_for_lifetime: false,
             is_reliable: true,
             reader_units_max: 8192,
+            ahead_max: 64,
+            behind: Behind::InOrder,
             verification: Verification::Signatures,
             on_bad: OnBad::AskAgain,
             must_be_fresh: false,

@@ -139,6 +139,9 @@ impl Consumer {
         if self.verification.count_refusal(METADATA_INDEX) > REFUSALS_MAX {
             return self.fail(error, out);
         }
+        if self.live.is_some() {
+            return self.renew_again(now);
+        }
         self.refused = Some(error);
         self.discover(now, false);
     }
@@ -149,6 +152,7 @@ impl Consumer {
             let (metadata, is_stored) = (metadata.clone(), *is_stored);
             self.found(metadata, is_stored, out);
         }
+        self.renewal_believed();
     }
 
     pub(super) fn found(&mut self, metadata: Metadata, is_stored: bool, out: &mut ConsumerOutbox) {
@@ -166,11 +170,13 @@ impl Consumer {
         let is_told = matches!(self.target, Target::Latest { .. } | Target::Known { .. });
         let knows = is_told || layout.is_whole();
         let (last, manifest) = (metadata.last_segment, metadata.manifest);
+        let grows = metadata.grows();
         if knows || !self.config.look_for_manifest {
             if let Some(last) = last {
                 self.set_last(last, false, out);
             }
-            return self.begin(manifest, out);
+            self.begin(manifest.filter(|_| !grows), out);
+            return self.begin_live(now);
         }
         let selectors = self.selectors();
         let manifest = part_name(metadata.versioned.as_view(), PartId::leaf(0));

@@ -8,6 +8,7 @@ mod config;
 mod discovery;
 mod input;
 mod layout;
+mod live;
 mod naming;
 mod outbox;
 pub(crate) mod path;
@@ -32,6 +33,7 @@ use weir_security::manifest::PartId;
 use weir_wire::{CongestionMark, DataView, InterestView, LpHeader, NackReason, Name};
 
 use self::layout::Layout;
+use self::live::Live;
 use self::naming::Naming;
 use self::path::Answer;
 use self::pieces::Pieces;
@@ -49,7 +51,7 @@ use crate::segment_set::SegmentSet;
 
 pub use self::check::{Check, KeyId, Verdict, VerifyId};
 pub use self::chunks::CHUNK_UNITS_MAX;
-pub use self::config::{ConsumerConfig, OnBad, ReaderMode, Verification};
+pub use self::config::{Behind, ConsumerConfig, OnBad, ReaderMode, Verification};
 pub use self::input::ConsumerInput;
 pub use self::outbox::{
     ConsumerError, ConsumerEvent, ConsumerOutbox, Delivery, TraceEvent, TraceKind, VerifyOp,
@@ -112,6 +114,8 @@ pub struct Consumer {
     refused: Option<ConsumerError>,
     last_segment: Option<u64>,
     last_is_from_segment: bool,
+    /// Of an object that grows.
+    live: Option<Live>,
     /// No piece of the sequence follows.
     is_closed: bool,
     /// The driver has been told that more may be appended.
@@ -190,6 +194,7 @@ impl Consumer {
             refused: None,
             last_segment: None,
             last_is_from_segment: false,
+            live: None,
             is_closed: false,
             has_asked_for_more: false,
             stats: ConsumerStats::default(),
@@ -279,7 +284,9 @@ impl Consumer {
         let of_stage = match &self.stage {
             Stage::Discovering { .. } => None,
             Stage::Probing { held } => held.as_ref().map(|&(_, until)| until),
-            Stage::Fetching => self.scoreboard.next_wakeup(),
+            Stage::Fetching => {
+                [self.scoreboard.next_wakeup(), self.live_wakeup()].into_iter().flatten().min()
+            }
             Stage::Believing { .. } | Stage::Waiting | Stage::Over => return None,
         };
         [of_stage, self.requests.next_wakeup()].into_iter().flatten().min()
@@ -389,12 +396,13 @@ impl Consumer {
         incoming: Incoming,
         out: &mut ConsumerOutbox,
     ) {
+        let now = answer.now;
+        let Some(incoming) = self.take_renewal(now, data, incoming, out) else { return };
         let mut found = core::mem::take(&mut self.found);
         self.naming.find(data.name.value(), &mut found);
         if found.is_empty() {
             self.stats.unwanted += 1;
         }
-        let now = answer.now;
         let Incoming { packet, path, incoming_face, last_segment, content_bytes } = incoming;
         for &index in &found {
             if let Some(request) = self.requests.take(Purpose::Again(index)) {
@@ -542,6 +550,9 @@ impl Consumer {
         }
         self.unread -= self.reader.hand_out(&mut out.deliveries);
         if let Stage::Fetching = self.stage {
+            self.advance_live(now, out);
+        }
+        if let Stage::Fetching = self.stage {
             self.advance_units(now, out);
         }
     }
@@ -582,16 +593,17 @@ impl Consumer {
     /// Asks for units while a path, and the reader, have room.
     fn send(&mut self, now: Instant, out: &mut ConsumerOutbox) {
         let mut selectors = self.selectors();
+        let is_behind = self.is_behind();
         let Self { scoreboard, naming, have, rng, config, reader, unread, .. } = self;
         // A chunk is asked for as a whole, so that there must be room for one.
         let chunk_units = config.chunk_units.clamp(1, CHUNK_UNITS_MAX);
         let units_max = config.reader_units_max.max(chunk_units);
         // What is asked for at once may leave as a run, whose nonces follow the segment numbers.
         let mut base = None;
-        loop {
+        let has_room = loop {
             let committed = scoreboard.unanswered().saturating_add(*unread);
             let room_units = units_max.saturating_sub(committed);
-            let room_units = room_units - room_units % chunk_units;
+            let room_units = if is_behind { 0 } else { room_units - room_units % chunk_units };
             let next = scoreboard.next_to_send(now, room_units, |index| {
                 let is_needed = match naming {
                     Naming::Sequence(_) => true,
@@ -613,7 +625,7 @@ impl Consumer {
                 }
                 is_needed
             });
-            let Some((first, path)) = next else { break };
+            let Some((first, path)) = next else { break room_units > 0 };
             let base = *base.get_or_insert_with(|| rng.next_u32());
             for index in scoreboard.open_units(first) {
                 let (prefix, segment) = naming.interest_name(index);
@@ -621,6 +633,9 @@ impl Consumer {
                 out.interests.push(path, prefix, segment, selectors);
             }
             scoreboard.sent(first, path, base, now);
+        };
+        if !has_room {
+            self.reader_is_full();
         }
     }
 

@@ -158,6 +158,14 @@ pub enum TraceKind {
 /// Why something cannot be fetched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConsumerError {
+    /// An object that grew has a newer version, and grows no more.
+    #[error("{versioned} has no end, and {newer} is newer")]
+    Superseded {
+        /// The version that was fetched.
+        versioned: Name,
+        /// The one that there is now.
+        newer: Name,
+    },
     /// The router answers that it has no route for the name.
     #[error("no route to {0}")]
     NoRoute(Name),

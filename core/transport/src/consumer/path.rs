@@ -224,6 +224,13 @@ impl Path {
         order
     }
 
+    /// The Interests for `units` units that are not made yet leave. They have no place in the
+    /// window and in the order of sending.
+    pub(crate) fn sent_ahead(&mut self, units: u32) -> u64 {
+        self.stats.interests += u64::from(units);
+        0
+    }
+
     /// An Interest is in flight no more: answered, lost or not needed.
     pub(crate) fn landed(&mut self) {
         self.in_flight -= 1;

@@ -49,8 +49,14 @@ impl Reader {
         self.ready == 0
     }
 
-    /// The first unit is this one.
+    /// Whether every unit that was asked for has been handed out or passed over.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// The first unit, or the next one when all others have been handed out, is this one.
     pub(crate) fn start_at(&mut self, index: u64) {
+        debug_assert!(self.places.is_empty());
         self.base = index;
     }
 

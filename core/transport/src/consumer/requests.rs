@@ -24,6 +24,8 @@ pub(crate) enum Purpose {
     Manifest,
     /// The first segment, while it is not known whether there is a manifest.
     FirstSegment,
+    /// Whether an object that grows still does.
+    Renewal,
     /// The unit of this place, which came damaged or forged.
     Again(u64),
 }
@@ -100,6 +102,13 @@ impl Requests {
         let at = self.all.iter().position(|entry| entry.request.is_answered_by(data))?;
         let Entry { purpose, request, .. } = self.all.swap_remove(at);
         Some((purpose, request))
+    }
+
+    /// Takes the request for this off the list, if `data` answers it.
+    pub(crate) fn take_if_answered(&mut self, purpose: Purpose, data: &DataView<'_>) -> bool {
+        let is_it = |entry: &Entry| entry.purpose == purpose && entry.request.is_answered_by(data);
+        let found = self.all.iter().position(is_it);
+        found.map(|at| self.all.swap_remove(at)).is_some()
     }
 
     /// Takes a Nack; what is given up for it, and if nothing is, whether all paths have refused.

@@ -5,6 +5,8 @@
 //! first unanswered and the last asked for, whatever the number of paths. A chunk is sent, lost and
 //! counted in the window as one; of one that is sent again, only what has not come is asked for.
 
+mod ahead;
+
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -12,6 +14,7 @@ use alloc::vec::Vec;
 use weir_base::{Histogram, Instant, RttConfig, bucket_count};
 use weir_wire::NackReason;
 
+use self::ahead::Ahead;
 use super::chunks::Chunks;
 use super::outbox::TraceKind;
 use super::path::{Answer, Fate, Path};
@@ -89,6 +92,8 @@ pub(crate) struct Scoreboard {
     done_beyond: BTreeSet<u64>,
     /// First units of chunks to be sent again.
     again: BTreeSet<(Instant, u64)>,
+    /// Of an object that grows: what is asked for before it is made.
+    ahead: Option<Ahead>,
     /// Units of chunks that were given up, still to be told.
     failed: VecDeque<Failed>,
     /// Units asked for and not answered, in flight or to be asked for again.
@@ -117,6 +122,7 @@ impl Scoreboard {
             limit: None,
             done_beyond: BTreeSet::new(),
             again: BTreeSet::new(),
+            ahead: None,
             failed: VecDeque::new(),
             unanswered: 0,
             in_flight: 0,
@@ -144,7 +150,7 @@ impl Scoreboard {
     }
 
     pub(crate) fn in_flight(&self) -> u32 {
-        self.in_flight
+        self.in_flight + self.ahead_count()
     }
 
     /// What happened since the last call; the caller drains it.
@@ -227,6 +233,8 @@ impl Scoreboard {
                 slot.state = State::Waiting(now);
                 self.in_flight -= slot.open;
                 self.again.insert((now, slot.first));
+            } else if let State::Ahead(_) = slot.state {
+                self.ask_ahead_again(at, now);
             }
         }
     }
@@ -247,7 +255,13 @@ impl Scoreboard {
     /// remembered: a forged segment may have said so, and there may be more after all.
     pub(crate) fn set_limit(&mut self, units: Option<u64>) {
         self.limit = units;
-        let Some(units) = units else { return };
+        if let Some(units) = units {
+            self.cut(units);
+        }
+    }
+
+    /// Nothing from the unit `units` on is asked for any more.
+    fn cut(&mut self, units: u64) {
         while self.next_index() > units && !self.chunks.is_empty() {
             let at = self.chunks.len() - 1;
             let beyond = self.chunks.slot(at).units();
@@ -291,6 +305,9 @@ impl Scoreboard {
         }
         // What comes again was counted before; the caller's room may be waiting for just this.
         let again = self.again.first().filter(|&&(at, _)| at <= now).map(|&(_, index)| index);
+        if self.is_ahead(again.unwrap_or(self.next_index())) {
+            return self.next_ahead(again, now, room_units, is_needed);
+        }
         self.next = match again {
             Some(_) => Next::Again,
             None if room_units > 0 && !self.is_in_order => Next::New { room_chunks: u32::MAX },
@@ -309,6 +326,16 @@ impl Scoreboard {
         if room_units == 0 {
             return None;
         }
+        self.push_next(now, path, &mut is_needed)
+    }
+
+    /// Adds the next chunk that has a unit that is needed, if there may be one.
+    fn push_next(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        is_needed: &mut impl FnMut(u64) -> bool,
+    ) -> Option<(u64, PathId)> {
         loop {
             let limit = self.limit.unwrap_or(u64::MAX);
             if self.next_index() >= limit || self.chunks.units() >= UNITS_MAX {
@@ -332,11 +359,14 @@ impl Scoreboard {
     /// out on `path` now.
     pub(crate) fn sent(&mut self, first: u64, path: PathId, nonce: u32, now: Instant) {
         let at = self.chunks.find(first).expect("a chunk to be sent has a slot");
+        let is_ahead = self.is_ahead(first);
         let units = self.chunks.slot(at).open;
-        let order = self.path_mut(path).expect("the path was chosen").sent(first, units, now);
+        let end = now.plus_ns(self.config.lifetime_ns);
+        let taken = self.path_mut(path).expect("the path was chosen");
+        let order = if is_ahead { taken.sent_ahead(units) } else { taken.sent(first, units, now) };
         let slot = self.chunks.slot_mut(at);
         debug_assert!(matches!(slot.state, State::Waiting(_)), "{slot:?}");
-        slot.state = State::Flying;
+        slot.state = if is_ahead { State::Ahead(end) } else { State::Flying };
         slot.path = path;
         slot.is_path_gone = false;
         slot.sent_at = now;
@@ -347,8 +377,11 @@ impl Scoreboard {
         self.chunks.forget_refused(at);
         self.counters.resent += if is_resend { u64::from(units) } else { 0 };
         self.counters.sent += u64::from(units);
-        self.in_flight += units;
-        self.counters.in_flight_max = self.counters.in_flight_max.max(self.in_flight);
+        match &mut self.ahead {
+            Some(ahead) if is_ahead => ahead.sent(end, first),
+            _ => self.in_flight += units,
+        }
+        self.counters.in_flight_max = self.counters.in_flight_max.max(self.in_flight());
         if self.config.trace {
             let kind = TraceKind::Sent { is_resend };
             self.trace.extend(self.chunks.open_units(at).map(|index| (index, path, kind)));
@@ -368,10 +401,16 @@ impl Scoreboard {
         slot.mark = slot.mark.with(answer.mark);
         slot.bytes += answer.packet_bytes;
         let slot = *slot;
-        if let Some(path) = self.path_mut(answer.path) {
+        let is_ahead = matches!(slot.state, State::Ahead(_));
+        if let Some(path) = self.path_mut(answer.path).filter(|_| !is_ahead) {
             path.heard(answer.now);
         }
-        if slot.open == 0 {
+        if is_ahead {
+            // How long it waited says nothing of the path.
+            self.end(at);
+            self.chunks.shift();
+            self.came_ahead(&slot, answer.now);
+        } else if slot.open == 0 {
             self.chunk_answered(at, &slot, answer);
         } else if slot.nacked > 0 {
             self.check_refused(at, answer.now);
@@ -379,6 +418,7 @@ impl Scoreboard {
         let rtt_ns = answer.now.ns_since(slot.sent_at);
         let is_marked = answer.mark.is_set();
         self.note(index, slot.path, TraceKind::Answered { rtt_ns, is_marked });
+        self.made(index, answer.now);
         true
     }
 
@@ -431,7 +471,9 @@ impl Scoreboard {
         let found = self.chunks.find(index).filter(|&at| self.chunks.is_open(at, index));
         let Some(at) = found else { return Ok(false) };
         let slot = self.chunks.slot(at);
-        if !slot.is_flying() || nonce.is_some_and(|nonce| nonce != slot.nonce) {
+        let is_ahead = matches!(slot.state, State::Ahead(_));
+        let is_out = slot.is_flying() || is_ahead;
+        if !is_out || nonce.is_some_and(|nonce| nonce != slot.nonce) {
             return Ok(false);
         }
         let (path, order) = (slot.path, slot.order);
@@ -440,6 +482,9 @@ impl Scoreboard {
         }
         self.counters.nacks += 1;
         self.note(index, path, TraceKind::Nacked { reason });
+        if is_ahead {
+            return self.refused_ahead(at, reason, now);
+        }
         let Self { paths, counters, .. } = self;
         if let Some(path) = paths.iter_mut().find(|one| one.id == path) {
             path.nacked();
@@ -490,13 +535,17 @@ impl Scoreboard {
 
     /// Nothing more of a chunk is asked for. What has not come is told by [`Scoreboard::check`].
     fn give_up_chunk(&mut self, at: usize, reason: GiveUp) {
+        self.fail_chunk(at, reason);
+        self.chunks.shift();
+    }
+
+    fn fail_chunk(&mut self, at: usize, reason: GiveUp) {
         let Self { chunks, failed, .. } = self;
         failed.extend(chunks.open_units(at).map(|index| Failed { index, reason }));
         for index in self.chunks.slot(at).units() {
             self.close(at, index);
         }
         self.end(at);
-        self.chunks.shift();
     }
 
     /// Finds what is lost or timed out by now and queues it to be sent again. Stops at a unit that
@@ -508,6 +557,7 @@ impl Scoreboard {
         if self.paths_in_use().len() > 1 {
             self.take_from_silent(now);
         }
+        self.check_ahead(now);
         self.failed.pop_front().map_or(Ok(()), Err)
     }
 
@@ -599,9 +649,13 @@ impl Scoreboard {
             })
         });
         let departure = |next| self.schedule.departure(&self.paths, next);
-        let again = self.again.first().and_then(|&(at, _)| Some(at.max(departure(Next::Again)?)));
+        let again = self.again.first().and_then(|&(at, index)| match self.is_ahead(index) {
+            true => Some(at),
+            false => Some(at.max(departure(Next::Again)?)),
+        });
+        let ahead = self.ahead.as_ref().and_then(Ahead::next_wakeup);
         let paced = self.is_paced.then(|| departure(self.next)).flatten();
-        decided.chain(again).chain(paced).min()
+        decided.chain(again).chain(ahead).chain(paced).min()
     }
 
     fn path_mut(&mut self, id: PathId) -> Option<&mut Path> {
@@ -649,6 +703,11 @@ impl Scoreboard {
             State::Waiting(at) => {
                 self.again.remove(&(at, first));
             }
+            State::Ahead(end) => {
+                if let Some(ahead) = &mut self.ahead {
+                    ahead.ended(end, first);
+                }
+            }
             State::Done => {}
         }
     }
@@ -677,6 +736,8 @@ impl Scoreboard {
         assert_eq!(open, (self.unanswered, self.in_flight));
         let waiting = |slot: &&Slot| matches!(slot.state, State::Waiting(_));
         assert_eq!(self.chunks.iter().filter(waiting).count(), self.again.len());
+        let ahead = |slot: &&Slot| matches!(slot.state, State::Ahead(_));
+        assert_eq!(self.chunks.iter().filter(ahead).count(), self.ahead_count() as usize);
     }
 
     fn note(&mut self, index: u64, path: PathId, kind: TraceKind) {

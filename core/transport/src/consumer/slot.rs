@@ -36,6 +36,8 @@ pub(crate) struct Counters {
 pub(super) enum State {
     /// Sent, not answered.
     Flying,
+    /// Sent before it is known that there is such a unit; the Interest ends at this time.
+    Ahead(Instant),
     /// In the list of those to be sent again, under this time.
     Waiting(Instant),
     /// Answered or not needed.

@@ -25,6 +25,9 @@ pub enum Answer {
     },
     /// With this packet.
     Packet(Packet),
+    /// Once it is made, which is certain to be tried: the Interest waits as long as it lives, and
+    /// nobody needs to be told of it.
+    Later,
     /// Not: there is no such thing here.
     Unknown,
 }

@@ -61,6 +61,8 @@ pub(super) struct Asker {
     pub(super) interest: Packet,
     /// Its name ends in an implicit digest.
     pub(super) is_full_name: bool,
+    /// What it waits for is to be made: should that take too long, its sender asks again.
+    pub(super) is_early: bool,
 }
 
 /// What the application is told.

@@ -10,7 +10,7 @@ mod waiting;
 
 use alloc::vec::Vec;
 
-use weir_base::{Instant, NS_PER_MS, Packet};
+use weir_base::{Instant, NS_PER_MS, NS_PER_S, Packet};
 use weir_security::sha256;
 use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name};
 
@@ -24,6 +24,9 @@ pub use self::config::{ProducerConfig, ProducerStats, Unanswered};
 pub use self::input::{ProducerEvent, ProducerInput, ProducerOutbox, ReadOp};
 pub use self::object::{SealedObject, Signatures};
 pub use self::template::{Frame, SegmentTemplate};
+
+/// How long an Interest for what is to be made waits, whatever its lifetime.
+const EARLY_WAIT_NS_MAX: u64 = 60 * NS_PER_S;
 
 /// Answers Interests: with what its [`Source`] has, with what was put into its output buffer, or,
 /// once it is there, with what an Interest waits for.
@@ -117,6 +120,7 @@ impl<S: Source> Producer<S> {
         let (stats, unanswered) = (&mut self.stats, self.config.unanswered);
         self.waiting.take_expired(now, |asker| {
             stats.expired += 1;
+            let unanswered = if asker.is_early { Unanswered::Silence } else { unanswered };
             refuse(unanswered, asker, NackReason::NoRoute, out);
         });
     }
@@ -143,6 +147,7 @@ impl<S: Source> Producer<S> {
             token: header.pit_token,
             deadline: now.plus_ns(lifetime_ns),
             is_full_name: interest.name.last().is_some_and(|last| last.is_implicit_digest()),
+            is_early: false,
             interest: Packet::empty(),
         };
         if let Some(data) = self.buffer.find(now, &interest) {
@@ -153,6 +158,12 @@ impl<S: Source> Producer<S> {
             Answer::Packet(data) => send(&mut self.stats, &asker, data, out),
             Answer::Segment { object, segment } => {
                 self.read(object, segment, Asker { interest: packet, ..asker }, out);
+            }
+            Answer::Later => {
+                let interest_copy = self.buffer.copy(&packet);
+                let asker = Asker { interest: interest_copy, is_early: true, ..asker };
+                let until = now.plus_ns(lifetime_ns.min(EARLY_WAIT_NS_MAX));
+                self.wait(&interest, until, asker, out);
             }
             Answer::Unknown if self.config.wait_max_ns > 0 => {
                 let asker = Asker { interest: self.buffer.copy(&packet), ..asker };
@@ -183,10 +194,12 @@ impl<S: Source> Producer<S> {
         asker: Asker,
         out: &mut ProducerOutbox,
     ) {
-        let copy = asker.interest.clone();
+        let (copy, is_early) = (asker.interest.clone(), asker.is_early);
         match self.waiting.join(interest, until, asker) {
-            Joined::First => out.events.push(ProducerEvent::Wanted { interest: copy }),
-            Joined::Again => {}
+            Joined::First if !is_early => {
+                out.events.push(ProducerEvent::Wanted { interest: copy });
+            }
+            Joined::First | Joined::Again => {}
             Joined::Full(asker) => {
                 self.stats.refused += 1;
                 self.refuse(asker, NackReason::Congestion, out);
@@ -223,7 +236,7 @@ impl<S: Source> Producer<S> {
             match answer {
                 Answer::Packet(data) => send(&mut self.stats, &asker, data, out),
                 Answer::Segment { object, segment } => self.read(object, segment, asker, out),
-                Answer::Unknown => unreachable!("such an Interest waits on"),
+                Answer::Unknown | Answer::Later => unreachable!("such an Interest waits on"),
             }
         }
     }

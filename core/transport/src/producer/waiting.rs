@@ -145,7 +145,8 @@ impl Waiting {
             let is_related = prefix.is_prefix_of(interest.name)
                 || (interest.can_be_prefix && interest.name.is_prefix_of(prefix));
             let answer = is_related.then(|| source.find(&interest))?;
-            (answer != Answer::Unknown).then_some((index, answer))
+            let is_there = !matches!(answer, Answer::Unknown | Answer::Later);
+            is_there.then_some((index, answer))
         };
         let found: Vec<_> = self.entries.iter().filter_map(answer).collect();
         found.into_iter().map(|(index, answer)| (self.remove(index), answer)).collect()

@@ -65,15 +65,37 @@ impl Consumer {
         self.fetch_range(name, 0..u64::MAX)
     }
 
+    /// Begins to follow an object that [grows](super::Producer::publish_live), from the segment
+    /// made last to the end. A reader that is too slow goes on in order or with the newest, as
+    /// [`behind`](ConsumerOptions::behind) says. [`Consumer::fetch`] has such an object from its
+    /// first segment on. Of one that does not grow, the last segment is fetched.
+    ///
+    /// # Errors
+    /// [`SocketError::OutsidePrefix`]; the name ends in a version.
+    pub fn fetch_newest(&self, name: &Name) -> Result<Reader, SocketError> {
+        if has_version(name) {
+            return Err(SocketError::Invalid(format!("{name} names a version already")));
+        }
+        self.begin(name, 0..u64::MAX, true)
+    }
+
     /// Begins to fetch some octets of an object, as far as it has them. Of one whose metadata does
     /// not state the size of segments, all that comes before them is fetched too.
     ///
     /// # Errors
     /// [`SocketError::OutsidePrefix`].
     pub fn fetch_range(&self, name: &Name, octets: Range<u64>) -> Result<Reader, SocketError> {
+        self.begin(name, octets, false)
+    }
+
+    fn begin(
+        &self,
+        name: &Name,
+        octets: Range<u64>,
+        from_newest: bool,
+    ) -> Result<Reader, SocketError> {
         self.check(name)?;
-        let has_version = name.as_view().last().is_some_and(|last| last.as_version().is_some());
-        let target = match has_version {
+        let target = match has_version(name) {
             true => Target::Version { versioned: name.clone() },
             false => Target::Latest { object: name.clone(), allow_stored: self.options.stored },
         };
@@ -81,6 +103,7 @@ impl Consumer {
             session: self.session.clone(),
             options: self.options.clone(),
             trust: self.trust.clone(),
+            from_newest,
         };
         Ok(Reader::new(fetcher, target, octets))
     }
@@ -109,4 +132,8 @@ impl Consumer {
             }
         }
     }
+}
+
+fn has_version(name: &Name) -> bool {
+    name.as_view().last().is_some_and(|last| last.as_version().is_some())
 }

@@ -42,6 +42,14 @@ pub enum SocketError {
     /// The producer, or a router for a reason other than a route, refuses.
     #[error("refused: {0}")]
     Refused(String),
+    /// An object that grew has a newer version, and will have no end.
+    #[error("{versioned} ends unfinished: there is {newer}")]
+    Superseded {
+        /// The version that was read.
+        versioned: Name,
+        /// The version that there is now.
+        newer: Name,
+    },
     /// There is no router, or it cannot be reached.
     #[error("no router: {0}")]
     NoRouter(String),
@@ -89,6 +97,7 @@ impl From<ConsumerError> for SocketError {
             ConsumerError::Nacked { .. } | ConsumerError::Refused(_) => {
                 Self::Refused(error.to_string())
             }
+            ConsumerError::Superseded { versioned, newer } => Self::Superseded { versioned, newer },
             _ => Self::NotVerified(error.to_string()),
         }
     }
@@ -121,6 +130,7 @@ impl From<SocketError> for io::Error {
             SocketError::TimedOut(_) => ErrorKind::TimedOut,
             SocketError::NoRoute(_) => ErrorKind::NetworkUnreachable,
             SocketError::NoRouter(_) => ErrorKind::ConnectionRefused,
+            SocketError::Superseded { .. } => ErrorKind::ConnectionReset,
             SocketError::Closed => ErrorKind::NotConnected,
             SocketError::TooLong { .. } => ErrorKind::FileTooLarge,
             SocketError::System(_) => ErrorKind::Other,

@@ -14,6 +14,8 @@ pub(super) struct Fetcher {
     pub(super) session: Session,
     pub(super) options: ConsumerOptions,
     pub(super) trust: SharedTrust,
+    /// Of an object that grows, nothing before the newest segment is wanted.
+    pub(super) from_newest: bool,
 }
 
 impl Fetcher {
@@ -25,6 +27,7 @@ impl Fetcher {
             config: self.options.config(),
             trust: self.trust.clone(),
             range,
+            from_newest: self.from_newest,
             inbox: inbox.clone(),
         });
         inbox

@@ -57,6 +57,8 @@ pub(crate) struct Fetch {
     pub(crate) trust: SharedTrust,
     /// Octets of the object.
     pub(crate) range: Range<u64>,
+    /// In place of that: all from the newest segment on.
+    pub(crate) from_newest: bool,
     pub(crate) inbox: Arc<Inbox>,
 }
 
@@ -104,7 +106,8 @@ impl Host for Fetches {
 
     fn output(&mut self, id: DownloadId, _found: &Found) -> Result<Box<dyn Output>, String> {
         let fetch = &self.open[&id];
-        Ok(Box::new(ReaderOutput { inbox: fetch.inbox.clone(), range: fetch.range.clone() }))
+        let (inbox, range) = (fetch.inbox.clone(), fetch.range.clone());
+        Ok(Box::new(ReaderOutput { inbox, range, from_newest: fetch.from_newest }))
     }
 
     fn ended(
@@ -154,6 +157,7 @@ impl Host for Fetches {
 struct ReaderOutput {
     inbox: Arc<Inbox>,
     range: Range<u64>,
+    from_newest: bool,
 }
 
 impl Output for ReaderOutput {
@@ -165,10 +169,11 @@ impl Output for ReaderOutput {
         let Range { start, end } = self.range;
         let len = end.saturating_sub(start);
         let (segments, skip) = match metadata.segment_size.filter(|&size| size > 0) {
-            Some(size) if len > 0 => {
+            Some(size) if len > 0 && !self.from_newest => {
                 let end = if end == u64::MAX { end } else { end.div_ceil(size) };
                 (start / size..end, start % size)
             }
+            _ if self.from_newest => (metadata.newest_segment().unwrap_or(0)..u64::MAX, 0),
             // Nobody says where octets are but the segments themselves.
             _ if len > 0 => (0..u64::MAX, start),
             _ => (0..0, 0),

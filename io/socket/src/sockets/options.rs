@@ -7,7 +7,9 @@ use std::str::FromStr;
 use weir_base::units::{Size, Time};
 use weir_base::{HashKey, NS_PER_MS};
 use weir_store::EvictionPolicy;
-use weir_transport::{ConsumerConfig, Controller, OnBad, ProducerConfig, Unanswered, Verification};
+use weir_transport::{
+    Behind, ConsumerConfig, Controller, OnBad, ProducerConfig, Unanswered, Verification,
+};
 use weir_wire::PACKET_SIZE_MAX;
 
 use super::SocketError;
@@ -61,6 +63,7 @@ kinds! {
     u32 = OptionKind::Count;
     Size = OptionKind::Size;
     Time = OptionKind::Time;
+    Word<Behind> = OptionKind::Words(Behind::WORDS);
     Word<OnBad> = OptionKind::Words(OnBad::WORDS);
     Word<Controller> = OptionKind::Words(Controller::WORDS);
     Word<EvictionPolicy> = OptionKind::Words(EvictionPolicy::WORDS);
@@ -242,6 +245,13 @@ socket_options! {
         window_max: u32 = 4096, 1 => 65_536;
         /// Whether the latest version that routers have stored will do when no producer answers.
         stored: bool = true;
+        /// Segments of an object that grows that are asked for before they are made, at most: as
+        /// many as are made in a round trip come without delay.
+        ahead: u32 = 64, 1 => 4096;
+        /// What becomes of what an object grows by while the reader's buffer is full: fetched
+        /// "in-order" later, as far as there is anyone who has it, or "skip"ped up to the newest
+        /// segment once what is in the buffer has been read.
+        behind: Word<Behind> = Word(Behind::InOrder);
         /// Whether stored segments must be fresh.
         fresh: bool = false;
     }
@@ -306,6 +316,8 @@ impl ConsumerOptions {
                 true => Verification::Signatures,
                 false => Verification::Off,
             },
+            ahead_max: self.ahead,
+            behind: self.behind.0,
             on_bad: self.on_bad.0,
             must_be_fresh: self.fresh,
             ..ConsumerConfig::default()

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crossbeam_channel::Receiver;
 use weir_base::{HashKey, Instant, Packet};
 use weir_transport::{
-    Answer as Found, METADATA_KEYWORD, Producer, ProducerEvent, ProducerInput, ProducerOutbox,
-    Source,
+    Answer as Found, METADATA_KEYWORD, Metadata, Producer, ProducerEvent, ProducerInput,
+    ProducerOutbox, ProducerStats, Source,
 };
 use weir_wire::{DataView, InterestView, Name, NameView};
 
@@ -23,12 +23,32 @@ pub(crate) enum Told {
     /// Packets are published, and perhaps the metadata that makes them the latest version of an
     /// object.
     Published { packets: Vec<Packet>, metadata: Option<Packet>, taken: Answer<()> },
+    /// An object has grown.
+    Grown { packets: Vec<Packet>, metadata: Packet, growth: Growth, taken: Answer<()> },
+    /// An object of that version grows no more, and has no end.
+    Left { versioned: Name },
+    /// It wants to know what the producer did so far.
+    Asked { stats: Answer<ProducerStats> },
     /// What this Interest asks for will not be.
     Refused { interest: Packet },
 }
 
-/// The metadata of the latest version of each object.
+/// How far an object is that grows.
+pub(crate) struct Growth {
+    pub(crate) versioned: Name,
+    /// The segment that is made next, if there is to be one.
+    pub(crate) next: Option<u64>,
+}
+
+/// Segments after those that there are which Interests may wait for; for those after these nobody
+/// is to ask yet.
+const EARLY_SEGMENTS: u64 = 4096;
+
+/// The metadata of the latest version of each object, and which of them grow.
 struct Latest {
+    /// By the TLV-VALUE of the versioned name, the segment that is made next.
+    growing: HashMap<Vec<u8>, u64>,
+
     /// By the TLV-VALUE of the object's name and the keyword, each with its number in `order`.
     packets: HashMap<Vec<u8>, (u64, Packet)>,
     order: BTreeMap<u64, Vec<u8>>,
@@ -38,7 +58,13 @@ struct Latest {
 
 impl Latest {
     fn new(max: usize) -> Self {
-        Self { packets: HashMap::new(), order: BTreeMap::new(), next: 0, max }
+        Self {
+            growing: HashMap::new(),
+            packets: HashMap::new(),
+            order: BTreeMap::new(),
+            next: 0,
+            max,
+        }
     }
 
     /// Takes metadata in place of those of an earlier version: threads that publish at once, or
@@ -64,6 +90,58 @@ impl Latest {
     }
 }
 
+impl Latest {
+    fn grow(&mut self, Growth { versioned, next }: Growth) {
+        match next {
+            Some(next) => self.growing.insert(versioned.value().to_vec(), next),
+            None => self.growing.remove(versioned.value()),
+        };
+    }
+
+    /// Forgets an object that was left before its end, so that nobody begins with it.
+    fn leave(&mut self, versioned: &Name) {
+        if self.growing.remove(versioned.value()).is_none() {
+            return;
+        }
+        let mut name = versioned.as_view().parent().to_name();
+        name.append_keyword(METADATA_KEYWORD);
+        let is_its = |packet: &Packet| {
+            let metadata = DataView::decode(packet).ok().map(|data| Metadata::decode(data.content));
+            metadata.is_some_and(|metadata| metadata.is_ok_and(|one| one.versioned == *versioned))
+        };
+        if self.packets.get(name.value()).is_some_and(|(_, packet)| is_its(packet))
+            && let Some((number, _)) = self.packets.remove(name.value())
+        {
+            self.order.remove(&number);
+        }
+    }
+
+    /// Whether an Interest is for a segment that is to be made soon.
+    fn is_early(&self, interest: &InterestView<'_>) -> bool {
+        let segment = interest.name.last().and_then(|last| last.as_segment());
+        let Some(segment) = segment else { return false };
+        let versioned = interest.name.parent();
+        match self.growing.get(versioned.value()) {
+            Some(&next) => (next..next.saturating_add(EARLY_SEGMENTS)).contains(&segment),
+            None => self.has_ended_before(versioned, segment),
+        }
+    }
+
+    /// Whether this was an object that grew and ended before that segment was made: whoever asked
+    /// for it did not know yet.
+    fn has_ended_before(&self, versioned: NameView<'_>, segment: u64) -> bool {
+        let mut name = versioned.parent().to_name();
+        name.append_keyword(METADATA_KEYWORD);
+        let data =
+            self.packets.get(name.value()).and_then(|(_, packet)| DataView::decode(packet).ok());
+        let metadata = data.and_then(|data| Metadata::decode(data.content).ok());
+        metadata.is_some_and(|metadata| {
+            metadata.versioned.as_view() == versioned
+                && metadata.next_segment.is_some_and(|next| segment >= next)
+        })
+    }
+}
+
 /// A name up to the keyword of metadata.
 fn keyword_name(name: NameView<'_>) -> Option<NameView<'_>> {
     let at = name.components().position(|part| part.is_keyword(METADATA_KEYWORD))?;
@@ -84,6 +162,7 @@ impl Source for Latest {
         };
         match found {
             Some((_, packet)) if answers(packet) => Found::Packet(packet.clone()),
+            _ if self.is_early(interest) => Found::Later,
             _ => Found::Unknown,
         }
     }
@@ -145,7 +224,7 @@ impl Endpoint for Outlet {
             ProducerInput::Packet { path, header, packet }
         });
         self.inputs.extend(inputs);
-        let mut taken = Vec::new();
+        let (mut taken, mut growths) = (Vec::new(), Vec::new());
         while let Ok(told) = self.told.try_recv() {
             match told {
                 Told::Published { packets, metadata, taken: answer } => {
@@ -154,10 +233,21 @@ impl Endpoint for Outlet {
                     self.inputs.extend(name.map(ProducerInput::Published));
                     taken.push(answer);
                 }
+                Told::Grown { packets, metadata, growth, taken: answer } => {
+                    self.inputs.extend(packets.into_iter().map(ProducerInput::Put));
+                    let name = self.producer.source_mut().add(metadata);
+                    self.inputs.extend(name.map(ProducerInput::Published));
+                    growths.push(growth);
+                    taken.push(answer);
+                }
+                Told::Left { versioned } => self.producer.source_mut().leave(&versioned),
+                Told::Asked { stats } => stats.give(Ok(self.producer.stats())),
                 Told::Refused { interest } => self.inputs.push(ProducerInput::Refuse(interest)),
             }
         }
         self.turn(context.client);
+        // Interests that came with these packets were early until now.
+        growths.into_iter().for_each(|growth| self.producer.source_mut().grow(growth));
         taken.into_iter().for_each(|taken| taken.give(Ok(())));
     }
 

@@ -1,18 +1,17 @@
 //! The producer socket.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{self, Poll};
 use std::time::Duration;
 
-use crossbeam_channel::{Sender, unbounded};
+use crossbeam_channel::unbounded;
 use weir_base::{HashKey, Packet, Pool};
-use weir_face::unix_time_ms;
-use weir_security::Signer;
+use weir_transport::ProducerStats;
 use weir_wire::{DataView, Name};
 
+use super::live::LiveWriter;
+use super::outbound::{Identity, Outbound};
 use super::outlet::{Outlet, Told};
-use super::pending::pending;
 use super::requests::{Request, Requests};
 use super::session::Binding;
 use super::{ProducerOptions, Session, SocketError, check_packet};
@@ -22,22 +21,6 @@ use crate::publish::{Label, PublishError, Published, publish_octets};
 /// Packets published at once: others are answered between them.
 const BATCH_PACKETS: usize = 256;
 
-/// Who signs what is published, and what shows it.
-#[derive(Clone)]
-pub struct Identity {
-    /// Signs.
-    pub signer: Arc<dyn Signer>,
-    /// The signer's certificate, a whole Data TLV, which goes along with the metadata.
-    pub certificate: Option<Vec<u8>>,
-}
-
-impl Identity {
-    /// An identity without certificate.
-    pub fn new(signer: impl Signer + 'static) -> Self {
-        Self { signer: Arc::new(signer), certificate: None }
-    }
-}
-
 /// Publishes below a prefix: what is published is answered from the output buffer, without the
 /// application; what is not, it is [told of](Producer::recv). Dropping it gives the prefix back and
 /// forgets what was published.
@@ -46,9 +29,8 @@ impl Identity {
 pub struct Producer {
     identity: Identity,
     options: ProducerOptions,
-    outlet: Sender<Told>,
+    outbound: Outbound,
     requests: Arc<Requests>,
-    last_version: AtomicU64,
     binding: Binding,
 }
 
@@ -79,8 +61,9 @@ impl Producer {
         let (outlet, told) = unbounded();
         let outlet_end = Outlet::new(prefix.clone(), &options, hash_key, told, requests.clone());
         let binding = session.bind(&prefix, outlet_end)?;
-        let last_version = AtomicU64::new(0);
-        Ok(Self { identity, options, outlet, requests, last_version, binding })
+        let (waker, id) = binding.waker().ok_or(SocketError::Closed)?;
+        let outbound = Outbound::new(outlet, waker, id);
+        Ok(Self { identity, options, outbound, requests, binding })
     }
 
     /// The prefix.
@@ -102,12 +85,17 @@ impl Producer {
     /// # Errors
     /// [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for the output buffer.
     pub fn publish(&self, name: &Name, content: impl Into<Packet>) -> Result<Name, SocketError> {
-        // Later versions have larger numbers even within one millisecond.
-        let now = unix_time_ms();
-        let next = |last: u64| Some(now.max(last + 1));
-        let ordering = Ordering::Relaxed;
-        let last = self.last_version.fetch_update(ordering, ordering, next);
-        self.publish_version(name, now.max(last.unwrap_or(0) + 1), content)
+        self.publish_version(name, self.outbound.next_version(), content)
+    }
+
+    /// Begins an object that grows: a new version, of which consumers get each segment as soon as
+    /// it is made, from the [newest](super::Consumer::fetch_newest) or the first on.
+    ///
+    /// # Errors
+    /// [`SocketError::OutsidePrefix`].
+    pub fn publish_live(&self, name: &Name) -> Result<LiveWriter, SocketError> {
+        self.check(name)?;
+        LiveWriter::new(self.outbound.clone(), self.identity.clone(), &self.options, name)
     }
 
     /// As [`Producer::publish`], with the number of the version.
@@ -159,6 +147,14 @@ impl Producer {
         self.submit(packets, Some(metadata))
     }
 
+    /// What it did so far: Interests that came, Data sent, and so on.
+    ///
+    /// # Errors
+    /// [`SocketError::Closed`].
+    pub fn stats(&self) -> Result<ProducerStats, SocketError> {
+        self.outbound.submit(|stats| Told::Asked { stats })
+    }
+
     /// Publishes one Data packet as it is.
     ///
     /// # Errors
@@ -175,11 +171,7 @@ impl Producer {
     }
 
     fn submit(&self, packets: Vec<Packet>, metadata: Option<Packet>) -> Result<(), SocketError> {
-        let (taken, done) = pending();
-        // If the thread is gone, it is answered as closed.
-        let _ = self.outlet.send(Told::Published { packets, metadata, taken });
-        self.binding.wake()?;
-        done.wait()
+        self.outbound.submit(|taken| Told::Published { packets, metadata, taken })
     }
 
     /// Says that what is asked for will not be published: whoever asks gets a Nack, and no answer
@@ -188,10 +180,7 @@ impl Producer {
     /// # Errors
     /// What the system says.
     pub fn refuse(&self, request: &Request) -> Result<(), SocketError> {
-        let interest = request.interest().clone();
-        // If the thread is gone, so is the Interest.
-        let _ = self.outlet.send(Told::Refused { interest });
-        Ok(self.binding.wake()?)
+        self.outbound.tell(Told::Refused { interest: request.interest().clone() })
     }
 
     /// Waits for an Interest for what is not published. It waits, too, for as long as

@@ -101,6 +101,13 @@ impl Reader {
         self.is_verified
     }
 
+    /// The number of the segment that the octets to be read next belong to, when
+    /// [`BufRead::fill_buf`] has shown some; they reach to its end.
+    pub fn segment(&self) -> Option<u64> {
+        let flow = self.flow.as_ref()?;
+        flow.current.as_ref().map(|_| flow.next_segment - 1)
+    }
+
     /// Segments that were passed over so far, as an unreliable consumer does.
     pub fn missed(&self) -> u64 {
         self.missed
@@ -368,6 +375,9 @@ impl Seek for Reader {
             return Err(SocketError::Invalid("a place before the start".into()).into());
         };
         if to != here {
+            if self.metadata()?.next_segment.is_some() {
+                return Err(SocketError::Invalid("it grows and is read in order".into()).into());
+            }
             // What is read then must be of the version that was read before.
             self.metadata()?;
             self.at = self.range.start.saturating_add(to);

@@ -5,7 +5,6 @@
 //! producers starts with the first of them.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -153,12 +152,9 @@ impl Binding {
         &self.prefix
     }
 
-    /// Has the outlet look for what it was told.
-    pub(super) fn wake(&self) -> io::Result<()> {
-        match (&self.waker, self.id) {
-            (Some(waker), Some(id)) => waker.wake_one(id),
-            _ => Ok(()),
-        }
+    /// What has the outlet look for what it was told.
+    pub(super) fn waker(&self) -> Option<(Arc<Waker>, EndpointId)> {
+        Some((self.waker.clone()?, self.id?))
     }
 }
 

@@ -1,0 +1,166 @@
+//! Objects that grow while they are read.
+
+use std::io;
+
+use weir_base::{NS_PER_MS, Packet};
+use weir_security::sign_data;
+use weir_transport::{METADATA_KEYWORD, Metadata};
+use weir_wire::{Component, Data, Name};
+
+use super::outbound::{Identity, Outbound};
+use super::outlet::{Growth, Told};
+use super::{ProducerOptions, SocketError, check_packet};
+
+/// Publishes an object that grows, such as a live stream: see
+/// [`Producer::publish_live`](super::Producer::publish_live). As [`io::Write`] it makes a segment,
+/// or several, of each write; who needs larger ones puts a `BufWriter` around it.
+///
+/// Each segment is signed for itself, as are the metadata, which change with each call. Segments
+/// stay in the output buffer as others do. Dropped without [`finish`](LiveWriter::finish) it leaves
+/// an object without an end, whose readers fail once they have learnt of it.
+pub struct LiveWriter {
+    outbound: Outbound,
+    identity: Identity,
+    object: Name,
+    versioned: Name,
+    segment_size: usize,
+    freshness_ms: u64,
+    metadata_freshness_ms: u64,
+    output_bytes: u64,
+    next: u64,
+    is_finished: bool,
+}
+
+impl LiveWriter {
+    pub(super) fn new(
+        outbound: Outbound,
+        identity: Identity,
+        options: &ProducerOptions,
+        name: &Name,
+    ) -> Result<Self, SocketError> {
+        let versioned = name.clone().append_version(outbound.next_version()).clone();
+        let writer = Self {
+            outbound,
+            identity,
+            object: name.clone(),
+            versioned,
+            segment_size: options.segment_size.bytes as usize,
+            freshness_ms: options.freshness.ns / NS_PER_MS,
+            metadata_freshness_ms: options.metadata_freshness.ns / NS_PER_MS,
+            output_bytes: options.output_buffer.bytes,
+            next: 0,
+            is_finished: false,
+        };
+        writer.grown(Vec::new(), 0, None)?;
+        Ok(writer)
+    }
+
+    /// The name of the version.
+    pub fn versioned(&self) -> &Name {
+        &self.versioned
+    }
+
+    /// The number of the segment that is made next.
+    pub fn next_segment(&self) -> u64 {
+        self.next
+    }
+
+    /// Publishes what is new: in one segment, or several where it is longer than
+    /// [`segment_size`](ProducerOptions::segment_size). Returns when whoever waits for it, or asks
+    /// next, gets it.
+    ///
+    /// # Errors
+    /// [`SocketError::TooLong`] for the output buffer or, as a segment, for a packet;
+    /// [`SocketError::Closed`]. Nothing has been published then.
+    pub fn append(&mut self, content: &[u8]) -> Result<(), SocketError> {
+        self.push(content, false)
+    }
+
+    /// Says that nothing follows, with an empty segment.
+    ///
+    /// # Errors
+    /// [`SocketError::Closed`].
+    pub fn finish(mut self) -> Result<(), SocketError> {
+        self.push(&[], true)
+    }
+
+    fn push(&mut self, content: &[u8], is_last: bool) -> Result<(), SocketError> {
+        if content.len() as u64 > self.output_bytes {
+            return Err(SocketError::TooLong { max_bytes: self.output_bytes });
+        }
+        let count = content.len().div_ceil(self.segment_size).max(1) as u64;
+        let last = is_last.then(|| self.next + count - 1);
+        let mut packets = Vec::with_capacity(count as usize);
+        for at in 0..count as usize {
+            let start = at * self.segment_size;
+            let end = content.len().min(start + self.segment_size);
+            let name = self.versioned.clone().append_segment(self.next + at as u64).clone();
+            let mut data = Data::new(name).freshness_ms(self.freshness_ms);
+            data = data.content(&content[start..end]);
+            if let Some(last) = last {
+                data = data.final_block_id(Component::segment(last));
+            }
+            packets.push(self.sign(&data)?);
+        }
+        self.grown(packets, self.next + count, last)?;
+        self.next += count;
+        self.is_finished = is_last;
+        Ok(())
+    }
+
+    /// Has the thread that answers know of new segments, and the metadata that say so.
+    fn grown(
+        &self,
+        packets: Vec<Packet>,
+        next: u64,
+        last_segment: Option<u64>,
+    ) -> Result<(), SocketError> {
+        let metadata = Metadata {
+            last_segment,
+            next_segment: Some(next),
+            certificate: self.identity.certificate.clone(),
+            ..Metadata::new(self.versioned.clone())
+        };
+        let mut name = self.object.clone();
+        name.append_keyword(METADATA_KEYWORD);
+        name.append_version(self.outbound.next_version()).append_segment(0);
+        let data = Data::new(name)
+            .freshness_ms(self.metadata_freshness_ms)
+            .final_block_id(Component::segment(0))
+            .content(metadata.encode());
+        let metadata = self.sign(&data)?;
+        let next = last_segment.is_none().then_some(next);
+        let growth = Growth { versioned: self.versioned.clone(), next };
+        self.outbound.submit(|taken| Told::Grown { packets, metadata, growth, taken })
+    }
+
+    fn sign(&self, data: &Data) -> Result<Packet, SocketError> {
+        let packet = sign_data(data, &*self.identity.signer)
+            .map_err(|error| SocketError::Invalid(error.to_string()))?;
+        check_packet(&packet)?;
+        Ok(packet.into())
+    }
+}
+
+impl Drop for LiveWriter {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            let versioned = self.versioned.clone();
+            // If the thread is gone, so is the object.
+            let _ = self.outbound.tell(Told::Left { versioned });
+        }
+    }
+}
+
+impl io::Write for LiveWriter {
+    fn write(&mut self, content: &[u8]) -> io::Result<usize> {
+        if !content.is_empty() {
+            self.append(content)?;
+        }
+        Ok(content.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! What producers and all that publishes for them have: who signs, and the way to the thread that
+//! answers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_channel::Sender;
+use weir_face::unix_time_ms;
+use weir_security::Signer;
+
+use super::SocketError;
+use super::outlet::Told;
+use super::pending::{Answer, pending};
+
+use crate::waker::{EndpointId, Waker};
+
+/// Who signs what is published, and what shows it.
+#[derive(Clone)]
+pub struct Identity {
+    /// Signs.
+    pub signer: Arc<dyn Signer>,
+    /// The signer's certificate, a whole Data TLV, which goes along with the metadata.
+    pub certificate: Option<Vec<u8>>,
+}
+
+impl Identity {
+    /// An identity without certificate.
+    pub fn new(signer: impl Signer + 'static) -> Self {
+        Self { signer: Arc::new(signer), certificate: None }
+    }
+}
+
+/// The way to the thread that answers.
+#[derive(Clone)]
+pub(super) struct Outbound {
+    outlet: Sender<Told>,
+    waker: Arc<Waker>,
+    id: EndpointId,
+    last_version: Arc<AtomicU64>,
+}
+
+impl Outbound {
+    pub(super) fn new(outlet: Sender<Told>, waker: Arc<Waker>, id: EndpointId) -> Self {
+        Self { outlet, waker, id, last_version: Arc::default() }
+    }
+
+    /// Has it hear, and do, what `tell` makes of the answer to be given when it has.
+    pub(super) fn submit<T>(&self, tell: impl FnOnce(Answer<T>) -> Told) -> Result<T, SocketError> {
+        let (taken, done) = pending();
+        // If the thread is gone, it is answered as closed.
+        let _ = self.outlet.send(tell(taken));
+        self.waker.wake_one(self.id)?;
+        done.wait()
+    }
+
+    /// Has it hear what needs no answer.
+    pub(super) fn tell(&self, told: Told) -> Result<(), SocketError> {
+        // If the thread is gone, so is what this is about.
+        let _ = self.outlet.send(told);
+        Ok(self.waker.wake_one(self.id)?)
+    }
+
+    /// A number for a version: the time, and larger than all before it even within one millisecond.
+    pub(super) fn next_version(&self) -> u64 {
+        let now = unix_time_ms();
+        let ordering = Ordering::Relaxed;
+        let next = |last: u64| Some(now.max(last + 1));
+        let last = self.last_version.fetch_update(ordering, ordering, next);
+        now.max(last.unwrap_or(0) + 1)
+    }
+}

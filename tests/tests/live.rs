@@ -1,0 +1,248 @@
+//! Objects that grow, over a real router.
+
+use std::io::{self, BufRead, Read, Write};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use weir_face::FaceUri;
+use weir_security::{DigestSigner, DigestVerifier, Verifier};
+use weir_socket::{
+    Consumer, Identity, LiveWriter, Producer, Reader, Session, SessionConfig, SocketError,
+};
+use weir_tests::{Process, Router, Site, socket_example};
+use weir_wire::Name;
+
+fn name(uri: &str) -> Name {
+    uri.parse().unwrap()
+}
+
+fn session(router: &Router) -> Session {
+    let router = Some(FaceUri::resolve(&router.unix()).unwrap());
+    Session::with(SessionConfig { router, threads: 1, ..SessionConfig::default() }).unwrap()
+}
+
+fn producer(session: &Session) -> Producer {
+    Producer::bind(session, name("/live"), Identity::new(DigestSigner)).unwrap()
+}
+
+fn consumer(session: &Session) -> Consumer {
+    let anybody: Arc<dyn Verifier> = Arc::new(DigestVerifier);
+    Consumer::bind(session, name("/live"), anybody)
+}
+
+/// The next message, which is a segment, with its number.
+fn next(reader: &mut Reader) -> io::Result<Option<(u64, String)>> {
+    let octets = reader.fill_buf()?.to_vec();
+    if octets.is_empty() {
+        return Ok(None);
+    }
+    let segment = reader.segment().unwrap();
+    reader.consume(octets.len());
+    Ok(Some((segment, String::from_utf8(octets).unwrap())))
+}
+
+fn rest(mut reader: Reader) -> io::Result<Vec<(u64, String)>> {
+    let mut messages = Vec::new();
+    while let Some(message) = next(&mut reader)? {
+        messages.push(message);
+    }
+    assert_eq!(reader.missed(), 0);
+    Ok(messages)
+}
+
+fn error_of<T: std::fmt::Debug>(result: io::Result<T>) -> SocketError {
+    let error = result.unwrap_err();
+    let socket = error.get_ref().and_then(|inner| inner.downcast_ref::<SocketError>());
+    socket.unwrap_or_else(|| panic!("{error}")).clone()
+}
+
+fn message(number: u64) -> String {
+    format!("message {number}")
+}
+
+fn append(live: &mut LiveWriter, numbers: std::ops::Range<u64>, pause_ms: u64) {
+    for number in numbers {
+        assert_eq!(live.next_segment(), number);
+        live.append(message(number).as_bytes()).unwrap();
+        thread::sleep(Duration::from_millis(pause_ms));
+    }
+}
+
+fn assert_messages(messages: &[(u64, String)], segments: std::ops::Range<u64>) {
+    let expected: Vec<_> = segments.map(|number| (number, message(number))).collect();
+    assert_eq!(messages, expected);
+}
+
+#[test]
+fn whoever_joins_gets_the_newest_and_all_that_follow_until_the_end() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let (one, other) = (session(&router), session(&router));
+    let producer = producer(&one);
+    let mut live = producer.publish_live(&name("/live/news")).unwrap();
+    let mut early = consumer(&other).fetch_newest(&name("/live/news")).unwrap();
+    early.metadata().unwrap();
+    let early = thread::spawn(move || rest(early).unwrap());
+    append(&mut live, 0..20, 5);
+    let mut late = consumer(&other).fetch_newest(&name("/live/news")).unwrap();
+    assert_eq!(next(&mut late).unwrap(), Some((19, message(19))));
+    let all = consumer(&other).fetch(&name("/live/news")).unwrap();
+    let all = thread::spawn(move || rest(all).unwrap());
+    append(&mut live, 20..40, 5);
+    let versioned = live.versioned().clone();
+    live.finish().unwrap();
+    assert_messages(&early.join().unwrap(), 0..40);
+    assert_messages(&all.join().unwrap(), 0..40);
+    assert_eq!(*late.versioned().unwrap(), versioned);
+    assert_messages(&rest(late).unwrap(), 20..40);
+    // Afterwards it is an object as others are.
+    let mut text = String::new();
+    consumer(&other).fetch(&name("/live/news")).unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(text, (0..40).map(message).collect::<String>());
+    assert!(producer.recv_timeout(Duration::ZERO).unwrap().is_none(), "nobody was told of it");
+}
+
+/// Interests at the producer for an object of 100 segments, with so many consumers.
+fn interests(site: &Site, consumers: usize) -> u64 {
+    let router = Router::start(site);
+    let one = session(&router);
+    let producer = producer(&one);
+    let mut live = producer.publish_live(&name("/live/news")).unwrap();
+    live.append(message(0).as_bytes()).unwrap();
+    let begin = |_| {
+        let mut reader = consumer(&session(&router)).fetch_newest(&name("/live/news")).unwrap();
+        assert_eq!(next(&mut reader).unwrap(), Some((0, message(0))));
+        thread::spawn(move || rest(reader).unwrap())
+    };
+    let readers: Vec<_> = (0..consumers).map(begin).collect();
+    append(&mut live, 1..100, 5);
+    live.finish().unwrap();
+    readers.into_iter().for_each(|reader| assert_messages(&reader.join().unwrap(), 1..100));
+    producer.stats().unwrap().interests
+}
+
+#[test]
+fn the_producer_sees_as_many_interests_of_many_consumers_as_of_one() {
+    let site = Site::new();
+    let (of_one, of_many) = (interests(&site, 1), interests(&site, 24));
+    eprintln!("{of_one} {of_many}");
+    assert!((100..200).contains(&of_one), "{of_one}");
+    // Each may ask for metadata of its own.
+    assert!(of_many < 2 * of_one, "{of_many} where one consumer makes {of_one}");
+}
+
+#[test]
+fn a_slow_reader_skips_to_the_newest_or_goes_on_in_order() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let (one, other) = (session(&router), session(&router));
+    let producer = producer(&one);
+    let mut live = producer.publish_live(&name("/live/film")).unwrap();
+    live.append(&[0; 8000]).unwrap();
+    let open = |behind: &str| {
+        let mut consumer = consumer(&other);
+        consumer.set("input_buffer", "128KiB").unwrap();
+        consumer.set("behind", behind).unwrap();
+        let mut reader = consumer.fetch_newest(&name("/live/film")).unwrap();
+        assert_eq!(reader.fill_buf().unwrap()[0], 0);
+        reader
+    };
+    let (mut in_order, mut skipping) = (open("in-order"), open("skip"));
+    for number in 1..=200 {
+        live.append(&[number; 8000]).unwrap();
+    }
+    live.finish().unwrap();
+    let mut octets = Vec::new();
+    in_order.read_to_end(&mut octets).unwrap();
+    let expected: Vec<u8> = (0..=200).flat_map(|number| [number; 8000]).collect();
+    assert!(octets == expected);
+    assert_eq!(in_order.missed(), 0);
+    octets.clear();
+    skipping.read_to_end(&mut octets).unwrap();
+    let (got, missed) = (octets.len() as u64 / 8000, skipping.missed());
+    // Of those after what was in the buffer the newest is the last one, which is empty.
+    assert_eq!(got + missed, 201);
+    assert!(got < 30, "{got}");
+    assert!(octets.chunks(8000).zip(0..).all(|(segment, number)| segment == [number; 8000]));
+}
+
+#[test]
+fn readers_of_an_object_that_is_left_without_an_end_learn_of_a_newer_one() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let (one, other) = (session(&router), session(&router));
+    let producer = producer(&one);
+    let mut live = producer.publish_live(&name("/live/news")).unwrap();
+    append(&mut live, 0..3, 0);
+    let mut consumer = consumer(&other);
+    consumer.set("lifetime", "300ms").unwrap();
+    consumer.set("stored", "false").unwrap();
+    let mut reader = consumer.fetch(&name("/live/news")).unwrap();
+    for number in 0..3 {
+        assert_eq!(next(&mut reader).unwrap(), Some((number, message(number))));
+    }
+    let versioned = live.versioned().clone();
+    drop(live);
+    let mut live = producer.publish_live(&name("/live/news")).unwrap();
+    let newer = live.versioned().clone();
+    append(&mut live, 0..1, 0);
+    assert_eq!(error_of(next(&mut reader)), SocketError::Superseded { versioned, newer });
+    let mut reader = consumer.fetch_newest(&name("/live/news")).unwrap();
+    assert_eq!(next(&mut reader).unwrap(), Some((0, message(0))));
+    drop(live);
+    let error = error_of(rest(reader));
+    assert!(matches!(error, SocketError::NoRoute(_) | SocketError::TimedOut(_)), "{error}");
+}
+
+#[test]
+fn a_producer_that_dies_ends_its_readers() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let (one, other) = (session(&router), session(&router));
+    let dying = producer(&one);
+    let mut live = dying.publish_live(&name("/live/news")).unwrap();
+    append(&mut live, 0..3, 0);
+    let mut consumer = consumer(&other);
+    consumer.set("lifetime", "300ms").unwrap();
+    let mut reader = consumer.fetch(&name("/live/news")).unwrap();
+    for number in 0..3 {
+        assert_eq!(next(&mut reader).unwrap(), Some((number, message(number))));
+    }
+    drop((dying, one));
+    let error = error_of(next(&mut reader));
+    assert!(matches!(error, SocketError::NoRoute(_) | SocketError::TimedOut(_)), "{error}");
+    assert!(live.append(b"to nobody").is_err());
+}
+
+#[test]
+fn the_examples_show_lines_to_several_as_they_come() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let start = |example: &str, arguments: &[&str], input: Stdio| {
+        let mut command = site.command(&socket_example(example));
+        command.args(arguments).env("NDN_CLIENT_TRANSPORT", router.unix());
+        Process::start_with_input(example, command, input)
+    };
+    let (lines, mut feed) = io::pipe().unwrap();
+    let source = start("live_source", &["/live/lines"], lines.into());
+    let _ = source.line_with("live as /live/lines/v=");
+    feed.write_all(b"one\ntwo\n").unwrap();
+    let watch = |arguments: &[&str]| start("live_watch", arguments, Stdio::null());
+    let watchers: Vec<_> = (0..4).map(|_| watch(&["--from-start", "/live/lines"])).collect();
+    for watcher in &watchers {
+        let _ = watcher.line_with("two");
+    }
+    let late = watch(&["/live/lines"]);
+    let _ = late.line_with("two");
+    feed.write_all(b"three\nfour\n").unwrap();
+    drop(feed);
+    let _ = source.line_with("finished after");
+    for watcher in watchers {
+        let _ = watcher.line_with("four");
+        let _ = watcher.finish().success();
+    }
+    let late = late.finish().success();
+    assert!(!late.output.contains("one"), "{}", late.output);
+}
