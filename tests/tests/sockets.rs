@@ -581,7 +581,7 @@ fn what_no_packet_has_room_for_is_refused() {
     let mut long = name("/p");
     long.append_generic(&[b'x'; 4000]);
     // Its metadata has the name twice; parts of its manifest list as many digests as they can.
-    for octets in [2000, 24_800] {
+    for octets in [5, 2000, 24_800] {
         let versioned = producer.publish(&long, content(octets)).unwrap();
         let mut read = Vec::new();
         let mut reader = consumer(&session, "/p").fetch(&versioned).unwrap();
@@ -719,4 +719,31 @@ fn who_binds_the_longer_prefix_answers_alone_below_it() {
     let reader = consumer(&session(&router), "/demo");
     assert_eq!(read_all(&reader, "/demo/l/x").unwrap(), b"here");
     assert!(shorter.recv_timeout(Duration::ZERO).unwrap().is_none());
+}
+
+#[test]
+fn what_is_short_needs_no_room_for_a_whole_segment() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let session = session(&router);
+    let mut options = ProducerOptions::default();
+    options.set("segment_size", "8800").unwrap();
+    let identity = Identity::new(DigestSigner);
+    let producer = Producer::bind_with(&session, name("/p"), identity, options).unwrap();
+    producer.publish(&name("/p/a"), content(5)).unwrap();
+    assert!(read_all(&consumer(&session, "/p"), "/p/a").unwrap() == content(5));
+    let error = producer.publish(&name("/p/b"), content(8800)).unwrap_err();
+    assert!(matches!(error, SocketError::TooLong { max_bytes: 8000.. }), "{error}");
+}
+
+#[test]
+fn binding_without_a_router_says_that_there_is_none() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let session = session(&router);
+    let first = producer(&session, "/first");
+    drop(router);
+    let error = Producer::bind(&session, name("/p"), Identity::new(DigestSigner)).err().unwrap();
+    assert!(matches!(error, SocketError::NoRouter(_)), "{error}");
+    drop(first);
 }

@@ -99,8 +99,11 @@ impl Registrations {
         for name in due {
             let prefix = self.prefixes.get_mut(name.value()).expect("it is there");
             if prefix.registered.is_some() && prefix.tries >= TRIES_MAX {
-                let reason = "it does not answer its management".into();
-                self.refuse(&name, reason);
+                let error = match client.paths().next() {
+                    Some(_) => refused(&name, "it does not answer its management".into()),
+                    None => SocketError::NoRouter("it is gone".into()),
+                };
+                self.fail(&name, error);
                 continue;
             }
             let asked = self.command(client, Command::RibRegister, &name);
@@ -135,9 +138,10 @@ impl Registrations {
                     registered.give(Ok(()));
                 }
             }
-            Ok(refused) if prefix.registered.is_some() => {
+            Ok(response) if prefix.registered.is_some() => {
                 let name = prefix.name.clone();
-                self.refuse(&name, format!("{} {}", refused.code, refused.text));
+                let reason = format!("{} {}", response.code, response.text);
+                self.fail(&name, refused(&name, reason));
             }
             // One that had been registered may be again.
             _ => prefix.due_at = Some(now.plus_ns(AGAIN_NS)),
@@ -145,12 +149,16 @@ impl Registrations {
     }
 
     /// The first registration has failed.
-    fn refuse(&mut self, name: &Name, reason: String) {
+    fn fail(&mut self, name: &Name, error: SocketError) {
         let prefix = self.prefixes.remove(name.value());
         if let Some(registered) = prefix.and_then(|prefix| prefix.registered) {
-            registered.give(Err(SocketError::PrefixRefused { prefix: name.clone(), reason }));
+            registered.give(Err(error));
         }
     }
+}
+
+fn refused(prefix: &Name, reason: String) -> SocketError {
+    SocketError::PrefixRefused { prefix: prefix.clone(), reason }
 }
 
 impl Endpoint for Registrations {
