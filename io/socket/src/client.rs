@@ -162,6 +162,11 @@ impl Client {
         self.paths.is_local(self.managed)
     }
 
+    /// Whether the router at the end of a path runs on this host.
+    pub(crate) fn is_local_at(&self, path: PathId) -> bool {
+        self.paths.is_local(path)
+    }
+
     /// From now on the last path that breaks is tried again as others are, however long that
     /// takes: the client goes on without any.
     pub(crate) fn keep_trying(&mut self) {
@@ -338,20 +343,37 @@ impl Client {
         parameters: &ControlParameters,
     ) -> Result<ControlResponse, CommandError> {
         let scope = if self.is_local() { Scope::Localhost } else { Scope::Localhop };
-        self.command_time_ms = unix_time_ms().max(self.command_time_ms + 1);
-        let nonce = self.random().to_be_bytes();
-        let interest = commands::build_command(
-            scope,
-            command,
-            parameters,
-            &DigestSigner,
-            nonce,
-            self.command_time_ms,
-        )
-        .expect("a digest signer does not fail");
+        let interest = self.signed_command(scope, command, parameters);
         let answer = self.express(&interest)?;
         let data = DataView::decode(&answer.packet).map_err(|_| CommandError::Malformed)?;
         commands::parse_response(&data).map_err(|_| CommandError::Malformed)
+    }
+
+    fn signed_command(
+        &mut self,
+        scope: Scope,
+        command: Command,
+        parameters: &ControlParameters,
+    ) -> Vec<u8> {
+        self.command_time_ms = unix_time_ms().max(self.command_time_ms + 1);
+        let (nonce, time_ms) = (self.random().to_be_bytes(), self.command_time_ms);
+        commands::build_command(scope, command, parameters, &DigestSigner, nonce, time_ms)
+            .expect("a digest signer does not fail")
+    }
+
+    /// Sends a management command to the router at the end of a path, and does not wait for the
+    /// answer: Data, or a Nack, of the Interest's name, which this gives; `None` if it cannot be
+    /// sent.
+    pub(crate) fn send_command(
+        &mut self,
+        path: PathId,
+        command: Command,
+        parameters: &ControlParameters,
+    ) -> Option<Name> {
+        let scope = if self.is_local_at(path) { Scope::Localhost } else { Scope::Localhop };
+        let interest = self.signed_command(scope, command, parameters);
+        self.send_octets(path, &interest).ok()?;
+        InterestView::decode(&interest).ok().map(|interest| interest.name.to_name())
     }
 
     /// Sends a management command as [`Client::respond`] does; gives the effective values.

@@ -4,16 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_base::{FaceId, Instant, NS_PER_S};
-use weir_manage::ControlParameters;
-use weir_manage::commands::Command;
 use weir_transport::{
     Consumer, ConsumerConfig, ConsumerEvent, ConsumerInput, ConsumerOutbox, Part, PathId,
-    ReaderMode, SegmentSet, Target, Unit, VerifyOp,
+    ReaderMode, SegmentSet, Target, Unit, Verdict, VerifyOp,
 };
-use weir_wire::{DataView, Name};
+use weir_wire::DataView;
 
 use crate::bell::Bells;
 use crate::client::Client;
+use crate::erasures::Erasures;
 use crate::host::{DownloadError, DownloadId, Found, Host, PathSummary, Summary};
 use crate::keeper::{Keep, Keeper};
 use crate::lookup::Lookups;
@@ -76,10 +75,9 @@ pub(crate) struct Download {
     tasks: Vec<VerifyOp>,
     /// What was verified here and not by threads.
     verified_here: Verified,
-    /// Full names of packets that are not what their producers signed.
-    false_copies: Vec<Name>,
-    /// Routers that do not erase packets by their full names.
-    cannot_erase: Vec<PathId>,
+    /// What is wrong, on its way to be erased.
+    wrong: Verified,
+    erasures: Erasures,
     /// Batches that threads have.
     batches: usize,
     /// Units it may have under way; `None` until it has been told.
@@ -116,8 +114,8 @@ impl Download {
             object: None,
             tasks: Vec::new(),
             verified_here: Verified::default(),
-            false_copies: Vec::new(),
-            cannot_erase: Vec::new(),
+            wrong: Verified::default(),
+            erasures: Erasures::default(),
             batches: 0,
             units: None,
             lookups: Lookups::new(client.random()),
@@ -130,16 +128,19 @@ impl Download {
         }
     }
 
-    /// Whether it waits for certificates.
-    pub(crate) fn awaits_keys(&self) -> bool {
-        self.lookups.is_waiting()
+    /// Whether it waits for packets that are not below its name: certificates, and answers of
+    /// routers.
+    pub(crate) fn awaits_others(&self) -> bool {
+        self.lookups.is_waiting() || self.erasures.is_waiting()
     }
 
     /// Takes a packet.
     pub(crate) fn receive(&mut self, now: Instant, packet: FromRouter, host: &mut dyn Host) {
         let FromRouter { path, header, packet } = packet;
         let trust = host.trust(self.id);
-        if !self.lookups.take(now, &header, &packet, trust, &mut self.inputs) {
+        let is_other = self.lookups.take(now, &header, &packet, trust, &mut self.inputs)
+            || self.erasures.take(&header, &packet);
+        if !is_other {
             self.inputs.push(ConsumerInput::Packet { path, header, packet });
         }
     }
@@ -156,6 +157,7 @@ impl Download {
         } else {
             self.paths.retain(|&other| other != path);
             self.lookups.path_removed(path, now);
+            self.erasures.path_removed(path);
             self.inputs.push(ConsumerInput::RemovePath { path });
         }
     }
@@ -166,7 +168,8 @@ impl Download {
     }
 
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
-        self.consumer.next_wakeup().into_iter().chain([self.lookups.next_wakeup()]).min()
+        let others = [Some(self.lookups.next_wakeup()), self.erasures.next_wakeup()];
+        self.consumer.next_wakeup().into_iter().chain(others.into_iter().flatten()).min()
     }
 
     /// Units that it needs room for, once its object is known and until it has been given some.
@@ -204,8 +207,12 @@ impl Download {
 
     fn try_turn(&mut self, hands: &mut Hands<'_>) -> Result<(), DownloadError> {
         loop {
-            self.erase_false_copies(hands.client);
+            if !self.wrong.verdicts.is_empty() {
+                let Verified { verdicts, false_copies } = std::mem::take(&mut self.wrong);
+                self.erasures.begin(hands.client, &self.paths, &false_copies, verdicts);
+            }
             let now = hands.client.now();
+            self.erasures.poll(now, &mut self.inputs);
             self.consumer.handle(now, &mut self.inputs, &mut self.out);
             let (paths, out) = (&self.paths, &mut self.out.interests);
             let trust = hands.host.trust(self.id);
@@ -221,7 +228,7 @@ impl Download {
             self.take_deliveries()?;
             self.take_events(hands)?;
             self.save_now_and_then(now, hands.keeper);
-            if self.inputs.is_empty() {
+            if self.inputs.is_empty() && self.wrong.verdicts.is_empty() {
                 return Ok(());
             }
         }
@@ -389,29 +396,13 @@ impl Download {
     }
 
     fn take_verdicts(&mut self, verified: Verified) {
-        self.false_copies.extend(verified.false_copies);
-        let verdicts = verified.verdicts.into_iter();
-        self.inputs.extend(verdicts.map(|(op, verdict)| ConsumerInput::Verified { op, verdict }));
-    }
-
-    /// Has routers of this host forget false packets before they are asked for again: it may
-    /// have them in its store, and the neighbour that they came from may go on.
-    fn erase_false_copies(&mut self, client: &mut Client) {
-        let names = std::mem::take(&mut self.false_copies);
-        for &path in self.paths.iter().filter(|_| !names.is_empty()) {
-            client.manage(path);
-            for name in &names {
-                if !client.is_local() || self.cannot_erase.contains(&path) {
-                    break;
-                }
-                let parameters =
-                    ControlParameters { name: Some(name.clone()), ..Default::default() };
-                // A router that does not know how is not asked again.
-                if client.command(Command::CsErase, &parameters).is_err() {
-                    self.cannot_erase.push(path);
-                }
-            }
-        }
+        let Verified { verdicts, false_copies } = verified;
+        let (good, wrong): (Vec<_>, Vec<_>) =
+            verdicts.into_iter().partition(|(_, verdict)| *verdict == Verdict::Good);
+        self.wrong.verdicts.extend(wrong);
+        self.wrong.false_copies.extend(false_copies);
+        let good = good.into_iter();
+        self.inputs.extend(good.map(|(op, verdict)| ConsumerInput::Verified { op, verdict }));
     }
 
     /// What is there has been noted.

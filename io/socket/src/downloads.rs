@@ -88,8 +88,8 @@ pub(crate) struct Downloads<'a> {
     /// By serial number, as all of the following.
     active: BTreeMap<u64, Active>,
     by_prefix: Prefixes<u64>,
-    /// Those that wait for certificates, whose names may be any.
-    await_keys: BTreeSet<u64>,
+    /// Those that wait for packets of other names.
+    await_others: BTreeSet<u64>,
     due: BTreeSet<(Instant, u64)>,
     /// Those that have something to do now.
     turns: VecDeque<u64>,
@@ -128,7 +128,7 @@ impl<'a> Downloads<'a> {
             rung,
             active: BTreeMap::new(),
             by_prefix: Prefixes::default(),
-            await_keys: BTreeSet::new(),
+            await_others: BTreeSet::new(),
             due: BTreeSet::new(),
             turns: VecDeque::new(),
             await_units: VecDeque::new(),
@@ -248,9 +248,9 @@ impl<'a> Downloads<'a> {
             active.has_asked_for_units = true;
             self.await_units.push_back(serial);
         }
-        match active.download.awaits_keys() {
-            true => self.await_keys.insert(serial),
-            false => self.await_keys.remove(&serial),
+        match active.download.awaits_others() {
+            true => self.await_others.insert(serial),
+            false => self.await_others.remove(&serial),
         };
     }
 
@@ -315,7 +315,7 @@ impl<'a> Downloads<'a> {
         let active = self.active.remove(&serial).expect("it is under way");
         let Active { download, due, has_turn, .. } = active;
         due.map(|at| self.due.remove(&(at, serial)));
-        self.await_keys.remove(&serial);
+        self.await_others.remove(&serial);
         self.by_prefix.remove(serial);
         if has_turn {
             self.turns.retain(|&other| other != serial);
@@ -375,7 +375,7 @@ impl<'a> Downloads<'a> {
         };
         let Ok(name) = name else { return };
         let mut serials: Vec<u64> = self.by_prefix.of(name).collect();
-        serials.extend(&self.await_keys);
+        serials.extend(&self.await_others);
         serials.sort_unstable();
         serials.dedup();
         for serial in serials {

@@ -6,6 +6,7 @@ mod client;
 mod connection;
 mod download;
 mod downloads;
+mod erasures;
 mod event_loop;
 mod host;
 mod keeper;

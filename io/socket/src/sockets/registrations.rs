@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 
 use crossbeam_channel::Receiver;
 use weir_base::{Instant, NS_PER_MS, NS_PER_S};
-use weir_face::unix_time_ms;
-use weir_manage::commands::{self, Command, Scope};
+use weir_manage::commands::{self, Command};
 use weir_manage::{ControlParameters, ControlResponse};
-use weir_security::DigestSigner;
 use weir_transport::PathId;
 use weir_wire::{DataView, InterestView, Name};
 
@@ -47,12 +45,11 @@ pub(crate) struct Registrations {
     changes: Receiver<Registration>,
     /// By the TLV-VALUE of the name.
     prefixes: BTreeMap<Vec<u8>, Prefix>,
-    last_time_ms: u64,
 }
 
 impl Registrations {
     pub(crate) fn new(changes: Receiver<Registration>) -> Self {
-        Self { changes, prefixes: BTreeMap::new(), last_time_ms: 0 }
+        Self { changes, prefixes: BTreeMap::new() }
     }
 
     fn take_changes(&mut self, now: Instant, client: &mut Client) {
@@ -67,29 +64,21 @@ impl Registrations {
                 Registration::End { prefix } => {
                     self.prefixes.remove(prefix.value());
                     // Nothing depends on the answer.
-                    self.command(client, Command::RibUnregister, &prefix);
+                    Self::command(client, Command::RibUnregister, &prefix);
                 }
             }
         }
     }
 
     /// Sends a command; the name of its Interest.
-    fn command(&mut self, client: &mut Client, command: Command, prefix: &Name) -> Option<Name> {
+    fn command(client: &mut Client, command: Command, prefix: &Name) -> Option<Name> {
         let path = client.paths().next()?;
-        let scope = if client.is_local() { Scope::Localhost } else { Scope::Localhop };
         // Who binds a longer prefix answers alone below it, also in another program: no child
         // inherits the route.
         let flags = (command == Command::RibRegister).then_some(0);
         let parameters =
             ControlParameters { name: Some(prefix.clone()), flags, ..Default::default() };
-        self.last_time_ms = unix_time_ms().max(self.last_time_ms + 1);
-        let nonce = client.random().to_be_bytes();
-        let time_ms = self.last_time_ms;
-        let interest =
-            commands::build_command(scope, command, &parameters, &DigestSigner, nonce, time_ms)
-                .expect("a digest signer does not fail");
-        client.send_octets(path, &interest).ok()?;
-        InterestView::decode(&interest).ok().map(|interest| interest.name.to_name())
+        client.send_command(path, command, &parameters)
     }
 
     fn ask(&mut self, now: Instant, client: &mut Client) {
@@ -106,7 +95,7 @@ impl Registrations {
                 self.fail(&name, error);
                 continue;
             }
-            let asked = self.command(client, Command::RibRegister, &name);
+            let asked = Self::command(client, Command::RibRegister, &name);
             let prefix = self.prefixes.get_mut(name.value()).expect("it is there");
             prefix.tries += 1;
             prefix.asked = asked;
