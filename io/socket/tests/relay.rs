@@ -580,7 +580,7 @@ fn unreadable_and_oversized_are_refused_before_anything_is_signed() {
     let error = publish_file(dir.path(), label(&name), &options(), &mut progress).unwrap_err();
     assert!(matches!(error, PublishError::NoFile { .. }), "{error}");
     let path = dir.path().join("file");
-    std::fs::write(&path, content(100)).unwrap();
+    std::fs::write(&path, content(10_000)).unwrap();
     let too_large = PublishOptions { segment_size: 8800, ..options() };
     match publish_file(&path, label(&name), &too_large, &mut progress) {
         Err(PublishError::SegmentSize { max, .. }) => {
