@@ -747,3 +747,17 @@ fn binding_without_a_router_says_that_there_is_none() {
     assert!(matches!(error, SocketError::NoRouter(_)), "{error}");
     drop(first);
 }
+
+#[test]
+fn a_name_may_have_the_keyword_of_metadata_in_it() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let session = session(&router);
+    let producer = producer(&session, "/p");
+    for (uri, text) in [("/p/32=metadata/a", b"one"), ("/p/32=metadata/b", b"two")] {
+        producer.publish(&name(uri), text.to_vec()).unwrap();
+    }
+    let consumer = consumer(&session, "/p");
+    assert_eq!(read_all(&consumer, "/p/32=metadata/a").unwrap(), b"one");
+    assert_eq!(read_all(&consumer, "/p/32=metadata/b").unwrap(), b"two");
+}

@@ -142,9 +142,10 @@ impl Latest {
     }
 }
 
-/// A name up to the keyword of metadata.
+/// A name up to the keyword of metadata, the last one: an object's name may have others.
 fn keyword_name(name: NameView<'_>) -> Option<NameView<'_>> {
-    let at = name.components().position(|part| part.is_keyword(METADATA_KEYWORD))?;
+    let keywords = name.components().enumerate();
+    let (at, _) = keywords.filter(|(_, part)| part.is_keyword(METADATA_KEYWORD)).last()?;
     Some(name.prefix(at + 1))
 }
 
