@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use weir_base::Packet;
 use weir_security::trust::Trust;
-use weir_transport::Target;
+use weir_transport::{Metadata, Target};
 use weir_wire::{InterestView, Name};
 
 use super::express::Expressed;
@@ -99,13 +99,30 @@ impl Consumer {
             true => Target::Version { versioned: name.clone() },
             false => Target::Latest { object: name.clone(), allow_stored: self.options.stored },
         };
-        let fetcher = Fetcher {
+        Ok(Reader::new(self.fetcher(from_newest), target, octets))
+    }
+
+    /// As [`Consumer::fetch_range`], of a version whose metadata a [`Reader`] of this consumer has
+    /// told: they are not asked for again, and what is read at different times belongs together.
+    ///
+    /// # Errors
+    /// [`SocketError::OutsidePrefix`].
+    pub fn fetch_found(
+        &self,
+        metadata: &Metadata,
+        octets: Range<u64>,
+    ) -> Result<Reader, SocketError> {
+        self.check(&metadata.versioned)?;
+        Ok(Reader::new(self.fetcher(false), Target::Known { metadata: metadata.clone() }, octets))
+    }
+
+    fn fetcher(&self, from_newest: bool) -> Fetcher {
+        Fetcher {
             session: self.session.clone(),
             options: self.options.clone(),
             trust: self.trust.clone(),
             from_newest,
-        };
-        Ok(Reader::new(fetcher, target, octets))
+        }
     }
 
     /// Sends one Interest, a whole TLV made with `weir_wire::Interest`, as it is and once. Its Data

@@ -302,8 +302,8 @@ impl ConsumerOptions {
         (self.places() / 2).max(1)
     }
 
-    /// How to fetch.
-    pub(crate) fn config(&self) -> ConsumerConfig {
+    /// How to fetch: what a [`download`](crate::download) with these options takes.
+    pub fn config(&self) -> ConsumerConfig {
         ConsumerConfig {
             lifetime_ms: self.lifetime.ns.div_ceil(NS_PER_MS),
             retries_max: self.retries,
@@ -337,7 +337,8 @@ impl ProducerOptions {
         }
     }
 
-    pub(crate) fn publish_options(&self) -> PublishOptions {
+    /// How to make objects.
+    pub fn publish_options(&self) -> PublishOptions {
         let defaults = PublishOptions::default();
         PublishOptions {
             segment_size: self.segment_size.bytes as usize,

@@ -198,6 +198,22 @@ impl Reader {
         self.poll_fill(Some(context))
     }
 
+    /// As [`Reader::poll_fill_buf`], for whoever keeps them: a piece of the packet that they came
+    /// in, and read with that.
+    ///
+    /// # Errors
+    /// As [`Reader::poll_read`].
+    pub fn poll_piece(
+        &mut self,
+        context: &mut task::Context<'_>,
+    ) -> Poll<Result<Packet, SocketError>> {
+        ready!(self.poll_fill(Some(context)))?;
+        let current = self.flow.as_ref().and_then(|flow| flow.current.as_ref());
+        let piece = current.map_or(Packet::empty(), |(packet, range)| packet.slice(range.clone()));
+        self.advance(piece.len());
+        Poll::Ready(Ok(piece))
+    }
+
     fn poll_fill(
         &mut self,
         context: Option<&mut task::Context<'_>>,
