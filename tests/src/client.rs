@@ -38,7 +38,9 @@ impl Library {
 pub fn interop_is_skipped() -> bool {
     let skipped = std::env::var_os("WEIR_SKIP_INTEROP").is_some_and(|value| value == "1");
     if skipped {
-        eprintln!("WEIR_SKIP_INTEROP=1: NOT tested against python-ndn and NDNts");
+        eprintln!(
+            "WEIR_SKIP_INTEROP=1: NOT tested with python-ndn, NDNts and the wheel for Python"
+        );
     }
     skipped
 }
@@ -111,14 +113,19 @@ fn python_script() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/python/client.py")
 }
 
+/// The folder that `cargo xtask clients` installs into.
+pub(crate) fn interop_folder() -> PathBuf {
+    std::env::var_os("WEIR_INTEROP").map_or_else(
+        || build_folder().parent().expect("target folder").join("interop"),
+        PathBuf::from,
+    )
+}
+
 /// The folder the clients were installed in, with today's NDNts scripts beside their modules.
 fn installed() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
-        let folder = std::env::var_os("WEIR_INTEROP").map_or_else(
-            || build_folder().parent().expect("target folder").join("interop"),
-            PathBuf::from,
-        );
+        let folder = interop_folder();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/ndnts");
         for script in ["client.mjs", "keys.mjs"] {
             let target = folder.join("ndnts").join(script);

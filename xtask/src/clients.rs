@@ -1,4 +1,5 @@
-//! Installs the programs Weir is tested against: python-ndn and NDNts, from their registries.
+//! Installs what Weir is tested with: python-ndn and NDNts, and what the wheel for Python is built
+//! and tested with, from their registries.
 //!
 //! Everything goes into `target/interop`. A stamp holds the text of the files that say what to
 //! install; while it matches, nothing is done, so that a second run needs no network.
@@ -21,36 +22,40 @@ pub(crate) fn folder(root: &Path) -> PathBuf {
 /// Installs both sets of clients, or says what is missing and what to do.
 pub(crate) fn install(root: &Path) -> anyhow::Result<()> {
     if std::env::var_os(SKIP).is_some_and(|value| value == "1") {
-        eprintln!("==> {SKIP}=1: interoperation with python-ndn and NDNts is NOT tested");
+        eprintln!("==> {SKIP}=1: python-ndn, NDNts and the wheel for Python are NOT tested");
         return Ok(());
     }
     let remedy = format!(
-        "the interoperation tests need python3 (3.10 or later) with venv, npm, and a network the \
+        "the tests need python3 (3.11 or later) with venv, npm, and a network the \
          first time; {SKIP}=1 leaves those tests out"
     );
     let sources = root.join("tests/interop");
     let target = folder(root);
-    install_python(&sources.join("python"), &target.join("python"))
+    let requirements = sources.join("python/requirements.txt");
+    install_python(&requirements, &target.join("python"), "ndn.appv2")
         .with_context(|| format!("cannot install python-ndn: {remedy}"))?;
+    let requirements = root.join("bindings/python/tests/requirements.txt");
+    install_python(&requirements, &target.join("weir-python"), "maturin, pandas, dask, uproot")
+        .with_context(|| format!("cannot install what the wheel is tested with: {remedy}"))?;
     install_node(&sources.join("ndnts"), &target.join("ndnts"))
         .with_context(|| format!("cannot install NDNts: {remedy}"))
 }
 
-fn install_python(source: &Path, target: &Path) -> anyhow::Result<()> {
-    let requirements = source.join("requirements.txt");
-    let stamp = Stamp::new(target, &[&requirements])?;
+/// A virtual environment with what `requirements` lists, in which `modules` can be imported.
+fn install_python(requirements: &Path, target: &Path, modules: &str) -> anyhow::Result<()> {
+    let stamp = Stamp::new(target, &[requirements])?;
     let python = target.join("bin/python");
     if stamp.matches() && python.exists() {
         return Ok(());
     }
-    eprintln!("==> installing python-ndn into {}", target.display());
+    eprintln!("==> installing {modules} into {}", target.display());
     remove_folder(target)?;
     let base = std::env::var("PYTHON").unwrap_or_else(|_| "python3".into());
     run(Command::new(base).args(["-m", "venv"]).arg(target))?;
     run(Command::new(&python)
         .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"])
-        .arg(&requirements))?;
-    run(Command::new(&python).args(["-c", "import ndn.appv2"]))?;
+        .arg(requirements))?;
+    run(Command::new(&python).arg("-c").arg(format!("import {modules}")))?;
     stamp.write()
 }
 

@@ -28,7 +28,8 @@ Usage: cargo xtask COMMAND
   clients                install the interoperation clients into target/interop and stop
 
 Environment:
-  WEIR_SKIP_INTEROP=1    leave out the tests that need python-ndn and NDNts (never in CI)";
+  WEIR_SKIP_INTEROP=1    leave out the tests that need python-ndn, NDNts or the wheel for
+                         Python (never in CI)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -1,10 +1,12 @@
 //! A bound consumer: what it is getting, by name.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use nix::errno::Errno;
+use weir_binding::SharedTrust;
 use weir_crypto::random_octets;
 use weir_socket::{Consumer, ConsumerOptions, Reader, Session, SocketError};
 use weir_wire::{Interest, Name, PACKET_SIZE_MAX};
@@ -12,7 +14,6 @@ use weir_wire::{Interest, Name, PACKET_SIZE_MAX};
 use crate::bell::{Bell, Line, Look};
 use crate::errors::errno_of;
 use crate::memory::Room;
-use crate::trust::SharedTrust;
 
 /// Names that one socket has begun to get and not read to their end, at most.
 const READS_MAX: usize = 1024;
@@ -84,6 +85,11 @@ fn take(
     }
 }
 
+/// Whom the user trusts.
+fn trust_in(name: &Name, allow_unsigned: bool) -> Result<SharedTrust, Errno> {
+    SharedTrust::new(name.clone(), &[] as &[&Path], allow_unsigned).map_err(|_| Errno::ENOKEY)
+}
+
 /// A bound consumer.
 pub(crate) struct Intake {
     session: Session,
@@ -119,7 +125,7 @@ impl Intake {
         if self.reads.len() >= READS_MAX {
             return Err(Errno::ENOBUFS);
         }
-        let trust = SharedTrust::new(name.clone(), allow_unsigned)?;
+        let trust = trust_in(&name, allow_unsigned)?;
         let consumer = self.consumer(options, trust.clone())?;
         let reader = consumer.fetch(&name).map_err(|error| errno_of(&error))?;
         let read = Read { reader: Mutex::new(reader), trust, line: Line::new(bell) };
@@ -143,7 +149,7 @@ impl Intake {
         parameters: Vec<u8>,
         options: &ConsumerOptions,
     ) -> Result<(), Errno> {
-        let consumer = self.consumer(options, SharedTrust::new(name.clone(), false)?)?;
+        let consumer = self.consumer(options, trust_in(&name, false)?)?;
         let lifetime_ms = options.lifetime.ns.div_ceil(NS_PER_MS);
         let nonce = u32::from_ne_bytes(random_octets());
         let mut interest = Interest::new(name).nonce(nonce).lifetime_ms(lifetime_ms);

@@ -11,4 +11,3 @@ mod options;
 mod producer;
 mod shape;
 mod socket;
-mod trust;

@@ -1,6 +1,7 @@
 //! Options by name: those of the sockets in Rust, and whom to believe and how to sign.
 
 use nix::errno::Errno;
+use weir_binding::Signing;
 use weir_socket::{ConsumerOptions, OptionInfo, ProducerOptions};
 
 /// Consumers: whether content without signature will do.
@@ -14,7 +15,7 @@ const SIGN_DIGEST: &str = "digest";
 #[derive(Clone)]
 pub(crate) enum Options {
     Consumer { options: ConsumerOptions, allow_unsigned: bool },
-    Producer { options: ProducerOptions, only_digest: bool },
+    Producer { options: ProducerOptions, signing: Signing },
 }
 
 fn is_in(table: &[OptionInfo], name: &str) -> Result<(), Errno> {
@@ -35,10 +36,10 @@ impl Options {
                 *allow_unsigned = value.parse().map_err(|_| Errno::EINVAL)?;
                 return Ok(());
             }
-            Self::Producer { only_digest, .. } if name == SIGN => {
-                *only_digest = match value {
-                    SIGN_DEFAULT => false,
-                    SIGN_DIGEST => true,
+            Self::Producer { signing, .. } if name == SIGN => {
+                *signing = match value {
+                    SIGN_DEFAULT => Signing::Default,
+                    SIGN_DIGEST => Signing::Digest,
                     _ => return Err(Errno::EINVAL),
                 };
                 return Ok(());
@@ -65,8 +66,9 @@ impl Options {
             Self::Consumer { allow_unsigned, .. } if name == ALLOW_UNSIGNED => {
                 return Ok(allow_unsigned.to_string());
             }
-            Self::Producer { only_digest, .. } if name == SIGN => {
-                return Ok(if *only_digest { SIGN_DIGEST } else { SIGN_DEFAULT }.into());
+            Self::Producer { signing, .. } if name == SIGN => {
+                let is_digest = *signing == Signing::Digest;
+                return Ok(if is_digest { SIGN_DIGEST } else { SIGN_DEFAULT }.into());
             }
             Self::Consumer { options, .. } => options.get(name),
             Self::Producer { options, .. } => options.get(name),

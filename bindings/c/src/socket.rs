@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libc::c_int;
 use nix::errno::Errno;
-use nix::sys::signal::{SigSet, SigmaskHow};
+use weir_binding::{Signing, WithoutSignals, identity};
 use weir_socket::{ConsumerOptions, Producer, ProducerOptions, Request, Session};
 use weir_wire::Name;
 
@@ -18,7 +18,6 @@ use crate::producer::Outlet;
 use crate::shape::{
     AF_ICN, CONS_REL, CONS_UNREL, ICN_REFUSE, PROD_REL, PROD_UNREL, SOCK_CONS, SOCK_PROD,
 };
-use crate::trust::identity;
 
 /// What it is bound to.
 enum End {
@@ -39,24 +38,6 @@ struct State {
 pub(crate) struct Socket {
     bell: Arc<Bell>,
     state: Mutex<State>,
-}
-
-/// Threads that are started meanwhile take no signals: handlers are for threads of the application.
-struct WithoutSignals(Option<SigSet>);
-
-impl WithoutSignals {
-    fn new() -> Self {
-        Self(SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK).ok())
-    }
-}
-
-impl Drop for WithoutSignals {
-    fn drop(&mut self) {
-        if let Some(mask) = &self.0 {
-            // It cannot fail with a mask that was in force.
-            let _ = mask.thread_set_mask();
-        }
-    }
 }
 
 /// Checks the flags of a call; whether it may wait.
@@ -84,7 +65,7 @@ impl Socket {
                 Options::Consumer { options, allow_unsigned: false }
             }
             SOCK_PROD if matches!(protocol, 0 | PROD_REL | PROD_UNREL) => {
-                Options::Producer { options: ProducerOptions::default(), only_digest: false }
+                Options::Producer { options: ProducerOptions::default(), signing: Signing::Default }
             }
             SOCK_PROD => return Err(Errno::EPROTONOSUPPORT),
             _ => return Err(Errno::ESOCKTNOSUPPORT),
@@ -159,8 +140,9 @@ impl Socket {
     ) -> Result<End, Errno> {
         match options {
             Options::Consumer { .. } => Ok(End::Consumer(Intake::new(session()?, prefix))),
-            Options::Producer { options, only_digest } => {
-                let (session, identity) = (session()?, identity(only_digest)?);
+            Options::Producer { options, signing } => {
+                let session = session()?;
+                let identity = identity(&signing).map_err(|_| Errno::ENOKEY)?;
                 let producer = Producer::bind_with(&session, prefix, identity, options);
                 let producer = producer.map_err(|error| errno_of(&error))?;
                 Ok(End::Producer(Outlet::new(&self.bell, producer)))

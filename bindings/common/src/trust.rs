@@ -1,28 +1,30 @@
-//! Whom consumers believe, and who signs: as `weir get` and `weir put` have it.
+//! Whom consumers believe.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nix::errno::Errno;
 use weir_crypto::{KeyChain, KeyChainError, UserTrust};
-use weir_security::DigestSigner;
 use weir_security::trust::{Decision, Refusal, Trust, Wanted};
-use weir_socket::Identity;
 use weir_wire::{DataView, Name};
 
 /// The user's trust, which a fetch uses and which is remembered at its end.
 #[derive(Clone)]
-pub(crate) struct SharedTrust(Arc<Mutex<UserTrust>>);
+pub struct SharedTrust(Arc<Mutex<UserTrust>>);
 
 impl SharedTrust {
-    /// For what is below `root`.
+    /// For what is below `root`. With files of anchors nobody else is believed. With
+    /// `allow_unsigned` a digest will do for a signature.
     ///
     /// # Errors
-    /// ENOKEY: the user's keys cannot be read.
-    pub(crate) fn new(root: Name, allow_unsigned: bool) -> Result<Self, Errno> {
+    /// The user's keys, or an anchor, cannot be read.
+    pub fn new(
+        root: Name,
+        anchors: &[impl AsRef<Path>],
+        allow_unsigned: bool,
+    ) -> Result<Self, KeyChainError> {
         // Without a home there are no keys.
         let chain = KeyChain::open().ok();
-        let mut trust = UserTrust::new(root, chain, &[] as &[&Path]).map_err(|_| Errno::ENOKEY)?;
+        let mut trust = UserTrust::new(root, chain, anchors)?;
         if allow_unsigned {
             trust.policy().allow_unsigned();
         }
@@ -34,7 +36,7 @@ impl SharedTrust {
     }
 
     /// Remembers who signed, now that all of it has been verified.
-    pub(crate) fn remember(&self) {
+    pub fn remember(&self) {
         // What was got is verified all the same; the next time, too, is the first time then.
         let _ = self.trust().remember();
     }
@@ -56,18 +58,4 @@ impl Trust for SharedTrust {
     fn explain(&self, refusal: Refusal) -> String {
         self.trust().explain(refusal)
     }
-}
-
-/// Who signs what is published.
-///
-/// # Errors
-/// ENOKEY: the user has no default key, and none can be made.
-pub(crate) fn identity(only_digest: bool) -> Result<Identity, Errno> {
-    if only_digest {
-        return Ok(Identity::new(DigestSigner));
-    }
-    let signer = || -> Result<_, KeyChainError> { KeyChain::open()?.default_signer_or_create() };
-    let signer = signer().map_err(|_| Errno::ENOKEY)?;
-    let certificate = signer.certificate().map(|certificate| certificate.wire().to_vec());
-    Ok(Identity { certificate, ..Identity::new(signer) })
 }

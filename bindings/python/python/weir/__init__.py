@@ -1,0 +1,64 @@
+"""Named Data Networking: get, put and publish named, signed data.
+
+    import weir
+
+    with weir.put("/example/greeting", b"hello"):
+        print(bytes(weir.get("/example/greeting")))
+
+Files by their names in pandas, xarray, Dask and others: `pandas.read_parquet("ndn:///example/x")`.
+"""
+
+from ._consumer import Consumer, Fetch, Info
+from ._errors import (
+    BusyError,
+    ClosedError,
+    ForkedError,
+    InvalidName,
+    KeyChainError,
+    NoRouter,
+    NotFound,
+    OptionError,
+    PrefixInUse,
+    RefusedError,
+    Superseded,
+    TimedOut,
+    TooLong,
+    VerificationError,
+    WeirError,
+)
+from ._options import ConsumerOptions, ProducerOptions, PublishOptions
+from ._pending import Pending
+from ._producer import Producer
+from ._transfer import Put, get, put
+from ._weir import Buffer, Request
+
+__all__ = [
+    "Buffer",
+    "BusyError",
+    "ClosedError",
+    "Consumer",
+    "ConsumerOptions",
+    "Fetch",
+    "ForkedError",
+    "Info",
+    "InvalidName",
+    "KeyChainError",
+    "NoRouter",
+    "NotFound",
+    "OptionError",
+    "Pending",
+    "PrefixInUse",
+    "Producer",
+    "ProducerOptions",
+    "PublishOptions",
+    "Put",
+    "RefusedError",
+    "Request",
+    "Superseded",
+    "TimedOut",
+    "TooLong",
+    "VerificationError",
+    "WeirError",
+    "get",
+    "put",
+]

@@ -1,0 +1,94 @@
+"""Something that is under way: awaited by a task, or waited for by a thread.
+
+There is no runtime within: an event loop watches one descriptor, which threads of the network make
+readable when something may have come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import warnings
+import weakref
+from collections.abc import Callable, Generator
+from typing import Generic, TypeVar
+
+from . import _weir
+
+T = TypeVar("T")
+
+#: Asks whether something is there, and has a bell rung with a number when there may be.
+Poll = Callable[[_weir.Bell, int], tuple[T] | None]
+
+
+class _Bells:
+    """The bell of one event loop, and who waits for it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.bell = _weir.Bell()
+        self.waiting: dict[int, asyncio.Future[None]] = {}
+        self.tokens = itertools.count()
+        loop.add_reader(self.bell.fileno(), self._rung)
+
+    def _rung(self) -> None:
+        for token in self.bell.take():
+            future = self.waiting.get(token)
+            if future is not None and not future.done():
+                future.set_result(None)
+
+
+_bells: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Bells] = weakref.WeakKeyDictionary()
+
+
+async def poll(look: Poll[T]) -> T:
+    """Looks until there is something."""
+    loop = asyncio.get_running_loop()
+    bells = _bells.get(loop)
+    if bells is None:
+        bells = _bells[loop] = _Bells(loop)
+    token = next(bells.tokens)
+    try:
+        while True:
+            future = bells.waiting[token] = loop.create_future()
+            found = look(bells.bell, token)
+            if found is not None:
+                return found[0]
+            await future
+    finally:
+        bells.waiting.pop(token, None)
+
+
+class Pending(Generic[T]):
+    """What is under way: `await` it in a task, or `wait()` for it in a thread, once."""
+
+    def __init__(
+        self,
+        what: str,
+        wait: Callable[[float | None], T],
+        look: Poll[T] | None = None,
+    ) -> None:
+        self._what = what
+        self._wait: Callable[[float | None], T] | None = wait
+        self._look = look
+
+    def wait(self, timeout: float | None = None) -> T:
+        """Waits with the GIL released; Ctrl-C ends it. `timeout` is in seconds."""
+        wait = self._take()
+        return wait(timeout)
+
+    def __await__(self) -> Generator[object, None, T]:
+        wait = self._take()
+        if self._look is not None:
+            return poll(self._look).__await__()
+        return asyncio.to_thread(wait, None).__await__()
+
+    def _take(self) -> Callable[[float | None], T]:
+        if self._wait is None:
+            raise RuntimeError(f"{self._what} was waited for already")
+        wait, self._wait = self._wait, None
+        return wait
+
+    def __del__(self) -> None:
+        if getattr(self, "_wait", None) is not None:
+            message = f"{self._what} was neither awaited nor waited for: nothing is known of it"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)

@@ -1,0 +1,191 @@
+"""What `weir get` and `weir put` do, in a program."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Unpack, overload
+
+from . import _weir
+from ._consumer import Consumer, Path
+from ._errors import WeirError
+from ._listing import child, entries
+from ._options import ConsumerOptions, PublishOptions, described
+from ._producer import flat
+
+if TYPE_CHECKING:
+    from ._weir import Octets
+
+#: Router, anchors, and whether a digest will do.
+Where = tuple[str | None, list[str], bool]
+#: Files of a directory that are got at a time.
+SIDE_BY_SIDE = 8
+#: Names of files that downloads keep while they go on.
+KEPT = (".weir-part", ".weir-state", ".weir-new")
+
+
+@overload
+def get(
+    name: str,
+    to: None = None,
+    *,
+    range: tuple[int, int | None] | None = None,
+    timeout: float | None = None,
+    router: str | None = None,
+    anchors: Iterable[Path] = (),
+    allow_unsigned: bool = False,
+    **options: Unpack[ConsumerOptions],
+) -> _weir.Buffer: ...
+
+
+@overload
+def get(
+    name: str,
+    to: Path,
+    *,
+    router: str | None = None,
+    anchors: Iterable[Path] = (),
+    allow_unsigned: bool = False,
+    **options: Unpack[ConsumerOptions],
+) -> str: ...
+
+
+@described(ConsumerOptions, _weir.consumer_options())
+def get(
+    name: str,
+    to: Path | None = None,
+    *,
+    range: tuple[int, int | None] | None = None,
+    timeout: float | None = None,
+    router: str | None = None,
+    anchors: Iterable[Path] = (),
+    allow_unsigned: bool = False,
+    **options: Unpack[ConsumerOptions],
+) -> _weir.Buffer | str:
+    """Gets what a name denotes, verified as `weir get` does it. Waits with the GIL released.
+
+    Args:
+        name: the name, such as /data/file, with or without a version.
+        to: where to put it, a file or, of a directory, a folder: it appears when it is whole, goes
+            on where an earlier call broke off, and the name of the version is returned. Without,
+            the octets are returned as a `Buffer`.
+        range: (start, end) of the octets wanted; an end of None is that of the object.
+        timeout: seconds after which to give up.
+        router, anchors, allow_unsigned: as for `Consumer`.
+    """
+    trusted: dict[str, Any] = {"anchors": list(anchors), "allow_unsigned": allow_unsigned}
+    if to is None:
+        start, end = range or (0, None)
+        consumer = Consumer(router=router, **trusted, **options)
+        with consumer.fetch(name, start, end) as fetch:
+            return fetch.wait(timeout)
+    if range is not None or timeout is not None:
+        raise TypeError("range and timeout are for what is got into memory: give no to=")
+    where = (router, [os.fspath(path) for path in trusted["anchors"]], allow_unsigned)
+    return _get_to(name, os.fspath(to), where, dict(options))
+
+
+def _get_to(name: str, path: str, where: Where, options: dict[str, Any]) -> str:
+    try:
+        return _weir.download(name, path, *where, options)[0]
+    except IsADirectoryError as found:
+        versioned = str(found)
+    source = _weir.Source(versioned, "/", *where, options)
+    listed = entries(bytes(source.stream().whole()))
+    os.makedirs(path, exist_ok=True)
+
+    def get_entry(entry: tuple[bytes, bool]) -> None:
+        part = os.fsdecode(entry[0])
+        if part.startswith(".") and part.endswith(KEPT):
+            raise WeirError(f"{name} lists {part!r}, a name that downloads use while they go on")
+        _get_to(child(name, entry[0]), os.path.join(path, part), where, options)
+
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        for _ in pool.map(get_entry, [entry for entry in listed if not entry[1]]):
+            pass
+    for entry in listed:
+        if entry[1]:
+            get_entry(entry)
+    return versioned
+
+
+class Put:
+    """What `put` serves, until `close()` or the end of `with`. Cannot be closed by a child of
+    `fork`, and is not served by it."""
+
+    def __init__(self, shelf: _weir.Shelf, name: str) -> None:
+        self._shelf = shelf
+        #: Name of the version.
+        self.name = name
+
+    @property
+    def lost(self) -> list[str]:
+        """Files that are not served any more because they have changed or gone away, in words."""
+        return self._shelf.lost
+
+    def close(self) -> None:
+        """Serves no more."""
+        self._shelf.close()
+
+    def __enter__(self) -> Put:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<weir.Put of {self.name}>"
+
+
+@described(PublishOptions, _weir.producer_options())
+def put(
+    name: str,
+    content: Octets | Path,
+    *,
+    version: int | None = None,
+    router: str | None = None,
+    sign: str = "default",
+    **options: Unpack[PublishOptions],
+) -> Put:
+    """Serves a file, a directory or octets under a name, as `weir put` does, until it is closed.
+
+    Every segment is signed once, before this returns. A file is read when it is asked for, and must
+    not change; octets are copied.
+
+    Args:
+        name: the name, such as /data/file.
+        content: a path (`str` or `pathlib.Path`), or anything with octets.
+        version: number of the version; by default the time in milliseconds since 1970.
+        router: its address; by default the one that `weir put` finds.
+        sign: "default", the name of a key, or "digest"; as for `Producer`.
+    """
+    shelf = _weir.Shelf(name, router, sign, version, dict(options))
+    name = _weir.check_name(name)
+    if not isinstance(content, (str, os.PathLike)):
+        versioned = shelf.add_octets(flat(content), name)
+    elif os.path.isdir(content):
+        versioned = _add_folder(shelf, os.fspath(content), name)
+    else:
+        versioned = shelf.add_file(os.fspath(content), name)
+    shelf.start()
+    return Put(shelf, versioned)
+
+
+def _add_folder(shelf: _weir.Shelf, path: str, name: str) -> str:
+    """Adds all files of a folder, and listings. Links are not followed."""
+    listed = []
+    with os.scandir(path) as found:
+        for entry in sorted(found, key=lambda entry: entry.name):
+            part = os.fsencode(entry.name)
+            below = child(name, part)
+            if entry.is_dir(follow_symlinks=False):
+                _add_folder(shelf, entry.path, below)
+            elif entry.is_file(follow_symlinks=False):
+                shelf.add_file(entry.path, below)
+            else:
+                continue
+            listed.append((part, entry.is_dir(follow_symlinks=False)))
+    return shelf.add_listing(listed, name)
+
+

@@ -1,0 +1,128 @@
+//! Octets that Python reads where they lie.
+
+use std::ffi::c_int;
+
+use pyo3::exceptions::PyIndexError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PySlice};
+use std::ops::Range;
+use std::sync::Arc;
+use weir_base::Packet;
+
+use crate::memory;
+
+enum Octets {
+    /// All of an object.
+    Whole(Arc<Vec<u8>>),
+    /// Within the packet that they came in.
+    Packet(Packet),
+}
+
+/// Octets that came over the network, read-only, where they lie: `memoryview(b)`,
+/// `numpy.frombuffer(b, ...)` and everything else that takes a buffer reads them without a copy.
+/// `bytes(b)` is a copy. A slice shares the memory. As long as a view of them is there they stay,
+/// whatever is closed meanwhile.
+#[pyclass(frozen, eq, module = "weir")]
+pub(crate) struct Buffer {
+    octets: Octets,
+    range: Range<usize>,
+}
+
+impl PartialEq for Buffer {
+    fn eq(&self, other: &Self) -> bool {
+        self.octets() == other.octets()
+    }
+}
+
+impl Buffer {
+    pub(crate) fn of_vec(octets: Vec<u8>) -> Self {
+        let range = 0..octets.len();
+        Self { octets: Octets::Whole(Arc::new(octets)), range }
+    }
+
+    pub(crate) fn of_packet(packet: Packet) -> Self {
+        let range = 0..packet.len();
+        Self { octets: Octets::Packet(packet), range }
+    }
+
+    fn octets(&self) -> &[u8] {
+        let all: &[u8] = match &self.octets {
+            Octets::Whole(octets) => octets,
+            Octets::Packet(packet) => packet,
+        };
+        &all[self.range.clone()]
+    }
+
+    fn part(&self, range: Range<usize>) -> Self {
+        let octets = match &self.octets {
+            Octets::Whole(octets) => Octets::Whole(octets.clone()),
+            Octets::Packet(packet) => Octets::Packet(packet.clone()),
+        };
+        let start = self.range.start;
+        Self { octets, range: start + range.start..start + range.end }
+    }
+}
+
+#[pymethods]
+impl Buffer {
+    fn __len__(&self) -> usize {
+        self.range.len()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<weir.Buffer of {} octets>", self.range.len())
+    }
+
+    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, self.octets())
+    }
+
+    fn __getitem__<'py>(
+        &self,
+        py: Python<'py>,
+        index: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let octets = self.octets();
+        let Ok(slice) = index.cast::<PySlice>() else {
+            let index: isize = index.extract()?;
+            let from_end = if index < 0 { octets.len() as isize } else { 0 };
+            let found = usize::try_from(index + from_end).ok().and_then(|at| octets.get(at));
+            let octet = found.ok_or_else(|| PyIndexError::new_err("beyond the octets"))?;
+            return Ok(octet.into_pyobject(py)?.into_any());
+        };
+        let indices = slice.indices(octets.len() as isize)?;
+        if indices.step == 1 {
+            let start = indices.start as usize;
+            let part = self.part(start..start + indices.slicelength);
+            return Ok(Bound::new(py, part)?.into_any());
+        }
+        let at = |count: usize| octets[(indices.start + count as isize * indices.step) as usize];
+        let picked: Vec<u8> = (0..indices.slicelength).map(at).collect();
+        Ok(Bound::new(py, Self::of_vec(picked))?.into_any())
+    }
+
+    /// The octets as text.
+    #[pyo3(signature = (encoding = "utf-8", errors = "strict"))]
+    fn decode<'py>(
+        &self,
+        py: Python<'py>,
+        encoding: &str,
+        errors: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.__bytes__(py).call_method1("decode", (encoding, errors))
+    }
+
+    /// # Safety
+    /// Python calls it, with a view to fill.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let this = slf.get();
+        // SAFETY: Python passes the view. The octets are within an allocation that this frozen
+        // object keeps and nobody changes.
+        unsafe { memory::show(slf.clone().into_any(), this.octets(), view, flags) }
+    }
+}

@@ -1,0 +1,408 @@
+//! What a name denotes, and the octets of it as they come.
+
+use std::io::BufRead;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use weir_base::Packet;
+use weir_binding::SharedTrust;
+use weir_security::trust::{Advice, Decision, Refusal, Trust, Wanted};
+use weir_socket::{Consumer, ConsumerOptions, Reader, SocketError};
+use weir_transport::Metadata;
+use weir_wire::{DataView, Name};
+
+use crate::buffer::Buffer;
+use crate::here::Here;
+use crate::wait::{Bell, block_on, timeout_of};
+use crate::{errors, options, sessions};
+
+/// Octets that are set aside at once for an object, whatever it says of its size.
+const RESERVED_BYTES_MAX: u64 = 1 << 30;
+
+const STREAM: &str = "what is being fetched";
+
+/// The user's trust, in words of this language.
+#[derive(Clone)]
+pub(crate) struct PythonTrust(pub(crate) SharedTrust);
+
+impl Trust for PythonTrust {
+    fn decide(&mut self, data: &DataView<'_>) -> Decision {
+        self.0.decide(data)
+    }
+
+    fn offer(&mut self, certificate: &[u8]) {
+        self.0.offer(certificate);
+    }
+
+    fn fetched(&mut self, wanted: Wanted, packet: Option<&[u8]>) {
+        self.0.fetched(wanted, packet);
+    }
+
+    fn explain(&self, Refusal { reason, advice }: Refusal) -> String {
+        let step = match advice {
+            None => return reason,
+            Some(Advice::AskProducer) => {
+                ". It may be forged: get it over another router (router=), and ask its producer, \
+                 in another way than over this network, who signs it"
+            }
+            Some(Advice::AllowUnsigned) => {
+                ". Ask its producer to sign it; if it does not matter who made it, give \
+                 allow_unsigned=True"
+            }
+            Some(Advice::NameAnchors) => ". Say whom you trust by anchors=[FILE]",
+            Some(Advice::ImportKey) => "; `weir key import` it first",
+            Some(Advice::ImportCertificate) => {
+                "; if you know the signer, ask for its certificate and take it in with `weir key \
+                 import FILE`"
+            }
+        };
+        reason + step
+    }
+}
+
+/// Whom to believe.
+///
+/// # Errors
+/// Keys or anchors cannot be read.
+pub(crate) fn trust_for(
+    py: Python<'_>,
+    name: &Name,
+    anchors: &[PathBuf],
+    allow_unsigned: bool,
+) -> PyResult<PythonTrust> {
+    let trust = py.detach(|| SharedTrust::new(name.clone(), anchors, allow_unsigned));
+    trust.map(PythonTrust).map_err(errors::of_keys)
+}
+
+/// The consumer of a source, in this process.
+#[derive(Clone)]
+struct Ways {
+    consumer: Arc<Consumer>,
+    trust: PythonTrust,
+    has_remembered: Arc<AtomicBool>,
+}
+
+/// What a name denotes, of one version once it has been found. Works on in a child of `fork`, which
+/// has a session of its own.
+#[pyclass(frozen, module = "weir._weir")]
+pub(crate) struct Source {
+    name: Name,
+    prefix: Name,
+    router: Option<String>,
+    anchors: Vec<PathBuf>,
+    allow_unsigned: bool,
+    options: ConsumerOptions,
+    /// These two are locked by whoever has the GIL, and not while that is given away.
+    ways: Mutex<Option<Here<Ways>>>,
+    metadata: Arc<Mutex<Option<Metadata>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[pymethods]
+impl Source {
+    #[new]
+    #[pyo3(signature = (name, prefix, router, anchors, allow_unsigned, options))]
+    fn new(
+        name: &str,
+        prefix: &str,
+        router: Option<String>,
+        anchors: Vec<PathBuf>,
+        allow_unsigned: bool,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        Ok(Self {
+            name: sessions::name_of(name)?,
+            prefix: sessions::name_of(prefix)?,
+            router,
+            anchors,
+            allow_unsigned,
+            options: options::for_consumer(options)?,
+            ways: Mutex::default(),
+            metadata: Arc::default(),
+        })
+    }
+
+    /// The name.
+    #[getter]
+    fn name(&self) -> String {
+        self.name.to_string()
+    }
+
+    /// Begins to fetch octets; without an end, to that of the object.
+    #[pyo3(signature = (start = 0, end = None))]
+    fn stream(&self, py: Python<'_>, start: u64, end: Option<u64>) -> PyResult<Stream> {
+        let Ways { consumer, trust, has_remembered } = self.ways(py)?;
+        let range = start..end.unwrap_or(u64::MAX).max(start);
+        let is_empty = range.is_empty();
+        let found = lock(&self.metadata).clone();
+        let reader = match &found {
+            Some(metadata) => consumer.fetch_found(metadata, range),
+            None => consumer.fetch_range(&self.name, range),
+        };
+        let reader = reader.map_err(errors::of_socket)?;
+        let flow = Flow { reader, trust, has_remembered, whole: Vec::new() };
+        Ok(Stream {
+            flow: Mutex::new(Some(Here::new(flow))),
+            is_closed: Arc::default(),
+            task: Mutex::default(),
+            finds: is_empty.then(|| self.metadata.clone()),
+        })
+    }
+}
+
+impl Source {
+    fn ways(&self, py: Python<'_>) -> PyResult<Ways> {
+        let found = lock(&self.ways).as_ref().and_then(|ways| ways.value(STREAM).ok().cloned());
+        if let Some(ways) = found {
+            return Ok(ways);
+        }
+        let session = sessions::session(py, self.router.as_deref())?;
+        let trust = trust_for(py, &self.name, &self.anchors, self.allow_unsigned)?;
+        let mut consumer = Consumer::bind(&session, self.prefix.clone(), trust.clone());
+        consumer.set_options(self.options.clone()).map_err(errors::of_socket)?;
+        let ways = Ways { consumer: Arc::new(consumer), trust, has_remembered: Arc::default() };
+        *lock(&self.ways) = Some(Here::new(ways.clone()));
+        Ok(ways)
+    }
+}
+
+/// A fetch that is under way.
+struct Flow {
+    reader: Reader,
+    trust: PythonTrust,
+    has_remembered: Arc<AtomicBool>,
+    /// What has come of it, for whoever waits for the whole.
+    whole: Vec<u8>,
+}
+
+type Polled<T> = Poll<Result<T, SocketError>>;
+
+impl Flow {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Polled<Packet> {
+        let piece = ready!(self.reader.poll_piece(context))?;
+        if piece.is_empty() {
+            self.end();
+        }
+        Poll::Ready(Ok(piece))
+    }
+
+    /// Collects octets until there are as many, or to the end.
+    fn poll_octets(&mut self, context: &mut Context<'_>, count: u64) -> Polled<Vec<u8>> {
+        if self.whole.capacity() == 0 {
+            let metadata = ready!(self.reader.poll_metadata(context))?;
+            let expected = metadata.size_bytes.unwrap_or(0).min(count).min(RESERVED_BYTES_MAX);
+            let reserved = self.whole.try_reserve_exact(expected as usize);
+            reserved.map_err(|error| SocketError::System(error.to_string()))?;
+        }
+        while (self.whole.len() as u64) < count {
+            let octets = ready!(self.reader.poll_fill_buf(context))?;
+            if octets.is_empty() {
+                self.end();
+                break;
+            }
+            let taken = octets.len().min((count - self.whole.len() as u64) as usize);
+            self.whole.extend_from_slice(&octets[..taken]);
+            self.reader.consume(taken);
+        }
+        Poll::Ready(Ok(std::mem::take(&mut self.whole)))
+    }
+
+    /// What is known, verified if the range is empty.
+    fn poll_metadata(&mut self, context: &mut Context<'_>, ends: bool) -> Polled<Metadata> {
+        if ends {
+            ready!(self.reader.poll_fill_buf(context))?;
+            self.end();
+        }
+        self.reader.poll_metadata(context).map_ok(Clone::clone)
+    }
+
+    /// All of it has come.
+    fn end(&self) {
+        let is_verified = self.reader.is_verified();
+        if is_verified && !self.has_remembered.swap(true, Ordering::Relaxed) {
+            self.trust.0.remember();
+        }
+    }
+}
+
+/// Octets of an object as they come.
+#[pyclass(frozen, module = "weir._weir")]
+pub(crate) struct Stream {
+    /// Taken out by whoever waits.
+    flow: Mutex<Option<Here<Flow>>>,
+    is_closed: Arc<AtomicBool>,
+    /// The task that waits.
+    task: Mutex<Option<Waker>>,
+    /// Where metadata go that this stream was made to find.
+    finds: Option<Arc<Mutex<Option<Metadata>>>>,
+}
+
+impl Stream {
+    /// Does something with the flow, which nobody else does meanwhile.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        then: impl FnOnce(&mut Flow) -> PyResult<T>,
+    ) -> PyResult<T> {
+        let Some(mut flow) = lock(&self.flow).take() else {
+            return Err(match self.is_closed.load(Ordering::Relaxed) {
+                true => errors::closed("it"),
+                false => errors::busy("it"),
+            });
+        };
+        let result = flow.value_mut(STREAM).and_then(then);
+        if self.is_closed.load(Ordering::Relaxed) {
+            py.detach(|| drop(flow));
+        } else {
+            *lock(&self.flow) = Some(flow);
+        }
+        result
+    }
+
+    fn wait<T: Send>(
+        &self,
+        py: Python<'_>,
+        timeout: Option<f64>,
+        mut poll: impl FnMut(&mut Flow, &mut Context<'_>) -> Polled<T> + Send,
+    ) -> PyResult<T> {
+        let timeout = timeout_of(timeout)?;
+        let is_closed = self.is_closed.clone();
+        self.with(py, |flow| {
+            let found = block_on(py, timeout, |context| {
+                if is_closed.load(Ordering::Relaxed) {
+                    return Poll::Ready(Err(SocketError::Closed));
+                }
+                poll(flow, context)
+            })?;
+            found.map_err(errors::of_socket)
+        })
+    }
+
+    fn poll<T: Send>(
+        &self,
+        py: Python<'_>,
+        bell: &Bell,
+        token: u64,
+        mut poll: impl FnMut(&mut Flow, &mut Context<'_>) -> Polled<T> + Send,
+    ) -> PyResult<Option<(T,)>> {
+        let waker = bell.waker(token)?;
+        *lock(&self.task) = Some(waker.clone());
+        self.with(py, |flow| match py.detach(|| poll(flow, &mut Context::from_waker(&waker))) {
+            Poll::Ready(found) => found.map(|found| Some((found,))).map_err(errors::of_socket),
+            Poll::Pending => Ok(None),
+        })
+    }
+
+    fn info_of<'py>(&self, py: Python<'py>, metadata: Metadata) -> PyResult<Bound<'py, PyDict>> {
+        let info = PyDict::new(py);
+        info.set_item("name", metadata.versioned.to_string())?;
+        let last = metadata.versioned.as_view().last();
+        info.set_item("version", last.and_then(|last| last.as_version()))?;
+        info.set_item("size", metadata.size_bytes)?;
+        info.set_item("segment_size", metadata.segment_size)?;
+        info.set_item("segments", metadata.last_segment.map(|last| last.saturating_add(1)))?;
+        info.set_item("mode", metadata.mode)?;
+        info.set_item("mtime", metadata.mtime_ns.map(|ns| ns as f64 / 1e9))?;
+        info.set_item("is_directory", metadata.is_directory())?;
+        if let Some(finds) = &self.finds {
+            lock(finds).get_or_insert(metadata);
+        }
+        Ok(info)
+    }
+}
+
+/// The piece, or nothing at the end.
+fn chunk(piece: Packet) -> Option<Buffer> {
+    (!piece.is_empty()).then(|| Buffer::of_packet(piece))
+}
+
+#[pymethods]
+impl Stream {
+    /// Waits for what is known of the object.
+    #[pyo3(signature = (timeout = None))]
+    fn info<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyDict>> {
+        let ends = self.finds.is_some();
+        let found = self.wait(py, timeout, |flow, context| flow.poll_metadata(context, ends))?;
+        self.info_of(py, found)
+    }
+
+    /// As `info`, or nothing now.
+    fn poll_info<'py>(
+        &self,
+        py: Python<'py>,
+        bell: &Bell,
+        token: u64,
+    ) -> PyResult<Option<(Bound<'py, PyDict>,)>> {
+        let ends = self.finds.is_some();
+        let poll = |flow: &mut Flow, context: &mut Context<'_>| flow.poll_metadata(context, ends);
+        match self.poll(py, bell, token, poll)? {
+            Some((found,)) => Ok(Some((self.info_of(py, found)?,))),
+            None => Ok(None),
+        }
+    }
+
+    /// Waits for the octets that come next, as many as came in one packet; None at the end.
+    #[pyo3(signature = (timeout = None))]
+    fn chunk(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Buffer>> {
+        self.wait(py, timeout, Flow::poll_piece).map(chunk)
+    }
+
+    /// As `chunk`, or nothing now.
+    fn poll_chunk(
+        &self,
+        py: Python<'_>,
+        bell: &Bell,
+        token: u64,
+    ) -> PyResult<Option<(Option<Buffer>,)>> {
+        let found = self.poll(py, bell, token, Flow::poll_piece)?;
+        Ok(found.map(|(piece,)| (chunk(piece),)))
+    }
+
+    /// Waits for so many octets; fewer come at the end alone.
+    #[pyo3(signature = (count, timeout = None))]
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        count: u64,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let poll = |flow: &mut Flow, context: &mut Context<'_>| flow.poll_octets(context, count);
+        self.wait(py, timeout, poll).map(|octets| PyBytes::new(py, &octets))
+    }
+
+    /// Waits for all that is left.
+    #[pyo3(signature = (timeout = None))]
+    fn whole(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Buffer> {
+        let poll = |flow: &mut Flow, context: &mut Context<'_>| flow.poll_octets(context, u64::MAX);
+        self.wait(py, timeout, poll).map(Buffer::of_vec)
+    }
+
+    /// As `whole`, or nothing now.
+    fn poll_whole(&self, py: Python<'_>, bell: &Bell, token: u64) -> PyResult<Option<(Buffer,)>> {
+        let poll = |flow: &mut Flow, context: &mut Context<'_>| flow.poll_octets(context, u64::MAX);
+        let found = self.poll(py, bell, token, poll)?;
+        Ok(found.map(|(octets,)| (Buffer::of_vec(octets),)))
+    }
+
+    /// Whether all that was read so far was verified, and how many segments were passed over.
+    fn quality(&self, py: Python<'_>) -> PyResult<(bool, u64)> {
+        self.with(py, |flow| Ok((flow.reader.is_verified(), flow.reader.missed())))
+    }
+
+    /// Ends the fetch, and the wait of whoever waits for it.
+    fn close(&self, py: Python<'_>) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        let (flow, task) = (lock(&self.flow).take(), lock(&self.task).take());
+        if let Some(task) = task {
+            task.wake();
+        }
+        py.detach(|| drop(flow));
+    }
+}

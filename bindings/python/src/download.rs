@@ -1,0 +1,108 @@
+//! Objects into files, as `weir get` puts them there: whole or not at all, and gone on with.
+
+use std::path::PathBuf;
+
+use pyo3::exceptions::PyIsADirectoryError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use weir_security::trust::Trust;
+use weir_socket::{
+    Client, DownloadError, DownloadId, DownloadOptions, Found, Host, Output, PartFile, Summary,
+};
+use weir_transport::{Metadata, Target};
+use weir_wire::Name;
+
+use crate::consumer::{PythonTrust, trust_for};
+use crate::{errors, options, sessions};
+
+/// One object that becomes one file.
+struct OneFile {
+    target: Option<Target>,
+    path: PathBuf,
+    trust: PythonTrust,
+    /// It has turned out to be a directory.
+    directory: Option<Metadata>,
+    summary: Option<Result<Summary, DownloadError>>,
+    /// What a handler of a signal has raised.
+    raised: Option<PyErr>,
+}
+
+impl Host for OneFile {
+    fn next(&mut self) -> Option<(DownloadId, Target)> {
+        self.target.take().map(|target| (DownloadId(0), target))
+    }
+
+    fn output(&mut self, _id: DownloadId, found: &Found) -> Result<Box<dyn Output>, String> {
+        if found.metadata.is_directory() {
+            self.directory = Some(found.metadata.clone());
+            return Err("it is a directory".into());
+        }
+        Ok(Box::new(PartFile::new(&self.path)))
+    }
+
+    fn ended(
+        &mut self,
+        _id: DownloadId,
+        result: Result<Summary, DownloadError>,
+    ) -> Result<(), DownloadError> {
+        self.summary = Some(result);
+        Ok(())
+    }
+
+    fn trust(&mut self, _id: DownloadId) -> &mut dyn Trust {
+        &mut self.trust
+    }
+
+    fn progress(&mut self, _octets: u64) -> bool {
+        if self.raised.is_none() {
+            self.raised = Python::attach(|py| py.check_signals()).err();
+        }
+        self.raised.is_none()
+    }
+}
+
+fn target_of(name: Name, allow_stored: bool) -> Target {
+    match name.as_view().last().is_some_and(|last| last.as_version().is_some()) {
+        true => Target::Version { versioned: name },
+        false => Target::Latest { object: name, allow_stored },
+    }
+}
+
+/// Gets an object into a file; the name of the version and the octets fetched, those of an earlier
+/// attempt not included. IsADirectoryError: it is a directory.
+#[pyfunction]
+#[pyo3(signature = (name, path, router, anchors, allow_unsigned, options))]
+pub(crate) fn download(
+    py: Python<'_>,
+    name: &str,
+    path: PathBuf,
+    router: Option<&str>,
+    anchors: Vec<PathBuf>,
+    allow_unsigned: bool,
+    options: Option<&Bound<'_, PyDict>>,
+) -> PyResult<(String, u64)> {
+    let name = sessions::name_of(name)?;
+    let options = options::for_consumer(options)?;
+    let trust = trust_for(py, &name, &anchors, allow_unsigned)?;
+    let uri = py.detach(|| sessions::router_of(router)).map_err(errors::of_socket)?;
+    let target = Some(target_of(name, options.stored));
+    let mut file = OneFile { target, path, trust, directory: None, summary: None, raised: None };
+    let fetch = DownloadOptions { fetch: options.config(), ..DownloadOptions::default() };
+    let result = py.detach(|| {
+        let mut client = Client::connect(&uri)?;
+        weir_socket::download(&mut client, fetch, &mut file)
+    });
+    if let Some(raised) = file.raised {
+        return Err(raised);
+    }
+    if let Some(directory) = file.directory {
+        return Err(PyIsADirectoryError::new_err(directory.versioned.to_string()));
+    }
+    result.map_err(errors::of_download)?;
+    let summary = match file.summary {
+        Some(summary) => summary.map_err(errors::of_download)?,
+        None => return Err(errors::closed("the download")),
+    };
+    py.detach(|| file.trust.0.remember());
+    Ok((summary.versioned.to_string(), summary.octets))
+}

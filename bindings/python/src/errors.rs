@@ -1,0 +1,146 @@
+//! Errors as exceptions of `weir`, with what to do next.
+
+use pyo3::prelude::*;
+use weir_crypto::KeyChainError;
+use weir_socket::{CommandError, DownloadError, OutputError, PublishError, SocketError};
+
+/// An exception of `weir._errors`, by the name of its class.
+pub(crate) fn raise(class: &str, message: impl Into<String>) -> PyErr {
+    let message = message.into();
+    Python::attach(|py| {
+        let made = py
+            .import("weir._errors")
+            .and_then(|module| module.getattr(class))
+            .and_then(|class| class.call1((message,)));
+        made.map_or_else(|error| error, PyErr::from_value)
+    })
+}
+
+/// What was made before `fork` is used after it.
+pub(crate) fn forked(what: &str) -> PyErr {
+    raise(
+        "ForkedError",
+        format!(
+            "{what} was made before this process was forked, and the threads that drive it did not \
+             come along; make a new one in the child, or start workers with the method spawn"
+        ),
+    )
+}
+
+/// A name or prefix that is none.
+pub(crate) fn name(message: impl Into<String>) -> PyErr {
+    raise("InvalidName", message)
+}
+
+/// What somebody else is doing with it already.
+pub(crate) fn busy(what: &str) -> PyErr {
+    raise("BusyError", format!("another task or thread waits for {what}; give each its own"))
+}
+
+/// It is closed.
+pub(crate) fn closed(what: &str) -> PyErr {
+    raise("ClosedError", format!("{what} is closed; make a new one"))
+}
+
+pub(crate) fn of_socket(error: SocketError) -> PyErr {
+    match error {
+        SocketError::OutsidePrefix { .. } => raise("InvalidName", error.to_string()),
+        SocketError::PrefixInUse(prefix) => raise(
+            "PrefixInUse",
+            format!("another producer of this process is bound to {prefix}; close it first"),
+        ),
+        SocketError::PrefixRefused { .. } => raise(
+            "RefusedError",
+            format!("{error}; ask who runs the router to allow it, or use another prefix"),
+        ),
+        SocketError::NotVerified(reason) => {
+            raise("VerificationError", format!("cannot be verified: {reason}"))
+        }
+        SocketError::TimedOut(name) => raise(
+            "TimedOut",
+            format!("nobody answers for {name}. Is its producer running (`weir put`, `weir.put`)?"),
+        ),
+        SocketError::NoRoute(name) => raise(
+            "NotFound",
+            format!(
+                "no router on the way knows where {name} is. Is its producer running (`weir put`, \
+                 `weir.put`), and is there a route to it (`weir route list`)?"
+            ),
+        ),
+        SocketError::Superseded { .. } => {
+            raise("Superseded", format!("{error}; fetch it anew, without a version"))
+        }
+        SocketError::Refused(_) => raise("RefusedError", error.to_string()),
+        SocketError::NoRouter(reason) => raise(
+            "NoRouter",
+            format!(
+                "no router: {reason}; start one with `weir router`, or name one by router=, such \
+                 as router=\"unix:///run/nfd/nfd.sock\", or NDN_CLIENT_TRANSPORT"
+            ),
+        ),
+        SocketError::Closed => closed("the socket"),
+        SocketError::TooLong { .. } => raise("TooLong", error.to_string()),
+        SocketError::Option(_) => raise("OptionError", error.to_string()),
+        SocketError::Invalid(_) | SocketError::System(_) => raise("WeirError", error.to_string()),
+    }
+}
+
+pub(crate) fn of_download(error: DownloadError) -> PyErr {
+    match error {
+        DownloadError::Store(source) => {
+            raise("WeirError", format!("cannot be written: {source}; is there room?"))
+        }
+        DownloadError::Output(OutputError::Io { source, path }) => {
+            pyo3::exceptions::PyOSError::new_err(match source.raw_os_error() {
+                Some(number) => (number, source.to_string(), path),
+                None => (0, source.to_string(), path),
+            })
+        }
+        DownloadError::Output(error) => {
+            raise("BusyError", format!("{error}; give another path by to="))
+        }
+        error @ DownloadError::Size { .. } => {
+            raise("WeirError", format!("{error}; get it into memory instead, without to="))
+        }
+        error => of_socket(error.into()),
+    }
+}
+
+pub(crate) fn of_keys(error: KeyChainError) -> PyErr {
+    raise("KeyChainError", with_causes(&error))
+}
+
+pub(crate) fn of_publish(error: PublishError) -> PyErr {
+    match error {
+        PublishError::Read { path, source } => pyo3::exceptions::PyOSError::new_err((
+            source.raw_os_error().unwrap_or_default(),
+            source.to_string(),
+            path,
+        )),
+        PublishError::SegmentSize { max: 0, .. } => {
+            name("the name is too long to leave room for content; choose a shorter one")
+        }
+        PublishError::SegmentSize { .. } => {
+            raise("OptionError", format!("{error}; give a smaller segment_size"))
+        }
+        error => raise("WeirError", with_causes(&error)),
+    }
+}
+
+pub(crate) fn of_command(error: CommandError) -> PyErr {
+    raise("RefusedError", format!("the router does not register it: {}", with_causes(&error)))
+}
+
+/// The error and what caused it, unless it says so itself.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(found) = cause {
+        let more = found.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = found.source();
+    }
+    text
+}

@@ -1,0 +1,34 @@
+#![doc = include_str!("../README.md")]
+
+mod buffer;
+mod consumer;
+mod download;
+mod errors;
+mod here;
+mod memory;
+mod options;
+mod producer;
+mod serve;
+mod sessions;
+mod wait;
+
+/// The extension module behind the package `weir`; `python/weir` has what applications use.
+#[pyo3::pymodule(name = "_weir")]
+mod module {
+    #[pymodule_export]
+    use crate::buffer::Buffer;
+    #[pymodule_export]
+    use crate::consumer::{Source, Stream};
+    #[pymodule_export]
+    use crate::download::download;
+    #[pymodule_export]
+    use crate::options::{consumer_options, producer_options};
+    #[pymodule_export]
+    use crate::producer::{Outlet, Request};
+    #[pymodule_export]
+    use crate::serve::Shelf;
+    #[pymodule_export]
+    use crate::sessions::check_name;
+    #[pymodule_export]
+    use crate::wait::Bell;
+}

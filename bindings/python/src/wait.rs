@@ -1,0 +1,148 @@
+//! Waiting: in a thread with the GIL released, or for an event loop that watches a descriptor.
+//!
+//! Threads of the sockets never call into Python: they unpark a thread, or ring a bell.
+
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use pyo3::prelude::*;
+
+use crate::errors;
+use crate::here::Here;
+
+/// How late Ctrl-C may be noticed.
+const SIGNALS: Duration = Duration::from_millis(50);
+
+struct Unpark(std::thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits for something with the GIL released, and lets handlers of signals run meanwhile.
+///
+/// # Errors
+/// What a handler raises, such as KeyboardInterrupt; the time is over.
+pub(crate) fn block_on<T: Send>(
+    py: Python<'_>,
+    timeout: Option<Duration>,
+    mut poll: impl FnMut(&mut Context<'_>) -> Poll<T> + Send,
+) -> PyResult<T> {
+    let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    loop {
+        let found = py.detach(|| {
+            let tick = Instant::now() + SIGNALS;
+            loop {
+                if let Poll::Ready(found) = poll(&mut Context::from_waker(&waker)) {
+                    return Some(found);
+                }
+                let end = until.map_or(tick, |until| until.min(tick));
+                match end.checked_duration_since(Instant::now()) {
+                    Some(left) if !left.is_zero() => std::thread::park_timeout(left),
+                    _ => return None,
+                }
+            }
+        });
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        py.check_signals()?;
+        if until.is_some_and(|until| until <= Instant::now()) {
+            let timeout = timeout.unwrap_or_default();
+            return Err(errors::raise(
+                "TimedOut",
+                format!("nothing within {timeout:?}; give a longer timeout"),
+            ));
+        }
+    }
+}
+
+/// A timeout in seconds, as Python has it.
+///
+/// # Errors
+/// It is no time.
+pub(crate) fn timeout_of(seconds: Option<f64>) -> PyResult<Option<Duration>> {
+    let Some(seconds) = seconds else { return Ok(None) };
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(timeout) => Ok(Some(timeout)),
+        Err(_) if seconds == f64::INFINITY => Ok(None),
+        Err(_) => Err(errors::raise("OptionError", format!("timeout: {seconds} is no time"))),
+    }
+}
+
+struct Rings {
+    event: EventFd,
+    rung: Mutex<Vec<u64>>,
+}
+
+impl Rings {
+    fn rung(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.rung.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Ring {
+    rings: Arc<Rings>,
+    token: u64,
+}
+
+impl Wake for Ring {
+    fn wake(self: Arc<Self>) {
+        let mut rung = self.rings.rung();
+        let is_first = rung.is_empty();
+        rung.push(self.token);
+        drop(rung);
+        if is_first {
+            // It fails only if it is rung 2^64 times.
+            let _ = self.rings.event.write(1);
+        }
+    }
+}
+
+/// A descriptor that becomes readable when something that tasks of an event loop wait for may be
+/// there.
+#[pyclass(frozen, module = "weir._weir")]
+pub(crate) struct Bell(Here<Arc<Rings>>);
+
+const WHAT: &str = "the event loop";
+
+#[pymethods]
+impl Bell {
+    #[new]
+    fn new() -> PyResult<Self> {
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        let event = EventFd::from_flags(flags).map_err(std::io::Error::from)?;
+        Ok(Self(Here::new(Arc::new(Rings { event, rung: Mutex::default() }))))
+    }
+
+    /// The descriptor.
+    fn fileno(&self) -> PyResult<RawFd> {
+        Ok(self.0.value(WHAT)?.event.as_raw_fd())
+    }
+
+    /// The tokens of whoever is to look again.
+    fn take(&self) -> PyResult<Vec<u64>> {
+        let rings = self.0.value(WHAT)?;
+        let mut rung = rings.rung();
+        // There is nothing to be read if nobody has rung.
+        let _ = rings.event.read();
+        Ok(std::mem::take(&mut *rung))
+    }
+}
+
+impl Bell {
+    /// A waker that rings with the token.
+    ///
+    /// # Errors
+    /// It was made before a fork.
+    pub(crate) fn waker(&self, token: u64) -> PyResult<Waker> {
+        let rings = self.0.value(WHAT)?.clone();
+        Ok(Waker::from(Arc::new(Ring { rings, token })))
+    }
+}

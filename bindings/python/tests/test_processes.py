@@ -1,0 +1,171 @@
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import weir
+
+# Whoever forks with threads is told so from Python 3.12 on.
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+
+def got(name):
+    return bytes(weir.get(name))
+
+
+def fetched(consumer):
+    return bytes(consumer.fetch("/t/child").wait())
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_children_have_sessions_of_their_own(method):
+    consumer = weir.Consumer("/t")
+    with weir.put("/t/child", b"for all"):
+        assert fetched(consumer) == b"for all"
+        with multiprocessing.get_context(method).Pool(2) as pool:
+            assert pool.map(got, ["/t/child"] * 4) == [b"for all"] * 4
+            assert pool.map(fetched, [consumer] * 4) == [b"for all"] * 4
+        assert fetched(consumer) == b"for all"
+
+
+def in_child(body):
+    """What a child of `fork` says."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            text = body()
+        except BaseException as error:
+            text = f"{type(error).__name__}: {error}"
+        os.write(writing, str(text).encode())
+        os._exit(0)
+    os.close(writing)
+    with open(reading) as file:
+        said = file.read()
+    assert os.waitpid(child, 0)[1] == 0
+    return said
+
+
+def test_what_a_child_cannot_use_is_refused_and_not_disturbed():
+    with weir.put("/t/kept", b"kept") as served, weir.Producer("/t/fork") as producer:
+        producer.publish("/t/fork/x", b"x" * 100_000).wait()
+        consumer = weir.Consumer()
+        source = consumer.source("/t/fork/x")
+        fetch = consumer.fetch("/t/fork/x")
+        assert fetch.read(1) == b"x"
+        refused = in_child(lambda: fetch.wait())
+        assert refused.startswith("ForkedError") and "child" in refused, refused
+        refused = in_child(lambda: producer.publish("/t/fork/y", b"y").wait())
+        assert refused.startswith("ForkedError"), refused
+        assert in_child(lambda: len(consumer.fetch("/t/fork/x").wait())) == "100000"
+        assert in_child(lambda: len(source.stream().whole())) == "100000"
+        assert in_child(lambda: [served.close(), producer.close(), fetch.close()]) != ""
+
+        def forget():
+            nonlocal fetch, producer, served
+            fetch = producer = served = None
+            return "forgotten"
+
+        assert in_child(forget) == "forgotten"
+        assert len(fetch.wait()) == 99_999
+        assert bytes(weir.get("/t/kept")) == b"kept"
+        assert len(weir.get("/t/fork/x")) == 100_000
+
+
+def program(text, *, interrupt=None):
+    """Runs a program; with `interrupt`, Ctrl-C comes when it says so."""
+    child = subprocess.Popen([sys.executable, "-c", text], stdout=-1, stderr=-1, text=True)
+    if interrupt:
+        assert child.stdout.readline().strip() == interrupt
+        time.sleep(0.2)
+        child.send_signal(signal.SIGINT)
+    return *child.communicate(timeout=60), child.returncode
+
+
+WAITS = [
+    "weir.get('/t/waits/never', allow_unsigned=True)",
+    "weir.get('/t/waits/never', to='/dev/null/x', allow_unsigned=True)",
+    "producer.request().wait()",
+    "asyncio.run(main())",
+]
+
+
+@pytest.mark.parametrize("waits", WAITS)
+def test_ctrl_c_ends_what_waits(waits):
+    text = f"""
+import asyncio, weir
+producer = weir.Producer('/t/waits', sign='digest').bind().wait()
+async def main():
+    await weir.Consumer(allow_unsigned=True).fetch('/t/waits/never')
+print('waits', flush=True)
+try:
+    {waits}
+except KeyboardInterrupt:
+    print('stopped')
+"""
+    output, errors, status = program(text, interrupt="waits")
+    assert output == "stopped\n" and status == 0, errors
+
+
+def test_a_program_may_end_with_everything_open():
+    text = """
+import asyncio, weir
+served = weir.put('/t/ends', b'x')
+producer = weir.Producer('/t/ends/p', sign='digest').bind().wait()
+fetch = weir.Consumer(allow_unsigned=True).fetch('/t/ends/p/never')
+octets = memoryview(weir.get('/t/ends'))
+async def main():
+    fetch = weir.Consumer(allow_unsigned=True).fetch('/t/ends/p/no')
+    task = asyncio.create_task(fetch.__anext__())
+    await asyncio.sleep(0.05)
+    return task
+task = asyncio.run(main())
+print('end')
+"""
+    output, errors, status = program(text)
+    assert (output, errors, status) == ("end\n", "", 0)
+
+
+def test_a_router_that_restarts_finds_the_sockets_as_they_were(tmp_path):
+    router = f"unix://{tmp_path}/r"
+
+    def start():
+        command = [os.environ["WEIR_BIN"], "router", "--unix", f"{tmp_path}/r"]
+        command += ["--udp", "none", "--tcp", "none"]
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        while not os.path.exists(f"{tmp_path}/r"):
+            assert process.poll() is None
+            time.sleep(0.01)
+        time.sleep(0.1)
+        return process
+
+    def stop(process):
+        process.kill()
+        process.wait()
+        os.unlink(f"{tmp_path}/r")
+
+    process = start()
+    consumer = weir.Consumer(router=router)
+    with (
+        weir.put("/t/put", b"put", router=router),
+        weir.Producer("/t/p", router=router) as producer,
+    ):
+        producer.publish("/t/p/x", b"x").wait()
+        assert bytes(consumer.fetch("/t/p/x").wait()) == b"x"
+        stop(process)
+        process = start()
+        for name, content in [("/t/p/x", b"x"), ("/t/put", b"put")]:
+            until = time.monotonic() + 30
+            while True:
+                try:
+                    assert bytes(consumer.fetch(name).wait()) == content
+                    break
+                except weir.WeirError:
+                    # The prefix is registered a moment later.
+                    assert time.monotonic() < until
+                    time.sleep(0.1)
+    stop(process)

@@ -1,0 +1,84 @@
+//! The wheel for Python, built and installed as users do it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+
+use crate::client::interop_folder;
+use crate::site::build_folder;
+use crate::{Process, Router, Site, weir_binary};
+
+/// Python with the wheel installed, in an environment that `cargo xtask clients` has made.
+#[derive(Debug)]
+pub struct Python {
+    program: PathBuf,
+    /// Where the wheel is installed.
+    packages: TempDir,
+}
+
+impl Python {
+    /// Built and installed once.
+    ///
+    /// # Panics
+    /// If the environment is not there, or the wheel cannot be built.
+    pub fn installed() -> &'static Self {
+        static INSTALLED: OnceLock<Python> = OnceLock::new();
+        INSTALLED.get_or_init(|| {
+            let program = interop_folder().join("weir-python/bin/python");
+            assert!(
+                program.exists(),
+                "{} is missing: run `cargo xtask clients`, or set WEIR_SKIP_INTEROP=1 to leave \
+                 these tests out",
+                program.display()
+            );
+            let packages = TempDir::new().expect("temporary folder");
+            let wheels = packages.path().join("wheels");
+            let profile = if build_folder().ends_with("release") { "release" } else { "dev" };
+            let mut maturin = Command::new(&program);
+            maturin.args(["-m", "maturin", "build", "--quiet", "--compatibility", "linux"]);
+            maturin.args(["--auditwheel", "skip", "--profile", profile, "--out"]).arg(&wheels);
+            maturin.env("CARGO_TARGET_DIR", build_folder().parent().expect("target folder"));
+            run(maturin.current_dir(bindings()));
+            let wheel = std::fs::read_dir(&wheels).expect("wheels").next();
+            let wheel = wheel.expect("a wheel").expect("an entry").path();
+            let mut pip = Command::new(&program);
+            pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+            pip.args(["--no-deps", "--no-index", "--target"]).arg(packages.path());
+            run(pip.arg(wheel));
+            Self { program, packages }
+        })
+    }
+
+    /// Python with arguments, on the router behind `transport`.
+    pub fn start(&self, site: &Site, transport: &str, arguments: &[&str]) -> Process {
+        let mut command = site.command(&self.program);
+        command.args(arguments).env("NDN_CLIENT_TRANSPORT", transport);
+        command.env("PYTHONPATH", self.packages.path()).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.env("WEIR_BIN", weir_binary());
+        Process::start(&format!("python {}", arguments.join(" ")), command)
+    }
+
+    /// Runs the tests of a file in `bindings/python/tests`.
+    ///
+    /// # Panics
+    /// If one fails.
+    pub fn test(&self, site: &Site, router: &Router, file: &str) {
+        let path = bindings().join("tests").join(file);
+        let path = path.to_str().expect("a path of text");
+        let words = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-W", "error", path];
+        let finished = self.start(site, &router.unix(), &words).finish().success();
+        assert!(finished.output.contains(" passed"), "{}", finished.log);
+    }
+}
+
+fn bindings() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("repository").join("bindings/python")
+}
+
+fn run(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let problems = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {problems}");
+}

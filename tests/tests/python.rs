@@ -1,0 +1,70 @@
+//! The wheel for Python over a real router: `bindings/python/tests` holds the tests proper.
+
+use weir_tests::{Client, Library, Python, Router, Site, interop_is_skipped, random_file};
+
+fn test(file: &str) {
+    if interop_is_skipped() {
+        return;
+    }
+    let site = Site::new();
+    let router = Router::start(&site);
+    Python::installed().test(&site, &router, file);
+}
+
+#[test]
+fn get_put_consumers_and_producers() {
+    test("test_sockets.py");
+}
+
+#[test]
+fn processes_that_fork_spawn_stop_and_end() {
+    test("test_processes.py");
+}
+
+#[test]
+fn pandas_dask_xarray_and_uproot_open_files_by_name() {
+    test("test_files.py");
+}
+
+#[test]
+fn types_readme_and_options_are_as_they_say() {
+    test("test_manual.py");
+}
+
+#[test]
+fn objects_go_to_and_from_weir_and_python_ndn() {
+    if interop_is_skipped() {
+        return;
+    }
+    let site = Site::new();
+    let router = Router::start(&site);
+    let python = Python::installed();
+    let file = site.path("file");
+    let sum = random_file(&file, 300_000, 1);
+    let file = file.to_str().unwrap();
+    let client = Client::new(&site, Library::PythonNdn, &router.unix());
+    let _theirs = client.serve(&router, &["put", "/theirs", file]);
+    let _weirs = site.weir(&router.unix(), &["put", file, "/weirs", "--json"]);
+    let script = "
+import hashlib, sys, time, weir
+for name in sys.argv[1:]:
+    octets = weir.get(name, allow_unsigned=True, timeout=30)
+    print(name, len(octets), hashlib.sha256(octets).hexdigest())
+";
+    // The prefix of `weir put` may be registered a moment later.
+    let _ = router.weir(&site, &["get", "/weirs", "-o", "weirs"]).success();
+    let got = python.start(&site, &router.unix(), &["-c", script, "/theirs", "/weirs"]);
+    let output = got.finish().success().output;
+    for name in ["/theirs", "/weirs"] {
+        assert!(output.contains(&format!("{name} 300000 {sum}")), "{output}");
+    }
+    let script = "
+import sys, time, weir
+with weir.put('/ours', sys.argv[1], sign='digest', segment_size=4096):
+    print('{\"event\": \"ready\"}', flush=True)
+    time.sleep(600)
+";
+    let ours = python.start(&site, &router.unix(), &["-c", script, file]);
+    ours.event("ready");
+    assert_eq!(client.say(&["get", "/ours"])["sha256"], sum);
+}
