@@ -17,6 +17,7 @@ use weir_wire::{DataView, Name};
 
 use crate::buffer::Buffer;
 use crate::here::Here;
+use crate::memory::prefer_large_pages;
 use crate::wait::{Bell, block_on, timeout_of};
 use crate::{errors, options, sessions};
 
@@ -200,6 +201,7 @@ impl Flow {
             let expected = metadata.size_bytes.unwrap_or(0).min(count).min(RESERVED_BYTES_MAX);
             let reserved = self.whole.try_reserve_exact(expected as usize);
             reserved.map_err(|error| SocketError::System(error.to_string()))?;
+            prefer_large_pages(&mut self.whole);
         }
         while (self.whole.len() as u64) < count {
             let octets = ready!(self.reader.poll_fill_buf(context))?;
