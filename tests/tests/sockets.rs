@@ -17,11 +17,12 @@ use weir_security::{
     VerifyError, sha256,
 };
 use weir_socket::{
-    Consumer, ConsumerOptions, Identity, OptionInfo, OptionKind, Producer, ProducerOptions,
+    Consumer, ConsumerOptions, Identity, Offer, OptionInfo, OptionKind, Producer, ProducerOptions,
     Session, SessionConfig, SocketError, Word,
 };
 use weir_store::EvictionPolicy;
 use weir_tests::{PATIENCE, Process, Router, RouterOptions, Site, socket_example};
+use weir_transport::Metadata;
 use weir_wire::{Data, DataView, Interest, Name};
 
 fn name(uri: &str) -> Name {
@@ -760,4 +761,70 @@ fn a_name_may_have_the_keyword_of_metadata_in_it() {
     let consumer = consumer(&session, "/p");
     assert_eq!(read_all(&consumer, "/p/32=metadata/a").unwrap(), b"one");
     assert_eq!(read_all(&consumer, "/p/32=metadata/b").unwrap(), b"two");
+}
+
+#[test]
+fn a_server_gets_what_a_client_offers_and_says_so() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let (server_session, client_session) = (session(&router), session(&router));
+    // Getting what is offered may take its time.
+    let mut options = ProducerOptions::default();
+    options.set("request_wait", "30s").unwrap();
+    let identity = Identity::new(DigestSigner);
+    let server = Producer::bind_with(&server_session, name("/server"), identity, options).unwrap();
+    let served = thread::spawn(move || {
+        let puller = consumer(&server_session, "/");
+        let mut results = Vec::new();
+        while results.len() < 4 {
+            let request = server.recv().unwrap();
+            let answer = request.offer().expect("parameters").and_then(|offer| {
+                assert_eq!(offer.metadata().size_bytes, Some(100_000));
+                let mut octets = Vec::new();
+                let mut reader = puller.fetch_found(offer.metadata(), 0..u64::MAX)?;
+                reader
+                    .read_to_end(&mut octets)
+                    .map_err(|error| SocketError::Invalid(format!("cannot be got: {error}")))?;
+                Ok(octets)
+            });
+            match &answer {
+                Ok(octets) => server.answer(&request, &octets.len().to_be_bytes()).unwrap(),
+                Err(error) => server.answer(&request, error.to_string().as_bytes()).unwrap(),
+            }
+            results.push(answer);
+        }
+        results
+    });
+
+    let own = producer(&client_session, "/client");
+    let mut asker = consumer(&client_session, "/server");
+    asker.set("lifetime", "30s").unwrap();
+    let offer = own.offer(&name("/client/photo"), content(100_000)).unwrap();
+    let send = |offer: &Offer| {
+        let answer = asker.send(&name("/server/upload"), offer).unwrap().wait().unwrap();
+        DataView::decode(&answer).unwrap().content.to_vec()
+    };
+    assert_eq!(send(&offer), 100_000_usize.to_be_bytes());
+    let text = |octets: Vec<u8>| String::from_utf8(octets).unwrap();
+    // What is not there, and what the server itself would be asked for.
+    let made = |object: &str| {
+        let metadata = Metadata {
+            size_bytes: Some(100_000),
+            ..Metadata::new(name(&format!("{object}/54=%01")))
+        };
+        let data = Data::new(name(&format!("{object}/32=metadata/54=%01/50=%00")));
+        Offer::decode(data.content(metadata.encode()).encode_with_digest()).unwrap()
+    };
+    let missing = text(send(&made("/nowhere/file")));
+    assert!(missing.contains("no route to /nowhere/file"), "{missing}");
+    let looping = text(send(&made("/server/file")));
+    assert!(looping.contains("which this producer answers for"), "{looping}");
+    let rubbish =
+        Interest::new(name("/server/upload")).application_parameters("rubbish").nonce(1).encode();
+    let answer = asker.express(&rubbish).unwrap().wait().unwrap();
+    let rubbish = text(DataView::decode(&answer).unwrap().content.to_vec());
+    assert!(rubbish.contains("no offer"), "{rubbish}");
+    let results = served.join().unwrap();
+    assert!(results[0].as_ref().unwrap() == &content(100_000));
+    assert_eq!(results.iter().filter(|result| result.is_err()).count(), 3);
 }

@@ -39,8 +39,8 @@ pub use publish::{
 pub use serve::{Loss, ObjectStore, serve};
 pub use sink::FileSink;
 pub use sockets::{
-    Consumer, ConsumerOptions, Identity, LiveWriter, OptionInfo, OptionKind, Pending, Producer,
-    ProducerOptions, Reader, Request, Session, SessionConfig, SocketError, Word,
+    Consumer, ConsumerOptions, Identity, LiveWriter, Offer, OptionInfo, OptionKind, Pending,
+    Producer, ProducerOptions, Reader, Request, Session, SessionConfig, SocketError, Word,
 };
 pub use waker::{EndpointId, Waker};
 pub use weir_face::unix_time_ms;

@@ -5,13 +5,15 @@ use std::ops::Range;
 use weir_base::Packet;
 use weir_security::trust::Trust;
 use weir_transport::{Metadata, Target};
-use weir_wire::{InterestView, Name};
+use weir_wire::{Interest, InterestView, Name};
 
 use super::express::Expressed;
 use super::fetcher::Fetcher;
 use super::fetches::SharedTrust;
+use super::offer::Offer;
 use super::pending::pending;
 use super::{ConsumerOptions, Pending, Reader, Session, SocketError, check_packet};
+use crate::connection::random_u64;
 
 /// Gets what is below a prefix, and verifies it.
 pub struct Consumer {
@@ -123,6 +125,20 @@ impl Consumer {
             trust: self.trust.clone(),
             from_newest,
         }
+    }
+
+    /// Sends an offer in an Interest of the name `to`, once. What comes back is the answer of
+    /// whoever takes it, perhaps after it has got what is offered, within the lifetime of Interests
+    /// that options say: **not verified**.
+    ///
+    /// # Errors
+    /// [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for a packet.
+    pub fn send(&self, to: &Name, offer: &Offer) -> Result<Pending<Packet>, SocketError> {
+        let interest = Interest::new(to.clone())
+            .nonce(random_u64()? as u32)
+            .lifetime_ms(self.options.config().lifetime_ms)
+            .application_parameters(&offer.packet()[..]);
+        self.express(&interest.encode())
     }
 
     /// Sends one Interest, a whole TLV made with `weir_wire::Interest`, as it is and once. Its Data

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use crossbeam_channel::unbounded;
 use weir_base::{HashKey, Packet, Pool};
+use weir_security::sign_data;
 use weir_transport::ProducerStats;
-use weir_wire::{DataView, Name};
+use weir_wire::{Data, DataView, Name};
 
 use super::live::LiveWriter;
+use super::offer::Offer;
 use super::outbound::{Identity, Outbound};
 use super::outlet::{Outlet, Told};
 use super::requests::{Request, Requests};
@@ -108,8 +110,40 @@ impl Producer {
         version: u64,
         content: impl Into<Packet>,
     ) -> Result<Name, SocketError> {
+        self.publish_object(name, version, content.into())
+            .map(|published| published.versioned().clone())
+    }
+
+    /// Publishes a new version of an object, and gives what leads others to it: whom it is sent to
+    /// may get it from here.
+    ///
+    /// # Errors
+    /// As [`Producer::publish`].
+    pub fn offer(&self, name: &Name, content: impl Into<Packet>) -> Result<Offer, SocketError> {
+        let published = self.publish_object(name, self.outbound.next_version(), content.into())?;
+        Offer::decode(published.object.packets.last().expect("every object has metadata").clone())
+    }
+
+    /// Answers an Interest with one signed Data of its name: what an offer came to, for example.
+    ///
+    /// # Errors
+    /// [`SocketError::TooLong`] for a packet; the key cannot sign.
+    pub fn answer(&self, request: &Request, content: &[u8]) -> Result<(), SocketError> {
+        let name = request.interest_name();
+        let freshness_ms = self.options.publish_options().freshness_ms;
+        let data = Data::new(name).freshness_ms(freshness_ms).content(content);
+        let packet = sign_data(&data, &*self.identity.signer)
+            .map_err(|error| SocketError::Invalid(error.to_string()))?;
+        self.publish_packet(packet)
+    }
+
+    fn publish_object(
+        &self,
+        name: &Name,
+        version: u64,
+        content: Packet,
+    ) -> Result<Published, SocketError> {
         self.check(name)?;
-        let content = content.into();
         let max_bytes = self.options.output_buffer.bytes;
         if content.len() as u64 > max_bytes {
             return Err(SocketError::TooLong { max_bytes });
@@ -130,7 +164,7 @@ impl Producer {
                 }
             })?;
         self.submit_object(&published)?;
-        Ok(published.versioned().clone())
+        Ok(published)
     }
 
     /// Has a signed object answered for: its packets in batches, and then what leads to them.

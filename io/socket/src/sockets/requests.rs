@@ -10,11 +10,14 @@ use weir_transport::METADATA_KEYWORD;
 use weir_wire::{InterestView, Name, NameView};
 
 use super::SocketError;
+use super::offer::Offer;
 
 /// An Interest that waits for what is not published yet.
 #[derive(Clone, Debug)]
 pub struct Request {
     name: Name,
+    /// Names below it are answered by whoever got the request.
+    own: Name,
     interest: Packet,
 }
 
@@ -23,7 +26,7 @@ impl Request {
     pub(crate) fn new(prefix: &Name, interest: Packet) -> Option<Self> {
         let asked = InterestView::decode(&interest).ok()?.name;
         let name = object_of(prefix, asked);
-        Some(Self { name, interest })
+        Some(Self { name, own: prefix.clone(), interest })
     }
 
     /// The name that is to be published: that of the Interest without what the transport adds
@@ -35,6 +38,30 @@ impl Request {
     /// The Interest, a whole TLV, which may have parameters for the application.
     pub fn interest(&self) -> &Packet {
         &self.interest
+    }
+
+    /// The Interest's own name.
+    pub(crate) fn interest_name(&self) -> Name {
+        InterestView::decode(&self.interest).expect("it was decoded before").name.to_name()
+    }
+
+    /// What the Interest offers, if it has parameters.
+    ///
+    /// # Errors
+    /// [`SocketError::Invalid`]: they are no offer, or one of what is below this producer's own
+    /// prefix, which would have it wait for itself.
+    pub fn offer(&self) -> Option<Result<Offer, SocketError>> {
+        let offer = Offer::decode(self.parameters()?.to_vec());
+        Some(offer.and_then(
+            |offer| match self.own.as_view().is_prefix_of(offer.name().as_view()) {
+                false => Ok(offer),
+                true => Err(SocketError::Invalid(format!(
+                    "no offer: {} is below {}, which this producer answers for",
+                    offer.name(),
+                    self.own
+                ))),
+            },
+        ))
     }
 
     /// The Interest's application parameters.

@@ -1,0 +1,88 @@
+//! Reverse pull (paper socket-api, section 4.3): an Interest carries what its receiver needs to get
+//! something from whoever sent it.
+
+use weir_base::Packet;
+use weir_transport::{METADATA_KEYWORD, Metadata};
+use weir_wire::{DataView, Name};
+
+use super::SocketError;
+
+/// What somebody has published, for somebody else to get: the signed metadata of one version, a
+/// whole Data, which states its name, its last segment and the shape of its manifest.
+///
+/// It is sent as the parameters of an Interest ([`Consumer::send`](super::Consumer::send)). Whoever
+/// receives it gets the content with
+/// [`Consumer::fetch_found`](super::Consumer::fetch_found), which verifies each segment: an offer
+/// that lies leads to an error, never to false content.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    packet: Packet,
+    metadata: Metadata,
+}
+
+impl Offer {
+    /// Reads an offer, which anybody may have made.
+    ///
+    /// # Errors
+    /// [`SocketError::Invalid`]: it is not the metadata of a version of the object that its name
+    /// says.
+    pub fn decode(packet: impl Into<Packet>) -> Result<Self, SocketError> {
+        let packet = packet.into();
+        let invalid = |reason: String| SocketError::Invalid(format!("no offer: {reason}"));
+        let data = DataView::decode(&packet).map_err(|error| invalid(error.to_string()))?;
+        let metadata =
+            Metadata::decode(data.content).map_err(|error| invalid(error.to_string()))?;
+        let count = data.name.component_count();
+        let keyword = count.checked_sub(3).and_then(|at| data.name.components().nth(at));
+        let object = data.name.prefix(count.saturating_sub(3));
+        match keyword.is_some_and(|part| part.is_keyword(METADATA_KEYWORD)) {
+            true if object.is_prefix_of(metadata.versioned.as_view()) => {
+                Ok(Self { packet, metadata })
+            }
+            true => Err(invalid(format!("{} is of another object", metadata.versioned))),
+            false => Err(invalid(format!("{} is not the name of metadata", data.name.to_name()))),
+        }
+    }
+
+    /// What it says. Nothing of it is verified: hold its size against what you would take.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// The name of what is offered, with its version.
+    pub fn name(&self) -> &Name {
+        &self.metadata.versioned
+    }
+
+    /// The Data.
+    pub fn packet(&self) -> &Packet {
+        &self.packet
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_wire::Data;
+
+    use super::*;
+
+    fn data(name: &str, versioned: &str) -> Vec<u8> {
+        let metadata = Metadata::new(versioned.parse().unwrap());
+        Data::new(name.parse().unwrap()).content(metadata.encode()).encode_with_digest()
+    }
+
+    #[test]
+    fn only_metadata_of_the_object_that_they_name_are_an_offer() {
+        let good = data("/a/32=metadata/54=%01/50=%00", "/a/54=%01");
+        assert_eq!(*Offer::decode(good).unwrap().name(), "/a/54=%01".parse().unwrap());
+        for (name, versioned, problem) in [
+            ("/a/32=metadata/54=%01/50=%00", "/b/54=%01", "another object"),
+            ("/a/b/54=%01/50=%00", "/a/54=%01", "not the name of metadata"),
+            ("/", "/54=%01", "not the name of metadata"),
+        ] {
+            let error = Offer::decode(data(name, versioned)).unwrap_err().to_string();
+            assert!(error.contains(problem), "{name}: {error}");
+        }
+        assert!(Offer::decode(vec![1, 2, 3]).is_err());
+    }
+}
