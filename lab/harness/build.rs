@@ -1,7 +1,7 @@
 //! Tells Cargo which folders of data become part of the library.
 
 fn main() {
-    for folder in ["chopcop", "nb-cache", "ccnx-measurement", "examples"] {
+    for folder in ["chopcop", "nb-cache", "ccnx-measurement", "socket-api", "examples"] {
         println!("cargo::rerun-if-changed=../{folder}");
     }
 }

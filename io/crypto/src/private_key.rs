@@ -168,8 +168,11 @@ impl PrivateKey {
         }))
     }
 
-    /// The HMAC key with these octets.
-    pub(crate) fn from_hmac_secret(secret: &[u8]) -> Result<Self, KeyError> {
+    /// The HMAC key with these octets, at least 16 of them.
+    ///
+    /// # Errors
+    /// [`KeyError::TooShort`].
+    pub fn from_hmac_secret(secret: &[u8]) -> Result<Self, KeyError> {
         if secret.len() < HMAC_KEY_LEN_MIN {
             return Err(KeyError::TooShort);
         }

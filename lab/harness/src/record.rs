@@ -1,6 +1,6 @@
 //! What a run leaves in its folder: one file for each point and seed, and one for all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -30,6 +30,24 @@ pub struct Record {
     /// What the machine did, in the real arm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub real: Option<RealReport>,
+    /// Why a trial measured nothing, and the remedy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
+}
+
+impl Record {
+    /// The record of what was measured, at no point yet.
+    pub(crate) fn of(measured: Measured) -> Self {
+        Self {
+            point: 0,
+            coordinates: Vec::new(),
+            seed: 0,
+            measured,
+            simulated: None,
+            real: None,
+            missing: None,
+        }
+    }
 }
 
 /// What the simulator says of a run.
@@ -316,6 +334,13 @@ impl Results {
         self.of_point(point)
             .filter_map(|record| record.measured.values.get(metric).copied().flatten())
             .collect()
+    }
+
+    /// Why trials measured nothing, each reason once.
+    #[must_use]
+    pub fn missing(&self) -> Vec<&str> {
+        let reasons = self.records.values().filter_map(|record| record.missing.as_deref());
+        reasons.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// Whether every run of the experiment is there: parts may be missing.

@@ -10,7 +10,7 @@ use weir_plan::PlanError;
 use weir_plan::event::{Event, Observer};
 
 use crate::events::{EventFormat, EventWriter};
-use crate::metric::Collector;
+use crate::metric::{Collector, Measured};
 use crate::real::{self, RealError, RealOptions};
 use crate::record::{Record, RecordError, ResultFolder, RunFile, Simulated};
 use crate::scenario::Prepared;
@@ -141,8 +141,17 @@ const SLICE_NS: u64 = 50_000_000;
 pub fn tasks(experiment: &Experiment, part: Option<(usize, usize)>) -> Vec<Task> {
     let all = (0..experiment.points.len())
         .flat_map(|point| experiment.seeds.iter().map(move |seed| Task { point, seed: *seed }));
+    let mut all: Vec<Task> = all.collect();
+    // What trials compare is measured side by side: a machine is not the same all day.
+    if experiment.is_trial() {
+        all.sort_by_key(|task| task.seed);
+    }
     let (part, parts) = part.unwrap_or((1, 1));
-    all.enumerate().filter(|(at, _)| at % parts == part - 1).map(|(_, task)| task).collect()
+    all.into_iter()
+        .enumerate()
+        .filter(|(at, _)| at % parts == part - 1)
+        .map(|(_, task)| task)
+        .collect()
 }
 
 /// Runs what of `experiment` is not in `folder` yet. The caller adds the time it took to the
@@ -218,6 +227,12 @@ impl Runner<'_> {
         }
         let point = &self.experiment.points[task.point];
         let prepared = self.experiment.prepare(point, task.seed)?;
+        if let Some(trial) = &prepared.trial {
+            let done = real::trial::run(trial, &prepared.plan, &self.options.real);
+            let report = done.map_err(|source| self.real_error(task, source))?;
+            let measured = Measured::of_trial(&self.experiment.metrics, &report.samples);
+            return self.keep(task, Record { missing: report.missing, ..Record::of(measured) });
+        }
         let mut observer = Watch {
             collector: self.experiment.collector(&prepared, self.options.arm)?,
             writer: match self.options.events {
@@ -236,14 +251,18 @@ impl Runner<'_> {
         if let Some(writer) = observer.writer {
             writer.finish()?;
         }
+        let measured = observer.collector.finish();
+        self.keep(task, Record { simulated, real, ..Record::of(measured) })
+    }
+
+    fn keep(&self, task: Task, record: Record) -> Result<(), RunError> {
+        let point = &self.experiment.points[task.point];
         let coordinates = self.experiment.coordinates(point).into_iter();
         self.folder.write_record(&Record {
             point: task.point,
             coordinates: coordinates.map(|(axis, label)| (axis.into(), label.into())).collect(),
             seed: task.seed,
-            measured: observer.collector.finish(),
-            simulated,
-            real,
+            ..record
         })?;
         Ok(())
     }
@@ -288,11 +307,13 @@ impl Runner<'_> {
         prepared: &Prepared,
         observer: &mut Watch,
     ) -> Result<real::RealReport, RunError> {
-        real::run(&prepared.plan, &self.options.real, observer).map_err(|source| RunError::Real {
-            point: self.point_name(task),
-            seed: task.seed,
-            source: Box::new(source),
-        })
+        real::run(&prepared.plan, &self.options.real, observer)
+            .map_err(|source| self.real_error(task, source))
+    }
+
+    fn real_error(&self, task: Task, source: RealError) -> RunError {
+        let source = Box::new(source);
+        RunError::Real { point: self.point_name(task), seed: task.seed, source }
     }
 
     fn point_name(&self, task: Task) -> String {

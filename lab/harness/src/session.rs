@@ -201,6 +201,15 @@ impl Session {
         Ok(done?)
     }
 
+    /// Why trials measured nothing, each reason once.
+    ///
+    /// # Errors
+    /// Results cannot be read.
+    pub fn missing(&self) -> Result<Vec<String>, SessionError> {
+        let results = self.folder.records(&self.experiment)?;
+        Ok(results.missing().into_iter().map(str::to_owned).collect())
+    }
+
     /// The claims of the scenario's paper about it, in this arm.
     fn claims(&self) -> Result<Vec<Claim>, ScenarioError> {
         let Some(paper) = self.paper() else { return Ok(Vec::new()) };

@@ -35,6 +35,8 @@ enum Command {
     #[command(hide = true)]
     App(app::AppArgs),
     #[command(hide = true)]
+    Trial(app::TrialArgs),
+    #[command(hide = true)]
     Child(app::ChildArgs),
 }
 
@@ -46,6 +48,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         Command::Report(args) => run::report(&args),
         Command::Draw(args) => draw::run(&args),
         Command::App(args) => app::run_app(&args),
+        Command::Trial(args) => app::run_trial(&args),
         Command::Child(args) => app::run_child(&args),
     }
 }

@@ -49,6 +49,9 @@ pub struct ConsumerConfig {
     pub must_be_fresh: bool,
     /// Whether to look for a digest manifest when metadata does not tell.
     pub look_for_manifest: bool,
+    /// Whether segments are held against a manifest that there is. If not, each is verified by its
+    /// own signature.
+    pub use_manifest: bool,
     /// The constants of the timeout.
     pub rtt: RttConfig,
     /// Whether [`TraceEvent`](super::TraceEvent)s are wanted.
@@ -128,6 +131,7 @@ impl Default for ConsumerConfig {
             on_bad: OnBad::AskAgain,
             must_be_fresh: false,
             look_for_manifest: true,
+            use_manifest: true,
             rtt: RttConfig::default(),
             trace: false,
         }

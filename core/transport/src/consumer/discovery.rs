@@ -171,7 +171,8 @@ impl Consumer {
         let knows = is_told || layout.is_whole();
         let (last, manifest) = (metadata.last_segment, metadata.manifest);
         let grows = metadata.grows();
-        if knows || !self.config.look_for_manifest {
+        let looks = self.config.look_for_manifest && self.config.use_manifest;
+        if knows || !looks {
             if let Some(last) = last {
                 self.set_last(last, false, out);
             }
@@ -191,7 +192,8 @@ impl Consumer {
     /// The names of all segments are known: the scoreboard takes over.
     fn begin(&mut self, manifest: Option<Shape>, out: &mut ConsumerOutbox) {
         // All that a manifest is for is verification.
-        let is_of_use = self.config.verification == Verification::Signatures;
+        let is_of_use =
+            self.config.verification == Verification::Signatures && self.config.use_manifest;
         let manifest = manifest.filter(|_| is_of_use);
         let layout = self.layout_mut();
         layout.set_manifest(manifest);

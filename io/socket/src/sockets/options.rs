@@ -227,6 +227,9 @@ socket_options! {
         reliable: bool = true;
         /// Whether what comes is verified.
         verify: bool = true;
+        /// Whether packets are held against a manifest that there is. If not, each is verified by
+        /// its own signature.
+        manifest: bool = true;
         /// What becomes of a packet that is not what its producer signed: "ask-again", and after
         /// some times fail; "deliver" it, with a flag; "abort".
         on_bad: Word<OnBad> = Word(OnBad::AskAgain);
@@ -318,6 +321,7 @@ impl ConsumerOptions {
             },
             ahead_max: self.ahead,
             behind: self.behind.0,
+            use_manifest: self.manifest,
             on_bad: self.on_bad.0,
             must_be_fresh: self.fresh,
             ..ConsumerConfig::default()

@@ -420,7 +420,10 @@ impl Claim {
         let values: Option<Vec<f64>> =
             values.map(|value| value.filter(|value| value.is_finite())).collect();
         match values.as_deref().and_then(Estimate::of) {
-            None => because("Some seed gave no number."),
+            None => match of.results.missing().first() {
+                Some(missing) => because(&format!("Nothing was measured: {missing}.")),
+                None => because("Some seed gave no number."),
+            },
             Some(estimate) if estimate.count < SEEDS_MIN => {
                 let why =
                     format!("A verdict takes {SEEDS_MIN} seeds; these are {}.", estimate.count);

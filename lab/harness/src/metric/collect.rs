@@ -11,7 +11,7 @@ use super::shares::Shares;
 use super::{Histogram, Kind, Measure, Metric, Statistic};
 
 /// Places of a distribution that are recorded.
-const DISTRIBUTION_POINTS: usize = 200;
+pub(super) const DISTRIBUTION_POINTS: usize = 200;
 
 /// What a run measured, by metric.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -11,6 +11,7 @@ mod settle;
 mod shares;
 #[cfg(test)]
 mod tests;
+mod trial;
 
 use std::collections::BTreeMap;
 
@@ -241,6 +242,25 @@ measures! {
     /// Time from the start of the last consumer until each of them has had, over ten sampling
     /// periods, four fifths of what it gets in the mean of the second half of the run.
     ConvergenceTime = "convergence-time", "Time to converge", "s";
+    /// Of a trial: time from a request of one packet until it is there and verified, or from a
+    /// message until it is back.
+    AnswerTime = "answer-time", "Time to an answer", "s";
+    /// Of a trial: octets that consumers got in a second of their processor time.
+    ConsumerPerCpu = "consumer-per-cpu", "Goodput at a busy core of the consumer", "bit/s";
+    /// Of a trial: octets that producers gave in a second of their processor time.
+    ProducerPerCpu = "producer-per-cpu", "Goodput at a busy core of the producer", "bit/s";
+    /// Of a trial: octets that were segmented, named and signed in a second.
+    PublicationRate = "publication-rate", "Publication", "B/s";
+    /// Of a trial: time to sign a packet.
+    SignTime = "sign-time", "Time to sign a packet", "s";
+    /// Of a trial: time to verify a packet.
+    VerifyTime = "verify-time", "Time to verify a packet", "s";
+    /// Of a trial: time for the digest of a packet.
+    HashTime = "hash-time", "Time for the digest of a packet", "s";
+    /// Of a trial: memory of a process for each of its sockets.
+    SocketMemory = "socket-memory", "Memory of a socket", "B";
+    /// Of a trial: time to make a socket.
+    SocketTime = "socket-time", "Time to make a socket", "s";
 }
 
 /// How numbers of a measure come about.
@@ -278,6 +298,11 @@ impl Measure {
             | Self::DiskEntries
             | Self::DiskQueue
             | Self::DeliveryTime
+            | Self::AnswerTime
+            | Self::SignTime
+            | Self::VerifyTime
+            | Self::HashTime
+            | Self::SocketTime
             | Self::EgressQueue
             | Self::LinkQueue
             | Self::PitEntries => Kind::Samples,
@@ -365,6 +390,23 @@ impl Measure {
                 | Self::StoreMarks
                 | Self::Announcements
                 | Self::DiskEntries
+        )
+    }
+
+    /// Whether trials alone give it.
+    #[must_use]
+    pub(crate) const fn is_of_trial(self) -> bool {
+        matches!(
+            self,
+            Self::AnswerTime
+                | Self::ConsumerPerCpu
+                | Self::ProducerPerCpu
+                | Self::PublicationRate
+                | Self::SignTime
+                | Self::VerifyTime
+                | Self::HashTime
+                | Self::SocketMemory
+                | Self::SocketTime
         )
     }
 

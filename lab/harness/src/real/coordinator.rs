@@ -230,9 +230,7 @@ impl<'a> Run<'a> {
             report.routers.push(router_report(node, &router.name, &sample, elapsed_ns));
         }
         report.apps = self.end_apps(elapsed_ns)?;
-        for router in self.site.routers.values_mut() {
-            router.process.stop()?;
-        }
+        self.site.stop()?;
         let mut emulator_ns = 0;
         for (&index, link) in &mut self.site.links {
             let stats = link.finish()?;

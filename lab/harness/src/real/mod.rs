@@ -5,6 +5,8 @@
 //! through the link emulator. Nothing leaves the loopback interface. What the processes do becomes
 //! [`Event`](weir_plan::event::Event)s on one clock, in the order of time.
 //!
+//! What has no events, such as sockets beside TCP, is a [`trial`] at the routers of a plan.
+//!
 //! Processes are ended when the call returns, whatever way it does; should this process be killed,
 //! the kernel ends them.
 
@@ -21,6 +23,7 @@ mod proc;
 mod process;
 mod router;
 mod site;
+pub mod trial;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -42,6 +42,8 @@ pub(super) struct Process {
 pub(super) struct Launch<'a> {
     pub(super) title: String,
     pub(super) program: &'a Path,
+    /// Another program in the place of `weir`, which ties it all the same.
+    pub(super) other: Option<&'a Path>,
     pub(super) dir: &'a Path,
     /// The name of its log file, without ending.
     pub(super) file: String,
@@ -53,7 +55,7 @@ pub(super) struct Launch<'a> {
 }
 
 impl Process {
-    /// Starts `weir ARGUMENTS` through `weir lab child`, which ties it to this process and to its
+    /// Starts `weir ARGUMENTS`, or another program, through `weir lab child`, which ties it to this process and to its
     /// cores.
     pub(super) fn start(launch: &Launch<'_>, arguments: &[&str]) -> Result<Self, RealError> {
         let log = launch.dir.join(format!("{}.log", launch.file));
@@ -68,6 +70,9 @@ impl Process {
         if !launch.cores.is_empty() {
             let cores: Vec<String> = launch.cores.iter().map(ToString::to_string).collect();
             command.args(["--cores", &cores.join(",")]);
+        }
+        if let Some(other) = launch.other {
+            command.arg("--program").arg(other);
         }
         command.arg("--").args(arguments);
         // A folder of its own, so that the user's settings have no part in it; a process group of

@@ -95,6 +95,16 @@ impl<'a> Site<'a> {
         })
     }
 
+    /// Configuration and logs.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Ends the routers, which should be all that is left.
+    pub(super) fn stop(&mut self) -> Result<(), RealError> {
+        self.routers.values_mut().try_for_each(|router| router.process.stop())
+    }
+
     /// Starts everything and joins it; when this returns, all wait for the start.
     pub(super) fn start(&mut self) -> Result<(), RealError> {
         let deadline = self.start_deadline();
@@ -152,6 +162,7 @@ impl<'a> Site<'a> {
         let launch = Launch {
             title: format!("the {kind} `{}`", self.name(node)),
             program: &self.options.program,
+            other: None,
             dir: &self.dir,
             file: format!("node-{node}"),
             cores: if is_router { &self.options.cpu_router } else { &self.options.cpu_apps },

@@ -97,7 +97,37 @@ impl Experiment {
             tree,
         };
         experiment.check_points()?;
+        experiment.check_trial()?;
         Ok(experiment)
+    }
+
+    /// Whether it measures trials, in the place of a workload.
+    #[must_use]
+    pub fn is_trial(&self) -> bool {
+        self.tree.root.at("trial").is_some()
+    }
+
+    /// Refuses metrics that no point gives.
+    fn check_trial(&self) -> Result<(), ScenarioError> {
+        let refuse = |metric: &Metric, why: &str| {
+            let word = metric.measure.word();
+            Err(self.tree.error(&metric.path, format!("measure \"{word}\" {why}")))
+        };
+        if !self.is_trial() {
+            let other = self.metrics.iter().find(|metric| metric.measure.is_of_trial());
+            return other.map_or(Ok(()), |metric| refuse(metric, "is one of a [trial]"));
+        }
+        if self.header.arms != [Arm::Real] {
+            let message = "of a [trial] is one of real processes; write arms = [\"real\"]";
+            return Err(self.tree.error("scenario", message));
+        }
+        let mut given = BTreeSet::new();
+        for point in &self.points {
+            let trial = self.prepare(point, 1)?.trial;
+            given.extend(trial.into_iter().flat_map(|trial| trial.gives().iter().copied()));
+        }
+        let other = self.metrics.iter().find(|metric| !given.contains(&metric.measure.word()));
+        other.map_or(Ok(()), |metric| refuse(metric, "is given by no point of this [trial]"))
     }
 
     /// Makes every plan once, so that nothing is found to be wrong when half of it has run.

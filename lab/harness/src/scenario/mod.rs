@@ -25,6 +25,7 @@ use serde::de::IgnoredAny;
 use crate::document::{self, ScenarioError, Tree};
 use crate::folder::Folder;
 use crate::metric::MetricTable;
+use crate::real::trial::Trial;
 
 use apps::{ConsumerTable, ProducerTable};
 use experiment::FactorialTable;
@@ -121,6 +122,7 @@ struct File {
     #[serde(default)]
     plot: Vec<PlotTable>,
     factorial: Option<FactorialTable>,
+    trial: Option<Trial>,
 }
 
 /// The one table that is read before the size is known.

@@ -23,6 +23,7 @@ use super::router::{self, RouterSettings};
 use crate::document::{Node, ScenarioError, Tree, suggestion, texts};
 use crate::folder::Folder;
 use crate::metric::WarmUp;
+use crate::real::trial::Trial;
 
 /// `[run]`.
 #[derive(Clone, Debug, Deserialize)]
@@ -119,6 +120,8 @@ pub struct Prepared {
     pub topology: Topology,
     /// What is not measured at the start.
     pub warm_up: WarmUp,
+    /// What is measured at its routers, in the place of consumers and producers.
+    pub trial: Option<Trial>,
 }
 
 /// Times of a run.
@@ -169,14 +172,13 @@ pub(super) fn prepare(tree: &Tree, folder: &Folder, seed: u64) -> Result<Prepare
     };
     let producers = apps::producers(tree, &file.producer, &access, folder)?;
     let consumers = apps::consumers(tree, &file.consumer, &access, folder)?;
-    if consumers.is_empty() {
-        return Err(
-            tree.error("", "no consumer asks for anything; write at least one [[consumer]]")
-        );
-    }
+    check_apps(tree, file.trial.as_ref(), producers.len(), consumers.len())?;
     builder.producers(&producers)?;
     builder.consumers(&producers, &consumers)?;
     builder.routes(&file.routes, &file.route)?;
+    if file.trial.is_some() {
+        builder.trial_routes();
+    }
     builder.store_capacities()?;
     let faults = builder.faults(&file.fault, times)?;
     let lifetime_ms = consumers.iter().map(|group| group.lifetime_ms).max().unwrap_or(0);
@@ -195,7 +197,31 @@ pub(super) fn prepare(tree: &Tree, folder: &Folder, seed: u64) -> Result<Prepare
         groups: builder.groups,
         topology: builder.topology,
         warm_up: times.warm_up,
+        trial: file.trial,
     })
+}
+
+/// A scenario has consumers, or a trial and neither consumers nor producers.
+fn check_apps(
+    tree: &Tree,
+    trial: Option<&Trial>,
+    producers: usize,
+    consumers: usize,
+) -> Result<(), ScenarioError> {
+    match trial {
+        None if consumers == 0 => {
+            Err(tree.error("", "no consumer asks for anything; write at least one [[consumer]]"))
+        }
+        Some(_) if producers + consumers > 0 => {
+            let message = "stands in the place of [[producer]] and [[consumer]]; leave them out";
+            Err(tree.error("trial", message))
+        }
+        Some(trial) if trial.transfers == 0 || trial.count == 0 || trial.size.bytes == 0 => {
+            let message = "measures nothing: `transfers`, `count` and `size` are 1 at least";
+            Err(tree.error("trial", message))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn topology(tree: &Tree, folder: &Folder, seed: u64) -> Result<Topology, ScenarioError> {
@@ -348,6 +374,18 @@ impl<'a> Builder<'a> {
     }
 
     /// Links of the topology: what `[link]` says holds for all of them.
+    /// From the first router on towards the last one, where the producers of a trial are.
+    fn trial_routes(&mut self) {
+        let links = self.links.iter().enumerate();
+        let prefix = crate::real::trial::PREFIX;
+        self.routes.extend(links.map(|(link, ends)| RoutePlan {
+            node: ends.a.min(ends.b),
+            prefix: prefix.to_owned(),
+            link,
+            cost: 0,
+        }));
+    }
+
     fn links(&mut self, table: Option<&LinkTable>) -> Result<(), ScenarioError> {
         let mut all = Vec::new();
         for link in self.topology.links() {

@@ -58,7 +58,7 @@ pub(super) struct SweepTable {
 /// Tables whose keys may be swept.
 const SWEPT: &[&str] = &[
     "run", "topology", "routes", "link", "access", "router", "routers", "producer", "consumer",
-    "fault",
+    "fault", "trial",
 ];
 
 /// Points that a sweep has at most.

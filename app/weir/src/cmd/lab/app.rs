@@ -1,4 +1,4 @@
-//! `weir lab app` and `weir lab child`: the processes of the laboratory's real arm, which starts
+//! `weir lab app`, `weir lab trial` and `weir lab child`: the processes of the laboratory's real arm, which starts
 //! them itself.
 
 use std::os::unix::process::CommandExt as _;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Context;
-use weir_harness::real::{self, app};
+use weir_harness::real::{self, app, trial};
 
 /// Run one consumer or producer of a run on real processes (the laboratory starts these).
 ///
@@ -29,6 +29,20 @@ pub(crate) fn run_app(args: &AppArgs) -> anyhow::Result<()> {
     }
 }
 
+/// Run one part of a trial (the laboratory starts these).
+///
+/// Publishes, fetches, answers or asks as the coordinator says on standard input.
+#[derive(clap::Args)]
+pub(crate) struct TrialArgs {
+    /// What it is to do, as JSON
+    #[arg(value_name = "FILE")]
+    specification: PathBuf,
+}
+
+pub(crate) fn run_trial(args: &TrialArgs) -> anyhow::Result<()> {
+    Ok(trial::run_part(&args.specification)?)
+}
+
 /// Run `weir ARGUMENTS` as a child that ends with its parent (the laboratory starts these).
 #[derive(clap::Args)]
 pub(crate) struct ChildArgs {
@@ -38,7 +52,10 @@ pub(crate) struct ChildArgs {
     /// Cores to run on, for example 0,1 [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     cores: Vec<usize>,
-    /// Arguments of `weir`
+    /// A program in the place of `weir`
+    #[arg(long, value_name = "PATH")]
+    program: Option<PathBuf>,
+    /// Arguments of `weir`, or of that program
     #[arg(last = true, required = true)]
     arguments: Vec<String>,
 }
@@ -56,7 +73,10 @@ pub(crate) fn run_child(args: &ChildArgs) -> anyhow::Result<()> {
             )
         })?;
     }
-    let program = std::env::current_exe().context("cannot find this program")?;
-    let error = Command::new(program).args(&args.arguments).exec();
-    Err(error).context("cannot start this program again")
+    let program = match &args.program {
+        Some(other) => other.clone(),
+        None => std::env::current_exe().context("cannot find this program")?,
+    };
+    let error = Command::new(&program).args(&args.arguments).exec();
+    Err(error).with_context(|| format!("cannot start {}", program.display()))
 }

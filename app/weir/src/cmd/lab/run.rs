@@ -345,6 +345,9 @@ fn run_shown(session: &Session, options: &RunOptions) -> anyhow::Result<()> {
     let bar = Bar::new(&session.scenario.header.id);
     let done = session.run(options, &|progress| bar.on_progress(&progress));
     bar.finish();
+    for missing in session.missing()? {
+        eprintln!("{}: not measured: {missing}", session.scenario.header.id);
+    }
     if let Err(SessionError::Run(RunError::Violation { point, violation, file })) = &done {
         let commit = &session.file.identity.commit;
         eprintln!("seed {}, commit {commit}, {point}; last events:", violation.seed);

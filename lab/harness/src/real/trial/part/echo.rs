@@ -1,0 +1,73 @@
+//! Messages of one length that come back by TCP, through relays.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use weir_base::NS_PER_S;
+
+use super::{PartError, PartSpec, content, say, told};
+
+/// Echoes before those that count.
+const WARM_UP: u32 = 20;
+
+pub(super) fn serve(spec: &PartSpec) -> Result<(), PartError> {
+    let mut stream = accept()?;
+    let mut message = vec![0; spec.trial.size.bytes as usize];
+    while stream.read_exact(&mut message).is_ok() {
+        stream.write_all(&message)?;
+    }
+    Ok(())
+}
+
+/// As a router does: what comes from one side goes to the other, in one thread.
+pub(super) fn relay(spec: &PartSpec) -> Result<(), PartError> {
+    let mut server = connect(&spec.at)?;
+    let mut client = accept()?;
+    let mut message = vec![0; spec.trial.size.bytes as usize];
+    while client.read_exact(&mut message).is_ok() {
+        server.write_all(&message)?;
+        server.read_exact(&mut message)?;
+        client.write_all(&message)?;
+    }
+    Ok(())
+}
+
+pub(super) fn client(spec: &PartSpec) -> Result<(), PartError> {
+    let trial = &spec.trial;
+    let mut stream = connect(&spec.at)?;
+    let sent = content(trial.size.bytes, 0);
+    let mut back = vec![0; sent.len()];
+    super::say_ready()?;
+    told()?;
+    let mut times_s = Vec::with_capacity(trial.count as usize);
+    for number in 0..WARM_UP + trial.count {
+        let before = Instant::now();
+        stream.write_all(&sent)?;
+        stream.read_exact(&mut back)?;
+        if number >= WARM_UP {
+            times_s.push(before.elapsed().as_nanos() as f64 / NS_PER_S as f64);
+        }
+        if back != sent {
+            return Err(PartError::Wrong("another message came back".into()));
+        }
+        std::thread::sleep(Duration::from_nanos(trial.gap.ns));
+    }
+    say(&json!({ "times_s": times_s }))
+}
+
+/// Says where it listens, and takes the one that comes.
+fn accept() -> Result<TcpStream, PartError> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    say(&json!({ "ready": true, "at": listener.local_addr()?.to_string() }))?;
+    let (stream, _) = listener.accept()?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+fn connect(at: &str) -> Result<TcpStream, PartError> {
+    let stream = TcpStream::connect(at)?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}

@@ -1,0 +1,229 @@
+//! What a trial measures, as data.
+
+use serde::{Deserialize, Serialize};
+use weir_base::NS_PER_S;
+use weir_base::units::{Size, Time};
+
+/// `[trial]`: what is measured, in the place of consumers and producers of a plan. Of the keys that
+/// `what` has no use for, none has an effect.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trial {
+    /// What is measured.
+    pub what: What,
+    /// Octets of content of a transfer, of a publication; of what is sent back by `answers` and
+    /// `echo`.
+    #[serde(default = "size")]
+    pub size: Size,
+    /// Octets of content of a segment; of a packet that is signed (`cryptography`).
+    #[serde(default = "segment")]
+    pub segment: Size,
+    /// Who signs.
+    #[serde(default)]
+    pub signature: Algorithm,
+    /// What is signed.
+    #[serde(default)]
+    pub signs: SignsWhat,
+    /// Whether consumers verify.
+    #[serde(default = "yes")]
+    pub verify: bool,
+    /// When content is published.
+    #[serde(default)]
+    pub publication: Publication,
+    /// Transfers side by side, each of a content, a producer and a consumer of its own.
+    #[serde(default = "one")]
+    pub transfers: u32,
+    /// Whether routers have the content already.
+    #[serde(default)]
+    pub warm: bool,
+    /// How often: answers, echoes, packets of a vector, sockets.
+    #[serde(default = "hundred")]
+    pub count: u32,
+    /// Pause between two answers, echoes or operations on single packets.
+    #[serde(default = "no_time")]
+    pub gap: Time,
+    /// MTU of the loopback interface of `tcp`.
+    #[serde(default = "mtu")]
+    pub mtu: u32,
+    /// Whether the kernel hands segments of TCP to the interface in one piece.
+    #[serde(default = "yes")]
+    pub offload: bool,
+    /// Which sockets are counted.
+    #[serde(default)]
+    pub sockets: Sockets,
+}
+
+impl Trial {
+    /// The measures that it gives.
+    pub(crate) fn gives(&self) -> &'static [&'static str] {
+        self.what.gives()
+    }
+}
+
+const fn size() -> Size {
+    Size { bytes: 1 << 20 }
+}
+
+const fn segment() -> Size {
+    Size { bytes: 8000 }
+}
+
+const fn yes() -> bool {
+    true
+}
+
+const fn one() -> u32 {
+    1
+}
+
+const fn hundred() -> u32 {
+    100
+}
+
+const fn no_time() -> Time {
+    Time { ns: 0 }
+}
+
+const fn mtu() -> u32 {
+    65_536
+}
+
+/// What a trial measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    /// Whole objects, from producer sockets to consumer sockets through the routers.
+    Transfer,
+    /// The same octets by TCP, with iperf3, in a network of its own.
+    Tcp,
+    /// The same octets by HTTPS, from nginx to curl.
+    Https,
+    /// Single packets that are made when an Interest asks for them.
+    Answers,
+    /// Single messages that come back by TCP through as many relays as there are routers.
+    Echo,
+    /// Signatures and digests alone.
+    Cryptography,
+    /// Segmenting, naming and signing alone, with one thread.
+    Publication,
+    /// Many sockets of one process.
+    Sockets,
+}
+
+impl What {
+    /// The measures that it gives.
+    const fn gives(self) -> &'static [&'static str] {
+        match self {
+            Self::Transfer => &[
+                "goodput",
+                "fairness",
+                "consumer-per-cpu",
+                "producer-per-cpu",
+                "out-per-cpu",
+                "publication-rate",
+            ],
+            Self::Tcp => &["goodput"],
+            Self::Https => &["goodput", "fairness"],
+            Self::Answers | Self::Echo => &["answer-time"],
+            Self::Cryptography => &["sign-time", "verify-time", "hash-time"],
+            Self::Publication => &["publication-rate"],
+            Self::Sockets => &["socket-memory", "socket-time"],
+        }
+    }
+
+    /// Whether it takes place between sockets at routers.
+    pub(super) const fn has_routers(self) -> bool {
+        matches!(self, Self::Transfer | Self::Answers | Self::Sockets)
+    }
+}
+
+/// Who signs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Algorithm {
+    /// Nobody, and there is nothing to verify.
+    None,
+    /// A digest: integrity alone.
+    Digest,
+    /// A shared key.
+    Hmac,
+    /// Ed25519.
+    Ed25519,
+    /// ECDSA over P-192, as in papers of some years ago.
+    EcdsaP192,
+    /// ECDSA over P-256.
+    #[default]
+    EcdsaP256,
+    /// RSA with 1024 bits, as in papers of some years ago.
+    #[serde(rename = "rsa-1024")]
+    Rsa1024,
+    /// RSA with 2048 bits.
+    #[serde(rename = "rsa-2048")]
+    Rsa2048,
+}
+
+/// What is signed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SignsWhat {
+    /// Each packet, and each is verified by its own signature.
+    #[default]
+    Packets,
+    /// A manifest of the packets' digests.
+    Manifest,
+}
+
+/// When content is published.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Publication {
+    /// Before anybody asks.
+    #[default]
+    Asynchronous,
+    /// When the first Interest asks.
+    Synchronous,
+}
+
+/// Which sockets are counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sockets {
+    /// Consumers that are bound.
+    #[default]
+    Consumers,
+    /// Consumers, each with a fetch under way.
+    Fetches,
+    /// Producers that are bound, each with a prefix of its own.
+    Producers,
+}
+
+/// What a trial amounted to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TrialReport {
+    /// Samples by measure.
+    pub samples: std::collections::BTreeMap<&'static str, Vec<f64>>,
+    /// Why there are none, where something is not installed or not allowed here; and the remedy.
+    pub missing: Option<String>,
+}
+
+impl TrialReport {
+    pub(super) fn add(&mut self, measure: &'static str, sample: f64) {
+        self.samples.entry(measure).or_default().push(sample);
+    }
+
+    pub(super) fn missing(why: impl Into<String>) -> Self {
+        Self { missing: Some(why.into()), ..Self::default() }
+    }
+}
+
+/// Jain's index of shares: 1 is fair, one over their number the least.
+pub(super) fn jain(shares: &[f64]) -> f64 {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    sum * sum / (shares.len() as f64 * squares)
+}
+
+/// Bits a second.
+pub(super) fn rate_bps(octets: u64, took_ns: u64) -> f64 {
+    octets as f64 * 8.0 * NS_PER_S as f64 / took_ns.max(1) as f64
+}
