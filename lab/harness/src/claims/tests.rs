@@ -69,6 +69,7 @@ fn results() -> Results {
                 measured,
                 simulated: None,
                 real: None,
+                missing: None,
             };
             results.records.insert((point, seed), record);
         }

@@ -55,8 +55,8 @@ pub(super) struct Launch<'a> {
 }
 
 impl Process {
-    /// Starts `weir ARGUMENTS`, or another program, through `weir lab child`, which ties it to this process and to its
-    /// cores.
+    /// Starts `weir ARGUMENTS`, or another program, through `weir lab child`, which ties it to this
+    /// process and to its cores.
     pub(super) fn start(launch: &Launch<'_>, arguments: &[&str]) -> Result<Self, RealError> {
         let log = launch.dir.join(format!("{}.log", launch.file));
         let system = |what: String| move |source| RealError::System { what, source };

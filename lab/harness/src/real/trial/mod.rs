@@ -1,5 +1,5 @@
-//! Trials: what is measured where no events of a plan are: sockets as applications use them, TCP and
-//! HTTPS beside them, and what cryptography costs.
+//! Trials: what is measured where no events of a plan are: sockets as applications use them, TCP
+//! and HTTPS beside them, and what cryptography costs.
 //!
 //! The routers are those of the plan, a line; producers are at its last one, consumers at its first
 //! one. Everything else is processes of [`part`](part::run_part) and programs of the system, which

@@ -31,6 +31,32 @@ done
 cat iperf.json
 "#;
 
+/// One process, which serves `DIR/www` at `PORT` and writes nowhere else.
+const NGINX: &str = "\
+daemon off;
+master_process off;
+pid DIR/nginx.pid;
+error_log DIR/nginx.log;
+events { worker_connections 64; }
+http {
+    access_log off;
+    sendfile on;
+    client_body_temp_path DIR/b;
+    proxy_temp_path DIR/p;
+    fastcgi_temp_path DIR/f;
+    uwsgi_temp_path DIR/u;
+    scgi_temp_path DIR/s;
+    server {
+        listen 127.0.0.1:PORT ssl;
+        server_name localhost;
+        ssl_certificate DIR/certificate.pem;
+        ssl_certificate_key DIR/key.pem;
+        ssl_protocols TLSv1.3;
+        root DIR/www;
+    }
+}
+";
+
 /// The programs of these names; or what is missing.
 fn need<const N: usize>(names: [(&str, &str); N]) -> Result<[PathBuf; N], String> {
     let found = names.map(|(name, package)| find(name).ok_or((name, package)));
@@ -169,17 +195,8 @@ fn serve(trial: &Trial, crew: &mut Crew<'_>, nginx: &Path, dir: &Path) -> Result
         .and_then(|listener| listener.local_addr())
         .map_err(system)?
         .port();
-    let path = dir.display();
-    let text = format!(
-        "daemon off;\nmaster_process off;\npid {path}/nginx.pid;\nerror_log {path}/nginx.log;\n\
-         events {{ worker_connections 64; }}\n\
-         http {{\n    access_log off;\n    sendfile on;\n    client_body_temp_path {path}/b;\n    \
-         proxy_temp_path {path}/p;\n    fastcgi_temp_path {path}/f;\n    uwsgi_temp_path \
-         {path}/u;\n    scgi_temp_path {path}/s;\n    server {{\n        listen 127.0.0.1:{port} \
-         ssl;\n        server_name localhost;\n        ssl_certificate {path}/certificate.pem;\n        \
-         ssl_certificate_key {path}/key.pem;\n        ssl_protocols TLSv1.3;\n        root \
-         {path}/www;\n    }}\n}}\n"
-    );
+    let path = dir.display().to_string();
+    let text = NGINX.replace("PORT", &port.to_string()).replace("DIR", &path);
     let configuration = dir.join("nginx.conf");
     write(&configuration, text.as_bytes())?;
     let configuration = configuration.display().to_string();
