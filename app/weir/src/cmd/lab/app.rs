@@ -1,5 +1,5 @@
-//! `weir lab app`, `weir lab trial` and `weir lab child`: the processes of the laboratory's real arm,
-//! which starts them itself.
+//! `weir lab app`, `weir lab trial` and `weir lab child`: the processes of the laboratory's real
+//! arm, which starts them itself.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
