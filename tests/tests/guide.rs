@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use weir_tests::{
-    CLibrary, Client, Library, Process, Router, Site, interop_is_skipped, sha256_hex,
+    CLibrary, Client, Library, Process, Python, Router, Site, interop_is_skipped, sha256_hex,
     socket_example,
 };
 
@@ -13,11 +13,13 @@ fn repository() -> PathBuf {
 }
 
 /// The examples of the guide, each with the language of its block.
-const PROGRAMS: [(&str, &str); 4] = [
+const PROGRAMS: [(&str, &str); 6] = [
     ("rust", "io/socket/examples/guide_publish.rs"),
     ("rust", "io/socket/examples/guide_get.rs"),
     ("c", "bindings/c/examples/guide_publish.c"),
     ("c", "bindings/c/examples/guide_get.c"),
+    ("python", "bindings/python/examples/guide_publish.py"),
+    ("python", "bindings/python/examples/guide_get.py"),
 ];
 
 #[test]
@@ -30,40 +32,45 @@ fn its_programs_are_those_that_are_run() {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Language {
     Rust,
     C,
+    Python,
 }
 
-const LANGUAGES: [Language; 2] = [Language::Rust, Language::C];
-
 impl Language {
-    fn command(self, site: &Site, router: &Router, program: &str) -> Command {
+    /// Those that can be tried: Python is installed with what this project is tested against.
+    fn all() -> impl Iterator<Item = Self> {
+        let all = [Self::Rust, Self::C, Self::Python].into_iter();
+        all.filter(|&one| one != Self::Python || !interop_is_skipped())
+    }
+
+    fn start(self, site: &Site, router: &Router, program: &str, arguments: &[&str]) -> Process {
         let mut command = match self {
             Self::Rust => site.command(&socket_example(program)),
             Self::C => {
                 let source = format!("examples/{program}.c");
                 site.command(&CLibrary::installed().program(&source))
             }
+            Self::Python => {
+                let path = repository().join(format!("bindings/python/examples/{program}.py"));
+                let words = [&[path.to_str().expect("UTF-8")], arguments].concat();
+                return Python::installed().start(site, &router.unix(), &words);
+            }
         };
-        command.env("NDN_CLIENT_TRANSPORT", router.unix());
-        command
+        command.args(arguments).env("NDN_CLIENT_TRANSPORT", router.unix());
+        Process::start(program, command)
     }
 }
 
 fn publishes(publisher: Language) {
     let site = Site::new();
     let router = Router::start(&site);
-    let command = publisher.command(&site, &router, "guide_publish");
-    let server = Process::start("guide_publish", command);
+    let server = publisher.start(&site, &router, "guide_publish", &[]);
     let _ = server.line_with("published /home/kitchen");
-    for getter in LANGUAGES {
-        let get = |name: &str| {
-            let mut command = getter.command(&site, &router, "guide_get");
-            command.arg(name);
-            Process::start("guide_get", command).finish()
-        };
+    for getter in Language::all() {
+        let get = |name: &str| getter.start(&site, &router, "guide_get", &[name]).finish();
         assert_eq!(get("/home/kitchen").success().output, "21.5", "{getter:?}");
         assert_eq!(get("/home/attic").success().output, "31.0", "{getter:?}");
         let refused = get("/home/cellar");
@@ -80,6 +87,13 @@ fn what_is_published_in_rust_is_got_in_every_language() {
 #[test]
 fn what_is_published_in_c_is_got_in_every_language() {
     publishes(Language::C);
+}
+
+#[test]
+fn what_is_published_in_python_is_got_in_every_language() {
+    if !interop_is_skipped() {
+        publishes(Language::Python);
+    }
 }
 
 /// Its key is known to others, and what others signed is believed.
@@ -107,14 +121,11 @@ fn other_libraries_get_what_it_publishes_and_publish_what_it_gets() {
         let producer = client.start(&put);
         assert_eq!(producer.event("ready")["registered"], true);
         let _ = router.weir(&site, &["key", "trust", &key]).success();
-        for language in LANGUAGES {
-            let mut get = language.command(&site, &router, "guide_get");
-            get.arg(&name);
-            let got = Process::start("guide_get", get).finish().success();
+        for language in Language::all() {
+            let got = language.start(&site, &router, "guide_get", &[&name]).finish().success();
             assert_eq!(got.output, "21.5", "{language:?} of {}", library.label());
 
-            let publish = language.command(&site, &router, "guide_publish");
-            let server = Process::start("guide_publish", publish);
+            let server = language.start(&site, &router, "guide_publish", &[]);
             let _ = server.line_with("published /home/kitchen");
             // A new version each time: no router's store has it.
             let object = client.say(&["get", "/home/kitchen", "--key", &own_key]);

@@ -1,0 +1,13 @@
+"""Publishes one reading, and makes another when somebody asks for it."""
+
+import weir
+
+with weir.Producer("/home") as home:
+    name = home.publish("/home/kitchen", b"21.5\n").wait()
+    print("published", name, flush=True)
+    while True:
+        request = home.request().wait()  # somebody asks for what is not published
+        if request.name == "/home/attic":
+            home.publish(request.name, b"31.0\n").wait()
+        else:
+            request.refuse()
