@@ -1,7 +1,6 @@
 //! The guide "Write an application": its programs are those of the examples, and do what it says.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use weir_tests::{
     CLibrary, Client, Library, Process, Python, Router, Site, interop_is_skipped, sha256_hex,
