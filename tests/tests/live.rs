@@ -246,3 +246,19 @@ fn the_examples_show_lines_to_several_as_they_come() {
     let late = late.finish().success();
     assert!(!late.output.contains("one"), "{}", late.output);
 }
+
+/// What grows is made known anew with each segment, and stays the version that it is.
+#[test]
+fn a_later_version_stays_the_latest_while_an_earlier_one_grows() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let session = session(&router);
+    let producer = producer(&session);
+    let mut writer = producer.publish_live(&name("/live/a")).unwrap();
+    writer.append(b"one").unwrap();
+    producer.publish(&name("/live/a"), b"later".to_vec()).unwrap();
+    writer.append(b"two").unwrap();
+    let mut text = String::new();
+    consumer(&session).fetch(&name("/live/a")).unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(text, "later");
+}

@@ -781,7 +781,7 @@ fn a_server_gets_what_a_client_offers_and_says_so() {
             let answer = request.offer().expect("parameters").and_then(|offer| {
                 assert_eq!(offer.metadata().size_bytes, Some(100_000));
                 let mut octets = Vec::new();
-                let mut reader = puller.fetch_found(offer.metadata(), 0..u64::MAX)?;
+                let mut reader = puller.fetch(offer.name())?;
                 reader
                     .read_to_end(&mut octets)
                     .map_err(|error| SocketError::Invalid(format!("cannot be got: {error}")))?;

@@ -187,6 +187,10 @@ type Polled<T> = Poll<Result<T, SocketError>>;
 
 impl Flow {
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Polled<Packet> {
+        // A wait that was given up has collected some.
+        if !self.whole.is_empty() {
+            return Poll::Ready(Ok(std::mem::take(&mut self.whole).into()));
+        }
         let piece = ready!(self.reader.poll_piece(context))?;
         if piece.is_empty() {
             self.end();
@@ -213,7 +217,10 @@ impl Flow {
             self.whole.extend_from_slice(&octets[..taken]);
             self.reader.consume(taken);
         }
-        Poll::Ready(Ok(std::mem::take(&mut self.whole)))
+        let asked = self.whole.len().min(usize::try_from(count).unwrap_or(usize::MAX));
+        // A wait for more that was given up has collected the rest.
+        let rest = self.whole.split_off(asked);
+        Poll::Ready(Ok(std::mem::replace(&mut self.whole, rest)))
     }
 
     /// What is known, verified if the range is empty.

@@ -205,6 +205,24 @@ def test_one_stream_is_read_by_one_at_a_time():
         assert len(errors) == 1
 
 
+def test_a_wait_that_is_given_up_loses_nothing():
+    content = os.urandom(20_000_000)
+    with weir.put("/t/waits", content):
+        with weir.Consumer("/t", **UNSIGNED).fetch("/t/waits") as fetch:
+            for wait in range(1, 6):
+                try:
+                    octets = fetch.read(len(content), timeout=0.001)
+                except weir.TimedOut:
+                    continue
+                # A quick machine; what had come before is part of it.
+                assert wait > 1, "it was got in a millisecond"
+                assert octets == content
+                return
+            first = fetch.read(10, timeout=20)
+            assert first == content[:10]
+            assert first + b"".join(bytes(part) for part in fetch) == content
+
+
 def test_failures_say_what_to_do_next():
     cases = [
         (weir.NotFound, "weir put", lambda: weir.get("/t/nobody", **SHORT)),

@@ -75,7 +75,7 @@ impl Erasures {
             let response = DataView::decode(packet).ok();
             let response = response.and_then(|data| commands::parse_response(&data).ok());
             if !matches!(response, Some(ControlResponse { code: 200, .. })) {
-                self.cannot.push(path);
+                note(&mut self.cannot, path);
             }
             return true;
         }
@@ -94,7 +94,7 @@ impl Erasures {
         let is_over = |erasure: &mut Erasure| erasure.commands.is_empty() || erasure.until <= now;
         for erasure in self.open.extract_if(.., is_over) {
             // Who does not answer is not asked again.
-            self.cannot.extend(erasure.commands.into_iter().map(|(path, _)| path));
+            erasure.commands.iter().for_each(|&(path, _)| note(&mut self.cannot, path));
             let verdicts = erasure.verdicts.into_iter();
             inputs.extend(verdicts.map(|(op, verdict)| ConsumerInput::Verified { op, verdict }));
         }
@@ -103,5 +103,11 @@ impl Erasures {
     /// When [`Erasures::poll`] has something to do.
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         self.open.iter().map(|erasure| erasure.until).min()
+    }
+}
+
+fn note(paths: &mut Vec<PathId>, path: PathId) {
+    if !paths.contains(&path) {
+        paths.push(path);
     }
 }

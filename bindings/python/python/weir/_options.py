@@ -20,6 +20,7 @@ class ConsumerOptions(TypedDict, total=False):
 
     reliable: bool
     verify: bool
+    manifest: bool
     on_bad: Literal["ask-again", "deliver", "abort"]
     input_buffer: Size
     lifetime: Time

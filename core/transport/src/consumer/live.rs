@@ -9,7 +9,7 @@
 //! answer to them means that there is no producer any more.
 
 use weir_base::{Instant, NS_PER_MS};
-use weir_wire::DataView;
+use weir_wire::{DataView, Name};
 
 use super::config::Behind;
 use super::naming::METADATA_INDEX;
@@ -78,7 +78,10 @@ impl Consumer {
     ) -> Option<Incoming> {
         let renew_at = now.plus_ns(self.quiet_ns());
         let Some(live) = &mut self.live else { return Some(incoming) };
-        live.renew_at = renew_at;
+        // What others of the same connection asked for says nothing of this producer.
+        if self.metadata.as_ref().is_some_and(|it| it.versioned.as_view().is_prefix_of(data.name)) {
+            live.renew_at = renew_at;
+        }
         if !self.requests.take_if_answered(Purpose::Renewal, data) {
             return Some(incoming);
         }
@@ -108,6 +111,7 @@ impl Consumer {
         if let Some(live) = &mut self.live {
             live.is_believed = live.renewal.is_some();
         }
+        self.verification.forget_refusals(METADATA_INDEX);
     }
 
     /// They are not: they are asked for once more, later.
@@ -157,12 +161,20 @@ impl Consumer {
         let renew_at = now.plus_ns(self.quiet_ns());
         let (Some(live), Some(known)) = (&mut self.live, &self.metadata) else { return };
         live.renew_at = renew_at;
+        let version = |versioned: &Name| versioned.as_view().last()?.as_version();
+        if version(&metadata.versioned) < version(&known.versioned) {
+            // From a store, or of a replica that lags.
+            return self.renew_again(now);
+        }
         if metadata.versioned != known.versioned {
             let (versioned, newer) = (known.versioned.clone(), metadata.versioned.clone());
             return self.fail(ConsumerError::Superseded { versioned, newer }, out);
         }
         // Nothing is under way, and nothing waits for the reader.
-        let is_idle = self.scoreboard.unanswered() == 0 && self.reader.is_drained();
+        let is_idle = self.scoreboard.unanswered() == 0
+            && self.reader.is_drained()
+            && self.verification.is_idle()
+            && !self.requests.has_again();
         let may_skip = is_idle && core::mem::take(&mut live.is_behind);
         if let Some(newest) = metadata.newest_segment() {
             self.scoreboard.made(newest, now);

@@ -57,6 +57,11 @@ impl Requests {
         self.all.iter().any(|entry| entry.purpose == purpose)
     }
 
+    /// Whether a unit is being asked for again.
+    pub(crate) fn has_again(&self) -> bool {
+        self.all.iter().any(|entry| matches!(entry.purpose, Purpose::Again(_)))
+    }
+
     /// Sends what is due from now on.
     pub(crate) fn add(&mut self, purpose: Purpose, request: Request) {
         self.all.push(Entry { purpose, request, otherwise: None });

@@ -133,6 +133,11 @@ impl Verifying {
         *times
     }
 
+    /// The unit `index` came as it should.
+    pub(super) fn forget_refusals(&mut self, index: u64) {
+        self.refusals.remove(&index);
+    }
+
     /// Whose signature a packet bears, or says it does.
     fn signer_of(&mut self, packet: &Packet, events: &mut Vec<ConsumerEvent>) -> Signed {
         let data = DataView::decode(packet).expect("it was decoded before");

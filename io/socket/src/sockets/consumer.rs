@@ -106,6 +106,7 @@ impl Consumer {
 
     /// As [`Consumer::fetch_range`], of a version whose metadata a [`Reader`] of this consumer has
     /// told: they are not asked for again, and what is read at different times belongs together.
+    /// They must have been verified there: of a sole segment they tell what is right.
     ///
     /// # Errors
     /// [`SocketError::OutsidePrefix`].

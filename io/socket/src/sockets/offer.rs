@@ -11,9 +11,9 @@ use super::SocketError;
 /// whole Data, which states its name, its last segment and the shape of its manifest.
 ///
 /// It is sent as the parameters of an Interest ([`Consumer::send`](super::Consumer::send)). Whoever
-/// receives it gets the content with
-/// [`Consumer::fetch_found`](super::Consumer::fetch_found), which verifies each segment: an offer
-/// that lies leads to an error, never to false content.
+/// receives it gets the content with [`Consumer::fetch`](super::Consumer::fetch) by its
+/// [name](Self::name), which verifies each segment and believes nothing else of the offer: one that
+/// lies leads to an error, never to false content.
 #[derive(Clone, Debug)]
 pub struct Offer {
     packet: Packet,
@@ -44,7 +44,8 @@ impl Offer {
         }
     }
 
-    /// What it says. Nothing of it is verified: hold its size against what you would take.
+    /// What it says, by which to refuse it. Nothing of it is verified: it is not for
+    /// [`Consumer::fetch_found`](super::Consumer::fetch_found).
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }

@@ -149,10 +149,12 @@ fn keyword_name(name: NameView<'_>) -> Option<NameView<'_>> {
     Some(name.prefix(at + 1))
 }
 
-/// The version that metadata are of.
-fn version_of(metadata: &Packet) -> Option<u64> {
-    let name = DataView::decode(metadata).ok()?.name;
-    name.parent().last()?.as_version()
+/// The version of the object that metadata are of, and their own: those of one that grows are made
+/// anew, and do not make it later than another.
+fn version_of(metadata: &Packet) -> Option<(u64, u64)> {
+    let data = DataView::decode(metadata).ok()?;
+    let object = Metadata::decode(data.content).ok()?.versioned;
+    Some((object.as_view().last()?.as_version()?, data.name.parent().last()?.as_version()?))
 }
 
 impl Source for Latest {

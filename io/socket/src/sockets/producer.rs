@@ -234,7 +234,7 @@ impl Producer {
         self.requests.recv(Some(wait))
     }
 
-    /// As [`Producer::recv`], for a task; the last one that asked is woken.
+    /// As [`Producer::recv`], for tasks: all that asked are woken, and one gets it.
     ///
     /// # Errors
     /// [`SocketError::Closed`].

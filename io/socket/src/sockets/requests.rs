@@ -86,10 +86,13 @@ fn object_of(prefix: &Name, asked: NameView<'_>) -> Name {
     }
 }
 
+/// Tasks that wait at most; of more, those that came last.
+const TASKS_MAX: usize = 1024;
+
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Request>,
-    task: Option<task::Waker>,
+    tasks: Vec<task::Waker>,
     is_closed: bool,
 }
 
@@ -112,12 +115,11 @@ impl Requests {
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state();
         change(&mut state);
-        let task = state.task.take();
+        let tasks = std::mem::take(&mut state.tasks);
         drop(state);
         self.changed.notify_one();
-        if let Some(task) = task {
-            task.wake();
-        }
+        // Which of them still wait nobody knows.
+        tasks.into_iter().for_each(task::Waker::wake);
     }
 
     pub(crate) fn push(&self, request: Request) {
@@ -167,7 +169,13 @@ impl Requests {
             Some(request) => Poll::Ready(Ok(request)),
             None if state.is_closed => Poll::Ready(Err(SocketError::Closed)),
             None => {
-                state.task = Some(context.waker().clone());
+                let task = context.waker();
+                if !state.tasks.iter().any(|other| other.will_wake(task)) {
+                    if state.tasks.len() >= TASKS_MAX {
+                        state.tasks.remove(0);
+                    }
+                    state.tasks.push(task.clone());
+                }
                 Poll::Pending
             }
         }
@@ -210,5 +218,30 @@ mod tests {
         assert!(requests.recv(Some(Duration::ZERO)).unwrap().is_none());
         requests.close();
         assert!(matches!(requests.recv(None), Err(SocketError::Closed)));
+    }
+
+    struct Counted(std::sync::atomic::AtomicU32);
+
+    impl task::Wake for Counted {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    /// One that waits no more must not be woken in place of one that does.
+    #[test]
+    fn all_tasks_that_wait_are_woken() {
+        let requests = Requests::new(2);
+        let tasks = [0; 2].map(|count| std::sync::Arc::new(Counted(count.into())));
+        for task in &tasks {
+            let waker = task::Waker::from(task.clone());
+            for _ in 0..2 {
+                assert!(requests.poll(&mut task::Context::from_waker(&waker)).is_pending());
+            }
+        }
+        requests.push(request("/p/54=%01/a"));
+        for task in tasks {
+            assert_eq!(task.0.load(std::sync::atomic::Ordering::Relaxed), 1);
+        }
     }
 }

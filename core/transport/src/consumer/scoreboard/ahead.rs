@@ -114,7 +114,7 @@ impl Scoreboard {
             return;
         }
         if let Some(ahead) = &mut self.ahead {
-            ahead.horizon = index + 1;
+            ahead.horizon = index.saturating_add(1);
         }
         let asks_once = self.config.asks_once;
         let mut is_overtaken = false;
