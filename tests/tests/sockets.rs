@@ -313,7 +313,7 @@ fn tasks_of_tokio_read_side_by_side() {
 fn the_table_names_the_options_that_sockets_have() {
     let flags = ConsumerOptions::TABLE.iter().filter(|info| info.kind == OptionKind::Flag);
     let names: Vec<_> = flags.map(|info: &OptionInfo| info.name).collect();
-    assert_eq!(names, ["reliable", "verify", "stored", "fresh"]);
+    assert_eq!(names, ["reliable", "verify", "manifest", "stored", "fresh"]);
 }
 
 #[test]

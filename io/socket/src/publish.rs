@@ -326,9 +326,7 @@ fn publish(
     let info = signature_info(signer);
     let template =
         SegmentTemplate::new(about.versioned.as_view(), options.freshness_ms, segments - 1, &info);
-    // What is smaller than a segment needs no room for one.
-    let content_max = size_bytes.min(segment_size) as usize;
-    let room = Room { content_max, segment_size: options.segment_size, last_segment: segments - 1 };
+    let room = Room { segment_size: options.segment_size, last_segment: segments - 1 };
     room.check(&template, SIGNATURE_BYTES_USUAL)?;
     let job = Job {
         room,
@@ -469,8 +467,6 @@ fn sign_whole(
 /// The size of segments, which must leave room for signatures.
 #[derive(Copy, Clone)]
 struct Room {
-    /// Octets of the longest Content.
-    content_max: usize,
     segment_size: usize,
     last_segment: u64,
 }
@@ -478,7 +474,7 @@ struct Room {
 impl Room {
     fn check(self, template: &SegmentTemplate, signature_len: usize) -> Result<(), PublishError> {
         let max = template.content_max(self.last_segment, signature_len);
-        match self.content_max <= max {
+        match self.segment_size <= max {
             true => Ok(()),
             false => Err(PublishError::SegmentSize { segment_size: self.segment_size, max }),
         }

@@ -154,15 +154,13 @@ impl Producer {
             signer: &*self.identity.signer,
             certificate: self.identity.certificate.as_deref(),
         };
-        let published =
-            publish_octets(content, label, &self.options.publish_options()).map_err(|error| {
-                match error {
-                    PublishError::SegmentSize { max, .. } => {
-                        SocketError::TooLong { max_bytes: max as u64 }
-                    }
-                    other => SocketError::Invalid(other.to_string()),
-                }
-            })?;
+        let mut options = self.options.publish_options();
+        // What is smaller than a segment needs no room for one.
+        options.segment_size = options.segment_size.min(content.len().max(1));
+        let published = publish_octets(content, label, &options).map_err(|error| match error {
+            PublishError::SegmentSize { max, .. } => SocketError::TooLong { max_bytes: max as u64 },
+            other => SocketError::Invalid(other.to_string()),
+        })?;
         self.submit_object(&published)?;
         Ok(published)
     }
