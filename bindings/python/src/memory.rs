@@ -29,8 +29,8 @@ pub(crate) unsafe fn show(
     }
 }
 
-/// Has the system back the room of a large vector with large pages: to be given hundreds of
-/// thousands of small ones would take as long as a fifth of a fetch.
+/// Has the system back the room of a large vector with large pages: to be given tens of thousands
+/// of small ones takes time, too.
 pub(crate) fn prefer_large_pages(room: &mut Vec<u8>) {
     const LARGE_PAGE: usize = 2 << 20;
     let start = room.as_mut_ptr().align_offset(LARGE_PAGE);
