@@ -86,7 +86,8 @@ pub(crate) struct Downloads<'a> {
     bells: Bells,
     rung: Receiver<u64>,
     /// By serial number, as all of the following.
-    active: BTreeMap<u64, Active>,
+    /// Each in a box: nodes of the tree are half empty, and a download is large.
+    active: BTreeMap<u64, Box<Active>>,
     by_prefix: Prefixes<u64>,
     /// Those that wait for packets of other names.
     await_others: BTreeSet<u64>,
@@ -175,7 +176,8 @@ impl<'a> Downloads<'a> {
         self.by_prefix.add(&target.name(), serial);
         let bells = self.bells.clone();
         let download = Download::new(client, (id, target), fetch, (serial, bells));
-        let active = Active { download, due: None, has_turn: false, has_asked_for_units: false };
+        let active =
+            Box::new(Active { download, due: None, has_turn: false, has_asked_for_units: false });
         self.active.insert(serial, active);
         self.give_turn(serial);
     }
@@ -298,9 +300,10 @@ impl<'a> Downloads<'a> {
             self.end(id, octets, result.and(ended));
             return None;
         }
-        let Some(Active { download, .. }) = self.active.get_mut(&serial) else {
+        let Some(active) = self.active.get_mut(&serial) else {
             unreachable!("it is not closed as long as threads have something of it")
         };
+        let download = &mut active.download;
         match report {
             Report::Verified { verified, fault, .. } => download.verified(verified, fault),
             Report::Opened { output, result, .. } => download.opened(output, result),
@@ -313,7 +316,7 @@ impl<'a> Downloads<'a> {
     /// Takes one away that is over.
     fn close(&mut self, client: &Client, serial: u64) {
         let active = self.active.remove(&serial).expect("it is under way");
-        let Active { download, due, has_turn, .. } = active;
+        let Active { download, due, has_turn, .. } = *active;
         due.map(|at| self.due.remove(&(at, serial)));
         self.await_others.remove(&serial);
         self.by_prefix.remove(serial);

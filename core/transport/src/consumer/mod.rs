@@ -309,8 +309,8 @@ impl Consumer {
         let mut stats = self.stats.clone();
         stats.add(self.scoreboard.counters());
         stats.outstanding = self.scoreboard.in_flight();
-        stats.rtt_median_ns = histogram.quantile(0.5);
-        stats.rtt_p99_ns = histogram.quantile(0.99);
+        stats.rtt_median_ns = histogram.and_then(|histogram| histogram.quantile(0.5));
+        stats.rtt_p99_ns = histogram.and_then(|histogram| histogram.quantile(0.99));
         let in_use = self.scoreboard.paths_in_use();
         stats.window = in_use.iter().map(|path| path.allowance().window).sum();
         if let Some(path) = in_use.first() {

@@ -83,7 +83,9 @@ pub(crate) struct Scoreboard {
     past: BTreeMap<PathId, PathStats>,
     /// The reader wants all in order.
     is_in_order: bool,
-    histogram: RttHistogram,
+    /// Of the packets that came. Made with the first: many a consumer only waits, and this is larger
+    /// than the rest of it.
+    histogram: Option<Box<RttHistogram>>,
     counters: Counters,
     chunks: Chunks,
     /// Units in all, once known.
@@ -116,7 +118,7 @@ impl Scoreboard {
             paths: Vec::new(),
             past: BTreeMap::new(),
             is_in_order: true,
-            histogram: RttHistogram::default(),
+            histogram: None,
             counters: Counters::default(),
             chunks: Chunks::new(config.chunk_units),
             limit: None,
@@ -136,8 +138,9 @@ impl Scoreboard {
         &self.counters
     }
 
-    pub(crate) fn histogram(&self) -> &RttHistogram {
-        &self.histogram
+    /// `None` before the first packet.
+    pub(crate) fn histogram(&self) -> Option<&RttHistogram> {
+        self.histogram.as_deref()
     }
 
     pub(crate) fn paths(&self) -> &[Path] {
@@ -212,6 +215,7 @@ impl Scoreboard {
             let ScoreboardConfig { decrease_interval_ns, waits_for_lifetime, asks_once, .. } =
                 self.config;
             let path = Path::new(id, rtt, controller.make(&constants, window));
+            self.paths.reserve_exact(1);
             self.paths.push(path.with_rules(decrease_interval_ns, waits_for_lifetime, asks_once));
         }
         is_new
@@ -430,7 +434,7 @@ impl Scoreboard {
         let timed = paths.iter_mut().find(|one| Some(one.id) == path);
         let rtt_ns = timed.and_then(|path| path.time_answer(slot, answer.now, counters));
         if let Some(rtt_ns) = rtt_ns {
-            histogram.record(rtt_ns);
+            histogram.get_or_insert_default().record(rtt_ns);
         }
         self.end(at);
         self.chunks.shift();
