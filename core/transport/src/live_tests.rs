@@ -168,8 +168,19 @@ impl World {
     }
 
     fn join(&mut self, ms: u64, from_newest: bool, places: u32, config: ConsumerConfig) {
-        let at = Instant::from_ns(ms * NS_PER_MS);
         let target = Target::Latest { object: object(), allow_stored: false };
+        self.join_with(ms, from_newest, places, config, target);
+    }
+
+    fn join_with(
+        &mut self,
+        ms: u64,
+        from_newest: bool,
+        places: u32,
+        config: ConsumerConfig,
+        target: Target,
+    ) {
+        let at = Instant::from_ns(ms * NS_PER_MS);
         let consumer = Consumer::new(target, config, 7 + self.viewers.len() as u64, at);
         self.at(at, Event::Join(self.viewers.len()));
         self.viewers.push(Viewer {
@@ -460,6 +471,32 @@ fn a_producer_that_is_not_heard_any_more_is_given_up() {
     let end = world.viewers[0].end.clone();
     assert_eq!(end, Some(Err(ConsumerError::Unanswered(object()))));
     assert!(world.now < Instant::from_ns(30 * NS_PER_S));
+}
+
+#[test]
+fn who_was_told_of_the_version_notices_too_how_it_goes_on() {
+    let ends = [Event::Silence, Event::Restart, Event::Make { is_last: true }];
+    for event in ends {
+        let mut world = World::new(1, 0);
+        let metadata = Metadata { next_segment: Some(0), ..Metadata::new(versioned(1)) };
+        world.join_with(1000, false, 100, ConsumerConfig::default(), Target::Known { metadata });
+        for at in 0..20 {
+            world.at_ms(2000 + 50 * at, Event::Make { is_last: false });
+        }
+        let expected = match event {
+            Event::Silence => Err(ConsumerError::Unanswered(versioned(1))),
+            Event::Restart => {
+                let newer = versioned(2);
+                Err(ConsumerError::Superseded { versioned: versioned(1), newer })
+            }
+            _ => Ok(()),
+        };
+        world.at_ms(4000, event);
+        world.run();
+        assert_eq!(world.viewers[0].end, Some(expected));
+        assert_eq!(world.viewers[0].got[..20], (0..20).collect::<Vec<_>>());
+        assert!(world.now < Instant::from_ns(30 * NS_PER_S));
+    }
 }
 
 /// A consumer that has been told of an object that grows, has segment 4, and waits for the next.

@@ -14,7 +14,6 @@ use weir_wire::{DataView, Name};
 use super::config::Behind;
 use super::naming::METADATA_INDEX;
 use super::requests::Purpose;
-use super::target::Target;
 use super::verify::Incoming;
 use super::{CONTENT_TYPE_NACK, Consumer, ConsumerError, ConsumerOutbox, DISCOVERY_TRIES, Stage};
 use crate::interest::Selectors;
@@ -61,10 +60,10 @@ impl Consumer {
 
     /// Whether there are metadata to be asked for, and they are not on their way.
     fn may_renew(&self, live: &Live) -> bool {
-        matches!(self.target, Target::Latest { .. })
-            && self.last_segment.is_none()
+        self.last_segment.is_none()
             && live.renewal.is_none()
             && !self.requests.contains(Purpose::Renewal)
+            && self.target.object().is_some()
     }
 
     /// Data came while units are fetched. Gives it back unless it is metadata that were asked for
@@ -85,7 +84,7 @@ impl Consumer {
         if !self.requests.take_if_answered(Purpose::Renewal, data) {
             return Some(incoming);
         }
-        let object = self.target.name();
+        let object = self.target.object().expect("only then metadata are asked for again");
         match Metadata::decode(data.content) {
             Ok(metadata)
                 if data.content_type() != CONTENT_TYPE_NACK
@@ -142,8 +141,10 @@ impl Consumer {
         }
         let is_over = self.last_segment.is_some();
         live.is_behind &= !is_over;
-        if is_due && self.live.as_ref().is_some_and(|live| self.may_renew(live)) {
-            let mut name = self.target.name();
+        if is_due
+            && self.live.as_ref().is_some_and(|live| self.may_renew(live))
+            && let Some(mut name) = self.target.object()
+        {
             name.append_keyword(METADATA_KEYWORD);
             let selectors = Selectors {
                 can_be_prefix: true,

@@ -58,6 +58,19 @@ impl Target {
             Self::Sequence => Name::new(),
         }
     }
+
+    /// The name of the object whose metadata tell of its versions, if it is one that has them.
+    pub(crate) fn object(&self) -> Option<Name> {
+        match self {
+            Self::Latest { object, .. } => Some(object.clone()),
+            Self::Known { metadata } => {
+                let versioned = metadata.versioned.as_view();
+                versioned.last()?.as_version()?;
+                Some(versioned.parent().to_name())
+            }
+            _ => None,
+        }
+    }
 }
 
 /// The driver's number of a piece of a sequence.
