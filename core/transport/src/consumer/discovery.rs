@@ -1,11 +1,16 @@
 //! What there is to fetch: the name of the version, and whether it has a manifest.
 
+use alloc::string::ToString;
+use alloc::sync::Arc;
+use core::cmp::Ordering;
+
 use weir_base::{Instant, NS_PER_MS, Packet};
-use weir_security::manifest::{ManifestPart, PartId, Shape, part_name};
+use weir_security::Verifier;
+use weir_security::manifest::{ManifestError, ManifestPart, PartId, Shape, part_name};
 use weir_wire::{DataView, NackReason};
 
 use super::config::Verification;
-use super::naming::{METADATA_INDEX, Naming};
+use super::naming::{METADATA_INDEX, Naming, probe_index};
 use super::requests::Purpose;
 use super::scoreboard::{Failed, GiveUp};
 use super::target::{Part, Target, Unit};
@@ -67,26 +72,24 @@ impl Consumer {
         }
         let is_refusal = data.content_type() == CONTENT_TYPE_NACK;
         if purpose == Purpose::Manifest {
-            let part = ManifestPart::decode(data.content).ok().filter(|_| !is_refusal);
-            let Some(part) = part else { return self.no_manifest(now, out) };
-            let is_top = part.shape.levels == 1;
-            self.first_part_done = is_top;
-            self.end_probe(now, Some(part.shape), out);
-            if is_top {
-                self.accept_at(now, Part::Manifest(PartId::leaf(0)), incoming, out);
-            }
-            return;
+            return match ManifestPart::decode(data.content) {
+                Ok(part) if !is_refusal => self.probed(now, part.shape, incoming, out),
+                // A bad copy, perhaps.
+                Err(ManifestError::Malformed) if !is_refusal => self.part_refused(now, out),
+                _ => self.no_manifest(now, out),
+            };
         }
         if is_refusal {
             return self.fail(ConsumerError::Refused(data.name.to_name()), out);
         }
-        let Stage::Probing { held } = &mut self.stage else {
+        let Stage::Probing { held, is_verifying, .. } = &mut self.stage else {
             return self.discovered(now, data, incoming, out);
         };
         let wait_ns = MANIFEST_ROUND_TRIPS * rtt_ns.unwrap_or(0);
         *held = Some((incoming, now.plus_ns(wait_ns.max(MANIFEST_WAIT_MIN_NS))));
+        let has_part = *is_verifying;
         self.learn_last(data, out);
-        if !self.requests.contains(Purpose::Manifest) {
+        if !has_part && !self.requests.contains(Purpose::Manifest) {
             self.end_probe(now, None, out);
         }
     }
@@ -171,7 +174,7 @@ impl Consumer {
         let knows = is_told || layout.is_whole();
         let (last, manifest) = (metadata.last_segment, metadata.manifest);
         let grows = metadata.grows();
-        let looks = self.config.look_for_manifest && self.config.use_manifest;
+        let looks = self.config.look_for_manifest && self.manifest_is_of_use();
         if knows || !looks {
             if let Some(last) = last {
                 self.set_last(last, false, out);
@@ -179,22 +182,86 @@ impl Consumer {
             self.begin(manifest.filter(|_| !grows), out);
             return self.begin_live(now);
         }
-        let selectors = self.selectors();
-        let manifest = part_name(metadata.versioned.as_view(), PartId::leaf(0));
         let mut first = metadata.versioned.clone();
         first.append_segment(layout.first_segment());
-        for (purpose, name) in [(Purpose::Manifest, manifest), (Purpose::FirstSegment, first)] {
-            self.requests.add(purpose, Request::new(&name, selectors, DISCOVERY_TRIES, now));
+        self.stage = Stage::Probing { held: None, level: 1, is_verifying: false };
+        self.ask_for_part(now, self.selectors());
+        let request = Request::new(&first, self.selectors(), DISCOVERY_TRIES, now);
+        self.requests.add(Purpose::FirstSegment, request);
+    }
+
+    /// Asks for the first part of the level that is sought.
+    fn ask_for_part(&mut self, now: Instant, selectors: Selectors) {
+        let (Stage::Probing { level, .. }, Some(metadata)) = (&self.stage, &self.metadata) else {
+            return;
+        };
+        let name = part_name(metadata.versioned.as_view(), PartId { level: *level, number: 0 });
+        let request = Request::new(&name, selectors, DISCOVERY_TRIES, now);
+        self.requests.add(Purpose::Manifest, request);
+    }
+
+    /// A part of a manifest of that shape came, if it is to be believed. Only the highest level is
+    /// signed by its producer: that part is asked for, and verified before anything is made of it.
+    fn probed(&mut self, now: Instant, shape: Shape, incoming: Incoming, out: &mut ConsumerOutbox) {
+        let Stage::Probing { level, is_verifying, .. } = &mut self.stage else { return };
+        match shape.levels.cmp(level) {
+            Ordering::Equal => {
+                *is_verifying = true;
+                let index = probe_index(shape.levels);
+                self.accept(now, index, incoming, out);
+            }
+            Ordering::Greater => {
+                *level = shape.levels;
+                self.ask_for_part(now, self.selectors());
+            }
+            Ordering::Less => self.part_refused(now, out),
         }
-        self.stage = Stage::Probing { held: None };
+    }
+
+    /// The part of the manifest that came first is not what the producer signed: another is asked
+    /// for a few times, and then there is none.
+    pub(super) fn part_refused(&mut self, now: Instant, out: &mut ConsumerOutbox) {
+        let times = self.verification.count_refusal(probe_index(1));
+        let Stage::Probing { held, level, is_verifying } = &mut self.stage else { return };
+        (*level, *is_verifying) = (1, false);
+        if let Some((_, until)) = held {
+            *until = (*until).max(now.plus_ns(MANIFEST_WAIT_MIN_NS));
+        }
+        if times > REFUSALS_MAX {
+            return self.no_manifest(now, out);
+        }
+        let selectors = self.selectors();
+        let must_be_fresh = selectors.must_be_fresh || times > 1;
+        self.ask_for_part(now, Selectors { must_be_fresh, ..selectors });
+    }
+
+    /// The part of the manifest that came first is what its producer signed.
+    pub(super) fn part_believed(
+        &mut self,
+        now: Instant,
+        id: PartId,
+        content: &[u8],
+        signer: Option<Arc<dyn Verifier>>,
+        out: &mut ConsumerOutbox,
+    ) {
+        let Ok(part) = ManifestPart::decode(content) else { return };
+        self.first_part = Some(id);
+        self.end_probe(now, Some(part.shape), out);
+        if let Err(error) = self.verification.take_part(id, content, signer) {
+            let what = "the manifest".into();
+            return self.fail(ConsumerError::Unverified { what, reason: error.to_string() }, out);
+        }
+        self.release(now, out);
+    }
+
+    /// All that a manifest is for is verification.
+    fn manifest_is_of_use(&self) -> bool {
+        self.config.verification == Verification::Signatures && self.config.use_manifest
     }
 
     /// The names of all segments are known: the scoreboard takes over.
     fn begin(&mut self, manifest: Option<Shape>, out: &mut ConsumerOutbox) {
-        // All that a manifest is for is verification.
-        let is_of_use =
-            self.config.verification == Verification::Signatures && self.config.use_manifest;
-        let manifest = manifest.filter(|_| is_of_use);
+        let manifest = manifest.filter(|_| self.manifest_is_of_use());
         let layout = self.layout_mut();
         layout.set_manifest(manifest);
         let first_index = layout.first_index();
@@ -213,7 +280,7 @@ impl Consumer {
         manifest: Option<Shape>,
         out: &mut ConsumerOutbox,
     ) {
-        let Stage::Probing { held } = &mut self.stage else { return };
+        let Stage::Probing { held, .. } = &mut self.stage else { return };
         let held = held.take();
         self.requests.clear();
         self.begin(manifest, out);
@@ -244,7 +311,7 @@ impl Consumer {
     /// The manifest cannot be had: on without it, once it is known that the object can.
     fn no_manifest(&mut self, now: Instant, out: &mut ConsumerOutbox) {
         self.requests.take(Purpose::Manifest);
-        if let Stage::Probing { held: Some(_) } = self.stage {
+        if let Stage::Probing { held: Some(_), .. } = self.stage {
             self.end_probe(now, None, out);
         }
     }

@@ -82,6 +82,10 @@ enum Stage {
     Probing {
         /// The first segment, once it has come, and when to go on without a manifest.
         held: Option<(Incoming, Instant)>,
+        /// The level of the part that is asked for, its first.
+        level: u8,
+        /// It has come.
+        is_verifying: bool,
     },
     Fetching,
     Over,
@@ -107,7 +111,7 @@ pub struct Consumer {
     /// Routers' stores have been asked for metadata.
     has_asked_stores: bool,
     /// These came before the scoreboard took over.
-    first_part_done: bool,
+    first_part: Option<PartId>,
     first_segment_done: bool,
     metadata: Option<Metadata>,
     /// Why the metadata that came last was not taken.
@@ -188,7 +192,7 @@ impl Consumer {
             reader: Reader::new(ReaderMode::None),
             unread: 0,
             has_asked_stores: false,
-            first_part_done: false,
+            first_part: None,
             first_segment_done: false,
             metadata: None,
             refused: None,
@@ -283,7 +287,8 @@ impl Consumer {
         }
         let of_stage = match &self.stage {
             Stage::Discovering { .. } => None,
-            Stage::Probing { held } => held.as_ref().map(|&(_, until)| until),
+            Stage::Probing { is_verifying: true, .. } => None,
+            Stage::Probing { held, .. } => held.as_ref().map(|&(_, until)| until),
             Stage::Fetching => {
                 [self.scoreboard.next_wakeup(), self.live_wakeup()].into_iter().flatten().min()
             }
@@ -533,7 +538,7 @@ impl Consumer {
 
     /// Sends what may be sent, and ends what has ended.
     fn advance(&mut self, now: Instant, out: &mut ConsumerOutbox) {
-        if let Stage::Probing { held: Some((_, until)) } = self.stage
+        if let Stage::Probing { held: Some((_, until)), is_verifying: false, .. } = self.stage
             && now >= until
         {
             self.end_probe(now, None, out);
@@ -608,9 +613,7 @@ impl Consumer {
                 let is_needed = match naming {
                     Naming::Sequence(_) => true,
                     Naming::Object(layout) => match layout.part_of(index) {
-                        Part::Manifest(id) if self.first_part_done && id == PartId::leaf(0) => {
-                            false
-                        }
+                        Part::Manifest(id) if self.first_part == Some(id) => false,
                         Part::Unit(unit)
                             if self.first_segment_done && unit.chunk == layout.first_segment() =>
                         {

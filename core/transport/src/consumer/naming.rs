@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use weir_security::manifest::{LEVELS_MAX, PartId};
 use weir_wire::Name;
 
 use super::layout::{Layout, name_below};
@@ -10,6 +11,19 @@ use super::target::{Part, PieceId};
 
 /// The place of metadata, which has none in the order of units.
 pub(crate) const METADATA_INDEX: u64 = u64::MAX;
+/// The places of the first part of each level of a manifest whose shape is not known yet end before
+/// that of metadata.
+const PROBES_FROM: u64 = METADATA_INDEX - LEVELS_MAX as u64;
+
+/// The place of the first part of a level while the shape of the manifest is not known.
+pub(crate) fn probe_index(level: u8) -> u64 {
+    METADATA_INDEX - u64::from(level)
+}
+
+/// Whether the place is one of those.
+pub(crate) fn is_probe(index: u64) -> bool {
+    (PROBES_FROM..METADATA_INDEX).contains(&index)
+}
 
 /// Names of units by their place in the order in which they are wanted.
 #[derive(Debug)]
@@ -23,6 +37,10 @@ impl Naming {
     pub(crate) fn part_of(&self, index: u64) -> (PieceId, Part) {
         match self {
             _ if index == METADATA_INDEX => (PieceId(0), Part::Metadata),
+            _ if is_probe(index) => {
+                let level = (METADATA_INDEX - index) as u8;
+                (PieceId(0), Part::Manifest(PartId { level, number: 0 }))
+            }
             Self::Object(layout) => (PieceId(0), layout.part_of(index)),
             Self::Sequence(pieces) => pieces.part_of(index),
         }

@@ -83,8 +83,8 @@ pub(crate) struct Scoreboard {
     past: BTreeMap<PathId, PathStats>,
     /// The reader wants all in order.
     is_in_order: bool,
-    /// Of the packets that came. Made with the first: many a consumer only waits, and this is larger
-    /// than the rest of it.
+    /// Of the packets that came. Made with the first: many a consumer only waits, and this is
+    /// larger than the rest of it.
     histogram: Option<Box<RttHistogram>>,
     counters: Counters,
     chunks: Chunks,

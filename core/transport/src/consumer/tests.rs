@@ -19,6 +19,7 @@ use crate::congestion::{
     Rules, Sample, Timeout,
 };
 
+mod probe;
 mod rules;
 
 const PATH: PathId = PathId(3);

@@ -10,12 +10,12 @@ use alloc::vec::Vec;
 
 use weir_base::{FaceId, Instant, Packet, Slab};
 use weir_security::Verifier;
-use weir_security::manifest::{DigestManifest, Listed, PartId, Shape};
+use weir_security::manifest::{DigestManifest, Listed, ManifestError, PartId, Shape};
 use weir_wire::{DataView, KeyLocator, KeyLocatorView};
 
 use super::check::{Check, KeyId, Verdict, VerifyId};
 use super::config::{OnBad, Verification};
-use super::naming::Naming;
+use super::naming::{Naming, is_probe};
 use super::outbox::{Delivery, VerifyOp};
 use super::target::{Part, Target, Unit};
 use super::{Consumer, ConsumerError, ConsumerEvent, ConsumerOutbox};
@@ -119,6 +119,19 @@ impl Verifying {
     /// There is a manifest of that shape, or none.
     pub(super) fn set_manifest(&mut self, shape: Option<Shape>) {
         self.manifest = shape.map(|shape| DigestManifest::new(shape, SEGMENTS_MAX));
+    }
+
+    /// A part of the manifest is verified, by its own signature or by a part above it.
+    pub(super) fn take_part(
+        &mut self,
+        id: PartId,
+        content: &[u8],
+        signer: Option<Arc<dyn Verifier>>,
+    ) -> Result<(), ManifestError> {
+        let manifest = self.manifest.as_mut().expect("only then there are parts of it");
+        manifest.add_part(id, content)?;
+        self.manifest_signer = self.manifest_signer.take().or(signer);
+        Ok(())
     }
 
     /// Whether nothing is held or being verified.
@@ -244,7 +257,7 @@ impl Consumer {
     }
 
     /// Looks again at the packets that had to wait.
-    fn release(&mut self, now: Instant, out: &mut ConsumerOutbox) {
+    pub(super) fn release(&mut self, now: Instant, out: &mut ConsumerOutbox) {
         for (index, incoming) in core::mem::take(&mut self.verification.held) {
             self.examine(now, index, incoming, out);
         }
@@ -300,6 +313,7 @@ impl Consumer {
         self.unread -= 1;
         let error = ConsumerError::Untrusted(reason);
         match part {
+            _ if is_probe(index) => self.part_refused(now, out),
             Part::Metadata => self.refuse_metadata(now, error, out),
             _ => self.fail_unit(index, error, out),
         }
@@ -350,12 +364,13 @@ impl Consumer {
         let Pending { index, packet, signer, .. } = pending;
         let packet = packet.expect("parts of the manifest are kept");
         let data = DataView::decode(&packet).expect("it was decoded before");
-        let verification = &mut self.verification;
-        let manifest = verification.manifest.as_mut().expect("only then there are parts of it");
-        if let Err(error) = manifest.add_part(id, data.content) {
+        if is_probe(index) {
+            self.unread -= 1;
+            return self.part_believed(now, id, data.content, signer, out);
+        }
+        if let Err(error) = self.verification.take_part(id, data.content, signer) {
             return self.refuse(now, index, error.to_string(), None, out);
         }
-        verification.manifest_signer = verification.manifest_signer.take().or(signer);
         self.unread -= 1;
         self.reader.pass(index);
         self.release(now, out);
@@ -408,6 +423,9 @@ impl Consumer {
         let error = ConsumerError::Unverified { what: what(part), reason };
         if part == Part::Metadata {
             return self.refuse_metadata(now, error, out);
+        }
+        if is_probe(index) {
+            return self.part_refused(now, out);
         }
         if !self.config.is_reliable {
             return self.miss(index, out);

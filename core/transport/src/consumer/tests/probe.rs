@@ -1,0 +1,134 @@
+//! Whether a version has a manifest, when nothing believed says so.
+
+use weir_security::manifest::{ManifestPart, Shape, part_name};
+
+use super::*;
+
+const LEAF: PartId = PartId::leaf(0);
+const TOP: PartId = PartId { level: 2, number: 0 };
+
+fn shape(digests_per_part: u64, levels: u64) -> Shape {
+    Shape::new(digests_per_part, levels).unwrap()
+}
+
+fn versioned() -> Name {
+    "/a/54=%01".parse().unwrap()
+}
+
+fn part(id: PartId) -> Name {
+    part_name(versioned().as_view(), id)
+}
+
+/// The Content of a part that lists three packets.
+fn content(shape: Shape, level: u8) -> Vec<u8> {
+    ManifestPart { shape, level, first: 0, digests: &[[7; 32]; 3] }.encode()
+}
+
+/// Has asked whether the version has a manifest, and knows whose signatures it believes.
+fn probing() -> Bench {
+    let config = ConsumerConfig {
+        controller: Controller::Fixed,
+        window: Some(100),
+        ..ConsumerConfig::default()
+    };
+    let mut bench = Bench::new(Target::Version { versioned: versioned() }, config);
+    let start = ConsumerInput::Start { have: SegmentSet::new(), reader: ReaderMode::InOrder };
+    assert_eq!(bench.tell(start), [part(LEAF), segment("/a/54=%01", 0)]);
+    bench.out.events.clear();
+    bench
+}
+
+/// A part comes, with a verdict on its signature.
+fn part_came(bench: &mut Bench, id: PartId, content: &[u8], is_good: bool) -> Vec<Name> {
+    let mut asked = bench.data_with(&part(id), content);
+    let events = core::mem::take(&mut bench.out.events);
+    for event in events {
+        match event {
+            ConsumerEvent::NeedKey { key, .. } => {
+                let verifier = Ok(crate::tests::digest_verifier());
+                asked.extend(bench.tell(ConsumerInput::Key { key, verifier }));
+            }
+            other => bench.out.events.push(other),
+        }
+    }
+    if let Stage::Probing { is_verifying: true, .. } = bench.consumer.stage {
+        assert_eq!(asked, [], "nothing is made of what is not verified");
+        assert_eq!(bench.events(), [""; 0]);
+        asked = bench.verify(is_good);
+    }
+    asked
+}
+
+fn begun(bench: &mut Bench) -> Option<Option<Shape>> {
+    bench.out.events.drain(..).find_map(|event| match event {
+        ConsumerEvent::Manifest { shape } => Some(shape),
+        _ => None,
+    })
+}
+
+#[test]
+fn only_a_part_that_is_verified_says_what_the_manifest_is_like() {
+    let forged = [shape(1, 1), shape(200, 1)];
+    for false_shape in forged {
+        let mut bench = probing();
+        assert_eq!(part_came(&mut bench, LEAF, &content(false_shape, 1), false), [part(LEAF)]);
+        assert!(!bench.asked().must_be_fresh, "damage on the way is as likely");
+        assert_eq!(part_came(&mut bench, LEAF, &content(false_shape, 1), false), [part(LEAF)]);
+        assert!(bench.asked().must_be_fresh, "a store has a bad copy");
+        let asked = part_came(&mut bench, LEAF, &content(shape(3, 1), 1), true);
+        assert_eq!(begun(&mut bench), Some(Some(shape(3, 1))));
+        assert!(!asked.contains(&part(LEAF)), "it is there: {asked:?}");
+        assert_eq!(asked[..2], [segment("/a/54=%01", 0), segment("/a/54=%01", 1)]);
+    }
+}
+
+#[test]
+fn where_no_part_is_believed_signatures_say_what_is_right() {
+    let malformed = vec![1, 2, 3];
+    for spoilt in [content(shape(3, 1), 1), malformed] {
+        let mut bench = probing();
+        bench.data(&segment("/a/54=%01", 0));
+        for _ in 0..4 {
+            assert_eq!(part_came(&mut bench, LEAF, &spoilt, false), [part(LEAF)]);
+        }
+        let asked = part_came(&mut bench, LEAF, &spoilt, false);
+        assert_eq!(begun(&mut bench), Some(None));
+        assert_eq!(asked[0], segment("/a/54=%01", 1));
+    }
+}
+
+#[test]
+fn of_two_levels_the_higher_is_believed() {
+    let two = shape(3, 2);
+    let mut bench = probing();
+    assert_eq!(part_came(&mut bench, LEAF, &content(two, 1), true), [part(TOP)]);
+    let asked = part_came(&mut bench, TOP, &content(two, 2), true);
+    assert_eq!(begun(&mut bench), Some(Some(two)));
+    assert_eq!(asked[..2], [part(LEAF), segment("/a/54=%01", 0)]);
+
+    // A leaf may lie about what is above it.
+    let mut bench = probing();
+    assert_eq!(part_came(&mut bench, LEAF, &content(two, 1), true), [part(TOP)]);
+    let asked = bench.asked[0].clone();
+    bench.data(&segment("/a/54=%01", 0));
+    bench.nack(&asked, NackReason::NoRoute);
+    assert_eq!(begun(&mut bench), Some(None));
+}
+
+/// A key may have to be fetched: the time for which the first segment waits is not for that.
+#[test]
+fn a_part_that_is_being_verified_is_waited_for() {
+    let mut bench = probing();
+    bench.data(&segment("/a/54=%01", 0));
+    bench.data_with(&part(LEAF), &content(shape(3, 1), 1));
+    let Some(ConsumerEvent::NeedKey { key, .. }) = bench.out.events.pop() else {
+        panic!("the signer is not known")
+    };
+    assert_eq!(bench.consumer.next_wakeup(), None);
+    bench.now = Instant::from_ns(10 * NS_PER_S);
+    bench.step();
+    let verifier = Ok(crate::tests::digest_verifier());
+    bench.tell(ConsumerInput::Key { key, verifier });
+    bench.verify(true);
+    assert_eq!(begun(&mut bench), Some(Some(shape(3, 1))));
+}
