@@ -64,10 +64,15 @@ impl Socket {
                 let options = ConsumerOptions { reliable, ..ConsumerOptions::default() };
                 Options::Consumer { options, allow_unsigned: false }
             }
-            SOCK_PROD if matches!(protocol, 0 | PROD_REL | PROD_UNREL) => {
-                Options::Producer { options: ProducerOptions::default(), signing: Signing::Default }
+            SOCK_PROD => {
+                let reliable = match protocol {
+                    0 | PROD_REL => true,
+                    PROD_UNREL => false,
+                    _ => return Err(Errno::EPROTONOSUPPORT),
+                };
+                let options = ProducerOptions { reliable, ..ProducerOptions::default() };
+                Options::Producer { options, signing: Signing::Default }
             }
-            SOCK_PROD => return Err(Errno::EPROTONOSUPPORT),
             _ => return Err(Errno::ESOCKTNOSUPPORT),
         };
         let state = Mutex::new(State { options, end: End::Unbound });

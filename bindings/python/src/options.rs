@@ -1,5 +1,7 @@
 //! Options as keyword arguments, by the tables of the sockets.
 
+use std::path::PathBuf;
+
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
 use weir_socket::{ConsumerOptions, OptionInfo, OptionKind, ProducerOptions, SocketError};
@@ -15,6 +17,7 @@ fn rows(table: &[OptionInfo]) -> Vec<Row> {
         OptionKind::Count => "count".into(),
         OptionKind::Size => "size".into(),
         OptionKind::Time => "time".into(),
+        OptionKind::Path => "path".into(),
         OptionKind::Words(words) => words.join("|"),
     };
     let row = |info: &OptionInfo| {
@@ -43,6 +46,13 @@ fn text_of(kind: OptionKind, name: &str, value: &Bound<'_, PyAny>) -> PyResult<S
     }
     if let Ok(text) = value.extract::<String>() {
         return Ok(text);
+    }
+    if kind == OptionKind::Path {
+        let path = value
+            .extract::<PathBuf>()
+            .ok()
+            .and_then(|path| path.into_os_string().into_string().ok());
+        return path.ok_or_else(|| wrong(name, value, "give a path in UTF-8"));
     }
     if kind == OptionKind::Time {
         let seconds = match value.call_method0("total_seconds") {

@@ -279,3 +279,12 @@ def test_consumers_are_pickled():
     consumer = pickle.loads(pickle.dumps(weir.Consumer("/t", retries=3, **UNSIGNED)))
     with weir.put("/t/pickle", b"x", sign="digest"):
         assert bytes(consumer.fetch("/t/pickle").wait()) == b"x"
+
+
+def test_a_producer_keeps_on_disk_what_memory_has_no_room_for(tmp_path):
+    given = {"sign": "digest", "output_buffer": "64KiB", "disk": tmp_path, "disk_size": "8MiB"}
+    with weir.Producer("/t/disk", **given) as producer:
+        producer.publish("/t/disk/x", bytes(1_000_000)).wait()
+        assert weir.get("/t/disk/x", allow_unsigned=True) == bytes(1_000_000)
+    with pytest.raises(weir.OptionError, match="missing"):
+        weir.Producer("/t/disk", disk=tmp_path / "missing").bind().wait()

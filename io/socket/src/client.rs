@@ -19,7 +19,8 @@ use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name};
 
 use crate::connection::{Connection, monotonic_now, random_u64};
 use crate::paths::{ClientError, FromRouter, PathChange, Paths};
-use crate::waker::{Waker, Woken};
+use crate::sources::Sources;
+use crate::waker::{EndpointId, Waker, Woken};
 
 /// Memory kept for receive blocks and packets under way.
 const POOL_CACHED_BYTES_MAX: usize = 32 << 20;
@@ -65,6 +66,9 @@ pub struct Client {
     managed: PathId,
     waker: Arc<Waker>,
     is_woken: bool,
+    /// Descriptors of endpoints.
+    sources: Sources,
+    has_source: bool,
     pool: Pool,
     stash: VecDeque<FromRouter>,
     rng: Rng,
@@ -130,6 +134,8 @@ impl Client {
             managed,
             waker,
             is_woken: false,
+            sources: Sources::new()?,
+            has_source: false,
             pool: Pool::new(POOL_CACHED_BYTES_MAX),
             stash: VecDeque::new(),
             rng: Rng::from_seed(random_u64()?),
@@ -198,12 +204,21 @@ impl Client {
         self.waker.clone()
     }
 
-    /// Whom the [`Client::waker`] has woken since this was asked last.
+    /// Ends waits for packets when a descriptor becomes readable, which concerns this endpoint.
+    pub(crate) fn watch(&self, source: BorrowedFd<'_>, id: EndpointId) -> io::Result<()> {
+        self.sources.watch(source, id)
+    }
+
+    /// Whom the [`Client::waker`] has woken, or a descriptor concerns, since this was asked last.
     pub(crate) fn take_woken(&mut self) -> Woken {
-        match std::mem::take(&mut self.is_woken) {
+        let mut woken = match std::mem::take(&mut self.is_woken) {
             true => self.waker.take(),
             false => Woken::default(),
+        };
+        if std::mem::take(&mut self.has_source) {
+            self.sources.take(&mut woken.ones);
         }
+        woken
     }
 
     /// Frames that could not be read, and packets too large or too many to be sent.
@@ -290,8 +305,9 @@ impl Client {
         other: Option<BorrowedFd<'_>>,
         deadline: Option<Instant>,
     ) -> Result<bool, ClientError> {
-        let ready = self.paths.wait(other, deadline)?;
+        let ready = self.paths.wait(&self.sources, other, deadline)?;
         self.is_woken |= ready.woken;
+        self.has_source |= ready.source;
         Ok(ready.other)
     }
 

@@ -1,6 +1,8 @@
 //! Many consumers and producers on the connections of one client.
 
 use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::BorrowedFd;
 
 use weir_base::{Instant, NS_PER_MS, Slab};
 use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name, NameView};
@@ -30,6 +32,12 @@ pub trait Endpoint {
     /// each call.
     fn next_wakeup(&self) -> Option<Instant>;
 
+    /// Descriptors that concern it when they become readable; watched for edges, so that it need
+    /// not read them.
+    fn sources(&self) -> Vec<BorrowedFd<'_>> {
+        Vec::new()
+    }
+
     /// Whether it needs no more calls.
     fn is_done(&self) -> bool;
 }
@@ -45,6 +53,10 @@ impl<E: Endpoint + ?Sized> Endpoint for &mut E {
 
     fn next_wakeup(&self) -> Option<Instant> {
         (**self).next_wakeup()
+    }
+
+    fn sources(&self) -> Vec<BorrowedFd<'_>> {
+        (**self).sources()
     }
 
     fn is_done(&self) -> bool {
@@ -124,6 +136,12 @@ impl<'a> EventLoop<'a> {
         let id = EndpointId(self.slots.insert(slot));
         self.due.insert((Instant::ZERO, id));
         id
+    }
+
+    /// Has an endpoint called when one of its descriptors becomes readable.
+    pub(crate) fn watch_sources(&self, id: EndpointId) -> io::Result<()> {
+        let sources = self.slots[id.0].endpoint.sources();
+        sources.into_iter().try_for_each(|source| self.client.watch(source, id))
     }
 
     /// Takes an endpoint and its names away.

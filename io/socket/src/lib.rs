@@ -18,6 +18,7 @@ mod publish;
 mod serve;
 mod sink;
 mod sockets;
+mod sources;
 mod verify_pool;
 mod waker;
 

@@ -16,6 +16,7 @@ use weir_transport::PathId;
 use weir_wire::LpHeader;
 
 use crate::connection::{Connection, monotonic_now};
+use crate::sources::Sources;
 use crate::waker::Waker;
 
 /// Routers of one client at most.
@@ -71,6 +72,7 @@ pub struct PathChange {
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Ready {
     pub(crate) woken: bool,
+    pub(crate) source: bool,
     pub(crate) other: bool,
 }
 
@@ -337,9 +339,11 @@ impl Paths {
     }
 
     /// Waits, with the precision of the kernel's timers, until a socket can be read or takes what
-    /// waits for it, the waker was used, `other` can be read, or `deadline` is past.
+    /// waits for it, the waker was used, one of `sources` or `other` can be read, or `deadline` is
+    /// past.
     pub(crate) fn wait(
         &mut self,
+        sources: &Sources,
         other: Option<BorrowedFd<'_>>,
         deadline: Option<Instant>,
     ) -> io::Result<Ready> {
@@ -348,10 +352,11 @@ impl Paths {
             TimeSpec::from_duration(Duration::from_nanos(until.ns_since(monotonic_now())))
         });
         let waker = self.waker.as_fd();
-        let mut watched: [PollFd<'_>; ROUTERS_MAX + 2] =
+        let mut watched: [PollFd<'_>; ROUTERS_MAX + 3] =
             std::array::from_fn(|_| PollFd::new(waker, PollFlags::POLLIN));
         watched[1] = PollFd::new(other.unwrap_or(waker), PollFlags::POLLIN);
-        let mut count = 2;
+        watched[2] = PollFd::new(sources.as_fd(), PollFlags::POLLIN);
+        let mut count = 3;
         for path in &self.all {
             let Some(connection) = &path.connection else { continue };
             let mut wanted = PollFlags::empty();
@@ -368,7 +373,7 @@ impl Paths {
         let found = watched.map(|one| one.revents().unwrap_or(PollFlags::empty()));
         let broken = PollFlags::POLLERR | PollFlags::POLLHUP;
         let connected = self.all.iter_mut().filter(|path| path.connection.is_some());
-        for (path, found) in connected.zip(&found[2..]) {
+        for (path, found) in connected.zip(&found[3..]) {
             path.is_readable |= found.intersects(PollFlags::POLLIN | broken);
             path.is_writable |= found.intersects(PollFlags::POLLOUT | broken);
         }
@@ -377,7 +382,8 @@ impl Paths {
             self.waker.clear();
         }
         let other = other.is_some() && found[1].intersects(PollFlags::POLLIN | broken);
-        Ok(Ready { woken, other })
+        let source = found[2].intersects(PollFlags::POLLIN);
+        Ok(Ready { woken, source, other })
     }
 }
 

@@ -29,8 +29,8 @@ extern "C" {
 /* Protocols of icn_socket; 0 is the reliable one. */
 #define CONS_REL 1   /* what is lost is asked for again */
 #define CONS_UNREL 2 /* everything is asked for once; what does not come is passed over */
-#define PROD_REL 3
-#define PROD_UNREL 4 /* as PROD_REL: what is published is in memory either way */
+#define PROD_REL 3   /* what the output buffer has no memory for goes to the option disk, if set */
+#define PROD_UNREL 4 /* never to a disk: what leaves memory is lost, as suits live content */
 
 /* Level and option of icn_setsockopt and icn_getsockopt. */
 #define SOL_ICN 20041

@@ -7,6 +7,7 @@ or text such as "16MiB"; times are seconds, a `timedelta`, or text such as "500m
 from __future__ import annotations
 
 from datetime import timedelta
+from os import PathLike
 from typing import Callable, Literal, TypedDict, TypeVar
 
 from . import _weir
@@ -49,6 +50,9 @@ class ProducerOptions(PublishOptions, total=False):
 
     output_buffer: Size
     output_policy: str
+    reliable: bool
+    disk: str | PathLike[str]
+    disk_size: Size
     request_wait: Time
     requests_max: int
     objects_max: int

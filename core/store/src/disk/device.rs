@@ -162,6 +162,12 @@ impl Device {
         self.geometry.is_writable && self.geometry.regions >= 2
     }
 
+    /// Whether it should do some of its work before it is offered more.
+    pub(super) fn is_behind(&self, records: u32) -> bool {
+        let in_use = self.closing.len() + usize::from(self.open.is_some());
+        !self.is_ready || self.records_waiting >= records || in_use >= self.regions.len()
+    }
+
     /// The region of a place, and where in it.
     #[inline]
     pub(super) fn locate(&self, place: Place) -> (usize, u64) {

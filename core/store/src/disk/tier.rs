@@ -177,6 +177,13 @@ impl DiskTier {
         }
     }
 
+    /// See [`Store::is_disk_behind`](crate::Store::is_disk_behind).
+    pub(crate) fn is_behind(&self, records: u32) -> bool {
+        let answers = |device: &&Device| device.is_of_use() && !device.is_stalled;
+        let mut answering = self.devices.iter().filter(answers).peekable();
+        answering.peek().is_some() && answering.all(|device| device.is_behind(records))
+    }
+
     pub(crate) fn is_recovering(&self) -> bool {
         !self.recovery.is_over()
     }

@@ -71,6 +71,14 @@ impl Store {
         self.disk.as_ref().is_some_and(|disk| disk.tier.is_filter_wrong(query))
     }
 
+    /// Whether all disks that answer have too much to do to be offered more: `records` wait to be
+    /// written, no region is free to be filled next, or what was there before is not known yet. Who
+    /// can wait before an insertion, and does, loses nothing to the bounds of queues.
+    #[must_use]
+    pub fn is_disk_behind(&self, records: u32) -> bool {
+        self.disk.as_ref().is_some_and(|disk| disk.tier.is_behind(records))
+    }
+
     /// Begins to read what [`Store::lookup`] has just found, or joins the read that is under way,
     /// and counts a hit. Where the disk is stalled, or the record gone, the read ends at once
     /// without Data.

@@ -1,8 +1,11 @@
-//! The output buffer: a content store of the producer's own.
+//! The output buffer: a content store of the producer's own, its first level in memory, its second
+//! on a disk if there is one (paper socket-api, section 5.4).
 
 use alloc::vec::Vec;
 
 use weir_base::{HashKey, Instant, Packet, Pool};
+use weir_store::disk::{DiskOp, DiskOpId, DiskOutcome, DiskTierConfig, DiskTierStats};
+use weir_store::disk::{FinishedRead, OnDisk, ReadId, ReadRefused};
 use weir_store::{Lookup, NameHashes, Query, Store, StoreConfig, UNKNOWN_SOURCE};
 use weir_wire::{DataView, InterestView, NameView};
 
@@ -10,6 +13,8 @@ use super::ProducerConfig;
 
 /// Octets of blocks at rest.
 const POOL_BYTES: usize = 1 << 20;
+/// Records that wait for the disk from which on whoever publishes should wait as well.
+const RECORDS_WAITING_HIGH: u32 = 1024;
 
 pub(super) struct Buffer {
     store: Store,
@@ -18,19 +23,27 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    pub(super) fn new(config: &ProducerConfig) -> Self {
-        let store = StoreConfig {
+    pub(super) fn new(config: &ProducerConfig, disk: Option<DiskTierConfig>) -> Self {
+        let memory = StoreConfig {
             capacity_bytes: config.buffer_bytes,
             policy: config.buffer_policy,
             ..StoreConfig::default()
         };
-        let pool = Pool::new(POOL_BYTES);
-        Self { store: Store::new(store), hash_key: config.hash_key, pool }
+        let hash_key = disk.as_ref().map_or(config.hash_key, |disk| disk.hash_key);
+        let store = match disk {
+            Some(disk) => Store::with_disk(memory, disk),
+            None => Store::new(memory),
+        };
+        Self { store, hash_key, pool: Pool::new(POOL_BYTES) }
     }
 
     /// Whether it keeps anything at all.
     pub(super) fn is_on(&self) -> bool {
-        self.store.config().capacity_bytes > 0
+        self.store.config().capacity_bytes > 0 || self.has_disk()
+    }
+
+    pub(super) fn has_disk(&self) -> bool {
+        self.store.has_disk()
     }
 
     /// Octets of memory that it takes.
@@ -39,10 +52,11 @@ impl Buffer {
         self.store.stats().bytes
     }
 
-    /// The Data that answers an Interest. A producer's own Data counts as fresh.
-    pub(super) fn find(&mut self, now: Instant, interest: &InterestView<'_>) -> Option<Packet> {
+    /// The Data that answers an Interest, or where on disk it lies. A producer's own Data counts as
+    /// fresh.
+    pub(super) fn find(&mut self, now: Instant, interest: &InterestView<'_>) -> Lookup {
         if !self.is_on() {
-            return None;
+            return Lookup::Miss;
         }
         let query = Query {
             name: interest.name,
@@ -50,10 +64,7 @@ impl Buffer {
             can_be_prefix: interest.can_be_prefix,
             must_be_fresh: false,
         };
-        match self.store.lookup(now, &query) {
-            Lookup::Hit(hit) => Some(hit.packet),
-            Lookup::OnDisk(_) | Lookup::Miss => None,
-        }
+        self.store.lookup(now, &query)
     }
 
     pub(super) fn insert(&mut self, now: Instant, data: &DataView<'_>) {
@@ -61,12 +72,7 @@ impl Buffer {
             return;
         }
         let hashes = self.hashes(data.name);
-        let key = self.hash_key;
-        let prefixes = |out: &mut Vec<u64>| {
-            let mut hasher = key.prefixes(data.name.value());
-            let counts = 1..data.name.component_count();
-            out.extend(counts.map(|count| hasher.hash_to(data.name.prefix(count).value().len())));
-        };
+        let prefixes = prefixes(self.hash_key, data.name);
         self.store.insert(now, data, hashes, UNKNOWN_SOURCE, prefixes, &mut self.pool);
     }
 
@@ -75,13 +81,83 @@ impl Buffer {
         self.pool.copy(packet)
     }
 
-    fn hashes(&self, name: NameView<'_>) -> NameHashes {
-        let mut hasher = self.hash_key.prefixes(name.value());
-        let parent = name.parent().value().len();
-        NameHashes {
-            parent: (parent > 0).then(|| hasher.hash_to(parent)),
-            whole: hasher.hash_to(name.value().len()),
-            grandparent: None,
+    /// Has the disk read what was found there.
+    pub(super) fn begin_read(&mut self, found: &OnDisk) -> Result<ReadId, ReadRefused> {
+        self.store.begin_read(found)
+    }
+
+    /// What was found on the disk is not read.
+    pub(super) fn decline_read(&mut self) {
+        self.store.decline_read();
+    }
+
+    pub(super) fn on_disk_done(&mut self, now: Instant, id: DiskOpId, outcome: DiskOutcome) {
+        self.store.on_disk_done(now, id, outcome);
+    }
+
+    pub(super) fn next_finished(&mut self) -> Option<FinishedRead> {
+        self.store.next_finished()
+    }
+
+    /// What was read and is wanted goes back to memory.
+    pub(super) fn promote(
+        &mut self,
+        now: Instant,
+        (packet, data): (&Packet, &DataView<'_>),
+        fresh_until: Instant,
+    ) {
+        let hashes = self.hashes(data.name);
+        let prefixes = prefixes(self.hash_key, data.name);
+        let pool = &mut self.pool;
+        self.store.promote(now, (packet, data), fresh_until, hashes, prefixes, pool);
+    }
+
+    pub(super) fn take_disk_ops(&mut self, now: Instant, ops: &mut Vec<DiskOp>) {
+        self.store.take_disk_ops(now, ops);
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        if self.store.next_wakeup().is_some_and(|at| at <= now) {
+            self.store.handle_timeout(now);
         }
+    }
+
+    pub(super) fn next_wakeup(&self) -> Option<Instant> {
+        self.store.next_wakeup()
+    }
+
+    /// Whether the disk should write some of what waits for it before it is given more.
+    pub(super) fn is_disk_behind(&self) -> bool {
+        self.store.is_disk_behind(RECORDS_WAITING_HIGH)
+    }
+
+    pub(super) fn disk_stats(&self) -> DiskTierStats {
+        match self.has_disk() {
+            true => self.store.stats().disk,
+            false => DiskTierStats::default(),
+        }
+    }
+
+    fn hashes(&self, name: NameView<'_>) -> NameHashes {
+        let parent = name.parent();
+        // Only a store with a disk asks for it.
+        let grandparent = if self.has_disk() { parent.parent().value().len() } else { 0 };
+        let parent = parent.value().len();
+        let mut hasher = self.hash_key.prefixes(name.value());
+        let mut hash = |len: usize| (len > 0).then(|| hasher.hash_to(len));
+        NameHashes {
+            grandparent: hash(grandparent),
+            parent: hash(parent),
+            whole: hasher.hash_to(name.value().len()),
+        }
+    }
+}
+
+/// Appends the hashes of all proper prefixes, shortest first.
+fn prefixes(key: HashKey, name: NameView<'_>) -> impl FnOnce(&mut Vec<u64>) {
+    move |out| {
+        let mut hasher = key.prefixes(name.value());
+        let counts = 1..name.component_count();
+        out.extend(counts.map(|count| hasher.hash_to(name.prefix(count).value().len())));
     }
 }

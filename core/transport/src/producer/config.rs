@@ -1,5 +1,6 @@
 use weir_base::HashKey;
 use weir_store::EvictionPolicy;
+use weir_store::disk::DiskTierStats;
 
 /// What becomes of an Interest that cannot be answered.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -21,13 +22,14 @@ pub struct ProducerConfig {
     pub wait_max_ns: u64,
     /// Interests that wait, at most.
     pub waiting_max: usize,
-    /// Reads under way, at most.
+    /// Reads under way, at most, and Interests that wait for the disk of the output buffer.
     pub reads_max: usize,
     /// Octets of memory for Data that was put and what came from reads; 0 keeps none.
     pub buffer_bytes: u64,
     /// Which Data makes room for new Data in that memory.
     pub buffer_policy: EvictionPolicy,
-    /// The key of the hashes of names. Names come from strangers: a driver draws it.
+    /// The key of the hashes of names. Names come from strangers: a driver draws it. With a disk it
+    /// is the disk's.
     pub hash_key: HashKey,
 }
 
@@ -67,10 +69,17 @@ pub struct ProducerStats {
     pub malformed: u64,
     /// Interests that were to wait, or to be read for, at the bound of those.
     pub refused: u64,
+    /// Data sent of `data` that was read from the disk of the output buffer.
+    pub disk_data: u64,
+    /// Interests for which that disk was read in vain: it failed, did not answer, or had something
+    /// else there.
+    pub disk_vain: u64,
     /// Interests that waited in vain.
     pub expired: u64,
     /// Reads that failed.
     pub reads_failed: u64,
     /// Reads that took longer than the Interest's lifetime.
     pub reads_late: u64,
+    /// The disk of the output buffer.
+    pub disk: DiskTierStats,
 }

@@ -1,6 +1,7 @@
 use alloc::vec::Vec;
 
 use weir_base::{Instant, Packet};
+use weir_store::disk::{DiskOp, DiskOpId, DiskOutcome};
 use weir_wire::{LpHeader, Name, PitToken};
 
 use super::ObjectId;
@@ -19,7 +20,8 @@ pub enum ProducerInput {
         packet: Packet,
     },
     /// This Data exists now. It answers the Interests that wait for it and is kept in memory, as
-    /// far as [`buffer_bytes`](super::ProducerConfig::buffer_bytes) has room.
+    /// far as [`buffer_bytes`](super::ProducerConfig::buffer_bytes) has room, and then on disk, if
+    /// there is one.
     Put(Packet),
     /// There is no such thing and will not be: what waits with the name and selectors of this
     /// Interest is refused.
@@ -37,6 +39,13 @@ pub enum ProducerInput {
     ReadFailed {
         /// The operation.
         op: ReadOp,
+    },
+    /// An operation on the disk of the output buffer has ended.
+    DiskDone {
+        /// Which.
+        id: DiskOpId,
+        /// How.
+        outcome: DiskOutcome,
     },
 }
 
@@ -82,6 +91,9 @@ pub struct ProducerOutbox {
     pub packets: Vec<(PathId, LpHeader, Packet)>,
     /// Segments to read, in order.
     pub reads: Vec<ReadOp>,
+    /// What is to be done on the disk of the output buffer, in any order. Each must come back as
+    /// [`ProducerInput::DiskDone`].
+    pub disk_ops: Vec<DiskOp>,
     /// What the application is told, in order.
     pub events: Vec<ProducerEvent>,
 }

@@ -3,6 +3,7 @@
 mod buffer;
 mod catalog;
 mod config;
+mod disk;
 mod input;
 mod object;
 mod template;
@@ -12,9 +13,12 @@ use alloc::vec::Vec;
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, Packet};
 use weir_security::sha256;
+use weir_store::Lookup;
+use weir_store::disk::DiskTierConfig;
 use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name};
 
 use self::buffer::Buffer;
+use self::disk::DiskWaiters;
 use self::input::Asker;
 use self::waiting::{Joined, Waiting};
 use crate::PathId;
@@ -35,6 +39,7 @@ pub struct Producer<S = Catalog> {
     config: ProducerConfig,
     buffer: Buffer,
     waiting: Waiting,
+    disk_waiters: DiskWaiters,
     reads: usize,
     stats: ProducerStats,
 }
@@ -42,10 +47,24 @@ pub struct Producer<S = Catalog> {
 impl<S: Source> Producer<S> {
     /// A producer of what `source` has.
     pub fn new(source: S, config: ProducerConfig) -> Self {
+        Self::build(source, config, None)
+    }
+
+    /// A producer of what `source` has, with an output buffer of two levels: what its memory has no
+    /// room for lies on a disk (paper socket-api, section 5.4). It is a cache for as long as the
+    /// producer lives: what the disk cannot take or give is asked of `source`, and then of the
+    /// application, as if there were no disk.
+    pub fn with_disk(source: S, config: ProducerConfig, disk: DiskTierConfig) -> Self {
+        let config = ProducerConfig { hash_key: disk.hash_key, ..config };
+        Self::build(source, config, Some(disk))
+    }
+
+    fn build(source: S, config: ProducerConfig, disk: Option<DiskTierConfig>) -> Self {
         Self {
             source,
-            buffer: Buffer::new(&config),
+            buffer: Buffer::new(&config, disk),
             waiting: Waiting::new(&config),
+            disk_waiters: DiskWaiters::default(),
             config,
             reads: 0,
             stats: ProducerStats::default(),
@@ -65,7 +84,14 @@ impl<S: Source> Producer<S> {
 
     /// Counters.
     pub fn stats(&self) -> ProducerStats {
-        self.stats
+        ProducerStats { disk: self.buffer.disk_stats(), ..self.stats }
+    }
+
+    /// Whether the disk of the output buffer should write some of what waits for it before anything
+    /// more is put: what comes meanwhile may find no room in its queue, and is then asked of the
+    /// application again. Never for long: a disk that does not answer is not waited for.
+    pub fn is_disk_behind(&self) -> bool {
+        self.buffer.is_disk_behind()
     }
 
     /// Interests that wait for what there is not yet.
@@ -93,6 +119,7 @@ impl<S: Source> Producer<S> {
         out: &mut ProducerOutbox,
     ) {
         self.expire(now, out);
+        self.buffer.handle_timeout(now);
         for input in inputs.drain(..) {
             match input {
                 ProducerInput::Packet { path, header, packet } => {
@@ -107,13 +134,17 @@ impl<S: Source> Producer<S> {
                     self.stats.reads_failed += 1;
                     self.refuse(op.asker, NackReason::NoRoute, out);
                 }
+                ProducerInput::DiskDone { id, outcome } => {
+                    self.buffer.on_disk_done(now, id, outcome);
+                }
             }
         }
+        self.serve_disk(now, out);
     }
 
     /// When [`Producer::handle`] must be called at the latest if no input comes before.
     pub fn next_wakeup(&self) -> Option<Instant> {
-        self.waiting.next_wakeup()
+        [self.waiting.next_wakeup(), self.buffer.next_wakeup()].into_iter().flatten().min()
     }
 
     fn expire(&mut self, now: Instant, out: &mut ProducerOutbox) {
@@ -150,29 +181,46 @@ impl<S: Source> Producer<S> {
             is_early: false,
             interest: Packet::empty(),
         };
-        if let Some(data) = self.buffer.find(now, &interest) {
-            send(&mut self.stats, &asker, data, out);
-            return;
+        let found = self.buffer.find(now, &interest);
+        if let Lookup::Hit(hit) = found {
+            return send(&mut self.stats, &asker, hit.packet, out);
         }
-        match self.source.find(&interest) {
-            Answer::Packet(data) => send(&mut self.stats, &asker, data, out),
-            Answer::Segment { object, segment } => {
-                self.read(object, segment, Asker { interest: packet, ..asker }, out);
+        let mut asker = Asker { interest: packet.clone(), ..asker };
+        if let Lookup::OnDisk(found) = found {
+            match self.read_from_disk(&found, asker, out) {
+                Ok(()) => return,
+                Err(back) => asker = back,
             }
+        }
+        self.ask_source(now, &interest, asker, out);
+    }
+
+    /// Answers an Interest for what the output buffer has not.
+    fn ask_source(
+        &mut self,
+        now: Instant,
+        interest: &InterestView<'_>,
+        asker: Asker,
+        out: &mut ProducerOutbox,
+    ) {
+        let until = |wait_ns: u64| asker.deadline.min(now.plus_ns(wait_ns));
+        match self.source.find(interest) {
+            Answer::Packet(data) => send(&mut self.stats, &asker, data, out),
+            Answer::Segment { object, segment } => self.read(object, segment, asker, out),
             Answer::Later => {
-                let interest_copy = self.buffer.copy(&packet);
+                let until = until(EARLY_WAIT_NS_MAX);
+                let interest_copy = self.buffer.copy(&asker.interest);
                 let asker = Asker { interest: interest_copy, is_early: true, ..asker };
-                let until = now.plus_ns(lifetime_ns.min(EARLY_WAIT_NS_MAX));
-                self.wait(&interest, until, asker, out);
+                self.wait(interest, until, asker, out);
             }
             Answer::Unknown if self.config.wait_max_ns > 0 => {
-                let asker = Asker { interest: self.buffer.copy(&packet), ..asker };
-                let until = now.plus_ns(lifetime_ns.min(self.config.wait_max_ns));
-                self.wait(&interest, until, asker, out);
+                let until = until(self.config.wait_max_ns);
+                let asker = Asker { interest: self.buffer.copy(&asker.interest), ..asker };
+                self.wait(interest, until, asker, out);
             }
             Answer::Unknown => {
                 self.stats.unknown += 1;
-                self.refuse(Asker { interest: packet, ..asker }, NackReason::NoRoute, out);
+                self.refuse(asker, NackReason::NoRoute, out);
             }
         }
     }

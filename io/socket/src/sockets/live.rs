@@ -47,7 +47,7 @@ impl LiveWriter {
             segment_size: options.segment_size.bytes as usize,
             freshness_ms: options.freshness.ns / NS_PER_MS,
             metadata_freshness_ms: options.metadata_freshness.ns / NS_PER_MS,
-            output_bytes: options.output_buffer.bytes,
+            output_bytes: options.buffer_bytes(),
             next: 0,
             is_finished: false,
         };

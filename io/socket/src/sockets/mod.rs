@@ -15,6 +15,7 @@ mod offer;
 mod options;
 mod outbound;
 mod outlet;
+mod output_disk;
 mod pending;
 mod producer;
 mod reader;

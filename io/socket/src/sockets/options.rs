@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::str::FromStr;
 
 use weir_base::units::{Size, Time};
@@ -41,6 +42,8 @@ pub enum OptionKind {
     Size,
     /// A time, such as `500ms`.
     Time,
+    /// A path of the file system, or nothing.
+    Path,
     /// One of these words.
     Words(&'static [&'static str]),
 }
@@ -63,6 +66,7 @@ kinds! {
     u32 = OptionKind::Count;
     Size = OptionKind::Size;
     Time = OptionKind::Time;
+    String = OptionKind::Path;
     Word<Behind> = OptionKind::Words(Behind::WORDS);
     Word<OnBad> = OptionKind::Words(OnBad::WORDS);
     Word<Controller> = OptionKind::Words(Controller::WORDS);
@@ -263,11 +267,20 @@ socket_options! {
 socket_options! {
     /// Options of a [`Producer`](super::Producer).
     pub struct ProducerOptions {
-        /// Memory for packets that were published; what has no room any more is asked of the
-        /// application again.
+        /// Memory for packets that were published; what has no room any more goes to the `disk`,
+        /// or is asked of the application again.
         output_buffer: Size = size(64 * MIB), size(64 * KIB) => size(1024 * GIB);
         /// Which packets leave a full output buffer.
         output_policy: Word<EvictionPolicy> = Word(EvictionPolicy::Lru);
+        /// Whether what leaves the memory of the output buffer is kept on the `disk`. If not, as
+        /// suits live content, it is lost, and asked of the application again.
+        reliable: bool = true;
+        /// Folder for a file that holds what the output buffer has no memory for; none: there is
+        /// no such file. It has no name there, and is gone with the producer.
+        disk: String = String::new();
+        /// Octets of that file, which are reserved at once; when it is full, what was published
+        /// longest ago makes room.
+        disk_size: Size = size(GIB), size(8 * MIB) => size(16 * 1024 * GIB);
         /// Octets of content in each segment but the last.
         segment_size: Size = size(8000), size(1) => size(PACKET_SIZE_MAX as u64);
         /// How long stores count a segment as fresh.
@@ -330,6 +343,17 @@ impl ConsumerOptions {
 }
 
 impl ProducerOptions {
+    /// The folder of the output buffer's second level, if it has one.
+    pub(crate) fn disk_folder(&self) -> Option<&Path> {
+        (self.reliable && !self.disk.is_empty()).then(|| Path::new(&self.disk))
+    }
+
+    /// Octets that the output buffer holds at most, in memory and on disk.
+    pub(crate) fn buffer_bytes(&self) -> u64 {
+        let disk_bytes = self.disk_folder().map_or(0, |_| self.disk_size.bytes);
+        self.output_buffer.bytes.saturating_add(disk_bytes)
+    }
+
     pub(crate) fn config(&self, hash_key: HashKey) -> ProducerConfig {
         ProducerConfig {
             unanswered: Unanswered::Nack,
@@ -386,12 +410,14 @@ mod tests {
         let values = match (info.kind, (info.bounds)()) {
             (OptionKind::Flag, _) => "`true`, `false`".into(),
             (OptionKind::Words(those), _) => format!("`{}`", words(those)),
+            (OptionKind::Path, _) => "a path".into(),
             (_, Some((least, most))) => format!("{least} to {most}"),
             (_, None) => String::new(),
         };
         let text: Vec<&str> = info.text.iter().map(|line| line.trim()).collect();
         let (name, default, text) = (info.name, (info.default)(), text.join(" "));
-        format!("| `{name}` | `{default}` | {values} | {text} |\n")
+        let default = if default.is_empty() { "none".into() } else { format!("`{default}`") };
+        format!("| `{name}` | {default} | {values} | {text} |\n")
     }
 
     /// The manual's page is made of the tables: with WEIR_WRITE_MANUAL=1 this writes it.

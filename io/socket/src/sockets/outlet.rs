@@ -1,10 +1,13 @@
 //! The network thread's end of a producer socket: answers Interests from its output buffer.
 
 use std::collections::{BTreeMap, HashMap};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::vec;
 
 use crossbeam_channel::Receiver;
 use weir_base::{HashKey, Instant, Packet};
+use weir_store::disk::DiskTierConfig;
 use weir_transport::{
     Answer as Found, METADATA_KEYWORD, Metadata, Producer, ProducerEvent, ProducerInput,
     ProducerOutbox, ProducerStats, Source,
@@ -12,6 +15,7 @@ use weir_transport::{
 use weir_wire::{DataView, InterestView, Name, NameView};
 
 use super::ProducerOptions;
+use super::output_disk::OutputDisk;
 use super::pending::Answer;
 use super::requests::{Request, Requests};
 use crate::client::Client;
@@ -171,12 +175,53 @@ impl Source for Latest {
     }
 }
 
+/// What answers, from the output buffer, with its disk if it has one.
+pub(crate) struct Answers {
+    producer: Producer<Latest>,
+    disk: Option<OutputDisk>,
+}
+
+impl Answers {
+    pub(crate) fn new(
+        options: &ProducerOptions,
+        hash_key: HashKey,
+        disk: Option<(OutputDisk, DiskTierConfig)>,
+    ) -> Self {
+        let (latest, config) =
+            (Latest::new(options.objects_max as usize), options.config(hash_key));
+        match disk {
+            None => Self { producer: Producer::new(latest, config), disk: None },
+            Some((disk, tier)) => {
+                let producer = Producer::with_disk(latest, config, tier);
+                Self { producer, disk: Some(disk) }
+            }
+        }
+    }
+}
+
+/// What is being published.
+struct Publication {
+    packets: vec::IntoIter<Packet>,
+    metadata: Option<Packet>,
+    growth: Option<Growth>,
+    taken: Answer<()>,
+}
+
+/// Packets put at a time where they may go on to a disk: it is asked in between whether it is
+/// behind.
+const PUT_PACKETS: usize = 16;
+
 /// The endpoint.
 pub(crate) struct Outlet {
     prefix: Name,
     producer: Producer<Latest>,
+    disk: Option<OutputDisk>,
     told: Receiver<Told>,
     requests: Arc<Requests>,
+    /// Of which a part has been put, while the disk is behind.
+    publication: Option<Publication>,
+    /// Of what has been put in this turn.
+    growths: Vec<Growth>,
     inputs: Vec<ProducerInput>,
     out: ProducerOutbox,
 }
@@ -184,24 +229,71 @@ pub(crate) struct Outlet {
 impl Outlet {
     pub(crate) fn new(
         prefix: Name,
-        options: &ProducerOptions,
-        hash_key: HashKey,
+        Answers { producer, disk }: Answers,
         told: Receiver<Told>,
         requests: Arc<Requests>,
     ) -> Self {
-        let latest = Latest::new(options.objects_max as usize);
         Self {
             prefix,
-            producer: Producer::new(latest, options.config(hash_key)),
+            producer,
+            disk,
             told,
             requests,
+            publication: None,
+            growths: Vec::new(),
             inputs: Vec::new(),
             out: ProducerOutbox::default(),
         }
     }
 
+    /// Does one thing that it was told, or a part of it; says no when there is nothing. Those who
+    /// wait until that is done are to be answered at the end.
+    fn do_as_told(&mut self, taken: &mut Vec<Answer<()>>) -> bool {
+        if let Some(publication) = self.publication.take() {
+            self.put(publication, taken);
+            return true;
+        }
+        let Ok(told) = self.told.try_recv() else { return false };
+        match told {
+            Told::Published { packets, metadata, taken: answer } => {
+                let (packets, growth) = (packets.into_iter(), None);
+                self.put(Publication { packets, metadata, growth, taken: answer }, taken);
+            }
+            Told::Grown { packets, metadata, growth, taken: answer } => {
+                let (packets, metadata) = (packets.into_iter(), Some(metadata));
+                let growth = Some(growth);
+                self.put(Publication { packets, metadata, growth, taken: answer }, taken);
+            }
+            Told::Left { versioned } => self.producer.source_mut().leave(&versioned),
+            Told::Asked { stats } => stats.give(Ok(self.producer.stats())),
+            Told::Refused { interest } => self.inputs.push(ProducerInput::Refuse(interest)),
+        }
+        true
+    }
+
+    fn put(&mut self, mut publication: Publication, taken: &mut Vec<Answer<()>>) {
+        let count = if self.disk.is_some() { PUT_PACKETS } else { usize::MAX };
+        let packets = publication.packets.by_ref().take(count);
+        self.inputs.extend(packets.map(ProducerInput::Put));
+        if publication.packets.len() > 0 {
+            self.publication = Some(publication);
+            return;
+        }
+        let Publication { metadata, growth, taken: answer, .. } = publication;
+        let name = metadata.and_then(|packet| self.producer.source_mut().add(packet));
+        self.inputs.extend(name.map(ProducerInput::Published));
+        self.growths.extend(growth);
+        taken.push(answer);
+    }
+
     fn turn(&mut self, client: &mut Client) {
+        if let Some(disk) = &mut self.disk {
+            disk.take(&mut self.inputs);
+        }
         self.producer.handle(client.now(), &mut self.inputs, &mut self.out);
+        if let Some(disk) = &mut self.disk {
+            disk.submit(&mut self.out.disk_ops);
+        }
         for (path, header, packet) in self.out.packets.drain(..) {
             // What its queue refuses the link counts; it is asked for again.
             let _ = client.send(path, header, packet);
@@ -212,6 +304,10 @@ impl Outlet {
             }
         }
         debug_assert!(self.out.reads.is_empty(), "it names packets only");
+        // Interests that came with these packets were early until now.
+        for growth in self.growths.drain(..) {
+            self.producer.source_mut().grow(growth);
+        }
     }
 }
 
@@ -227,35 +323,25 @@ impl Endpoint for Outlet {
             ProducerInput::Packet { path, header, packet }
         });
         self.inputs.extend(inputs);
-        let (mut taken, mut growths) = (Vec::new(), Vec::new());
-        while let Ok(told) = self.told.try_recv() {
-            match told {
-                Told::Published { packets, metadata, taken: answer } => {
-                    self.inputs.extend(packets.into_iter().map(ProducerInput::Put));
-                    let name = metadata.and_then(|packet| self.producer.source_mut().add(packet));
-                    self.inputs.extend(name.map(ProducerInput::Published));
-                    taken.push(answer);
-                }
-                Told::Grown { packets, metadata, growth, taken: answer } => {
-                    self.inputs.extend(packets.into_iter().map(ProducerInput::Put));
-                    let name = self.producer.source_mut().add(metadata);
-                    self.inputs.extend(name.map(ProducerInput::Published));
-                    growths.push(growth);
-                    taken.push(answer);
-                }
-                Told::Left { versioned } => self.producer.source_mut().leave(&versioned),
-                Told::Asked { stats } => stats.give(Ok(self.producer.stats())),
-                Told::Refused { interest } => self.inputs.push(ProducerInput::Refuse(interest)),
+        let mut taken = Vec::new();
+        loop {
+            let was_behind = self.producer.is_disk_behind();
+            let has_more = !was_behind && self.do_as_told(&mut taken);
+            self.turn(context.client);
+            // Where the disk is behind, it says when it has done something.
+            if !has_more && (!was_behind || self.producer.is_disk_behind()) {
+                break;
             }
         }
-        self.turn(context.client);
-        // Interests that came with these packets were early until now.
-        growths.into_iter().for_each(|growth| self.producer.source_mut().grow(growth));
         taken.into_iter().for_each(|taken| taken.give(Ok(())));
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
         self.producer.next_wakeup()
+    }
+
+    fn sources(&self) -> Vec<BorrowedFd<'_>> {
+        self.disk.as_ref().map_or_else(Vec::new, OutputDisk::sources)
     }
 
     fn is_done(&self) -> bool {

@@ -13,7 +13,8 @@ use weir_wire::{Data, DataView, Name};
 use super::live::LiveWriter;
 use super::offer::Offer;
 use super::outbound::{Identity, Outbound};
-use super::outlet::{Outlet, Told};
+use super::outlet::{Answers, Outlet, Told};
+use super::output_disk::OutputDisk;
 use super::requests::{Request, Requests};
 use super::session::Binding;
 use super::{ProducerOptions, Session, SocketError, check_packet};
@@ -59,9 +60,13 @@ impl Producer {
         options.check()?;
         // Names come from strangers.
         let hash_key = HashKey::new([random_u64()?, random_u64()?]);
+        let disk = options.disk_folder().map(|folder| {
+            OutputDisk::open(folder, options.disk_size.bytes, options.segment_size.bytes)
+        });
+        let answers = Answers::new(&options, hash_key, disk.transpose()?);
         let requests = Arc::new(Requests::new(options.requests_max as usize));
         let (outlet, told) = unbounded();
-        let outlet_end = Outlet::new(prefix.clone(), &options, hash_key, told, requests.clone());
+        let outlet_end = Outlet::new(prefix.clone(), answers, told, requests.clone());
         let binding = session.bind(&prefix, outlet_end)?;
         let (waker, id) = binding.waker().ok_or(SocketError::Closed)?;
         let outbound = Outbound::new(outlet, waker, id);
@@ -144,7 +149,7 @@ impl Producer {
         content: Packet,
     ) -> Result<Published, SocketError> {
         self.check(name)?;
-        let max_bytes = self.options.output_buffer.bytes;
+        let max_bytes = self.options.buffer_bytes();
         if content.len() as u64 > max_bytes {
             return Err(SocketError::TooLong { max_bytes });
         }

@@ -315,6 +315,11 @@ fn produce(client: &mut Client, is_stopped: &AtomicBool, changes: &Receiver<Chan
             let registration = match change {
                 Change::Add { prefix, outlet, added, registered } => {
                     let id = events.add(*outlet);
+                    if let Err(error) = events.watch_sources(id) {
+                        events.remove(id);
+                        added.give(Err(error.into()));
+                        continue;
+                    }
                     events.answer_below(id, &prefix);
                     added.give(Ok(id));
                     Registration::Begin { prefix, registered }

@@ -1,0 +1,459 @@
+//! The two levels of the output buffer, over a disk that is octets in memory.
+
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use alloc::{format, vec};
+
+use weir_base::{HashKey, Instant, NS_PER_MS, NS_PER_S, Packet, Rng};
+use weir_store::EvictionPolicy;
+use weir_store::disk::record::{self, Place};
+use weir_store::disk::{
+    DiskFailure, DiskGeometry, DiskOp, DiskOpKind, DiskOutcome, DiskTierConfig, RecordFault,
+};
+use weir_wire::{Data, DataView, Interest, InterestView, LpHeader, NackReason, Name, PitToken};
+
+use super::super::{Catalog, ProducerConfig, ProducerEvent, ProducerInput};
+use super::*;
+use crate::PathId;
+
+const KEY: HashKey = HashKey::new([5, 6]);
+const STORE_ID: u64 = 0x0123_4567_89AB_CDEF;
+const BLOCK_BYTES: u32 = 512;
+
+/// FNV-1a: enough to find what tests flip.
+fn checksum(octets: &[u8]) -> u32 {
+    let step = |sum: u32, &octet: &u8| (sum ^ u32::from(octet)).wrapping_mul(0x0100_0193);
+    octets.iter().fold(0x811C_9DC5, step)
+}
+
+/// A disk of regions of 64 KiB.
+fn tier(regions: u32) -> DiskTierConfig {
+    let geometry = DiskGeometry {
+        data_offset: 4096,
+        region_bytes: 64 << 10,
+        block_bytes: BLOCK_BYTES,
+        first: 0,
+        stride: 1,
+        regions,
+        is_writable: true,
+    };
+    DiskTierConfig { depth: 8, ..DiskTierConfig::new(vec![geometry], STORE_ID, KEY, checksum) }
+}
+
+fn below(rng: &mut Rng, bound: u32) -> u32 {
+    rng.below(bound)
+}
+
+/// What becomes of the operations of a disk, each in so many of a hundred.
+#[derive(Copy, Clone, Default)]
+struct Faults {
+    fails: u32,
+    no_space: u32,
+    /// Writes that are acknowledged and not done.
+    lies: u32,
+    flips: u32,
+}
+
+struct Disk {
+    octets: Vec<u8>,
+    faults: Faults,
+    rng: Rng,
+}
+
+impl Disk {
+    fn hits(&mut self, of_hundred: u32) -> bool {
+        below(&mut self.rng, 100) < of_hundred
+    }
+
+    fn carry_out(&mut self, kind: DiskOpKind) -> DiskOutcome {
+        if self.hits(self.faults.fails) {
+            return DiskOutcome::Failed(DiskFailure::Io);
+        }
+        match kind {
+            DiskOpKind::Write { .. } if self.hits(self.faults.no_space) => {
+                DiskOutcome::Failed(DiskFailure::NoSpace)
+            }
+            DiskOpKind::Write { .. } if self.hits(self.faults.lies) => DiskOutcome::Written,
+            DiskOpKind::Write { offset, len, sequence, parts } => {
+                let place = Place { store_id: STORE_ID, offset, sequence };
+                let out = &mut self.octets[offset as usize..][..len as usize];
+                record::lay_out(&parts, &place, BLOCK_BYTES, checksum, out);
+                DiskOutcome::Written
+            }
+            DiskOpKind::ReadRaw { offset, len } => {
+                DiskOutcome::Raw(self.octets[offset as usize..][..len as usize].to_vec())
+            }
+            DiskOpKind::ReadRecord { offset, len, sequence } => {
+                let mut octets = self.octets[offset as usize..][..len as usize].to_vec();
+                if self.hits(self.faults.flips) {
+                    let at = below(&mut self.rng, len) as usize;
+                    octets[at] ^= 1 << below(&mut self.rng, 8);
+                }
+                let place = Place { store_id: STORE_ID, offset, sequence };
+                match record::open_data(&octets, &place, checksum) {
+                    Ok(record) => DiskOutcome::Record {
+                        packet: Packet::from(record.body),
+                        fresh_until_unix_ms: record.fresh_until_unix_ms,
+                    },
+                    Err(fault) => DiskOutcome::Damaged(fault),
+                }
+            }
+        }
+    }
+}
+
+/// A producer with its driver and its disk.
+struct Bed {
+    producer: Producer,
+    disk: Disk,
+    ops: Vec<DiskOp>,
+    out: ProducerOutbox,
+    now: Instant,
+    token: u32,
+}
+
+impl Bed {
+    fn new(config: ProducerConfig, regions: u32, seed: u64) -> Self {
+        let octets = vec![0; 4096 + regions as usize * (64 << 10)];
+        let disk = Disk { octets, faults: Faults::default(), rng: Rng::from_seed(seed) };
+        let now = Instant::from_ns(NS_PER_S);
+        let producer = Producer::with_disk(Catalog::new(), config, tier(regions));
+        let (ops, out, token) = (Vec::new(), ProducerOutbox::default(), 0);
+        let mut bed = Self { producer, disk, ops, out, now, token };
+        // What was there before is read first.
+        bed.handle(Vec::new());
+        bed.settle();
+        assert!(!bed.producer.is_disk_behind());
+        bed
+    }
+
+    fn handle(&mut self, mut inputs: Vec<ProducerInput>) {
+        self.producer.handle(self.now, &mut inputs, &mut self.out);
+        self.ops.append(&mut self.out.disk_ops);
+    }
+
+    /// One operation, any of those under way, is carried out.
+    fn step(&mut self) {
+        if self.ops.is_empty() {
+            return;
+        }
+        let at = below(&mut self.disk.rng, self.ops.len() as u32) as usize;
+        let DiskOp { id, kind, .. } = self.ops.swap_remove(at);
+        let outcome = self.disk.carry_out(kind);
+        self.handle(vec![ProducerInput::DiskDone { id, outcome }]);
+    }
+
+    /// All that is under way, and all that comes of it.
+    fn settle(&mut self) {
+        while !self.ops.is_empty() {
+            self.step();
+        }
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now = self.now.plus_ns(ms * NS_PER_MS);
+        self.handle(Vec::new());
+    }
+
+    /// Puts Data as a driver should: not while the disk is behind.
+    fn put(&mut self, packet: &Packet) {
+        self.handle(vec![ProducerInput::Put(packet.clone())]);
+        while self.producer.is_disk_behind() {
+            if self.ops.is_empty() {
+                self.pass(5);
+            }
+            self.step();
+        }
+    }
+
+    fn ask(&mut self, interest: Interest) -> u32 {
+        self.token += 1;
+        let pit_token = PitToken::new(&self.token.to_be_bytes()).unwrap();
+        let header = LpHeader { pit_token, ..LpHeader::default() };
+        let packet = interest.encode().into();
+        self.handle(vec![ProducerInput::Packet { path: PathId(0), header, packet }]);
+        self.token
+    }
+
+    /// What was sent: token, Nack, packet.
+    fn sent(&mut self) -> Vec<(u32, Option<NackReason>, Packet)> {
+        let packets = self.out.packets.drain(..);
+        let told = packets.map(|(_, header, packet)| {
+            let token = header.pit_token.as_slice().try_into().unwrap();
+            (u32::from_be_bytes(token), header.nack, packet)
+        });
+        told.collect()
+    }
+
+    fn wanted(&mut self) -> Vec<String> {
+        let events = self.out.events.drain(..);
+        let told = events.map(|ProducerEvent::Wanted { interest }| {
+            InterestView::decode(&interest).unwrap().name.to_name().to_string()
+        });
+        told.collect()
+    }
+}
+
+fn config(buffer_bytes: u64, buffer_policy: EvictionPolicy) -> ProducerConfig {
+    let config = ProducerConfig::on_demand(KEY, 2 * NS_PER_S);
+    ProducerConfig { buffer_bytes, buffer_policy, ..config }
+}
+
+fn name(uri: &str) -> Name {
+    uri.parse().unwrap()
+}
+
+fn interest(uri: &str) -> Interest {
+    Interest::new(name(uri))
+}
+
+fn uri(at: usize) -> String {
+    format!("/a/v=1/seg={at}")
+}
+
+fn segment(at: usize, content: u8) -> Packet {
+    let data = Data::new(name(&uri(at))).content([content; 1000]);
+    data.encode_with_digest().into()
+}
+
+/// An object ten times the memory, whatever the policy.
+#[test]
+fn what_memory_has_no_room_for_is_served_from_disk() {
+    for policy in EvictionPolicy::ALL {
+        let mut bed = Bed::new(config(20_000, *policy), 16, 1);
+        let packets: Vec<Packet> = (0..200).map(|at| segment(at, at as u8)).collect();
+        packets.iter().for_each(|packet| bed.put(packet));
+        bed.pass(10);
+        bed.settle();
+        let mut order: Vec<usize> = (0..200).chain((0..200).rev()).collect();
+        order.extend((0..200).map(|_| below(&mut bed.disk.rng, 200) as usize));
+        for at in order {
+            let token = bed.ask(interest(&uri(at)));
+            bed.settle();
+            assert_eq!(bed.sent(), [(token, None, packets[at].clone())], "{policy:?}");
+            assert!(bed.producer.buffer_bytes() <= 20_000);
+        }
+        assert_eq!(bed.wanted(), Vec::<String>::new());
+        let stats = bed.producer.stats();
+        assert!(stats.disk_data > 300 && stats.disk_data < stats.data, "{stats:?}");
+        assert_eq!((stats.data, stats.disk_vain, stats.unknown), (600, 0, 0));
+        assert_eq!((stats.disk.passed_by, stats.disk.no_room), (0, 0));
+        // What came back to memory and left it again is on disk already.
+        assert!(stats.disk.writes < 250, "{stats:?}");
+    }
+}
+
+#[test]
+fn what_was_read_is_in_memory_the_next_time() {
+    let mut bed = Bed::new(config(20_000, EvictionPolicy::Lru), 16, 2);
+    (0..100).for_each(|at| bed.put(&segment(at, 7)));
+    bed.pass(10);
+    bed.settle();
+    for reads in [1, 1, 1] {
+        bed.ask(interest(&uri(0)));
+        bed.settle();
+        assert_eq!(bed.producer.stats().disk.reads, reads);
+    }
+    assert_eq!(bed.sent().len(), 3);
+}
+
+/// With digest, by prefix, and two at once for one read.
+#[test]
+fn all_kinds_of_interests_are_answered_from_disk() {
+    let mut bed = Bed::new(config(20_000, EvictionPolicy::Fifo), 16, 3);
+    let packets: Vec<Packet> = (0..100).map(|at| segment(at, at as u8)).collect();
+    packets.iter().for_each(|packet| bed.put(packet));
+    bed.pass(10);
+    bed.settle();
+    let digest = DataView::decode(&packets[3]).unwrap().implicit_digest();
+    let mut full = name(&uri(3));
+    full.append_implicit_digest(digest);
+    let mut wrong = name(&uri(3));
+    wrong.append_implicit_digest([9; 32]);
+    let mut tokens = vec![bed.ask(interest(&uri(3))), bed.ask(interest(&uri(3)))];
+    tokens.push(bed.ask(Interest::new(full)));
+    tokens.push(bed.ask(interest(&uri(3)).can_be_prefix(true)));
+    let wrong = bed.ask(Interest::new(wrong));
+    assert_eq!(bed.sent(), []);
+    bed.settle();
+    let mut sent: Vec<u32> = bed.sent().into_iter().map(|(token, ..)| token).collect();
+    sent.sort_unstable();
+    assert_eq!(sent, tokens);
+    // Nothing else of the name is to be had but from the application.
+    assert_eq!(bed.wanted().len(), 1, "{wrong}");
+    assert_eq!((bed.producer.stats().disk_data, bed.producer.stats().disk_vain), (4, 1));
+    assert_eq!(bed.producer.stats().disk.reads, 1);
+}
+
+#[test]
+fn what_is_published_anew_is_served_in_place_of_what_is_on_disk() {
+    let mut bed = Bed::new(config(20_000, EvictionPolicy::Fifo), 16, 4);
+    (0..100).for_each(|at| bed.put(&segment(at, 1)));
+    bed.pass(10);
+    bed.settle();
+    // While the older one is being read, and before.
+    let reading = bed.ask(interest(&uri(0)));
+    let newer = [segment(0, 2), segment(1, 2)];
+    newer.iter().for_each(|packet| bed.put(packet));
+    bed.settle();
+    let before = bed.ask(interest(&uri(1)));
+    bed.settle();
+    let [first, second] = newer;
+    assert_eq!(bed.sent(), [(reading, None, first.clone()), (before, None, second)]);
+    // It leaves memory in its turn.
+    (2..100).for_each(|at| bed.put(&segment(at, 1)));
+    bed.pass(10);
+    bed.settle();
+    let token = bed.ask(interest(&uri(0)));
+    bed.settle();
+    assert_eq!(bed.sent(), [(token, None, first)]);
+}
+
+#[test]
+fn what_a_full_disk_has_given_up_is_asked_of_the_application() {
+    let mut bed = Bed::new(config(20_000, EvictionPolicy::Fifo), 2, 5);
+    let packets: Vec<Packet> = (0..250).map(|at| segment(at, at as u8)).collect();
+    packets.iter().for_each(|packet| bed.put(packet));
+    bed.pass(10);
+    bed.settle();
+    let stats = bed.producer.stats();
+    assert!(stats.disk.evictions > 0, "{stats:?}");
+    let mut tokens = BTreeMap::new();
+    for at in 0..250 {
+        tokens.insert(bed.ask(interest(&uri(at))), at);
+        bed.settle();
+    }
+    let sent = bed.sent();
+    let wanted = bed.wanted();
+    // The last ones are there, as many as two regions and the memory hold at least in part.
+    assert!(sent.len() > 50 && sent.len() + wanted.len() == 250, "{}", sent.len());
+    for (token, nack, packet) in sent {
+        assert!(nack.is_none() && packet == packets[tokens[&token]]);
+    }
+    for at in 0..100 {
+        assert!(wanted.contains(&name(&uri(at)).to_string()), "{at} is long gone");
+    }
+    // The application makes it again.
+    let waiting = bed.producer.waiting();
+    bed.put(&packets[0]);
+    assert_eq!((bed.sent().len(), bed.producer.waiting()), (1, waiting - 1));
+}
+
+#[test]
+fn a_disk_that_does_not_answer_is_passed_by() {
+    let mut bed = Bed::new(config(20_000, EvictionPolicy::Fifo), 16, 6);
+    (0..100).for_each(|at| bed.put(&segment(at, 1)));
+    bed.pass(10);
+    bed.settle();
+    bed.ask(interest(&uri(0)));
+    assert_eq!((bed.sent(), bed.wanted().len()), (vec![], 0));
+    let stalls_at = bed.producer.next_wakeup().unwrap();
+    bed.pass(stalls_at.ns_since(bed.now).div_ceil(NS_PER_MS));
+    assert_eq!(bed.wanted().len(), 1, "it waits for the application now");
+    // So does the next one at once, and nobody who publishes waits.
+    bed.ask(interest(&uri(1)));
+    assert_eq!(bed.wanted().len(), 1);
+    assert!(!bed.producer.is_disk_behind());
+    assert_eq!((bed.producer.stats().disk_vain, bed.producer.stats().disk.stalls), (2, 1));
+    // Until it answers.
+    bed.settle();
+    bed.sent();
+    let token = bed.ask(interest(&uri(2)));
+    bed.settle();
+    assert_eq!(bed.sent(), [(token, None, segment(2, 1))]);
+}
+
+#[test]
+fn as_many_as_may_wait_for_the_disk() {
+    let config = ProducerConfig { reads_max: 2, ..config(20_000, EvictionPolicy::Fifo) };
+    let mut bed =
+        Bed::new(ProducerConfig { unanswered: super::super::Unanswered::Nack, ..config }, 16, 7);
+    (0..100).for_each(|at| bed.put(&segment(at, 1)));
+    bed.pass(10);
+    bed.settle();
+    bed.ask(interest(&uri(0)));
+    bed.ask(interest(&uri(0)));
+    let refused = bed.ask(interest(&uri(0)));
+    let sent = bed.sent();
+    assert_eq!((sent.len(), sent[0].0, sent[0].1), (1, refused, Some(NackReason::Congestion)));
+    bed.settle();
+    assert_eq!((bed.sent().len(), bed.producer.stats().refused), (2, 1));
+}
+
+/// A record that another name's would be taken for.
+#[test]
+fn octets_that_are_not_the_data_are_no_answer() {
+    for outcome in [
+        DiskOutcome::Record { packet: segment(9, 9), fresh_until_unix_ms: 0 },
+        DiskOutcome::Record { packet: Packet::from(&b"no Data"[..]), fresh_until_unix_ms: 0 },
+        DiskOutcome::Damaged(RecordFault::Checksum),
+        DiskOutcome::Failed(DiskFailure::Io),
+    ] {
+        let mut bed = Bed::new(config(20_000, EvictionPolicy::Fifo), 16, 8);
+        (0..100).for_each(|at| bed.put(&segment(at, 1)));
+        bed.pass(10);
+        bed.settle();
+        bed.ask(interest(&uri(0)));
+        let DiskOp { id, .. } = bed.ops.pop().unwrap();
+        bed.handle(vec![ProducerInput::DiskDone { id, outcome }]);
+        assert_eq!(bed.sent(), []);
+        assert_eq!(bed.wanted(), [name(&uri(0)).to_string()]);
+        assert_eq!(bed.producer.stats().disk_vain, 1);
+        bed.put(&segment(0, 1));
+        assert_eq!(bed.sent().len(), 1);
+    }
+}
+
+/// Any order of publishing, asking and waiting over disks that fail, fill up, flip, lie and stall:
+/// each Interest gets one answer at most, what is served is what was published last, and in the end
+/// nobody waits.
+#[test]
+fn any_history_over_any_disk_serves_nothing_wrong() {
+    let mut from_disk = 0;
+    for seed in 0..150 {
+        let rng = &mut Rng::from_seed(seed);
+        let policy = EvictionPolicy::ALL[below(rng, 4) as usize];
+        let mut bed = Bed::new(config(8_000, policy), 2 + below(rng, 6), seed);
+        bed.disk.faults = match seed % 3 {
+            0 => Faults::default(),
+            1 => Faults { lies: 10, flips: 10, ..Faults::default() },
+            _ => Faults { fails: 20, no_space: 20, flips: 5, lies: 5 },
+        };
+        run_history(rng, &mut bed, seed);
+        from_disk += bed.producer.stats().disk_data;
+    }
+    assert!(from_disk > 1000, "{from_disk}");
+}
+
+fn run_history(rng: &mut Rng, bed: &mut Bed, seed: u64) {
+    let mut published: BTreeMap<String, Packet> = BTreeMap::new();
+    let mut open: BTreeMap<u32, (Instant, String)> = BTreeMap::new();
+    for round in 0..600 {
+        let at = below(rng, 60) as usize;
+        match below(rng, 10) {
+            0..3 => {
+                let packet = segment(at, (round / 100) as u8);
+                published.insert(uri(at), packet.clone());
+                bed.handle(vec![ProducerInput::Put(packet)]);
+            }
+            3..6 => {
+                let lifetime_ms = 1 + u64::from(below(rng, 2000));
+                let token = bed.ask(interest(&uri(at)).lifetime_ms(lifetime_ms));
+                open.insert(token, (bed.now.plus_ns(lifetime_ms * NS_PER_MS), uri(at)));
+            }
+            6..9 => (0..below(rng, 12)).for_each(|_| bed.step()),
+            _ => bed.pass(below(rng, if seed.is_multiple_of(2) { 20 } else { 300 }).into()),
+        }
+        for (token, nack, packet) in bed.sent() {
+            let (deadline, uri) = open.remove(&token).expect("one answer for one Interest");
+            assert!(nack.is_none() && bed.now <= deadline, "seed {seed}");
+            assert!(packet == published[&uri], "seed {seed}: {uri}");
+        }
+    }
+    bed.disk.faults = Faults::default();
+    bed.settle();
+    bed.pass(2500);
+    bed.settle();
+    assert_eq!((bed.producer.waiting(), bed.producer.disk_waiters.len()), (0, 0), "seed {seed}");
+}

@@ -1,0 +1,224 @@
+//! A producer over a real file, the network left out.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use tempfile::TempDir;
+use weir_base::units::Size;
+use weir_base::{HashKey, Packet, Rng};
+use weir_disk::{Engine, Faults};
+use weir_transport::{Catalog, PathId, Producer, ProducerEvent, ProducerOutbox, ProducerStats};
+use weir_wire::{Data, Interest, InterestView, LpHeader, Name, PitToken};
+
+use super::*;
+use crate::connection::monotonic_now;
+use crate::sockets::ProducerOptions;
+
+const MIB: u64 = 1 << 20;
+/// Longer than anything takes; only a hang gets there.
+const PATIENCE: Duration = Duration::from_secs(60);
+const SEGMENTS: u32 = 1500;
+
+fn name(segment: u32) -> Name {
+    let mut name: Name = "/a/v=1".parse().unwrap();
+    name.append_segment(segment.into()).clone()
+}
+
+fn segment(number: u32) -> Packet {
+    let mut content = vec![0; 8000];
+    Rng::from_seed(number.into()).fill(&mut content);
+    Data::new(name(number)).content(content).encode_with_digest().into()
+}
+
+struct Bed {
+    producer: Producer,
+    disk: OutputDisk,
+    inputs: Vec<ProducerInput>,
+    out: ProducerOutbox,
+    _folder: TempDir,
+}
+
+impl Bed {
+    /// A producer with memory for some 120 of the segments, and a disk for `disk_mib`.
+    fn new(disk_mib: u64, change: impl FnOnce(&mut DiskFileConfig)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let bytes = Some(disk_mib * MIB);
+        let mut config = DiskFileConfig::new(folder.path().join("disk"), bytes);
+        change(&mut config);
+        let (disk, tier) = OutputDisk::start(config, 8000).unwrap();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "it has no name");
+        let options =
+            ProducerOptions { output_buffer: Size { bytes: MIB }, ..ProducerOptions::default() };
+        let config = options.config(HashKey::new([0, 0]));
+        let producer = Producer::with_disk(Catalog::new(), config, tier);
+        let (inputs, out) = (Vec::new(), ProducerOutbox::default());
+        let mut bed = Self { producer, disk, inputs, out, _folder: folder };
+        bed.turn();
+        bed
+    }
+
+    fn turn(&mut self) {
+        self.disk.take(&mut self.inputs);
+        self.producer.handle(monotonic_now(), &mut self.inputs, &mut self.out);
+        self.disk.submit(&mut self.out.disk_ops);
+    }
+
+    /// Turns as the disk, or a time to come, asks for it, until it is so.
+    fn turn_until(&mut self, is_so: impl Fn(&Self) -> bool) {
+        let began = Instant::now();
+        while !is_so(self) {
+            assert!(began.elapsed() < PATIENCE, "{:?}", self.producer.stats());
+            let sources = self.disk.sources();
+            let mut sources: Vec<PollFd<'_>> =
+                sources.iter().map(|source| PollFd::new(*source, PollFlags::POLLIN)).collect();
+            let _ = poll(&mut sources, PollTimeout::from(1_u8)).unwrap();
+            self.turn();
+        }
+    }
+
+    fn put(&mut self, packet: Packet) {
+        self.turn_until(|bed| !bed.producer.is_disk_behind());
+        self.inputs.push(ProducerInput::Put(packet));
+        self.turn();
+    }
+
+    fn put_all(&mut self) {
+        (0..SEGMENTS).for_each(|number| self.put(segment(number)));
+    }
+
+    fn ask(&mut self, number: u32) {
+        let pit_token = PitToken::new(&number.to_be_bytes()).unwrap();
+        let header = LpHeader { pit_token, ..LpHeader::default() };
+        let packet = Interest::new(name(number)).lifetime_ms(600_000).encode().into();
+        self.inputs.push(ProducerInput::Packet { path: PathId(0), header, packet });
+        self.turn();
+    }
+
+    /// Asks for all, publishes again what the application is asked for, and says how many that
+    /// were. Whatever is served must be what was published.
+    fn serve_all(&mut self, rng: &mut Rng) -> usize {
+        let mut left: Vec<u32> = (0..SEGMENTS).collect();
+        let mut asked = BTreeMap::new();
+        let mut wanted = 0;
+        while !left.is_empty() || !asked.is_empty() {
+            if !left.is_empty() {
+                let number = left.swap_remove(rng.below(left.len() as u32) as usize);
+                asked.insert(number, ());
+                self.ask(number);
+            }
+            let at_most = if left.is_empty() { 0 } else { 30 };
+            self.turn_until(|bed| {
+                let has_news = !bed.out.packets.is_empty() || !bed.out.events.is_empty();
+                has_news || asked.len() <= at_most
+            });
+            for (_, header, packet) in std::mem::take(&mut self.out.packets) {
+                assert_eq!(header.nack, None);
+                let number = u32::from_be_bytes(header.pit_token.as_slice().try_into().unwrap());
+                assert!(packet == segment(number), "{number}");
+                asked.remove(&number).expect("one answer for one Interest");
+            }
+            for ProducerEvent::Wanted { interest } in std::mem::take(&mut self.out.events) {
+                wanted += 1;
+                let name = InterestView::decode(&interest).unwrap().name;
+                let number = name.last().unwrap().as_segment().unwrap() as u32;
+                self.put(segment(number));
+            }
+        }
+        wanted
+    }
+
+    fn stats(&self) -> ProducerStats {
+        self.producer.stats()
+    }
+}
+
+#[test]
+fn an_object_larger_than_memory_is_served_whole_from_memory_and_disk() {
+    for engine in [Engine::Auto, Engine::Threads(4)] {
+        let mut bed = Bed::new(16, |config| config.engine = engine);
+        bed.put_all();
+        assert_eq!(bed.serve_all(&mut Rng::from_seed(1)), 0);
+        let stats = bed.stats();
+        assert_eq!((stats.data, stats.disk_vain), (u64::from(SEGMENTS), 0));
+        assert_eq!((stats.disk.passed_by, stats.disk.no_room, stats.disk.evictions), (0, 0, 0));
+        assert!(stats.disk_data > u64::from(SEGMENTS) / 2, "{stats:?}");
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_keeps_what_came_last() {
+    let mut bed = Bed::new(8, |_| {});
+    bed.put_all();
+    assert!(bed.stats().disk.evictions > 0);
+    bed.ask(SEGMENTS - 300);
+    bed.turn_until(|bed| !bed.out.packets.is_empty());
+    bed.out.packets.clear();
+    // What is published again makes others go.
+    let wanted = bed.serve_all(&mut Rng::from_seed(2));
+    assert!((100..SEGMENTS as usize).contains(&wanted), "{wanted}");
+}
+
+/// What goes wrong is counted and asked of the application again; nothing else is served.
+#[test]
+fn whatever_becomes_of_the_disk_all_is_served_and_nothing_wrong() {
+    let none = Faults { seed: 7, ..Faults::default() };
+    let cases = [
+        Faults { read_errors_ppm: 200_000, ..none.clone() },
+        Faults { flips_ppm: 300_000, ..none.clone() },
+        Faults { torn_writes_ppm: 300_000, ..none.clone() },
+        Faults { write_errors_ppm: 300_000, ..none.clone() },
+        Faults { no_space_ppm: 500_000, ..none.clone() },
+        Faults { short_ppm: 200_000, interrupts_ppm: 200_000, ..none.clone() },
+    ];
+    for (case, faults) in cases.into_iter().enumerate() {
+        let mut bed = Bed::new(16, |config| config.faults = Some(faults.clone()));
+        bed.put_all();
+        let wanted = bed.serve_all(&mut Rng::from_seed(case as u64));
+        let stats = bed.stats();
+        let disk = stats.disk;
+        let counted = disk.read_errors + disk.damaged + disk.write_errors;
+        match faults.short_ppm {
+            0 => assert!(wanted > 0 && counted > 0, "{case}: {wanted} {stats:?}"),
+            _ => assert_eq!((wanted, counted), (0, 0), "{case}: no errors: {stats:?}"),
+        }
+        assert!(stats.disk_data > 0 || faults.no_space_ppm > 0, "{case}: {stats:?}");
+    }
+}
+
+#[test]
+fn a_disk_that_stalls_keeps_nobody_waiting_for_good() {
+    let stall = Duration::from_secs(2);
+    let faults = Faults { seed: 3, stalls_ppm: 30_000, stall, ..Faults::default() };
+    let mut bed = Bed::new(16, |config| config.faults = Some(faults));
+    bed.put_all();
+    bed.serve_all(&mut Rng::from_seed(3));
+    assert!(bed.stats().disk.stalls > 0, "{:?}", bed.stats());
+    // What is under way is left to a thread of its own.
+    drop(bed);
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_is_an_error_that_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing");
+    let error = OutputDisk::open(&missing, 8 * MIB, 8000).err().unwrap();
+    assert!(error.to_string().contains("missing"), "{error}");
+    let file = folder.path().join("file");
+    std::fs::write(&file, b"something else").unwrap();
+    assert!(matches!(OutputDisk::open(&file, 8 * MIB, 8000), Err(SocketError::Option(_))));
+    // More than any file can have.
+    let error = OutputDisk::open(folder.path(), 1 << 63, 8000).err().unwrap();
+    assert!(matches!(error, SocketError::Option(_)), "{error}");
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(std::fs::read(&file).unwrap(), b"something else");
+}
+
+#[test]
+fn two_producers_may_have_one_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || OutputDisk::open(folder.path(), 8 * MIB, 8000).unwrap();
+    let ((_one, first), (_other, second)) = (open(), open());
+    assert_ne!(first.store_id, second.store_id);
+}

@@ -1,0 +1,52 @@
+//! Descriptors of endpoints beside the routers': what becomes readable concerns the endpoint.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+
+use crate::waker::EndpointId;
+
+/// Events fetched in one call.
+const EVENTS_MAX: usize = 64;
+
+/// A set of them, which is a descriptor itself. Each leaves it when it is closed.
+pub(crate) struct Sources(Epoll);
+
+impl Sources {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
+    }
+
+    /// Watches a descriptor for edges: it need not be read.
+    pub(crate) fn watch(&self, source: BorrowedFd<'_>, id: EndpointId) -> io::Result<()> {
+        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLET;
+        Ok(self.0.add(source, EpollEvent::new(flags, u64::from(id.0)))?)
+    }
+
+    /// Appends whom the edges since the last call concern, perhaps some of them twice.
+    pub(crate) fn take(&self, concerned: &mut Vec<EndpointId>) {
+        let mut events = [EpollEvent::empty(); EVENTS_MAX];
+        loop {
+            match self.0.wait(&mut events, EpollTimeout::ZERO) {
+                Ok(count) => {
+                    let ids = events[..count].iter().map(|event| EndpointId(event.data() as u32));
+                    concerned.extend(ids);
+                    if count < EVENTS_MAX {
+                        return;
+                    }
+                }
+                Err(Errno::EINTR) => {}
+                // The descriptor is an epoll set as long as it lives.
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+impl AsFd for Sources {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.0.as_fd()
+    }
+}

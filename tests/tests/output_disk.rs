@@ -1,0 +1,195 @@
+//! Producer sockets whose output buffer has a second level on disk, over a real router.
+
+use std::io::Read as _;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use weir_base::Rng;
+use weir_face::FaceUri;
+use weir_security::{DigestSigner, DigestVerifier, Verifier};
+use weir_socket::{Consumer, Identity, Producer, ProducerOptions, Session, SocketError};
+use weir_tests::{Router, RouterOptions, Site};
+use weir_wire::Name;
+
+const MIB: usize = 1 << 20;
+
+fn name(uri: &str) -> Name {
+    uri.parse().unwrap()
+}
+
+fn content(len: usize, seed: u64) -> Vec<u8> {
+    let mut octets = vec![0; len];
+    Rng::from_seed(seed).fill(&mut octets);
+    octets
+}
+
+fn session(router: &Router) -> Session {
+    Session::connect(&FaceUri::resolve(&router.unix()).unwrap()).unwrap()
+}
+
+/// A router that stores nothing: whatever is asked for comes from the producer.
+fn router(site: &Site) -> Router {
+    let arguments = ["--store", "0"].map(String::from).to_vec();
+    Router::start_with(site, &RouterOptions { arguments, ..RouterOptions::default() })
+}
+
+fn options(site: &Site, changes: &[(&str, &str)]) -> ProducerOptions {
+    let mut options = ProducerOptions::default();
+    let folder = site.path("output");
+    std::fs::create_dir_all(&folder).unwrap();
+    let disk = folder.to_str().unwrap();
+    let defaults = [("output_buffer", "1MiB"), ("disk", disk), ("disk_size", "64MiB")];
+    for (name, value) in defaults.iter().chain(changes) {
+        options.set(name, value).unwrap();
+    }
+    options
+}
+
+fn bind(session: &Session, options: ProducerOptions) -> Result<Producer, SocketError> {
+    Producer::bind_with(session, name("/p"), Identity::new(DigestSigner), options)
+}
+
+fn read(session: &Session, uri: &str) -> std::io::Result<Vec<u8>> {
+    let anybody: Arc<dyn Verifier> = Arc::new(DigestVerifier);
+    let consumer = Consumer::bind(session, name("/p"), anybody);
+    let (mut octets, mut reader) = (Vec::new(), consumer.fetch(&name(uri))?);
+    reader.read_to_end(&mut octets)?;
+    assert!(reader.is_verified());
+    Ok(octets)
+}
+
+#[test]
+fn what_memory_has_no_room_for_is_served_from_disk() {
+    let site = Site::new();
+    let router = router(&site);
+    let (one, other) = (session(&router), session(&router));
+    for policy in ["lru", "fifo", "lfu"] {
+        let producer = bind(&one, options(&site, &[("output_policy", policy)])).unwrap();
+        for number in 0..3 {
+            producer.publish(&name(&format!("/p/{number}")), content(8 * MIB, number)).unwrap();
+        }
+        for number in [0, 1, 2, 0] {
+            let octets = read(&other, &format!("/p/{number}")).unwrap();
+            assert!(octets == content(8 * MIB, number), "{policy}: {number}");
+        }
+        assert!(producer.recv_timeout(Duration::ZERO).unwrap().is_none(), "nobody asks for more");
+        let stats = producer.stats().unwrap();
+        assert!(stats.disk_data > 3000, "{policy}: {stats:?}");
+        let lost = stats.disk.passed_by + stats.disk.no_room + stats.disk.evictions;
+        assert_eq!((stats.disk_vain, stats.unknown, lost), (0, 0, 0), "{policy}: {stats:?}");
+        assert_eq!(std::fs::read_dir(site.path("output")).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn several_publish_and_read_at_once() {
+    let site = Site::new();
+    let router = router(&site);
+    let (one, other) = (session(&router), session(&router));
+    let producer = Arc::new(bind(&one, options(&site, &[])).unwrap());
+    thread::scope(|scope| {
+        for thread in 0..4 {
+            let (producer, other) = (producer.clone(), other.clone());
+            scope.spawn(move || {
+                for round in 0..4 {
+                    let seed = 10 * thread + round;
+                    let uri = format!("/p/{seed}");
+                    producer.publish(&name(&uri), content(2 * MIB, seed)).unwrap();
+                    assert!(read(&other, &uri).unwrap() == content(2 * MIB, seed), "{uri}");
+                }
+            });
+        }
+    });
+    for thread in 0..4 {
+        for round in 0..4 {
+            let seed = 10 * thread + round;
+            assert!(read(&other, &format!("/p/{seed}")).unwrap() == content(2 * MIB, seed));
+        }
+    }
+    assert!(producer.recv_timeout(Duration::ZERO).unwrap().is_none());
+}
+
+#[test]
+fn an_object_that_grew_is_read_from_its_beginning() {
+    let site = Site::new();
+    let router = router(&site);
+    let (one, other) = (session(&router), session(&router));
+    let producer = bind(&one, options(&site, &[])).unwrap();
+    let mut writer = producer.publish_live(&name("/p/live")).unwrap();
+    let all = content(6 * MIB, 1);
+    all.chunks(100_000).for_each(|chunk| writer.append(chunk).unwrap());
+    writer.finish().unwrap();
+    assert!(read(&other, "/p/live").unwrap() == all);
+    assert!(producer.stats().unwrap().disk_data > 0);
+}
+
+/// With an unreliable producer, and without a disk, what leaves memory is lost.
+#[test]
+fn an_unreliable_producer_has_no_disk() {
+    let site = Site::new();
+    let router = router(&site);
+    let (one, other) = (session(&router), session(&router));
+    for changes in
+        [[("reliable", "false"), ("request_wait", "0s")], [("disk", ""), ("request_wait", "0s")]]
+    {
+        let producer = bind(&one, options(&site, &changes)).unwrap();
+        let too_long = producer.publish(&name("/p/large"), content(2 * MIB, 0)).unwrap_err();
+        assert_eq!(too_long, SocketError::TooLong { max_bytes: MIB as u64 });
+        producer.publish(&name("/p/first"), content(MIB / 2, 1)).unwrap();
+        producer.publish(&name("/p/second"), content(MIB / 2, 2)).unwrap();
+        producer.publish(&name("/p/third"), content(MIB / 2, 3)).unwrap();
+        let lost = read(&other, "/p/first").unwrap_err();
+        assert!(lost.to_string().contains("no route"), "{lost}");
+        assert!(read(&other, "/p/third").unwrap() == content(MIB / 2, 3));
+        let stats = producer.stats().unwrap();
+        assert_eq!((stats.disk_data, stats.disk), Default::default(), "{stats:?}");
+    }
+    // As the same with a disk shows.
+    let producer = bind(&one, options(&site, &[("request_wait", "0s")])).unwrap();
+    for number in 0..3 {
+        producer.publish(&name(&format!("/p/{number}")), content(MIB / 2, number)).unwrap();
+    }
+    assert!(read(&other, "/p/0").unwrap() == content(MIB / 2, 0));
+}
+
+#[test]
+fn what_a_full_disk_gave_up_is_asked_of_the_application() {
+    let site = Site::new();
+    let router = router(&site);
+    let (one, other) = (session(&router), session(&router));
+    let producer = bind(&one, options(&site, &[("disk_size", "8MiB")])).unwrap();
+    let versions: Vec<Name> = (0..6)
+        .map(|number| {
+            producer.publish(&name(&format!("/p/{number}")), content(3 * MIB, number)).unwrap()
+        })
+        .collect();
+    assert!(producer.stats().unwrap().disk.evictions > 0);
+    assert!(read(&other, "/p/5").unwrap() == content(3 * MIB, 5));
+    let asking = thread::spawn(move || {
+        let octets = read(&other, "/p/0").unwrap();
+        assert!(octets == content(3 * MIB, 0));
+    });
+    let request = producer.recv().unwrap();
+    assert_eq!(*request.name(), name("/p/0"));
+    let version = versions[0].as_view().last().unwrap().as_version().unwrap();
+    producer.publish_version(&name("/p/0"), version, content(3 * MIB, 0)).unwrap();
+    asking.join().unwrap();
+}
+
+#[test]
+fn a_disk_that_cannot_be_made_is_an_error_of_bind() {
+    let site = Site::new();
+    let router = router(&site);
+    let session = session(&router);
+    let file = site.write("file", b"something else");
+    for path in [site.path("nowhere"), file.clone()] {
+        let path = path.to_str().unwrap();
+        let error = bind(&session, options(&site, &[("disk", path)])).err().unwrap();
+        assert!(matches!(error, SocketError::Option(_)), "{error}");
+        assert!(error.to_string().contains(path), "{error}");
+    }
+    assert_eq!(std::fs::read(file).unwrap(), b"something else");
+    // The prefix is free.
+    bind(&session, options(&site, &[])).unwrap();
+}
