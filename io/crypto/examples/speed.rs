@@ -20,6 +20,13 @@ fn main() {
             let verifies =
                 per_second(|| verifier.verify(&[&message], &signature).expect("verifies"));
             print_line(&key_type.to_string(), octets, Some(signs), verifies);
+            if key_type == KeyType::Ed25519 {
+                for count in [8, 32, 128] {
+                    let signed = vec![(&message[..], &signature[..]); count];
+                    let rounds = per_second(|| assert!(verifier.verify_each(&signed)[count - 1]));
+                    print_line(&format!("ed25519 x{count}"), octets, None, rounds * count as f64);
+                }
+            }
         }
         ed25519_alternative(&message);
         let digest = sha256(&[&message]);

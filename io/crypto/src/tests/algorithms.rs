@@ -211,3 +211,25 @@ fn certificates_of_other_libraries_verify_themselves() {
     let digest = key_json("ecdsa")["keyDigestHex"].as_str().unwrap().to_owned();
     assert_eq!(hex::encode(certificate.public_key_digest()), digest);
 }
+
+#[test]
+fn of_many_signatures_each_gets_its_own_verdict() {
+    for key_type in [KeyType::Ecdsa, KeyType::Ed25519] {
+        let key = PrivateKey::generate(key_type).unwrap();
+        let verifier = verifier_from_spki(&key.public_key().unwrap()).unwrap();
+        let texts: Vec<Vec<u8>> = (0..40_u8).map(|at| vec![at; usize::from(at) * 9]).collect();
+        let mut signatures: Vec<Vec<u8>> =
+            texts.iter().map(|text| key.sign(&[text]).unwrap()).collect();
+        let verdicts = |signatures: &[Vec<u8>], range: std::ops::Range<usize>| {
+            let signed = texts.iter().zip(signatures).map(|(text, it)| (&text[..], &it[..]));
+            verifier.verify_each(&signed.collect::<Vec<_>>()[range])
+        };
+        for count in [0, 1, 3, 4, 40] {
+            assert_eq!(verdicts(&signatures, 0..count), vec![true; count]);
+        }
+        signatures.swap(7, 20);
+        signatures[30].truncate(10);
+        let is_good = |at| ![7, 20, 30].contains(&at);
+        assert_eq!(verdicts(&signatures, 0..40), (0..40).map(is_good).collect::<Vec<_>>());
+    }
+}

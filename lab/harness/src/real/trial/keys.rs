@@ -26,6 +26,8 @@ const SHA256_INFO: [u8; 19] = [
     0x30, 0x31, 0x30, 0x0d, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x01, 0x05,
     0x00, 0x04, 0x20,
 ];
+/// Signatures that are verified together.
+const BATCH: usize = 32;
 const RSA_BITS: usize = 1024;
 /// Octets of a number of P-192.
 const P192_LEN: usize = 24;
@@ -51,7 +53,7 @@ impl Key {
                 let shown = random_octets::<32>().to_vec();
                 Self { signer: Arc::new(KeySigner::new(shared(&shown)?, locator())), shown }
             }
-            Algorithm::Ed25519 => of(KeyType::Ed25519)?,
+            Algorithm::Ed25519 | Algorithm::Ed25519Batch => of(KeyType::Ed25519)?,
             Algorithm::EcdsaP256 => of(KeyType::Ecdsa)?,
             Algorithm::Rsa2048 => of(KeyType::Rsa)?,
             Algorithm::EcdsaP192 => {
@@ -77,7 +79,10 @@ pub(super) fn verifier(algorithm: Algorithm, shown: &[u8]) -> Result<Arc<dyn Ver
         Algorithm::None => Arc::new(NothingVerifier),
         Algorithm::Digest => Arc::new(DigestVerifier),
         Algorithm::Hmac => Arc::new(SharedVerifier(shared(shown)?)),
-        Algorithm::Ed25519 | Algorithm::EcdsaP256 | Algorithm::Rsa2048 => {
+        Algorithm::Ed25519
+        | Algorithm::Ed25519Batch
+        | Algorithm::EcdsaP256
+        | Algorithm::Rsa2048 => {
             verifier_from_spki(shown).map_err(|error| error.to_string())?.into()
         }
         Algorithm::EcdsaP192 => {
@@ -90,6 +95,26 @@ pub(super) fn verifier(algorithm: Algorithm, shown: &[u8]) -> Result<Arc<dyn Ver
             Arc::new(Rsa1024Verifier(key))
         }
     })
+}
+
+/// Verifies all of them, one after the other or, where the algorithm says so, as many together as a
+/// consumer does.
+pub(super) fn verify_all(
+    algorithm: Algorithm,
+    verifier: &dyn Verifier,
+    packets: &[Vec<u8>],
+    signatures: &[Vec<u8>],
+) -> Result<(), VerifyError> {
+    let mut all = packets.iter().zip(signatures);
+    if algorithm != Algorithm::Ed25519Batch {
+        return all.try_for_each(|(packet, signature)| verifier.verify(&[packet], signature));
+    }
+    let signed: Vec<(&[u8], &[u8])> = all.map(|(packet, it)| (&packet[..], &it[..])).collect();
+    let are_good = |some| verifier.verify_each(some).into_iter().all(|is_good| is_good);
+    match signed.chunks(BATCH).all(are_good) {
+        true => Ok(()),
+        false => Err(VerifyError::Mismatch),
+    }
 }
 
 fn locator() -> Name {
@@ -235,13 +260,20 @@ mod tests {
     #[test]
     fn every_algorithm_verifies_its_own_and_nothing_else() {
         use Algorithm::*;
-        for algorithm in [Digest, Hmac, Ed25519, EcdsaP192, EcdsaP256, Rsa1024, Rsa2048] {
+        let all = [Digest, Hmac, Ed25519, Ed25519Batch, EcdsaP192, EcdsaP256, Rsa1024, Rsa2048];
+        for algorithm in all {
             let key = Key::generate(algorithm).unwrap();
             let verifier = verifier(algorithm, &key.shown).unwrap();
             assert_eq!(verifier.signature_type(), key.signer.signature_type());
             let signature = key.signer.sign(&[b"one ", b"text"]).unwrap();
             verifier.verify(&[b"one text"], &signature).unwrap();
             assert!(verifier.verify(&[b"one test"], &signature).is_err(), "{algorithm:?}");
+            let packets: Vec<Vec<u8>> = (0..BATCH as u8 + 3).map(|it| vec![it; 100]).collect();
+            let sign = |packet: &Vec<u8>| key.signer.sign(&[packet]).unwrap();
+            let mut signatures: Vec<Vec<u8>> = packets.iter().map(sign).collect();
+            verify_all(algorithm, &*verifier, &packets, &signatures).unwrap();
+            signatures.swap(BATCH, BATCH + 1);
+            assert!(verify_all(algorithm, &*verifier, &packets, &signatures).is_err());
             let other = Key::generate(algorithm).unwrap().signer.sign(&[b"one text"]).unwrap();
             let is_keyless = algorithm == Digest;
             assert_eq!(verifier.verify(&[b"one text"], &other).is_ok(), is_keyless);

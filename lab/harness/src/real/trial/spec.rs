@@ -149,6 +149,9 @@ pub enum Algorithm {
     Hmac,
     /// Ed25519.
     Ed25519,
+    /// Ed25519, many signatures of one key verified together.
+    #[serde(rename = "ed25519-batch")]
+    Ed25519Batch,
     /// ECDSA over P-192, as in papers of some years ago.
     EcdsaP192,
     /// ECDSA over P-256.

@@ -9,7 +9,7 @@ use weir_security::manifest::DIGESTS_PER_PART;
 use weir_security::{Signer, Verifier, sha256, sha256_each};
 use weir_socket::{Label, PublishOptions, Signs, publish_octets};
 
-use super::super::keys::{Key, verifier};
+use super::super::keys::{Key, verifier, verify_all};
 use super::super::spec::{SignsWhat, Trial};
 use super::{PartError, PartSpec, content, say, told};
 
@@ -47,7 +47,7 @@ fn failed(error: impl ToString) -> PartError {
     PartError::Wrong(error.to_string())
 }
 
-/// Many packets one after the other.
+/// Many packets one after the other, or together.
 fn in_vectors(
     trial: &Trial,
     signer: &dyn Signer,
@@ -64,9 +64,7 @@ fn in_vectors(
             Ok(())
         })?);
         verify_s.push(each_s(packets.len(), || {
-            let mut all = packets.iter().zip(&signatures);
-            all.try_for_each(|(packet, signature)| verifier.verify(&[packet], signature))
-                .map_err(failed)
+            verify_all(trial.signature, verifier, &packets, &signatures).map_err(failed)
         })?);
         hash_s.push(each_s(packets.len(), || {
             for packet in &packets {
