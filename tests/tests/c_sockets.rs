@@ -12,11 +12,20 @@ fn start(site: &Site, router: &str, program: &str, arguments: &[&str]) -> Proces
     Process::start(program, command)
 }
 
-fn check(name: &str) {
+/// Runs a check of a program in `bindings/c/tests`.
+fn run(site: &Site, router: &Router, program: &str, words: &[&str]) {
+    let program = format!("tests/{program}.c");
+    let finished = start(site, &router.unix(), &program, words).finish();
+    assert!(finished.success().output.contains("ok"), "{program} {words:?}");
+}
+
+fn check_of(program: &str, name: &str) {
     let site = Site::new();
-    let router = Router::start(&site);
-    let finished = start(&site, &router.unix(), "tests/sockets.c", &[name]).finish();
-    assert!(finished.success().output.contains("ok"), "{name}");
+    run(&site, &Router::start(&site), program, &[name]);
+}
+
+fn check(name: &str) {
+    check_of("sockets", name);
 }
 
 #[test]
@@ -47,8 +56,49 @@ fn objects_come_in_pieces_and_in_order() {
 }
 
 #[test]
+fn the_key_that_signs_and_the_anchors_are_chosen() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let certificate = |identity: &str, file: &str, more: &[&str]| {
+        let file = site.path(file).to_str().unwrap().to_owned();
+        let words = [&["key", "new", identity][..], more].concat();
+        let _ = router.weir(&site, &words).success();
+        let _ = router.weir(&site, &["key", "export", identity, "--output", &file]).success();
+        file
+    };
+    let other = certificate("/other", "other.cert", &["--default"]);
+    let signer = certificate("/p", "signer.cert", &[]);
+    run(&site, &router, "choices", &["keys", &signer, &other]);
+}
+
+#[test]
+fn a_range_comes_without_the_rest() {
+    check_of("choices", "ranges");
+}
+
+#[test]
+fn sockets_of_one_program_talk_to_several_routers() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let options = RouterOptions { socket: "other.sock".into(), ..RouterOptions::default() };
+    let other = Router::start_with(&site, &options);
+    let path = other.socket().to_str().unwrap();
+    run(&site, &router, "choices", &["routers", &other.tcp(), path]);
+}
+
+#[test]
 fn closing_wakes_who_waits() {
-    check("close");
+    check_of("closing", "receiving");
+}
+
+#[test]
+fn closing_ends_binding_whatever_the_router_does() {
+    check_of("closing", "binding");
+}
+
+#[test]
+fn closing_ends_publishing() {
+    check_of("closing", "publishing");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
+use std::thread::JoinHandle;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -11,6 +12,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::stat::fstat;
 use nix::unistd::{read, write};
+use weir_binding::WithoutSignals;
 
 /// The event descriptor of a socket.
 struct Descriptor {
@@ -83,6 +85,8 @@ fn is_readable(descriptor: &OwnedFd) -> bool {
 struct Source {
     rings: u64,
     is_ready: bool,
+    /// `poll` is not to see it.
+    is_hidden: bool,
 }
 
 struct State {
@@ -137,6 +141,11 @@ impl Bell {
         })
     }
 
+    /// Whether nobody has closed it.
+    pub(crate) fn is_open(&self) -> bool {
+        self.state().descriptor.is_some()
+    }
+
     /// Ends all waits, now and later.
     pub(crate) fn close(&self, owns_number: bool) {
         let descriptor = self.state().descriptor.take();
@@ -145,6 +154,17 @@ impl Bell {
             descriptor.close(owns_number);
         }
     }
+}
+
+/// A thread that takes no signals.
+///
+/// # Errors
+/// The system has none left.
+pub(crate) fn spawn<T: Send + 'static>(
+    body: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, Errno> {
+    let _guard = WithoutSignals::new();
+    std::thread::Builder::new().name("icn".into()).spawn(body).map_err(|_| Errno::EIO)
 }
 
 /// What one source of a socket rings with.
@@ -183,7 +203,7 @@ impl Bell {
         let mut state = self.state();
         if let Some(source) = state.sources.get_mut(&id) {
             source.rings += 1;
-            source.is_ready = true;
+            source.is_ready = !source.is_hidden;
         }
         state.show();
         drop(state);
@@ -193,10 +213,19 @@ impl Bell {
 
 impl Line {
     pub(crate) fn new(bell: &Arc<Bell>) -> Self {
+        Self::with(bell, false)
+    }
+
+    /// One that `poll` does not see.
+    pub(crate) fn hidden(bell: &Arc<Bell>) -> Self {
+        Self::with(bell, true)
+    }
+
+    fn with(bell: &Arc<Bell>, is_hidden: bool) -> Self {
         let mut state = bell.state();
         let id = state.next;
         state.next += 1;
-        state.sources.insert(id, Source::default());
+        state.sources.insert(id, Source { is_hidden, ..Source::default() });
         drop(state);
         let waker = Waker::from(Arc::new(Ring { bell: bell.clone(), id }));
         Self { bell: bell.clone(), id, waker }
@@ -205,6 +234,29 @@ impl Line {
     /// Has all who wait for this source look again.
     pub(crate) fn ring(&self) {
         self.bell.ring(self.id);
+    }
+
+    /// Does what may block in a thread of its own, and waits for it. If the socket is closed
+    /// meanwhile, what comes of it is dropped there.
+    ///
+    /// # Errors
+    /// EBADF when the socket is closed; there cannot be a thread.
+    pub(crate) fn wait_away<T: Send + 'static>(
+        &self,
+        body: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Errno> {
+        let place = Arc::new(Mutex::new(None));
+        let (there, waker) = (place.clone(), self.waker.clone());
+        let work = move || {
+            let done = body();
+            *there.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
+            waker.wake();
+        };
+        drop(spawn(work)?);
+        self.wait(true, |_| {
+            let done = place.lock().unwrap_or_else(PoisonError::into_inner).take();
+            Look { found: done.map_or(Poll::Pending, Poll::Ready), has_more: false }
+        })
     }
 
     fn source<R>(&self, then: impl FnOnce(&mut Source) -> R) -> Result<R, Errno> {
@@ -232,7 +284,7 @@ impl Line {
             // Whoever rang since then has set it, and rightly.
             let settled = self.source(|source| {
                 if source.rings == rings {
-                    source.is_ready = has_more;
+                    source.is_ready = has_more && !source.is_hidden;
                 }
             });
             if let Poll::Ready(found) = found {

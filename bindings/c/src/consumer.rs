@@ -1,19 +1,19 @@
 //! A bound consumer: what it is getting, by name.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use nix::errno::Errno;
 use weir_binding::SharedTrust;
 use weir_crypto::random_octets;
-use weir_socket::{Consumer, ConsumerOptions, Reader, Session, SocketError};
+use weir_socket::{Consumer, Reader, Session, SocketError};
 use weir_wire::{Interest, Name, PACKET_SIZE_MAX};
 
 use crate::bell::{Bell, Line, Look};
 use crate::errors::errno_of;
 use crate::memory::Room;
+use crate::options::Intent;
 
 /// Names that one socket has begun to get and not read to their end, at most.
 const READS_MAX: usize = 1024;
@@ -85,11 +85,6 @@ fn take(
     }
 }
 
-/// Whom the user trusts.
-fn trust_in(name: &Name, allow_unsigned: bool) -> Result<SharedTrust, Errno> {
-    SharedTrust::new(name.clone(), &[] as &[&Path], allow_unsigned).map_err(|_| Errno::ENOKEY)
-}
-
 /// A bound consumer.
 pub(crate) struct Intake {
     session: Session,
@@ -102,9 +97,9 @@ impl Intake {
         Self { session, prefix, reads: BTreeMap::new() }
     }
 
-    fn consumer(&self, options: &ConsumerOptions, trust: SharedTrust) -> Result<Consumer, Errno> {
+    fn consumer(&self, intent: &Intent, trust: SharedTrust) -> Result<Consumer, Errno> {
         let mut consumer = Consumer::bind(&self.session, self.prefix.clone(), trust);
-        consumer.set_options(options.clone()).map_err(|error| errno_of(&error))?;
+        consumer.set_options(intent.options.clone()).map_err(|error| errno_of(&error))?;
         Ok(consumer)
     }
 
@@ -116,8 +111,7 @@ impl Intake {
         &mut self,
         bell: &Arc<Bell>,
         name: Name,
-        options: &ConsumerOptions,
-        allow_unsigned: bool,
+        intent: &Intent,
     ) -> Result<Arc<Read>, Errno> {
         if let Some(read) = self.reads.get(&name) {
             return Ok(read.clone());
@@ -125,9 +119,10 @@ impl Intake {
         if self.reads.len() >= READS_MAX {
             return Err(Errno::ENOBUFS);
         }
-        let trust = trust_in(&name, allow_unsigned)?;
-        let consumer = self.consumer(options, trust.clone())?;
-        let reader = consumer.fetch(&name).map_err(|error| errno_of(&error))?;
+        let trust = intent.trust(&name)?;
+        let consumer = self.consumer(intent, trust.clone())?;
+        let reader = consumer.fetch_range(&name, intent.range.clone());
+        let reader = reader.map_err(|error| errno_of(&error))?;
         let read = Read { reader: Mutex::new(reader), trust, line: Line::new(bell) };
         Ok(self.reads.entry(name).or_insert(Arc::new(read)).clone())
     }
@@ -147,10 +142,10 @@ impl Intake {
         &self,
         name: Name,
         parameters: Vec<u8>,
-        options: &ConsumerOptions,
+        intent: &Intent,
     ) -> Result<(), Errno> {
-        let consumer = self.consumer(options, trust_in(&name, false)?)?;
-        let lifetime_ms = options.lifetime.ns.div_ceil(NS_PER_MS);
+        let consumer = self.consumer(intent, intent.trust(&name)?)?;
+        let lifetime_ms = intent.options.lifetime.ns.div_ceil(NS_PER_MS);
         let nonce = u32::from_ne_bytes(random_octets());
         let mut interest = Interest::new(name).nonce(nonce).lifetime_ms(lifetime_ms);
         if !parameters.is_empty() {

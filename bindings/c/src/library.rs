@@ -5,18 +5,18 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nix::errno::Errno;
-use weir_socket::Session;
+use weir_binding::router_of;
+use weir_socket::{Session, SocketError};
 use weir_wire::Name;
 
-use crate::errors::errno_of;
 use crate::socket::Socket;
 
 /// The sockets of the process that the library was first used in.
 pub(crate) struct Library {
     process: u32,
     sockets: Mutex<HashMap<RawFd, Arc<Socket>>>,
-    /// What all of them share, as long as there are any.
-    session: Mutex<Option<Session>>,
+    /// What all with one router share, by its address, as long as there are any.
+    sessions: Mutex<HashMap<String, Session>>,
 }
 
 static LIBRARY: OnceLock<Library> = OnceLock::new();
@@ -30,7 +30,7 @@ pub(crate) fn library() -> Result<&'static Library, Errno> {
     let library = LIBRARY.get_or_init(|| Library {
         process,
         sockets: Mutex::default(),
-        session: Mutex::default(),
+        sessions: Mutex::default(),
     });
     match library.process == process {
         true => Ok(library),
@@ -43,8 +43,8 @@ impl Library {
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn session_slot(&self) -> MutexGuard<'_, Option<Session>> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sessions(&self) -> MutexGuard<'_, HashMap<String, Session>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a new socket; its descriptor.
@@ -81,12 +81,12 @@ impl Library {
         if let Some(removed) = removed {
             removed.close(true);
         }
-        let mut slot = self.session_slot();
+        let mut sessions = self.sessions();
         let is_last = self.sockets().is_empty();
-        let session = if is_last { slot.take() } else { None };
-        drop(slot);
-        // Ends its threads, if nobody is within a call any more.
-        drop(session);
+        let ended = if is_last { std::mem::take(&mut *sessions) } else { HashMap::new() };
+        drop(sessions);
+        // Ends their threads, if nobody is within a call any more.
+        drop(ended);
     }
 
     /// Closes a socket.
@@ -103,14 +103,27 @@ impl Library {
     ///
     /// # Errors
     /// As `icn_bind`.
-    pub(crate) fn bind(&self, number: RawFd, prefix: Name) -> Result<(), Errno> {
-        self.socket(number)?.bind(prefix, || {
-            let mut session = self.session_slot();
-            if let Some(session) = &*session {
-                return Ok(session.clone());
-            }
-            let opened = Session::open().map_err(|error| errno_of(&error))?;
-            Ok(session.insert(opened).clone())
-        })
+    pub(crate) fn bind(&'static self, number: RawFd, prefix: Name) -> Result<(), Errno> {
+        self.socket(number)?.bind(prefix, |router| self.session(router.as_deref()))
+    }
+
+    /// The session with a router. It is made without a lock: that may take as long as it likes.
+    fn session(&self, router: Option<&str>) -> Result<Session, SocketError> {
+        let uri = router_of(router)?;
+        let key = uri.to_string();
+        if let Some(session) = self.sessions().get(&key) {
+            return Ok(session.clone());
+        }
+        let made = Session::connect(&uri)?;
+        let mut sessions = self.sessions();
+        // Another thread may have been faster. To end this one's threads may take a moment.
+        if let Some(session) = sessions.get(&key).cloned() {
+            drop(sessions);
+            return Ok(session);
+        }
+        if !self.sockets().is_empty() {
+            sessions.insert(key, made.clone());
+        }
+        Ok(made)
     }
 }

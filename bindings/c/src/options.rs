@@ -1,59 +1,168 @@
-//! Options by name: those of the sockets in Rust, and whom to believe and how to sign.
+//! Options by name: those of the sockets in Rust, and whom to ask, whom to believe, how to sign and
+//! what part to get.
+
+use std::fmt::Display;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use weir_binding::Signing;
+use weir_binding::{SharedTrust, Signing};
+use weir_crypto::{KeyChainError, UserTrust};
+use weir_face::FaceUri;
 use weir_socket::{ConsumerOptions, OptionInfo, ProducerOptions};
+use weir_wire::Name;
 
 /// Consumers: whether content without signature will do.
 const ALLOW_UNSIGNED: &str = "allow_unsigned";
+/// Consumers: files of certificates, with colons between them.
+const ANCHORS: &str = "anchors";
+const BETWEEN_ANCHORS: char = ':';
+/// Consumers: the first octet, and perhaps how many.
+const RANGE: &str = "range";
+const RANGE_COMMA: char = ',';
 /// Producers: what is signed with.
 const SIGN: &str = "sign";
-const SIGN_DEFAULT: &str = "default";
 const SIGN_DIGEST: &str = "digest";
+/// Both: the address of a router.
+const ROUTER: &str = "router";
+/// The value of options that leave it to others.
+const DEFAULT: &str = "default";
+
+/// What a consumer gets, and whom it believes.
+#[derive(Clone)]
+pub(crate) struct Intent {
+    pub(crate) options: ConsumerOptions,
+    allow_unsigned: bool,
+    anchors: Vec<PathBuf>,
+    /// Octets of an object; it may end where the object does not.
+    pub(crate) range: Range<u64>,
+}
+
+impl Intent {
+    pub(crate) fn new(options: ConsumerOptions) -> Self {
+        Self { options, allow_unsigned: false, anchors: Vec::new(), range: 0..u64::MAX }
+    }
+
+    /// Whom it believes of what is below a name.
+    ///
+    /// # Errors
+    /// ENOKEY: the user's keys, or an anchor that was there, cannot be read.
+    pub(crate) fn trust(&self, name: &Name) -> Result<SharedTrust, Errno> {
+        SharedTrust::new(name.clone(), &self.anchors, self.allow_unsigned)
+            .map_err(|_| Errno::ENOKEY)
+    }
+}
+
+/// How a producer publishes.
+#[derive(Clone)]
+pub(crate) struct Means {
+    pub(crate) options: ProducerOptions,
+    pub(crate) signing: Signing,
+}
+
+/// The options of a type of sockets.
+#[derive(Clone)]
+pub(crate) enum Role {
+    Consumer(Intent),
+    Producer(Means),
+}
 
 /// The options of a socket.
 #[derive(Clone)]
-pub(crate) enum Options {
-    Consumer { options: ConsumerOptions, allow_unsigned: bool },
-    Producer { options: ProducerOptions, signing: Signing },
+pub(crate) struct Options {
+    /// The router, if it is not that which others find.
+    pub(crate) router: Option<String>,
+    pub(crate) role: Role,
 }
 
 fn is_in(table: &[OptionInfo], name: &str) -> Result<(), Errno> {
     table.iter().any(|info| info.name == name).then_some(()).ok_or(Errno::ENOPROTOOPT)
 }
 
+fn invalid(_: impl Display) -> Errno {
+    Errno::EINVAL
+}
+
+/// An address that might be one: its host is not looked up yet.
+fn router_from(text: &str) -> Result<Option<String>, Errno> {
+    match text {
+        DEFAULT => return Ok(None),
+        path if path.starts_with('/') => {}
+        uri => FaceUri::check(uri).map_err(invalid)?,
+    }
+    Ok(Some(text.to_owned()))
+}
+
+fn signing_from(text: &str) -> Result<Signing, Errno> {
+    match text {
+        DEFAULT => Ok(Signing::Default),
+        SIGN_DIGEST => Ok(Signing::Digest),
+        name if name.starts_with('/') => name.parse().map(Signing::Key).map_err(invalid),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Files, each of which holds a certificate.
+fn anchors_from(text: &str) -> Result<Vec<PathBuf>, Errno> {
+    let files = text.split(BETWEEN_ANCHORS).filter(|path| !path.is_empty());
+    let anchors: Vec<PathBuf> = files.map(|path| Path::new(path).to_owned()).collect();
+    match UserTrust::new(Name::new(), None, &anchors) {
+        Ok(_) => Ok(anchors),
+        Err(KeyChainError::Io { source, .. }) => {
+            Err(source.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
+        }
+        Err(error) => Err(invalid(error)),
+    }
+}
+
+fn range_from(text: &str) -> Result<Range<u64>, Errno> {
+    let number = |text: &str| text.trim().parse::<u64>().map_err(invalid);
+    let (first, len) = match text.split_once(RANGE_COMMA) {
+        Some((first, len)) => (number(first)?, number(len)?),
+        None => (number(text)?, u64::MAX),
+    };
+    Ok(first..first.saturating_add(len))
+}
+
+fn range_text(range: &Range<u64>) -> String {
+    match range.end {
+        u64::MAX => range.start.to_string(),
+        end => format!("{}{RANGE_COMMA}{}", range.start, end - range.start),
+    }
+}
+
 impl Options {
     /// Changes one by the text `name=value`.
     ///
     /// # Errors
-    /// ENOPROTOOPT: there is no such option; EINVAL: it cannot have that value.
-    pub(crate) fn set(&mut self, text: &[u8]) -> Result<(), Errno> {
-        let text = std::str::from_utf8(text).map_err(|_| Errno::EINVAL)?;
+    /// ENOPROTOOPT: there is no such option; EINVAL: it cannot have that value, or not any more
+    /// when the socket is bound; what the system says of a file of anchors.
+    pub(crate) fn set(&mut self, text: &[u8], is_bound: bool) -> Result<(), Errno> {
+        let text = std::str::from_utf8(text).map_err(invalid)?;
         let (name, value) = text.split_once('=').ok_or(Errno::EINVAL)?;
         let (name, value) = (name.trim(), value.trim());
-        match self {
-            Self::Consumer { allow_unsigned, .. } if name == ALLOW_UNSIGNED => {
-                *allow_unsigned = value.parse().map_err(|_| Errno::EINVAL)?;
-                return Ok(());
+        let is_late = is_bound && (name == ROUTER || matches!(self.role, Role::Producer(_)));
+        if is_late {
+            return Err(Errno::EINVAL);
+        }
+        match (&mut self.role, name) {
+            (_, ROUTER) => self.router = router_from(value)?,
+            (Role::Consumer(intent), ALLOW_UNSIGNED) => {
+                intent.allow_unsigned = value.parse().map_err(invalid)?;
             }
-            Self::Producer { signing, .. } if name == SIGN => {
-                *signing = match value {
-                    SIGN_DEFAULT => Signing::Default,
-                    SIGN_DIGEST => Signing::Digest,
-                    _ => return Err(Errno::EINVAL),
-                };
-                return Ok(());
-            }
-            Self::Consumer { options, .. } => {
+            (Role::Consumer(intent), ANCHORS) => intent.anchors = anchors_from(value)?,
+            (Role::Consumer(intent), RANGE) => intent.range = range_from(value)?,
+            (Role::Consumer(intent), _) => {
                 is_in(ConsumerOptions::TABLE, name)?;
-                options.set(name, value)
+                intent.options.set(name, value).map_err(invalid)?;
             }
-            Self::Producer { options, .. } => {
+            (Role::Producer(means), SIGN) => means.signing = signing_from(value)?,
+            (Role::Producer(means), _) => {
                 is_in(ProducerOptions::TABLE, name)?;
-                options.set(name, value)
+                means.options.set(name, value).map_err(invalid)?;
             }
         }
-        .map_err(|_| Errno::EINVAL)
+        Ok(())
     }
 
     /// The value of one.
@@ -62,17 +171,58 @@ impl Options {
     /// ENOPROTOOPT: there is no such option.
     pub(crate) fn get(&self, name: &[u8]) -> Result<String, Errno> {
         let name = std::str::from_utf8(name).map_err(|_| Errno::ENOPROTOOPT)?;
-        match self {
-            Self::Consumer { allow_unsigned, .. } if name == ALLOW_UNSIGNED => {
-                return Ok(allow_unsigned.to_string());
+        let found = match (&self.role, name) {
+            (_, ROUTER) => return Ok(self.router.clone().unwrap_or_else(|| DEFAULT.into())),
+            (Role::Consumer(intent), ALLOW_UNSIGNED) => {
+                return Ok(intent.allow_unsigned.to_string());
             }
-            Self::Producer { signing, .. } if name == SIGN => {
-                let is_digest = *signing == Signing::Digest;
-                return Ok(if is_digest { SIGN_DIGEST } else { SIGN_DEFAULT }.into());
+            (Role::Consumer(intent), ANCHORS) => {
+                let anchors = intent.anchors.iter().map(|path| path.display().to_string());
+                return Ok(anchors.collect::<Vec<_>>().join(&BETWEEN_ANCHORS.to_string()));
             }
-            Self::Consumer { options, .. } => options.get(name),
-            Self::Producer { options, .. } => options.get(name),
+            (Role::Consumer(intent), RANGE) => return Ok(range_text(&intent.range)),
+            (Role::Consumer(intent), _) => intent.options.get(name),
+            (Role::Producer(means), SIGN) => {
+                return Ok(match &means.signing {
+                    Signing::Default => DEFAULT.into(),
+                    Signing::Digest => SIGN_DIGEST.into(),
+                    Signing::Key(name) => name.to_string(),
+                });
+            }
+            (Role::Producer(means), _) => means.options.get(name),
+        };
+        found.map_err(|_| Errno::ENOPROTOOPT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_go_there_and_back() {
+        for (text, range) in
+            [("0", 0..u64::MAX), ("5,10", 5..15), ("7", 7..u64::MAX), ("3,0", 3..3)]
+        {
+            assert_eq!(range_from(text), Ok(range.clone()));
+            assert_eq!(range_text(&range), text);
         }
-        .map_err(|_| Errno::ENOPROTOOPT)
+        assert_eq!(range_from("18446744073709551615,9"), Ok(u64::MAX..u64::MAX));
+        for bad in ["", ",", "5,", ",5", "-1", "1-5", "18446744073709551616", "1,2,3"] {
+            assert_eq!(range_from(bad), Err(Errno::EINVAL), "{bad}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_routers_may_be_paths() {
+        for good in
+            ["/run/nfd.sock", "unix:///run/nfd.sock", "tcp4://127.0.0.1", "udp://router.example"]
+        {
+            assert_eq!(router_from(good), Ok(Some(good.to_owned())));
+        }
+        assert_eq!(router_from("default"), Ok(None));
+        for bad in ["", "nowhere", "tcp4://[::1]", "gopher://a"] {
+            assert_eq!(router_from(bad), Err(Errno::EINVAL), "{bad}");
+        }
     }
 }

@@ -1,23 +1,27 @@
 //! A socket: consumer or producer, bound or not.
 
 use std::os::fd::RawFd;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libc::c_int;
 use nix::errno::Errno;
 use weir_binding::{Signing, WithoutSignals, identity};
-use weir_socket::{ConsumerOptions, Producer, ProducerOptions, Request, Session};
+use weir_socket::{ConsumerOptions, Producer, ProducerOptions, Request, Session, SocketError};
 use weir_wire::Name;
 
-use crate::bell::{Bell, Look};
+use crate::bell::{Bell, Line, Look, spawn};
 use crate::consumer::{Got, Intake};
 use crate::errors::errno_of;
 use crate::memory::Room;
-use crate::options::Options;
+use crate::options::{Intent, Means, Options, Role};
 use crate::producer::Outlet;
 use crate::shape::{
     AF_ICN, CONS_REL, CONS_UNREL, ICN_REFUSE, PROD_REL, PROD_UNREL, SOCK_CONS, SOCK_PROD,
 };
+
+/// Octets above which signing takes long enough for signals to notice.
+const LONG_BYTES: usize = 1 << 16;
 
 /// What it is bound to.
 enum End {
@@ -54,7 +58,7 @@ impl Socket {
             return Err(Errno::EAFNOSUPPORT);
         }
         let is_nonblocking = kind & libc::SOCK_NONBLOCK != 0;
-        let options = match kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) {
+        let role = match kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) {
             SOCK_CONS => {
                 let reliable = match protocol {
                     0 | CONS_REL => true,
@@ -62,7 +66,7 @@ impl Socket {
                     _ => return Err(Errno::EPROTONOSUPPORT),
                 };
                 let options = ConsumerOptions { reliable, ..ConsumerOptions::default() };
-                Options::Consumer { options, allow_unsigned: false }
+                Role::Consumer(Intent::new(options))
             }
             SOCK_PROD => {
                 let reliable = match protocol {
@@ -71,10 +75,11 @@ impl Socket {
                     _ => return Err(Errno::EPROTONOSUPPORT),
                 };
                 let options = ProducerOptions { reliable, ..ProducerOptions::default() };
-                Options::Producer { options, signing: Signing::Default }
+                Role::Producer(Means { options, signing: Signing::Default })
             }
             _ => return Err(Errno::ESOCKTNOSUPPORT),
         };
+        let options = Options { router: None, role };
         let state = Mutex::new(State { options, end: End::Unbound });
         Ok(Self { bell: Bell::new(is_nonblocking)?, state })
     }
@@ -103,7 +108,7 @@ impl Socket {
     pub(crate) fn bind(
         &self,
         prefix: Name,
-        session: impl FnOnce() -> Result<Session, Errno>,
+        session: impl FnOnce(Option<String>) -> Result<Session, SocketError> + Send + 'static,
     ) -> Result<(), Errno> {
         let options = {
             let mut state = self.state();
@@ -113,11 +118,7 @@ impl Socket {
             state.end = End::Binding;
             state.options.clone()
         };
-        let bound = {
-            let _guard = WithoutSignals::new();
-            self.bound(prefix, options, session)
-        };
-        let (end, result) = match bound {
+        let (end, result) = match self.bound(prefix, options, session) {
             Ok(end) => (end, Ok(())),
             Err(errno) => (End::Unbound, Err(errno)),
         };
@@ -140,16 +141,32 @@ impl Socket {
     fn bound(
         &self,
         prefix: Name,
-        options: Options,
-        session: impl FnOnce() -> Result<Session, Errno>,
+        Options { router, role }: Options,
+        session: impl FnOnce(Option<String>) -> Result<Session, SocketError> + Send + 'static,
     ) -> Result<End, Errno> {
-        match options {
-            Options::Consumer { .. } => Ok(End::Consumer(Intake::new(session()?, prefix))),
-            Options::Producer { options, signing } => {
-                let session = session()?;
+        // Connecting blocks as long as the router likes, and closing must end this call.
+        let line = Line::hidden(&self.bell);
+        match role {
+            Role::Consumer(_) => {
+                let session = line.wait_away(move || session(router))?;
+                let session = session.map_err(|error| errno_of(&error))?;
+                Ok(End::Consumer(Intake::new(session, prefix)))
+            }
+            Role::Producer(Means { options, signing }) => {
                 let identity = identity(&signing).map_err(|_| Errno::ENOKEY)?;
-                let producer = Producer::bind_with(&session, prefix, identity, options);
-                let producer = producer.map_err(|error| errno_of(&error))?;
+                let session = line.wait_away(move || {
+                    let session = session(router)?;
+                    session.connect_producers().map(|()| session)
+                })?;
+                // Begun here and not there, so that the prefix is free when this call returns.
+                let begun = session
+                    .and_then(|session| Producer::begin_bind(&session, prefix, identity, options));
+                let mut binder = begun.map_err(|error| errno_of(&error))?;
+                let bound = line.wait(true, |context| {
+                    let found = Pin::new(&mut binder).poll(context);
+                    Look { found, has_more: false }
+                })?;
+                let producer = bound.map_err(|error| errno_of(&error))?;
                 Ok(End::Producer(Outlet::new(&self.bell, producer)))
             }
         }
@@ -170,10 +187,8 @@ impl Socket {
 
     pub(crate) fn set_option(&self, text: &[u8]) -> Result<(), Errno> {
         let mut state = self.state();
-        if matches!(state.options, Options::Producer { .. }) && !matches!(state.end, End::Unbound) {
-            return Err(Errno::EINVAL);
-        }
-        state.options.set(text)
+        let is_bound = !matches!(state.end, End::Unbound);
+        state.options.set(text, is_bound)
     }
 
     pub(crate) fn option(&self, name: &[u8]) -> Result<String, Errno> {
@@ -189,9 +204,9 @@ impl Socket {
         }
         let read = match &mut *self.state() {
             State {
-                options: Options::Consumer { options, allow_unsigned },
+                options: Options { role: Role::Consumer(intent), .. },
                 end: End::Consumer(intake),
-            } => intake.read(&self.bell, name.clone(), options, *allow_unsigned)?,
+            } => intake.read(&self.bell, name.clone(), intent)?,
             state => return Err(state.misused()),
         };
         let got = read.recv(room, may_wait);
@@ -207,9 +222,10 @@ impl Socket {
     pub(crate) fn express(&self, name: Name, octets: Vec<u8>, flags: c_int) -> Result<(), Errno> {
         may_wait(&self.bell, flags)?;
         match &*self.state() {
-            State { options: Options::Consumer { options, .. }, end: End::Consumer(intake) } => {
-                intake.express(name, octets, options)
-            }
+            State {
+                options: Options { role: Role::Consumer(intent), .. },
+                end: End::Consumer(intake),
+            } => intake.express(name, octets, intent),
             state => Err(state.misused()),
         }
     }
@@ -230,8 +246,7 @@ impl Socket {
         }
         let result = match flags & ICN_REFUSE {
             0 => {
-                let _guard = WithoutSignals::new();
-                let published = producer.publish(name, octets).map(drop);
+                let published = self.publish(producer, name.clone(), octets)?;
                 published.and_then(|()| self.answered(name).map(drop).or(Ok(())))
             }
             _ => self
@@ -241,6 +256,32 @@ impl Socket {
                 .try_for_each(|request| producer.refuse(request)),
         };
         result.map_err(|error| errno_of(&error))
+    }
+
+    /// Publishes, as long as the socket is open.
+    fn publish(
+        &self,
+        producer: Arc<Producer>,
+        name: Name,
+        octets: Vec<u8>,
+    ) -> Result<Result<(), SocketError>, Errno> {
+        let (bell, is_long) = (self.bell.clone(), octets.len() > LONG_BYTES);
+        let publish = move || {
+            let mut goes_on = || bell.is_open();
+            producer.publish_while(&name, octets, &mut goes_on).map(drop)
+        };
+        // Handlers of signals run in this thread while others sign.
+        let published = match is_long {
+            true => spawn(publish)?.join().map_err(|_| Errno::EIO)?,
+            false => {
+                let _guard = WithoutSignals::new();
+                publish()
+            }
+        };
+        match published {
+            Err(SocketError::Closed) if !self.bell.is_open() => Err(Errno::EBADF),
+            published => Ok(published),
+        }
     }
 
     fn answered(&self, name: &Name) -> Result<Vec<Request>, Errno> {
@@ -263,7 +304,7 @@ impl Socket {
 
     /// Whether it is a consumer.
     pub(crate) fn is_consumer(&self) -> bool {
-        matches!(self.state().options, Options::Consumer { .. })
+        matches!(self.state().options.role, Role::Consumer(_))
     }
 }
 

@@ -1,119 +1,6 @@
-/* Checks of weir/socket.h against a router: sockets CHECK. Prints "ok" at the end. */
+/* Checks of weir/socket.h against a router: sockets CHECK. */
 #define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/eventfd.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-#include <weir/socket.h>
-
-#define CHECK(what)                                                                                \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            fprintf(stderr, "line %d: %s (errno %d: %s)\n", __LINE__, #what, errno,                \
-                    strerror(errno));                                                              \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-#define FAILS(what, number)                                                                        \
-    do {                                                                                           \
-        errno = 0;                                                                                 \
-        CHECK((what) == -1);                                                                       \
-        CHECK(errno == (number));                                                                  \
-    } while (0)
-
-#define ADDRESS(address) ((struct sockaddr *)&(address)), (socklen_t)sizeof(address)
-
-static struct sockaddr_icn name_of(const char *text)
-{
-    struct sockaddr_icn address = {AF_ICN, ""};
-    strncpy(address.sicn_name, text, sizeof address.sicn_name - 1);
-    return address;
-}
-
-static int bind_to(int fd, const char *text)
-{
-    struct sockaddr_icn address = name_of(text);
-    return icn_bind(fd, ADDRESS(address));
-}
-
-static int set(int fd, const char *option)
-{
-    return icn_setsockopt(fd, SOL_ICN, ICN_OPTION, option, (socklen_t)strlen(option));
-}
-
-static ssize_t publish(int fd, const char *text, const void *octets, size_t len, int flags)
-{
-    struct sockaddr_icn address = name_of(text);
-    return icn_sendto(fd, octets, len, flags, ADDRESS(address));
-}
-
-static ssize_t get(int fd, const char *text, void *octets, size_t len, int flags)
-{
-    struct sockaddr_icn address = name_of(text);
-    socklen_t address_len = sizeof address;
-    return icn_recvfrom(fd, octets, len, flags, (struct sockaddr *)&address, &address_len);
-}
-
-static int producer(const char *prefix)
-{
-    int fd = icn_socket(AF_ICN, SOCK_PROD, PROD_REL);
-    CHECK(fd >= 0);
-    CHECK(bind_to(fd, prefix) == 0);
-    return fd;
-}
-
-static int consumer(const char *prefix)
-{
-    int fd = icn_socket(AF_ICN, SOCK_CONS, CONS_REL);
-    CHECK(fd >= 0);
-    CHECK(bind_to(fd, prefix) == 0);
-    return fd;
-}
-
-/* Gets all of it, in pieces of `piece` octets at most. */
-static void check_get(int fd, const char *text, const char *wanted, size_t len, size_t piece)
-{
-    char *octets = malloc(len + piece);
-    size_t total = 0;
-    ssize_t count;
-    CHECK(octets != NULL);
-    while ((count = get(fd, text, octets + total, piece, 0)) > 0) {
-        total += (size_t)count;
-        CHECK(total <= len);
-    }
-    CHECK(count == 0);
-    CHECK(total == len);
-    CHECK(memcmp(octets, wanted, len) == 0);
-    free(octets);
-}
-
-static char *content(size_t len)
-{
-    char *octets = malloc(len);
-    unsigned number = (unsigned)len;
-    CHECK(octets != NULL);
-    for (size_t at = 0; at < len; at++) {
-        number = number * 1664525u + 1013904223u;
-        octets[at] = (char)(number >> 24);
-    }
-    return octets;
-}
-
-static int is_readable(int fd, int wait_ms)
-{
-    struct pollfd looked = {fd, POLLIN, 0};
-    int count = poll(&looked, 1, wait_ms);
-    CHECK(count >= 0);
-    return count == 1 && (looked.revents & POLLIN) != 0;
-}
+#include "check.h"
 
 static void arguments(void)
 {
@@ -346,77 +233,6 @@ static void objects(void)
     CHECK(icn_close(to) == 0);
 }
 
-/* A thread in a call, and what it returned. */
-struct waiting {
-    pthread_t thread;
-    int fd;
-    const char *name;
-    volatile pid_t id;
-    ssize_t result;
-    int error;
-    char octets[100];
-};
-
-static void *wait_there(void *of)
-{
-    struct waiting *self = of;
-    struct sockaddr_icn address;
-    struct msghdr message = {0};
-    message.msg_name = &address;
-    message.msg_namelen = sizeof address;
-    self->id = (pid_t)syscall(SYS_gettid);
-    self->result = self->name != NULL
-                       ? get(self->fd, self->name, self->octets, sizeof self->octets, 0)
-                       : icn_recvmsg(self->fd, &message, 0);
-    self->error = errno;
-    return NULL;
-}
-
-/* Starts a thread that gets a name, or a request, and returns once it sleeps in there. */
-static void start(struct waiting *self, int fd, const char *name)
-{
-    char path[64], line[256];
-    *self = (struct waiting){.fd = fd, .name = name};
-    CHECK(pthread_create(&self->thread, NULL, wait_there, self) == 0);
-    for (;;) {
-        const char *state = NULL;
-        snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)self->id);
-        FILE *file = self->id != 0 ? fopen(path, "r") : NULL;
-        if (file != NULL && fgets(line, sizeof line, file) != NULL)
-            state = strrchr(line, ')');
-        if (file != NULL)
-            fclose(file);
-        if (state != NULL && state[2] == 'S')
-            return;
-        usleep(1000);
-    }
-}
-
-static void end(struct waiting *self)
-{
-    CHECK(pthread_join(self->thread, NULL) == 0);
-    errno = self->error;
-}
-
-static void close_while_waiting(void)
-{
-    struct waiting asked, asked_too, got;
-    int from = producer("/p"), to = consumer("/p");
-    start(&asked, from, NULL);
-    start(&asked_too, from, NULL);
-    CHECK(icn_close(from) == 0);
-    end(&asked);
-    CHECK(asked.result == -1 && asked.error == EBADF);
-    end(&asked_too);
-    CHECK(asked_too.result == -1 && asked_too.error == EBADF);
-    from = producer("/p");
-    start(&got, to, "/p/never");
-    CHECK(icn_close(to) == 0);
-    end(&got);
-    CHECK(got.result == -1 && got.error == EBADF);
-    CHECK(icn_close(from) == 0);
-}
-
 static void *publish_and_get(void *of)
 {
     char text[64], *octets = content(100000);
@@ -611,21 +427,11 @@ static void signals(void)
 
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        void (*check)(void);
-    } checks[] = {
-        {"arguments", arguments}, {"errors", errors},   {"no-router", no_router},
-        {"options", options},     {"objects", objects}, {"close", close_while_waiting},
-        {"threads", threads},     {"poll", polling},    {"interests", interests},
-        {"fork", forked},         {"signals", signals},
+    static const struct check checks[] = {
+        {"arguments", arguments}, {"errors", errors},       {"no-router", no_router},
+        {"options", options},     {"objects", objects},     {"threads", threads},
+        {"poll", polling},        {"interests", interests}, {"fork", forked},
+        {"signals", signals},
     };
-    for (size_t at = 0; argc == 2 && at < sizeof checks / sizeof *checks; at++)
-        if (strcmp(argv[1], checks[at].name) == 0) {
-            checks[at].check();
-            printf("ok\n");
-            return 0;
-        }
-    fprintf(stderr, "sockets CHECK\n");
-    return 2;
+    return run_check(argc, argv, checks, sizeof checks / sizeof *checks);
 }

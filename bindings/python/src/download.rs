@@ -84,7 +84,7 @@ pub(crate) fn download(
     let name = sessions::name_of(name)?;
     let options = options::for_consumer(options)?;
     let trust = trust_for(py, &name, &anchors, allow_unsigned)?;
-    let uri = py.detach(|| sessions::router_of(router)).map_err(errors::of_socket)?;
+    let uri = py.detach(|| weir_binding::router_of(router)).map_err(errors::of_socket)?;
     let target = Some(target_of(name, options.stored));
     let mut file = OneFile { target, path, trust, directory: None, summary: None, raised: None };
     let fetch = DownloadOptions { fetch: options.config(), ..DownloadOptions::default() };

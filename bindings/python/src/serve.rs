@@ -101,7 +101,7 @@ impl Shelf {
         }
         Ok(Self {
             name,
-            router: py.detach(|| sessions::router_of(router)).map_err(errors::of_socket)?,
+            router: py.detach(|| weir_binding::router_of(router)).map_err(errors::of_socket)?,
             identity: identity_of(py, sign)?,
             options,
             version: version.unwrap_or_else(unix_time_ms),

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
-use weir_binding::WithoutSignals;
-use weir_face::{FaceUri, client_transport};
-use weir_socket::{Session, SessionConfig, SocketError};
+use weir_binding::{WithoutSignals, router_of};
+use weir_socket::{Session, SessionConfig};
 use weir_wire::Name;
 
 use crate::errors;
@@ -15,19 +14,6 @@ use crate::here::Here;
 /// Only locked by whoever has the GIL, and not while that is given away: a child never finds it
 /// locked after a fork.
 static SESSIONS: Mutex<BTreeMap<String, Here<Session>>> = Mutex::new(BTreeMap::new());
-
-/// The address of a router; by default that which `weir get` finds.
-///
-/// # Errors
-/// It is no address.
-pub(crate) fn router_of(text: Option<&str>) -> Result<FaceUri, SocketError> {
-    let no_router = |error: &dyn std::fmt::Display| SocketError::NoRouter(error.to_string());
-    match text {
-        None => client_transport().map(|choice| choice.uri).map_err(|error| no_router(&error)),
-        Some(path) if path.starts_with('/') => Ok(FaceUri::Unix(path.into())),
-        Some(text) => FaceUri::resolve(text).map_err(|error| no_router(&error)),
-    }
-}
 
 fn known(router: &str) -> Option<Session> {
     let mut sessions = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -40,8 +40,8 @@ pub use publish::{
 pub use serve::{Loss, ObjectStore, serve};
 pub use sink::FileSink;
 pub use sockets::{
-    Consumer, ConsumerOptions, Identity, LiveWriter, Offer, OptionInfo, OptionKind, Pending,
-    Producer, ProducerOptions, Reader, Request, Session, SessionConfig, SocketError, Word,
+    Binder, Consumer, ConsumerOptions, Identity, LiveWriter, Offer, OptionInfo, OptionKind,
+    Pending, Producer, ProducerOptions, Reader, Request, Session, SessionConfig, SocketError, Word,
 };
 pub use waker::{EndpointId, Waker};
 pub use weir_face::unix_time_ms;

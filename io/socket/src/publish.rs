@@ -240,13 +240,23 @@ pub fn publish_octets(
     label: Label<'_>,
     options: &PublishOptions,
 ) -> Result<Published, PublishError> {
+    publish_octets_while(octets, label, options, &mut |_| true)
+}
+
+/// As [`publish_octets`]; `progress` as of [`publish_file`].
+pub(crate) fn publish_octets_while(
+    octets: Packet,
+    label: Label<'_>,
+    options: &PublishOptions,
+    progress: &mut dyn FnMut(u64) -> bool,
+) -> Result<Published, PublishError> {
     let about = About {
         mode: None,
         mtime_ns: None,
         extra_metadata: None,
         versioned: label.name.clone().append_version(label.version).clone(),
     };
-    publish_memory(octets, &about, label, options)
+    publish_memory(octets, &about, label, options, progress)
 }
 
 /// Signs the listing of a directory: names of `entries`, each followed by a NUL, those of
@@ -277,7 +287,7 @@ pub fn publish_listing(
         extra_metadata: Some(listing.clone()),
         versioned: listing.append_version(label.version).clone(),
     };
-    publish_memory(octets.into(), &about, label, options)
+    publish_memory(octets.into(), &about, label, options, &mut |_| true)
 }
 
 fn publish_memory(
@@ -285,6 +295,7 @@ fn publish_memory(
     about: &About,
     label: Label<'_>,
     options: &PublishOptions,
+    progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Published, PublishError> {
     let len = octets.len() as u64;
     let content = Content::Memory(octets.clone());
@@ -293,7 +304,7 @@ fn publish_memory(
         out.copy_from_slice(&octets[start..start + out.len()]);
         Ok(())
     };
-    publish(about, label, content, len, options, &read, &mut |_| true)
+    publish(about, label, content, len, options, &read, progress)
 }
 
 /// What the metadata says besides the segments.

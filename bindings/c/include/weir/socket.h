@@ -53,11 +53,21 @@ struct sockaddr_icn {
 int icn_socket(int domain, int type, int protocol);
 
 /* Binds to a name: what is below it is got or published by this socket. Connects to the router
- * that `weir get` would find. A producer waits until the router has registered the prefix. */
+ * that `weir get` would find, or to that of the option "router". A producer waits until the router
+ * has registered the prefix. */
 int icn_bind(int fd, const struct sockaddr *addr, socklen_t addrlen);
 
-/* Changes an option by the text "name=value". A producer's options are for before icn_bind;
- * a consumer's are those of what it begins to get from then on. */
+/* Changes an option by the text "name=value". A producer's options, and "router", are for before
+ * icn_bind; a consumer's are those of what it begins to get from then on. Besides those of
+ * docs/socket-options.md there are:
+ *   "router=ADDRESS"       the router: "unix:///run/nfd/nfd.sock", a path, "tcp://host"; "default"
+ *   "sign=KEY"             producer: one of the user's keys, by its name, its identity's or its
+ *                          certificate's; "default"; "digest": none
+ *   "anchors=FILE:FILE"    consumer: with these certificates their owners, and whom they certify,
+ *                          are believed of what is below their names, and nobody else; "": none
+ *   "allow_unsigned=true"  consumer: a digest will do for a signature
+ *   "range=FIRST,COUNT"    consumer: so many octets from that one on, as far as there are any;
+ *                          "range=FIRST": to the end. Reading begins at FIRST. */
 int icn_setsockopt(int fd, int level, int optname, const void *optval, socklen_t optlen);
 
 /* The value of an option. On entry optval holds its name, with the zero octet, and *optlen is the
@@ -85,7 +95,8 @@ ssize_t icn_sendmsg(int fd, const struct msghdr *msg, int flags);
  * they have no room: EMSGSIZE, and the next call gets the same. */
 ssize_t icn_recvmsg(int fd, struct msghdr *msg, int flags);
 
-/* Closes the socket. Calls that wait on it return with EBADF. What was published is forgotten. */
+/* Closes the socket. All other calls that wait on it, or are signing, return with EBADF; when they
+ * have, its prefix is free. What was published is forgotten. */
 int icn_close(int fd);
 
 #ifdef __cplusplus

@@ -4,6 +4,7 @@
 //! [download](crate::download) into a bounded buffer, a producer socket signs with
 //! [`publish_octets`](crate::publish_octets) and answers with `weir_transport::Producer`.
 
+mod binding;
 mod consumer;
 mod error;
 mod express;
@@ -30,7 +31,7 @@ pub use offer::Offer;
 pub use options::{ConsumerOptions, OptionInfo, OptionKind, ProducerOptions, Word};
 pub use outbound::Identity;
 pub use pending::Pending;
-pub use producer::Producer;
+pub use producer::{Binder, Producer};
 pub use reader::Reader;
 pub use requests::Request;
 pub use session::{Session, SessionConfig};

@@ -45,6 +45,11 @@ impl<T> Pending<T> {
     /// # Errors
     /// What the answer is.
     pub fn wait(self) -> Result<T, SocketError> {
+        self.wait_again()
+    }
+
+    /// As [`Pending::wait`]; a second time it finds it closed.
+    pub(crate) fn wait_again(&self) -> Result<T, SocketError> {
         let mut state = self.0.state();
         loop {
             match std::mem::replace(&mut *state, State::Taken) {

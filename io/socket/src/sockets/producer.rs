@@ -1,25 +1,26 @@
 //! The producer socket.
 
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{self, Poll};
+use std::task::{self, Poll, ready};
 use std::time::Duration;
 
-use crossbeam_channel::unbounded;
+use crossbeam_channel::{Sender, unbounded};
 use weir_base::{HashKey, Packet, Pool};
 use weir_security::sign_data;
 use weir_transport::ProducerStats;
 use weir_wire::{Data, DataView, Name};
 
+use super::binding::{Bind, Binding};
 use super::live::LiveWriter;
 use super::offer::Offer;
 use super::outbound::{Identity, Outbound};
 use super::outlet::{Answers, Outlet, Told};
 use super::output_disk::OutputDisk;
 use super::requests::{Request, Requests};
-use super::session::Binding;
 use super::{ProducerOptions, Session, SocketError, check_packet};
 use crate::connection::random_u64;
-use crate::publish::{Label, PublishError, Published, publish_octets};
+use crate::publish::{Label, PublishError, Published, publish_octets_while};
 
 /// Packets published at once: others are answered between them.
 const BATCH_PACKETS: usize = 256;
@@ -35,6 +36,44 @@ pub struct Producer {
     outbound: Outbound,
     requests: Arc<Requests>,
     binding: Binding,
+}
+
+/// A producer that is being bound: a future, and something to [wait](Binder::wait) for without one.
+/// Dropped, it is not bound, and the prefix is free.
+#[must_use = "it is not bound yet"]
+pub struct Binder {
+    /// Until it is bound.
+    parts: Option<(Identity, ProducerOptions, Sender<Told>, Arc<Requests>)>,
+    bind: Bind,
+}
+
+impl Binder {
+    /// Waits until the router has registered the prefix.
+    ///
+    /// # Errors
+    /// As [`Producer::bind`].
+    pub fn wait(mut self) -> Result<Producer, SocketError> {
+        let binding = self.bind.wait()?;
+        self.bound(binding)
+    }
+
+    fn bound(&mut self, binding: Binding) -> Result<Producer, SocketError> {
+        let parts = self.parts.take().ok_or(SocketError::Closed)?;
+        let (identity, options, outlet, requests) = parts;
+        let (waker, id) = binding.waker().ok_or(SocketError::Closed)?;
+        let outbound = Outbound::new(outlet, waker, id);
+        Ok(Producer { identity, options, outbound, requests, binding })
+    }
+}
+
+impl Future for Binder {
+    type Output = Result<Producer, SocketError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<Self::Output> {
+        let binder = self.get_mut();
+        let binding = ready!(binder.bind.poll(context))?;
+        Poll::Ready(binder.bound(binding))
+    }
 }
 
 impl Producer {
@@ -57,6 +96,20 @@ impl Producer {
         identity: Identity,
         options: ProducerOptions,
     ) -> Result<Self, SocketError> {
+        Self::begin_bind(session, prefix, identity, options)?.wait()
+    }
+
+    /// As [`Producer::bind_with`], for whoever may give up. Waits for nothing but the connection,
+    /// unless that [was made](Session::connect_producers).
+    ///
+    /// # Errors
+    /// As [`Producer::bind`]; what the router refuses, the [`Binder`] tells.
+    pub fn begin_bind(
+        session: &Session,
+        prefix: Name,
+        identity: Identity,
+        options: ProducerOptions,
+    ) -> Result<Binder, SocketError> {
         options.check()?;
         // Names come from strangers.
         let hash_key = HashKey::new([random_u64()?, random_u64()?]);
@@ -67,10 +120,8 @@ impl Producer {
         let requests = Arc::new(Requests::new(options.requests_max as usize));
         let (outlet, told) = unbounded();
         let outlet_end = Outlet::new(prefix.clone(), answers, told, requests.clone());
-        let binding = session.bind(&prefix, outlet_end)?;
-        let (waker, id) = binding.waker().ok_or(SocketError::Closed)?;
-        let outbound = Outbound::new(outlet, waker, id);
-        Ok(Self { identity, options, outbound, requests, binding })
+        let bind = Bind::begin(session, prefix, outlet_end)?;
+        Ok(Binder { parts: Some((identity, options, outlet, requests)), bind })
     }
 
     /// The prefix.
@@ -115,7 +166,21 @@ impl Producer {
         version: u64,
         content: impl Into<Packet>,
     ) -> Result<Name, SocketError> {
-        self.publish_object(name, version, content.into())
+        self.publish_object(name, version, content.into(), &mut || true)
+            .map(|published| published.versioned().clone())
+    }
+
+    /// As [`Producer::publish`], as long as `goes_on` says so, which is asked now and then.
+    ///
+    /// # Errors
+    /// As [`Producer::publish`]; [`SocketError::Closed`] if it was broken off.
+    pub fn publish_while(
+        &self,
+        name: &Name,
+        content: impl Into<Packet>,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Name, SocketError> {
+        self.publish_object(name, self.outbound.next_version(), content.into(), goes_on)
             .map(|published| published.versioned().clone())
     }
 
@@ -125,7 +190,8 @@ impl Producer {
     /// # Errors
     /// As [`Producer::publish`].
     pub fn offer(&self, name: &Name, content: impl Into<Packet>) -> Result<Offer, SocketError> {
-        let published = self.publish_object(name, self.outbound.next_version(), content.into())?;
+        let version = self.outbound.next_version();
+        let published = self.publish_object(name, version, content.into(), &mut || true)?;
         Offer::decode(published.object.packets.last().expect("every object has metadata").clone())
     }
 
@@ -147,6 +213,7 @@ impl Producer {
         name: &Name,
         version: u64,
         content: Packet,
+        goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<Published, SocketError> {
         self.check(name)?;
         let max_bytes = self.options.buffer_bytes();
@@ -162,22 +229,31 @@ impl Producer {
         let mut options = self.options.publish_options();
         // What is smaller than a segment needs no room for one.
         options.segment_size = options.segment_size.min(content.len().max(1));
-        let published = publish_octets(content, label, &options).map_err(|error| match error {
+        let signed = publish_octets_while(content, label, &options, &mut |_| goes_on());
+        let published = signed.map_err(|error| match error {
             PublishError::SegmentSize { max, .. } => SocketError::TooLong { max_bytes: max as u64 },
+            PublishError::Stopped => SocketError::Closed,
             other => SocketError::Invalid(other.to_string()),
         })?;
-        self.submit_object(&published)?;
+        self.submit_object(&published, goes_on)?;
         Ok(published)
     }
 
     /// Has a signed object answered for: its packets in batches, and then what leads to them.
-    fn submit_object(&self, published: &Published) -> Result<(), SocketError> {
+    fn submit_object(
+        &self,
+        published: &Published,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), SocketError> {
         let mut pool = Pool::new(0);
         let mut packets = published.object.packets.clone();
         let metadata = packets.pop().expect("every object has metadata");
         for segment in 0..published.segments() {
             if packets.len() >= BATCH_PACKETS {
                 self.submit(std::mem::take(&mut packets), None)?;
+                if !goes_on() {
+                    return Err(SocketError::Closed);
+                }
             }
             packets.push(published.packet(segment, &mut pool));
         }

@@ -115,59 +115,53 @@ impl Session {
         self.0.bound.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has `outlet` answer what is below `prefix`, here and at the router.
-    pub(super) fn bind(&self, prefix: &Name, outlet: Outlet) -> Result<Binding, SocketError> {
-        if !self.bound().insert(prefix.value().to_vec()) {
-            return Err(SocketError::PrefixInUse(prefix.clone()));
+    /// Makes the connection for producers, which waits for the router, now and not with the first
+    /// of them.
+    ///
+    /// # Errors
+    /// [`SocketError::NoRouter`].
+    pub fn connect_producers(&self) -> Result<(), SocketError> {
+        self.with_producers().map(drop)
+    }
+
+    fn with_producers(&self) -> Result<MutexGuard<'_, Option<ProducerSide>>, SocketError> {
+        let mut producers = self.0.producers.lock().unwrap_or_else(PoisonError::into_inner);
+        if producers.is_none() {
+            *producers = Some(ProducerSide::start(&self.0.router)?);
         }
-        // From here on it is given back when it is dropped.
-        let prefix = prefix.clone();
-        let mut binding = Binding { session: self.clone(), prefix, waker: None, id: None };
-        let (id, registered) = {
-            let mut producers = self.0.producers.lock().unwrap_or_else(PoisonError::into_inner);
-            if producers.is_none() {
-                *producers = Some(ProducerSide::start(&self.0.router)?);
-            }
-            let side = producers.as_ref().expect("it runs");
-            binding.waker = Some(side.thread.waker.clone());
-            side.add(&binding.prefix, outlet)
-        };
-        binding.id = Some(id.wait()?);
-        registered.wait()?;
-        Ok(binding)
-    }
-}
-
-/// A prefix of a producer. Dropped, it is free again.
-pub(super) struct Binding {
-    session: Session,
-    prefix: Name,
-    /// These two are there once it is bound.
-    waker: Option<Arc<Waker>>,
-    id: Option<EndpointId>,
-}
-
-impl Binding {
-    pub(super) fn prefix(&self) -> &Name {
-        &self.prefix
+        Ok(producers)
     }
 
-    /// What has the outlet look for what it was told.
-    pub(super) fn waker(&self) -> Option<(Arc<Waker>, EndpointId)> {
-        Some((self.waker.clone()?, self.id?))
+    /// Keeps a prefix for one producer; whether nobody has it.
+    pub(super) fn reserve(&self, prefix: &Name) -> bool {
+        self.bound().insert(prefix.value().to_vec())
     }
-}
 
-impl Drop for Binding {
-    fn drop(&mut self) {
-        if let Some(id) = self.id {
-            let producers = &self.session.0.producers;
-            let producers = producers.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Has `outlet` answer what is below `prefix`, here and, as will be told, at the router. What
+    /// has it look for what it was told comes with it.
+    pub(super) fn serve(
+        &self,
+        prefix: &Name,
+        outlet: Outlet,
+    ) -> Result<(Arc<Waker>, EndpointId, Pending<()>), SocketError> {
+        let producers = self.with_producers()?;
+        let side = producers.as_ref().expect("it runs");
+        let (id, registered) = side.add(prefix, outlet);
+        let waker = side.thread.waker.clone();
+        drop(producers);
+        // The thread is within its turn at most.
+        Ok((waker, id.wait()?, registered))
+    }
+
+    /// A prefix is free again.
+    pub(super) fn free(&self, prefix: &Name, id: Option<EndpointId>) {
+        if let Some(id) = id {
+            let producers = self.0.producers.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(side) = &*producers {
-                side.remove(&self.prefix, id);
+                side.remove(prefix, id);
             }
         }
-        self.session.bound().remove(self.prefix.value());
+        self.bound().remove(prefix.value());
     }
 }
 

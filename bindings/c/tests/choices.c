@@ -1,0 +1,134 @@
+/* Checks of whom a socket asks and believes, how it signs and what part it gets:
+ * choices CHECK [ARGUMENT...]. */
+#define _GNU_SOURCE
+#include "check.h"
+
+static int set_to(int fd, const char *name, const char *value)
+{
+    char option[600];
+    CHECK((size_t)snprintf(option, sizeof option, "%s=%s", name, value) < sizeof option);
+    return set(fd, option);
+}
+
+static void check_option(int fd, const char *name, const char *wanted)
+{
+    char value[600];
+    socklen_t len = sizeof value;
+    strcpy(value, name);
+    CHECK(icn_getsockopt(fd, SOL_ICN, ICN_OPTION, value, &len) == 0);
+    CHECK(strcmp(value, wanted) == 0);
+}
+
+/* The key /p is one of the user's; the default is another. given: the certificates of both. */
+static void keys(void)
+{
+    char octet, both[600];
+    int fd, from = icn_socket(AF_ICN, SOCK_PROD, 0);
+    check_option(from, "sign", "default");
+    FAILS(set(from, "range=0"), ENOPROTOOPT);
+    FAILS(set(from, "sign=signer"), EINVAL);
+    CHECK(set(from, "sign=/nobody") == 0);
+    FAILS(bind_to(from, "/p"), ENOKEY);
+    CHECK(set(from, "sign=/p") == 0);
+    check_option(from, "sign", "/p");
+    CHECK(bind_to(from, "/p") == 0);
+    FAILS(set(from, "sign=default"), EINVAL);
+    CHECK(publish(from, "/p/a", "a", 1, 0) == 1);
+    /* It is that key: with its certificate as the only anchor it is believed. */
+    fd = consumer("/p");
+    check_get(fd, "/p/a", "a", 1, 1);
+    CHECK(set_to(fd, "anchors", given[0]) == 0);
+    check_option(fd, "anchors", given[0]);
+    check_get(fd, "/p/a", "a", 1, 1);
+    CHECK(set_to(fd, "anchors", given[1]) == 0);
+    FAILS(get(fd, "/p/a", &octet, 1, 0), EBADMSG);
+    CHECK((size_t)snprintf(both, sizeof both, "%s:%s", given[1], given[0]) < sizeof both);
+    CHECK(set_to(fd, "anchors", both) == 0);
+    check_get(fd, "/p/a", "a", 1, 1);
+    /* Files that are none. What was set stays. */
+    FAILS(set(fd, "anchors=/nowhere/to/be/found"), ENOENT);
+    FAILS(set(fd, "anchors=/dev/null"), EINVAL);
+    check_option(fd, "anchors", both);
+    CHECK(set(fd, "anchors=") == 0);
+    check_option(fd, "anchors", "");
+    check_get(fd, "/p/a", "a", 1, 1);
+    FAILS(set(fd, "sign=default"), ENOPROTOOPT);
+    CHECK(icn_close(fd) == 0);
+    CHECK(icn_close(from) == 0);
+}
+
+static void ranges(void)
+{
+    char *octets = content(20000);
+    int from = producer("/p"), to = consumer("/p");
+    CHECK(publish(from, "/p/a", octets, 20000, 0) == 20000);
+    check_option(to, "range", "0");
+    CHECK(set(to, "range = 7990, 20") == 0);
+    check_option(to, "range", "7990,20");
+    check_get(to, "/p/a", octets + 7990, 20, 7);
+    CHECK(set(to, "range=19990") == 0);
+    check_get(to, "/p/a", octets + 19990, 10, 100);
+    CHECK(set(to, "range=19990,100") == 0);
+    check_get(to, "/p/a", octets + 19990, 10, 100);
+    CHECK(set(to, "range=20000,1") == 0);
+    check_get(to, "/p/a", "", 0, 100);
+    CHECK(set(to, "range=5,0") == 0);
+    check_get(to, "/p/a", "", 0, 100);
+    FAILS(set(to, "range=-1"), EINVAL);
+    FAILS(set(to, "range=5-9"), EINVAL);
+    /* What has begun goes on as it began. */
+    CHECK(set(to, "range=100,1000") == 0);
+    char some[2000];
+    CHECK(get(to, "/p/a", some, 10, 0) == 10);
+    CHECK(set(to, "range=0") == 0);
+    check_get(to, "/p/a", octets + 110, 990, 2000);
+    check_get(to, "/p/a", octets, 20000, 5000);
+    free(octets);
+    CHECK(icn_close(from) == 0);
+    CHECK(icn_close(to) == 0);
+}
+
+/* given: the address, and the path, of a router that the default one knows nothing of. */
+static void routers(void)
+{
+    char octet;
+    int there = icn_socket(AF_ICN, SOCK_PROD, 0), to = icn_socket(AF_ICN, SOCK_CONS, 0), here;
+    check_option(there, "router", "default");
+    FAILS(set(there, "router=nowhere"), EINVAL);
+    FAILS(set(there, "router=tcp4://[::1]"), EINVAL);
+    FAILS(set(there, "router="), EINVAL);
+    CHECK(set_to(there, "router", given[0]) == 0);
+    check_option(there, "router", given[0]);
+    CHECK(bind_to(there, "/p") == 0);
+    CHECK(publish(there, "/p/a", "there", 5, 0) == 5);
+    CHECK(set_to(to, "router", given[1]) == 0);
+    CHECK(bind_to(to, "/p") == 0);
+    FAILS(set(to, "router=default"), EINVAL);
+    check_get(to, "/p/a", "there", 5, 5);
+    /* The same prefix at two routers at once, with one library. */
+    here = producer("/p");
+    CHECK(publish(here, "/p/a", "here", 4, 0) == 4);
+    int other = consumer("/p");
+    check_get(other, "/p/a", "here", 4, 4);
+    check_get(to, "/p/a", "there", 5, 5);
+    CHECK(icn_close(here) == 0);
+    CHECK(icn_close(other) == 0);
+    CHECK(icn_close(there) == 0);
+    CHECK(icn_close(to) == 0);
+    /* Nobody is there: nothing else is tried. */
+    to = icn_socket(AF_ICN, SOCK_CONS, 0);
+    CHECK(set(to, "router=/nowhere/to/be/found") == 0);
+    FAILS(bind_to(to, "/p"), ECONNREFUSED);
+    CHECK(set(to, "router=default") == 0);
+    CHECK(bind_to(to, "/p") == 0);
+    FAILS(get(to, "/p/never", &octet, 1, 0), ENETUNREACH);
+    CHECK(icn_close(to) == 0);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct check checks[] = {
+        {"keys", keys}, {"ranges", ranges}, {"routers", routers},
+    };
+    return run_check(argc, argv, checks, sizeof checks / sizeof *checks);
+}

@@ -1,0 +1,18 @@
+//! Which router.
+
+use weir_face::{FaceUri, client_transport};
+use weir_socket::SocketError;
+
+/// The address of a router, or the path of its Unix socket; by default that which `weir get`
+/// finds. Blocks for name resolution.
+///
+/// # Errors
+/// [`SocketError::NoRouter`]: it is no address.
+pub fn router_of(text: Option<&str>) -> Result<FaceUri, SocketError> {
+    let no_router = |error: &dyn std::fmt::Display| SocketError::NoRouter(error.to_string());
+    match text {
+        None => client_transport().map(|choice| choice.uri).map_err(|error| no_router(&error)),
+        Some(path) if path.starts_with('/') => Ok(FaceUri::Unix(path.into())),
+        Some(text) => FaceUri::resolve(text).map_err(|error| no_router(&error)),
+    }
+}

@@ -1,0 +1,78 @@
+//! The prefixes that producers of a session are bound to.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{self, Poll, ready};
+
+use weir_wire::Name;
+
+use super::outlet::Outlet;
+use super::pending::Pending;
+use super::{Session, SocketError};
+use crate::waker::{EndpointId, Waker};
+
+/// A prefix of a producer. Dropped, it is free again.
+pub(super) struct Binding {
+    session: Session,
+    prefix: Name,
+    /// What has the outlet look for what it was told, once there is one.
+    outlet: Option<(Arc<Waker>, EndpointId)>,
+}
+
+impl Binding {
+    /// The prefix.
+    pub(super) fn prefix(&self) -> &Name {
+        &self.prefix
+    }
+
+    /// What has the outlet look for what it was told.
+    pub(super) fn waker(&self) -> Option<(Arc<Waker>, EndpointId)> {
+        self.outlet.clone()
+    }
+}
+
+impl Drop for Binding {
+    fn drop(&mut self) {
+        self.session.free(&self.prefix, self.outlet.as_ref().map(|(_, id)| *id));
+    }
+}
+
+/// A prefix that the router is about to register.
+pub(super) struct Bind {
+    /// Until it is.
+    binding: Option<Binding>,
+    registered: Pending<()>,
+}
+
+impl Bind {
+    /// Has `outlet` answer what is below `prefix`.
+    pub(super) fn begin(
+        session: &Session,
+        prefix: Name,
+        outlet: Outlet,
+    ) -> Result<Self, SocketError> {
+        if !session.reserve(&prefix) {
+            return Err(SocketError::PrefixInUse(prefix));
+        }
+        // From here on it is given back when it is dropped.
+        let mut binding = Binding { session: session.clone(), prefix, outlet: None };
+        let (waker, id, registered) = session.serve(&binding.prefix, outlet)?;
+        binding.outlet = Some((waker, id));
+        Ok(Self { binding: Some(binding), registered })
+    }
+
+    /// Waits for the router.
+    pub(super) fn wait(&mut self) -> Result<Binding, SocketError> {
+        self.registered.wait_again()?;
+        self.binding.take().ok_or(SocketError::Closed)
+    }
+
+    /// As [`Bind::wait`], for a task.
+    pub(super) fn poll(
+        &mut self,
+        context: &mut task::Context<'_>,
+    ) -> Poll<Result<Binding, SocketError>> {
+        ready!(Pin::new(&mut self.registered).poll(context))?;
+        Poll::Ready(self.binding.take().ok_or(SocketError::Closed))
+    }
+}
