@@ -140,6 +140,15 @@ fn the_latest_version_is_read_unless_the_name_says_which() {
     for (version, text) in versions.iter().zip([b"first", b"secnd", b"third"]) {
         assert_eq!(read_all(&consumer, &version.to_string()).unwrap(), text);
     }
+    // The publisher's name may say which as well.
+    let chosen = name("/p/log/v=7");
+    assert_eq!(producer.publish(&chosen, b"seventh".to_vec()).unwrap(), chosen);
+    assert_eq!(read_all(&consumer, "/p/log/v=7").unwrap(), b"seventh");
+    assert_eq!(read_all(&consumer, "/p/log").unwrap(), b"seventh");
+    let twice = producer.publish_version(&chosen, 8, b"eighth".to_vec());
+    assert!(matches!(twice, Err(SocketError::Invalid(_))), "{twice:?}");
+    let outside = producer.publish(&name("/p/v=1"), b"of /p".to_vec());
+    assert_eq!(outside.unwrap(), name("/p/v=1"));
 }
 
 #[test]

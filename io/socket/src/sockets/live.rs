@@ -36,13 +36,13 @@ impl LiveWriter {
         outbound: Outbound,
         identity: Identity,
         options: &ProducerOptions,
-        name: &Name,
+        (object, version): (Name, u64),
     ) -> Result<Self, SocketError> {
-        let versioned = name.clone().append_version(outbound.next_version()).clone();
+        let versioned = object.clone().append_version(version).clone();
         let writer = Self {
             outbound,
             identity,
-            object: name.clone(),
+            object,
             versioned,
             segment_size: options.segment_size.bytes as usize,
             freshness_ms: options.freshness.ns / NS_PER_MS,

@@ -135,7 +135,8 @@ impl Producer {
     }
 
     /// Publishes a new version of an object: cut into segments, each signed, with a manifest.
-    /// Interests that wait for it are answered at once. Its name with the version.
+    /// Interests that wait for it are answered at once. Its name with the version, which is one of
+    /// its own unless the name ends with one.
     ///
     /// Returns when whoever asks next will get it. Signing takes the processors' time, above all
     /// with signatures other than digests.
@@ -143,7 +144,8 @@ impl Producer {
     /// # Errors
     /// [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for the output buffer.
     pub fn publish(&self, name: &Name, content: impl Into<Packet>) -> Result<Name, SocketError> {
-        self.publish_version(name, self.outbound.next_version(), content)
+        let (object, version) = self.version_of(name);
+        self.publish_version(&object, version, content)
     }
 
     /// Begins an object that grows: a new version, of which consumers get each segment as soon as
@@ -152,8 +154,10 @@ impl Producer {
     /// # Errors
     /// [`SocketError::OutsidePrefix`].
     pub fn publish_live(&self, name: &Name) -> Result<LiveWriter, SocketError> {
-        self.check(name)?;
-        LiveWriter::new(self.outbound.clone(), self.identity.clone(), &self.options, name)
+        let (object, version) = self.version_of(name);
+        self.check(&object)?;
+        let identity = self.identity.clone();
+        LiveWriter::new(self.outbound.clone(), identity, &self.options, (object, version))
     }
 
     /// As [`Producer::publish`], with the number of the version.
@@ -180,7 +184,8 @@ impl Producer {
         content: impl Into<Packet>,
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<Name, SocketError> {
-        self.publish_object(name, self.outbound.next_version(), content.into(), goes_on)
+        let (object, version) = self.version_of(name);
+        self.publish_object(&object, version, content.into(), goes_on)
             .map(|published| published.versioned().clone())
     }
 
@@ -190,8 +195,8 @@ impl Producer {
     /// # Errors
     /// As [`Producer::publish`].
     pub fn offer(&self, name: &Name, content: impl Into<Packet>) -> Result<Offer, SocketError> {
-        let version = self.outbound.next_version();
-        let published = self.publish_object(name, version, content.into(), &mut || true)?;
+        let (object, version) = self.version_of(name);
+        let published = self.publish_object(&object, version, content.into(), &mut || true)?;
         Offer::decode(published.object.packets.last().expect("every object has metadata").clone())
     }
 
@@ -216,6 +221,9 @@ impl Producer {
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<Published, SocketError> {
         self.check(name)?;
+        if name.as_view().last().is_some_and(|last| last.as_version().is_some()) {
+            return Err(SocketError::Invalid(format!("{name} has a version already")));
+        }
         let max_bytes = self.options.buffer_bytes();
         if content.len() as u64 > max_bytes {
             return Err(SocketError::TooLong { max_bytes });
@@ -319,6 +327,15 @@ impl Producer {
     /// [`SocketError::Closed`].
     pub fn poll_recv(&self, context: &mut task::Context<'_>) -> Poll<Result<Request, SocketError>> {
         self.requests.poll(context)
+    }
+
+    /// The object that is meant, and its version: the one that the name ends with, or a new one.
+    fn version_of(&self, name: &Name) -> (Name, u64) {
+        let name = name.as_view();
+        match name.last().and_then(|last| last.as_version()) {
+            Some(version) => (name.parent().to_name(), version),
+            None => (name.to_name(), self.outbound.next_version()),
+        }
     }
 
     fn check(&self, name: &Name) -> Result<(), SocketError> {
