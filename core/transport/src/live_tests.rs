@@ -134,6 +134,8 @@ struct World {
     told: usize,
     /// When each segment was made.
     made: Vec<Instant>,
+    /// When each viewer's first Interest for each segment came.
+    asked_at: BTreeMap<(u64, usize), Instant>,
 }
 
 impl World {
@@ -155,6 +157,7 @@ impl World {
             asked: 0,
             told: 0,
             made: Vec::new(),
+            asked_at: BTreeMap::new(),
         }
     }
 
@@ -218,6 +221,10 @@ impl World {
         match event {
             Event::Asked(viewer, packet) => {
                 self.asked += 1;
+                let name = InterestView::decode(&packet).unwrap().name;
+                if let Some(segment) = name.last().and_then(|last| last.as_segment()) {
+                    self.asked_at.entry((segment, viewer)).or_insert(self.now);
+                }
                 let path = PathId(viewer as u16);
                 let header = LpHeader::default();
                 self.tell_producer(vec![ProducerInput::Packet { path, header, packet }]);
@@ -382,6 +389,46 @@ fn what_is_made_faster_than_round_trips_is_asked_for_further_ahead() {
         assert_eq!(*at, world.made[*segment as usize].plus_ns(DELAY_NS), "{segment}");
     }
     assert!(viewer.consumer.stats().outstanding_max <= 64);
+}
+
+/// Regression: who had seen segments come fast asked further ahead than others as long as nothing
+/// waited for a lifetime, so that routers, which take Interests for one while they are near each
+/// other, sent those of each kind on: the producer had as many for each segment.
+#[test]
+fn viewers_ask_for_a_segment_at_the_same_time_whatever_they_have_seen() {
+    let mut world = World::new(1, 0);
+    for ms in [1000, 2500, 2815, 2990] {
+        world.join(ms, true, 10_000, ConsumerConfig::default());
+    }
+    // At first one in 4 ms, then one in 200 ms.
+    for at in 0..200 {
+        world.at_ms(2000 + 4 * at, Event::Make { is_last: false });
+    }
+    for at in 0..150 {
+        world.at_ms(3000 + 200 * at, Event::Make { is_last: at == 149 });
+    }
+    world.run();
+    world.viewers[0].assert_got(0..350);
+    for segment in 330..350 {
+        let asked = (0..4).map(|viewer| world.asked_at[&(segment, viewer)]);
+        assert_eq!(asked.collect::<BTreeSet<_>>().len(), 1, "{segment}");
+    }
+}
+
+/// What is made at once is asked for at once, however long it waits for the next time.
+#[test]
+fn what_is_made_in_bursts_comes_without_delay() {
+    let mut world = World::new(1, 0);
+    world.join(1000, true, 10_000, ConsumerConfig::default());
+    for at in 0..2000 {
+        world.at_ms(2000 + at / 10 * 100, Event::Make { is_last: at == 1999 });
+    }
+    world.run();
+    let viewer = &world.viewers[0];
+    viewer.assert_got(0..2000);
+    for (segment, at) in viewer.got.iter().zip(&viewer.at).skip(200) {
+        assert_eq!(*at, world.made[*segment as usize].plus_ns(DELAY_NS), "{segment}");
+    }
 }
 
 #[test]

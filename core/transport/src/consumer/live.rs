@@ -15,13 +15,15 @@ use super::config::Behind;
 use super::naming::METADATA_INDEX;
 use super::requests::Purpose;
 use super::verify::Incoming;
-use super::{CONTENT_TYPE_NACK, Consumer, ConsumerError, ConsumerOutbox, DISCOVERY_TRIES, Stage};
+use super::{CONTENT_TYPE_NACK, Consumer, ConsumerError, ConsumerOutbox, Stage};
 use crate::interest::Selectors;
 use crate::metadata::{METADATA_KEYWORD, Metadata};
-use crate::request::Request;
+use crate::request::{Request, Tries};
 
 /// Metadata are asked for again when nothing has come for so many lifetimes of an Interest.
 const QUIET_LIFETIMES: u64 = 2;
+/// How often they are: more often than before anything has come, as there was a producer.
+const RENEWAL_TRIES: Tries = Tries { sends_max: 6, nacks_max: 6 };
 
 /// The state of what grows.
 #[derive(Debug)]
@@ -152,7 +154,7 @@ impl Consumer {
                 lifetime_ms: self.config.lifetime_ms,
                 nonce: 0,
             };
-            let request = Request::new(&name, selectors, DISCOVERY_TRIES, now);
+            let request = Request::new(&name, selectors, RENEWAL_TRIES, now);
             self.requests.add(Purpose::Renewal, request);
         }
     }

@@ -3,9 +3,11 @@
 //! Such an Interest waits at the producer until its unit is made, as long as it lives, and is sent
 //! again then. How long it waited says nothing of the path, so that it has no place in a window, is
 //! no sample of a round trip and no sign of loss. How many there are at a time follows what comes:
-//! one more for each unit that was there when it was asked for, half as many whenever one has
-//! waited in vain. A unit is known to be there once it or a later one has come, or metadata say so.
-//! Those before it that were asked for ahead are lost or about to come.
+//! one more for each unit that was there when it was asked for, one less when none would have been
+//! for a while, half as many whenever one has waited in vain. So consumers of one object come to
+//! ask for a unit at the same time, whatever they have seen before, and routers take their
+//! Interests for one. A unit is known to be there once it or a later one has come, or metadata say
+//! so. Those before it that were asked for ahead are lost or about to come.
 
 use alloc::collections::BTreeSet;
 
@@ -19,6 +21,12 @@ use crate::PathId;
 const AHEAD_MIN: u32 = 2;
 /// A unit that comes within so many round trips of its Interest was there, or nearly.
 const LATE_ROUND_TRIPS: u64 = 2;
+/// A unit that would have waited for so many round trips, had it been asked for one unit later, is
+/// asked for earlier than it needs to be.
+const EARLY_ROUND_TRIPS: u64 = 2 * LATE_ROUND_TRIPS;
+/// Units in a row that are asked for earlier than they need to be before there are fewer: as many
+/// as are asked for at a time, so that all of what is made at once counts, and at least so many.
+const EARLY_UNITS_MIN: u32 = 4;
 /// How long a unit that was overtaken is waited for: half a round trip, at least the first of
 /// these, and the second while no round trip has been measured.
 const OVERTAKEN_NS_MIN: u64 = 10 * NS_PER_MS;
@@ -33,6 +41,8 @@ pub(super) struct Ahead {
     /// Units from there on that are asked for: now, and at most.
     units: u32,
     units_max: u32,
+    /// Units in a row that were asked for earlier than they needed to be.
+    early_units: u32,
     /// When the Interests end that are under way, with the first units of their chunks.
     ends: BTreeSet<(Instant, u64)>,
 }
@@ -52,6 +62,16 @@ impl Ahead {
 
     fn has_fewer(&mut self) {
         self.units = (self.units / 2).max(AHEAD_MIN.min(self.units_max));
+        self.early_units = 0;
+    }
+
+    /// A unit came that was asked for early, or not.
+    fn note_early(&mut self, is_early: bool) {
+        self.early_units = if is_early { self.early_units + 1 } else { 0 };
+        if self.early_units >= self.units.max(EARLY_UNITS_MIN) {
+            self.units = (self.units - 1).max(AHEAD_MIN.min(self.units_max));
+            self.early_units = 0;
+        }
     }
 }
 
@@ -61,7 +81,8 @@ impl Scoreboard {
     pub(crate) fn set_horizon(&mut self, horizon: u64, units_max: u32) {
         let units_max = units_max.max(1);
         let units = AHEAD_MIN.min(units_max);
-        self.ahead = Some(Ahead { horizon, units, units_max, ends: BTreeSet::new() });
+        let ends = BTreeSet::new();
+        self.ahead = Some(Ahead { horizon, units, units_max, early_units: 0, ends });
     }
 
     /// Units that are asked for ahead.
@@ -100,11 +121,18 @@ impl Scoreboard {
         let path = self.paths.iter().find(|path| path.id == slot.path);
         let rtt_ns = path.and_then(|path| path.rtt.smoothed_ns());
         let waited_ns = now.ns_since(slot.sent_at);
+        // The next one was asked for when this one would have been with one less at a time.
+        let next = self.chunks.find(slot.first + 1).map(|at| *self.chunks.slot(at));
+        let next = next.filter(|next| matches!(next.state, State::Ahead(_)));
         let Some(ahead) = &mut self.ahead else { return };
         let was_there = rtt_ns.is_some_and(|rtt_ns| waited_ns < LATE_ROUND_TRIPS * rtt_ns);
         if was_there || ahead.ends.is_empty() {
             ahead.units = ahead.units.saturating_add(1).min(ahead.units_max);
         }
+        let is_early = rtt_ns
+            .zip(next)
+            .is_some_and(|(rtt_ns, next)| now.ns_since(next.sent_at) >= EARLY_ROUND_TRIPS * rtt_ns);
+        ahead.note_early(is_early);
     }
 
     /// The unit `index` is there, and so is all before it: what was asked for ahead of that is on
