@@ -74,7 +74,7 @@ pub struct RouterPlan {
     pub disk: Option<DiskPlan>,
     /// Pending Interests held at most.
     pub pit_entries_max: u32,
-    /// Strategy of `/`, one of `StrategyKind::WORDS`.
+    /// Strategy of `/`: one of `StrategyKind::WORDS`, or a whole name with parameters.
     pub strategy: String,
     /// Which packets its faces mark for congestion, a
     /// [`MarkingPolicy`](weir_link::MarkingPolicy) as text.

@@ -3,6 +3,8 @@
 use weir_forward::strategy::{Strategy, StrategyKind};
 use weir_link::{ChoiceError, DisciplineConfig, MarkingPolicy, ShapingConfig, ShapingError};
 
+use weir_wire::Name;
+
 use super::{CpuPlan, DiskPlan, RouterPlan};
 use crate::error::PlanError;
 
@@ -12,12 +14,20 @@ impl RouterPlan {
     /// # Errors
     /// There is no strategy of that name; `name` is the node's.
     pub fn strategy_of_root(&self, name: &str) -> Result<Strategy, PlanError> {
-        let kind = self.strategy.parse::<StrategyKind>().map_err(|_| PlanError::Value {
+        let refuse = |problem: String| PlanError::Value {
             place: format!("node `{name}`"),
             key: "strategy",
-            problem: format!("is `{}`; it must be one of {:?}", self.strategy, StrategyKind::WORDS),
-        })?;
-        Ok(kind.into())
+            problem: format!("is `{}`; {problem}", self.strategy),
+        };
+        if let Ok(kind) = self.strategy.parse::<StrategyKind>() {
+            return Ok(kind.into());
+        }
+        let words = StrategyKind::WORDS;
+        let whole: Name = match self.strategy.starts_with('/') {
+            true => self.strategy.parse().map_err(|error| refuse(format!("{error}")))?,
+            false => return Err(refuse(format!("it must be one of {words:?}, or a whole name"))),
+        };
+        Strategy::from_name(whole.as_view()).map_err(|error| refuse(error.to_string()))
     }
 
     /// How a router's faces mark and queue, before a queue that holds `capacity_bytes` if that is
@@ -73,5 +83,30 @@ impl RouterPlan {
             |(one, two): &(CpuPlan, CpuPlan)| one.machine.is_some() && one.machine == two.machine;
         let differs = cpus.filter(is_same).is_some_and(|(one, two)| one.cores != two.cores);
         differs.then_some("stages.cpu.cores")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_strategy_is_a_word_or_a_whole_name() {
+        let strategy = |text: &str| {
+            let plan = RouterPlan { strategy: text.into(), ..RouterPlan::default() };
+            plan.strategy_of_root("r").map(|strategy| strategy.name().to_string())
+        };
+        let best_route = "/localhost/nfd/strategy/best-route/v=5";
+        assert_eq!(strategy("best-route").unwrap(), best_route);
+        let held = format!("{best_route}/retx-suppression-initial~200");
+        assert_eq!(strategy(&held).unwrap(), held);
+        for (bad, problem) in [
+            ("best", "one of"),
+            ("/localhost/nfd/strategy/best", "no strategy"),
+            ("/localhost/nfd/strategy/best-route/v=5/colour~3", "colour~3"),
+        ] {
+            let error = strategy(bad).unwrap_err().to_string();
+            assert!(error.contains(problem), "{error}");
+        }
     }
 }
