@@ -80,6 +80,7 @@ fn signatures_answers_messages_and_sockets_are_measured() {
         ("messages", 12, &["median", "p99"]),
         ("publication", 8, &["rate"]),
         ("sockets", 3, &["time"]),
+        ("subscribers", 4, &["interests", "octets", "cpu", "delay", "p99", "join"]),
     ] {
         let points = points(&object(folder.path(), scenario));
         assert_eq!(points.len(), count, "{scenario}");

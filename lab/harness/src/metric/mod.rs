@@ -261,6 +261,19 @@ measures! {
     SocketMemory = "socket-memory", "Memory of a socket", "B";
     /// Of a trial: time to make a socket.
     SocketTime = "socket-time", "Time to make a socket", "s";
+    /// Of a trial: Interests that came to a producer, for each message that it published.
+    MessageInterests = "message-interests", "Interests at the producer for a message", "";
+    /// Of a trial: octets of Data that a producer sent, for each message that it published.
+    MessageOctets = "message-octets", "Octets that the producer sent for a message", "B";
+    /// Of a trial: processor time of a producer for each message.
+    MessageCpu = "message-cpu", "Processor time of the producer for a message", "s";
+    /// Of a trial: time from the publication of a message until a subscriber has it, verified.
+    MessageDelay = "message-delay", "Time from publication to receipt", "s";
+    /// Of a trial: Interests that came to a producer while subscribers joined, beyond those for the
+    /// messages of that time, for each that joined.
+    JoinInterests = "join-interests", "Interests at the producer for a subscriber that joins", "";
+    /// Of a trial: time from a subscriber's first Interest until it knows what is newest.
+    JoinTime = "join-time", "Time to join", "s";
 }
 
 /// How numbers of a measure come about.
@@ -303,6 +316,8 @@ impl Measure {
             | Self::VerifyTime
             | Self::HashTime
             | Self::SocketTime
+            | Self::MessageDelay
+            | Self::JoinTime
             | Self::EgressQueue
             | Self::LinkQueue
             | Self::PitEntries => Kind::Samples,
@@ -320,6 +335,10 @@ impl Measure {
             | Self::OutPerCpu
             | Self::DiskReadTime
             | Self::FilterFalsePositives
+            | Self::MessageInterests
+            | Self::MessageOctets
+            | Self::MessageCpu
+            | Self::JoinInterests
             | Self::LinkLoad
             | Self::LinkLoss => Kind::Ratio,
             _ => Kind::Rate,
@@ -407,6 +426,12 @@ impl Measure {
                 | Self::HashTime
                 | Self::SocketMemory
                 | Self::SocketTime
+                | Self::MessageInterests
+                | Self::MessageOctets
+                | Self::MessageCpu
+                | Self::MessageDelay
+                | Self::JoinInterests
+                | Self::JoinTime
         )
     }
 

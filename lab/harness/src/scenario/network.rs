@@ -216,9 +216,17 @@ fn check_apps(
             let message = "stands in the place of [[producer]] and [[consumer]]; leave them out";
             Err(tree.error("trial", message))
         }
-        Some(trial) if trial.transfers == 0 || trial.count == 0 || trial.size.bytes == 0 => {
-            let message = "measures nothing: `transfers`, `count` and `size` are 1 at least";
+        Some(
+            Trial { transfers: 0, .. } | Trial { count: 0, .. } | Trial { subscribers: 0, .. },
+        ) => {
+            let message = "measures nothing: `transfers`, `count` and `subscribers` are 1 at least";
             Err(tree.error("trial", message))
+        }
+        Some(trial) if trial.size.bytes == 0 => {
+            Err(tree.error("trial", "measures nothing: `size` is 1 at least"))
+        }
+        Some(trial) if trial.late > 100 => {
+            Err(tree.error("trial", "`late` is a share of a hundred"))
         }
         _ => Ok(()),
     }

@@ -10,6 +10,7 @@ mod keys;
 mod others;
 mod part;
 mod spec;
+mod subscribers;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -49,6 +50,7 @@ pub fn run(trial: &Trial, plan: &Plan, options: &RealOptions) -> Result<TrialRep
         What::Cryptography => cryptography(trial, &mut crew)?,
         What::Publication => publication(trial, &mut crew)?,
         What::Sockets => sockets(trial, &mut crew, &site)?,
+        What::Subscribers => subscribers::measure(trial, &mut crew, &site)?,
         What::Tcp => others::tcp(trial, &mut crew)?,
         What::Https => others::https(trial, &mut crew)?,
     };
@@ -57,13 +59,17 @@ pub fn run(trial: &Trial, plan: &Plan, options: &RealOptions) -> Result<TrialRep
     Ok(report)
 }
 
+/// Where applications find each router.
+fn routers_at(site: &Site<'_>) -> Vec<String> {
+    let at = |router: &super::router::Router| FaceUri::Unix(router.at.unix.clone()).to_string();
+    site.routers.values().map(at).collect()
+}
+
 /// Where applications find the first and the last router.
 fn ends(site: &Site<'_>) -> (String, String) {
-    let at = |router: Option<&super::router::Router>| {
-        let router = router.expect("a plan has routers");
-        FaceUri::Unix(router.at.unix.clone()).to_string()
-    };
-    (at(site.routers.values().next()), at(site.routers.values().next_back()))
+    let at = routers_at(site);
+    let end = |at: Option<&String>| at.expect("a plan has routers").clone();
+    (end(at.first()), end(at.last()))
 }
 
 fn number(crew: &mut Crew<'_>, id: MemberId, of: &Value, key: &str) -> Result<u64, RealError> {

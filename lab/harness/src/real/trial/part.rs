@@ -8,11 +8,14 @@ mod answers;
 mod costs;
 mod echo;
 mod many;
+mod publisher;
+mod subscribers;
 mod transfer;
 
 use std::io::{self, BufRead as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -20,6 +23,8 @@ use weir_face::FaceUri;
 use weir_security::Verifier;
 use weir_socket::{Session, SocketError};
 use weir_wire::Name;
+
+pub(super) use self::subscribers::late_of;
 
 use super::keys;
 use super::spec::{Algorithm, Trial};
@@ -63,6 +68,10 @@ pub(super) enum Role {
     Publication,
     /// Makes sockets and counts their memory.
     Sockets,
+    /// Publishes an object that grows.
+    Publish,
+    /// Follows such an object with many consumers.
+    Subscribe,
 }
 
 /// Why a part ended before its time.
@@ -104,6 +113,8 @@ pub fn run_part(path: &Path) -> Result<(), PartError> {
         Role::Cryptography => costs::cryptography(&spec),
         Role::Publication => costs::publication(&spec),
         Role::Sockets => many::sockets(&spec),
+        Role::Publish => publisher::publish(&spec),
+        Role::Subscribe => subscribers::subscribe(&spec),
     };
     match done {
         // Standard input has closed: that is how most parts end.
@@ -113,10 +124,12 @@ pub fn run_part(path: &Path) -> Result<(), PartError> {
 }
 
 impl PartSpec {
+    fn router(&self) -> Result<FaceUri, PartError> {
+        self.at.parse().map_err(|error| PartError::Wrong(format!("{}: {error}", self.at)))
+    }
+
     fn session(&self) -> Result<Session, PartError> {
-        let uri: FaceUri =
-            self.at.parse().map_err(|error| PartError::Wrong(format!("{}: {error}", self.at)))?;
-        Ok(Session::connect(&uri)?)
+        Ok(Session::connect(&self.router()?)?)
     }
 
     /// The prefix of the part and of its counterpart.
@@ -160,6 +173,17 @@ fn told() -> Result<String, PartError> {
         0 => Err(PartError::Orphaned),
         _ => Ok(line.trim_end().to_owned()),
     }
+}
+
+/// What it is told, line by line; the channel ends with standard input.
+fn lines_told() -> Receiver<String> {
+    let (lines, told_lines) = channel();
+    std::thread::spawn(move || {
+        while let Ok(line) = told()
+            && lines.send(line).is_ok()
+        {}
+    });
+    told_lines
 }
 
 /// Octets as hexadecimal digits.

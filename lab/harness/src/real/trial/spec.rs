@@ -12,7 +12,7 @@ pub struct Trial {
     /// What is measured.
     pub what: What,
     /// Octets of content of a transfer, of a publication; of what is sent back by `answers` and
-    /// `echo`.
+    /// `echo`; of a message of `subscribers`.
     #[serde(default = "size")]
     pub size: Size,
     /// Octets of content of a segment; of a packet that is signed (`cryptography`).
@@ -36,10 +36,10 @@ pub struct Trial {
     /// Whether routers have the content already.
     #[serde(default)]
     pub warm: bool,
-    /// How often: answers, echoes, packets of a vector, sockets.
+    /// How often: answers, echoes, packets of a vector, sockets, messages.
     #[serde(default = "hundred")]
     pub count: u32,
-    /// Pause between two answers, echoes or operations on single packets.
+    /// Pause between two answers, echoes, messages or operations on single packets.
     #[serde(default = "no_time")]
     pub gap: Time,
     /// MTU of the loopback interface of `tcp`.
@@ -51,6 +51,18 @@ pub struct Trial {
     /// Which sockets are counted.
     #[serde(default)]
     pub sockets: Sockets,
+    /// Consumers that follow one object that grows, spread over all routers but the producer's.
+    #[serde(default = "ten")]
+    pub subscribers: u32,
+    /// Of a hundred of them, how many join when half of the messages have been published.
+    #[serde(default = "ten")]
+    pub late: u32,
+    /// Whose connections subscribers have.
+    #[serde(default)]
+    pub sessions: Sessions,
+    /// Lifetime of subscribers' Interests.
+    #[serde(default = "lifetime")]
+    pub lifetime: Time,
 }
 
 impl Trial {
@@ -76,8 +88,16 @@ const fn one() -> u32 {
     1
 }
 
+const fn ten() -> u32 {
+    10
+}
+
 const fn hundred() -> u32 {
     100
+}
+
+const fn lifetime() -> Time {
+    Time { ns: 4 * NS_PER_S }
 }
 
 const fn no_time() -> Time {
@@ -108,6 +128,8 @@ pub enum What {
     Publication,
     /// Many sockets of one process.
     Sockets,
+    /// Many consumers of one object that grows.
+    Subscribers,
 }
 
 impl What {
@@ -128,12 +150,20 @@ impl What {
             Self::Cryptography => &["sign-time", "verify-time", "hash-time"],
             Self::Publication => &["publication-rate"],
             Self::Sockets => &["socket-memory", "socket-time"],
+            Self::Subscribers => &[
+                "message-interests",
+                "message-octets",
+                "message-cpu",
+                "message-delay",
+                "join-interests",
+                "join-time",
+            ],
         }
     }
 
     /// Whether it takes place between sockets at routers.
     pub(super) const fn has_routers(self) -> bool {
-        matches!(self, Self::Transfer | Self::Answers | Self::Sockets)
+        matches!(self, Self::Transfer | Self::Answers | Self::Sockets | Self::Subscribers)
     }
 }
 
@@ -198,6 +228,17 @@ pub enum Sockets {
     Fetches,
     /// Producers that are bound, each with a prefix of its own.
     Producers,
+}
+
+/// Whose connections subscribers have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sessions {
+    /// Each its own, as applications of their own have: a face of the router each.
+    #[default]
+    Own,
+    /// Those of a process have one.
+    Shared,
 }
 
 /// What a trial amounted to.

@@ -1,0 +1,141 @@
+//! The publisher of an object that grows.
+
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use weir_base::NS_PER_S;
+use weir_base::units::Size;
+use weir_socket::{Identity, LiveWriter, Producer, ProducerOptions};
+
+use super::super::super::proc::own_cpu_ns;
+use super::super::keys::Key;
+use super::{PartError, PartSpec, content, digits, lines_told, say};
+
+/// What a message begins with: its number and the time of its publication.
+pub(super) const HEAD_BYTES: usize = 16;
+
+/// The system's time that all of its processes have in common, ns.
+pub(super) fn now_ns() -> Result<u64, PartError> {
+    let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
+        .map_err(|error| PartError::System(error.into()))?;
+    Ok(time.tv_sec() as u64 * NS_PER_S + time.tv_nsec() as u64)
+}
+
+/// Publishes half of the messages, then more until it is told that all have joined, then the other
+/// half; counts in the first and the last part.
+pub(super) fn publish(spec: &PartSpec) -> Result<(), PartError> {
+    let trial = &spec.trial;
+    if trial.size.bytes < HEAD_BYTES as u64 {
+        return Err(PartError::Wrong(format!("a message has {HEAD_BYTES} octets at least")));
+    }
+    let key = Key::generate(trial.signature).map_err(PartError::Wrong)?;
+    let identity = Identity { signer: key.signer, certificate: None };
+    let options = ProducerOptions {
+        segment_size: Size { bytes: trial.size.bytes },
+        ..ProducerOptions::default()
+    };
+    let session = spec.session()?;
+    let producer = Producer::bind_with(&session, spec.prefix(), identity, options)?;
+    let mut feed = Feed {
+        live: producer.publish_live(&spec.prefix())?,
+        filling: content(trial.size.bytes, 0),
+        gap: Duration::from_nanos(trial.gap.ns),
+        due: Instant::now(),
+    };
+    let lines = lines_told();
+    say(&json!({ "ready": true, "key": digits(&key.shown) }))?;
+    lines.recv().map_err(|_| PartError::Orphaned)?;
+    feed.due = Instant::now();
+    let before = Counts::of(&producer)?;
+    for _ in 0..trial.count.div_ceil(2) {
+        feed.next()?;
+        std::thread::sleep(feed.pause());
+    }
+    let mut counted = Counts::of(&producer)?.since(&before);
+    let (begun, mut joining) = (Counts::of(&producer)?, 0);
+    say(&json!({ "half": true }))?;
+    loop {
+        match lines.recv_timeout(feed.pause()) {
+            Ok(_) => break,
+            Err(RecvTimeoutError::Disconnected) => return Err(PartError::Orphaned),
+            Err(RecvTimeoutError::Timeout) => feed.next()?,
+        }
+        joining += 1;
+    }
+    let before = Counts::of(&producer)?;
+    let while_joining = before.since(&begun);
+    for _ in 0..(trial.count / 2).max(1) {
+        std::thread::sleep(feed.pause());
+        feed.next()?;
+    }
+    std::thread::sleep(feed.pause());
+    counted.add(&Counts::of(&producer)?.since(&before));
+    let messages = feed.live.next_segment();
+    feed.live.finish()?;
+    say(&json!({
+        "messages": messages,
+        "counted": counted.shown(messages - joining),
+        "joining": while_joining.shown(joining),
+    }))?;
+    // What was published is there as long as this is.
+    while lines.recv().is_ok() {}
+    Err(PartError::Orphaned)
+}
+
+/// What is published, and when.
+struct Feed {
+    live: LiveWriter,
+    filling: Vec<u8>,
+    gap: Duration,
+    /// When the next message is due.
+    due: Instant,
+}
+
+impl Feed {
+    /// Until the next message is due.
+    fn pause(&self) -> Duration {
+        self.due.saturating_duration_since(Instant::now())
+    }
+
+    fn next(&mut self) -> Result<(), PartError> {
+        self.due += self.gap;
+        let mut message = self.filling.clone();
+        message[..8].copy_from_slice(&self.live.next_segment().to_be_bytes());
+        message[8..HEAD_BYTES].copy_from_slice(&now_ns()?.to_be_bytes());
+        Ok(self.live.append(&message)?)
+    }
+}
+
+/// What publishing costs, from the start on or of a time.
+struct Counts {
+    interests: u64,
+    octets: u64,
+    cpu_ns: u64,
+}
+
+impl Counts {
+    fn of(producer: &Producer) -> Result<Self, PartError> {
+        let stats = producer.stats()?;
+        Ok(Self { interests: stats.interests, octets: stats.octets, cpu_ns: own_cpu_ns() })
+    }
+
+    fn since(&self, before: &Self) -> Self {
+        Self {
+            interests: self.interests - before.interests,
+            octets: self.octets - before.octets,
+            cpu_ns: self.cpu_ns - before.cpu_ns,
+        }
+    }
+
+    fn add(&mut self, more: &Self) {
+        self.interests += more.interests;
+        self.octets += more.octets;
+        self.cpu_ns += more.cpu_ns;
+    }
+
+    fn shown(&self, messages: u64) -> Value {
+        let Self { interests, octets, cpu_ns } = self;
+        json!({ "messages": messages, "interests": interests, "octets": octets, "cpu_ns": cpu_ns })
+    }
+}
