@@ -714,6 +714,10 @@ fn metadata_that_lies_about_the_size_of_segments_breaks_nothing() {
     // Each segment that is missed takes 2^62 octets, as the metadata says.
     assert!(reader.read_to_end(&mut Vec::new()).is_ok());
     assert_eq!(reader.missed(), 4);
+    // Nor is what was asked for of it cut short.
+    let mut range = consumer.fetch_range(&name("/p/a"), 0..100).unwrap();
+    let error = error_of(range.read_to_end(&mut Vec::new()));
+    assert!(matches!(error, SocketError::NotVerified(_)), "{error}");
 }
 
 /// Regression: the route of the shorter prefix was inherited, so that its producer, in another

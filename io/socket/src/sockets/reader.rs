@@ -285,7 +285,8 @@ impl Reader {
         *skip -= unwanted;
         *left = left.saturating_sub(hole - unwanted);
         self.at = self.at.saturating_add(hole - unwanted);
-        check_size(self.metadata.as_ref(), &data, segment, self.range.start > 0 || self.at > 0)?;
+        let is_part = self.range.start > 0 || self.range.end < u64::MAX;
+        check_size(self.metadata.as_ref(), &data, segment, is_part || self.at > 0)?;
         let content = data.content;
         let passed = (*skip).min(content.len() as u64);
         let taken = (content.len() as u64 - passed).min(*left);
