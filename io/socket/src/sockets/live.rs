@@ -7,8 +7,9 @@ use weir_security::sign_data;
 use weir_transport::{METADATA_KEYWORD, Metadata};
 use weir_wire::{Component, Data, Name};
 
+use super::latest::Growth;
 use super::outbound::{Identity, Outbound};
-use super::outlet::{Growth, Told};
+use super::outlet::Told;
 use super::{ProducerOptions, SocketError, check_packet};
 
 /// Publishes an object that grows, such as a live stream: see

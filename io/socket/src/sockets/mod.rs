@@ -11,6 +11,7 @@ mod express;
 mod fetcher;
 mod fetches;
 mod inbox;
+mod latest;
 mod live;
 mod offer;
 mod options;

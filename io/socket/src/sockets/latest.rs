@@ -1,0 +1,144 @@
+//! The metadata of what a producer socket has published, which lead to the latest version of each
+//! object, and how far those are that grow.
+
+use std::collections::{BTreeMap, HashMap};
+
+use weir_base::Packet;
+use weir_transport::{Answer, METADATA_KEYWORD, Metadata, Source};
+use weir_wire::{DataView, InterestView, Name, NameView};
+
+/// How far an object is that grows.
+pub(crate) struct Growth {
+    pub(crate) versioned: Name,
+    /// The segment that is made next, if there is to be one.
+    pub(crate) next: Option<u64>,
+}
+
+/// Segments after those that there are which Interests may wait for; for those after these nobody
+/// is to ask yet.
+const EARLY_SEGMENTS: u64 = 4096;
+
+/// The metadata of the latest version of each object, and which of them grow.
+pub(super) struct Latest {
+    /// By the TLV-VALUE of the versioned name, the segment that is made next.
+    growing: HashMap<Vec<u8>, u64>,
+    /// By the TLV-VALUE of the object's name and the keyword, each with its number in `order`.
+    packets: HashMap<Vec<u8>, (u64, Packet)>,
+    order: BTreeMap<u64, Vec<u8>>,
+    next: u64,
+    max: usize,
+}
+
+impl Latest {
+    pub(super) fn new(max: usize) -> Self {
+        Self {
+            growing: HashMap::new(),
+            packets: HashMap::new(),
+            order: BTreeMap::new(),
+            next: 0,
+            max,
+        }
+    }
+
+    /// Takes metadata in place of those of an earlier version: threads that publish at once, or
+    /// what is published again, come in any order. The name that leads to it.
+    pub(super) fn add(&mut self, metadata: Packet) -> Option<Name> {
+        let name = keyword_name(DataView::decode(&metadata).ok()?.name)?.to_name();
+        let key = name.value().to_vec();
+        let version = version_of(&metadata);
+        if self.packets.get(&key).is_some_and(|(_, known)| version_of(known) > version) {
+            return Some(name);
+        }
+        self.next += 1;
+        self.order.insert(self.next, key.clone());
+        if let Some((before, _)) = self.packets.insert(key, (self.next, metadata)) {
+            self.order.remove(&before);
+        }
+        if self.packets.len() > self.max
+            && let Some((_, oldest)) = self.order.pop_first()
+        {
+            self.packets.remove(&oldest);
+        }
+        Some(name)
+    }
+
+    /// An object has grown.
+    pub(super) fn grow(&mut self, Growth { versioned, next }: Growth) {
+        match next {
+            Some(next) => self.growing.insert(versioned.value().to_vec(), next),
+            None => self.growing.remove(versioned.value()),
+        };
+    }
+
+    /// Forgets an object that was left before its end, so that nobody begins with it.
+    pub(super) fn leave(&mut self, versioned: &Name) {
+        if self.growing.remove(versioned.value()).is_none() {
+            return;
+        }
+        let mut name = versioned.as_view().parent().to_name();
+        name.append_keyword(METADATA_KEYWORD);
+        let is_its = |packet: &Packet| {
+            let metadata = DataView::decode(packet).ok().map(|data| Metadata::decode(data.content));
+            metadata.is_some_and(|metadata| metadata.is_ok_and(|one| one.versioned == *versioned))
+        };
+        if self.packets.get(name.value()).is_some_and(|(_, packet)| is_its(packet))
+            && let Some((number, _)) = self.packets.remove(name.value())
+        {
+            self.order.remove(&number);
+        }
+    }
+
+    /// Whether an Interest is for a segment that is to be made soon.
+    fn is_early(&self, interest: &InterestView<'_>) -> bool {
+        let segment = interest.name.last().and_then(|last| last.as_segment());
+        let Some(segment) = segment else { return false };
+        let versioned = interest.name.parent();
+        match self.growing.get(versioned.value()) {
+            Some(&next) => (next..next.saturating_add(EARLY_SEGMENTS)).contains(&segment),
+            None => self.has_ended_before(versioned, segment),
+        }
+    }
+
+    /// Whether this was an object that grew and ended before that segment was made: whoever asked
+    /// for it did not know yet.
+    fn has_ended_before(&self, versioned: NameView<'_>, segment: u64) -> bool {
+        let mut name = versioned.parent().to_name();
+        name.append_keyword(METADATA_KEYWORD);
+        let data =
+            self.packets.get(name.value()).and_then(|(_, packet)| DataView::decode(packet).ok());
+        let metadata = data.and_then(|data| Metadata::decode(data.content).ok());
+        metadata.is_some_and(|metadata| {
+            metadata.versioned.as_view() == versioned
+                && metadata.next_segment.is_some_and(|next| segment >= next)
+        })
+    }
+}
+
+/// A name up to the keyword of metadata, the last one: an object's name may have others.
+fn keyword_name(name: NameView<'_>) -> Option<NameView<'_>> {
+    let keywords = name.components().enumerate();
+    let (at, _) = keywords.filter(|(_, part)| part.is_keyword(METADATA_KEYWORD)).last()?;
+    Some(name.prefix(at + 1))
+}
+
+/// The version of the object that metadata are of, and their own: those of one that grows are made
+/// anew, and do not make it later than another.
+fn version_of(metadata: &Packet) -> Option<(u64, u64)> {
+    let data = DataView::decode(metadata).ok()?;
+    let object = Metadata::decode(data.content).ok()?.versioned;
+    Some((object.as_view().last()?.as_version()?, data.name.parent().last()?.as_version()?))
+}
+
+impl Source for Latest {
+    fn find(&mut self, interest: &InterestView<'_>) -> Answer {
+        let found = keyword_name(interest.name).and_then(|name| self.packets.get(name.value()));
+        let answers = |packet: &Packet| {
+            DataView::decode(packet).is_ok_and(|metadata| metadata.satisfies(interest))
+        };
+        match found {
+            Some((_, packet)) if answers(packet) => Answer::Packet(packet.clone()),
+            _ if self.is_early(interest) => Answer::Later,
+            _ => Answer::Unknown,
+        }
+    }
+}
