@@ -18,6 +18,7 @@ fn rows(table: &[OptionInfo]) -> Vec<Row> {
         OptionKind::Size => "size".into(),
         OptionKind::Time => "time".into(),
         OptionKind::Path => "path".into(),
+        OptionKind::Text => "text".into(),
         OptionKind::Words(words) => words.join("|"),
     };
     let row = |info: &OptionInfo| {

@@ -7,6 +7,7 @@ extern crate alloc;
 pub mod congestion;
 mod consumer;
 mod interest;
+mod mapping;
 mod metadata;
 mod path_id;
 mod producer;
@@ -22,6 +23,7 @@ pub use consumer::{
     VerifyId, VerifyOp,
 };
 pub use interest::{InterestBatch, Selectors};
+pub use mapping::{HicnName, HicnPrefix, MappingError, NameMapping, is_hicn_metadata};
 pub use metadata::{ContentDigest, LISTING_KEYWORD, METADATA_KEYWORD, Metadata, MetadataError};
 pub use path_id::PathId;
 pub use producer::{

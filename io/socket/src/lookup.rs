@@ -4,7 +4,7 @@ use weir_base::{Instant, Packet, Rng};
 use weir_security::trust::{Decision, Trust, Wanted};
 use weir_transport::{
     ConsumerInput, InterestBatch, KeyId, METADATA_KEYWORD, Metadata, PathId, Request, Selectors,
-    Tries,
+    Tries, is_hicn_metadata,
 };
 use weir_wire::{DataView, InterestView, LpHeader};
 
@@ -149,7 +149,8 @@ impl Lookups {
 
 /// Metadata made by `weir put` holds the signer's certificate.
 fn offer(data: &DataView<'_>, trust: &mut dyn Trust) {
-    if data.name.components().any(|part| part.is_keyword(METADATA_KEYWORD))
+    let is_metadata = data.name.components().any(|part| part.is_keyword(METADATA_KEYWORD));
+    if (is_metadata || is_hicn_metadata(data.name))
         && let Some(certificate) = Metadata::decode(data.content).ok().and_then(|it| it.certificate)
     {
         trust.offer(&certificate);

@@ -11,7 +11,7 @@ use weir_base::{Packet, Pool, words};
 use weir_security::manifest::{self, DIGESTS_PER_PART, Digest, PartId, Shape};
 use weir_security::{NullSigner, SignError, Signer, sha256_each, sign_data};
 use weir_transport::{
-    ContentDigest, METADATA_KEYWORD, Metadata, SealedObject, SegmentTemplate, Signatures,
+    ContentDigest, MappingError, Metadata, NameMapping, SealedObject, SegmentTemplate, Signatures,
 };
 use weir_wire::{Component, Data, Name, PACKET_SIZE_MAX, SignatureInfo};
 
@@ -37,6 +37,8 @@ pub struct PublishOptions {
     pub signs: Signs,
     /// Threads that sign.
     pub threads: usize,
+    /// What names become in the network.
+    pub mapping: NameMapping,
 }
 
 /// What of an object is signed. Its metadata always are.
@@ -61,6 +63,7 @@ impl Default for PublishOptions {
             metadata_freshness_ms: 10,
             signs: Signs::default(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
+            mapping: NameMapping::Identity,
         }
     }
 }
@@ -104,6 +107,9 @@ pub enum PublishError {
         /// Its octets.
         len: usize,
     },
+    /// The network has no names for all of it.
+    #[error(transparent)]
+    Unnameable(#[from] MappingError),
     /// The signing key is of no use.
     #[error(transparent)]
     Sign(#[from] SignError),
@@ -335,8 +341,10 @@ fn publish(
         _ => label.signer,
     };
     let info = signature_info(signer);
+    options.mapping.check_last(segments - 1)?;
+    let prefix = options.mapping.version_prefix(about.versioned.as_view());
     let template =
-        SegmentTemplate::new(about.versioned.as_view(), options.freshness_ms, segments - 1, &info);
+        SegmentTemplate::new(prefix.as_view(), options.freshness_ms, segments - 1, &info);
     let room = Room { segment_size: options.segment_size, last_segment: segments - 1 };
     room.check(&template, SIGNATURE_BYTES_USUAL)?;
     let job = Job {
@@ -395,12 +403,12 @@ fn sign_metadata(
     options: &PublishOptions,
     packets: &mut Vec<Packet>,
 ) -> Result<(), PublishError> {
-    for name in [Some(label.name), about.extra_metadata.as_ref()].into_iter().flatten() {
-        let mut name = name.clone();
-        name.append_keyword(METADATA_KEYWORD).append_version(label.version).append_segment(0);
+    for object in [Some(label.name), about.extra_metadata.as_ref()].into_iter().flatten() {
+        let name = options.mapping.metadata_name(object.as_view(), label.version);
+        let last = Component::from(name.as_view().last().expect("it ends in a number"));
         let data = Data::new(name)
             .freshness_ms(options.metadata_freshness_ms)
-            .final_block_id(Component::segment(0))
+            .final_block_id(last)
             .content(metadata.encode());
         packets.push(sign_whole("metadata", &data, label.signer)?);
     }
@@ -448,10 +456,13 @@ fn sign_parts(
         let last = (digests.len() as u64).div_ceil(shape.digests_per_part()) - 1;
         let mut parts = Vec::new();
         for (number, content) in (0..).zip(manifest::encode_parts(&digests, shape, level)) {
-            let name = manifest::part_name(about.versioned.as_view(), PartId { level, number });
-            let data = Data::new(name)
+            let name_of = |number| {
+                options.mapping.part_name(about.versioned.as_view(), PartId { level, number })
+            };
+            let last = name_of(last).as_view().last().map(Component::from);
+            let data = Data::new(name_of(number))
                 .freshness_ms(options.freshness_ms)
-                .final_block_id(Component::segment(last))
+                .final_block_id(last.expect("it ends in a number"))
                 .content(content);
             parts.push(sign_whole("a part of the manifest", &data, signer)?);
         }

@@ -33,6 +33,7 @@ class ConsumerOptions(TypedDict, total=False):
     ahead: int
     behind: Literal["in-order", "skip"]
     fresh: bool
+    mapping: str
 
 
 class PublishOptions(TypedDict, total=False):
@@ -56,6 +57,7 @@ class ProducerOptions(PublishOptions, total=False):
     request_wait: Time
     requests_max: int
     objects_max: int
+    mapping: str
 
 
 T = TypeVar("T", bound=Callable[..., object] | type)

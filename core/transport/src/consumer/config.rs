@@ -4,6 +4,7 @@ use weir_base::{RttConfig, words};
 
 use super::schedule::PathSchedule;
 use crate::congestion::{Controller, ControllerConstants};
+use crate::mapping::NameMapping;
 
 /// How to fetch.
 #[derive(Clone, Debug)]
@@ -54,6 +55,8 @@ pub struct ConsumerConfig {
     pub use_manifest: bool,
     /// The constants of the timeout.
     pub rtt: RttConfig,
+    /// What the names of objects become in the network.
+    pub mapping: NameMapping,
     /// Whether [`TraceEvent`](super::TraceEvent)s are wanted.
     pub trace: bool,
 }
@@ -133,6 +136,7 @@ impl Default for ConsumerConfig {
             look_for_manifest: true,
             use_manifest: true,
             rtt: RttConfig::default(),
+            mapping: NameMapping::Identity,
             trace: false,
         }
     }

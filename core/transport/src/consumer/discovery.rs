@@ -6,7 +6,7 @@ use core::cmp::Ordering;
 
 use weir_base::{Instant, NS_PER_MS, Packet};
 use weir_security::Verifier;
-use weir_security::manifest::{ManifestError, ManifestPart, PartId, Shape, part_name};
+use weir_security::manifest::{ManifestError, ManifestPart, PartId, Shape};
 use weir_wire::{DataView, NackReason};
 
 use super::config::Verification;
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::PathId;
 use crate::interest::Selectors;
-use crate::metadata::{METADATA_KEYWORD, Metadata};
+use crate::metadata::Metadata;
 use crate::request::{Request, Tries};
 use crate::segment_set::SegmentSet;
 
@@ -35,16 +35,15 @@ const MANIFEST_WAIT_MIN_NS: u64 = 100 * NS_PER_MS;
 impl Consumer {
     /// Looks for the name of the version, perhaps once more, and perhaps in stores.
     pub(super) fn discover(&mut self, now: Instant, is_stored: bool) {
-        let (name, must_be_fresh, tries) = match &self.target {
+        let ((name, can_be_prefix), must_be_fresh, tries) = match &self.target {
             Target::Latest { object, .. } => {
-                let mut name = object.clone();
-                name.append_keyword(METADATA_KEYWORD);
+                let name = self.config.mapping.metadata_interest(object.as_view());
                 (name, !is_stored, if is_stored { STORED_TRIES } else { DISCOVERY_TRIES })
             }
-            other => (other.name(), false, DISCOVERY_TRIES),
+            other => ((other.name(), true), false, DISCOVERY_TRIES),
         };
         let selectors = Selectors {
-            can_be_prefix: true,
+            can_be_prefix,
             must_be_fresh,
             lifetime_ms: self.config.lifetime_ms,
             nonce: 0,
@@ -159,7 +158,7 @@ impl Consumer {
     }
 
     pub(super) fn found(&mut self, metadata: Metadata, is_stored: bool, out: &mut ConsumerOutbox) {
-        self.layout_mut().set_prefix(metadata.versioned.as_view());
+        self.layout_mut().set_version(metadata.versioned.as_view());
         self.metadata = Some(metadata.clone());
         self.refused = None;
         self.stage = Stage::Waiting;
@@ -178,11 +177,14 @@ impl Consumer {
         if knows || !looks {
             if let Some(last) = last {
                 self.set_last(last, false, out);
+                if self.is_over() {
+                    return;
+                }
             }
             self.begin(manifest.filter(|_| !grows), out);
             return self.begin_live(now);
         }
-        let mut first = metadata.versioned.clone();
+        let mut first = self.config.mapping.version_prefix(metadata.versioned.as_view());
         first.append_segment(layout.first_segment());
         self.stage = Stage::Probing { held: None, level: 1, is_verifying: false };
         self.ask_for_part(now, self.selectors());
@@ -195,7 +197,8 @@ impl Consumer {
         let (Stage::Probing { level, .. }, Some(metadata)) = (&self.stage, &self.metadata) else {
             return;
         };
-        let name = part_name(metadata.versioned.as_view(), PartId { level: *level, number: 0 });
+        let part = PartId { level: *level, number: 0 };
+        let name = self.config.mapping.part_name(metadata.versioned.as_view(), part);
         let request = Request::new(&name, selectors, DISCOVERY_TRIES, now);
         self.requests.add(Purpose::Manifest, request);
     }

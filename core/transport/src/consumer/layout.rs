@@ -4,20 +4,24 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use weir_security::manifest::{LEVELS_MAX, PartId, Shape, level_name};
+use weir_security::manifest::{LEVELS_MAX, PartId, Shape};
 use weir_wire::tlv;
 use weir_wire::{Name, NameView};
 
 use super::target::{Part, Unit};
+use crate::mapping::NameMapping;
 use crate::segment_set::SegmentSet;
 
 /// Numbers the packets of an object in the order in which they are wanted: the segments, and before
 /// what a manifest part lists, the part.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
+    /// What names are made with.
+    mapping: NameMapping,
     prefix: Vec<u8>,
-    /// What the numbers of the manifest's parts are below, level 1 first.
-    manifest_prefixes: Vec<Vec<u8>>,
+    /// What the numbers of the manifest's parts are below, level 1 first, and what is added to
+    /// them.
+    manifest_prefixes: Vec<(Vec<u8>, u64)>,
     manifest: Option<Shape>,
     /// The object is one Data of the prefix's name, without a segment number.
     is_whole: bool,
@@ -26,22 +30,27 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    pub(crate) fn new(prefix: NameView<'_>) -> Self {
+    /// That of the version which the application calls so.
+    pub(crate) fn new(versioned: NameView<'_>, mapping: NameMapping) -> Self {
         let mut layout = Self {
+            mapping,
             prefix: Vec::new(),
             manifest_prefixes: Vec::new(),
             manifest: None,
             is_whole: false,
             wanted: 0..u64::MAX,
         };
-        layout.set_prefix(prefix);
+        layout.set_version(versioned);
         layout
     }
 
-    pub(crate) fn set_prefix(&mut self, prefix: NameView<'_>) {
-        let below = |level| level_name(prefix, level).value().to_vec();
-        self.prefix = prefix.value().to_vec();
+    pub(crate) fn set_version(&mut self, versioned: NameView<'_>) {
+        let below = |level| {
+            let (prefix, first) = self.mapping.manifest_prefix(versioned, level);
+            (prefix.value().to_vec(), first)
+        };
         self.manifest_prefixes = (1..=LEVELS_MAX).map(below).collect();
+        self.prefix = self.mapping.version_prefix(versioned).value().to_vec();
     }
 
     pub(crate) fn set_manifest(&mut self, manifest: Option<Shape>) {
@@ -160,10 +169,11 @@ impl Layout {
             return (name == self.prefix).then_some(Part::Unit(Unit::segment(0)));
         }
         let rest = name.strip_prefix(self.prefix.as_slice())?;
-        if let Some(segment) = tlv::segment(rest) {
-            return Some(Part::Unit(Unit::segment(segment)));
+        if let Some(number) = tlv::segment(rest) {
+            let part = self.mapping.part_of_number(number).map(Part::Manifest);
+            return Some(part.unwrap_or(Part::Unit(Unit::segment(number))));
         }
-        (1..).zip(&self.manifest_prefixes).find_map(|(level, prefix)| {
+        (1..).zip(&self.manifest_prefixes).find_map(|(level, (prefix, _))| {
             let number = tlv::segment(name.strip_prefix(prefix.as_slice())?)?;
             Some(Part::Manifest(PartId { level, number }))
         })
@@ -175,7 +185,8 @@ impl Layout {
             Part::Unit(_) if self.is_whole => (&self.prefix, None),
             Part::Unit(unit) => (&self.prefix, Some(unit.chunk)),
             Part::Manifest(id) => {
-                (&self.manifest_prefixes[usize::from(id.level) - 1], Some(id.number))
+                let (prefix, first) = &self.manifest_prefixes[usize::from(id.level) - 1];
+                (prefix, Some(first.saturating_add(id.number)))
             }
             Part::Metadata => (&self.prefix, None),
         }
@@ -216,8 +227,12 @@ mod tests {
     }
 
     fn layout(manifest: Option<Shape>) -> Layout {
+        mapped(NameMapping::Identity, manifest)
+    }
+
+    fn mapped(mapping: NameMapping, manifest: Option<Shape>) -> Layout {
         let name: Name = "/a/54=%01".parse().unwrap();
-        let mut layout = Layout::new(name.as_view());
+        let mut layout = Layout::new(name.as_view(), mapping);
         layout.set_manifest(manifest);
         layout
     }
@@ -226,8 +241,11 @@ mod tests {
     fn units_and_parts_are_one_to_one() {
         let shapes = [(1, 1), (3, 1), (248, 1), (1, 2), (3, 2), (20, 2)];
         let shapes = shapes.into_iter().map(|(per_part, levels)| Shape::new(per_part, levels));
-        for shape in shapes.chain([None]) {
-            let layout = layout(shape);
+        let hicn = "hicn:2001:db8::/32".parse().unwrap();
+        let mappings = [NameMapping::Identity, hicn];
+        let cases = shapes.chain([None]).flat_map(|shape| mappings.map(|mapping| (shape, mapping)));
+        for (shape, mapping) in cases {
+            let layout = mapped(mapping, shape);
             let mut segments = 0;
             let mut parts = [0; LEVELS_MAX as usize];
             for index in 0..1000 {
@@ -299,7 +317,7 @@ mod tests {
     #[test]
     fn a_whole_object_is_its_own_segment() {
         let name: Name = "/a/b".parse().unwrap();
-        let mut layout = Layout::new(name.as_view());
+        let mut layout = Layout::new(name.as_view(), NameMapping::Identity);
         layout.set_whole();
         assert_eq!(layout.part_of_name(name.value()), Some(Part::Unit(Unit::segment(0))));
         assert_eq!(name_of(&layout, Part::Unit(Unit::segment(0))), name);

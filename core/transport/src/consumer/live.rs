@@ -17,7 +17,7 @@ use super::requests::Purpose;
 use super::verify::Incoming;
 use super::{CONTENT_TYPE_NACK, Consumer, ConsumerError, ConsumerOutbox, Stage};
 use crate::interest::Selectors;
-use crate::metadata::{METADATA_KEYWORD, Metadata};
+use crate::metadata::Metadata;
 use crate::request::{Request, Tries};
 
 /// Metadata are asked for again when nothing has come for so many lifetimes of an Interest.
@@ -145,11 +145,11 @@ impl Consumer {
         live.is_behind &= !is_over;
         if is_due
             && self.live.as_ref().is_some_and(|live| self.may_renew(live))
-            && let Some(mut name) = self.target.object()
+            && let Some(object) = self.target.object()
         {
-            name.append_keyword(METADATA_KEYWORD);
+            let (name, can_be_prefix) = self.config.mapping.metadata_interest(object.as_view());
             let selectors = Selectors {
-                can_be_prefix: true,
+                can_be_prefix,
                 must_be_fresh: true,
                 lifetime_ms: self.config.lifetime_ms,
                 nonce: 0,

@@ -170,11 +170,11 @@ impl Consumer {
         let naming = match &target {
             Target::Sequence => Naming::Sequence(Pieces::new(seed)),
             Target::Range { versioned, segments } => {
-                let mut layout = Layout::new(versioned.as_view());
+                let mut layout = Layout::new(versioned.as_view(), config.mapping);
                 layout.set_wanted(segments.clone());
                 Naming::Object(layout)
             }
-            _ => Naming::Object(Layout::new(Name::new().as_view())),
+            _ => Naming::Object(Layout::new(Name::new().as_view(), config.mapping)),
         };
         let mut scoreboard = Scoreboard::new(scoreboard, schedule);
         if let Naming::Sequence(pieces) = &naming {
@@ -448,6 +448,9 @@ impl Consumer {
         self.last_is_from_segment = is_from_segment;
         if self.last_segment == Some(last) {
             return;
+        }
+        if let Err(error) = self.config.mapping.check_last(last) {
+            return self.fail(error.into(), out);
         }
         self.last_segment = Some(last);
         self.set_limit();

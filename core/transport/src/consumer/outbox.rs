@@ -213,4 +213,7 @@ pub enum ConsumerError {
         /// What the metadata names.
         versioned: Name,
     },
+    /// The network has no names for all of the object.
+    #[error(transparent)]
+    Unnameable(#[from] crate::mapping::MappingError),
 }

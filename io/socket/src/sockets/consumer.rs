@@ -12,7 +12,7 @@ use super::fetcher::Fetcher;
 use super::fetches::SharedTrust;
 use super::offer::Offer;
 use super::pending::pending;
-use super::{ConsumerOptions, Pending, Reader, Session, SocketError, check_packet};
+use super::{ConsumerOptions, Pending, Reader, Session, SocketError, check_below, check_packet};
 use crate::connection::random_u64;
 
 /// Gets what is below a prefix, and verifies it.
@@ -142,15 +142,17 @@ impl Consumer {
         self.express(&interest.encode())
     }
 
-    /// Sends one Interest, a whole TLV made with `weir_wire::Interest`, as it is and once. Its Data
-    /// comes as it is, too: **not verified**. Its lifetime is the time that is waited.
+    /// Sends one Interest, a whole TLV made with `weir_wire::Interest`, as it is, its name one of
+    /// the network, and once. Its Data comes as it is, too: **not verified**. Its lifetime is the
+    /// time that is waited.
     ///
     /// # Errors
     /// [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for a packet; it is no Interest.
     pub fn express(&self, interest: &[u8]) -> Result<Pending<Packet>, SocketError> {
         let view = InterestView::decode(interest)
             .map_err(|error| SocketError::Invalid(format!("no Interest: {error}")))?;
-        self.check(&view.name.to_name())?;
+        let prefix = self.options.mapping.prefix(self.prefix.as_view());
+        check_below(&prefix, &view.name.to_name())?;
         check_packet(interest)?;
         let (data, answer) = pending();
         self.session.express(Expressed { interest: interest.into(), data });
@@ -158,13 +160,7 @@ impl Consumer {
     }
 
     fn check(&self, name: &Name) -> Result<(), SocketError> {
-        match self.prefix.as_view().is_prefix_of(name.as_view()) {
-            true => Ok(()),
-            false => {
-                let (name, prefix) = (name.clone(), self.prefix.clone());
-                Err(SocketError::OutsidePrefix { name, prefix })
-            }
-        }
+        check_below(&self.prefix, name)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use weir_base::Packet;
-use weir_transport::{Answer, METADATA_KEYWORD, Metadata, Source};
+use weir_transport::{Answer, METADATA_KEYWORD, Metadata, Source, is_hicn_metadata};
 use weir_wire::{DataView, InterestView, Name, NameView};
 
 /// How far an object is that grows.
@@ -22,7 +22,8 @@ const EARLY_SEGMENTS: u64 = 4096;
 pub(super) struct Latest {
     /// By the TLV-VALUE of the versioned name, the segment that is made next.
     growing: HashMap<Vec<u8>, u64>,
-    /// By the TLV-VALUE of the object's name and the keyword, each with its number in `order`.
+    /// By the TLV-VALUE of the object's name and the keyword, or of the name of hICN, each with its
+    /// number in `order`.
     packets: HashMap<Vec<u8>, (u64, Packet)>,
     order: BTreeMap<u64, Vec<u8>>,
     next: u64,
@@ -43,7 +44,8 @@ impl Latest {
     /// Takes metadata in place of those of an earlier version: threads that publish at once, or
     /// what is published again, come in any order. The name that leads to it.
     pub(super) fn add(&mut self, metadata: Packet) -> Option<Name> {
-        let name = keyword_name(DataView::decode(&metadata).ok()?.name)?.to_name();
+        let name = DataView::decode(&metadata).ok()?.name;
+        let name = keyword_name(name).or(Some(name).filter(|it| is_hicn_metadata(*it)))?.to_name();
         let key = name.value().to_vec();
         let version = version_of(&metadata);
         if self.packets.get(&key).is_some_and(|(_, known)| version_of(known) > version) {
@@ -121,17 +123,19 @@ fn keyword_name(name: NameView<'_>) -> Option<NameView<'_>> {
     Some(name.prefix(at + 1))
 }
 
-/// The version of the object that metadata are of, and their own: those of one that grows are made
-/// anew, and do not make it later than another.
+/// The version of the object that metadata are of, and their own, if they have one: those of one
+/// that grows are made anew, and do not make it later than another.
 fn version_of(metadata: &Packet) -> Option<(u64, u64)> {
     let data = DataView::decode(metadata).ok()?;
     let object = Metadata::decode(data.content).ok()?.versioned;
-    Some((object.as_view().last()?.as_version()?, data.name.parent().last()?.as_version()?))
+    let own = data.name.parent().last()?.as_version();
+    Some((object.as_view().last()?.as_version()?, own.unwrap_or(0)))
 }
 
 impl Source for Latest {
     fn find(&mut self, interest: &InterestView<'_>) -> Answer {
-        let found = keyword_name(interest.name).and_then(|name| self.packets.get(name.value()));
+        let name = keyword_name(interest.name).unwrap_or(interest.name);
+        let found = self.packets.get(name.value());
         let answers = |packet: &Packet| {
             DataView::decode(packet).is_ok_and(|metadata| metadata.satisfies(interest))
         };

@@ -37,6 +37,19 @@ pub use reader::Reader;
 pub use requests::Request;
 pub use session::{Session, SessionConfig};
 
+use weir_wire::Name;
+
+/// A socket has names below its prefix alone.
+fn check_below(prefix: &Name, name: &Name) -> Result<(), SocketError> {
+    match prefix.as_view().is_prefix_of(name.as_view()) {
+        true => Ok(()),
+        false => {
+            let (name, prefix) = (name.clone(), prefix.clone());
+            Err(SocketError::OutsidePrefix { name, prefix })
+        }
+    }
+}
+
 /// No router takes a longer one.
 fn check_packet(packet: &[u8]) -> Result<(), SocketError> {
     match packet.len() <= weir_wire::PACKET_SIZE_MAX {

@@ -9,7 +9,8 @@ use weir_base::units::{Size, Time};
 use weir_base::{HashKey, NS_PER_MS};
 use weir_store::EvictionPolicy;
 use weir_transport::{
-    Behind, ConsumerConfig, Controller, OnBad, ProducerConfig, Unanswered, Verification,
+    Behind, ConsumerConfig, Controller, NameMapping, OnBad, ProducerConfig, Unanswered,
+    Verification,
 };
 use weir_wire::PACKET_SIZE_MAX;
 
@@ -44,6 +45,8 @@ pub enum OptionKind {
     Time,
     /// A path of the file system, or nothing.
     Path,
+    /// Other text.
+    Text,
     /// One of these words.
     Words(&'static [&'static str]),
 }
@@ -67,6 +70,7 @@ kinds! {
     Size = OptionKind::Size;
     Time = OptionKind::Time;
     String = OptionKind::Path;
+    NameMapping = OptionKind::Text;
     Word<Behind> = OptionKind::Words(Behind::WORDS);
     Word<OnBad> = OptionKind::Words(OnBad::WORDS);
     Word<Controller> = OptionKind::Words(Controller::WORDS);
@@ -261,6 +265,9 @@ socket_options! {
         behind: Word<Behind> = Word(Behind::InOrder);
         /// Whether stored segments must be fresh.
         fresh: bool = false;
+        /// What names are in the network: the same ("identity"), or those of hICN below an IPv6
+        /// prefix, such as "hicn:2001:db8::/32".
+        mapping: NameMapping = NameMapping::Identity;
     }
 }
 
@@ -300,6 +307,9 @@ socket_options! {
         objects_max: u32 = 65_536, 1 => 1 << 24;
         /// Threads that sign; 0: one for each processor.
         threads: u32 = 0, 0 => 64;
+        /// What names are in the network: the same ("identity"), or those of hICN below an IPv6
+        /// prefix, such as "hicn:2001:db8::/32".
+        mapping: NameMapping = NameMapping::Identity;
     }
 }
 
@@ -337,6 +347,7 @@ impl ConsumerOptions {
             use_manifest: self.manifest,
             on_bad: self.on_bad.0,
             must_be_fresh: self.fresh,
+            mapping: self.mapping,
             ..ConsumerConfig::default()
         }
     }
@@ -373,6 +384,7 @@ impl ProducerOptions {
             freshness_ms: self.freshness.ns / NS_PER_MS,
             metadata_freshness_ms: self.metadata_freshness.ns / NS_PER_MS,
             signs: self.signs.0,
+            mapping: self.mapping,
             threads: match self.threads {
                 0 => defaults.threads,
                 threads => threads as usize,
@@ -411,6 +423,7 @@ mod tests {
             (OptionKind::Flag, _) => "`true`, `false`".into(),
             (OptionKind::Words(those), _) => format!("`{}`", words(those)),
             (OptionKind::Path, _) => "a path".into(),
+            (OptionKind::Text, _) => "see `docs/sockets.md`".into(),
             (_, Some((least, most))) => format!("{least} to {most}"),
             (_, None) => String::new(),
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::{Sender, unbounded};
 use weir_base::{HashKey, Packet, Pool};
 use weir_security::sign_data;
-use weir_transport::ProducerStats;
+use weir_transport::{NameMapping, ProducerStats};
 use weir_wire::{Data, DataView, Name};
 
 use super::binding::{Bind, Binding};
@@ -18,7 +18,7 @@ use super::outbound::{Identity, Outbound};
 use super::outlet::{Answers, Outlet, Told};
 use super::output_disk::OutputDisk;
 use super::requests::{Request, Requests};
-use super::{ProducerOptions, Session, SocketError, check_packet};
+use super::{ProducerOptions, Session, SocketError, check_below, check_packet};
 use crate::connection::random_u64;
 use crate::publish::{Label, PublishError, Published, publish_octets_while};
 
@@ -31,6 +31,7 @@ const BATCH_PACKETS: usize = 256;
 ///
 /// Several threads may publish at once.
 pub struct Producer {
+    prefix: Name,
     identity: Identity,
     options: ProducerOptions,
     outbound: Outbound,
@@ -43,8 +44,17 @@ pub struct Producer {
 #[must_use = "it is not bound yet"]
 pub struct Binder {
     /// Until it is bound.
-    parts: Option<(Identity, ProducerOptions, Sender<Told>, Arc<Requests>)>,
+    parts: Option<Parts>,
     bind: Bind,
+}
+
+/// What a producer is made of, but for its binding.
+struct Parts {
+    prefix: Name,
+    identity: Identity,
+    options: ProducerOptions,
+    outlet: Sender<Told>,
+    requests: Arc<Requests>,
 }
 
 impl Binder {
@@ -58,11 +68,11 @@ impl Binder {
     }
 
     fn bound(&mut self, binding: Binding) -> Result<Producer, SocketError> {
-        let parts = self.parts.take().ok_or(SocketError::Closed)?;
-        let (identity, options, outlet, requests) = parts;
+        let Parts { prefix, identity, options, outlet, requests } =
+            self.parts.take().ok_or(SocketError::Closed)?;
         let (waker, id) = binding.waker().ok_or(SocketError::Closed)?;
         let outbound = Outbound::new(outlet, waker, id);
-        Ok(Producer { identity, options, outbound, requests, binding })
+        Ok(Producer { prefix, identity, options, outbound, requests, binding })
     }
 }
 
@@ -100,7 +110,7 @@ impl Producer {
     }
 
     /// As [`Producer::bind_with`], for whoever may give up. Waits for nothing but the connection,
-    /// unless that [was made](Session::connect_producers).
+    /// unless that [was made](Session::connect_producers), and the file of the option `disk`.
     ///
     /// # Errors
     /// As [`Producer::bind`]; what the router refuses, the [`Binder`] tells.
@@ -119,14 +129,15 @@ impl Producer {
         let answers = Answers::new(&options, hash_key, disk.transpose()?);
         let requests = Arc::new(Requests::new(options.requests_max as usize));
         let (outlet, told) = unbounded();
-        let outlet_end = Outlet::new(prefix.clone(), answers, told, requests.clone());
-        let bind = Bind::begin(session, prefix, outlet_end)?;
-        Ok(Binder { parts: Some((identity, options, outlet, requests)), bind })
+        let network_prefix = options.mapping.prefix(prefix.as_view());
+        let outlet_end = Outlet::new(network_prefix.clone(), answers, told, requests.clone());
+        let bind = Bind::begin(session, network_prefix, outlet_end)?;
+        Ok(Binder { parts: Some(Parts { prefix, identity, options, outlet, requests }), bind })
     }
 
     /// The prefix.
     pub fn prefix(&self) -> &Name {
-        self.binding.prefix()
+        &self.prefix
     }
 
     /// The options that it was bound with.
@@ -156,6 +167,7 @@ impl Producer {
     pub fn publish_live(&self, name: &Name) -> Result<LiveWriter, SocketError> {
         let (object, version) = self.version_of(name);
         self.check(&object)?;
+        self.check_unmapped("an object that grows")?;
         let identity = self.identity.clone();
         LiveWriter::new(self.outbound.clone(), identity, &self.options, (object, version))
     }
@@ -195,6 +207,7 @@ impl Producer {
     /// # Errors
     /// As [`Producer::publish`].
     pub fn offer(&self, name: &Name, content: impl Into<Packet>) -> Result<Offer, SocketError> {
+        self.check_unmapped("an offer")?;
         let (object, version) = self.version_of(name);
         let published = self.publish_object(&object, version, content.into(), &mut || true)?;
         Offer::decode(published.object.packets.last().expect("every object has metadata").clone())
@@ -276,7 +289,7 @@ impl Producer {
         self.outbound.submit(|stats| Told::Asked { stats })
     }
 
-    /// Publishes one Data packet as it is.
+    /// Publishes one Data packet as it is, under a name of the network.
     ///
     /// # Errors
     /// [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for a packet; it is no Data.
@@ -286,7 +299,7 @@ impl Producer {
             .map_err(|error| SocketError::Invalid(format!("no Data: {error}")))?
             .name
             .to_name();
-        self.check(&name)?;
+        check_below(self.binding.prefix(), &name)?;
         check_packet(&packet)?;
         self.submit(vec![packet], None)
     }
@@ -339,12 +352,14 @@ impl Producer {
     }
 
     fn check(&self, name: &Name) -> Result<(), SocketError> {
-        match self.prefix().as_view().is_prefix_of(name.as_view()) {
-            true => Ok(()),
-            false => {
-                let (name, prefix) = (name.clone(), self.prefix().clone());
-                Err(SocketError::OutsidePrefix { name, prefix })
-            }
+        check_below(&self.prefix, name)
+    }
+
+    /// Refuses what is done with names of NDN alone.
+    fn check_unmapped(&self, what: &str) -> Result<(), SocketError> {
+        match self.options.mapping {
+            NameMapping::Identity => Ok(()),
+            mapping => Err(SocketError::Invalid(format!("no names for {what} with {mapping}"))),
         }
     }
 }

@@ -1,0 +1,286 @@
+//! What things are called in the network, where applications have names of their own (paper
+//! socket-api, sections 2 and 4.2).
+//!
+//! hICN's names (draft-muscariello-intarea-hicn) are an IPv6 address and a suffix of 32 bits. Here
+//! they are carried in NDN names; `docs/sockets.md` has the octets.
+
+use alloc::string::String;
+use core::fmt;
+use core::net::Ipv6Addr;
+use core::str::FromStr;
+
+use weir_security::manifest::{LEVELS_MAX, PartId, level_name, part_name};
+use weir_security::sha256;
+use weir_wire::{Component, Name, NameView};
+
+use crate::metadata::METADATA_KEYWORD;
+
+/// The keyword that hICN's names begin with.
+pub(crate) const HICN_KEYWORD: &[u8] = b"hicn";
+/// Octets of an address.
+const ADDRESS_BYTES: usize = 16;
+/// Octets of a component of it: prefixes end between these.
+const GROUP_BYTES: usize = 2;
+const GROUP_BITS: u8 = 16;
+/// The longest prefix: what is left must keep names apart.
+const PREFIX_BITS_MAX: u8 = 64;
+
+/// Segments that an object has at most: what their suffixes leave is for its manifest.
+const SEGMENTS_MAX: u64 = 1 << 30;
+/// The suffix of the first part of the manifest's first level; the others follow.
+const MANIFEST_SUFFIX: u64 = 1 << 31;
+/// Suffixes of each level.
+const LEVEL_SUFFIXES: u64 = 1 << 30;
+/// The suffix of metadata, which no part of a manifest can have.
+const METADATA_SUFFIX: u32 = u32::MAX;
+
+const _: () = assert!(MANIFEST_SUFFIX + LEVELS_MAX as u64 * LEVEL_SUFFIXES == 1 << 32);
+
+/// Why there is no such mapping, or it has no name for something.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MappingError {
+    /// It is no word for a mapping.
+    #[error("{0:?} is no mapping; give \"identity\", or \"hicn:\" and an IPv6 prefix")]
+    Unknown(String),
+    /// The prefix has a length that it cannot have.
+    #[error("a prefix of hICN has 16, 32, 48 or 64 bits, not {bits}")]
+    PrefixBits {
+        /// Its bits.
+        bits: u8,
+    },
+    /// The prefix has bits beyond its length.
+    #[error("{address} has bits beyond the {bits} of the prefix")]
+    HostBits {
+        /// As it was given.
+        address: Ipv6Addr,
+        /// Bits of the prefix.
+        bits: u8,
+    },
+    /// The object has more segments than suffixes are for.
+    #[error("segment {0} has no suffix: those of hICN have room for {SEGMENTS_MAX}")]
+    Segment(u64),
+}
+
+/// How names of applications become names of the network.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd)]
+pub enum NameMapping {
+    /// They are the same.
+    #[default]
+    Identity,
+    /// Each object, and each version of it, has an address below this prefix; suffixes tell its
+    /// packets apart.
+    Hicn(HicnPrefix),
+}
+
+/// An IPv6 prefix for names.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd)]
+pub struct HicnPrefix {
+    address: [u8; ADDRESS_BYTES],
+    bits: u8,
+}
+
+/// A name of hICN.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct HicnName {
+    /// The IPv6 address.
+    pub address: Ipv6Addr,
+    /// What tells a packet from the others of the address.
+    pub suffix: u32,
+}
+
+impl HicnPrefix {
+    /// A prefix of this many bits.
+    ///
+    /// # Errors
+    /// [`MappingError::PrefixBits`], [`MappingError::HostBits`].
+    pub fn new(address: Ipv6Addr, bits: u8) -> Result<Self, MappingError> {
+        if bits == 0 || bits > PREFIX_BITS_MAX || !bits.is_multiple_of(GROUP_BITS) {
+            return Err(MappingError::PrefixBits { bits });
+        }
+        if address.to_bits() << bits != 0 {
+            return Err(MappingError::HostBits { address, bits });
+        }
+        Ok(Self { address: address.octets(), bits })
+    }
+
+    /// The address of what an application calls so: after the prefix, the first bits of the
+    /// SHA-256 digest of the name's TLV-VALUE.
+    fn address_of(&self, application: NameView<'_>) -> [u8; ADDRESS_BYTES] {
+        let (mut address, prefix_bytes) = (self.address, usize::from(self.bits / 8));
+        let digest = sha256(&[application.value()]);
+        address[prefix_bytes..].copy_from_slice(&digest[..ADDRESS_BYTES - prefix_bytes]);
+        address
+    }
+}
+
+impl fmt::Display for HicnPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", Ipv6Addr::from(self.address), self.bits)
+    }
+}
+
+/// A name of the first octets of an address.
+fn name_of_address(octets: &[u8]) -> Name {
+    let mut name = Name::new();
+    name.append_keyword(HICN_KEYWORD);
+    for group in octets.chunks(GROUP_BYTES) {
+        name.append_generic(group);
+    }
+    name
+}
+
+impl HicnName {
+    /// The name as NDN carries it.
+    #[must_use]
+    pub fn to_name(&self) -> Name {
+        let mut name = name_of_address(&self.address.octets());
+        name.append_segment(self.suffix.into());
+        name
+    }
+
+    /// The name that an NDN name carries, if it does.
+    #[must_use]
+    pub fn from_name(name: NameView<'_>) -> Option<Self> {
+        const GROUPS: usize = ADDRESS_BYTES / GROUP_BYTES;
+        let mut components = name.components();
+        if name.component_count() != GROUPS + 2 || !components.next()?.is_keyword(HICN_KEYWORD) {
+            return None;
+        }
+        let mut address = [0; ADDRESS_BYTES];
+        for (group, component) in address.chunks_mut(GROUP_BYTES).zip(&mut components) {
+            let octets = <[u8; GROUP_BYTES]>::try_from(component.value).ok()?;
+            if component != Component::generic(&octets).as_view() {
+                return None;
+            }
+            group.copy_from_slice(&octets);
+        }
+        let suffix = u32::try_from(components.next()?.as_segment()?).ok()?;
+        Some(Self { address: address.into(), suffix })
+    }
+}
+
+impl NameMapping {
+    /// The name that all names of the network begin with of what is below an application's.
+    #[must_use]
+    pub fn prefix(&self, application: NameView<'_>) -> Name {
+        match self {
+            Self::Identity => application.to_name(),
+            Self::Hicn(prefix) => name_of_address(&prefix.address[..usize::from(prefix.bits / 8)]),
+        }
+    }
+
+    /// The name that the numbers of segments of an object's version follow.
+    #[must_use]
+    pub fn version_prefix(&self, versioned: NameView<'_>) -> Name {
+        match self {
+            Self::Identity => versioned.to_name(),
+            Self::Hicn(prefix) => name_of_address(&prefix.address_of(versioned)),
+        }
+    }
+
+    /// The name that the numbers of a level of a version's manifest follow, and what is to be added
+    /// to them.
+    pub(crate) fn manifest_prefix(&self, versioned: NameView<'_>, level: u8) -> (Name, u64) {
+        match self {
+            Self::Identity => (level_name(versioned, level), 0),
+            Self::Hicn(_) => {
+                let first = MANIFEST_SUFFIX + u64::from(level - 1) * LEVEL_SUFFIXES;
+                (self.version_prefix(versioned), first)
+            }
+        }
+    }
+
+    /// The name of a part of a version's manifest.
+    #[must_use]
+    pub fn part_name(&self, versioned: NameView<'_>, part: PartId) -> Name {
+        if let Self::Identity = self {
+            return part_name(versioned, part);
+        }
+        let (mut name, first) = self.manifest_prefix(versioned, part.level);
+        name.append_segment(first.saturating_add(part.number));
+        name
+    }
+
+    /// The part of a manifest that a number after the prefix of a version stands for; `None` if it
+    /// is that of a segment.
+    pub(crate) fn part_of_number(&self, number: u64) -> Option<PartId> {
+        if matches!(self, Self::Identity) || number < MANIFEST_SUFFIX {
+            return None;
+        }
+        let (level, number) =
+            ((number - MANIFEST_SUFFIX) / LEVEL_SUFFIXES, number % LEVEL_SUFFIXES);
+        Some(PartId { level: u8::try_from(level).unwrap_or(u8::MAX).saturating_add(1), number })
+    }
+
+    /// The name that asks for the metadata of an object, and whether it is but the beginning of
+    /// that of the Data.
+    #[must_use]
+    pub fn metadata_interest(&self, object: NameView<'_>) -> (Name, bool) {
+        match self {
+            Self::Identity => (object.to_name().append_keyword(METADATA_KEYWORD).clone(), true),
+            Self::Hicn(_) => (self.metadata_name(object, 0), false),
+        }
+    }
+
+    /// The name of an object's metadata that have a number of their own, where names have room for
+    /// that.
+    #[must_use]
+    pub fn metadata_name(&self, object: NameView<'_>, number: u64) -> Name {
+        match self {
+            Self::Identity => {
+                let mut name = self.metadata_interest(object).0;
+                name.append_version(number).append_segment(0);
+                name
+            }
+            Self::Hicn(prefix) => {
+                let address = prefix.address_of(object).into();
+                HicnName { address, suffix: METADATA_SUFFIX }.to_name()
+            }
+        }
+    }
+
+    /// Holds the last segment of an object against what there are names for.
+    ///
+    /// # Errors
+    /// [`MappingError::Segment`].
+    pub fn check_last(&self, segment: u64) -> Result<(), MappingError> {
+        match self {
+            Self::Hicn(_) if segment >= SEGMENTS_MAX => Err(MappingError::Segment(segment)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether a Data of this name holds metadata under a name of hICN.
+#[must_use]
+pub fn is_hicn_metadata(name: NameView<'_>) -> bool {
+    HicnName::from_name(name).is_some_and(|name| name.suffix == METADATA_SUFFIX)
+}
+
+impl fmt::Display for NameMapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Identity => f.write_str("identity"),
+            Self::Hicn(prefix) => write!(f, "hicn:{prefix}"),
+        }
+    }
+}
+
+impl FromStr for NameMapping {
+    type Err = MappingError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = || {
+            let (address, bits) = text.strip_prefix("hicn:")?.split_once('/')?;
+            Some((address.parse().ok()?, bits.parse().ok()?))
+        };
+        match (text, parse()) {
+            ("identity", _) => Ok(Self::Identity),
+            (_, Some((address, bits))) => Ok(Self::Hicn(HicnPrefix::new(address, bits)?)),
+            _ => Err(MappingError::Unknown(text.into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! Sockets whose names are others in the network, over a real router.
+
+use std::io::{self, Read as _};
+use std::sync::Arc;
+use std::thread;
+
+use weir_base::Rng;
+use weir_face::FaceUri;
+use weir_security::{DigestSigner, DigestVerifier, Verifier};
+use weir_socket::{
+    Consumer, ConsumerOptions, Identity, Producer, ProducerOptions, Session, SocketError,
+};
+use weir_tests::{PATIENCE, Router, Site};
+use weir_transport::{HicnName, NameMapping};
+use weir_wire::{DataView, Interest, Name};
+
+const MAPPING: &str = "hicn:2001:db8:7::/48";
+
+fn name(uri: &str) -> Name {
+    uri.parse().unwrap()
+}
+
+fn content(len: usize) -> Vec<u8> {
+    let mut octets = vec![0; len];
+    Rng::from_seed(len as u64).fill(&mut octets);
+    octets
+}
+
+fn session(router: &Router) -> Session {
+    Session::connect(&FaceUri::resolve(&router.unix()).unwrap()).unwrap()
+}
+
+fn options(changes: &[(&str, &str)]) -> ProducerOptions {
+    let mut options = ProducerOptions::default();
+    for (name, value) in [("mapping", MAPPING)].iter().chain(changes) {
+        options.set(name, value).unwrap();
+    }
+    options
+}
+
+fn bind(session: &Session, prefix: &str, options: ProducerOptions) -> Producer {
+    Producer::bind_with(session, name(prefix), Identity::new(DigestSigner), options).unwrap()
+}
+
+fn consumer(session: &Session, prefix: &str, mapping: &str) -> Consumer {
+    let anybody: Arc<dyn Verifier> = Arc::new(DigestVerifier);
+    let mut consumer = Consumer::bind(session, name(prefix), anybody);
+    consumer.set("mapping", mapping).unwrap();
+    consumer
+}
+
+fn read(consumer: &Consumer, uri: &str) -> io::Result<Vec<u8>> {
+    let (mut octets, mut reader) = (Vec::new(), consumer.fetch(&name(uri))?);
+    reader.read_to_end(&mut octets)?;
+    assert!(reader.is_verified());
+    Ok(octets)
+}
+
+#[test]
+fn objects_are_published_and_read_under_names_of_hicn() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let (one, other) = (session(&router), session(&router));
+    // Two levels of a manifest, and one.
+    for (signs, segment_size) in [("segments", "8000"), ("manifest", "1000")] {
+        let changes = [("signs", signs), ("segment_size", segment_size)];
+        let producer = bind(&one, "/p", options(&changes));
+        let consumer = consumer(&other, "/p", MAPPING);
+        for len in [0, 1, 8001, 3_000_000] {
+            let uri = format!("/p/{signs}/{len}");
+            let versioned = producer.publish(&name(&uri), content(len)).unwrap();
+            assert!(name(&uri).as_view().is_prefix_of(versioned.as_view()));
+            assert!(read(&consumer, &uri).unwrap() == content(len), "{uri}");
+            assert!(read(&consumer, &versioned.to_string()).unwrap() == content(len), "{uri}");
+        }
+        let uri = name(&format!("/p/{signs}/3000000"));
+        let mut octets = Vec::new();
+        let mut reader = consumer.fetch_range(&uri, 1_234_567..2_345_678).unwrap();
+        reader.read_to_end(&mut octets).unwrap();
+        assert!(octets == content(3_000_000)[1_234_567..2_345_678]);
+    }
+}
+
+#[test]
+fn what_is_on_the_wire_has_names_of_hicn_alone() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let (one, other) = (session(&router), session(&router));
+    let producer = bind(&one, "/p", options(&[]));
+    let object = name("/p/a");
+    let versioned = producer.publish(&object, content(50_000)).unwrap();
+    let mapping: NameMapping = MAPPING.parse().unwrap();
+    let raw = consumer(&other, "/32=hicn", "identity");
+    let metadata = mapping.metadata_interest(object.as_view()).0;
+    let mut names = vec![metadata];
+    for suffix in [0, 6, 0x8000_0000] {
+        let mut name = mapping.version_prefix(versioned.as_view());
+        names.push(name.append_segment(suffix).clone());
+    }
+    for name in names {
+        let interest = Interest::new(name.clone()).nonce(1).encode();
+        let packet = raw.express(&interest).unwrap().wait().unwrap();
+        let data = DataView::decode(&packet).unwrap();
+        assert_eq!(data.name, name.as_view());
+        let hicn = HicnName::from_name(data.name).unwrap();
+        assert_eq!(hicn.address.segments()[..3], [0x2001, 0xdb8, 7]);
+    }
+    // Under the application's names there is nothing, nor with another prefix.
+    for mapping in ["identity", "hicn:2001:db8:8::/48"] {
+        let error = read(&consumer(&other, "/p", mapping), "/p/a").unwrap_err();
+        assert!(error.to_string().contains("no route"), "{error}");
+    }
+}
+
+#[test]
+fn a_new_version_is_found_and_the_old_one_by_its_name() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let (one, other) = (session(&router), session(&router));
+    let producer = bind(&one, "/p", options(&[("metadata_freshness", "0s")]));
+    let consumer = consumer(&other, "/p", MAPPING);
+    let first = producer.publish(&name("/p/news"), content(20_000)).unwrap();
+    assert!(read(&consumer, "/p/news").unwrap() == content(20_000));
+    producer.publish(&name("/p/news"), content(30_000)).unwrap();
+    assert!(read(&consumer, "/p/news").unwrap() == content(30_000));
+    assert!(read(&consumer, &first.to_string()).unwrap() == content(20_000));
+    // An earlier version does not take the place of a later one.
+    producer.publish_version(&name("/p/news"), 1, content(10_000)).unwrap();
+    assert!(read(&consumer, "/p/news").unwrap() == content(30_000));
+}
+
+#[test]
+fn what_is_asked_for_early_is_answered_when_it_is_published() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let (one, other) = (session(&router), session(&router));
+    let producer = bind(&one, "/p", options(&[("request_wait", "1m")]));
+    let asking = thread::spawn(move || read(&consumer(&other, "/p", MAPPING), "/p/a").unwrap());
+    // Who asks tells the name of the network alone.
+    let request = producer.recv_timeout(PATIENCE).unwrap().unwrap();
+    let mapping: NameMapping = MAPPING.parse().unwrap();
+    let prefix = mapping.version_prefix(name("/p/a").as_view());
+    assert_eq!(*request.name(), prefix);
+    producer.publish(&name("/p/a"), content(100_000)).unwrap();
+    assert!(asking.join().unwrap() == content(100_000));
+}
+
+#[test]
+fn what_has_no_name_there_is_refused_in_words() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let session = session(&router);
+    let producer = bind(&session, "/p", options(&[]));
+    let outside = producer.publish(&name("/q"), content(1)).unwrap_err();
+    assert!(matches!(outside, SocketError::OutsidePrefix { .. }), "{outside}");
+    let live = producer.publish_live(&name("/p/live")).err().unwrap();
+    let offer = producer.offer(&name("/p/offer"), content(1)).err().unwrap();
+    for error in [live, offer] {
+        assert!(error.to_string().contains(MAPPING), "{error}");
+    }
+    // One producer for a prefix of the network, whatever the application's names are.
+    let identity = Identity::new(DigestSigner);
+    let taken = Producer::bind_with(&session, name("/q"), identity, options(&[])).err().unwrap();
+    assert!(matches!(taken, SocketError::PrefixInUse(_)), "{taken}");
+    for value in ["hicn:2001:db8::/80", "hicn:2001:db8::/16", "ccnx"] {
+        let error = ConsumerOptions::default().set("mapping", value).unwrap_err();
+        assert!(error.to_string().contains("mapping"), "{error}");
+    }
+}
