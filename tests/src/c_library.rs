@@ -1,8 +1,9 @@
 //! The library for C, installed as its users install it, and programs made with it.
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use tempfile::TempDir;
@@ -57,8 +58,31 @@ impl CLibrary {
     /// If it does not compile.
     #[must_use]
     pub fn program(&self, source: &str) -> PathBuf {
+        self.program_with(source, &[])
+    }
+
+    /// As [`CLibrary::program`], which ends at the first access beyond its memory, and the first
+    /// behaviour that C leaves undefined. Without such a compiler it is none.
+    ///
+    /// # Panics
+    /// If it does not compile.
+    #[must_use]
+    pub fn sanitized_program(&self, source: &str) -> Option<PathBuf> {
+        let words = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g"];
+        let mut command = Command::new("cc");
+        command.args(words).args(["-x", "c", "-", "-o"]).arg(self.path("sanitized"));
+        let mut compiler = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+        let mut input = compiler.stdin.take().expect("a pipe");
+        input.write_all(b"int main(void) { return 0; }").expect("it reads");
+        drop(input);
+        let can = compiler.wait().is_ok_and(|status| status.success());
+        can.then(|| self.program_with(source, &words))
+    }
+
+    fn program_with(&self, source: &str, words: &[&str]) -> PathBuf {
         let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
-        programs.entry(source.to_owned()).or_insert_with(|| self.compile(source)).clone()
+        let key = [source, &words.concat()].concat();
+        programs.entry(key).or_insert_with(|| self.compile(source, words)).clone()
     }
 
     /// What pkg-config says, or without it would.
@@ -80,13 +104,15 @@ impl CLibrary {
         }
     }
 
-    fn compile(&self, source: &str) -> PathBuf {
+    fn compile(&self, source: &str, words: &[&str]) -> PathBuf {
         let path = Self::sources().join(source);
-        let program = self.path("bin").join(path.file_stem().expect("a file"));
-        std::fs::create_dir_all(self.path("bin")).expect("a folder for programs");
+        let folder = self.path(if words.is_empty() { "bin" } else { "sanitized-bin" });
+        std::fs::create_dir_all(&folder).expect("a folder for programs");
+        let program = folder.join(path.file_stem().expect("a file"));
         run(Command::new("cc")
             .args(["-std=c99", "-pedantic", "-pthread"])
             .args(Self::WARNINGS)
+            .args(words)
             .arg(&path)
             .args(self.flags())
             .arg(format!("-Wl,-rpath,{}", self.path("lib").display()))

@@ -1,6 +1,6 @@
 //! The sockets for C: compiled with the system's compilers, run over a real router.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nix::sys::signal::Signal;
@@ -31,6 +31,49 @@ fn check(name: &str) {
 #[test]
 fn bad_arguments_are_errors_and_no_crash() {
     check("arguments");
+}
+
+/// The program with sanitizers, or, where the compiler has none, as others run it.
+fn sanitized(source: &str) -> PathBuf {
+    let installed = CLibrary::installed();
+    installed.sanitized_program(source).unwrap_or_else(|| {
+        eprintln!("cc has no sanitizers: {source} runs without");
+        installed.program(source)
+    })
+}
+
+#[test]
+fn nothing_is_read_or_written_beyond_what_was_given() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    for (source, checks) in [
+        (
+            "tests/sockets.c",
+            &["arguments", "errors", "options", "objects", "interests", "fork"][..],
+        ),
+        ("tests/closing.c", &["receiving", "binding"]),
+        ("tests/choices.c", &["ranges"]),
+        ("tests/live.c", &["growing", "offers"]),
+    ] {
+        for check in checks {
+            let mut command = site.command(&sanitized(source));
+            command.arg(check).env("NDN_CLIENT_TRANSPORT", router.unix());
+            let finished = Process::start(source, command).finish().success();
+            assert!(finished.output.contains("ok"), "{source} {check}");
+        }
+    }
+}
+
+#[test]
+fn random_calls_do_not_crash_hang_or_write_elsewhere() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    for seed in 1..=6 {
+        let mut command = site.command(&sanitized("tests/random.c"));
+        command.args([&seed.to_string(), "20000"]).env("NDN_CLIENT_TRANSPORT", router.unix());
+        let finished = Process::start(&format!("random {seed}"), command).finish().success();
+        assert!(finished.output.contains("ok"), "seed {seed}");
+    }
 }
 
 #[test]
@@ -114,6 +157,26 @@ fn poll_says_when_a_call_would_not_wait() {
 #[test]
 fn interests_with_parameters_reach_the_producer_and_none_is_lost() {
     check("interests");
+}
+
+#[test]
+fn objects_grow_and_are_followed() {
+    check_of("live", "growing");
+}
+
+#[test]
+fn who_follows_an_object_learns_that_it_was_begun_anew() {
+    check_of("live", "abandoned");
+}
+
+#[test]
+fn who_is_too_slow_is_told_what_was_passed_over() {
+    check_of("live", "skipping");
+}
+
+#[test]
+fn what_a_consumer_offers_is_got_and_answered() {
+    check_of("live", "offers");
 }
 
 #[test]

@@ -236,6 +236,13 @@ impl Line {
         self.bell.ring(self.id);
     }
 
+    /// As [`Line::ring`], if there is something.
+    pub(crate) fn ring_if(&self, is_so: bool) {
+        if is_so {
+            self.ring();
+        }
+    }
+
     /// Does what may block in a thread of its own, and waits for it. If the socket is closed
     /// meanwhile, what comes of it is dropped there.
     ///

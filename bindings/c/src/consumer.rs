@@ -1,36 +1,59 @@
 //! A bound consumer: what it is getting, by name.
 
 use std::collections::BTreeMap;
+use std::io::BufRead;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
+use libc::c_int;
 use nix::errno::Errno;
 use weir_binding::SharedTrust;
 use weir_crypto::random_octets;
 use weir_socket::{Consumer, Reader, Session, SocketError};
 use weir_wire::{Interest, Name, PACKET_SIZE_MAX};
 
+use crate::answers::Answers;
 use crate::bell::{Bell, Line, Look};
 use crate::errors::errno_of;
 use crate::memory::Room;
 use crate::options::Intent;
+use crate::shape::{ICN_MISSED, ICN_UNVERIFIED};
 
 /// Names that one socket has begun to get and not read to their end, at most.
 const READS_MAX: usize = 1024;
+
+/// Answers that one socket keeps, or waits for, at most.
+const ANSWERS_MAX: usize = 1024;
 
 const NS_PER_MS: u64 = 1_000_000;
 
 /// What is being got under one name.
 pub(crate) struct Read {
-    reader: Mutex<Reader>,
+    reader: Mutex<Reading>,
     trust: SharedTrust,
     line: Line,
+}
+
+struct Reading {
+    reader: Reader,
+    /// Segments that were passed over, as far as calls have told.
+    missed: u64,
 }
 
 /// What a call got.
 pub(crate) struct Got {
     pub(crate) count: usize,
     pub(crate) is_verified: bool,
+    /// Something was passed over before that.
+    is_after_missed: bool,
+}
+
+impl Got {
+    /// The flags of a message that say so.
+    pub(crate) fn flags(&self) -> c_int {
+        let unverified = if self.is_verified { 0 } else { ICN_UNVERIFIED };
+        unverified | if self.is_after_missed { ICN_MISSED } else { 0 }
+    }
 }
 
 impl Read {
@@ -40,14 +63,12 @@ impl Read {
     /// Why no more can be had, or why there is nothing now.
     pub(crate) fn recv(&self, room: &mut Room, may_wait: bool) -> Result<Got, Errno> {
         let got = self.line.wait(may_wait, |context| {
-            let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-            let Look { found, has_more } = take(&mut reader, context, room);
-            let is_verified = reader.is_verified();
-            let found = found.map(|count| count.map(|count| Got { count, is_verified }));
+            let mut reading = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+            let Look { found, has_more } = reading.take(context, room);
             Look { found, has_more }
         })?;
         match &got {
-            Ok(Got { count: 0, is_verified: true }) => self.trust.remember(),
+            Ok(Got { count: 0, is_verified: true, .. }) => self.trust.remember(),
             Ok(Got { count: 1.., .. }) => return got.map_err(|error| errno_of(&error)),
             _ => {}
         }
@@ -57,31 +78,43 @@ impl Read {
     }
 }
 
-fn take(
-    reader: &mut Reader,
-    context: &mut Context<'_>,
-    room: &mut Room,
-) -> Look<Result<usize, SocketError>> {
-    use std::io::BufRead;
-    let mut total = 0;
-    loop {
-        let count = match reader.poll_fill_buf(context) {
-            Poll::Ready(Ok(octets)) if !octets.is_empty() => room.put(octets),
-            Poll::Pending if total == 0 => {
-                return Look { found: Poll::Pending, has_more: false };
+impl Reading {
+    /// Takes what there is. An end, and what comes after something that was passed over, is told
+    /// by a call of its own.
+    fn take(
+        &mut self,
+        context: &mut Context<'_>,
+        room: &mut Room,
+    ) -> Look<Result<Got, SocketError>> {
+        let (mut total, mut is_after_missed) = (0, false);
+        let has_more = loop {
+            let has_octets = match self.reader.poll_fill_buf(context) {
+                Poll::Ready(Ok(octets)) => !octets.is_empty(),
+                Poll::Ready(Err(_)) if total > 0 => break true,
+                Poll::Ready(Err(error)) => return Look::of(Err(error)),
+                Poll::Pending if total > 0 => break false,
+                Poll::Pending => return Look { found: Poll::Pending, has_more: false },
+            };
+            let missed = self.reader.missed();
+            if total > 0 && (!has_octets || missed > self.missed) {
+                break true;
             }
-            Poll::Pending => return Look { found: Poll::Ready(Ok(total)), has_more: false },
-            // An end is told by a call of its own.
-            Poll::Ready(end) => {
-                let end = if total == 0 { end.map(|_| 0) } else { Ok(total) };
-                return Look { found: Poll::Ready(end), has_more: total > 0 };
+            is_after_missed |= missed > self.missed;
+            self.missed = missed;
+            if !has_octets {
+                break false;
             }
+            let Poll::Ready(Ok(octets)) = self.reader.poll_fill_buf(context) else { break true };
+            let count = room.put(octets);
+            if count == 0 {
+                break true;
+            }
+            self.reader.consume(count);
+            total += count;
         };
-        if count == 0 {
-            return Look { found: Poll::Ready(Ok(total)), has_more: true };
-        }
-        reader.consume(count);
-        total += count;
+        let is_verified = self.reader.is_verified();
+        let got = Got { count: total, is_verified, is_after_missed };
+        Look { found: Poll::Ready(Ok(got)), has_more }
     }
 }
 
@@ -90,11 +123,12 @@ pub(crate) struct Intake {
     session: Session,
     prefix: Name,
     reads: BTreeMap<Name, Arc<Read>>,
+    answers: BTreeMap<Name, Arc<Answers>>,
 }
 
 impl Intake {
     pub(crate) fn new(session: Session, prefix: Name) -> Self {
-        Self { session, prefix, reads: BTreeMap::new() }
+        Self { session, prefix, reads: BTreeMap::new(), answers: BTreeMap::new() }
     }
 
     fn consumer(&self, intent: &Intent, trust: SharedTrust) -> Result<Consumer, Errno> {
@@ -103,15 +137,17 @@ impl Intake {
         Ok(consumer)
     }
 
-    /// What is being got under a name; it begins if it has not.
+    /// What is being got under a name; it begins if it has not, perhaps with the newest segment.
     ///
     /// # Errors
-    /// EINVAL: it is not below the prefix; ENOBUFS: too many have begun.
+    /// EINVAL: it is not below the prefix, or has a version where the newest is wanted, or a range
+    /// is; ENOBUFS: too many have begun.
     pub(crate) fn read(
         &mut self,
         bell: &Arc<Bell>,
         name: Name,
         intent: &Intent,
+        from_newest: bool,
     ) -> Result<Arc<Read>, Errno> {
         if let Some(read) = self.reads.get(&name) {
             return Ok(read.clone());
@@ -121,9 +157,14 @@ impl Intake {
         }
         let trust = intent.trust(&name)?;
         let consumer = self.consumer(intent, trust.clone())?;
-        let reader = consumer.fetch_range(&name, intent.range.clone());
+        let reader = match from_newest {
+            true if !intent.is_whole() => return Err(Errno::EINVAL),
+            true => consumer.fetch_newest(&name),
+            false => consumer.fetch_range(&name, intent.range.clone()),
+        };
         let reader = reader.map_err(|error| errno_of(&error))?;
-        let read = Read { reader: Mutex::new(reader), trust, line: Line::new(bell) };
+        let reader = Mutex::new(Reading { reader, missed: 0 });
+        let read = Read { reader, trust, line: Line::new(bell) };
         Ok(self.reads.entry(name).or_insert(Arc::new(read)).clone())
     }
 
@@ -134,20 +175,23 @@ impl Intake {
         }
     }
 
-    /// Sends one Interest.
+    /// Sends one Interest, and keeps its answer if that is wanted.
     ///
     /// # Errors
-    /// EINVAL: the name is not below the prefix; EMSGSIZE: the parameters are too long.
+    /// EINVAL: the name is not below the prefix; EMSGSIZE: the parameters are too long; ENOBUFS:
+    /// too many answers are kept or waited for.
     pub(crate) fn express(
-        &self,
+        &mut self,
+        bell: &Arc<Bell>,
         name: Name,
+        keeps_answer: bool,
         parameters: Vec<u8>,
         intent: &Intent,
     ) -> Result<(), Errno> {
         let consumer = self.consumer(intent, intent.trust(&name)?)?;
         let lifetime_ms = intent.options.lifetime.ns.div_ceil(NS_PER_MS);
         let nonce = u32::from_ne_bytes(random_octets());
-        let mut interest = Interest::new(name).nonce(nonce).lifetime_ms(lifetime_ms);
+        let mut interest = Interest::new(name.clone()).nonce(nonce).lifetime_ms(lifetime_ms);
         if !parameters.is_empty() {
             interest = interest.application_parameters(parameters);
         }
@@ -155,7 +199,30 @@ impl Intake {
         if interest.len() > PACKET_SIZE_MAX {
             return Err(Errno::EMSGSIZE);
         }
-        // Its Data is of no interest.
-        consumer.express(&interest).map(drop).map_err(|error| errno_of(&error))
+        let kept = self.answers.values().map(|answers| answers.count()).sum::<usize>();
+        if keeps_answer && kept >= ANSWERS_MAX {
+            return Err(Errno::ENOBUFS);
+        }
+        let answer = consumer.express(&interest).map_err(|error| errno_of(&error))?;
+        if keeps_answer {
+            let answers = self.answers.entry(name);
+            answers.or_insert_with(|| Arc::new(Answers::new(bell))).add(answer);
+        }
+        Ok(())
+    }
+
+    /// The answers to Interests of a name.
+    ///
+    /// # Errors
+    /// ENOMSG: none was sent whose answer is wanted, or they have been got.
+    pub(crate) fn answers(&self, name: &Name) -> Result<Arc<Answers>, Errno> {
+        self.answers.get(name).cloned().ok_or(Errno::ENOMSG)
+    }
+
+    /// Lets go of answers that have all been got.
+    pub(crate) fn end_answers(&mut self, name: &Name) {
+        if self.answers.get(name).is_some_and(|answers| answers.count() == 0) {
+            self.answers.remove(name);
+        }
     }
 }

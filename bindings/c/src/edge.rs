@@ -11,9 +11,11 @@ use libc::{c_int, c_void, msghdr, sockaddr, socklen_t, ssize_t};
 use nix::errno::Errno;
 
 use crate::library::library;
-use crate::memory::{Room, address, gathered, octets, set, set_message, text, value};
-use crate::names::{address_of, name_of};
-use crate::shape::{ICN_OPTION, ICN_UNVERIFIED, SOL_ICN};
+use crate::memory::{
+    Came, Room, address, gathered, octets, put_control, set, set_message, text, value,
+};
+use crate::names::{address_of, name_from, name_of, whole_address};
+use crate::shape::{ICN_ANSWER, ICN_OFFER, ICN_OPTION, ICN_UNVERIFIED, SOL_ICN};
 use crate::socket::Socket;
 
 /// Runs the body of a function: its result, or -1 with `errno`.
@@ -23,13 +25,6 @@ fn call<T: From<i8>>(body: impl FnOnce() -> Result<T, Errno>) -> T {
         errno.set();
         T::from(-1)
     })
-}
-
-fn check_option(level: c_int, option: c_int) -> Result<(), Errno> {
-    match (level, option) {
-        (SOL_ICN, ICN_OPTION) => Ok(()),
-        _ => Err(Errno::ENOPROTOOPT),
-    }
 }
 
 /// See the header.
@@ -74,7 +69,9 @@ pub(crate) unsafe extern "C" fn icn_setsockopt(
 ) -> c_int {
     call(|| {
         let socket = library()?.socket(fd)?;
-        check_option(level, option)?;
+        if (level, option) != (SOL_ICN, ICN_OPTION) {
+            return Err(Errno::ENOPROTOOPT);
+        }
         // SAFETY: the application promises it.
         socket.set_option(&unsafe { text(from, len as usize) }?).map(|()| 0)
     })
@@ -94,13 +91,17 @@ pub(crate) unsafe extern "C" fn icn_getsockopt(
 ) -> c_int {
     call(|| {
         let socket = library()?.socket(fd)?;
-        check_option(level, option)?;
+        if level != SOL_ICN || ![ICN_OPTION, ICN_OFFER].contains(&option) {
+            return Err(Errno::ENOPROTOOPT);
+        }
         // SAFETY: the application promises it.
         let room = unsafe { value(len) }? as usize;
         // SAFETY: the application promises it.
         let name = unsafe { text(to, room) }?;
-        let mut found = socket.option(&name)?.into_bytes();
-        found.push(0);
+        let found = match option {
+            ICN_OFFER => socket.offer(&name_from(&name)?)?.to_vec(),
+            _ => [socket.option(&name)?.as_bytes(), &[0]].concat(),
+        };
         if found.len() > room {
             return Err(Errno::EMSGSIZE);
         }
@@ -156,7 +157,11 @@ pub(crate) unsafe extern "C" fn icn_recvfrom(
         let name = name_of(&unsafe { address(addr, value(addr_len)?) }?)?;
         // SAFETY: the application promises it.
         let mut room = unsafe { Room::new(to, len) }?;
-        Ok(socket.recv(name, &mut room, flags)?.count as ssize_t)
+        let count = match flags & ICN_ANSWER {
+            0 => socket.recv(name, &mut room, flags)?.count,
+            _ => socket.recv_answer(&name, &mut room, flags)?,
+        };
+        Ok(count as ssize_t)
     })
 }
 
@@ -206,28 +211,41 @@ pub(crate) unsafe extern "C" fn icn_recvmsg(
         if socket.is_consumer() {
             // SAFETY: the application promises it.
             let name = name_of(&unsafe { address(header.msg_name.cast(), header.msg_namelen) }?)?;
-            let got = socket.recv(name, &mut room, flags)?;
-            let flags = if got.is_verified { 0 } else { ICN_UNVERIFIED };
+            let (count, flags) = match flags & ICN_ANSWER {
+                0 => socket.recv(name, &mut room, flags).map(|got| (got.count, got.flags()))?,
+                _ => (socket.recv_answer(&name, &mut room, flags)?, ICN_UNVERIFIED),
+            };
+            let came = Came { name_len: header.msg_namelen, flags, ..Came::default() };
             // SAFETY: the application promises it.
-            unsafe { set_message(message, header.msg_namelen, flags) };
-            return Ok(got.count as ssize_t);
+            unsafe { set_message(message, &came) };
+            return Ok(count as ssize_t);
         }
         if header.msg_name.is_null() {
             return Err(Errno::EFAULT);
         }
         // SAFETY: the application promises it.
         let mut name_room = unsafe { Room::new(header.msg_name, header.msg_namelen as usize) }?;
-        let (count, name_len) = socket.recv_request(flags, |request| {
+        let (count, name_len, offered) = socket.recv_request(flags, |request| {
             let address = address_of(request.name()).ok_or(Errno::EMSGSIZE)?;
             let parameters = request.parameters().unwrap_or_default();
             if address.len() > name_room.left() || parameters.len() > room.left() {
                 return Err(Errno::EMSGSIZE);
             }
             name_room.put(&address);
-            Ok((room.put(parameters), address.len()))
+            let offered = request.offer().and_then(Result::ok);
+            let offered = offered.and_then(|offer| whole_address(offer.name()));
+            Ok((room.put(parameters), address.len(), offered))
         })?;
+        let mut came = Came { name_len: name_len as socklen_t, ..Came::default() };
+        if let Some(offered) = offered {
+            // SAFETY: the application promises it.
+            match unsafe { put_control(&header, ICN_OFFER, &offered) } {
+                Some(len) => came.control_len = len,
+                None => came.flags = libc::MSG_CTRUNC,
+            }
+        }
         // SAFETY: the application promises it.
-        unsafe { set_message(message, name_len as socklen_t, 0) };
+        unsafe { set_message(message, &came) };
         Ok(count as ssize_t)
     })
 }

@@ -1,9 +1,9 @@
 //! The memory of the application: the one place, with `edge`, that follows its pointers.
 
-use libc::{c_char, c_int, c_void, iovec, msghdr, sockaddr, socklen_t};
+use libc::{c_char, c_int, c_void, cmsghdr, iovec, msghdr, sockaddr, socklen_t};
 use nix::errno::Errno;
 
-use crate::shape::{ADDRESS_BYTES, FAMILY_BYTES};
+use crate::shape::{ADDRESS_BYTES, FAMILY_BYTES, SOL_ICN};
 
 /// Pieces of a message at most, as POSIX has it.
 const PIECES_MAX: usize = 1024;
@@ -169,15 +169,47 @@ pub(crate) unsafe fn set<T>(to: *mut T, value: T) {
     unsafe { to.write_unaligned(value) };
 }
 
-/// Writes how long an address or option came to be, and what a message came to be.
+/// What a message came to be.
+#[derive(Default)]
+pub(crate) struct Came {
+    pub(crate) name_len: socklen_t,
+    pub(crate) control_len: usize,
+    pub(crate) flags: c_int,
+}
+
+/// Writes what a message came to be.
 ///
 /// # Safety
 /// `message` may be written.
-pub(crate) unsafe fn set_message(message: *mut msghdr, name_len: socklen_t, flags: c_int) {
+pub(crate) unsafe fn set_message(message: *mut msghdr, came: &Came) {
     // SAFETY: the caller promises it.
     unsafe {
-        set(&raw mut (*message).msg_namelen, name_len);
-        set(&raw mut (*message).msg_controllen, 0);
-        set(&raw mut (*message).msg_flags, flags);
+        set(&raw mut (*message).msg_namelen, came.name_len);
+        set(&raw mut (*message).msg_controllen, came.control_len as _);
+        set(&raw mut (*message).msg_flags, came.flags);
     }
+}
+
+/// Writes a control message, if it has room; its octets with what fills them up.
+///
+/// # Safety
+/// The control buffer of the message is NULL or may be written.
+pub(crate) unsafe fn put_control(message: &msghdr, kind: c_int, octets: &[u8]) -> Option<usize> {
+    let len = u32::try_from(octets.len()).ok()?;
+    // SAFETY: they only count.
+    let (space, len) = unsafe { (libc::CMSG_SPACE(len) as usize, libc::CMSG_LEN(len) as usize) };
+    let to = message.msg_control.cast::<u8>();
+    if to.is_null() || space > message.msg_controllen {
+        return None;
+    }
+    // SAFETY: all of its fields are numbers.
+    let mut header: cmsghdr = unsafe { std::mem::zeroed() };
+    (header.cmsg_len, header.cmsg_level, header.cmsg_type) = (len as _, SOL_ICN, kind);
+    // SAFETY: the buffer has so many octets, the header being the first of them.
+    unsafe {
+        to.write_bytes(0, space);
+        set(to.cast(), header);
+        to.add(len - octets.len()).copy_from(octets.as_ptr(), octets.len());
+    }
+    Some(space)
 }

@@ -18,6 +18,11 @@ pub(crate) fn name_of(address: &[u8]) -> Result<Name, Errno> {
         None if text.len() < NAME_BYTES => text,
         None => return Err(Errno::EINVAL),
     };
+    name_from(text)
+}
+
+/// A name as text.
+pub(crate) fn name_from(text: &[u8]) -> Result<Name, Errno> {
     if text.is_empty() {
         return Err(Errno::EINVAL);
     }
@@ -31,6 +36,13 @@ pub(crate) fn address_of(name: &Name) -> Option<Vec<u8>> {
     address.extend_from_slice(name.to_string().as_bytes());
     address.push(0);
     (address.len() <= ADDRESS_BYTES).then_some(address)
+}
+
+/// As [`address_of`], with zeros to the end of the struct.
+pub(crate) fn whole_address(name: &Name) -> Option<Vec<u8>> {
+    let mut address = address_of(name)?;
+    address.resize(ADDRESS_BYTES, 0);
+    Some(address)
 }
 
 #[cfg(test)]

@@ -43,6 +43,11 @@ impl Intent {
         Self { options, allow_unsigned: false, anchors: Vec::new(), range: 0..u64::MAX }
     }
 
+    /// Whether all of an object is to be got.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.range == (0..u64::MAX)
+    }
+
     /// Whom it believes of what is below a name.
     ///
     /// # Errors

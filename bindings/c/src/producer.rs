@@ -1,16 +1,21 @@
 //! A bound producer: what it is asked for.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use nix::errno::Errno;
-use weir_socket::{Producer, Request, SocketError};
+use weir_socket::{LiveWriter, Producer, Request, SocketError};
 use weir_wire::Name;
 
 use crate::bell::{Bell, Line, Look};
 use crate::errors::errno_of;
 use crate::names::address_of;
+
+/// Objects of one socket that grow at once, at most.
+const GROWING_MAX: usize = 1024;
+/// Segments that are signed before it is looked whether the socket is closed.
+const PIECE_SEGMENTS: usize = 64;
 
 /// A bound producer.
 pub(crate) struct Outlet {
@@ -21,6 +26,49 @@ pub(crate) struct Outlet {
     /// Requests that the application has got and not answered, the latest ones.
     given: VecDeque<Request>,
     given_max: usize,
+    /// Objects that grow.
+    growing: BTreeMap<Name, Arc<Growing>>,
+}
+
+/// An object that grows, once it has begun and until its end.
+#[derive(Default)]
+pub(crate) struct Growing(Mutex<Option<LiveWriter>>);
+
+impl Growing {
+    /// Appends octets, and perhaps the end; whether there was an object to do so. It begins if it
+    /// has not and is not to end. `goes_on` is asked now and then.
+    ///
+    /// # Errors
+    /// As `icn_sendto`.
+    pub(crate) fn append(
+        &self,
+        producer: &Producer,
+        name: &Name,
+        octets: &[u8],
+        is_last: bool,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<bool, SocketError> {
+        let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if place.is_none() && !is_last {
+            *place = Some(producer.publish_live(name)?);
+        }
+        let Some(writer) = place.as_mut() else { return Ok(false) };
+        let piece = (producer.options().segment_size.bytes as usize).saturating_mul(PIECE_SEGMENTS);
+        for piece in octets.chunks(piece) {
+            if !goes_on() {
+                return Err(SocketError::Closed);
+            }
+            writer.append(piece)?;
+        }
+        if is_last && let Some(writer) = place.take() {
+            writer.finish()?;
+        }
+        Ok(true)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.0.try_lock().is_ok_and(|place| place.is_none())
+    }
 }
 
 impl Outlet {
@@ -31,6 +79,7 @@ impl Outlet {
             line: Arc::new(Line::new(bell)),
             next: None,
             given: VecDeque::new(),
+            growing: BTreeMap::new(),
         }
     }
 
@@ -77,6 +126,38 @@ impl Outlet {
             self.given.push_back(request);
         }
         Look { found: Poll::Ready(delivered), has_more: self.look(context).has_more }
+    }
+
+    /// The object of that name that grows, or is about to.
+    ///
+    /// # Errors
+    /// ENOBUFS: too many grow.
+    pub(crate) fn growing(&mut self, name: &Name) -> Result<Arc<Growing>, Errno> {
+        if let Some(growing) = self.growing.get(name) {
+            return Ok(growing.clone());
+        }
+        if self.growing.len() >= GROWING_MAX {
+            return Err(Errno::ENOBUFS);
+        }
+        Ok(self.growing.entry(name.clone()).or_default().clone())
+    }
+
+    /// As [`Outlet::growing`], if there is one.
+    pub(crate) fn known_growing(&self, name: &Name) -> Option<Arc<Growing>> {
+        self.growing.get(name).cloned()
+    }
+
+    /// Lets go of an object that has ended, or has not begun.
+    pub(crate) fn end_growing(&mut self, name: &Name, growing: &Arc<Growing>) {
+        let is_it = self.growing.get(name).is_some_and(|found| Arc::ptr_eq(found, growing));
+        if is_it && growing.has_ended() {
+            self.growing.remove(name);
+        }
+    }
+
+    /// What has been asked for under a name and is to be answered.
+    pub(crate) fn given(&self, name: &Name) -> Vec<Request> {
+        self.given.iter().filter(|request| request.name() == name).cloned().collect()
     }
 
     /// What has been asked for under a name; it is no longer to be answered.

@@ -11,6 +11,11 @@ pub(crate) const PROD_REL: c_int = 3;
 pub(crate) const PROD_UNREL: c_int = 4;
 pub(crate) const SOL_ICN: c_int = 20041;
 pub(crate) const ICN_OPTION: c_int = 1;
+pub(crate) const ICN_OFFER: c_int = 2;
+pub(crate) const ICN_MORE: c_int = 0x0100_0000;
+pub(crate) const ICN_NEWEST: c_int = 0x0200_0000;
+pub(crate) const ICN_ANSWER: c_int = 0x0400_0000;
+pub(crate) const ICN_MISSED: c_int = 0x0800_0000;
 pub(crate) const ICN_REFUSE: c_int = 0x1000_0000;
 pub(crate) const ICN_UNVERIFIED: c_int = 0x2000_0000;
 

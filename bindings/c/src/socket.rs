@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libc::c_int;
 use nix::errno::Errno;
+use weir_base::Packet;
 use weir_binding::{Signing, WithoutSignals, identity};
 use weir_socket::{ConsumerOptions, Producer, ProducerOptions, Request, Session, SocketError};
 use weir_wire::Name;
@@ -17,7 +18,8 @@ use crate::memory::Room;
 use crate::options::{Intent, Means, Options, Role};
 use crate::producer::Outlet;
 use crate::shape::{
-    AF_ICN, CONS_REL, CONS_UNREL, ICN_REFUSE, PROD_REL, PROD_UNREL, SOCK_CONS, SOCK_PROD,
+    AF_ICN, CONS_REL, CONS_UNREL, ICN_ANSWER, ICN_MORE, ICN_NEWEST, ICN_REFUSE, PROD_REL,
+    PROD_UNREL, SOCK_CONS, SOCK_PROD,
 };
 
 /// Octets above which signing takes long enough for signals to notice.
@@ -197,7 +199,7 @@ impl Socket {
 
     /// Gets octets of what a name says.
     pub(crate) fn recv(&self, name: Name, room: &mut Room, flags: c_int) -> Result<Got, Errno> {
-        let may_wait = may_wait(&self.bell, flags)?;
+        let may_wait = may_wait(&self.bell, flags & !ICN_NEWEST)?;
         if room.left() == 0 {
             // 0 is the end, and nothing else.
             return Err(Errno::EINVAL);
@@ -206,7 +208,7 @@ impl Socket {
             State {
                 options: Options { role: Role::Consumer(intent), .. },
                 end: End::Consumer(intake),
-            } => intake.read(&self.bell, name.clone(), intent)?,
+            } => intake.read(&self.bell, name.clone(), intent, flags & ICN_NEWEST != 0)?,
             state => return Err(state.misused()),
         };
         let got = read.recv(room, may_wait);
@@ -220,14 +222,33 @@ impl Socket {
 
     /// Sends one Interest.
     pub(crate) fn express(&self, name: Name, octets: Vec<u8>, flags: c_int) -> Result<(), Errno> {
-        may_wait(&self.bell, flags)?;
-        match &*self.state() {
+        may_wait(&self.bell, flags & !ICN_ANSWER)?;
+        match &mut *self.state() {
             State {
                 options: Options { role: Role::Consumer(intent), .. },
                 end: End::Consumer(intake),
-            } => intake.express(name, octets, intent),
+            } => intake.express(&self.bell, name, flags & ICN_ANSWER != 0, octets, intent),
             state => Err(state.misused()),
         }
+    }
+
+    /// Gets the answer to an Interest that was sent.
+    pub(crate) fn recv_answer(
+        &self,
+        name: &Name,
+        room: &mut Room,
+        flags: c_int,
+    ) -> Result<usize, Errno> {
+        let may_wait = may_wait(&self.bell, flags & !ICN_ANSWER)?;
+        let answers = match &*self.state() {
+            State { end: End::Consumer(intake), .. } => intake.answers(name)?,
+            state => return Err(state.misused()),
+        };
+        let got = answers.recv(room, may_wait);
+        if let End::Consumer(intake) = &mut self.state().end {
+            intake.end_answers(name);
+        }
+        got
     }
 
     fn outlet<R>(&self, then: impl FnOnce(&mut Outlet) -> R) -> Result<R, Errno> {
@@ -237,34 +258,78 @@ impl Socket {
         }
     }
 
-    /// Publishes, or refuses what is asked for.
+    /// Publishes, in one or by and by, answers or refuses what is asked for.
     pub(crate) fn send(&self, name: &Name, octets: Vec<u8>, flags: c_int) -> Result<(), Errno> {
-        may_wait(&self.bell, flags & !ICN_REFUSE)?;
+        let what = flags & (ICN_REFUSE | ICN_MORE | ICN_ANSWER);
+        may_wait(&self.bell, flags & !what)?;
         let producer = self.outlet(|outlet| outlet.producer.clone())?;
         if !producer.prefix().as_view().is_prefix_of(name.as_view()) {
             return Err(Errno::EINVAL);
         }
-        let result = match flags & ICN_REFUSE {
-            0 => {
-                let published = self.publish(producer, name.clone(), octets)?;
-                published.and_then(|()| self.answered(name).map(drop).or(Ok(())))
+        match what {
+            0 if self.grow(&producer, name, &octets, true)? => {}
+            0 => self.publish(producer, name.clone(), octets)?,
+            ICN_MORE => drop(self.grow(&producer, name, &octets, false)?),
+            ICN_ANSWER => self.answer(&producer, name, &octets)?,
+            ICN_REFUSE => {
+                let asked = self.answered(name).unwrap_or_default();
+                let refused = asked.iter().try_for_each(|request| producer.refuse(request));
+                return refused.map_err(|error| self.errno_of(&error));
             }
-            _ => self
-                .answered(name)
-                .unwrap_or_default()
-                .iter()
-                .try_for_each(|request| producer.refuse(request)),
+            _ => return Err(Errno::EINVAL),
+        }
+        // It may be closed by now, and what was done is done.
+        let _ = self.answered(name);
+        Ok(())
+    }
+
+    /// The error number of something that ends when the socket is closed.
+    fn errno_of(&self, error: &SocketError) -> Errno {
+        match error {
+            SocketError::Closed if !self.bell.is_open() => Errno::EBADF,
+            error => errno_of(error),
+        }
+    }
+
+    /// Appends to an object, and perhaps its end; whether there was one to do so.
+    fn grow(
+        &self,
+        producer: &Producer,
+        name: &Name,
+        octets: &[u8],
+        is_last: bool,
+    ) -> Result<bool, Errno> {
+        let growing = match is_last {
+            true => self.outlet(|outlet| outlet.known_growing(name))?,
+            false => Some(self.outlet(|outlet| outlet.growing(name))??),
         };
-        result.map_err(|error| errno_of(&error))
+        let Some(growing) = growing else { return Ok(false) };
+        let goes_on = || self.bell.is_open();
+        let grown = growing.append(producer, name, octets, is_last, &goes_on);
+        // If it is closed, the object is gone with it.
+        let _ = self.outlet(|outlet| outlet.end_growing(name, &growing));
+        grown.map_err(|error| self.errno_of(&error))
+    }
+
+    /// Answers the Interests of a name that the application was told of.
+    fn answer(&self, producer: &Producer, name: &Name, octets: &[u8]) -> Result<(), Errno> {
+        let asked = self.outlet(|outlet| outlet.given(name))?;
+        if asked.is_empty() {
+            return Err(Errno::ENOMSG);
+        }
+        let answered = asked.iter().try_for_each(|request| producer.answer(request, octets));
+        answered.map_err(|error| self.errno_of(&error))
+    }
+
+    /// The offer of what was published under a name.
+    pub(crate) fn offer(&self, name: &Name) -> Result<Packet, Errno> {
+        let producer = self.outlet(|outlet| outlet.producer.clone())?;
+        let offer = producer.offer_of(name).map_err(|error| self.errno_of(&error))?;
+        offer.map(|offer| offer.packet().clone()).ok_or(Errno::ENOENT)
     }
 
     /// Publishes, as long as the socket is open.
-    fn publish(
-        &self,
-        producer: Arc<Producer>,
-        name: Name,
-        octets: Vec<u8>,
-    ) -> Result<Result<(), SocketError>, Errno> {
+    fn publish(&self, producer: Arc<Producer>, name: Name, octets: Vec<u8>) -> Result<(), Errno> {
         let (bell, is_long) = (self.bell.clone(), octets.len() > LONG_BYTES);
         let publish = move || {
             let mut goes_on = || bell.is_open();
@@ -278,10 +343,7 @@ impl Socket {
                 publish()
             }
         };
-        match published {
-            Err(SocketError::Closed) if !self.bell.is_open() => Err(Errno::EBADF),
-            published => Ok(published),
-        }
+        published.map_err(|error| self.errno_of(&error))
     }
 
     fn answered(&self, name: &Name) -> Result<Vec<Request>, Errno> {

@@ -72,6 +72,13 @@ impl Latest {
         };
     }
 
+    /// The metadata that the name of an object leads to.
+    pub(super) fn latest(&self, object: &Name) -> Option<Packet> {
+        let mut name = object.clone();
+        name.append_keyword(METADATA_KEYWORD);
+        self.packets.get(name.value()).map(|(_, packet)| packet.clone())
+    }
+
     /// Forgets an object that was left before its end, so that nobody begins with it.
     pub(super) fn leave(&mut self, versioned: &Name) {
         if self.growing.remove(versioned.value()).is_none() {

@@ -28,6 +28,8 @@ pub(crate) enum Told {
     Grown { packets: Vec<Packet>, metadata: Packet, growth: Growth, taken: Answer<()> },
     /// An object of that version grows no more, and has no end.
     Left { versioned: Name },
+    /// It wants the metadata of the latest version of an object.
+    Latest { object: Name, metadata: Answer<Option<Packet>> },
     /// It wants to know what the producer did so far.
     Asked { stats: Answer<ProducerStats> },
     /// What this Interest asks for will not be.
@@ -124,6 +126,9 @@ impl Outlet {
                 self.put(Publication { packets, metadata, growth, taken: answer }, taken);
             }
             Told::Left { versioned } => self.producer.source_mut().leave(&versioned),
+            Told::Latest { object, metadata } => {
+                metadata.give(Ok(self.producer.source_mut().latest(&object)));
+            }
             Told::Asked { stats } => stats.give(Ok(self.producer.stats())),
             Told::Refused { interest } => self.inputs.push(ProducerInput::Refuse(interest)),
         }

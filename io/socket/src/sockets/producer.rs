@@ -213,6 +213,19 @@ impl Producer {
         Offer::decode(published.object.packets.last().expect("every object has metadata").clone())
     }
 
+    /// What leads others to the latest version of an object that was published here, if there is
+    /// any.
+    ///
+    /// # Errors
+    /// [`SocketError::OutsidePrefix`], [`SocketError::Closed`].
+    pub fn offer_of(&self, name: &Name) -> Result<Option<Offer>, SocketError> {
+        self.check_unmapped("offers")?;
+        self.check(name)?;
+        let object = name.clone();
+        let latest = self.outbound.submit(|metadata| Told::Latest { object, metadata })?;
+        latest.map(Offer::decode).transpose()
+    }
+
     /// Answers an Interest with one signed Data of its name: what an offer came to, for example.
     ///
     /// # Errors
