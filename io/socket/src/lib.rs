@@ -16,6 +16,7 @@ mod paths;
 mod prefixes;
 mod publish;
 mod serve;
+mod sign_pool;
 mod sink;
 mod sockets;
 mod sources;

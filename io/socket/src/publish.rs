@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_channel::{Sender, unbounded};
@@ -14,6 +15,8 @@ use weir_transport::{
     ContentDigest, MappingError, Metadata, NameMapping, SealedObject, SegmentTemplate, Signatures,
 };
 use weir_wire::{Component, Data, Name, PACKET_SIZE_MAX, SignatureInfo};
+
+use crate::sign_pool::{Signers, Task};
 
 /// Segments that a thread reads and signs at a time.
 const CHUNK_SEGMENTS: u64 = 64;
@@ -230,7 +233,7 @@ pub fn publish_file(
             _ => PublishError::Read { path: path.to_owned(), source },
         })
     };
-    let published = publish(&about, label, content, fingerprint.len, options, &read, progress)?;
+    let published = publish(&about, label, content, fingerprint.len, options, read, progress)?;
     if Fingerprint::of(&file).map_err(read_error)? != fingerprint {
         return Err(PublishError::Changed { path: path.to_owned() });
     }
@@ -246,15 +249,23 @@ pub fn publish_octets(
     label: Label<'_>,
     options: &PublishOptions,
 ) -> Result<Published, PublishError> {
-    publish_octets_while(octets, label, options, &mut |_| true)
+    let about = About {
+        mode: None,
+        mtime_ns: None,
+        extra_metadata: None,
+        versioned: label.name.clone().append_version(label.version).clone(),
+    };
+    publish_memory(octets, &about, label, options)
 }
 
-/// As [`publish_octets`]; `progress` as of [`publish_file`].
-pub(crate) fn publish_octets_while(
+/// As [`publish_octets`], where the threads of `signers` help, as long as `goes_on` says so.
+/// `label` must have the same signer.
+pub(crate) fn publish_octets_with(
+    (signers, signer): (&Signers, &Arc<dyn Signer>),
     octets: Packet,
     label: Label<'_>,
     options: &PublishOptions,
-    progress: &mut dyn FnMut(u64) -> bool,
+    goes_on: &mut dyn FnMut() -> bool,
 ) -> Result<Published, PublishError> {
     let about = About {
         mode: None,
@@ -262,7 +273,17 @@ pub(crate) fn publish_octets_while(
         extra_metadata: None,
         versioned: label.name.clone().append_version(label.version).clone(),
     };
-    publish_memory(octets, &about, label, options, progress)
+    let (len, content) = (octets.len() as u64, Content::Memory(octets.clone()));
+    let read = move |offset: u64, out: &mut [u8]| {
+        let start = offset as usize;
+        out.copy_from_slice(&octets[start..start + out.len()]);
+        Ok(())
+    };
+    let null: Arc<dyn Signer> = Arc::new(NullSigner);
+    let job =
+        Arc::new(Job::new(&about, (Shared(signer.clone()), Shared(null)), len, options, read)?);
+    let chunks = job.run_with(signers, options.threads, goes_on)?;
+    finish(&about, label, content, (&job.template, len), options, chunks)
 }
 
 /// Signs the listing of a directory: names of `entries`, each followed by a NUL, those of
@@ -293,7 +314,7 @@ pub fn publish_listing(
         extra_metadata: Some(listing.clone()),
         versioned: listing.append_version(label.version).clone(),
     };
-    publish_memory(octets.into(), &about, label, options, &mut |_| true)
+    publish_memory(octets.into(), &about, label, options)
 }
 
 fn publish_memory(
@@ -301,7 +322,6 @@ fn publish_memory(
     about: &About,
     label: Label<'_>,
     options: &PublishOptions,
-    progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Published, PublishError> {
     let len = octets.len() as u64;
     let content = Content::Memory(octets.clone());
@@ -310,7 +330,7 @@ fn publish_memory(
         out.copy_from_slice(&octets[start..start + out.len()]);
         Ok(())
     };
-    publish(about, label, content, len, options, &read, progress)
+    publish(about, label, content, len, options, read, &mut |_| true)
 }
 
 /// What the metadata says besides the segments.
@@ -322,7 +342,10 @@ struct About {
     extra_metadata: Option<Name>,
 }
 
-type ReadAt<'a> = &'a (dyn Fn(u64, &mut [u8]) -> Result<(), PublishError> + Sync);
+/// Reads octets of what is signed, from an offset on.
+trait ReadAt: Fn(u64, &mut [u8]) -> Result<(), PublishError> + Sync {}
+
+impl<R: Fn(u64, &mut [u8]) -> Result<(), PublishError> + Sync> ReadAt for R {}
 
 fn publish(
     about: &About,
@@ -330,40 +353,30 @@ fn publish(
     content: Content,
     size_bytes: u64,
     options: &PublishOptions,
-    read: ReadAt<'_>,
+    read: impl ReadAt,
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Published, PublishError> {
-    let segment_size = options.segment_size.max(1) as u64;
-    let segments = size_bytes.div_ceil(segment_size).max(1);
-    let has_manifest = segments >= MANIFEST_SEGMENTS_MIN;
-    let signer = match options.signs {
-        Signs::Manifest if has_manifest => &NullSigner,
-        _ => label.signer,
-    };
-    let info = signature_info(signer);
-    options.mapping.check_last(segments - 1)?;
-    let prefix = options.mapping.version_prefix(about.versioned.as_view());
-    let template =
-        SegmentTemplate::new(prefix.as_view(), options.freshness_ms, segments - 1, &info);
-    let room = Room { segment_size: options.segment_size, last_segment: segments - 1 };
-    room.check(&template, SIGNATURE_BYTES_USUAL)?;
-    let job = Job {
-        room,
-        template: &template,
-        signer,
-        read,
-        segments,
-        segment_size,
-        size_bytes,
-        next_chunk: AtomicU64::new(0),
-        is_stopped: AtomicBool::new(false),
-    };
+    let null: &dyn Signer = &NullSigner;
+    let job = Job::new(about, (Lent(label.signer), Lent(null)), size_bytes, options, read)?;
     let chunks = job.run(options.threads, progress)?;
+    finish(about, label, content, (&job.template, size_bytes), options, chunks)
+}
+
+/// Makes what lists and leads to segments that have been signed.
+fn finish(
+    about: &About,
+    label: Label<'_>,
+    content: Content,
+    (template, size_bytes): (&SegmentTemplate, u64),
+    options: &PublishOptions,
+    chunks: Vec<Signed>,
+) -> Result<Published, PublishError> {
+    let (segment_size, segments) = segmented(size_bytes, options);
     let digests: Vec<[u8; 32]> =
         chunks.iter().flat_map(|chunk| chunk.digests.iter().copied()).collect();
     let mut content_digest = ContentDigest::default();
     chunks.iter().for_each(|chunk| content_digest.append(&chunk.content_digest));
-    let (manifest, mut packets) = match has_manifest {
+    let (manifest, mut packets) = match segments >= MANIFEST_SEGMENTS_MIN {
         true => sign_manifest(about, label.signer, &digests, options)?,
         false => (None, Vec::new()),
     };
@@ -383,12 +396,18 @@ fn publish(
     let object = SealedObject {
         versioned: about.versioned.clone(),
         signatures: Signatures::new(signatures),
-        template,
+        template: template.clone(),
         segment_size,
         size_bytes,
         packets,
     };
     Ok(Published { object, content })
+}
+
+/// The size of segments, and how many there are.
+fn segmented(size_bytes: u64, options: &PublishOptions) -> (u64, u64) {
+    let segment_size = options.segment_size.max(1) as u64;
+    (segment_size, size_bytes.div_ceil(segment_size).max(1))
 }
 
 fn signature_info(signer: &dyn Signer) -> SignatureInfo {
@@ -503,12 +522,32 @@ impl Room {
     }
 }
 
+/// Who signs, as the threads of a job have it.
+trait Hold: Sync {
+    fn signer(&self) -> &dyn Signer;
+}
+
+struct Lent<'a>(&'a dyn Signer);
+struct Shared(Arc<dyn Signer>);
+
+impl Hold for Lent<'_> {
+    fn signer(&self) -> &dyn Signer {
+        self.0
+    }
+}
+
+impl Hold for Shared {
+    fn signer(&self) -> &dyn Signer {
+        &*self.0
+    }
+}
+
 /// The signing of all segments, shared by the threads.
-struct Job<'a> {
+struct Job<S, R> {
     room: Room,
-    template: &'a SegmentTemplate,
-    signer: &'a dyn Signer,
-    read: ReadAt<'a>,
+    template: SegmentTemplate,
+    signer: S,
+    read: R,
     segments: u64,
     segment_size: u64,
     size_bytes: u64,
@@ -525,13 +564,49 @@ struct Signed {
     content_digest: ContentDigest,
 }
 
-impl Job<'_> {
+impl<S: Hold, R: ReadAt> Job<S, R> {
+    /// `signer` signs; with manifests in the place of signatures, `null` does.
+    fn new(
+        about: &About,
+        (signer, null): (S, S),
+        size_bytes: u64,
+        options: &PublishOptions,
+        read: R,
+    ) -> Result<Self, PublishError> {
+        let (segment_size, segments) = segmented(size_bytes, options);
+        let signer = match options.signs {
+            Signs::Manifest if segments >= MANIFEST_SEGMENTS_MIN => null,
+            _ => signer,
+        };
+        let (info, last) = (signature_info(signer.signer()), segments - 1);
+        options.mapping.check_last(last)?;
+        let prefix = options.mapping.version_prefix(about.versioned.as_view());
+        let template = SegmentTemplate::new(prefix.as_view(), options.freshness_ms, last, &info);
+        let room = Room { segment_size: options.segment_size, last_segment: last };
+        room.check(&template, SIGNATURE_BYTES_USUAL)?;
+        Ok(Self {
+            room,
+            template,
+            signer,
+            read,
+            segments,
+            segment_size,
+            size_bytes,
+            next_chunk: AtomicU64::new(0),
+            is_stopped: AtomicBool::new(false),
+        })
+    }
+
+    fn chunks(&self) -> u64 {
+        self.segments.div_ceil(CHUNK_SEGMENTS)
+    }
+
     fn run(
         &self,
         threads: usize,
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Vec<Signed>, PublishError> {
-        let chunks = self.segments.div_ceil(CHUNK_SEGMENTS);
+        let chunks = self.chunks();
         let threads = threads.clamp(1, 64).min(chunks as usize);
         if chunks == 1 {
             // As most files have it: a thread of its own would cost more than the signature.
@@ -571,20 +646,21 @@ impl Job<'_> {
     }
 
     fn work(&self, results: &Sender<Result<Signed, PublishError>>) {
-        let mut content = Vec::new();
-        let mut scratch = Vec::new();
-        loop {
-            let chunk = self.next_chunk.fetch_add(1, Ordering::Relaxed);
-            let is_over = chunk * CHUNK_SEGMENTS >= self.segments;
-            if is_over || self.is_stopped.load(Ordering::Relaxed) {
-                return;
-            }
+        let (mut content, mut scratch) = (Vec::new(), Vec::new());
+        while let Some(chunk) = self.next_chunk() {
             let signed = self.sign_chunk(chunk, &mut content, &mut scratch);
             let is_failed = signed.is_err();
             if results.send(signed).is_err() || is_failed {
                 return;
             }
         }
+    }
+
+    /// A chunk that nobody else signs.
+    fn next_chunk(&self) -> Option<u64> {
+        let chunk = self.next_chunk.fetch_add(1, Ordering::Relaxed);
+        let goes_on = !self.is_stopped.load(Ordering::Relaxed);
+        Some(chunk).filter(|&chunk| goes_on && chunk < self.chunks())
     }
 
     fn sign_chunk(
@@ -608,12 +684,12 @@ impl Job<'_> {
         }
         let mut signatures = Vec::with_capacity(count as usize);
         for (segment, content) in (first..).zip(&contents) {
-            let signature = self.template.sign(segment, content, self.signer, scratch)?;
+            let signature = self.template.sign(segment, content, self.signer.signer(), scratch)?;
             if signature.len() > SIGNATURE_BYTES_MAX {
                 return Err(PublishError::Sign(SignError::Provider));
             }
             if signature.len() > SIGNATURE_BYTES_USUAL {
-                self.room.check(self.template, signature.len())?;
+                self.room.check(&self.template, signature.len())?;
             }
             signatures.push(signature);
         }
@@ -621,5 +697,51 @@ impl Job<'_> {
         let mut content_digest = ContentDigest::default();
         content_digest.add_all(&contents);
         Ok(Signed { chunk, octets, signatures, digests, content_digest })
+    }
+}
+
+impl<S: Hold + Send + 'static, R: ReadAt + Send + 'static> Job<S, R> {
+    /// Signs with this thread and those that `signers` can spare, `threads` together at most, as
+    /// long as `goes_on` says so.
+    fn run_with(
+        self: &Arc<Self>,
+        signers: &Signers,
+        threads: usize,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<Signed>, PublishError> {
+        let result = self.sign_with(signers, threads, goes_on);
+        // What others have begun, nobody wants.
+        self.is_stopped.store(true, Ordering::Relaxed);
+        let mut done = result?;
+        done.sort_unstable_by_key(|signed| signed.chunk);
+        Ok(done)
+    }
+
+    fn sign_with(
+        self: &Arc<Self>,
+        signers: &Signers,
+        threads: usize,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<Signed>, PublishError> {
+        let chunks = self.chunks() as usize;
+        let (send, receive) = unbounded();
+        for _ in 1..threads.min(chunks) {
+            let (job, send) = (self.clone(), send.clone());
+            signers.submit(Task::long(move |_| job.work(&send)));
+        }
+        drop(send);
+        let mut done: Vec<Signed> = Vec::with_capacity(chunks);
+        let (mut content, mut scratch) = (Vec::new(), Vec::new());
+        while done.len() < chunks {
+            // Others sign what is left, once none is left for this thread.
+            match self.next_chunk() {
+                Some(chunk) => done.push(self.sign_chunk(chunk, &mut content, &mut scratch)?),
+                None => done.push(receive.recv().map_err(|_| PublishError::Stopped)??),
+            }
+            if !goes_on() {
+                return Err(PublishError::Stopped);
+            }
+        }
+        Ok(done)
     }
 }

@@ -9,6 +9,7 @@ use weir_wire::Name;
 use super::outlet::Outlet;
 use super::pending::Pending;
 use super::{Session, SocketError};
+use crate::sign_pool::Signers;
 use crate::waker::{EndpointId, Waker};
 
 /// A prefix of a producer. Dropped, it is free again.
@@ -23,6 +24,11 @@ impl Binding {
     /// The prefix.
     pub(super) fn prefix(&self) -> &Name {
         &self.prefix
+    }
+
+    /// The way to the session's threads that sign, of which there are `count` at least.
+    pub(super) fn signers(&self, count: usize) -> Result<Signers, SocketError> {
+        self.session.signers(count)
     }
 
     /// What has the outlet look for what it was told.

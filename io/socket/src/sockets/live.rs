@@ -132,7 +132,10 @@ impl LiveWriter {
         let metadata = self.sign(&data)?;
         let next = last_segment.is_none().then_some(next);
         let growth = Growth { versioned: self.versioned.clone(), next };
-        self.outbound.submit(|taken| Told::Grown { packets, metadata, growth, taken })
+        self.outbound.submit(|taken| {
+            let taken = taken.into();
+            Told::Grown { packets, metadata, growth, taken }
+        })
     }
 
     fn sign(&self, data: &Data) -> Result<Packet, SocketError> {

@@ -20,6 +20,7 @@ mod outlet;
 mod output_disk;
 mod pending;
 mod producer;
+mod publication;
 mod reader;
 mod registrations;
 mod requests;

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_channel::Sender;
+use weir_base::Packet;
 use weir_face::unix_time_ms;
 use weir_security::Signer;
 
 use super::SocketError;
 use super::outlet::Told;
 use super::pending::{Answer, pending};
-
+use crate::sign_pool::Wakes;
 use crate::waker::{EndpointId, Waker};
 
 /// Who signs what is published, and what shows it.
@@ -51,6 +52,24 @@ impl Outbound {
         let _ = self.outlet.send(tell(taken));
         self.waker.wake_one(self.id)?;
         done.wait()
+    }
+
+    /// Has packets answered for, and perhaps the metadata that leads to them.
+    pub(super) fn publish(
+        &self,
+        packets: Vec<Packet>,
+        metadata: Option<Packet>,
+    ) -> Result<(), SocketError> {
+        self.submit(|taken| {
+            let taken = taken.into();
+            Told::Published { packets, metadata, taken }
+        })
+    }
+
+    /// Has it hear what is told, when whoever rings `wakes` has done so.
+    pub(super) fn leave(&self, told: Told, wakes: &mut Wakes) {
+        let _ = self.outlet.send(told);
+        wakes.add(&self.waker, self.id);
     }
 
     /// Has it hear what needs no answer.

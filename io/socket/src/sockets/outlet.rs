@@ -13,7 +13,7 @@ use weir_wire::Name;
 use super::ProducerOptions;
 use super::latest::{Growth, Latest};
 use super::output_disk::OutputDisk;
-use super::pending::Answer;
+use super::pending::{Answer, Taken};
 use super::requests::{Request, Requests};
 use crate::client::Client;
 use crate::event_loop::{Context, Endpoint};
@@ -23,9 +23,9 @@ use crate::paths::FromRouter;
 pub(crate) enum Told {
     /// Packets are published, and perhaps the metadata that makes them the latest version of an
     /// object.
-    Published { packets: Vec<Packet>, metadata: Option<Packet>, taken: Answer<()> },
+    Published { packets: Vec<Packet>, metadata: Option<Packet>, taken: Taken },
     /// An object has grown.
-    Grown { packets: Vec<Packet>, metadata: Packet, growth: Growth, taken: Answer<()> },
+    Grown { packets: Vec<Packet>, metadata: Packet, growth: Growth, taken: Taken },
     /// An object of that version grows no more, and has no end.
     Left { versioned: Name },
     /// It wants the metadata of the latest version of an object.
@@ -65,7 +65,7 @@ struct Publication {
     packets: vec::IntoIter<Packet>,
     metadata: Option<Packet>,
     growth: Option<Growth>,
-    taken: Answer<()>,
+    taken: Taken,
 }
 
 /// Packets put at a time where they may go on to a disk: it is asked in between whether it is
@@ -109,7 +109,7 @@ impl Outlet {
 
     /// Does one thing that it was told, or a part of it; says no when there is nothing. Those who
     /// wait until that is done are to be answered at the end.
-    fn do_as_told(&mut self, taken: &mut Vec<Answer<()>>) -> bool {
+    fn do_as_told(&mut self, taken: &mut Vec<Taken>) -> bool {
         if let Some(publication) = self.publication.take() {
             self.put(publication, taken);
             return true;
@@ -135,7 +135,7 @@ impl Outlet {
         true
     }
 
-    fn put(&mut self, mut publication: Publication, taken: &mut Vec<Answer<()>>) {
+    fn put(&mut self, mut publication: Publication, taken: &mut Vec<Taken>) {
         let count = if self.disk.is_some() { PUT_PACKETS } else { usize::MAX };
         let packets = publication.packets.by_ref().take(count);
         self.inputs.extend(packets.map(ProducerInput::Put));
@@ -197,7 +197,7 @@ impl Endpoint for Outlet {
                 break;
             }
         }
-        taken.into_iter().for_each(|taken| taken.give(Ok(())));
+        taken.into_iter().for_each(Taken::give);
     }
 
     fn next_wakeup(&self) -> Option<Instant> {

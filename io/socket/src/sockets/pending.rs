@@ -5,6 +5,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use weir_wire::Name;
+
 use super::SocketError;
 
 enum State<T> {
@@ -79,6 +81,11 @@ impl<T> Future for Pending<T> {
 }
 
 impl<T> Answer<T> {
+    /// Whether somebody waits for it still.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.0.as_ref().is_some_and(|shared| Arc::strong_count(shared) > 1)
+    }
+
     /// Gives the answer.
     pub(crate) fn give(mut self, answer: Result<T, SocketError>) {
         self.put(answer);
@@ -100,6 +107,30 @@ impl<T> Drop for Answer<T> {
     }
 }
 
+/// Whom it is said to that something has been taken in.
+pub(crate) enum Taken {
+    /// Somebody who knows what it is.
+    Known(Answer<()>),
+    /// Somebody who wants to know its name.
+    Named(Answer<Name>, Name),
+}
+
+impl From<Answer<()>> for Taken {
+    fn from(answer: Answer<()>) -> Self {
+        Self::Known(answer)
+    }
+}
+
+impl Taken {
+    /// Says so.
+    pub(crate) fn give(self) {
+        match self {
+            Self::Known(answer) => answer.give(Ok(())),
+            Self::Named(answer, name) => answer.give(Ok(name)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,7 +142,11 @@ mod tests {
         answer.give(Ok(7));
         assert_eq!(thread.join().unwrap(), Ok(7));
         let (answer, pending) = super::pending::<u8>();
+        assert!(answer.is_wanted());
         drop(answer);
         assert_eq!(pending.wait(), Err(SocketError::Closed));
+        let (answer, pending) = super::pending::<u8>();
+        drop(pending);
+        assert!(!answer.is_wanted());
     }
 }

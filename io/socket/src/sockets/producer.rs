@@ -6,7 +6,7 @@ use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, unbounded};
-use weir_base::{HashKey, Packet, Pool};
+use weir_base::{HashKey, Packet};
 use weir_security::sign_data;
 use weir_transport::{NameMapping, ProducerStats};
 use weir_wire::{Data, DataView, Name};
@@ -17,13 +17,15 @@ use super::offer::Offer;
 use super::outbound::{Identity, Outbound};
 use super::outlet::{Answers, Outlet, Told};
 use super::output_disk::OutputDisk;
+use super::pending::Pending;
+use super::publication::Publication;
 use super::requests::{Request, Requests};
 use super::{ProducerOptions, Session, SocketError, check_below, check_packet};
 use crate::connection::random_u64;
-use crate::publish::{Label, PublishError, Published, publish_octets_while};
+use crate::publish::Published;
 
-/// Packets published at once: others are answered between them.
-const BATCH_PACKETS: usize = 256;
+/// Octets of content that one thread signs alone.
+const LONE_BYTES: usize = 1 << 16;
 
 /// Publishes below a prefix: what is published is answered from the output buffer, without the
 /// application; what is not, it is [told of](Producer::recv). Dropping it gives the prefix back and
@@ -32,7 +34,7 @@ const BATCH_PACKETS: usize = 256;
 /// Several threads may publish at once.
 pub struct Producer {
     prefix: Name,
-    identity: Identity,
+    identity: Arc<Identity>,
     options: ProducerOptions,
     outbound: Outbound,
     requests: Arc<Requests>,
@@ -72,6 +74,7 @@ impl Binder {
             self.parts.take().ok_or(SocketError::Closed)?;
         let (waker, id) = binding.waker().ok_or(SocketError::Closed)?;
         let outbound = Outbound::new(outlet, waker, id);
+        let identity = Arc::new(identity);
         Ok(Producer { prefix, identity, options, outbound, requests, binding })
     }
 }
@@ -159,6 +162,31 @@ impl Producer {
         self.publish_version(&object, version, content)
     }
 
+    /// As [`Producer::publish`], and does not wait: threads that the producers of a session share
+    /// sign it, one small object after another without a stop between them. What it gives is a
+    /// future for any executor, or to be [waited](Pending::wait) for: the name with the version,
+    /// once whoever asks next will get it. Versions are numbered in the order of the calls, however
+    /// long each takes.
+    ///
+    /// Who drops it before a thread has begun with the object gives the publication up; from then
+    /// on it is published as a whole. With the session, all that has not begun is given up.
+    ///
+    /// # Errors
+    /// As [`Producer::publish`], and [`SocketError::Refused`] if 4096 objects of the session wait
+    /// to be signed.
+    pub fn publish_async(
+        &self,
+        name: &Name,
+        content: impl Into<Packet>,
+    ) -> Result<Pending<Name>, SocketError> {
+        let threads = self.options.publish_options().threads;
+        let (object, version) = self.version_of(name);
+        let publication = self.prepare((&object, version), content.into(), threads)?;
+        let place = publication.signers.place();
+        let place = place.ok_or_else(|| SocketError::Refused("too many wait already".into()))?;
+        Ok(publication.begin(place))
+    }
+
     /// Begins an object that grows: a new version, of which consumers get each segment as soon as
     /// it is made, from the [newest](super::Consumer::fetch_newest) or the first on.
     ///
@@ -168,7 +196,7 @@ impl Producer {
         let (object, version) = self.version_of(name);
         self.check(&object)?;
         self.check_unmapped("an object that grows")?;
-        let identity = self.identity.clone();
+        let identity = Identity::clone(&self.identity);
         LiveWriter::new(self.outbound.clone(), identity, &self.options, (object, version))
     }
 
@@ -246,6 +274,19 @@ impl Producer {
         content: Packet,
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<Published, SocketError> {
+        let publication = self.prepare((name, version), content, 0)?;
+        let published = publication.sign(goes_on)?;
+        publication.submit(&published, goes_on)?;
+        Ok(published)
+    }
+
+    /// What can be published, with a pool of at least so many threads.
+    fn prepare(
+        &self,
+        (name, version): (&Name, u64),
+        content: Packet,
+        threads_min: usize,
+    ) -> Result<Publication, SocketError> {
         self.check(name)?;
         if name.as_view().last().is_some_and(|last| last.as_version().is_some()) {
             return Err(SocketError::Invalid(format!("{name} has a version already")));
@@ -254,44 +295,19 @@ impl Producer {
         if content.len() as u64 > max_bytes {
             return Err(SocketError::TooLong { max_bytes });
         }
-        let label = Label {
-            name,
+        let options = self.options.publish_options();
+        // What one thread signs alone needs no others.
+        let is_shared = content.len() > LONE_BYTES && options.threads > 1;
+        let threads = if is_shared { options.threads - 1 } else { 0 };
+        Ok(Publication {
+            name: name.clone(),
             version,
-            signer: &*self.identity.signer,
-            certificate: self.identity.certificate.as_deref(),
-        };
-        let mut options = self.options.publish_options();
-        // What is smaller than a segment needs no room for one.
-        options.segment_size = options.segment_size.min(content.len().max(1));
-        let signed = publish_octets_while(content, label, &options, &mut |_| goes_on());
-        let published = signed.map_err(|error| match error {
-            PublishError::SegmentSize { max, .. } => SocketError::TooLong { max_bytes: max as u64 },
-            PublishError::Stopped => SocketError::Closed,
-            other => SocketError::Invalid(other.to_string()),
-        })?;
-        self.submit_object(&published, goes_on)?;
-        Ok(published)
-    }
-
-    /// Has a signed object answered for: its packets in batches, and then what leads to them.
-    fn submit_object(
-        &self,
-        published: &Published,
-        goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<(), SocketError> {
-        let mut pool = Pool::new(0);
-        let mut packets = published.object.packets.clone();
-        let metadata = packets.pop().expect("every object has metadata");
-        for segment in 0..published.segments() {
-            if packets.len() >= BATCH_PACKETS {
-                self.submit(std::mem::take(&mut packets), None)?;
-                if !goes_on() {
-                    return Err(SocketError::Closed);
-                }
-            }
-            packets.push(published.packet(segment, &mut pool));
-        }
-        self.submit(packets, Some(metadata))
+            content,
+            identity: self.identity.clone(),
+            options,
+            signers: self.binding.signers(threads.max(threads_min))?,
+            outbound: self.outbound.clone(),
+        })
     }
 
     /// What it did so far: Interests that came, Data sent, and so on.
@@ -314,11 +330,7 @@ impl Producer {
             .to_name();
         check_below(self.binding.prefix(), &name)?;
         check_packet(&packet)?;
-        self.submit(vec![packet], None)
-    }
-
-    fn submit(&self, packets: Vec<Packet>, metadata: Option<Packet>) -> Result<(), SocketError> {
-        self.outbound.submit(|taken| Told::Published { packets, metadata, taken })
+        self.outbound.publish(vec![packet], None)
     }
 
     /// Says that what is asked for will not be published: whoever asks gets a Nack, and no answer

@@ -23,6 +23,7 @@ use super::registrations::{Registration, Registrations};
 use crate::client::Client;
 use crate::downloads::{DownloadOptions, Downloads};
 use crate::event_loop::EventLoop;
+use crate::sign_pool::{SignPool, Signers};
 use crate::waker::{EndpointId, Waker};
 
 /// Fetches under way at most in a session.
@@ -57,6 +58,8 @@ struct Shared {
     router: FaceUri,
     consumers: ConsumerSide,
     producers: Mutex<Option<ProducerSide>>,
+    /// What producers have signed.
+    signing: SignPool,
     /// TLV-VALUEs of the prefixes that producers are bound to.
     bound: Mutex<BTreeSet<Vec<u8>>>,
 }
@@ -92,7 +95,8 @@ impl Session {
         };
         let consumers = ConsumerSide::start(&router, config.threads, config.router_wait)?;
         let (producers, bound) = (Mutex::default(), Mutex::default());
-        Ok(Self(Arc::new(Shared { router, consumers, producers, bound })))
+        let signing = SignPool::default();
+        Ok(Self(Arc::new(Shared { router, consumers, producers, signing, bound })))
     }
 
     /// The address of the router.
@@ -130,6 +134,11 @@ impl Session {
             *producers = Some(ProducerSide::start(&self.0.router)?);
         }
         Ok(producers)
+    }
+
+    /// The way to threads that sign, of which there are `count` at least.
+    pub(super) fn signers(&self, count: usize) -> Result<Signers, SocketError> {
+        Ok(self.0.signing.signers(count)?)
     }
 
     /// Keeps a prefix for one producer; whether nobody has it.

@@ -1,0 +1,117 @@
+//! One object on its way to be published.
+
+use std::sync::Arc;
+
+use weir_base::{Packet, Pool};
+use weir_wire::Name;
+
+use super::SocketError;
+use super::outbound::{Identity, Outbound};
+use super::outlet::Told;
+use super::pending::{Answer, Pending, Taken, pending};
+use crate::publish::{Label, PublishError, PublishOptions, Published, publish_octets_with};
+use crate::sign_pool::{Place, Signers, Task};
+
+/// Packets published at once: others are answered between them.
+const BATCH_PACKETS: usize = 256;
+/// Octets of content that are signed in about no time, so that others may wait for it.
+const SHORT_BYTES: usize = 1 << 16;
+
+/// What there is to be signed, and all that it takes.
+pub(super) struct Publication {
+    pub(super) name: Name,
+    pub(super) version: u64,
+    pub(super) content: Packet,
+    pub(super) identity: Arc<Identity>,
+    pub(super) options: PublishOptions,
+    pub(super) signers: Signers,
+    pub(super) outbound: Outbound,
+}
+
+impl Publication {
+    /// Signs it as long as `goes_on` says so.
+    pub(super) fn sign(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<Published, SocketError> {
+        let label = Label {
+            name: &self.name,
+            version: self.version,
+            signer: &*self.identity.signer,
+            certificate: self.identity.certificate.as_deref(),
+        };
+        let mut options = self.options.clone();
+        // What is smaller than a segment needs no room for one.
+        options.segment_size = options.segment_size.min(self.content.len().max(1));
+        let signed_by = (&self.signers, &self.identity.signer);
+        let published =
+            publish_octets_with(signed_by, self.content.clone(), label, &options, goes_on);
+        published.map_err(|error| match error {
+            PublishError::SegmentSize { max, .. } => SocketError::TooLong { max_bytes: max as u64 },
+            PublishError::Stopped => SocketError::Closed,
+            other => SocketError::Invalid(other.to_string()),
+        })
+    }
+
+    /// Has all but the last packets of a signed object answered for, in batches. Those, and what
+    /// leads to all of them.
+    fn submit_most(
+        &self,
+        published: &Published,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(Vec<Packet>, Packet), SocketError> {
+        let mut pool = Pool::new(0);
+        let mut packets = published.object.packets.clone();
+        let metadata = packets.pop().expect("every object has metadata");
+        for segment in 0..published.segments() {
+            if packets.len() >= BATCH_PACKETS {
+                self.outbound.publish(std::mem::take(&mut packets), None)?;
+                if !goes_on() {
+                    return Err(SocketError::Closed);
+                }
+            }
+            packets.push(published.packet(segment, &mut pool));
+        }
+        Ok((packets, metadata))
+    }
+
+    /// Has a signed object answered for.
+    pub(super) fn submit(
+        &self,
+        published: &Published,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), SocketError> {
+        let (packets, metadata) = self.submit_most(published, goes_on)?;
+        self.outbound.publish(packets, Some(metadata))
+    }
+
+    /// Has a thread do both, and does not wait for it.
+    pub(super) fn begin(self, place: Place) -> Pending<Name> {
+        let (answer, published) = pending();
+        let signers = self.signers.clone();
+        let is_short = self.content.len() <= SHORT_BYTES;
+        let work = move |wakes: &mut _| match self.finish(&answer) {
+            Ok(Some((packets, metadata, name))) => {
+                let (metadata, taken) = (Some(metadata), Taken::Named(answer, name));
+                self.outbound.leave(Told::Published { packets, metadata, taken }, wakes);
+            }
+            Ok(None) => {}
+            Err(error) => answer.give(Err(error)),
+        };
+        signers.submit(match is_short {
+            true => Task::short(place, work),
+            false => Task::placed(place, work),
+        });
+        published
+    }
+
+    /// All but the last step, if somebody wants it; what that takes.
+    fn finish(
+        &self,
+        answer: &Answer<Name>,
+    ) -> Result<Option<(Vec<Packet>, Packet, Name)>, SocketError> {
+        if !answer.is_wanted() {
+            return Ok(None);
+        }
+        let published = self.sign(&mut || true)?;
+        let (packets, metadata) = self.submit_most(&published, &mut || true)?;
+        Ok(Some((packets, metadata, published.versioned().clone())))
+    }
+}

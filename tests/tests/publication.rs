@@ -1,0 +1,231 @@
+//! What producers have signed by the threads of their session.
+
+use std::collections::HashSet;
+use std::io::Read as _;
+use std::pin::pin;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread, ThreadId};
+
+use weir_base::Rng;
+use weir_face::FaceUri;
+use weir_security::{
+    DigestSigner, DigestVerifier, KeyLocator, SignError, SignatureType, Signer, Verifier,
+};
+use weir_socket::{
+    Consumer, ConsumerOptions, Identity, Producer, ProducerOptions, Session, SocketError,
+};
+use weir_tests::{Router, Site};
+use weir_wire::Name;
+
+fn name(uri: &str) -> Name {
+    uri.parse().unwrap()
+}
+
+fn session(router: &Router) -> Session {
+    Session::connect(&FaceUri::resolve(&router.unix()).unwrap()).unwrap()
+}
+
+fn producer(session: &Session, signer: impl Signer + 'static, threads: u32) -> Producer {
+    let options = ProducerOptions { threads, ..ProducerOptions::default() };
+    Producer::bind_with(session, name("/p"), Identity::new(signer), options).unwrap()
+}
+
+fn read(session: &Session, name: &Name) -> Result<Vec<u8>, std::io::Error> {
+    let anybody: Arc<dyn Verifier> = Arc::new(DigestVerifier);
+    let mut consumer = Consumer::bind(session, Name::new(), anybody);
+    let options = ConsumerOptions { stored: false, ..ConsumerOptions::default() };
+    consumer.set_options(options).unwrap();
+    let mut octets = Vec::new();
+    consumer.fetch(name)?.read_to_end(&mut octets)?;
+    Ok(octets)
+}
+
+fn content(len: usize) -> Vec<u8> {
+    let mut octets = vec![0; len];
+    Rng::from_seed(len as u64).fill(&mut octets);
+    octets
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+/// A digest; what was signed by whom is noted, and some of it waits, fails or panics.
+#[derive(Clone, Default)]
+struct Watched(Arc<Mutex<Seen>>);
+
+#[derive(Default)]
+struct Seen {
+    threads: HashSet<ThreadId>,
+    names: Vec<String>,
+    /// Told of what waits, and what has it go on.
+    gate: Option<(Sender<()>, Receiver<()>)>,
+}
+
+impl Watched {
+    /// One that waits at the first signature, and the ends of its channels.
+    fn with_gate() -> (Self, Receiver<()>, Sender<()>) {
+        let (waits, is_waiting) = channel();
+        let (go_on, goes_on) = channel();
+        let watched = Self::default();
+        watched.0.lock().unwrap().gate = Some((waits, goes_on));
+        (watched, is_waiting, go_on)
+    }
+
+    fn has_signed(&self, part: &str) -> bool {
+        self.0.lock().unwrap().names.iter().any(|name| name.contains(part))
+    }
+}
+
+impl Signer for Watched {
+    fn signature_type(&self) -> SignatureType {
+        DigestSigner.signature_type()
+    }
+
+    fn key_locator(&self) -> Option<KeyLocator> {
+        None
+    }
+
+    fn sign(&self, portions: &[&[u8]]) -> Result<Vec<u8>, SignError> {
+        let text = String::from_utf8_lossy(&portions.concat()).into_owned();
+        let gate = {
+            let mut seen = self.0.lock().unwrap();
+            seen.threads.insert(thread::current().id());
+            seen.names.push(text.clone());
+            seen.gate.take()
+        };
+        if let Some((waits, goes_on)) = gate {
+            waits.send(()).unwrap();
+            let _ = goes_on.recv();
+        }
+        if text.contains("broken") {
+            return Err(SignError::Provider);
+        }
+        assert!(!text.contains("panics"), "as it should");
+        DigestSigner.sign(portions)
+    }
+}
+
+#[test]
+fn what_is_published_without_waiting_is_read_by_all_who_ask_then() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let (one, other) = (session(&router), session(&router));
+    let producer = producer(&one, DigestSigner, 0);
+    let object = |number: usize| name(&format!("/p/{number}"));
+    let begin = |number: usize| producer.publish_async(&object(number), content(10 * number));
+    let pending: Vec<_> = (0..200).map(|number| begin(number).unwrap()).collect();
+    for (number, pending) in pending.into_iter().enumerate() {
+        // Both ways.
+        let versioned = if number % 2 == 0 { block_on(pending) } else { pending.wait() }.unwrap();
+        assert!(object(number).as_view().is_prefix_of(versioned.as_view()));
+        if number % 20 == 0 {
+            assert_eq!(read(&other, &object(number)).unwrap(), content(10 * number));
+        }
+    }
+    // One of several chunks, and of several batches of packets.
+    let large = content(3_000_000);
+    let versioned = block_on(producer.publish_async(&name("/p/large"), large.clone()).unwrap());
+    assert!(read(&other, &versioned.unwrap()).unwrap() == large);
+    // The later call is the latest version, whichever was signed first.
+    let versions: Vec<_> = (0..50_u8)
+        .map(|number| producer.publish_async(&name("/p/again"), vec![number]).unwrap())
+        .collect();
+    let versions: Vec<Name> = versions.into_iter().map(|one| one.wait().unwrap()).collect();
+    assert!(versions.is_sorted());
+    assert_eq!(read(&other, &name("/p/again")).unwrap(), [49]);
+    let outside = producer.publish_async(&name("/q"), vec![1]).map(drop).unwrap_err();
+    assert!(matches!(outside, SocketError::OutsidePrefix { .. }), "{outside}");
+}
+
+#[test]
+fn who_lets_go_of_what_has_not_begun_gives_it_up() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let session = session(&router);
+    let (watched, is_waiting, go_on) = Watched::with_gate();
+    let producer = producer(&session, watched.clone(), 1);
+    let first = producer.publish_async(&name("/p/first"), vec![1]).unwrap();
+    is_waiting.recv().unwrap();
+    drop(first);
+    drop(producer.publish_async(&name("/p/second"), vec![2]).unwrap());
+    let third = producer.publish_async(&name("/p/third"), vec![3]).unwrap();
+    go_on.send(()).unwrap();
+    block_on(third).unwrap();
+    assert!(!watched.has_signed("second"));
+    // What had begun went on.
+    assert_eq!(read(&session, &name("/p/first")).unwrap(), [1]);
+    assert_eq!(read(&session, &name("/p/third")).unwrap(), [3]);
+}
+
+#[test]
+fn what_waits_when_the_session_ends_ends_as_closed() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let session = session(&router);
+    let (watched, is_waiting, go_on) = Watched::with_gate();
+    let producer = producer(&session, watched.clone(), 1);
+    let pending: Vec<_> = (0..3)
+        .map(|number| producer.publish_async(&name(&format!("/p/{number}")), vec![1]).unwrap())
+        .collect();
+    is_waiting.recv().unwrap();
+    let ends = thread::spawn(move || drop((producer, session)));
+    go_on.send(()).unwrap();
+    ends.join().unwrap();
+    for pending in pending {
+        // What was under way may have been in time.
+        let result = pending.wait();
+        assert!(matches!(result, Ok(_) | Err(SocketError::Closed)), "{result:?}");
+    }
+}
+
+#[test]
+fn a_signer_that_fails_or_panics_is_told_and_harms_no_other() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let session = session(&router);
+    let producer = producer(&session, Watched::default(), 2);
+    for _ in 0..5 {
+        let begin = |last: &str| producer.publish_async(&name(&format!("/p/{last}")), vec![1]);
+        let (broken, panics) = (begin("broken").unwrap(), begin("panics").unwrap());
+        let fine = begin("fine").unwrap();
+        assert!(matches!(block_on(broken), Err(SocketError::Invalid(_))));
+        assert_eq!(block_on(panics), Err(SocketError::Closed));
+        block_on(fine).unwrap();
+    }
+    assert_eq!(read(&session, &name("/p/fine")).unwrap(), [1]);
+}
+
+/// Regression: each publication of a large object made threads of its own.
+#[test]
+fn large_objects_are_signed_by_the_threads_of_the_session() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let session = session(&router);
+    let watched = Watched::default();
+    let producer = producer(&session, watched.clone(), 4);
+    let large = content(2_000_000);
+    for _ in 0..10 {
+        producer.publish(&name("/p/large"), large.clone()).unwrap();
+    }
+    let threads = watched.0.lock().unwrap().threads.len();
+    assert!((1..=5).contains(&threads), "{threads}: this one, and four of the session");
+    assert!(read(&session, &name("/p/large")).unwrap() == large);
+}
