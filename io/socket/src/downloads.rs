@@ -85,8 +85,8 @@ pub(crate) struct Downloads<'a> {
     reports: Receiver<Report>,
     bells: Bells,
     rung: Receiver<u64>,
-    /// By serial number, as all of the following.
-    /// Each in a box: nodes of the tree are half empty, and a download is large.
+    /// By serial number, as all of the following. In boxes: nodes of the tree are half empty, and a
+    /// download is large.
     active: BTreeMap<u64, Box<Active>>,
     by_prefix: Prefixes<u64>,
     /// Those that wait for packets of other names.
@@ -173,7 +173,7 @@ impl<'a> Downloads<'a> {
         let fetch = self.host.config(id).unwrap_or_else(|| self.options.fetch.clone());
         self.next_serial += 1;
         let serial = self.next_serial;
-        self.by_prefix.add(&target.name(), serial);
+        target.prefixes().for_each(|prefix| self.by_prefix.add(&prefix, serial));
         let bells = self.bells.clone();
         let download = Download::new(client, (id, target), fetch, (serial, bells));
         let active =

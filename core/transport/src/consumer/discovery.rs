@@ -81,12 +81,12 @@ impl Consumer {
         if is_refusal {
             return self.fail(ConsumerError::Refused(data.name.to_name()), out);
         }
-        let Stage::Probing { held, is_verifying, .. } = &mut self.stage else {
+        let Stage::Probing { held, has_part, .. } = &mut self.stage else {
             return self.discovered(now, data, incoming, out);
         };
         let wait_ns = MANIFEST_ROUND_TRIPS * rtt_ns.unwrap_or(0);
         *held = Some((incoming, now.plus_ns(wait_ns.max(MANIFEST_WAIT_MIN_NS))));
-        let has_part = *is_verifying;
+        let has_part = *has_part;
         self.learn_last(data, out);
         if !has_part && !self.requests.contains(Purpose::Manifest) {
             self.end_probe(now, None, out);
@@ -186,7 +186,7 @@ impl Consumer {
         }
         let mut first = self.config.mapping.version_prefix(metadata.versioned.as_view());
         first.append_segment(layout.first_segment());
-        self.stage = Stage::Probing { held: None, level: 1, is_verifying: false };
+        self.stage = Stage::Probing { held: None, level: 1, has_part: false };
         self.ask_for_part(now, self.selectors());
         let request = Request::new(&first, self.selectors(), DISCOVERY_TRIES, now);
         self.requests.add(Purpose::FirstSegment, request);
@@ -206,13 +206,10 @@ impl Consumer {
     /// A part of a manifest of that shape came, if it is to be believed. Only the highest level is
     /// signed by its producer: that part is asked for, and verified before anything is made of it.
     fn probed(&mut self, now: Instant, shape: Shape, incoming: Incoming, out: &mut ConsumerOutbox) {
-        let Stage::Probing { level, is_verifying, .. } = &mut self.stage else { return };
+        let Stage::Probing { level, has_part, .. } = &mut self.stage else { return };
+        *has_part = true;
         match shape.levels.cmp(level) {
-            Ordering::Equal => {
-                *is_verifying = true;
-                let index = probe_index(shape.levels);
-                self.accept(now, index, incoming, out);
-            }
+            Ordering::Equal => self.accept(now, probe_index(shape.levels), incoming, out),
             Ordering::Greater => {
                 *level = shape.levels;
                 self.ask_for_part(now, self.selectors());
@@ -225,11 +222,8 @@ impl Consumer {
     /// for a few times, and then there is none.
     pub(super) fn part_refused(&mut self, now: Instant, out: &mut ConsumerOutbox) {
         let times = self.verification.count_refusal(probe_index(1));
-        let Stage::Probing { held, level, is_verifying } = &mut self.stage else { return };
-        (*level, *is_verifying) = (1, false);
-        if let Some((_, until)) = held {
-            *until = (*until).max(now.plus_ns(MANIFEST_WAIT_MIN_NS));
-        }
+        let Stage::Probing { level, has_part, .. } = &mut self.stage else { return };
+        (*level, *has_part) = (1, true);
         if times > REFUSALS_MAX {
             return self.no_manifest(now, out);
         }
@@ -314,7 +308,9 @@ impl Consumer {
     /// The manifest cannot be had: on without it, once it is known that the object can.
     fn no_manifest(&mut self, now: Instant, out: &mut ConsumerOutbox) {
         self.requests.take(Purpose::Manifest);
-        if let Stage::Probing { held: Some(_), .. } = self.stage {
+        let Stage::Probing { held, has_part, .. } = &mut self.stage else { return };
+        *has_part = false;
+        if held.is_some() {
             self.end_probe(now, None, out);
         }
     }
@@ -369,6 +365,8 @@ impl Consumer {
         match (purpose, &self.stage) {
             (Purpose::Again(index), _) => self.unit_failed(Failed { index, reason }, out),
             (Purpose::Manifest, _) => self.no_manifest(now, out),
+            // Segments have come since: there is a producer.
+            (Purpose::Renewal, _) if self.is_heard_of(now) => {}
             // No store has it: back to waiting for the producer.
             (Purpose::Discovery, Stage::Discovering { is_stored: true })
                 if reason == GiveUp::NoRoute =>

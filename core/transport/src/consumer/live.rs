@@ -60,6 +60,11 @@ impl Consumer {
         live.map(|live| live.renew_at)
     }
 
+    /// Whether what grows has been heard of lately.
+    pub(super) fn is_heard_of(&self, now: Instant) -> bool {
+        self.live.as_ref().is_some_and(|live| now < live.renew_at)
+    }
+
     /// Whether there are metadata to be asked for, and they are not on their way.
     fn may_renew(&self, live: &Live) -> bool {
         self.last_segment.is_none()

@@ -84,8 +84,8 @@ enum Stage {
         held: Option<(Incoming, Instant)>,
         /// The level of the part that is asked for, its first.
         level: u8,
-        /// It has come.
-        is_verifying: bool,
+        /// A part has come: there is a manifest, which is waited for.
+        has_part: bool,
     },
     Fetching,
     Over,
@@ -287,7 +287,7 @@ impl Consumer {
         }
         let of_stage = match &self.stage {
             Stage::Discovering { .. } => None,
-            Stage::Probing { is_verifying: true, .. } => None,
+            Stage::Probing { has_part: true, .. } => None,
             Stage::Probing { held, .. } => held.as_ref().map(|&(_, until)| until),
             Stage::Fetching => {
                 [self.scoreboard.next_wakeup(), self.live_wakeup()].into_iter().flatten().min()
@@ -541,7 +541,7 @@ impl Consumer {
 
     /// Sends what may be sent, and ends what has ended.
     fn advance(&mut self, now: Instant, out: &mut ConsumerOutbox) {
-        if let Stage::Probing { held: Some((_, until)), is_verifying: false, .. } = self.stage
+        if let Stage::Probing { held: Some((_, until)), has_part: false, .. } = self.stage
             && now >= until
         {
             self.end_probe(now, None, out);

@@ -5,7 +5,7 @@ use core::ops::Range;
 use weir_security::manifest::PartId;
 use weir_wire::Name;
 
-use crate::metadata::Metadata;
+use crate::metadata::{METADATA_KEYWORD, Metadata};
 
 /// What to fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +57,13 @@ impl Target {
             Self::Known { metadata } => metadata.versioned.clone(),
             Self::Sequence => Name::new(),
         }
+    }
+
+    /// What the names of all that is asked for lie below, or are.
+    pub fn prefixes(&self) -> impl Iterator<Item = Name> {
+        let metadata =
+            self.object().map(|mut object| object.append_keyword(METADATA_KEYWORD).clone());
+        [Some(self.name()), metadata].into_iter().flatten()
     }
 
     /// The name of the object whose metadata tell of its versions, if it is one that has them.

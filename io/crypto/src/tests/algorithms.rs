@@ -224,7 +224,7 @@ fn of_many_signatures_each_gets_its_own_verdict() {
             let signed = texts.iter().zip(signatures).map(|(text, it)| (&text[..], &it[..]));
             verifier.verify_each(&signed.collect::<Vec<_>>()[range])
         };
-        for count in [0, 1, 3, 4, 40] {
+        for count in [0, 1, 7, 8, 40] {
             assert_eq!(verdicts(&signatures, 0..count), vec![true; count]);
         }
         signatures.swap(7, 20);

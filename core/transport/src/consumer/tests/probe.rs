@@ -51,7 +51,7 @@ fn part_came(bench: &mut Bench, id: PartId, content: &[u8], is_good: bool) -> Ve
             other => bench.out.events.push(other),
         }
     }
-    if let Stage::Probing { is_verifying: true, .. } = bench.consumer.stage {
+    if let (Stage::Probing { .. }, [_]) = (&bench.consumer.stage, &bench.out.verify[..]) {
         assert_eq!(asked, [], "nothing is made of what is not verified");
         assert_eq!(bench.events(), [""; 0]);
         asked = bench.verify(is_good);
@@ -113,6 +113,20 @@ fn of_two_levels_the_higher_is_believed() {
     bench.data(&segment("/a/54=%01", 0));
     bench.nack(&asked, NackReason::NoRoute);
     assert_eq!(begun(&mut bench), Some(None));
+}
+
+/// The time for which the first segment waits is for finding out whether there is a manifest.
+#[test]
+fn the_higher_level_is_asked_for_as_often_as_anything_else() {
+    let two = shape(3, 2);
+    let mut bench = probing();
+    bench.data(&segment("/a/54=%01", 0));
+    assert_eq!(part_came(&mut bench, LEAF, &content(two, 1), true), [part(TOP)]);
+    // The first Interest is lost.
+    bench.now = bench.consumer.next_wakeup().expect("it is asked for again");
+    assert_eq!(bench.step(), [part(TOP)]);
+    part_came(&mut bench, TOP, &content(two, 2), true);
+    assert_eq!(begun(&mut bench), Some(Some(two)));
 }
 
 /// A key may have to be fetched: the time for which the first segment waits is not for that.
