@@ -22,8 +22,8 @@ use super::{RealError, metrics, proc};
 
 /// The discard port: no program listens there, and nothing is ever sent to it.
 const NOWHERE: &str = "udp4://127.0.0.1:9";
-/// Entries of the FIB beyond those that the plan asks for: management, and what applications register,
-/// ten thousand of them in one scenario.
+/// Entries of the FIB beyond those that the plan asks for: management, and what applications
+/// register, ten thousand of them in one scenario.
 const FIB_ENTRIES_SPARE: u64 = 1 << 15;
 
 /// Where a router listens.
