@@ -82,8 +82,9 @@ int icn_setsockopt(int fd, int level, int optname, const void *optval, socklen_t
  * room; then optval holds the value as text, with a zero octet, and *optlen counts both. */
 int icn_getsockopt(int fd, int level, int optname, void *optval, socklen_t *optlen);
 
-/* Producer: publishes len octets as the new version of a name, or as the one that the name ends with; returns len. They have been signed
- * then, and whoever asks gets them until they leave the output buffer. With the flag ICN_REFUSE
+/* Producer: publishes len octets as the new version of a name, or as the one that the name ends
+ * with; returns len. They have been signed then, and whoever asks gets them until they leave the
+ * output buffer. With the flag ICN_REFUSE
  * instead, whoever asks for the name now is told that there is nothing.
  *
  * With the flag ICN_MORE the octets are the next part of an object that grows, such as a log or a
