@@ -77,7 +77,10 @@ fn what_memory_has_no_room_for_is_served_from_disk() {
         let stats = producer.stats().unwrap();
         assert!(stats.disk_data > 3000, "{policy}: {stats:?}");
         let lost = stats.disk.passed_by + stats.disk.no_room + stats.disk.evictions;
-        assert_eq!((stats.disk_vain, stats.unknown, lost), (0, 0, 0), "{policy}: {stats:?}");
+        assert_eq!(stats.unknown, 0, "{policy}: {stats:?}");
+        // Unless the machine is so busy that the disk seemed to stall.
+        let is_whole = (stats.disk_vain, lost) == (0, 0);
+        assert!(is_whole || stats.disk.stalls > 0, "{policy}: {stats:?}");
         assert_eq!(std::fs::read_dir(site.path("output")).unwrap().count(), 0);
     }
 }

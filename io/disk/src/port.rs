@@ -88,7 +88,8 @@ impl DiskPorts {
         self.lanes.iter().map(Lane::under_way).sum()
     }
 
-    /// Waits for what is under way, no longer than `within`. False when a device did not answer:
+    /// Waits for what is under way, no longer than `within`. Called by the thread that submitted
+    /// it: io_uring refuses others, and nothing ends for them. False when a device did not answer:
     /// the buffers that it may still write to and the lock are left to it then.
     pub fn close(mut self, within: Duration) -> bool {
         let until = Instant::now() + within;

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::vec;
 
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, Sender};
 use weir_base::{HashKey, Instant, Packet};
 use weir_store::disk::DiskTierConfig;
 use weir_transport::{Producer, ProducerEvent, ProducerInput, ProducerOutbox, ProducerStats};
@@ -77,6 +77,8 @@ pub(crate) struct Outlet {
     prefix: Name,
     producer: Producer<Latest>,
     disk: Option<OutputDisk>,
+    /// Where the disk goes when the producer is gone and something is under way.
+    closing: Option<Sender<OutputDisk>>,
     told: Receiver<Told>,
     requests: Arc<Requests>,
     /// Of which a part has been put, while the disk is behind.
@@ -98,6 +100,7 @@ impl Outlet {
             prefix,
             producer,
             disk,
+            closing: None,
             told,
             requests,
             publication: None,
@@ -105,6 +108,11 @@ impl Outlet {
             inputs: Vec::new(),
             out: ProducerOutbox::default(),
         }
+    }
+
+    /// From now on the network thread has it: that gets the disk back.
+    pub(crate) fn close_disk_by(&mut self, closing: Sender<OutputDisk>) {
+        self.closing = Some(closing);
     }
 
     /// Does one thing that it was told, or a part of it; says no when there is nothing. Those who
@@ -178,6 +186,12 @@ impl Outlet {
 impl Drop for Outlet {
     fn drop(&mut self) {
         self.requests.close();
+        if let (Some(disk), Some(closing)) =
+            (self.disk.take().filter(OutputDisk::is_busy), &self.closing)
+        {
+            // The thread receives as long as it has outlets.
+            let _ = closing.send(disk);
+        }
     }
 }
 

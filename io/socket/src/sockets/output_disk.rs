@@ -5,12 +5,13 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::Duration;
 
+use weir_base::{Instant, NS_PER_S};
 use weir_disk::{DiskFileConfig, DiskPorts};
 use weir_store::disk::{DiskOp, DiskOpId, DiskOutcome, DiskTierConfig};
 use weir_transport::ProducerInput;
 
 use super::SocketError;
-use crate::connection::random_u64;
+use crate::connection::{monotonic_now, random_u64};
 
 /// Operations under way at a time.
 const DEPTH: u32 = 32;
@@ -23,13 +24,15 @@ const RECORD_OVERHEAD_BYTES: u64 = 512;
 const INDEX_BYTES_PER_RECORD: u64 = 32;
 /// What they may take however small the disk is.
 const INDEX_BYTES_MIN: u64 = 16 << 20;
+/// A disk that has not answered for so long is not waited for.
+const STALLED_AFTER_NS: u64 = NS_PER_S / 2;
 /// How long what is under way may take to end when the producer is gone.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT_NS: u64 = 2 * NS_PER_S;
 
-/// Reads and writes it. Nothing here waits for a disk.
+/// Reads and writes it. Nothing here waits for a disk but [`OutputDisk::close`]. Once something is
+/// under way it stays with its thread: a ring of io_uring obeys no other.
 pub(crate) struct OutputDisk {
-    /// There until it is dropped.
-    ports: Option<DiskPorts>,
+    ports: DiskPorts,
     outcomes: Vec<(DiskOpId, DiskOutcome)>,
 }
 
@@ -45,12 +48,13 @@ impl OutputDisk {
         // Blocks of 512 octets, which waste less of the file, and a page cache that keeps what the
         // system has memory for.
         let config = DiskFileConfig { direct: false, ..DiskFileConfig::new(path, Some(bytes)) };
-        Self::start(config, segment_bytes)
+        Self::start(config, segment_bytes, STALLED_AFTER_NS)
     }
 
     fn start(
         config: DiskFileConfig,
         segment_bytes: u64,
+        stalled_after_ns: u64,
     ) -> Result<(Self, DiskTierConfig), SocketError> {
         let path = config.path.clone();
         let set = weir_disk::open(&[config], 1)
@@ -64,42 +68,94 @@ impl OutputDisk {
             index_bytes_max: (records * INDEX_BYTES_PER_RECORD).max(INDEX_BYTES_MIN),
             depth: DEPTH,
             writes_max: WRITES_MAX,
+            stalled_after_ns,
             ..DiskTierConfig::new(disks, set.store_id(), set.hash_key(), weir_disk::checksum)
         };
         let (_, ports) =
             set.start(DEPTH, 1).map_err(|error| SocketError::System(format!("disk: {error}")))?;
-        let ports = ports.into_iter().next();
+        let ports = ports.into_iter().next().expect("the ports of one shard");
         Ok((Self { ports, outcomes: Vec::new() }, tier))
     }
 
     /// What becomes readable when something has ended.
     pub(crate) fn sources(&self) -> Vec<BorrowedFd<'_>> {
-        self.ports.iter().flat_map(DiskPorts::sources).collect()
+        self.ports.sources().to_vec()
     }
 
     /// Appends what has ended.
     pub(crate) fn take(&mut self, inputs: &mut Vec<ProducerInput>) {
-        let Some(ports) = &mut self.ports else { return };
-        ports.drain(&mut self.outcomes);
+        self.ports.drain(&mut self.outcomes);
         let done = self.outcomes.drain(..);
         inputs.extend(done.map(|(id, outcome)| ProducerInput::DiskDone { id, outcome }));
     }
 
     /// Begins what is to be done. Once a turn, whatever happened in it.
     pub(crate) fn submit(&mut self, ops: &mut Vec<DiskOp>) {
-        let Some(ports) = &mut self.ports else { return };
-        ops.drain(..).for_each(|op| ports.submit(op));
-        ports.flush();
+        ops.drain(..).for_each(|op| self.ports.submit(op));
+        self.ports.flush();
+    }
+
+    /// Whether something is being read or written.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.ports.under_way() > 0
+    }
+
+    /// Goes on with what is under way, whatever comes of it. Whether something still is.
+    fn go_on(&mut self) -> bool {
+        self.ports.drain(&mut self.outcomes);
+        self.outcomes.clear();
+        // What was done in part goes on.
+        self.ports.flush();
+        self.is_busy()
+    }
+
+    /// Waits for what is under way, no longer than `within`. Whether all has ended: what has not is
+    /// left to the device, with its memory.
+    fn close(self, within: Duration) -> bool {
+        self.ports.close(within)
     }
 }
 
-impl Drop for OutputDisk {
-    fn drop(&mut self) {
-        let Some(ports) = self.ports.take().filter(|ports| ports.under_way() > 0) else { return };
-        // The thread that drops it has others to answer for. If there is none to do this, what is
-        // under way is left to the device.
-        let closing = std::thread::Builder::new().name("disk-close".into());
-        let _ = closing.spawn(move || ports.close(CLOSE_TIMEOUT));
+/// Disks of producers that are gone, each until what is under way has ended or its time is over.
+/// Belongs to the thread that used them, which watches their descriptors still.
+#[derive(Default)]
+pub(crate) struct ClosingDisks {
+    /// With the ends of their times.
+    disks: Vec<(OutputDisk, Instant)>,
+    /// Those of which not all has ended.
+    #[cfg(test)]
+    unfinished: usize,
+}
+
+impl ClosingDisks {
+    pub(crate) fn add(&mut self, now: Instant, disk: OutputDisk) {
+        self.disks.push((disk, now.plus_ns(CLOSE_TIMEOUT_NS)));
+    }
+
+    /// Goes on with them, and lets go of those that have ended. To be called when a descriptor of
+    /// theirs becomes readable, and at the time that it gives.
+    pub(crate) fn turn(&mut self, now: Instant) -> Option<Instant> {
+        let over: Vec<_> =
+            self.disks.extract_if(.., |(disk, until)| !disk.go_on() || *until <= now).collect();
+        over.into_iter().for_each(|(disk, _)| self.close(disk, Duration::ZERO));
+        self.disks.iter().map(|&(_, until)| until).min()
+    }
+
+    /// Waits for all, as long as one may take.
+    pub(crate) fn wait(&mut self, now: Instant) {
+        let until = now.plus_ns(CLOSE_TIMEOUT_NS);
+        for (disk, _) in std::mem::take(&mut self.disks) {
+            let left = Duration::from_nanos(until.ns_since(monotonic_now()));
+            self.close(disk, left);
+        }
+    }
+
+    fn close(&mut self, disk: OutputDisk, within: Duration) {
+        let _has_ended = disk.close(within);
+        #[cfg(test)]
+        {
+            self.unfinished += usize::from(!_has_ended);
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use weir_base::Instant;
 use weir_face::{FaceUri, client_transport};
 use weir_wire::Name;
 
@@ -18,6 +19,7 @@ use super::SocketError;
 use super::express::{Expressed, Expresses};
 use super::fetches::{Fetch, Fetches};
 use super::outlet::Outlet;
+use super::output_disk::{ClosingDisks, OutputDisk};
 use super::pending::{Answer, Pending, pending};
 use super::registrations::{Registration, Registrations};
 use crate::client::Client;
@@ -217,14 +219,16 @@ impl Drop for NetworkThread {
     }
 }
 
-/// Turns until it is stopped or the system refuses to go on. `between` is called after each.
+/// Turns until it is stopped or the system refuses to go on. `between` is called after each, and
+/// says when the next is to end at the latest.
 fn run(
     events: &mut EventLoop<'_>,
     is_stopped: &AtomicBool,
-    mut between: impl FnMut(&mut EventLoop<'_>),
+    mut between: impl FnMut(&mut EventLoop<'_>) -> Option<Instant>,
 ) {
-    while !is_stopped.load(Ordering::Relaxed) && events.turn(None).is_ok() {
-        between(events);
+    let mut until = None;
+    while !is_stopped.load(Ordering::Relaxed) && events.turn(until).is_ok() {
+        until = between(events);
     }
 }
 
@@ -267,7 +271,7 @@ fn consume(
     // Both know what they have asked for.
     let ids = [events.add(downloads), events.add(Expresses::new(expressed))];
     ids.into_iter().for_each(|id| events.expect_below(id, &Name::new()));
-    run(&mut events, is_stopped, |_| {});
+    run(&mut events, is_stopped, |_| None);
     Ok(())
 }
 
@@ -310,13 +314,16 @@ impl ProducerSide {
 fn produce(client: &mut Client, is_stopped: &AtomicBool, changes: &Receiver<Change>) {
     let waker = client.waker();
     let (register, registrations) = unbounded();
+    let (closing, closed) = unbounded();
+    let mut disks = ClosingDisks::default();
     let mut events = EventLoop::new(client);
     let id = events.add(Registrations::new(registrations));
     events.expect_below(id, &Name::new());
     run(&mut events, is_stopped, |events| {
         for change in changes.try_iter() {
             let registration = match change {
-                Change::Add { prefix, outlet, added, registered } => {
+                Change::Add { prefix, mut outlet, added, registered } => {
+                    outlet.close_disk_by(closing.clone());
                     let id = events.add(*outlet);
                     if let Err(error) = events.watch_sources(id) {
                         events.remove(id);
@@ -336,5 +343,18 @@ fn produce(client: &mut Client, is_stopped: &AtomicBool, changes: &Receiver<Chan
             let _ = register.send(registration);
             let _ = waker.wake();
         }
+        close(&mut disks, &closed, events.now())
     });
+    let now = events.now();
+    // Which gives back the disks of all producers.
+    drop(events);
+    close(&mut disks, &closed, now);
+    disks.wait(now);
+}
+
+/// Goes on with the disks of producers that are gone; when this is to be called again at the
+/// latest.
+fn close(disks: &mut ClosingDisks, closed: &Receiver<OutputDisk>, now: Instant) -> Option<Instant> {
+    closed.try_iter().for_each(|disk| disks.add(now, disk));
+    disks.turn(now)
 }

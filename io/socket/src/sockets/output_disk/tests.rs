@@ -1,7 +1,7 @@
 //! A producer over a real file, the network left out.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::Instant as Time;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tempfile::TempDir;
@@ -41,12 +41,21 @@ struct Bed {
 
 impl Bed {
     /// A producer with memory for some 120 of the segments, and a disk for `disk_mib`.
+    /// However long the disk takes, it is waited for.
     fn new(disk_mib: u64, change: impl FnOnce(&mut DiskFileConfig)) -> Self {
+        Self::with(disk_mib, 60 * NS_PER_S, change)
+    }
+
+    fn with(
+        disk_mib: u64,
+        stalled_after_ns: u64,
+        change: impl FnOnce(&mut DiskFileConfig),
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let bytes = Some(disk_mib * MIB);
         let mut config = DiskFileConfig::new(folder.path().join("disk"), bytes);
         change(&mut config);
-        let (disk, tier) = OutputDisk::start(config, 8000).unwrap();
+        let (disk, tier) = OutputDisk::start(config, 8000, stalled_after_ns).unwrap();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "it has no name");
         let options =
             ProducerOptions { output_buffer: Size { bytes: MIB }, ..ProducerOptions::default() };
@@ -66,7 +75,7 @@ impl Bed {
 
     /// Turns as the disk, or a time to come, asks for it, until it is so.
     fn turn_until(&mut self, is_so: impl Fn(&Self) -> bool) {
-        let began = Instant::now();
+        let began = Time::now();
         while !is_so(self) {
             assert!(began.elapsed() < PATIENCE, "{:?}", self.producer.stats());
             let sources = self.disk.sources();
@@ -190,12 +199,84 @@ fn whatever_becomes_of_the_disk_all_is_served_and_nothing_wrong() {
 fn a_disk_that_stalls_keeps_nobody_waiting_for_good() {
     let stall = Duration::from_secs(2);
     let faults = Faults { seed: 3, stalls_ppm: 30_000, stall, ..Faults::default() };
-    let mut bed = Bed::new(16, |config| config.faults = Some(faults));
+    let mut bed = Bed::with(16, STALLED_AFTER_NS, |config| config.faults = Some(faults));
     bed.put_all();
     bed.serve_all(&mut Rng::from_seed(3));
     assert!(bed.stats().disk.stalls > 0, "{:?}", bed.stats());
-    // What is under way is left to a thread of its own.
-    drop(bed);
+}
+
+/// Those that can be had here.
+fn engines() -> Vec<Engine> {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = Some(8 * MIB);
+    let mut probe = DiskFileConfig::new(folder.path().join("probe"), bytes);
+    probe.engine = Engine::IoUring;
+    if weir_disk::open(&[probe], 1).unwrap().start(1, 1).is_ok() {
+        return vec![Engine::IoUring, Engine::Threads(4)];
+    }
+    eprintln!("no io_uring here: it is NOT tested");
+    vec![Engine::Threads(4)]
+}
+
+/// A disk that writes.
+fn busy_bed(change: impl FnOnce(&mut DiskFileConfig)) -> Bed {
+    let mut bed = Bed::new(16, change);
+    let mut numbers = 0..SEGMENTS;
+    while !bed.disk.is_busy() {
+        bed.put(segment(numbers.next().expect("what memory has no room for is written")));
+    }
+    bed
+}
+
+#[test]
+fn writes_under_way_end_when_their_producer_is_gone() {
+    for engine in engines() {
+        let mut closing = ClosingDisks::default();
+        let folders: Vec<TempDir> = (0..3)
+            .map(|_| {
+                let Bed { disk, _folder, .. } = busy_bed(|config| config.engine = engine);
+                // Long before its time is over.
+                closing.add(monotonic_now().plus_ns(60 * NS_PER_S), disk);
+                _folder
+            })
+            .collect();
+        let began = Time::now();
+        while closing.turn(monotonic_now()).is_some() {
+            assert!(began.elapsed() < PATIENCE, "{engine:?}");
+            let sources = closing.disks.iter().flat_map(|(disk, _)| disk.sources());
+            let mut sources: Vec<PollFd<'_>> =
+                sources.map(|source| PollFd::new(source, PollFlags::POLLIN)).collect();
+            poll(&mut sources, PollTimeout::from(1_u8)).unwrap();
+        }
+        assert_eq!(closing.unfinished, 0, "{engine:?}");
+        drop(folders);
+    }
+}
+
+#[test]
+fn writes_under_way_end_when_their_session_does() {
+    for engine in engines() {
+        let mut closing = ClosingDisks::default();
+        let Bed { disk, _folder, .. } = busy_bed(|config| config.engine = engine);
+        let now = monotonic_now().plus_ns(60 * NS_PER_S);
+        closing.add(now, disk);
+        closing.wait(now);
+        assert_eq!((closing.disks.len(), closing.unfinished), (0, 0), "{engine:?}");
+    }
+}
+
+#[test]
+fn a_disk_that_hangs_is_not_waited_for_when_its_producer_is_gone() {
+    let stall = Duration::from_secs(3600);
+    let faults = Faults { stalls_ppm: 1_000_000, stall, ..Faults::default() };
+    let mut closing = ClosingDisks::default();
+    let Bed { disk, _folder, .. } = busy_bed(|config| config.faults = Some(faults));
+    let began = monotonic_now();
+    closing.add(began, disk);
+    let until = began.plus_ns(CLOSE_TIMEOUT_NS);
+    assert_eq!(closing.turn(began), Some(until));
+    assert_eq!(closing.turn(until), None);
+    assert_eq!(closing.unfinished, 1);
 }
 
 #[test]
