@@ -66,8 +66,8 @@ pub struct Client {
     managed: PathId,
     waker: Arc<Waker>,
     is_woken: bool,
-    /// Descriptors of endpoints.
-    sources: Sources,
+    /// Descriptors of endpoints, once there was one.
+    sources: Option<Sources>,
     has_source: bool,
     pool: Pool,
     stash: VecDeque<FromRouter>,
@@ -134,7 +134,7 @@ impl Client {
             managed,
             waker,
             is_woken: false,
-            sources: Sources::new()?,
+            sources: None,
             has_source: false,
             pool: Pool::new(POOL_CACHED_BYTES_MAX),
             stash: VecDeque::new(),
@@ -205,8 +205,12 @@ impl Client {
     }
 
     /// Ends waits for packets when a descriptor becomes readable, which concerns this endpoint.
-    pub(crate) fn watch(&self, source: BorrowedFd<'_>, id: EndpointId) -> io::Result<()> {
-        self.sources.watch(source, id)
+    pub(crate) fn watch(&mut self, source: BorrowedFd<'_>, id: EndpointId) -> io::Result<()> {
+        let sources = match &mut self.sources {
+            Some(sources) => sources,
+            none => none.insert(Sources::new()?),
+        };
+        sources.watch(source, id)
     }
 
     /// Whom the [`Client::waker`] has woken, or a descriptor concerns, since this was asked last.
@@ -215,9 +219,10 @@ impl Client {
             true => self.waker.take(),
             false => Woken::default(),
         };
-        if std::mem::take(&mut self.has_source) {
-            self.sources.take(&mut woken.ones);
+        if let Some(sources) = self.sources.as_ref().filter(|_| self.has_source) {
+            sources.take(&mut woken.ones);
         }
+        self.has_source = false;
         woken
     }
 
@@ -305,7 +310,7 @@ impl Client {
         other: Option<BorrowedFd<'_>>,
         deadline: Option<Instant>,
     ) -> Result<bool, ClientError> {
-        let ready = self.paths.wait(&self.sources, other, deadline)?;
+        let ready = self.paths.wait(self.sources.as_ref(), other, deadline)?;
         self.is_woken |= ready.woken;
         self.has_source |= ready.source;
         Ok(ready.other)

@@ -32,12 +32,6 @@ pub trait Endpoint {
     /// each call.
     fn next_wakeup(&self) -> Option<Instant>;
 
-    /// Descriptors that concern it when they become readable; watched for edges, so that it need
-    /// not read them.
-    fn sources(&self) -> Vec<BorrowedFd<'_>> {
-        Vec::new()
-    }
-
     /// Whether it needs no more calls.
     fn is_done(&self) -> bool;
 }
@@ -53,10 +47,6 @@ impl<E: Endpoint + ?Sized> Endpoint for &mut E {
 
     fn next_wakeup(&self) -> Option<Instant> {
         (**self).next_wakeup()
-    }
-
-    fn sources(&self) -> Vec<BorrowedFd<'_>> {
-        (**self).sources()
     }
 
     fn is_done(&self) -> bool {
@@ -84,6 +74,21 @@ struct Names {
     interests: Prefixes<EndpointId>,
     /// Of Data and Nacks.
     data: Prefixes<EndpointId>,
+}
+
+/// Has a number before the endpoint is there.
+struct Placeholder;
+
+impl Endpoint for Placeholder {
+    fn handle(&mut self, _: &mut Context<'_>, _: &mut Vec<FromRouter>) {}
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        None
+    }
+
+    fn is_done(&self) -> bool {
+        true
+    }
 }
 
 struct Slot<'a> {
@@ -138,10 +143,22 @@ impl<'a> EventLoop<'a> {
         id
     }
 
-    /// Has an endpoint called when one of its descriptors becomes readable.
-    pub(crate) fn watch_sources(&self, id: EndpointId) -> io::Result<()> {
-        let sources = self.slots[id.0].endpoint.sources();
-        sources.into_iter().try_for_each(|source| self.client.watch(source, id))
+    /// As [`EventLoop::add`]. The endpoint is also called when one of its descriptors becomes
+    /// readable; they are watched for edges, so that it need not read them.
+    pub(crate) fn add_with_sources<E: Endpoint + 'a>(
+        &mut self,
+        endpoint: E,
+        sources: impl FnOnce(&E) -> Vec<BorrowedFd<'_>>,
+    ) -> io::Result<EndpointId> {
+        let id = self.add(Placeholder);
+        let sources = sources(&endpoint);
+        let watched = sources.into_iter().try_for_each(|source| self.client.watch(source, id));
+        if let Err(error) = watched {
+            self.remove(id);
+            return Err(error);
+        }
+        self.slots[id.0].endpoint = Box::new(endpoint);
+        Ok(id)
     }
 
     /// Takes an endpoint and its names away.

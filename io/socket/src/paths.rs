@@ -343,7 +343,7 @@ impl Paths {
     /// past.
     pub(crate) fn wait(
         &mut self,
-        sources: &Sources,
+        sources: Option<&Sources>,
         other: Option<BorrowedFd<'_>>,
         deadline: Option<Instant>,
     ) -> io::Result<Ready> {
@@ -355,8 +355,14 @@ impl Paths {
         let mut watched: [PollFd<'_>; ROUTERS_MAX + 3] =
             std::array::from_fn(|_| PollFd::new(waker, PollFlags::POLLIN));
         watched[1] = PollFd::new(other.unwrap_or(waker), PollFlags::POLLIN);
-        watched[2] = PollFd::new(sources.as_fd(), PollFlags::POLLIN);
-        let mut count = 3;
+        let first = match sources {
+            Some(sources) => {
+                watched[2] = PollFd::new(sources.as_fd(), PollFlags::POLLIN);
+                3
+            }
+            None => 2,
+        };
+        let mut count = first;
         for path in &self.all {
             let Some(connection) = &path.connection else { continue };
             let mut wanted = PollFlags::empty();
@@ -373,7 +379,7 @@ impl Paths {
         let found = watched.map(|one| one.revents().unwrap_or(PollFlags::empty()));
         let broken = PollFlags::POLLERR | PollFlags::POLLHUP;
         let connected = self.all.iter_mut().filter(|path| path.connection.is_some());
-        for (path, found) in connected.zip(&found[3..]) {
+        for (path, found) in connected.zip(&found[first..]) {
             path.is_readable |= found.intersects(PollFlags::POLLIN | broken);
             path.is_writable |= found.intersects(PollFlags::POLLOUT | broken);
         }
@@ -382,7 +388,7 @@ impl Paths {
             self.waker.clear();
         }
         let other = other.is_some() && found[1].intersects(PollFlags::POLLIN | broken);
-        let source = found[2].intersects(PollFlags::POLLIN);
+        let source = sources.is_some() && found[2].intersects(PollFlags::POLLIN);
         Ok(Ready { woken, source, other })
     }
 }

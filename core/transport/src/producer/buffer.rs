@@ -23,18 +23,18 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
+    /// The hash key of the configuration is that of the disk, if there is one.
     pub(super) fn new(config: &ProducerConfig, disk: Option<DiskTierConfig>) -> Self {
         let memory = StoreConfig {
             capacity_bytes: config.buffer_bytes,
             policy: config.buffer_policy,
             ..StoreConfig::default()
         };
-        let hash_key = disk.as_ref().map_or(config.hash_key, |disk| disk.hash_key);
         let store = match disk {
             Some(disk) => Store::with_disk(memory, disk),
             None => Store::new(memory),
         };
-        Self { store, hash_key, pool: Pool::new(POOL_BYTES) }
+        Self { store, hash_key: config.hash_key, pool: Pool::new(POOL_BYTES) }
     }
 
     /// Whether it keeps anything at all.

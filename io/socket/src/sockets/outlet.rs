@@ -115,6 +115,11 @@ impl Outlet {
         self.closing = Some(closing);
     }
 
+    /// Descriptors that become readable when the disk has done something.
+    pub(crate) fn sources(&self) -> Vec<BorrowedFd<'_>> {
+        self.disk.as_ref().map_or_else(Vec::new, OutputDisk::sources)
+    }
+
     /// Does one thing that it was told, or a part of it; says no when there is nothing. Those who
     /// wait until that is done are to be answered at the end.
     fn do_as_told(&mut self, taken: &mut Vec<Taken>) -> bool {
@@ -216,10 +221,6 @@ impl Endpoint for Outlet {
 
     fn next_wakeup(&self) -> Option<Instant> {
         self.producer.next_wakeup()
-    }
-
-    fn sources(&self) -> Vec<BorrowedFd<'_>> {
-        self.disk.as_ref().map_or_else(Vec::new, OutputDisk::sources)
     }
 
     fn is_done(&self) -> bool {

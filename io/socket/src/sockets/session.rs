@@ -324,12 +324,13 @@ fn produce(client: &mut Client, is_stopped: &AtomicBool, changes: &Receiver<Chan
             let registration = match change {
                 Change::Add { prefix, mut outlet, added, registered } => {
                     outlet.close_disk_by(closing.clone());
-                    let id = events.add(*outlet);
-                    if let Err(error) = events.watch_sources(id) {
-                        events.remove(id);
-                        added.give(Err(error.into()));
-                        continue;
-                    }
+                    let id = match events.add_with_sources(*outlet, Outlet::sources) {
+                        Ok(id) => id,
+                        Err(error) => {
+                            added.give(Err(error.into()));
+                            continue;
+                        }
+                    };
                     events.answer_below(id, &prefix);
                     added.give(Ok(id));
                     Registration::Begin { prefix, registered }
