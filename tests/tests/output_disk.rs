@@ -73,13 +73,13 @@ fn what_memory_has_no_room_for_is_served_from_disk() {
             let octets = read(&other, &format!("/p/{number}")).unwrap();
             assert!(octets == content(8 * MIB, number), "{policy}: {number}");
         }
-        assert!(producer.recv_timeout(Duration::ZERO).unwrap().is_none(), "nobody asks for more");
+        let request = producer.recv_timeout(Duration::ZERO).unwrap();
         let stats = producer.stats().unwrap();
         assert!(stats.disk_data > 3000, "{policy}: {stats:?}");
         let lost = stats.disk.passed_by + stats.disk.no_room + stats.disk.evictions;
         assert_eq!(stats.unknown, 0, "{policy}: {stats:?}");
         // Unless the machine is so busy that the disk seemed to stall.
-        let is_whole = (stats.disk_vain, lost) == (0, 0);
+        let is_whole = request.is_none() && (stats.disk_vain, lost) == (0, 0);
         assert!(is_whole || stats.disk.stalls > 0, "{policy}: {stats:?}");
         assert_eq!(std::fs::read_dir(site.path("output")).unwrap().count(), 0);
     }
@@ -110,7 +110,8 @@ fn several_publish_and_read_at_once() {
             assert!(read(&other, &format!("/p/{seed}")).unwrap() == content(2 * MIB, seed));
         }
     }
-    assert!(producer.recv_timeout(Duration::ZERO).unwrap().is_none());
+    let (request, stats) = (producer.recv_timeout(Duration::ZERO), producer.stats().unwrap());
+    assert!(request.unwrap().is_none() || stats.disk.stalls > 0, "{stats:?}");
 }
 
 #[test]

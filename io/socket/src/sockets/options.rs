@@ -283,7 +283,8 @@ socket_options! {
         /// suits live content, it is lost, and asked of the application again.
         reliable: bool = true;
         /// Folder for a file that holds what the output buffer has no memory for; none: there is
-        /// no such file. It has no name there, and is gone with the producer.
+        /// no such file. It has a name there while it is made, none from then on, and is gone with
+        /// the producer.
         disk: String = String::new();
         /// Octets of that file, which are reserved at once; when it is full, what was published
         /// longest ago makes room.

@@ -37,8 +37,8 @@ pub(crate) struct OutputDisk {
 }
 
 impl OutputDisk {
-    /// Makes a file of `bytes` octets in a folder. It has no name: nothing of it is left when the
-    /// producer is gone, however it ends.
+    /// Makes a file of `bytes` octets in a folder. Its name is taken away once it is made;
+    /// from then on nothing of it is left when the producer is gone, however it ends.
     pub(crate) fn open(
         folder: &Path,
         bytes: u64,
