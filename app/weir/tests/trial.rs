@@ -75,7 +75,7 @@ fn transfers_give_goodput_fairness_and_processor_time() {
 fn signatures_answers_messages_and_sockets_are_measured() {
     let folder = tempfile::tempdir().expect("folder");
     for (scenario, count, metrics) in [
-        ("table2", 42, &["sign", "verify", "hash"][..]),
+        ("table2", 48, &["sign", "verify", "hash"][..]),
         ("table3", 8, &["time", "median", "p99"]),
         ("messages", 12, &["median", "p99"]),
         ("publication", 8, &["rate"]),
