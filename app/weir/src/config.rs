@@ -75,6 +75,7 @@ pub(crate) struct RouterSection {
     #[serde(deserialize_with = "interest_lifetime")]
     pub(crate) interest_lifetime_max: Time,
     pub(crate) memory_max: toml::Spanned<Size>,
+    pub(crate) memory_ahead: Size,
     #[serde(deserialize_with = "positive")]
     pub(crate) fib_entries_max: usize,
     #[serde(deserialize_with = "positive")]
@@ -91,6 +92,7 @@ impl Default for RouterSection {
             pit_entries_per_face_max: 250_000,
             interest_lifetime_max: to_time(Duration::from_secs(60)),
             memory_max: toml::Spanned::new(0..0, Size { bytes: 256 << 20 }),
+            memory_ahead: Size { bytes: 128 << 20 },
             fib_entries_max: 1_000_000,
             name_components_max: NAME_COMPONENTS_MAX,
             data_from: DataSource::default(),
@@ -682,6 +684,7 @@ impl FileConfig {
             pit_entries_per_face_max: self.router.pit_entries_per_face_max,
             interest_lifetime_max: Duration::from_nanos(self.router.interest_lifetime_max.ns),
             memory_bytes_max: self.router.memory_max.get_ref().bytes,
+            memory_ahead_bytes: self.router.memory_ahead.bytes,
             fib_entries_max: self.router.fib_entries_max,
             name_components_max: self.router.name_components_max,
             data_source: self.router.data_from,

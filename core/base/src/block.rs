@@ -1,8 +1,11 @@
-//! Blocks of memory that hold packets, and what they share with the pool that they go back to.
+//! Blocks of memory that hold packets, the spans that they are cut off, and what they share with
+//! the pool that they go back to.
 
 use crate::class::{self, HEADER_BYTES};
+use crate::source::SpanSource;
 use alloc::alloc::{alloc_zeroed, dealloc, handle_alloc_error};
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::alloc::Layout;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
@@ -39,6 +42,11 @@ impl Header {
         let memory = unsafe { alloc_zeroed(layout) };
         // SAFETY: `memory` is null or was allocated with this layout.
         unsafe { Self::initialise(memory, layout, capacity, pool) }
+    }
+
+    /// The header of a block of a pool, with 1 holder.
+    pub(crate) fn of_pool(capacity: u32, pool: NonNull<Shared>) -> Self {
+        Self { holders: AtomicU32::new(1), capacity, pool: Some(pool) }
     }
 
     /// # Safety
@@ -187,8 +195,12 @@ pub(crate) struct Shared {
     pub(crate) returned_bytes: AtomicUsize,
     /// The most octets `returned` may hold.
     pub(crate) returned_bytes_max: usize,
-    /// Blocks that exist, plus 1 for the pool.
+    /// Blocks of the global allocator and spans that exist, plus 1 for the pool.
     pub(crate) holders: AtomicUsize,
+    /// Where spans go back to.
+    pub(crate) source: Option<Arc<dyn SpanSource>>,
+    /// Octets of a span, 0 without a source.
+    pub(crate) span_bytes: usize,
 }
 
 /// The end mark of the return stack of a pool that is gone. Never dereferenced.
@@ -209,7 +221,10 @@ impl Shared {
         let this = unsafe { shared.as_ref() };
         // SAFETY: the caller is the only holder of the block.
         let bytes = unsafe { Header::block_bytes(block) };
-        if this.returned_bytes.load(Ordering::Relaxed) + bytes <= this.returned_bytes_max {
+        // Only the pool may put a block back into its span: there is no bound on these.
+        let is_of_span = is_cut_off_spans(this.span_bytes, bytes);
+        let returned = this.returned_bytes.load(Ordering::Relaxed);
+        if is_of_span || returned + bytes <= this.returned_bytes_max {
             this.returned_bytes.fetch_add(bytes, Ordering::Relaxed);
             let mut head = this.returned.load(Ordering::Relaxed);
             while !ptr::eq(head, closed()) {
@@ -228,11 +243,30 @@ impl Shared {
                 }
             }
         }
-        // SAFETY: the caller hands over the block, and this was the only holder.
-        unsafe { Self::free(shared, block) };
+        // SAFETY: the caller hands over the block, and this was the only holder; a block of a span
+        // comes here only when the pool is closed.
+        unsafe {
+            if is_of_span {
+                // What the pool did with its spans before it was closed must be seen.
+                fence(Ordering::Acquire);
+                release_block(shared, block);
+            } else {
+                Self::free(shared, block);
+            }
+        }
     }
 
-    /// Gives a block to the global allocator.
+    /// Whether a block was cut off a span.
+    ///
+    /// # Safety
+    /// The block must be alive and of this pool.
+    #[inline]
+    pub(crate) unsafe fn is_of_span(&self, block: NonNull<Header>) -> bool {
+        // SAFETY: by the caller.
+        is_cut_off_spans(self.span_bytes, unsafe { Header::block_bytes(block) })
+    }
+
+    /// Gives a block that is not of a span to the global allocator.
     ///
     /// # Safety
     /// As [`Self::give_back`].
@@ -255,3 +289,77 @@ impl Shared {
         }
     }
 }
+
+/// A span has room for at least so many blocks; larger blocks come from the global allocator.
+const BLOCKS_MIN: usize = 16;
+
+/// The start of a span. Only the pool touches it, until it is closed; from then on `outstanding`
+/// alone is touched, by whoever drops a packet.
+#[repr(C, align(64))]
+pub(crate) struct Span {
+    /// Blocks that are not in the span: held by packets, on a list or on the return stack of the
+    /// pool. One more while the pool is closing.
+    pub(crate) outstanding: AtomicU32,
+    pub(crate) class: u32,
+    /// Blocks that were ever cut off. Memory behind them was never touched.
+    pub(crate) cut: u32,
+    /// Blocks that the span has room for.
+    pub(crate) places: u32,
+    /// Where the span is among all of its pool.
+    pub(crate) index: u32,
+    pub(crate) has_room: bool,
+    /// Its turn among those with room.
+    pub(crate) turn: u64,
+    /// Blocks that came back.
+    pub(crate) free: *mut Header,
+}
+
+pub(crate) const SPAN_HEADER_BYTES: usize = size_of::<Span>();
+
+/// Whether blocks that take `block_bytes` come from spans of `span_bytes`; with 0, none does.
+#[inline]
+pub(crate) fn is_cut_off_spans(span_bytes: usize, block_bytes: usize) -> bool {
+    block_bytes * BLOCKS_MIN <= span_bytes
+}
+
+/// The span of a block.
+///
+/// # Safety
+/// The block must have been cut off a span of `span_bytes`.
+#[inline]
+pub(crate) unsafe fn span_of(block: NonNull<Header>, span_bytes: usize) -> NonNull<Span> {
+    let span = block.as_ptr().map_addr(|address| address & !(span_bytes - 1)).cast();
+    // SAFETY: a block lies in its span, which is aligned to its size and never at address 0.
+    unsafe { NonNull::new_unchecked(span) }
+}
+
+/// Gives up a block of a pool that is closed, and its span with the last of them.
+///
+/// # Safety
+/// The block must have been cut off a span of the pool of `shared`, the caller must be its only
+/// holder, which it is no more afterwards, and the pool must be closed or closing.
+pub(crate) unsafe fn release_block(shared: NonNull<Shared>, block: NonNull<Header>) {
+    // SAFETY: the span of the block counts as a holder of `shared`.
+    let span = unsafe { span_of(block, shared.as_ref().span_bytes) };
+    // SAFETY: the block counted, and counts no more.
+    unsafe { release_span(shared, span) };
+}
+
+/// # Safety
+/// As [`release_block`], for one of those that `outstanding` counts.
+pub(crate) unsafe fn release_span(shared: NonNull<Shared>, span: NonNull<Span>) {
+    // AcqRel: whatever happened in the other blocks must be over before the span is used again.
+    // SAFETY: alive, since the caller is counted.
+    if unsafe { span.as_ref() }.outstanding.fetch_sub(1, Ordering::AcqRel) != 1 {
+        return;
+    }
+    // SAFETY: the span is a holder of `shared`; nobody is left who knows the span.
+    unsafe {
+        if let Some(source) = &shared.as_ref().source {
+            source.give_back(span.cast());
+        }
+        Shared::release(shared);
+    }
+}
+
+const _: () = assert!(SPAN_HEADER_BYTES.is_multiple_of(HEADER_BYTES));

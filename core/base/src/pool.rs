@@ -1,7 +1,12 @@
-use crate::block::{Header, Shared, closed};
+use crate::block::{Header, Shared, closed, is_cut_off_spans, release_block};
 use crate::class::{self, CLASSES};
 use crate::packet::{Packet, PacketMut};
+use crate::source::SpanSource;
+use crate::span::Spans;
+use alloc::alloc::handle_alloc_error;
 use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::alloc::Layout;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -9,7 +14,8 @@ use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 ///
 /// A block goes back to its pool when its last [`Packet`] is dropped, on whatever thread: through a
 /// lock-free stack that the owner empties when it runs short. Blocks at rest are bounded in octets;
-/// beyond that they go back to the global allocator. The packets may outlive the pool.
+/// beyond that they go back to where they came from: the global allocator, or their span. The
+/// packets may outlive the pool.
 pub struct Pool {
     shared: NonNull<Shared>,
     /// One list of blocks for each size class.
@@ -19,6 +25,7 @@ pub struct Pool {
     cached_bytes_max: usize,
     /// Where to look first for a block to give up.
     victim_class: usize,
+    spans: Option<Spans>,
 }
 
 // SAFETY: the lists belong to the pool alone, and `Shared` is made of atomics, so another thread
@@ -29,12 +36,24 @@ impl Pool {
     /// A pool that keeps at most `cached_bytes_max` octets of blocks at rest. (Threads that drop
     /// packets at one instant may each go beyond it by one block.)
     pub fn new(cached_bytes_max: usize) -> Self {
+        Self::with(cached_bytes_max, None)
+    }
+
+    /// The same with memory from `source`, but for blocks of more than a sixteenth of a span.
+    pub fn of_spans(cached_bytes_max: usize, source: Arc<dyn SpanSource>) -> Self {
+        Self::with(cached_bytes_max, Some(source))
+    }
+
+    fn with(cached_bytes_max: usize, source: Option<Arc<dyn SpanSource>>) -> Self {
+        let spans = source.clone().map(Spans::of);
         let half = cached_bytes_max / 2;
         let shared = Box::new(Shared {
             returned: AtomicPtr::new(ptr::null_mut()),
             returned_bytes: AtomicUsize::new(0),
             returned_bytes_max: half,
             holders: AtomicUsize::new(1),
+            span_bytes: source.as_ref().map_or(0, |source| source.span_bytes()),
+            source,
         });
         Self {
             shared: NonNull::from(Box::leak(shared)),
@@ -42,6 +61,7 @@ impl Pool {
             cached_bytes: 0,
             cached_bytes_max: half,
             victim_class: 0,
+            spans,
         }
     }
 
@@ -56,7 +76,7 @@ impl Pool {
         let Some(class) = class::class_of(size) else { return PacketMut::unpooled(size) };
         let block = match self.take(class) {
             Some(block) => block,
-            None => self.take_slow(class),
+            None => self.take_elsewhere(class),
         };
         // SAFETY: the block came off our list or is new, so nobody else holds it.
         unsafe { PacketMut::from_block(block) }
@@ -111,6 +131,27 @@ impl Pool {
         Some(block)
     }
 
+    fn take_elsewhere(&mut self, class: usize) -> NonNull<Header> {
+        // SAFETY: the pool is a holder of `Shared`.
+        let span_bytes = unsafe { self.shared.as_ref() }.span_bytes;
+        match &mut self.spans {
+            Some(spans) if is_cut_off_spans(span_bytes, class::class_bytes(class)) => {
+                match spans.take_of_current(class, self.shared) {
+                    Some(block) => block,
+                    None => self.take_of_span(class, span_bytes),
+                }
+            }
+            _ => self.take_slow(class),
+        }
+    }
+
+    #[cold]
+    fn take_of_span(&mut self, class: usize, span_bytes: usize) -> NonNull<Header> {
+        self.collect();
+        let block = self.spans.as_mut().and_then(|spans| spans.take(class, self.shared));
+        block.unwrap_or_else(|| out_of_memory(span_bytes))
+    }
+
     #[cold]
     fn take_slow(&mut self, class: usize) -> NonNull<Header> {
         self.collect();
@@ -144,15 +185,24 @@ impl Pool {
         unsafe { self.shared.as_ref() }.returned_bytes.fetch_sub(bytes_taken, Ordering::Relaxed);
     }
 
-    /// Puts a block that the pool alone holds on its list. Makes room among other classes, whose
-    /// time may be over.
+    /// Puts a block that the pool alone holds into its span, or on its list. Makes room among other
+    /// classes, whose time may be over.
     #[inline]
     fn keep(&mut self, block: NonNull<Header>, bytes: usize) {
+        if let Some(spans) = &mut self.spans {
+            // SAFETY: the pool is a holder of `Shared`, and alone holds the block, which comes from
+            // it.
+            unsafe {
+                if self.shared.as_ref().is_of_span(block) {
+                    return spans.put(block, self.shared);
+                }
+            }
+        }
         // SAFETY: the pool alone holds the block.
         let class = unsafe { Header::class(block) };
         while self.cached_bytes + bytes > self.cached_bytes_max {
             if !self.free_one_not_of(class) {
-                // SAFETY: the pool alone holds the block, which comes from it.
+                // SAFETY: the pool alone holds the block, which comes from it and of no span.
                 unsafe { Shared::free(self.shared, block) };
                 return;
             }
@@ -168,7 +218,7 @@ impl Pool {
             if self.victim_class != class
                 && let Some(block) = self.take(self.victim_class)
             {
-                // SAFETY: the block came off the list, so the pool alone holds it.
+                // SAFETY: the pool alone holds the block, which comes from it and of no span.
                 unsafe { Shared::free(self.shared, block) };
                 return true;
             }
@@ -177,12 +227,18 @@ impl Pool {
         false
     }
 
-    fn free_chain(&mut self, mut head: *mut Header) {
+    /// Gives blocks back to where they came from when the pool is closed.
+    fn give_up_chain(&mut self, mut head: *mut Header) {
         while let Some(block) = NonNull::new(head) {
-            // SAFETY: the caller took the chain off a list, so the pool alone holds its blocks.
+            // SAFETY: the caller took the chain off a list, so the pool alone holds its blocks; the
+            // pool is a holder of `Shared`.
             unsafe {
                 head = Header::next(block);
-                Shared::free(self.shared, block);
+                if self.shared.as_ref().is_of_span(block) {
+                    release_block(self.shared, block);
+                } else {
+                    Shared::free(self.shared, block);
+                }
             }
         }
     }
@@ -190,16 +246,30 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        if let Some(spans) = &mut self.spans {
+            spans.hold();
+        }
+        // AcqRel: see what others did with the blocks that they gave back, and have them see that
+        // the spans are held when they find the stack closed.
         // SAFETY: the pool is a holder of `Shared`. From the swap on, no block goes on the stack.
-        let returned = unsafe { self.shared.as_ref() }.returned.swap(closed(), Ordering::Acquire);
-        self.free_chain(returned);
+        let returned = unsafe { self.shared.as_ref() }.returned.swap(closed(), Ordering::AcqRel);
+        self.give_up_chain(returned);
         for class in 0..CLASSES {
             let head = core::mem::replace(&mut self.free[class], ptr::null_mut());
-            self.free_chain(head);
+            self.give_up_chain(head);
+        }
+        if let Some(spans) = &mut self.spans {
+            spans.let_go(self.shared);
         }
         // SAFETY: the pool is a holder and does not use `Shared` any more.
         unsafe { Shared::release(self.shared) };
     }
+}
+
+#[cold]
+fn out_of_memory(span_bytes: usize) -> ! {
+    let layout = Layout::from_size_align(span_bytes, span_bytes);
+    handle_alloc_error(layout.unwrap_or(Layout::new::<u8>()))
 }
 
 impl core::fmt::Debug for Pool {
@@ -208,5 +278,7 @@ impl core::fmt::Debug for Pool {
     }
 }
 
+#[cfg(test)]
+mod spans;
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,11 @@
 //! One shard of the content router.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
 
 use arrayvec::ArrayVec;
-use weir_base::{FaceId, HashKey, Instant, NS_PER_S, Pool, Rng};
+use weir_base::{FaceId, HashKey, Instant, NS_PER_S, Pool, Rng, SpanSource};
 use weir_store::disk::DiskTierConfig;
 use weir_store::{NameHashes, Store, StoreConfig};
 use weir_wire::{DecodeError, Name, NameView, PacketView, PitToken, tlv};
@@ -71,6 +72,8 @@ pub struct RouterConfig {
     pub unsolicited: UnsolicitedPolicy,
     /// Octets of free packet blocks kept for reuse.
     pub pool_bytes_max: usize,
+    /// Where memory for packets that are kept comes from; the global allocator without it.
+    pub memory: Option<Arc<dyn SpanSource>>,
 }
 
 impl Default for RouterConfig {
@@ -93,6 +96,7 @@ impl Default for RouterConfig {
             data_source: DataSource::NextHops,
             unsolicited: UnsolicitedPolicy::DropAll,
             pool_bytes_max: 16 << 20,
+            memory: None,
         }
     }
 }
@@ -169,7 +173,10 @@ impl Router {
             disk: DiskState::new(&config.busy, config.disk.as_ref()),
             dead_nonces: DeadNonceList::new(config.dead_nonce_lifetime_ns, config.dead_nonces_max),
             producer_regions: Vec::new(),
-            pool: Pool::new(config.pool_bytes_max),
+            pool: match &config.memory {
+                Some(memory) => Pool::of_spans(config.pool_bytes_max, Arc::clone(memory)),
+                None => Pool::new(config.pool_bytes_max),
+            },
             rng: Rng::from_seed(config.seed),
             sender: Sender::new(config.shard, config.shard_count, &config.hash_key),
             watches: Watches::new(now, watches_max(&config)),

@@ -37,6 +37,8 @@ pub struct RuntimeConfig {
     /// for egress queues, a sixteenth each for reassembly, for beginnings of packets on connections
     /// and for packet buffers at rest.
     pub memory_bytes_max: u64,
+    /// Octets of the content store's memory that are made ready before they are needed, at most.
+    pub memory_ahead_bytes: u64,
     /// Most FIB entries.
     pub fib_entries_max: usize,
     /// Components that a name has at most; other packets are dropped.

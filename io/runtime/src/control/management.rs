@@ -124,6 +124,9 @@ impl Control {
 
     fn configure_store(&mut self, settings: StoreSettings) {
         self.config.store.capacity_bytes = settings.capacity_bytes;
+        if let Some(memory) = &self.memory {
+            memory.arena().set_capacity(settings.capacity_bytes);
+        }
         self.config.store.admit = settings.admit;
         self.config.store.serve = settings.serve;
         let shard_store = shard_store(&self.config.store, self.workers.len());

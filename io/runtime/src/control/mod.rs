@@ -11,6 +11,7 @@ mod stalls;
 mod start;
 mod table;
 
+use crate::arena::Preparer;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
@@ -90,6 +91,7 @@ struct Control {
     rooms: Arc<Rooms>,
     shard_key: weir_base::HashKey,
     disks: Option<disks::Disks>,
+    memory: Option<Preparer>,
     faces: FaceTable,
     ports: BTreeMap<PortId, PortRecord>,
     /// Attempts so far to make each face of the configuration.

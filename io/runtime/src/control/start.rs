@@ -24,6 +24,7 @@ use super::disks::{Disks, OpenDisks};
 use super::management::shard_store;
 use super::table::FaceTable;
 use super::{Control, LISTENER_TOKEN_FIRST, SIGNAL_TOKEN, WAKER_TOKEN, WorkerHandle};
+use crate::arena::{Arena, Preparer};
 use crate::clock::Clock;
 use crate::config::{FaceDefaults, Listener, RuntimeConfig, THREADS_MAX};
 use crate::cross::CrossPorts;
@@ -239,7 +240,14 @@ fn build(
         None => HashKey::new([random_u64(), random_u64()]),
     };
     let rooms = Arc::new(Rooms::new(config.faces));
-    let (workers, disks) = start_workers(&config, clock, (shard_key, disks), &rooms, &sender)?;
+    let memory = Arena::new(config.store.capacity_bytes, config.memory_ahead_bytes, config.threads);
+    let memory = memory
+        .map(Preparer::start)
+        .transpose()
+        .map_err(|source| StartError::System { what: "a thread that prepares memory", source })?;
+    let arena = memory.as_ref().map(Preparer::arena);
+    let (workers, disks) =
+        start_workers(&config, clock, arena, (shard_key, disks), &rooms, &sender)?;
     let mut manager_outbox = ManagerOutbox::default();
     let manager = Manager::new(manager_config(&config), &mut manager_outbox);
     let mut manager_inputs = VecDeque::new();
@@ -261,6 +269,7 @@ fn build(
         rooms,
         shard_key,
         disks,
+        memory,
         faces: FaceTable::default(),
         ports: BTreeMap::new(),
         connector: Connector::new(sender),
@@ -365,6 +374,7 @@ fn shard_config(config: &RuntimeConfig) -> RouterConfig {
 fn start_workers(
     config: &RuntimeConfig,
     clock: Clock,
+    memory: Option<&Arc<Arena>>,
     (shard_key, disks): (HashKey, Option<OpenDisks>),
     rooms: &Arc<Rooms>,
     control: &ControlSender,
@@ -404,6 +414,7 @@ fn start_workers(
                 hash_key: shard_key,
                 disk,
                 busy: busy.clone(),
+                memory: memory.map(|arena| Arc::clone(arena) as _),
                 ..shard_config(config)
             },
             face_defaults: config.face_defaults,

@@ -42,6 +42,7 @@ pub(crate) fn config(path: PathBuf) -> RuntimeConfig {
         pit_entries_per_face_max: 10_000,
         interest_lifetime_max: Duration::from_secs(600),
         memory_bytes_max: 256 << 20,
+        memory_ahead_bytes: 1 << 20,
         fib_entries_max: 10_000,
         unsolicited: UnsolicitedPolicy::DropAll,
         name_components_max: NAME_COMPONENTS_MAX,

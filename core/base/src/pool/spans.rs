@@ -1,0 +1,166 @@
+//! Pools that take memory in spans.
+
+use super::*;
+use crate::rng::Rng;
+use std::alloc::{alloc_zeroed, dealloc};
+use std::collections::VecDeque;
+use std::sync::mpsc;
+use std::thread;
+use std::vec::Vec;
+
+const SPAN_BYTES: usize = 64 << 10;
+
+/// Spans of the global allocator, counted.
+#[derive(Debug, Default)]
+struct Counted {
+    taken: AtomicUsize,
+    given_back: AtomicUsize,
+}
+
+fn layout() -> Layout {
+    Layout::from_size_align(SPAN_BYTES, SPAN_BYTES).unwrap()
+}
+
+// SAFETY: of the global allocator, by the layout.
+unsafe impl SpanSource for Counted {
+    fn span_bytes(&self) -> usize {
+        SPAN_BYTES
+    }
+
+    fn take(&self) -> Option<NonNull<u8>> {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the layout has octets.
+        NonNull::new(unsafe { alloc_zeroed(layout()) })
+    }
+
+    unsafe fn give_back(&self, span: NonNull<u8>) {
+        self.given_back.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: of `take`, by the caller.
+        unsafe { dealloc(span.as_ptr(), layout()) };
+    }
+}
+
+impl Counted {
+    fn in_use(&self) -> usize {
+        self.taken.load(Ordering::Relaxed) - self.given_back.load(Ordering::Relaxed)
+    }
+}
+
+fn filled(pool: &mut Pool, size: usize, octet: u8) -> Packet {
+    let mut packet = pool.alloc(size);
+    packet.fill(octet);
+    packet.freeze(size)
+}
+
+#[test]
+fn blocks_fill_spans_side_by_side() {
+    let source = Arc::new(Counted::default());
+    let mut pool = Pool::of_spans(0, source.clone());
+    let block = Pool::footprint(1_000);
+    let fit = (SPAN_BYTES - 64) / block;
+    let mut packets: Vec<_> = (0..fit).map(|at| filled(&mut pool, 1_000, at as u8)).collect();
+    assert_eq!(source.in_use(), 1);
+    for pair in packets.windows(2) {
+        assert_eq!(pair[1].as_ptr() as usize - pair[0].as_ptr() as usize, block);
+    }
+    packets.push(filled(&mut pool, 1_000, 0));
+    assert_eq!(source.in_use(), 2);
+    for (at, packet) in packets[..fit].iter().enumerate() {
+        assert!(packet.iter().all(|&octet| octet == at as u8));
+    }
+}
+
+#[test]
+fn large_blocks_need_no_span() {
+    let source = Arc::new(Counted::default());
+    let mut pool = Pool::of_spans(1 << 20, source.clone());
+    let packet = filled(&mut pool, 8_000, 7);
+    assert_eq!(source.in_use(), 0);
+    pool.recycle(packet);
+    let address = pool.alloc(8_000).as_ptr();
+    assert_eq!(pool.alloc(8_000).as_ptr(), address);
+}
+
+#[test]
+fn a_class_in_use_does_not_take_the_same_span_again_and_again() {
+    let source = Arc::new(Counted::default());
+    let mut pool = Pool::of_spans(0, source.clone());
+    for _ in 0..100 {
+        let packet = filled(&mut pool, 1_000, 1);
+        pool.recycle(packet);
+    }
+    assert_eq!((source.taken.load(Ordering::Relaxed), source.in_use()), (1, 1));
+}
+
+#[test]
+fn packets_outlive_their_pool_with_its_spans() {
+    let source = Arc::new(Counted::default());
+    let mut pool = Pool::of_spans(1 << 16, source.clone());
+    let kept: Vec<_> = (0..200).map(|at| filled(&mut pool, 1_000, at)).collect();
+    drop(filled(&mut pool, 100, 0));
+    let listed = filled(&mut pool, 100, 0);
+    pool.recycle(listed);
+    drop(pool);
+    for (at, packet) in kept.iter().enumerate() {
+        assert!(packet.iter().all(|&octet| octet == at as u8));
+    }
+    assert!(source.in_use() > 0);
+    drop(kept);
+    assert_eq!((source.in_use(), Arc::strong_count(&source)), (0, 1));
+}
+
+#[test]
+fn whoever_drops_packets_and_pool_last_gives_the_spans_back() {
+    for round in 0..if cfg!(miri) { 4 } else { 300 } {
+        let source = Arc::new(Counted::default());
+        let mut pool = Pool::of_spans(1 << 14, source.clone());
+        let (senders, threads): (Vec<_>, Vec<_>) = (0..3)
+            .map(|_| {
+                let (sender, receiver) = mpsc::sync_channel::<(u8, Packet)>(8);
+                let thread = thread::spawn(move || {
+                    for (octet, packet) in receiver {
+                        assert!(packet.iter().all(|&other| other == octet));
+                    }
+                });
+                (sender, thread)
+            })
+            .unzip();
+        let mut rng = Rng::from_seed(round);
+        for packet in 0..if cfg!(miri) { 40 } else { 400 } {
+            let octet = packet as u8;
+            let packet = filled(&mut pool, 1 + rng.below(4_000) as usize, octet);
+            for sender in &senders {
+                sender.send((octet, packet.clone())).unwrap();
+            }
+            pool.recycle(packet);
+        }
+        drop(senders);
+        drop(pool);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!((source.in_use(), Arc::strong_count(&source)), (0, 1));
+    }
+}
+
+/// Regression: blocks that had come back were used first, in spans of which the rest was about to
+/// come back too, and the pool took twice the memory.
+#[test]
+fn sizes_of_all_kinds_fill_what_one_size_left() {
+    let (spans, rounds) = if cfg!(miri) { (40, 2_000) } else { (256, 40_000) };
+    let source = Arc::new(Counted::default());
+    let mut pool = Pool::of_spans(4 << 20, source.clone());
+    let (mut held, mut bytes, mut most_in_use) = (VecDeque::new(), 0, 0);
+    let mut rng = Rng::from_seed(3);
+    for round in 0..rounds {
+        let size = if round < rounds / 3 { 3_000 } else { 100 + rng.below(3_800) as usize };
+        bytes += Pool::footprint(size);
+        held.push_back(filled(&mut pool, size, round as u8));
+        while bytes > spans * SPAN_BYTES {
+            let packet: Packet = held.pop_front().unwrap();
+            bytes -= packet.held_bytes();
+            pool.recycle(packet);
+        }
+        most_in_use = most_in_use.max(source.in_use());
+    }
+    // Half a span of each of the twenty classes.
+    assert!(most_in_use <= spans + spans / 20 + 20, "{most_in_use} of {spans}");
+}

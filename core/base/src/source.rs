@@ -1,0 +1,26 @@
+//! Memory for pools.
+
+use core::ptr::NonNull;
+
+/// Where pools get memory for their blocks: spans of one size, aligned to that size.
+///
+/// A span holds blocks of one size class and goes back when all of them are free, so that memory
+/// moves from one class to another, and from one pool to another.
+///
+/// # Safety
+/// `span_bytes` is always the same power of two. What `take` returns is aligned to it, has that
+/// many initialised octets that may be written, belongs to the caller alone until it is given back,
+/// and outlives the source itself only as long as a pool or packet holds the source.
+pub unsafe trait SpanSource: Send + Sync + core::fmt::Debug {
+    /// Octets of a span, a power of two from 4,096 to 2^31.
+    fn span_bytes(&self) -> usize;
+
+    /// A span, or nothing when the system has no memory.
+    fn take(&self) -> Option<NonNull<u8>>;
+
+    /// Takes back a span. May be called on any thread.
+    ///
+    /// # Safety
+    /// `span` comes from `take` of this source, and nobody uses it any more.
+    unsafe fn give_back(&self, span: NonNull<u8>);
+}

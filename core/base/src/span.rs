@@ -1,0 +1,195 @@
+//! The spans of a pool.
+
+use crate::block::{Header, SPAN_HEADER_BYTES, Shared, Span, release_span, span_of};
+use crate::class::{self, CLASSES};
+use crate::source::SpanSource;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// The spans of one pool.
+pub(crate) struct Spans {
+    source: Arc<dyn SpanSource>,
+    span_bytes: usize,
+    all: Vec<NonNull<Span>>,
+    classes: [Class; CLASSES],
+}
+
+/// The spans of one class that have room.
+#[derive(Default)]
+struct Class {
+    /// Blocks are taken from this one until it is full.
+    current: Option<NonNull<Span>>,
+    /// Then from the one that has had room for longest. The others are left alone: what is in them
+    /// may go as well, and then they are free. Spans that are gone leave their place empty.
+    waiting: VecDeque<Option<NonNull<Span>>>,
+    /// The turn of the first place of `waiting`.
+    first_turn: u64,
+}
+
+impl Class {
+    /// The turn of a span that waits from now on.
+    fn push(&mut self, span: NonNull<Span>) -> u64 {
+        self.waiting.push_back(Some(span));
+        self.first_turn + self.waiting.len() as u64 - 1
+    }
+
+    fn pop(&mut self) -> Option<NonNull<Span>> {
+        while let Some(place) = self.waiting.pop_front() {
+            self.first_turn += 1;
+            if place.is_some() {
+                return place;
+            }
+        }
+        None
+    }
+
+    fn remove(&mut self, turn: u64) {
+        self.waiting[(turn - self.first_turn) as usize] = None;
+        while let Some(None) = self.waiting.front() {
+            self.waiting.pop_front();
+            self.first_turn += 1;
+        }
+    }
+}
+
+impl Spans {
+    pub(crate) fn of(source: Arc<dyn SpanSource>) -> Self {
+        let span_bytes = source.span_bytes();
+        assert!(span_bytes.is_power_of_two() && (4_096..=1 << 31).contains(&span_bytes));
+        Self {
+            source,
+            span_bytes,
+            all: Vec::new(),
+            classes: core::array::from_fn(|_| Class::default()),
+        }
+    }
+
+    /// A block of `class` of the span in use, with whatever octets it had.
+    #[inline]
+    pub(crate) fn take_of_current(
+        &mut self,
+        class: usize,
+        shared: NonNull<Shared>,
+    ) -> Option<NonNull<Header>> {
+        let mut span = self.classes[class].current?;
+        // SAFETY: the pool owns the fields of its spans.
+        let fields = unsafe { span.as_mut() };
+        let block = match NonNull::new(fields.free) {
+            Some(block) => {
+                // SAFETY: blocks on the list belong to the span alone, and hold a link.
+                fields.free = unsafe { Header::next(block) };
+                block
+            }
+            None => {
+                let at = SPAN_HEADER_BYTES + fields.cut as usize * class::class_bytes(class);
+                fields.cut += 1;
+                // SAFETY: a span with room has a block that came back, or one not yet cut off.
+                let block = unsafe { span.cast::<u8>().add(at) }.cast::<Header>();
+                // SAFETY: aligned to 16, as sizes of classes and of the header are; nobody else
+                // knows this part of the span.
+                unsafe { block.write(Header::of_pool(class::capacity(class), shared)) };
+                block
+            }
+        };
+        *fields.outstanding.get_mut() += 1;
+        if fields.free.is_null() && fields.cut == fields.places {
+            fields.has_room = false;
+            self.classes[class].current = None;
+        }
+        Some(block)
+    }
+
+    /// The same, of another span or a new one if that is full.
+    pub(crate) fn take(
+        &mut self,
+        class: usize,
+        shared: NonNull<Shared>,
+    ) -> Option<NonNull<Header>> {
+        if self.classes[class].current.is_none() {
+            let waiting = self.classes[class].pop();
+            self.classes[class].current = Some(match waiting {
+                Some(span) => span,
+                None => self.grow(class, shared)?,
+            });
+        }
+        self.take_of_current(class, shared)
+    }
+
+    #[cold]
+    fn grow(&mut self, class: usize, shared: NonNull<Shared>) -> Option<NonNull<Span>> {
+        let span = self.source.take()?.cast::<Span>();
+        let fields = Span {
+            outstanding: AtomicU32::new(0),
+            class: class as u32,
+            cut: 0,
+            places: ((self.span_bytes - SPAN_HEADER_BYTES) / class::class_bytes(class)) as u32,
+            index: self.all.len() as u32,
+            has_room: true,
+            turn: 0,
+            free: ptr::null_mut(),
+        };
+        // SAFETY: large enough, aligned and ours, by the source's word.
+        unsafe { span.write(fields) };
+        // SAFETY: the pool is a holder of `shared`.
+        unsafe { shared.as_ref() }.holders.fetch_add(1, Ordering::Relaxed);
+        self.all.push(span);
+        Some(span)
+    }
+
+    /// Takes back a block. The span that blocks are taken from stays, even if it is empty.
+    ///
+    /// # Safety
+    /// The block must have been cut off one of these spans, and the caller must be its only
+    /// holder, which it is no more afterwards.
+    pub(crate) unsafe fn put(&mut self, block: NonNull<Header>, shared: NonNull<Shared>) {
+        // SAFETY: by the caller.
+        let mut span = unsafe { span_of(block, self.span_bytes) };
+        // SAFETY: the pool owns the fields of its spans.
+        let fields = unsafe { span.as_mut() };
+        // SAFETY: the caller is the only holder.
+        unsafe { Header::set_next(block, fields.free) };
+        fields.free = block.as_ptr();
+        *fields.outstanding.get_mut() -= 1;
+        let is_empty = *fields.outstanding.get_mut() == 0;
+        let index = fields.index as usize;
+        let class = &mut self.classes[fields.class as usize];
+        if !fields.has_room {
+            fields.has_room = true;
+            fields.turn = class.push(span);
+        }
+        if !is_empty || class.current == Some(span) {
+            return;
+        }
+        class.remove(fields.turn);
+        self.all.swap_remove(index);
+        if let Some(moved) = self.all.get_mut(index) {
+            // SAFETY: as above.
+            unsafe { moved.as_mut() }.index = index as u32;
+        }
+        // SAFETY: no block of the span is out, and the pool forgot it; the span was a holder of
+        // `shared`, of which the pool is another.
+        unsafe {
+            self.source.give_back(span.cast());
+            Shared::release(shared);
+        }
+    }
+
+    /// Has the spans outlast the pool that is closing, until [`Self::let_go`].
+    pub(crate) fn hold(&mut self) {
+        for span in &mut self.all {
+            // SAFETY: the pool owns the fields of its spans.
+            *unsafe { span.as_mut() }.outstanding.get_mut() += 1;
+        }
+    }
+
+    /// Leaves the spans to the packets that are left, after [`Self::hold`].
+    pub(crate) fn let_go(&mut self, shared: NonNull<Shared>) {
+        for span in self.all.drain(..) {
+            // SAFETY: counted by `hold`.
+            unsafe { release_span(shared, span) };
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! What a store is given is what it takes of the system's memory, whatever the sizes of its Data. A
+//! file of its own, so that it is a process of its own.
+
+mod common;
+
+use common::{TestRouter, data};
+use weir_runtime::UnsolicitedPolicy;
+
+const STORE_BYTES: u64 = 64 << 20;
+/// Buffers of sockets and of the router's pool, tables, stacks.
+const OTHER_BYTES: u64 = 16 << 20;
+
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+#[test]
+fn a_store_takes_what_it_is_given_whatever_is_in_it() {
+    let before = resident_bytes();
+    let router = TestRouter::start_with(|config| {
+        config.store.capacity_bytes = STORE_BYTES;
+        config.unsolicited = UnsolicitedPolicy::AdmitLocal;
+    });
+    let mut producer = router.unix();
+    let mut sent = 0;
+    // Twice the store of each size, and sizes of all kinds at last.
+    let sizes: [&dyn Fn(u64) -> usize; 4] =
+        [&|_| 8_000, &|_| 700, &|_| 3_000, &|number| 100 + (number * 7_919 % 8_000) as usize];
+    for (round, size) in sizes.iter().enumerate() {
+        let mut bytes = 0;
+        while bytes < 2 * STORE_BYTES {
+            let content = vec![round as u8; size(sent)];
+            producer.send(&data(&format!("/memory/{round}/{sent}"), &content));
+            bytes += content.len() as u64;
+            sent += 1;
+        }
+        router.wait_until("all have come", |snapshot| snapshot.router.in_data >= sent);
+        let snapshot = router.snapshot();
+        let (stored, taken) = (snapshot.router.store.bytes, resident_bytes() - before);
+        println!("round {round}: {} of {} MiB", taken >> 20, stored >> 20);
+        assert!(stored > STORE_BYTES * 9 / 10, "{stored}");
+        assert!(taken > STORE_BYTES * 3 / 4, "round {round}: {} MiB", taken >> 20);
+        let most = STORE_BYTES + STORE_BYTES / 20 + OTHER_BYTES;
+        assert!(taken < most, "round {round}: {} MiB", taken >> 20);
+    }
+}
