@@ -10,7 +10,7 @@ use weir_wire::{Component, Data, Name};
 use super::latest::Growth;
 use super::outbound::{Identity, Outbound};
 use super::outlet::Told;
-use super::{ProducerOptions, SocketError, check_packet};
+use super::{Pending, ProducerOptions, SocketError, check_packet};
 
 /// Publishes an object that grows, such as a live stream: see
 /// [`Producer::publish_live`](super::Producer::publish_live). As [`io::Write`] it makes a segment,
@@ -38,7 +38,7 @@ impl LiveWriter {
         identity: Identity,
         options: &ProducerOptions,
         (object, version): (Name, u64),
-    ) -> Result<Self, SocketError> {
+    ) -> Result<(Self, Pending<()>), SocketError> {
         let versioned = object.clone().append_version(version).clone();
         let writer = Self {
             outbound,
@@ -52,8 +52,8 @@ impl LiveWriter {
             next: 0,
             is_finished: false,
         };
-        writer.grown(Vec::new(), 0, None)?;
-        Ok(writer)
+        let begun = writer.grown(Vec::new(), 0, None)?;
+        Ok((writer, begun))
     }
 
     /// The name of the version.
@@ -74,6 +74,16 @@ impl LiveWriter {
     /// [`SocketError::TooLong`] for the output buffer or, as a segment, for a packet;
     /// [`SocketError::Closed`]. Nothing has been published then.
     pub fn append(&mut self, content: &[u8]) -> Result<(), SocketError> {
+        self.push(content, false)?.wait()
+    }
+
+    /// As [`LiveWriter::append`], and waits for nothing but signing: whoever waits gets it when the
+    /// answer is there, or a little earlier. What is appended comes in the order of the calls.
+    ///
+    /// # Errors
+    /// [`SocketError::TooLong`], and nothing has been published then; [`SocketError::Closed`], now
+    /// or as the answer.
+    pub fn append_async(&mut self, content: &[u8]) -> Result<Pending<()>, SocketError> {
         self.push(content, false)
     }
 
@@ -81,11 +91,19 @@ impl LiveWriter {
     ///
     /// # Errors
     /// [`SocketError::Closed`].
-    pub fn finish(mut self) -> Result<(), SocketError> {
+    pub fn finish(self) -> Result<(), SocketError> {
+        self.finish_async()?.wait()
+    }
+
+    /// As [`LiveWriter::finish`], and waits for nothing but signing.
+    ///
+    /// # Errors
+    /// [`SocketError::Closed`], now or as the answer.
+    pub fn finish_async(mut self) -> Result<Pending<()>, SocketError> {
         self.push(&[], true)
     }
 
-    fn push(&mut self, content: &[u8], is_last: bool) -> Result<(), SocketError> {
+    fn push(&mut self, content: &[u8], is_last: bool) -> Result<Pending<()>, SocketError> {
         if content.len() as u64 > self.output_bytes {
             return Err(SocketError::TooLong { max_bytes: self.output_bytes });
         }
@@ -103,10 +121,10 @@ impl LiveWriter {
             }
             packets.push(self.sign(&data)?);
         }
-        self.grown(packets, self.next + count, last)?;
+        let taken = self.grown(packets, self.next + count, last)?;
         self.next += count;
         self.is_finished = is_last;
-        Ok(())
+        Ok(taken)
     }
 
     /// Has the thread that answers know of new segments, and the metadata that say so.
@@ -115,7 +133,7 @@ impl LiveWriter {
         packets: Vec<Packet>,
         next: u64,
         last_segment: Option<u64>,
-    ) -> Result<(), SocketError> {
+    ) -> Result<Pending<()>, SocketError> {
         let metadata = Metadata {
             last_segment,
             next_segment: Some(next),
@@ -132,7 +150,7 @@ impl LiveWriter {
         let metadata = self.sign(&data)?;
         let next = last_segment.is_none().then_some(next);
         let growth = Growth { versioned: self.versioned.clone(), next };
-        self.outbound.submit(|taken| {
+        self.outbound.begin(|taken| {
             let taken = taken.into();
             Told::Grown { packets, metadata, growth, taken }
         })

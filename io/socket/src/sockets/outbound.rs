@@ -11,7 +11,7 @@ use weir_security::Signer;
 
 use super::SocketError;
 use super::outlet::Told;
-use super::pending::{Answer, pending};
+use super::pending::{Answer, Pending, pending};
 use crate::sign_pool::Wakes;
 use crate::waker::{EndpointId, Waker};
 
@@ -47,11 +47,19 @@ impl Outbound {
 
     /// Has it hear, and do, what `tell` makes of the answer to be given when it has.
     pub(super) fn submit<T>(&self, tell: impl FnOnce(Answer<T>) -> Told) -> Result<T, SocketError> {
+        self.begin(tell)?.wait()
+    }
+
+    /// As [`Outbound::submit`], and does not wait.
+    pub(super) fn begin<T>(
+        &self,
+        tell: impl FnOnce(Answer<T>) -> Told,
+    ) -> Result<Pending<T>, SocketError> {
         let (taken, done) = pending();
         // If the thread is gone, it is answered as closed.
         let _ = self.outlet.send(tell(taken));
         self.waker.wake_one(self.id)?;
-        done.wait()
+        Ok(done)
     }
 
     /// Has packets answered for, and perhaps the metadata that leads to them.

@@ -193,6 +193,20 @@ impl Producer {
     /// # Errors
     /// [`SocketError::OutsidePrefix`].
     pub fn publish_live(&self, name: &Name) -> Result<LiveWriter, SocketError> {
+        let (writer, begun) = self.publish_live_async(name)?;
+        begun.wait()?;
+        Ok(writer)
+    }
+
+    /// As [`Producer::publish_live`], and does not wait: the object is there once the answer is,
+    /// and may be appended to at once.
+    ///
+    /// # Errors
+    /// As [`Producer::publish_live`].
+    pub fn publish_live_async(
+        &self,
+        name: &Name,
+    ) -> Result<(LiveWriter, Pending<()>), SocketError> {
         let (object, version) = self.version_of(name);
         self.check(&object)?;
         self.check_unmapped("an object that grows")?;
