@@ -3,12 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::client::interop_folder;
 use crate::site::build_folder;
 use crate::{Process, Router, Site, weir_binary};
+
+/// How long the tests of a file may take on a busy machine: each has limits of its own.
+const TESTS_LIMIT: Duration = Duration::from_secs(600);
 
 /// Python with the wheel installed, in an environment that `cargo xtask clients` has made.
 #[derive(Debug)]
@@ -68,7 +72,8 @@ impl Python {
         let path = bindings().join("tests").join(file);
         let path = path.to_str().expect("a path of text");
         let words = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-W", "error", path];
-        let finished = self.start(site, &router.unix(), &words).finish().success();
+        let finished = self.start(site, &router.unix(), &words);
+        let finished = finished.finish_within(TESTS_LIMIT).success();
         assert!(finished.output.contains(" passed"), "{}", finished.log);
     }
 }

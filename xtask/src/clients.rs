@@ -35,8 +35,12 @@ pub(crate) fn install(root: &Path) -> anyhow::Result<()> {
     install_python(&requirements, &target.join("python"), "ndn.appv2")
         .with_context(|| format!("cannot install python-ndn: {remedy}"))?;
     let requirements = root.join("bindings/python/tests/requirements.txt");
-    install_python(&requirements, &target.join("weir-python"), "maturin, pandas, dask, uproot")
-        .with_context(|| format!("cannot install what the wheel is tested with: {remedy}"))?;
+    install_python(
+        &requirements,
+        &target.join("weir-python"),
+        "maturin, pandas, distributed, uproot",
+    )
+    .with_context(|| format!("cannot install what the wheel is tested with: {remedy}"))?;
     install_node(&sources.join("ndnts"), &target.join("ndnts"))
         .with_context(|| format!("cannot install NDNts: {remedy}"))
 }

@@ -3,6 +3,7 @@ import pickle
 
 import dask
 import dask.dataframe
+import distributed
 import fsspec
 import numpy
 import pandas
@@ -130,6 +131,43 @@ def test_dask_reads_in_two_processes(data, table):
         ):
             frame = dask.dataframe.read_parquet("ndn:///t/data/parts/*.parquet")
             assert frame["b"].sum().compute() == pytest.approx(table["b"][:4000].sum())
+
+
+def read_part(url):
+    return os.getpid(), pandas.read_parquet(url, columns=["b"])["b"].sum()
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
+def test_a_cluster_of_dask_reads_in_two_worker_processes(data, table, method):
+    fsspec.filesystem("ndn").cat_file("ndn:///t/data/parts/0.parquet")  # this process has a session
+    given = {"distributed.worker.multiprocessing-method": method}
+    with (
+        dask.config.set(given),
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=2,
+            processes=True,
+            dashboard_address="127.0.0.1:0",
+            local_directory=str(data.parent / method),
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        workers = list(client.scheduler_info()["workers"])
+        assert len(workers) == 2
+        urls = [f"ndn:///t/data/parts/{number}.parquet" for number in range(4)]
+        read = [
+            client.submit(read_part, url, workers=[workers[number % 2]], pure=False)
+            for number, url in enumerate(urls)
+        ]
+        found = client.gather(read)
+        assert len({process for process, _ in found} - {os.getpid()}) == 2
+        sums = [table["b"][at : at + 1000].sum() for at in range(0, 4000, 1000)]
+        assert [sum for _, sum in found] == pytest.approx(sums)
+        frame = dask.dataframe.read_parquet("ndn:///t/data/parts/*.parquet")
+        assert frame["b"].sum().compute() == pytest.approx(table["b"][:4000].sum())
+        means = frame.assign(high=frame["c"] > 0.5).groupby("high")["d"].mean().compute()
+        rows = table[:4000].assign(high=table["c"][:4000] > 0.5)
+        assert dict(means) == pytest.approx(dict(rows.groupby("high")["d"].mean()))
 
 
 def test_xarray_and_uproot_open_files(data):
