@@ -17,6 +17,11 @@ fn get_put_consumers_and_producers() {
 }
 
 #[test]
+fn objects_that_grow_offers_answers_and_binds_that_are_given_up() {
+    test("test_live.py");
+}
+
+#[test]
 fn processes_that_fork_spawn_stop_and_end() {
     test("test_processes.py");
 }

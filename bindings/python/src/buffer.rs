@@ -2,15 +2,36 @@
 
 use std::ffi::c_int;
 
+use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyIndexError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PySlice};
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyMemoryView, PySlice};
 use std::ops::Range;
 use std::sync::Arc;
 use weir_base::Packet;
 
-use crate::memory;
+use crate::{errors, memory};
+
+/// Octets of Python's, copied: what is signed must not change.
+///
+/// # Errors
+/// They are none, or too many.
+pub(crate) fn octets_of(py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<Packet> {
+    let fits = |len: usize| match u32::try_from(len) {
+        Ok(0..0xFFFF_0000) => Ok(()),
+        _ => Err(errors::raise("TooLong", "octets in memory are below 4 GiB; put a file instead")),
+    };
+    if let Ok(bytes) = data.cast::<PyBytes>() {
+        let octets = bytes.as_bytes();
+        fits(octets.len())?;
+        // Bytes never change.
+        return Ok(py.detach(|| Packet::from(octets)));
+    }
+    let buffer = PyBuffer::<u8>::get(data)?;
+    fits(buffer.len_bytes())?;
+    Ok(buffer.to_vec(py)?.into())
+}
 
 enum Octets {
     /// All of an object.
@@ -23,16 +44,10 @@ enum Octets {
 /// `numpy.frombuffer(b, ...)` and everything else that takes a buffer reads them without a copy.
 /// `bytes(b)` is a copy. A slice shares the memory. As long as a view of them is there they stay,
 /// whatever is closed meanwhile.
-#[pyclass(frozen, eq, module = "weir")]
+#[pyclass(frozen, module = "weir")]
 pub(crate) struct Buffer {
     octets: Octets,
     range: Range<usize>,
-}
-
-impl PartialEq for Buffer {
-    fn eq(&self, other: &Self) -> bool {
-        self.octets() == other.octets()
-    }
 }
 
 impl Buffer {
@@ -54,6 +69,23 @@ impl Buffer {
         &all[self.range.clone()]
     }
 
+    /// Whether these are the octets of another one, or of bytes and the like; None of all else.
+    fn is_same(&self, other: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
+        let octets = self.octets();
+        if let Ok(other) = other.cast::<Self>() {
+            return Ok(Some(octets == other.get().octets()));
+        }
+        if let Ok(other) = other.cast::<PyBytes>() {
+            return Ok(Some(octets == other.as_bytes()));
+        }
+        if !other.is_instance_of::<PyByteArray>() && !other.is_instance_of::<PyMemoryView>() {
+            return Ok(None);
+        }
+        let Ok(other_octets) = PyBuffer::<u8>::get(other) else { return Ok(Some(false)) };
+        let is_as_long = other_octets.len_bytes() == octets.len();
+        Ok(Some(is_as_long && other_octets.to_vec(other.py())? == octets))
+    }
+
     fn part(&self, range: Range<usize>) -> Self {
         let octets = match &self.octets {
             Octets::Whole(octets) => Octets::Whole(octets.clone()),
@@ -72,6 +104,15 @@ impl Buffer {
 
     fn __repr__(&self) -> String {
         format!("<weir.Buffer of {} octets>", self.range.len())
+    }
+
+    /// Equal to bytes and the like with the same octets.
+    fn __eq__<'py>(&self, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = other.py();
+        match self.is_same(other)? {
+            Some(is_same) => Ok(PyBool::new(py, is_same).to_owned().into_any()),
+            None => Ok(py.NotImplemented().into_bound(py)),
+        }
     }
 
     fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {

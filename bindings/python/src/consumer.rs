@@ -10,14 +10,18 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use weir_base::Packet;
 use weir_binding::SharedTrust;
+use weir_crypto::random_octets;
 use weir_security::trust::{Advice, Decision, Refusal, Trust, Wanted};
+use weir_security::{DigestVerifier, Verifier};
 use weir_socket::{Consumer, ConsumerOptions, Reader, SocketError};
 use weir_transport::Metadata;
-use weir_wire::{DataView, Name};
+use weir_wire::{DataView, Interest, Name};
 
-use crate::buffer::Buffer;
+use crate::answer::Offer;
+use crate::buffer::{Buffer, octets_of};
 use crate::here::Here;
 use crate::memory::prefer_large_pages;
+use crate::task::Task;
 use crate::wait::{Bell, block_on, timeout_of};
 use crate::{errors, options, sessions};
 
@@ -25,6 +29,7 @@ use crate::{errors, options, sessions};
 const RESERVED_BYTES_MAX: u64 = 1 << 30;
 
 const STREAM: &str = "what is being fetched";
+const ANSWER: &str = "what asked";
 
 /// The user's trust, in words of this language.
 #[derive(Clone)]
@@ -136,6 +141,40 @@ impl Source {
         self.name.to_string()
     }
 
+    /// Begins to follow an object that grows, from its newest segment on.
+    fn newest(&self, py: Python<'_>) -> PyResult<Stream> {
+        let Ways { consumer, trust, has_remembered } = self.ways(py)?;
+        let reader = consumer.fetch_newest(&self.name).map_err(errors::of_socket)?;
+        Ok(Stream::new(Flow { reader, trust, has_remembered, whole: Vec::new() }, None))
+    }
+
+    /// Sends one Interest for the name, once; what answers it.
+    fn express(
+        &self,
+        py: Python<'_>,
+        parameters: Option<&Bound<'_, PyAny>>,
+        can_be_prefix: bool,
+        must_be_fresh: bool,
+    ) -> PyResult<Task> {
+        let lifetime_ms = self.options.config().lifetime_ms;
+        let mut interest = Interest::new(self.name.clone())
+            .can_be_prefix(can_be_prefix)
+            .must_be_fresh(must_be_fresh)
+            .nonce(u32::from_ne_bytes(random_octets()))
+            .lifetime_ms(lifetime_ms);
+        if let Some(parameters) = parameters {
+            interest = interest.application_parameters(octets_of(py, parameters)?.to_vec());
+        }
+        let sent = self.asking(py)?.express(&interest.encode());
+        sent.map(|answer| Task::of_data(ANSWER, answer)).map_err(errors::of_socket)
+    }
+
+    /// Sends an offer in an Interest of the name, once; what answers it.
+    fn send(&self, py: Python<'_>, offer: &Offer) -> PyResult<Task> {
+        let sent = self.asking(py)?.send(&self.name, &offer.0);
+        sent.map(|answer| Task::of_data(ANSWER, answer)).map_err(errors::of_socket)
+    }
+
     /// Begins to fetch octets; without an end, to that of the object.
     #[pyo3(signature = (start = 0, end = None))]
     fn stream(&self, py: Python<'_>, start: u64, end: Option<u64>) -> PyResult<Stream> {
@@ -149,18 +188,13 @@ impl Source {
         };
         let reader = reader.map_err(errors::of_socket)?;
         let flow = Flow { reader, trust, has_remembered, whole: Vec::new() };
-        Ok(Stream {
-            flow: Mutex::new(Some(Here::new(flow))),
-            is_closed: Arc::default(),
-            task: Mutex::default(),
-            finds: is_empty.then(|| self.metadata.clone()),
-        })
+        Ok(Stream::new(flow, is_empty.then(|| self.metadata.clone())))
     }
 }
 
 impl Source {
     fn ways(&self, py: Python<'_>) -> PyResult<Ways> {
-        let found = lock(&self.ways).as_ref().and_then(|ways| ways.value(STREAM).ok().cloned());
+        let found = lock(&self.ways).as_ref().and_then(Here::here).cloned();
         if let Some(ways) = found {
             return Ok(ways);
         }
@@ -171,6 +205,15 @@ impl Source {
         let ways = Ways { consumer: Arc::new(consumer), trust, has_remembered: Arc::default() };
         *lock(&self.ways) = Some(Here::new(ways.clone()));
         Ok(ways)
+    }
+
+    /// A consumer for single Interests, whose answers nobody verifies.
+    fn asking(&self, py: Python<'_>) -> PyResult<Consumer> {
+        let session = sessions::session(py, self.router.as_deref())?;
+        let nobody: Arc<dyn Verifier> = Arc::new(DigestVerifier);
+        let mut consumer = Consumer::bind(&session, self.prefix.clone(), nobody);
+        consumer.set_options(self.options.clone()).map_err(errors::of_socket)?;
+        Ok(consumer)
     }
 }
 
@@ -241,36 +284,48 @@ impl Flow {
     }
 }
 
+/// What a stream is while it goes on.
+struct Course {
+    /// Taken out by whoever waits.
+    flow: Mutex<Option<Flow>>,
+    is_closed: Arc<AtomicBool>,
+    /// The task that waits. To wake it takes a lock that threads of the network take, too.
+    task: Mutex<Option<Waker>>,
+}
+
 /// Octets of an object as they come.
 #[pyclass(frozen, module = "weir._weir")]
 pub(crate) struct Stream {
-    /// Taken out by whoever waits.
-    flow: Mutex<Option<Here<Flow>>>,
-    is_closed: Arc<AtomicBool>,
-    /// The task that waits.
-    task: Mutex<Option<Waker>>,
+    course: Here<Course>,
     /// Where metadata go that this stream was made to find.
     finds: Option<Arc<Mutex<Option<Metadata>>>>,
 }
 
 impl Stream {
+    fn new(flow: Flow, finds: Option<Arc<Mutex<Option<Metadata>>>>) -> Self {
+        let (is_closed, task) = (Arc::default(), Mutex::default());
+        let course = Course { flow: Mutex::new(Some(flow)), is_closed, task };
+        Self { course: Here::new(course), finds }
+    }
+
     /// Does something with the flow, which nobody else does meanwhile.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
         then: impl FnOnce(&mut Flow) -> PyResult<T>,
     ) -> PyResult<T> {
-        let Some(mut flow) = lock(&self.flow).take() else {
-            return Err(match self.is_closed.load(Ordering::Relaxed) {
+        let course = self.course.value(STREAM)?;
+        let Some(mut flow) = lock(&course.flow).take() else {
+            return Err(match course.is_closed.load(Ordering::Relaxed) {
                 true => errors::closed("it"),
                 false => errors::busy("it"),
             });
         };
-        let result = flow.value_mut(STREAM).and_then(then);
-        if self.is_closed.load(Ordering::Relaxed) {
+        let result = then(&mut flow);
+        if course.is_closed.load(Ordering::Relaxed) {
             py.detach(|| drop(flow));
         } else {
-            *lock(&self.flow) = Some(flow);
+            *lock(&course.flow) = Some(flow);
         }
         result
     }
@@ -282,7 +337,7 @@ impl Stream {
         mut poll: impl FnMut(&mut Flow, &mut Context<'_>) -> Polled<T> + Send,
     ) -> PyResult<T> {
         let timeout = timeout_of(timeout)?;
-        let is_closed = self.is_closed.clone();
+        let is_closed = self.course.value(STREAM)?.is_closed.clone();
         self.with(py, |flow| {
             let found = block_on(py, timeout, |context| {
                 if is_closed.load(Ordering::Relaxed) {
@@ -302,7 +357,7 @@ impl Stream {
         mut poll: impl FnMut(&mut Flow, &mut Context<'_>) -> Polled<T> + Send,
     ) -> PyResult<Option<(T,)>> {
         let waker = bell.waker(token)?;
-        *lock(&self.task) = Some(waker.clone());
+        *lock(&self.course.value(STREAM)?.task) = Some(waker.clone());
         self.with(py, |flow| match py.detach(|| poll(flow, &mut Context::from_waker(&waker))) {
             Poll::Ready(found) => found.map(|found| Some((found,))).map_err(errors::of_socket),
             Poll::Pending => Ok(None),
@@ -317,6 +372,7 @@ impl Stream {
         info.set_item("size", metadata.size_bytes)?;
         info.set_item("segment_size", metadata.segment_size)?;
         info.set_item("segments", metadata.last_segment.map(|last| last.saturating_add(1)))?;
+        info.set_item("next_segment", metadata.next_segment)?;
         info.set_item("mode", metadata.mode)?;
         info.set_item("mtime", metadata.mtime_ns.map(|ns| ns as f64 / 1e9))?;
         info.set_item("is_directory", metadata.is_directory())?;
@@ -405,10 +461,11 @@ impl Stream {
         self.with(py, |flow| Ok((flow.reader.is_verified(), flow.reader.missed())))
     }
 
-    /// Ends the fetch, and the wait of whoever waits for it.
+    /// Ends the fetch, and the wait of whoever waits for it. In a child of `fork` nothing happens.
     fn close(&self, py: Python<'_>) {
-        self.is_closed.store(true, Ordering::Relaxed);
-        let (flow, task) = (lock(&self.flow).take(), lock(&self.task).take());
+        let Some(course) = self.course.here() else { return };
+        course.is_closed.store(true, Ordering::Relaxed);
+        let (flow, task) = (lock(&course.flow).take(), lock(&course.task).take());
         if let Some(task) = task {
             task.wake();
         }

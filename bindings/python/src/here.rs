@@ -24,24 +24,19 @@ impl<T> Here<T> {
         self.process == std::process::id()
     }
 
+    /// The value, if this is the process that made it.
+    pub(crate) fn here(&self) -> Option<&T> {
+        self.is_here().then_some(&*self.value)
+    }
+
     /// The value.
     ///
     /// # Errors
-    /// It was made before a fork.
+    /// It was made before a fork. To say so takes the interpreter, which may let other threads run:
+    /// not for whoever has locked something that they lock.
     pub(crate) fn value(&self, what: &str) -> PyResult<&T> {
         match self.is_here() {
             true => Ok(&self.value),
-            false => Err(errors::forked(what)),
-        }
-    }
-
-    /// As [`Here::value`], to change it.
-    ///
-    /// # Errors
-    /// It was made before a fork.
-    pub(crate) fn value_mut(&mut self, what: &str) -> PyResult<&mut T> {
-        match self.is_here() {
-            true => Ok(&mut self.value),
             false => Err(errors::forked(what)),
         }
     }

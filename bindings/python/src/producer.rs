@@ -4,16 +4,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 
-use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
-use weir_base::Packet;
-use weir_binding::{Signing, WithoutSignals, identity};
+use pyo3::types::PyBytes;
+use weir_binding::{Signing, identity};
 use weir_socket::{Identity, Producer, SocketError};
 
+use crate::answer::Offer;
+use crate::buffer::octets_of;
 use crate::here::Here;
+use crate::live::Live;
+use crate::task::Task;
 use crate::wait::{Bell, block_on, timeout_of};
-use crate::{errors, options, sessions};
+use crate::{errors, sessions};
 
 const WHAT: &str = "the producer";
 
@@ -35,26 +37,6 @@ pub(crate) fn identity_of(py: Python<'_>, sign: &str) -> PyResult<Identity> {
     py.detach(|| identity(&signing)).map_err(errors::of_keys)
 }
 
-/// Octets of Python's, copied: what is signed must not change.
-///
-/// # Errors
-/// They are none, or too many.
-pub(crate) fn octets_of(py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<Packet> {
-    let fits = |len: usize| match u32::try_from(len) {
-        Ok(0..0xFFFF_0000) => Ok(()),
-        _ => Err(errors::raise("TooLong", "octets in memory are below 4 GiB; put a file instead")),
-    };
-    if let Ok(bytes) = data.cast::<PyBytes>() {
-        let octets = bytes.as_bytes();
-        fits(octets.len())?;
-        // Bytes never change.
-        return Ok(py.detach(|| Packet::from(octets)));
-    }
-    let buffer = PyBuffer::<u8>::get(data)?;
-    fits(buffer.len_bytes())?;
-    Ok(buffer.to_vec(py)?.into())
-}
-
 /// A bound producer.
 #[pyclass(frozen, module = "weir._weir")]
 pub(crate) struct Outlet {
@@ -67,9 +49,16 @@ impl Outlet {
         self.producer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn new(producer: Producer) -> Self {
+        let producer = Here::new(Arc::new(producer));
+        Self { producer: Mutex::new(Some(producer)), is_closed: Arc::default() }
+    }
+
     fn producer(&self) -> PyResult<Arc<Producer>> {
-        match &*self.slot() {
-            Some(producer) => producer.value(WHAT).cloned(),
+        let found = self.slot().as_ref().map(|producer| producer.here().cloned());
+        match found {
+            Some(Some(producer)) => Ok(producer),
+            Some(None) => Err(errors::forked(WHAT)),
             None => Err(errors::closed(WHAT)),
         }
     }
@@ -77,28 +66,6 @@ impl Outlet {
 
 #[pymethods]
 impl Outlet {
-    /// Binds a producer to a prefix; waits for the router.
-    #[new]
-    #[pyo3(signature = (prefix, router, sign, options))]
-    fn new(
-        py: Python<'_>,
-        prefix: &str,
-        router: Option<&str>,
-        sign: &str,
-        options: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<Self> {
-        let prefix = sessions::name_of(prefix)?;
-        let options = options::for_producer(options)?;
-        let session = sessions::session(py, router)?;
-        let identity = identity_of(py, sign)?;
-        let bound = py.detach(|| {
-            let _guard = WithoutSignals::new();
-            Producer::bind_with(&session, prefix, identity, options)
-        });
-        let producer = Here::new(Arc::new(bound.map_err(errors::of_socket)?));
-        Ok(Self { producer: Mutex::new(Some(producer)), is_closed: Arc::default() })
-    }
-
     /// Publishes a version of an object; its name.
     #[pyo3(signature = (name, data, version = None))]
     fn publish(
@@ -122,6 +89,36 @@ impl Outlet {
     fn publish_packet(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let (producer, octets) = (self.producer()?, octets_of(py, data)?);
         py.detach(|| producer.publish_packet(octets)).map_err(errors::of_socket)
+    }
+
+    /// Begins an object that grows: what appends to it, and what ends when it is there.
+    fn publish_live(&self, py: Python<'_>, name: &str) -> PyResult<(Live, Task)> {
+        let (producer, name) = (self.producer()?, sessions::name_of(name)?);
+        let begun = py.detach(|| producer.publish_live_async(&name));
+        let (writer, begun) = begun.map_err(errors::of_socket)?;
+        let live = Live::new(writer, self.is_closed.clone());
+        Ok((live, Task::of_done(WHAT, begun)))
+    }
+
+    /// Publishes a version of an object; what leads others to it.
+    fn offer(&self, py: Python<'_>, name: &str, data: &Bound<'_, PyAny>) -> PyResult<Offer> {
+        let (producer, name) = (self.producer()?, sessions::name_of(name)?);
+        let octets = octets_of(py, data)?;
+        py.detach(|| producer.offer(&name, octets)).map(Offer).map_err(errors::of_socket)
+    }
+
+    /// What leads others to what was published last under a name, if anything was.
+    fn offer_of(&self, py: Python<'_>, name: &str) -> PyResult<Option<Offer>> {
+        let (producer, name) = (self.producer()?, sessions::name_of(name)?);
+        let found = py.detach(|| producer.offer_of(&name)).map_err(errors::of_socket)?;
+        Ok(found.map(Offer))
+    }
+
+    /// Answers an Interest with one signed Data of its name.
+    fn answer(&self, py: Python<'_>, request: &Request, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (producer, octets) = (self.producer()?, octets_of(py, data)?);
+        let answered = py.detach(|| producer.answer(&request.request, &octets));
+        answered.map_err(errors::of_socket)
     }
 
     /// Waits for an Interest for what is not published.
@@ -183,6 +180,13 @@ impl Request {
     #[getter]
     fn parameters<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
         self.request.parameters().map(|parameters| PyBytes::new(py, parameters))
+    }
+
+    /// What the Interest offers, or None if it has no parameters. WeirError: they are no offer, or
+    /// one of what this producer is to answer for.
+    fn offer(&self) -> PyResult<Option<Offer>> {
+        let offer = self.request.offer().transpose().map_err(errors::of_socket)?;
+        Ok(offer.map(Offer))
     }
 
     /// Says that it will not be published: whoever asks is told so at once.

@@ -17,8 +17,9 @@ use weir_socket::{
 };
 use weir_wire::{DataView, Name};
 
+use crate::buffer::octets_of;
 use crate::here::Here;
-use crate::producer::{identity_of, octets_of};
+use crate::producer::identity_of;
 use crate::{errors, options, sessions};
 
 const WHAT: &str = "what is put";
@@ -72,7 +73,8 @@ pub(crate) struct Shelf {
     version: u64,
     state: Mutex<State>,
     is_stopped: Arc<AtomicBool>,
-    lost: Arc<Mutex<Vec<String>>>,
+    /// Locked by the thread that answers, too.
+    lost: Here<Arc<Mutex<Vec<String>>>>,
 }
 
 #[pymethods]
@@ -107,7 +109,7 @@ impl Shelf {
             version: version.unwrap_or_else(unix_time_ms),
             state: Mutex::new(State::Filling(Box::default())),
             is_stopped: Arc::default(),
-            lost: Arc::default(),
+            lost: Here::new(Arc::default()),
         })
     }
 
@@ -149,7 +151,8 @@ impl Shelf {
 
     /// Serves all that was added, from now on.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
-        let State::Filling(mut store) = std::mem::replace(&mut *self.state(), State::Closed) else {
+        let state = std::mem::replace(&mut *self.state(), State::Closed);
+        let State::Filling(mut store) = state else {
             return Err(errors::closed(WHAT));
         };
         let mut certificate = None;
@@ -163,7 +166,7 @@ impl Shelf {
             certificate.filter(|prefix| !self.name.as_view().is_prefix_of(prefix.as_view()));
         let prefixes = Prefixes { name: self.name.clone(), certificate };
         let (router, is_stopped) = (self.router.clone(), self.is_stopped.clone());
-        let lost = self.lost.clone();
+        let lost = self.lost.value(WHAT)?.clone();
         let client = py.detach(|| {
             let mut client = Client::connect(&router).map_err(Unable::Connect)?;
             prefixes.register(&mut client).map_err(Unable::Register)?;
@@ -183,8 +186,8 @@ impl Shelf {
 
     /// Files that are served no more since they have changed or gone away, in words.
     #[getter]
-    fn lost(&self) -> Vec<String> {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn lost(&self) -> PyResult<Vec<String>> {
+        Ok(self.lost.value(WHAT)?.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     /// Serves no more. In a child of `fork` nothing is served, and nothing happens.
@@ -229,11 +232,14 @@ impl Shelf {
     fn add(&self, published: Result<Published, PublishError>) -> PyResult<String> {
         let published = published.map_err(errors::of_publish)?;
         let versioned = published.versioned().to_string();
-        match &mut *self.state() {
-            State::Filling(store) => store.add(published),
-            _ => return Err(errors::closed(WHAT)),
-        }
-        Ok(versioned)
+        let has_room = match &mut *self.state() {
+            State::Filling(store) => {
+                store.add(published);
+                true
+            }
+            _ => false,
+        };
+        has_room.then_some(versioned).ok_or_else(|| errors::closed(WHAT))
     }
 }
 

@@ -18,7 +18,7 @@ static SESSIONS: Mutex<BTreeMap<String, Here<Session>>> = Mutex::new(BTreeMap::n
 fn known(router: &str) -> Option<Session> {
     let mut sessions = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
     sessions.retain(|_, session| session.is_here());
-    sessions.get(router).and_then(|session| session.value("the session").ok().cloned())
+    sessions.get(router).and_then(Here::here).cloned()
 }
 
 /// The session with a router; it is made if this process has none, and stays.

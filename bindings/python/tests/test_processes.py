@@ -76,14 +76,14 @@ def test_what_a_child_cannot_use_is_refused_and_not_disturbed():
         assert len(weir.get("/t/fork/x")) == 100_000
 
 
-def program(text, *, interrupt=None):
+def program(text, *, interrupt=None, limit=60):
     """Runs a program; with `interrupt`, Ctrl-C comes when it says so."""
     child = subprocess.Popen([sys.executable, "-c", text], stdout=-1, stderr=-1, text=True)
     if interrupt:
         assert child.stdout.readline().strip() == interrupt
         time.sleep(0.2)
         child.send_signal(signal.SIGINT)
-    return *child.communicate(timeout=60), child.returncode
+    return *child.communicate(timeout=limit), child.returncode
 
 
 WAITS = [
@@ -169,3 +169,94 @@ def test_a_router_that_restarts_finds_the_sockets_as_they_were(tmp_path):
                     assert time.monotonic() < until
                     time.sleep(0.1)
     stop(process)
+
+
+BUSY = """
+import asyncio, os, signal, sys, threading, weir
+
+stops = threading.Event()
+content = os.urandom(1_000_000)
+served = weir.put('/t/busy/kept', content, sign='digest', segment_size=500)
+producer = weir.Producer('/t/busy/made', sign='digest').bind().wait()
+log = producer.publish_live('/t/busy/made/log').wait()
+consumer = weir.Consumer(allow_unsigned=True)
+source = consumer.source('/t/busy/kept')
+fetches = [consumer.fetch('/t/busy/kept')]
+
+def publish():
+    while not stops.is_set():
+        producer.publish('/t/busy/made/x', bytes(2000)).wait()
+        log.append(bytes(2000)).wait()
+
+def get():
+    while not stops.is_set():
+        assert weir.get('/t/busy/kept', allow_unsigned=True) == content
+
+async def read():
+    while not stops.is_set():
+        fetches[0] = consumer.fetch('/t/busy/kept')
+        async for _ in fetches[0]:
+            pass
+
+def refused(what):
+    try:
+        what()
+    except weir.ForkedError:
+        return
+    os._exit(2)
+
+def child(count):
+    # Whoever hangs is ended.
+    signal.alarm(60)
+    try:
+        fetch = fetches[0]
+        fetch.close()
+        refused(lambda: fetch.wait())
+        refused(lambda: fetch.is_verified)
+        refused(lambda: served.lost)
+        refused(lambda: producer.publish('/t/busy/made/y', b'y').wait())
+        refused(lambda: producer.request().wait(0))
+        refused(lambda: log.append(b'y').wait())
+        for one in [served, producer, log]:
+            one.close()
+        if count % 20 == 0:
+            assert source.stream().whole() == content
+            with weir.Producer('/t/busy/child', sign='digest') as own:
+                own.publish('/t/busy/child/x', b'x').wait()
+                assert weir.get('/t/busy/child/x', allow_unsigned=True) == b'x'
+            with weir.put('/t/busy/put', b'put', sign='digest'):
+                assert weir.get('/t/busy/put', allow_unsigned=True) == b'put'
+        # Others end as programs do.
+        if count % 2 == 0:
+            os._exit(0)
+    except Exception as error:
+        print(type(error), error, file=sys.stderr)
+        os._exit(3)
+    sys.exit(0)
+
+threads = [threading.Thread(target=publish), threading.Thread(target=get)]
+threads += [threading.Thread(target=asyncio.run, args=[read()])]
+for thread in threads:
+    thread.start()
+try:
+    for count in range(COUNT):
+        process = os.fork()
+        if process == 0:
+            threads = []
+            child(count)
+        status = os.waitpid(process, 0)[1]
+        assert status == 0, (count, status)
+finally:
+    if process:
+        stops.set()
+        for thread in threads:
+            thread.join()
+        log.close()
+assert weir.get('/t/busy/kept', allow_unsigned=True) == content
+print('all is well')
+"""
+
+
+def test_no_child_hangs_however_busy_the_threads_of_its_parent_are():
+    output, errors, status = program(BUSY.replace("COUNT", "200"), limit=300)
+    assert output == "all is well\n" and status == 0, (status, errors)

@@ -21,6 +21,9 @@ def test_octets_are_put_and_got_without_copies():
         got = weir.get("/t/octets")
         assert got == weir.get(served.name)
         assert len(got) == len(content) and bytes(got) == content
+        for same in [content, bytearray(content), memoryview(content)]:
+            assert got == same and same == got and got != same[1:] and got[1:] != same
+        assert got != "text" and got != 5 and got != array.array("d", [1.0])
         view = memoryview(got)
         assert view.readonly and view.nbytes == len(content)
         numbers = numpy.frombuffer(got, dtype=numpy.uint8)

@@ -28,11 +28,12 @@ from ._errors import (
 )
 from ._options import ConsumerOptions, ProducerOptions, PublishOptions
 from ._pending import Pending
-from ._producer import Producer
+from ._producer import LiveWriter, Producer
 from ._transfer import Put, get, put
-from ._weir import Buffer, Request
+from ._weir import Answer, Buffer, Offer, Request
 
 __all__ = [
+    "Answer",
     "Buffer",
     "BusyError",
     "ClosedError",
@@ -43,8 +44,10 @@ __all__ = [
     "Info",
     "InvalidName",
     "KeyChainError",
+    "LiveWriter",
     "NoRouter",
     "NotFound",
+    "Offer",
     "OptionError",
     "Pending",
     "PrefixInUse",

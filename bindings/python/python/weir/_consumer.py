@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from . import _weir
 from ._options import ConsumerOptions, described
-from ._pending import Pending, poll
+from ._pending import Pending, begun, flat, poll
 
+if TYPE_CHECKING:
+    from ._weir import Octets
 
 Path = str | os.PathLike[str]
 
@@ -27,8 +29,10 @@ class Info:
     size: int | None
     #: Octets in each segment but the last.
     segment_size: int | None
-    #: How many segments there are.
+    #: How many segments there are, or None while it grows.
     segments: int | None
+    #: The segment that was to be made next, of an object that grows.
+    next_segment: int | None
     #: File type and permissions, as `os.stat` has them.
     mode: int | None
     #: Time of the last change, in seconds since 1970.
@@ -56,7 +60,7 @@ class Fetch:
             found = stream.poll_info(bell, token)
             return None if found is None else (Info(**found[0]),)
 
-        return Pending("info()", lambda timeout: Info(**stream.info(timeout)), look)
+        return Pending("info()", lambda timeout: Info(**stream.info(timeout)), lambda: poll(look))
 
     def wait(self, timeout: float | None = None) -> _weir.Buffer:
         """Waits for all that is left. `timeout` is in seconds."""
@@ -64,6 +68,11 @@ class Fetch:
 
     def __await__(self) -> Any:
         return poll(self._stream.poll_whole).__await__()
+
+    def chunk(self) -> Pending[_weir.Buffer | None]:
+        """The next piece, or None at the end."""
+        stream = self._stream
+        return Pending("chunk()", stream.chunk, lambda: poll(stream.poll_chunk))
 
     def read(self, count: int, timeout: float | None = None) -> bytes:
         """Waits for so many octets; there are fewer at the end alone."""
@@ -146,6 +155,35 @@ class Consumer:
     def fetch(self, name: str, start: int = 0, end: int | None = None) -> Fetch:
         """Begins to fetch an object: its latest version, or the one that the name ends with."""
         return Fetch(self.source(name).stream(start, end))
+
+    def fetch_newest(self, name: str) -> Fetch:
+        """Begins to follow an object that grows, from its newest piece on until it ends; `fetch`
+        has it from the first on. Pieces are what its producer appended, as far as one has room in a
+        segment. What becomes of a reader that is too slow, the option `behind` says; `missed`
+        counts what it passed over. `Superseded`: its producer has begun anew."""
+        return Fetch(self.source(name).newest())
+
+    def express(
+        self,
+        name: str,
+        parameters: Octets | None = None,
+        *,
+        can_be_prefix: bool = False,
+        must_be_fresh: bool = False,
+    ) -> Pending[_weir.Answer]:
+        """Sends one Interest, once, perhaps with octets as its parameters. What comes back, within
+        the option `lifetime`, is **not verified**."""
+        source = self.source(name)
+        octets = None if parameters is None else flat(parameters)
+        return begun(
+            "express()", lambda: source.express(octets, can_be_prefix, must_be_fresh)
+        )
+
+    def send(self, name: str, offer: _weir.Offer) -> Pending[_weir.Answer]:
+        """Sends an offer in one Interest, once: whoever answers for the name may get what is
+        offered. What comes back, within the option `lifetime`, is **not verified**."""
+        source = self.source(name)
+        return begun("send()", lambda: source.send(offer))
 
     def info(self, name: str) -> Pending[Info]:
         """What is known of an object: version, size, time of change. Verified."""

@@ -10,15 +10,24 @@ import asyncio
 import itertools
 import warnings
 import weakref
-from collections.abc import Callable, Generator
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Generator
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from . import _weir
+
+if TYPE_CHECKING:
+    # Anything with octets: bytes, bytearray, memoryview, array, numpy array.
+    from ._weir import Octets
 
 T = TypeVar("T")
 
 #: Asks whether something is there, and has a bell rung with a number when there may be.
 Poll = Callable[[_weir.Bell, int], tuple[T] | None]
+
+
+def flat(data: Octets) -> bytes | memoryview:
+    """Octets of what may have items of other types, and several dimensions."""
+    return data if isinstance(data, bytes) else memoryview(data).cast("B")
 
 
 class _Bells:
@@ -58,6 +67,11 @@ async def poll(look: Poll[T]) -> T:
         bells.waiting.pop(token, None)
 
 
+def begun(what: str, begin: Callable[[], _weir.Task[T]]) -> Pending[T]:
+    """What begins when it is awaited or waited for, and goes on if that is given up."""
+    return Pending(what, lambda timeout: begin().wait(timeout), lambda: poll(begin().poll))
+
+
 class Pending(Generic[T]):
     """What is under way: `await` it in a task, or `wait()` for it in a thread, once."""
 
@@ -65,11 +79,11 @@ class Pending(Generic[T]):
         self,
         what: str,
         wait: Callable[[float | None], T],
-        look: Poll[T] | None = None,
+        task: Callable[[], Awaitable[T]] | None = None,
     ) -> None:
         self._what = what
         self._wait: Callable[[float | None], T] | None = wait
-        self._look = look
+        self._task = task
 
     def wait(self, timeout: float | None = None) -> T:
         """Waits with the GIL released; Ctrl-C ends it. `timeout` is in seconds."""
@@ -78,9 +92,8 @@ class Pending(Generic[T]):
 
     def __await__(self) -> Generator[object, None, T]:
         wait = self._take()
-        if self._look is not None:
-            return poll(self._look).__await__()
-        return asyncio.to_thread(wait, None).__await__()
+        task = asyncio.to_thread(wait, None) if self._task is None else self._task()
+        return task.__await__()
 
     def _take(self) -> Callable[[float | None], T]:
         if self._wait is None:

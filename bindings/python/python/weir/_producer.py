@@ -2,22 +2,109 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Unpack
 
 from . import _weir
-from ._errors import ClosedError, WeirError
+from ._errors import BusyError, ClosedError, WeirError
 from ._options import ProducerOptions, described
-from ._pending import Pending, poll
+from ._pending import Pending, begun, flat, poll
 
 if TYPE_CHECKING:
-    # Anything with octets: bytes, bytearray, memoryview, array, numpy array.
     from ._weir import Octets
 
+class LiveWriter:
+    """An object that grows while it is read. Its readers get what is appended at once.
 
-def flat(data: Octets) -> bytes | memoryview:
-    """The octets of what may have items of other types, and several dimensions."""
-    return data if isinstance(data, bytes) else memoryview(data).cast("B")
+    As a context it ends the object when all went well; after an exception it leaves it without an
+    end, and so does `close()`: readers find out later (`Superseded`, `TimedOut`). What is appended
+    is signed by the thread that does so, in the order of the calls; an `append` that is given up
+    once it has begun is published all the same.
+    """
+
+    def __init__(self, live: _weir.Live) -> None:
+        self._live = live
+        #: Name of the version.
+        self.name = live.name
+
+    @property
+    def next_segment(self) -> int:
+        """The number of the segment that is made next."""
+        return self._live.next_segment()
+
+    def append(self, data: Octets) -> Pending[None]:
+        """Publishes what is new: one segment, or several if it is longer than `segment_size`."""
+        return begun("append()", lambda: self._live.append(flat(data)))
+
+    def finish(self) -> Pending[None]:
+        """Says that nothing follows."""
+        return begun("finish()", self._live.finish)
+
+    def close(self) -> None:
+        """Leaves it without an end, unless it has one."""
+        self._live.close()
+
+    def __enter__(self) -> LiveWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and not self._live.is_over():
+            self.finish().wait()
+        self.close()
+
+    async def __aenter__(self) -> LiveWriter:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and not self._live.is_over():
+            await self.finish()
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<weir.LiveWriter of {self.name}>"
+
+
+class LivePending(Pending[LiveWriter]):
+    """A `LiveWriter` that is about to begin: `with` and `async with` wait for it, too."""
+
+    def __init__(self, outlet: _weir.Outlet, name: str) -> None:
+        def wait(timeout: float | None) -> LiveWriter:
+            live, begins = outlet.publish_live(name)
+            try:
+                begins.wait(timeout)
+            except BaseException:
+                live.close()
+                raise
+            return LiveWriter(live)
+
+        async def begin() -> LiveWriter:
+            live, begins = outlet.publish_live(name)
+            try:
+                await poll(begins.poll)
+            except BaseException:
+                live.close()
+                raise
+            return LiveWriter(live)
+
+        super().__init__("publish_live()", wait, begin)
+        self._writer: LiveWriter | None = None
+
+    def __enter__(self) -> LiveWriter:
+        self._writer = self.wait()
+        return self._writer
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if self._writer is not None:
+            self._writer.__exit__(kind, *rest)
+
+    async def __aenter__(self) -> LiveWriter:
+        self._writer = await self
+        return self._writer
+
+    async def __aexit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if self._writer is not None:
+            await self._writer.__aexit__(kind, *rest)
 
 
 @described(ProducerOptions, _weir.producer_options())
@@ -45,16 +132,43 @@ class Producer:
         self.prefix = _weir.check_name(prefix)
         self._given = (router, sign, dict(options))
         self._outlet: _weir.Outlet | None = None
+        self._binding: _weir.Binding | None = None
 
     def bind(self) -> Pending[Producer]:
-        """Has the router send Interests for the prefix."""
+        """Has the router send Interests for the prefix. Given up before it does, the producer is
+        not bound."""
 
-        def bind(_: float | None) -> Producer:
+        def wait(timeout: float | None) -> Producer:
             if self._outlet is None:
-                self._outlet = _weir.Outlet(self.prefix, *self._given)
+                binding = self._begin()
+                try:
+                    binding.begin()
+                    self._outlet = binding.wait(timeout)
+                finally:
+                    self._end(binding)
             return self
 
-        return Pending("bind()", bind)
+        async def bind() -> Producer:
+            if self._outlet is None:
+                binding = self._begin()
+                try:
+                    await asyncio.to_thread(binding.begin)
+                    self._outlet = await poll(binding.poll)
+                finally:
+                    self._end(binding)
+            return self
+
+        return Pending("bind()", wait, bind)
+
+    def _begin(self) -> _weir.Binding:
+        if self._binding is not None:
+            raise BusyError(f"another task or thread binds the producer of {self.prefix}")
+        self._binding = _weir.Binding(self.prefix, *self._given)
+        return self._binding
+
+    def _end(self, binding: _weir.Binding) -> None:
+        self._binding = None
+        binding.close()
 
     def _bound(self) -> _weir.Outlet:
         if self._outlet is None:
@@ -67,6 +181,28 @@ class Producer:
         outlet = self._bound()
         return Pending("publish()", lambda _: outlet.publish(name, flat(data), version))
 
+    def publish_live(self, name: str) -> LivePending:
+        """Begins an object that grows while it is read, such as a log or a stream: `with`, `async
+        with`, `await` or `.wait()` give the `LiveWriter` to append to."""
+        return LivePending(self._bound(), name)
+
+    def offer(self, name: str, data: Octets) -> Pending[_weir.Offer]:
+        """Publishes a new version of an object, and gives what leads others to it, to be sent by
+        `Consumer.send`."""
+        outlet = self._bound()
+        return Pending("offer()", lambda _: outlet.offer(name, flat(data)))
+
+    def offer_of(self, name: str) -> Pending[_weir.Offer | None]:
+        """What leads others to the latest version that was published here, or None."""
+        outlet = self._bound()
+        return Pending("offer_of()", lambda _: outlet.offer_of(name))
+
+    def answer(self, request: _weir.Request, data: Octets) -> Pending[None]:
+        """Answers an Interest with one signed Data of its own name, which nobody finds by another:
+        what an offer came to, for example. It has room for one packet."""
+        outlet = self._bound()
+        return Pending("answer()", lambda _: outlet.answer(request, flat(data)))
+
     def publish_packet(self, packet: Octets) -> Pending[None]:
         """Publishes one Data packet as it is."""
         outlet = self._bound()
@@ -75,7 +211,7 @@ class Producer:
     def request(self) -> Pending[_weir.Request]:
         """An Interest for what is not published: publish it, or `refuse()` it."""
         outlet = self._bound()
-        return Pending("request()", outlet.request, outlet.poll_request)
+        return Pending("request()", outlet.request, lambda: poll(outlet.poll_request))
 
     async def requests(self) -> AsyncIterator[_weir.Request]:
         """Requests as they come, until the producer is closed."""
@@ -89,6 +225,8 @@ class Producer:
 
     def close(self) -> None:
         """Gives the prefix back, and forgets what was published."""
+        if self._binding is not None:
+            self._binding.close()
         if self._outlet is not None:
             self._outlet.close()
 

@@ -12,7 +12,7 @@ from ._consumer import Consumer, Path
 from ._errors import WeirError
 from ._listing import child, entries
 from ._options import ConsumerOptions, PublishOptions, described
-from ._producer import flat
+from ._pending import flat
 
 if TYPE_CHECKING:
     from ._weir import Octets

@@ -1,0 +1,127 @@
+//! Producers while they are bound.
+
+use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use weir_binding::WithoutSignals;
+use weir_socket::{Binder, Producer, ProducerOptions, SocketError};
+use weir_wire::Name;
+
+use crate::here::Here;
+use crate::producer::{Outlet, identity_of};
+use crate::wait::{Bell, block_on, timeout_of};
+use crate::{errors, options, sessions};
+
+const WHAT: &str = "the producer";
+
+enum State {
+    /// The router has not been asked.
+    Idle,
+    /// It is about to register the prefix.
+    Asked(Box<Binder>),
+    /// It is bound, or given up.
+    Over,
+}
+
+/// A producer that is being bound. Closed before it is, it is not bound, and the prefix is free.
+#[pyclass(frozen, module = "weir._weir")]
+pub(crate) struct Binding {
+    prefix: Name,
+    router: Option<String>,
+    sign: String,
+    options: ProducerOptions,
+    /// Locked for moments, and never by whoever waits for the GIL.
+    state: Here<Mutex<State>>,
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn poll(state: &Mutex<State>, context: &mut Context<'_>) -> Poll<Result<Producer, SocketError>> {
+    let mut state = lock(state);
+    let State::Asked(binder) = &mut *state else { return Poll::Ready(Err(SocketError::Closed)) };
+    let found = Pin::new(&mut **binder).poll(context);
+    if found.is_ready() {
+        *state = State::Over;
+    }
+    found
+}
+
+#[pymethods]
+impl Binding {
+    #[new]
+    #[pyo3(signature = (prefix, router, sign, options))]
+    fn new(
+        prefix: &str,
+        router: Option<String>,
+        sign: String,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        Ok(Self {
+            prefix: sessions::name_of(prefix)?,
+            router,
+            sign,
+            options: options::for_producer(options)?,
+            state: Here::new(Mutex::new(State::Idle)),
+        })
+    }
+
+    /// Connects to the router and asks it to register the prefix. Waits for the connection, the
+    /// user's key and the disk, not for the answer.
+    fn begin(&self, py: Python<'_>) -> PyResult<()> {
+        let state = self.state.value(WHAT)?;
+        let session = sessions::session(py, self.router.as_deref())?;
+        let identity = identity_of(py, &self.sign)?;
+        let is_idle = || matches!(*lock(state), State::Idle);
+        let begun = py.detach(|| {
+            let _guard = WithoutSignals::new();
+            session.connect_producers()?;
+            if !is_idle() {
+                return Err(SocketError::Closed);
+            }
+            let (prefix, options) = (self.prefix.clone(), self.options.clone());
+            let binder = Producer::begin_bind(&session, prefix, identity, options)?;
+            let mut place = lock(state);
+            match &*place {
+                State::Idle => *place = State::Asked(Box::new(binder)),
+                // It was closed meanwhile: the binder ends here.
+                _ => return Err(SocketError::Closed),
+            }
+            Ok(())
+        });
+        begun.map_err(errors::of_socket)
+    }
+
+    /// Waits for the router's answer.
+    #[pyo3(signature = (timeout = None))]
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Outlet> {
+        let (timeout, state) = (timeout_of(timeout)?, self.state.value(WHAT)?);
+        let bound = block_on(py, timeout, |context| poll(state, context))?;
+        bound.map(Outlet::new).map_err(errors::of_socket)
+    }
+
+    /// As `wait`, or nothing now.
+    fn poll(&self, py: Python<'_>, bell: &Bell, token: u64) -> PyResult<Option<(Outlet,)>> {
+        let (state, waker) = (self.state.value(WHAT)?, bell.waker(token)?);
+        match py.detach(|| poll(state, &mut Context::from_waker(&waker))) {
+            Poll::Ready(bound) => {
+                bound.map(|producer| Some((Outlet::new(producer),))).map_err(errors::of_socket)
+            }
+            Poll::Pending => Ok(None),
+        }
+    }
+
+    /// Gives it up, unless it is bound. In a child of `fork` nothing happens.
+    fn close(&self, py: Python<'_>) {
+        if let Some(state) = self.state.here() {
+            py.detach(|| {
+                let state = std::mem::replace(&mut *lock(state), State::Over);
+                drop(state);
+            });
+        }
+    }
+}

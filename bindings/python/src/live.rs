@@ -1,0 +1,92 @@
+//! Objects that grow while they are read.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pyo3::prelude::*;
+use weir_socket::{LiveWriter, SocketError};
+
+use crate::buffer::octets_of;
+use crate::errors;
+use crate::here::Here;
+use crate::task::Task;
+
+const WHAT: &str = "the object that grows";
+
+/// An object that grows, until it ends or is left.
+#[pyclass(frozen, module = "weir._weir")]
+pub(crate) struct Live {
+    name: String,
+    /// Locked while something is signed, and never by whoever waits for the GIL.
+    writer: Here<Mutex<Option<LiveWriter>>>,
+    /// Whether its producer was closed, of which the writer hears a little later.
+    is_closed: Arc<AtomicBool>,
+}
+
+impl Live {
+    pub(crate) fn new(writer: LiveWriter, is_closed: Arc<AtomicBool>) -> Self {
+        let name = writer.versioned().to_string();
+        Self { name, writer: Here::new(Mutex::new(Some(writer))), is_closed }
+    }
+
+    /// Does something with the writer, if it has not ended.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        then: impl FnOnce(&mut Option<LiveWriter>) -> Option<Result<T, SocketError>> + Send,
+    ) -> PyResult<T> {
+        let writer = self.writer.value(WHAT)?;
+        if self.is_closed.load(Ordering::Relaxed) {
+            return Err(errors::closed("its producer"));
+        }
+        let done = py.detach(|| {
+            let mut place: MutexGuard<'_, _> =
+                writer.lock().unwrap_or_else(PoisonError::into_inner);
+            then(&mut place)
+        });
+        match done {
+            None | Some(Err(SocketError::Closed)) => Err(errors::closed(WHAT)),
+            Some(result) => result.map_err(errors::of_socket),
+        }
+    }
+}
+
+#[pymethods]
+impl Live {
+    /// The name of the version.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The number of the segment that is made next.
+    fn next_segment(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |place| Some(Ok(place.as_ref()?.next_segment())))
+    }
+
+    /// Whether it has ended, or was left.
+    fn is_over(&self, py: Python<'_>) -> PyResult<bool> {
+        let writer = self.writer.value(WHAT)?;
+        Ok(py.detach(|| writer.lock().unwrap_or_else(PoisonError::into_inner).is_none()))
+    }
+
+    /// Begins to publish what is new.
+    fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<Task> {
+        let octets = octets_of(py, data)?;
+        let taken = self.with(py, |place| Some(place.as_mut()?.append_async(&octets)))?;
+        Ok(Task::of_done(WHAT, taken))
+    }
+
+    /// Begins to say that nothing follows.
+    fn finish(&self, py: Python<'_>) -> PyResult<Task> {
+        let taken = self.with(py, |place| Some(place.take()?.finish_async()))?;
+        Ok(Task::of_done(WHAT, taken))
+    }
+
+    /// Leaves it without an end, unless it has one. In a child of `fork` nothing happens.
+    fn close(&self, py: Python<'_>) {
+        if let Some(writer) = self.writer.here() {
+            py.detach(|| writer.lock().unwrap_or_else(PoisonError::into_inner).take());
+        }
+    }
+}

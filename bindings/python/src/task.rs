@@ -1,0 +1,91 @@
+//! What has begun and ends by itself: a task of an event loop or a thread waits for it.
+
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use pyo3::prelude::*;
+use weir_base::Packet;
+use weir_socket::{Pending, SocketError};
+
+use crate::answer::Answer;
+use crate::errors;
+use crate::here::Here;
+use crate::wait::{Bell, block_on, timeout_of};
+
+/// What is waited for.
+enum Awaited {
+    /// That something is done.
+    Done(Pending<()>),
+    /// The Data that answers an Interest.
+    Data(Pending<Packet>),
+}
+
+enum Outcome {
+    Done,
+    Data(Packet),
+}
+
+impl Awaited {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Outcome, SocketError>> {
+        match self {
+            Self::Done(pending) => Pin::new(pending).poll(context).map_ok(|()| Outcome::Done),
+            Self::Data(pending) => Pin::new(pending).poll(context).map_ok(Outcome::Data),
+        }
+    }
+}
+
+/// Something that has begun. Whoever forgets it does not wait for it any more; it goes on.
+#[pyclass(frozen, module = "weir._weir")]
+pub(crate) struct Task {
+    what: &'static str,
+    /// Locked for moments.
+    awaited: Here<Mutex<Awaited>>,
+}
+
+impl Task {
+    pub(crate) fn of_done(what: &'static str, pending: Pending<()>) -> Self {
+        Self { what, awaited: Here::new(Mutex::new(Awaited::Done(pending))) }
+    }
+
+    pub(crate) fn of_data(what: &'static str, pending: Pending<Packet>) -> Self {
+        Self { what, awaited: Here::new(Mutex::new(Awaited::Data(pending))) }
+    }
+
+    fn python_of(
+        &self,
+        py: Python<'_>,
+        found: Result<Outcome, SocketError>,
+    ) -> PyResult<Py<PyAny>> {
+        match found {
+            Ok(Outcome::Done) => Ok(py.None()),
+            Ok(Outcome::Data(packet)) => Ok(Py::new(py, Answer::of_packet(packet)?)?.into_any()),
+            Err(SocketError::Closed) => Err(errors::closed(self.what)),
+            Err(error) => Err(errors::of_socket(error)),
+        }
+    }
+}
+
+#[pymethods]
+impl Task {
+    /// Waits for it.
+    #[pyo3(signature = (timeout = None))]
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
+        let (timeout, awaited) = (timeout_of(timeout)?, self.awaited.value(self.what)?);
+        let found = block_on(py, timeout, |context| {
+            awaited.lock().unwrap_or_else(PoisonError::into_inner).poll(context)
+        })?;
+        self.python_of(py, found)
+    }
+
+    /// As `wait`, or nothing now.
+    fn poll(&self, py: Python<'_>, bell: &Bell, token: u64) -> PyResult<Option<(Py<PyAny>,)>> {
+        let (awaited, waker) = (self.awaited.value(self.what)?, bell.waker(token)?);
+        let context = &mut Context::from_waker(&waker);
+        let found = awaited.lock().unwrap_or_else(PoisonError::into_inner).poll(context);
+        match found {
+            Poll::Ready(found) => Ok(Some((self.python_of(py, found)?,))),
+            Poll::Pending => Ok(None),
+        }
+    }
+}
