@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use weir_tests::{
-    CLibrary, Client, Library, Process, Python, Router, Site, interop_is_skipped, sha256_hex,
-    socket_example,
+    CLibrary, Client, Finished, Library, Process, Python, Router, Site, interop_is_skipped,
+    sha256_hex, socket_example,
 };
 
 fn repository() -> PathBuf {
@@ -45,7 +45,7 @@ impl Language {
         all.filter(|&one| one != Self::Python || !interop_is_skipped())
     }
 
-    fn start(self, site: &Site, router: &Router, program: &str, arguments: &[&str]) -> Process {
+    fn start(self, site: &Site, router: &str, program: &str, arguments: &[&str]) -> Process {
         let mut command = match self {
             Self::Rust => site.command(&socket_example(program)),
             Self::C => {
@@ -55,26 +55,47 @@ impl Language {
             Self::Python => {
                 let path = repository().join(format!("bindings/python/examples/{program}.py"));
                 let words = [&[path.to_str().expect("UTF-8")], arguments].concat();
-                return Python::installed().start(site, &router.unix(), &words);
+                return Python::installed().start(site, router, &words);
             }
         };
-        command.args(arguments).env("NDN_CLIENT_TRANSPORT", router.unix());
+        command.args(arguments).env("NDN_CLIENT_TRANSPORT", router);
         Process::start(program, command)
+    }
+}
+
+/// It failed, and said why in one line that a user can read.
+fn assert_says(finished: Finished, words: &str, language: Language) {
+    assert_eq!(finished.output, "", "{language:?}");
+    let errors = finished.errors.clone();
+    let _ = finished.failure();
+    assert!(errors.contains(words) && !errors.contains('{'), "{language:?}: {errors}");
+    assert_eq!(errors.trim_end().lines().count(), 1, "{language:?}: {errors}");
+}
+
+/// As someone sees it who has just begun.
+#[test]
+fn without_a_router_they_say_so_in_one_line() {
+    let site = Site::new();
+    let router = format!("unix://{}", site.path("none").display());
+    for language in Language::all() {
+        let words = if language == Language::C { "refused" } else { "no router" };
+        let get = language.start(&site, &router, "guide_get", &["/home/kitchen"]);
+        assert_says(get.finish(), words, language);
+        assert_says(language.start(&site, &router, "guide_publish", &[]).finish(), words, language);
     }
 }
 
 fn publishes(publisher: Language) {
     let site = Site::new();
     let router = Router::start(&site);
-    let server = publisher.start(&site, &router, "guide_publish", &[]);
+    let unix = router.unix();
+    let server = publisher.start(&site, &unix, "guide_publish", &[]);
     let _ = server.line_with("published /home/kitchen");
     for getter in Language::all() {
-        let get = |name: &str| getter.start(&site, &router, "guide_get", &[name]).finish();
+        let get = |name: &str| getter.start(&site, &unix, "guide_get", &[name]).finish();
         assert_eq!(get("/home/kitchen").success().output, "21.5", "{getter:?}");
         assert_eq!(get("/home/attic").success().output, "31.0", "{getter:?}");
-        let refused = get("/home/cellar");
-        assert!(!refused.status.success(), "{getter:?}");
-        assert_eq!(refused.output, "", "{getter:?}");
+        assert_says(get("/home/cellar"), "/home/cellar", getter);
     }
 }
 
@@ -121,10 +142,11 @@ fn other_libraries_get_what_it_publishes_and_publish_what_it_gets() {
         assert_eq!(producer.event("ready")["registered"], true);
         let _ = router.weir(&site, &["key", "trust", &key]).success();
         for language in Language::all() {
-            let got = language.start(&site, &router, "guide_get", &[&name]).finish().success();
+            let got =
+                language.start(&site, &router.unix(), "guide_get", &[&name]).finish().success();
             assert_eq!(got.output, "21.5", "{language:?} of {}", library.label());
 
-            let server = language.start(&site, &router, "guide_publish", &[]);
+            let server = language.start(&site, &router.unix(), "guide_publish", &[]);
             let _ = server.line_with("published /home/kitchen");
             // A new version each time: no router's store has it.
             let object = client.say(&["get", "/home/kitchen", "--key", &own_key]);

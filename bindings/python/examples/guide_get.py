@@ -4,6 +4,12 @@ import sys
 
 import weir
 
-consumer = weir.Consumer(sys.argv[1], retries=3)  # believes whom `weir get` believes
-for octets in consumer.fetch(sys.argv[1]):
-    sys.stdout.buffer.write(octets)
+if len(sys.argv) != 2:
+    sys.exit(__doc__)
+name = sys.argv[1]
+try:
+    consumer = weir.Consumer(name, retries=3)  # believes whom `weir get` believes
+    for octets in consumer.fetch(name):
+        sys.stdout.buffer.write(octets)
+except weir.WeirError as error:
+    sys.exit(f"guide_get: {error}")

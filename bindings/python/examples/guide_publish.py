@@ -1,13 +1,18 @@
 """Publishes one reading, and makes another when somebody asks for it."""
 
+import sys
+
 import weir
 
-with weir.Producer("/home") as home:
-    name = home.publish("/home/kitchen", b"21.5\n").wait()
-    print("published", name, flush=True)
-    while True:
-        request = home.request().wait()  # somebody asks for what is not published
-        if request.name == "/home/attic":
-            home.publish(request.name, b"31.0\n").wait()
-        else:
-            request.refuse()
+try:
+    with weir.Producer("/home") as home:
+        name = home.publish("/home/kitchen", b"21.5\n").wait()
+        print("published", name, flush=True)
+        while True:
+            request = home.request().wait()  # somebody asks for what is not published
+            if request.name == "/home/attic":
+                home.publish(request.name, b"31.0\n").wait()
+            else:
+                request.refuse()
+except weir.WeirError as error:
+    sys.exit(f"guide_publish: {error}")

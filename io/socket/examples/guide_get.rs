@@ -7,7 +7,14 @@ use weir_crypto::{KeyChain, UserTrust};
 use weir_socket::{Consumer, Session};
 use weir_wire::Name;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() {
+    if let Err(error) = get() {
+        eprintln!("guide_get: {error}");
+        std::process::exit(1);
+    }
+}
+
+fn get() -> Result<(), Box<dyn Error>> {
     let name: Name = std::env::args().nth(1).ok_or("guide_get NAME")?.parse()?;
     // Believes whom `weir get` believes.
     let trust = UserTrust::new(name.clone(), Some(KeyChain::open()?), &[] as &[&str])?;

@@ -5,7 +5,14 @@ use std::error::Error;
 use weir_crypto::KeyChain;
 use weir_socket::{Identity, Producer, Session};
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() {
+    if let Err(error) = publish() {
+        eprintln!("guide_publish: {error}");
+        std::process::exit(1);
+    }
+}
+
+fn publish() -> Result<(), Box<dyn Error>> {
     let key = KeyChain::open()?.default_signer_or_create()?;
     let certificate = key.certificate().map(|certificate| certificate.wire().to_vec());
     let identity = Identity { certificate, ..Identity::new(key) };
