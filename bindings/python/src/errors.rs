@@ -1,5 +1,8 @@
 //! Errors as exceptions of `weir`, with what to do next.
 
+use std::path::PathBuf;
+
+use nix::errno::Errno;
 use pyo3::prelude::*;
 use weir_crypto::KeyChainError;
 use weir_socket::{CommandError, DownloadError, OutputError, PublishError, SocketError};
@@ -90,12 +93,7 @@ pub(crate) fn of_download(error: DownloadError) -> PyErr {
         DownloadError::Store(source) => {
             raise("WeirError", format!("cannot be written: {source}; is there room?"))
         }
-        DownloadError::Output(OutputError::Io { source, path }) => {
-            pyo3::exceptions::PyOSError::new_err(match source.raw_os_error() {
-                Some(number) => (number, source.to_string(), path),
-                None => (0, source.to_string(), path),
-            })
-        }
+        DownloadError::Output(OutputError::Io { source, path }) => of_file(&source, path),
         DownloadError::Output(error) => {
             raise("BusyError", format!("{error}; give another path by to="))
         }
@@ -106,17 +104,22 @@ pub(crate) fn of_download(error: DownloadError) -> PyErr {
     }
 }
 
+/// As Python says it of its own files.
+fn of_file(error: &std::io::Error, path: PathBuf) -> PyErr {
+    let path = path.into_os_string();
+    pyo3::exceptions::PyOSError::new_err(match error.raw_os_error() {
+        Some(number) => (number, Errno::from_raw(number).desc().to_owned(), path),
+        None => (0, error.to_string(), path),
+    })
+}
+
 pub(crate) fn of_keys(error: KeyChainError) -> PyErr {
     raise("KeyChainError", with_causes(&error))
 }
 
 pub(crate) fn of_publish(error: PublishError) -> PyErr {
     match error {
-        PublishError::Read { path, source } => pyo3::exceptions::PyOSError::new_err((
-            source.raw_os_error().unwrap_or_default(),
-            source.to_string(),
-            path,
-        )),
+        PublishError::Read { path, source } => of_file(&source, path),
         PublishError::SegmentSize { max: 0, .. } => {
             name("the name is too long to leave room for content; choose a shorter one")
         }

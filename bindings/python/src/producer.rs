@@ -165,6 +165,7 @@ pub(crate) struct Request {
 #[pymethods]
 impl Request {
     /// The name that is to be published: without version, segment and what else is the transport's.
+    /// That of an Interest with parameters ends with their digest.
     #[getter]
     fn name(&self) -> String {
         self.request.name().to_string()

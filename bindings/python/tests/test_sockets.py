@@ -245,6 +245,13 @@ def test_failures_say_what_to_do_next():
         (weir.NoRouter, "weir router", lambda: weir.put("/t/x", b"", router="/none.sock")),
         (weir.WeirError, "bind", lambda: weir.Producer("/t/x").publish("/t/x", b"")),
         (FileNotFoundError, "none", lambda: weir.put("/t/x", "/none")),
+        (FileNotFoundError, "directory: '/none'", lambda: weir.put("/t/x", "/none")),
+        (weir.OptionError, "whole", lambda: weir.Producer("/t/x", requests_max=None)),
+        (weir.OptionError, "there is no option", lambda: weir.Producer("/t/x", rooter="x")),
+        (weir.OptionError, '"many" cannot be', lambda: weir.Consumer(retries="many")),
+        (weir.OptionError, "64KiB to", lambda: weir.Producer("/t/x", output_buffer="lots")),
+        (weir.OptionError, "from 0", lambda: weir.Consumer().fetch("/t/x", -5)),
+        (weir.OptionError, "(start, end)", lambda: weir.get("/t/x", range=(5,))),
         (TypeError, "", lambda: weir.put("/t/x", 5)),
         (TypeError, "", lambda: weir.get(5)),
     ]
@@ -259,6 +266,8 @@ def test_failures_say_what_to_do_next():
             weir.Producer("/t/once").bind().wait()
         with pytest.raises(weir.InvalidName, match="below"):
             producer.publish("/elsewhere", b"").wait()
+        with pytest.raises(TypeError, match="encode"):
+            producer.publish("/t/once/x", "text").wait()
         with pytest.raises(weir.VerificationError, match="allow_unsigned=True"):
             producer.publish("/t/once/x", b"x").wait()
             weir.get("/t/once/x")

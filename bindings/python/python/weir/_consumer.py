@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 from . import _weir
+from ._errors import OptionError
 from ._options import ConsumerOptions, described
 from ._pending import Pending, begun, flat, poll
 
@@ -154,6 +155,8 @@ class Consumer:
 
     def fetch(self, name: str, start: int = 0, end: int | None = None) -> Fetch:
         """Begins to fetch an object: its latest version, or the one that the name ends with."""
+        if start < 0 or (end is not None and end < 0):
+            raise OptionError(f"octets {start} to {end}: they are counted from the start, from 0")
         return Fetch(self.source(name).stream(start, end))
 
     def fetch_newest(self, name: str) -> Fetch:

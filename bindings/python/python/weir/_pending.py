@@ -27,6 +27,8 @@ Poll = Callable[[_weir.Bell, int], tuple[T] | None]
 
 def flat(data: Octets) -> bytes | memoryview:
     """Octets of what may have items of other types, and several dimensions."""
+    if isinstance(data, str):
+        raise TypeError("octets are published, not text: give text.encode()")
     return data if isinstance(data, bytes) else memoryview(data).cast("B")
 
 

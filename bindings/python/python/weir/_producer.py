@@ -131,6 +131,8 @@ class Producer:
     ) -> None:
         self.prefix = _weir.check_name(prefix)
         self._given = (router, sign, dict(options))
+        # What is wrong with an option is said now.
+        _weir.Binding(self.prefix, *self._given)
         self._outlet: _weir.Outlet | None = None
         self._binding: _weir.Binding | None = None
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from . import _weir
 from ._consumer import Consumer, Path
-from ._errors import WeirError
+from ._errors import OptionError, WeirError
 from ._listing import child, entries
 from ._options import ConsumerOptions, PublishOptions, described
 from ._pending import flat
@@ -76,6 +76,8 @@ def get(
     """
     trusted: dict[str, Any] = {"anchors": list(anchors), "allow_unsigned": allow_unsigned}
     if to is None:
+        if range is not None and len(range) != 2:
+            raise OptionError(f"range: {range!r} cannot be; give (start, end), an end perhaps None")
         start, end = range or (0, None)
         consumer = Consumer(router=router, **trusted, **options)
         with consumer.fetch(name, start, end) as fetch:

@@ -110,8 +110,12 @@ fn parse<T: OptionValue>(
     text: &str,
     bounds: Option<RangeInclusive<T>>,
 ) -> Result<T, SocketError> {
-    let refuse = |reason: &dyn Display| SocketError::Option(format!("{name}: {reason}"));
-    let value: T = text.parse().map_err(|error: T::Err| refuse(&error))?;
+    let value: T = text.parse().map_err(|error: T::Err| {
+        let room = bounds.as_ref();
+        let room = room.map(|room| format!("; give {} to {}", room.start(), room.end()));
+        let room = room.unwrap_or_default();
+        SocketError::Option(format!("{name}: {text:?} cannot be: {error}{room}"))
+    })?;
     check(name, &value, bounds)?;
     Ok(value)
 }
