@@ -30,6 +30,14 @@ pub struct FileSink {
     checksums: Mutex<Checksums>,
 }
 
+impl Drop for FileSink {
+    fn drop(&mut self) {
+        // The file may have been locked. To close it is not enough: a process that was forked
+        // meanwhile has it open, too, and would keep the lock.
+        let _ = self.file.unlock();
+    }
+}
+
 /// CRC-32C of the octets of each segment, by number; 0 for those that are not there.
 pub(crate) type Checksums = Vec<u32>;
 
@@ -208,5 +216,21 @@ mod tests {
         let error =
             FileSink::new(file, 10, Checksums::new()).store(&[(0, &content(0))]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn a_lock_ends_though_a_child_has_the_file_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("part");
+        let file = File::create(&path).unwrap();
+        file.lock().unwrap();
+        // Shares the opening, and so the lock, as the copy of a child of `fork` does.
+        let of_child = file.try_clone().unwrap();
+        let sink = FileSink::new(file, 10, Checksums::new());
+        let other = File::open(&path).unwrap();
+        assert!(other.try_lock().is_err());
+        drop(sink);
+        other.try_lock().unwrap();
+        drop(of_child);
     }
 }

@@ -106,8 +106,19 @@ pub(super) fn refuse_exposed(path: &Path) -> Result<(), KeyChainError> {
     }
 }
 
-/// Holds others off while a file is read, changed and written back. Released when dropped.
-pub(super) fn lock(path: &Path) -> Result<File, KeyChainError> {
+/// A lock on a file, released when dropped.
+pub(super) struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // To close it is not enough: a process that was forked meanwhile has it open, too, and
+        // would keep the lock, and wait for itself where it wants it.
+        let _ = self.0.unlock();
+    }
+}
+
+/// Holds others off while a file is read, changed and written back.
+pub(super) fn lock(path: &Path) -> Result<Lock, KeyChainError> {
     if let Some(dir) = path.parent() {
         make_private_dir(dir)?;
     }
@@ -118,9 +129,28 @@ pub(super) fn lock(path: &Path) -> Result<File, KeyChainError> {
         .open(path)
         .map_err(at("open", path))?;
     file.lock().map_err(at("lock", path))?;
-    Ok(file)
+    Ok(Lock(file))
 }
 
 fn sync_dir(dir: &Path) -> Result<(), KeyChainError> {
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(at("sync", dir))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_ends_though_a_child_has_its_file_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let lock = lock(&path).unwrap();
+        // Shares the opening, and so the lock, as the copy of a child of `fork` does.
+        let of_child = lock.0.try_clone().unwrap();
+        let other = File::open(&path).unwrap();
+        assert!(other.try_lock().is_err());
+        drop(lock);
+        other.try_lock().unwrap();
+        drop(of_child);
+    }
 }
