@@ -51,7 +51,7 @@ fn nothing_is_read_or_written_beyond_what_was_given() {
             "tests/sockets.c",
             &["arguments", "errors", "options", "objects", "interests", "fork"][..],
         ),
-        ("tests/closing.c", &["receiving", "binding"]),
+        ("tests/closing.c", &["receiving", "binding", "publishing-little"]),
         ("tests/choices.c", &["ranges"]),
         ("tests/live.c", &["growing", "offers"]),
     ] {
@@ -137,6 +137,25 @@ fn closing_wakes_who_waits() {
 #[test]
 fn closing_ends_binding_whatever_the_router_does() {
     check_of("closing", "binding");
+}
+
+#[test]
+fn publishing_little_holds_no_signal_back() {
+    check_of("closing", "publishing-little");
+}
+
+#[test]
+fn a_router_that_takes_no_connection_is_not_waited_for_without_end() {
+    check_of("closing", "timing-out");
+}
+
+#[test]
+fn a_disk_that_cannot_be_had_is_an_error_that_says_why() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let folder = site.path("disks");
+    std::fs::create_dir(&folder).unwrap();
+    run(&site, &router, "choices", &["disks", folder.to_str().unwrap()]);
 }
 
 #[test]

@@ -40,7 +40,9 @@ fn options(site: &Site, changes: &[(&str, &str)]) -> ProducerOptions {
     std::fs::create_dir_all(&folder).unwrap();
     let disk = folder.to_str().unwrap();
     let defaults = [("output_buffer", "1MiB"), ("disk", disk), ("disk_size", "64MiB")];
-    for (name, value) in defaults.iter().chain(changes) {
+    // However slow and busy the machine is, the disk is waited for.
+    let patient = [("disk_wait", "1h")];
+    for (name, value) in defaults.iter().chain(&patient).chain(changes) {
         options.set(name, value).unwrap();
     }
     options
@@ -80,9 +82,7 @@ fn what_memory_has_no_room_for_is_served_from_disk() {
         assert!(stats.disk_data > 0 && below_memory > 3000, "{policy}: {stats:?}");
         let lost = stats.disk.passed_by + stats.disk.no_room + stats.disk.evictions;
         assert_eq!(stats.unknown, 0, "{policy}: {stats:?}");
-        // Unless the machine is so busy that the disk seemed to stall.
-        let is_whole = request.is_none() && (stats.disk_vain, lost) == (0, 0);
-        assert!(is_whole || stats.disk.stalls > 0, "{policy}: {stats:?}");
+        assert!(request.is_none() && (stats.disk_vain, lost) == (0, 0), "{policy}: {stats:?}");
         assert_eq!(std::fs::read_dir(site.path("output")).unwrap().count(), 0);
     }
 }
@@ -113,7 +113,7 @@ fn several_publish_and_read_at_once() {
         }
     }
     let (request, stats) = (producer.recv_timeout(Duration::ZERO), producer.stats().unwrap());
-    assert!(request.unwrap().is_none() || stats.disk.stalls > 0, "{stats:?}");
+    assert!(request.unwrap().is_none(), "{stats:?}");
 }
 
 #[test]
@@ -193,10 +193,13 @@ fn a_disk_that_cannot_be_made_is_an_error_of_bind() {
     for path in [site.path("nowhere"), file.clone()] {
         let path = path.to_str().unwrap();
         let error = bind(&session, options(&site, &[("disk", path)])).err().unwrap();
-        assert!(matches!(error, SocketError::Option(_)), "{error}");
-        assert!(error.to_string().contains(path), "{error}");
+        let SocketError::Disk { reason, errno: Some(_) } = error else { panic!("{error}") };
+        assert!(reason.contains(path), "{reason}");
     }
     assert_eq!(std::fs::read(file).unwrap(), b"something else");
-    // The prefix is free.
-    bind(&session, options(&site, &[])).unwrap();
+    // The prefix is free. As long as it is not, no disk is made for it.
+    let _producer = bind(&session, options(&site, &[])).unwrap();
+    let nowhere = site.path("nowhere");
+    let error = bind(&session, options(&site, &[("disk", nowhere.to_str().unwrap())])).err();
+    assert_eq!(error, Some(SocketError::PrefixInUse(name("/p"))));
 }

@@ -16,8 +16,8 @@ use weir_security::{
 use weir_socket::{
     Consumer, ConsumerOptions, Identity, Producer, ProducerOptions, Session, SocketError,
 };
-use weir_tests::{Router, Site};
-use weir_wire::Name;
+use weir_tests::{PATIENCE, Router, Site};
+use weir_wire::{Interest, Name};
 
 fn name(uri: &str) -> Name {
     uri.parse().unwrap()
@@ -228,4 +228,56 @@ fn large_objects_are_signed_by_the_threads_of_the_session() {
     let threads = watched.0.lock().unwrap().threads.len();
     assert!((1..=5).contains(&threads), "{threads}: this one, and four of the session");
     assert!(read(&session, &name("/p/large")).unwrap() == large);
+}
+
+#[test]
+fn what_its_caller_breaks_off_is_not_published() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let session = session(&router);
+    let producer = producer(&session, DigestSigner, 2);
+    // While it is signed, and while it is handed over.
+    for turns in [0, 20] {
+        let mut left = turns;
+        let mut goes_on = || {
+            left -= 1;
+            left >= 0
+        };
+        let broken_off = producer.publish_while(&name("/p/a"), content(10_000_000), &mut goes_on);
+        assert_eq!(broken_off, Err(SocketError::Stopped), "after {turns}");
+    }
+    producer.publish_while(&name("/p/b"), content(10_000_000), &mut || true).unwrap();
+    assert!(read(&session, &name("/p/b")).unwrap() == content(10_000_000));
+}
+
+/// Neither the Interest's time nor what the producer waits for its application comes to an end.
+#[test]
+fn who_waits_for_a_producer_that_closes_learns_it_at_once() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let asking = session(&router);
+    let anybody: Arc<dyn Verifier> = Arc::new(DigestVerifier);
+    let consumer = Consumer::bind(&asking, Name::new(), anybody);
+    let ask = |uri: &str| {
+        let interest = Interest::new(name(uri)).nonce(1).lifetime_ms(3_600_000).encode();
+        consumer.express(&interest).unwrap()
+    };
+    let bind = |session: &Session, prefix: &str| {
+        let options = ProducerOptions { request_wait: "1h".parse().unwrap(), ..Default::default() };
+        let identity = Identity::new(DigestSigner);
+        Producer::bind_with(session, name(prefix), identity, options).unwrap()
+    };
+    // The session goes on with another producer, or ends with this one.
+    let serving = session(&router);
+    let (one, other) = (bind(&serving, "/p"), bind(&serving, "/q"));
+    drop(serving);
+    for (producer, uri) in [(one, "/p/never"), (other, "/q/never")] {
+        let pending = ask(uri);
+        assert_eq!(*producer.recv().unwrap().name(), name(uri));
+        drop(producer);
+        let (send, answer) = channel();
+        thread::spawn(move || send.send(pending.wait()));
+        let answer = answer.recv_timeout(PATIENCE).expect("it waits on");
+        assert!(matches!(answer, Err(SocketError::NoRoute(_))), "{answer:?}");
+    }
 }

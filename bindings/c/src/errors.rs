@@ -12,12 +12,13 @@ pub(crate) fn errno_of(error: &SocketError) -> Errno {
         SocketError::PrefixInUse(_) => Errno::EADDRINUSE,
         SocketError::PrefixRefused { .. } | SocketError::Refused(_) => Errno::EACCES,
         SocketError::NotVerified(_) => Errno::EBADMSG,
-        SocketError::TimedOut(_) => Errno::ETIMEDOUT,
+        SocketError::TimedOut(_) | SocketError::RouterTimedOut(_) => Errno::ETIMEDOUT,
         SocketError::NoRoute(_) => Errno::ENETUNREACH,
         SocketError::NoRouter(_) => Errno::ECONNREFUSED,
         SocketError::TooLong { .. } => Errno::EMSGSIZE,
         SocketError::Superseded { .. } => Errno::ECONNRESET,
+        SocketError::Disk { errno, .. } => errno.map_or(Errno::EINVAL, Errno::from_raw),
         // Closed by whom? Not by the application: that ends with EBADF before.
-        SocketError::Closed | SocketError::System(_) => Errno::EIO,
+        SocketError::Closed | SocketError::Stopped | SocketError::System(_) => Errno::EIO,
     }
 }

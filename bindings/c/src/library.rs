@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nix::errno::Errno;
 use weir_binding::router_of;
-use weir_socket::{Session, SocketError};
+use weir_socket::{Session, SocketError, WeakSession};
 use weir_wire::Name;
 
 use crate::socket::Socket;
@@ -15,8 +15,8 @@ use crate::socket::Socket;
 pub(crate) struct Library {
     process: u32,
     sockets: Mutex<HashMap<RawFd, Arc<Socket>>>,
-    /// What all with one router share, by its address, as long as there are any.
-    sessions: Mutex<HashMap<String, Session>>,
+    /// What all with one router share, by its address. Each ends with the last of them.
+    sessions: Mutex<HashMap<String, WeakSession>>,
 }
 
 static LIBRARY: OnceLock<Library> = OnceLock::new();
@@ -43,7 +43,7 @@ impl Library {
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn sessions(&self) -> MutexGuard<'_, HashMap<String, Session>> {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<String, WeakSession>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -81,12 +81,6 @@ impl Library {
         if let Some(removed) = removed {
             removed.close(true);
         }
-        let mut sessions = self.sessions();
-        let is_last = self.sockets().is_empty();
-        let ended = if is_last { std::mem::take(&mut *sessions) } else { HashMap::new() };
-        drop(sessions);
-        // Ends their threads, if nobody is within a call any more.
-        drop(ended);
     }
 
     /// Closes a socket.
@@ -111,19 +105,19 @@ impl Library {
     fn session(&self, router: Option<&str>) -> Result<Session, SocketError> {
         let uri = router_of(router)?;
         let key = uri.to_string();
-        if let Some(session) = self.sessions().get(&key) {
-            return Ok(session.clone());
+        let known = |sessions: &HashMap<_, WeakSession>| sessions.get(&key)?.upgrade();
+        if let Some(session) = known(&self.sessions()) {
+            return Ok(session);
         }
         let made = Session::connect(&uri)?;
         let mut sessions = self.sessions();
         // Another thread may have been faster. To end this one's threads may take a moment.
-        if let Some(session) = sessions.get(&key).cloned() {
+        if let Some(session) = known(&sessions) {
             drop(sessions);
             return Ok(session);
         }
-        if !self.sockets().is_empty() {
-            sessions.insert(key, made.clone());
-        }
+        sessions.retain(|_, session| !session.has_ended());
+        sessions.insert(key, made.downgrade());
         Ok(made)
     }
 }

@@ -56,7 +56,7 @@ impl Growing {
         let piece = (producer.options().segment_size.bytes as usize).saturating_mul(PIECE_SEGMENTS);
         for piece in octets.chunks(piece) {
             if !goes_on() {
-                return Err(SocketError::Closed);
+                return Err(SocketError::Stopped);
             }
             writer.append(piece)?;
         }

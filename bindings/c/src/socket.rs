@@ -161,8 +161,11 @@ impl Socket {
                     session.connect_producers().map(|()| session)
                 })?;
                 // Begun here and not there, so that the prefix is free when this call returns.
-                let begun = session
-                    .and_then(|session| Producer::begin_bind(&session, prefix, identity, options));
+                // It waits for nothing; the thread that makes a disk takes no signals.
+                let begun = session.and_then(|session| {
+                    let _guard = WithoutSignals::new();
+                    Producer::begin_bind(&session, prefix, identity, options)
+                });
                 let mut binder = begun.map_err(|error| errno_of(&error))?;
                 let bound = line.wait(true, |context| {
                     let found = Pin::new(&mut binder).poll(context);
@@ -286,7 +289,7 @@ impl Socket {
     /// The error number of something that ends when the socket is closed.
     fn errno_of(&self, error: &SocketError) -> Errno {
         match error {
-            SocketError::Closed if !self.bell.is_open() => Errno::EBADF,
+            SocketError::Closed | SocketError::Stopped if !self.bell.is_open() => Errno::EBADF,
             error => errno_of(error),
         }
     }
@@ -335,13 +338,10 @@ impl Socket {
             let mut goes_on = || bell.is_open();
             producer.publish_while(&name, octets, &mut goes_on).map(drop)
         };
-        // Handlers of signals run in this thread while others sign.
+        // Handlers of signals run in this thread, whoever signs: what is short starts no other.
         let published = match is_long {
             true => spawn(publish)?.join().map_err(|_| Errno::EIO)?,
-            false => {
-                let _guard = WithoutSignals::new();
-                publish()
-            }
+            false => publish(),
         };
         published.map_err(|error| self.errno_of(&error))
     }

@@ -2,6 +2,7 @@
 #ifndef WEIR_CHECK_H
 #define WEIR_CHECK_H
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -120,6 +121,35 @@ static inline int is_readable(int fd, int wait_ms)
     int count = poll(&looked, 1, wait_ms);
     CHECK(count >= 0);
     return count == 1 && (looked.revents & POLLIN) != 0;
+}
+
+/* Threads of that name. */
+static inline int threads_named(const char *name)
+{
+    char path[300], line[32];
+    int count = 0;
+    DIR *all = opendir("/proc/self/task");
+    CHECK(all != NULL);
+    for (struct dirent *one = readdir(all); one != NULL; one = readdir(all)) {
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", one->d_name);
+        FILE *file = fopen(path, "r");
+        if (file != NULL && fgets(line, sizeof line, file) != NULL) {
+            line[strcspn(line, "\n")] = '\0';
+            count += strcmp(line, name) == 0;
+        }
+        if (file != NULL)
+            fclose(file);
+    }
+    closedir(all);
+    return count;
+}
+
+/* Those that have been waited for may be seen a moment longer. */
+static inline void threads_named_become(const char *name, int count)
+{
+    for (int tries = 0; tries < 60000 && threads_named(name) != count; tries++)
+        usleep(1000);
+    CHECK(threads_named(name) == count);
 }
 
 /* A thread in a call, and what it returned. */

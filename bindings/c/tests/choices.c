@@ -115,6 +115,23 @@ static void routers(void)
     CHECK(icn_close(other) == 0);
     CHECK(icn_close(there) == 0);
     CHECK(icn_close(to) == 0);
+    /* What sockets of one router share goes with the last of them, whatever others are there. */
+    threads_named_become("consumers", 0);
+    int kept = consumer("/p"), two = icn_socket(AF_ICN, SOCK_CONS, 0);
+    there = icn_socket(AF_ICN, SOCK_PROD, 0);
+    CHECK(set_to(there, "router", given[0]) == 0);
+    CHECK(set_to(two, "router", given[0]) == 0);
+    CHECK(bind_to(there, "/p") == 0);
+    CHECK(bind_to(two, "/p") == 0);
+    threads_named_become("consumers", 2);
+    CHECK(publish(there, "/p/b", "there", 5, 0) == 5);
+    check_get(two, "/p/b", "there", 5, 5);
+    CHECK(icn_close(there) == 0);
+    threads_named_become("consumers", 2);
+    CHECK(icn_close(two) == 0);
+    threads_named_become("consumers", 1);
+    CHECK(icn_close(kept) == 0);
+    threads_named_become("consumers", 0);
     /* Nobody is there: nothing else is tried. */
     to = icn_socket(AF_ICN, SOCK_CONS, 0);
     CHECK(set(to, "router=/nowhere/to/be/found") == 0);
@@ -125,10 +142,36 @@ static void routers(void)
     CHECK(icn_close(to) == 0);
 }
 
+/* Sets the folder of the disk, and its size, and binds; what errno says. */
+static int bind_with_disk(const char *prefix, const char *folder, const char *size)
+{
+    int fd = icn_socket(AF_ICN, SOCK_PROD, 0), error;
+    CHECK(set_to(fd, "disk", folder) == 0);
+    CHECK(set_to(fd, "disk_size", size) == 0);
+    error = bind_to(fd, prefix) == 0 ? 0 : errno;
+    CHECK(icn_close(fd) == 0);
+    return error;
+}
+
+/* A disk that cannot be had says why; the prefix is reserved before and free afterwards. */
+static void disks(void)
+{
+    int from = producer("/p");
+    CHECK(bind_with_disk("/p", "/nowhere/at/all", "8MiB") == EADDRINUSE);
+    CHECK(bind_with_disk("/q", "/nowhere/at/all", "8MiB") == ENOENT);
+    CHECK(bind_with_disk("/q", "/dev/null", "8MiB") == ENOTDIR);
+    /* Nobody may make a file there, not even root. */
+    CHECK(bind_with_disk("/q", "/sys", "8MiB") == EACCES);
+    CHECK(bind_with_disk("/q", "/dev/shm", "8192GiB") == ENOSPC);
+    CHECK(bind_with_disk("/q", given[0], "8MiB") == 0);
+    CHECK(icn_close(producer("/q")) == 0);
+    CHECK(icn_close(from) == 0);
+}
+
 int main(int argc, char **argv)
 {
     static const struct check checks[] = {
-        {"keys", keys}, {"ranges", ranges}, {"routers", routers},
+        {"keys", keys}, {"ranges", ranges}, {"routers", routers}, {"disks", disks},
     };
     return run_check(argc, argv, checks, sizeof checks / sizeof *checks);
 }

@@ -53,6 +53,27 @@ static int silent_router(char *path, int connections)
     return fd;
 }
 
+/* As silent_router, whose backlog is full already. */
+static int full_router(char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int router = silent_router(path, 0), full;
+    strcpy(address.sun_path, path);
+    do {
+        full = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        CHECK(full >= 0);
+    } while (connect(full, (struct sockaddr *)&address, sizeof address) == 0);
+    CHECK(errno == EAGAIN);
+    return router;
+}
+
+static int set_router(int fd, const char *path)
+{
+    char option[128];
+    snprintf(option, sizeof option, "router=%s", path);
+    return set(fd, option);
+}
+
 static void remove_router(int fd, char *path)
 {
     CHECK(close(fd) == 0);
@@ -65,14 +86,12 @@ static void remove_router(int fd, char *path)
 static void close_while_binding(int type, const char *path)
 {
     struct waiting bound = {.call = bind_there, .name = "/p"};
-    char option[128];
     bound.fd = icn_socket(AF_ICN, type, 0);
     CHECK(bound.fd >= 0);
-    snprintf(option, sizeof option, "router=%s", path);
-    CHECK(set(bound.fd, option) == 0);
+    CHECK(set_router(bound.fd, path) == 0);
     start_call(&bound);
     /* It may not have begun: then another may be chosen still. */
-    while (!bound.is_done && set(bound.fd, option) == 0)
+    while (!bound.is_done && set_router(bound.fd, path) == 0)
         usleep(1000);
     CHECK(errno == EINVAL);
     FAILS(bind_to(bound.fd, "/p"), EINVAL);
@@ -86,19 +105,16 @@ static void binding(void)
 {
     char path[64];
     /* The router does not register the prefix; each time it is free again. */
-    int router = silent_router(path, 100), full;
+    int router = silent_router(path, 100), kept = icn_socket(AF_ICN, SOCK_CONS, 0);
+    /* With what all at that router share, or it would be free whatever happens. */
+    CHECK(set_router(kept, path) == 0);
+    CHECK(bind_to(kept, "/p") == 0);
     for (int count = 0; count < 5; count++)
         close_while_binding(SOCK_PROD, path);
+    CHECK(icn_close(kept) == 0);
     remove_router(router, path);
     /* The router does not even take the connection. */
-    router = silent_router(path, 0);
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    strcpy(address.sun_path, path);
-    do {
-        full = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
-        CHECK(full >= 0);
-    } while (connect(full, (struct sockaddr *)&address, sizeof address) == 0);
-    CHECK(errno == EAGAIN);
+    router = full_router(path);
     close_while_binding(SOCK_CONS, path);
     close_while_binding(SOCK_PROD, path);
     /* Others are not held up. */
@@ -107,6 +123,21 @@ static void binding(void)
     check_get(to, "/p/a", "a", 1, 1);
     CHECK(icn_close(from) == 0);
     CHECK(icn_close(to) == 0);
+    remove_router(router, path);
+}
+
+/* A router that takes no connection is not waited for without end, and no thread is left. */
+static void timing_out(void)
+{
+    char path[64];
+    int router = full_router(path);
+    for (int type = SOCK_CONS; type <= SOCK_PROD; type++) {
+        int fd = icn_socket(AF_ICN, type, 0);
+        CHECK(set_router(fd, path) == 0);
+        FAILS(bind_to(fd, "/p"), ETIMEDOUT);
+        CHECK(icn_close(fd) == 0);
+        threads_named_become("icn", 0);
+    }
     remove_router(router, path);
 }
 
@@ -124,7 +155,8 @@ static void publishing(void)
     struct waiting published = {.call = publish_there, .name = "/p/large", .len = 60000000};
     struct sigaction action;
     sigset_t all, before;
-    int from = icn_socket(AF_ICN, SOCK_PROD, 0);
+    /* The other one keeps what both share, or the prefix would be free whatever happens. */
+    int from = icn_socket(AF_ICN, SOCK_PROD, 0), kept = consumer("/p");
     memset(&action, 0, sizeof action);
     action.sa_handler = handle;
     CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
@@ -145,6 +177,43 @@ static void publishing(void)
     CHECK(published.result == -1 && published.error == EBADF);
     /* The prefix is free then. */
     CHECK(icn_close(producer("/p")) == 0);
+    CHECK(icn_close(kept) == 0);
+}
+
+static ssize_t publish_often(struct waiting *self)
+{
+    for (int count = 0; count < 300; count++)
+        if (publish_there(self) < 0)
+            return -1;
+    return 0;
+}
+
+/* What a thread holds back, as the system has it. */
+static unsigned long long held_back(pid_t id)
+{
+    char path[64], line[256];
+    unsigned long long signals = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%d/status", (int)id);
+    FILE *file = fopen(path, "r");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "SigBlk: %llx", &signals) == 1)
+            break;
+    if (file != NULL)
+        fclose(file);
+    return signals;
+}
+
+/* What is published in no time, or waits for a disk, lets signals in as well. */
+static void publishing_little(void)
+{
+    struct waiting published = {.call = publish_often, .name = "/p/small", .len = 60000};
+    published.fd = producer("/p");
+    CHECK(pthread_create(&published.thread, NULL, wait_there, &published) == 0);
+    while (!published.is_done)
+        CHECK(published.id == 0 || held_back(published.id) == 0);
+    end(&published);
+    CHECK(published.result == 0);
+    CHECK(icn_close(published.fd) == 0);
 }
 
 int main(int argc, char **argv)
@@ -153,6 +222,8 @@ int main(int argc, char **argv)
         {"receiving", close_while_waiting},
         {"binding", binding},
         {"publishing", publishing},
+        {"timing-out", timing_out},
+        {"publishing-little", publishing_little},
     };
     return run_check(argc, argv, checks, sizeof checks / sizeof *checks);
 }

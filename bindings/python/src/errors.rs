@@ -74,7 +74,7 @@ pub(crate) fn of_socket(error: SocketError) -> PyErr {
             raise("Superseded", format!("{error}; fetch it anew, without a version"))
         }
         SocketError::Refused(_) => raise("RefusedError", error.to_string()),
-        SocketError::NoRouter(reason) => raise(
+        SocketError::NoRouter(reason) | SocketError::RouterTimedOut(reason) => raise(
             "NoRouter",
             format!(
                 "no router: {reason}; start one with `weir router`, or name one by router=, such \
@@ -83,8 +83,12 @@ pub(crate) fn of_socket(error: SocketError) -> PyErr {
         ),
         SocketError::Closed => closed("the socket"),
         SocketError::TooLong { .. } => raise("TooLong", error.to_string()),
-        SocketError::Option(_) => raise("OptionError", error.to_string()),
-        SocketError::Invalid(_) | SocketError::System(_) => raise("WeirError", error.to_string()),
+        SocketError::Option(_) | SocketError::Disk { .. } => {
+            raise("OptionError", error.to_string())
+        }
+        SocketError::Invalid(_) | SocketError::Stopped | SocketError::System(_) => {
+            raise("WeirError", error.to_string())
+        }
     }
 }
 

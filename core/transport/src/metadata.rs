@@ -124,10 +124,10 @@ impl Metadata {
         }
     }
 
-    /// The segment made last of an object that grows, if there is one: whoever wants no more than
-    /// what is new begins with it.
+    /// The segment made last, if there is one: the last of an object that grows no more. Whoever
+    /// wants no more than what is new begins with it.
     pub fn newest_segment(&self) -> Option<u64> {
-        self.last_segment.or(self.next_segment?.checked_sub(1))
+        self.last_segment.or_else(|| self.next_segment?.checked_sub(1))
     }
 
     /// Whether segments may follow those that are there.
@@ -239,6 +239,20 @@ mod tests {
         }
         assert!(!full().is_directory());
         assert!(Metadata { mode: Some(0o040_755), ..full() }.is_directory());
+    }
+
+    #[test]
+    fn the_newest_segment_is_the_last_or_the_one_before_the_next() {
+        for (last_segment, next_segment, newest) in [
+            (Some(7), None, Some(7)),
+            (Some(7), Some(8), Some(7)),
+            (None, Some(8), Some(7)),
+            (None, Some(0), None),
+            (None, None, None),
+        ] {
+            let metadata = Metadata { last_segment, next_segment, ..full() };
+            assert_eq!(metadata.newest_segment(), newest, "{last_segment:?} {next_segment:?}");
+        }
     }
 
     #[test]

@@ -283,6 +283,21 @@ pub enum OpenError {
     Random(String),
 }
 
+impl OpenError {
+    /// What the system says, if it was asked: a number of `errno`.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::System { source, .. } => source.raw_os_error(),
+            Self::NoFolder { .. } | Self::LeadsNowhere { .. } => Some(libc::ENOENT),
+            Self::Permission { .. } => Some(libc::EACCES),
+            Self::NoSpace { .. } => Some(libc::ENOSPC),
+            Self::ReadOnlyEmpty { .. } => Some(libc::EROFS),
+            Self::DeviceInUse { .. } | Self::Locked { .. } => Some(libc::EBUSY),
+            _ => None,
+        }
+    }
+}
+
 /// What the operator should know although the disks can be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenWarning {

@@ -222,7 +222,7 @@ impl OpenDisk {
 
     fn reserve(&self, bytes: u64, warnings: &mut Vec<OpenWarning>) -> Result<(), OpenError> {
         let too_large =
-            || system(&self.path, "reserve its octets", io::ErrorKind::FileTooLarge.into());
+            || system(&self.path, "reserve its octets", io::Error::from_raw_os_error(libc::EFBIG));
         let len = i64::try_from(bytes).map_err(|_| too_large())?;
         let reserved = loop {
             match fallocate(&self.file, FallocateFlags::empty(), 0, len) {

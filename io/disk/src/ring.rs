@@ -2,16 +2,18 @@
 //! came up in a turn is submitted by one system call. The kernel rings the bell when something has
 //! ended.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::sync::Arc;
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use io_uring::types::{Fixed, SubmitArgs, Timespec};
-use io_uring::{IoUring, opcode, squeue};
+use io_uring::{IoUring, Submitter, opcode, squeue};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use rangemap::RangeSet;
 
@@ -31,6 +33,41 @@ struct Underway {
     write: Option<Range<u64>>,
 }
 
+thread_local! {
+    /// Operations that this thread may have under way at all the rings that it uses.
+    static OPERATIONS_MAX: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Workers of the kernel that one ring may keep waiting.
+///
+/// They belong to the thread that uses a ring, not to the ring, and their bound is one for all its
+/// rings: that of the ring used last holds. So it counts all of them, or those that wait for one
+/// disk would keep the others waiting.
+struct Share {
+    workers: usize,
+    /// Whose bound counts it.
+    thread: ThreadId,
+}
+
+impl Share {
+    fn take(ring: &Submitter<'_>, workers: usize) -> io::Result<Self> {
+        let all = OPERATIONS_MAX.get() + workers;
+        let bounded = u32::try_from(all).unwrap_or(u32::MAX);
+        // 0 leaves those alone that wait for things other than files.
+        ring.register_iowq_max_workers(&mut [bounded, 0])?;
+        OPERATIONS_MAX.set(all);
+        Ok(Self { workers, thread: thread::current().id() })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if thread::current().id() == self.thread {
+            OPERATIONS_MAX.set(OPERATIONS_MAX.get() - self.workers);
+        }
+    }
+}
+
 /// A ring and what the kernel works on. Made by any thread, then used by one.
 pub(crate) struct RingBackend {
     ring: IoUring,
@@ -41,21 +78,18 @@ pub(crate) struct RingBackend {
     is_direct: bool,
     /// What was written before; nothing for a device, which has no file system.
     written: Option<RangeSet<u64>>,
-    /// The thread that uses it has said so.
-    is_enabled: bool,
+    /// Its part of the kernel's workers, once a thread uses it.
+    share: Option<Share>,
     bell: Arc<Bell>,
 }
 
 impl RingBackend {
-    /// `operations_max` is what the thread that uses it may have under way at all its disks.
-    ///
     /// # Errors
     /// When the system has no io_uring, or not enough of it, or does not let us use it.
     pub(crate) fn start(
         file: &File,
         buffers: &Buffers,
         depth: usize,
-        operations_max: usize,
         bell: &Arc<Bell>,
     ) -> io::Result<Self> {
         let entries = u32::try_from(depth).unwrap_or(u32::MAX).next_power_of_two();
@@ -66,10 +100,6 @@ impl RingBackend {
         let submitter = ring.submitter();
         submitter.register_files(&[file.as_raw_fd()])?;
         submitter.register_eventfd(bell.as_fd().as_raw_fd())?;
-        // The kernel's own threads belong to the thread, not to the ring. With fewer of them those
-        // that wait for one disk would keep the others waiting.
-        let workers_max = u32::try_from(operations_max).unwrap_or(u32::MAX);
-        submitter.register_iowq_max_workers(&mut [workers_max, 0])?;
         let are_buffers_registered = register(&ring, buffers);
         let flags = OFlag::from_bits_retain(fcntl(file, FcntlArg::F_GETFL)?);
         Ok(Self {
@@ -79,7 +109,7 @@ impl RingBackend {
             are_buffers_registered,
             is_direct: flags.contains(OFlag::O_DIRECT),
             written: (!file.metadata()?.file_type().is_block_device()).then(RangeSet::new),
-            is_enabled: false,
+            share: None,
             bell: Arc::clone(bell),
         })
     }
@@ -95,9 +125,9 @@ impl RingBackend {
     /// Submits what was pushed, and has the kernel end what it has put off.
     fn enter(&mut self, wait: Option<Duration>) -> io::Result<()> {
         let submitter = self.ring.submitter();
-        if !self.is_enabled {
+        if self.share.is_none() {
             submitter.register_enable_rings()?;
-            self.is_enabled = true;
+            self.share = Some(Share::take(&submitter, self.transfers.len())?);
         }
         let pushed = self.ring.submission().len();
         let submitter = self.ring.submitter();
@@ -243,5 +273,41 @@ impl Drop for RingBackend {
             // The kernel may still write to them, when it pleases.
             std::mem::forget(std::mem::take(&mut self.transfers));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bound(ring: &RingBackend) -> u32 {
+        // Nothing is changed, and what held is told.
+        let mut workers = [0, 0];
+        ring.ring.submitter().register_iowq_max_workers(&mut workers).unwrap();
+        workers[0]
+    }
+
+    /// Disks of several producers are used by one thread.
+    #[test]
+    fn each_ring_of_a_thread_may_keep_as_many_workers_waiting_as_it_has_operations() {
+        const DEPTH: usize = 8;
+        let (file, bell) = (tempfile::tempfile().unwrap(), Arc::new(Bell::new().unwrap()));
+        let use_one = || {
+            let mut ring = RingBackend::start(&file, &Buffers::new(DEPTH), DEPTH, &bell)?;
+            // Its bound holds from the first operation on.
+            // SAFETY: it does nothing, with no memory.
+            unsafe { ring.ring.submission().push(&opcode::Nop::new().build()) }.unwrap();
+            ring.enter(None)?;
+            io::Result::Ok(ring)
+        };
+        let Ok(first) = use_one() else {
+            return eprintln!("no io_uring here");
+        };
+        assert_eq!(bound(&first), 8);
+        let (second, third) = (use_one().unwrap(), use_one().unwrap());
+        assert_eq!(bound(&third), 24);
+        drop((second, third));
+        let fourth = use_one().unwrap();
+        assert_eq!(bound(&fourth), 16);
     }
 }

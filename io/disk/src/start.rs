@@ -73,7 +73,7 @@ pub(crate) fn start(
     for (index, disk) in disks.into_iter().enumerate() {
         let shared = DiskShared::new(&disk, store_id, &bells).map_err(StartError::Descriptor)?;
         let shared = Arc::new(shared);
-        let (kind, ways) = ways(index, disk, &bells, (depth, depth * count))?;
+        let (kind, ways) = ways(index, disk, &bells, depth)?;
         for ((backend, buffers), ports) in ways.into_iter().zip(&mut ports) {
             ports.add(Lane::new(backend, Arc::clone(&shared), buffers, depth, pool_bytes));
         }
@@ -83,19 +83,19 @@ pub(crate) fn start(
 }
 
 /// How a disk is read and written, and what does it, by shard. A shard has `depth` operations under
-/// way at it, and `operations_max` at all disks, at most.
+/// way at it at most.
 fn ways(
     index: usize,
     disk: ReadyDisk,
     bells: &[Arc<Bell>],
-    (depth, operations_max): (usize, usize),
+    depth: usize,
 ) -> Result<(&'static str, Vec<Way>), StartError> {
     let path = disk.config.path.clone();
     let threads = match disk.config.engine {
         Engine::Threads(threads) => threads,
         #[cfg(feature = "lab")]
         Engine::Auto if disk.config.faults.is_some() => THREADS_DEFAULT,
-        Engine::Auto | Engine::IoUring => match ringed(&disk, bells, (depth, operations_max)) {
+        Engine::Auto | Engine::IoUring => match ringed(&disk, bells, depth) {
             Ok(ways) => return Ok(("io_uring", ways)),
             Err(source) if disk.config.engine == Engine::IoUring => {
                 return Err(StartError::IoUring { path, source });
@@ -111,14 +111,10 @@ fn ways(
     Ok(("threads", ways.map_err(|source| StartError::Threads { path, source })?))
 }
 
-fn ringed(
-    disk: &ReadyDisk,
-    bells: &[Arc<Bell>],
-    (depth, operations_max): (usize, usize),
-) -> io::Result<Vec<Way>> {
+fn ringed(disk: &ReadyDisk, bells: &[Arc<Bell>], depth: usize) -> io::Result<Vec<Way>> {
     let ways = bells.iter().map(|bell| {
         let buffers = Buffers::new(depth);
-        let backend = RingBackend::start(&disk.file, &buffers, depth, operations_max, bell)?;
+        let backend = RingBackend::start(&disk.file, &buffers, depth, bell)?;
         Ok((Box::new(backend) as Box<dyn Backend>, buffers))
     });
     ways.collect()

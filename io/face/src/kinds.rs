@@ -179,7 +179,7 @@ impl Connected {
         let stream = match remote {
             FaceUri::Udp(peer) => return Ok(Self::Peer(*peer)),
             FaceUri::Tcp(peer) => StreamSocket::connect_tcp_timeout(*peer, timeout),
-            FaceUri::Unix(path) => StreamSocket::connect_unix(path),
+            FaceUri::Unix(path) => StreamSocket::connect_unix(path, timeout),
             other => {
                 let why = format!("faces of the scheme {} cannot be made", other.scheme());
                 return Err(io::Error::new(io::ErrorKind::Unsupported, why));

@@ -3,7 +3,7 @@ use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 use weir_base::{Packet, Pool};
@@ -44,14 +44,31 @@ pub struct StreamSocket {
 }
 
 impl StreamSocket {
-    /// Connects to a router's Unix socket. Blocks only while the listener's backlog is full.
+    /// Connects to a router's Unix socket. Waits only while the listener's backlog is full, and for
+    /// at most `timeout`.
     ///
     /// # Errors
     /// Those of `connect`: nothing there (NotFound), no process listens (ConnectionRefused), no
-    /// permission.
-    pub(crate) fn connect_unix(path: &Path) -> io::Result<Self> {
+    /// permission; TimedOut.
+    pub(crate) fn connect_unix(path: &Path, timeout: Duration) -> io::Result<Self> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-        socket.connect(&SockAddr::unix(path)?)?;
+        let (address, until) = (SockAddr::unix(path)?, Instant::now() + timeout);
+        loop {
+            // The system ends a connect of this kind when a write would end. 0 is no bound for it.
+            let left = until.saturating_duration_since(Instant::now());
+            socket.set_write_timeout(Some(left.max(Duration::from_millis(1))))?;
+            match socket.connect(&address) {
+                Ok(()) => break,
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted if !left.is_zero() => {}
+                    io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => {
+                        return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT));
+                    }
+                    _ => return Err(error),
+                },
+            }
+        }
+        socket.set_write_timeout(None)?;
         let local = FaceUri::Fd(socket.as_raw_fd() as u64);
         Self::from_unix(socket, local, FaceUri::Unix(path.to_owned()))
     }

@@ -245,6 +245,27 @@ fn faces_know_their_addresses_and_scope() {
 }
 
 #[test]
+fn a_unix_listener_whose_backlog_is_full_is_not_waited_for_without_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("full");
+    let listener =
+        socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
+    listener.bind(&socket2::SockAddr::unix(&path).unwrap()).unwrap();
+    listener.listen(0).unwrap();
+    let mut waiting = Vec::new();
+    let error = loop {
+        match Connected::to(&FaceUri::Unix(path.clone()), Duration::from_millis(50)) {
+            Ok(connected) => waiting.push(connected),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), std::io::ErrorKind::TimedOut, "{error}");
+    // One that is taken makes room for another.
+    listener.accept().unwrap();
+    Connected::to(&FaceUri::Unix(path), Duration::from_secs(60)).unwrap();
+}
+
+#[test]
 fn a_refused_tcp_connection_is_told() {
     let address = {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();

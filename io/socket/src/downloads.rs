@@ -97,6 +97,8 @@ pub(crate) struct Downloads<'a> {
     /// Those that need room for their segments.
     await_units: VecDeque<u64>,
     closing: BTreeMap<u64, Closing>,
+    /// Those that a packet is for, kept for its memory.
+    scratch: Vec<u64>,
     next_serial: u64,
     /// Units of those that are under way.
     units: u64,
@@ -134,6 +136,7 @@ impl<'a> Downloads<'a> {
             turns: VecDeque::new(),
             await_units: VecDeque::new(),
             closing: BTreeMap::new(),
+            scratch: Vec::new(),
             next_serial: 0,
             units: 0,
             is_exhausted: false,
@@ -377,13 +380,15 @@ impl<'a> Downloads<'a> {
             None => DataView::decode(&packet.packet).map(|data| data.name),
         };
         let Ok(name) = name else { return };
-        let mut serials: Vec<u64> = self.by_prefix.of(name).collect();
+        let mut serials = std::mem::take(&mut self.scratch);
+        serials.extend(self.by_prefix.of(name));
         serials.extend(&self.await_others);
         serials.sort_unstable();
         serials.dedup();
-        for serial in serials {
+        for serial in serials.drain(..) {
             self.receive(now, serial, packet.clone());
         }
+        self.scratch = serials;
     }
 
     fn receive(&mut self, now: Instant, serial: u64, packet: FromRouter) {

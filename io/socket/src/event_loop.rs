@@ -28,6 +28,11 @@ pub trait Endpoint {
         let _ = (change, client);
     }
 
+    /// It is about to be taken away: the last that it can send.
+    fn removed(&mut self, client: &mut Client) {
+        let _ = client;
+    }
+
     /// When [`Endpoint::handle`] must be called at the latest, in the client's time. Asked after
     /// each call.
     fn next_wakeup(&self) -> Option<Instant>;
@@ -43,6 +48,10 @@ impl<E: Endpoint + ?Sized> Endpoint for &mut E {
 
     fn path_changed(&mut self, change: &PathChange, client: &Client) {
         (**self).path_changed(change, client);
+    }
+
+    fn removed(&mut self, client: &mut Client) {
+        (**self).removed(client);
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
@@ -163,7 +172,8 @@ impl<'a> EventLoop<'a> {
 
     /// Takes an endpoint and its names away.
     pub(crate) fn remove(&mut self, id: EndpointId) {
-        let slot = self.slots.remove(id.0);
+        let mut slot = self.slots.remove(id.0);
+        slot.endpoint.removed(self.client);
         slot.due.map(|at| self.due.remove(&(at, id)));
         self.calls.retain(|&other| other != id);
         self.names.interests.remove(id);
@@ -212,6 +222,14 @@ impl<'a> EventLoop<'a> {
             }
             self.turn(Some(tick))?;
         }
+        self.client.flush()
+    }
+
+    /// Sends what is queued, as far as the socket takes it.
+    ///
+    /// # Errors
+    /// [`ClientError::Lost`].
+    pub(crate) fn flush(&mut self) -> Result<(), ClientError> {
         self.client.flush()
     }
 

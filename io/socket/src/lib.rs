@@ -42,7 +42,8 @@ pub use serve::{Loss, ObjectStore, serve};
 pub use sink::FileSink;
 pub use sockets::{
     Binder, Consumer, ConsumerOptions, Identity, LiveWriter, Offer, OptionInfo, OptionKind,
-    Pending, Producer, ProducerOptions, Reader, Request, Session, SessionConfig, SocketError, Word,
+    Pending, Producer, ProducerOptions, Reader, Request, Session, SessionConfig, SocketError,
+    WeakSession, Word,
 };
 pub use waker::{EndpointId, Waker};
 pub use weir_face::unix_time_ms;

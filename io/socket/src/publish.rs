@@ -249,13 +249,7 @@ pub fn publish_octets(
     label: Label<'_>,
     options: &PublishOptions,
 ) -> Result<Published, PublishError> {
-    let about = About {
-        mode: None,
-        mtime_ns: None,
-        extra_metadata: None,
-        versioned: label.name.clone().append_version(label.version).clone(),
-    };
-    publish_memory(octets, &about, label, options)
+    publish_memory(octets, &About::octets(label), label, options)
 }
 
 /// As [`publish_octets`], where the threads of `signers` help, as long as `goes_on` says so.
@@ -267,12 +261,7 @@ pub(crate) fn publish_octets_with(
     options: &PublishOptions,
     goes_on: &mut dyn FnMut() -> bool,
 ) -> Result<Published, PublishError> {
-    let about = About {
-        mode: None,
-        mtime_ns: None,
-        extra_metadata: None,
-        versioned: label.name.clone().append_version(label.version).clone(),
-    };
+    let about = About::octets(label);
     let (len, content) = (octets.len() as u64, Content::Memory(octets.clone()));
     let read = move |offset: u64, out: &mut [u8]| {
         let start = offset as usize;
@@ -340,6 +329,14 @@ struct About {
     mtime_ns: Option<u64>,
     /// Another name under which the metadata is served.
     extra_metadata: Option<Name>,
+}
+
+impl About {
+    /// Of octets in memory there is nothing to say but the version.
+    fn octets(label: Label<'_>) -> Self {
+        let versioned = label.name.clone().append_version(label.version).clone();
+        Self { versioned, mode: None, mtime_ns: None, extra_metadata: None }
+    }
 }
 
 /// Reads octets of what is signed, from an offset on.

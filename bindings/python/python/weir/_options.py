@@ -54,6 +54,7 @@ class ProducerOptions(PublishOptions, total=False):
     reliable: bool
     disk: str | PathLike[str]
     disk_size: Size
+    disk_wait: Time
     request_wait: Time
     requests_max: int
     objects_max: int

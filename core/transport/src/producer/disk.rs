@@ -33,6 +33,12 @@ impl DiskWaiters {
         self.count -= askers.len();
         askers
     }
+
+    /// Takes out all; what is read for them is for nobody.
+    pub(super) fn take_all(&mut self) -> Vec<Asker> {
+        self.count = 0;
+        core::mem::take(&mut self.by_read).into_values().flatten().collect()
+    }
 }
 
 impl<S: Source> Producer<S> {

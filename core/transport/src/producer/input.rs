@@ -26,6 +26,9 @@ pub enum ProducerInput {
     /// There is no such thing and will not be: what waits with the name and selectors of this
     /// Interest is refused.
     Refuse(Packet),
+    /// The producer is about to go: all that waits is refused, and who asks learns it now and not
+    /// when its time is over.
+    RefuseAll,
     /// The source has more below this name: Interests that wait are looked up once more.
     Published(Name),
     /// What was read.

@@ -127,6 +127,7 @@ impl<S: Source> Producer<S> {
                 }
                 ProducerInput::Put(packet) => self.put(now, packet, out),
                 ProducerInput::Refuse(interest) => self.refuse_waiting(&interest, out),
+                ProducerInput::RefuseAll => self.refuse_all(out),
                 ProducerInput::Published(prefix) => self.look_again(&prefix, out),
                 ProducerInput::ReadDone { op, data } => self.on_read(now, op, data, out),
                 ProducerInput::ReadFailed { op } => {
@@ -275,6 +276,17 @@ impl<S: Source> Producer<S> {
             stats.unknown += 1;
             refuse(unanswered, asker, NackReason::NoRoute, out);
         });
+    }
+
+    /// Refuses all that wait, also for the disk.
+    fn refuse_all(&mut self, out: &mut ProducerOutbox) {
+        let unanswered = self.config.unanswered;
+        let mut askers = self.disk_waiters.take_all();
+        self.waiting.take_all(|asker| askers.push(asker));
+        self.stats.unknown += askers.len() as u64;
+        for asker in askers {
+            refuse(unanswered, asker, NackReason::NoRoute, out);
+        }
     }
 
     /// Has the Interests that wait for something near `prefix` looked up once more.

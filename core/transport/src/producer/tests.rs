@@ -246,6 +246,18 @@ fn what_will_not_be_is_refused_while_the_rest_waits() {
 }
 
 #[test]
+fn all_that_wait_for_a_producer_that_goes_are_refused() {
+    let config = ProducerConfig::on_demand(KEY, NS_PER_S);
+    let mut bed = Bed::new(ProducerConfig { unanswered: Unanswered::Nack, ..config });
+    let asked = ["/a", "/b", "/b/c"].map(|name| (bed.ask(interest(name)), name));
+    bed.tell(ProducerInput::RefuseAll);
+    let mut sent = bed.sent();
+    sent.sort_by(|one, other| one.2.cmp(&other.2));
+    assert_eq!(sent, asked.map(|(token, name)| (token, Some(NackReason::NoRoute), name.into())));
+    assert_eq!((bed.producer.waiting(), bed.producer.stats().unknown), (0, 3));
+}
+
+#[test]
 fn no_more_wait_than_may() {
     let config = ProducerConfig { waiting_max: 3, ..ProducerConfig::on_demand(KEY, NS_PER_S) };
     let mut bed = Bed::new(ProducerConfig { unanswered: Unanswered::Nack, ..config });

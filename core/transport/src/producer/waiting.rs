@@ -152,6 +152,12 @@ impl Waiting {
         found.into_iter().map(|(index, answer)| (self.remove(index), answer)).collect()
     }
 
+    /// Takes out all.
+    pub(super) fn take_all(&mut self, mut then: impl FnMut(Asker)) {
+        let all: Vec<u32> = self.entries.iter().map(|(index, _)| index).collect();
+        all.into_iter().for_each(|index| then(self.remove(index)));
+    }
+
     /// Takes out all whose time is over.
     pub(super) fn take_expired(&mut self, now: Instant, mut then: impl FnMut(Asker)) {
         if self.timers.is_empty() {

@@ -50,23 +50,24 @@ pub(super) struct Bind {
     registered: Pending<()>,
 }
 
-impl Bind {
-    /// Has `outlet` answer what is below `prefix`.
-    pub(super) fn begin(
-        session: &Session,
-        prefix: Name,
-        outlet: Outlet,
-    ) -> Result<Self, SocketError> {
+impl Binding {
+    /// Keeps a prefix from others.
+    pub(super) fn reserve(session: &Session, prefix: Name) -> Result<Self, SocketError> {
         if !session.reserve(&prefix) {
             return Err(SocketError::PrefixInUse(prefix));
         }
-        // From here on it is given back when it is dropped.
-        let mut binding = Binding { session: session.clone(), prefix, outlet: None };
-        let (waker, id, registered) = session.serve(&binding.prefix, outlet)?;
-        binding.outlet = Some((waker, id));
-        Ok(Self { binding: Some(binding), registered })
+        Ok(Self { session: session.clone(), prefix, outlet: None })
     }
 
+    /// Has `outlet` answer what is below the prefix.
+    pub(super) fn serve(mut self, outlet: Outlet) -> Result<Bind, SocketError> {
+        let (waker, id, registered) = self.session.serve(&self.prefix, outlet)?;
+        self.outlet = Some((waker, id));
+        Ok(Bind { binding: Some(self), registered })
+    }
+}
+
+impl Bind {
     /// Waits for the router.
     pub(super) fn wait(&mut self) -> Result<Binding, SocketError> {
         self.registered.wait_again()?;

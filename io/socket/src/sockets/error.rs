@@ -1,6 +1,6 @@
 //! What can go wrong with a socket.
 
-use std::io;
+use std::io::{self, ErrorKind};
 
 use weir_transport::ConsumerError;
 use weir_wire::Name;
@@ -53,6 +53,20 @@ pub enum SocketError {
     /// There is no router, or it cannot be reached.
     #[error("no router: {0}")]
     NoRouter(String),
+    /// There is something at the router's address that does not take the connection in time.
+    #[error("no router: {0}")]
+    RouterTimedOut(String),
+    /// Whoever called has said that it is to be broken off.
+    #[error("broken off by the caller")]
+    Stopped,
+    /// The file of the option `disk` cannot be made.
+    #[error("disk: {reason}")]
+    Disk {
+        /// Why.
+        reason: String,
+        /// What the system says, if it was asked: a number of `errno`.
+        errno: Option<i32>,
+    },
     /// The socket or its session is closed.
     #[error("closed")]
     Closed,
@@ -78,6 +92,9 @@ impl From<ClientError> for SocketError {
     fn from(error: ClientError) -> Self {
         match error {
             ClientError::System(error) => Self::System(error.to_string()),
+            ClientError::Connect { ref source, .. } if source.kind() == ErrorKind::TimedOut => {
+                Self::RouterTimedOut(error.to_string())
+            }
             other => Self::NoRouter(other.to_string()),
         }
     }
@@ -117,7 +134,6 @@ impl From<DownloadError> for SocketError {
 
 impl From<SocketError> for io::Error {
     fn from(error: SocketError) -> Self {
-        use io::ErrorKind;
         let kind = match &error {
             SocketError::OutsidePrefix { .. }
             | SocketError::Option(_)
@@ -127,13 +143,17 @@ impl From<SocketError> for io::Error {
                 ErrorKind::PermissionDenied
             }
             SocketError::NotVerified(_) => ErrorKind::InvalidData,
-            SocketError::TimedOut(_) => ErrorKind::TimedOut,
+            SocketError::TimedOut(_) | SocketError::RouterTimedOut(_) => ErrorKind::TimedOut,
             SocketError::NoRoute(_) => ErrorKind::NetworkUnreachable,
             SocketError::NoRouter(_) => ErrorKind::ConnectionRefused,
             SocketError::Superseded { .. } => ErrorKind::ConnectionReset,
             SocketError::Closed => ErrorKind::NotConnected,
             SocketError::TooLong { .. } => ErrorKind::FileTooLarge,
-            SocketError::System(_) => ErrorKind::Other,
+            SocketError::Disk { errno, .. } => match errno {
+                Some(errno) => io::Error::from_raw_os_error(*errno).kind(),
+                None => ErrorKind::InvalidInput,
+            },
+            SocketError::Stopped | SocketError::System(_) => ErrorKind::Other,
         };
         Self::new(kind, error)
     }

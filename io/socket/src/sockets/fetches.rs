@@ -173,11 +173,7 @@ impl Output for ReaderOutput {
                 let end = if end == u64::MAX { end } else { end.div_ceil(size) };
                 (start / size..end, start % size)
             }
-            _ if self.from_newest => {
-                // Of one that does not grow, it is the last.
-                let newest = metadata.last_segment.or_else(|| metadata.newest_segment());
-                (newest.unwrap_or(0)..u64::MAX, 0)
-            }
+            _ if self.from_newest => (metadata.newest_segment().unwrap_or(0)..u64::MAX, 0),
             // Nobody says where octets are but the segments themselves.
             _ if len > 0 => (0..u64::MAX, start),
             _ => (0..0, 0),

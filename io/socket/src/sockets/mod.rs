@@ -36,7 +36,7 @@ pub use pending::Pending;
 pub use producer::{Binder, Producer};
 pub use reader::Reader;
 pub use requests::Request;
-pub use session::{Session, SessionConfig};
+pub use session::{Session, SessionConfig, WeakSession};
 
 use weir_wire::Name;
 

@@ -293,6 +293,9 @@ socket_options! {
         /// Octets of that file, which are reserved at once; when it is full, what was published
         /// longest ago makes room.
         disk_size: Size = size(GIB), size(8 * MIB) => size(16 * 1024 * GIB);
+        /// How long a read or write of that file may take. After that the disk is passed by until
+        /// it answers again: what only it has is asked of the application.
+        disk_wait: Time = ms(500), ms(1) => ms(3_600_000);
         /// Octets of content in each segment but the last.
         segment_size: Size = size(8000), size(1) => size(PACKET_SIZE_MAX as u64);
         /// How long stores count a segment as fresh.

@@ -6,13 +6,12 @@ use std::vec;
 
 use crossbeam_channel::{Receiver, Sender};
 use weir_base::{HashKey, Instant, Packet};
-use weir_store::disk::DiskTierConfig;
 use weir_transport::{Producer, ProducerEvent, ProducerInput, ProducerOutbox, ProducerStats};
 use weir_wire::Name;
 
 use super::ProducerOptions;
 use super::latest::{Growth, Latest};
-use super::output_disk::OutputDisk;
+use super::output_disk::{OpenDisk, OutputDisk};
 use super::pending::{Answer, Taken};
 use super::requests::{Request, Requests};
 use crate::client::Client;
@@ -46,7 +45,7 @@ impl Answers {
     pub(crate) fn new(
         options: &ProducerOptions,
         hash_key: HashKey,
-        disk: Option<(OutputDisk, DiskTierConfig)>,
+        disk: Option<OpenDisk>,
     ) -> Self {
         let (latest, config) =
             (Latest::new(options.objects_max as usize), options.config(hash_key));
@@ -217,6 +216,11 @@ impl Endpoint for Outlet {
             }
         }
         taken.into_iter().for_each(Taken::give);
+    }
+
+    fn removed(&mut self, client: &mut Client) {
+        self.inputs.push(ProducerInput::RefuseAll);
+        self.turn(client);
     }
 
     fn next_wakeup(&self) -> Option<Instant> {

@@ -24,8 +24,6 @@ const RECORD_OVERHEAD_BYTES: u64 = 512;
 const INDEX_BYTES_PER_RECORD: u64 = 32;
 /// What they may take however small the disk is.
 const INDEX_BYTES_MIN: u64 = 16 << 20;
-/// A disk that has not answered for so long is not waited for.
-const STALLED_AFTER_NS: u64 = NS_PER_S / 2;
 /// How long what is under way may take to end when the producer is gone.
 const CLOSE_TIMEOUT_NS: u64 = 2 * NS_PER_S;
 
@@ -36,6 +34,9 @@ pub(crate) struct OutputDisk {
     outcomes: Vec<(DiskOpId, DiskOutcome)>,
 }
 
+/// A disk, and what the tier above it has to know of it.
+pub(crate) type OpenDisk = (OutputDisk, DiskTierConfig);
+
 impl OutputDisk {
     /// Makes a file of `bytes` octets in a folder. Its name is taken away once it is made;
     /// from then on nothing of it is left when the producer is gone, however it ends.
@@ -43,22 +44,25 @@ impl OutputDisk {
         folder: &Path,
         bytes: u64,
         segment_bytes: u64,
-    ) -> Result<(Self, DiskTierConfig), SocketError> {
+        stalled_after_ns: u64,
+    ) -> Result<OpenDisk, SocketError> {
         let path = folder.join(format!("weir-output-{:016x}", random_u64()?));
         // Blocks of 512 octets, which waste less of the file, and a page cache that keeps what the
         // system has memory for.
         let config = DiskFileConfig { direct: false, ..DiskFileConfig::new(path, Some(bytes)) };
-        Self::start(config, segment_bytes, STALLED_AFTER_NS)
+        Self::start(config, segment_bytes, stalled_after_ns)
     }
 
     fn start(
         config: DiskFileConfig,
         segment_bytes: u64,
         stalled_after_ns: u64,
-    ) -> Result<(Self, DiskTierConfig), SocketError> {
+    ) -> Result<OpenDisk, SocketError> {
         let path = config.path.clone();
-        let set = weir_disk::open(&[config], 1)
-            .map_err(|error| SocketError::Option(format!("disk: {error}")))?;
+        let set = weir_disk::open(&[config], 1).map_err(|error| SocketError::Disk {
+            errno: error.errno(),
+            reason: error.to_string(),
+        })?;
         fs::remove_file(&path)?;
         let (geometry, typical) = (set.geometry(0, 0), segment_bytes + RECORD_OVERHEAD_BYTES);
         let records = u64::from(geometry.regions) * geometry.region_bytes / typical;

@@ -1,11 +1,12 @@
 //! The producer socket.
 
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{self, Poll, ready};
 use std::time::Duration;
 
-use crossbeam_channel::{Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use weir_base::{HashKey, Packet};
 use weir_security::sign_data;
 use weir_transport::{NameMapping, ProducerStats};
@@ -16,8 +17,8 @@ use super::live::LiveWriter;
 use super::offer::Offer;
 use super::outbound::{Identity, Outbound};
 use super::outlet::{Answers, Outlet, Told};
-use super::output_disk::OutputDisk;
-use super::pending::Pending;
+use super::output_disk::{OpenDisk, OutputDisk};
+use super::pending::{Pending, pending};
 use super::publication::Publication;
 use super::requests::{Request, Requests};
 use super::{ProducerOptions, Session, SocketError, check_below, check_packet};
@@ -42,12 +43,22 @@ pub struct Producer {
 }
 
 /// A producer that is being bound: a future, and something to [wait](Binder::wait) for without one.
-/// Dropped, it is not bound, and the prefix is free.
+/// Its prefix is kept from others from the beginning. Dropped, it is not bound, and the prefix is
+/// free.
 #[must_use = "it is not bound yet"]
 pub struct Binder {
-    /// Until it is bound.
+    step: Step,
     parts: Option<Parts>,
-    bind: Bind,
+}
+
+/// What a producer that is being bound waits for.
+enum Step {
+    /// The file of the output buffer, which a thread of its own makes.
+    Opening(Binding, Pending<OpenDisk>),
+    /// The router.
+    Registering(Bind),
+    /// It is bound, or has failed.
+    Over,
 }
 
 /// What a producer is made of, but for its binding.
@@ -56,7 +67,25 @@ struct Parts {
     identity: Identity,
     options: ProducerOptions,
     outlet: Sender<Told>,
+    told: Receiver<Told>,
     requests: Arc<Requests>,
+    hash_key: HashKey,
+}
+
+impl Parts {
+    /// The network thread's end of it.
+    fn outlet(&self, prefix: Name, disk: Option<OpenDisk>) -> Outlet {
+        let answers = Answers::new(&self.options, self.hash_key, disk);
+        Outlet::new(prefix, answers, self.told.clone(), self.requests.clone())
+    }
+
+    fn bound(self, binding: Binding) -> Result<Producer, SocketError> {
+        let Self { prefix, identity, options, outlet, requests, .. } = self;
+        let (waker, id) = binding.waker().ok_or(SocketError::Closed)?;
+        let outbound = Outbound::new(outlet, waker, id);
+        let identity = Arc::new(identity);
+        Ok(Producer { prefix, identity, options, outbound, requests, binding })
+    }
 }
 
 impl Binder {
@@ -65,17 +94,28 @@ impl Binder {
     /// # Errors
     /// As [`Producer::bind`].
     pub fn wait(mut self) -> Result<Producer, SocketError> {
-        let binding = self.bind.wait()?;
+        if let Step::Opening(_, opened) = &self.step {
+            let disk = opened.wait_again()?;
+            self.opened(disk)?;
+        }
+        let Step::Registering(bind) = &mut self.step else { return Err(SocketError::Closed) };
+        let binding = bind.wait()?;
         self.bound(binding)
     }
 
+    /// Goes on with the disk.
+    fn opened(&mut self, disk: OpenDisk) -> Result<(), SocketError> {
+        let step = std::mem::replace(&mut self.step, Step::Over);
+        if let (Step::Opening(binding, _), Some(parts)) = (step, &self.parts) {
+            let outlet = parts.outlet(binding.prefix().clone(), Some(disk));
+            self.step = Step::Registering(binding.serve(outlet)?);
+        }
+        Ok(())
+    }
+
     fn bound(&mut self, binding: Binding) -> Result<Producer, SocketError> {
-        let Parts { prefix, identity, options, outlet, requests } =
-            self.parts.take().ok_or(SocketError::Closed)?;
-        let (waker, id) = binding.waker().ok_or(SocketError::Closed)?;
-        let outbound = Outbound::new(outlet, waker, id);
-        let identity = Arc::new(identity);
-        Ok(Producer { prefix, identity, options, outbound, requests, binding })
+        self.step = Step::Over;
+        self.parts.take().ok_or(SocketError::Closed)?.bound(binding)
     }
 }
 
@@ -84,9 +124,28 @@ impl Future for Binder {
 
     fn poll(self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<Self::Output> {
         let binder = self.get_mut();
-        let binding = ready!(binder.bind.poll(context))?;
+        if let Step::Opening(_, opened) = &mut binder.step {
+            let disk = ready!(Pin::new(opened).poll(context))?;
+            binder.opened(disk)?;
+        }
+        let Step::Registering(bind) = &mut binder.step else {
+            return Poll::Ready(Err(SocketError::Closed));
+        };
+        let binding = ready!(bind.poll(context))?;
         Poll::Ready(binder.bound(binding))
     }
+}
+
+/// Has a thread make the file of the option `disk`, which may take long. If nobody wants it any
+/// more, it is gone again.
+fn open_disk(folder: &Path, options: &ProducerOptions) -> Result<Pending<OpenDisk>, SocketError> {
+    let (answer, opened) = pending();
+    let folder = folder.to_owned();
+    let (bytes, segment_bytes) = (options.disk_size.bytes, options.segment_size.bytes);
+    let wait_ns = options.disk_wait.ns;
+    let open = move || answer.give(OutputDisk::open(&folder, bytes, segment_bytes, wait_ns));
+    std::thread::Builder::new().name("open-disk".into()).spawn(open)?;
+    Ok(opened)
 }
 
 impl Producer {
@@ -113,10 +172,11 @@ impl Producer {
     }
 
     /// As [`Producer::bind_with`], for whoever may give up. Waits for nothing but the connection,
-    /// unless that [was made](Session::connect_producers), and the file of the option `disk`.
+    /// unless that [was made](Session::connect_producers).
     ///
     /// # Errors
-    /// As [`Producer::bind`]; what the router refuses, the [`Binder`] tells.
+    /// As [`Producer::bind`]; what the router refuses, and why there can be no `disk`, the
+    /// [`Binder`] tells.
     pub fn begin_bind(
         session: &Session,
         prefix: Name,
@@ -124,18 +184,21 @@ impl Producer {
         options: ProducerOptions,
     ) -> Result<Binder, SocketError> {
         options.check()?;
+        session.connect_producers()?;
         // Names come from strangers.
         let hash_key = HashKey::new([random_u64()?, random_u64()?]);
-        let disk = options.disk_folder().map(|folder| {
-            OutputDisk::open(folder, options.disk_size.bytes, options.segment_size.bytes)
-        });
-        let answers = Answers::new(&options, hash_key, disk.transpose()?);
         let requests = Arc::new(Requests::new(options.requests_max as usize));
         let (outlet, told) = unbounded();
-        let network_prefix = options.mapping.prefix(prefix.as_view());
-        let outlet_end = Outlet::new(network_prefix.clone(), answers, told, requests.clone());
-        let bind = Bind::begin(session, network_prefix, outlet_end)?;
-        Ok(Binder { parts: Some(Parts { prefix, identity, options, outlet, requests }), bind })
+        let binding = Binding::reserve(session, options.mapping.prefix(prefix.as_view()))?;
+        let parts = Parts { prefix, identity, options, outlet, told, requests, hash_key };
+        let step = match parts.options.disk_folder() {
+            Some(folder) => Step::Opening(binding, open_disk(folder, &parts.options)?),
+            None => {
+                let outlet = parts.outlet(binding.prefix().clone(), None);
+                Step::Registering(binding.serve(outlet)?)
+            }
+        };
+        Ok(Binder { step, parts: Some(parts) })
     }
 
     /// The prefix.
@@ -231,7 +294,7 @@ impl Producer {
     /// As [`Producer::publish`], as long as `goes_on` says so, which is asked now and then.
     ///
     /// # Errors
-    /// As [`Producer::publish`]; [`SocketError::Closed`] if it was broken off.
+    /// As [`Producer::publish`]; [`SocketError::Stopped`] if it was broken off.
     pub fn publish_while(
         &self,
         name: &Name,

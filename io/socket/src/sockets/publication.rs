@@ -41,10 +41,17 @@ impl Publication {
         // What is smaller than a segment needs no room for one.
         options.segment_size = options.segment_size.min(self.content.len().max(1));
         let signed_by = (&self.signers, &self.identity.signer);
+        let mut is_stopped = false;
+        let goes_on = &mut || {
+            is_stopped = !goes_on();
+            !is_stopped
+        };
         let published =
             publish_octets_with(signed_by, self.content.clone(), label, &options, goes_on);
         published.map_err(|error| match error {
             PublishError::SegmentSize { max, .. } => SocketError::TooLong { max_bytes: max as u64 },
+            PublishError::Stopped if is_stopped => SocketError::Stopped,
+            // The threads have ended with the session.
             PublishError::Stopped => SocketError::Closed,
             other => SocketError::Invalid(other.to_string()),
         })
@@ -64,7 +71,7 @@ impl Publication {
             if packets.len() >= BATCH_PACKETS {
                 self.outbound.publish(std::mem::take(&mut packets), None)?;
                 if !goes_on() {
-                    return Err(SocketError::Closed);
+                    return Err(SocketError::Stopped);
                 }
             }
             packets.push(published.packet(segment, &mut pool));

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -56,6 +56,22 @@ impl Default for SessionConfig {
 #[derive(Clone)]
 pub struct Session(Arc<Shared>);
 
+/// A session that is not kept for this: it ends with its last socket and clone all the same.
+#[derive(Clone)]
+pub struct WeakSession(Weak<Shared>);
+
+impl WeakSession {
+    /// The session, unless it has ended.
+    pub fn upgrade(&self) -> Option<Session> {
+        self.0.upgrade().map(Session)
+    }
+
+    /// Whether nobody has it any more.
+    pub fn has_ended(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+}
+
 struct Shared {
     router: FaceUri,
     consumers: ConsumerSide,
@@ -99,6 +115,11 @@ impl Session {
         let (producers, bound) = (Mutex::default(), Mutex::default());
         let signing = SignPool::default();
         Ok(Self(Arc::new(Shared { router, consumers, producers, signing, bound })))
+    }
+
+    /// A way back to it as long as somebody else has it.
+    pub fn downgrade(&self) -> WeakSession {
+        WeakSession(Arc::downgrade(&self.0))
     }
 
     /// The address of the router.
@@ -319,7 +340,7 @@ fn produce(client: &mut Client, is_stopped: &AtomicBool, changes: &Receiver<Chan
     let mut events = EventLoop::new(client);
     let id = events.add(Registrations::new(registrations));
     events.expect_below(id, &Name::new());
-    run(&mut events, is_stopped, |events| {
+    let apply = |events: &mut EventLoop<'_>| {
         for change in changes.try_iter() {
             let registration = match change {
                 Change::Add { prefix, mut outlet, added, registered } => {
@@ -344,8 +365,14 @@ fn produce(client: &mut Client, is_stopped: &AtomicBool, changes: &Receiver<Chan
             let _ = register.send(registration);
             let _ = waker.wake();
         }
+    };
+    run(&mut events, is_stopped, |events| {
+        apply(events);
         close(&mut disks, &closed, events.now())
     });
+    // The last producers went with the session: who waits for them is told.
+    apply(&mut events);
+    let _ = events.flush();
     let now = events.now();
     // Which gives back the disks of all producers.
     drop(events);

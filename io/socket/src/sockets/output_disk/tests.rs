@@ -19,6 +19,8 @@ const MIB: u64 = 1 << 20;
 /// Longer than anything takes; only a hang gets there.
 const PATIENCE: Duration = Duration::from_secs(60);
 const SEGMENTS: u32 = 1500;
+/// As producers have it by default.
+const WAIT_NS: u64 = NS_PER_S / 2;
 
 fn name(segment: u32) -> Name {
     let mut name: Name = "/a/v=1".parse().unwrap();
@@ -201,7 +203,7 @@ fn whatever_becomes_of_the_disk_all_is_served_and_nothing_wrong() {
 fn a_disk_that_stalls_keeps_nobody_waiting_for_good() {
     let stall = Duration::from_secs(2);
     let faults = Faults { seed: 3, stalls_ppm: 30_000, stall, ..Faults::default() };
-    let mut bed = Bed::with(16, STALLED_AFTER_NS, |config| config.faults = Some(faults));
+    let mut bed = Bed::with(16, WAIT_NS, |config| config.faults = Some(faults));
     bed.put_all();
     bed.serve_all(&mut Rng::from_seed(3));
     assert!(bed.stats().disk.stalls > 0, "{:?}", bed.stats());
@@ -285,14 +287,24 @@ fn a_disk_that_hangs_is_not_waited_for_when_its_producer_is_gone() {
 fn a_folder_that_cannot_be_used_is_an_error_that_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
-    let error = OutputDisk::open(&missing, 8 * MIB, 8000).err().unwrap();
-    assert!(error.to_string().contains("missing"), "{error}");
+    let errno = |folder: &Path, bytes| match OutputDisk::open(folder, bytes, 8000, WAIT_NS) {
+        Err(SocketError::Disk { errno, reason }) => {
+            assert!(reason.contains(folder.to_str().unwrap()), "{reason}");
+            errno
+        }
+        other => panic!("{:?}", other.err()),
+    };
+    assert_eq!(errno(&missing, 8 * MIB), Some(nix::libc::ENOENT));
     let file = folder.path().join("file");
     std::fs::write(&file, b"something else").unwrap();
-    assert!(matches!(OutputDisk::open(&file, 8 * MIB, 8000), Err(SocketError::Option(_))));
+    assert_eq!(errno(&file, 8 * MIB), Some(nix::libc::ENOTDIR));
+    assert_eq!(errno(folder.path(), 1), None, "too small for a disk");
     // More than any file can have.
-    let error = OutputDisk::open(folder.path(), 1 << 63, 8000).err().unwrap();
-    assert!(matches!(error, SocketError::Option(_)), "{error}");
+    let too_large = errno(folder.path(), 1 << 63);
+    assert!(
+        matches!(too_large, Some(nix::libc::EFBIG | nix::libc::ENOSPC | nix::libc::EINVAL)),
+        "{too_large:?}"
+    );
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");
     assert_eq!(std::fs::read(&file).unwrap(), b"something else");
@@ -301,7 +313,7 @@ fn a_folder_that_cannot_be_used_is_an_error_that_says_so() {
 #[test]
 fn two_producers_may_have_one_folder() {
     let folder = tempfile::tempdir().unwrap();
-    let open = || OutputDisk::open(folder.path(), 8 * MIB, 8000).unwrap();
+    let open = || OutputDisk::open(folder.path(), 8 * MIB, 8000, WAIT_NS).unwrap();
     let ((_one, first), (_other, second)) = (open(), open());
     assert_ne!(first.store_id, second.store_id);
 }
