@@ -155,13 +155,17 @@ fn build_weir() -> PathBuf {
     build(&["--package", "weir", "--bin", "weir", "--features", "lab"]).join("weir")
 }
 
-/// An example of `weir-socket`, built now.
+/// An example of `weir-socket`: from the folder that `WEIR_EXAMPLES` names, else built now.
 ///
 /// # Panics
 /// If it cannot be built.
 #[must_use]
 pub fn socket_example(name: &str) -> PathBuf {
-    build(&["--package", "weir-socket", "--example", name]).join("examples").join(name)
+    let folder = match std::env::var_os("WEIR_EXAMPLES") {
+        Some(folder) => folder.into(),
+        None => build(&["--package", "weir-socket", "--example", name]).join("examples"),
+    };
+    folder.join(name)
 }
 
 /// `libweir`, the library for C, built now; the folder that it lies in.

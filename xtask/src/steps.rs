@@ -91,7 +91,10 @@ pub(crate) fn size(root: &Path) -> anyhow::Result<()> {
 pub(crate) fn test(root: &Path, options: &TestOptions) -> anyhow::Result<()> {
     std::thread::scope(|scope| {
         let install = scope.spawn(|| clients::install(root));
-        let build = [&["build", "--workspace", "--bins", "--tests"], &WITH_LAB[..]].concat();
+        // Tests that start examples would build them anew, alone and so with other features of
+        // what they need.
+        let kinds = ["--bins", "--tests", "--examples"];
+        let build = [&["build", "--workspace"], &kinds[..], &WITH_LAB[..]].concat();
         let built = cargo(root, &build, &[]);
         let installed = install.join().map_err(|_| anyhow::anyhow!("installing clients panicked"));
         built.and(installed?)
@@ -102,10 +105,12 @@ pub(crate) fn test(root: &Path, options: &TestOptions) -> anyhow::Result<()> {
     }
     let arguments = options.cargo_arguments();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let binary = binary.to_string_lossy();
-    let clients_at = clients::folder(root);
-    let environment =
-        [("WEIR_BIN", binary.as_ref()), ("WEIR_INTEROP", &clients_at.to_string_lossy())];
+    let (clients_at, examples) = (clients::folder(root), binary.with_file_name("examples"));
+    let environment = [
+        ("WEIR_BIN", &*binary.to_string_lossy()),
+        ("WEIR_EXAMPLES", &*examples.to_string_lossy()),
+        ("WEIR_INTEROP", &*clients_at.to_string_lossy()),
+    ];
     run_cargo(root, &words, &environment)
 }
 
