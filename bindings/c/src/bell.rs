@@ -248,7 +248,7 @@ impl Line {
     ///
     /// # Errors
     /// EBADF when the socket is closed; there cannot be a thread.
-    pub(crate) fn wait_away<T: Send + 'static>(
+    pub(crate) fn wait_in_thread<T: Send + 'static>(
         &self,
         body: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Errno> {

@@ -16,7 +16,7 @@ use crate::answers::Answers;
 use crate::bell::{Bell, Line, Look};
 use crate::errors::errno_of;
 use crate::memory::Room;
-use crate::options::Intent;
+use crate::options::ConsumerSettings;
 use crate::shape::{ICN_MISSED, ICN_UNVERIFIED};
 
 /// Names that one socket has begun to get and not read to their end, at most.
@@ -119,21 +119,21 @@ impl Reading {
 }
 
 /// A bound consumer.
-pub(crate) struct Intake {
+pub(crate) struct BoundConsumer {
     session: Session,
     prefix: Name,
     reads: BTreeMap<Name, Arc<Read>>,
     answers: BTreeMap<Name, Arc<Answers>>,
 }
 
-impl Intake {
+impl BoundConsumer {
     pub(crate) fn new(session: Session, prefix: Name) -> Self {
         Self { session, prefix, reads: BTreeMap::new(), answers: BTreeMap::new() }
     }
 
-    fn consumer(&self, intent: &Intent, trust: SharedTrust) -> Result<Consumer, Errno> {
+    fn consumer(&self, settings: &ConsumerSettings, trust: SharedTrust) -> Result<Consumer, Errno> {
         let mut consumer = Consumer::bind(&self.session, self.prefix.clone(), trust);
-        consumer.set_options(intent.options.clone()).map_err(|error| errno_of(&error))?;
+        consumer.set_options(settings.options.clone()).map_err(|error| errno_of(&error))?;
         Ok(consumer)
     }
 
@@ -146,7 +146,7 @@ impl Intake {
         &mut self,
         bell: &Arc<Bell>,
         name: Name,
-        intent: &Intent,
+        settings: &ConsumerSettings,
         from_newest: bool,
     ) -> Result<Arc<Read>, Errno> {
         if let Some(read) = self.reads.get(&name) {
@@ -155,12 +155,12 @@ impl Intake {
         if self.reads.len() >= READS_MAX {
             return Err(Errno::ENOBUFS);
         }
-        let trust = intent.trust(&name)?;
-        let consumer = self.consumer(intent, trust.clone())?;
+        let trust = settings.trust(&name)?;
+        let consumer = self.consumer(settings, trust.clone())?;
         let reader = match from_newest {
-            true if !intent.is_whole() => return Err(Errno::EINVAL),
+            true if !settings.is_whole() => return Err(Errno::EINVAL),
             true => consumer.fetch_newest(&name),
-            false => consumer.fetch_range(&name, intent.range.clone()),
+            false => consumer.fetch_range(&name, settings.range.clone()),
         };
         let reader = reader.map_err(|error| errno_of(&error))?;
         let reader = Mutex::new(Reading { reader, missed: 0 });
@@ -186,10 +186,10 @@ impl Intake {
         name: Name,
         keeps_answer: bool,
         parameters: Vec<u8>,
-        intent: &Intent,
+        settings: &ConsumerSettings,
     ) -> Result<(), Errno> {
-        let consumer = self.consumer(intent, intent.trust(&name)?)?;
-        let lifetime_ms = intent.options.lifetime.ns.div_ceil(NS_PER_MS);
+        let consumer = self.consumer(settings, settings.trust(&name)?)?;
+        let lifetime_ms = settings.options.lifetime.ns.div_ceil(NS_PER_MS);
         let nonce = u32::from_ne_bytes(random_octets());
         let mut interest = Interest::new(name.clone()).nonce(nonce).lifetime_ms(lifetime_ms);
         if !parameters.is_empty() {

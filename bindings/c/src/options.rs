@@ -30,7 +30,7 @@ const DEFAULT: &str = "default";
 
 /// What a consumer gets, and whom it believes.
 #[derive(Clone)]
-pub(crate) struct Intent {
+pub(crate) struct ConsumerSettings {
     pub(crate) options: ConsumerOptions,
     allow_unsigned: bool,
     anchors: Vec<PathBuf>,
@@ -38,7 +38,7 @@ pub(crate) struct Intent {
     pub(crate) range: Range<u64>,
 }
 
-impl Intent {
+impl ConsumerSettings {
     pub(crate) fn new(options: ConsumerOptions) -> Self {
         Self { options, allow_unsigned: false, anchors: Vec::new(), range: 0..u64::MAX }
     }
@@ -60,7 +60,7 @@ impl Intent {
 
 /// How a producer publishes.
 #[derive(Clone)]
-pub(crate) struct Means {
+pub(crate) struct ProducerSettings {
     pub(crate) options: ProducerOptions,
     pub(crate) signing: Signing,
 }
@@ -68,8 +68,8 @@ pub(crate) struct Means {
 /// The options of a type of sockets.
 #[derive(Clone)]
 pub(crate) enum Role {
-    Consumer(Intent),
-    Producer(Means),
+    Consumer(ConsumerSettings),
+    Producer(ProducerSettings),
 }
 
 /// The options of a socket.
@@ -152,19 +152,19 @@ impl Options {
         }
         match (&mut self.role, name) {
             (_, ROUTER) => self.router = router_from(value)?,
-            (Role::Consumer(intent), ALLOW_UNSIGNED) => {
-                intent.allow_unsigned = value.parse().map_err(invalid)?;
+            (Role::Consumer(settings), ALLOW_UNSIGNED) => {
+                settings.allow_unsigned = value.parse().map_err(invalid)?;
             }
-            (Role::Consumer(intent), ANCHORS) => intent.anchors = anchors_from(value)?,
-            (Role::Consumer(intent), RANGE) => intent.range = range_from(value)?,
-            (Role::Consumer(intent), _) => {
+            (Role::Consumer(settings), ANCHORS) => settings.anchors = anchors_from(value)?,
+            (Role::Consumer(settings), RANGE) => settings.range = range_from(value)?,
+            (Role::Consumer(settings), _) => {
                 is_in(ConsumerOptions::TABLE, name)?;
-                intent.options.set(name, value).map_err(invalid)?;
+                settings.options.set(name, value).map_err(invalid)?;
             }
-            (Role::Producer(means), SIGN) => means.signing = signing_from(value)?,
-            (Role::Producer(means), _) => {
+            (Role::Producer(settings), SIGN) => settings.signing = signing_from(value)?,
+            (Role::Producer(settings), _) => {
                 is_in(ProducerOptions::TABLE, name)?;
-                means.options.set(name, value).map_err(invalid)?;
+                settings.options.set(name, value).map_err(invalid)?;
             }
         }
         Ok(())
@@ -178,23 +178,23 @@ impl Options {
         let name = std::str::from_utf8(name).map_err(|_| Errno::ENOPROTOOPT)?;
         let found = match (&self.role, name) {
             (_, ROUTER) => return Ok(self.router.clone().unwrap_or_else(|| DEFAULT.into())),
-            (Role::Consumer(intent), ALLOW_UNSIGNED) => {
-                return Ok(intent.allow_unsigned.to_string());
+            (Role::Consumer(settings), ALLOW_UNSIGNED) => {
+                return Ok(settings.allow_unsigned.to_string());
             }
-            (Role::Consumer(intent), ANCHORS) => {
-                let anchors = intent.anchors.iter().map(|path| path.display().to_string());
+            (Role::Consumer(settings), ANCHORS) => {
+                let anchors = settings.anchors.iter().map(|path| path.display().to_string());
                 return Ok(anchors.collect::<Vec<_>>().join(&BETWEEN_ANCHORS.to_string()));
             }
-            (Role::Consumer(intent), RANGE) => return Ok(range_text(&intent.range)),
-            (Role::Consumer(intent), _) => intent.options.get(name),
-            (Role::Producer(means), SIGN) => {
-                return Ok(match &means.signing {
+            (Role::Consumer(settings), RANGE) => return Ok(range_text(&settings.range)),
+            (Role::Consumer(settings), _) => settings.options.get(name),
+            (Role::Producer(settings), SIGN) => {
+                return Ok(match &settings.signing {
                     Signing::Default => DEFAULT.into(),
                     Signing::Digest => SIGN_DIGEST.into(),
                     Signing::Key(name) => name.to_string(),
                 });
             }
-            (Role::Producer(means), _) => means.options.get(name),
+            (Role::Producer(settings), _) => settings.options.get(name),
         };
         found.map_err(|_| Errno::ENOPROTOOPT)
     }

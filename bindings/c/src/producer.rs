@@ -18,7 +18,7 @@ const GROWING_MAX: usize = 1024;
 const PIECE_SEGMENTS: usize = 64;
 
 /// A bound producer.
-pub(crate) struct Outlet {
+pub(crate) struct BoundProducer {
     pub(crate) producer: Arc<Producer>,
     pub(crate) line: Arc<Line>,
     /// The request that comes next.
@@ -71,7 +71,7 @@ impl Growing {
     }
 }
 
-impl Outlet {
+impl BoundProducer {
     pub(crate) fn new(bell: &Arc<Bell>, producer: Producer) -> Self {
         Self {
             given_max: producer.options().requests_max as usize,
@@ -142,7 +142,7 @@ impl Outlet {
         Ok(self.growing.entry(name.clone()).or_default().clone())
     }
 
-    /// As [`Outlet::growing`], if there is one.
+    /// As [`BoundProducer::growing`], if there is one.
     pub(crate) fn known_growing(&self, name: &Name) -> Option<Arc<Growing>> {
         self.growing.get(name).cloned()
     }

@@ -12,11 +12,11 @@ use weir_socket::{ConsumerOptions, Producer, ProducerOptions, Request, Session, 
 use weir_wire::Name;
 
 use crate::bell::{Bell, Line, Look, spawn};
-use crate::consumer::{Got, Intake};
+use crate::consumer::{BoundConsumer, Got};
 use crate::errors::errno_of;
 use crate::memory::Room;
-use crate::options::{Intent, Means, Options, Role};
-use crate::producer::Outlet;
+use crate::options::{ConsumerSettings, Options, ProducerSettings, Role};
+use crate::producer::BoundProducer;
 use crate::shape::{
     AF_ICN, CONS_REL, CONS_UNREL, ICN_ANSWER, ICN_MORE, ICN_NEWEST, ICN_REFUSE, PROD_REL,
     PROD_UNREL, SOCK_CONS, SOCK_PROD,
@@ -30,8 +30,8 @@ enum End {
     Unbound,
     /// A call is about to bind it.
     Binding,
-    Consumer(Intake),
-    Producer(Outlet),
+    Consumer(BoundConsumer),
+    Producer(BoundProducer),
 }
 
 struct State {
@@ -68,7 +68,7 @@ impl Socket {
                     _ => return Err(Errno::EPROTONOSUPPORT),
                 };
                 let options = ConsumerOptions { reliable, ..ConsumerOptions::default() };
-                Role::Consumer(Intent::new(options))
+                Role::Consumer(ConsumerSettings::new(options))
             }
             SOCK_PROD => {
                 let reliable = match protocol {
@@ -77,7 +77,7 @@ impl Socket {
                     _ => return Err(Errno::EPROTONOSUPPORT),
                 };
                 let options = ProducerOptions { reliable, ..ProducerOptions::default() };
-                Role::Producer(Means { options, signing: Signing::Default })
+                Role::Producer(ProducerSettings { options, signing: Signing::Default })
             }
             _ => return Err(Errno::ESOCKTNOSUPPORT),
         };
@@ -150,13 +150,13 @@ impl Socket {
         let line = Line::hidden(&self.bell);
         match role {
             Role::Consumer(_) => {
-                let session = line.wait_away(move || session(router))?;
+                let session = line.wait_in_thread(move || session(router))?;
                 let session = session.map_err(|error| errno_of(&error))?;
-                Ok(End::Consumer(Intake::new(session, prefix)))
+                Ok(End::Consumer(BoundConsumer::new(session, prefix)))
             }
-            Role::Producer(Means { options, signing }) => {
+            Role::Producer(ProducerSettings { options, signing }) => {
                 let identity = identity(&signing).map_err(|_| Errno::ENOKEY)?;
-                let session = line.wait_away(move || {
+                let session = line.wait_in_thread(move || {
                     let session = session(router)?;
                     session.connect_producers().map(|()| session)
                 })?;
@@ -172,7 +172,7 @@ impl Socket {
                     Look { found, has_more: false }
                 })?;
                 let producer = bound.map_err(|error| errno_of(&error))?;
-                Ok(End::Producer(Outlet::new(&self.bell, producer)))
+                Ok(End::Producer(BoundProducer::new(&self.bell, producer)))
             }
         }
     }
@@ -209,9 +209,9 @@ impl Socket {
         }
         let read = match &mut *self.state() {
             State {
-                options: Options { role: Role::Consumer(intent), .. },
+                options: Options { role: Role::Consumer(settings), .. },
                 end: End::Consumer(intake),
-            } => intake.read(&self.bell, name.clone(), intent, flags & ICN_NEWEST != 0)?,
+            } => intake.read(&self.bell, name.clone(), settings, flags & ICN_NEWEST != 0)?,
             state => return Err(state.misused()),
         };
         let got = read.recv(room, may_wait);
@@ -228,9 +228,9 @@ impl Socket {
         may_wait(&self.bell, flags & !ICN_ANSWER)?;
         match &mut *self.state() {
             State {
-                options: Options { role: Role::Consumer(intent), .. },
+                options: Options { role: Role::Consumer(settings), .. },
                 end: End::Consumer(intake),
-            } => intake.express(&self.bell, name, flags & ICN_ANSWER != 0, octets, intent),
+            } => intake.express(&self.bell, name, flags & ICN_ANSWER != 0, octets, settings),
             state => Err(state.misused()),
         }
     }
@@ -254,7 +254,7 @@ impl Socket {
         got
     }
 
-    fn outlet<R>(&self, then: impl FnOnce(&mut Outlet) -> R) -> Result<R, Errno> {
+    fn outlet<R>(&self, then: impl FnOnce(&mut BoundProducer) -> R) -> Result<R, Errno> {
         match &mut *self.state() {
             State { end: End::Producer(outlet), .. } => Ok(then(outlet)),
             state => Err(state.misused()),

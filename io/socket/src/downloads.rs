@@ -14,7 +14,7 @@ use crate::event_loop::{Context, Endpoint, EventLoop};
 use crate::host::{DownloadError, DownloadId, Host, Summary};
 use crate::keeper::Keeper;
 use crate::paths::{ClientError, FromRouter, PathChange};
-use crate::prefixes::Prefixes;
+use crate::prefix_map::PrefixMap;
 use crate::verify_pool::{Report, Reporter, VerifyPool};
 
 /// Whole files at most that wait for their names, each of them open.
@@ -88,7 +88,7 @@ pub(crate) struct Downloads<'a> {
     /// By serial number, as all of the following. In boxes: nodes of the tree are half empty, and a
     /// download is large.
     active: BTreeMap<u64, Box<Active>>,
-    by_prefix: Prefixes<u64>,
+    by_prefix: PrefixMap<u64>,
     /// Those that wait for packets of other names.
     await_others: BTreeSet<u64>,
     due: BTreeSet<(Instant, u64)>,
@@ -130,7 +130,7 @@ impl<'a> Downloads<'a> {
             bells,
             rung,
             active: BTreeMap::new(),
-            by_prefix: Prefixes::default(),
+            by_prefix: PrefixMap::default(),
             await_others: BTreeSet::new(),
             due: BTreeSet::new(),
             turns: VecDeque::new(),

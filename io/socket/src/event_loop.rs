@@ -9,7 +9,7 @@ use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name, NameView};
 
 use crate::client::Client;
 use crate::paths::{ClientError, FromRouter, PathChange};
-use crate::prefixes::Prefixes;
+use crate::prefix_map::PrefixMap;
 use crate::waker::EndpointId;
 
 /// How often [`EventLoop::run`] looks whether it is to stop.
@@ -80,9 +80,9 @@ impl Context<'_> {
 
 #[derive(Default)]
 struct Names {
-    interests: Prefixes<EndpointId>,
+    interests: PrefixMap<EndpointId>,
     /// Of Data and Nacks.
-    data: Prefixes<EndpointId>,
+    data: PrefixMap<EndpointId>,
 }
 
 /// Has a number before the endpoint is there.

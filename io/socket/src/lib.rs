@@ -13,7 +13,7 @@ mod keeper;
 mod lookup;
 mod output;
 mod paths;
-mod prefixes;
+mod prefix_map;
 mod publish;
 mod serve;
 mod sign_pool;

@@ -6,8 +6,8 @@ use std::task::{self, Poll, ready};
 
 use weir_wire::Name;
 
-use super::outlet::Outlet;
 use super::pending::Pending;
+use super::producer_endpoint::ProducerEndpoint;
 use super::{Session, SocketError};
 use crate::sign_pool::Signers;
 use crate::waker::{EndpointId, Waker};
@@ -60,7 +60,7 @@ impl Binding {
     }
 
     /// Has `outlet` answer what is below the prefix.
-    pub(super) fn serve(mut self, outlet: Outlet) -> Result<Bind, SocketError> {
+    pub(super) fn serve(mut self, outlet: ProducerEndpoint) -> Result<Bind, SocketError> {
         let (waker, id, registered) = self.session.serve(&self.prefix, outlet)?;
         self.outlet = Some((waker, id));
         Ok(Bind { binding: Some(self), registered })

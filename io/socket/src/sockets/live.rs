@@ -9,7 +9,7 @@ use weir_wire::{Component, Data, Name};
 
 use super::latest::Growth;
 use super::outbound::{Identity, Outbound};
-use super::outlet::Told;
+use super::producer_endpoint::Told;
 use super::{Pending, ProducerOptions, SocketError, check_packet};
 
 /// Publishes an object that grows, such as a live stream: see

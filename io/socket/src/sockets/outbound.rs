@@ -10,8 +10,8 @@ use weir_face::unix_time_ms;
 use weir_security::Signer;
 
 use super::SocketError;
-use super::outlet::Told;
 use super::pending::{Answer, Pending, pending};
+use super::producer_endpoint::Told;
 use crate::sign_pool::Wakes;
 use crate::waker::{EndpointId, Waker};
 

@@ -16,9 +16,9 @@ use super::binding::{Bind, Binding};
 use super::live::LiveWriter;
 use super::offer::Offer;
 use super::outbound::{Identity, Outbound};
-use super::outlet::{Answers, Outlet, Told};
 use super::output_disk::{OpenDisk, OutputDisk};
 use super::pending::{Pending, pending};
+use super::producer_endpoint::{OutputBuffer, ProducerEndpoint, Told};
 use super::publication::Publication;
 use super::requests::{Request, Requests};
 use super::{ProducerOptions, Session, SocketError, check_below, check_packet};
@@ -74,9 +74,9 @@ struct Parts {
 
 impl Parts {
     /// The network thread's end of it.
-    fn outlet(&self, prefix: Name, disk: Option<OpenDisk>) -> Outlet {
-        let answers = Answers::new(&self.options, self.hash_key, disk);
-        Outlet::new(prefix, answers, self.told.clone(), self.requests.clone())
+    fn outlet(&self, prefix: Name, disk: Option<OpenDisk>) -> ProducerEndpoint {
+        let answers = OutputBuffer::new(&self.options, self.hash_key, disk);
+        ProducerEndpoint::new(prefix, answers, self.told.clone(), self.requests.clone())
     }
 
     fn bound(self, binding: Binding) -> Result<Producer, SocketError> {

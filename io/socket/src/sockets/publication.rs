@@ -7,8 +7,8 @@ use weir_wire::Name;
 
 use super::SocketError;
 use super::outbound::{Identity, Outbound};
-use super::outlet::Told;
 use super::pending::{Answer, Pending, Taken, pending};
+use super::producer_endpoint::Told;
 use crate::publish::{Label, PublishError, PublishOptions, Published, publish_octets_with};
 use crate::sign_pool::{Place, Signers, Task};
 

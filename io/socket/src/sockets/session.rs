@@ -18,9 +18,9 @@ use weir_wire::Name;
 use super::SocketError;
 use super::express::{Expressed, Expresses};
 use super::fetches::{Fetch, Fetches};
-use super::outlet::Outlet;
 use super::output_disk::{ClosingDisks, OutputDisk};
 use super::pending::{Answer, Pending, pending};
+use super::producer_endpoint::ProducerEndpoint;
 use super::registrations::{Registration, Registrations};
 use crate::client::Client;
 use crate::downloads::{DownloadOptions, Downloads};
@@ -174,7 +174,7 @@ impl Session {
     pub(super) fn serve(
         &self,
         prefix: &Name,
-        outlet: Outlet,
+        outlet: ProducerEndpoint,
     ) -> Result<(Arc<Waker>, EndpointId, Pending<()>), SocketError> {
         let producers = self.with_producers()?;
         let side = producers.as_ref().expect("it runs");
@@ -298,8 +298,16 @@ fn consume(
 
 /// What is asked of the producers' thread.
 enum Change {
-    Add { prefix: Name, outlet: Box<Outlet>, added: Answer<EndpointId>, registered: Answer<()> },
-    Remove { prefix: Name, id: EndpointId },
+    Add {
+        prefix: Name,
+        outlet: Box<ProducerEndpoint>,
+        added: Answer<EndpointId>,
+        registered: Answer<()>,
+    },
+    Remove {
+        prefix: Name,
+        id: EndpointId,
+    },
 }
 
 struct ProducerSide {
@@ -316,7 +324,7 @@ impl ProducerSide {
         Ok(Self { changes, thread })
     }
 
-    fn add(&self, prefix: &Name, outlet: Outlet) -> (Pending<EndpointId>, Pending<()>) {
+    fn add(&self, prefix: &Name, outlet: ProducerEndpoint) -> (Pending<EndpointId>, Pending<()>) {
         let (added, id) = pending();
         let (registered, registration) = pending();
         let (prefix, outlet) = (prefix.clone(), Box::new(outlet));
@@ -345,7 +353,7 @@ fn produce(client: &mut Client, is_stopped: &AtomicBool, changes: &Receiver<Chan
             let registration = match change {
                 Change::Add { prefix, mut outlet, added, registered } => {
                     outlet.close_disk_by(closing.clone());
-                    let id = match events.add_with_sources(*outlet, Outlet::sources) {
+                    let id = match events.add_with_sources(*outlet, ProducerEndpoint::sources) {
                         Ok(id) => id,
                         Err(error) => {
                             added.give(Err(error.into()));

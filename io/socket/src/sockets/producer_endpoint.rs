@@ -36,12 +36,12 @@ pub(crate) enum Told {
 }
 
 /// What answers, from the output buffer, with its disk if it has one.
-pub(crate) struct Answers {
+pub(crate) struct OutputBuffer {
     producer: Producer<Latest>,
     disk: Option<OutputDisk>,
 }
 
-impl Answers {
+impl OutputBuffer {
     pub(crate) fn new(
         options: &ProducerOptions,
         hash_key: HashKey,
@@ -72,7 +72,7 @@ struct Publication {
 const PUT_PACKETS: usize = 16;
 
 /// The endpoint.
-pub(crate) struct Outlet {
+pub(crate) struct ProducerEndpoint {
     prefix: Name,
     producer: Producer<Latest>,
     disk: Option<OutputDisk>,
@@ -88,10 +88,10 @@ pub(crate) struct Outlet {
     out: ProducerOutbox,
 }
 
-impl Outlet {
+impl ProducerEndpoint {
     pub(crate) fn new(
         prefix: Name,
-        Answers { producer, disk }: Answers,
+        OutputBuffer { producer, disk }: OutputBuffer,
         told: Receiver<Told>,
         requests: Arc<Requests>,
     ) -> Self {
@@ -187,7 +187,7 @@ impl Outlet {
     }
 }
 
-impl Drop for Outlet {
+impl Drop for ProducerEndpoint {
     fn drop(&mut self) {
         self.requests.close();
         if let (Some(disk), Some(closing)) =
@@ -199,7 +199,7 @@ impl Drop for Outlet {
     }
 }
 
-impl Endpoint for Outlet {
+impl Endpoint for ProducerEndpoint {
     fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<FromRouter>) {
         let inputs = packets.drain(..).map(|FromRouter { path, header, packet }| {
             ProducerInput::Packet { path, header, packet }

@@ -9,19 +9,19 @@ use weir_wire::{Name, NameView};
 type Value = Arc<[u8]>;
 
 /// Numbers of those who get what lies below a prefix.
-pub(crate) struct Prefixes<N> {
+pub(crate) struct PrefixMap<N> {
     /// Names come from strangers: the hash is keyed.
     by_prefix: HashMap<Value, BTreeSet<N>>,
     by_number: BTreeMap<N, Vec<Value>>,
 }
 
-impl<N> Default for Prefixes<N> {
+impl<N> Default for PrefixMap<N> {
     fn default() -> Self {
         Self { by_prefix: HashMap::new(), by_number: BTreeMap::new() }
     }
 }
 
-impl<N: Copy + Ord> Prefixes<N> {
+impl<N: Copy + Ord> PrefixMap<N> {
     pub(crate) fn add(&mut self, prefix: &Name, number: N) {
         let value = Value::from(prefix.value());
         if self.by_prefix.entry(value.clone()).or_default().insert(number) {
