@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use weir_base::Rng;
+use weir_crypto::{KeyChain, KeyType, UserTrust};
 use weir_face::FaceUri;
 use weir_security::{DigestSigner, DigestVerifier, Verifier};
 use weir_socket::{
@@ -166,4 +167,36 @@ fn what_has_no_name_there_is_refused_in_words() {
         let error = ConsumerOptions::default().set("mapping", value).unwrap_err();
         assert!(error.to_string().contains("mapping"), "{error}");
     }
+}
+
+/// Keys are believed as with names of NDN where no hierarchy of names is asked for: the user's own,
+/// and one seen first. An anchor is for what is below its name, and no name of hICN is.
+#[test]
+fn users_trust_keys_under_names_of_hicn_and_no_anchor_reaches_them() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let (one, other) = (session(&router), session(&router));
+    let owner = KeyChain::at(site.path("owner"));
+    let key = owner.generate(&name("/p"), KeyType::Ecdsa, None).unwrap();
+    let signer = owner.signer(&key.name).unwrap();
+    let certificate = signer.certificate().map(|certificate| certificate.wire().to_vec());
+    let identity = Identity { certificate, ..Identity::new(signer) };
+    let producer = Producer::bind_with(&one, name("/p"), identity, options(&[])).unwrap();
+    producer.publish(&name("/p/a"), content(100_000)).unwrap();
+    let read_with = |trust: UserTrust| {
+        let mut consumer = Consumer::bind(&other, name("/p"), trust);
+        consumer.set("mapping", MAPPING).unwrap();
+        read(&consumer, "/p/a")
+    };
+    let trust = |chain: &KeyChain, anchors: &[std::path::PathBuf]| {
+        UserTrust::new(name("/p"), Some(chain.clone()), anchors).unwrap()
+    };
+    let stranger = KeyChain::at(site.path("stranger"));
+    for chain in [&owner, &stranger] {
+        assert!(read_with(trust(chain, &[])).unwrap() == content(100_000));
+    }
+    let certificate = owner.certificate_for(&key.name).unwrap().unwrap();
+    let file = site.write("anchor", certificate.wire());
+    let error = read_with(trust(&stranger, &[file])).unwrap_err();
+    assert!(error.to_string().contains("cannot be verified"), "{error}");
 }
