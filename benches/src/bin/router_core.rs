@@ -44,6 +44,9 @@ struct Args {
     /// Leaves out measurements whose name does not contain this.
     #[arg(long, default_value = "")]
     only: String,
+    /// Keeps an index of the segments that the store holds, of whose changes nobody asks.
+    #[arg(long)]
+    track: bool,
     /// Prints one JSON object.
     #[arg(long)]
     json: bool,

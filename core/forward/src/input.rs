@@ -7,6 +7,7 @@ use weir_store::StoreConfig;
 use weir_store::disk::{DiskOpId, DiskOutcome};
 use weir_wire::{HopSignal, LpHeader, Name};
 
+use crate::contents::StoreCommand;
 use crate::io::{FaceAttributes, NextHop};
 use crate::shard::ShardMessage;
 use crate::strategy::Strategy;
@@ -105,4 +106,6 @@ pub enum Command {
     },
     /// Sets the names whose forwarding hints mean "here" (NFD, producer region).
     SetProducerRegions(Vec<Name>),
+    /// Asks what the store holds, or says what it is to hold.
+    Store(StoreCommand),
 }

@@ -6,6 +6,7 @@ use weir_base::{FaceId, Packet};
 use weir_store::disk::DiskOp;
 use weir_wire::{HopSignal, LpHeader};
 
+use crate::contents::StoreEvent;
 use crate::shard::ShardMessage;
 
 /// Whether a face leads to this host's own programs (NFD management, FaceScope).
@@ -122,6 +123,8 @@ pub enum Event {
         /// The command's.
         transaction: u64,
     },
+    /// Answers [`Command::Store`](crate::Command::Store).
+    Store(StoreEvent),
 }
 
 /// What a shard wants done, appended by the shard and drained by the driver.

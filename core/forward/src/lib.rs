@@ -7,6 +7,7 @@ extern crate alloc;
 mod blocking;
 mod command;
 mod content;
+mod contents;
 mod direct;
 mod egress;
 mod input;
@@ -23,6 +24,7 @@ mod table;
 pub use blocking::BlockingStore;
 pub use content::busy::{BusyPolicy, Bypass, Labels, Mark, StoreIo};
 pub use content::decision::StoreDecision;
+pub use contents::{StoreCommand, StoreEvent};
 pub use input::{Command, Input};
 pub use io::{
     DataSource, Event, FaceAttributes, FaceScope, LinkType, NextHop, OutPacket, Outbox,

@@ -145,6 +145,8 @@ pub struct Router {
     pub(crate) stats: RouterStats,
     expired: Vec<u32>,
     pub(crate) orphans: OrphanSearch,
+    /// While the index of the store's contents is being built.
+    pub(crate) building_since: Option<Instant>,
     pub(crate) refusals: Refusals,
     pub(crate) matched: Vec<u32>,
     pub(crate) downstreams: Vec<(FaceId, PitToken)>,
@@ -185,6 +187,7 @@ impl Router {
             prefix_hashes: Vec::new(),
             expired: Vec::new(),
             orphans: OrphanSearch::default(),
+            building_since: None,
             refusals: Refusals::default(),
             matched: Vec::new(),
             downstreams: Vec::new(),
@@ -218,6 +221,7 @@ impl Router {
                 self.handle_other(now, mem::replace(&mut batch[0], Input::Wakeup), out);
             }
         }
+        self.build_holdings();
         self.finish_batch(now, out);
     }
 
@@ -230,7 +234,8 @@ impl Router {
             false => [None; 2],
         };
         let queries = self.queries.next_wakeup();
-        [pit, store, neighbours, queries, self.orphans.next_wakeup()].into_iter().flatten().min()
+        let others = [self.orphans.next_wakeup(), self.building_since];
+        [pit, store, neighbours, queries].into_iter().chain(others).flatten().min()
     }
 
     /// Counters and table sizes as they are now.

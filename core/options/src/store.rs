@@ -9,7 +9,7 @@ options! {
     pub struct StoreOptions {
         /// Memory for copies of Data. 0 stores nothing. For disks see `[[disk]]` below.
         size: Size = Size { bytes: 256 << 20 };
-        /// What leaves a full store: "s3-fifo", "lru", "fifo" or "lfu".
+        /// What leaves a full store: "parts", "s3-fifo", "lru", "fifo" or "lfu".
         policy: EvictionPolicy = StoreConfig::default().policy;
         /// For experiments: how Data is found, by "hash" or in an "ordered" list of names as CCNx
         /// did.

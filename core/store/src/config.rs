@@ -12,11 +12,20 @@ pub enum EvictionPolicy {
     Lfu,
     /// S3-FIFO (Yang et al., SOSP 2023): new Data passes a small queue first, so that Data used
     /// once leaves soon.
-    #[default]
     S3Fifo,
+    /// S3-FIFO that keeps a part of an object larger than the store, where S3-FIFO has pushed out
+    /// each segment when it is asked for again.
+    #[default]
+    Parts,
 }
 
-words!(EvictionPolicy { Lru = "lru", Fifo = "fifo", Lfu = "lfu", S3Fifo = "s3-fifo" });
+words!(EvictionPolicy {
+    Lru = "lru",
+    Fifo = "fifo",
+    Lfu = "lfu",
+    S3Fifo = "s3-fifo",
+    Parts = "parts",
+});
 
 /// How the store finds Data by name.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Default)]
@@ -61,7 +70,7 @@ pub struct StoreConfig {
 }
 
 impl Default for StoreConfig {
-    /// 512 MiB, S3-FIFO, admits and serves.
+    /// 512 MiB, [`EvictionPolicy::Parts`], admits and serves.
     fn default() -> Self {
         Self {
             capacity_bytes: 512 << 20,
@@ -82,6 +91,8 @@ weir_base::counters! {
         entries: Now, "store_entries";
         /// Octets of memory in use, as [`StoreConfig::capacity_bytes`] counts them.
         bytes: Now, "store_bytes";
+        /// Octets of memory for the index of what is held, which `bytes` does not count.
+        holdings_bytes: Now, "store_holdings_bytes";
         /// The bound of `bytes`.
         capacity_bytes: Now, "store_capacity_bytes";
         /// Lookups that were answered.
@@ -95,6 +106,10 @@ weir_base::counters! {
         /// Data not stored: larger than the whole store, without a name, or with too many
         /// components.
         rejections: Total, "store_rejections";
+        /// Data that a rule does not want stored.
+        refusals: Total, "store_refusals";
+        /// Octets that stay because rules say so.
+        kept_bytes: Now, "store_kept_bytes";
         /// Data that made room for other Data.
         evictions: Total, "store_evictions";
         /// Data removed by [`Store::erase`](crate::Store::erase).

@@ -35,6 +35,8 @@ pub(crate) struct Entry {
 
 /// In an entry's flags: it was used since it came.
 pub(crate) const USED: u8 = 1;
+/// In an entry's flags: a rule keeps it, whose number is in the mark.
+pub(crate) const KEPT: u8 = 2;
 
 const _: () = assert!(size_of::<Option<Entry>>() == 64);
 

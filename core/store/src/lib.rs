@@ -9,12 +9,19 @@ extern crate std;
 mod config;
 pub mod disk;
 mod entry;
+mod holdings;
 mod ordered;
 mod policy;
+mod rules;
 mod store;
 mod tree;
 
 pub use config::{Compare, EvictionPolicy, IndexKind, StoreConfig, StoreStats};
+pub use holdings::{
+    Holding, HoldingChange, HoldingChanges, HoldingsConfig, HoldingsCursor, HoldingsPage,
+    SegmentRange, Tier,
+};
+pub use rules::{Retention, Rule, Rules, RulesRefused};
 pub use store::{
     COMPONENTS_MAX, Hit, Lookup, NameHashes, PartAnswer, Query, Store, UNKNOWN_SOURCE,
 };

@@ -1,8 +1,9 @@
 use crate::config::{Compare, IndexKind, StoreConfig, StoreStats};
 use crate::disk::OnDisk;
-use crate::entry::{Entry, Links, NONE, USED, entry_bytes};
+use crate::entry::{Entry, Links, List, NONE, Queue, USED, entry_bytes};
 use crate::ordered::{ORDERED_BYTES, Ordered, Path};
-use crate::policy::Policy;
+use crate::policy::{Incoming, Policy};
+use crate::rules::Ruling;
 use crate::tree::{NODE_BYTES, Tree};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -12,7 +13,9 @@ use weir_wire::name::DIGEST_SIZE;
 use weir_wire::tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as DIGEST_COMPONENT;
 use weir_wire::{DataView, NameView};
 
+mod holdings;
 mod part;
+mod ruled;
 mod tiered;
 
 pub use part::PartAnswer;
@@ -87,12 +90,18 @@ pub struct Store {
     /// With [`IndexKind::Ordered`].
     ordered: Option<Ordered>,
     policy: Policy,
+    /// Rules in force, if there are.
+    ruling: Option<Box<Ruling>>,
+    /// What rules keep. The policy does not know it.
+    kept: List<Queue>,
     /// `bytes` of all entries. Nodes come on top.
     entry_bytes: u64,
     /// What happened. The levels are filled in when asked for.
     stats: StoreStats,
     /// Scratch: hashes of the prefixes of the name being inserted.
     path: Vec<u64>,
+    /// Which segments are held, if somebody wants to know.
+    tracking: Option<Box<holdings::Tracking>>,
     /// What RAM has no room for.
     disk: Option<Box<tiered::Tiered>>,
 }
@@ -111,6 +120,9 @@ impl Store {
             entry_bytes: 0,
             stats: StoreStats::default(),
             path: Vec::new(),
+            tracking: None,
+            ruling: None,
+            kept: List::EMPTY,
             disk: None,
         }
     }
@@ -126,7 +138,7 @@ impl Store {
             let mut policy = Policy::new(config.policy);
             // In the order in which they would have left, so that the new policy starts from what
             // the old one knew.
-            while let Some(index) = self.policy.take_victim(&mut self.entries) {
+            while let Some(index) = self.policy.take_victim(&mut self.entries, Incoming::NOTHING) {
                 policy.on_insert(&mut self.entries, index);
             }
             self.policy = policy;
@@ -137,7 +149,7 @@ impl Store {
             self.rebuild_index();
         }
         while self.bytes() > self.config.capacity_bytes {
-            self.evict(now);
+            self.evict(now, Incoming::NOTHING);
         }
     }
 
@@ -155,6 +167,7 @@ impl Store {
             entries: self.entries.len() as u64,
             bytes: self.bytes(),
             capacity_bytes: self.config.capacity_bytes,
+            holdings_bytes: self.holdings_bytes(),
             disk: self.disk_stats(),
             ..self.stats
         }
@@ -227,7 +240,7 @@ impl Store {
         match answer {
             Some(index) => {
                 self.stats.hits += 1;
-                self.policy.on_hit(&mut self.entries, index);
+                self.use_entry(index);
                 let entry = &mut self.entries[index];
                 entry.flags |= USED;
                 Lookup::Hit(Hit {
@@ -392,17 +405,23 @@ impl Store {
             return None;
         }
         self.note_insertion();
+        let rule = self.rule_for(data.name, hashes);
         let fresh_until = now.plus_ns(u64::from(freshness_ms(data)) * NS_PER_MS);
         match self.find(hashes.whole, data.name.value()) {
             Some(index) if *self.entries[index].packet == *data.wire => {
                 return Some(self.refresh(now, index, fresh_until));
             }
             Some(index) => {
-                self.policy.on_remove(&mut self.entries, index);
+                self.take_out(index);
                 pool.recycle(self.discard(index));
                 self.replace_on_disk(data, hashes);
             }
-            None => self.note_new(data, hashes),
+            None => {
+                self.note_new(data, hashes);
+                if self.is_refused(rule) {
+                    return None;
+                }
+            }
         }
         if !self.is_storable(data) {
             let stored = self.offer_past_memory(now, data, hashes, prefixes, pool);
@@ -412,13 +431,14 @@ impl Store {
         let mut packet = pool.copy(data.wire);
         let stored = packet.share();
         let index = self.put(now, stored, data, hashes, fresh_until, prefixes, pool);
+        self.take_in(index, rule);
         self.sources[index as usize] = source;
         self.offer_on_arrival(now, index);
         self.stats.insertions += 1;
         Some(packet)
     }
 
-    /// Puts Data into memory that is not there and may be.
+    /// Puts Data into memory that is not there and may be. It is yet to be taken in.
     #[expect(clippy::too_many_arguments, reason = "one stage of two paths")]
     #[inline]
     fn put(
@@ -432,10 +452,14 @@ impl Store {
         pool: &mut Pool,
     ) -> u32 {
         let hash = hashes.whole;
-        let (nearest, missing) = self.make_room(now, data, hashes.parent, prefixes, pool);
+        let (nearest, missing) = self.make_room(now, data, hashes, prefixes, pool);
         let node = match missing {
             0 => nearest,
-            _ => self.tree.extend(nearest, &self.path[self.path.len() - missing..]),
+            _ => {
+                let node = self.tree.extend(nearest, &self.path[self.path.len() - missing..]);
+                self.policy.on_new_object(node);
+                node
+            }
         };
         let name_value = data.name.value();
         let index = self.entries.insert_with(|| Entry {
@@ -460,8 +484,8 @@ impl Store {
         self.table.insert(hash, index);
         self.tree.attach(&mut self.entries, index, now);
         self.put_in_order(index);
-        self.policy.on_insert(&mut self.entries, index);
         self.entry_bytes += entry_bytes(data.wire.len());
+        self.track_entry(index);
         index
     }
 
@@ -472,7 +496,7 @@ impl Store {
         entry.flags |= USED;
         let packet = entry.packet.share();
         self.tree.renew(&mut self.entries, index, now);
-        self.policy.on_hit(&mut self.entries, index);
+        self.use_entry(index);
         packet
     }
 
@@ -498,7 +522,7 @@ impl Store {
         &mut self,
         now: Instant,
         data: &DataView<'_>,
-        parent: Option<u64>,
+        hashes: NameHashes,
         prefixes: impl FnOnce(&mut Vec<u64>),
         pool: &mut Pool,
     ) -> (u32, usize) {
@@ -506,7 +530,8 @@ impl Store {
         let mut prefixes = Some(prefixes);
         loop {
             let nodes = self.tree.len();
-            let known = parent.map_or(Some(self.tree.root()), |parent| self.tree.find(parent));
+            let known =
+                hashes.parent.map_or(Some(self.tree.root()), |parent| self.tree.find(parent));
             let (nearest, missing) = match known {
                 Some(node) => (node, 0),
                 None => {
@@ -519,18 +544,21 @@ impl Store {
                 }
             };
             let needed = bytes + missing as u64 * NODE_BYTES;
+            let node = if missing == 0 { nearest } else { NONE };
+            let incoming = Incoming { node, hash: hashes.whole };
             // An eviction may take a node of the path with it.
             while self.tree.len() == nodes {
                 if self.bytes() + needed <= self.config.capacity_bytes {
                     return (nearest, missing);
                 }
-                pool.recycle(self.evict(now));
+                pool.recycle(self.evict(now, incoming));
             }
         }
     }
 
-    fn evict(&mut self, now: Instant) -> Packet {
-        let victim = self.policy.take_victim(&mut self.entries);
+    fn evict(&mut self, now: Instant, incoming: Incoming) -> Packet {
+        let victim = self.policy.take_victim(&mut self.entries, incoming);
+        let victim = victim.or_else(|| self.take_kept());
         let index = victim.unwrap_or_else(|| unreachable!("what takes memory can be evicted"));
         if self.disk.is_some() {
             self.offer_entry(now, index, false);
@@ -559,6 +587,7 @@ impl Store {
     /// Removes an entry that the policy knows no more, and returns its packet.
     #[inline]
     fn discard(&mut self, index: u32) -> Packet {
+        self.untrack_entry(index);
         self.tree.detach(&mut self.entries, index);
         self.take_out_of_order(index);
         let entry = self.entries.remove(index);
@@ -617,7 +646,7 @@ impl Store {
 
     fn erase_entry(&mut self, index: u32) {
         self.erase_entry_on_disk(index);
-        self.policy.on_remove(&mut self.entries, index);
+        self.take_out(index);
         self.discard(index);
         self.stats.erasures += 1;
     }

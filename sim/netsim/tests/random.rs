@@ -159,7 +159,7 @@ impl Draw {
                         _ => 64 << 20,
                     },
                 },
-                policy: self.pick(&["lru", "fifo", "lfu", "s3-fifo"]).parse().unwrap(),
+                policy: self.pick(&["lru", "fifo", "lfu", "s3-fifo", "parts"]).parse().unwrap(),
                 index: self.pick(&["hash", "hash", "ordered"]).parse().unwrap(),
                 compare: self.pick(&["stored", "stored", "decode"]).parse().unwrap(),
                 admit: !self.one_in(6),

@@ -10,6 +10,7 @@ mod router;
 use serde::{Deserialize, Serialize};
 use weir_netem::{LinkConfig, ServiceTime};
 use weir_options::StoreOptions;
+use weir_store::EvictionPolicy;
 
 pub use self::disk::{DISKS_MAX, DiskPlan};
 use crate::workload::{ConsumerPlan, ProducerPlan};
@@ -97,7 +98,11 @@ pub struct RouterPlan {
 impl Default for RouterPlan {
     fn default() -> Self {
         Self {
-            store: StoreOptions::with_bytes(64 << 20),
+            // What is recorded was measured with this policy where a scenario names none.
+            store: StoreOptions {
+                policy: EvictionPolicy::S3Fifo,
+                ..StoreOptions::with_bytes(64 << 20)
+            },
             store_filled: 0.0,
             disk: None,
             pit_entries_max: 1 << 16,

@@ -12,6 +12,7 @@ use crate::{
     OutPacket, Outbox, Router, RouterConfig,
 };
 
+mod contents;
 mod disk;
 mod disks;
 mod forgery;

@@ -5,11 +5,12 @@ use super::config::Admission;
 use super::device::{Region, Reused};
 use super::op::WritePart;
 use super::place::{Key, Place, UNIT_BYTES};
-use super::tier::{DiskTier, Pending};
+use super::tier::{DiskTier, Pending, untrack};
 use crate::store::COMPONENTS_MAX;
 use alloc::vec::Vec;
 use core::mem;
 use weir_base::{CountingBloom, Instant, Packet};
+use weir_wire::DataView;
 
 /// Data that RAM offers.
 pub(crate) struct Offer<'a> {
@@ -37,6 +38,11 @@ enum Before {
     Other(Place),
     /// The same or other Data.
     Perhaps(Place),
+}
+
+/// The name of the object that a Data is a segment of.
+fn object_name(packet: &[u8]) -> Vec<u8> {
+    DataView::decode(packet).map_or_else(|_| Vec::new(), |data| data.name.parent().value().to_vec())
 }
 
 impl DiskTier {
@@ -257,6 +263,7 @@ impl DiskTier {
             None => out.extend_from_slice(&prefixes),
         });
         self.path = prefixes;
+        self.track_segment(key, || object_name(packet));
         match before {
             Some(before) => {
                 self.uncount(before);
@@ -317,12 +324,15 @@ impl DiskTier {
         let own_bytes = self.devices[disk].geometry.log_bytes().max(1);
         let of_own = 2 * u128::from(appended) * round / u128::from(own_bytes);
         let steps = of_all.max(of_own) + 1;
-        let Self { index, devices, filter, .. } = self;
+        let Self { index, devices, filter, holdings, .. } = self;
         index.sweep(steps as usize, |key, place| {
             let device = devices.get(usize::from(place.disk()));
             let is_kept = device.is_some_and(|device| device.may_come_back(place));
             if let (false, Some(filter)) = (is_kept, filter.as_mut()) {
                 filter.remove(key.filter_hash());
+            }
+            if let (false, Some(holdings)) = (is_kept, holdings.as_mut()) {
+                untrack(holdings, key);
             }
             is_kept
         });

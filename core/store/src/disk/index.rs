@@ -35,9 +35,9 @@ pub struct DiskIndex {
     path: Vec<u64>,
 }
 
-/// Where a sweep goes on: at what of which node.
+/// Where a sweep or a walk goes on: at what of which node.
 #[derive(Copy, Clone, Default)]
-struct Cursor {
+pub(super) struct Cursor {
     node: u32,
     at: Entry,
 }
@@ -304,6 +304,28 @@ impl DiskIndex {
             }
         }
         removed
+    }
+
+    /// Goes on through all Data from a place on, `steps` further. Says whether that was the end.
+    pub(super) fn walk(
+        &self,
+        cursor: &mut Cursor,
+        steps: u32,
+        mut visit: impl FnMut(Key, Place),
+    ) -> bool {
+        for _ in 0..steps {
+            if cursor.node >= self.nodes.slots() {
+                return true;
+            }
+            match self.entry(cursor.node, cursor.at) {
+                Some((key, place)) => {
+                    visit(key, place);
+                    cursor.at = Entry::after(key);
+                }
+                None => *cursor = Cursor { node: cursor.node + 1, at: Entry::Whole },
+            }
+        }
+        false
     }
 
     /// Steps that [`DiskIndex::sweep`] needs at most to get once around: one for each Data, and one

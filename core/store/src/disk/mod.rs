@@ -31,7 +31,7 @@ pub use op::{DiskFailure, DiskOp, DiskOpId, DiskOpKind, DiskOutcome, RecordFault
 pub use stats::DiskTierStats;
 
 pub(crate) use append::Offer;
-pub(crate) use place::key_of;
+pub(crate) use place::{key_of, segment_at_end};
 pub(crate) use tier::DiskTier;
 
 #[cfg(test)]

@@ -134,7 +134,7 @@ pub(crate) fn key_of(name: NameView<'_>, whole: u64, parent: Option<u64>) -> Key
 /// The number of the segment that a name seems to end with, if it is in the shortest form and does
 /// not read as [`WHOLE`]. Longer numbers come first: their last octets may look like shorter ones.
 #[inline]
-fn segment_at_end(value: &[u8]) -> Option<u64> {
+pub(crate) fn segment_at_end(value: &[u8]) -> Option<u64> {
     const SEGMENT: u8 = tlv::SEGMENT_NAME_COMPONENT as u8;
     let Some(end) = value.last_chunk::<10>() else { return segment_of_short(value) };
     let number =

@@ -345,6 +345,7 @@ impl DiskTier {
         let path = &self.path;
         let before = self.index.insert(key, place, |out| out.extend_from_slice(path));
         debug_assert!(before.is_none());
+        self.track_segment(key, Vec::new);
         if let Some(filter) = &mut self.filter {
             filter.insert(key.filter_hash());
         }

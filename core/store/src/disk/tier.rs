@@ -3,13 +3,15 @@
 use super::config::{DiskTierConfig, FilterKind};
 use super::device::{Batch, Device};
 use super::fingerprints::PendingFingerprints;
-use super::index::DiskIndex;
+use super::index::{Cursor, DiskIndex};
 use super::lookup::{FinishedRead, OnDisk, ReadId, ReadOutcome, ReadRefused};
 use super::op::DiskOpId;
-use super::place::{Key, Place, UNIT_BYTES, key_of};
+use super::place::{Key, Place, UNIT_BYTES, WHOLE, key_of};
 use super::recovery::Recovery;
 use super::stats::DiskTierStats;
+use crate::holdings::{Holdings, HoldingsConfig};
 use crate::store::{Hit, Lookup, NameHashes, PREFIX_VISITS_MAX, Query};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use weir_base::{CountingBloom, Instant, NS_PER_MS, Packet, Slab, Table, mix};
@@ -78,6 +80,10 @@ pub(crate) struct DiskTier {
     pub(super) stats: DiskTierStats,
     /// Scratch: the prefixes of an object's name.
     pub(super) path: Vec<u64>,
+    /// Which segments are held, if somebody wants to know.
+    pub(crate) holdings: Option<Box<Holdings>>,
+    /// Where the building of `holdings` goes on.
+    pub(super) building: Cursor,
 }
 
 /// Pending fingerprints may take one octet in this number of the memory for the index.
@@ -126,6 +132,8 @@ impl DiskTier {
             log_bytes,
             stats: DiskTierStats::default(),
             path: Vec::new(),
+            holdings: None,
+            building: Cursor::default(),
             config,
         }
     }
@@ -378,6 +386,9 @@ impl DiskTier {
 
     /// Filter and sums, after an entry has gone from the index.
     pub(super) fn on_removed(&mut self, key: Key, place: Place) {
+        if let Some(holdings) = &mut self.holdings {
+            untrack(holdings, key);
+        }
         if let Some(filter) = &mut self.filter {
             filter.remove(key.filter_hash());
         }
@@ -477,8 +488,44 @@ impl DiskTier {
         Ok(id)
     }
 
+    /// Begins to keep an index of the segments that are held, or gives it up.
+    pub(crate) fn track(&mut self, config: Option<HoldingsConfig>) {
+        self.holdings = config.map(|config| Box::new(Holdings::new(config)));
+        self.building = Cursor::default();
+    }
+
+    /// Data is on a disk from now on, or will be.
+    #[inline]
+    pub(super) fn track_segment(&mut self, key: Key, name: impl FnOnce() -> Vec<u8>) {
+        if let Some(holdings) = self.holdings.as_mut().filter(|_| key.segment != WHOLE) {
+            holdings.add(key.object, key.segment, name);
+        }
+    }
+
+    /// Adds to it what is there, so many steps further. Says whether that was all.
+    pub(crate) fn build_holdings(&mut self, steps: u32) -> bool {
+        let Self { index, holdings: Some(holdings), devices, .. } = self else { return true };
+        let mut cursor = self.building;
+        let is_end = index.walk(&mut cursor, steps, |key, place| {
+            let device = devices.get(usize::from(place.disk()));
+            if key.segment != WHOLE && device.is_some_and(|device| device.is_valid(place)) {
+                holdings.add(key.object, key.segment, Vec::new);
+            }
+        });
+        self.building = cursor;
+        is_end
+    }
+
     pub(crate) fn next_finished(&mut self) -> Option<FinishedRead> {
         self.finished.pop_front()
+    }
+}
+
+/// Data is not on a disk any more.
+#[inline]
+pub(super) fn untrack(holdings: &mut Holdings, key: Key) {
+    if key.segment != WHOLE {
+        holdings.remove(key.object, key.segment);
     }
 }
 

@@ -5,13 +5,16 @@ mod fifo;
 mod ghost;
 mod lfu;
 mod lru;
+mod parts;
 mod s3fifo;
 
 use crate::config::EvictionPolicy;
-use crate::entry::Entry;
+use crate::disk::segment_at_end;
+use crate::entry::{Entry, NONE};
 use fifo::Fifo;
 use lfu::Lfu;
 use lru::Lru;
+use parts::Parts;
 use s3fifo::S3Fifo;
 use weir_base::Slab;
 
@@ -21,6 +24,21 @@ pub(crate) enum Policy {
     Fifo(Fifo),
     Lfu(Lfu),
     S3Fifo(S3Fifo),
+    Parts(Parts),
+}
+
+/// Data that needs room.
+#[derive(Copy, Clone)]
+pub(crate) struct Incoming {
+    /// The node of the name without its last component, or `NONE`.
+    pub(crate) node: u32,
+    /// Hash of the whole name.
+    pub(crate) hash: u64,
+}
+
+impl Incoming {
+    /// The room is for nothing that is known.
+    pub(crate) const NOTHING: Self = Self { node: NONE, hash: 0 };
 }
 
 /// Calls the same method of whichever policy it is.
@@ -31,6 +49,7 @@ macro_rules! each {
             Policy::Fifo($inner) => $call,
             Policy::Lfu($inner) => $call,
             Policy::S3Fifo($inner) => $call,
+            Policy::Parts($inner) => $call,
         }
     };
 }
@@ -42,6 +61,7 @@ impl Policy {
             EvictionPolicy::Fifo => Self::Fifo(Fifo::new()),
             EvictionPolicy::Lfu => Self::Lfu(Lfu::new()),
             EvictionPolicy::S3Fifo => Self::S3Fifo(S3Fifo::new()),
+            EvictionPolicy::Parts => Self::Parts(Parts::new()),
         }
     }
 
@@ -65,8 +85,26 @@ impl Policy {
 
     /// The entry that makes room. The policy knows it no more.
     #[inline]
-    pub(crate) fn take_victim(&mut self, entries: &mut Slab<Entry>) -> Option<u32> {
-        each!(self, policy => policy.take_victim(entries))
+    pub(crate) fn take_victim(
+        &mut self,
+        entries: &mut Slab<Entry>,
+        incoming: Incoming,
+    ) -> Option<u32> {
+        match self {
+            Self::Lru(policy) => policy.take_victim(entries),
+            Self::Fifo(policy) => policy.take_victim(entries),
+            Self::Lfu(policy) => policy.take_victim(entries),
+            Self::S3Fifo(policy) => policy.take_victim(entries),
+            Self::Parts(policy) => policy.take_victim(entries, incoming),
+        }
+    }
+
+    /// A node begins to stand for an object.
+    #[inline]
+    pub(crate) fn on_new_object(&mut self, node: u32) {
+        if let Self::Parts(policy) = self {
+            policy.on_new_object(node);
+        }
     }
 
     /// The entries of which the next victim is likely one, to be prefetched. `NONE` where there is
@@ -79,10 +117,18 @@ impl Policy {
     /// Asks for the memory that [`Policy::on_insert`] will look at for a name of this hash.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
-        if let Self::S3Fifo(policy) = self {
-            policy.prefetch(hash);
+        match self {
+            Self::S3Fifo(policy) => policy.prefetch(hash),
+            Self::Parts(policy) => policy.prefetch(hash),
+            Self::Lru(_) | Self::Fifo(_) | Self::Lfu(_) => {}
         }
     }
+}
+
+/// The number of the segment that an entry's name ends with.
+#[inline]
+fn segment_of(entry: &Entry) -> Option<u64> {
+    segment_at_end(entry.name_value())
 }
 
 #[cfg(test)]

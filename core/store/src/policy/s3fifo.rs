@@ -5,11 +5,11 @@ use weir_base::Slab;
 /// In an entry's mark: it is in the main queue.
 const MAIN: u32 = 1 << 8;
 /// In an entry's mark: the uses, of which no more are counted.
-const USES_MAX: u32 = 3;
+pub(super) const USES_MAX: u32 = 3;
 /// Uses after which an entry of the small queue moves to the main one.
-const USES_TO_STAY: u32 = 2;
+pub(super) const USES_TO_STAY: u32 = 2;
 /// Entries that may be spared for one victim, so that no single packet pays for a whole queue.
-const SPARED_MAX: usize = 64;
+pub(super) const SPARED_MAX: usize = 64;
 
 /// S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023), by octets.
 ///
@@ -46,16 +46,40 @@ impl S3Fifo {
     #[inline]
     pub(super) fn on_insert(&mut self, entries: &mut Slab<Entry>, index: u32) {
         self.entries += 1;
-        let entry = &mut entries[index];
-        if self.ghost.take(entry.hash, self.window()) {
-            entry.mark = MAIN;
-            self.main_bytes += entry.bytes();
-            self.main.push_back(entries, index);
-        } else {
-            entry.mark = 0;
-            self.small_bytes += entry.bytes();
-            self.small.push_back(entries, index);
+        match self.ghost.take(entries[index].hash, self.window()) {
+            true => self.put_in_main(entries, index),
+            false => self.put_in_small(entries, index),
         }
+    }
+
+    #[inline]
+    fn put_in_small(&mut self, entries: &mut Slab<Entry>, index: u32) {
+        let entry = &mut entries[index];
+        entry.mark = 0;
+        self.small_bytes += entry.bytes();
+        self.small.push_back(entries, index);
+    }
+
+    #[inline]
+    fn put_in_main(&mut self, entries: &mut Slab<Entry>, index: u32) {
+        let entry = &mut entries[index];
+        entry.mark = MAIN;
+        self.main_bytes += entry.bytes();
+        self.main.push_back(entries, index);
+    }
+
+    /// An entry comes last into the small queue, remembered or not.
+    #[inline]
+    pub(super) fn push_small(&mut self, entries: &mut Slab<Entry>, index: u32) {
+        self.entries += 1;
+        self.put_in_small(entries, index);
+    }
+
+    /// An entry comes last into the main queue, remembered or not.
+    #[inline]
+    pub(super) fn push_main(&mut self, entries: &mut Slab<Entry>, index: u32) {
+        self.entries += 1;
+        self.put_in_main(entries, index);
     }
 
     #[inline]
@@ -83,8 +107,7 @@ impl S3Fifo {
     pub(super) fn take_victim(&mut self, entries: &mut Slab<Entry>) -> Option<u32> {
         let mut spared = 0;
         loop {
-            let small_is_due = self.small_bytes >= self.main_bytes / 9;
-            let is_small = !self.small.is_empty() && (self.main.is_empty() || small_is_due);
+            let is_small = self.is_small_next();
             let index = if is_small { self.small.head() } else { self.main.head() };
             if index == NONE {
                 return None;
@@ -112,6 +135,66 @@ impl S3Fifo {
             }
             self.main.push_back(entries, index);
         }
+    }
+
+    /// Whether the next victim is looked for in the small queue.
+    #[inline]
+    fn is_small_next(&self) -> bool {
+        let small_is_due = self.small_bytes >= self.main_bytes / 9;
+        !self.small.is_empty() && (self.main.is_empty() || small_is_due)
+    }
+
+    /// The first entry that the next call for a victim looks at, or [`NONE`].
+    #[inline]
+    pub(super) fn next(&self) -> u32 {
+        if self.is_small_next() { self.small.head() } else { self.main.head() }
+    }
+
+    /// The entry that has been in the main queue longest, or [`NONE`].
+    #[inline]
+    pub(super) fn main_head(&self) -> u32 {
+        self.main.head()
+    }
+
+    /// The entry that came into the small queue last, or [`NONE`].
+    #[inline]
+    pub(super) fn small_tail(&self) -> u32 {
+        self.small.tail()
+    }
+
+    /// Octets of all entries.
+    #[inline]
+    pub(super) fn bytes(&self) -> u64 {
+        self.small_bytes + self.main_bytes
+    }
+
+    /// The victim that the main queue has, used ones spared; none where it is empty.
+    pub(super) fn take_from_main(&mut self, entries: &mut Slab<Entry>) -> Option<u32> {
+        let mut spared = 0;
+        loop {
+            let index = self.main.head();
+            let entry = entries.get_mut(index)?;
+            if entry.mark & USES_MAX == 0 || spared == SPARED_MAX {
+                self.on_remove(entries, index);
+                return Some(index);
+            }
+            entry.mark -= 1;
+            spared += 1;
+            self.main.unlink(entries, index);
+            self.main.push_back(entries, index);
+        }
+    }
+
+    /// Remembers a name that left without having been in the main queue.
+    #[inline]
+    pub(super) fn remember(&mut self, hash: u64) {
+        self.ghost.insert(hash, self.window());
+    }
+
+    /// Whether a name fell out lately. It is not remembered any more.
+    #[inline]
+    pub(super) fn recall(&mut self, hash: u64) -> bool {
+        self.ghost.take(hash, self.window())
     }
 
     #[inline]

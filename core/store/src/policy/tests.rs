@@ -46,7 +46,7 @@ impl Bed {
     }
 
     fn evict(&mut self) -> Option<u64> {
-        let index = self.policy.take_victim(&mut self.entries)?;
+        let index = self.policy.take_victim(&mut self.entries, Incoming::NOTHING)?;
         self.entries.remove(index);
         let key = self.by_key.iter().find(|&(_, &other)| other == index).map(|(&key, _)| key);
         self.by_key.remove(&key.unwrap());
@@ -207,7 +207,7 @@ fn candidates_are_the_next_victims() {
         assert_ne!(bed.policy.candidates(), [NONE; 2]);
         while !bed.by_key.is_empty() {
             let candidates = bed.policy.candidates();
-            let victim = bed.policy.take_victim(&mut bed.entries).unwrap();
+            let victim = bed.policy.take_victim(&mut bed.entries, Incoming::NOTHING).unwrap();
             assert!(candidates.contains(&victim));
             bed.entries.remove(victim);
             bed.by_key.retain(|_, index| *index != victim);

@@ -32,7 +32,7 @@ impl Store {
     pub fn look_up_part(&mut self, now: Instant, query: &Query<'_>) -> PartAnswer {
         let found = if self.config.serve { self.find_answer(now, query) } else { None };
         if let Some(index) = found {
-            self.policy.on_hit(&mut self.entries, index);
+            self.use_entry(index);
             let entry = &mut self.entries[index];
             entry.flags |= USED;
             let name_len = entry.name_value().len();

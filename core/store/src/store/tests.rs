@@ -8,10 +8,10 @@ use std::{format, vec};
 use weir_base::{HashKey, NS_PER_S};
 use weir_wire::{Data, Name};
 
-const KEY: HashKey = HashKey::new([7, 8]);
+pub(super) const KEY: HashKey = HashKey::new([7, 8]);
 const LARGE: u64 = 1 << 30;
 
-fn name(uri: &str) -> Name {
+pub(super) fn name(uri: &str) -> Name {
     uri.parse().unwrap()
 }
 
@@ -41,23 +41,23 @@ fn ms(ms: u64) -> Instant {
 }
 
 /// A store with what it needs around it.
-struct Bed {
-    store: Store,
-    pool: Pool,
-    now: Instant,
+pub(super) struct Bed {
+    pub(super) store: Store,
+    pub(super) pool: Pool,
+    pub(super) now: Instant,
 }
 
 impl Bed {
-    fn new(capacity_bytes: u64, policy: EvictionPolicy) -> Self {
+    pub(super) fn new(capacity_bytes: u64, policy: EvictionPolicy) -> Self {
         let config = StoreConfig { capacity_bytes, policy, ..StoreConfig::default() };
         Self { store: Store::new(config), pool: Pool::new(1 << 20), now: ms(1) }
     }
 
-    fn large() -> Self {
+    pub(super) fn large() -> Self {
         Self::new(LARGE, EvictionPolicy::S3Fifo)
     }
 
-    fn set_capacity_bytes(&mut self, capacity_bytes: u64) {
+    pub(super) fn set_capacity_bytes(&mut self, capacity_bytes: u64) {
         self.store
             .configure(self.now, StoreConfig { capacity_bytes, ..self.store.config().clone() });
     }
@@ -66,16 +66,21 @@ impl Bed {
         self.store.configure(self.now, StoreConfig { admit, serve, ..self.store.config().clone() });
     }
 
-    fn put_wire(&mut self, wire: &[u8]) -> Option<Packet> {
+    pub(super) fn put_wire(&mut self, wire: &[u8]) -> Option<Packet> {
         let data = DataView::decode(wire).unwrap();
         insert(self, &data)
     }
 
-    fn put(&mut self, uri: &str, freshness_ms: u64) -> bool {
+    pub(super) fn put(&mut self, uri: &str, freshness_ms: u64) -> bool {
         self.put_wire(&wire(uri, freshness_ms, b"")).is_some()
     }
 
-    fn ask(&mut self, uri: &str, can_be_prefix: bool, must_be_fresh: bool) -> Option<Hit> {
+    pub(super) fn ask(
+        &mut self,
+        uri: &str,
+        can_be_prefix: bool,
+        must_be_fresh: bool,
+    ) -> Option<Hit> {
         let name = name(uri);
         let hashes = hashes(name.as_view());
         let query = Query { name: name.as_view(), hashes, can_be_prefix, must_be_fresh };
@@ -91,7 +96,7 @@ impl Bed {
         Some(format!("{}", DataView::decode(&hit.packet).unwrap().name))
     }
 
-    fn erase(&mut self, uri: &str, limit: usize) -> usize {
+    pub(super) fn erase(&mut self, uri: &str, limit: usize) -> usize {
         let name = name(uri);
         self.store.erase(name.as_view(), KEY.hash(name.value()), limit)
     }
@@ -99,9 +104,11 @@ impl Bed {
 
 impl Store {
     /// Sums and links agree with each other.
-    fn check(&self) {
+    pub(super) fn check(&self) {
         let bytes: u64 = self.entries.iter().map(|(_, entry)| entry.bytes()).sum();
         assert_eq!(self.entry_bytes, bytes);
+        self.check_holdings();
+        self.check_kept();
         assert!(self.bytes() <= self.config.capacity_bytes);
         assert_eq!(self.table.len(), self.entries.len());
         let root = self.tree.root();
@@ -418,7 +425,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (proptest::collection::vec(0..3u8, 0..4), 0..5usize)
             .prop_map(|(name, limit)| Step::Erase { name, limit }),
         1 => (0..40_000u64).prop_map(Step::Capacity),
-        1 => (0..4usize).prop_map(Step::Policy),
+        1 => (0..EvictionPolicy::ALL.len()).prop_map(Step::Policy),
         1 => (any::<bool>(), any::<bool>()).prop_map(|(is_ordered, decodes)| {
             let index = if is_ordered { IndexKind::Ordered } else { IndexKind::Hash };
             Step::Index(index, if decodes { Compare::Decode } else { Compare::Stored })

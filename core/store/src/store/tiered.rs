@@ -7,6 +7,7 @@ use crate::disk::{
     ReadId, ReadRefused, key_of,
 };
 use crate::entry::USED;
+use crate::holdings::{Holdings, HoldingsConfig};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use weir_base::{Instant, NS_PER_MS, Packet, Pool};
@@ -173,7 +174,15 @@ impl Store {
             return;
         }
         self.note_insertion();
-        self.put(now, packet.clone(), data, hashes, fresh_until, prefixes, pool);
+        if let (Some(holdings), Some(object)) = (self.disk_holdings_mut(), hashes.parent) {
+            holdings.learn(object, || data.name.parent().value().to_vec());
+        }
+        let rule = self.rule_for(data.name, hashes);
+        if self.is_refused(rule) {
+            return;
+        }
+        let index = self.put(now, packet.clone(), data, hashes, fresh_until, prefixes, pool);
+        self.take_in(index, rule);
     }
 
     /// To be called before an insertion.
@@ -300,6 +309,25 @@ impl Store {
         let is_segment = key.object != prefix_hash;
         let erased = usize::from(is_segment && disk.tier.erase_by_command(key));
         erased + disk.tier.erase_below(Some(prefix_hash), limit - erased)
+    }
+
+    pub(super) fn track_disk(&mut self, config: Option<HoldingsConfig>) {
+        if let Some(disk) = &mut self.disk {
+            disk.tier.track(config);
+        }
+    }
+
+    /// Says whether all that is on the disks is in the index.
+    pub(super) fn build_disk_holdings(&mut self, steps: u32) -> bool {
+        self.disk.as_mut().is_none_or(|disk| disk.tier.build_holdings(steps))
+    }
+
+    pub(super) fn disk_holdings(&self) -> Option<&Holdings> {
+        self.disk.as_ref()?.tier.holdings.as_deref()
+    }
+
+    pub(super) fn disk_holdings_mut(&mut self) -> Option<&mut Holdings> {
+        self.disk.as_mut()?.tier.holdings.as_deref_mut()
     }
 
     pub(super) fn disk_stats(&self) -> crate::disk::DiskTierStats {

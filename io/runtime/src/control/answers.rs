@@ -160,6 +160,8 @@ impl Control {
                 }
             }
             Event::StoreFlushed { transaction } => self.on_store_flushed(transaction),
+            // Nothing in this process asks for what a store holds.
+            Event::Store(_) => {}
         }
     }
 }

@@ -142,13 +142,17 @@ pub(super) fn read(tree: &Tree, path: &str, node: &Node) -> Result<RouterSetting
         let (own, options) = node.renamed(STORE_NAMES).split::<StoreTable>();
         let own: StoreTable = tree.read_at(&path, &own)?;
         let has_size = options.at("size").is_some();
-        let size = plan.store.size;
+        let has_policy = options.at("policy").is_some();
+        let (size, policy) = (plan.store.size, plan.store.policy);
         plan.store = tree.read_at::<StoreOptions>(&path, &options)?;
         if !has_size {
             plan.store.size = size;
         } else if own.packets.is_some() {
             let message = "the store is bounded in `size` and in `packets`; keep one";
             return Err(tree.error(&format!("{path}.packets"), message));
+        }
+        if !has_policy {
+            plan.store.policy = policy;
         }
         store_packets = own.packets;
         plan.store_filled = own.filled.map_or(plan.store_filled, |share| share.value);

@@ -1,7 +1,7 @@
 //! A store over disks that are octets in memory.
 
 use super::super::*;
-use crate::{Hit, Lookup, NameHashes, Query, Store, StoreConfig};
+use crate::{Hit, HoldingsConfig, Lookup, NameHashes, Query, Store, StoreConfig};
 use std::collections::VecDeque;
 use std::vec::Vec;
 use std::{format, vec};
@@ -139,8 +139,11 @@ pub(super) struct Bed {
 impl Bed {
     pub(super) fn with(config: DiskTierConfig, memory: StoreConfig) -> Self {
         let disks = config.disks.iter().map(Octets::of).collect();
+        let mut store = Store::with_disk(memory.clone(), config.clone());
+        store.track_holdings(HoldingsConfig::default());
+        while store.build_holdings(100) {}
         Self {
-            store: Store::with_disk(memory.clone(), config.clone()),
+            store,
             disks,
             config,
             memory,
@@ -162,6 +165,8 @@ impl Bed {
     pub(super) fn restart(&mut self) {
         self.ops.clear();
         self.store = Store::with_disk(self.memory.clone(), self.config.clone());
+        self.store.track_holdings(HoldingsConfig::default());
+        while self.store.build_holdings(100) {}
         self.now = Instant::from_ns(1);
     }
 

@@ -1,8 +1,9 @@
 //! What must hold inside the tier at any time.
 
 use super::super::DiskTier;
-use super::super::place::{Key, UNIT_BYTES};
-use std::collections::BTreeMap;
+use super::super::place::{Key, UNIT_BYTES, WHOLE};
+use crate::holdings::{Holdings, HoldingsConfig};
+use std::collections::{BTreeMap, BTreeSet};
 
 impl DiskTier {
     /// Where the record of a key is: the disk, and octets from its start.
@@ -27,13 +28,41 @@ impl DiskTier {
         (waiting.unwrap_or(0), self.recovery.erased_len())
     }
 
+    /// What is listed is in the index, and lists what can be read; what is built later lists no
+    /// less.
+    fn check_holdings(&mut self, keys: &BTreeSet<Key>) {
+        let Some(kept) = self.holdings.take() else { return };
+        kept.check();
+        let segments = || keys.iter().copied().filter(|key| key.segment != WHOLE);
+        let valid: BTreeSet<Key> = segments()
+            .filter(|&key| self.index.find(key).is_some_and(|place| self.is_valid(place)))
+            .collect();
+        let listed = |holdings: &Holdings| -> BTreeSet<Key> {
+            let objects: BTreeSet<u64> = segments().map(|key| key.object).collect();
+            let keys = objects.into_iter().flat_map(|object| {
+                let ranges = holdings.of(object).into_iter();
+                ranges.flat_map(move |range| {
+                    (range.first..=range.last).map(move |segment| Key { object, segment })
+                })
+            });
+            keys.collect()
+        };
+        let of_kept = listed(&kept);
+        assert!(valid.is_subset(&of_kept), "{valid:?} {of_kept:?}");
+        assert!(of_kept.is_subset(&segments().collect()));
+        self.track(Some(HoldingsConfig::default()));
+        while !self.build_holdings(7) {}
+        assert_eq!(listed(self.holdings.as_ref().unwrap()), valid);
+        self.holdings = Some(kept);
+    }
+
     /// Filter, sums and queues agree with the index.
     pub(crate) fn check(&mut self) {
         let mut regions = BTreeMap::<(u8, usize), (u32, u64)>::new();
         let mut entries = 0;
         let Self { index, devices, filter, .. } = self;
         let steps = 2 * index.round_steps() + 2;
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         index.sweep(steps, |key, place| {
             if !seen.insert(key) {
                 return true;
@@ -51,6 +80,7 @@ impl DiskTier {
             true
         });
         assert_eq!(entries, self.index.len(), "the sweep comes around");
+        self.check_holdings(&seen);
         for (disk, device) in self.devices.iter().enumerate() {
             for (at, region) in device.regions.iter().enumerate() {
                 let counted = regions.remove(&(disk as u8, at)).unwrap_or_default();

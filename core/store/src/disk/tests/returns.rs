@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::bed::*;
-use crate::StoreConfig;
+use crate::{EvictionPolicy, StoreConfig};
 use std::vec;
 use std::vec::Vec;
 use weir_wire::{DataView, Name};
@@ -10,7 +10,9 @@ use weir_wire::{DataView, Name};
 /// A store with disks of some regions of 16 KiB.
 fn bed(regions: &[u32], capacity_bytes: u64) -> Bed {
     let disks = regions.iter().map(|&regions| geometry(regions, 16 << 10, 512)).collect();
-    let memory = StoreConfig { capacity_bytes, ..StoreConfig::default() };
+    // What leaves memory is to be what came first.
+    let policy = EvictionPolicy::S3Fifo;
+    let memory = StoreConfig { capacity_bytes, policy, ..StoreConfig::default() };
     let mut bed = Bed::with(tier_config(disks), memory);
     bed.settle();
     bed

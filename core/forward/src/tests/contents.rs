@@ -1,0 +1,106 @@
+//! What a router's store holds is told as ranges, and rules for it hold.
+
+use super::*;
+use crate::{StoreCommand, StoreEvent};
+use alloc::format;
+use alloc::vec;
+use weir_store::{
+    HoldingsConfig, HoldingsCursor, Retention, Rule, Rules, RulesRefused, SegmentRange, Tier,
+};
+
+fn fetch(bed: &mut Bed, segments: core::ops::Range<u32>) {
+    for segment in segments {
+        let name = format!("/a/v=1/seg={segment}");
+        bed.ask(LOCAL, &Ask::new(&name, segment + 1));
+        bed.answer(U, data(&name, 1000));
+    }
+}
+
+fn ask(bed: &mut Bed, command: StoreCommand) -> StoreEvent {
+    bed.command(Command::Store(command));
+    match bed.out.events.pop() {
+        Some(Event::Store(event)) => event,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn ranges(bed: &mut Bed) -> Vec<SegmentRange> {
+    let object = "/a/v=1".parse().unwrap();
+    match ask(bed, StoreCommand::ListOne { transaction: 3, object }) {
+        StoreEvent::Listed { transaction: 3, page: Some(page) } => {
+            page.holdings.into_iter().flat_map(|holding| holding.ranges).collect()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+const fn range(first: u64, last: u64) -> SegmentRange {
+    SegmentRange { first, last }
+}
+
+#[test]
+fn holdings_and_their_changes_are_told() {
+    let mut bed = Bed::new();
+    bed.route("/a", &[(U, 0)]);
+    fetch(&mut bed, 0..400);
+    let take = || StoreCommand::TakeChanges { transaction: 9, blocks_max: 100 };
+    let nothing = StoreEvent::Changed { transaction: 9, changes: None };
+    assert_eq!(ask(&mut bed, take()), nothing, "no index is kept");
+    bed.command(Command::Store(StoreCommand::Track(Some(HoldingsConfig::default()))));
+    // It is built in steps, for which the router wants to be called.
+    while bed.router.next_wakeup().is_some_and(|due| due <= bed.now) {
+        bed.handle(&mut [Input::Wakeup]);
+    }
+    assert_eq!(ranges(&mut bed), [range(0, 399)]);
+    let prefix: Name = "/a".parse().unwrap();
+    let from = HoldingsCursor::default();
+    let list = StoreCommand::List { transaction: 4, prefix, from, visits_max: 10 };
+    let StoreEvent::Listed { page: Some(page), .. } = ask(&mut bed, list) else { panic!() };
+    assert!(!page.is_partial && page.next.is_none());
+    assert_eq!(page.holdings[0].name, "/a/v=1".parse().unwrap());
+    assert_eq!(page.holdings[0].tier, Tier::Memory);
+    let told = |bed: &mut Bed| match ask(bed, take()) {
+        StoreEvent::Changed { changes: Some(changes), .. } => changes,
+        other => panic!("{other:?}"),
+    };
+    let first = told(&mut bed);
+    assert_eq!((first.generation, first.sequence), (1, 1));
+    assert_eq!(first.changes[0].added, [range(0, 399)]);
+    fetch(&mut bed, 500..510);
+    let second = told(&mut bed);
+    assert_eq!((second.generation, second.sequence), (1, 2));
+    assert_eq!(second.changes[0].added, [range(500, 509)]);
+    bed.command(Command::Store(StoreCommand::RestartChanges));
+    let anew = told(&mut bed);
+    assert_eq!((anew.generation, anew.sequence), (2, 1));
+    assert_eq!(anew.changes[0].added, [range(0, 399), range(500, 509)]);
+}
+
+#[test]
+fn ranges_that_rules_refuse_pass_without_being_stored() {
+    let mut bed = Bed::new();
+    bed.route("/a", &[(U, 0)]);
+    bed.command(Command::Store(StoreCommand::Track(Some(HoldingsConfig::default()))));
+    let rule = |segments, retention| Rule { prefix: "/a".parse().unwrap(), segments, retention };
+    let rules = |generation| Rules {
+        generation,
+        rules: vec![
+            rule(range(10, 19), Retention::Keep { bytes_max: 100_000 }),
+            rule(range(0, u64::MAX), Retention::Refuse),
+        ],
+    };
+    let set = |bed: &mut Bed, generation| {
+        ask(bed, StoreCommand::SetRules { transaction: 1, rules: rules(generation) })
+    };
+    let in_force = StoreEvent::RulesSet { transaction: 1, refused: None };
+    assert_eq!(set(&mut bed, 7), in_force);
+    let outdated = RulesRefused::Outdated { offered: 6, present: 7 };
+    assert_eq!(set(&mut bed, 6), StoreEvent::RulesSet { transaction: 1, refused: Some(outdated) });
+    for segment in 0..30 {
+        let name = format!("/a/v=1/seg={segment}");
+        bed.ask(LOCAL, &Ask::new(&name, segment + 1));
+        assert_eq!(bed.answer(U, data(&name, 1000)).len(), 1, "it is sent on either way");
+    }
+    assert_eq!(ranges(&mut bed), [range(10, 19)]);
+    assert_eq!(bed.router.stats().store.refusals, 20);
+}

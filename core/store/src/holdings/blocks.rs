@@ -1,0 +1,383 @@
+use super::ranges::{SegmentRange, push_bits};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use weir_base::{Slab, Table, mix};
+use weir_wire::{Name, NameView};
+
+/// No block, no object.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// 64 segments of an object.
+#[repr(align(64))]
+pub(super) struct Block {
+    /// The segments divided by 64.
+    pub(super) number: u64,
+    /// Those that are held.
+    pub(super) bits: u64,
+    /// Those that the reader believes to be, if it was told in this generation.
+    pub(super) told: u64,
+    pub(super) generation: u32,
+    pub(super) object: u32,
+    /// Among the blocks of the object.
+    next: u32,
+    previous: u32,
+    /// Among those of which something is to be told, if it is marked.
+    next_marked: u32,
+    pub(super) is_marked: bool,
+}
+
+const _: () = assert!(size_of::<Option<Block>>() == 64);
+
+impl Block {
+    #[inline]
+    pub(super) fn told_in(&self, generation: u32) -> u64 {
+        if self.generation == generation { self.told } else { 0 }
+    }
+}
+
+struct Object {
+    hash: u64,
+    /// The TLV-VALUE of its name, empty while it is not known.
+    name: Box<[u8]>,
+    first: u32,
+}
+
+/// Octets that a block costs: itself, its place on the slab's list, its share of the table.
+const BLOCK_BYTES: u64 = size_of::<Option<Block>>() as u64 + 4 + 20;
+/// The same of an object, with what the allocator takes for its name.
+const OBJECT_BYTES: u64 = size_of::<Option<Object>>() as u64 + 4 + 20 + 16;
+
+/// The blocks of one tier, by object and number.
+pub(super) struct Blocks {
+    blocks: Slab<Block>,
+    by_number: Table,
+    objects: Slab<Object>,
+    by_hash: Table,
+    name_bytes: u64,
+    /// Objects whose names are not known.
+    nameless: u32,
+    /// Those of which something is to be told, in the order in which it happened.
+    first_marked: u32,
+    last_marked: u32,
+    /// Blocks to be freed.
+    freed: Vec<u32>,
+    /// The last blocks that were found: what comes and what leaves follow their own order.
+    recent: [Recent; 2],
+}
+
+#[derive(Copy, Clone)]
+struct Recent {
+    object: u64,
+    number: u64,
+    at: u32,
+}
+
+const NOTHING_RECENT: Recent = Recent { object: 0, number: 0, at: NONE };
+
+#[inline]
+fn block_hash(object: u64, number: u64) -> u64 {
+    mix(object.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
+}
+
+impl Blocks {
+    pub(super) fn new() -> Self {
+        Self {
+            blocks: Slab::new(),
+            by_number: Table::with_capacity(0),
+            objects: Slab::new(),
+            by_hash: Table::with_capacity(0),
+            name_bytes: 0,
+            nameless: 0,
+            first_marked: NONE,
+            last_marked: NONE,
+            freed: Vec::new(),
+            recent: [NOTHING_RECENT; 2],
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.blocks.len() as u64 * BLOCK_BYTES
+            + self.objects.len() as u64 * OBJECT_BYTES
+            + self.name_bytes
+    }
+
+    /// Octets that another block takes at most.
+    pub(super) fn growth_bytes(name_len: usize) -> u64 {
+        BLOCK_BYTES + OBJECT_BYTES + name_len as u64
+    }
+
+    /// The block, or [`NONE`].
+    #[inline]
+    pub(super) fn find(&mut self, object: u64, number: u64) -> u32 {
+        for recent in &self.recent {
+            if recent.number == number && recent.object == object && recent.at != NONE {
+                return recent.at;
+            }
+        }
+        self.look_up(object, number)
+    }
+
+    fn look_up(&mut self, object: u64, number: u64) -> u32 {
+        let is_it = |at: u32| {
+            let block = &self.blocks[at];
+            block.number == number && self.objects[block.object].hash == object
+        };
+        let found = self.by_number.find(block_hash(object, number), is_it);
+        found.inspect(|&at| self.note(object, number, at)).unwrap_or(NONE)
+    }
+
+    /// The older of the two makes room.
+    #[inline]
+    fn note(&mut self, object: u64, number: u64, at: u32) {
+        self.recent = [Recent { object, number, at }, self.recent[0]];
+    }
+
+    pub(super) fn get(&self, at: u32) -> Option<&Block> {
+        self.blocks.get(at)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, at: u32) -> &mut Block {
+        &mut self.blocks[at]
+    }
+
+    /// One more than the highest place of a block.
+    pub(super) fn places(&self) -> u32 {
+        self.blocks.places()
+    }
+
+    /// One more than the highest place of an object.
+    pub(super) fn objects(&self) -> u32 {
+        self.objects.places()
+    }
+
+    /// A new block, which is not there.
+    pub(super) fn insert(&mut self, hash: u64, number: u64, name: Vec<u8>) -> u32 {
+        let object = self.object(hash, name);
+        let first = self.objects[object].first;
+        let at = self.blocks.insert(Block {
+            number,
+            bits: 0,
+            told: 0,
+            generation: 0,
+            object,
+            next: first,
+            previous: NONE,
+            next_marked: NONE,
+            is_marked: false,
+        });
+        if first != NONE {
+            self.blocks[first].previous = at;
+        }
+        self.objects[object].first = at;
+        self.by_number.insert(block_hash(hash, number), at);
+        self.note(hash, number, at);
+        at
+    }
+
+    fn object(&mut self, hash: u64, name: Vec<u8>) -> u32 {
+        let found = self.by_hash.find(hash, |at| self.objects[at].hash == hash);
+        let at = found.unwrap_or_else(|| {
+            let at = self.objects.insert(Object { hash, name: Box::default(), first: NONE });
+            self.by_hash.insert(hash, at);
+            self.nameless += 1;
+            at
+        });
+        self.name(at, name);
+        at
+    }
+
+    fn name(&mut self, at: u32, name: Vec<u8>) {
+        let object = &mut self.objects[at];
+        if object.name.is_empty() && !name.is_empty() {
+            self.nameless -= 1;
+            self.name_bytes += name.len() as u64;
+            object.name = name.into_boxed_slice();
+        }
+    }
+
+    /// Objects whose names are not known.
+    #[inline]
+    pub(super) fn nameless(&self) -> u32 {
+        self.nameless
+    }
+
+    pub(super) fn is_nameless(&self, hash: u64) -> bool {
+        let found = self.by_hash.find(hash, |at| self.objects[at].hash == hash);
+        found.is_some_and(|at| self.objects[at].name.is_empty())
+    }
+
+    /// Names an object that is there, and marks its blocks if somebody is to be told of them.
+    pub(super) fn set_name(&mut self, hash: u64, name: Vec<u8>, is_told: bool) {
+        let found = self.by_hash.find(hash, |at| self.objects[at].hash == hash);
+        let Some(object) = found else { return };
+        self.name(object, name);
+        let mut at = self.objects[object].first;
+        while at != NONE && is_told {
+            self.mark(at);
+            at = self.blocks[at].next;
+        }
+    }
+
+    /// Whether nothing can be told of a block, as nobody knows what it is about. If it holds
+    /// nothing it is freed.
+    pub(super) fn waits_for_name(&mut self, at: u32) -> bool {
+        let block = &self.blocks[at];
+        let is_nameless = self.nameless > 0 && self.objects[block.object].name.is_empty();
+        if is_nameless && block.bits == 0 {
+            self.free(at);
+        }
+        is_nameless
+    }
+
+    /// Removes a block, and its object with the last.
+    pub(super) fn free(&mut self, at: u32) {
+        for recent in &mut self.recent {
+            if recent.at == at {
+                *recent = NOTHING_RECENT;
+            }
+        }
+        let block = self.blocks.remove(at);
+        let hash = self.objects[block.object].hash;
+        self.by_number.remove(block_hash(hash, block.number), at);
+        if block.next != NONE {
+            self.blocks[block.next].previous = block.previous;
+        }
+        if block.previous != NONE {
+            self.blocks[block.previous].next = block.next;
+            return;
+        }
+        self.objects[block.object].first = block.next;
+        if block.next == NONE {
+            let object = self.objects.remove(block.object);
+            self.name_bytes -= object.name.len() as u64;
+            self.nameless -= u32::from(object.name.is_empty());
+            self.by_hash.remove(hash, block.object);
+        }
+    }
+
+    /// Something is to be told of a block.
+    #[inline]
+    pub(super) fn mark(&mut self, at: u32) {
+        let block = &mut self.blocks[at];
+        if block.is_marked {
+            return;
+        }
+        block.is_marked = true;
+        block.next_marked = NONE;
+        match self.last_marked {
+            NONE => self.first_marked = at,
+            last => self.blocks[last].next_marked = at,
+        }
+        self.last_marked = at;
+    }
+
+    pub(super) fn has_marked(&self) -> bool {
+        self.first_marked != NONE
+    }
+
+    /// Whether there is a block that holds nothing and waits to be told of. Looks at the oldest of
+    /// them only.
+    pub(super) fn has_vacant_marked(&self) -> bool {
+        let mut at = self.first_marked;
+        while at != NONE {
+            let block = &self.blocks[at];
+            if block.bits == 0 {
+                return true;
+            }
+            at = block.next_marked;
+        }
+        false
+    }
+
+    pub(super) fn take_marked(&mut self) -> u32 {
+        let at = self.first_marked;
+        if at != NONE {
+            let block = &mut self.blocks[at];
+            block.is_marked = false;
+            self.first_marked = block.next_marked;
+            if self.first_marked == NONE {
+                self.last_marked = NONE;
+            }
+        }
+        at
+    }
+
+    /// Nothing is to be told. Frees what holds nothing.
+    pub(super) fn unmark_all(&mut self) {
+        loop {
+            match self.take_marked() {
+                NONE => return,
+                at if self.blocks[at].bits == 0 => self.free(at),
+                _ => {}
+            }
+        }
+    }
+
+    /// To be freed by [`Blocks::free_freed`].
+    pub(super) fn mark_freed(&mut self, at: u32) {
+        self.freed.push(at);
+    }
+
+    pub(super) fn free_freed(&mut self) {
+        while let Some(at) = self.freed.pop() {
+            self.free(at);
+        }
+    }
+
+    /// The name of an object, if it is known.
+    pub(super) fn name_of(&self, object: u32) -> Option<Name> {
+        let name = &self.objects[object].name;
+        let view = NameView::from_value(name).ok().filter(|_| !name.is_empty())?;
+        Some(view.to_name())
+    }
+
+    /// Name and segments of the object in a place, if its name is known and starts with `prefix`.
+    pub(super) fn object_below(&self, at: u32, prefix: &[u8]) -> Option<(Name, Vec<SegmentRange>)> {
+        let object = self.objects.get(at).filter(|object| object.name.starts_with(prefix))?;
+        Some((self.name_of(at)?, self.ranges(object.first)))
+    }
+
+    /// The segments of the object whose name has this hash.
+    pub(super) fn ranges_of(&self, hash: u64) -> Vec<SegmentRange> {
+        let found = self.by_hash.find(hash, |at| self.objects[at].hash == hash);
+        found.map_or_else(Vec::new, |at| self.ranges(self.objects[at].first))
+    }
+
+    fn ranges(&self, first: u32) -> Vec<SegmentRange> {
+        let mut found = Vec::new();
+        let mut at = first;
+        while at != NONE {
+            let block = &self.blocks[at];
+            found.push((block.number, block.bits));
+            at = block.next;
+        }
+        found.sort_unstable();
+        let mut ranges = Vec::new();
+        for (number, bits) in found {
+            push_bits(&mut ranges, number, bits);
+        }
+        ranges
+    }
+
+    #[cfg(test)]
+    pub(super) fn check(&self, may_wait: bool) {
+        assert_eq!(self.by_number.len(), self.blocks.len());
+        assert_eq!(self.by_hash.len(), self.objects.len());
+        let mut reached = 0;
+        for (_, object) in self.objects.iter() {
+            let mut at = object.first;
+            assert_ne!(at, NONE, "an object has blocks");
+            while at != NONE {
+                reached += 1;
+                assert!(may_wait || self.blocks[at].bits != 0);
+                at = self.blocks[at].next;
+            }
+        }
+        assert_eq!(reached, self.blocks.len());
+        let nameless = self.objects.iter().filter(|(_, object)| object.name.is_empty());
+        assert_eq!(self.nameless as usize, nameless.count());
+        let names = self.objects.iter().map(|(_, object)| object.name.len() as u64);
+        assert_eq!(self.name_bytes, names.sum::<u64>());
+    }
+}

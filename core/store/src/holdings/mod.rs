@@ -1,0 +1,332 @@
+//! Which segments of which objects are held: ranges, kept up to date packet by packet, and what of
+//! them has changed since a reader was told.
+
+mod blocks;
+mod ranges;
+
+pub use ranges::SegmentRange;
+
+use alloc::vec::Vec;
+use blocks::{Block, Blocks, NONE};
+use ranges::push_bits;
+use weir_wire::{Name, NameView};
+
+/// Segments that one block is about.
+const BLOCK: u64 = 64;
+
+/// How much is kept of what is held.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub struct HoldingsConfig {
+    /// Octets for the index of one tier of one store. What has no room is not listed.
+    pub bytes_max: u64,
+}
+
+impl Default for HoldingsConfig {
+    /// 16 MiB: 190,000 blocks of 64 segments, or 70,000 objects of one segment with names of 60
+    /// octets.
+    fn default() -> Self {
+        Self { bytes_max: 16 << 20 }
+    }
+}
+
+/// Where Data is held.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
+pub enum Tier {
+    /// In memory.
+    Memory,
+    /// On a disk, or about to be written to one.
+    Disk,
+}
+
+/// What a tier holds of one object.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub struct Holding {
+    /// The name of its segments without the segment number.
+    pub name: Name,
+    /// Where.
+    pub tier: Tier,
+    /// The segments, in order, with gaps between the ranges.
+    pub ranges: Vec<SegmentRange>,
+}
+
+/// What is held of some objects below a prefix.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub struct HoldingsPage {
+    /// In no order, at most one for an object and tier.
+    pub holdings: Vec<Holding>,
+    /// Where to go on; none behind the last.
+    pub next: Option<HoldingsCursor>,
+    /// Whether more may be held than is listed: the index is still being built, has no room, or
+    /// lacks the name of something that was on a disk before a start.
+    pub is_partial: bool,
+}
+
+/// Where a listing goes on. What comes and goes between two pages may be missing or come twice.
+#[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
+pub struct HoldingsCursor {
+    pub(crate) is_on_disk: bool,
+    pub(crate) object: u32,
+}
+
+/// What is new of one object in one tier.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub struct HoldingChange {
+    /// The name of its segments without the segment number.
+    pub name: Name,
+    /// Where.
+    pub tier: Tier,
+    /// Segments that are held and were not, in order.
+    pub added: Vec<SegmentRange>,
+    /// Segments that were held and are not, in order.
+    pub removed: Vec<SegmentRange>,
+}
+
+/// What has changed since the last such batch.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub struct HoldingChanges {
+    /// Of a generation the batches together, from number 1 on, say all that is held, starting from
+    /// nothing. When a new one begins, what was told in the one before is void.
+    pub generation: u64,
+    /// The number of the batch in its generation. A reader who misses one calls
+    /// [`Store::restart_changes`](crate::Store::restart_changes).
+    pub sequence: u64,
+    /// What has changed.
+    pub changes: Vec<HoldingChange>,
+    /// Whether there is more at once.
+    pub has_more: bool,
+}
+
+/// The segments that one tier holds.
+///
+/// 64 segments of an object are a block of one cache line: a bit for each that is held, and one for
+/// each of which the reader was told. What changes and changes back before the reader asks costs
+/// no message, and what is to be told takes no memory beside the blocks, however late it is asked
+/// for.
+pub(crate) struct Holdings {
+    config: HoldingsConfig,
+    blocks: Blocks,
+    /// Segments that were held and had no room here.
+    missed: u64,
+    /// Whether somebody is told of changes.
+    is_watched: bool,
+    /// What a block was told of counts in this generation alone.
+    generation: u32,
+    /// Blocks before it were told of in this generation.
+    told_to: u32,
+}
+
+impl Holdings {
+    pub(crate) fn new(config: HoldingsConfig) -> Self {
+        Self {
+            config,
+            blocks: Blocks::new(),
+            missed: 0,
+            is_watched: false,
+            generation: 0,
+            told_to: 0,
+        }
+    }
+
+    /// Octets of memory that it takes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.blocks.bytes()
+    }
+
+    /// Whether it may lack something that is held.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.missed > 0 || self.blocks.nameless() > 0
+    }
+
+    /// A segment of the object whose name has this hash is held. `name` is the object's name, empty
+    /// if it is not known. Nothing happens if it was known to be held.
+    #[inline]
+    pub(crate) fn add(&mut self, object: u64, segment: u64, name: impl FnOnce() -> Vec<u8>) {
+        let number = segment / BLOCK;
+        let at = match self.blocks.find(object, number) {
+            NONE => match self.make(object, number, name) {
+                NONE => return,
+                at => at,
+            },
+            at => {
+                if self.blocks.nameless() > 0 {
+                    self.learn(object, name);
+                }
+                at
+            }
+        };
+        let block = self.blocks.get_mut(at);
+        let bits = block.bits | 1 << (segment % BLOCK);
+        if bits != block.bits {
+            block.bits = bits;
+            if self.is_watched {
+                self.blocks.mark(at);
+            }
+        }
+    }
+
+    /// A segment is not held any more. Nothing happens if it was not known to be.
+    #[inline]
+    pub(crate) fn remove(&mut self, object: u64, segment: u64) {
+        let at = self.blocks.find(object, segment / BLOCK);
+        if at == NONE {
+            return;
+        }
+        let block = self.blocks.get_mut(at);
+        let bits = block.bits & !(1 << (segment % BLOCK));
+        if bits == block.bits {
+            return;
+        }
+        block.bits = bits;
+        if bits == 0 && block.told_in(self.generation) == 0 && !block.is_marked {
+            self.blocks.free(at);
+        } else if self.is_watched {
+            self.blocks.mark(at);
+        }
+    }
+
+    /// The name of an object has become known, if it was not.
+    #[cold]
+    pub(crate) fn learn(&mut self, object: u64, name: impl FnOnce() -> Vec<u8>) {
+        if self.blocks.nameless() > 0 && self.blocks.is_nameless(object) {
+            self.blocks.set_name(object, name(), self.is_watched);
+        }
+    }
+
+    #[cold]
+    fn make(&mut self, object: u64, number: u64, name: impl FnOnce() -> Vec<u8>) -> u32 {
+        let name = name();
+        let needed = Blocks::growth_bytes(name.len());
+        if self.blocks.bytes() + needed > self.config.bytes_max {
+            self.forget_told();
+        }
+        if self.blocks.bytes() + needed > self.config.bytes_max {
+            self.missed += 1;
+            return NONE;
+        }
+        self.blocks.insert(object, number, name)
+    }
+
+    /// Frees what is only there to be told that it is gone, if there is such: the reader begins
+    /// anew.
+    fn forget_told(&mut self) {
+        if self.is_watched && self.blocks.has_vacant_marked() {
+            self.begin_generation();
+        }
+    }
+
+    /// From now on the reader is told of all that is held.
+    pub(crate) fn begin_generation(&mut self) {
+        self.is_watched = true;
+        self.generation = self.generation.wrapping_add(1);
+        self.told_to = 0;
+        self.blocks.unmark_all();
+    }
+
+    /// The generation at present; any other than before voids what was told.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Nobody is told any more.
+    pub(crate) fn stop_watching(&mut self) {
+        if self.is_watched {
+            self.begin_generation();
+            self.is_watched = false;
+        }
+    }
+
+    /// Appends what has changed, of `blocks_max` blocks at most, and takes it for told. Says
+    /// whether there is more.
+    pub(crate) fn take_changes(
+        &mut self,
+        tier: Tier,
+        blocks_max: usize,
+        changes: &mut Vec<HoldingChange>,
+    ) -> bool {
+        let mut due = Vec::new();
+        while due.len() < blocks_max {
+            let at = match self.blocks.take_marked() {
+                NONE => match self.next_untold() {
+                    NONE => break,
+                    at => at,
+                },
+                at => at,
+            };
+            if self.blocks.waits_for_name(at) {
+                continue;
+            }
+            let block = self.blocks.get_mut(at);
+            let told = block.told_in(self.generation);
+            let (added, removed) = (block.bits & !told, told & !block.bits);
+            (block.told, block.generation) = (block.bits, self.generation);
+            if added | removed != 0 {
+                due.push((block.object, block.number, added, removed));
+            }
+            if block.bits == 0 {
+                // Kept until the names were read.
+                self.blocks.mark_freed(at);
+            }
+        }
+        due.sort_unstable();
+        for of_one in due.chunk_by(|one, other| one.0 == other.0) {
+            let Some(name) = self.blocks.name_of(of_one[0].0) else { continue };
+            let mut change = HoldingChange { name, tier, added: Vec::new(), removed: Vec::new() };
+            for &(_, number, added, removed) in of_one {
+                push_bits(&mut change.added, number, added);
+                push_bits(&mut change.removed, number, removed);
+            }
+            changes.push(change);
+        }
+        self.blocks.free_freed();
+        self.blocks.has_marked() || self.told_to < self.blocks.places()
+    }
+
+    /// The next block that the reader was not told of in this generation.
+    fn next_untold(&mut self) -> u32 {
+        while self.told_to < self.blocks.places() {
+            let at = self.told_to;
+            self.told_to += 1;
+            let is_due = |block: &Block| block.bits != 0 && block.generation != self.generation;
+            if self.blocks.get(at).is_some_and(is_due) {
+                return at;
+            }
+        }
+        NONE
+    }
+
+    /// What is held of the one object with this name.
+    pub(crate) fn of(&self, object: u64) -> Vec<SegmentRange> {
+        self.blocks.ranges_of(object)
+    }
+
+    /// Appends what is held below a prefix of the objects from a place on, `visits_max` of them at
+    /// most. Returns where to go on.
+    pub(crate) fn list(
+        &self,
+        tier: Tier,
+        prefix: NameView<'_>,
+        from: u32,
+        visits_max: u32,
+        holdings: &mut Vec<Holding>,
+    ) -> Option<u32> {
+        let end = self.blocks.objects();
+        let to = end.min(from.saturating_add(visits_max));
+        for object in from..to {
+            let Some((name, ranges)) = self.blocks.object_below(object, prefix.value()) else {
+                continue;
+            };
+            if !ranges.is_empty() {
+                holdings.push(Holding { name, tier, ranges });
+            }
+        }
+        (to < end).then_some(to)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        self.blocks.check(self.is_watched);
+    }
+}
+
+#[cfg(test)]
+mod tests;

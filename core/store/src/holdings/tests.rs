@@ -1,0 +1,239 @@
+use super::*;
+use alloc::collections::BTreeSet;
+use std::vec;
+use std::vec::Vec;
+use weir_base::Rng;
+
+fn name_of(object: u64) -> Vec<u8> {
+    let uri = std::format!("/files/{object}");
+    uri.parse::<Name>().unwrap().as_view().value().to_vec()
+}
+
+/// An index, what it ought to list, and what a reader of its changes believes.
+struct Bed {
+    holdings: Holdings,
+    held: BTreeSet<(u64, u64)>,
+    believed: BTreeSet<(Name, u64)>,
+    generation: u32,
+}
+
+impl Bed {
+    fn new(bytes_max: u64) -> Self {
+        Self {
+            holdings: Holdings::new(HoldingsConfig { bytes_max }),
+            held: BTreeSet::new(),
+            believed: BTreeSet::new(),
+            generation: 0,
+        }
+    }
+
+    fn add(&mut self, object: u64, segment: u64) {
+        self.holdings.add(object, segment, || name_of(object));
+        self.held.insert((object, segment));
+    }
+
+    fn remove(&mut self, object: u64, segment: u64) {
+        self.holdings.remove(object, segment);
+        self.held.remove(&(object, segment));
+    }
+
+    /// Everything listed, by segment.
+    fn listed(&self) -> BTreeSet<(Name, u64)> {
+        let mut holdings = Vec::new();
+        let mut from = Some(0);
+        while let Some(at) = from {
+            let root = Name::default();
+            from = self.holdings.list(Tier::Memory, root.as_view(), at, 3, &mut holdings);
+        }
+        for holding in &holdings {
+            let gap = |pair: &[SegmentRange]| pair[0].last + 1 < pair[1].first;
+            assert!(holding.ranges.windows(2).all(gap), "in order, with gaps: {holding:?}");
+        }
+        spread(holdings.iter().map(|holding| (&holding.name, &holding.ranges)))
+    }
+
+    fn expected(&self) -> BTreeSet<(Name, u64)> {
+        let name = |object| NameView::from_value(&name_of(object)).unwrap().to_name();
+        self.held.iter().map(|&(object, segment)| (name(object), segment)).collect()
+    }
+
+    /// The reader asks for some. Says whether there is more.
+    fn read(&mut self, blocks_max: usize) -> bool {
+        if self.holdings.generation() != self.generation {
+            self.generation = self.holdings.generation();
+            self.believed.clear();
+        }
+        let mut changes = Vec::new();
+        let has_more = self.holdings.take_changes(Tier::Memory, blocks_max, &mut changes);
+        for change in &changes {
+            for segment in spread([(&change.name, &change.added)].into_iter()) {
+                assert!(self.believed.insert(segment), "was told twice");
+            }
+            for segment in spread([(&change.name, &change.removed)].into_iter()) {
+                assert!(self.believed.remove(&segment), "was never told of it");
+            }
+        }
+        has_more
+    }
+}
+
+fn spread<'a>(
+    ranges: impl Iterator<Item = (&'a Name, &'a Vec<SegmentRange>)>,
+) -> BTreeSet<(Name, u64)> {
+    ranges
+        .flat_map(|(name, ranges)| {
+            let of_range = |range: &SegmentRange| (range.first..=range.last).collect::<Vec<_>>();
+            ranges.iter().flat_map(of_range).map(|segment| (name.clone(), segment))
+        })
+        .collect()
+}
+
+fn below(rng: &mut Rng, bound: u32) -> u64 {
+    rng.below(bound).into()
+}
+
+#[test]
+fn ranges_and_changes_equal_a_model() {
+    for seed in 0..if cfg!(miri) { 1 } else { 30 } {
+        let mut rng = Rng::from_seed(seed);
+        let mut bed = Bed::new(1 << 20);
+        if seed % 3 > 0 {
+            bed.holdings.begin_generation();
+        }
+        for step in 0..if cfg!(miri) { 60 } else { 3_000 } {
+            let object = below(&mut rng, 5);
+            let segment = below(&mut rng, 300) + if object == 0 { u64::MAX - 400 } else { 0 };
+            match rng.below(12) {
+                0..5 => bed.add(object, segment),
+                5..8 => bed.remove(object, segment),
+                8 => (0..below(&mut rng, 200)).for_each(|more| bed.add(object, segment + more / 2)),
+                9 => bed
+                    .held
+                    .clone()
+                    .into_iter()
+                    .filter(|&(of, _)| of == object)
+                    .for_each(|(object, segment)| bed.remove(object, segment)),
+                10 if seed % 3 > 0 => {
+                    bed.read(1 + rng.below(3) as usize);
+                }
+                11 if seed % 3 > 1 && rng.below(20) == 0 => bed.holdings.begin_generation(),
+                _ => {}
+            }
+            bed.holdings.check();
+            if step % 50 == 0 {
+                assert_eq!(bed.listed(), bed.expected(), "seed {seed}");
+            }
+        }
+        assert_eq!(bed.listed(), bed.expected(), "seed {seed}");
+        if seed % 3 > 0 {
+            while bed.read(2) {}
+            assert_eq!(bed.believed, bed.expected(), "seed {seed}");
+            assert!(!bed.read(2), "nothing is told twice");
+        }
+        assert!(!bed.holdings.is_partial());
+        for (object, segment) in bed.held.clone() {
+            bed.remove(object, segment);
+        }
+        while bed.read(100) {}
+        assert_eq!(bed.holdings.memory_bytes(), 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn what_changes_back_is_not_told() {
+    let mut bed = Bed::new(1 << 20);
+    bed.holdings.begin_generation();
+    (0..100).for_each(|segment| bed.add(1, segment));
+    while bed.read(10) {}
+    let mut changes = Vec::new();
+    bed.remove(1, 7);
+    bed.add(1, 7);
+    bed.add(1, 200);
+    bed.remove(1, 200);
+    bed.holdings.take_changes(Tier::Memory, 10, &mut changes);
+    assert_eq!(changes, []);
+    bed.remove(1, 63);
+    bed.remove(1, 64);
+    bed.add(1, 100);
+    bed.holdings.take_changes(Tier::Memory, 10, &mut changes);
+    let range = |first, last| SegmentRange { first, last };
+    let name = "/files/1".parse().unwrap();
+    let (added, removed) = (vec![range(100, 100)], vec![range(63, 64)]);
+    assert_eq!(changes, [HoldingChange { name, tier: Tier::Memory, added, removed }]);
+}
+
+#[test]
+fn memory_stays_within_its_bound_and_the_reader_begins_anew() {
+    let bytes_max = 20_000;
+    let mut bed = Bed::new(bytes_max);
+    bed.holdings.begin_generation();
+    while bed.read(10) {}
+    // A window moves over a file, and nobody asks what has changed.
+    for segment in 0..100_000 {
+        bed.add(1, segment);
+        if let Some(last) = segment.checked_sub(500) {
+            bed.remove(1, last);
+        }
+        assert!(bed.holdings.memory_bytes() <= bytes_max);
+    }
+    assert!(!bed.holdings.is_partial(), "what is held has room");
+    assert_eq!(bed.listed(), bed.expected());
+    let before = bed.generation;
+    while bed.read(10) {}
+    assert_ne!(bed.generation, before);
+    assert_eq!(bed.believed, bed.expected());
+}
+
+#[test]
+fn what_has_no_room_is_not_listed_and_that_is_said() {
+    let mut bed = Bed::new(20_000);
+    for object in 0..1_000 {
+        bed.add(object, 0);
+        assert!(bed.holdings.memory_bytes() <= 20_000);
+    }
+    assert!(bed.holdings.is_partial());
+    let listed = bed.listed();
+    assert!((50..200).contains(&listed.len()), "{}", listed.len());
+    assert!(listed.is_subset(&bed.expected()));
+    for object in 0..1_000 {
+        bed.remove(object, 0);
+    }
+    assert_eq!(bed.holdings.memory_bytes(), 0);
+}
+
+#[test]
+fn what_has_no_name_is_told_once_it_has() {
+    let mut holdings = Holdings::new(HoldingsConfig::default());
+    holdings.begin_generation();
+    for object in [1, 2] {
+        (0..200).for_each(|segment| holdings.add(object, segment, Vec::new));
+    }
+    let mut changes = Vec::new();
+    while holdings.take_changes(Tier::Disk, 2, &mut changes) {}
+    assert_eq!(changes, []);
+    (0..200).for_each(|segment| holdings.remove(2, segment));
+    holdings.learn(1, || name_of(1));
+    while holdings.take_changes(Tier::Disk, 100, &mut changes) {}
+    assert_eq!(changes.len(), 1);
+    assert_eq!(changes[0].added, [SegmentRange { first: 0, last: 199 }]);
+    assert!(!holdings.is_partial());
+    holdings.check();
+}
+
+#[test]
+fn one_object_is_found_without_its_name() {
+    let mut holdings = Holdings::new(HoldingsConfig::default());
+    for segment in 5..80 {
+        holdings.add(9, segment, Vec::new);
+    }
+    assert_eq!(holdings.of(9), [SegmentRange { first: 5, last: 79 }]);
+    assert_eq!(holdings.of(8), []);
+    assert!(holdings.is_partial(), "its name is not known");
+    let mut listed = Vec::new();
+    assert_eq!(holdings.list(Tier::Disk, Name::default().as_view(), 0, 10, &mut listed), None);
+    assert_eq!(listed, []);
+    holdings.add(9, 100, || name_of(9));
+    holdings.list(Tier::Disk, Name::default().as_view(), 0, 10, &mut listed);
+    assert_eq!(listed[0].ranges.len(), 2);
+    assert!(!holdings.is_partial());
+}

@@ -1,0 +1,135 @@
+use super::*;
+use crate::store::tests::{Bed, KEY, name};
+use crate::{EvictionPolicy, SegmentRange, StoreConfig};
+use alloc::collections::BTreeSet;
+use std::{format, vec};
+use weir_base::Rng;
+use weir_wire::Data;
+use weir_wire::name::Component;
+
+fn put(bed: &mut Bed, object: &str, segment: u64) {
+    let mut name = name(object);
+    name.push(&Component::segment(segment));
+    let wire = Data::new(name).content(vec![1; 100]).encode_with_digest();
+    bed.put_wire(&wire);
+}
+
+fn ranges(bed: &Bed, object: &str) -> Vec<SegmentRange> {
+    let object = name(object);
+    let hash = KEY.hash(object.value());
+    let page = bed.store.holdings_of(object.as_view(), hash).unwrap();
+    page.holdings.into_iter().flat_map(|holding| holding.ranges).collect()
+}
+
+const fn range(first: u64, last: u64) -> SegmentRange {
+    SegmentRange { first, last }
+}
+
+#[test]
+fn what_was_there_before_is_listed_once_the_index_is_built() {
+    let mut bed = Bed::large();
+    (0..200).for_each(|segment| put(&mut bed, "/a/v=1", segment));
+    put(&mut bed, "/b/v=1", 7);
+    bed.put("/b/no-segment", 0);
+    assert_eq!(bed.store.holdings(name("/").as_view(), HoldingsCursor::default(), 9), None);
+    bed.store.track_holdings(HoldingsConfig::default());
+    assert!(bed.store.build_holdings(100));
+    let list = |bed: &Bed, uri: &str| {
+        bed.store.holdings(name(uri).as_view(), HoldingsCursor::default(), 100).unwrap()
+    };
+    assert!(list(&bed, "/").is_partial);
+    // What comes and goes meanwhile is in it.
+    put(&mut bed, "/a/v=1", 300);
+    bed.erase("/a/v=1/seg=5", 1);
+    bed.erase("/a/v=1/seg=150", 1);
+    while bed.store.build_holdings(100) {}
+    let page = list(&bed, "/");
+    assert!(!page.is_partial);
+    assert_eq!(page.holdings.len(), 2);
+    assert_eq!(
+        ranges(&bed, "/a/v=1"),
+        [range(0, 4), range(6, 149), range(151, 199), range(300, 300)]
+    );
+    assert_eq!(list(&bed, "/b").holdings[0].ranges, [range(7, 7)]);
+    assert_eq!(list(&bed, "/c").holdings, []);
+    bed.store.check();
+    assert!(bed.store.holdings_bytes() > 0);
+    bed.store.stop_tracking_holdings();
+    assert_eq!(bed.store.holdings_bytes(), 0);
+}
+
+#[test]
+fn changes_add_up_to_what_is_held() {
+    for seed in 0..if cfg!(miri) { 1 } else { 20 } {
+        let mut rng = Rng::from_seed(seed);
+        let mut bed =
+            Bed::new(40_000, EvictionPolicy::ALL[seed as usize % EvictionPolicy::ALL.len()]);
+        bed.store.track_holdings(HoldingsConfig::default());
+        let (mut believed, mut generation, mut sequence) = (BTreeSet::new(), 0, 0);
+        for step in 0..if cfg!(miri) { 40 } else { 2_000 } {
+            match rng.below(30) {
+                0 => {
+                    bed.erase(&format!("/f/{}", rng.below(3)), 10);
+                }
+                1 => bed.set_capacity_bytes(20_000 + u64::from(rng.below(30_000))),
+                2 if rng.below(10) == 0 => bed.store.restart_changes(),
+                3 => {
+                    bed.store.build_holdings(rng.below(50));
+                }
+                4..7 => {
+                    let told = bed.store.take_changes(1 + rng.below(4) as usize).unwrap();
+                    if told.generation != generation {
+                        (generation, sequence) = (told.generation, 0);
+                        believed.clear();
+                    }
+                    sequence += 1;
+                    assert_eq!(told.sequence, sequence);
+                    apply(&mut believed, told);
+                }
+                _ => put(&mut bed, &format!("/f/{}", rng.below(3)), step / 3 % 170),
+            }
+        }
+        while bed.store.build_holdings(50) {}
+        bed.store.check();
+        loop {
+            let told = bed.store.take_changes(3).unwrap();
+            let has_more = told.has_more;
+            if told.generation != generation {
+                generation = told.generation;
+                believed.clear();
+            }
+            apply(&mut believed, told);
+            if !has_more {
+                break;
+            }
+        }
+        let mut held = BTreeSet::new();
+        let page = bed.store.holdings(name("/").as_view(), HoldingsCursor::default(), 100).unwrap();
+        for Holding { name, ranges, .. } in page.holdings {
+            for range in ranges {
+                held.extend((range.first..=range.last).map(|segment| (name.clone(), segment)));
+            }
+        }
+        assert!(!held.is_empty());
+        assert_eq!(believed, held, "seed {seed}");
+        bed.store
+            .configure(bed.now, StoreConfig { capacity_bytes: 0, ..bed.store.config().clone() });
+        bed.store.stop_changes();
+        assert_eq!(bed.store.holdings_bytes(), 0);
+    }
+}
+
+fn apply(believed: &mut BTreeSet<(weir_wire::Name, u64)>, told: HoldingChanges) {
+    for change in told.changes {
+        for range in change.added {
+            for segment in range.first..=range.last {
+                assert!(believed.insert((change.name.clone(), segment)));
+            }
+        }
+        for range in change.removed {
+            for segment in range.first..=range.last {
+                assert!(believed.remove(&(change.name.clone(), segment)));
+            }
+        }
+    }
+}

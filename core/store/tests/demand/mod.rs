@@ -1,0 +1,129 @@
+//! Demands on a store, what policies make of them, and the best that could be made.
+
+#![allow(dead_code, reason = "each program that has it uses a part")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use weir_base::{HashKey, Instant, Pool, Rng};
+use weir_store::{EvictionPolicy, Lookup, NameHashes, Query, Store, StoreConfig, UNKNOWN_SOURCE};
+use weir_wire::name::Component;
+use weir_wire::{Data, DataView, Name};
+
+const KEY: HashKey = HashKey::new([3, 5]);
+/// Octets of content of a packet.
+pub(crate) const CONTENT: usize = 200;
+
+/// A segment of an object.
+pub(crate) type Request = (u32, u32);
+
+/// A file that is read so many times, in order.
+pub(crate) fn scan(object: u32, segments: u32, times: u32) -> Vec<Request> {
+    (0..times).flat_map(|_| (0..segments).map(move |segment| (object, segment))).collect()
+}
+
+/// Zipf's law: the share of the item of rank r is r to the power of -s.
+pub(crate) struct Zipf {
+    sums: Vec<f64>,
+}
+
+impl Zipf {
+    pub(crate) fn new(items: u32, s: f64) -> Self {
+        let mut sum = 0.0;
+        let sums = (1..=items).map(|rank| {
+            sum += f64::from(rank).powf(-s);
+            sum
+        });
+        Self { sums: sums.collect() }
+    }
+
+    pub(crate) fn draw(&self, rng: &mut Rng) -> u32 {
+        let at = rng.unit() * self.sums[self.sums.len() - 1];
+        self.sums.partition_point(|&sum| sum < at) as u32
+    }
+}
+
+/// Requests of one stream and of another, in turn of so many each, until one ends.
+pub(crate) fn mix(one: &[Request], ones: usize, other: &[Request], others: usize) -> Vec<Request> {
+    let turns = one.chunks(ones).zip(other.chunks(others));
+    turns.flat_map(|(one, other)| one.iter().chain(other)).copied().collect()
+}
+
+/// A store that is asked, and filled with what it lacks.
+pub(crate) struct Bed {
+    pub(crate) store: Store,
+    pool: Pool,
+    now: Instant,
+    content: Vec<u8>,
+}
+
+impl Bed {
+    pub(crate) fn new(policy: EvictionPolicy, capacity_bytes: u64, content: usize) -> Self {
+        let config = StoreConfig { capacity_bytes, policy, ..StoreConfig::default() };
+        Self {
+            store: Store::new(config),
+            pool: Pool::new(1 << 20),
+            now: Instant::from_ns(1),
+            content: vec![7; content],
+        }
+    }
+
+    /// Says whether it was there.
+    pub(crate) fn request(&mut self, (object, segment): Request) -> bool {
+        let object = Component::generic(format!("object-{object}").as_bytes());
+        let name: Name = [object, Component::segment(segment.into())].into_iter().collect();
+        let name = name.as_view();
+        let hash = |name: weir_wire::NameView<'_>| KEY.hash(name.value());
+        let hashes =
+            NameHashes { whole: hash(name), parent: Some(hash(name.parent())), grandparent: None };
+        self.now = self.now.plus_ns(1_000);
+        let query = Query { name, hashes, can_be_prefix: false, must_be_fresh: false };
+        if matches!(self.store.lookup(self.now, &query), Lookup::Hit(_)) {
+            return true;
+        }
+        let wire = Data::new(name.to_name()).content(&*self.content).encode_with_digest();
+        let data = DataView::decode(&wire).unwrap();
+        let prefixes = |path: &mut Vec<u64>| path.push(hash(name.parent()));
+        let Self { store, pool, now, .. } = self;
+        store.insert(*now, &data, hashes, UNKNOWN_SOURCE, prefixes, pool);
+        false
+    }
+
+    pub(crate) fn hits(&mut self, requests: &[Request]) -> usize {
+        requests.iter().filter(|&&request| self.request(request)).count()
+    }
+}
+
+/// Octets of a store that holds about this number of packets of [`CONTENT`] octets.
+pub(crate) fn bytes_for(packets: u32) -> u64 {
+    let mut bed = Bed::new(EvictionPolicy::Fifo, 64 << 20, CONTENT);
+    bed.hits(&scan(0, 1_000, 1));
+    bed.store.stats().bytes * u64::from(packets) / 1_000
+}
+
+/// For each request, whether the best of all policies, which knows what will come and need not
+/// store what it has no use for, has it in a store of `max` packets (Belady, "A study of
+/// replacement algorithms for a virtual-storage computer", IBM Systems Journal 1966).
+pub(crate) fn belady(requests: &[Request], max: usize) -> Vec<bool> {
+    let mut next_use = vec![usize::MAX; requests.len()];
+    let mut later = BTreeMap::new();
+    for (at, request) in requests.iter().enumerate().rev() {
+        next_use[at] = later.insert(request, at).unwrap_or(usize::MAX);
+    }
+    // By the next use, which no two share.
+    let mut held = BTreeSet::new();
+    let mut found = Vec::with_capacity(requests.len());
+    for (at, &next) in next_use.iter().enumerate() {
+        found.push(held.remove(&at));
+        if next != usize::MAX {
+            held.insert(next);
+        }
+        if held.len() > max {
+            held.pop_last();
+        }
+    }
+    found
+}
+
+/// How many of the requests from `from` on the best of all policies has.
+pub(crate) fn belady_hits(requests: &[Request], max: usize, from: usize) -> usize {
+    belady(requests, max)[from..].iter().filter(|&&is_hit| is_hit).count()
+}

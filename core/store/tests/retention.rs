@@ -1,0 +1,158 @@
+//! What is left of what a store has no room for, beside what could be.
+
+mod demand;
+
+use demand::{Bed, CONTENT, Request, Zipf, belady_hits, bytes_for, mix, scan};
+use weir_base::Rng;
+use weir_store::EvictionPolicy;
+
+const MAX: u32 = 2_000;
+
+/// Hits from a request on, and the most packets that the store held.
+fn hits(policy: EvictionPolicy, requests: &[Request], from: usize) -> (usize, usize) {
+    let mut bed = Bed::new(policy, bytes_for(MAX), CONTENT);
+    bed.hits(&requests[..from]);
+    let most = bed.store.stats().entries as usize;
+    let hits = bed.hits(&requests[from..]);
+    (hits, most.max(bed.store.stats().entries as usize))
+}
+
+/// The share of what the best of all policies has of the last reading.
+fn share_of_best(requests: &[Request], last: usize) -> f64 {
+    let from = requests.len() - last;
+    let (hits, most) = hits(EvictionPolicy::default(), requests, from);
+    hits as f64 / belady_hits(requests, most, from) as f64
+}
+
+#[test]
+fn the_best_of_all_policies_has_of_a_loop_what_there_is_room_for() {
+    assert_eq!(belady_hits(&scan(0, 10, 2), 4, 0), 4);
+    assert_eq!(belady_hits(&scan(0, 10, 2), 10, 0), 10);
+    let requests = [(0, 0), (0, 1), (0, 0), (0, 2), (0, 1)];
+    assert_eq!(belady_hits(&requests, 1, 0), 1);
+    assert_eq!(belady_hits(&requests, 2, 0), 2);
+}
+
+#[test]
+fn a_file_of_300_mib_through_256_leaves_what_there_is_room_for() {
+    let content = 8_000;
+    let segments = (300 << 20) / content as u32;
+    let file = scan(0, segments, 1);
+    let mut bed = Bed::new(EvictionPolicy::default(), 256 << 20, content);
+    assert_eq!(bed.hits(&file), 0);
+    let most = bed.store.stats().entries as usize;
+    let best = belady_hits(&scan(0, segments, 2), most, 0);
+    for _ in 0..3 {
+        let hits = bed.hits(&file);
+        assert!(hits * 10 >= best * 9, "{hits} of {best}");
+    }
+}
+
+#[test]
+fn files_larger_than_the_store_leave_a_part() {
+    for ratio in [110, 117, 150, 200, 300, 400] {
+        let segments = MAX * ratio / 100;
+        for times in [2, 3, 6] {
+            let share = share_of_best(&scan(0, segments, times), segments as usize);
+            assert!(share > 0.9, "{ratio} %, {times} times: {share}");
+        }
+    }
+}
+
+/// Of several shards each has a range of 64 segments in so many, and packets overtake each other.
+#[test]
+fn a_part_is_left_though_segments_come_with_gaps_and_out_of_order() {
+    let mut rng = Rng::from_seed(5);
+    let mut file: Vec<_> = (0..MAX * 8)
+        .map(|segment| (0, segment))
+        .filter(|&(_, segment)| segment / 64 % 4 == 1)
+        .collect();
+    for chunk in file.chunks_mut(16) {
+        for at in 1..chunk.len() {
+            if rng.below(10) == 0 {
+                chunk.swap(at - 1, at);
+            }
+        }
+    }
+    let twice = [&file[..], &file[..]].concat();
+    let share = share_of_best(&twice, file.len());
+    assert!(share > 0.9, "{share}");
+}
+
+#[test]
+fn two_such_files_read_at_once_leave_a_part_of_each() {
+    let segments = MAX * 3 / 2;
+    let (one, other) = (scan(1, segments, 3), scan(2, segments, 3));
+    let share = share_of_best(&mix(&one, 8, &other, 8), 2 * segments as usize);
+    assert!(share > 0.9, "{share}");
+}
+
+/// The store is full of what was popular and is not any more.
+#[test]
+fn a_part_is_kept_in_place_of_what_nobody_uses() {
+    let mut requests: Vec<_> = (0..6).flat_map(|_| (0..MAX - 50).map(|at| (at, 0))).collect();
+    let segments = MAX * 3 / 2;
+    requests.extend(scan(1 << 20, segments, 5));
+    let share = share_of_best(&requests, segments as usize);
+    assert!(share > 0.9, "{share}");
+}
+
+/// What is read once more takes the place of what is read no more.
+#[test]
+fn another_file_takes_the_place_of_one_that_is_read_no_more() {
+    let segments = MAX * 3 / 2;
+    for (before, after) in [(1, 2), (2, 2), (3, 3), (6, 3)] {
+        let mut requests = scan(0, segments, before);
+        requests.extend(scan(1, segments, after));
+        let share = share_of_best(&requests, segments as usize);
+        assert!(share > 0.9, "{before} times, then {after}: {share}");
+    }
+}
+
+#[test]
+fn a_file_that_fits_is_kept_whole_after_one_that_does_not() {
+    for times in [1, 2] {
+        let mut requests = scan(0, MAX * 3 / 2, times);
+        requests.extend(scan(1, MAX / 2, 2));
+        let share = share_of_best(&requests, (MAX / 2) as usize);
+        assert!(share > 0.99, "{times}: {share}");
+    }
+}
+
+/// A stream without an end, and a reader who lags behind.
+#[test]
+fn of_a_stream_no_less_is_found_than_before() {
+    for lag in [MAX / 50, MAX / 20, MAX / 12, MAX / 3, MAX / 2] {
+        let stream: Vec<_> = (0..20 * MAX)
+            .flat_map(|segment| [Some((0, segment)), segment.checked_sub(lag).map(|at| (0, at))])
+            .flatten()
+            .collect();
+        let from = stream.len() * 4 / 5;
+        let usual = hits(EvictionPolicy::S3Fifo, &stream, from).0;
+        let ours = hits(EvictionPolicy::default(), &stream, from).0;
+        assert!(ours * 100 >= usual * 99, "lag {lag}: {ours}, was {usual}");
+    }
+}
+
+#[test]
+fn nothing_is_lost_where_demand_follows_zipf() {
+    let shapes: [fn(u32) -> Request; 3] =
+        [|rank| (rank, 0), |rank| (0, rank), |rank| (rank / 32, rank % 32)];
+    for s in [0.7, 0.8, 0.9, 1.0, 1.1, 1.2] {
+        let law = Zipf::new(10 * MAX, s);
+        let mut rng = Rng::from_seed(3);
+        let ranks: Vec<_> = (0..50_000).map(|_| law.draw(&mut rng)).collect();
+        for of in shapes {
+            let popular: Vec<_> = ranks.iter().map(|&rank| of(rank)).collect();
+            let large = 1 << 20;
+            let again = scan(large, MAX * 6 / 5, 11);
+            let once: Vec<_> =
+                (0..11).flat_map(|file| scan(large + file, MAX * 6 / 5, 1)).collect();
+            for requests in [&popular, &mix(&popular, 2, &again, 1), &mix(&popular, 2, &once, 1)] {
+                let usual = hits(EvictionPolicy::S3Fifo, requests, 0).0;
+                let ours = hits(EvictionPolicy::default(), requests, 0).0;
+                assert!(ours * 1_000 >= usual * 999, "Zipf {s}: {ours}, was {usual}");
+            }
+        }
+    }
+}
