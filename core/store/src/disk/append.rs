@@ -245,8 +245,7 @@ impl DiskTier {
         let size = device.record_bytes(packet.len());
         let Some(log) = &mut device.open else { unreachable!("room was made") };
         let (region, at) = (log.region, log.at);
-        let mut path = Some(path);
-        let mut prefixes = mem::take(&mut self.path);
+        let (mut path, mut prefixes) = (Some(path), mem::take(&mut self.path));
         prefixes.clear();
         if !log.checkpoint.knows(key.object)
             && let Some(path) = path.take()
