@@ -166,6 +166,7 @@ impl Draft {
             waits_for_lifetime: false,
             chunk_units: 1,
             schedule: Default::default(),
+            path_windows: Vec::new(),
             names: names.clone(),
             demand,
         };

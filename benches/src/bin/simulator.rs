@@ -171,6 +171,7 @@ fn poisson(names: &Names, rate_hz: f64) -> Role {
         waits_for_lifetime: false,
         chunk_units: 1,
         schedule: Default::default(),
+        path_windows: Vec::new(),
         names: names.clone(),
         demand,
     })
@@ -240,6 +241,7 @@ fn fetch(store_bytes: u64, seconds: f64) -> Plan {
         waits_for_lifetime: false,
         chunk_units: 1,
         schedule: Default::default(),
+        path_windows: Vec::new(),
         names: names.clone(),
         demand,
     }));

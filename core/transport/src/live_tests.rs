@@ -189,7 +189,7 @@ impl World {
         self.viewers.push(Viewer {
             consumer,
             out: ConsumerOutbox::default(),
-            inputs: vec![ConsumerInput::AddPath { path: PATH }],
+            inputs: vec![ConsumerInput::AddPath { path: PATH, window: None }],
             has_joined: false,
             from_newest,
             places,

@@ -216,7 +216,8 @@ impl<'a> Simulation<'a> {
         seed: u64,
     ) -> Self {
         let paths = 0..channels.len() as u16;
-        let inputs = paths.map(|path| ConsumerInput::AddPath { path: PathId(path) }).collect();
+        let inputs =
+            paths.map(|path| ConsumerInput::AddPath { path: PathId(path), window: None }).collect();
         Self {
             producer,
             inputs,
@@ -332,7 +333,7 @@ impl<'a> Simulation<'a> {
                 }
                 Arrival::Added(path) => {
                     removed.retain(|&other| other != path);
-                    ConsumerInput::AddPath { path }
+                    ConsumerInput::AddPath { path, window: None }
                 }
                 Arrival::Changed(path, channel) => {
                     self.channels[usize::from(path.0)] = channel;
@@ -852,7 +853,7 @@ fn one_data_may_be_the_whole_object() {
         Instant::ZERO,
     );
     let path = PathId(0);
-    let mut inputs = vec![ConsumerInput::AddPath { path }];
+    let mut inputs = vec![ConsumerInput::AddPath { path, window: None }];
     let mut out = ConsumerOutbox::default();
     consumer.handle(Instant::ZERO, &mut inputs, &mut out);
     for round in 0..2 {

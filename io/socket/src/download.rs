@@ -109,7 +109,10 @@ impl Download {
             id,
             units_max: fetch.reader_units_max,
             consumer: Consumer::new(target, fetch, client.random(), now),
-            inputs: client.paths().map(|path| ConsumerInput::AddPath { path }).collect(),
+            inputs: client
+                .paths()
+                .map(|path| ConsumerInput::AddPath { path, window: None })
+                .collect(),
             out: ConsumerOutbox::default(),
             object: None,
             tasks: Vec::new(),
@@ -153,7 +156,7 @@ impl Download {
         if is_there {
             self.paths.push(path);
             self.by_path.entry(path).or_default();
-            self.inputs.push(ConsumerInput::AddPath { path });
+            self.inputs.push(ConsumerInput::AddPath { path, window: None });
         } else {
             self.paths.retain(|&other| other != path);
             self.lookups.path_removed(path, now);

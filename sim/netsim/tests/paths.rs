@@ -135,3 +135,74 @@ fn single_interests_have_one_link() {
     let error = Network::new(&builder.plan).err();
     assert!(matches!(error, Some(PlanError::AppLinks { links: 2, others: 0, .. })), "{error:?}");
 }
+
+/// A consumer with links to three routers, each with a producer beside it, of 5, 10 and 20 ms there
+/// and back and of no other bound. Octets that came by each from the warm-up on, in packets a second.
+fn in_turn(schedule: &str, windows: [u32; 3]) -> [f64; 3] {
+    let mut builder = Builder::new(1, DURATION_NS);
+    builder.plan.sample_ns = 100 * MS;
+    let content = names("/p", Popularity::Sequential { objects: 1 }, 4_000_000_000, 1000);
+    let demand = Demand::Window { window: windows[0], count: None };
+    let plan = ConsumerPlan {
+        schedule: schedule.parse().unwrap(),
+        path_windows: vec![Some(windows[1]), Some(windows[2])],
+        ..consumer(content.clone(), demand)
+    };
+    let routers = [(); 3].map(|()| builder.router(RouterPlan::default()));
+    let node = weir_plan::NodePlan { name: "e".into(), role: Role::Consumer(plan) };
+    builder.plan.nodes.push(node);
+    for (router, round_trip_ms) in routers.into_iter().zip([5, 10, 20]) {
+        let link = LinkConfig { delay_ns: round_trip_ms * MS / 2, ..LinkConfig::default() };
+        builder.link(3, router, &link);
+    }
+    for router in routers {
+        builder.producer(router, producer(content.clone()));
+    }
+    let events = run(&builder);
+    let mut bytes = [[0; 3]; 2];
+    for event in &events {
+        if let EventKind::PathSample { path, content_bytes, .. } = event.kind {
+            bytes[usize::from(event.at_ns > WARM_UP_NS)][path as usize] = content_bytes;
+        }
+    }
+    let seconds = (DURATION_NS - WARM_UP_NS) as f64 / S as f64;
+    [0, 1, 2].map(|path| (bytes[1][path] - bytes[0][path]) as f64 / 1000.0 / seconds)
+}
+
+fn assert_near(rates: [f64; 3], expected: [f64; 3]) {
+    for (rate, expected) in rates.into_iter().zip(expected) {
+        let share = rate / expected;
+        assert!((0.97..1.03).contains(&share), "{rates:?} for {expected:?}");
+    }
+}
+
+/// A window of Interests each round trip, whatever the others do.
+#[test]
+fn round_robin_keeps_every_pipeline_full() {
+    assert_near(in_turn("round-robin", [10, 10, 10]), [2000.0, 1000.0, 500.0]);
+    assert_near(in_turn("round-robin", [5, 3, 2]), [1000.0, 300.0, 100.0]);
+}
+
+/// The slowest path, of which the window is a part of all that is under way, sets the pace.
+#[test]
+fn strict_round_robin_waits_for_the_slowest_path() {
+    assert_near(in_turn("strict-round-robin", [10, 10, 10]), [500.0, 500.0, 500.0]);
+    assert_near(in_turn("strict-round-robin", [5, 3, 2]), [250.0, 150.0, 100.0]);
+}
+
+#[test]
+fn a_link_that_goes_down_loses_its_turn() {
+    for schedule in ["round-robin", "strict-round-robin"] {
+        let mut builder = builder(schedule, &[0, 1]);
+        builder.fault(2 * S, Fault::LinkDown { link: BEYOND, for_ns: 2 * S });
+        let events = run(&builder);
+        let (before, without) =
+            (received_in(&events, S, 2 * S), received_in(&events, 3 * S, 4 * S));
+        // The other link, of 40 Mbit/s, does as much as it does alone.
+        let alone = received_in(&alone(0), 3 * S, 4 * S);
+        assert!(
+            without > 0.9 * alone && before > without,
+            "{schedule}: {before} {without} {alone}"
+        );
+    }
+}

@@ -138,7 +138,7 @@ impl Net {
             trace: false,
         };
         let mut scoreboard = Scoreboard::new(config, Box::new(Single));
-        scoreboard.add_path(PathId(0));
+        scoreboard.add_path(PathId(0), None);
         let starts = Instant::from_ns(starts_ns);
         self.push(starts, Event::Wake { flow: self.flows.len() });
         self.flows.push(Flow { scoreboard, source, starts, wakes: starts });

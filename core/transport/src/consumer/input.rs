@@ -20,6 +20,9 @@ pub enum ConsumerInput {
     AddPath {
         /// The driver's number of it.
         path: PathId,
+        /// Its window at the start, or for good if fixed: a depth of its own (paper
+        /// multipath-cache-management, 4.1). `None`: that of the configuration.
+        window: Option<u32>,
     },
     /// A path is no more. What is in flight on it is asked for again on another.
     RemovePath {

@@ -240,8 +240,8 @@ impl Consumer {
 
     fn input(&mut self, now: Instant, input: ConsumerInput, out: &mut ConsumerOutbox) {
         match input {
-            ConsumerInput::AddPath { path } => {
-                let is_new = self.scoreboard.add_path(path);
+            ConsumerInput::AddPath { path, window } => {
+                let is_new = self.scoreboard.add_path(path, window);
                 debug_assert!(is_new, "{path:?} is there already");
             }
             ConsumerInput::RemovePath { path } => {

@@ -207,11 +207,13 @@ impl Scoreboard {
         self.is_in_order = is_in_order;
     }
 
-    /// A path is there; whether it was not before.
-    pub(crate) fn add_path(&mut self, id: PathId) -> bool {
+    /// A path is there, with a window of its own if given; whether it was not before.
+    pub(crate) fn add_path(&mut self, id: PathId, initial_window: Option<u32>) -> bool {
         let is_new = self.path_mut(id).is_none();
         if is_new {
-            let ScoreboardConfig { rtt, controller, constants, window, .. } = self.config;
+            let ScoreboardConfig { rtt, controller, constants, .. } = self.config;
+            let mut window = self.config.window;
+            window.initial = initial_window.or(window.initial);
             let ScoreboardConfig { decrease_interval_ns, waits_for_lifetime, asks_once, .. } =
                 self.config;
             let path = Path::new(id, rtt, controller.make(&constants, window));

@@ -38,7 +38,7 @@ struct Bench {
 impl Bench {
     fn new(target: Target, config: ConsumerConfig) -> Self {
         let consumer = Consumer::new(target, config, 1, Instant::ZERO);
-        let inputs = vec![ConsumerInput::AddPath { path: PATH }];
+        let inputs = vec![ConsumerInput::AddPath { path: PATH, window: None }];
         let (out, now, asked) = (ConsumerOutbox::default(), Instant::ZERO, Vec::new());
         let mut bench = Self { consumer, inputs, out, now, asked, out_paths: Vec::new() };
         bench.step();
@@ -458,7 +458,7 @@ fn scoreboard(chunk_units: u32) -> Scoreboard {
         trace: false,
     };
     let mut board = Scoreboard::new(config, PathSchedule::Single.make());
-    board.add_path(PATH);
+    board.add_path(PATH, None);
     board
 }
 
@@ -605,7 +605,7 @@ fn a_store_on_the_way_makes_no_losses_of_what_lies_behind() {
 #[test]
 fn a_path_that_stands_by_wakes_no_driver() {
     let mut bench = sequence(1);
-    bench.tell(ConsumerInput::AddPath { path: PathId(9) });
+    bench.tell(ConsumerInput::AddPath { path: PathId(9), window: None });
     assert_eq!(bench.append(1, "/a", Some(0..9)).len(), 1);
     let wakeup = bench.consumer.next_wakeup().unwrap();
     assert_eq!(wakeup, Instant::from_ns(NS_PER_S), "the timeout of the first");
@@ -806,7 +806,7 @@ fn a_slow_path_is_frozen_while_the_reader_has_little_room() {
             ..ConsumerConfig::default()
         };
         let mut bench = Bench::new(Target::Sequence, config);
-        bench.tell(ConsumerInput::AddPath { path: SLOW });
+        bench.tell(ConsumerInput::AddPath { path: SLOW, window: None });
         let mut asked = bench.append(1, "/a", Some(0..1000));
         // The first answers tell how fast the paths are: 1 and 20 ms.
         assert_eq!(asked.len(), 8);
@@ -841,7 +841,7 @@ fn a_silent_path_is_tried_with_one_chunk_and_never_with_one_that_was_lost() {
         ..ConsumerConfig::default()
     };
     let mut bench = Bench::new(Target::Sequence, config);
-    bench.tell(ConsumerInput::AddPath { path: SILENT });
+    bench.tell(ConsumerInput::AddPath { path: SILENT, window: None });
     let mut asked = bench.append(1, "/a", Some(0..10_000));
     assert_eq!(bench.out_paths.iter().filter(|&&path| path == SILENT).count(), 4);
     let mut lost = asked.split_off(4);

@@ -33,6 +33,7 @@ fn plan() -> weir_plan::Plan {
         waits_for_lifetime: false,
         chunk_units: 1,
         schedule: Default::default(),
+        path_windows: Vec::new(),
         names,
         demand: Demand::Window { window: 1, count: None },
     };

@@ -124,6 +124,7 @@ pub(super) struct ConsumerTable {
 #[serde(deny_unknown_fields)]
 struct PathTable {
     to: String,
+    window: Option<NonZeroU32>,
     link: Option<LinkTable>,
 }
 
@@ -211,6 +212,7 @@ pub(super) struct ConsumerGroup {
     waits_for_lifetime: bool,
     chunk_units: u32,
     schedule: PathSchedule,
+    path_windows: Vec<Option<u32>>,
     /// The links of each beside the one to its place: the node, and what the link is like.
     pub(super) paths: Vec<(String, LinkSettings)>,
 }
@@ -454,6 +456,7 @@ impl ConsumerTable {
         Ok(ConsumerGroup {
             paths: paths.collect::<Result<_, ScenarioError>>()?,
             schedule: self.schedule,
+            path_windows: self.path.iter().map(|path| path.window.map(NonZeroU32::get)).collect(),
             id: self.id.clone(),
             at: self.at.clone(),
             per_node: self.per_node.map_or(1, NonZeroU64::get),
@@ -689,6 +692,7 @@ impl ConsumerGroup {
             waits_for_lifetime: self.waits_for_lifetime,
             chunk_units: self.chunk_units,
             schedule: self.schedule,
+            path_windows: self.path_windows.clone(),
             names: of.names(prefix, popularity),
             demand: self.demand.clone(),
         })

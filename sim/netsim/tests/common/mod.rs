@@ -148,6 +148,7 @@ pub(crate) fn consumer(names: Names, demand: Demand) -> ConsumerPlan {
         waits_for_lifetime: false,
         chunk_units: 1,
         schedule: Default::default(),
+        path_windows: Vec::new(),
         names,
         demand,
     }

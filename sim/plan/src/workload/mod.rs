@@ -51,6 +51,10 @@ pub struct ConsumerPlan {
     /// Which of its links are used, if it has several.
     #[serde(default)]
     pub schedule: PathSchedule,
+    /// The windows of its links from the second on, at the start or for good, where they are not as
+    /// the first one's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub path_windows: Vec<Option<u32>>,
     /// What it asks for: names.
     pub names: Names,
     /// How it asks.

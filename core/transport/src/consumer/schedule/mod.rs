@@ -1,9 +1,11 @@
 //! Which path takes the next chunk. One file for each schedule.
 
 mod parallel;
+mod round_robin;
 mod single;
 
 pub(crate) use self::parallel::Parallel;
+pub(crate) use self::round_robin::RoundRobin;
 pub(crate) use self::single::Single;
 
 use alloc::boxed::Box;
@@ -20,9 +22,19 @@ pub enum PathSchedule {
     Single,
     /// All at once, so that their bandwidths add up (paper chopcop, 4).
     Parallel,
+    /// In turn, each path by the share of its window (paper multipath-cache-management, 4.1); one
+    /// without room is passed over.
+    RoundRobin,
+    /// The same; one without room is waited for.
+    StrictRoundRobin,
 }
 
-weir_base::words!(PathSchedule { Single = "single", Parallel = "parallel" });
+weir_base::words!(PathSchedule {
+    Single = "single",
+    Parallel = "parallel",
+    RoundRobin = "round-robin",
+    StrictRoundRobin = "strict-round-robin"
+});
 
 impl PathSchedule {
     /// Makes the schedule of one consumer.
@@ -30,6 +42,8 @@ impl PathSchedule {
         match self {
             Self::Single => Box::new(Single),
             Self::Parallel => Box::new(Parallel),
+            Self::RoundRobin => Box::new(RoundRobin::new(false)),
+            Self::StrictRoundRobin => Box::new(RoundRobin::new(true)),
         }
     }
 }

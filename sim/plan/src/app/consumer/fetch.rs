@@ -106,7 +106,7 @@ pub(super) fn config(
 impl Fetch {
     /// It begins now, or when the plan says, whichever is later.
     pub(super) fn new(target: Target, config: ConsumerConfig, seed: u64, core: &Core) -> Self {
-        let add = |&path: &PathId| ConsumerInput::AddPath { path };
+        let add = |&path: &PathId| core.added(path);
         Self {
             consumer: Consumer::new(target, config, seed, core.now.max(core.start)),
             inputs: core.paths.iter().map(add).collect(),
@@ -127,11 +127,11 @@ impl Fetch {
         self.inputs.push(ConsumerInput::Packet { path, header, packet });
     }
 
-    pub(super) fn set_path(&mut self, path: PathId, is_there: bool) {
+    pub(super) fn set_path(&mut self, path: PathId, is_there: bool, core: &Core) {
         // After the end there is none.
         if self.left_over.is_none() {
             self.inputs.push(match is_there {
-                true => ConsumerInput::AddPath { path },
+                true => core.added(path),
                 false => ConsumerInput::RemovePath { path },
             });
         }

@@ -7,7 +7,7 @@ mod unanswered;
 mod window;
 
 use weir_base::{Instant, NS_PER_MS, Pool};
-use weir_transport::PathId;
+use weir_transport::{ConsumerInput, PathId};
 use weir_wire::DataView;
 
 use self::arrivals::OpenLoop;
@@ -79,6 +79,8 @@ struct Core {
     stats: ConsumerStats,
     /// The links that carry packets.
     paths: Vec<PathId>,
+    /// The windows of links from the second on, where they have one of their own.
+    path_windows: Vec<Option<u32>>,
     /// Octets of content that came by each link that there ever was.
     path_bytes: Vec<u64>,
 }
@@ -110,6 +112,7 @@ impl Consumer {
             verified: Instant::ZERO,
             stats: ConsumerStats::default(),
             paths: vec![PathId(0)],
+            path_windows: plan.path_windows.clone(),
             path_bytes: vec![0],
         };
         let mode = match &plan.demand {
@@ -135,8 +138,8 @@ impl Consumer {
         path_bytes.resize(path_bytes.len().max(usize::from(path.0) + 1), 0);
         match &mut self.mode {
             Mode::Arrivals(_) => {}
-            Mode::Window(window) => window.set_path(path, is_there),
-            Mode::Objects(objects) => objects.set_path(path, is_there),
+            Mode::Window(window) => window.set_path(path, is_there, &self.core),
+            Mode::Objects(objects) => objects.set_path(path, is_there, &self.core),
         }
     }
 
@@ -242,6 +245,13 @@ impl Core {
     /// Whether there is still something new to ask for.
     fn may_ask(&self) -> bool {
         self.now >= self.start && self.now < self.stop
+    }
+
+    /// Tells a consumer of a link.
+    fn added(&self, path: PathId) -> ConsumerInput {
+        let further = usize::from(path.0).checked_sub(1);
+        let window = further.and_then(|at| *self.path_windows.get(at)?);
+        ConsumerInput::AddPath { path, window }
     }
 
     fn may_send(&self) -> bool {

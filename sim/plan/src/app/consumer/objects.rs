@@ -106,9 +106,9 @@ impl ObjectLoop {
         }
     }
 
-    pub(super) fn set_path(&mut self, path: PathId, is_there: bool) {
+    pub(super) fn set_path(&mut self, path: PathId, is_there: bool, core: &Core) {
         for (fetch, _) in &mut self.fetches {
-            fetch.set_path(path, is_there);
+            fetch.set_path(path, is_there, core);
         }
     }
 

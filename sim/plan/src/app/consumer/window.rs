@@ -93,8 +93,8 @@ impl WindowLoop {
         self.fetch.end(core);
     }
 
-    pub(super) fn set_path(&mut self, path: PathId, is_there: bool) {
-        self.fetch.set_path(path, is_there);
+    pub(super) fn set_path(&mut self, path: PathId, is_there: bool, core: &Core) {
+        self.fetch.set_path(path, is_there, core);
     }
 
     pub(super) fn advance(&mut self, core: &mut Core, out: &mut AppOutbox) {
