@@ -11,13 +11,15 @@ use crate::scenario::Scenario;
 static NB_CACHE: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../nb-cache");
 static CCNX_MEASUREMENT: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../ccnx-measurement");
 static CHOPCOP: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../chopcop");
+static MULTIPATH: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../multipath-cache-management");
 static SOCKET_API: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../socket-api");
 static EXAMPLES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../examples");
 
 /// The folders of the program: papers, and `examples` of no paper.
-const FOLDERS: [(&str, &Dir<'static>); 5] = [
+const FOLDERS: [(&str, &Dir<'static>); 6] = [
     ("ccnx-measurement", &CCNX_MEASUREMENT),
     ("chopcop", &CHOPCOP),
+    ("multipath-cache-management", &MULTIPATH),
     ("nb-cache", &NB_CACHE),
     ("socket-api", &SOCKET_API),
     ("examples", &EXAMPLES),

@@ -68,6 +68,7 @@ pub(super) struct TopologyTable {
     file: Option<String>,
     generator: Option<String>,
     delay_from_distance: bool,
+    positions: BTreeMap<String, (f64, f64)>,
     seed: Option<u64>,
 }
 
@@ -240,8 +241,11 @@ fn topology(tree: &Tree, folder: &Folder, seed: u64) -> Result<Topology, Scenari
         // Refuses what else is there.
         tree.read_at::<TopologyTable>("topology", node)?;
     }
-    let options =
-        ReadOptions { delay_from_distance: table.delay_from_distance, ..ReadOptions::default() };
+    let options = ReadOptions {
+        delay_from_distance: table.delay_from_distance,
+        positions: table.positions.clone(),
+        ..ReadOptions::default()
+    };
     let topology = match (&table.builtin, &table.file, &table.generator) {
         (Some(name), None, None) => Topology::builtin(name).ok_or_else(|| {
             let names: Vec<&str> = weir_topology::builtin_names().collect();
@@ -271,6 +275,10 @@ fn topology(tree: &Tree, folder: &Folder, seed: u64) -> Result<Topology, Scenari
             return Err(tree.error("topology", message));
         }
     };
+    if let Some(name) = table.positions.keys().find(|name| topology.index_of(name).is_none()) {
+        let message = format!("the topology's file has no node \"{name}\"; leave it out");
+        return Err(tree.error("topology.positions", message));
+    }
     if topology.nodes().is_empty() {
         return Err(tree.error("topology", "the topology has no nodes"));
     }
@@ -510,26 +518,17 @@ impl<'a> Builder<'a> {
             (node, link.clone())
         } else {
             let host = &self.topology.nodes()[node].name;
-            let own: Vec<usize> = (0..self.topology.links().len())
-                .filter(|at| {
-                    [self.topology.links()[*at].a, self.topology.links()[*at].b].contains(&node)
-                })
-                .collect();
-            let [own] = own.as_slice() else {
-                let message = format!(
-                    "host \"{host}\" has {} links; a host of consumers or producers has one, to a \
-                     router",
-                    own.len()
-                );
+            let Some(own) = self.links_of_host(node).next() else {
+                let message = format!("host \"{host}\" has no link; link it to a router");
                 return Err(self.tree.error(path, message));
             };
-            let router = self.topology.links()[*own].other(node);
+            let router = self.topology.links()[own].other(node);
             if self.router_of[router].is_none() {
                 let message =
                     format!("host \"{host}\" is linked to another host; link it to a router");
                 return Err(self.tree.error(path, message));
             }
-            (router, self.host_links[*own].clone())
+            (router, self.host_links[own].clone())
         };
         let at = self.router_of[router].unwrap_or_default();
         if self.nodes.iter().any(|other| other.name == app.name) {
@@ -542,11 +541,18 @@ impl<'a> Builder<'a> {
         Ok((index, router, self.links.len() - 1))
     }
 
-    /// Gives a consumer a further link, to another router.
+    /// Links of the topology that end at `node`, in the order of its file.
+    fn links_of_host(&self, node: usize) -> impl Iterator<Item = usize> {
+        let links = self.topology.links();
+        (0..links.len()).filter(move |&at| [links[at].a, links[at].b].contains(&node))
+    }
+
+    /// Gives a consumer at `place` a further link, to another router: that of the topology where a
+    /// host has one.
     fn attach_also(
         &mut self,
         path: &str,
-        consumer: usize,
+        (consumer, place): (usize, usize),
         to: &str,
         link: &LinkSettings,
     ) -> Result<(), ScenarioError> {
@@ -559,7 +565,12 @@ impl<'a> Builder<'a> {
             let message = format!("leads to \"{to}\" twice; name another router");
             return Err(self.tree.error(&path, message));
         }
-        self.links.push(plan_link(router, consumer, link));
+        let is_host = self.router_of[place].is_none();
+        let leads_there =
+            |at: &usize| self.router_of[self.topology.links()[*at].other(place)] == Some(router);
+        let own = self.links_of_host(place).find(|at| is_host && leads_there(at));
+        let link = plan_link(router, consumer, own.map_or(link, |at| &self.host_links[at]));
+        self.links.push(link);
         Ok(())
     }
 
@@ -646,7 +657,7 @@ impl<'a> Builder<'a> {
                 let app = NodePlan { name, role: Role::Consumer(plan) };
                 let consumer = self.attach(&path, *place, app, &group.link)?.0;
                 for (to, link) in &group.paths {
-                    self.attach_also(&group.path, consumer, to, link)?;
+                    self.attach_also(&group.path, (consumer, *place), to, link)?;
                 }
                 own.push(consumer);
             }

@@ -309,6 +309,43 @@ fn the_good_scenario_becomes_plans() {
 }
 
 #[test]
+fn positions_and_the_links_of_a_host_are_those_of_the_scenario() {
+    let folder = tempfile::tempdir().expect("folder");
+    let topology = "coordinates = \"geographic\"\n[defaults]\ndelay = \"distance\"\n\
+                    [[node]]\nname = \"h\"\nrole = \"consumer\"\nposition = [0, 0]\n\
+                    [[node]]\nname = \"r0\"\nposition = [1, 0]\n\
+                    [[node]]\nname = \"r1\"\nposition = [2, 0]\n\
+                    [[link]]\nbetween = [\"h\", \"r0\"]\n[[link]]\nbetween = [\"h\", \"r1\"]\n\
+                    [[link]]\nbetween = [\"r0\", \"r1\"]\n";
+    std::fs::write(folder.path().join("t.toml"), topology).expect("written");
+    let own = "file = \"t.toml\"\n[topology.positions]\nr1 = [4, 0]\n";
+    let text = GOOD
+        .replacen("generator = \"line\"\nnodes = 3\n", own, 1)
+        .replacen("[link]\ndelay = \"5ms\"\n", "[link]\n", 1)
+        .replacen("at = \"last\"", "at = \"r1\"", 1)
+        .replacen("at = \"first\"", "at = \"h\"", 1)
+        .replacen("rate = \"100pps\"", "window = 4\nschedule = \"round-robin\"", 1)
+        .replacen("[[sweep]]", "[[consumer.path]]\nto = \"r1\"\nwindow = 2\n\n[[sweep]]", 1);
+    let read = |text: &str| {
+        let folder = Folder::Disk(folder.path().to_path_buf());
+        Scenario::parse("test.toml", text, folder)?.experiment(Size::Smoke)
+    };
+    let experiment = read(&text).expect("good");
+    let plan = experiment.prepare(&experiment.points[0], 7).expect("a plan").plan;
+    plan.check().expect("it can be run");
+    let host = plan.nodes.iter().position(|node| node.name == "c").expect("the consumer");
+    let own = plan.links.iter().filter(|link| link.b as usize == host);
+    let delays: Vec<_> = own.map(|link| link.a_to_b.delay_ns).collect();
+    assert_eq!(delays.len(), 2);
+    let ratio = delays[1] as f64 / delays[0] as f64;
+    assert!((3.99..4.01).contains(&ratio), "{delays:?}");
+    let Role::Consumer(consumer) = &plan.nodes[host].role else { panic!("a consumer") };
+    assert_eq!(consumer.path_windows, [Some(2)]);
+    let error = read(&text.replacen("r1 = [4, 0]", "r9 = [4, 0]", 1)).expect_err("no such node");
+    assert!(error.to_string().contains("no node \"r9\""), "{error}");
+}
+
+#[test]
 fn a_consumer_with_a_window_may_have_several_links() {
     let path = "[[consumer.path]]\nto = \"r2\"\nlink = { rate = \"8Mbit\" }\n\n[[sweep]]";
     let text = GOOD.replacen("[[sweep]]", path, 1);

@@ -50,6 +50,8 @@ impl<'a> Builder<'a> {
             let problem = format!("node {:?} was described on line {first} already", node.name);
             return self.error(line, problem, "give each node a name of its own");
         }
+        let position = self.options.positions.get(&node.name).copied().or(node.position);
+        let node = Node { position, ..node };
         let index = self.topology.add_node(node).map_err(|error| self.explained(line, &error))?;
         self.node_lines.push(line);
         Ok(index)

@@ -6,6 +6,7 @@ mod minindn;
 mod ndnsim;
 mod own;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::error::TopologyError;
@@ -34,7 +35,7 @@ pub enum Format {
 }
 
 /// How to read a text.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReadOptions {
     /// The format; found out from the file's name and content when `None`.
     pub format: Option<Format>,
@@ -44,6 +45,8 @@ pub struct ReadOptions {
     /// Delay of links without one, and whose distance is not known or not asked for, in
     /// nanoseconds. When `None` it is 0, or an error where the distance is asked for.
     pub delay_default_ns: Option<u64>,
+    /// Positions `(x, y)` of nodes by their names, in place of those of the text.
+    pub positions: BTreeMap<String, (f64, f64)>,
 }
 
 /// The topologies that come with the program.

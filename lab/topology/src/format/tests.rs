@@ -359,7 +359,7 @@ proptest! {
             for format in [Format::Toml, Format::MiniNdn, Format::NdnSim, Format::GraphMl] {
                 let format = Some(format);
                 let options =
-                    ReadOptions { format, delay_from_distance: distance, delay_default_ns: None };
+                    ReadOptions { format, delay_from_distance: distance, ..ReadOptions::default() };
                 if let Ok(read) = Topology::parse(text, "x", &options) {
                     let again = parse(&read.to_toml()).unwrap();
                     prop_assert_eq!(again.links(), read.links());
