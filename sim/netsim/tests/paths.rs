@@ -137,7 +137,7 @@ fn single_interests_have_one_link() {
 }
 
 /// A consumer with links to three routers, each with a producer beside it, of 5, 10 and 20 ms there
-/// and back and of no other bound. Octets that came by each from the warm-up on, in packets a second.
+/// and back and of no other bound. Packets a second that came by each from the warm-up on.
 fn in_turn(schedule: &str, windows: [u32; 3]) -> [f64; 3] {
     let mut builder = Builder::new(1, DURATION_NS);
     builder.plan.sample_ns = 100 * MS;

@@ -1,8 +1,9 @@
 //! Paths in turn (paper multipath-cache-management, 4.1).
 //!
 //! The paper gives each router a pipeline depth, and Interests to the routers in turn or by a
-//! ratio. The depth of a path is its window; a path's share of the turns is its window, too, so that
-//! equal windows are its round-robin scheme and windows of 5, 3 and 2 its ratio of 50, 30 and 20 %.
+//! ratio. The depth of a path is its window; a path's share of the turns is its window, too: equal
+//! windows are the paper's round-robin scheme, and windows of 5, 3 and 2 its ratio of 50, 30 and
+//! 20 %.
 
 use alloc::vec::Vec;
 
@@ -70,8 +71,8 @@ impl RoundRobin {
     }
 }
 
-/// Whether the path at `at` has turns: one that fails is tried with a chunk at a time, and gets what
-/// others lost only when all fail.
+/// Whether the path at `at` has turns: one that fails is tried with a chunk at a time, and gets
+/// what others lost only when all fail.
 fn is_live(paths: &[Path], at: usize, next: Next) -> bool {
     let path = &paths[at];
     match next {
