@@ -16,9 +16,9 @@ use rand_pcg::rand_core::SeedableRng;
 use weir_base::{FaceId, HashKey, Instant, NS_PER_MS, Packet, Pool, Rng};
 use weir_forward::{
     Command, FaceAttributes, FaceScope, Input, NAME_COMPONENTS_MAX, NextHop, Outbox, Router,
-    RouterConfig,
+    RouterConfig, StoreCommand,
 };
-use weir_store::StoreConfig;
+use weir_store::{HoldingsConfig, StoreConfig};
 use weir_wire::{Data, Interest, LpHeader, Name, NameView};
 
 #[derive(Parser)]
@@ -88,6 +88,11 @@ impl Bench {
             inputs: Vec::new(),
         };
         bench.set_up_tables();
+        if args.track {
+            let track = StoreCommand::Track(Some(HoldingsConfig::default()));
+            let mut commands = [Input::Command(Command::Store(track))];
+            bench.router.handle(bench.now, &mut commands, &mut bench.out);
+        }
         bench
     }
 
