@@ -334,7 +334,7 @@ fn positions_and_the_links_of_a_host_are_those_of_the_scenario() {
     let plan = experiment.prepare(&experiment.points[0], 7).expect("a plan").plan;
     plan.check().expect("it can be run");
     let host = plan.nodes.iter().position(|node| node.name == "c").expect("the consumer");
-    let own = plan.links.iter().filter(|link| link.b as usize == host);
+    let own = plan.links.iter().filter(|link| link.b == host);
     let delays: Vec<_> = own.map(|link| link.a_to_b.delay_ns).collect();
     assert_eq!(delays.len(), 2);
     let ratio = delays[1] as f64 / delays[0] as f64;
