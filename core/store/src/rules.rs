@@ -83,17 +83,6 @@ pub enum RulesRefused {
 }
 
 impl Rules {
-    /// The share of one shard of several, which have the segments of all objects in equal parts.
-    #[must_use]
-    pub fn for_shard(mut self, shards: u32) -> Self {
-        for rule in &mut self.rules {
-            if let Retention::Keep { bytes_max } = &mut rule.retention {
-                *bytes_max /= u64::from(shards);
-            }
-        }
-        self
-    }
-
     /// Whether a store of this capacity can follow them.
     ///
     /// # Errors

@@ -102,6 +102,8 @@ pub struct Store {
     path: Vec<u64>,
     /// Which segments are held, if somebody wants to know.
     tracking: Option<Box<holdings::Tracking>>,
+    /// The number of the last generation of changes, of this index or one before.
+    generation: u64,
     /// What RAM has no room for.
     disk: Option<Box<tiered::Tiered>>,
 }
@@ -121,6 +123,7 @@ impl Store {
             stats: StoreStats::default(),
             path: Vec::new(),
             tracking: None,
+            generation: 0,
             ruling: None,
             kept: List::EMPTY,
             disk: None,

@@ -26,7 +26,11 @@ impl Router {
                 self.building_since = Some(now);
                 return;
             }
-            StoreCommand::RestartChanges => return self.store.restart_changes(),
+            StoreCommand::RestartChanges => {
+                self.store.restart_changes();
+                self.go_on_building(now);
+                return;
+            }
             StoreCommand::StopChanges => return self.store.stop_changes(),
             StoreCommand::List { transaction, prefix, from, visits_max } => {
                 let page = self.store.holdings(prefix.as_view(), from, visits_max);
@@ -39,6 +43,7 @@ impl Router {
             }
             StoreCommand::TakeChanges { transaction, blocks_max } => {
                 let changes = self.store.take_changes(blocks_max);
+                self.go_on_building(now);
                 StoreEvent::Changed { transaction, changes }
             }
             StoreCommand::SetRules { transaction, rules } => {
@@ -47,6 +52,13 @@ impl Router {
             }
         };
         out.events.push(Event::Store(event));
+    }
+
+    /// What begins anew may look for what the index had no room for before.
+    fn go_on_building(&mut self, now: Instant) {
+        if self.building_since.is_none() && self.store.has_holdings_to_build() {
+            self.building_since = Some(now);
+        }
     }
 
     /// Goes on building the index of the store's contents, if there is one to be built.

@@ -77,6 +77,41 @@ fn holdings_and_their_changes_are_told() {
 }
 
 #[test]
+fn what_the_index_had_no_room_for_is_looked_for_again() {
+    let mut bed = Bed::new();
+    bed.route("/a", &[(U, 0)]);
+    let config = HoldingsConfig { bytes_max: 8_000 };
+    bed.command(Command::Store(StoreCommand::Track(Some(config))));
+    let build = |bed: &mut Bed| {
+        while bed.router.next_wakeup().is_some_and(|due| due <= bed.now) {
+            bed.handle(&mut [Input::Wakeup]);
+        }
+    };
+    build(&mut bed);
+    for object in 0..60 {
+        let name = format!("/a/{object}/seg=0");
+        bed.ask(LOCAL, &Ask::new(&name, object + 1));
+        bed.answer(U, data(&name, 1000));
+    }
+    let list = |bed: &mut Bed| {
+        let (prefix, from) = ("/a".parse().unwrap(), HoldingsCursor::default());
+        match ask(bed, StoreCommand::List { transaction: 4, prefix, from, visits_max: 100 }) {
+            StoreEvent::Listed { page: Some(page), .. } => (page.holdings.len(), page.is_partial),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (listed, is_partial) = list(&mut bed);
+    assert!(is_partial && (20..50).contains(&listed), "{listed}");
+    for object in 0..40 {
+        let prefix = format!("/a/{object}").parse().unwrap();
+        bed.command(Command::EraseStore { transaction: 1, prefix, limit: 1 });
+    }
+    bed.command(Command::Store(StoreCommand::RestartChanges));
+    build(&mut bed);
+    assert_eq!(list(&mut bed), (20, false));
+}
+
+#[test]
 fn ranges_that_rules_refuse_pass_without_being_stored() {
     let mut bed = Bed::new();
     bed.route("/a", &[(U, 0)]);

@@ -502,6 +502,11 @@ impl DiskTier {
         }
     }
 
+    /// The index of what is held is to be built from the start once more.
+    pub(crate) fn restart_building(&mut self) {
+        self.building = Cursor::default();
+    }
+
     /// Adds to it what is there, so many steps further. Says whether that was all.
     pub(crate) fn build_holdings(&mut self, steps: u32) -> bool {
         let Self { index, holdings: Some(holdings), devices, .. } = self else { return true };

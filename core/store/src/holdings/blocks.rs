@@ -13,7 +13,7 @@ pub(super) struct Block {
     /// The segments divided by 64.
     pub(super) number: u64,
     /// Those that are held.
-    pub(super) bits: u64,
+    bits: u64,
     /// Those that the reader believes to be, if it was told in this generation.
     pub(super) told: u64,
     pub(super) generation: u32,
@@ -23,12 +23,27 @@ pub(super) struct Block {
     previous: u32,
     /// Among those of which something is to be told, if it is marked.
     next_marked: u32,
-    pub(super) is_marked: bool,
+    is_marked: bool,
 }
 
 const _: () = assert!(size_of::<Option<Block>>() == 64);
 
 impl Block {
+    #[inline]
+    pub(super) fn bits(&self) -> u64 {
+        self.bits
+    }
+
+    #[inline]
+    pub(super) fn is_marked(&self) -> bool {
+        self.is_marked
+    }
+
+    /// Whether it holds nothing and waits to be told of.
+    fn is_vacant_marked(&self) -> bool {
+        self.is_marked && self.bits == 0
+    }
+
     #[inline]
     pub(super) fn told_in(&self, generation: u32) -> u64 {
         if self.generation == generation { self.told } else { 0 }
@@ -59,6 +74,8 @@ pub(super) struct Blocks {
     /// Those of which something is to be told, in the order in which it happened.
     first_marked: u32,
     last_marked: u32,
+    /// Of these, those that hold nothing.
+    vacant_marked: u32,
     /// Blocks to be freed.
     freed: Vec<u32>,
     /// The last blocks that were found: what comes and what leaves follow their own order.
@@ -90,6 +107,7 @@ impl Blocks {
             nameless: 0,
             first_marked: NONE,
             last_marked: NONE,
+            vacant_marked: 0,
             freed: Vec::new(),
             recent: [NOTHING_RECENT; 2],
         }
@@ -139,6 +157,15 @@ impl Blocks {
     #[inline]
     pub(super) fn get_mut(&mut self, at: u32) -> &mut Block {
         &mut self.blocks[at]
+    }
+
+    /// What is held of a block has changed.
+    #[inline]
+    pub(super) fn set_bits(&mut self, at: u32, bits: u64) {
+        let block = &mut self.blocks[at];
+        self.vacant_marked -= u32::from(block.is_vacant_marked());
+        block.bits = bits;
+        self.vacant_marked += u32::from(block.is_vacant_marked());
     }
 
     /// One more than the highest place of a block.
@@ -264,6 +291,7 @@ impl Blocks {
             return;
         }
         block.is_marked = true;
+        self.vacant_marked += u32::from(block.is_vacant_marked());
         block.next_marked = NONE;
         match self.last_marked {
             NONE => self.first_marked = at,
@@ -276,24 +304,17 @@ impl Blocks {
         self.first_marked != NONE
     }
 
-    /// Whether there is a block that holds nothing and waits to be told of. Looks at the oldest of
-    /// them only.
-    pub(super) fn has_vacant_marked(&self) -> bool {
-        let mut at = self.first_marked;
-        while at != NONE {
-            let block = &self.blocks[at];
-            if block.bits == 0 {
-                return true;
-            }
-            at = block.next_marked;
-        }
-        false
+    /// Whether one block in so many holds nothing and waits to be told of, and there is one.
+    pub(super) fn is_vacant_share(&self, share: u32) -> bool {
+        let vacant = u64::from(self.vacant_marked);
+        vacant > 0 && vacant * u64::from(share) >= self.blocks.len() as u64
     }
 
     pub(super) fn take_marked(&mut self) -> u32 {
         let at = self.first_marked;
         if at != NONE {
             let block = &mut self.blocks[at];
+            self.vacant_marked -= u32::from(block.is_vacant_marked());
             block.is_marked = false;
             self.first_marked = block.next_marked;
             if self.first_marked == NONE {
@@ -375,6 +396,8 @@ impl Blocks {
             }
         }
         assert_eq!(reached, self.blocks.len());
+        let vacant = self.blocks.iter().filter(|(_, block)| block.is_vacant_marked());
+        assert_eq!(self.vacant_marked as usize, vacant.count());
         let nameless = self.objects.iter().filter(|(_, object)| object.name.is_empty());
         assert_eq!(self.nameless as usize, nameless.count());
         let names = self.objects.iter().map(|(_, object)| object.name.len() as u64);

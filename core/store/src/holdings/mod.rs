@@ -13,6 +13,10 @@ use weir_wire::{Name, NameView};
 
 /// Segments that one block is about.
 const BLOCK: u64 = 64;
+/// The share of a full index that blocks hold of which it is only to be told that they are gone,
+/// from which on they are given up; and the share that is to be free before what it missed is
+/// looked for.
+const ROOM_SHARE: u32 = 8;
 
 /// How much is kept of what is held.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
@@ -56,8 +60,9 @@ pub struct HoldingsPage {
     pub holdings: Vec<Holding>,
     /// Where to go on; none behind the last.
     pub next: Option<HoldingsCursor>,
-    /// Whether more may be held than is listed: the index is still being built, has no room, or
-    /// lacks the name of something that was on a disk before a start.
+    /// Whether more may be held than is listed: the index is still being built, had no room, or
+    /// lacks the name of something that was on a disk before a start. What had no room is looked
+    /// for when [`Store::restart_changes`](crate::Store::restart_changes) finds some.
     pub is_partial: bool,
 }
 
@@ -154,10 +159,10 @@ impl Holdings {
                 at
             }
         };
-        let block = self.blocks.get_mut(at);
-        let bits = block.bits | 1 << (segment % BLOCK);
-        if bits != block.bits {
-            block.bits = bits;
+        let present = self.blocks.get_mut(at).bits();
+        let bits = present | 1 << (segment % BLOCK);
+        if bits != present {
+            self.blocks.set_bits(at, bits);
             if self.is_watched {
                 self.blocks.mark(at);
             }
@@ -172,12 +177,13 @@ impl Holdings {
             return;
         }
         let block = self.blocks.get_mut(at);
-        let bits = block.bits & !(1 << (segment % BLOCK));
-        if bits == block.bits {
+        let bits = block.bits() & !(1 << (segment % BLOCK));
+        if bits == block.bits() {
             return;
         }
-        block.bits = bits;
-        if bits == 0 && block.told_in(self.generation) == 0 && !block.is_marked {
+        let is_told = block.is_marked() || block.told_in(self.generation) != 0;
+        self.blocks.set_bits(at, bits);
+        if bits == 0 && !is_told {
             self.blocks.free(at);
         } else if self.is_watched {
             self.blocks.mark(at);
@@ -206,10 +212,10 @@ impl Holdings {
         self.blocks.insert(object, number, name)
     }
 
-    /// Frees what is only there to be told that it is gone, if there is such: the reader begins
-    /// anew.
+    /// Frees what is only there to be told that it is gone, if that is a real share: the reader
+    /// begins anew. Were it done for less, a reader of a full index would begin anew all the time.
     fn forget_told(&mut self) {
-        if self.is_watched && self.blocks.has_vacant_marked() {
+        if self.is_watched && self.blocks.is_vacant_share(ROOM_SHARE) {
             self.begin_generation();
         }
     }
@@ -225,6 +231,17 @@ impl Holdings {
     /// The generation at present; any other than before voids what was told.
     pub(crate) fn generation(&self) -> u32 {
         self.generation
+    }
+
+    /// Whether something was missed for which there may be room now. If so it counts as missed no
+    /// more: all that is held is to be added again.
+    pub(crate) fn forget_missed(&mut self) -> bool {
+        let bytes_max = self.config.bytes_max - self.config.bytes_max / u64::from(ROOM_SHARE);
+        let has_room = self.missed > 0 && self.blocks.bytes() <= bytes_max;
+        if has_room {
+            self.missed = 0;
+        }
+        has_room
     }
 
     /// Nobody is told any more.
@@ -257,12 +274,13 @@ impl Holdings {
             }
             let block = self.blocks.get_mut(at);
             let told = block.told_in(self.generation);
-            let (added, removed) = (block.bits & !told, told & !block.bits);
-            (block.told, block.generation) = (block.bits, self.generation);
+            let bits = block.bits();
+            let (added, removed) = (bits & !told, told & !bits);
+            (block.told, block.generation) = (bits, self.generation);
             if added | removed != 0 {
                 due.push((block.object, block.number, added, removed));
             }
-            if block.bits == 0 {
+            if bits == 0 {
                 // Kept until the names were read.
                 self.blocks.mark_freed(at);
             }
@@ -286,7 +304,7 @@ impl Holdings {
         while self.told_to < self.blocks.places() {
             let at = self.told_to;
             self.told_to += 1;
-            let is_due = |block: &Block| block.bits != 0 && block.generation != self.generation;
+            let is_due = |block: &Block| block.bits() != 0 && block.generation != self.generation;
             if self.blocks.get(at).is_some_and(is_due) {
                 return at;
             }

@@ -237,3 +237,74 @@ fn one_object_is_found_without_its_name() {
     assert_eq!(listed[0].ranges.len(), 2);
     assert!(!holdings.is_partial());
 }
+
+#[test]
+fn a_reader_of_a_full_index_is_told_all_of_a_generation() {
+    let mut bed = Bed::new(20_000);
+    bed.holdings.begin_generation();
+    let mut objects = 0;
+    while !bed.holdings.is_partial() {
+        bed.add(objects, 0);
+        objects += 1;
+    }
+    bed.remove(objects - 1, 0);
+    while bed.read(10) {}
+    let before = bed.generation;
+    // Each time one leaves another comes, before the reader asks.
+    for object in objects..10 * objects {
+        bed.remove(object - objects, 0);
+        bed.add(object, 0);
+        bed.read(2);
+        bed.holdings.check();
+        assert!(bed.holdings.memory_bytes() <= 20_000);
+    }
+    while bed.read(10) {}
+    assert_eq!(bed.generation, before, "what was told holds");
+    assert_eq!(bed.believed, bed.listed());
+    let (listed, held) = (bed.listed().len(), bed.held.len());
+    assert!(listed * 10 > held * 8, "{listed} of {held}");
+}
+
+#[test]
+fn a_reader_who_asks_for_nothing_does_not_fill_the_index() {
+    let mut bed = Bed::new(20_000);
+    bed.holdings.begin_generation();
+    let mut objects = 0;
+    while !bed.holdings.is_partial() {
+        bed.add(objects, 0);
+        objects += 1;
+    }
+    while bed.read(10) {}
+    // A hundred times what there is room for: a generation for each eighth of it at most.
+    let before = bed.holdings.generation();
+    for object in objects..100 * objects {
+        bed.remove(object - objects, 0);
+        bed.add(object, 0);
+    }
+    let begun = u64::from(bed.holdings.generation() - before);
+    assert!((50..=100 * 9).contains(&begun), "{begun}");
+    let (listed, held) = (bed.listed().len(), bed.held.len());
+    assert!(listed * 10 > held * 8, "{listed} of {held}");
+    while bed.read(10) {}
+    assert_eq!(bed.believed, bed.listed());
+}
+
+#[test]
+fn what_was_missed_is_forgotten_once_there_is_room() {
+    let mut bed = Bed::new(20_000);
+    let mut objects = 0;
+    while !bed.holdings.is_partial() {
+        bed.add(objects, 0);
+        objects += 1;
+    }
+    (objects..objects + 10).for_each(|object| bed.add(object, 0));
+    assert!(!bed.holdings.forget_missed(), "it is full");
+    (0..objects / 2).for_each(|object| bed.remove(object, 0));
+    assert!(bed.holdings.is_partial(), "some are there still");
+    assert!(bed.holdings.forget_missed() && !bed.holdings.forget_missed());
+    for (object, segment) in bed.held.clone() {
+        bed.add(object, segment);
+    }
+    assert!(!bed.holdings.is_partial());
+    assert_eq!(bed.listed(), bed.expected());
+}

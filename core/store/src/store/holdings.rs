@@ -19,7 +19,6 @@ pub(super) struct Tracking {
     is_memory_built: bool,
     is_disk_built: bool,
     is_watched: bool,
-    generation: u64,
     sequence: u64,
     /// The generations of memory and disk when this one began.
     began: (u32, u32),
@@ -40,12 +39,11 @@ impl Store {
     /// Begins to keep an index of the segments that are held, by object, of which
     /// [`Store::holdings`] tells. It is built by [`Store::build_holdings`], so that no single
     /// call takes long, and kept from then on. Nothing happens if this configuration is in force.
+    /// The numbers of generations go on from those of an index before.
     pub fn track_holdings(&mut self, config: HoldingsConfig) {
         if self.tracking.as_ref().is_some_and(|tracking| tracking.config == config) {
             return;
         }
-        // Generations go on, so that a reader of changes notices.
-        let last = self.tracking.as_ref().map_or(0, |tracking| tracking.generation);
         self.tracking = Some(Box::new(Tracking {
             config,
             memory: Holdings::new(config),
@@ -53,7 +51,6 @@ impl Store {
             is_memory_built: false,
             is_disk_built: false,
             is_watched: false,
-            generation: last,
             sequence: 0,
             began: (0, 0),
         }));
@@ -67,7 +64,7 @@ impl Store {
     }
 
     /// Takes so many steps in the building of the index, from one Data to the next. Says whether
-    /// there is more to do; never again once it was built.
+    /// there is more to do; never again once it was built, unless changes are told anew.
     pub fn build_holdings(&mut self, steps: u32) -> bool {
         let Some(tracking) = &mut self.tracking else { return false };
         if !tracking.is_memory_built {
@@ -92,6 +89,12 @@ impl Store {
             return !is_built;
         }
         false
+    }
+
+    /// Whether [`Store::build_holdings`] has more to do.
+    pub fn has_holdings_to_build(&self) -> bool {
+        let is_built = |tracking: &Tracking| tracking.is_memory_built && tracking.is_disk_built;
+        self.tracking.as_ref().is_some_and(|tracking| !is_built(tracking))
     }
 
     /// Octets of memory that the index takes, beside the capacity of the store.
@@ -158,18 +161,27 @@ impl Store {
             || self.disk_holdings().is_some_and(Holdings::is_partial)
     }
 
-    /// From now on [`Store::take_changes`] tells all that is held anew, in a new generation.
+    /// From now on [`Store::take_changes`] tells all that is held anew, in a new generation. What
+    /// the index had no room for is looked for by [`Store::build_holdings`], if an eighth of it is
+    /// free.
     pub fn restart_changes(&mut self) {
         let Some(mut tracking) = self.tracking.take() else { return };
         tracking.is_watched = true;
         tracking.memory.begin_generation();
+        if tracking.is_memory_built && tracking.memory.forget_missed() {
+            (tracking.built_to, tracking.is_memory_built) = (0, false);
+        }
         let mut disk = 0;
         if let Some(holdings) = self.disk_holdings_mut() {
             holdings.begin_generation();
             disk = holdings.generation();
+            if tracking.is_disk_built && holdings.forget_missed() {
+                tracking.is_disk_built = false;
+                self.restart_disk_holdings();
+            }
         }
         tracking.began = (tracking.memory.generation(), disk);
-        tracking.generation += 1;
+        self.generation += 1;
         tracking.sequence = 0;
         self.tracking = Some(tracking);
     }
@@ -202,7 +214,7 @@ impl Store {
         let tracking = self.tracking.as_mut()?;
         has_more |= tracking.memory.take_changes(Tier::Memory, blocks_max, &mut changes);
         tracking.sequence += 1;
-        let Tracking { generation, sequence, .. } = **tracking;
+        let (generation, sequence) = (self.generation, tracking.sequence);
         Some(HoldingChanges { generation, sequence, changes, has_more })
     }
 

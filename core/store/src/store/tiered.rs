@@ -322,6 +322,13 @@ impl Store {
         self.disk.as_mut().is_none_or(|disk| disk.tier.build_holdings(steps))
     }
 
+    /// All that is on the disks is to be added to the index again.
+    pub(super) fn restart_disk_holdings(&mut self) {
+        if let Some(disk) = &mut self.disk {
+            disk.tier.restart_building();
+        }
+    }
+
     pub(super) fn disk_holdings(&self) -> Option<&Holdings> {
         self.disk.as_ref()?.tier.holdings.as_deref()
     }

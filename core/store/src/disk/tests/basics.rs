@@ -3,6 +3,7 @@
 use super::super::{DiskTierConfig, place};
 use super::bed::*;
 use crate::StoreConfig;
+use crate::{HoldingsConfig, HoldingsCursor, SegmentRange};
 use std::vec;
 use std::vec::Vec;
 use weir_base::Merge;
@@ -170,6 +171,39 @@ fn all_below_a_prefix_is_erased() {
     }
     bed.settle();
     assert_eq!(bed.erase("/o", 1_000), 36);
+}
+
+#[test]
+fn what_the_index_of_the_disks_had_no_room_for_is_found_again() {
+    let mut bed = Bed::small();
+    bed.store.track_holdings(HoldingsConfig { bytes_max: 10_000 });
+    while bed.store.build_holdings(100) {}
+    bed.settle();
+    for object in 0..100 {
+        assert!(bed.put(&segment(&std::format!("/o/{object}/v=1"), 3), b"x"));
+    }
+    bed.settle();
+    let is_partial = |bed: &Bed| {
+        let page = bed.store.holdings(name("/").as_view(), HoldingsCursor::default(), 100);
+        page.unwrap().is_partial
+    };
+    let told = bed.store.take_changes(1_000).unwrap();
+    assert!(is_partial(&bed) && told.changes.len() < 60, "{}", told.changes.len());
+    for object in 0..70 {
+        assert_eq!(bed.erase(&std::format!("/o/{object}"), 1), 1);
+    }
+    bed.store.restart_changes();
+    while bed.store.build_holdings(7) {}
+    for object in 70..100 {
+        let object = name(&std::format!("/o/{object}/v=1"));
+        let page = bed.store.holdings_of(object.as_view(), KEY.hash(object.value())).unwrap();
+        assert_eq!(page.holdings[0].ranges, [SegmentRange { first: 3, last: 3 }]);
+    }
+    // Of those that were missed only the hashes are known.
+    assert!(is_partial(&bed));
+    assert_eq!(bed.erase("/o", 100), 30);
+    assert_eq!(bed.store.take_changes(1_000).unwrap().changes, []);
+    assert!(!is_partial(&bed));
 }
 
 #[test]

@@ -119,6 +119,53 @@ fn changes_add_up_to_what_is_held() {
     }
 }
 
+#[test]
+fn what_had_no_room_is_found_when_changes_are_told_anew() {
+    let mut bed = Bed::large();
+    bed.store.track_holdings(HoldingsConfig { bytes_max: 20_000 });
+    while bed.store.build_holdings(100) {}
+    (0..200).for_each(|object| put(&mut bed, &format!("/f/{object}/v=1"), 0));
+    let list = |bed: &Bed| {
+        bed.store.holdings(name("/").as_view(), HoldingsCursor::default(), 1_000).unwrap()
+    };
+    bed.store.take_changes(1_000).unwrap();
+    assert!(list(&bed).is_partial && !bed.store.has_holdings_to_build(), "there is no room");
+    for object in 0..150 {
+        bed.erase(&format!("/f/{object}"), 1);
+    }
+    assert_eq!(list(&bed).holdings.len(), 0, "those that came first were listed");
+    bed.store.restart_changes();
+    assert!(list(&bed).is_partial && bed.store.has_holdings_to_build());
+    // Told anew again meanwhile, it is built to the end nonetheless.
+    assert!(bed.store.build_holdings(10));
+    bed.store.restart_changes();
+    let mut calls = 0;
+    while bed.store.build_holdings(10) {
+        calls += 1;
+    }
+    assert!((10..40).contains(&calls), "{calls}");
+    let page = list(&bed);
+    assert!(!page.is_partial);
+    assert_eq!(page.holdings.len(), 50);
+    bed.store.check();
+    let told = bed.store.take_changes(1_000).unwrap();
+    assert_eq!((told.changes.len(), told.sequence), (50, 1));
+}
+
+#[test]
+fn generations_go_on_after_the_index_was_given_up() {
+    let mut bed = Bed::large();
+    put(&mut bed, "/f/v=1", 1);
+    assert_eq!(bed.store.take_changes(10), None);
+    for generation in 1..4 {
+        bed.store.track_holdings(HoldingsConfig::default());
+        while bed.store.build_holdings(100) {}
+        let told = bed.store.take_changes(10).unwrap();
+        assert_eq!((told.generation, told.sequence, told.changes.len()), (generation, 1, 1));
+        bed.store.stop_tracking_holdings();
+    }
+}
+
 fn apply(believed: &mut BTreeSet<(weir_wire::Name, u64)>, told: HoldingChanges) {
     for change in told.changes {
         for range in change.added {
