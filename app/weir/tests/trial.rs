@@ -2,7 +2,7 @@
 //! routers, and programs of the system beside them where there are such.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -10,12 +10,20 @@ use serde_json::Value;
 /// What this machine may not have.
 const MAY_BE_MISSING: [&str; 3] = ["tcp-tso", "tcp", "https"];
 
-fn object(folder: &Path, scenario: &str) -> Value {
+fn file_of(scenario: &str) -> PathBuf {
     let paper = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/socket-api/scenarios");
-    let file = paper.join(format!("{scenario}.toml"));
+    paper.join(format!("{scenario}.toml"))
+}
+
+fn object(folder: &Path, scenario: &str) -> Value {
+    outcome(folder, &file_of(scenario), &["--seed", "1"])
+}
+
+fn outcome(folder: &Path, scenario: &Path, more: &[&str]) -> Value {
     let output = Command::new(env!("CARGO_BIN_EXE_weir"))
         .current_dir(folder)
-        .args(["lab", "run", &file.display().to_string(), "--smoke", "--seed", "1", "--json"])
+        .args(["lab", "run", &scenario.display().to_string(), "--smoke", "--json"])
+        .args(more)
         .output()
         .expect("it starts");
     // Three: a claim differs, as those of another machine do.
@@ -80,7 +88,7 @@ fn signatures_answers_messages_and_sockets_are_measured() {
         ("messages", 12, &["median", "p99"]),
         ("publication", 8, &["rate"]),
         ("sockets", 3, &["time"]),
-        ("subscribers", 4, &["interests", "octets", "cpu", "delay", "p99", "join"]),
+        ("subscribers", 4, &["interests", "octets", "cpu", "delay", "p99", "joining", "join"]),
     ] {
         let points = points(&object(folder.path(), scenario));
         assert_eq!(points.len(), count, "{scenario}");
@@ -89,5 +97,30 @@ fn signatures_answers_messages_and_sockets_are_measured() {
                 value(found, metric, point);
             }
         }
+    }
+}
+
+/// Those that join late would otherwise get metadata from a router that say nothing of the first
+/// half, which is over before these are stale.
+#[test]
+fn subscribers_miss_nothing_without_a_pause_between_messages() {
+    let mut text = std::fs::read_to_string(file_of("subscribers")).expect("the scenario");
+    for (from, to) in [
+        ("paper = \"socket-api\"\n", ""),
+        ("gap = { smoke = \"100ms\"", "gap = { smoke = \"0s\""),
+        ("values = { smoke = [10, 1000]", "values = { smoke = [1, 10]"),
+        ("seeds = { smoke = 3", "seeds = { smoke = 5"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        text = text.replacen(from, to, 1);
+    }
+    let folder = tempfile::tempdir().expect("folder");
+    let file = folder.path().join("without-pause.toml");
+    std::fs::write(&file, text).expect("a file");
+    let points = points(&outcome(folder.path(), &file, &[]));
+    assert_eq!(points.len(), 4);
+    for (point, metrics) in &points {
+        // One Interest at least, of two that join late at most.
+        assert!(value(metrics, "joining", point) >= 0.5, "{point} {metrics:?}");
     }
 }

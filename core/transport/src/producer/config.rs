@@ -59,6 +59,10 @@ impl ProducerConfig {
 pub struct ProducerStats {
     /// Interests that came.
     pub interests: u64,
+    /// Interests of `interests` that looked for an object's newest metadata by their keyword: about
+    /// one from each consumer that begins, less those that routers answer. Names that are mapped to
+    /// others have no keyword and are not counted.
+    pub metadata: u64,
     /// Data sent.
     pub data: u64,
     /// Octets of Data sent.

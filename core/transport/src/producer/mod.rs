@@ -21,7 +21,7 @@ use self::buffer::Buffer;
 use self::disk::DiskWaiters;
 use self::input::Asker;
 use self::waiting::{Joined, Waiting};
-use crate::PathId;
+use crate::{METADATA_KEYWORD, PathId};
 
 pub use self::catalog::{Answer, Catalog, ObjectId, Source};
 pub use self::config::{ProducerConfig, ProducerStats, Unanswered};
@@ -173,12 +173,15 @@ impl<S: Source> Producer<S> {
             }
         };
         self.stats.interests += 1;
+        let last = interest.name.last();
+        self.stats.metadata +=
+            u64::from(last.is_some_and(|last| last.is_keyword(METADATA_KEYWORD)));
         let lifetime_ns = interest.lifetime_ms_or_default().saturating_mul(NS_PER_MS);
         let asker = Asker {
             path,
             token: header.pit_token,
             deadline: now.plus_ns(lifetime_ns),
-            is_full_name: interest.name.last().is_some_and(|last| last.is_implicit_digest()),
+            is_full_name: last.is_some_and(|last| last.is_implicit_digest()),
             is_early: false,
             interest: Packet::empty(),
         };

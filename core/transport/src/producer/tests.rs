@@ -99,6 +99,16 @@ fn interest(uri: &str) -> Interest {
 }
 
 #[test]
+fn interests_for_the_newest_metadata_are_counted_apart() {
+    let mut bed = Bed::new(ProducerConfig::new(KEY));
+    for uri in ["/a/32=metadata", "/a/32=metadata/v=1/seg=0", "/a/metadata", "/a/v=1/seg=0"] {
+        bed.ask(interest(uri));
+    }
+    let stats = bed.producer.stats();
+    assert_eq!((stats.interests, stats.metadata), (4, 1));
+}
+
+#[test]
 fn what_is_not_there_is_refused_or_passed_over() {
     let mut bed = Bed::new(ProducerConfig::new(KEY));
     let token = bed.ask(interest("/a"));

@@ -269,9 +269,9 @@ measures! {
     MessageCpu = "message-cpu", "Processor time of the producer for a message", "s";
     /// Of a trial: time from the publication of a message until a subscriber has it, verified.
     MessageDelay = "message-delay", "Time from publication to receipt", "s";
-    /// Of a trial: Interests that came to a producer while subscribers joined, beyond those for the
-    /// messages of that time, for each that joined.
-    JoinInterests = "join-interests", "Interests at the producer for a subscriber that joins", "";
+    /// Of a trial: Interests for metadata that came to a producer while subscribers joined, for
+    /// each that joined. Those for messages are the same as without them.
+    JoinInterests = "join-interests", "Interests for metadata for a subscriber that joins", "";
     /// Of a trial: time from a subscriber's first Interest until it knows what is newest.
     JoinTime = "join-time", "Time to join", "s";
 }

@@ -110,6 +110,7 @@ impl Feed {
 /// What publishing costs, from the start on or of a time.
 struct Counts {
     interests: u64,
+    metadata: u64,
     octets: u64,
     cpu_ns: u64,
 }
@@ -117,12 +118,18 @@ struct Counts {
 impl Counts {
     fn of(producer: &Producer) -> Result<Self, PartError> {
         let stats = producer.stats()?;
-        Ok(Self { interests: stats.interests, octets: stats.octets, cpu_ns: own_cpu_ns() })
+        Ok(Self {
+            interests: stats.interests,
+            metadata: stats.metadata,
+            octets: stats.octets,
+            cpu_ns: own_cpu_ns(),
+        })
     }
 
     fn since(&self, before: &Self) -> Self {
         Self {
             interests: self.interests - before.interests,
+            metadata: self.metadata - before.metadata,
             octets: self.octets - before.octets,
             cpu_ns: self.cpu_ns - before.cpu_ns,
         }
@@ -130,12 +137,18 @@ impl Counts {
 
     fn add(&mut self, more: &Self) {
         self.interests += more.interests;
+        self.metadata += more.metadata;
         self.octets += more.octets;
         self.cpu_ns += more.cpu_ns;
     }
 
     fn shown(&self, messages: u64) -> Value {
-        let Self { interests, octets, cpu_ns } = self;
-        json!({ "messages": messages, "interests": interests, "octets": octets, "cpu_ns": cpu_ns })
+        json!({
+            "messages": messages,
+            "interests": self.interests,
+            "metadata": self.metadata,
+            "octets": self.octets,
+            "cpu_ns": self.cpu_ns,
+        })
     }
 }
