@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use nix::sys::signal::Signal;
 use weir_tests::{
     CLibrary, Client, Finished, Library, Process, Python, Router, Site, interop_is_skipped,
     sha256_hex, socket_example,
@@ -83,6 +84,37 @@ fn without_a_router_they_say_so_in_one_line() {
         assert_says(get.finish(), words, language);
         assert_says(language.start(&site, &router, "guide_publish", &[]).finish(), words, language);
     }
+}
+
+/// The longer examples, too.
+#[test]
+fn examples_say_in_one_line_what_is_wrong() {
+    let site = Site::new();
+    let router = format!("unix://{}", site.path("none").display());
+    for (program, arguments) in [
+        ("file_server", &[".", "/files"][..]),
+        ("file_client", &["/files/one"]),
+        ("live_source", &["/live"]),
+        ("live_watch", &["/live"]),
+    ] {
+        for (arguments, words) in [(arguments, "no router"), (&[], "give ")] {
+            let finished = Language::Rust.start(&site, &router, program, arguments).finish();
+            assert_says(finished, &format!("{program}: {words}"), Language::Rust);
+        }
+    }
+}
+
+#[test]
+fn ctrl_c_ends_the_publisher_in_python_without_a_word() {
+    if interop_is_skipped() {
+        return;
+    }
+    let site = Site::new();
+    let router = Router::start(&site);
+    let mut server = Language::Python.start(&site, &router.unix(), "guide_publish", &[]);
+    let _ = server.line_with("published /home/kitchen");
+    server.signal(Signal::SIGINT);
+    assert_eq!(server.finish().success().errors, "");
 }
 
 fn publishes(publisher: Language) {

@@ -16,3 +16,5 @@ try:
                 request.refuse()
 except weir.WeirError as error:
     sys.exit(f"guide_publish: {error}")
+except KeyboardInterrupt:
+    pass  # Ctrl-C ends it

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict};
+use weir_base::Counters;
 use weir_binding::{Signing, identity};
 use weir_socket::{Identity, Producer, SocketError};
 
@@ -35,6 +36,17 @@ pub(crate) fn identity_of(py: Python<'_>, sign: &str) -> PyResult<Identity> {
         }
     };
     py.detach(|| identity(&signing)).map_err(errors::of_keys)
+}
+
+/// Adds the counters of a table by their names.
+fn add_counters<T: Counters>(to: &Bound<'_, PyDict>, before: &str, table: &T) -> PyResult<()> {
+    let named = T::TABLE.iter().zip(table.numbers());
+    named.map(|(counter, number)| (format!("{before}{}", counter.name), number)).try_for_each(
+        |(name, number)| {
+            debug_assert!(!to.contains(&name)?, "two counters are called {name}");
+            to.set_item(name, number)
+        },
+    )
 }
 
 /// A bound producer.
@@ -83,6 +95,45 @@ impl Outlet {
             None => producer.publish(&name, octets),
         });
         published.map(|name| name.to_string()).map_err(errors::of_socket)
+    }
+
+    /// Has it published by threads of the session; what ends when it is. Nothing if so much waits
+    /// for those that no more may.
+    fn begin_publish(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        data: &Bound<'_, PyAny>,
+        version: Option<u64>,
+    ) -> PyResult<Option<Task>> {
+        let (producer, name) = (self.producer()?, sessions::name_of(name)?);
+        let octets = octets_of(py, data)?;
+        let begun = py.detach(|| match version {
+            Some(version) => producer.publish_version_async(&name, version, octets),
+            None => producer.publish_async(&name, octets),
+        });
+        match begun {
+            Ok(begun) => Ok(Some(Task::of_name(WHAT, begun))),
+            Err(SocketError::Refused(_)) => Ok(None),
+            Err(error) => Err(errors::of_socket(error)),
+        }
+    }
+
+    /// The number of the next version of what has none in its name.
+    fn next_version(&self, name: &str) -> PyResult<Option<u64>> {
+        let (producer, name) = (self.producer()?, sessions::name_of(name)?);
+        let has_one = name.as_view().last().is_some_and(|last| last.as_version().is_some());
+        Ok((!has_one).then(|| producer.next_version()))
+    }
+
+    /// What it did so far, by the names of its counters.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let producer = self.producer()?;
+        let stats = py.detach(|| producer.stats()).map_err(errors::of_socket)?;
+        let found = PyDict::new(py);
+        add_counters(&found, "", &stats)?;
+        add_counters(&found, "disk_", &stats.disk)?;
+        Ok(found)
     }
 
     /// Publishes a Data packet as it is.

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use pyo3::prelude::*;
 use weir_base::Packet;
 use weir_socket::{Pending, SocketError};
+use weir_wire::Name;
 
 use crate::answer::Answer;
 use crate::errors;
@@ -19,10 +20,13 @@ enum Awaited {
     Done(Pending<()>),
     /// The Data that answers an Interest.
     Data(Pending<Packet>),
+    /// The name under which something is published.
+    Name(Pending<Name>),
 }
 
 enum Outcome {
     Done,
+    Name(Name),
     Data(Packet),
 }
 
@@ -31,11 +35,13 @@ impl Awaited {
         match self {
             Self::Done(pending) => Pin::new(pending).poll(context).map_ok(|()| Outcome::Done),
             Self::Data(pending) => Pin::new(pending).poll(context).map_ok(Outcome::Data),
+            Self::Name(pending) => Pin::new(pending).poll(context).map_ok(Outcome::Name),
         }
     }
 }
 
-/// Something that has begun. Whoever forgets it does not wait for it any more; it goes on.
+/// Something that has begun. Whoever forgets it does not wait for it any more; it goes on, but for
+/// a publication that no thread has begun to sign.
 #[pyclass(frozen, module = "weir._weir")]
 pub(crate) struct Task {
     what: &'static str,
@@ -52,6 +58,10 @@ impl Task {
         Self { what, awaited: Here::new(Mutex::new(Awaited::Data(pending))) }
     }
 
+    pub(crate) fn of_name(what: &'static str, pending: Pending<Name>) -> Self {
+        Self { what, awaited: Here::new(Mutex::new(Awaited::Name(pending))) }
+    }
+
     fn python_of(
         &self,
         py: Python<'_>,
@@ -59,6 +69,7 @@ impl Task {
     ) -> PyResult<Py<PyAny>> {
         match found {
             Ok(Outcome::Done) => Ok(py.None()),
+            Ok(Outcome::Name(name)) => Ok(name.to_string().into_pyobject(py)?.into_any().unbind()),
             Ok(Outcome::Data(packet)) => Ok(Py::new(py, Answer::of_packet(packet)?)?.into_any()),
             Err(SocketError::Closed) => Err(errors::closed(self.what)),
             Err(error) => Err(errors::of_socket(error)),

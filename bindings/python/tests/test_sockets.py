@@ -126,6 +126,53 @@ def test_tasks_fetch_publish_and_answer():
     asyncio.run(main(8))
 
 
+def test_publications_are_awaited_without_threads_of_the_loop():
+    async def main():
+        loop, latest = asyncio.get_running_loop(), weir.Consumer(**UNSIGNED)
+        async with weir.Producer("/t/many", sign="digest") as producer:
+
+            def no_thread(*_):
+                raise AssertionError("a thread of the loop")
+
+            loop.run_in_executor = no_thread
+            try:
+                calls = [producer.publish("/t/many/x", b"%d" % at) for at in range(200)]
+                names = await asyncio.gather(*reversed(calls))
+                assert names == sorted(names, reverse=True) and len(set(names)) == 200
+                assert bytes(await latest.fetch("/t/many/x")) == b"199"
+                name = await producer.publish("/t/many/y", bytes(300_000), version=9)
+                assert name == "/t/many/y/v=9"
+                assert await producer.publish("/t/many/z/v=3", b"z") == "/t/many/z/v=3"
+                for wrong in [producer.publish("/elsewhere", b""), producer.publish("/t/many", "")]:
+                    with pytest.raises((weir.InvalidName, TypeError)):
+                        await wrong
+                # It has begun, or is given up, and what comes later is later.
+                lost = asyncio.ensure_future(producer.publish("/t/many/x", b"cancelled"))
+                await asyncio.sleep(0)
+                lost.cancel()
+                await producer.publish("/t/many/x", b"last")
+                await asyncio.sleep(0.05)
+                assert bytes(await latest.fetch("/t/many/x")) == b"last"
+            finally:
+                del loop.run_in_executor
+            calls = [producer.publish(f"/t/many/n/{at}", bytes(2000)) for at in range(6000)]
+            assert len(set(await asyncio.gather(*calls))) == 6000
+
+    asyncio.run(main())
+
+
+def test_a_producer_counts():
+    with weir.Producer("/t/counted", sign="digest") as producer:
+        producer.publish("/t/counted/x", bytes(20_000)).wait()
+        assert producer.stats()["interests"] == 0
+        assert len(weir.get("/t/counted/x", **UNSIGNED)) == 20_000
+        stats = producer.stats()
+        assert stats["metadata"] == 1 and stats["interests"] == stats["data"] >= 3
+        assert stats["octets"] > 20_000 and stats["disk_writes"] == stats["unknown"] == 0
+    with pytest.raises(weir.ClosedError):
+        producer.stats()
+
+
 def test_awaits_that_are_cancelled_leave_nothing_behind():
     async def main():
         async with weir.Producer("/t/cancel", sign="digest") as producer:

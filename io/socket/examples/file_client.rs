@@ -9,12 +9,19 @@ use weir_crypto::{KeyChain, UserTrust};
 use weir_socket::{Consumer, Session};
 use weir_wire::Name;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() {
+    if let Err(error) = run() {
+        eprintln!("file_client: {error}");
+        std::process::exit(1);
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let (name, octets) = match &arguments[..] {
         [name] => (name, 0..u64::MAX),
         [name, first, last] => (name, first.parse()?..last.parse()?),
-        _ => return Err("file_client NAME [FIRST LAST]".into()),
+        _ => return Err("give NAME [FIRST LAST]".into()),
     };
     let name: Name = name.parse()?;
 

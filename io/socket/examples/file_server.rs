@@ -12,10 +12,17 @@ use weir_crypto::KeyChain;
 use weir_socket::{Identity, Producer, Session};
 use weir_wire::Name;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() {
+    if let Err(error) = run() {
+        eprintln!("file_server: {error}");
+        std::process::exit(1);
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let mut arguments = env::args().skip(1);
     let (Some(directory), Some(prefix)) = (arguments.next(), arguments.next()) else {
-        return Err("file_server DIRECTORY PREFIX".into());
+        return Err("give DIRECTORY PREFIX".into());
     };
     let key = KeyChain::open()?.default_signer_or_create()?;
     let certificate = key.certificate().map(|certificate| certificate.wire().to_vec());

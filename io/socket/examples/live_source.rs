@@ -10,8 +10,15 @@ use weir_crypto::KeyChain;
 use weir_socket::{Identity, Producer, Session};
 use weir_wire::Name;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let name: Name = env::args().nth(1).ok_or("live_source NAME")?.parse()?;
+fn main() {
+    if let Err(error) = run() {
+        eprintln!("live_source: {error}");
+        std::process::exit(1);
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
+    let name: Name = env::args().nth(1).ok_or("give NAME")?.parse()?;
     let key = KeyChain::open()?.default_signer_or_create()?;
     let certificate = key.certificate().map(|certificate| certificate.wire().to_vec());
     let identity = Identity { certificate, ..Identity::new(key) };

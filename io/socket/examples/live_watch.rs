@@ -9,11 +9,18 @@ use weir_crypto::{KeyChain, UserTrust};
 use weir_socket::{Consumer, Session};
 use weir_wire::Name;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() {
+    if let Err(error) = run() {
+        eprintln!("live_watch: {error}");
+        std::process::exit(1);
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let mut arguments: Vec<String> = env::args().skip(1).collect();
     let from_start = arguments.iter().position(|argument| argument == "--from-start");
     from_start.map(|at| arguments.remove(at));
-    let [name] = &arguments[..] else { return Err("live_watch [--from-start] NAME".into()) };
+    let [name] = &arguments[..] else { return Err("give [--from-start] NAME".into()) };
     let name: Name = name.parse()?;
 
     // Believes whom `weir get` believes.

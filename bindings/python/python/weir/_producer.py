@@ -179,9 +179,27 @@ class Producer:
 
     def publish(self, name: str, data: Octets, *, version: int | None = None) -> Pending[str]:
         """Publishes a new version of an object: its octets are copied, cut into segments and
-        signed. Its name with the version; by default the number is the time in milliseconds."""
+        signed. Its name with the version; by default the number is the time in milliseconds, and
+        versions of one object are in the order of the calls, whichever of them is awaited first.
+
+        Awaited, it is signed by threads of its own, and octets are copied when it begins. Cancelled
+        before a thread has begun to sign, it is given up; from then on it is published as a whole.
+        """
         outlet = self._bound()
-        return Pending("publish()", lambda _: outlet.publish(name, flat(data), version))
+        number = outlet.next_version(name) if version is None else version
+
+        async def publish() -> str:
+            octets = flat(data)
+            task = outlet.begin_publish(name, octets, number)
+            if task is None:
+                # As many wait for those threads as may.
+                return await asyncio.to_thread(outlet.publish, name, octets, number)
+            return await poll(task.poll)
+
+        def wait(_: float | None) -> str:
+            return outlet.publish(name, flat(data), number)
+
+        return Pending("publish()", wait, publish)
 
     def publish_live(self, name: str) -> LivePending:
         """Begins an object that grows while it is read, such as a log or a stream: `with`, `async
@@ -224,6 +242,12 @@ class Producer:
             except ClosedError:
                 return
             yield request
+
+    def stats(self) -> dict[str, int]:
+        """What it did so far: `interests` that came, `metadata` asked for, `data` and `octets`
+        sent, and so on, by the names of `ProducerStats` in Rust; those of its disk begin with
+        `disk_`. Asks the thread that answers, which takes a moment."""
+        return self._bound().stats()
 
     def close(self) -> None:
         """Gives the prefix back, and forgets what was published."""

@@ -1,4 +1,4 @@
-use weir_base::HashKey;
+use weir_base::{HashKey, counters};
 use weir_store::EvictionPolicy;
 use weir_store::disk::DiskTierStats;
 
@@ -54,36 +54,40 @@ impl ProducerConfig {
     }
 }
 
-/// What a producer did so far.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct ProducerStats {
-    /// Interests that came.
-    pub interests: u64,
-    /// Interests of `interests` that looked for an object's newest metadata by their keyword: about
-    /// one from each consumer that begins, less those that routers answer. Names that are mapped to
-    /// others have no keyword and are not counted.
-    pub metadata: u64,
-    /// Data sent.
-    pub data: u64,
-    /// Octets of Data sent.
-    pub octets: u64,
-    /// Interests for what there is not, which did not wait or were refused while they did.
-    pub unknown: u64,
-    /// Packets that are no Interests, and Data put that is none.
-    pub malformed: u64,
-    /// Interests that were to wait, or to be read for, at the bound of those.
-    pub refused: u64,
-    /// Data sent of `data` that was read from the disk of the output buffer.
-    pub disk_data: u64,
-    /// Interests for which that disk was read in vain: it failed, did not answer, or had something
-    /// else there.
-    pub disk_vain: u64,
-    /// Interests that waited in vain.
-    pub expired: u64,
-    /// Reads that failed.
-    pub reads_failed: u64,
-    /// Reads that took longer than the Interest's lifetime.
-    pub reads_late: u64,
-    /// The disk of the output buffer.
-    pub disk: DiskTierStats,
+counters! {
+    /// What a producer did so far.
+    #[derive(Copy)]
+    pub struct ProducerStats {
+        /// Interests that came.
+        interests: Total;
+        /// Interests of `interests` that looked for an object's newest metadata by their keyword:
+        /// about one from each consumer that begins, less those that routers answer. Names that
+        /// are mapped to others have no keyword and are not counted.
+        metadata: Total;
+        /// Data sent.
+        data: Total;
+        /// Octets of Data sent.
+        octets: Total;
+        /// Interests for what there is not, which did not wait or were refused while they did.
+        unknown: Total;
+        /// Packets that are no Interests, and Data put that is none.
+        malformed: Total;
+        /// Interests that were to wait, or to be read for, at the bound of those.
+        refused: Total;
+        /// Data sent of `data` that was read from the disk of the output buffer.
+        disk_data: Total;
+        /// Interests for which that disk was read in vain: it failed, did not answer, or had something
+        /// else there.
+        disk_vain: Total;
+        /// Interests that waited in vain.
+        expired: Total;
+        /// Reads that failed.
+        reads_failed: Total;
+        /// Reads that took longer than the Interest's lifetime.
+        reads_late: Total;
+    }
+    also {
+        /// The disk of the output buffer.
+        disk: DiskTierStats,
+    }
 }

@@ -242,9 +242,22 @@ impl Producer {
         name: &Name,
         content: impl Into<Packet>,
     ) -> Result<Pending<Name>, SocketError> {
-        let threads = self.options.publish_options().threads;
         let (object, version) = self.version_of(name);
-        let publication = self.prepare((&object, version), content.into(), threads)?;
+        self.publish_version_async(&object, version, content)
+    }
+
+    /// As [`Producer::publish_async`], with the number of the version.
+    ///
+    /// # Errors
+    /// As [`Producer::publish_async`].
+    pub fn publish_version_async(
+        &self,
+        name: &Name,
+        version: u64,
+        content: impl Into<Packet>,
+    ) -> Result<Pending<Name>, SocketError> {
+        let threads = self.options.publish_options().threads;
+        let publication = self.prepare((name, version), content.into(), threads)?;
         let place = publication.signers.place();
         let place = place.ok_or_else(|| SocketError::Refused("too many wait already".into()))?;
         Ok(publication.begin(place))
@@ -289,6 +302,13 @@ impl Producer {
     ) -> Result<Name, SocketError> {
         self.publish_object(name, version, content.into(), &mut || true)
             .map(|published| published.versioned().clone())
+    }
+
+    /// The number of a version that is yet to be published, greater than those before: for what
+    /// [`Producer::publish_version`] publishes later than others that were numbered after it.
+    #[must_use]
+    pub fn next_version(&self) -> u64 {
+        self.outbound.next_version()
     }
 
     /// As [`Producer::publish`], as long as `goes_on` says so, which is asked now and then.
