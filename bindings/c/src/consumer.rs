@@ -12,11 +12,11 @@ use weir_crypto::random_octets;
 use weir_socket::{Consumer, Reader, Session, SocketError};
 use weir_wire::{Interest, Name, PACKET_SIZE_MAX};
 
-use crate::answers::Answers;
-use crate::bell::{Bell, Line, Look};
+use crate::answer_queue::AnswerQueue;
 use crate::errors::errno_of;
 use crate::memory::Room;
 use crate::options::ConsumerSettings;
+use crate::readiness::{Line, Look, Readiness};
 use crate::shape::{ICN_MISSED, ICN_UNVERIFIED};
 
 /// Names that one socket has begun to get and not read to their end, at most.
@@ -73,7 +73,7 @@ impl Read {
             _ => {}
         }
         // Whoever else waits for it finds the same.
-        self.line.ring();
+        self.line.wake();
         got.map_err(|error| errno_of(&error))
     }
 }
@@ -123,7 +123,7 @@ pub(crate) struct BoundConsumer {
     session: Session,
     prefix: Name,
     reads: BTreeMap<Name, Arc<Read>>,
-    answers: BTreeMap<Name, Arc<Answers>>,
+    answers: BTreeMap<Name, Arc<AnswerQueue>>,
 }
 
 impl BoundConsumer {
@@ -144,7 +144,7 @@ impl BoundConsumer {
     /// is; ENOBUFS: too many have begun.
     pub(crate) fn read(
         &mut self,
-        bell: &Arc<Bell>,
+        readiness: &Arc<Readiness>,
         name: Name,
         settings: &ConsumerSettings,
         from_newest: bool,
@@ -164,7 +164,7 @@ impl BoundConsumer {
         };
         let reader = reader.map_err(|error| errno_of(&error))?;
         let reader = Mutex::new(Reading { reader, missed: 0 });
-        let read = Read { reader, trust, line: Line::new(bell) };
+        let read = Read { reader, trust, line: Line::new(readiness) };
         Ok(self.reads.entry(name).or_insert(Arc::new(read)).clone())
     }
 
@@ -182,7 +182,7 @@ impl BoundConsumer {
     /// too many answers are kept or waited for.
     pub(crate) fn express(
         &mut self,
-        bell: &Arc<Bell>,
+        readiness: &Arc<Readiness>,
         name: Name,
         keeps_answer: bool,
         parameters: Vec<u8>,
@@ -206,7 +206,7 @@ impl BoundConsumer {
         let answer = consumer.express(&interest).map_err(|error| errno_of(&error))?;
         if keeps_answer {
             let answers = self.answers.entry(name);
-            answers.or_insert_with(|| Arc::new(Answers::new(bell))).add(answer);
+            answers.or_insert_with(|| Arc::new(AnswerQueue::new(readiness))).add(answer);
         }
         Ok(())
     }
@@ -215,7 +215,7 @@ impl BoundConsumer {
     ///
     /// # Errors
     /// ENOMSG: none was sent whose answer is wanted, or they have been got.
-    pub(crate) fn answers(&self, name: &Name) -> Result<Arc<Answers>, Errno> {
+    pub(crate) fn answers(&self, name: &Name) -> Result<Arc<AnswerQueue>, Errno> {
         self.answers.get(name).cloned().ok_or(Errno::ENOMSG)
     }
 

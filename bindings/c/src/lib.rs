@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 
-mod answers;
-mod bell;
+mod answer_queue;
 mod consumer;
 mod edge;
 mod errors;
@@ -10,5 +9,6 @@ mod memory;
 mod names;
 mod options;
 mod producer;
+mod readiness;
 mod shape;
 mod socket;

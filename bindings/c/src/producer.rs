@@ -8,9 +8,9 @@ use nix::errno::Errno;
 use weir_socket::{LiveWriter, Producer, Request, SocketError};
 use weir_wire::Name;
 
-use crate::bell::{Bell, Line, Look};
 use crate::errors::errno_of;
 use crate::names::address_of;
+use crate::readiness::{Line, Look, Readiness};
 
 /// Objects of one socket that grow at once, at most.
 const GROWING_MAX: usize = 1024;
@@ -72,11 +72,11 @@ impl Growing {
 }
 
 impl BoundProducer {
-    pub(crate) fn new(bell: &Arc<Bell>, producer: Producer) -> Self {
+    pub(crate) fn new(readiness: &Arc<Readiness>, producer: Producer) -> Self {
         Self {
             given_max: producer.options().requests_max as usize,
             producer: Arc::new(producer),
-            line: Arc::new(Line::new(bell)),
+            line: Arc::new(Line::new(readiness)),
             next: None,
             given: VecDeque::new(),
             growing: BTreeMap::new(),

@@ -11,12 +11,12 @@ use weir_binding::{Signing, WithoutSignals, identity};
 use weir_socket::{ConsumerOptions, Producer, ProducerOptions, Request, Session, SocketError};
 use weir_wire::Name;
 
-use crate::bell::{Bell, Line, Look, spawn};
 use crate::consumer::{BoundConsumer, Got};
 use crate::errors::errno_of;
 use crate::memory::Room;
 use crate::options::{ConsumerSettings, Options, ProducerSettings, Role};
 use crate::producer::BoundProducer;
+use crate::readiness::{Line, Look, Readiness, spawn};
 use crate::shape::{
     AF_ICN, CONS_REL, CONS_UNREL, ICN_ANSWER, ICN_MORE, ICN_NEWEST, ICN_REFUSE, PROD_REL,
     PROD_UNREL, SOCK_CONS, SOCK_PROD,
@@ -40,18 +40,18 @@ struct State {
 }
 
 /// A socket. Whatever can hold a session is dropped without its lock: the session waits for
-/// threads that may be about to ring.
+/// threads that may be about to wake it.
 pub(crate) struct Socket {
-    bell: Arc<Bell>,
+    readiness: Arc<Readiness>,
     state: Mutex<State>,
 }
 
 /// Checks the flags of a call; whether it may wait.
-fn may_wait(bell: &Bell, flags: c_int) -> Result<bool, Errno> {
+fn may_wait(readiness: &Readiness, flags: c_int) -> Result<bool, Errno> {
     if flags & !(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
-    Ok(flags & libc::MSG_DONTWAIT == 0 && !bell.is_nonblocking())
+    Ok(flags & libc::MSG_DONTWAIT == 0 && !readiness.is_nonblocking())
 }
 
 impl Socket {
@@ -83,7 +83,7 @@ impl Socket {
         };
         let options = Options { router: None, role };
         let state = Mutex::new(State { options, end: End::Unbound });
-        Ok(Self { bell: Bell::new(is_nonblocking)?, state })
+        Ok(Self { readiness: Readiness::new(is_nonblocking)?, state })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -92,17 +92,17 @@ impl Socket {
 
     /// The application's descriptor.
     pub(crate) fn number(&self) -> Option<RawFd> {
-        self.bell.number()
+        self.readiness.number()
     }
 
     /// Whether that still means this socket, as far as can be seen.
     pub(crate) fn is_shown(&self) -> bool {
-        self.bell.is_shown()
+        self.readiness.is_shown()
     }
 
     /// Closes it: waits end, the prefix is free. The descriptor, too, unless it is another's now.
     pub(crate) fn close(&self, owns_number: bool) {
-        self.bell.close(owns_number);
+        self.readiness.close(owns_number);
         let end = std::mem::replace(&mut self.state().end, End::Unbound);
         drop(end);
     }
@@ -147,7 +147,7 @@ impl Socket {
         session: impl FnOnce(Option<String>) -> Result<Session, SocketError> + Send + 'static,
     ) -> Result<End, Errno> {
         // Connecting blocks as long as the router likes, and closing must end this call.
-        let line = Line::hidden(&self.bell);
+        let line = Line::hidden(&self.readiness);
         match role {
             Role::Consumer(_) => {
                 let session = line.wait_in_thread(move || session(router))?;
@@ -172,7 +172,7 @@ impl Socket {
                     Look { found, has_more: false }
                 })?;
                 let producer = bound.map_err(|error| errno_of(&error))?;
-                Ok(End::Producer(BoundProducer::new(&self.bell, producer)))
+                Ok(End::Producer(BoundProducer::new(&self.readiness, producer)))
             }
         }
     }
@@ -180,12 +180,12 @@ impl Socket {
     /// Has `poll` see requests from now on.
     fn listen(&self) {
         let line = match &self.state().end {
-            End::Producer(outlet) => outlet.line.clone(),
+            End::Producer(bound) => bound.line.clone(),
             _ => return,
         };
         // If it is closed, there is nothing to see.
         let _ = line.wait(false, |context| match &mut self.state().end {
-            End::Producer(outlet) => outlet.look(context),
+            End::Producer(bound) => bound.look(context),
             _ => Look::of(()),
         });
     }
@@ -202,7 +202,7 @@ impl Socket {
 
     /// Gets octets of what a name says.
     pub(crate) fn recv(&self, name: Name, room: &mut Room, flags: c_int) -> Result<Got, Errno> {
-        let may_wait = may_wait(&self.bell, flags & !ICN_NEWEST)?;
+        let may_wait = may_wait(&self.readiness, flags & !ICN_NEWEST)?;
         if room.left() == 0 {
             // 0 is the end, and nothing else.
             return Err(Errno::EINVAL);
@@ -210,27 +210,27 @@ impl Socket {
         let read = match &mut *self.state() {
             State {
                 options: Options { role: Role::Consumer(settings), .. },
-                end: End::Consumer(intake),
-            } => intake.read(&self.bell, name.clone(), settings, flags & ICN_NEWEST != 0)?,
+                end: End::Consumer(consumer),
+            } => consumer.read(&self.readiness, name.clone(), settings, flags & ICN_NEWEST != 0)?,
             state => return Err(state.misused()),
         };
         let got = read.recv(room, may_wait);
         if !matches!(got, Ok(Got { count: 1.., .. }) | Err(Errno::EAGAIN))
-            && let End::Consumer(intake) = &mut self.state().end
+            && let End::Consumer(consumer) = &mut self.state().end
         {
-            intake.end(&name, &read);
+            consumer.end(&name, &read);
         }
         got
     }
 
     /// Sends one Interest.
     pub(crate) fn express(&self, name: Name, octets: Vec<u8>, flags: c_int) -> Result<(), Errno> {
-        may_wait(&self.bell, flags & !ICN_ANSWER)?;
+        may_wait(&self.readiness, flags & !ICN_ANSWER)?;
         match &mut *self.state() {
             State {
                 options: Options { role: Role::Consumer(settings), .. },
-                end: End::Consumer(intake),
-            } => intake.express(&self.bell, name, flags & ICN_ANSWER != 0, octets, settings),
+                end: End::Consumer(consumer),
+            } => consumer.express(&self.readiness, name, flags & ICN_ANSWER != 0, octets, settings),
             state => Err(state.misused()),
         }
     }
@@ -242,21 +242,21 @@ impl Socket {
         room: &mut Room,
         flags: c_int,
     ) -> Result<usize, Errno> {
-        let may_wait = may_wait(&self.bell, flags & !ICN_ANSWER)?;
+        let may_wait = may_wait(&self.readiness, flags & !ICN_ANSWER)?;
         let answers = match &*self.state() {
-            State { end: End::Consumer(intake), .. } => intake.answers(name)?,
+            State { end: End::Consumer(consumer), .. } => consumer.answers(name)?,
             state => return Err(state.misused()),
         };
         let got = answers.recv(room, may_wait);
-        if let End::Consumer(intake) = &mut self.state().end {
-            intake.end_answers(name);
+        if let End::Consumer(consumer) = &mut self.state().end {
+            consumer.end_answers(name);
         }
         got
     }
 
-    fn outlet<R>(&self, then: impl FnOnce(&mut BoundProducer) -> R) -> Result<R, Errno> {
+    fn producer<R>(&self, then: impl FnOnce(&mut BoundProducer) -> R) -> Result<R, Errno> {
         match &mut *self.state() {
-            State { end: End::Producer(outlet), .. } => Ok(then(outlet)),
+            State { end: End::Producer(bound), .. } => Ok(then(bound)),
             state => Err(state.misused()),
         }
     }
@@ -264,8 +264,8 @@ impl Socket {
     /// Publishes, in one or by and by, answers or refuses what is asked for.
     pub(crate) fn send(&self, name: &Name, octets: Vec<u8>, flags: c_int) -> Result<(), Errno> {
         let what = flags & (ICN_REFUSE | ICN_MORE | ICN_ANSWER);
-        may_wait(&self.bell, flags & !what)?;
-        let producer = self.outlet(|outlet| outlet.producer.clone())?;
+        may_wait(&self.readiness, flags & !what)?;
+        let producer = self.producer(|bound| bound.producer.clone())?;
         if !producer.prefix().as_view().is_prefix_of(name.as_view()) {
             return Err(Errno::EINVAL);
         }
@@ -289,7 +289,7 @@ impl Socket {
     /// The error number of something that ends when the socket is closed.
     fn errno_of(&self, error: &SocketError) -> Errno {
         match error {
-            SocketError::Closed | SocketError::Stopped if !self.bell.is_open() => Errno::EBADF,
+            SocketError::Closed | SocketError::Stopped if !self.readiness.is_open() => Errno::EBADF,
             error => errno_of(error),
         }
     }
@@ -303,20 +303,20 @@ impl Socket {
         is_last: bool,
     ) -> Result<bool, Errno> {
         let growing = match is_last {
-            true => self.outlet(|outlet| outlet.known_growing(name))?,
-            false => Some(self.outlet(|outlet| outlet.growing(name))??),
+            true => self.producer(|bound| bound.known_growing(name))?,
+            false => Some(self.producer(|bound| bound.growing(name))??),
         };
         let Some(growing) = growing else { return Ok(false) };
-        let goes_on = || self.bell.is_open();
+        let goes_on = || self.readiness.is_open();
         let grown = growing.append(producer, name, octets, is_last, &goes_on);
         // If it is closed, the object is gone with it.
-        let _ = self.outlet(|outlet| outlet.end_growing(name, &growing));
+        let _ = self.producer(|bound| bound.end_growing(name, &growing));
         grown.map_err(|error| self.errno_of(&error))
     }
 
     /// Answers the Interests of a name that the application was told of.
     fn answer(&self, producer: &Producer, name: &Name, octets: &[u8]) -> Result<(), Errno> {
-        let asked = self.outlet(|outlet| outlet.given(name))?;
+        let asked = self.producer(|bound| bound.given(name))?;
         if asked.is_empty() {
             return Err(Errno::ENOMSG);
         }
@@ -326,16 +326,16 @@ impl Socket {
 
     /// The offer of what was published under a name.
     pub(crate) fn offer(&self, name: &Name) -> Result<Packet, Errno> {
-        let producer = self.outlet(|outlet| outlet.producer.clone())?;
+        let producer = self.producer(|bound| bound.producer.clone())?;
         let offer = producer.offer_of(name).map_err(|error| self.errno_of(&error))?;
         offer.map(|offer| offer.packet().clone()).ok_or(Errno::ENOENT)
     }
 
     /// Publishes, as long as the socket is open.
     fn publish(&self, producer: Arc<Producer>, name: Name, octets: Vec<u8>) -> Result<(), Errno> {
-        let (bell, is_long) = (self.bell.clone(), octets.len() > LONG_BYTES);
+        let (readiness, is_long) = (self.readiness.clone(), octets.len() > LONG_BYTES);
         let publish = move || {
-            let mut goes_on = || bell.is_open();
+            let mut goes_on = || readiness.is_open();
             producer.publish_while(&name, octets, &mut goes_on).map(drop)
         };
         // Handlers of signals run in this thread, whoever signs: what is short starts no other.
@@ -347,7 +347,7 @@ impl Socket {
     }
 
     fn answered(&self, name: &Name) -> Result<Vec<Request>, Errno> {
-        self.outlet(|outlet| outlet.take_given(name))
+        self.producer(|bound| bound.take_given(name))
     }
 
     /// Waits for a request.
@@ -356,10 +356,10 @@ impl Socket {
         flags: c_int,
         mut deliver: impl FnMut(&Request) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        let may_wait = may_wait(&self.bell, flags)?;
-        let line = self.outlet(|outlet| outlet.line.clone())?;
+        let may_wait = may_wait(&self.readiness, flags)?;
+        let line = self.producer(|bound| bound.line.clone())?;
         line.wait(may_wait, |context| match &mut self.state().end {
-            End::Producer(outlet) => outlet.recv(context, &mut deliver),
+            End::Producer(bound) => bound.recv(context, &mut deliver),
             _ => Look::of(Err(Errno::EBADF)),
         })?
     }

@@ -10,12 +10,12 @@ use weir_transport::{
 };
 use weir_wire::DataView;
 
-use crate::bell::Bells;
 use crate::client::Client;
 use crate::erasures::Erasures;
 use crate::host::{DownloadError, DownloadId, Found, Host, PathSummary, Summary};
 use crate::keeper::{Keep, Keeper};
 use crate::lookup::Lookups;
+use crate::notifier::Notifiers;
 use crate::output::{Opened, Output, OutputError, PacketReader};
 use crate::paths::{ClientError, FromRouter};
 use crate::sink::{FileSink, StreamWriter};
@@ -64,7 +64,7 @@ enum Place {
 pub(crate) struct Download {
     /// Tells what threads report of it from what they report of others.
     serial: u64,
-    bells: Bells,
+    notifiers: Notifiers,
     /// The owner's number.
     pub(crate) id: DownloadId,
     consumer: Consumer,
@@ -100,12 +100,12 @@ impl Download {
         client: &mut Client,
         (id, target): (DownloadId, Target),
         fetch: ConsumerConfig,
-        (serial, bells): (u64, Bells),
+        (serial, notifiers): (u64, Notifiers),
     ) -> Self {
         let now = client.now();
         Self {
             serial,
-            bells,
+            notifiers,
             id,
             units_max: fetch.reader_units_max,
             consumer: Consumer::new(target, fetch, client.random(), now),
@@ -364,12 +364,12 @@ impl Download {
                 (have, segment_size, ReaderMode::None)
             }
             Opened::Stream(out) => {
-                let writer = StreamWriter::new(out, self.bells.bell(self.serial));
+                let writer = StreamWriter::new(out, self.notifiers.notifier(self.serial));
                 object.place = Place::Stream(writer.map_err(ClientError::from)?);
                 (SegmentSet::new(), None, ReaderMode::InOrder)
             }
             Opened::Reader { mut reader, segments, packets_max } => {
-                reader.attach(self.bells.bell(self.serial));
+                reader.attach(self.notifiers.notifier(self.serial));
                 object.place = Place::Reader(reader);
                 units = packets_max;
                 self.inputs.push(ConsumerInput::Narrow { segments });

@@ -7,12 +7,12 @@ use weir_base::{Instant, NS_PER_MS};
 use weir_transport::{ConsumerConfig, Target};
 use weir_wire::{DataView, InterestView};
 
-use crate::bell::Bells;
 use crate::client::Client;
 use crate::download::{Download, Hands};
 use crate::event_loop::{Context, Endpoint, EventLoop};
 use crate::host::{DownloadError, DownloadId, Host, Summary};
 use crate::keeper::Keeper;
+use crate::notifier::Notifiers;
 use crate::paths::{ClientError, FromRouter, PathChange};
 use crate::prefix_map::PrefixMap;
 use crate::verify_pool::{Report, Reporter, VerifyPool};
@@ -83,8 +83,8 @@ pub(crate) struct Downloads<'a> {
     pool: VerifyPool,
     keeper: Keeper,
     reports: Receiver<Report>,
-    bells: Bells,
-    rung: Receiver<u64>,
+    notifiers: Notifiers,
+    notified: Receiver<u64>,
     /// By serial number, as all of the following. In boxes: nodes of the tree are half empty, and a
     /// download is large.
     active: BTreeMap<u64, Box<Active>>,
@@ -118,7 +118,7 @@ impl<'a> Downloads<'a> {
         host: &'a mut dyn Host,
     ) -> Result<Self, DownloadError> {
         let (reporter, reports) = Reporter::new(client.waker());
-        let (bells, rung) = Bells::new(client.waker());
+        let (notifiers, notified) = Notifiers::new(client.waker());
         let pool = VerifyPool::new(options.threads, &reporter).map_err(ClientError::from)?;
         let keeper = Keeper::new(reporter).map_err(ClientError::from)?;
         Ok(Self {
@@ -127,8 +127,8 @@ impl<'a> Downloads<'a> {
             pool,
             keeper,
             reports,
-            bells,
-            rung,
+            notifiers,
+            notified,
             active: BTreeMap::new(),
             by_prefix: PrefixMap::default(),
             await_others: BTreeSet::new(),
@@ -177,8 +177,8 @@ impl<'a> Downloads<'a> {
         self.next_serial += 1;
         let serial = self.next_serial;
         target.prefixes().for_each(|prefix| self.by_prefix.add(&prefix, serial));
-        let bells = self.bells.clone();
-        let download = Download::new(client, (id, target), fetch, (serial, bells));
+        let notifiers = self.notifiers.clone();
+        let download = Download::new(client, (id, target), fetch, (serial, notifiers));
         let active =
             Box::new(Active { download, due: None, has_turn: false, has_asked_for_units: false });
         self.active.insert(serial, active);
@@ -201,7 +201,7 @@ impl<'a> Downloads<'a> {
                 self.give_turn(serial);
             }
         }
-        while let Ok(serial) = self.rung.try_recv() {
+        while let Ok(serial) = self.notified.try_recv() {
             // It may have ended since.
             if self.active.contains_key(&serial) {
                 self.give_turn(serial);

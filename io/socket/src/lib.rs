@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-mod bell;
 mod client;
 mod connection;
 mod download;
@@ -11,6 +10,7 @@ mod event_loop;
 mod host;
 mod keeper;
 mod lookup;
+mod notifier;
 mod output;
 mod paths;
 mod prefix_map;
@@ -23,12 +23,12 @@ mod sources;
 mod verify_pool;
 mod waker;
 
-pub use bell::Bell;
 pub use client::{Client, CommandError, ExpressError};
 pub use connection::monotonic_now;
 pub use downloads::{DownloadOptions, download};
 pub use event_loop::{Context, Endpoint, EventLoop};
 pub use host::{DownloadError, DownloadId, Found, Host, PathSummary, Summary};
+pub use notifier::Notifier;
 pub use output::{
     MemoryOutput, Opened, Output, OutputError, PacketReader, PartFile, StreamOutput,
     is_reserved_name,

@@ -15,7 +15,7 @@ use weir_security::sha256;
 use weir_transport::{ContentDigest, Delivery, Metadata, SegmentSet};
 use weir_wire::{Name, NameView, PACKET_SIZE_MAX};
 
-use crate::bell::Bell;
+use crate::notifier::Notifier;
 use crate::sink::{Checksums, FileSink, checksum};
 
 /// Where the segments of one object are to go.
@@ -84,7 +84,7 @@ pub trait PacketReader: Send {
     fn take(&mut self, packets: &mut Vec<Delivery>);
 
     /// Gives it what it rings when [`PacketReader::done`] has something to say. Called first, once.
-    fn attach(&mut self, bell: Bell);
+    fn attach(&mut self, notifier: Notifier);
 
     /// How many packets it is done with since the last call; `None` if nobody reads any more.
     fn done(&mut self) -> Option<u32>;

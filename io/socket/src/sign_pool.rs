@@ -37,7 +37,7 @@ impl Wakes {
         self.since.is_some_and(|since| since.elapsed() >= WAKE_LATE)
     }
 
-    pub(crate) fn ring(&mut self) {
+    pub(crate) fn wake(&mut self) {
         self.since = None;
         for (waker, id) in self.ones.drain(..) {
             // It fails only where the system is out of everything.
@@ -166,14 +166,14 @@ fn work(tasks: &Receiver<Task>, is_stopped: &AtomicBool) {
             }
             let is_long = task.is_long;
             if is_long {
-                wakes.ring();
+                wakes.wake();
             }
             task.run(&mut wakes);
             if is_long || wakes.is_late() {
-                wakes.ring();
+                wakes.wake();
             }
         }
-        wakes.ring();
+        wakes.wake();
     }
 }
 

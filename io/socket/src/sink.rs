@@ -12,7 +12,7 @@ use nix::sys::uio::pwritev;
 use weir_base::Packet;
 use weir_wire::DataView;
 
-use crate::bell::Bell;
+use crate::notifier::Notifier;
 
 /// CRC-32C of a segment's content.
 pub(crate) fn checksum(content: &[u8]) -> u32 {
@@ -129,8 +129,8 @@ pub(crate) struct StreamWriter {
 }
 
 impl StreamWriter {
-    /// A writer that rings `bell` after each batch.
-    pub(crate) fn new(mut out: Box<dyn Write + Send>, bell: Bell) -> io::Result<Self> {
+    /// A writer that notifies after each batch.
+    pub(crate) fn new(mut out: Box<dyn Write + Send>, notifier: Notifier) -> io::Result<Self> {
         let (batches, taken) = unbounded::<Vec<Packet>>();
         let (tell, results) = unbounded();
         let thread = std::thread::Builder::new().name("write".into()).spawn(move || {
@@ -139,10 +139,10 @@ impl StreamWriter {
                 let is_over = result.is_err();
                 if tell.send(result).is_err() || is_over {
                     // What follows would leave a hole.
-                    bell.ring();
+                    notifier.notify();
                     return;
                 }
-                bell.ring();
+                notifier.notify();
             }
         })?;
         Ok(Self { batches: Some(batches), results, thread: Some(thread) })

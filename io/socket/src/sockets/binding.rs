@@ -16,8 +16,8 @@ use crate::waker::{EndpointId, Waker};
 pub(super) struct Binding {
     session: Session,
     prefix: Name,
-    /// What has the outlet look for what it was told, once there is one.
-    outlet: Option<(Arc<Waker>, EndpointId)>,
+    /// What has the endpoint look for what it was told, once there is one.
+    endpoint: Option<(Arc<Waker>, EndpointId)>,
 }
 
 impl Binding {
@@ -31,15 +31,15 @@ impl Binding {
         self.session.signers(count)
     }
 
-    /// What has the outlet look for what it was told.
+    /// What has the endpoint look for what it was told.
     pub(super) fn waker(&self) -> Option<(Arc<Waker>, EndpointId)> {
-        self.outlet.clone()
+        self.endpoint.clone()
     }
 }
 
 impl Drop for Binding {
     fn drop(&mut self) {
-        self.session.free(&self.prefix, self.outlet.as_ref().map(|(_, id)| *id));
+        self.session.free(&self.prefix, self.endpoint.as_ref().map(|(_, id)| *id));
     }
 }
 
@@ -56,13 +56,13 @@ impl Binding {
         if !session.reserve(&prefix) {
             return Err(SocketError::PrefixInUse(prefix));
         }
-        Ok(Self { session: session.clone(), prefix, outlet: None })
+        Ok(Self { session: session.clone(), prefix, endpoint: None })
     }
 
-    /// Has `outlet` answer what is below the prefix.
-    pub(super) fn serve(mut self, outlet: ProducerEndpoint) -> Result<Bind, SocketError> {
-        let (waker, id, registered) = self.session.serve(&self.prefix, outlet)?;
-        self.outlet = Some((waker, id));
+    /// Has `endpoint` answer what is below the prefix.
+    pub(super) fn serve(mut self, endpoint: ProducerEndpoint) -> Result<Bind, SocketError> {
+        let (waker, id, registered) = self.session.serve(&self.prefix, endpoint)?;
+        self.endpoint = Some((waker, id));
         Ok(Bind { binding: Some(self), registered })
     }
 }

@@ -9,7 +9,7 @@ use weir_base::Packet;
 use weir_transport::{Delivery, Metadata};
 
 use super::SocketError;
-use crate::bell::Bell;
+use crate::notifier::Notifier;
 use crate::output::PacketReader;
 
 /// What is known once the object has been found.
@@ -41,15 +41,15 @@ pub(crate) struct Inbox {
     changed: Condvar,
     has_news: AtomicBool,
     /// None before the object has been found.
-    bell: OnceLock<Bell>,
+    notifier: OnceLock<Notifier>,
     pub(crate) places: u32,
 }
 
 impl Inbox {
     pub(crate) fn new(places: u32) -> Arc<Self> {
-        let (state, changed, bell) = (Mutex::default(), Condvar::new(), OnceLock::new());
+        let (state, changed, notifier) = (Mutex::default(), Condvar::new(), OnceLock::new());
         let places = places.max(1);
-        Arc::new(Self { state, changed, has_news: AtomicBool::new(false), bell, places })
+        Arc::new(Self { state, changed, has_news: AtomicBool::new(false), notifier, places })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -108,11 +108,11 @@ impl Inbox {
     }
 
     fn tell(&self) {
-        // The network thread asks once for each ring, and when the bell has just been attached.
+        // The network thread asks once for each time, and when it has just been attached.
         if !self.has_news.swap(true, Ordering::AcqRel)
-            && let Some(bell) = self.bell.get()
+            && let Some(notifier) = self.notifier.get()
         {
-            bell.ring();
+            notifier.notify();
         }
     }
 
@@ -194,9 +194,9 @@ impl PacketReader for InboxWriter {
         });
     }
 
-    fn attach(&mut self, bell: Bell) {
+    fn attach(&mut self, notifier: Notifier) {
         // A second download never has the same inbox.
-        let _ = self.0.bell.set(bell);
+        let _ = self.0.notifier.set(notifier);
     }
 
     fn done(&mut self) -> Option<u32> {

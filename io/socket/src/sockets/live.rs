@@ -121,10 +121,10 @@ impl LiveWriter {
             }
             packets.push(self.sign(&data)?);
         }
-        let taken = self.grown(packets, self.next + count, last)?;
+        let done = self.grown(packets, self.next + count, last)?;
         self.next += count;
         self.is_finished = is_last;
-        Ok(taken)
+        Ok(done)
     }
 
     /// Has the thread that answers know of new segments, and the metadata that say so.
@@ -150,9 +150,9 @@ impl LiveWriter {
         let metadata = self.sign(&data)?;
         let next = last_segment.is_none().then_some(next);
         let growth = Growth { versioned: self.versioned.clone(), next };
-        self.outbound.begin(|taken| {
-            let taken = taken.into();
-            Told::Grown { packets, metadata, growth, taken }
+        self.outbound.begin(|confirmation| {
+            let confirmation = confirmation.into();
+            Told::Grown { packets, metadata, growth, confirmation }
         })
     }
 

@@ -34,15 +34,15 @@ impl Identity {
 /// The way to the thread that answers.
 #[derive(Clone)]
 pub(super) struct Outbound {
-    outlet: Sender<Told>,
+    commands: Sender<Told>,
     waker: Arc<Waker>,
     id: EndpointId,
     last_version: Arc<AtomicU64>,
 }
 
 impl Outbound {
-    pub(super) fn new(outlet: Sender<Told>, waker: Arc<Waker>, id: EndpointId) -> Self {
-        Self { outlet, waker, id, last_version: Arc::default() }
+    pub(super) fn new(commands: Sender<Told>, waker: Arc<Waker>, id: EndpointId) -> Self {
+        Self { commands, waker, id, last_version: Arc::default() }
     }
 
     /// Has it hear, and do, what `tell` makes of the answer to be given when it has.
@@ -55,9 +55,9 @@ impl Outbound {
         &self,
         tell: impl FnOnce(Answer<T>) -> Told,
     ) -> Result<Pending<T>, SocketError> {
-        let (taken, done) = pending();
+        let (confirmation, done) = pending();
         // If the thread is gone, it is answered as closed.
-        let _ = self.outlet.send(tell(taken));
+        let _ = self.commands.send(tell(confirmation));
         self.waker.wake_one(self.id)?;
         Ok(done)
     }
@@ -68,22 +68,22 @@ impl Outbound {
         packets: Vec<Packet>,
         metadata: Option<Packet>,
     ) -> Result<(), SocketError> {
-        self.submit(|taken| {
-            let taken = taken.into();
-            Told::Published { packets, metadata, taken }
+        self.submit(|confirmation| {
+            let confirmation = confirmation.into();
+            Told::Published { packets, metadata, confirmation }
         })
     }
 
-    /// Has it hear what is told, when whoever rings `wakes` has done so.
+    /// Has it hear what is told, when `wakes` are woken.
     pub(super) fn leave(&self, told: Told, wakes: &mut Wakes) {
-        let _ = self.outlet.send(told);
+        let _ = self.commands.send(told);
         wakes.add(&self.waker, self.id);
     }
 
     /// Has it hear what needs no answer.
     pub(super) fn tell(&self, told: Told) -> Result<(), SocketError> {
         // If the thread is gone, so is what this is about.
-        let _ = self.outlet.send(told);
+        let _ = self.commands.send(told);
         Ok(self.waker.wake_one(self.id)?)
     }
 

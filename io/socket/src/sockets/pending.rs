@@ -107,21 +107,21 @@ impl<T> Drop for Answer<T> {
     }
 }
 
-/// Whom it is said to that something has been taken in.
-pub(crate) enum Taken {
+/// Whom it is confirmed to that something is published.
+pub(crate) enum Confirmation {
     /// Somebody who knows what it is.
     Known(Answer<()>),
     /// Somebody who wants to know its name.
     Named(Answer<Name>, Name),
 }
 
-impl From<Answer<()>> for Taken {
+impl From<Answer<()>> for Confirmation {
     fn from(answer: Answer<()>) -> Self {
         Self::Known(answer)
     }
 }
 
-impl Taken {
+impl Confirmation {
     /// Says so.
     pub(crate) fn give(self) {
         match self {

@@ -66,7 +66,7 @@ struct Parts {
     prefix: Name,
     identity: Identity,
     options: ProducerOptions,
-    outlet: Sender<Told>,
+    commands: Sender<Told>,
     told: Receiver<Told>,
     requests: Arc<Requests>,
     hash_key: HashKey,
@@ -74,15 +74,15 @@ struct Parts {
 
 impl Parts {
     /// The network thread's end of it.
-    fn outlet(&self, prefix: Name, disk: Option<OpenDisk>) -> ProducerEndpoint {
+    fn endpoint(&self, prefix: Name, disk: Option<OpenDisk>) -> ProducerEndpoint {
         let answers = OutputBuffer::new(&self.options, self.hash_key, disk);
         ProducerEndpoint::new(prefix, answers, self.told.clone(), self.requests.clone())
     }
 
     fn bound(self, binding: Binding) -> Result<Producer, SocketError> {
-        let Self { prefix, identity, options, outlet, requests, .. } = self;
+        let Self { prefix, identity, options, commands, requests, .. } = self;
         let (waker, id) = binding.waker().ok_or(SocketError::Closed)?;
-        let outbound = Outbound::new(outlet, waker, id);
+        let outbound = Outbound::new(commands, waker, id);
         let identity = Arc::new(identity);
         Ok(Producer { prefix, identity, options, outbound, requests, binding })
     }
@@ -107,8 +107,8 @@ impl Binder {
     fn opened(&mut self, disk: OpenDisk) -> Result<(), SocketError> {
         let step = std::mem::replace(&mut self.step, Step::Over);
         if let (Step::Opening(binding, _), Some(parts)) = (step, &self.parts) {
-            let outlet = parts.outlet(binding.prefix().clone(), Some(disk));
-            self.step = Step::Registering(binding.serve(outlet)?);
+            let endpoint = parts.endpoint(binding.prefix().clone(), Some(disk));
+            self.step = Step::Registering(binding.serve(endpoint)?);
         }
         Ok(())
     }
@@ -188,14 +188,14 @@ impl Producer {
         // Names come from strangers.
         let hash_key = HashKey::new([random_u64()?, random_u64()?]);
         let requests = Arc::new(Requests::new(options.requests_max as usize));
-        let (outlet, told) = unbounded();
+        let (commands, told) = unbounded();
         let binding = Binding::reserve(session, options.mapping.prefix(prefix.as_view()))?;
-        let parts = Parts { prefix, identity, options, outlet, told, requests, hash_key };
+        let parts = Parts { prefix, identity, options, commands, told, requests, hash_key };
         let step = match parts.options.disk_folder() {
             Some(folder) => Step::Opening(binding, open_disk(folder, &parts.options)?),
             None => {
-                let outlet = parts.outlet(binding.prefix().clone(), None);
-                Step::Registering(binding.serve(outlet)?)
+                let endpoint = parts.endpoint(binding.prefix().clone(), None);
+                Step::Registering(binding.serve(endpoint)?)
             }
         };
         Ok(Binder { step, parts: Some(parts) })

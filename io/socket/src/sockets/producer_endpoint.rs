@@ -12,7 +12,7 @@ use weir_wire::Name;
 use super::ProducerOptions;
 use super::latest::{Growth, Latest};
 use super::output_disk::{OpenDisk, OutputDisk};
-use super::pending::{Answer, Taken};
+use super::pending::{Answer, Confirmation};
 use super::requests::{Request, Requests};
 use crate::client::Client;
 use crate::event_loop::{Context, Endpoint};
@@ -22,9 +22,9 @@ use crate::paths::FromRouter;
 pub(crate) enum Told {
     /// Packets are published, and perhaps the metadata that makes them the latest version of an
     /// object.
-    Published { packets: Vec<Packet>, metadata: Option<Packet>, taken: Taken },
+    Published { packets: Vec<Packet>, metadata: Option<Packet>, confirmation: Confirmation },
     /// An object has grown.
-    Grown { packets: Vec<Packet>, metadata: Packet, growth: Growth, taken: Taken },
+    Grown { packets: Vec<Packet>, metadata: Packet, growth: Growth, confirmation: Confirmation },
     /// An object of that version grows no more, and has no end.
     Left { versioned: Name },
     /// It wants the metadata of the latest version of an object.
@@ -64,7 +64,7 @@ struct Publication {
     packets: vec::IntoIter<Packet>,
     metadata: Option<Packet>,
     growth: Option<Growth>,
-    taken: Taken,
+    confirmation: Confirmation,
 }
 
 /// Packets put at a time where they may go on to a disk: it is asked in between whether it is
@@ -121,21 +121,21 @@ impl ProducerEndpoint {
 
     /// Does one thing that it was told, or a part of it; says no when there is nothing. Those who
     /// wait until that is done are to be answered at the end.
-    fn do_as_told(&mut self, taken: &mut Vec<Taken>) -> bool {
+    fn do_as_told(&mut self, confirmations: &mut Vec<Confirmation>) -> bool {
         if let Some(publication) = self.publication.take() {
-            self.put(publication, taken);
+            self.put(publication, confirmations);
             return true;
         }
         let Ok(told) = self.told.try_recv() else { return false };
         match told {
-            Told::Published { packets, metadata, taken: answer } => {
+            Told::Published { packets, metadata, confirmation } => {
                 let (packets, growth) = (packets.into_iter(), None);
-                self.put(Publication { packets, metadata, growth, taken: answer }, taken);
+                self.put(Publication { packets, metadata, growth, confirmation }, confirmations);
             }
-            Told::Grown { packets, metadata, growth, taken: answer } => {
+            Told::Grown { packets, metadata, growth, confirmation } => {
                 let (packets, metadata) = (packets.into_iter(), Some(metadata));
                 let growth = Some(growth);
-                self.put(Publication { packets, metadata, growth, taken: answer }, taken);
+                self.put(Publication { packets, metadata, growth, confirmation }, confirmations);
             }
             Told::Left { versioned } => self.producer.source_mut().leave(&versioned),
             Told::Latest { object, metadata } => {
@@ -147,7 +147,7 @@ impl ProducerEndpoint {
         true
     }
 
-    fn put(&mut self, mut publication: Publication, taken: &mut Vec<Taken>) {
+    fn put(&mut self, mut publication: Publication, confirmations: &mut Vec<Confirmation>) {
         let count = if self.disk.is_some() { PUT_PACKETS } else { usize::MAX };
         let packets = publication.packets.by_ref().take(count);
         self.inputs.extend(packets.map(ProducerInput::Put));
@@ -155,11 +155,11 @@ impl ProducerEndpoint {
             self.publication = Some(publication);
             return;
         }
-        let Publication { metadata, growth, taken: answer, .. } = publication;
+        let Publication { metadata, growth, confirmation, .. } = publication;
         let name = metadata.and_then(|packet| self.producer.source_mut().add(packet));
         self.inputs.extend(name.map(ProducerInput::Published));
         self.growths.extend(growth);
-        taken.push(answer);
+        confirmations.push(confirmation);
     }
 
     fn turn(&mut self, client: &mut Client) {
@@ -193,7 +193,7 @@ impl Drop for ProducerEndpoint {
         if let (Some(disk), Some(closing)) =
             (self.disk.take().filter(OutputDisk::is_busy), &self.closing)
         {
-            // The thread receives as long as it has outlets.
+            // The thread receives as long as it has senders.
             let _ = closing.send(disk);
         }
     }
@@ -205,17 +205,17 @@ impl Endpoint for ProducerEndpoint {
             ProducerInput::Packet { path, header, packet }
         });
         self.inputs.extend(inputs);
-        let mut taken = Vec::new();
+        let mut confirmations = Vec::new();
         loop {
             let was_behind = self.producer.is_disk_behind();
-            let has_more = !was_behind && self.do_as_told(&mut taken);
+            let has_more = !was_behind && self.do_as_told(&mut confirmations);
             self.turn(context.client);
             // Where the disk is behind, it says when it has done something.
             if !has_more && (!was_behind || self.producer.is_disk_behind()) {
                 break;
             }
         }
-        taken.into_iter().for_each(Taken::give);
+        confirmations.into_iter().for_each(Confirmation::give);
     }
 
     fn removed(&mut self, client: &mut Client) {

@@ -7,7 +7,7 @@ use weir_wire::Name;
 
 use super::SocketError;
 use super::outbound::{Identity, Outbound};
-use super::pending::{Answer, Pending, Taken, pending};
+use super::pending::{Answer, Confirmation, Pending, pending};
 use super::producer_endpoint::Told;
 use crate::publish::{Label, PublishError, PublishOptions, Published, publish_octets_with};
 use crate::sign_pool::{Place, Signers, Task};
@@ -96,8 +96,8 @@ impl Publication {
         let is_short = self.content.len() <= SHORT_BYTES;
         let work = move |wakes: &mut _| match self.finish(&answer) {
             Ok(Some((packets, metadata, name))) => {
-                let (metadata, taken) = (Some(metadata), Taken::Named(answer, name));
-                self.outbound.leave(Told::Published { packets, metadata, taken }, wakes);
+                let (metadata, confirmation) = (Some(metadata), Confirmation::Named(answer, name));
+                self.outbound.leave(Told::Published { packets, metadata, confirmation }, wakes);
             }
             Ok(None) => {}
             Err(error) => answer.give(Err(error)),

@@ -169,16 +169,16 @@ impl Session {
         self.bound().insert(prefix.value().to_vec())
     }
 
-    /// Has `outlet` answer what is below `prefix`, here and, as will be told, at the router. What
+    /// Has `endpoint` answer what is below `prefix`, here and, as will be told, at the router. What
     /// has it look for what it was told comes with it.
     pub(super) fn serve(
         &self,
         prefix: &Name,
-        outlet: ProducerEndpoint,
+        endpoint: ProducerEndpoint,
     ) -> Result<(Arc<Waker>, EndpointId, Pending<()>), SocketError> {
         let producers = self.with_producers()?;
         let side = producers.as_ref().expect("it runs");
-        let (id, registered) = side.add(prefix, outlet);
+        let (id, registered) = side.add(prefix, endpoint);
         let waker = side.thread.waker.clone();
         drop(producers);
         // The thread is within its turn at most.
@@ -300,7 +300,7 @@ fn consume(
 enum Change {
     Add {
         prefix: Name,
-        outlet: Box<ProducerEndpoint>,
+        endpoint: Box<ProducerEndpoint>,
         added: Answer<EndpointId>,
         registered: Answer<()>,
     },
@@ -324,12 +324,12 @@ impl ProducerSide {
         Ok(Self { changes, thread })
     }
 
-    fn add(&self, prefix: &Name, outlet: ProducerEndpoint) -> (Pending<EndpointId>, Pending<()>) {
+    fn add(&self, prefix: &Name, endpoint: ProducerEndpoint) -> (Pending<EndpointId>, Pending<()>) {
         let (added, id) = pending();
         let (registered, registration) = pending();
-        let (prefix, outlet) = (prefix.clone(), Box::new(outlet));
+        let (prefix, endpoint) = (prefix.clone(), Box::new(endpoint));
         // If the thread is gone, both are answered as closed.
-        let _ = self.changes.send(Change::Add { prefix, outlet, added, registered });
+        let _ = self.changes.send(Change::Add { prefix, endpoint, added, registered });
         self.thread.wake();
         (id, registration)
     }
@@ -351,9 +351,9 @@ fn produce(client: &mut Client, is_stopped: &AtomicBool, changes: &Receiver<Chan
     let apply = |events: &mut EventLoop<'_>| {
         for change in changes.try_iter() {
             let registration = match change {
-                Change::Add { prefix, mut outlet, added, registered } => {
-                    outlet.close_disk_by(closing.clone());
-                    let id = match events.add_with_sources(*outlet, ProducerEndpoint::sources) {
+                Change::Add { prefix, mut endpoint, added, registered } => {
+                    endpoint.close_disk_by(closing.clone());
+                    let id = match events.add_with_sources(*endpoint, ProducerEndpoint::sources) {
                         Ok(id) => id,
                         Err(error) => {
                             added.give(Err(error.into()));

@@ -83,7 +83,7 @@ fn is_readable(descriptor: &OwnedFd) -> bool {
 /// One thing that may have something.
 #[derive(Default)]
 struct Source {
-    rings: u64,
+    wakes: u64,
     is_ready: bool,
     /// `poll` is not to see it.
     is_hidden: bool,
@@ -105,13 +105,13 @@ impl State {
     }
 }
 
-/// The bell of a socket. It rings for the calls that wait, and for `poll`.
-pub(crate) struct Bell {
+/// Whether a socket has something: for the calls that wait, and for `poll`.
+pub(crate) struct Readiness {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-impl Bell {
+impl Readiness {
     pub(crate) fn new(is_nonblocking: bool) -> Result<Arc<Self>, Errno> {
         let descriptor = Some(Descriptor::new(is_nonblocking)?);
         let state = Mutex::new(State { descriptor, sources: BTreeMap::new(), next: 0 });
@@ -167,9 +167,9 @@ pub(crate) fn spawn<T: Send + 'static>(
     std::thread::Builder::new().name("icn".into()).spawn(body).map_err(|_| Errno::EIO)
 }
 
-/// What one source of a socket rings with.
+/// What one source of a socket wakes those who wait with.
 pub(crate) struct Line {
-    bell: Arc<Bell>,
+    readiness: Arc<Readiness>,
     id: u64,
     waker: Waker,
 }
@@ -187,22 +187,22 @@ impl<T> Look<T> {
     }
 }
 
-struct Ring {
-    bell: Arc<Bell>,
+struct SourceWaker {
+    readiness: Arc<Readiness>,
     id: u64,
 }
 
-impl Wake for Ring {
+impl Wake for SourceWaker {
     fn wake(self: Arc<Self>) {
-        self.bell.ring(self.id);
+        self.readiness.wake(self.id);
     }
 }
 
-impl Bell {
-    fn ring(&self, id: u64) {
+impl Readiness {
+    fn wake(&self, id: u64) {
         let mut state = self.state();
         if let Some(source) = state.sources.get_mut(&id) {
-            source.rings += 1;
+            source.wakes += 1;
             source.is_ready = !source.is_hidden;
         }
         state.show();
@@ -212,34 +212,34 @@ impl Bell {
 }
 
 impl Line {
-    pub(crate) fn new(bell: &Arc<Bell>) -> Self {
-        Self::with(bell, false)
+    pub(crate) fn new(readiness: &Arc<Readiness>) -> Self {
+        Self::with(readiness, false)
     }
 
     /// One that `poll` does not see.
-    pub(crate) fn hidden(bell: &Arc<Bell>) -> Self {
-        Self::with(bell, true)
+    pub(crate) fn hidden(readiness: &Arc<Readiness>) -> Self {
+        Self::with(readiness, true)
     }
 
-    fn with(bell: &Arc<Bell>, is_hidden: bool) -> Self {
-        let mut state = bell.state();
+    fn with(readiness: &Arc<Readiness>, is_hidden: bool) -> Self {
+        let mut state = readiness.state();
         let id = state.next;
         state.next += 1;
         state.sources.insert(id, Source { is_hidden, ..Source::default() });
         drop(state);
-        let waker = Waker::from(Arc::new(Ring { bell: bell.clone(), id }));
-        Self { bell: bell.clone(), id, waker }
+        let waker = Waker::from(Arc::new(SourceWaker { readiness: readiness.clone(), id }));
+        Self { readiness: readiness.clone(), id, waker }
     }
 
     /// Has all who wait for this source look again.
-    pub(crate) fn ring(&self) {
-        self.bell.ring(self.id);
+    pub(crate) fn wake(&self) {
+        self.readiness.wake(self.id);
     }
 
-    /// As [`Line::ring`], if there is something.
-    pub(crate) fn ring_if(&self, is_so: bool) {
+    /// As [`Line::wake`], if there is something.
+    pub(crate) fn wake_if(&self, is_so: bool) {
         if is_so {
-            self.ring();
+            self.wake();
         }
     }
 
@@ -267,7 +267,7 @@ impl Line {
     }
 
     fn source<R>(&self, then: impl FnOnce(&mut Source) -> R) -> Result<R, Errno> {
-        let mut state = self.bell.state();
+        let mut state = self.readiness.state();
         if state.descriptor.is_none() {
             return Err(Errno::EBADF);
         }
@@ -286,11 +286,11 @@ impl Line {
         mut look: impl FnMut(&mut Context<'_>) -> Look<T>,
     ) -> Result<T, Errno> {
         loop {
-            let rings = self.source(|source| source.rings)?;
+            let wakes = self.source(|source| source.wakes)?;
             let Look { found, has_more } = look(&mut Context::from_waker(&self.waker));
-            // Whoever rang since then has set it, and rightly.
+            // Whoever woke it since then has set it, and rightly.
             let settled = self.source(|source| {
-                if source.rings == rings {
+                if source.wakes == wakes {
                     source.is_ready = has_more && !source.is_hidden;
                 }
             });
@@ -301,11 +301,11 @@ impl Line {
             if !may_wait {
                 return Err(Errno::EAGAIN);
             }
-            let mut state = self.bell.state();
+            let mut state = self.readiness.state();
             while state.descriptor.is_some()
-                && state.sources.get(&self.id).is_some_and(|source| source.rings == rings)
+                && state.sources.get(&self.id).is_some_and(|source| source.wakes == wakes)
             {
-                state = self.bell.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.readiness.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
         }
     }
@@ -313,7 +313,7 @@ impl Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        let mut state = self.bell.state();
+        let mut state = self.readiness.state();
         state.sources.remove(&self.id);
         state.show();
     }

@@ -9,9 +9,9 @@ use weir_base::Packet;
 use weir_socket::{Pending, SocketError};
 use weir_wire::DataView;
 
-use crate::bell::{Bell, Line, Look};
 use crate::errors::errno_of;
 use crate::memory::Room;
+use crate::readiness::{Line, Look, Readiness};
 
 enum Answer {
     Open(Pending<Packet>),
@@ -30,14 +30,14 @@ impl Answer {
 }
 
 /// Those to the Interests of one name, in the order of these.
-pub(crate) struct Answers {
+pub(crate) struct AnswerQueue {
     line: Line,
     answers: Mutex<Vec<Answer>>,
 }
 
-impl Answers {
-    pub(crate) fn new(bell: &Arc<Bell>) -> Self {
-        Self { line: Line::new(bell), answers: Mutex::default() }
+impl AnswerQueue {
+    pub(crate) fn new(readiness: &Arc<Readiness>) -> Self {
+        Self { line: Line::new(readiness), answers: Mutex::default() }
     }
 
     fn answers(&self) -> MutexGuard<'_, Vec<Answer>> {
@@ -86,7 +86,7 @@ impl Answers {
             Look { found: Poll::Ready(got), has_more: left > 0 }
         })?;
         // Whoever else waits finds that there is none left.
-        self.line.ring_if(self.count() == 0);
+        self.line.wake_if(self.count() == 0);
         got
     }
 }
