@@ -83,7 +83,8 @@ pub trait PacketReader: Send {
     /// Takes packets, after all that were given before.
     fn take(&mut self, packets: &mut Vec<Delivery>);
 
-    /// Gives it what it notifies when [`PacketReader::done`] has something to say. Called first, once.
+    /// Gives it what it notifies when [`PacketReader::done`] has something to say. Called first,
+    /// once.
     fn attach(&mut self, notifier: Notifier);
 
     /// How many packets it is done with since the last call; `None` if nobody reads any more.

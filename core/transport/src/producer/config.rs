@@ -76,8 +76,8 @@ counters! {
         refused: Total;
         /// Data sent of `data` that was read from the disk of the output buffer.
         disk_data: Total;
-        /// Interests for which that disk was read in vain: it failed, did not answer, or had something
-        /// else there.
+        /// Interests for which that disk was read in vain: it failed, did not answer, or had
+        /// something else there.
         disk_vain: Total;
         /// Interests that waited in vain.
         expired: Total;

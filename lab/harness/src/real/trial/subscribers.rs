@@ -35,7 +35,7 @@ pub(super) fn measure(
     }
     crew.tell(publisher, "begin")?;
     crew.value(publisher, "half")?;
-    // From now on none has older metadata from a router: with short gaps they say the same for long.
+    // None gets older metadata from a router any more, which tell of fewer messages.
     std::thread::sleep(stale_after(routers.len()));
     for &(id, _) in &crowds {
         crew.tell(id, "join")?;
