@@ -131,15 +131,20 @@ impl Packet {
         Self(unsafe { self.0.narrowed(0, self.0.len as usize) })
     }
 
-    /// The block, when this is its only holder and it comes from the pool of `shared`. The caller
-    /// becomes the holder.
+    /// The block, when this is its only holder and it comes from the pool of `shared`.
     #[inline]
-    pub(crate) fn into_block_of(self, shared: NonNull<Shared>) -> Option<NonNull<Header>> {
+    pub(crate) fn block_of(&self, shared: NonNull<Shared>) -> Option<NonNull<Header>> {
         let block = self.0.block()?;
         // SAFETY: the packet is a holder.
-        if unsafe { block.as_ref().pool != Some(shared) || !Header::is_sole_holder(block) } {
-            return None;
-        }
+        let is_alone =
+            unsafe { block.as_ref().pool == Some(shared) && Header::is_sole_holder(block) };
+        is_alone.then_some(block)
+    }
+
+    /// The same; the caller becomes the holder.
+    #[inline]
+    pub(crate) fn into_block_of(self, shared: NonNull<Shared>) -> Option<NonNull<Header>> {
+        let block = self.block_of(shared)?;
         core::mem::forget(self);
         Some(block)
     }

@@ -10,7 +10,7 @@ use core::ptr::NonNull;
 /// # Safety
 /// `span_bytes` is always the same power of two. What `take` returns is aligned to it, has that
 /// many initialised octets that may be written, belongs to the caller alone until it is given back,
-/// and outlives the source itself only as long as a pool or packet holds the source.
+/// and is there as long as the source is.
 pub unsafe trait SpanSource: Send + Sync + core::fmt::Debug {
     /// Octets of a span, a power of two from 4,096 to 2^31.
     fn span_bytes(&self) -> usize;

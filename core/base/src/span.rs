@@ -15,7 +15,14 @@ pub(crate) struct Spans {
     span_bytes: usize,
     all: Vec<NonNull<Span>>,
     classes: [Class; CLASSES],
+    /// Octets of the blocks that are out.
+    out_bytes: usize,
 }
+
+/// Of what is out this part may be lost to spans that are not full, and so many spans beside: of
+/// each class in use one is being filled.
+const WASTE_PARTS: usize = 32;
+const WASTED_SPANS: usize = 12;
 
 /// The spans of one class that have room.
 #[derive(Default)]
@@ -64,6 +71,7 @@ impl Spans {
             span_bytes,
             all: Vec::new(),
             classes: core::array::from_fn(|_| Class::default()),
+            out_bytes: 0,
         }
     }
 
@@ -95,6 +103,7 @@ impl Spans {
             }
         };
         *fields.outstanding.get_mut() += 1;
+        self.out_bytes += class::class_bytes(class);
         if fields.free.is_null() && fields.cut == fields.places {
             fields.has_room = false;
             self.classes[class].current = None;
@@ -154,6 +163,7 @@ impl Spans {
         fields.free = block.as_ptr();
         *fields.outstanding.get_mut() -= 1;
         let is_empty = *fields.outstanding.get_mut() == 0;
+        self.out_bytes -= class::class_bytes(fields.class as usize);
         let index = fields.index as usize;
         let class = &mut self.classes[fields.class as usize];
         if !fields.has_room {
@@ -175,6 +185,25 @@ impl Spans {
             self.source.give_back(span.cast());
             Shared::release(shared);
         }
+    }
+
+    /// Whether spans that are not full take more memory than they should.
+    pub(crate) fn is_scattered(&self) -> bool {
+        let most = self.out_bytes + self.out_bytes / WASTE_PARTS + WASTED_SPANS * self.span_bytes;
+        self.all.len() * self.span_bytes > most
+    }
+
+    /// Whether a block is in a span that is at most half full, and not the one being filled.
+    ///
+    /// # Safety
+    /// The block must have been cut off one of these spans, and be alive.
+    pub(crate) unsafe fn is_sparse(&self, block: NonNull<Header>) -> bool {
+        // SAFETY: by the caller.
+        let span = unsafe { span_of(block, self.span_bytes) };
+        // SAFETY: the pool owns the fields of its spans.
+        let fields = unsafe { span.as_ref() };
+        2 * fields.outstanding.load(Ordering::Relaxed) <= fields.places
+            && self.classes[fields.class as usize].current != Some(span)
     }
 
     /// Has the spans outlast the pool that is closing, until [`Self::let_go`].

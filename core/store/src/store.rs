@@ -13,6 +13,7 @@ use weir_wire::name::DIGEST_SIZE;
 use weir_wire::tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as DIGEST_COMPONENT;
 use weir_wire::{DataView, NameView};
 
+mod gather;
 mod holdings;
 mod part;
 mod ruled;
@@ -82,6 +83,8 @@ pub const UNKNOWN_SOURCE: u32 = u32::MAX;
 pub struct Store {
     config: StoreConfig,
     entries: Slab<Entry>,
+    /// The entry that was looked at last for memory that is scattered.
+    gathered_to: u32,
     /// Where each came from, beside `entries`, which are full: what a driver said.
     sources: Vec<u32>,
     /// From the hash of a whole name to an entry.
@@ -116,6 +119,7 @@ impl Store {
             ordered: (config.index == IndexKind::Ordered).then(Ordered::new),
             config,
             entries: Slab::new(),
+            gathered_to: 0,
             sources: Vec::new(),
             table: Table::with_capacity(0),
             tree: Tree::new(),
@@ -438,6 +442,9 @@ impl Store {
         self.sources[index as usize] = source;
         self.offer_on_arrival(now, index);
         self.stats.insertions += 1;
+        if pool.is_scattered() {
+            self.gather(pool);
+        }
         Some(packet)
     }
 

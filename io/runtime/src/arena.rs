@@ -3,12 +3,15 @@
 //! The first touch of a page is a fault, in which the system finds memory and clears it: for a Data
 //! of 8000 octets more work than all else that a router does with it. So a thread of its own
 //! touches spans while the packet threads have a few in hand. It runs only when a processor has
-//! nothing else to do: a packet thread that finds no span ready takes the faults itself.
+//! nothing else to do: a packet thread that finds no span ready takes the faults itself. Spans come
+//! from it over a ring, for a lock that it held might be held for as long as there is other work.
 
 use std::io;
 use std::ptr::NonNull;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use nix::libc;
 use weir_base::SpanSource;
@@ -22,28 +25,58 @@ const PAGE_BYTES: usize = 4_096;
 const SPANS_PER_THREAD: u64 = 256;
 const SPAN_BYTES_LEAST: u64 = 256 << 10;
 const SPAN_BYTES_MOST: u64 = 2 << 20;
+/// When a thread that found no address space tries again.
+const RETRY: Duration = Duration::from_secs(10);
 
 /// The memory of all packet threads' stores.
 #[derive(Debug)]
 pub(crate) struct Arena {
     span_bytes: usize,
-    /// Most octets that are ready and not in use.
-    ahead_bytes: u64,
+    /// What packet threads share.
     state: Mutex<State>,
-    changed: Condvar,
+    /// Spans that were touched, and are free or on their way.
+    ready: AtomicU64,
+    /// Spans that pools have.
+    in_use: AtomicU64,
+    /// Nothing is made ready beyond so many octets in use: the store will not need them.
+    capacity_bytes: AtomicU64,
+    is_stopping: AtomicBool,
+    /// The mappings of the thread that makes spans ready. Nobody else locks them before the end.
+    prepared: Mutex<Vec<Mapping>>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Spans that were touched and are free.
-    ready: Vec<Span>,
-    /// Of the last mapping, what was never given out.
-    fresh: Vec<Span>,
+    /// Spans that were made ready.
+    prepared: rtrb::Consumer<Span>,
+    /// Spans that came back.
+    returned: Vec<Span>,
+    /// Untouched ones, for when there is none else.
+    fresh: Fresh,
     mappings: Vec<Mapping>,
-    in_use: u64,
-    /// Nothing is made ready beyond so many octets in use: the store will not need them.
-    capacity_bytes: u64,
-    is_stopping: bool,
+    preparer: Option<thread::Thread>,
+}
+
+/// What was never given out of the last mapping of somebody.
+#[derive(Debug, Default)]
+struct Fresh(Vec<Span>);
+
+impl Fresh {
+    /// A span that was never touched, of a new mapping if need be.
+    fn cut(&mut self, span_bytes: usize) -> io::Result<(Span, Option<Mapping>)> {
+        let mut new = None;
+        if self.0.is_empty() {
+            let mapping = map(MAPPING_BYTES)?;
+            let start = mapping.start.0;
+            let skip = start.align_offset(span_bytes);
+            let spans = (mapping.bytes - skip) / span_bytes;
+            // SAFETY: within the mapping.
+            let at = |index| unsafe { start.add(skip + index * span_bytes) };
+            self.0.extend((0..spans).rev().map(|index| Span(at(index))));
+            new = Some(mapping);
+        }
+        Ok((self.0.pop().expect("a mapping has room for spans"), new))
+    }
 }
 
 #[derive(Debug)]
@@ -65,111 +98,112 @@ impl Drop for Mapping {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No state is left half changed: what panics here is allocation, before the change.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Arena {
     /// For `threads` stores of `capacity_bytes` together, of which at most `ahead_bytes` are made
-    /// ready ahead. Nothing for stores so small that spans would be a large part of them.
-    pub(crate) fn new(capacity_bytes: u64, ahead_bytes: u64, threads: usize) -> Option<Arc<Self>> {
+    /// ready ahead, by a thread that gets the other value. Nothing for stores so small that spans
+    /// would be a large part of them.
+    fn new(
+        capacity_bytes: u64,
+        ahead_bytes: u64,
+        threads: usize,
+    ) -> Option<(Arc<Self>, rtrb::Producer<Span>)> {
         let span_bytes = capacity_bytes / threads as u64 / SPANS_PER_THREAD;
         if span_bytes < SPAN_BYTES_LEAST / 4 {
             return None;
         }
-        let span_bytes =
-            span_bytes.next_power_of_two().clamp(SPAN_BYTES_LEAST, SPAN_BYTES_MOST) as usize;
+        let span_bytes = span_bytes.next_power_of_two().clamp(SPAN_BYTES_LEAST, SPAN_BYTES_MOST);
+        // A ring is as large as the configuration asks for, so far as a store can use it.
+        let ahead = ahead_bytes.min(capacity_bytes).div_ceil(span_bytes);
+        let (producer, prepared) = rtrb::RingBuffer::new(ahead as usize);
         let state = State {
-            ready: Vec::new(),
-            fresh: Vec::new(),
+            prepared,
+            returned: Vec::new(),
+            fresh: Fresh::default(),
             mappings: Vec::new(),
-            in_use: 0,
-            capacity_bytes,
-            is_stopping: false,
+            preparer: None,
         };
-        Some(Arc::new(Self {
-            span_bytes,
-            ahead_bytes,
+        let arena = Self {
+            span_bytes: span_bytes as usize,
             state: Mutex::new(state),
-            changed: Condvar::new(),
-        }))
+            ready: AtomicU64::new(0),
+            in_use: AtomicU64::new(0),
+            capacity_bytes: AtomicU64::new(capacity_bytes),
+            is_stopping: AtomicBool::new(false),
+            prepared: Mutex::new(Vec::new()),
+        };
+        Some((Arc::new(arena), producer))
     }
 
-    /// The stores' bound is another one.
-    pub(crate) fn set_capacity(&self, capacity_bytes: u64) {
-        self.state().capacity_bytes = capacity_bytes;
-        self.changed.notify_one();
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // No state is left half changed: what panics here is allocation, before the change.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether another span is to be made ready.
-    fn is_short(&self, state: &State) -> bool {
-        let ready_bytes = (state.ready.len() * self.span_bytes) as u64;
-        let in_use_bytes = state.in_use * self.span_bytes as u64;
-        ready_bytes < self.ahead_bytes && in_use_bytes + ready_bytes < state.capacity_bytes
-    }
-
-    /// A span that was never touched.
-    fn cut(&self, state: &mut State) -> io::Result<Span> {
-        if state.fresh.is_empty() {
-            let mapping = map(MAPPING_BYTES)?;
-            let start = mapping.start.0;
-            let skip = start.align_offset(self.span_bytes);
-            let spans = (mapping.bytes - skip) / self.span_bytes;
-            // SAFETY: within the mapping.
-            let at = |index| unsafe { start.add(skip + index * self.span_bytes) };
-            state.fresh.extend((0..spans).rev().map(|index| Span(at(index))));
-            state.mappings.push(mapping);
-        }
-        Ok(state.fresh.pop().expect("a mapping has room for spans"))
-    }
-
-    /// Makes spans ready until told to stop, or until the system has no more memory.
-    fn run(&self) -> io::Result<()> {
-        let mut state = self.state();
-        loop {
-            if state.is_stopping {
-                return Ok(());
-            }
-            if !self.is_short(&state) {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+    /// Makes spans ready until told to stop.
+    fn prepare(&self, mut ready: rtrb::Producer<Span>) {
+        let mut fresh = Fresh::default();
+        while !self.is_stopping.load(Ordering::Acquire) {
+            let taken = self.in_use.load(Ordering::Relaxed) + self.ready.load(Ordering::Relaxed);
+            let capacity_bytes = self.capacity_bytes.load(Ordering::Relaxed);
+            if ready.is_full() || taken * self.span_bytes as u64 >= capacity_bytes {
+                thread::park();
                 continue;
             }
-            let span = self.cut(&mut state)?;
-            drop(state);
+            let span = match fresh.cut(self.span_bytes) {
+                Ok((span, mapping)) => {
+                    lock(&self.prepared).extend(mapping);
+                    span
+                }
+                Err(error) => {
+                    tracing::warn!(
+                        %error,
+                        "no memory for the content store can be made ready; Data waits for it as \
+                         it comes"
+                    );
+                    thread::park_timeout(RETRY);
+                    continue;
+                }
+            };
             touch(&span, self.span_bytes);
-            state = self.state();
-            state.ready.push(span);
+            self.ready.fetch_add(1, Ordering::Relaxed);
+            ready.push(span).expect("only this thread pushes, and it was not full");
         }
     }
 }
 
-// SAFETY: spans are cut off mappings, aligned, and in one place at a time: in `ready`, in `fresh`
-// or with a pool. The system clears what it maps. The mappings go with the arena.
+// SAFETY: spans are cut off mappings, aligned, and in one place at a time: in the ring, in
+// `returned`, in somebody's `fresh` or with a pool. The system clears what it maps. The mappings go
+// with the arena.
 unsafe impl SpanSource for Arena {
     fn span_bytes(&self) -> usize {
         self.span_bytes
     }
 
     fn take(&self) -> Option<NonNull<u8>> {
-        let mut state = self.state();
-        let span = match state.ready.pop() {
-            Some(span) => span,
-            None => self.cut(&mut state).ok()?,
+        let mut state = lock(&self.state);
+        let ready = state.prepared.pop().ok().or_else(|| state.returned.pop());
+        let span = match ready {
+            Some(span) => {
+                self.ready.fetch_sub(1, Ordering::Relaxed);
+                span
+            }
+            None => {
+                let (span, mapping) = state.fresh.cut(self.span_bytes).ok()?;
+                state.mappings.extend(mapping);
+                span
+            }
         };
-        state.in_use += 1;
-        let is_short = self.is_short(&state);
-        drop(state);
-        if is_short {
-            self.changed.notify_one();
+        self.in_use.fetch_add(1, Ordering::Relaxed);
+        if let Some(preparer) = &state.preparer {
+            preparer.unpark();
         }
         Some(span.0)
     }
 
     unsafe fn give_back(&self, span: NonNull<u8>) {
-        let mut state = self.state();
-        state.in_use -= 1;
-        state.ready.push(Span(span));
+        self.in_use.fetch_sub(1, Ordering::Relaxed);
+        self.ready.fetch_add(1, Ordering::Relaxed);
+        lock(&self.state).returned.push(Span(span));
     }
 }
 
@@ -198,7 +232,7 @@ fn touch(span: &Span, bytes: usize) {
     }
 }
 
-/// The thread that makes spans ready, stopped when this is dropped.
+/// The arena's thread, stopped when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Preparer {
     arena: Arc<Arena>,
@@ -206,31 +240,45 @@ pub(crate) struct Preparer {
 }
 
 impl Preparer {
-    pub(crate) fn start(arena: Arc<Arena>) -> io::Result<Self> {
+    /// See [`Arena::new`].
+    pub(crate) fn start(
+        capacity_bytes: u64,
+        ahead_bytes: u64,
+        threads: usize,
+    ) -> io::Result<Option<Self>> {
+        let Some((arena, ready)) = Arena::new(capacity_bytes, ahead_bytes, threads) else {
+            return Ok(None);
+        };
         let shared = Arc::clone(&arena);
-        let thread =
-            std::thread::Builder::new().name("weir-memory".to_owned()).spawn(move || {
-                only_when_idle();
-                if let Err(error) = shared.run() {
-                    tracing::warn!(
-                        %error,
-                        "no memory for the content store can be made ready; packets wait for it as \
-                         they come"
-                    );
-                }
-            })?;
-        Ok(Self { arena, thread: Some(thread) })
+        let thread = thread::Builder::new().name("weir-memory".to_owned()).spawn(move || {
+            only_when_idle();
+            shared.prepare(ready);
+        })?;
+        lock(&arena.state).preparer = Some(thread.thread().clone());
+        Ok(Some(Self { arena, thread: Some(thread) }))
     }
 
     pub(crate) fn arena(&self) -> &Arc<Arena> {
         &self.arena
     }
+
+    /// The stores' bound is another one.
+    pub(crate) fn set_capacity(&self, capacity_bytes: u64) {
+        self.arena.capacity_bytes.store(capacity_bytes, Ordering::Relaxed);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
 }
 
 impl Drop for Preparer {
     fn drop(&mut self) {
-        self.arena.state().is_stopping = true;
-        self.arena.changed.notify_one();
+        self.arena.is_stopping.store(true, Ordering::Release);
+        self.wake();
         if let Some(thread) = self.thread.take() {
             // It has told of what went wrong.
             let _ = thread.join();
@@ -276,7 +324,7 @@ mod tests {
 
     #[test]
     fn spans_are_apart_aligned_and_clear() {
-        let arena = Arena::new(16 * MIB, 0, 1).unwrap();
+        let (arena, _) = Arena::new(16 * MIB, 0, 1).unwrap();
         let bytes = arena.span_bytes();
         assert_eq!(bytes, 256 << 10);
         // More than one mapping has.
@@ -292,7 +340,7 @@ mod tests {
             // SAFETY: taken above and not used again.
             unsafe { arena.give_back(span) };
         }
-        assert_eq!(arena.state().mappings.len(), 2);
+        assert_eq!(lock(&arena.state).mappings.len(), 2);
         assert!(places.contains(&(arena.take().unwrap().as_ptr() as usize / bytes)));
     }
 
@@ -300,14 +348,14 @@ mod tests {
     fn small_stores_have_no_spans() {
         assert!(Arena::new(8 * MIB, MIB, 1).is_none());
         assert!(Arena::new(64 * MIB, MIB, 8).is_none());
-        assert_eq!(Arena::new(1024 * MIB, MIB, 1).unwrap().span_bytes(), 2 << 20);
+        assert_eq!(Arena::new(1024 * MIB, MIB, 1).unwrap().0.span_bytes(), 2 << 20);
     }
 
     #[test]
     fn memory_is_made_ready_ahead_and_no_more_than_the_store_takes() {
-        let preparer = Preparer::start(Arena::new(16 * MIB, 4 * MIB, 1).unwrap()).unwrap();
+        let preparer = Preparer::start(16 * MIB, 4 * MIB, 1).unwrap().unwrap();
         let (arena, bytes) = (preparer.arena(), preparer.arena().span_bytes());
-        let ready = || arena.state().ready.len() * bytes;
+        let ready = || arena.ready.load(Ordering::Relaxed) as usize * bytes;
         wait_for("4 MiB ready", || ready() == 4 << 20);
         let mut taken = Vec::new();
         for _ in 0..4 {
@@ -325,13 +373,13 @@ mod tests {
         std::thread::sleep(Duration::from_millis(20));
         let in_use = taken.len() * bytes;
         assert!(in_use + ready() <= (16 << 20) + bytes, "{in_use} and {}", ready());
-        arena.set_capacity(64 * MIB);
+        preparer.set_capacity(64 * MIB);
         wait_for("4 MiB ready with more room", || ready() >= 4 << 20);
     }
 
     #[test]
     fn packets_outlive_the_arena_s_thread() {
-        let preparer = Preparer::start(Arena::new(16 * MIB, MIB, 1).unwrap()).unwrap();
+        let preparer = Preparer::start(16 * MIB, MIB, 1).unwrap().unwrap();
         let mut pool = Pool::of_spans(0, Arc::clone(preparer.arena()) as _);
         let packets: Vec<_> = (0..2_000).map(|at| pool.copy(&[at as u8; 8_000])).collect();
         drop(preparer);

@@ -138,13 +138,13 @@ fn single_interests_have_one_link() {
 
 /// A consumer with links to three routers, each with a producer beside it, of 5, 10 and 20 ms there
 /// and back and of no other bound. Packets a second that came by each from the warm-up on.
-fn in_turn(schedule: &str, windows: [u32; 3]) -> [f64; 3] {
+fn in_turn(windows: [u32; 3]) -> [f64; 3] {
     let mut builder = Builder::new(1, DURATION_NS);
     builder.plan.sample_ns = 100 * MS;
     let content = names("/p", Popularity::Sequential { objects: 1 }, 4_000_000_000, 1000);
     let demand = Demand::Window { window: windows[0], count: None };
     let plan = ConsumerPlan {
-        schedule: schedule.parse().unwrap(),
+        schedule: "round-robin".parse().unwrap(),
         path_windows: vec![Some(windows[1]), Some(windows[2])],
         ..consumer(content.clone(), demand)
     };
@@ -179,30 +179,17 @@ fn assert_near(rates: [f64; 3], expected: [f64; 3]) {
 /// A window of Interests each round trip, whatever the others do.
 #[test]
 fn round_robin_keeps_every_pipeline_full() {
-    assert_near(in_turn("round-robin", [10, 10, 10]), [2000.0, 1000.0, 500.0]);
-    assert_near(in_turn("round-robin", [5, 3, 2]), [1000.0, 300.0, 100.0]);
-}
-
-/// The slowest path, of which the window is a part of all that is under way, sets the pace.
-#[test]
-fn strict_round_robin_waits_for_the_slowest_path() {
-    assert_near(in_turn("strict-round-robin", [10, 10, 10]), [500.0, 500.0, 500.0]);
-    assert_near(in_turn("strict-round-robin", [5, 3, 2]), [250.0, 150.0, 100.0]);
+    assert_near(in_turn([10, 10, 10]), [2000.0, 1000.0, 500.0]);
+    assert_near(in_turn([5, 3, 2]), [1000.0, 300.0, 100.0]);
 }
 
 #[test]
 fn a_link_that_goes_down_loses_its_turn() {
-    for schedule in ["round-robin", "strict-round-robin"] {
-        let mut builder = builder(schedule, &[0, 1]);
-        builder.fault(2 * S, Fault::LinkDown { link: BEYOND, for_ns: 2 * S });
-        let events = run(&builder);
-        let (before, without) =
-            (received_in(&events, S, 2 * S), received_in(&events, 3 * S, 4 * S));
-        // The other link, of 40 Mbit/s, does as much as it does alone.
-        let alone = received_in(&alone(0), 3 * S, 4 * S);
-        assert!(
-            without > 0.9 * alone && before > without,
-            "{schedule}: {before} {without} {alone}"
-        );
-    }
+    let mut builder = builder("round-robin", &[0, 1]);
+    builder.fault(2 * S, Fault::LinkDown { link: BEYOND, for_ns: 2 * S });
+    let events = run(&builder);
+    let (before, without) = (received_in(&events, S, 2 * S), received_in(&events, 3 * S, 4 * S));
+    // The other link, of 40 Mbit/s, does as much as it does alone.
+    let alone = received_in(&alone(0), 3 * S, 4 * S);
+    assert!(without > 0.9 * alone && before > without, "{before} {without} {alone}");
 }

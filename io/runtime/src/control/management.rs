@@ -125,7 +125,7 @@ impl Control {
     fn configure_store(&mut self, settings: StoreSettings) {
         self.config.store.capacity_bytes = settings.capacity_bytes;
         if let Some(memory) = &self.memory {
-            memory.arena().set_capacity(settings.capacity_bytes);
+            memory.set_capacity(settings.capacity_bytes);
         }
         self.config.store.admit = settings.admit;
         self.config.store.serve = settings.serve;

@@ -240,10 +240,8 @@ fn build(
         None => HashKey::new([random_u64(), random_u64()]),
     };
     let rooms = Arc::new(Rooms::new(config.faces));
-    let memory = Arena::new(config.store.capacity_bytes, config.memory_ahead_bytes, config.threads);
-    let memory = memory
-        .map(Preparer::start)
-        .transpose()
+    let (store_bytes, ahead_bytes) = (config.store.capacity_bytes, config.memory_ahead_bytes);
+    let memory = Preparer::start(store_bytes, ahead_bytes, config.threads)
         .map_err(|source| StartError::System { what: "a thread that prepares memory", source })?;
     let arena = memory.as_ref().map(Preparer::arena);
     let (workers, disks) =

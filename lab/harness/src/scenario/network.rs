@@ -275,6 +275,10 @@ fn topology(tree: &Tree, folder: &Folder, seed: u64) -> Result<Topology, Scenari
             return Err(tree.error("topology", message));
         }
     };
+    if table.file.is_none() && !table.positions.is_empty() {
+        let message = "positions are for the nodes of a `file`; leave them out";
+        return Err(tree.error("topology.positions", message));
+    }
     if let Some(name) = table.positions.keys().find(|name| topology.index_of(name).is_none()) {
         let message = format!("the topology's file has no node \"{name}\"; leave it out");
         return Err(tree.error("topology.positions", message));
@@ -547,6 +551,32 @@ impl<'a> Builder<'a> {
         (0..links.len()).filter(move |&at| [links[at].a, links[at].b].contains(&node))
     }
 
+    /// Refuses a host with a link, beside its first one, that no path of its consumer takes.
+    fn check_host(
+        &self,
+        path: &str,
+        place: usize,
+        paths: &[(String, LinkSettings)],
+    ) -> Result<(), ScenarioError> {
+        if self.router_of[place].is_some() {
+            return Ok(());
+        }
+        let name = |at: usize| &self.topology.nodes()[self.topology.links()[at].other(place)].name;
+        let is_unused = |&at: &usize| !paths.iter().any(|(to, _)| to == name(at));
+        match self.links_of_host(place).skip(1).find(is_unused) {
+            None => Ok(()),
+            Some(at) => {
+                let message = format!(
+                    "host \"{}\" has a link to \"{}\" that nothing uses; name it in a \
+                     [[consumer.path]], or take it out of the topology",
+                    self.topology.nodes()[place].name,
+                    name(at)
+                );
+                Err(self.tree.error(path, message))
+            }
+        }
+    }
+
     /// Gives a consumer at `place` a further link, to another router: that of the topology where a
     /// host has one.
     fn attach_also(
@@ -586,6 +616,7 @@ impl<'a> Builder<'a> {
                 let name = app_name(&group.id, index, places.len());
                 let app = NodePlan { name, role: Role::Producer(group.plan(&prefix)) };
                 let (node, router, link) = self.attach(&path, *place, app, &group.link)?;
+                self.check_host(&path, *place, &[])?;
                 self.attached.push((prefix.clone(), router, link));
                 prefixes.push(prefix);
                 own.push(node);
@@ -659,6 +690,7 @@ impl<'a> Builder<'a> {
                 for (to, link) in &group.paths {
                     self.attach_also(&group.path, (consumer, *place), to, link)?;
                 }
+                self.check_host(&path, *place, &group.paths)?;
                 own.push(consumer);
             }
             members.extend_from_slice(&own);

@@ -341,8 +341,14 @@ fn positions_and_the_links_of_a_host_are_those_of_the_scenario() {
     assert!((3.99..4.01).contains(&ratio), "{delays:?}");
     let Role::Consumer(consumer) = &plan.nodes[host].role else { panic!("a consumer") };
     assert_eq!(consumer.path_windows, [Some(2)]);
-    let error = read(&text.replacen("r1 = [4, 0]", "r9 = [4, 0]", 1)).expect_err("no such node");
-    assert!(error.to_string().contains("no node \"r9\""), "{error}");
+    for (old, new, expected) in [
+        ("r1 = [4, 0]", "r9 = [4, 0]", "no node \"r9\""),
+        ("[[consumer.path]]\nto = \"r1\"\nwindow = 2\n", "", "a link to \"r1\" that nothing uses"),
+        ("file = \"t.toml\"", "builtin = \"geant\"", "nodes of a `file`"),
+    ] {
+        let error = read(&text.replacen(old, new, 1)).expect_err("wrong");
+        assert!(error.to_string().contains(expected), "{error}");
+    }
 }
 
 #[test]

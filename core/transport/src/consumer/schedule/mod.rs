@@ -25,15 +25,12 @@ pub enum PathSchedule {
     /// In turn, each path by the share of its window (paper multipath-cache-management, 4.1); one
     /// without room is passed over.
     RoundRobin,
-    /// The same; one without room is waited for.
-    StrictRoundRobin,
 }
 
 weir_base::words!(PathSchedule {
     Single = "single",
     Parallel = "parallel",
-    RoundRobin = "round-robin",
-    StrictRoundRobin = "strict-round-robin"
+    RoundRobin = "round-robin"
 });
 
 impl PathSchedule {
@@ -42,8 +39,7 @@ impl PathSchedule {
         match self {
             Self::Single => Box::new(Single),
             Self::Parallel => Box::new(Parallel),
-            Self::RoundRobin => Box::new(RoundRobin::new(false)),
-            Self::StrictRoundRobin => Box::new(RoundRobin::new(true)),
+            Self::RoundRobin => Box::new(RoundRobin::default()),
         }
     }
 }
