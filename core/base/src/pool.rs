@@ -104,15 +104,15 @@ impl Pool {
         }
     }
 
-    /// Whether what is kept takes much more memory than it has octets, because it lies in spans that
-    /// are nearly empty: see [`Self::gather`]. Never so without spans.
+    /// Whether what is kept takes much more memory than it has octets, because it lies in spans
+    /// that are nearly empty: see [`Self::gather`]. Never so without spans.
     #[inline]
     pub fn is_scattered(&self) -> bool {
         self.spans.as_ref().is_some_and(Spans::is_scattered)
     }
 
-    /// Moves a packet out of a span of this pool that is half empty, so that the span can be used for
-    /// something else. Leaves alone what others hold, too, and what lies well.
+    /// Moves a packet out of a span of this pool that is half empty, so that the span can be used
+    /// for something else. Leaves alone what others hold, too, and what lies well.
     pub fn gather(&mut self, packet: &mut Packet) {
         // SAFETY: the pool is a holder of `Shared`; a block of it alone is looked at.
         let is_sparse = self.spans.as_ref().is_some_and(|spans| unsafe {
