@@ -1,8 +1,11 @@
 //! What may be stored, and what is to stay, by object and range of segments.
 
 use crate::holdings::SegmentRange;
+use alloc::collections::BinaryHeap;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::ops::Range;
 use thiserror::Error;
 use weir_wire::{Name, NameView};
 
@@ -129,79 +132,148 @@ fn len(range: SegmentRange) -> u64 {
     range.last.saturating_sub(range.first)
 }
 
+/// Appends the pieces of the rules of one prefix, which come in the order of their first segments:
+/// where they overlap the shortest range holds.
+fn push_pieces(rules: &[Rule], of_one: &[u32], pieces: &mut Vec<Piece>) {
+    let range = |at: u32| rules[at as usize].segments;
+    let mut bounds: Vec<u64> = of_one
+        .iter()
+        .flat_map(|&at| [Some(range(at).first), range(at).last.checked_add(1)])
+        .flatten()
+        .collect();
+    bounds.sort_unstable();
+    bounds.dedup();
+    let mut begin = of_one.iter().copied().peekable();
+    // Those that have begun, the shortest on top. One that has ended goes when it gets there.
+    let mut begun = BinaryHeap::new();
+    for (at, &first) in bounds.iter().enumerate() {
+        while let Some(rule) = begin.next_if(|&rule| range(rule).first == first) {
+            begun.push(Reverse((len(range(rule)), rule)));
+        }
+        while begun.peek().is_some_and(|Reverse((_, rule))| range(*rule).last < first) {
+            begun.pop();
+        }
+        let last = bounds.get(at + 1).map_or(u64::MAX, |next| next - 1);
+        if let Some(&Reverse((_, rule))) = begun.peek() {
+            pieces.push(Piece { segments: SegmentRange { first, last }, rule });
+        }
+    }
+}
+
 /// Rules in force, ready to be asked.
 pub(crate) struct Ruling {
     pub(crate) rules: Rules,
-    /// The rules by prefix, those of one prefix shortest range first.
-    order: Vec<u32>,
+    /// By name.
+    prefixes: Vec<Prefix>,
+    /// Of each prefix in turn.
+    pieces: Vec<Piece>,
     /// Octets kept for each.
     pub(crate) kept_bytes: Vec<u64>,
     recent: Vec<Recent>,
 }
 
-/// The rules of one object, in the order in which they are asked.
+/// The rules of one prefix.
+struct Prefix {
+    /// One of them.
+    rule: u32,
+    /// That for all segments, if there is one.
+    of_all: Option<u32>,
+    pieces: Range<u32>,
+}
+
+/// Segments in a row that have one rule of a prefix. Those of a prefix are in order.
+struct Piece {
+    segments: SegmentRange,
+    rule: u32,
+}
+
+/// The prefixes of one object that have rules, the longest first.
 #[derive(Clone)]
 struct Recent {
     object: u64,
     is_vacant: bool,
-    rules: Vec<u32>,
+    prefixes: Vec<u32>,
 }
 
 impl Ruling {
+    /// Rules that were checked.
     pub(crate) fn new(rules: Rules) -> Self {
-        let mut order: Vec<u32> = (0..rules.rules.len() as u32).collect();
-        let key = |at: &u32| {
-            let rule = &rules.rules[*at as usize];
-            (rule.prefix.value(), len(rule.segments))
-        };
-        order.sort_by(|one, other| key(one).cmp(&key(other)));
         let kept_bytes = vec![0; rules.rules.len()];
-        let nothing = Recent { object: 0, is_vacant: true, rules: Vec::new() };
-        Self { rules, order, kept_bytes, recent: vec![nothing; RECENT] }
+        let nothing = Recent { object: 0, is_vacant: true, prefixes: Vec::new() };
+        let recent = vec![nothing; RECENT];
+        let (mut prefixes, mut pieces) = (Vec::new(), Vec::new());
+        let rule = |at: u32| &rules.rules[at as usize];
+        let mut order: Vec<u32> = (0..rules.rules.len() as u32).collect();
+        order.sort_by_key(|&at| (rule(at).prefix.value(), rule(at).segments.first));
+        for of_one in order.chunk_by(|&one, &other| rule(one).prefix == rule(other).prefix) {
+            let from = pieces.len() as u32;
+            push_pieces(&rules.rules, of_one, &mut pieces);
+            let is_of_all = |at: &u32| len(rule(*at).segments) == u64::MAX;
+            prefixes.push(Prefix {
+                rule: of_one[0],
+                of_all: of_one.iter().copied().find(is_of_all),
+                pieces: from..pieces.len() as u32,
+            });
+        }
+        Self { rules, prefixes, pieces, kept_bytes, recent }
     }
 
     /// The rule for a segment of an object, whose name has this hash.
     #[inline]
-    pub(crate) fn of_segment(
+    pub(crate) fn of_segment<'a>(
         &mut self,
         object: u64,
-        name: impl FnOnce() -> Name,
+        name: impl FnOnce() -> NameView<'a>,
         segment: u64,
     ) -> Option<u32> {
         let at = object as usize % RECENT;
         if self.recent[at].is_vacant || self.recent[at].object != object {
-            self.look_up(at, object, name().as_view());
+            self.look_up(at, object, name());
         }
-        let rules = &self.rules.rules;
-        let has = |rule: &&u32| rules[**rule as usize].segments.contains(segment);
-        self.recent[at].rules.iter().find(has).copied()
+        self.recent[at].prefixes.iter().find_map(|&prefix| self.of_prefix(prefix, segment))
+    }
+
+    /// The rule of a prefix for a segment.
+    #[inline]
+    fn of_prefix(&self, prefix: u32, segment: u64) -> Option<u32> {
+        let Range { start, end } = self.prefixes[prefix as usize].pieces;
+        let pieces = &self.pieces[start as usize..end as usize];
+        let at = pieces.partition_point(|piece| piece.segments.last < segment);
+        pieces.get(at).filter(|piece| piece.segments.first <= segment).map(|piece| piece.rule)
     }
 
     /// The rule for Data that has no segment number.
     pub(crate) fn of_whole(&self, name: NameView<'_>) -> Option<u32> {
-        let mut found = Vec::new();
-        self.matching(name, &mut found);
-        let is_for_all = |at: &u32| len(self.rules.rules[*at as usize].segments) == u64::MAX;
-        found.into_iter().find(is_for_all)
+        self.matching(name).find_map(|prefix| self.prefixes[prefix as usize].of_all)
     }
 
     #[cold]
     fn look_up(&mut self, at: usize, object: u64, name: NameView<'_>) {
-        let mut rules = core::mem::take(&mut self.recent[at].rules);
-        rules.clear();
-        self.matching(name, &mut rules);
-        self.recent[at] = Recent { object, is_vacant: false, rules };
+        let mut prefixes = core::mem::take(&mut self.recent[at].prefixes);
+        prefixes.clear();
+        prefixes.extend(self.matching(name));
+        self.recent[at] = Recent { object, is_vacant: false, prefixes };
     }
 
-    /// Appends the rules whose prefixes the name has, the longest first.
-    fn matching(&self, name: NameView<'_>, found: &mut Vec<u32>) {
-        for components in (0..=name.component_count()).rev() {
-            let prefix = name.prefix(components);
-            let value = |at: &u32| self.rules.rules[*at as usize].prefix.value();
-            let from = self.order.partition_point(|at| value(at) < prefix.value());
-            let of_prefix = |at: &&u32| value(at) == prefix.value();
-            found.extend(self.order[from..].iter().take_while(of_prefix));
-        }
+    /// The prefixes with rules that the name has, the longest first.
+    fn matching(&self, name: NameView<'_>) -> impl Iterator<Item = u32> {
+        let value = |prefix: &Prefix| self.rules.rules[prefix.rule as usize].prefix.value();
+        (0..=name.component_count()).rev().filter_map(move |components| {
+            let wanted = name.prefix(components);
+            let found = self.prefixes.binary_search_by(|other| value(other).cmp(wanted.value()));
+            found.ok().map(|at| at as u32)
+        })
+    }
+
+    /// The prefixes of rules that keep, without those below another of them.
+    pub(crate) fn prefixes_kept(&self) -> Vec<Name> {
+        let keeps = |rule: &&Rule| matches!(rule.retention, Retention::Keep { .. });
+        let rules = self.rules.rules.iter().filter(keeps);
+        let mut prefixes: Vec<&Name> = rules.map(|rule| &rule.prefix).collect();
+        // A name comes before those below it, and these before all others.
+        prefixes.sort_unstable_by_key(|prefix| prefix.value());
+        prefixes.dedup_by(|below, above| above.as_view().is_prefix_of(below.as_view()));
+        prefixes.into_iter().cloned().collect()
     }
 
     /// Whether the rule keeps what takes so many octets.
@@ -216,3 +288,6 @@ impl Ruling {
         self.rules.rules[rule as usize].retention
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,10 @@
 
 use weir_base::{HashKey, Instant, NS_PER_MS, Pool, Rng};
 use weir_store::disk::{DiskGeometry, DiskOp, DiskOpKind, DiskOutcome, DiskTierConfig};
-use weir_store::{EvictionPolicy, Lookup, NameHashes, Query, Store, StoreConfig};
+use weir_store::{
+    EvictionPolicy, Lookup, NameHashes, Query, Retention, Rule, Rules, SegmentRange, Store,
+    StoreConfig,
+};
 use weir_wire::{Data, DataView, Name, NameView};
 
 const KEY: HashKey = HashKey::new([1, 2]);
@@ -104,6 +107,46 @@ fn a_store_at_its_working_size_allocates_nothing() {
         assert!(after.refreshes > before.refreshes, "{policy}: and refreshes");
         assert_eq!(counted.count_total, 0, "{policy}: allocations");
     }
+}
+
+/// Names with and without segment numbers, many rules of one object, and more objects than are
+/// remembered.
+#[test]
+fn a_store_under_rules_allocates_nothing() {
+    let mut bed = Bed::new(EvictionPolicy::default());
+    let names = (0..OBJECTS * SEGMENTS).map(|number| {
+        let mut name: Name = format!("/site/{}/data", number / SEGMENTS).parse().unwrap();
+        if number % 2 == 0 {
+            name.append_version(1).append_segment((number % SEGMENTS).into());
+        } else {
+            name.append_version(u64::from(number % SEGMENTS));
+        }
+        Data::new(name).content(vec![1; 500]).encode_with_digest()
+    });
+    bed.packets = names.collect();
+    bed.store
+        .configure(bed.now, StoreConfig { capacity_bytes: 400_000, ..bed.store.config().clone() });
+    let rule = |prefix: &str, first, last, retention| Rule {
+        prefix: prefix.parse().unwrap(),
+        segments: SegmentRange { first, last },
+        retention,
+    };
+    let mut rules = vec![rule("/", 0, u64::MAX, Retention::Admit)];
+    for segment in 0..u64::from(SEGMENTS) {
+        let keep = Retention::Keep { bytes_max: 2_000 };
+        rules.push(rule("/site/7/data/v=1", segment, segment, keep));
+    }
+    let hash = |name: NameView<'_>| {
+        let mut hashes = [0; 8];
+        hash_all(name, &mut hashes).checked_sub(1).map_or(0, |last| hashes[last])
+    };
+    bed.store.set_rules(Rules { generation: 1, rules }, hash).unwrap();
+    (0..60_000).for_each(|_| bed.turn());
+    let before = bed.store.stats();
+    let counted = allocation_counter::measure(|| (0..20_000).for_each(|_| bed.turn()));
+    let after = bed.store.stats();
+    assert!(after.insertions > before.insertions + 3_000 && after.kept_bytes > 5_000);
+    assert_eq!(counted.count_total, 0, "allocations");
 }
 
 /// Two disks of which nobody reads anything.

@@ -5,7 +5,6 @@ use crate::disk::segment_at_end;
 use crate::entry::{KEPT, NONE};
 use crate::rules::{Retention, Rules, RulesRefused, Ruling};
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use weir_wire::NameView;
 
 impl Store {
@@ -13,7 +12,7 @@ impl Store {
     /// prefix.
     ///
     /// What is stored and is to be kept is kept from now on, what was kept and is not to be any
-    /// more stays as any other Data. Takes a look at each Data below the prefixes of rules that
+    /// more stays as any other Data. Takes one look at each Data below the prefixes of rules that
     /// keep.
     ///
     /// # Errors
@@ -33,14 +32,11 @@ impl Store {
         }
         rules.check(self.config.capacity_bytes)?;
         self.release_all();
-        let prefixes = rules.rules.iter().filter_map(|rule| match rule.retention {
-            Retention::Keep { .. } => Some((hash(rule.prefix.as_view()), rule.prefix.clone())),
-            Retention::Refuse | Retention::Admit => None,
-        });
-        let prefixes: Vec<_> = prefixes.collect();
-        self.ruling = Some(Box::new(Ruling::new(rules)));
-        for (hash, prefix) in prefixes {
-            self.keep_below(prefix.as_view(), hash);
+        let ruling = Box::new(Ruling::new(rules));
+        let prefixes = ruling.prefixes_kept();
+        self.ruling = Some(ruling);
+        for prefix in prefixes {
+            self.keep_below(prefix.as_view(), hash(prefix.as_view()));
         }
         Ok(())
     }
@@ -92,9 +88,7 @@ impl Store {
     pub(super) fn rule_for(&mut self, name: NameView<'_>, hashes: NameHashes) -> Option<u32> {
         let ruling = self.ruling.as_mut()?;
         match (segment_at_end(name.value()), hashes.parent) {
-            (Some(segment), Some(object)) => {
-                ruling.of_segment(object, || name.parent().to_name(), segment)
-            }
+            (Some(segment), Some(object)) => ruling.of_segment(object, || name.parent(), segment),
             _ => ruling.of_whole(name),
         }
     }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::store::tests::{Bed, KEY, name};
 use crate::{EvictionPolicy, Rule, SegmentRange};
+use std::vec::Vec;
 use std::{format, vec};
 use weir_base::Rng;
 use weir_wire::Data;
