@@ -99,6 +99,20 @@ impl Policy {
         }
     }
 
+    /// The Data that the last victims made room for is none of the policy's.
+    #[inline]
+    pub(crate) fn on_passed_by(&mut self) {
+        if let Self::Parts(policy) = self {
+            policy.on_passed_by();
+        }
+    }
+
+    /// Whether nothing is left over from room that was made before.
+    #[cfg(test)]
+    pub(crate) fn is_settled(&self) -> bool {
+        !matches!(self, Self::Parts(policy) if !policy.is_settled())
+    }
+
     /// A node begins to stand for an object.
     #[inline]
     pub(crate) fn on_new_object(&mut self, node: u32) {

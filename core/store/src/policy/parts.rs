@@ -167,6 +167,17 @@ impl Parts {
         }
     }
 
+    /// What room was made for went elsewhere. What comes next has not its way.
+    #[inline]
+    pub(super) fn on_passed_by(&mut self) {
+        self.way = Way::Usual;
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_settled(&self) -> bool {
+        matches!(self.way, Way::Usual)
+    }
+
     /// A segment of the object at `node` has come. Says whether the object is read in order.
     #[inline]
     fn note(&mut self, node: u32, segment: u64, entries: u64) -> bool {

@@ -111,7 +111,10 @@ impl Store {
     #[inline]
     pub(super) fn take_in(&mut self, index: u32, rule: Option<u32>) {
         match rule {
-            Some(rule) if self.may_keep(rule, index) => self.keep(rule, index),
+            Some(rule) if self.may_keep(rule, index) => {
+                self.policy.on_passed_by();
+                self.keep(rule, index);
+            }
             _ => self.policy.on_insert(&mut self.entries, index),
         }
     }

@@ -109,6 +109,7 @@ impl Store {
         assert_eq!(self.entry_bytes, bytes);
         self.check_holdings();
         self.check_kept();
+        assert!(self.policy.is_settled());
         assert!(self.bytes() <= self.config.capacity_bytes);
         assert_eq!(self.table.len(), self.entries.len());
         let root = self.tree.root();

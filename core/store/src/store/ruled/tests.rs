@@ -134,6 +134,40 @@ fn plans_that_cannot_be_followed_are_refused() {
     assert_eq!(bed.store.rules().unwrap().rules, present);
 }
 
+/// Room that is made for what a rule keeps says nothing about what comes next.
+#[test]
+fn a_file_is_read_in_order_while_a_rule_keeps_some_of_it() {
+    const FILE: u64 = 400;
+    let mut bed = Bed::new(100_000, EvictionPolicy::Parts);
+    set(&mut bed, 1, vec![rule("/file/v=1", range(200, 229), keep(30_000))]).unwrap();
+    let mut there = 0;
+    for round in 0..4 {
+        // Another plan: what was kept goes back to the policy, and is kept anew.
+        if round == 2 {
+            set(&mut bed, 2, Vec::new()).unwrap();
+            bed.store.check();
+            set(&mut bed, 3, vec![rule("/file/v=1", range(190, 219), keep(30_000))]).unwrap();
+        }
+        there = 0;
+        for segment in 0..FILE {
+            let is_there = has(&mut bed, "/file/v=1", segment);
+            there += u32::from(is_there);
+            if !is_there {
+                assert!(put(&mut bed, "/file/v=1", segment));
+            }
+            bed.store.check();
+            if segment % 7 == 0 {
+                put(&mut bed, "/other/v=1", 1_000 * round + segment);
+                bed.store.check();
+            }
+        }
+    }
+    assert_eq!(bed.store.kept_bytes()[0], bed.store.stats().kept_bytes);
+    assert!((190..220).all(|segment| has(&mut bed, "/file/v=1", segment)));
+    let entries = bed.store.stats().entries as u32;
+    assert!(there > entries / 2, "{there} of {entries}");
+}
+
 #[test]
 fn sums_hold_whatever_happens() {
     for seed in 0..if cfg!(miri) { 1 } else { 20 } {
