@@ -7,6 +7,10 @@ use std::time::Duration;
 pub struct DiskFileConfig {
     /// The file, which is made when it does not exist, or the block device.
     pub path: PathBuf,
+    /// A new file in the path's folder, without a name: nothing is left of it once it is closed,
+    /// however the program ends. Where the file system has no such files (`O_TMPFILE`) it has the
+    /// name of the path, which nothing else may have, for a moment while it is empty.
+    pub unnamed: bool,
     /// Octets that it takes. None: all of a block device; a file keeps the size that it has.
     pub bytes: Option<u64>,
     /// Octets of a region, the unit of eviction: a multiple of 4,096, from 64 KiB to 1 GiB. None: a
@@ -30,6 +34,7 @@ impl DiskFileConfig {
     pub fn new(path: impl Into<PathBuf>, bytes: Option<u64>) -> Self {
         Self {
             path: path.into(),
+            unnamed: false,
             bytes,
             region_bytes: None,
             direct: true,

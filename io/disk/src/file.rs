@@ -50,7 +50,10 @@ impl OpenDisk {
         warnings: &mut Vec<OpenWarning>,
     ) -> Result<Self, OpenError> {
         let path = &config.path;
-        let (file, is_new, is_writable) = open_file(path)?;
+        let (file, is_new, is_writable) = match config.unnamed {
+            true => (make_unnamed(path)?, true, true),
+            false => open_file(path)?,
+        };
         let system = |what| move |source| system(path, what, source);
         let metadata = file.metadata().map_err(system("look at it"))?;
         let is_device = metadata.file_type().is_block_device();
@@ -316,6 +319,30 @@ fn open_file(path: &Path) -> Result<(File, bool, bool), OpenError> {
     }
 }
 
+/// Makes a file without a name in the folder of the path.
+fn make_unnamed(path: &Path) -> Result<File, OpenError> {
+    let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    // Exclusively: it never gets a name.
+    options.custom_flags(libc::O_TMPFILE | libc::O_EXCL | libc::O_CLOEXEC);
+    // What else is wrong with the folder is found again, and told of the path.
+    options.open(folder).or_else(|_| make_and_unlink(path))
+}
+
+/// As [`make_unnamed`], on any file system: the name goes before there is anything in the file.
+fn make_and_unlink(path: &Path) -> Result<File, OpenError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_CLOEXEC);
+    let file = options.open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => OpenError::NoFolder { path: path.into() },
+        _ => open_error(path, error),
+    })?;
+    let removed = std::fs::remove_file(path);
+    removed.map_err(|source| system(path, "take its name away", source))?;
+    Ok(file)
+}
+
 fn open_error(path: &Path, source: io::Error) -> OpenError {
     if source.kind() == io::ErrorKind::PermissionDenied {
         return OpenError::Permission { path: path.into() };
@@ -403,4 +430,41 @@ fn statx_block_bytes(file: &File) -> Option<u32> {
     let status = unsafe { status.assume_init() };
     let is_known = status.stx_mask & libc::STATX_DIOALIGN != 0;
     is_known.then_some(status.stx_dio_offset_align)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing is left of a file, whoever ends when: it has no name before it has octets.
+    #[test]
+    fn an_unnamed_file_has_no_name_while_it_is_empty() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("disk");
+        for make in [make_unnamed, make_and_unlink] {
+            let metadata = make(&path).unwrap().metadata().unwrap();
+            assert_eq!((metadata.len(), metadata.nlink()), (0, 0));
+            assert_eq!(metadata.mode() & 0o777, 0o600);
+            assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+        }
+        let config = DiskFileConfig { unnamed: true, ..DiskFileConfig::new(&path, Some(8 << 20)) };
+        let disk = OpenDisk::open(&config, &[], &mut Vec::new()).unwrap();
+        let metadata = disk.file.metadata().unwrap();
+        assert_eq!((metadata.len(), metadata.nlink()), (0, 0));
+    }
+
+    #[test]
+    fn an_unnamed_file_that_cannot_be_made_is_told_of_as_others_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let nowhere = folder.path().join("nowhere/disk");
+        assert!(
+            matches!(make_unnamed(&nowhere), Err(OpenError::NoFolder { path }) if path == nowhere)
+        );
+        let file = folder.path().join("file");
+        std::fs::write(&file, b"something else").unwrap();
+        let below = file.join("disk");
+        let Err(error) = make_unnamed(&below) else { panic!("a file is no folder") };
+        assert_eq!(error.errno(), Some(libc::ENOTDIR));
+        assert!(error.to_string().contains(below.to_str().unwrap()), "{error}");
+    }
 }

@@ -82,6 +82,7 @@ fn open_all(
     for config in configs {
         let disk = OpenDisk::open(config, &disks, &mut warnings)?;
         if disk.is_new
+            && !config.unnamed
             && let Ok(file) = disk.file.try_clone()
         {
             made.0.push((disk.path.clone(), file));

@@ -486,3 +486,23 @@ fn a_disk_that_gets_full_fails_writes_and_goes_on_reading() {
         }
     }
 }
+
+/// Nothing of it is ever in the folder, and it is as good as any other.
+#[test]
+fn an_unnamed_file_is_written_and_read_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk");
+    let names = || fs::read_dir(&folder).unwrap().count();
+    for (engine, direct) in common::ways() {
+        let config = DiskFileConfig { unnamed: true, engine, direct, ..config(&path, 8) };
+        // Two have nothing in common.
+        let (set, other) = (open_one(&config).unwrap(), open_one(&config).unwrap());
+        assert_eq!((names(), set.geometry(0, 0).regions), (0, 7));
+        assert_ne!(set.store_id(), other.store_id());
+        put(set);
+        assert_eq!(names(), 0);
+    }
+    let large = DiskFileConfig { unnamed: true, ..config(&path, 1 << 30) };
+    assert!(open_one(&large).is_err());
+    assert_eq!(names(), 0);
+}

@@ -1,6 +1,5 @@
 //! The second level of a producer's output buffer: a file of the content store's own disk tier.
 
-use std::fs;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::Duration;
@@ -38,8 +37,8 @@ pub(crate) struct OutputDisk {
 pub(crate) type OpenDisk = (OutputDisk, DiskTierConfig);
 
 impl OutputDisk {
-    /// Makes a file of `bytes` octets in a folder. Its name is taken away once it is made;
-    /// from then on nothing of it is left when the producer is gone, however it ends.
+    /// Makes a file of `bytes` octets in a folder, without a name: nothing of it is left when the
+    /// producer is gone, however it ends, nor when the program ends before the file is made.
     pub(crate) fn open(
         folder: &Path,
         bytes: u64,
@@ -58,12 +57,11 @@ impl OutputDisk {
         segment_bytes: u64,
         stalled_after_ns: u64,
     ) -> Result<OpenDisk, SocketError> {
-        let path = config.path.clone();
+        let config = DiskFileConfig { unnamed: true, ..config };
         let set = weir_disk::open(&[config], 1).map_err(|error| SocketError::Disk {
             errno: error.errno(),
             reason: error.to_string(),
         })?;
-        fs::remove_file(&path)?;
         let (geometry, typical) = (set.geometry(0, 0), segment_bytes + RECORD_OVERHEAD_BYTES);
         let records = u64::from(geometry.regions) * geometry.region_bytes / typical;
         let disks = vec![geometry];
