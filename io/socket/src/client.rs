@@ -256,6 +256,14 @@ impl Client {
         self.paths.flush(&mut self.pool)
     }
 
+    /// Says of an Interest that nobody here answers it.
+    pub(crate) fn refuse(&mut self, FromRouter { path, header, packet }: FromRouter) {
+        let nack = Some(NackReason::NoRoute);
+        let header = LpHeader { pit_token: header.pit_token, nack, ..LpHeader::default() };
+        // What its queue refuses the link counts.
+        let _ = self.send(path, header, packet);
+    }
+
     /// Sends what is queued, waits for packets, for the [`Client::waker`], for a path to come or
     /// go, or until `deadline`, and appends what came to `packets`. Packets that are there already
     /// are not waited for.

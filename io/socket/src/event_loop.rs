@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use weir_base::{Instant, NS_PER_MS, Slab};
-use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name, NameView};
+use weir_wire::{DataView, InterestView, Name, NameView};
 
 use crate::client::Client;
 use crate::paths::{ClientError, FromRouter, PathChange};
@@ -170,8 +170,9 @@ impl<'a> EventLoop<'a> {
         Ok(id)
     }
 
-    /// Takes an endpoint and its names away.
+    /// Takes an endpoint and its names away, once it has had what came for it.
     pub(crate) fn remove(&mut self, id: EndpointId) {
+        self.call();
         let mut slot = self.slots.remove(id.0);
         slot.endpoint.removed(self.client);
         slot.due.map(|at| self.due.remove(&(at, id)));
@@ -319,7 +320,10 @@ impl<'a> EventLoop<'a> {
                     self.slots[id.0].packets.push(packet);
                     self.concern(id);
                 }
-                None => self.refuse(packet),
+                None => {
+                    self.unclaimed += 1;
+                    self.client.refuse(packet);
+                }
             }
         } else if let Ok(data) = DataView::decode(&packet.packet) {
             self.share(data.name, &packet);
@@ -344,12 +348,58 @@ impl<'a> EventLoop<'a> {
         }
         self.unclaimed += u64::from(!is_claimed);
     }
+}
 
-    fn refuse(&mut self, FromRouter { path, header, packet }: FromRouter) {
-        self.unclaimed += 1;
-        let nack = Some(NackReason::NoRoute);
-        let header = LpHeader { pit_token: header.pit_token, nack, ..LpHeader::default() };
-        // What its queue refuses the link counts.
-        let _ = self.client.send(path, header, packet);
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::os::unix::net::UnixListener;
+
+    use weir_face::FaceUri;
+    use weir_transport::PathId;
+    use weir_wire::{Interest, LpHeader};
+
+    use super::*;
+
+    /// Writes down what happens to it.
+    struct Witness<'a>(&'a RefCell<Vec<&'static str>>);
+
+    impl Endpoint for Witness<'_> {
+        fn handle(&mut self, _: &mut Context<'_>, packets: &mut Vec<FromRouter>) {
+            self.0.borrow_mut().extend(packets.drain(..).map(|_| "packet"));
+        }
+
+        fn removed(&mut self, _: &mut Client) {
+            self.0.borrow_mut().push("removed");
+        }
+
+        fn next_wakeup(&self) -> Option<Instant> {
+            None
+        }
+
+        fn is_done(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn who_is_removed_has_had_what_came_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("router");
+        let _listener = UnixListener::bind(&path).unwrap();
+        let mut client = Client::connect(&FaceUri::Unix(path)).unwrap();
+        let (one, other) = (RefCell::default(), RefCell::default());
+        let mut events = EventLoop::new(&mut client);
+        let ids = [events.add(Witness(&one)), events.add(Witness(&other))];
+        let names: [Name; 2] = ["/one".parse().unwrap(), "/other".parse().unwrap()];
+        for (id, name) in ids.into_iter().zip(&names) {
+            events.answer_below(id, name);
+            let packet = Interest::new(name.clone()).encode().into();
+            let (path, header) = (PathId(0), LpHeader::default());
+            events.dispatch(FromRouter { path, header, packet });
+        }
+        events.remove(ids[0]);
+        assert_eq!(*one.borrow(), ["packet", "removed"]);
+        assert_eq!(*other.borrow(), ["packet"]);
     }
 }

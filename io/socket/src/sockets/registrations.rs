@@ -154,7 +154,14 @@ impl Endpoint for Registrations {
     fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<FromRouter>) {
         let now = context.client.now();
         for packet in packets.drain(..) {
-            self.take(now, &packet);
+            let is_interest =
+                packet.header.nack.is_none() && InterestView::decode(&packet.packet).is_ok();
+            match is_interest {
+                // Without producers it is alone and gets everything: what the router sent before it
+                // knew that the last is gone.
+                true => context.client.refuse(packet),
+                false => self.take(now, &packet),
+            }
         }
         self.take_changes(now, context.client);
         self.ask(now, context.client);
@@ -174,5 +181,47 @@ impl Endpoint for Registrations {
 
     fn is_done(&self) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixListener;
+    use std::time::Duration;
+
+    use crossbeam_channel::unbounded;
+    use weir_face::FaceUri;
+    use weir_wire::{Interest, LpView, NackReason, peek_frame};
+
+    use super::*;
+    use crate::event_loop::EventLoop;
+
+    #[test]
+    fn interests_are_refused_when_no_producer_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("router");
+        let listener = UnixListener::bind(&path).unwrap();
+        let mut client = Client::connect(&FaceUri::Unix(path)).unwrap();
+        let (mut router, _) = listener.accept().unwrap();
+        let name: Name = "/p/late".parse().unwrap();
+        router.write_all(&Interest::new(name.clone()).encode()).unwrap();
+        let (_register, changes) = unbounded();
+        let mut events = EventLoop::new(&mut client);
+        events.add(Registrations::new(changes));
+        events.turn(None).unwrap();
+        events.turn(Some(Instant::ZERO)).unwrap();
+        // Only a failure waits so long.
+        router.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let (mut received, mut block) = (Vec::new(), [0; 4096]);
+        while peek_frame(&received).unwrap().is_none_or(|len| len > received.len()) {
+            let count = router.read(&mut block).expect("an answer");
+            assert!(count > 0, "the connection has ended");
+            received.extend_from_slice(&block[..count]);
+        }
+        let view = LpView::decode(&received).unwrap();
+        assert_eq!(view.header.nack, Some(NackReason::NoRoute));
+        let refused = InterestView::decode(view.fragment.unwrap()).unwrap();
+        assert_eq!(refused.name, name.as_view());
     }
 }
