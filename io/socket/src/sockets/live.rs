@@ -1,6 +1,8 @@
 //! Objects that grow while they are read.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_base::{NS_PER_MS, Packet};
 use weir_security::sign_data;
@@ -9,6 +11,7 @@ use weir_wire::{Component, Data, Name};
 
 use super::latest::Growth;
 use super::outbound::{Identity, Outbound};
+use super::pending::{Confirmation, UnderWay};
 use super::producer_endpoint::Told;
 use super::{Pending, ProducerOptions, SocketError, check_packet};
 
@@ -28,6 +31,10 @@ pub struct LiveWriter {
     freshness_ms: u64,
     metadata_freshness_ms: u64,
     output_bytes: u64,
+    /// Octets that may be under way when more is appended without waiting.
+    under_way_max: u64,
+    /// Octets of packets that the thread which answers has not taken in.
+    under_way: Arc<AtomicU64>,
     next: u64,
     is_finished: bool,
 }
@@ -49,6 +56,8 @@ impl LiveWriter {
             freshness_ms: options.freshness.ns / NS_PER_MS,
             metadata_freshness_ms: options.metadata_freshness.ns / NS_PER_MS,
             output_bytes: options.buffer_bytes(),
+            under_way_max: options.output_buffer.bytes,
+            under_way: Arc::default(),
             next: 0,
             is_finished: false,
         };
@@ -81,9 +90,14 @@ impl LiveWriter {
     /// answer is there, or a little earlier. What is appended comes in the order of the calls.
     ///
     /// # Errors
-    /// [`SocketError::TooLong`], and nothing has been published then; [`SocketError::Closed`], now
-    /// or as the answer.
+    /// [`SocketError::TooLong`]; [`SocketError::Refused`] while as many octets as
+    /// [`output_buffer`](ProducerOptions::output_buffer) has are under way, counted with the headers
+    /// and signatures of their packets: wait for an earlier answer. Nothing has been published
+    /// then. [`SocketError::Closed`], now or as the answer.
     pub fn append_async(&mut self, content: &[u8]) -> Result<Pending<()>, SocketError> {
+        if self.under_way.load(Ordering::Relaxed) >= self.under_way_max {
+            return Err(SocketError::Refused("too much is under way already".into()));
+        }
         self.push(content, false)
     }
 
@@ -148,10 +162,12 @@ impl LiveWriter {
             .final_block_id(Component::segment(0))
             .content(metadata.encode());
         let metadata = self.sign(&data)?;
+        let octets = packets.iter().chain([&metadata]).map(|packet| packet.len() as u64).sum();
+        let under_way = UnderWay::new(&self.under_way, octets);
         let next = last_segment.is_none().then_some(next);
         let growth = Growth { versioned: self.versioned.clone(), next };
         self.outbound.begin(|confirmation| {
-            let confirmation = confirmation.into();
+            let confirmation = Confirmation::Counted(confirmation, under_way);
             Told::Grown { packets, metadata, growth, confirmation }
         })
     }
@@ -184,5 +200,48 @@ impl io::Write for LiveWriter {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::unbounded;
+    use weir_base::units::Size;
+    use weir_security::DigestSigner;
+
+    use super::*;
+    use crate::waker::{EndpointId, Waker};
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn what_is_appended_without_waiting_is_bounded() {
+        let (outlet, told) = unbounded();
+        let outbound = Outbound::new(outlet, Arc::new(Waker::new().unwrap()), EndpointId(0));
+        let options =
+            ProducerOptions { output_buffer: Size { bytes: MIB }, ..ProducerOptions::default() };
+        let (identity, object) = (Identity::new(DigestSigner), "/p/live".parse().unwrap());
+        let (mut writer, begun) =
+            LiveWriter::new(outbound, identity, &options, (object, 1)).unwrap();
+        // Nobody takes anything in.
+        let content = vec![0; 600_000];
+        let pending = [(); 2].map(|()| writer.append_async(&content).unwrap());
+        let (next, waiting) = (writer.next_segment(), told.len());
+        assert!(matches!(writer.append_async(b"more"), Err(SocketError::Refused(_))));
+        assert_eq!((writer.next_segment(), told.len()), (next, waiting));
+        for told in told.try_iter() {
+            let Told::Grown { confirmation, .. } = told else { panic!("it only grows") };
+            confirmation.give();
+        }
+        assert_eq!(begun.wait(), Ok(()));
+        assert!(pending.into_iter().all(|pending| pending.wait() == Ok(())));
+        assert_eq!(writer.under_way.load(Ordering::Relaxed), 0);
+        // Many small ones are bounded as well, by what their packets take.
+        let count = (0..MIB).map_while(|_| writer.append_async(b"1").ok()).count();
+        assert!((1..10_000).contains(&count), "{count}");
+        // Its end is said all the same.
+        let last = writer.finish_async().unwrap();
+        drop(told);
+        assert_eq!(last.wait(), Err(SocketError::Closed));
     }
 }

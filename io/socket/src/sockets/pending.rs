@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -111,8 +112,29 @@ impl<T> Drop for Answer<T> {
 pub(crate) enum Confirmation {
     /// Somebody who knows what it is.
     Known(Answer<()>),
+    /// As [`Confirmation::Known`], and its octets were under way until now.
+    Counted(Answer<()>, UnderWay),
     /// Somebody who wants to know its name.
     Named(Answer<Name>, Name),
+}
+
+/// Octets of a sum of those that are under way, until it is dropped.
+pub(crate) struct UnderWay {
+    sum: Arc<AtomicU64>,
+    octets: u64,
+}
+
+impl UnderWay {
+    pub(crate) fn new(sum: &Arc<AtomicU64>, octets: u64) -> Self {
+        sum.fetch_add(octets, Ordering::Relaxed);
+        Self { sum: sum.clone(), octets }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.sum.fetch_sub(self.octets, Ordering::Relaxed);
+    }
 }
 
 impl From<Answer<()>> for Confirmation {
@@ -126,6 +148,11 @@ impl Confirmation {
     pub(crate) fn give(self) {
         match self {
             Self::Known(answer) => answer.give(Ok(())),
+            Self::Counted(answer, under_way) => {
+                // Who has the answer may append again.
+                drop(under_way);
+                answer.give(Ok(()));
+            }
             Self::Named(answer, name) => answer.give(Ok(name)),
         }
     }
