@@ -331,3 +331,51 @@ def test_a_producer_is_bound_by_one_at_a_time(relay):
         producer.close()
 
     asyncio.run(main())
+
+
+class ClosedOnceBound:
+    """A binding of which another thread closes the producer just before the outlet is its own."""
+
+    producer = None
+
+    def __init__(self, *given):
+        self._inner = BINDING(*given)
+        self.begin, self.close = self._inner.begin, self._inner.close
+
+    def wait(self, timeout):
+        outlet = self._inner.wait(timeout)
+        self._close()
+        return outlet
+
+    def poll(self, bell, token):
+        found = self._inner.poll(bell, token)
+        if found is not None:
+            self._close()
+        return found
+
+    def _close(self):
+        thread = threading.Thread(target=self.producer.close)
+        thread.start()
+        thread.join()
+
+
+BINDING = weir._weir.Binding
+
+
+async def awaited(bind):
+    await bind
+
+
+@pytest.mark.parametrize("how", [lambda bind: bind.wait(), lambda bind: asyncio.run(awaited(bind))])
+def test_a_producer_closed_as_it_is_bound_is_not_bound(monkeypatch, how):
+    producer = weir.Producer("/t/closed", sign="digest")
+    with monkeypatch.context() as patch:
+        patch.setattr(weir._weir, "Binding", ClosedOnceBound)
+        patch.setattr(ClosedOnceBound, "producer", producer)
+        with pytest.raises(weir.ClosedError, match="while it was bound"):
+            how(producer.bind())
+    # The prefix is free, and the producer may be bound anew.
+    with weir.Producer("/t/closed", sign="digest"):
+        pass
+    with producer:
+        producer.publish("/t/closed/x", b"x").wait()

@@ -34,7 +34,8 @@ class LiveWriter:
         return self._live.next_segment()
 
     def append(self, data: Octets) -> Pending[None]:
-        """Publishes what is new: one segment, or several if it is longer than `segment_size`."""
+        """Publishes what is new: one segment, or several if it is longer than `segment_size`.
+        Refused while as much as the output buffer has waits already: wait for an earlier one."""
         return begun("append()", lambda: self._live.append(flat(data)))
 
     def finish(self) -> Pending[None]:
@@ -135,6 +136,7 @@ class Producer:
         _weir.Binding(self.prefix, *self._given)
         self._outlet: _weir.Outlet | None = None
         self._binding: _weir.Binding | None = None
+        self._given_up: _weir.Binding | None = None
 
     def bind(self) -> Pending[Producer]:
         """Has the router send Interests for the prefix. Given up before it does, the producer is
@@ -145,7 +147,7 @@ class Producer:
                 binding = self._begin()
                 try:
                     binding.begin()
-                    self._outlet = binding.wait(timeout)
+                    self._take(binding, binding.wait(timeout))
                 finally:
                     self._end(binding)
             return self
@@ -155,7 +157,7 @@ class Producer:
                 binding = self._begin()
                 try:
                     await asyncio.to_thread(binding.begin)
-                    self._outlet = await poll(binding.poll)
+                    self._take(binding, await poll(binding.poll))
                 finally:
                     self._end(binding)
             return self
@@ -167,6 +169,14 @@ class Producer:
             raise BusyError(f"another task or thread binds the producer of {self.prefix}")
         self._binding = _weir.Binding(self.prefix, *self._given)
         return self._binding
+
+    def _take(self, binding: _weir.Binding, outlet: _weir.Outlet) -> None:
+        self._outlet = outlet
+        # Another thread may have closed it before it could find the outlet.
+        if self._given_up is binding:
+            self._outlet = None
+            outlet.close()
+            raise ClosedError(f"the producer of {self.prefix} was closed while it was bound")
 
     def _end(self, binding: _weir.Binding) -> None:
         self._binding = None
@@ -251,10 +261,14 @@ class Producer:
 
     def close(self) -> None:
         """Gives the prefix back, and forgets what was published."""
-        if self._binding is not None:
-            self._binding.close()
-        if self._outlet is not None:
-            self._outlet.close()
+        binding = self._binding
+        if binding is not None:
+            # Before the outlet is looked for: whoever binds looks the other way round.
+            self._given_up = binding
+            binding.close()
+        outlet = self._outlet
+        if outlet is not None:
+            outlet.close()
 
     def __enter__(self) -> Producer:
         return self.bind().wait()
