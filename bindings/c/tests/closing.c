@@ -182,7 +182,7 @@ static void publishing(void)
 
 static volatile sig_atomic_t has_published, may_end;
 
-/* Its thread lives until it may end: at the end of a thread the C library holds all signals back. */
+/* Its thread lives until it may end: at a thread's end the C library holds all signals back. */
 static ssize_t publish_often(struct waiting *self)
 {
     ssize_t result = 0;

@@ -91,9 +91,9 @@ impl LiveWriter {
     ///
     /// # Errors
     /// [`SocketError::TooLong`]; [`SocketError::Refused`] while as many octets as
-    /// [`output_buffer`](ProducerOptions::output_buffer) has are under way, counted with the headers
-    /// and signatures of their packets: wait for an earlier answer. Nothing has been published
-    /// then. [`SocketError::Closed`], now or as the answer.
+    /// [`output_buffer`](ProducerOptions::output_buffer) has are under way, counted with headers
+    /// and signatures: wait for an earlier answer. Nothing has been published then.
+    /// [`SocketError::Closed`], now or as the answer.
     pub fn append_async(&mut self, content: &[u8]) -> Result<Pending<()>, SocketError> {
         if self.under_way.load(Ordering::Relaxed) >= self.under_way_max {
             return Err(SocketError::Refused("too much is under way already".into()));
