@@ -222,3 +222,19 @@ fn unescape(text: &str) -> Result<Vec<u8>, NameUriError> {
     }
     Ok(value)
 }
+
+/// As a URI.
+#[cfg(feature = "serde")]
+impl serde::Serialize for Name {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for Name {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = <alloc::string::String as serde::Deserialize>::deserialize(from)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}

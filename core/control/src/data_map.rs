@@ -1,0 +1,81 @@
+//! Which files there are, and what is planned for each.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+
+use weir_wire::Name;
+
+use crate::file::File;
+use crate::plan::Plan;
+
+/// A plan in force.
+pub(crate) struct ActivePlan {
+    pub(crate) plan: Plan,
+    /// Octets of memory that a segment takes where it is kept.
+    pub(crate) bytes_each: u64,
+    /// Routers whose configuration speaks of it: consumers, those that keep a part, and those between.
+    pub(crate) concerned: BTreeSet<String>,
+}
+
+/// Files and plans.
+#[derive(Default)]
+pub(crate) struct DataMap {
+    pub(crate) files: BTreeMap<Name, File>,
+    plans: BTreeMap<Name, ActivePlan>,
+    /// Octets of a router's store that plans have promised.
+    promised: BTreeMap<String, u64>,
+    /// Objects whose plans concern a router.
+    by_router: BTreeMap<String, BTreeSet<Name>>,
+}
+
+impl DataMap {
+    /// Octets of memory that plans have promised of a router's store.
+    pub(crate) fn promised_bytes(&self, router: &str) -> u64 {
+        self.promised.get(router).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn plan(&self, object: &Name) -> Option<&ActivePlan> {
+        self.plans.get(object)
+    }
+
+    pub(crate) fn plans(&self) -> impl Iterator<Item = &ActivePlan> {
+        self.plans.values()
+    }
+
+    /// The plans that concern a router.
+    pub(crate) fn plans_of(&self, router: &str) -> impl Iterator<Item = &ActivePlan> {
+        let objects = self.by_router.get(router).into_iter().flatten();
+        objects.filter_map(|object| self.plans.get(object))
+    }
+
+    /// Puts a plan into force in place of the file's former one, which is returned.
+    pub(crate) fn insert_plan(&mut self, active: ActivePlan) -> Option<ActivePlan> {
+        let former = self.remove_plan(&active.plan.object.clone());
+        for part in &active.plan.parts {
+            let bytes = (part.last - part.first + 1) * active.bytes_each;
+            *self.promised.entry(part.router.clone()).or_default() += bytes;
+        }
+        for router in &active.concerned {
+            let objects = self.by_router.entry(router.clone()).or_default();
+            objects.insert(active.plan.object.clone());
+        }
+        self.plans.insert(active.plan.object.clone(), active);
+        former
+    }
+
+    pub(crate) fn remove_plan(&mut self, object: &Name) -> Option<ActivePlan> {
+        let active = self.plans.remove(object)?;
+        for part in &active.plan.parts {
+            let bytes = (part.last - part.first + 1) * active.bytes_each;
+            if let Some(promised) = self.promised.get_mut(&part.router) {
+                *promised -= bytes;
+            }
+        }
+        for router in &active.concerned {
+            if let Some(objects) = self.by_router.get_mut(router) {
+                objects.remove(object);
+            }
+        }
+        Some(active)
+    }
+}

@@ -1,0 +1,22 @@
+#![doc = include_str!("../README.md")]
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod controller;
+mod data_map;
+mod file;
+pub mod message;
+mod network;
+mod orders;
+mod placement;
+mod plan;
+mod segments;
+
+pub use controller::{Controller, ControllerConfig, Event, Refused};
+pub use file::File;
+pub use network::Link;
+pub use placement::Placement;
+pub use plan::{Part, Plan};
+pub use segments::{Segments, SegmentsError};

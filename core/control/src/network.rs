@@ -1,0 +1,189 @@
+//! Routers, the links between them, and what their stores hold.
+
+use alloc::borrow::ToOwned;
+use alloc::collections::{BTreeMap, BinaryHeap};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use weir_base::{Instant, NS_PER_MS};
+use weir_wire::Name;
+
+use crate::message::{Change, RouterReport, Tier, UpdateNumber};
+use crate::segments::Segments;
+
+/// What a hop costs beside its round-trip time, so that of two paths of one delay the one with
+/// fewer routers is taken.
+const HOP_NS: u64 = NS_PER_MS / 10;
+/// What is assumed of a link whose round-trip time nobody knows.
+const UNKNOWN_ROUND_TRIP_NS: u64 = 10 * NS_PER_MS;
+
+/// A router, as far as it has told.
+pub(crate) struct Router {
+    pub(crate) report: RouterReport,
+    pub(crate) last_seen: Instant,
+    /// The update that is to come next; number 0 asks for a new generation.
+    pub(crate) expected: UpdateNumber,
+    /// Objects of which its store holds something, by tier.
+    pub(crate) held: BTreeMap<(Name, Tier), Segments>,
+    /// Number of its configuration, and of the one before.
+    pub(crate) generation: u64,
+    pub(crate) parent: u64,
+}
+
+impl Router {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            report: RouterReport::default(),
+            last_seen: now,
+            expected: UpdateNumber::default(),
+            held: BTreeMap::new(),
+            generation: 0,
+            parent: 0,
+        }
+    }
+
+    /// What it holds of an object, in either tier.
+    pub(crate) fn held_of(&self, object: &Name) -> Segments {
+        let mut held = Segments::default();
+        for tier in [Tier::Memory, Tier::Disk] {
+            if let Some(segments) = self.held.get(&(object.clone(), tier)) {
+                held.add(segments);
+            }
+        }
+        held
+    }
+
+    pub(crate) fn apply(&mut self, change: Change) {
+        let key = (change.object, change.tier);
+        let held = self.held.entry(key.clone()).or_default();
+        held.remove(&change.removed);
+        held.add(&change.added);
+        if held.is_empty() {
+            self.held.remove(&key);
+        }
+    }
+}
+
+/// A link from a router to a neighbour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Who has the face.
+    pub from: String,
+    /// Where it leads.
+    pub to: String,
+    /// Round-trip time in nanoseconds, if it is known.
+    pub round_trip_ns: Option<u64>,
+    /// What it carries at most, in bits per second, if it is known.
+    pub rate_bps: Option<u64>,
+    /// What it has carried lately, in bits per second.
+    pub load_bps: u64,
+}
+
+impl Link {
+    fn cost(&self) -> u64 {
+        self.round_trip_ns.unwrap_or(UNKNOWN_ROUND_TRIP_NS).saturating_add(HOP_NS)
+    }
+}
+
+/// All routers that have told of themselves lately.
+#[derive(Default)]
+pub(crate) struct Network {
+    pub(crate) routers: BTreeMap<String, Router>,
+}
+
+/// The paths of all routers to one of them.
+pub(crate) struct Paths<'a> {
+    /// Of each router that has a path: what it costs, and the next hop.
+    by_router: BTreeMap<&'a str, (u64, Option<&'a str>)>,
+}
+
+impl<'a> Paths<'a> {
+    pub(crate) fn distance(&self, router: &str) -> Option<u64> {
+        self.by_router.get(router).map(|(distance, _)| *distance)
+    }
+
+    /// Its next hop; none at the destination itself.
+    pub(crate) fn next(&self, router: &str) -> Option<&'a str> {
+        self.by_router.get(router).and_then(|(_, next)| *next)
+    }
+
+    /// The routers after `from` on its path, the destination included.
+    pub(crate) fn path(&self, from: &str) -> impl Iterator<Item = &'a str> {
+        core::iter::successors(self.next(from), |router| self.next(router))
+    }
+}
+
+impl Network {
+    /// The links between routers that are there.
+    pub(crate) fn links(&self) -> Vec<Link> {
+        let by_uri: BTreeMap<&str, &str> = self
+            .routers
+            .iter()
+            .flat_map(|(name, router)| {
+                router.report.uris.iter().map(move |uri| (uri.as_str(), name.as_str()))
+            })
+            .collect();
+        let mut links = Vec::new();
+        for (from, router) in &self.routers {
+            for face in &router.report.faces {
+                match by_uri.get(face.remote.as_str()) {
+                    Some(to) if to != from => links.push(Link {
+                        from: from.clone(),
+                        to: (*to).to_owned(),
+                        round_trip_ns: face.round_trip_ns,
+                        rate_bps: face.rate_bps,
+                        load_bps: face.load_bps,
+                    }),
+                    _ => {}
+                }
+            }
+        }
+        links
+    }
+
+    /// Shortest paths to `destination` over `links`. Of equal ones that over the neighbour whose
+    /// name comes first.
+    pub(crate) fn paths<'a>(links: &'a [Link], destination: &'a str) -> Paths<'a> {
+        let mut into: BTreeMap<&str, Vec<&Link>> = BTreeMap::new();
+        for link in links {
+            into.entry(link.to.as_str()).or_default().push(link);
+        }
+        let mut by_router = BTreeMap::new();
+        let mut heap = BinaryHeap::from([Reverse((0_u64, None, destination))]);
+        while let Some(Reverse((distance, next, router))) = heap.pop() {
+            if by_router.contains_key(router) {
+                continue;
+            }
+            by_router.insert(router, (distance, next));
+            for link in into.get(router).into_iter().flatten() {
+                let distance = distance.saturating_add(link.cost());
+                heap.push(Reverse((distance, Some(router), link.from.as_str())));
+            }
+        }
+        Paths { by_router }
+    }
+
+    /// The routers at which names below `prefix` are produced, by the longest prefix that one of
+    /// them has registered.
+    pub(crate) fn producers_of(&self, name: &Name) -> Vec<&str> {
+        let mut longest = 0;
+        let mut producers = Vec::new();
+        for (router, record) in &self.routers {
+            for prefix in &record.report.prefixes {
+                let length = prefix.as_view().component_count();
+                if !prefix.as_view().is_prefix_of(name.as_view()) || length < longest {
+                    continue;
+                }
+                if length > longest {
+                    longest = length;
+                    producers.clear();
+                }
+                if producers.last() != Some(&router.as_str()) {
+                    producers.push(router.as_str());
+                }
+            }
+        }
+        producers
+    }
+}

@@ -1,0 +1,48 @@
+//! A configuration in the terms of a router: the same for routers of this machine and simulated ones.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use weir_base::FaceId;
+use weir_store::{self as store, SegmentRange};
+use weir_wire::Name;
+
+use crate::message::{Configuration, Distribution, Retention, StoreRule};
+
+/// The strategy that asks several next hops for the parts of an object, and its version.
+const STRATEGY: &str = "multipath";
+const STRATEGY_VERSION: u64 = 5;
+
+impl Configuration {
+    /// What the store is to keep and refuse.
+    #[must_use]
+    pub fn store_rules(&self) -> store::Rules {
+        let rule = |rule: &StoreRule| store::Rule {
+            prefix: rule.object.clone(),
+            segments: SegmentRange { first: rule.first, last: rule.last },
+            retention: match rule.retention {
+                Retention::Keep { bytes_max } => store::Retention::Keep { bytes_max },
+                Retention::Refuse => store::Retention::Refuse,
+            },
+        };
+        let rules: Vec<store::Rule> = self.rules.iter().map(rule).collect();
+        store::Rules { generation: self.generation, rules }
+    }
+}
+
+impl Distribution {
+    /// The name of the strategy instance that asks for each part where it is, given the face to
+    /// each router. A part whose router has no face goes by the routes.
+    #[must_use]
+    pub fn strategy(&self, face_of: impl Fn(&str) -> Option<FaceId>) -> Name {
+        let mut name = Name::new();
+        name.append_str("localhost").append_str("nfd").append_str("strategy");
+        name.append_str(STRATEGY).append_version(STRATEGY_VERSION);
+        for part in &self.parts {
+            if let Some(face) = face_of(&part.router) {
+                name.append_str(&format!("part~{}:{}-{}", face.0, part.first, part.last));
+            }
+        }
+        name
+    }
+}

@@ -1,0 +1,162 @@
+//! Which routers keep which part of a file.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use serde::{Deserialize, Serialize};
+
+use crate::file::File;
+use crate::plan::Part;
+
+/// Parts begin at multiples of this many segments: stores list what they hold, and shards divide
+/// objects, in blocks of 64.
+const BLOCK: u64 = 64;
+/// Parts of a file at most. Who has no room for its share of so many is passed over: each part costs
+/// a face, a rule and a detour.
+const PARTS_MAX: u64 = 32;
+
+/// By what routers are chosen to keep parts of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// As few as possible: those with the largest free space first (paper
+    /// multipath-cache-management, Algorithm 4). Of equal ones the nearest to who asks.
+    LargestFree,
+    /// The nearest to who asks first: by round-trip time, and by hops where it is unknown.
+    #[default]
+    Nearest,
+}
+
+/// A router that may keep a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub(crate) router: String,
+    /// Octets of memory that are not promised yet.
+    pub(crate) free_bytes: u64,
+    /// From who asks.
+    pub(crate) distance: u64,
+}
+
+/// Divides segments `first` to `last` of a file among the candidates: in proportion to what each
+/// has free of those that are needed, or as much as fits if all together are too small. Parts
+/// come in order and side by side from `first`.
+pub(crate) fn place(
+    policy: Placement,
+    file: &File,
+    (first, last): (u64, u64),
+    mut candidates: Vec<Candidate>,
+) -> Vec<Part> {
+    match policy {
+        Placement::LargestFree => {
+            candidates.sort_by_key(|one| (Reverse(one.free_bytes), one.distance));
+        }
+        Placement::Nearest => candidates.sort_by_key(|one| (one.distance, Reverse(one.free_bytes))),
+    }
+    let blocks = (last - first + 1).div_ceil(BLOCK);
+    let each = file.stored_bytes_each() * BLOCK;
+    // Algorithm 4, line 3: how many routers are needed.
+    let mut room = 0;
+    let mut chosen = Vec::new();
+    for candidate in candidates {
+        let fits = candidate.free_bytes / each;
+        if fits >= blocks.div_ceil(PARTS_MAX) && room < blocks {
+            room += fits;
+            chosen.push((candidate.router, fits));
+        }
+    }
+    let mut parts = Vec::new();
+    let (mut at, mut blocks_left, mut room_left) = (first, blocks.min(room), room);
+    for (router, fits) in chosen {
+        // What is left is divided by what room is left, so that rounding leaves nothing over.
+        let share = u128::from(blocks_left) * u128::from(fits);
+        let share = share.div_ceil(u128::from(room_left)) as u64;
+        let share = share.min(fits);
+        room_left -= fits;
+        blocks_left -= share;
+        if share > 0 {
+            let end = (at + share * BLOCK - 1).min(last);
+            parts.push(Part { router, first: at, last: end });
+            at = end + 1;
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use proptest::prelude::*;
+
+    fn file(segments: u64) -> File {
+        File {
+            name: "/f".parse().unwrap(),
+            segments,
+            size_bytes: segments * 8000,
+            packet_bytes: 8200,
+        }
+    }
+
+    fn candidates(free: &[u64]) -> Vec<Candidate> {
+        let each = file(1).stored_bytes_each() * BLOCK;
+        let candidate = |(at, free): (usize, &u64)| Candidate {
+            router: at.to_string(),
+            free_bytes: free * each + 1,
+            distance: at as u64,
+        };
+        free.iter().enumerate().map(candidate).collect()
+    }
+
+    #[test]
+    fn the_largest_come_first_and_no_more_than_are_needed() {
+        let parts =
+            place(Placement::LargestFree, &file(6400), (0, 6399), candidates(&[30, 80, 60]));
+        let routers: Vec<&str> = parts.iter().map(|part| part.router.as_str()).collect();
+        assert_eq!(routers, ["1", "2"]);
+        assert_eq!((parts[0].first, parts[1].last), (0, 6399));
+        // 100 blocks in proportion 80 to 60.
+        assert_eq!(parts[0].last, 58 * 64 - 1);
+    }
+
+    #[test]
+    fn the_nearest_come_first() {
+        let parts = place(Placement::Nearest, &file(6400), (0, 6399), candidates(&[30, 80, 60]));
+        let routers: Vec<&str> = parts.iter().map(|part| part.router.as_str()).collect();
+        assert_eq!(routers, ["0", "1"]);
+    }
+
+    #[test]
+    fn what_does_not_fit_anywhere_is_left_out() {
+        let parts = place(Placement::Nearest, &file(6400), (0, 6399), candidates(&[30, 20]));
+        assert_eq!(parts.last().unwrap().last, 50 * 64 - 1);
+        assert_eq!(place(Placement::Nearest, &file(6400), (0, 6399), candidates(&[0])), []);
+    }
+
+    proptest! {
+        #[test]
+        fn parts_lie_side_by_side_and_fit(
+            segments in 1_u64..5000,
+            first in 0_u64..40,
+            free in proptest::collection::vec(0_u64..60, 0..6),
+        ) {
+            let file = file(segments + first * BLOCK);
+            let range = (first * BLOCK, first * BLOCK + segments - 1);
+            for policy in [Placement::LargestFree, Placement::Nearest] {
+                let parts = place(policy, &file, range, candidates(&free));
+                let mut at = range.0;
+                for part in &parts {
+                    prop_assert_eq!(part.first, at);
+                    prop_assert!(part.first <= part.last && part.last <= range.1);
+                    let bytes = (part.last - part.first + 1) * file.stored_bytes_each();
+                    let room = &candidates(&free)[part.router.parse::<usize>().unwrap()];
+                    prop_assert!(bytes <= room.free_bytes);
+                    at = part.last + 1;
+                }
+                let least = segments.div_ceil(BLOCK).div_ceil(PARTS_MAX);
+                let fits: u64 = free.iter().filter(|fits| **fits >= least).sum();
+                prop_assert_eq!(at - range.0, segments.min(fits * BLOCK));
+            }
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Plans: who keeps which part of a file.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+use weir_wire::Name;
+
+/// Segments that a router is to keep.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Which router.
+    pub router: String,
+    /// The first segment.
+    pub first: u64,
+    /// The last.
+    pub last: u64,
+}
+
+/// A plan for one file. It never changes; another takes its place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Its number: higher than that of every plan before.
+    pub number: u64,
+    /// The plan for this file before it, 0 if there was none.
+    pub parent: u64,
+    /// The name of the segments without the segment number.
+    pub object: Name,
+    /// Routers whose applications have asked for it, by name.
+    pub consumers: Vec<String>,
+    /// Who keeps what, by first segment. Empty in a plan that withdraws another one. What is in no part is
+    /// kept as without a controller.
+    pub parts: Vec<Part>,
+}

@@ -1,0 +1,270 @@
+//! A controller of five routers: `edge`, where files are read, `one`, `two` and `three` beside each
+//! other, and `origin`, where they are produced (paper multipath-cache-management, Fig. 4).
+
+use weir_base::{Instant, NS_PER_S};
+use weir_control::message::{
+    Change, Decision, FaceReport, Retention, RouterReport, Tier, Update, UpdateNumber,
+};
+use weir_control::{Controller, ControllerConfig, Event, File, Placement, Refused, Segments};
+use weir_wire::Name;
+
+const MIDDLE: [&str; 3] = ["one", "two", "three"];
+
+fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+fn seconds(seconds: u64) -> Instant {
+    Instant::from_ns(seconds * NS_PER_S)
+}
+
+fn face(router: &str, milliseconds: u64) -> FaceReport {
+    FaceReport {
+        remote: format!("udp4://{router}"),
+        round_trip_ns: Some(milliseconds * 1_000_000),
+        ..FaceReport::default()
+    }
+}
+
+fn report(router: &str, store_bytes: u64) -> RouterReport {
+    let faces = match router {
+        "edge" => vec![face("one", 1), face("two", 2), face("three", 3)],
+        "origin" => vec![face("one", 10), face("two", 10), face("three", 10)],
+        _ => vec![face("edge", 1), face("origin", 10)],
+    };
+    let prefixes = if router == "origin" { vec![name("/data")] } else { vec![] };
+    let uris = vec![format!("udp4://{router}")];
+    RouterReport { uris, store_bytes, faces, prefixes, ..RouterReport::default() }
+}
+
+fn config() -> ControllerConfig {
+    ControllerConfig { placement: Placement::LargestFree, ..ControllerConfig::default() }
+}
+
+/// Stores of 64 MB between, of 1 MB elsewhere.
+fn five(config: ControllerConfig) -> Controller {
+    let mut controller = Controller::new(config);
+    for router in ["edge", "origin"] {
+        controller.report(seconds(0), router, report(router, 1_000_000)).unwrap();
+    }
+    for router in MIDDLE {
+        controller.report(seconds(0), router, report(router, 64_000_000)).unwrap();
+    }
+    controller
+}
+
+fn file(segments: u64) -> File {
+    let size_bytes = segments * 8000;
+    File { name: name("/data/file/v=1"), segments, size_bytes, packet_bytes: 8200 }
+}
+
+fn update(generation: u64, number: u64, added: Segments) -> Update {
+    let object = file(1).name;
+    let removed = Segments::default();
+    let changes = vec![Change { object, tier: Tier::Memory, added, removed }];
+    Update { at: UpdateNumber { generation, number }, changes }
+}
+
+/// The routers of the plan in force, with the count of segments of each.
+fn parts(controller: &Controller) -> Vec<(String, u64)> {
+    let plans: Vec<_> = controller.plans().collect();
+    assert!(plans.len() < 2);
+    let parts = plans.into_iter().flat_map(|plan| &plan.parts);
+    parts.map(|part| (part.router.clone(), part.last - part.first + 1)).collect()
+}
+
+#[test]
+fn a_file_larger_than_any_store_is_divided() {
+    let mut controller = five(config());
+    controller.add_file(file(12_000)).unwrap();
+    let answer = controller.forward("edge", &file(1).name).unwrap();
+    assert_eq!(answer.decision, Decision::Planned);
+    let parts = parts(&controller);
+    assert_eq!(parts.iter().map(|(_, count)| count).sum::<u64>(), 12_000);
+    assert_eq!(parts.len(), 3);
+
+    let edge = controller.configuration("edge").unwrap();
+    assert_eq!(edge.generation, answer.generation);
+    assert_eq!(edge.distributions[0].parts.len(), 3);
+    let reached: Vec<&str> = edge.peers.iter().map(|peer| peer.router.as_str()).collect();
+    assert_eq!(reached, ["one", "three", "two"]);
+    // The edge keeps nothing of it, so that nothing else is pushed out there.
+    assert_eq!(edge.rules[0].retention, Retention::Refuse);
+    for part in &edge.distributions[0].parts {
+        let keeper = controller.configuration(&part.router).unwrap();
+        let rule = &keeper.rules[0];
+        assert_eq!((rule.first, rule.last), (part.first, part.last));
+        assert!(matches!(rule.retention, Retention::Keep { bytes_max } if bytes_max < 57_000_000));
+        // Who has the first part gets it with the first reading.
+        assert_eq!(keeper.prefetch.is_empty(), part.first == 0);
+        assert!(keeper.distributions.is_empty());
+    }
+}
+
+#[test]
+fn small_and_unknown_files_go_as_before() {
+    let mut controller = five(config());
+    let object = file(1).name;
+    let before = controller.configuration("edge");
+    assert_eq!(controller.forward("edge", &object).unwrap().decision, Decision::Unknown);
+    controller.add_file(file(80)).unwrap();
+    assert_eq!(controller.forward("edge", &object).unwrap().decision, Decision::Small);
+    assert_eq!(controller.configuration("edge"), before);
+    assert_eq!(controller.forward("nobody", &object), Err(Refused::UnknownRouter("nobody".into())));
+}
+
+#[test]
+fn what_does_not_fit_is_left_to_the_routes() {
+    let mut controller = five(config());
+    controller.add_file(file(60_000)).unwrap();
+    controller.forward("edge", &file(1).name).unwrap();
+    let kept: u64 = parts(&controller).iter().map(|(_, count)| count).sum();
+    assert!((15_000..21_000).contains(&kept), "{kept}");
+}
+
+#[test]
+fn two_files_share_the_stores() {
+    let mut controller = five(config());
+    controller.add_file(file(12_000)).unwrap();
+    controller.forward("edge", &file(1).name).unwrap();
+    let other = File { name: name("/data/other/v=1"), ..file(12_000) };
+    controller.add_file(other.clone()).unwrap();
+    controller.forward("edge", &other.name).unwrap();
+    let mut kept = std::collections::BTreeMap::<String, u64>::new();
+    for plan in controller.plans() {
+        for part in &plan.parts {
+            *kept.entry(part.router.clone()).or_default() += part.last - part.first + 1;
+        }
+    }
+    assert_eq!(kept.len(), 3);
+    let each = file(1).stored_bytes_each();
+    assert!(kept.values().all(|count| count * each <= 56_000_000), "{kept:?}");
+}
+
+#[test]
+fn the_second_consumer_gets_the_same_plan() {
+    let mut controller = five(config());
+    controller.add_file(file(12_000)).unwrap();
+    controller.forward("edge", &file(1).name).unwrap();
+    let plan = parts(&controller);
+    controller.forward("one", &file(1).name).unwrap();
+    assert_eq!(parts(&controller), plan);
+    let one = controller.configuration("one").unwrap();
+    assert_eq!(one.distributions[0].parts.len(), 2, "its own part is no one else's");
+}
+
+#[test]
+fn a_router_that_is_lost_is_replaced_and_the_others_keep_what_they_have() {
+    let mut controller = five(config());
+    controller.add_file(file(8_000)).unwrap();
+    controller.forward("edge", &file(1).name).unwrap();
+    let before = parts(&controller);
+    assert_eq!(before.len(), 2);
+    let lost = before[0].0.clone();
+    for router in ["edge", "origin", "one", "two", "three"].iter().filter(|one| **one != lost) {
+        let store_bytes = if MIDDLE.contains(router) { 64_000_000 } else { 1_000_000 };
+        controller.report(seconds(20), router, report(router, store_bytes)).unwrap();
+    }
+    controller.take_events();
+    controller.tick(seconds(20));
+    let events = controller.take_events();
+    assert_eq!(events[0], Event::RouterLost { router: lost.clone() });
+    let after = parts(&controller);
+    assert!(after.iter().all(|(router, _)| *router != lost));
+    assert!(after.contains(&before[1]), "{before:?} {after:?}");
+    assert_eq!(after.iter().map(|(_, count)| count).sum::<u64>(), 8_000);
+    let edge = controller.configuration("edge").unwrap();
+    assert!(edge.distributions[0].parts.iter().all(|part| part.router != lost));
+}
+
+#[test]
+fn routes_lead_to_the_producer_by_the_shortest_path_and_end_with_it() {
+    let mut controller = five(config());
+    let routes = |controller: &Controller, router: &str| -> Vec<String> {
+        let routes = controller.configuration(router).unwrap().routes;
+        routes.into_iter().map(|route| route.router).collect()
+    };
+    assert_eq!(routes(&controller, "edge"), ["one"]);
+    assert_eq!(routes(&controller, "two"), ["origin"]);
+    assert!(routes(&controller, "origin").is_empty());
+    let quiet = RouterReport { prefixes: vec![], ..report("origin", 1_000_000) };
+    let before = controller.generation_of("edge");
+    controller.report(seconds(1), "origin", quiet).unwrap();
+    assert!(routes(&controller, "edge").is_empty());
+    assert!(controller.generation_of("edge") > before);
+}
+
+#[test]
+fn updates_come_in_order_or_all_anew() {
+    let mut controller = five(config());
+    let at = |generation, number| UpdateNumber { generation, number };
+    controller.update(seconds(1), "one", update(7, 1, Segments::range(0, 99))).unwrap();
+    controller.update(seconds(1), "one", update(7, 2, Segments::range(100, 199))).unwrap();
+    let holdings = controller.holdings(&file(1).name);
+    assert_eq!(holdings, [("one", Segments::range(0, 199))]);
+    assert_eq!(
+        controller.update(seconds(1), "one", update(7, 4, Segments::range(200, 299))),
+        Err(Refused::OutOfOrder { expected: at(7, 3) })
+    );
+    controller.update(seconds(1), "one", update(8, 1, Segments::range(5, 6))).unwrap();
+    assert_eq!(controller.holdings(&file(1).name), [("one", Segments::range(5, 6))]);
+}
+
+#[test]
+fn what_a_router_cannot_hold_does_not_count() {
+    let mut controller = five(config());
+    controller.add_file(file(100)).unwrap();
+    controller.take_events();
+    controller.update(seconds(1), "one", update(1, 1, Segments::range(90, 999))).unwrap();
+    assert_eq!(controller.holdings(&file(1).name), [("one", Segments::range(90, 99))]);
+    let (router, object) = ("one".to_owned(), file(1).name);
+    assert_eq!(controller.take_events(), [Event::HoldsTooMuch { router, object, segments: 900 }]);
+}
+
+#[test]
+fn a_file_that_is_withdrawn_ends_its_plan() {
+    let mut controller = five(config());
+    controller.add_file(file(12_000)).unwrap();
+    controller.forward("edge", &file(1).name).unwrap();
+    assert!(controller.remove_file(&file(1).name));
+    assert!(!controller.remove_file(&file(1).name));
+    assert!(parts(&controller).is_empty());
+    for router in ["edge", "one", "two", "three"] {
+        let configuration = controller.configuration(router).unwrap();
+        assert!(configuration.rules.is_empty() && configuration.distributions.is_empty());
+    }
+}
+
+#[test]
+fn what_is_restored_is_in_force_and_numbers_go_on() {
+    let mut controller = five(config());
+    controller.add_file(file(12_000)).unwrap();
+    controller.forward("edge", &file(1).name).unwrap();
+    let plans: Vec<_> = controller.plans().cloned().collect();
+    let mut again = Controller::new(config());
+    again.restore(vec![file(12_000)], plans);
+    // An agent had a configuration with a higher number than any plan that was written down.
+    let has_more = RouterReport { generation: 900, ..report("one", 64_000_000) };
+    let registered = again.report(seconds(0), "one", has_more).unwrap();
+    assert!(registered.generation > 900);
+    assert_eq!(parts(&again), parts(&controller));
+    assert!(!again.configuration("one").unwrap().rules.is_empty());
+}
+
+#[test]
+fn files_that_are_none_are_refused() {
+    let mut controller = five(ControllerConfig { files_max: 1, ..config() });
+    for bad in [
+        File { segments: 0, ..file(1) },
+        File { segments: u64::MAX, ..file(1) },
+        File { packet_bytes: 9000, ..file(1) },
+        File { name: Name::new(), ..file(1) },
+    ] {
+        assert_eq!(controller.add_file(bad), Err(Refused::NoFile));
+    }
+    controller.add_file(file(5)).unwrap();
+    controller.add_file(file(5)).unwrap();
+    assert_eq!(controller.add_file(file(6)), Err(Refused::OtherFile(file(6).name)));
+    let other = File { name: name("/data/other"), ..file(1) };
+    assert_eq!(controller.add_file(other), Err(Refused::TooMany { what: "files", max: 1 }));
+}
