@@ -46,6 +46,7 @@ impl Router {
             Command::FlushStore { transaction } => self.flush_store(now, transaction, out),
             Command::SetProducerRegions(regions) => self.producer_regions = regions,
             Command::Store(command) => self.on_store_command(now, command, out),
+            Command::WatchMisses(watches) => self.watches_misses = watches,
         }
     }
 

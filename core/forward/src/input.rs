@@ -108,4 +108,7 @@ pub enum Command {
     SetProducerRegions(Vec<Name>),
     /// Asks what the store holds, or says what it is to hold.
     Store(StoreCommand),
+    /// Whether to tell of large objects of which the store lacks segments, see
+    /// [`Event::Missed`](crate::Event::Missed). Not at the start.
+    WatchMisses(bool),
 }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use weir_base::{FaceId, Packet};
 use weir_store::disk::DiskOp;
-use weir_wire::{HopSignal, LpHeader};
+use weir_wire::{HopSignal, LpHeader, Name};
 
 use crate::contents::StoreEvent;
 use crate::shard::ShardMessage;
@@ -125,6 +125,15 @@ pub enum Event {
     },
     /// Answers [`Command::Store`](crate::Command::Store).
     Store(StoreEvent),
+    /// The store was asked in vain for a segment whose number is a multiple of 64, not 0: one of 64
+    /// misses of a large object, and none of a small one. Only while
+    /// [`Command::WatchMisses`](crate::Command::WatchMisses) has it so.
+    Missed {
+        /// Who asked: an application, or another router, which has asked its own store before.
+        ingress: FaceId,
+        /// The name without the segment number.
+        object: Name,
+    },
 }
 
 /// What a shard wants done, appended by the shard and drained by the driver.

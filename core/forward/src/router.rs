@@ -146,6 +146,8 @@ pub struct Router {
     expired: Vec<u32>,
     pub(crate) orphans: OrphanSearch,
     /// While the index of the store's contents is being built.
+    /// Whether to tell of large objects of which the store lacks segments.
+    pub(crate) watches_misses: bool,
     pub(crate) building_since: Option<Instant>,
     pub(crate) refusals: Refusals,
     pub(crate) matched: Vec<u32>,
@@ -187,6 +189,7 @@ impl Router {
             prefix_hashes: Vec::new(),
             expired: Vec::new(),
             orphans: OrphanSearch::default(),
+            watches_misses: false,
             building_since: None,
             refusals: Refusals::default(),
             matched: Vec::new(),

@@ -4,10 +4,10 @@ use alloc::vec::Vec;
 
 use weir_base::{FaceId, Instant, Packet};
 use weir_store::{Lookup, NameHashes, Query};
-use weir_wire::{InterestView, LpHeader, NackReason, PacketView, rewrite_interest, tlv};
+use weir_wire::{InterestView, LpHeader, NackReason, NameView, PacketView, rewrite_interest, tlv};
 
 use crate::content::decision::{Refusal, StoreDecision, StoredData};
-use crate::io::Outbox;
+use crate::io::{Event, Outbox};
 use crate::packet::{Asked, Origin, QueueState, ReceivedPacket, lifetime_ns};
 use crate::router::Router;
 use crate::scope::is_localhost;
@@ -17,6 +17,9 @@ use crate::table::faces::Face;
 use crate::table::fib::{DELEGATIONS_MAX, FibNextHop, HopSet, NextHops};
 use crate::table::pit::{AwaitedSource, InRecord, PitKey, REWRITE_GROWTH};
 use crate::table::prefixes::PrefixHashes;
+
+/// Of the misses of an object's segments the share that is told.
+const MISS_PERIOD: u64 = 64;
 
 /// The next part of the path of an Interest, with what the parts before it have found.
 #[derive(Clone, Debug)]
@@ -303,7 +306,12 @@ impl Router {
                 self.disk.neighbours.note_asked(now, &asked.face);
                 self.decide(now, received, interest, asked, found, out)
             }
-            Lookup::Miss => StoreDecision::Forward,
+            Lookup::Miss => {
+                if self.watches_misses {
+                    tell_miss(received.face, interest.name, out);
+                }
+                StoreDecision::Forward
+            }
         }
     }
 
@@ -589,4 +597,13 @@ fn name_value_at(interest: &[u8]) -> (u16, u16) {
     let name_at = 1 + read(1).1;
     let (name_len, size) = read(name_at + 1);
     ((name_at + 1 + size) as u16, name_len as u16)
+}
+
+/// Says that an object lacks a segment, if it is one of those by which large objects are noticed.
+#[cold]
+fn tell_miss(ingress: FaceId, name: NameView<'_>, out: &mut Outbox) {
+    let segment = name.last().and_then(|component| component.as_segment()).unwrap_or(0);
+    if segment > 0 && segment.is_multiple_of(MISS_PERIOD) && !is_localhost(name) {
+        out.events.push(Event::Missed { ingress, object: name.parent().to_name() });
+    }
 }

@@ -139,3 +139,29 @@ fn ranges_that_rules_refuse_pass_without_being_stored() {
     assert_eq!(ranges(&mut bed), [range(10, 19)]);
     assert_eq!(bed.router.stats().store.refusals, 20);
 }
+
+#[test]
+fn large_objects_that_the_store_lacks_are_told_of_once_in_64_misses() {
+    let mut bed = Bed::new();
+    bed.route("/a", &[(U, 0)]);
+    fetch(&mut bed, 0..130);
+    assert!(bed.out.events.is_empty(), "nobody has asked for it");
+    bed.command(Command::WatchMisses(true));
+    fetch(&mut bed, 0..130);
+    assert!(bed.out.events.is_empty(), "the store has all of it");
+    fetch(&mut bed, 130..257);
+    let missed = |bed: &mut Bed| {
+        let events = core::mem::take(&mut bed.out.events);
+        let object = |event| match event {
+            Event::Missed { ingress, object } => (ingress, format!("{object}")),
+            other => panic!("{other:?}"),
+        };
+        events.into_iter().map(object).collect::<Vec<_>>()
+    };
+    assert_eq!(missed(&mut bed), [(LOCAL, "/a/v=1".into()), (LOCAL, "/a/v=1".into())]);
+    // What has one segment, or none, is small.
+    for name in ["/a/b/v=1/seg=0", "/a/64", "/a/b/v=1/seg=63"] {
+        bed.ask(LOCAL, &Ask::new(name, 7));
+    }
+    assert!(missed(&mut bed).is_empty());
+}

@@ -161,7 +161,7 @@ impl Control {
             }
             Event::StoreFlushed { transaction } => self.on_store_flushed(transaction),
             // Nothing in this process asks for what a store holds.
-            Event::Store(_) => {}
+            Event::Store(_) | Event::Missed { .. } => {}
         }
     }
 }
