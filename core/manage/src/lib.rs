@@ -48,7 +48,7 @@ pub use status::{
     StrategyChoice,
 };
 pub use store_disk::CsDiskInfo;
-pub use strategy::{ParameterKind, StrategyKind};
+pub use strategy::StrategyKind;
 
 /// FIB, RIB and strategy prefixes have at most this many components (NFD).
 pub const PREFIX_COMPONENTS_MAX: usize = 32;

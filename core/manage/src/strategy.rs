@@ -5,31 +5,10 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use weir_forward::strategy::StrategyKind as RouterStrategy;
-use weir_wire::{ComponentView, Name, NameView};
+use weir_forward::strategy::{Strategy, StrategyKind as RouterStrategy};
+use weir_wire::{Name, NameView};
 
 use crate::parameters::ControlResponse;
-
-/// What values a strategy parameter takes. The router's strategies take no others, so that what is
-/// answered with success here is also done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParameterKind {
-    /// A time in milliseconds, from 1 to 2^32 - 1.
-    Milliseconds,
-    /// A decimal number from 1 to 1000.
-    Factor,
-}
-
-impl ParameterKind {
-    fn accepts(self, text: &str) -> bool {
-        match self {
-            Self::Milliseconds => text.parse::<u32>().is_ok_and(|ms| ms > 0),
-            Self::Factor => {
-                text.parse::<f64>().is_ok_and(|factor| (1.0..=1000.0).contains(&factor))
-            }
-        }
-    }
-}
 
 /// A strategy that the router has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,8 +17,6 @@ pub struct StrategyKind {
     pub name: Name,
     /// The one version there is.
     pub version: u64,
-    /// Parameters that may follow the version as `key~value`.
-    pub parameters: Vec<(&'static str, ParameterKind)>,
 }
 
 impl From<RouterStrategy> for StrategyKind {
@@ -48,12 +25,7 @@ impl From<RouterStrategy> for StrategyKind {
         for component in ["localhost", "nfd", "strategy", &kind.to_string()] {
             full.append_str(component);
         }
-        let parameters = alloc::vec![
-            ("retx-suppression-initial", ParameterKind::Milliseconds),
-            ("retx-suppression-max", ParameterKind::Milliseconds),
-            ("retx-suppression-multiplier", ParameterKind::Factor),
-        ];
-        Self { name: full, version: kind.version(), parameters }
+        Self { name: full, version: kind.version() }
     }
 }
 
@@ -70,31 +42,6 @@ impl StrategyKind {
             Some(component) => String::from_utf8_lossy(component.value).into_owned(),
             None => String::new(),
         }
-    }
-
-    fn check_parameters<'a>(
-        &self,
-        parameters: impl Iterator<Item = ComponentView<'a>>,
-    ) -> Result<(), ControlResponse> {
-        let refuse = |reason: String| {
-            Err(ControlResponse::new(409, format!("Error instantiating strategy: {reason}")))
-        };
-        for component in parameters {
-            let text = String::from_utf8_lossy(component.value);
-            let pair =
-                text.split_once('~').filter(|(key, value)| !key.is_empty() && !value.is_empty());
-            let Some((key, value)) = pair else {
-                return refuse(String::from(
-                    "Strategy parameters format is (<parameter>~<value>)*",
-                ));
-            };
-            let known = self.parameters.iter().find(|(name, _)| *name == key);
-            if !known.is_some_and(|(_, kind)| kind.accepts(value)) {
-                let name = self.short_name();
-                return refuse(format!("{name} does not take the parameter {key}~{value}"));
-            }
-        }
-        Ok(())
     }
 }
 
@@ -136,15 +83,15 @@ impl StrategyTable {
             return Err(ControlResponse::new(404, "Strategy not registered"));
         };
         let Some(version) = version else { return Ok(kind.versioned_name()) };
+        let refuse = |reason: String| {
+            ControlResponse::new(409, format!("Error instantiating strategy: {reason}"))
+        };
         if version != kind.version {
             let name = kind.short_name();
-            let reason = format!("{name} does not support version {version}");
-            return Err(ControlResponse::new(
-                409,
-                format!("Error instantiating strategy: {reason}"),
-            ));
+            return Err(refuse(format!("{name} does not support version {version}")));
         }
-        kind.check_parameters(name.components().skip(base.component_count() + 1))?;
+        // The router's strategies know their parameters: what is answered with success is done.
+        Strategy::from_name(name).map_err(|error| refuse(error.to_string()))?;
         Ok(name.to_name())
     }
 

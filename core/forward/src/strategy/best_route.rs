@@ -6,6 +6,7 @@ use super::context::{Behaviour, Context, Suppression, may_retransmit};
 use crate::stats::DropReason;
 use crate::table::fib::FibNextHop;
 
+#[derive(Debug)]
 pub(super) struct BestRoute;
 
 impl Behaviour for BestRoute {

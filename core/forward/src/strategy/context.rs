@@ -1,8 +1,12 @@
 //! What a strategy is given and what it can do.
 
+use alloc::sync::Arc;
+use core::fmt::Debug;
+
 use weir_base::{FaceId, Instant, NS_PER_MS};
 use weir_wire::NackReason;
 
+use super::{Parameter, StrategyError};
 use crate::egress::Sender;
 use crate::io::Outbox;
 use crate::scope::{Scope, scope_of};
@@ -35,10 +39,19 @@ impl Suppression {
 }
 
 /// What a strategy does.
-pub(crate) trait Behaviour: Sync {
+pub(crate) trait Behaviour: Debug + Send + Sync {
     /// The highest version; that of NFD where the strategy is one of NFD's.
     fn version(&self) -> u64 {
         5
+    }
+
+    /// The same with parameters of its own: those that not every strategy has, at least one, in the
+    /// order in which they stand.
+    ///
+    /// # Errors
+    /// It has no such parameter, or a value is out of range.
+    fn with_parameters(&self, own: &[Parameter<'_>]) -> Result<Arc<dyn Behaviour>, StrategyError> {
+        Err(own[0].refuse("this strategy has no such parameter"))
     }
 
     /// An Interest is to be forwarded: a new one, or one that was found pending.

@@ -11,6 +11,7 @@ use crate::table::measurements::{Listener, Measurement};
 /// One Interest in 128 goes to the second best next hop as well, to see how that does.
 const PROBE_EVERY: u64 = 128;
 
+#[derive(Debug)]
 pub(super) struct LowestRtt;
 
 impl Behaviour for LowestRtt {

@@ -1,8 +1,8 @@
 //! Forwarding strategies: which next hops an Interest goes to.
 //!
-//! A strategy decides through a `Context`; it holds no state of its own. What it must remember lies
-//! in the PIT entry, in the record of an upstream there, and beside what is measured of a next hop
-//! of a FIB entry: `strategy_state` of each.
+//! A strategy decides through a `Context`; it holds its parameters and no state of its own. What it
+//! must remember lies in the PIT entry, in the record of an upstream there, and beside what is
+//! measured of a next hop of a FIB entry: `strategy_state` of each.
 
 mod best_route;
 pub(crate) mod context;
@@ -11,6 +11,8 @@ mod multicast;
 pub(crate) mod nacks;
 
 use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use weir_base::{NS_PER_MS, words};
 use weir_wire::{Name, NameView};
@@ -50,11 +52,37 @@ strategies! {
 }
 
 /// A strategy instance: what a prefix is forwarded by.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Strategy {
     kind: StrategyKind,
+    /// Tells all else.
     name: Name,
     suppression: Suppression,
+    /// What it does, where that is told by parameters of its own.
+    own: Option<Arc<dyn Behaviour>>,
+}
+
+impl PartialEq for Strategy {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Strategy {}
+
+/// A `key~value` component of a strategy's name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parameter<'a> {
+    text: &'a str,
+    pub(crate) key: &'a str,
+    pub(crate) value: &'a str,
+}
+
+impl Parameter<'_> {
+    /// The refusal of this parameter, with its reason.
+    pub(crate) fn refuse(&self, reason: &'static str) -> StrategyError {
+        StrategyError::BadParameter(self.text.into(), reason)
+    }
 }
 
 /// Why a strategy name is refused.
@@ -63,9 +91,9 @@ pub enum StrategyError {
     /// No such strategy, or none of that version or later.
     #[error("no strategy of that name and version is known")]
     Unknown,
-    /// A parameter that the strategy does not have, or a value out of range.
-    #[error("bad strategy parameter `{0}`")]
-    BadParameter(String),
+    /// A parameter that the strategy does not have, or a value out of range, and what is wrong.
+    #[error("bad strategy parameter `{0}`: {1}")]
+    BadParameter(String, &'static str),
 }
 
 const STRATEGY_PREFIX: [&[u8]; 3] = [b"localhost", b"nfd", b"strategy"];
@@ -110,27 +138,43 @@ impl Strategy {
             Some(Some(version)) if version <= kind.version() => {}
             Some(_) => return Err(StrategyError::Unknown),
         }
+        let mut own = Vec::new();
         for component in components {
-            strategy.suppression.set(component.value)?;
+            let parameter = parse_parameter(component.value)?;
+            if !strategy.suppression.set(&parameter)? {
+                own.push(parameter);
+            }
             strategy.name.push_view(component);
         }
         // Only all parameters together tell: a larger beginning may come before a larger end.
         let Suppression { initial_ns, max_ns, .. } = strategy.suppression;
         if initial_ns == 0 || initial_ns > max_ns {
-            return Err(StrategyError::BadParameter("retx-suppression-initial".into()));
+            let reason = "it must be from 1 ms to that of retx-suppression-max";
+            return Err(StrategyError::BadParameter("retx-suppression-initial".into(), reason));
+        }
+        if !own.is_empty() {
+            strategy.own = Some(kind.behaviour().with_parameters(&own)?);
         }
         Ok(strategy)
     }
 
     /// Whether it wants pending Interests to learn of new next hops.
     pub(crate) fn wants_new_next_hops(&self) -> bool {
-        self.kind.behaviour().wants_new_next_hops()
+        self.behaviour().wants_new_next_hops()
+    }
+
+    #[inline]
+    fn behaviour(&self) -> &dyn Behaviour {
+        match &self.own {
+            Some(own) => &**own,
+            None => self.kind.behaviour(),
+        }
     }
 
     /// Decides about an Interest, and notes at its entry who is to hear what becomes of it.
     #[inline]
     pub(crate) fn on_interest(&self, context: &mut Context<'_>) {
-        let behaviour = self.kind.behaviour();
+        let behaviour = self.behaviour();
         context.pit.entry_mut(context.entry).listener = behaviour.listener();
         behaviour.on_interest(&self.suppression, context);
     }
@@ -144,7 +188,7 @@ impl Strategy {
 impl From<StrategyKind> for Strategy {
     /// The strategy with default parameters.
     fn from(kind: StrategyKind) -> Self {
-        Self { kind, name: kind.name(), suppression: Suppression::default() }
+        Self { kind, name: kind.name(), suppression: Suppression::default(), own: None }
     }
 }
 
@@ -166,25 +210,35 @@ impl StrategyKind {
     }
 }
 
+/// A `key~value` component (NFD, strategy parameters).
+fn parse_parameter(component: &[u8]) -> Result<Parameter<'_>, StrategyError> {
+    let found = str::from_utf8(component).ok().and_then(|text| Some((text, text.split_once('~')?)));
+    let Some((text, (key, value))) = found else {
+        let text = String::from_utf8_lossy(component).into_owned();
+        return Err(StrategyError::BadParameter(text, "it is not of the form <key>~<value>"));
+    };
+    Ok(Parameter { text, key, value })
+}
+
 impl Suppression {
-    /// Takes one `name~value` parameter component (NFD, strategy parameters).
-    fn set(&mut self, component: &[u8]) -> Result<(), StrategyError> {
-        let bad = || StrategyError::BadParameter(String::from_utf8_lossy(component).into_owned());
-        let text = str::from_utf8(component).map_err(|_| bad())?;
-        let (key, value) = text.split_once('~').ok_or_else(bad)?;
-        let milliseconds = || value.parse::<u32>().map(|ms| u64::from(ms) * NS_PER_MS);
-        match key {
-            "retx-suppression-initial" => self.initial_ns = milliseconds().map_err(|_| bad())?,
-            "retx-suppression-max" => self.max_ns = milliseconds().map_err(|_| bad())?,
+    /// Takes one parameter that all strategies have; `false` where it is another.
+    fn set(&mut self, parameter: &Parameter<'_>) -> Result<bool, StrategyError> {
+        let milliseconds = || match parameter.value.parse::<u32>() {
+            Ok(ms) => Ok(u64::from(ms) * NS_PER_MS),
+            Err(_) => Err(parameter.refuse("it is no number of milliseconds")),
+        };
+        match parameter.key {
+            "retx-suppression-initial" => self.initial_ns = milliseconds()?,
+            "retx-suppression-max" => self.max_ns = milliseconds()?,
             "retx-suppression-multiplier" => {
-                let multiplier: f64 = value.parse().map_err(|_| bad())?;
+                let multiplier = parameter.value.parse().unwrap_or(f64::NAN);
                 if !(1.0..=1000.0).contains(&multiplier) {
-                    return Err(bad());
+                    return Err(parameter.refuse("it is no number from 1 to 1000"));
                 }
                 self.multiplier_milli = (multiplier * 1000.0) as u64;
             }
-            _ => return Err(bad()),
+            _ => return Ok(false),
         }
-        Ok(())
+        Ok(true)
     }
 }

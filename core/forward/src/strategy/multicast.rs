@@ -3,6 +3,7 @@
 use crate::stats::DropReason;
 use crate::strategy::context::{Behaviour, Context, Suppression, may_retransmit};
 
+#[derive(Debug)]
 pub(super) struct Multicast;
 
 impl Behaviour for Multicast {

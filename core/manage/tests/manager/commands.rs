@@ -531,6 +531,7 @@ fn chooses_strategies() {
     assert_eq!(choose("/s", &format!("{multicast}/retx-suppression-multiplier~1001")).0, 409);
     assert_eq!(choose("/s", &format!("{multicast}/retx-suppression-initial~0")).0, 409);
     assert_eq!(choose("/s", &format!("{multicast}/retx-suppression-max~4294967296")).0, 409);
+    assert_eq!(choose("/s", &format!("{multicast}/retx-suppression-max~5")).0, 409);
 
     let unset = parameters(|p| p.name = Some(name("/s")));
     assert_eq!(body(&harness.command(Command::StrategyChoiceUnset, &unset)), unset);
