@@ -15,14 +15,16 @@ pub(crate) struct Spans {
     span_bytes: usize,
     all: Vec<NonNull<Span>>,
     classes: [Class; CLASSES],
+    /// Spans that are being filled, one of a class at most.
+    filling: usize,
     /// Octets of the blocks that are out.
     out_bytes: usize,
 }
 
-/// Of what is out this part may be lost to spans that are not full, and so many spans beside: of
-/// each class in use one is being filled.
+/// Of what is out this part may be lost to spans that are not full, and so many spans beside those
+/// that are being filled.
 const WASTE_PARTS: usize = 32;
-const WASTED_SPANS: usize = 12;
+const WASTED_SPANS: usize = 8;
 
 /// The spans of one class that have room.
 #[derive(Default)]
@@ -71,6 +73,7 @@ impl Spans {
             span_bytes,
             all: Vec::new(),
             classes: core::array::from_fn(|_| Class::default()),
+            filling: 0,
             out_bytes: 0,
         }
     }
@@ -107,6 +110,7 @@ impl Spans {
         if fields.free.is_null() && fields.cut == fields.places {
             fields.has_room = false;
             self.classes[class].current = None;
+            self.filling -= 1;
         }
         Some(block)
     }
@@ -123,6 +127,7 @@ impl Spans {
                 Some(span) => span,
                 None => self.grow(class, shared)?,
             });
+            self.filling += 1;
         }
         self.take_of_current(class, shared)
     }
@@ -187,9 +192,11 @@ impl Spans {
         }
     }
 
-    /// Whether spans that are not full take more memory than they should.
+    /// Whether spans that are not full take more memory than they should. Those that are being
+    /// filled do not count: nothing is moved out of them.
     pub(crate) fn is_scattered(&self) -> bool {
-        let most = self.out_bytes + self.out_bytes / WASTE_PARTS + WASTED_SPANS * self.span_bytes;
+        let spans_wasted = WASTED_SPANS + self.filling;
+        let most = self.out_bytes + self.out_bytes / WASTE_PARTS + spans_wasted * self.span_bytes;
         self.all.len() * self.span_bytes > most
     }
 

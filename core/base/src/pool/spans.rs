@@ -11,36 +11,47 @@ use std::vec::Vec;
 const SPAN_BYTES: usize = 64 << 10;
 
 /// Spans of the global allocator, counted.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Counted {
+    span_bytes: usize,
     taken: AtomicUsize,
     given_back: AtomicUsize,
 }
 
-fn layout() -> Layout {
-    Layout::from_size_align(SPAN_BYTES, SPAN_BYTES).unwrap()
+impl Default for Counted {
+    fn default() -> Self {
+        Self::of(SPAN_BYTES)
+    }
 }
 
 // SAFETY: of the global allocator, by the layout.
 unsafe impl SpanSource for Counted {
     fn span_bytes(&self) -> usize {
-        SPAN_BYTES
+        self.span_bytes
     }
 
     fn take(&self) -> Option<NonNull<u8>> {
         self.taken.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the layout has octets.
-        NonNull::new(unsafe { alloc_zeroed(layout()) })
+        NonNull::new(unsafe { alloc_zeroed(self.layout()) })
     }
 
     unsafe fn give_back(&self, span: NonNull<u8>) {
         self.given_back.fetch_add(1, Ordering::Relaxed);
         // SAFETY: of `take`, by the caller.
-        unsafe { dealloc(span.as_ptr(), layout()) };
+        unsafe { dealloc(span.as_ptr(), self.layout()) };
     }
 }
 
 impl Counted {
+    fn of(span_bytes: usize) -> Self {
+        Self { span_bytes, taken: AtomicUsize::new(0), given_back: AtomicUsize::new(0) }
+    }
+
+    fn layout(&self) -> Layout {
+        Layout::from_size_align(self.span_bytes, self.span_bytes).unwrap()
+    }
+
     fn in_use(&self) -> usize {
         self.taken.load(Ordering::Relaxed) - self.given_back.load(Ordering::Relaxed)
     }
@@ -163,4 +174,30 @@ fn sizes_of_all_kinds_fill_what_one_size_left() {
     }
     // Half a span of each of the twenty classes.
     assert!(most_in_use <= spans + spans / 20 + 20, "{most_in_use} of {spans}");
+}
+
+/// Regression: with more than twelve sizes, each of which has a span that is being filled, what
+/// lies well was taken for scattered, and looked at again and again.
+#[test]
+fn spans_that_are_being_filled_are_not_scattered() {
+    const LARGE_SPAN_BYTES: usize = 1 << 20;
+    let source = Arc::new(Counted::of(LARGE_SPAN_BYTES));
+    let mut pool = Pool::of_spans(0, source.clone());
+    let sizes: Vec<_> = (0..30).map(|class| class::capacity(class) as usize).collect();
+    let mut held: Vec<_> = sizes.iter().map(|&size| filled(&mut pool, size, 1)).collect();
+    assert_eq!(source.in_use(), sizes.len());
+    assert!(!pool.is_scattered());
+    // What is nearly alone in spans that were full still is, until it is moved.
+    let many: Vec<_> = (0..24 * 16).map(|_| filled(&mut pool, sizes[29], 2)).collect();
+    for (at, packet) in many.into_iter().enumerate() {
+        match at % 16 {
+            0 => held.push(packet),
+            _ => pool.recycle(packet),
+        }
+    }
+    assert!(pool.is_scattered());
+    held.iter_mut().for_each(|packet| pool.gather(packet));
+    assert!(!pool.is_scattered());
+    assert!(source.in_use() < sizes.len() + 4, "{}", source.in_use());
+    assert_eq!(held.iter().filter(|packet| packet.iter().all(|&octet| octet == 2)).count(), 24);
 }
