@@ -277,7 +277,7 @@ impl Router {
         let entry = self.pit.entry(index);
         for record in entry.out_records.iter() {
             self.dead_nonces.insert(now, entry.hash, record.nonce);
-            self.measurements.end(now, record.flight, FlightEnd::TimeOut, entry.listener);
+            self.measurements.end(now, record.flight, FlightEnd::TimeOut);
         }
         for record in entry.in_records.iter() {
             self.faces.end_wait(record.face_slot, record.face);

@@ -14,7 +14,7 @@ use crate::transfer::parse_prefix;
 /// List, set and unset forwarding strategies of a running router.
 ///
 /// A strategy decides which of several routes an Interest takes: best-route uses the cheapest and
-/// tries others when asked again, multicast uses all.
+/// tries others when asked again, multicast uses all, multipath spreads the segments of an object.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -38,7 +38,8 @@ enum StrategyCommand {
         /// The prefix; / means every name
         #[arg(value_parser = parse_prefix)]
         prefix: Name,
-        /// best-route, multicast, lowest-rtt, or a full strategy name with version and parameters
+        /// best-route, multicast, lowest-rtt, multipath, or a full strategy name with version and
+        /// parameters
         #[arg(value_parser = parse_strategy)]
         strategy: Name,
     },

@@ -351,11 +351,11 @@ impl Router {
             if record.face == upstream {
                 self.stats.upstream_latency.record(now.ns_since(record.sent_at));
                 let is_first = record.is_sent_once();
-                self.measurements.answer(now, record.flight, is_first, entry.listener);
+                self.measurements.answer(now, record.flight, is_first);
             } else {
                 let is_store = upstream == FaceId::CONTENT_STORE;
                 let end = if is_store { FlightEnd::Store } else { FlightEnd::OtherNextHop };
-                self.measurements.end(now, record.flight, end, entry.listener);
+                self.measurements.end(now, record.flight, end);
             }
             // Data that stays fresh for long answers a looping Interest from the store.
             let freshness_ns = freshness_ms.saturating_mul(NS_PER_MS);

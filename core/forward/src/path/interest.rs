@@ -12,9 +12,10 @@ use crate::packet::{Asked, Origin, QueueState, ReceivedPacket, lifetime_ns};
 use crate::router::Router;
 use crate::scope::is_localhost;
 use crate::stats::DropReason;
+use crate::strategy::Strategy;
 use crate::strategy::context::Context;
 use crate::table::faces::Face;
-use crate::table::fib::{DELEGATIONS_MAX, FibNextHop, HopSet, NextHops};
+use crate::table::fib::{DELEGATIONS_MAX, FibNextHop, HopSet};
 use crate::table::pit::{AwaitedSource, InRecord, PitKey, REWRITE_GROWTH};
 use crate::table::prefixes::PrefixHashes;
 
@@ -486,6 +487,45 @@ impl Router {
         interest: &InterestView<'_>,
         out: &mut Outbox,
     ) {
+        self.consult(now, index, origin, only, interest, out, |strategy, context| {
+            match (origin.next_hop_face, context.next_hops) {
+                (Some(_), &[chosen]) => {
+                    context.send_interest(chosen);
+                }
+                _ => strategy.on_interest(context),
+            }
+        });
+        if self.pit.entry(index).in_records.is_empty() {
+            self.finish_unsatisfied(now, index);
+        }
+    }
+
+    /// Asks the strategy whether an Interest, which everybody who was asked has refused, goes to
+    /// somebody else.
+    pub(crate) fn ask_another(&mut self, now: Instant, index: u32, out: &mut Outbox) -> bool {
+        let entry = self.pit.entry(index);
+        let packet = entry.interest.clone();
+        let first = entry.in_records.iter().next().map(|record| record.face);
+        let (Ok(interest), Some(face)) = (InterestView::decode(&packet), first) else {
+            return false;
+        };
+        let origin = Origin { face, next_hop_face: None };
+        self.consult(now, index, origin, None, &interest, out, Strategy::on_refusal)
+    }
+
+    /// Asks the strategy of an entry's name.
+    #[expect(clippy::too_many_arguments, reason = "the last stage of the path")]
+    #[inline(always)]
+    fn consult<T>(
+        &mut self,
+        now: Instant,
+        index: u32,
+        origin: Origin,
+        only: Option<HopSet>,
+        interest: &InterestView<'_>,
+        out: &mut Outbox,
+        ask: impl FnOnce(&Strategy, &mut Context<'_>) -> T,
+    ) -> T {
         let is_home = self.is_in_producer_region(interest);
         let key = &self.config.hash_key;
         // Few names lie under a prefix that has a strategy of its own.
@@ -508,18 +548,11 @@ impl Router {
             stats: &mut self.stats,
             out,
         };
-        if let NextHops::Chosen([hop]) = next_hops {
-            context.send_interest(hop);
-        } else {
-            let strategy = match has_choice {
-                true => self.strategies.longest_match(interest.name, &hashes),
-                false => self.strategies.root(),
-            };
-            strategy.unwrap_or(&self.default_strategy).on_interest(&mut context);
-        }
-        if self.pit.entry(index).in_records.is_empty() {
-            self.finish_unsatisfied(now, index);
-        }
+        let strategy = match has_choice {
+            true => self.strategies.longest_match(interest.name, &hashes),
+            false => self.strategies.root(),
+        };
+        ask(strategy.unwrap_or(&self.default_strategy), &mut context)
     }
 
     /// A next hop was added where a strategy wants pending Interests to learn of it (NFD,

@@ -41,14 +41,16 @@ impl Router {
         };
         record.nacked = Some(reason);
         let flight = core::mem::replace(&mut record.flight, Flight::NONE);
-        let listener = entry.listener;
-        self.measurements.end(now, flight, FlightEnd::Nack, listener);
+        // Whom the sender of an Interest has chosen for it nobody stands in for.
+        let is_chosen = flight.is_over();
+        self.measurements.end(now, flight, FlightEnd::Nack);
         if matches!(entry.awaits, AwaitedSource::Disk(_) | AwaitedSource::Shards(_)) {
             return;
         }
         match judge_nacks(now, entry) {
             NackVerdict::Wait => {}
             NackVerdict::AllRefused(_) if self.is_back_at_store(now, index, interest, hashes) => {}
+            NackVerdict::AllRefused(_) if !is_chosen && self.ask_another(now, index, out) => {}
             NackVerdict::AllRefused(reason) => {
                 let entry = self.pit.entry_mut(index);
                 self.sender.nack_all(now, entry, reason, &mut self.faces, &mut self.stats, out);

@@ -71,10 +71,17 @@ fn shard_of_value(key: &HashKey, name: &[u8], shard_count: u16) -> Option<u16> {
     Some(((u128::from(hash) * u128::from(shard_count)) >> 64) as u16)
 }
 
-/// What decides the shard of a name: the name less implicit digests at its end and a segment before
-/// them, and the range of that segment.
+/// What decides the shard of a name: the object, and the range of the segment.
 #[inline]
 fn object_and_range(name: &[u8]) -> Option<(&[u8], u64)> {
+    let (object, segment) = object_and_segment(name)?;
+    Some((object, segment.map_or(0, |segment| segment >> RANGE_BITS)))
+}
+
+/// The TLV-VALUE of a name less implicit digests at its end and a segment before them, and the
+/// number of that segment.
+#[inline]
+pub(crate) fn object_and_segment(name: &[u8]) -> Option<(&[u8], Option<u64>)> {
     let mut rest = name;
     // Of the last component that is no digest: where it begins and ends, and its number.
     let (mut start, mut end, mut segment) = (0, 0, None);
@@ -87,10 +94,7 @@ fn object_and_range(name: &[u8]) -> Option<(&[u8], u64)> {
             segment = if typ == tlv::SEGMENT_NAME_COMPONENT { read_integer(value) } else { None };
         }
     }
-    Some(match segment {
-        Some(segment) => (&name[..start], segment >> RANGE_BITS),
-        None => (&name[..end], 0),
-    })
+    Some((&name[..if segment.is_some() { start } else { end }], segment))
 }
 
 /// The type and the value of the TLV at the beginning, and what follows it.

@@ -37,14 +37,28 @@ fn forward_new(context: &mut Context<'_>) {
     }
 }
 
-/// An Interest whose entry is [pending](is_pending): not before its time, then to the next hop that
-/// is not in use, else the one that was used longest ago.
-pub(super) fn on_retransmission(suppression: &Suppression, context: &mut Context<'_>) {
+/// Whether an Interest whose entry is [pending](is_pending) comes before its time, which drops it.
+pub(super) fn is_suppressed(suppression: &Suppression, context: &mut Context<'_>) -> bool {
     let pending = context.entry().out_records.iter().filter(|record| record.expiry > context.now);
     let last = pending.map(|record| record.sent_at).max().unwrap_or(context.now);
     let interval_ns = context.entry().strategy_state.max(suppression.initial_ns);
-    if !may_retransmit(context.now, last, interval_ns) {
+    let is_early = !may_retransmit(context.now, last, interval_ns);
+    if is_early {
         context.stats.drop_packet(DropReason::Suppressed);
+    }
+    is_early
+}
+
+/// The next Interest for the entry has to wait for longer.
+pub(super) fn lengthen_suppression(suppression: &Suppression, context: &mut Context<'_>) {
+    let entry = context.pit.entry_mut(context.entry);
+    entry.strategy_state = suppression.next_ns(entry.strategy_state);
+}
+
+/// An Interest whose entry is [pending](is_pending): not before its time, then to the next hop that
+/// is not in use, else the one that was used longest ago.
+pub(super) fn on_retransmission(suppression: &Suppression, context: &mut Context<'_>) {
+    if is_suppressed(suppression, context) {
         return;
     }
     let unused = context.eligible().find(|hop| !context.is_in_use(hop));
@@ -57,6 +71,5 @@ pub(super) fn on_retransmission(suppression: &Suppression, context: &mut Context
         }
         None => context.stats.drop_packet(DropReason::NoNextHop),
     }
-    let entry = context.pit.entry_mut(context.entry);
-    entry.strategy_state = suppression.next_ns(entry.strategy_state);
+    lengthen_suppression(suppression, context);
 }

@@ -13,7 +13,7 @@ use crate::scope::{Scope, scope_of};
 use crate::stats::{DropReason, RouterStats};
 use crate::table::faces::{Face, FaceTable};
 use crate::table::fib::{FibNextHop, HopSet};
-use crate::table::measurements::{Listener, Measurement, Measurements};
+use crate::table::measurements::{Measurement, Measurements};
 use crate::table::pit::{OutRecord, Pit, PitEntry};
 
 /// Exponential suppression of retransmissions (NFD, RetxSuppressionExponential).
@@ -57,14 +57,15 @@ pub(crate) trait Behaviour: Debug + Send + Sync {
     /// An Interest is to be forwarded: a new one, or one that was found pending.
     fn on_interest(&self, suppression: &Suppression, context: &mut Context<'_>);
 
-    /// Whether pending Interests are to be given to it when a prefix gets a new next hop.
-    fn wants_new_next_hops(&self) -> bool {
+    /// All next hops that an Interest was sent to have refused it. Returns whether it went to
+    /// another; else the downstreams are told.
+    fn on_refusal(&self, _context: &mut Context<'_>) -> bool {
         false
     }
 
-    /// Who hears what becomes of the Interests that it sends, if that matters to it.
-    fn listener(&self) -> Option<&'static dyn Listener> {
-        None
+    /// Whether pending Interests are to be given to it when a prefix gets a new next hop.
+    fn wants_new_next_hops(&self) -> bool {
+        false
     }
 }
 
@@ -111,6 +112,11 @@ impl Context<'_> {
     /// What is known of a next hop.
     pub(crate) fn measurement(&self, hop: &FibNextHop) -> Option<&Measurement> {
         self.measurements.find(hop.measurement)
+    }
+
+    /// The same, to remember something beside it.
+    pub(crate) fn measurement_mut(&mut self, hop: &FibNextHop) -> Option<&mut Measurement> {
+        self.measurements.find_mut(hop.measurement)
     }
 
     fn is_local(&self, face: FaceId) -> bool {

@@ -6,7 +6,6 @@ use super::best_route;
 use super::context::{Behaviour, Context, Suppression};
 use crate::stats::DropReason;
 use crate::table::fib::FibNextHop;
-use crate::table::measurements::{Listener, Measurement};
 
 /// One Interest in 128 goes to the second best next hop as well, to see how that does.
 const PROBE_EVERY: u64 = 128;
@@ -40,33 +39,15 @@ impl Behaviour for LowestRtt {
             }
         }
     }
-
-    fn listener(&self) -> Option<&'static dyn Listener> {
-        Some(&LowestRtt)
-    }
-}
-
-impl Listener for LowestRtt {
-    fn on_data(&self, hop: &mut Measurement) {
-        hop.strategy_state = 0;
-    }
-
-    fn on_nack(&self, hop: &mut Measurement) {
-        hop.strategy_state += 1;
-    }
-
-    fn on_timeout(&self, hop: &mut Measurement) {
-        hop.strategy_state += 1;
-    }
 }
 
 /// Not distrusted, then fewest failures in a row, then the shortest round-trip time, then the cost.
 /// A next hop that has never answered is tried by one Interest at a time.
-fn rank(context: &Context<'_>, hop: &FibNextHop) -> (bool, u64, u64, u64) {
+fn rank(context: &Context<'_>, hop: &FibNextHop) -> (bool, u32, u64, u64) {
     let Some(measured) = context.measurement(hop) else {
         return (hop.is_distrusted, 0, u64::MAX, hop.cost);
     };
     let unknown_ns = if measured.in_flight() == 0 { 0 } else { u64::MAX };
     let rtt_ns = measured.smoothed_rtt_ns().unwrap_or(unknown_ns);
-    (hop.is_distrusted, measured.strategy_state, rtt_ns, hop.cost)
+    (hop.is_distrusted, measured.failures(), rtt_ns, hop.cost)
 }

@@ -8,6 +8,7 @@ mod best_route;
 pub(crate) mod context;
 mod lowest_rtt;
 mod multicast;
+mod multipath;
 pub(crate) mod nacks;
 
 use alloc::string::String;
@@ -49,6 +50,7 @@ strategies! {
     BestRoute = "best-route": best_route::BestRoute,
     Multicast = "multicast": multicast::Multicast,
     LowestRtt = "lowest-rtt": lowest_rtt::LowestRtt,
+    Multipath = "multipath": multipath::EVEN,
 }
 
 /// A strategy instance: what a prefix is forwarded by.
@@ -171,12 +173,15 @@ impl Strategy {
         }
     }
 
-    /// Decides about an Interest, and notes at its entry who is to hear what becomes of it.
+    /// Decides about an Interest.
     #[inline]
     pub(crate) fn on_interest(&self, context: &mut Context<'_>) {
-        let behaviour = self.behaviour();
-        context.pit.entry_mut(context.entry).listener = behaviour.listener();
-        behaviour.on_interest(&self.suppression, context);
+        self.behaviour().on_interest(&self.suppression, context);
+    }
+
+    /// Decides about an Interest that was refused by all whom it was sent to.
+    pub(crate) fn on_refusal(&self, context: &mut Context<'_>) -> bool {
+        self.behaviour().on_refusal(context)
     }
 
     /// How long after the last of its Interests a retransmission of an entry may go on.

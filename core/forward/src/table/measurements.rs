@@ -73,6 +73,8 @@ pub(crate) struct Measurement {
     data: u64,
     nacks: u64,
     timeouts: u64,
+    /// Nacks, time-outs and what else counts as a failure, since the last Data.
+    failures: u32,
     /// Usual time between two Data, ns; 0 before the second.
     gap_ns: u64,
     last_data_at: Option<Instant>,
@@ -94,6 +96,7 @@ impl Measurement {
             data: 0,
             nacks: 0,
             timeouts: 0,
+            failures: 0,
             gap_ns: 0,
             last_data_at: None,
             silent_since: None,
@@ -119,6 +122,21 @@ impl Measurement {
         self.in_flight
     }
 
+    /// Failures in a row: Interests that it has refused or left unanswered.
+    pub(crate) fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// What it has not been used for, ns.
+    pub(crate) fn idle_ns(&self, now: Instant) -> u64 {
+        now.ns_since(self.used_at)
+    }
+
+    /// It should have answered by now.
+    pub(crate) fn note_failure(&mut self) {
+        self.failures = self.failures.saturating_add(1);
+    }
+
     /// At least what it has been silent for although something is under way, ns.
     pub(crate) fn silent_ns(&self, now: Instant) -> u64 {
         self.silent_since.map_or(0, |since| now.ns_since(since))
@@ -131,6 +149,7 @@ impl Measurement {
 
     fn on_data(&mut self, now: Instant, rtt_ns: Option<u64>) {
         self.data += 1;
+        self.failures = 0;
         self.silent_since = Some(now);
         if let Some(last) = self.last_data_at.replace(now) {
             let error_ns = now.ns_since(last) as i64 - self.gap_ns as i64;
@@ -140,17 +159,6 @@ impl Measurement {
             self.rtt.sample(rtt_ns, self.in_flight);
         }
     }
-}
-
-/// A strategy that hears what becomes of the Interests that it has sent, once for each next hop,
-/// after that was measured.
-pub(crate) trait Listener: Sync {
-    /// The next hop has answered.
-    fn on_data(&self, _hop: &mut Measurement) {}
-    /// It has refused.
-    fn on_nack(&self, _hop: &mut Measurement) {}
-    /// It has not answered in time.
-    fn on_timeout(&self, _hop: &mut Measurement) {}
 }
 
 /// The measurements of all next hops of the FIB.
@@ -189,6 +197,10 @@ impl Measurements {
         self.all.get(index)
     }
 
+    pub(crate) fn find_mut(&mut self, index: u32) -> Option<&mut Measurement> {
+        self.all.get_mut(index)
+    }
+
     /// An Interest leaves for a next hop.
     #[inline]
     pub(crate) fn begin(&mut self, now: Instant, index: u32) -> Flight {
@@ -204,48 +216,31 @@ impl Measurements {
     /// Data has come from the next hop. `is_first`: the Interest was sent there once only, so that
     /// the round-trip time is known (RFC 6298, 3).
     #[inline]
-    pub(crate) fn answer(
-        &mut self,
-        now: Instant,
-        flight: Flight,
-        is_first: bool,
-        listener: Option<&dyn Listener>,
-    ) {
+    pub(crate) fn answer(&mut self, now: Instant, flight: Flight, is_first: bool) {
         let Some(one) = self.all.get_mut(flight.measurement) else { return };
         let took_ns = now.ns_since(flight.since);
         one.on_data(now, is_first.then_some(took_ns));
         if let (Some(model), true) = (&mut one.model, is_first) {
             model.on_answer(now, flight.since, flight.ahead(), true);
         }
-        if let Some(listener) = listener {
-            listener.on_data(one);
-        }
         self.land(flight);
     }
 
     /// A flight ends without Data from the next hop.
     #[cold]
-    pub(crate) fn end(
-        &mut self,
-        now: Instant,
-        flight: Flight,
-        end: FlightEnd,
-        listener: Option<&dyn Listener>,
-    ) {
+    pub(crate) fn end(&mut self, now: Instant, flight: Flight, end: FlightEnd) {
         let Some(one) = self.all.get_mut(flight.measurement) else { return };
         one.nacks += u64::from(end == FlightEnd::Nack);
         one.timeouts += u64::from(end == FlightEnd::TimeOut);
+        if matches!(end, FlightEnd::Nack | FlightEnd::TimeOut) {
+            one.note_failure();
+        }
         match (&mut one.model, end) {
             (None, _) => {}
             (Some(model), FlightEnd::Store | FlightEnd::OtherNextHop) => model.on_overtaken(now),
             (Some(model), FlightEnd::Nack | FlightEnd::TimeOut) => {
                 model.on_answer(now, flight.since, flight.ahead(), false);
             }
-        }
-        match (listener, end) {
-            (Some(listener), FlightEnd::Nack) => listener.on_nack(one),
-            (Some(listener), FlightEnd::TimeOut) => listener.on_timeout(one),
-            _ => {}
         }
         self.land(flight);
     }

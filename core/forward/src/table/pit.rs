@@ -7,7 +7,7 @@ use weir_base::{FaceId, Instant, Packet, Pool, Rng, Slab, Table, TimerWheel};
 use weir_wire::{NackReason, NameView, PACKET_SIZE_MAX, PitToken, tlv};
 
 use crate::table::live::LiveSet;
-use crate::table::measurements::{Flight, Listener};
+use crate::table::measurements::Flight;
 
 /// A downstream that waits (NFD, PIT in-record).
 pub(crate) struct InRecord {
@@ -133,8 +133,6 @@ pub(crate) struct PitEntry {
     bytes: u32,
     /// What the strategy remembers of the entry; 0 at first.
     pub(crate) strategy_state: u64,
-    /// The strategy, if it wants to hear what becomes of the Interest.
-    pub(crate) listener: Option<&'static dyn Listener>,
 }
 
 impl PitEntry {
@@ -432,7 +430,6 @@ impl Pit {
             out_records: Records::new(None, spare_out),
             bytes: bytes as u32,
             strategy_state: 0,
-            listener: None,
         });
         self.bytes += bytes + u64::from(self.entries.places() - places) * PLACE_BYTES;
         self.live.insert(index);

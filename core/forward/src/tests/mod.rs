@@ -17,6 +17,7 @@ mod disk;
 mod disks;
 mod forgery;
 mod forwarding;
+mod multipath;
 mod room;
 mod scope;
 mod sharding;

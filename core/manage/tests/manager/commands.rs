@@ -533,6 +533,16 @@ fn chooses_strategies() {
     assert_eq!(choose("/s", &format!("{multicast}/retx-suppression-max~4294967296")).0, 409);
     assert_eq!(choose("/s", &format!("{multicast}/retx-suppression-max~5")).0, 409);
 
+    // Each strategy has its own.
+    let multipath = format!("{base}/multipath/v=1");
+    let with = format!("{multipath}/part~300:0-99/weight~301:3");
+    let instance = choose("/s", &with).1.unwrap();
+    assert_eq!(name(&instance), name(&with));
+    assert_eq!(choose("/s", &format!("{multicast}/part~300:0-99")).0, 409);
+    let (code, _, text, _) = choose("/s", &format!("{multipath}/part~300:9-0"));
+    assert_eq!(code, 409);
+    assert!(text.ends_with("`part~300:9-0`: its last segment is before its first"), "{text}");
+
     let unset = parameters(|p| p.name = Some(name("/s")));
     assert_eq!(body(&harness.command(Command::StrategyChoiceUnset, &unset)), unset);
     assert_eq!(harness.action(), Action::SetStrategy { prefix: name("/s"), strategy: None });

@@ -286,7 +286,7 @@ impl Model {
     fn upstream_done(&mut self, request: usize, count: usize) {
         self.count(request, count);
         if let Some(flight) = self.requests[request].flight {
-            self.measurements.answer(Instant::from_ns(self.now_ns), flight, true, None);
+            self.measurements.answer(Instant::from_ns(self.now_ns), flight, true);
         }
         self.leave(true);
     }
@@ -472,7 +472,7 @@ fn a_next_hop_that_falls_silent_is_left() {
         }
         let took_ns = if place == 0 { 10_000 } else { 1_000_000 };
         if !is_silent {
-            measurements.answer(now.plus_ns(took_ns), flight, true, None);
+            measurements.answer(now.plus_ns(took_ns), flight, true);
         }
     }
     assert!(went[0] < 20 && went[1] > 1500, "{went:?}");
@@ -490,7 +490,7 @@ fn models_are_bounded() {
         let choice = adaptive.choose(now, home, 64, &mut measurements, hops);
         assert!(matches!(choice, Choice::Away { .. }), "nothing is known");
         let flight = measurements.begin(now, hop);
-        measurements.end(now, flight, FlightEnd::TimeOut, None);
+        measurements.end(now, flight, FlightEnd::TimeOut);
     }
     assert_eq!(measurements.models(), MODELS_MAX);
 }

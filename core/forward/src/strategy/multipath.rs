@@ -1,0 +1,288 @@
+//! multipath: the segments of an object are spread over all next hops, and each is asked of one of
+//! them (paper multipath-cache-management, 4.1, 4.2, 5.2).
+//!
+//! Segments go where their part of the object is said to be, the others by ratio and need: the next
+//! hops take turns as their weights say, but none gets more than its share of the Interests that
+//! are under way. So one that answers late gets fewer.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use weir_base::{FaceId, NS_PER_S};
+use weir_wire::NackReason;
+
+use super::context::{Behaviour, Context, Suppression};
+use super::{Parameter, StrategyError, best_route};
+use crate::shard::object_and_segment;
+use crate::stats::DropReason;
+use crate::table::fib::FibNextHop;
+use crate::table::pit::OutRecord;
+
+/// Parts at most, and weights at most.
+const PARAMETERS_MAX: usize = 256;
+const WEIGHT_MAX: u64 = 1000;
+/// What a turn of a next hop of weight 1 takes. Can be divided by all weights to 20.
+const TURN: u64 = 232_792_560;
+/// Turns that a next hop may make up for which was too busy to take them.
+const TURNS_OWED_MAX: u64 = 8;
+/// Turns are counted from the beginning again when they have taken so much.
+const TURNS_MAX: u64 = 1 << 62;
+/// Failures in a row after which a next hop is left out, and how long until one Interest tries it
+/// again.
+const FAILURES_MAX: u32 = 3;
+const LEFT_OUT_NS: u64 = NS_PER_S;
+/// How many usual round-trip times an answer is waited for.
+const ROUND_TRIPS_MAX: u64 = 2;
+
+/// With no parameters.
+pub(super) static EVEN: Multipath = Multipath { parts: Vec::new(), weights: Vec::new() };
+
+#[derive(Debug)]
+pub(super) struct Multipath {
+    /// By rising segments; they do not overlap.
+    parts: Vec<Part>,
+    /// Weights other than 1.
+    weights: Vec<(FaceId, u64)>,
+}
+
+/// Segments that go to one face.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    first: u64,
+    last: u64,
+    face: FaceId,
+}
+
+/// A next hop whose turn it may be.
+#[derive(Clone, Copy)]
+struct Candidate {
+    hop: FibNextHop,
+    weight: u64,
+    in_flight: u64,
+    /// When its last turn ended, in the time that turns take.
+    free_at: u64,
+}
+
+impl Candidate {
+    fn turn(&self) -> u64 {
+        TURN / self.weight
+    }
+}
+
+impl Behaviour for Multipath {
+    fn version(&self) -> u64 {
+        1
+    }
+
+    fn with_parameters(&self, own: &[Parameter<'_>]) -> Result<Arc<dyn Behaviour>, StrategyError> {
+        let (mut parts, mut weights) = (Vec::new(), Vec::new());
+        for parameter in own {
+            match parameter.key {
+                "part" => parts.push((parse_part(parameter)?, parameter)),
+                "weight" => {
+                    let (face, weight) = parse_weight(parameter)?;
+                    if weights.iter().any(|&(other, _)| other == face) {
+                        return Err(parameter.refuse("the face has a weight already"));
+                    }
+                    weights.push((face, weight));
+                }
+                _ => return Err(parameter.refuse("this strategy has no such parameter")),
+            }
+            if parts.len().max(weights.len()) > PARAMETERS_MAX {
+                return Err(parameter.refuse("there are 256 parts and 256 weights at most"));
+            }
+        }
+        parts.sort_by_key(|(part, _)| part.first);
+        for pair in parts.windows(2) {
+            if pair[1].0.first <= pair[0].0.last {
+                return Err(pair[1].1.refuse("it overlaps another part"));
+            }
+        }
+        let parts = parts.into_iter().map(|(part, _)| part).collect();
+        Ok(Arc::new(Self { parts, weights }))
+    }
+
+    fn on_interest(&self, suppression: &Suppression, context: &mut Context<'_>) {
+        let Some(segment) = segment_of(context) else {
+            return best_route::BestRoute.on_interest(suppression, context);
+        };
+        let is_pending = best_route::is_pending(context);
+        if is_pending && best_route::is_suppressed(suppression, context) {
+            return;
+        }
+        note_unanswered(context);
+        let is_sent = self.ask_new(segment, context) || ask_again(context);
+        match (is_sent, is_pending) {
+            (_, true) => best_route::lengthen_suppression(suppression, context),
+            (true, false) => {}
+            (false, false) => context.reject(NackReason::NoRoute),
+        }
+    }
+
+    fn on_refusal(&self, context: &mut Context<'_>) -> bool {
+        segment_of(context).is_some_and(|segment| self.ask_new(segment, context))
+    }
+}
+
+impl Multipath {
+    /// Sends the Interest to a next hop that it was not sent to yet. `false`: there is none.
+    fn ask_new(&self, segment: u64, context: &mut Context<'_>) -> bool {
+        let is_new = |hop: &FibNextHop| context.out_record(hop.face).is_none();
+        let may_use = |hop: &FibNextHop| is_new(hop) && is_sound(context, hop);
+        let part = self.face_of(segment);
+        let of_part = part.and_then(|face| {
+            context.eligible().find(|hop| hop.face == face).filter(|hop| may_use(hop))
+        });
+        if let Some(hop) = of_part {
+            context.send_interest(hop);
+            return true;
+        }
+        let chosen = self.choose(context, may_use).or_else(|| self.choose(context, is_new));
+        let Some((hop, free_at)) = chosen else { return false };
+        if context.send_interest(hop) {
+            end_turn(context, &hop, free_at);
+        }
+        true
+    }
+
+    /// The face that has the part of the object that a segment lies in.
+    fn face_of(&self, segment: u64) -> Option<FaceId> {
+        let behind = self.parts.partition_point(|part| part.first <= segment);
+        let part = self.parts[..behind].last()?;
+        (segment <= part.last).then_some(part.face)
+    }
+
+    /// Which of the next hops that may be used comes next, and until when its turn lasts: of those
+    /// that have not their share of what is under way, the one whose turn has waited longest.
+    fn choose(
+        &self,
+        context: &Context<'_>,
+        may_use: impl Fn(&FibNextHop) -> bool,
+    ) -> Option<(FibNextHop, u64)> {
+        let candidates = || {
+            context.eligible().filter(|hop| may_use(hop)).map(|hop| self.candidate(context, hop))
+        };
+        // With the one that is to be sent.
+        let (mut in_flight, mut weights, mut now) = (1, 0, 0);
+        for candidate in candidates() {
+            in_flight += candidate.in_flight;
+            weights += candidate.weight;
+            // The last turn of all began then.
+            now = candidate.free_at.saturating_sub(candidate.turn()).max(now);
+        }
+        let has_room = |candidate: &Candidate| {
+            candidate.in_flight < (in_flight * candidate.weight).div_ceil(weights)
+        };
+        let turn = |candidate: Candidate| {
+            let owed = TURNS_OWED_MAX * candidate.turn();
+            (candidate.free_at.max(now.saturating_sub(owed)), candidate)
+        };
+        let (begin, next) =
+            candidates().filter(has_room).map(turn).min_by_key(|&(begin, _)| begin)?;
+        Some((next.hop, begin + next.turn()))
+    }
+
+    fn candidate(&self, context: &Context<'_>, hop: FibNextHop) -> Candidate {
+        let weight = self.weights.iter().find(|&&(face, _)| face == hop.face);
+        let measured = context.measurement(&hop);
+        Candidate {
+            hop,
+            weight: weight.map_or(1, |&(_, weight)| weight),
+            in_flight: measured.map_or(0, |measured| measured.in_flight().into()),
+            free_at: measured.map_or(0, |measured| measured.strategy_state),
+        }
+    }
+}
+
+/// The number of the segment that an Interest asks for.
+fn segment_of(context: &Context<'_>) -> Option<u64> {
+    object_and_segment(context.entry().name_value())?.1
+}
+
+/// Whether a next hop answers, or should be tried again. One that is not measured is used for want
+/// of others.
+fn is_sound(context: &Context<'_>, hop: &FibNextHop) -> bool {
+    let Some(measured) = context.measurement(hop) else { return false };
+    let is_due = || measured.in_flight() == 0 && measured.idle_ns(context.now) >= LEFT_OUT_NS;
+    !hop.is_distrusted && (measured.failures() < FAILURES_MAX || is_due())
+}
+
+/// Notes the turn of a next hop.
+fn end_turn(context: &mut Context<'_>, hop: &FibNextHop, free_at: u64) {
+    if let Some(measured) = context.measurement_mut(hop) {
+        measured.strategy_state = free_at;
+    }
+    if free_at >= TURNS_MAX {
+        let hops = context.next_hops;
+        for hop in hops {
+            if let Some(measured) = context.measurement_mut(hop) {
+                measured.strategy_state = measured.strategy_state.saturating_sub(TURNS_MAX);
+            }
+        }
+    }
+}
+
+/// An Interest comes again: next hops that should have answered it by now have failed. That they
+/// have not is known no more once another has answered.
+fn note_unanswered(context: &mut Context<'_>) {
+    let hops = context.next_hops;
+    for hop in hops {
+        let Some(&OutRecord { sent_at, nacked: None, .. }) = context.out_record(hop.face) else {
+            continue;
+        };
+        let waited_ns = context.now.ns_since(sent_at);
+        let Some(measured) = context.measurement_mut(hop) else { continue };
+        let usual_ns = measured.smoothed_rtt_ns().unwrap_or(0);
+        if waited_ns > ROUND_TRIPS_MAX * usual_ns {
+            measured.note_failure();
+        }
+    }
+}
+
+/// Sends the Interest once more where it was refused or sent longest ago. `false`: no next hop may
+/// have it.
+fn ask_again(context: &mut Context<'_>) -> bool {
+    let rank = |hop: &FibNextHop| {
+        context.out_record(hop.face).map(|record| (record.nacked.is_some(), record.sent_at))
+    };
+    let Some(hop) = context.eligible().min_by_key(rank) else {
+        context.stats.drop_packet(DropReason::NoNextHop);
+        return false;
+    };
+    context.send_interest(hop);
+    true
+}
+
+/// `FACE:FIRST-LAST`: these segments go to this face.
+fn parse_part(parameter: &Parameter<'_>) -> Result<Part, StrategyError> {
+    let parse = || {
+        let (face, range) = parameter.value.split_once(':')?;
+        let (first, last) = range.split_once('-')?;
+        let face = FaceId(parse_number(face)?);
+        Some(Part { first: parse_number(first)?, last: parse_number(last)?, face })
+    };
+    let part = parse().ok_or_else(|| parameter.refuse("it is not part~<face>:<first>-<last>"))?;
+    match part.first <= part.last {
+        true => Ok(part),
+        false => Err(parameter.refuse("its last segment is before its first")),
+    }
+}
+
+/// `FACE:N`.
+fn parse_weight(parameter: &Parameter<'_>) -> Result<(FaceId, u64), StrategyError> {
+    let parse = || {
+        let (face, weight) = parameter.value.split_once(':')?;
+        Some((FaceId(parse_number(face)?), parse_number(weight)?))
+    };
+    let parsed = parse().ok_or_else(|| parameter.refuse("it is not weight~<face>:<number>"))?;
+    match (1..=WEIGHT_MAX).contains(&parsed.1) {
+        true => Ok(parsed),
+        false => Err(parameter.refuse("a weight is from 1 to 1000")),
+    }
+}
+
+/// Decimal digits alone.
+fn parse_number(text: &str) -> Option<u64> {
+    let is_decimal = text.bytes().all(|octet| octet.is_ascii_digit());
+    text.parse().ok().filter(|_| is_decimal)
+}

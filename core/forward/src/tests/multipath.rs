@@ -1,0 +1,441 @@
+//! multipath: segments spread over next hops.
+
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::String;
+
+use weir_base::HashKey;
+
+use super::*;
+use crate::shard::shard_of_packet;
+use crate::strategy::{Strategy, StrategyError};
+
+const NAME: &str = "/localhost/nfd/strategy/multipath/v=1";
+const A: FaceId = FaceId(300);
+const B: FaceId = FaceId(301);
+const C: FaceId = FaceId(302);
+const HOPS: [FaceId; 3] = [A, B, C];
+
+fn add(bed: &mut Bed, parameters: &str) {
+    for face in HOPS {
+        let (scope, link_type) = (FaceScope::NonLocal, LinkType::PointToPoint);
+        let attributes = FaceAttributes { scope, link_type, is_spoofable: false, host: None };
+        bed.command(Command::AddFace { face, attributes });
+    }
+    bed.route("/f", &[(A, 0), (B, 0), (C, 0)]);
+    bed.strategy("/f", &format!("{NAME}{parameters}"));
+}
+
+fn bed(parameters: &str) -> Bed {
+    let mut bed = Bed::new();
+    add(&mut bed, parameters);
+    bed
+}
+
+fn segment(number: u32) -> String {
+    format!("/f/v=1/seg={number}")
+}
+
+/// Asks for a segment and returns the one next hop that it goes to.
+fn ask(bed: &mut Bed, number: u32, nonce: u32) -> FaceId {
+    let out = bed.ask(LOCAL, &Ask::new(&segment(number), nonce));
+    let [(face, PacketKind::Interest)] = sent(&out)[..] else { panic!("{number}: {out:?}") };
+    face
+}
+
+/// How many of these are each next hop's.
+fn counts(faces: &[FaceId]) -> [usize; 3] {
+    HOPS.map(|hop| faces.iter().filter(|&&face| face == hop).count())
+}
+
+/// A consumer with a window, next hops that answer after a time each, and a time after which it
+/// asks again.
+struct Load {
+    bed: Bed,
+    window: usize,
+    rtt_ms: fn(FaceId, u64) -> Option<u64>,
+    rto_ms: Option<u64>,
+    now_ms: u64,
+    next: u32,
+    nonce: u32,
+    /// Segment and since when, of what is not there yet.
+    waiting: VecDeque<(u32, u64)>,
+    answers: Vec<(u64, FaceId, u32)>,
+    /// When and where Interests that are no retransmissions went.
+    firsts: Vec<(u64, FaceId)>,
+    done: usize,
+}
+
+impl Load {
+    fn new(parameters: &str, window: usize, rtt_ms: fn(FaceId, u64) -> Option<u64>) -> Self {
+        Self {
+            bed: bed(parameters),
+            window,
+            rtt_ms,
+            rto_ms: None,
+            now_ms: 0,
+            next: 0,
+            nonce: 0,
+            waiting: VecDeque::new(),
+            answers: Vec::new(),
+            firsts: Vec::new(),
+            done: 0,
+        }
+    }
+
+    fn send(&mut self, number: u32) -> Option<FaceId> {
+        self.nonce += 1;
+        let out = self.bed.ask(LOCAL, &Ask::new(&segment(number), self.nonce));
+        assert!(out.len() <= 1, "one next hop at a time: {out:?}");
+        let packet = out.first()?;
+        assert_eq!(kind(packet), PacketKind::Interest);
+        if let Some(rtt_ms) = (self.rtt_ms)(packet.face, self.now_ms) {
+            self.answers.push((self.now_ms + rtt_ms, packet.face, number));
+        }
+        Some(packet.face)
+    }
+
+    fn run(&mut self, ms: u64) {
+        for _ in 0..ms {
+            self.bed.pass_ms(1);
+            self.now_ms += 1;
+            let now_ms = self.now_ms;
+            let (due, later) = self.answers.iter().partition(|answer| answer.0 <= now_ms);
+            self.answers = later;
+            let due: Vec<(u64, FaceId, u32)> = due;
+            for (_, face, number) in due {
+                self.done += self.bed.answer(face, data(&segment(number), 0)).len();
+                self.waiting.retain(|waiting| waiting.0 != number);
+            }
+            // What is not asked for again is given up when its lifetime ends.
+            let patience_ms = self.rto_ms.unwrap_or(4_001);
+            while self.waiting.front().is_some_and(|front| front.1 + patience_ms <= now_ms) {
+                let Some((number, _)) = self.waiting.pop_front() else { break };
+                if self.rto_ms.is_some() {
+                    self.send(number);
+                    self.waiting.push_back((number, now_ms));
+                }
+            }
+            while self.waiting.len() < self.window {
+                let face = self.send(self.next).expect("a new Interest goes somewhere");
+                self.firsts.push((now_ms, face));
+                self.waiting.push_back((self.next, now_ms));
+                self.next += 1;
+            }
+        }
+    }
+
+    /// The share of a next hop in what was asked for from a time on.
+    fn share(&self, hop: FaceId, from_ms: u64) -> f64 {
+        let all: Vec<_> = self.firsts.iter().filter(|first| first.0 >= from_ms).collect();
+        all.iter().filter(|first| first.1 == hop).count() as f64 / all.len() as f64
+    }
+}
+
+#[test]
+fn next_hops_take_turns() {
+    for is_answered in [false, true] {
+        let mut bed = bed("");
+        for number in 0..999 {
+            let face = ask(&mut bed, number, number);
+            assert_eq!(face, HOPS[number as usize % 3], "{number}");
+            if is_answered {
+                assert_eq!(bed.answer(face, data(&segment(number), 0)).len(), 1);
+            }
+        }
+    }
+}
+
+/// However many Interests are under way, with next hops that are alike.
+#[test]
+fn turns_are_as_the_weights_say() {
+    let weights = format!("/weight~{}:5/weight~{}:3/weight~{}:2", A.0, B.0, C.0);
+    for window in [1, 2, 3, 5, 10, 20, 50, 1000] {
+        let mut bed = bed(&weights);
+        let (mut faces, mut under_way) = (Vec::new(), VecDeque::new());
+        for number in 0..1000 {
+            let face = ask(&mut bed, number, number);
+            faces.push(face);
+            under_way.push_back((face, number));
+            if under_way.len() >= window {
+                let (face, number) = under_way.pop_front().unwrap();
+                bed.answer(face, data(&segment(number), 0));
+            }
+        }
+        assert_eq!(counts(&faces), [500, 300, 200], "window {window}");
+    }
+}
+
+#[test]
+fn parts_go_where_they_are() {
+    let parts = format!("/part~{}:100-199/part~{}:0-99/part~{}:300-300", B.0, C.0, A.0);
+    let mut bed = bed(&parts);
+    let faces: Vec<_> = (0..500).map(|number| ask(&mut bed, number, number)).collect();
+    assert_eq!(counts(&faces[..100]), [0, 0, 100]);
+    assert_eq!(counts(&faces[100..200]), [0, 100, 0]);
+    assert_eq!(faces[300], A);
+    // The others have less under way until A has as much.
+    assert_eq!(counts(&faces[200..300]), [100, 0, 0]);
+    assert_eq!(counts(&faces), [166, 167, 167]);
+}
+
+#[test]
+fn a_part_of_a_face_that_is_gone_goes_to_the_others() {
+    let mut bed = bed(&format!("/part~{}:0-99999", B.0));
+    assert_eq!(ask(&mut bed, 0, 0), B);
+    bed.command(Command::RemoveFace { face: B });
+    let faces: Vec<_> = (1..101).map(|number| ask(&mut bed, number, number)).collect();
+    assert_eq!(counts(&faces), [50, 0, 50]);
+    // Nor back where it came from.
+    bed.route("/f", &[(A, 0), (LOCAL, 0)]);
+    bed.strategy("/f", &format!("{NAME}/part~{}:0-99999", LOCAL.0));
+    assert_eq!(ask(&mut bed, 200, 200), A);
+}
+
+/// As best-route, so that all of a name's metadata comes from one place.
+#[test]
+fn names_without_segment_take_the_cheapest_next_hop() {
+    let mut bed = bed("");
+    bed.route("/f", &[(A, 2), (B, 1), (C, 3)]);
+    for (at, name) in ["/f/32=metadata", "/f/v=1", "/f/v=2", "/f/v=1/seg=1/x"].iter().enumerate() {
+        let out = bed.ask(LOCAL, &Ask::new(name, at as u32).prefix());
+        assert_eq!(sent(&out), vec![(B, PacketKind::Interest)], "{name}");
+    }
+}
+
+#[test]
+fn a_retransmission_goes_elsewhere_once_it_is_time() {
+    let mut bed = bed("");
+    let first = ask(&mut bed, 0, 0);
+    bed.pass_ms(5);
+    assert!(bed.ask(LOCAL, &Ask::new(&segment(0), 1)).is_empty(), "within 10 ms");
+    bed.pass_ms(6);
+    let second = ask(&mut bed, 0, 2);
+    bed.pass_ms(15);
+    assert!(bed.ask(LOCAL, &Ask::new(&segment(0), 3)).is_empty(), "within 20 ms");
+    bed.pass_ms(6);
+    let third = ask(&mut bed, 0, 4);
+    assert_eq!(counts(&[first, second, third]), [1, 1, 1]);
+    bed.pass_ms(41);
+    assert_eq!(ask(&mut bed, 0, 5), first, "asked longest ago");
+    assert_eq!(bed.drops(DropReason::Suppressed), 2);
+    assert_eq!(bed.answer(second, data(&segment(0), 0)).len(), 1);
+}
+
+#[test]
+fn what_one_refuses_another_is_asked_for() {
+    let mut bed = bed("");
+    let mut asked = bed.ask(LOCAL, &Ask::new(&segment(0), 7));
+    for reason in [NackReason::NoRoute, NackReason::Congestion] {
+        let OutPacket { face, packet, .. } = asked.pop().unwrap();
+        asked = bed.nack(face, reason, &packet);
+        assert!(matches!(sent(&asked)[..], [(next, PacketKind::Interest)] if next != face));
+    }
+    let OutPacket { face, packet, .. } = asked.pop().unwrap();
+    let out = bed.nack(face, NackReason::NoRoute, &packet);
+    assert_eq!(sent(&out), vec![(LOCAL, PacketKind::Nack)], "none is left");
+    assert_eq!(out[0].header.nack, Some(NackReason::Congestion), "the least severe");
+    assert_eq!(bed.router.stats().pit_entries, 0);
+    // As best-route has it.
+    let out = bed.ask(LOCAL, &Ask::new("/f/v=1", 9));
+    let out = bed.nack(out[0].face, NackReason::NoRoute, &out[0].packet);
+    assert_eq!(sent(&out), vec![(LOCAL, PacketKind::Nack)]);
+}
+
+/// Nobody stands in for the next hop that the sender of an Interest has named.
+#[test]
+fn what_a_chosen_next_hop_refuses_nobody_else_is_asked_for() {
+    let mut bed = bed("");
+    let header = LpHeader { next_hop_face: Some(C.0), ..LpHeader::default() };
+    let out = bed.packet(LOCAL, header, Ask::new(&segment(0), 1).wire());
+    assert_eq!(sent(&out), vec![(C, PacketKind::Interest)]);
+    let out = bed.nack(C, NackReason::NoRoute, &out[0].packet);
+    assert_eq!(sent(&out), vec![(LOCAL, PacketKind::Nack)]);
+}
+
+#[test]
+fn a_next_hop_that_refuses_all_is_left_out() {
+    let mut bed = bed(&format!("/part~{}:1000-2000", B.0));
+    let mut to_b = 0;
+    for number in 0..600 {
+        let mut out = bed.ask(LOCAL, &Ask::new(&segment(number), number));
+        if out[0].face == B {
+            to_b += 1;
+            out = bed.nack(B, NackReason::NoRoute, &out[0].packet);
+        }
+        assert_ne!(out[0].face, B);
+        bed.answer(out[0].face, data(&segment(number), 0));
+    }
+    assert_eq!(to_b, 3);
+    assert_ne!(ask(&mut bed, 1000, 1000), B, "nor does it have its part");
+    bed.pass_ms(1000);
+    // By one Interest it is seen whether it has come back.
+    assert_eq!(ask(&mut bed, 1001, 1001), B);
+    assert_ne!(ask(&mut bed, 1002, 1002), B);
+    bed.answer(B, data(&segment(1001), 0));
+    assert_eq!(ask(&mut bed, 1003, 1003), B);
+    assert_eq!(ask(&mut bed, 1004, 1004), B);
+}
+
+#[test]
+fn a_slow_next_hop_gets_fewer() {
+    let rtt_ms = |face, _| Some(if face == B { 100 } else { 10 });
+    let mut load = Load::new("", 30, rtt_ms);
+    load.run(3_000);
+    // A third of what is under way, for ten times as long.
+    let share = load.share(B, 1_000);
+    assert!((0.03..0.07).contains(&share), "{share}");
+    assert!((0.9..1.1).contains(&(load.share(A, 1_000) / load.share(C, 1_000))));
+}
+
+/// The consumer does not ask again: what B has is lost when its lifetime ends.
+#[test]
+fn a_next_hop_that_answers_nothing_loses_its_share() {
+    let rtt_ms = |face, now_ms| (face != B || now_ms < 1_000).then_some(20);
+    let mut load = Load::new("", 30, rtt_ms);
+    load.run(1_000);
+    let before = load.share(B, 0);
+    assert!((0.3..0.36).contains(&before), "{before}");
+    load.run(5_000);
+    let done = load.done;
+    load.run(10_000);
+    // An Interest at a time, for 4 s.
+    let lost = load.firsts.iter().filter(|first| first.0 >= 6_000 && first.1 == B).count();
+    assert!((1..=4).contains(&lost), "{lost}");
+    // The others go on with the window less that one.
+    let done = load.done - done;
+    assert!(done >= 29 * 10_000 / 21, "{done}");
+}
+
+/// The consumer asks again, and gets it of others: no lifetime ends unanswered.
+#[test]
+fn a_next_hop_whose_interests_others_answer_loses_its_share() {
+    let rtt_ms = |face, now_ms| (face != B || !(1_000..9_000).contains(&now_ms)).then_some(20);
+    let mut load = Load::new("", 30, rtt_ms);
+    load.rto_ms = Some(200);
+    load.run(9_000);
+    let lost = |from_ms| {
+        load.firsts
+            .iter()
+            .filter(|first| (from_ms..9_000).contains(&first.0) && first.1 == B)
+            .count()
+    };
+    assert!((1..=8).contains(&lost(1_250)), "{}", lost(1_250));
+    // It has come back.
+    load.run(3_000);
+    let share = load.share(B, 11_000);
+    assert!((0.3..0.36).contains(&share), "{share}");
+}
+
+/// One that has just come, or come back, makes up for no more than eight turns.
+#[test]
+fn a_new_next_hop_does_not_get_all() {
+    let mut bed = bed("");
+    bed.route("/f", &[(A, 0), (B, 0)]);
+    let mut faces = Vec::new();
+    for number in 0..400 {
+        if number == 300 {
+            bed.route("/f", &[(A, 0), (B, 0), (C, 0)]);
+        }
+        faces.push(ask(&mut bed, number, number));
+        bed.answer(faces[number as usize], data(&segment(number), 0));
+    }
+    assert_eq!(counts(&faces[300..]), [31, 30, 39]);
+}
+
+/// Turns are counted for as long as a router runs.
+#[test]
+fn turns_go_on_when_they_are_counted_from_the_beginning_again() {
+    let mut bed = bed("");
+    ask(&mut bed, 0, 0);
+    for measured in 0..3 {
+        bed.router.measurements.find_mut(measured).unwrap().strategy_state = (1 << 62) - 5;
+    }
+    let faces: Vec<_> = (1..31).map(|number| ask(&mut bed, number, number)).collect();
+    assert_eq!(counts(&faces), [10, 10, 10]);
+    assert!(bed.router.measurements.find(0).unwrap().strategy_state < 1 << 40);
+}
+
+/// Each shard knows its own turns and what it has under way, and spreads its own segments.
+#[test]
+fn two_shards_spread_what_one_does() {
+    let key = HashKey::new([3, 4]);
+    let parameters = format!("/weight~{}:2/part~{}:2000-2999", A.0, C.0);
+    let mut shards: Vec<Bed> = (0..2)
+        .map(|shard| {
+            let config =
+                RouterConfig { shard, shard_count: 2, hash_key: key, ..Default::default() };
+            let mut bed = Bed::with_config(config);
+            add(&mut bed, &parameters);
+            bed
+        })
+        .collect();
+    let mut one = bed(&parameters);
+    let mut faces = [Vec::new(), Vec::new()];
+    let mut of_one = Vec::new();
+    for number in 0..3000 {
+        let wire = Ask::new(&segment(number), number).wire();
+        let shard = shard_of_packet(&key, &LpHeader::default(), &wire, 2).unwrap();
+        faces[usize::from(shard)]
+            .push((number, ask(&mut shards[usize::from(shard)], number, number)));
+        of_one.push((number, ask(&mut one, number, number)));
+    }
+    let spread = |faces: &[(u32, FaceId)]| {
+        let (free, part): (Vec<_>, Vec<_>) = faces.iter().partition(|(number, _)| *number < 2000);
+        assert!(part.iter().all(|(_, face)| *face == C));
+        counts(&free.iter().map(|(_, face)| *face).collect::<Vec<_>>())
+    };
+    assert_eq!(spread(&of_one), [1000, 500, 500]);
+    let [left, right] = [spread(&faces[0]), spread(&faces[1])];
+    assert!(left.iter().chain(&right).all(|&count| count > 50), "{left:?} {right:?}");
+    for hop in 0..3 {
+        let sum = left[hop] + right[hop];
+        assert!(sum.abs_diff([1000, 500, 500][hop]) <= 2, "{left:?} {right:?}");
+    }
+}
+
+#[test]
+fn parameters_are_checked() {
+    let parse = |parameters: &str| {
+        let name: Name = format!("{NAME}{parameters}").parse().unwrap();
+        Strategy::from_name(name.as_view())
+    };
+    let good = "/weight~258:1000/part~259:0-7/retx-suppression-initial~20/part~258:8-8";
+    let strategy = parse(good).unwrap();
+    let name: Name = format!("{NAME}{good}").parse().unwrap();
+    assert_eq!(*strategy.name(), name);
+    assert_ne!(strategy, parse("").unwrap());
+    for (bad, refused, why) in [
+        ("/part~258:5-4", "part~258:5-4", "before"),
+        ("/part~258:0-9/part~258:20-29/part~259:9-19", "part~259:9-19", "overlaps"),
+        ("/part~258:0-9/part~259:0-9", "part~259:0-9", "overlaps"),
+        ("/part~258:+1-4", "part~258:+1-4", "part~<face>"),
+        ("/part~258:1", "part~258:1", "part~<face>"),
+        ("/part~x:1-2", "part~x:1-2", "part~<face>"),
+        ("/part~258:1-18446744073709551616", "part~258:1-18446744073709551616", "part~<face>"),
+        ("/weight~258:0", "weight~258:0", "1 to 1000"),
+        ("/weight~258:1001", "weight~258:1001", "1 to 1000"),
+        ("/weight~258", "weight~258", "weight~<face>"),
+        ("/weight~258:2/weight~258:3", "weight~258:3", "already"),
+        ("/colour~3", "colour~3", "no such"),
+        ("/part", "part", "<key>~<value>"),
+    ] {
+        let Err(StrategyError::BadParameter(text, reason)) = parse(bad) else { panic!("{bad}") };
+        assert_eq!(text, refused);
+        assert!(reason.contains(why), "{bad}: {reason}");
+    }
+    let parts = |count: u32| (0..count).map(|at| format!("/part~1:{at}-{at}")).collect::<String>();
+    assert!(parse(&parts(256)).is_ok());
+    assert!(parse(&parts(257)).is_err());
+    let weights = |count: u32| (0..count).map(|at| format!("/weight~{at}:2")).collect::<String>();
+    assert!(parse(&weights(256)).is_ok());
+    assert!(parse(&weights(257)).is_err());
+    for other in ["best-route", "multicast", "lowest-rtt"] {
+        let name = format!("/localhost/nfd/strategy/{other}/v=1/part~258:0-9");
+        let name: Name = name.parse().unwrap();
+        assert!(matches!(
+            Strategy::from_name(name.as_view()),
+            Err(StrategyError::BadParameter(..))
+        ));
+    }
+}
