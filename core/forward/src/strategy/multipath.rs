@@ -53,7 +53,7 @@ struct Part {
     face: FaceId,
 }
 
-/// A next hop whose turn it may be.
+/// A next hop whose turn it may be. One of weight 0 gets its parts of objects and nothing else.
 #[derive(Clone, Copy)]
 struct Candidate {
     hop: FibNextHop,
@@ -160,7 +160,9 @@ impl Multipath {
         may_use: impl Fn(&FibNextHop) -> bool,
     ) -> Option<(FibNextHop, u64)> {
         let candidates = || {
-            context.eligible().filter(|hop| may_use(hop)).map(|hop| self.candidate(context, hop))
+            let hops = context.eligible().filter(|hop| may_use(hop));
+            let candidates = hops.map(|hop| self.candidate(context, hop));
+            candidates.filter(|candidate| candidate.weight > 0)
         };
         // With the one that is to be sent.
         let (mut in_flight, mut weights, mut now) = (1, 0, 0);
@@ -275,9 +277,9 @@ fn parse_weight(parameter: &Parameter<'_>) -> Result<(FaceId, u64), StrategyErro
         Some((FaceId(parse_number(face)?), parse_number(weight)?))
     };
     let parsed = parse().ok_or_else(|| parameter.refuse("it is not weight~<face>:<number>"))?;
-    match (1..=WEIGHT_MAX).contains(&parsed.1) {
+    match parsed.1 <= WEIGHT_MAX {
         true => Ok(parsed),
-        false => Err(parameter.refuse("a weight is from 1 to 1000")),
+        false => Err(parameter.refuse("a weight is from 0 to 1000")),
     }
 }
 

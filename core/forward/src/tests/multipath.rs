@@ -192,6 +192,16 @@ fn a_part_of_a_face_that_is_gone_goes_to_the_others() {
     assert_eq!(ask(&mut bed, 200, 200), A);
 }
 
+#[test]
+fn a_next_hop_of_weight_0_gets_its_parts_and_nothing_else() {
+    let mut bed = bed(&format!("/part~{0}:0-99/weight~{0}:0/weight~{1}:0", B.0, C.0));
+    let faces: Vec<_> = (0..200).map(|number| ask(&mut bed, number, number)).collect();
+    assert_eq!(counts(&faces[..100]), [0, 100, 0]);
+    assert_eq!(counts(&faces[100..]), [100, 0, 0]);
+    bed.command(Command::RemoveFace { face: A });
+    assert_eq!(ask(&mut bed, 300, 300), B, "for want of others");
+}
+
 /// As best-route, so that all of a name's metadata comes from one place.
 #[test]
 fn names_without_segment_take_the_cheapest_next_hop() {
@@ -413,8 +423,7 @@ fn parameters_are_checked() {
         ("/part~258:1", "part~258:1", "part~<face>"),
         ("/part~x:1-2", "part~x:1-2", "part~<face>"),
         ("/part~258:1-18446744073709551616", "part~258:1-18446744073709551616", "part~<face>"),
-        ("/weight~258:0", "weight~258:0", "1 to 1000"),
-        ("/weight~258:1001", "weight~258:1001", "1 to 1000"),
+        ("/weight~258:1001", "weight~258:1001", "0 to 1000"),
         ("/weight~258", "weight~258", "weight~<face>"),
         ("/weight~258:2/weight~258:3", "weight~258:3", "already"),
         ("/colour~3", "colour~3", "no such"),
