@@ -39,6 +39,7 @@ fn plan(transport: Transport, duration_ns: u64) -> Plan {
         chunk_units: 1,
         schedule: Default::default(),
         path_windows: Vec::new(),
+        prefetches: false,
         names: names.clone(),
         demand: Demand::Window { window: 4, count: None },
     };
@@ -69,6 +70,7 @@ fn plan(transport: Transport, duration_ns: u64) -> Plan {
         links: vec![link(1, 0), link(0, 2)],
         routes: vec![RoutePlan { node: 0, prefix: "/data".into(), link: 1, cost: 0 }],
         faults: Vec::new(),
+        controller: None,
     }
 }
 

@@ -141,6 +141,7 @@ impl Draft {
             links: Vec::new(),
             routes: Vec::new(),
             faults: Vec::new(),
+            controller: None,
         })
     }
 
@@ -167,6 +168,7 @@ impl Draft {
             chunk_units: 1,
             schedule: Default::default(),
             path_windows: Vec::new(),
+            prefetches: false,
             names: names.clone(),
             demand,
         };

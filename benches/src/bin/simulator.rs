@@ -146,6 +146,7 @@ impl Nodes {
             links: self.links,
             routes: self.routes,
             faults: Vec::new(),
+            controller: None,
         }
     }
 }
@@ -172,6 +173,7 @@ fn poisson(names: &Names, rate_hz: f64) -> Role {
         chunk_units: 1,
         schedule: Default::default(),
         path_windows: Vec::new(),
+        prefetches: false,
         names: names.clone(),
         demand,
     })
@@ -242,6 +244,7 @@ fn fetch(store_bytes: u64, seconds: f64) -> Plan {
         chunk_units: 1,
         schedule: Default::default(),
         path_windows: Vec::new(),
+        prefetches: false,
         names: names.clone(),
         demand,
     }));

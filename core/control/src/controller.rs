@@ -144,8 +144,8 @@ impl Controller {
         }
     }
 
-    /// Takes up files and plans of a former run, the newest plan of each file. Routers that have not
-    /// reported yet are not spoken of in configurations.
+    /// Takes up files and plans of a former run, the newest plan of each file. Routers that have
+    /// not reported yet are not spoken of in configurations.
     pub fn restore(&mut self, files: Vec<File>, plans: Vec<Plan>) {
         self.map.files.extend(files.into_iter().map(|file| (file.name.clone(), file)));
         for plan in plans {

@@ -13,7 +13,8 @@ pub(crate) struct ActivePlan {
     pub(crate) plan: Plan,
     /// Octets of memory that a segment takes where it is kept.
     pub(crate) bytes_each: u64,
-    /// Routers whose configuration speaks of it: consumers, those that keep a part, and those between.
+    /// Routers whose configuration speaks of it: consumers, those that keep a part, and those
+    /// between.
     pub(crate) concerned: BTreeSet<String>,
 }
 

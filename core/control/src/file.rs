@@ -31,14 +31,12 @@ impl File {
     pub(crate) const PACKET_BYTES_MAX: u64 = 8800;
 
     /// Octets of memory that one of its segments takes in a store, at most.
-    #[must_use]
-    pub fn stored_bytes_each(&self) -> u64 {
+    pub(crate) fn stored_bytes_each(&self) -> u64 {
         self.packet_bytes + self.packet_bytes / BLOCK_SHARE + STORE_OVERHEAD_BYTES
     }
 
     /// Octets of memory that it takes in a store as a whole, at most.
-    #[must_use]
-    pub fn stored_bytes(&self) -> u64 {
+    pub(crate) fn stored_bytes(&self) -> u64 {
         self.segments.saturating_mul(self.stored_bytes_each())
     }
 }

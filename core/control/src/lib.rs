@@ -19,4 +19,4 @@ pub use file::File;
 pub use network::Link;
 pub use placement::Placement;
 pub use plan::{Part, Plan};
-pub use segments::{Segments, SegmentsError};
+pub use segments::Segments;

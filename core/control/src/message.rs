@@ -10,7 +10,6 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use weir_wire::Name;
 
-use crate::file::File;
 use crate::segments::Segments;
 
 /// A router tells of itself: at its start, when something of it has changed, and every few seconds
@@ -143,9 +142,6 @@ pub enum Decision {
     Planned,
 }
 
-/// A producer tells of a file. The same again is no error.
-pub type FileReport = File;
-
 /// What a router is to be set up as, whole. It stays in force until one with a higher generation
 /// comes; routers refuse a lower one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -207,8 +203,8 @@ pub struct PartOrder {
     pub last: u64,
 }
 
-/// What a store does with segments of an object. Of two that have a segment the one with the shorter range
-/// holds.
+/// What a store does with segments of an object. Of two that have a segment the one with the
+/// shorter range holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreRule {
     /// The name of the segments without the segment number.

@@ -1,5 +1,7 @@
-//! A configuration in the terms of a router: the same for routers of this machine and simulated ones.
+//! A configuration in the terms of a router: the same for routers of this machine and simulated
+//! ones.
 
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -11,7 +13,7 @@ use crate::message::{Configuration, Distribution, Retention, StoreRule};
 
 /// The strategy that asks several next hops for the parts of an object, and its version.
 const STRATEGY: &str = "multipath";
-const STRATEGY_VERSION: u64 = 5;
+const STRATEGY_VERSION: u64 = 1;
 
 impl Configuration {
     /// What the store is to keep and refuse.
@@ -31,16 +33,24 @@ impl Configuration {
 }
 
 impl Distribution {
-    /// The name of the strategy instance that asks for each part where it is, given the face to
-    /// each router. A part whose router has no face goes by the routes.
+    /// The name of the strategy instance that asks for each part where it is, and for the rest by
+    /// the routes, given the face to each router and those that ordinary routes lead by. A part
+    /// whose router has no face goes by the routes.
     #[must_use]
-    pub fn strategy(&self, face_of: impl Fn(&str) -> Option<FaceId>) -> Name {
+    pub fn strategy(&self, face_of: impl Fn(&str) -> Option<FaceId>, routes: &[FaceId]) -> Name {
+        let mut kept_by = BTreeSet::new();
         let mut name = Name::new();
         name.append_str("localhost").append_str("nfd").append_str("strategy");
         name.append_str(STRATEGY).append_version(STRATEGY_VERSION);
         for part in &self.parts {
             if let Some(face) = face_of(&part.router) {
                 name.append_str(&format!("part~{}:{}-{}", face.0, part.first, part.last));
+                kept_by.insert(face);
+            }
+        }
+        for face in kept_by {
+            if !routes.contains(&face) {
+                name.append_str(&format!("weight~{}:0", face.0));
             }
         }
         name

@@ -12,8 +12,8 @@ use crate::plan::Part;
 /// Parts begin at multiples of this many segments: stores list what they hold, and shards divide
 /// objects, in blocks of 64.
 const BLOCK: u64 = 64;
-/// Parts of a file at most. Who has no room for its share of so many is passed over: each part costs
-/// a face, a rule and a detour.
+/// Parts of a file at most. Who has no room for its share of so many is passed over: each part
+/// costs a face, a rule and a detour.
 const PARTS_MAX: u64 = 32;
 
 /// By what routers are chosen to keep parts of a file.

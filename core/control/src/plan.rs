@@ -28,7 +28,7 @@ pub struct Plan {
     pub object: Name,
     /// Routers whose applications have asked for it, by name.
     pub consumers: Vec<String>,
-    /// Who keeps what, by first segment. Empty in a plan that withdraws another one. What is in no part is
-    /// kept as without a controller.
+    /// Who keeps what, by first segment. Empty in a plan that withdraws another one. What is in no
+    /// part is kept as without a controller.
     pub parts: Vec<Part>,
 }

@@ -12,7 +12,7 @@ pub struct Segments(RangeInclusiveSet<u64>);
 
 /// Why ranges are no set of segments.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SegmentsError {
+pub(crate) enum SegmentsError {
     /// A range ends before it begins.
     #[error("the range [{first}, {last}] ends before it begins")]
     Backward {
@@ -28,7 +28,7 @@ pub enum SegmentsError {
 
 impl Segments {
     /// The highest segment number. 2^48 segments of 8,000 octets are two zettabytes.
-    pub const LAST_MAX: u64 = (1 << 48) - 1;
+    pub(crate) const LAST_MAX: u64 = (1 << 48) - 1;
 
     /// The segments from `first` to `last`.
     #[must_use]
@@ -71,20 +71,13 @@ impl Segments {
         self.ranges().map(|(first, last)| last - first + 1).sum()
     }
 
-    /// How many ranges they make.
-    #[must_use]
-    pub fn range_count(&self) -> usize {
-        self.0.len()
-    }
-
     /// The ranges in order: first and last, with gaps between them.
     pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         self.0.iter().map(|range| (*range.start(), *range.end()))
     }
 
     /// How many of the segments `first` to `last` there are.
-    #[must_use]
-    pub fn count_within(&self, first: u64, last: u64) -> u64 {
+    pub(crate) fn count_within(&self, first: u64, last: u64) -> u64 {
         let within = first..=last;
         self.0
             .overlapping(&within)

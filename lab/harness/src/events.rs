@@ -386,6 +386,7 @@ mod tests {
             links: vec![],
             routes: vec![],
             faults: vec![],
+            controller: None,
         }
     }
 

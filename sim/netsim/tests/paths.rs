@@ -146,6 +146,7 @@ fn in_turn(windows: [u32; 3]) -> [f64; 3] {
     let plan = ConsumerPlan {
         schedule: "round-robin".parse().unwrap(),
         path_windows: vec![Some(windows[1]), Some(windows[2])],
+        prefetches: false,
         ..consumer(content.clone(), demand)
     };
     let routers = [(); 3].map(|()| builder.router(RouterPlan::default()));

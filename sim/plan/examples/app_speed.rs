@@ -32,6 +32,7 @@ fn measure(names: &Names, demand: Demand) -> [f64; 3] {
         chunk_units: 1,
         schedule: Default::default(),
         path_windows: Vec::new(),
+        prefetches: false,
         names: names.clone(),
         demand,
     };

@@ -4,13 +4,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_base::{Packet, Rng};
-use weir_wire::Name;
+use weir_control::File;
+use weir_wire::{DataView, Name};
 
 use crate::app::Producer;
 use crate::error::PlanError;
 use crate::hash::{Part, seed_of};
 use crate::plan::{DiskPlan, Plan, Role, RouterPlan};
 use crate::workload::{Demand, Popularity};
+
+/// Objects of a producer that a controller is told of.
+const FILES_MAX: u64 = 10_000;
+/// Octets by which the name of a segment may be longer than that of the first.
+const NUMBER_BYTES: u64 = 8;
 
 impl Plan {
     /// The seed of a consumer or producer.
@@ -39,6 +45,26 @@ impl Plan {
             producers.insert(index, app);
         }
         Ok(producers)
+    }
+
+    /// What producers would tell a controller of: the node and each of its objects.
+    ///
+    /// # Errors
+    /// A producer of the plan is wrong.
+    pub fn files(&self) -> Result<Vec<(usize, File)>, PlanError> {
+        let mut files = Vec::new();
+        for (node, mut producer) in self.producers()? {
+            for object in 0..producer.collection().object_count().min(FILES_MAX) {
+                let packet = producer.segment(object, 0);
+                let Ok(data) = DataView::decode(&packet) else { continue };
+                let shape = producer.collection().shape(object);
+                let name = data.name.parent().to_name();
+                let (segments, size_bytes) = (shape.segments, shape.bytes);
+                let packet_bytes = packet.len() as u64 + NUMBER_BYTES;
+                files.push((node, File { name, segments, size_bytes, packet_bytes }));
+            }
+        }
+        Ok(files)
     }
 
     /// The Data that is in the store of a router from the start

@@ -13,6 +13,6 @@ pub mod workload;
 pub use draws::filler_prefix;
 pub use error::PlanError;
 pub use plan::{
-    CpuPlan, DISKS_MAX, DiskPlan, Fault, FaultPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan,
-    RouterPlan, StagePlan, StagesPlan, Transport, WhenFull,
+    ControllerPlan, CpuPlan, DISKS_MAX, DiskPlan, Fault, FaultPlan, LinkPlan, NodePlan, Plan, Role,
+    RoutePlan, RouterPlan, StagePlan, StagesPlan, Transport, WhenFull,
 };

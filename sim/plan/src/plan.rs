@@ -8,6 +8,7 @@ mod disk;
 mod router;
 
 use serde::{Deserialize, Serialize};
+use weir_control::Placement;
 use weir_netem::{LinkConfig, ServiceTime};
 use weir_options::StoreOptions;
 use weir_store::EvictionPolicy;
@@ -37,6 +38,24 @@ pub struct Plan {
     pub routes: Vec<RoutePlan>,
     /// What goes wrong and when, in any order.
     pub faults: Vec<FaultPlan>,
+    /// A controller that routers ask about large objects, if there is one.
+    #[serde(default)]
+    pub controller: Option<ControllerPlan>,
+}
+
+/// A controller (paper multipath-cache-management, 3.3.2). It knows routers, links and files from
+/// the start; routers ask it, and it tells them, over links of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ControllerPlan {
+    /// From a router to the controller, and back again, ns.
+    pub delay_ns: u64,
+    /// By what it chooses routers.
+    pub placement: Placement,
+    /// Whether routers are ordered to fetch their parts ahead, for which each needs a consumer with
+    /// [`prefetches`](ConsumerPlan::prefetches).
+    #[serde(default)]
+    pub prefetch: bool,
 }
 
 /// A node.

@@ -34,6 +34,7 @@ fn plan() -> weir_plan::Plan {
         chunk_units: 1,
         schedule: Default::default(),
         path_windows: Vec::new(),
+        prefetches: false,
         names,
         demand: Demand::Window { window: 1, count: None },
     };
@@ -49,6 +50,7 @@ fn plan() -> weir_plan::Plan {
         links: vec![],
         routes: vec![],
         faults: vec![],
+        controller: None,
     }
 }
 

@@ -66,6 +66,11 @@ pub(super) fn check(plan: &Plan) -> Result<(), RealError> {
     if plan.nodes.is_empty() {
         return refuse("it has no nodes".into());
     }
+    if plan.controller.is_some() {
+        return refuse(
+            "it has a controller, which only the simulator has; run it with --arm sim".into(),
+        );
+    }
     for (index, link) in plan.links.iter().enumerate() {
         check_link(plan, index, link)?;
     }

@@ -114,6 +114,8 @@ pub(super) struct ConsumerTable {
     chunk: Option<NonZeroU32>,
     #[serde(default)]
     schedule: PathSchedule,
+    #[serde(default)]
+    prefetches: bool,
     /// Links beside that to the place where it is.
     #[serde(default)]
     path: Vec<PathTable>,
@@ -213,6 +215,7 @@ pub(super) struct ConsumerGroup {
     chunk_units: u32,
     schedule: PathSchedule,
     path_windows: Vec<Option<u32>>,
+    pub(super) prefetches: bool,
     /// The links of each beside the one to its place: the node, and what the link is like.
     pub(super) paths: Vec<(String, LinkSettings)>,
 }
@@ -442,6 +445,7 @@ impl ConsumerTable {
             return Err(place.error("chunk", problem));
         }
         self.check_times(place)?;
+        self.check_prefetches(place, &demand)?;
         let link = place.link(access, self.link.as_ref())?;
         let is_single = matches!(demand, Demand::Arrivals { .. });
         if is_single && !(self.path.is_empty() && self.schedule == PathSchedule::Single) {
@@ -456,6 +460,7 @@ impl ConsumerTable {
         Ok(ConsumerGroup {
             paths: paths.collect::<Result<_, ScenarioError>>()?,
             schedule: self.schedule,
+            prefetches: self.prefetches,
             path_windows: self.path.iter().map(|path| path.window.map(NonZeroU32::get)).collect(),
             id: self.id.clone(),
             at: self.at.clone(),
@@ -475,6 +480,14 @@ impl ConsumerTable {
             chunk_units,
             path: place.path.clone(),
         })
+    }
+
+    fn check_prefetches(&self, place: &Place<'_>, demand: &Demand) -> Result<(), ScenarioError> {
+        if matches!(demand, Demand::Window { .. } | Demand::Controlled { .. }) || !self.prefetches {
+            return Ok(());
+        }
+        let problem = "what is fetched ahead is segments in a row; give a window or a controller";
+        Err(place.error("prefetches", problem))
     }
 
     fn check_times(&self, place: &Place<'_>) -> Result<(), ScenarioError> {
@@ -693,6 +706,7 @@ impl ConsumerGroup {
             chunk_units: self.chunk_units,
             schedule: self.schedule,
             path_windows: self.path_windows.clone(),
+            prefetches: self.prefetches,
             names: of.names(prefix, popularity),
             demand: self.demand.clone(),
         })

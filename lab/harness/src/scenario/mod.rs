@@ -30,7 +30,7 @@ use crate::real::trial::Trial;
 use apps::{ConsumerTable, ProducerTable};
 use experiment::FactorialTable;
 use links::LinkTable;
-use network::{FaultTable, RouteTable, RoutesTable, RunTable};
+use network::{ControllerTable, FaultTable, RouteTable, RoutesTable, RunTable};
 use outputs::PlotTable;
 use sweep::SweepTable;
 
@@ -123,6 +123,7 @@ struct File {
     plot: Vec<PlotTable>,
     factorial: Option<FactorialTable>,
     trial: Option<Trial>,
+    controller: Option<ControllerTable>,
 }
 
 /// The one table that is read before the size is known.

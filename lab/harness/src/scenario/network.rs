@@ -1,5 +1,6 @@
 //! From a scenario to a [`Plan`].
 
+mod controller;
 mod faults;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use weir_plan::{LinkPlan, NodePlan, Plan, Role, RoutePlan};
 use weir_topology::generate::{Generator, LinkDefaults};
 use weir_topology::{Metric, ReadOptions, RoutePlanner, Topology};
 
+pub(super) use self::controller::ControllerTable;
 pub(super) use self::faults::FaultTable;
 use super::File;
 use super::apps::{self, ConsumerGroup, ProducerGroup};
@@ -174,6 +176,7 @@ pub(super) fn prepare(tree: &Tree, folder: &Folder, seed: u64) -> Result<Prepare
     let producers = apps::producers(tree, &file.producer, &access, folder)?;
     let consumers = apps::consumers(tree, &file.consumer, &access, folder)?;
     check_apps(tree, file.trial.as_ref(), producers.len(), consumers.len())?;
+    let controller = controller::plan(tree, file.controller.as_ref(), &consumers)?;
     builder.producers(&producers)?;
     builder.consumers(&producers, &consumers)?;
     builder.routes(&file.routes, &file.route)?;
@@ -194,6 +197,7 @@ pub(super) fn prepare(tree: &Tree, folder: &Folder, seed: u64) -> Result<Prepare
             links: builder.links,
             routes: builder.routes,
             faults,
+            controller,
         },
         groups: builder.groups,
         topology: builder.topology,

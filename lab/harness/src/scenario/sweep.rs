@@ -57,8 +57,18 @@ pub(super) struct SweepTable {
 
 /// Tables whose keys may be swept.
 const SWEPT: &[&str] = &[
-    "run", "topology", "routes", "link", "access", "router", "routers", "producer", "consumer",
-    "fault", "trial",
+    "run",
+    "topology",
+    "routes",
+    "link",
+    "access",
+    "router",
+    "routers",
+    "producer",
+    "consumer",
+    "fault",
+    "trial",
+    "controller",
 ];
 
 /// Points that a sweep has at most.

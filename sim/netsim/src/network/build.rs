@@ -8,6 +8,7 @@ use weir_link::{EgressConfig, LinkConfig, RunsConfig};
 use weir_netem::LinkModel;
 use weir_wire::{LpHeader, Name};
 
+use super::control::ControlPlane;
 use super::disk::Library;
 use super::end::End;
 use super::queue::{Due, EventQueue, Moment};
@@ -18,6 +19,7 @@ use crate::check::octets::Produced;
 use crate::check::recent::Recent;
 use weir_plan::app::{App, AppOutbox, PathId};
 use weir_plan::hash::{Digest, Part, seed_of};
+use weir_plan::workload::ConsumerPlan;
 use weir_plan::{Fault, LinkPlan, NodePlan, Plan, PlanError, Role, RouterPlan, Transport};
 
 /// Octets of free packet blocks that all routers keep together, and one shard at least and at most.
@@ -33,6 +35,7 @@ pub(super) fn build(plan: &Plan) -> Result<Network, PlanError> {
     let has_damage =
         has_fault(|fault| matches!(fault, Fault::WrongBytes { .. } | Fault::DiskDamage { .. }));
     let mut library = library(plan)?;
+    let control = plan.controller.as_ref().map(|of| ControlPlane::new(plan, of)).transpose()?;
     let (node_ends, mut ends) = build_ends(plan)?;
     let mut setups = router_setups(plan, &ends, &node_ends)?;
     let (devices, device_of) = device::devices(plan);
@@ -67,6 +70,7 @@ pub(super) fn build(plan: &Plan) -> Result<Network, PlanError> {
         nodes,
         ends,
         devices,
+        control: control.map(Box::new),
         processors,
         pool: Pool::new(POOL_BYTES_MAX),
         library,
@@ -252,7 +256,14 @@ fn build_app(plan: &Plan, index: usize, links: usize) -> Result<App, PlanError> 
     let node = &plan.nodes[index];
     let seed = seed_of(plan.seed, Part::App, index as u64);
     let failed = |problem: String| PlanError::App { node: node.name.clone(), problem };
-    let mut app = App::new(&node.role, plan.duration_ns, seed)
+    let role = match &node.role {
+        // It waits for orders.
+        Role::Consumer(consumer) if consumer.prefetches => {
+            Role::Consumer(ConsumerPlan { start_ns: plan.duration_ns, ..consumer.clone() })
+        }
+        role => role.clone(),
+    };
+    let mut app = App::new(&role, plan.duration_ns, seed)
         .map_err(|error| failed(error.to_string()))?
         .ok_or_else(|| failed("is neither consumer nor producer".into()))?;
     (1..links).for_each(|path| app.set_path(PathId(path as u16), true));
@@ -286,6 +297,7 @@ fn router_setups(
             pool_bytes_max,
             faces: faces.collect(),
             routes: routes.remove(&index).unwrap_or_default().into_iter().collect(),
+            watches_misses: plan.controller.is_some(),
         };
         Ok((index, setup))
     };

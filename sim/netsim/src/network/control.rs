@@ -1,10 +1,11 @@
 //! The controller of a plan: routers ask it and do what it says, after the time that messages take.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use weir_base::{FaceId, Instant};
-use weir_control::message::{Configuration, FaceReport, RouterReport};
-use weir_control::{Controller, ControllerConfig, File};
+use weir_control::message::{Configuration, FaceReport, Prefetch, RouterReport};
+use weir_control::{Controller, ControllerConfig};
 use weir_forward::strategy::Strategy;
 use weir_forward::{Command, NextHop, StoreCommand};
 use weir_wire::Name;
@@ -12,6 +13,9 @@ use weir_wire::Name;
 use super::queue::Due;
 use super::{Network, NodeKind};
 use crate::check::Broken;
+use weir_plan::app::App;
+use weir_plan::event::Observer;
+use weir_plan::workload::{Collection, ConsumerPlan, Demand, Popularity, WorkloadError};
 use weir_plan::{ControllerPlan, Plan, PlanError, Role};
 
 /// What a next hop to a part costs: more than any route, so that what is in no part goes by these.
@@ -28,6 +32,19 @@ pub(super) struct ControlPlane {
     nodes: BTreeMap<String, u32>,
     /// What each router was told last.
     told: BTreeMap<u32, Configuration>,
+    /// Of a router the consumer that fetches ahead.
+    prefetchers: BTreeMap<u32, Prefetcher>,
+    /// When consumers stop, ns.
+    duration_ns: u64,
+}
+
+/// A consumer that asks for what its router is ordered to fetch ahead.
+struct Prefetcher {
+    node: u32,
+    plan: ConsumerPlan,
+    seed: u64,
+    /// What it was ordered already.
+    ordered: Vec<Prefetch>,
 }
 
 enum Message {
@@ -43,7 +60,7 @@ impl ControlPlane {
         let config = ControllerConfig {
             router_timeout_ns: u64::MAX,
             placement: of.placement,
-            prefetch: false,
+            prefetch: of.prefetch,
             routes: false,
             ..ControllerConfig::default()
         };
@@ -67,7 +84,54 @@ impl ControlPlane {
             asked: BTreeSet::new(),
             nodes,
             told: BTreeMap::new(),
+            prefetchers: prefetchers(plan),
+            duration_ns: plan.duration_ns,
         })
+    }
+}
+
+/// The consumers that fetch ahead, by the router that each is at.
+fn prefetchers(plan: &Plan) -> BTreeMap<u32, Prefetcher> {
+    let mut prefetchers = BTreeMap::new();
+    for link in &plan.links {
+        for (node, router) in [(link.a, link.b), (link.b, link.a)] {
+            if let Role::Consumer(consumer) = &plan.nodes[node].role
+                && consumer.prefetches
+            {
+                let (plan, seed) = (consumer.clone(), plan.app_seed(node));
+                let node = node as u32;
+                let prefetcher = Prefetcher { node, plan, seed, ordered: Vec::new() };
+                prefetchers.insert(router as u32, prefetcher);
+            }
+        }
+    }
+    prefetchers
+}
+
+impl Prefetcher {
+    /// The consumer of a part that was not ordered before.
+    fn order(&mut self, order: &Prefetch, duration_ns: u64) -> Result<Option<App>, String> {
+        if self.ordered.contains(order) {
+            return Ok(None);
+        }
+        self.ordered.push(order.clone());
+        let failed = |error: WorkloadError| error.to_string();
+        let collection = Collection::new(&self.plan.names).map_err(failed)?;
+        let mut name = order.object.clone();
+        name.append_segment(order.first);
+        let Some(asked) = collection.naming().parse(name.value()) else { return Ok(None) };
+        let object = asked.object;
+        let requests: Arc<[(u64, u64)]> =
+            (order.first..=order.last).map(|segment| (object, segment)).collect();
+        let mut plan = self.plan.clone();
+        match &mut plan.demand {
+            Demand::Window { count, .. } | Demand::Controlled { count, .. } => {
+                *count = Some(requests.len() as u64);
+            }
+            Demand::Arrivals { .. } | Demand::Objects { .. } => {}
+        }
+        plan.names.popularity = Popularity::Trace { requests };
+        App::new(&Role::Consumer(plan), duration_ns, self.seed).map_err(failed)
     }
 }
 
@@ -96,9 +160,16 @@ fn report(plan: &Plan, node: usize, store_bytes: u64) -> RouterReport {
 }
 
 impl Network {
-    /// A router lacks segments of an object and asks how to get them.
-    pub(super) fn ask_controller(&mut self, node: u32, object: Name) {
+    /// A router lacks segments of an object that an application wants, and asks how to get them.
+    pub(super) fn ask_controller(&mut self, node: u32, ingress: FaceId, object: Name) {
         let Some(control) = &mut self.control else { return };
+        let slot = ingress.0.wrapping_sub(FaceId::FIRST.0) as usize;
+        let Some(&end) = self.nodes[node as usize].ends.get(slot) else { return };
+        let asking = self.ends[(end ^ 1) as usize].node;
+        let is_router = matches!(self.nodes[asking as usize].kind, NodeKind::Router(_));
+        if is_router || control.prefetchers.values().any(|one| one.node == asking) {
+            return;
+        }
         if control.asked.insert((node, object.clone())) {
             control.messages.push_back(Message::Ask { node, object });
             let moment = self.queue.moment(self.now_ns + control.delay_ns, Due::Control);
@@ -107,11 +178,14 @@ impl Network {
     }
 
     /// The first message that is on its way arrives.
-    pub(super) fn on_control_message(&mut self) -> Result<(), Broken> {
+    pub(super) fn on_control_message(&mut self, observer: &mut dyn Observer) -> Result<(), Broken> {
         let Some(control) = &mut self.control else { return Ok(()) };
         match control.messages.pop_front() {
             Some(Message::Ask { node, object }) => self.decide(node, &object),
-            Some(Message::Tell { node, configuration }) => self.configure(node, *configuration)?,
+            Some(Message::Tell { node, configuration }) => {
+                self.configure(node, &configuration)?;
+                self.fetch_ahead(node, &configuration, observer)?;
+            }
             None => {}
         }
         Ok(())
@@ -138,9 +212,21 @@ impl Network {
         }
     }
 
+    /// A router that has come back has forgotten what it was told.
+    pub(super) fn tell_again(&mut self, node: u32) {
+        let Some(control) = &mut self.control else { return };
+        control.asked.retain(|(asking, _)| *asking != node);
+        if let Some(configuration) = control.told.get(&node) {
+            let configuration = Box::new(configuration.clone());
+            control.messages.push_back(Message::Tell { node, configuration });
+            let moment = self.queue.moment(self.now_ns + control.delay_ns, Due::Control);
+            self.queue.push(moment);
+        }
+    }
+
     /// A router does what it is told: rules of its store, and for each object with parts the next
     /// hops and the strategy.
-    fn configure(&mut self, node: u32, configuration: Configuration) -> Result<(), Broken> {
+    fn configure(&mut self, node: u32, configuration: &Configuration) -> Result<(), Broken> {
         let faces = self.faces_to_routers(node);
         let face_of = |router: &str| faces.get(router).copied();
         let mut commands = Vec::new();
@@ -148,14 +234,15 @@ impl Network {
             let prefix = distribution.object.clone();
             let NodeKind::Router(router) = &self.nodes[node as usize].kind else { continue };
             let mut next_hops = router.next_hops_below(prefix.value()).to_vec();
+            let routes: Vec<FaceId> = next_hops.iter().map(|hop| hop.face).collect();
             for part in &distribution.parts {
                 let Some(face) = face_of(&part.router) else { continue };
                 if next_hops.iter().all(|hop| hop.face != face) {
                     next_hops.push(NextHop { face, cost: PART_COST });
                 }
             }
-            let strategy = Strategy::from_name(distribution.strategy(face_of).as_view());
-            let strategy = strategy
+            let name = distribution.strategy(face_of, &routes);
+            let strategy = Strategy::from_name(name.as_view())
                 .map_err(|error| Broken::correctness(node, format!("the controller: {error}")))?;
             commands.push((prefix, next_hops, strategy));
         }
@@ -172,6 +259,29 @@ impl Network {
                 let hops = Command::SetNextHops { prefix: prefix.clone(), next_hops };
                 self.command(node, shard, hops)?;
                 self.command(node, shard, Command::SetStrategy { prefix, strategy })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A router has what it is to fetch ahead asked for. It fetches one part at a time: a later
+    /// order takes the place of one under way.
+    fn fetch_ahead(
+        &mut self,
+        node: u32,
+        configuration: &Configuration,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Broken> {
+        for order in &configuration.prefetch {
+            let Some(control) = &mut self.control else { return Ok(()) };
+            let duration_ns = control.duration_ns;
+            let Some(prefetcher) = control.prefetchers.get_mut(&node) else { return Ok(()) };
+            let app = prefetcher.order(order, duration_ns);
+            let app = app.map_err(|what| Broken::correctness(node, what))?;
+            let consumer = prefetcher.node;
+            if let Some(app) = app {
+                self.nodes[consumer as usize].kind = NodeKind::App(app);
+                self.call_app(consumer, observer)?;
             }
         }
         Ok(())

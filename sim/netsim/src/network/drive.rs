@@ -1,7 +1,7 @@
 //! What comes to a node: packets, and its own time.
 
 use weir_base::{FaceId, Instant, Packet};
-use weir_forward::{Input, InterestStep, StoreDecision};
+use weir_forward::{Command, Event as RouterEvent, Input, InterestStep, StoreDecision};
 use weir_link::Received;
 use weir_wire::{HopSignal, LpHeader, PacketView};
 
@@ -249,8 +249,31 @@ impl Network {
             }
         }
         self.outbox.signals = signals;
-        self.outbox.events.clear();
+        self.take_events(node);
         Ok(())
+    }
+
+    /// A router says that it lacks parts of large objects. What else it says nobody asked for.
+    #[inline]
+    fn take_events(&mut self, node: u32) {
+        let mut events = std::mem::take(&mut self.outbox.events);
+        for event in events.drain(..) {
+            if let RouterEvent::Missed { ingress, object } = event {
+                self.ask_controller(node, ingress, object);
+            }
+        }
+        self.outbox.events = events;
+    }
+
+    /// Gives a shard of a router a command.
+    pub(super) fn command(
+        &mut self,
+        node: u32,
+        shard: usize,
+        command: Command,
+    ) -> Result<(), Broken> {
+        self.hand_to_shard(node, shard, Input::Command(command));
+        self.after_router(node, shard)
     }
 
     /// The store of a router marks a Data.

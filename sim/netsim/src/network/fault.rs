@@ -141,6 +141,7 @@ impl Network {
             && let NodeKind::Router(router) = &mut state.kind
         {
             router.restart(now, &mut self.outbox);
+            self.tell_again(node as u32);
         }
         node as u32
     }

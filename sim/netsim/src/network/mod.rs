@@ -1,6 +1,7 @@
 //! The event engine: nodes, links and faults under virtual time.
 
 mod build;
+mod control;
 mod device;
 mod disk;
 mod drive;
@@ -18,6 +19,7 @@ mod tests;
 use weir_base::{Instant, Pool, Rng, prefetch_read};
 use weir_forward::{Input, Outbox};
 
+use self::control::ControlPlane;
 use self::device::Device;
 use self::disk::Library;
 use self::end::End;
@@ -96,6 +98,7 @@ pub struct Network {
     nodes: Vec<Node>,
     ends: Vec<End>,
     devices: Vec<Device>,
+    control: Option<Box<ControlPlane>>,
     processors: Vec<Processor>,
     pool: Pool,
     /// Only where a router has disks.
@@ -205,6 +208,7 @@ impl Network {
                 Due::Sample => self.sample(observer)?,
                 Due::Device(index) => self.wake_device(index, moment)?,
                 Due::Processor(index) => self.wake_processor(index, moment, observer)?,
+                Due::Control => self.on_control_message(observer)?,
             }
             if !self.unflushed.is_empty() {
                 self.flush_gathered();

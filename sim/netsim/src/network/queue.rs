@@ -20,6 +20,8 @@ pub(crate) enum Due {
     Device(u32),
     /// A router leaves a core of a processor.
     Processor(u32),
+    /// A message to or from the controller arrives.
+    Control,
 }
 
 /// Indexes are below this.
@@ -53,7 +55,8 @@ impl Moment {
             3 => Due::Fault(index),
             4 => Due::Sample,
             5 => Due::Device(index),
-            _ => Due::Processor(index),
+            6 => Due::Processor(index),
+            _ => Due::Control,
         }
     }
 }
@@ -77,6 +80,7 @@ impl EventQueue {
             Due::Sample => (4, 0),
             Due::Device(index) => (5, index),
             Due::Processor(index) => (6, index),
+            Due::Control => (7, 0),
         };
         assert!(self.sequence < SEQUENCE_MAX, "a run has at most 2^40 events");
         let low = (self.sequence << KIND_BITS | kind) << INDEX_BITS | u64::from(index);
@@ -121,6 +125,7 @@ mod tests {
             (5, Due::Link(0)),
             (5, Due::Device(1)),
             (5, Due::Processor(2)),
+            (5, Due::Control),
         ];
         for (at_ns, due) in dues {
             let moment = queue.moment(at_ns, due);
@@ -137,6 +142,6 @@ mod tests {
         }
         let expected = [Due::Wake(9), Due::Arrival(INDEX_MAX as u32 - 1), Due::Link(0)];
         assert_eq!(order[2..5], expected);
-        assert_eq!(order[5..], [Due::Device(1), Due::Processor(2)]);
+        assert_eq!(order[5..], [Due::Device(1), Due::Processor(2), Due::Control]);
     }
 }

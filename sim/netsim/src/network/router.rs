@@ -37,6 +37,8 @@ pub(crate) struct Setup {
     pub(crate) pool_bytes_max: usize,
     pub(crate) faces: Vec<(FaceId, FaceScope)>,
     pub(crate) routes: Vec<(Name, Vec<NextHop>)>,
+    /// Whether a controller wants to be asked.
+    pub(crate) watches_misses: bool,
 }
 
 /// Reads and Interests that wait for the disks of a shard.
@@ -162,6 +164,8 @@ impl RouterNode {
                 let attributes = FaceAttributes::point_to_point(scope);
                 apply(shard, now, Command::AddFace { face, attributes }, &mut out);
             }
+            let watches = self.setup.watches_misses;
+            apply(shard, now, Command::WatchMisses(watches), &mut out);
             let prefix = Name::new();
             let strategy = Some(self.setup.strategy.clone());
             apply(shard, now, Command::SetStrategy { prefix, strategy }, &mut out);
@@ -427,8 +431,11 @@ impl RouterNode {
 
     /// The next hops of the longest prefix of the name of a Data.
     fn next_hops_of(&self, data: &[u8]) -> &[NextHop] {
-        let Some(peek) = Peek::of(data) else { return &[] };
-        let name = peek.name_value(data);
+        Peek::of(data).map_or(&[], |peek| self.next_hops_below(peek.name_value(data)))
+    }
+
+    /// The next hops of the longest prefix of a name among the routes of the plan.
+    pub(crate) fn next_hops_below(&self, name: &[u8]) -> &[NextHop] {
         let is_prefix = |prefix: &Name| name.starts_with(prefix.as_view().value());
         let matching = self.setup.routes.iter().filter(|(prefix, _)| is_prefix(prefix));
         let longest = matching.max_by_key(|(prefix, _)| prefix.as_view().value().len());

@@ -30,6 +30,7 @@ fn plan(rate_hz: f64) -> Plan {
         chunk_units: 1,
         schedule: Default::default(),
         path_windows: Vec::new(),
+        prefetches: false,
         names: names.clone(),
         demand,
     };
@@ -57,6 +58,7 @@ fn plan(rate_hz: f64) -> Plan {
         links: vec![link(0, 1), link(1, 2)],
         routes: vec![RoutePlan { node: 1, prefix: "/p".into(), link: 1, cost: 0 }],
         faults: Vec::new(),
+        controller: None,
     }
 }
 

@@ -28,6 +28,7 @@ impl Builder {
             links: Vec::new(),
             routes: Vec::new(),
             faults: Vec::new(),
+            controller: None,
         };
         let local = LinkConfig { delay_ns: 20_000, ..LinkConfig::default() };
         Self { plan, local }
@@ -149,6 +150,7 @@ pub(crate) fn consumer(names: Names, demand: Demand) -> ConsumerPlan {
         chunk_units: 1,
         schedule: Default::default(),
         path_windows: Vec::new(),
+        prefetches: false,
         names,
         demand,
     }

@@ -39,6 +39,7 @@ fn consumer(names: Names, demand: Demand) -> ConsumerPlan {
         chunk_units: 1,
         schedule: PathSchedule::Single,
         path_windows: Vec::new(),
+        prefetches: false,
         names,
         demand,
     }

@@ -55,6 +55,10 @@ pub struct ConsumerPlan {
     /// the first one's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path_windows: Vec<Option<u32>>,
+    /// It asks for nothing but what the plan's controller orders the router that it is at to fetch
+    /// ahead.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub prefetches: bool,
     /// What it asks for: names.
     pub names: Names,
     /// How it asks.

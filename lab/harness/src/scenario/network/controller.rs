@@ -1,0 +1,44 @@
+//! The controller of a network.
+
+use serde::Deserialize;
+use weir_base::units::Time;
+use weir_control::Placement;
+use weir_plan::ControllerPlan;
+
+use crate::document::{ScenarioError, Tree};
+use crate::scenario::apps::ConsumerGroup;
+
+/// `[controller]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::scenario) struct ControllerTable {
+    #[serde(default = "yes")]
+    enabled: bool,
+    delay: Time,
+    #[serde(default)]
+    placement: Placement,
+    #[serde(default)]
+    prefetch: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// The plan of a scenario's controller, if it has one that is enabled.
+pub(super) fn plan(
+    tree: &Tree,
+    table: Option<&ControllerTable>,
+    consumers: &[ConsumerGroup],
+) -> Result<Option<ControllerPlan>, ScenarioError> {
+    let Some(&ControllerTable { enabled, delay, placement, prefetch }) = table else {
+        return match consumers.iter().find(|group| group.prefetches) {
+            None => Ok(None),
+            Some(group) => {
+                let message = "nobody orders anything to be fetched ahead; write a [controller]";
+                Err(tree.error(&format!("{}.prefetches", group.path), message))
+            }
+        };
+    };
+    Ok(enabled.then_some(ControllerPlan { delay_ns: delay.ns, placement, prefetch }))
+}

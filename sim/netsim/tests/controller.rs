@@ -1,0 +1,125 @@
+//! A controller has a file that no store holds kept in parts (paper multipath-cache-management, 3.3
+//! and 5): a second reading asks its producer for nothing, and routers forward while nobody
+//! answers.
+
+mod common;
+
+use common::{Builder, MS, S, consumer, names, producer};
+use weir_control::Placement;
+use weir_netem::LinkConfig;
+use weir_netsim::Network;
+use weir_options::StoreOptions;
+use weir_plan::event::{Event, EventKind};
+use weir_plan::workload::{ConsumerPlan, Demand, Names, Popularity};
+use weir_plan::{ControllerPlan, Fault, Plan, RouterPlan};
+
+const SEGMENTS: u64 = 1_500;
+/// The second reading begins.
+const SECOND_NS: u64 = 10 * S;
+
+fn content(prefix: &str, segments: u64) -> Names {
+    names(prefix, Popularity::Sequential { objects: 1 }, segments * 8000, 8000)
+}
+
+fn reader(names: Names, segments: u64, start_ns: u64) -> ConsumerPlan {
+    let demand = Demand::Window { window: 20, count: Some(segments) };
+    ConsumerPlan { start_ns, ..consumer(names, demand) }
+}
+
+/// An edge with two readers, one after the other, three routers beside each other, and an origin.
+/// Stores of the three hold 6 MB, and the file has 12.
+fn plan(controller: Option<ControllerPlan>) -> Plan {
+    let mut builder = Builder::new(3, 30 * S);
+    let store =
+        |bytes| RouterPlan { store: StoreOptions::with_bytes(bytes), ..RouterPlan::default() };
+    let edge = builder.router(store(0));
+    let middle = [(); 3].map(|()| builder.router(store(6 << 20)));
+    let origin = builder.router(store(0));
+    let link = |delay_ms: u64| LinkConfig { delay_ns: delay_ms * MS, ..LinkConfig::default() };
+    for (place, router) in middle.into_iter().enumerate() {
+        builder.link(edge, router, &link(2 + place as u64));
+        builder.link(router, origin, &link(20));
+    }
+    let file = content("/f", SEGMENTS);
+    builder.consumer(edge, reader(file.clone(), SEGMENTS, 0));
+    builder.consumer(edge, reader(file.clone(), SEGMENTS, SECOND_NS));
+    for router in middle {
+        let plan = ConsumerPlan { prefetches: true, ..reader(file.clone(), 1, 0) };
+        builder.consumer(router, plan);
+    }
+    builder.producer(origin, producer(file));
+    builder.plan.controller = controller;
+    builder.plan.sample_ns = S;
+    builder.plan
+}
+
+fn with_controller(prefetch: bool) -> Option<ControllerPlan> {
+    let placement = Placement::LargestFree;
+    Some(ControllerPlan { delay_ns: 5 * MS, placement, prefetch })
+}
+
+fn run(plan: &Plan) -> Vec<Event> {
+    let mut events = Vec::new();
+    Network::new(plan)
+        .unwrap_or_else(|error| panic!("{error}"))
+        .run(&mut events)
+        .unwrap_or_else(|violation| panic!("{violation}\n{}", violation.last_events.join("\n")));
+    events
+}
+
+/// Data that a consumer got within a time, and when the last of it came.
+fn received(events: &[Event], node: usize, from_ns: u64) -> (u64, u64) {
+    let received = events.iter().filter(|event| {
+        let is_data = matches!(event.kind, EventKind::DataReceived { .. });
+        is_data && event.node as usize == node && event.at_ns >= from_ns
+    });
+    received.fold((0, 0), |(count, _), event| (count + 1, event.at_ns))
+}
+
+/// Data that the router of the producer has sent until then.
+fn produced(events: &[Event], node: u32, until_ns: u64) -> u64 {
+    let mut samples = events.iter().filter_map(|event| match &event.kind {
+        EventKind::RouterSample(sample) if event.node == node && event.at_ns <= until_ns => {
+            Some(sample.out_data)
+        }
+        _ => None,
+    });
+    samples.next_back().unwrap_or(0)
+}
+
+const ORIGIN: u32 = 4;
+const FIRST: usize = 5;
+const SECOND: usize = 6;
+
+#[test]
+fn the_second_reading_asks_the_producer_for_nothing() {
+    for prefetch in [false, true] {
+        let events = run(&plan(with_controller(prefetch)));
+        assert_eq!(received(&events, FIRST, 0).0, SEGMENTS);
+        assert_eq!(received(&events, SECOND, 0).0, SEGMENTS);
+        let before = produced(&events, ORIGIN, SECOND_NS);
+        assert_eq!(produced(&events, ORIGIN, u64::MAX), before, "prefetch: {prefetch}");
+        // Until the controller's answer came, some of another's part was fetched in the usual way.
+        assert!((SEGMENTS..SEGMENTS + 100).contains(&before), "{before}");
+    }
+    let events = run(&plan(None));
+    let before = produced(&events, ORIGIN, SECOND_NS);
+    assert!(produced(&events, ORIGIN, u64::MAX) > before + 500, "without it most comes from there");
+}
+
+#[test]
+fn what_is_fetched_ahead_makes_the_first_reading_shorter() {
+    let ended = |prefetch| received(&run(&plan(with_controller(prefetch))), FIRST, 0).1;
+    let (without, with) = (ended(false), ended(true));
+    assert!(with < without * 9 / 10, "{with} of {without} ns");
+}
+
+#[test]
+fn a_router_that_keeps_a_part_may_crash() {
+    let mut plan = plan(with_controller(false));
+    let node = 1;
+    plan.faults
+        .push(weir_plan::FaultPlan { at_ns: 5 * S, fault: Fault::Crash { node, for_ns: 2 * S } });
+    let events = run(&plan);
+    assert_eq!(received(&events, SECOND, 0).0, SEGMENTS);
+}
